@@ -1,0 +1,3 @@
+//! Packets between NICs: in one process, and over shared memory.
+
+pub mod packet;

@@ -1,0 +1,5 @@
+//! An emulated ConnectX for unmodified libibverbs + libmlx5 programs.
+
+pub mod fabric;
+pub mod limits;
+pub mod nic;

@@ -1,0 +1,3 @@
+//! A kernel-bypass RDMA engine: mlx5 rings driven directly, verbs for control.
+
+pub mod ring;

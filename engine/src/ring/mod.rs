@@ -1,0 +1,3 @@
+//! Send, receive, shared receive and completion rings in memory.
+
+pub mod layout;
