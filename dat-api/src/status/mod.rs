@@ -1,0 +1,148 @@
+//! `DAT_RETURN`: class, type and subtype in 32 bits (uDAPL 1.2, `dat/dat_error.h`).
+
+mod kind;
+mod subtype;
+
+pub use kind::ReturnType;
+pub use subtype::Subtype;
+
+use core::fmt;
+
+const CLASS_MASK: u32 = 0xc000_0000;
+const CLASS_ERROR: u32 = 0x8000_0000;
+const TYPE_MASK: u32 = 0x3fff_0000;
+const SUBTYPE_MASK: u32 = 0x0000_ffff;
+
+/// What every uDAPL call answers: 0 for success, else the error class bit, a
+/// [`ReturnType`] and a [`Subtype`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct DatReturn(u32);
+
+impl DatReturn {
+    /// `DAT_SUCCESS`, exactly 0.
+    pub const SUCCESS: Self = Self(0);
+
+    /// An error. (`ReturnType::Success` makes no error and answers [`Self::SUCCESS`].)
+    pub const fn error(kind: ReturnType, subtype: Subtype) -> Self {
+        match kind {
+            ReturnType::Success => Self::SUCCESS,
+            _ => Self(CLASS_ERROR | kind as u32 | subtype as u32),
+        }
+    }
+
+    /// A value that came over the C interface, taken as it is.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The 32 bits of the C interface.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether the call succeeded.
+    pub const fn is_success(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether the class bits say error. Some providers return a bare type
+    /// without them, so compare with [`Self::is_success`] instead.
+    pub const fn is_error_class(self) -> bool {
+        self.0 & CLASS_MASK == CLASS_ERROR
+    }
+
+    /// The type, or nothing if the header has none of that number.
+    pub fn kind(self) -> Option<ReturnType> {
+        ReturnType::ALL
+            .into_iter()
+            .find(|kind| *kind as u32 == self.0 & TYPE_MASK)
+    }
+
+    /// The subtype, or nothing if the header has none of that number.
+    pub fn subtype(self) -> Option<Subtype> {
+        Subtype::ALL
+            .into_iter()
+            .find(|subtype| *subtype as u32 == self.0 & SUBTYPE_MASK)
+    }
+}
+
+impl fmt::Display for DatReturn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.kind(), self.subtype()) {
+            (Some(kind), Some(Subtype::NoSubtype)) => f.write_str(kind.name()),
+            (Some(kind), Some(subtype)) => write!(f, "{} ({})", kind.name(), subtype.name()),
+            _ => write!(f, "unknown DAT_RETURN {:#010x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for DatReturn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x} {self}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_the_header() {
+        let bad_ep = DatReturn::error(ReturnType::InvalidHandle, Subtype::InvalidHandleEp);
+        assert_eq!(bad_ep.bits(), 0x8005_000c);
+        let bad_arg = DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg1);
+        assert_eq!(bad_arg.bits(), 0x8006_0024);
+        assert_eq!(
+            DatReturn::error(ReturnType::Success, Subtype::InvalidArg1),
+            DatReturn::SUCCESS
+        );
+    }
+
+    #[test]
+    fn every_pair_survives_the_32_bits() {
+        for kind in ReturnType::ALL {
+            for subtype in Subtype::ALL {
+                let value = DatReturn::error(kind, subtype);
+                if kind == ReturnType::Success {
+                    assert!(value.is_success());
+                    continue;
+                }
+                assert!(value.is_error_class(), "{value:?}");
+                assert_eq!((value.kind(), value.subtype()), (Some(kind), Some(subtype)));
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_within_an_enumeration_are_distinct_and_fit_their_bits() {
+        for (i, kind) in ReturnType::ALL.into_iter().enumerate() {
+            assert_eq!(kind as u32 & !TYPE_MASK, 0, "{kind:?}");
+            assert!(
+                ReturnType::ALL[..i]
+                    .iter()
+                    .all(|other| *other as u32 != kind as u32)
+            );
+        }
+        for (i, subtype) in Subtype::ALL.into_iter().enumerate() {
+            assert_eq!(subtype as usize, i, "subtypes count from 0 without gaps");
+        }
+    }
+
+    #[test]
+    fn foreign_values_are_named_or_called_unknown() {
+        assert_eq!(
+            DatReturn::from_bits(0x000f_0000).to_string(),
+            "DAT_TIMEOUT_EXPIRED"
+        );
+        assert_eq!(
+            DatReturn::from_bits(0x8005_000c).to_string(),
+            "DAT_INVALID_HANDLE (DAT_INVALID_HANDLE_EP)"
+        );
+        assert_eq!(
+            DatReturn::from_bits(0x8005_ffff).to_string(),
+            "unknown DAT_RETURN 0x8005ffff"
+        );
+        assert_eq!(DatReturn::from_bits(0x9234_0000).kind(), None);
+    }
+}
