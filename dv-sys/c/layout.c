@@ -1,0 +1,1 @@
+const int dv_layout_dummy;
