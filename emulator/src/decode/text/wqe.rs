@@ -1,0 +1,282 @@
+//! Work queue elements: of send queues, receive queues and SRQs.
+
+use super::{TextError, be16, be32, be64, names, payload};
+
+/// The unit in which a WQE counts its length (`ds`).
+const UNIT: usize = 16;
+/// A send WQE begins at a multiple of this.
+const WQEBB: usize = 64;
+/// The key of the segment that ends a receive WQE (`MLX5_INVALID_LKEY`).
+const NO_KEY: u32 = 0x100;
+/// `byte_count` bit of inline data (`MLX5_INLINE_SEG`).
+const INLINE: u32 = 1 << 31;
+
+/// A send WQE that begins at the first byte. Bytes after its end are not read.
+///
+/// # Errors
+/// The bytes are too few, or hold no control segment.
+pub fn send_wqe(bytes: &[u8]) -> Result<String, TextError> {
+    one_send_wqe(bytes, 0).map(|(text, _)| text)
+}
+
+/// Send WQEs one after the other, each at the next 64-byte block, as in a ring.
+/// Blocks of zeroes are passed over.
+///
+/// # Errors
+/// As [`send_wqe`], at the first block that is none.
+pub fn send_wqes(bytes: &[u8]) -> Result<String, TextError> {
+    let mut text = String::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let block = &bytes[at..bytes.len().min(at + WQEBB)];
+        if at > 0 && block.iter().all(|&byte| byte == 0) {
+            at += WQEBB;
+            continue;
+        }
+        let (one, len) = one_send_wqe(bytes, at)?;
+        text.push_str(&one);
+        at += len.next_multiple_of(WQEBB);
+    }
+    if text.is_empty() {
+        return Err(TextError::TooShort {
+            what: "a control segment",
+            needed: UNIT,
+            given: 0,
+        });
+    }
+    Ok(text)
+}
+
+/// The WQE at byte `at`, and its length in bytes.
+fn one_send_wqe(bytes: &[u8], at: usize) -> Result<(String, usize), TextError> {
+    let given = bytes.len() - at;
+    let wqe = &bytes[at..];
+    if given < UNIT {
+        return Err(TextError::TooShort {
+            what: "a control segment",
+            needed: UNIT,
+            given,
+        });
+    }
+    let opcode = wqe[3];
+    let name = names::wqe_opcode(opcode).ok_or(TextError::UnknownOpcode { at, opcode })?;
+    let units = usize::from(wqe[7] & 0x3f);
+    if units == 0 {
+        return Err(TextError::NoUnits { at, units });
+    }
+    let len = units * UNIT;
+    let wqe = wqe.get(..len).ok_or(TextError::TooShort {
+        what: "this WQE",
+        needed: len,
+        given,
+    })?;
+
+    let mut lines = Lines::default();
+    lines.add("ctrl", &control(wqe, name));
+    let mut rest = &wqe[UNIT..];
+    for take in prologue(opcode) {
+        rest = take(rest, &mut lines);
+    }
+    scatter_gather(rest, &mut lines);
+    Ok((lines.0, len))
+}
+
+/// A receive WQE: as many segments as the bytes hold.
+///
+/// # Errors
+/// The length is not a multiple of 16.
+pub fn receive_wqe(bytes: &[u8]) -> Result<String, TextError> {
+    whole_units("a receive WQE", bytes)?;
+    let mut lines = Lines::default();
+    scatter_gather(bytes, &mut lines);
+    Ok(lines.0)
+}
+
+/// An SRQ WQE: the link to the next one, then segments.
+///
+/// # Errors
+/// The length is not a multiple of 16.
+pub fn shared_receive_wqe(bytes: &[u8]) -> Result<String, TextError> {
+    whole_units("an SRQ WQE", bytes)?;
+    let mut lines = Lines::default();
+    lines.add("next", &format!("WQE {}", be16(bytes, 2)));
+    scatter_gather(&bytes[UNIT..], &mut lines);
+    Ok(lines.0)
+}
+
+fn whole_units(what: &'static str, bytes: &[u8]) -> Result<(), TextError> {
+    if bytes.is_empty() || !bytes.len().is_multiple_of(UNIT) {
+        let expected = "a multiple of 16";
+        return Err(TextError::WrongLength {
+            what,
+            expected,
+            given: bytes.len(),
+        });
+    }
+    Ok(())
+}
+
+/// Lines of the form `  name   fields`.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, segment: &str, fields: &str) {
+        self.0.push_str(&format!("  {segment:<7} {fields}\n"));
+    }
+}
+
+fn control(wqe: &[u8], name: &str) -> String {
+    let flags = wqe[11];
+    let mut text = format!(
+        "{name} (opcode {:#04x}), index {}, QPN {:#08x}, {} units",
+        wqe[3],
+        be16(wqe, 1),
+        be32(wqe, 4) >> 8,
+        wqe[7] & 0x3f,
+    );
+    if wqe[0] != 0 {
+        text.push_str(&format!(", opmod {:#04x}", wqe[0]));
+    }
+    text.push_str(match flags >> 2 & 3 {
+        0 => ", CQE on error only",
+        2 => ", signalled",
+        _ => ", CQE mode reserved",
+    });
+    if flags & 2 != 0 {
+        text.push_str(", solicited");
+    }
+    text.push_str(match flags >> 5 {
+        0 => "",
+        1 => ", small fence",
+        4 => ", fence",
+        _ => ", other fence mode",
+    });
+    match wqe[3] {
+        0x09 | 0x0b => text.push_str(&format!(", immediate {:#010x}", be32(wqe, 12))),
+        0x01 => text.push_str(&format!(", invalidates rkey {:#010x}", be32(wqe, 12))),
+        0x25 => text.push_str(&format!(", mkey {:#010x}", be32(wqe, 12))),
+        _ if be32(wqe, 12) != 0 => text.push_str(&format!(", imm field {:#010x}", be32(wqe, 12))),
+        _ => {}
+    }
+    if wqe[8] != 0 {
+        text.push_str(&format!(", signature {:#04x}", wqe[8]));
+    }
+    text
+}
+
+type Take = for<'a> fn(&'a [u8], &mut Lines) -> &'a [u8];
+
+/// The segments between the control segment and the data, by opcode.
+fn prologue(opcode: u8) -> &'static [Take] {
+    match opcode {
+        0x08 | 0x09 | 0x10 => &[remote_address],
+        0x11 | 0x12 => &[remote_address, atomic],
+        0x25 => &[umr_control, memory_key],
+        _ => &[],
+    }
+}
+
+/// Splits a segment off, or says in the text that the WQE ends inside it.
+fn segment<'a>(rest: &'a [u8], len: usize, name: &str, lines: &mut Lines) -> Option<&'a [u8]> {
+    let segment = rest.get(..len);
+    if segment.is_none() {
+        lines.add(
+            name,
+            &format!("missing: {len} bytes expected, {} left", rest.len()),
+        );
+    }
+    segment
+}
+
+fn remote_address<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
+    let Some(seg) = segment(rest, UNIT, "raddr", lines) else {
+        return &[];
+    };
+    lines.add(
+        "raddr",
+        &format!(
+            "address {:#018x}, rkey {:#010x}",
+            be64(seg, 0),
+            be32(seg, 8)
+        ),
+    );
+    &rest[UNIT..]
+}
+
+fn atomic<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
+    let Some(seg) = segment(rest, UNIT, "atomic", lines) else {
+        return &[];
+    };
+    let text = format!(
+        "swap or add {:#018x}, compare {:#018x}",
+        be64(seg, 0),
+        be64(seg, 8)
+    );
+    lines.add("atomic", &text);
+    &rest[UNIT..]
+}
+
+fn umr_control<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
+    const LEN: usize = 48;
+    let Some(seg) = segment(rest, LEN, "umr", lines) else {
+        return &[];
+    };
+    let text = format!(
+        "flags {:#04x}, {} octowords of translations, mask {:#018x}",
+        seg[0],
+        be16(seg, 4),
+        be64(seg, 8)
+    );
+    lines.add("umr", &text);
+    &rest[LEN..]
+}
+
+fn memory_key<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
+    const LEN: usize = 64;
+    let Some(seg) = segment(rest, LEN, "mkey", lines) else {
+        return &[];
+    };
+    let text = format!(
+        "{}access {:#04x}, QPN and key {:#010x}, address {:#018x}, {} bytes",
+        if seg[0] & 0x40 == 0 { "" } else { "free, " },
+        seg[2],
+        be32(seg, 4),
+        be64(seg, 16),
+        be64(seg, 24)
+    );
+    lines.add("mkey", &text);
+    &rest[LEN..]
+}
+
+/// Pointers and inline data until the bytes end.
+fn scatter_gather(mut rest: &[u8], lines: &mut Lines) {
+    while !rest.is_empty() {
+        let Some(seg) = segment(rest, UNIT, "data", lines) else {
+            return;
+        };
+        let count = be32(seg, 0);
+        if count & INLINE != 0 {
+            let len = (count & !INLINE) as usize;
+            match rest.get(4..4 + len) {
+                Some(data) => lines.add("inline", &format!("{len} bytes: {}", payload(data))),
+                None => {
+                    let text = format!("missing: {len} bytes expected, {} left", rest.len() - 4);
+                    lines.add("inline", &text);
+                }
+            }
+            rest = &rest[(4 + len).next_multiple_of(UNIT).min(rest.len())..];
+            continue;
+        }
+        let (key, address) = (be32(seg, 4), be64(seg, 8));
+        if count == 0 && key == NO_KEY && address == 0 {
+            lines.add("end", "no segments after this");
+            return;
+        }
+        // A count of 0 means 2^31 (PRM "Data segment pointer").
+        let count = if count == 0 { INLINE } else { count };
+        let text = format!("address {address:#018x}, lkey {key:#010x}, {count} bytes");
+        lines.add("data", &text);
+        rest = &rest[UNIT..];
+    }
+}
