@@ -1,0 +1,270 @@
+//! How an emulator is set up: by the launcher through `MLX5EMU_*`
+//! environment variables, or by a test through [`Config`] directly.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::fabric::name::FabricName;
+
+/// Link layer of every port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// InfiniBand: ports have LIDs.
+    Ib,
+    /// Ethernet with RoCE v2: ports have GIDs only.
+    Roce,
+}
+
+/// Which of the kernel's two command interfaces is shown to libibverbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Face {
+    /// `RDMA_VERBS_IOCTL` with native methods.
+    Ioctl,
+    /// Commands by `write`; every ioctl answers `ENOTTY`.
+    Write,
+}
+
+/// Who makes the NIC move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A thread of its own.
+    Threaded,
+    /// The caller, by [`step`](crate::emulator::Emulator::step): deterministic.
+    Stepped,
+}
+
+/// How an idle NIC thread learns of a doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Page faults where the kernel allows them, else naps.
+    Auto,
+    /// Page faults on the doorbell pages (`userfaultfd`, write protection), or an error.
+    Uffd,
+    /// Short sleeps.
+    Nap,
+}
+
+/// Most devices of one fabric.
+pub const MAX_DEVICES: u8 = 16;
+
+/// Everything that is chosen before the first device is opened.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Processes with the same fabric name reach each other.
+    pub fabric: FabricName,
+    /// Link layer.
+    pub link: Link,
+    /// Number of devices, from 1 to [`MAX_DEVICES`].
+    pub devices: u8,
+    /// Doorbell records alone start work.
+    pub lenient: bool,
+    /// Command interface.
+    pub face: Face,
+    /// Where WQEs and CQEs are written as text.
+    pub trace: Option<PathBuf>,
+    /// Who makes the NIC move.
+    pub mode: Mode,
+    /// How an idle NIC thread learns of a doorbell.
+    pub wake: Wake,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            fabric: FabricName::default(),
+            link: Link::Ib,
+            devices: 1,
+            lenient: false,
+            face: Face::Ioctl,
+            trace: None,
+            mode: Mode::Threaded,
+            wake: Wake::Auto,
+        }
+    }
+}
+
+/// A variable whose value cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{variable}={value:?}: {expected}")]
+pub struct ConfigError {
+    /// The variable.
+    pub variable: &'static str,
+    /// Its value.
+    pub value: OsString,
+    /// What would be accepted.
+    pub expected: String,
+}
+
+impl Config {
+    /// Name of the fabric.
+    pub const FABRIC: &'static str = "MLX5EMU_FABRIC";
+    /// `ib` or `roce`.
+    pub const LINK: &'static str = "MLX5EMU_LINK";
+    /// Number of devices.
+    pub const DEVICES: &'static str = "MLX5EMU_DEVICES";
+    /// `1` for lenient doorbells.
+    pub const LENIENT: &'static str = "MLX5EMU_LENIENT";
+    /// `ioctl` or `write`.
+    pub const FACE: &'static str = "MLX5EMU_FACE";
+    /// File that receives the trace.
+    pub const TRACE: &'static str = "MLX5EMU_TRACE";
+    /// `auto`, `uffd` or `nap`.
+    pub const WAKE: &'static str = "MLX5EMU_WAKE";
+
+    /// Reads the environment. A variable that is unset or empty has its default.
+    ///
+    /// # Errors
+    /// The first variable whose value cannot be used, and what would be.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::from_lookup(std::env::var_os)
+    }
+
+    /// As [`from_env`](Self::from_env), from any source of variables.
+    ///
+    /// # Errors
+    /// See [`from_env`](Self::from_env).
+    pub fn from_lookup(
+        lookup: impl Fn(&'static str) -> Option<OsString>,
+    ) -> Result<Self, ConfigError> {
+        let get = |name| lookup(name).filter(|value| !value.is_empty());
+        let mut config = Self::default();
+        if let Some(value) = get(Self::FABRIC) {
+            config.fabric = value
+                .to_str()
+                .and_then(|text| FabricName::new(text).ok())
+                .ok_or_else(|| refused(Self::FABRIC, &value, FabricName::RULE))?;
+        }
+        if let Some(value) = get(Self::LINK) {
+            config.link = choice(
+                Self::LINK,
+                &value,
+                &[("ib", Link::Ib), ("roce", Link::Roce)],
+            )?;
+        }
+        if let Some(value) = get(Self::DEVICES) {
+            config.devices = value
+                .to_str()
+                .and_then(|text| text.parse().ok())
+                .filter(|count| (1..=MAX_DEVICES).contains(count))
+                .ok_or_else(|| {
+                    let expected = format!("give a number from 1 to {MAX_DEVICES}");
+                    refused(Self::DEVICES, &value, &expected)
+                })?;
+        }
+        if let Some(value) = get(Self::LENIENT) {
+            config.lenient = choice(Self::LENIENT, &value, &[("0", false), ("1", true)])?;
+        }
+        if let Some(value) = get(Self::FACE) {
+            config.face = choice(
+                Self::FACE,
+                &value,
+                &[("ioctl", Face::Ioctl), ("write", Face::Write)],
+            )?;
+        }
+        if let Some(value) = get(Self::WAKE) {
+            let known = [
+                ("auto", Wake::Auto),
+                ("uffd", Wake::Uffd),
+                ("nap", Wake::Nap),
+            ];
+            config.wake = choice(Self::WAKE, &value, &known)?;
+        }
+        config.trace = get(Self::TRACE).map(PathBuf::from);
+        Ok(config)
+    }
+}
+
+fn refused(variable: &'static str, value: &OsString, expected: &str) -> ConfigError {
+    ConfigError {
+        variable,
+        value: value.clone(),
+        expected: expected.to_owned(),
+    }
+}
+
+fn choice<T: Copy>(
+    variable: &'static str,
+    value: &OsString,
+    known: &[(&str, T)],
+) -> Result<T, ConfigError> {
+    known
+        .iter()
+        .find(|(name, _)| value == name)
+        .map(|&(_, chosen)| chosen)
+        .ok_or_else(|| {
+            let names: Vec<_> = known.iter().map(|&(name, _)| name).collect();
+            refused(
+                variable,
+                value,
+                &format!("give one of: {}", names.join(", ")),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&'static str, &str)]) -> Result<Config, ConfigError> {
+        Config::from_lookup(|name| {
+            pairs
+                .iter()
+                .find(|pair| pair.0 == name)
+                .map(|pair| OsString::from(pair.1))
+        })
+    }
+
+    #[test]
+    fn unset_and_empty_variables_mean_the_defaults() {
+        let config = read(&[(Config::LINK, ""), (Config::TRACE, "")]).unwrap();
+        assert_eq!(config.fabric.as_str(), "default");
+        assert_eq!(
+            (config.link, config.devices, config.lenient),
+            (Link::Ib, 1, false)
+        );
+        assert_eq!(
+            (config.face, config.wake, config.trace),
+            (Face::Ioctl, Wake::Auto, None)
+        );
+    }
+
+    #[test]
+    fn every_variable_is_read() {
+        let config = read(&[
+            (Config::FABRIC, "lab-1"),
+            (Config::LINK, "roce"),
+            (Config::DEVICES, "3"),
+            (Config::LENIENT, "1"),
+            (Config::FACE, "write"),
+            (Config::TRACE, "/tmp/t"),
+            (Config::WAKE, "nap"),
+        ])
+        .unwrap();
+        assert_eq!(config.fabric.as_str(), "lab-1");
+        assert_eq!(
+            (config.link, config.devices, config.lenient),
+            (Link::Roce, 3, true)
+        );
+        assert_eq!((config.face, config.wake), (Face::Write, Wake::Nap));
+        assert_eq!(config.trace, Some(PathBuf::from("/tmp/t")));
+    }
+
+    #[test]
+    fn a_refusal_names_the_variable_its_value_and_what_is_accepted() {
+        for (variable, value) in [
+            (Config::FABRIC, "../x"),
+            (Config::LINK, "token-ring"),
+            (Config::DEVICES, "0"),
+            (Config::DEVICES, "17"),
+            (Config::DEVICES, "two"),
+            (Config::LENIENT, "yes"),
+            (Config::FACE, "netlink"),
+            (Config::WAKE, "spin"),
+        ] {
+            let text = read(&[(variable, value)]).unwrap_err().to_string();
+            assert!(text.contains(variable) && text.contains(value), "{text}");
+        }
+        let text = read(&[(Config::LINK, "eth")]).unwrap_err().to_string();
+        assert!(text.ends_with("give one of: ib, roce"), "{text}");
+    }
+}

@@ -1,0 +1,132 @@
+//! The name of a fabric, and the addresses that follow from it: processes
+//! that agree on the name agree on every GUID, GID and LID without talking.
+
+use std::fmt;
+
+/// A validated fabric name: it becomes a directory name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FabricName(String);
+
+/// A name that breaks [`FabricName::RULE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", FabricName::RULE)]
+pub struct BadFabricName;
+
+impl FabricName {
+    /// What a name must look like.
+    pub const RULE: &'static str =
+        "give 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit";
+
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// When it breaks [`RULE`](Self::RULE): it could then leave its directory.
+    pub fn new(name: &str) -> Result<Self, BadFabricName> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let begins_well = name
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphanumeric());
+        if begins_well && name.len() <= 64 && name.bytes().all(plain) {
+            Ok(Self(name.to_owned()))
+        } else {
+            Err(BadFabricName)
+        }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for FabricName {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+impl fmt::Display for FabricName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The addresses of a device, equal in all processes of its fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceIdentity {
+    /// Node and port GUID, in network byte order.
+    pub guid: [u8; 8],
+    /// GID index 0: the link-local prefix `fe80::/64` and the GUID.
+    pub gid: [u8; 16],
+    /// LID of port 1 on an InfiniBand link.
+    pub lid: u16,
+}
+
+impl DeviceIdentity {
+    /// Of the device with this index on a fabric.
+    #[must_use]
+    pub fn derive(fabric: &FabricName, device: u8) -> Self {
+        // FNV-1a. The "locally administered" bit of the EUI-64 is set and the
+        // group bit clear, so that no GUID equals one of real hardware.
+        let hash = fabric
+            .as_str()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        let mut guid = hash.to_be_bytes();
+        guid[0] = (guid[0] | 0x02) & !0x01;
+        guid[7] = device;
+        let mut gid = [0; 16];
+        gid[0] = 0xfe;
+        gid[1] = 0x80;
+        gid[8..].copy_from_slice(&guid);
+        Self {
+            guid,
+            gid,
+            lid: u16::from(device) + 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_their_directory_are_refused() {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "/a",
+            "-a",
+            "a b",
+            "a\0",
+            "ä",
+            &"x".repeat(65),
+        ] {
+            assert_eq!(FabricName::new(bad), Err(BadFabricName), "{bad:?}");
+        }
+        for good in ["a", "default", "lab-1.x_y", "7", &"x".repeat(64)] {
+            assert_eq!(FabricName::new(good).unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn identities_depend_on_fabric_and_device_only() {
+        let name = |text| FabricName::new(text).unwrap();
+        let first = DeviceIdentity::derive(&name("a"), 0);
+        assert_eq!(first, DeviceIdentity::derive(&name("a"), 0));
+        assert_ne!(first.guid, DeviceIdentity::derive(&name("b"), 0).guid);
+        let second = DeviceIdentity::derive(&name("a"), 1);
+        assert_ne!(first.guid, second.guid);
+        assert_eq!((first.lid, second.lid), (1, 2));
+        assert_eq!(first.gid[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(first.gid[8..], first.guid);
+        assert_eq!(first.guid[0] & 0x03, 0x02);
+    }
+}

@@ -1,0 +1,212 @@
+//! How a sleeping NIC thread learns of a store: `userfaultfd` in
+//! write-protect mode on the application's mappings of the doorbell pages.
+//!
+//! To sleep, the pages are protected, and scanned once more. A store made
+//! before the protection is in memory when `UFFDIO_WRITEPROTECT` returns (it
+//! flushes the other cores' translations), so the scan finds it; a store
+//! made after it waits in a page fault, which makes the descriptor readable.
+//! Nothing falls between. The NIC's own mapping is another one and is never
+//! protected.
+//!
+//! `UFFD_USER_MODE_ONLY` needs no privilege (Linux 5.11); write protection of
+//! shared memory came with Linux 5.19. A forked child inherits neither the
+//! registration nor, after `exec`, the descriptor.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::nic::spec::UarPage;
+
+/// A page of the application's address space that shows a doorbell page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mapping {
+    pub(super) page: UarPage,
+    pub(super) addr: usize,
+    pub(super) len: usize,
+}
+
+impl Mapping {
+    pub(super) fn overlaps(&self, addr: usize, len: usize) -> bool {
+        self.addr < addr.saturating_add(len) && addr < self.addr + self.len
+    }
+}
+
+/// A `userfaultfd` that can write-protect shared memory.
+#[derive(Debug)]
+pub struct FaultWatch {
+    descriptor: OwnedFd,
+}
+
+// <linux/userfaultfd.h>; the libc crate has none of it.
+const UFFD_USER_MODE_ONLY: libc::c_int = 1;
+const UFFD_API: u64 = 0xaa;
+const UFFD_FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
+const UFFD_FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
+const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
+const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1 << 0;
+
+const fn request(read_write: bool, number: u64, size: usize) -> libc::Ioctl {
+    let direction = if read_write { 3 } else { 2 };
+    (direction << 30 | (size as u64) << 16 | 0xaa << 8 | number) as libc::Ioctl
+}
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Range {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct Register {
+    range: Range,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct WriteProtect {
+    range: Range,
+    mode: u64,
+}
+
+const UFFDIO_API: libc::Ioctl = request(true, 0x3f, size_of::<Api>());
+const UFFDIO_REGISTER: libc::Ioctl = request(true, 0x00, size_of::<Register>());
+const UFFDIO_UNREGISTER: libc::Ioctl = request(false, 0x01, size_of::<Range>());
+const UFFDIO_WRITEPROTECT: libc::Ioctl = request(true, 0x06, size_of::<WriteProtect>());
+
+impl FaultWatch {
+    /// Asks the kernel for one.
+    ///
+    /// # Errors
+    /// Where `userfaultfd` is forbidden (`EPERM`: containers do that), absent
+    /// (`ENOSYS`), or cannot write-protect shared memory (`EINVAL`).
+    pub fn new() -> io::Result<Self> {
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | UFFD_USER_MODE_ONLY;
+        // SAFETY: userfaultfd(2) takes one integer and touches no memory.
+        let descriptor = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+        let descriptor = i32::try_from(descriptor).unwrap_or(-1);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call above has just returned this descriptor to us.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let watch = Self { descriptor };
+        let features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+        watch.ioctl(
+            UFFDIO_API,
+            &mut Api {
+                api: UFFD_API,
+                features,
+                ioctls: 0,
+            },
+        )?;
+        Ok(watch)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Whether the mapping can be watched from now on.
+    pub(super) fn register(&self, addr: usize, len: usize) -> bool {
+        let mode = UFFDIO_REGISTER_MODE_WP;
+        let mut register = Register {
+            range: range(addr, len),
+            mode,
+            ioctls: 0,
+        };
+        self.ioctl(UFFDIO_REGISTER, &mut register).is_ok()
+            && register.ioctls & (1 << (UFFDIO_WRITEPROTECT & 0xff)) != 0
+    }
+
+    /// Ends the watch and lets waiting stores go on. The mapping may be gone.
+    pub(super) fn unregister(&self, addr: usize, len: usize) {
+        let _ = self.ioctl(UFFDIO_UNREGISTER, &mut range(addr, len));
+    }
+
+    /// Protects or releases all mappings (sorted by address); those that no
+    /// longer exist are forgotten. `false` if any could not be changed.
+    pub(super) fn set_protection(&self, mappings: &mut Vec<Mapping>, on: bool) -> bool {
+        let mut at = 0;
+        let mut complete = true;
+        while at < mappings.len() {
+            let run = adjacent(&mappings[at..]);
+            let (addr, len) = (
+                mappings[at].addr,
+                mappings[at..at + run].iter().map(|m| m.len),
+            );
+            if self.write_protect(addr, len.sum(), on).is_ok() {
+                at += run;
+                continue;
+            }
+            // One of the run is gone, or the kernel (before 6.4) takes only
+            // one mapping at a time: find out page by page.
+            let mut left = run;
+            while left > 0 {
+                let mapping = mappings[at];
+                match self.write_protect(mapping.addr, mapping.len, on) {
+                    Ok(()) => at += 1,
+                    Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                        mappings.remove(at);
+                    }
+                    Err(_) => {
+                        complete = false;
+                        at += 1;
+                    }
+                }
+                left -= 1;
+            }
+        }
+        complete
+    }
+
+    fn write_protect(&self, addr: usize, len: usize, on: bool) -> io::Result<()> {
+        let mode = if on { UFFDIO_WRITEPROTECT_MODE_WP } else { 0 };
+        loop {
+            let mut argument = WriteProtect {
+                range: range(addr, len),
+                mode,
+            };
+            match self.ioctl(UFFDIO_WRITEPROTECT, &mut argument) {
+                // A mapping is being changed by another thread.
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn ioctl<T>(&self, request: libc::Ioctl, argument: &mut T) -> io::Result<()> {
+        // SAFETY: every `request` of this file encodes the size of the
+        // `repr(C)` struct it is called with, and the kernel touches no
+        // more than that. It changes no memory of ours but `argument`.
+        let status =
+            unsafe { libc::ioctl(self.descriptor.as_raw_fd(), request, &raw mut *argument) };
+        if status == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}
+
+fn range(addr: usize, len: usize) -> Range {
+    Range {
+        start: addr as u64,
+        len: len as u64,
+    }
+}
+
+/// How many mappings follow each other without a gap: one call serves them.
+fn adjacent(mappings: &[Mapping]) -> usize {
+    1 + mappings
+        .windows(2)
+        .take_while(|pair| pair[0].addr + pair[0].len == pair[1].addr)
+        .count()
+}

@@ -1,0 +1,93 @@
+//! One doorbell page as the NIC sees it.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::PAGE_SIZE;
+use crate::limits::{BF_OFFSET, BF_REG_SIZE, CQ_ARM_OFFSET};
+use crate::nic::spec::{UarPage, UarWrite};
+
+/// Words on which a doorbell can begin: the CQ arm register, and both halves
+/// of the four registers (of which libmlx5 uses the first two).
+const DOORBELLS: [u16; 9] = {
+    let mut offsets = [CQ_ARM_OFFSET as u16; 9];
+    let mut half = 0;
+    while half < 8 {
+        offsets[half + 1] = (BF_OFFSET + half as u32 * (BF_REG_SIZE / 2)) as u16;
+        half += 1;
+    }
+    offsets
+};
+
+#[derive(Debug)]
+pub(super) struct Page {
+    name: UarPage,
+    memory: MmapRaw,
+    mapping_known: bool,
+}
+
+impl Page {
+    pub(super) fn map(name: UarPage, memory_file: BorrowedFd<'_>) -> std::io::Result<Self> {
+        let memory = MmapOptions::new()
+            .offset(u64::from(name.page) * PAGE_SIZE as u64)
+            .len(PAGE_SIZE)
+            .map_raw(memory_file.as_raw_fd())?;
+        Ok(Self {
+            name,
+            memory,
+            mapping_known: false,
+        })
+    }
+
+    pub(super) fn name(&self) -> UarPage {
+        self.name
+    }
+
+    pub(super) fn mapping_known(&mut self) {
+        self.mapping_known = true;
+    }
+
+    pub(super) fn is_mapping_known(&self) -> bool {
+        self.mapping_known
+    }
+
+    pub(super) fn scan(&self, found: &mut dyn FnMut(UarWrite)) {
+        for offset in DOORBELLS {
+            let word = self.word(offset);
+            // The load keeps the line shared while nothing comes. Acquire:
+            // the records and WQEs stored before the doorbell are visible
+            // to whoever has seen the doorbell.
+            if word.load(Ordering::Relaxed) != 0 {
+                let bytes = word.swap(0, Ordering::Acquire).to_ne_bytes();
+                found(UarWrite {
+                    page: self.name,
+                    offset,
+                    bytes,
+                });
+            }
+        }
+    }
+
+    fn word(&self, offset: u16) -> &AtomicU64 {
+        let word = self
+            .memory
+            .as_mut_ptr()
+            .wrapping_add(usize::from(offset))
+            .cast();
+        // SAFETY: `offset` comes from DOORBELLS, whose entries are multiples
+        // of 8 below PAGE_SIZE, and `map` mapped PAGE_SIZE bytes, page
+        // aligned, which live as long as `self`. The application stores to
+        // the same word through its own mapping, by single 8-byte stores.
+        unsafe { AtomicU64::from_ptr(word) }
+    }
+}
+
+const _: () = {
+    let mut i = 0;
+    while i < DOORBELLS.len() {
+        assert!(DOORBELLS[i].is_multiple_of(8) && DOORBELLS[i] as usize + 8 <= PAGE_SIZE);
+        i += 1;
+    }
+};

@@ -1,0 +1,206 @@
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+/// A context's memory file and one page of it mapped as libmlx5 maps it.
+pub(crate) struct App {
+    pub(crate) file: OwnedFd,
+    base: usize,
+    pages: usize,
+}
+
+impl App {
+    pub(crate) fn new(pages: usize) -> Self {
+        // SAFETY: the name is a C string; the call returns a new descriptor.
+        let fd = unsafe { libc::memfd_create(c"doorbells".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: just created, owned by nobody else.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        let len = pages * PAGE_SIZE;
+        // SAFETY: plain system calls on a descriptor that we own.
+        let base = unsafe {
+            assert_eq!(libc::ftruncate(fd, len as libc::off_t), 0);
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                protection,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
+        };
+        assert_ne!(base, libc::MAP_FAILED);
+        Self {
+            file,
+            base: base.addr(),
+            pages,
+        }
+    }
+
+    pub(crate) fn addr(&self, page: usize) -> usize {
+        self.base + page * PAGE_SIZE
+    }
+
+    pub(crate) fn store(&self, page: usize, offset: usize, value: u64) {
+        assert!(page < self.pages && offset + 8 <= PAGE_SIZE);
+        let word = std::ptr::with_exposed_provenance_mut(self.addr(page) + offset);
+        // SAFETY: inside the mapping made in `new`, which lives as `self`.
+        unsafe { AtomicU64::from_ptr(word) }.store(value, Ordering::Release);
+    }
+
+    pub(crate) fn unmap(&self) {
+        let base = std::ptr::with_exposed_provenance_mut(self.base);
+        // SAFETY: our own mapping, not used afterwards by any test.
+        assert_eq!(unsafe { libc::munmap(base, self.pages * PAGE_SIZE) }, 0);
+    }
+}
+
+pub(crate) fn name(page: u32) -> UarPage {
+    UarPage {
+        context: ContextId(1),
+        page,
+    }
+}
+
+/// Page faults are a kernel's gift; where they are refused, say so.
+pub(crate) fn watch_or_skip() -> Option<FaultWatch> {
+    FaultWatch::new()
+        .inspect_err(|error| eprintln!("skipped: no userfaultfd: {error}"))
+        .ok()
+}
+
+fn taken(bank: &UarBank) -> Vec<(u32, u16, u64)> {
+    let mut found = Vec::new();
+    bank.scan(&mut |w| found.push((w.page.page, w.offset, u64::from_ne_bytes(w.bytes))));
+    found
+}
+
+fn readable(bank: &UarBank) -> bool {
+    let mut poll = libc::pollfd {
+        fd: bank.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one valid pollfd.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}
+
+#[test]
+fn every_doorbell_word_is_taken_once_and_other_words_are_left_alone() {
+    let app = App::new(3);
+    let bank = UarBank::new(None);
+    bank.add_page(name(0), app.file.as_fd()).unwrap();
+    bank.add_page(name(2), app.file.as_fd()).unwrap();
+    bank.add_page(name(2), app.file.as_fd()).unwrap();
+    for offset in [0x20, 0x800, 0x900, 0xa00, 0xb00, 0xc00, 0xd00, 0xe00, 0xf00] {
+        app.store(2, offset, 0x1000 + offset as u64);
+    }
+    app.store(2, 0x808, 9);
+    app.store(1, 0x800, 9);
+    app.store(0, 0x20, 7);
+    let found = taken(&bank);
+    assert_eq!(found[0], (0, 0x20, 7));
+    let offsets: Vec<_> = found[1..].iter().map(|w| w.1).collect();
+    assert_eq!(
+        offsets,
+        [0x20, 0x800, 0x900, 0xa00, 0xb00, 0xc00, 0xd00, 0xe00, 0xf00]
+    );
+    assert!(
+        found[1..]
+            .iter()
+            .all(|w| w.0 == 2 && w.2 == 0x1000 + u64::from(w.1))
+    );
+    assert_eq!(taken(&bank), []);
+}
+
+#[test]
+fn a_removed_page_is_not_watched_any_more() {
+    let app = App::new(2);
+    let bank = UarBank::new(None);
+    bank.add_page(name(0), app.file.as_fd()).unwrap();
+    bank.add_page(name(1), app.file.as_fd()).unwrap();
+    bank.remove_page(name(0));
+    app.store(0, 0x800, 1);
+    app.store(1, 0x800, 2);
+    assert_eq!(taken(&bank), [(1, 0x800, 2)]);
+    bank.remove_context(ContextId(1));
+    app.store(1, 0x800, 3);
+    assert_eq!(taken(&bank), []);
+}
+
+#[test]
+fn without_faults_or_with_an_unknown_mapping_protection_is_refused() {
+    let app = App::new(1);
+    let blind = UarBank::new(None);
+    assert!(blind.protect(), "nothing can come while there is no page");
+    blind.add_page(name(0), app.file.as_fd()).unwrap();
+    assert!(!blind.protect());
+    let Ok(faults) = FaultWatch::new() else {
+        return;
+    };
+    let bank = UarBank::new(Some(faults));
+    bank.add_page(name(0), app.file.as_fd()).unwrap();
+    assert!(!bank.protect());
+    bank.note_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
+    assert!(bank.protect());
+    bank.unprotect();
+}
+
+#[test]
+fn a_protected_store_waits_makes_the_descriptor_readable_and_then_lands() {
+    let Ok(faults) = FaultWatch::new() else {
+        return;
+    };
+    let app = App::new(3);
+    let bank = UarBank::new(Some(faults));
+    for page in 0..3 {
+        bank.add_page(name(page), app.file.as_fd()).unwrap();
+    }
+    bank.note_mapping(ContextId(1), 0, app.addr(0), 3 * PAGE_SIZE);
+    app.store(1, 0x800, 5);
+    assert!(bank.protect());
+    assert_eq!(
+        taken(&bank),
+        [(1, 0x800, 5)],
+        "a store before the protection is found"
+    );
+    assert!(!readable(&bank));
+    std::thread::scope(|scope| {
+        scope.spawn(|| app.store(2, 0xa00, 6));
+        while !readable(&bank) {
+            std::thread::yield_now();
+        }
+        assert_eq!(taken(&bank), [], "the store waits");
+        bank.unprotect();
+    });
+    assert_eq!(taken(&bank), [(2, 0xa00, 6)]);
+    assert!(!readable(&bank));
+}
+
+#[test]
+fn a_mapping_that_is_gone_does_not_stop_the_others() {
+    let Ok(faults) = FaultWatch::new() else {
+        return;
+    };
+    let (app, gone) = (App::new(1), App::new(1));
+    let bank = UarBank::new(Some(faults));
+    bank.add_page(name(0), app.file.as_fd()).unwrap();
+    bank.add_page(
+        UarPage {
+            context: ContextId(2),
+            page: 0,
+        },
+        gone.file.as_fd(),
+    )
+    .unwrap();
+    bank.note_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
+    bank.note_mapping(ContextId(2), 0, gone.addr(0), PAGE_SIZE);
+    gone.unmap();
+    assert!(bank.protect());
+    bank.unprotect();
+    bank.note_unmapping(app.addr(0), PAGE_SIZE);
+    app.store(0, 0x20, 1);
+    assert_eq!(taken(&bank), [(0, 0x20, 1)]);
+}
