@@ -1,2 +1,10 @@
-//! (skeleton)
+//! (under construction)
+mod cli;
+mod clock;
+mod exchange;
+mod failure;
+mod host;
+mod launcher;
+mod report;
+mod stats;
 fn main() {}

@@ -1,0 +1,307 @@
+//! What the two sides say to each other.
+
+use super::frame::{FrameError, LONGEST};
+use super::options::Options;
+
+/// One message. The initiator measures, the responder answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// First from both sides: what the command line asked for.
+    Hello(Options),
+    /// Second from both sides: where the queue pair and the buffer are.
+    Address(Address),
+    /// The queue pair is connected; or: receives for the size asked for are posted.
+    Ready,
+    /// The initiator is about to send messages of so many bytes.
+    Begin {
+        /// Message size in bytes.
+        size: u32,
+    },
+    /// So many messages were sent (initiator) or answered (responder).
+    Done {
+        /// Warm-up included.
+        messages: u64,
+    },
+    /// This side gives up, and why.
+    Abort(String),
+}
+
+/// Where one side can be reached over RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// Queue pair number, 24 bits.
+    pub(crate) qpn: u32,
+    /// First packet sequence number, 24 bits.
+    pub(crate) psn: u32,
+    /// Local identifier (InfiniBand).
+    pub(crate) lid: u16,
+    /// Index of `gid` in the port's table.
+    pub(crate) gid_index: u8,
+    /// Path MTU as `enum ibv_mtu` counts: 1 is 256 bytes, 5 is 4096.
+    pub(crate) mtu: u8,
+    /// Whether the link layer is Ethernet.
+    pub(crate) ethernet: bool,
+    /// Global identifier.
+    pub(crate) gid: [u8; 16],
+    /// Where the other side may read and write.
+    pub(crate) buffer: u64,
+    /// The key to it.
+    pub(crate) rkey: u32,
+    /// Its length in bytes.
+    pub(crate) length: u64,
+}
+
+mod kind {
+    pub(super) const HELLO: u16 = 1;
+    pub(super) const ADDRESS: u16 = 2;
+    pub(super) const READY: u16 = 3;
+    pub(super) const BEGIN: u16 = 4;
+    pub(super) const DONE: u16 = 5;
+    pub(super) const ABORT: u16 = 6;
+}
+
+impl Message {
+    /// Kind and payload.
+    pub(super) fn encode(&self) -> (u16, Vec<u8>) {
+        let mut out = Vec::new();
+        let kind = match self {
+            Self::Hello(options) => {
+                for (name, value) in options.iter() {
+                    put_text(&mut out, name);
+                    put_text(&mut out, value);
+                }
+                kind::HELLO
+            }
+            Self::Address(address) => {
+                out.extend_from_slice(&address.qpn.to_be_bytes());
+                out.extend_from_slice(&address.psn.to_be_bytes());
+                out.extend_from_slice(&address.lid.to_be_bytes());
+                out.extend_from_slice(&[
+                    address.gid_index,
+                    address.mtu,
+                    u8::from(address.ethernet),
+                ]);
+                out.extend_from_slice(&address.gid);
+                out.extend_from_slice(&address.buffer.to_be_bytes());
+                out.extend_from_slice(&address.rkey.to_be_bytes());
+                out.extend_from_slice(&address.length.to_be_bytes());
+                kind::ADDRESS
+            }
+            Self::Ready => kind::READY,
+            Self::Begin { size } => {
+                out.extend_from_slice(&size.to_be_bytes());
+                kind::BEGIN
+            }
+            Self::Done { messages } => {
+                out.extend_from_slice(&messages.to_be_bytes());
+                kind::DONE
+            }
+            Self::Abort(reason) => {
+                put_text(&mut out, reason);
+                kind::ABORT
+            }
+        };
+        (kind, out)
+    }
+
+    /// The message of a checked frame. Values that no side can mean are refused here.
+    pub(super) fn decode(kind: u16, payload: &[u8]) -> Result<Self, FrameError> {
+        let mut fields = Fields(payload);
+        let message = match kind {
+            kind::HELLO => {
+                let mut options = Options::default();
+                while !fields.0.is_empty() {
+                    let name = fields.text()?;
+                    options.set(name, fields.text()?);
+                }
+                Self::Hello(options)
+            }
+            kind::ADDRESS => Self::Address(Address {
+                qpn: fields.number24()?,
+                psn: fields.number24()?,
+                lid: u16::from_be_bytes(fields.take()?),
+                gid_index: fields.byte()?,
+                mtu: match fields.byte()? {
+                    mtu @ 1..=5 => mtu,
+                    _ => return Err(FrameError::Damaged("path MTU")),
+                },
+                ethernet: match fields.byte()? {
+                    link @ 0..=1 => link == 1,
+                    _ => return Err(FrameError::Damaged("link layer")),
+                },
+                gid: fields.take()?,
+                buffer: u64::from_be_bytes(fields.take()?),
+                rkey: u32::from_be_bytes(fields.take()?),
+                length: u64::from_be_bytes(fields.take()?),
+            }),
+            kind::READY => Self::Ready,
+            kind::BEGIN => Self::Begin {
+                size: u32::from_be_bytes(fields.take()?),
+            },
+            kind::DONE => Self::Done {
+                messages: u64::from_be_bytes(fields.take()?),
+            },
+            kind::ABORT => Self::Abort(fields.text()?),
+            _ => return Err(FrameError::Damaged("unknown kind of message")),
+        };
+        if fields.0.is_empty() {
+            Ok(message)
+        } else {
+            Err(FrameError::Damaged("bytes left over"))
+        }
+    }
+
+    /// What it is called in a complaint.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "hello",
+            Self::Address(_) => "address",
+            Self::Ready => "ready",
+            Self::Begin { .. } => "begin",
+            Self::Done { .. } => "done",
+            Self::Abort(_) => "abort",
+        }
+    }
+}
+
+/// Texts are cut, not refused: the longest is an error message of our own.
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    const LONGEST_TEXT: usize = LONGEST / 4;
+    let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
+    out.extend_from_slice(&u16::try_from(text.len()).expect("cut above").to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// What is left of a payload.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn slice(&mut self, length: usize) -> Result<&'a [u8], FrameError> {
+        let (taken, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or(FrameError::Damaged("a field is cut off"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
+        Ok(self.slice(N)?.try_into().expect("the slice has N bytes"))
+    }
+
+    fn byte(&mut self) -> Result<u8, FrameError> {
+        Ok(self.take::<1>()?[0])
+    }
+
+    fn number24(&mut self) -> Result<u32, FrameError> {
+        match u32::from_be_bytes(self.take()?) {
+            number @ ..=0xff_ffff => Ok(number),
+            _ => Err(FrameError::Damaged("queue pair or packet number")),
+        }
+    }
+
+    /// A text; control characters become spaces, for it will be printed.
+    fn text(&mut self) -> Result<String, FrameError> {
+        let length = usize::from(u16::from_be_bytes(self.take()?));
+        let text = core::str::from_utf8(self.slice(length)?)
+            .map_err(|_| FrameError::Damaged("text that is not UTF-8"))?;
+        Ok(text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn address() -> Address {
+        Address {
+            qpn: 0x01_0203,
+            psn: 0xff_ffff,
+            lid: 7,
+            gid_index: 3,
+            mtu: 5,
+            ethernet: true,
+            gid: *b"0123456789abcdef",
+            buffer: 1 << 40,
+            rkey: 0xdead_beef,
+            length: 1 << 24,
+        }
+    }
+
+    #[test]
+    fn every_message_survives_the_way() {
+        let options: Options = [("-o", "send"), ("-s", "64")].into_iter().collect();
+        for message in [
+            Message::Hello(options),
+            Message::Address(address()),
+            Message::Ready,
+            Message::Begin { size: 1 << 23 },
+            Message::Done { messages: u64::MAX },
+            Message::Abort("no such device".into()),
+        ] {
+            let (kind, payload) = message.encode();
+            assert_eq!(Message::decode(kind, &payload).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn numbers_that_hardware_has_no_room_for_are_refused() {
+        let (kind, payload) = Message::Address(Address {
+            mtu: 6,
+            ..address()
+        })
+        .encode();
+        assert!(Message::decode(kind, &payload).is_err());
+        let (kind, payload) = Message::Address(Address {
+            qpn: 1 << 24,
+            ..address()
+        })
+        .encode();
+        assert!(Message::decode(kind, &payload).is_err());
+    }
+
+    #[test]
+    fn a_reason_cannot_drive_the_terminal() {
+        let (kind, payload) = Message::Abort("\x1b[2Jgone\n".into()).encode();
+        assert_eq!(
+            Message::decode(kind, &payload).unwrap(),
+            Message::Abort(" [2Jgone ".into())
+        );
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let (kind, payload) = Message::Abort("ü".repeat(5000)).encode();
+        assert!(payload.len() <= LONGEST);
+        assert!(Message::decode(kind, &payload).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn no_payload_makes_the_decoder_panic(kind in 0u16..9, payload in proptest::collection::vec(any::<u8>(), 0..400)) {
+            if let Ok(message) = Message::decode(kind, &payload) {
+                // What is accepted means the same after another trip.
+                let (again, bytes) = message.encode();
+                prop_assert_eq!(Message::decode(again, &bytes).unwrap(), message);
+            }
+        }
+
+    }
+
+    #[test]
+    fn only_the_whole_of_an_address_is_an_address() {
+        let (kind, mut payload) = Message::Address(address()).encode();
+        for length in 0..payload.len() {
+            assert!(
+                Message::decode(kind, &payload[..length]).is_err(),
+                "{length}"
+            );
+        }
+        payload.push(0);
+        assert!(Message::decode(kind, &payload).is_err());
+    }
+}

@@ -1,0 +1,21 @@
+//! How the two sides of a run find and understand each other: a TCP
+//! connection beside the measured one.
+//!
+//! ```text
+//! frame     header and check sum: bytes on the socket → (kind, payload)
+//! message   what is said: options, addresses, begin, done, abort
+//! peer      the connection: connect or accept, deadlines, who says what when
+//! options   the comparison of what the two command lines asked for
+//! ```
+//!
+//! Everything read is a stranger's bytes until checked: no length is trusted,
+//! no text printed raw, no read without a deadline.
+
+mod frame;
+mod message;
+mod options;
+mod peer;
+
+pub(crate) use message::{Address, Message};
+pub(crate) use options::Options;
+pub(crate) use peer::{Door, Peer};

@@ -1,0 +1,328 @@
+//! The control connection: finding the other side, and talking with deadlines.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use super::frame::{self, FrameError, HEADER, Header};
+use super::message::{Address, Message};
+use super::options::Options;
+use crate::failure::Failure;
+
+/// How often a server that waits for a client looks up.
+const ACCEPT_SLICE: Duration = Duration::from_millis(200);
+
+/// A port where a server waits.
+pub(crate) struct Door(TcpListener);
+
+impl Door {
+    /// Opens a port (0: any free one) on every address of this host.
+    pub(crate) fn open(port: u16) -> Result<Self, Failure> {
+        let any: [(std::net::IpAddr, u16); 2] = [
+            (std::net::Ipv6Addr::UNSPECIFIED.into(), port),
+            (std::net::Ipv4Addr::UNSPECIFIED.into(), port),
+        ];
+        // IPv6's takes IPv4 too; without IPv6 the second is left.
+        let listener =
+            TcpListener::bind(&any.map(std::net::SocketAddr::from)[..]).map_err(|error| {
+                Failure::environment(format!(
+                    "cannot wait on TCP port {port}: {error}; choose another with -p on both sides"
+                ))
+            })?;
+        Ok(Self(listener))
+    }
+
+    /// The port that was opened.
+    pub(crate) fn port(&self) -> Result<u16, Failure> {
+        Ok(self.0.local_addr().map_err(local)?.port())
+    }
+
+    /// Waits for a client; without a limit, as long as it takes.
+    pub(crate) fn wait(self, limit: Option<Duration>, patience: Duration) -> Result<Peer, Failure> {
+        let start = Instant::now();
+        loop {
+            let mut descriptor = libc::pollfd {
+                fd: self.0.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: `descriptor` is one live pollfd of this frame, and 1 is its count.
+            let ready = unsafe {
+                libc::poll(
+                    &raw mut descriptor,
+                    1,
+                    ACCEPT_SLICE.as_millis() as libc::c_int,
+                )
+            };
+            if ready > 0 {
+                let (stream, _) = self.0.accept().map_err(local)?;
+                return Peer::new(stream, patience);
+            }
+            if limit.is_some_and(|limit| start.elapsed() >= limit) {
+                return Err(Failure::run(format!(
+                    "no client came within {} s; start one with this host's name as last argument, or wait longer with --timeout",
+                    start.elapsed().as_secs()
+                )));
+            }
+        }
+    }
+}
+
+/// The other side of a run.
+pub(crate) struct Peer {
+    stream: TcpStream,
+    patience: Duration,
+    name: String,
+}
+
+impl Peer {
+    /// Connects to a server.
+    pub(crate) fn connect(host: &str, port: u16, patience: Duration) -> Result<Self, Failure> {
+        let addresses: Vec<_> = (host, port)
+            .to_socket_addrs()
+            .map_err(|error| {
+                Failure::environment(format!(
+                    "cannot resolve host '{host}': {error}; give a name or address that this machine knows (getent hosts {host})"
+                ))
+            })?
+            .collect();
+        let mut last = None;
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, patience) {
+                Ok(stream) => return Self::new(stream, patience),
+                Err(error) => last = Some(error),
+            }
+        }
+        let cause = last.map_or_else(|| "it has no address".into(), |error| error.to_string());
+        Err(Failure::environment(format!(
+            "no dat-bench answers at {host}, TCP port {port}: {cause}; start the server there first (the same command without a host), with the same -p"
+        )))
+    }
+
+    fn new(stream: TcpStream, patience: Duration) -> Result<Self, Failure> {
+        stream.set_nodelay(true).map_err(local)?;
+        stream.set_write_timeout(Some(patience)).map_err(local)?;
+        let name = stream
+            .peer_addr()
+            .map_err(local)?
+            .ip()
+            .to_canonical()
+            .to_string();
+        Ok(Self {
+            stream,
+            patience,
+            name,
+        })
+    }
+
+    /// The other side's IP address.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Says what this side was asked for, hears what the other was, and
+    /// refuses a difference (as the other side does).
+    pub(crate) fn agree(&mut self, options: &Options) -> Result<(), Failure> {
+        self.say(&Message::Hello(options.clone()))?;
+        let Message::Hello(theirs) = self.hear_kind("hello")? else {
+            unreachable!()
+        };
+        let differences = options.differences(&theirs);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "the two sides were asked for different runs; give both the same options:\n  {}",
+            differences.join("\n  ")
+        )))
+    }
+
+    /// Exchanges addresses.
+    pub(crate) fn exchange(&mut self, ours: Address) -> Result<Address, Failure> {
+        self.say(&Message::Address(ours))?;
+        let Message::Address(theirs) = self.hear_kind("address")? else {
+            unreachable!()
+        };
+        if theirs.ethernet != ours.ethernet {
+            let link = |ethernet| {
+                if ethernet {
+                    "Ethernet (RoCE)"
+                } else {
+                    "InfiniBand"
+                }
+            };
+            return Err(Failure::environment(format!(
+                "the link here is {}, there {}; choose ports of one network with -d and -i",
+                link(ours.ethernet),
+                link(theirs.ethernet)
+            )));
+        }
+        Ok(theirs)
+    }
+
+    /// Waits until both sides got here.
+    pub(crate) fn meet(&mut self) -> Result<(), Failure> {
+        self.say(&Message::Ready)?;
+        self.await_ready()
+    }
+
+    /// Tells the other side to go on.
+    pub(crate) fn say_ready(&mut self) -> Result<(), Failure> {
+        self.say(&Message::Ready)
+    }
+
+    /// Waits for the other side's word to go on.
+    pub(crate) fn await_ready(&mut self) -> Result<(), Failure> {
+        self.hear_kind("ready").map(|_| ())
+    }
+
+    /// Announces messages of this size.
+    pub(crate) fn begin(&mut self, size: u32) -> Result<(), Failure> {
+        self.say(&Message::Begin { size })
+    }
+
+    /// Waits for the announcement of messages of this size.
+    pub(crate) fn await_begin(&mut self, expected: u32) -> Result<(), Failure> {
+        match self.hear_kind("begin")? {
+            Message::Begin { size } if size == expected => Ok(()),
+            _ => Err(Failure::run(
+                "the other side began another size than was agreed on",
+            )),
+        }
+    }
+
+    /// Says how many messages there were.
+    pub(crate) fn done(&mut self, messages: u64) -> Result<(), Failure> {
+        self.say(&Message::Done { messages })
+    }
+
+    /// Hears how many messages there were, for as long as that may take the other side.
+    pub(crate) fn await_done(&mut self, within: Duration) -> Result<u64, Failure> {
+        let usual = core::mem::replace(&mut self.patience, within);
+        let heard = self.hear_kind("done");
+        self.patience = usual;
+        match heard? {
+            Message::Done { messages } => Ok(messages),
+            _ => unreachable!("hear_kind answers the kind asked for"),
+        }
+    }
+
+    /// Tells the other side why this one gives up; nobody minds if it cannot hear.
+    pub(crate) fn abort(&mut self, reason: &str) {
+        let _ = self.say(&Message::Abort(reason.into()));
+    }
+
+    /// Whether something can be heard: a message, or that the other side is gone.
+    /// One system call, no waiting.
+    pub(crate) fn has_news(&self) -> bool {
+        let mut byte = 0u8;
+        // SAFETY: `byte` is one live, writable byte of this frame and 1 its
+        // length; the descriptor is open as long as `stream` lives.
+        let answer = unsafe {
+            libc::recv(
+                self.stream.as_raw_fd(),
+                (&raw mut byte).cast(),
+                1,
+                libc::MSG_PEEK | libc::MSG_DONTWAIT,
+            )
+        };
+        answer >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
+    }
+
+    fn say(&mut self, message: &Message) -> Result<(), Failure> {
+        let (kind, payload) = message.encode();
+        self.stream
+            .write_all(&frame::encode(kind, &payload))
+            .map_err(|error| match error.kind() {
+                // The reason is more telling than the broken pipe, if one was left to read.
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => match self.hear() {
+                    Err(failure) => failure,
+                    Ok(_) => self.failed(FrameError::Closed),
+                },
+                _ => self.failed(error.into()),
+            })
+    }
+
+    fn hear_kind(&mut self, expected: &str) -> Result<Message, Failure> {
+        let message = self.hear()?;
+        if message.name() == expected {
+            return Ok(message);
+        }
+        Err(Failure::run(format!(
+            "the other side ({}) said '{}' where '{expected}' belongs; are both the same build?",
+            self.name,
+            message.name()
+        )))
+    }
+
+    /// The next message; that the other side gave up is a failure.
+    fn hear(&mut self) -> Result<Message, Failure> {
+        match read_message(&mut self.stream, self.patience) {
+            Ok(Message::Abort(reason)) => Err(Failure::run(format!(
+                "the other side ({}) gave up: {reason}",
+                self.name
+            ))),
+            Ok(message) => Ok(message),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    fn failed(&self, error: FrameError) -> Failure {
+        let text = format!("{error} [{}]", self.name);
+        match error {
+            FrameError::Version(_) => Failure::environment(text),
+            FrameError::Closed => Failure::run(format!(
+                "{text}; it ended or was killed, see what it printed"
+            )),
+            _ => Failure::run(text),
+        }
+    }
+}
+
+/// One message, read within a limit however slowly its bytes drip.
+fn read_message(stream: &mut TcpStream, limit: Duration) -> Result<Message, FrameError> {
+    let deadline = Instant::now() + limit;
+    let mut bytes = [0; HEADER];
+    read_exact(stream, &mut bytes, deadline, limit)?;
+    let header = Header::decode(&bytes)?;
+    let mut payload = vec![0; header.length];
+    read_exact(stream, &mut payload, deadline, limit)?;
+    header.check(&bytes, &payload)?;
+    Message::decode(header.kind, &payload)
+}
+
+fn read_exact(
+    stream: &mut TcpStream,
+    mut buffer: &mut [u8],
+    deadline: Instant,
+    limit: Duration,
+) -> Result<(), FrameError> {
+    while !buffer.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(FrameError::TimedOut(limit.as_secs_f64()));
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(buffer) {
+            Ok(0) => return Err(FrameError::Closed),
+            Ok(count) => buffer = &mut buffer[count..],
+            Err(error) => match error.kind() {
+                // A timed-out read says WouldBlock on Linux; the deadline above decides.
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::Interrupted => {}
+                io::ErrorKind::ConnectionReset => return Err(FrameError::Closed),
+                _ => return Err(error.into()),
+            },
+        }
+    }
+    Ok(())
+}
+
+fn local(error: io::Error) -> Failure {
+    Failure::environment(format!("control connection: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! The measuring loops over links made of plain memory: counts, order, and
+//! what they do when something goes wrong.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dat_engine::{Completion, CompletionOp, PostError, Status};
+
+use super::link::Link;
+use super::meter::Meter;
+use super::patience::{Patience, Stop};
+use super::side::{Partner, Remote, Side};
+use super::{read, send, write};
+use crate::cli::Operation;
+use crate::clock::Clock;
+use crate::report::Goal;
+use crate::stats::{Reported, Samples};
+
+const SIZE: u32 = 64;
+
+/// What one side has in memory and in its queues.
+#[derive(Default)]
+struct End {
+    receives: u32,
+    in_queue: u32,
+    sent: VecDeque<Completion>,
+    received: VecDeque<Completion>,
+    outgoing_stamp: u8,
+    memory: u8,
+    posts: u64,
+}
+
+/// Two ends; what is posted at one is at the other at once.
+struct Fake {
+    mine: Rc<RefCell<End>>,
+    other: Rc<RefCell<End>>,
+    operation: Operation,
+    depth: u32,
+    /// The post that fails, and how its completion says so.
+    fault: Option<(u64, Fault)>,
+}
+
+#[derive(Clone, Copy)]
+enum Fault {
+    Status(Status),
+    Short,
+    Lost,
+}
+
+fn pair(operation: Operation, depth: u32) -> (Side<Fake>, Side<Fake>) {
+    let (one, two) = (Rc::<RefCell<End>>::default(), Rc::<RefCell<End>>::default());
+    let fake = |mine: &Rc<_>, other: &Rc<_>| {
+        let link = Fake {
+            mine: Rc::clone(mine),
+            other: Rc::clone(other),
+            operation,
+            depth,
+            fault: None,
+        };
+        let mut side = Side::new(link, depth);
+        side.set_size(SIZE);
+        side.link.post_receive().unwrap();
+        side
+    };
+    (fake(&one, &two), fake(&two, &one))
+}
+
+impl Link for Fake {
+    fn post_receive(&mut self) -> Result<(), PostError> {
+        self.mine.borrow_mut().receives += 1;
+        Ok(())
+    }
+
+    fn post(&mut self, signaled: bool) -> Result<(), PostError> {
+        let (mut mine, mut other) = (self.mine.borrow_mut(), self.other.borrow_mut());
+        mine.posts += 1;
+        mine.in_queue += 1;
+        if mine.in_queue > self.depth {
+            return Err(PostError::QueueFull);
+        }
+        let fault = self
+            .fault
+            .filter(|&(at, _)| at == mine.posts)
+            .map(|(_, fault)| fault);
+        let mut done = Completion {
+            op: CompletionOp::Send,
+            ..Completion::default()
+        };
+        let mut byte_len = SIZE;
+        match fault {
+            Some(Fault::Status(status)) => {
+                // Errors are reported whether asked for or not.
+                mine.sent.push_back(Completion { status, ..done });
+                return Ok(());
+            }
+            Some(Fault::Short) => byte_len -= 1,
+            Some(Fault::Lost) => return Ok(()),
+            None => {}
+        }
+        match self.operation {
+            Operation::Send => {
+                assert!(other.receives > 0, "a message came before its receive");
+                other.receives -= 1;
+                let op = CompletionOp::Recv;
+                other.received.push_back(Completion {
+                    byte_len,
+                    op,
+                    ..Completion::default()
+                });
+            }
+            Operation::Write => other.memory = mine.outgoing_stamp,
+            Operation::Read => done.byte_len = byte_len,
+        }
+        if signaled {
+            mine.sent.push_back(done);
+        }
+        Ok(())
+    }
+
+    fn poll_sent(&mut self) -> Option<Completion> {
+        let mut mine = self.mine.borrow_mut();
+        let completion = mine.sent.pop_front()?;
+        // A completion frees its own place and those of the unsignalled before it.
+        mine.in_queue = 0;
+        Some(completion)
+    }
+
+    fn poll_received(&mut self) -> Option<Completion> {
+        self.mine.borrow_mut().received.pop_front()
+    }
+
+    fn stamp(&mut self, sequence: u8) {
+        self.mine.borrow_mut().outgoing_stamp = sequence;
+    }
+
+    fn arrived(&self) -> u8 {
+        self.mine.borrow().memory
+    }
+}
+
+/// Longer than it takes both sides to look up once, so that an error that is
+/// there to be seen is seen first.
+const LIMIT: Duration = Duration::from_millis(50);
+
+fn impatient() -> Patience<'static> {
+    Patience::new(LIMIT, None)
+}
+
+/// A whole run in one thread: samples kept, messages sent, messages answered.
+fn run(
+    operation: Operation,
+    depth: u32,
+    fault: Option<(u64, Fault)>,
+    answers: bool,
+) -> Result<(u64, u64, u64), Stop> {
+    let (mut near, mut far) = pair(operation, depth);
+    near.link.fault = fault;
+    let clock = Clock::monotonic();
+    let mut samples = Samples::new(&clock, Reported::HalfRoundTrip);
+    let mut meter = Meter::new(clock, Goal::Iterations(1000), 100, &mut samples);
+    let (near, patience, mut answered) = (&mut near, &mut impatient(), 0);
+    match operation {
+        Operation::Send if answers => {
+            let mut far = send::Responder {
+                side: &mut far,
+                patience: impatient(),
+                answered: 0,
+            };
+            send::measure(near, &mut far, &mut meter, patience)?;
+            answered = far.answered;
+        }
+        Operation::Write if answers => {
+            let mut far = write::Responder {
+                side: &mut far,
+                patience: impatient(),
+                answered: 0,
+            };
+            write::measure(near, &mut far, &mut meter, patience)?;
+            answered = far.answered;
+        }
+        Operation::Send => send::measure(near, &mut Remote, &mut meter, patience)?,
+        Operation::Write => write::measure(near, &mut Remote, &mut meter, patience)?,
+        Operation::Read => read::measure(near, &mut meter, patience)?,
+    }
+    let sent = meter.round_trips();
+    Ok((samples.count(), sent, answered))
+}
+
+#[test]
+fn every_message_is_answered_and_every_sample_kept() {
+    for depth in [1, 2, 3, 7, 64] {
+        assert_eq!(
+            run(Operation::Send, depth, None, true),
+            Ok((1000, 1100, 1100))
+        );
+        assert_eq!(
+            run(Operation::Write, depth, None, true),
+            Ok((1000, 1100, 1100))
+        );
+    }
+    assert_eq!(run(Operation::Read, 1, None, true), Ok((1000, 1100, 0)));
+}
+
+#[test]
+fn a_failed_request_ends_the_run_signalled_or_not() {
+    let fault = Some((150, Fault::Status(Status::RetryExceeded)));
+    for operation in [Operation::Send, Operation::Write, Operation::Read] {
+        for depth in [1, 64] {
+            match run(operation, depth, fault, true) {
+                Err(Stop::Completion(completion)) => {
+                    assert_eq!(completion.status, Status::RetryExceeded);
+                }
+                other => panic!("{operation:?} at depth {depth}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_of_another_length_ends_the_run() {
+    for operation in [Operation::Send, Operation::Read] {
+        let stop = run(operation, 1, Some((150, Fault::Short)), true).unwrap_err();
+        assert!(
+            matches!(stop, Stop::Length { expected: SIZE, .. }),
+            "{stop:?}"
+        );
+    }
+}
+
+#[test]
+fn silence_ends_the_run() {
+    let lost = Some((150, Fault::Lost));
+    for operation in [Operation::Send, Operation::Write, Operation::Read] {
+        assert_eq!(run(operation, 1, lost, true), Err(Stop::Silence(LIMIT)));
+    }
+    assert_eq!(
+        run(Operation::Send, 1, None, false),
+        Err(Stop::Silence(LIMIT))
+    );
+    assert_eq!(
+        run(Operation::Write, 1, None, false),
+        Err(Stop::Silence(LIMIT))
+    );
+}
+
+#[test]
+fn a_responder_answers_nothing_unasked() {
+    let (_near, mut far) = pair(Operation::Write, 1);
+    let mut far = write::Responder {
+        side: &mut far,
+        patience: impatient(),
+        answered: 0,
+    };
+    assert_eq!(far.step(), Ok(false));
+    assert_eq!(far.answered, 0);
+}

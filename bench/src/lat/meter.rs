@@ -1,0 +1,111 @@
+//! When to take the time, what to keep, when to stop.
+//!
+//! A sample is the time from one post to the next, as in perftest: it holds
+//! the round trip and the loop's own work. One clock reading per round trip;
+//! a sample is recorded while the next message is under way.
+
+use crate::clock::Clock;
+use crate::report::Goal;
+use crate::stats::Samples;
+
+/// Counts round trips and keeps the samples of those after the warm-up.
+pub(super) struct Meter<'a> {
+    clock: Clock,
+    samples: &'a mut Samples,
+    warmup: u64,
+    /// Round trips after which to stop, warm-up included.
+    last_trip: u64,
+    /// Ticks to measure for after the warm-up.
+    duration: u64,
+    /// The clock at which to stop; unknown until the warm-up is over.
+    end: u64,
+    /// Round trips begun.
+    begun: u64,
+    /// When the last one began.
+    since: u64,
+    /// Ticks of the one before.
+    ticks: u64,
+}
+
+impl<'a> Meter<'a> {
+    pub(super) fn new(clock: Clock, goal: Goal, warmup: u64, samples: &'a mut Samples) -> Self {
+        let (last_trip, duration) = match goal {
+            Goal::Iterations(count) => (warmup.saturating_add(count), u64::MAX),
+            Goal::Duration(duration) => (u64::MAX, clock.ticks(duration)),
+        };
+        Self {
+            clock,
+            samples,
+            warmup,
+            last_trip,
+            duration,
+            end: u64::MAX,
+            begun: 0,
+            since: 0,
+            ticks: 0,
+        }
+    }
+
+    /// A round trip is over (but for the first call); whether another is wanted.
+    #[inline(always)]
+    pub(super) fn lap(&mut self) -> bool {
+        let now = self.clock.now();
+        self.ticks = now.wrapping_sub(self.since);
+        self.since = now;
+        let over = self.begun;
+        if over == self.warmup {
+            self.end = now.saturating_add(self.duration);
+        }
+        self.begun += 1;
+        over < self.last_trip && now < self.end
+    }
+
+    /// Records the round trip that the last [`Meter::lap`] ended.
+    #[inline(always)]
+    pub(super) fn note(&mut self) {
+        if self.begun > self.warmup + 1 {
+            self.samples.record(self.ticks);
+        }
+    }
+
+    /// Round trips made, warm-up included.
+    pub(super) fn round_trips(&self) -> u64 {
+        self.begun.saturating_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Reported;
+    use std::time::Duration;
+
+    fn run(goal: Goal, warmup: u64) -> (u64, u64) {
+        let clock = Clock::monotonic();
+        let mut samples = Samples::new(&clock, Reported::FullRoundTrip);
+        let mut meter = Meter::new(clock, goal, warmup, &mut samples);
+        let mut trips = 0;
+        while meter.lap() {
+            meter.note();
+            trips += 1;
+        }
+        meter.note();
+        assert_eq!(meter.round_trips(), trips);
+        (trips, samples.count())
+    }
+
+    #[test]
+    fn every_round_trip_after_the_warm_up_is_a_sample() {
+        assert_eq!(run(Goal::Iterations(100), 30), (130, 100));
+        assert_eq!(run(Goal::Iterations(1), 0), (1, 1));
+    }
+
+    #[test]
+    fn a_duration_counts_from_the_end_of_the_warm_up() {
+        let start = std::time::Instant::now();
+        let (trips, samples) = run(Goal::Duration(Duration::from_millis(20)), 1000);
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        assert!(samples >= 1);
+        assert_eq!(trips, samples + 1000);
+    }
+}

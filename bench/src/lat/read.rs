@@ -1,0 +1,31 @@
+//! The loop of `-o read`: the other side's memory is fetched; the other side's
+//! processor has no part in it.
+
+use super::link::Link;
+use super::meter::Meter;
+use super::patience::{Patience, Stop};
+use super::side::Side;
+
+/// Measures until the goal is reached.
+pub(super) fn measure<L: Link>(
+    side: &mut Side<L>,
+    meter: &mut Meter<'_>,
+    patience: &mut Patience<'_>,
+) -> Result<(), Stop> {
+    while meter.lap() {
+        side.link.post(true)?;
+        meter.note();
+        let completion = loop {
+            if let Some(completion) = side.link.poll_sent() {
+                break completion;
+            }
+            if patience.tick() {
+                patience.look_up()?;
+            }
+        };
+        patience.renew();
+        side.expect_size(completion)?;
+    }
+    meter.note();
+    Ok(())
+}

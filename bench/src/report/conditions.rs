@@ -1,0 +1,166 @@
+//! The conditions of a run: without them a figure says nothing.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cli::Operation;
+use crate::clock::Clock;
+use crate::host::Host;
+use crate::stats::Reported;
+
+/// When a measurement is long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Goal {
+    /// So many samples.
+    Iterations(u64),
+    /// This long.
+    #[serde(serialize_with = "as_seconds")]
+    Duration(Duration),
+}
+
+fn as_seconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(duration.as_secs_f64())
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Iterations(count) => write!(f, "{count} iterations"),
+            Self::Duration(duration) => write!(f, "{} s", duration.as_secs_f64()),
+        }
+    }
+}
+
+/// The device, as far as it matters to a figure.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DeviceFacts {
+    /// Its name.
+    pub(crate) name: String,
+    /// The port used.
+    pub(crate) port: u8,
+    /// Firmware version.
+    pub(crate) firmware: String,
+    /// Link layer.
+    pub(crate) link: &'static str,
+    /// The data path: direct or verbs.
+    pub(crate) path: &'static str,
+    /// The fabric of the emulator, if it is emulated.
+    pub(crate) emulated_fabric: Option<String>,
+}
+
+impl DeviceFacts {
+    /// The line that keeps an emulator's figures from being taken for a NIC's.
+    pub(crate) fn what_is_emulated(&self) -> String {
+        match &self.emulated_fabric {
+            Some(fabric) => format!(
+                "device {} is EMULATED by mlx5-emu (fabric '{fabric}'): these figures are the emulator's, not a NIC's",
+                self.name
+            ),
+            None => format!(
+                "device {} is not emulated by mlx5-emu: nothing here is",
+                self.name
+            ),
+        }
+    }
+}
+
+/// Everything that was the same for all sizes of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Conditions {
+    pub(crate) operation: Operation,
+    pub(crate) host: Host,
+    pub(crate) device: DeviceFacts,
+    pub(crate) clock: Clock,
+    /// What one reading of the clock costs, nanoseconds.
+    pub(crate) clock_cost: f64,
+    /// Where the measuring thread is pinned.
+    pub(crate) cpu: Option<usize>,
+    pub(crate) goal: Goal,
+    pub(crate) warmup: u64,
+    pub(crate) tx_depth: u32,
+    /// Only for send.
+    pub(crate) rx_depth: Option<u32>,
+    /// The largest message sent inline.
+    pub(crate) inline: u32,
+    /// The other side; none in loopback.
+    pub(crate) peer: Option<String>,
+}
+
+impl Conditions {
+    pub(crate) fn reported(&self) -> Reported {
+        self.operation.reported()
+    }
+
+    /// For headings.
+    pub(crate) fn what_is_reported(&self) -> &'static str {
+        match self.reported() {
+            Reported::HalfRoundTrip => "half round trip",
+            Reported::FullRoundTrip => "full round trip",
+        }
+    }
+}
+
+/// The lines above the table.
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = &self.device;
+        writeln!(f, " {}", device.what_is_emulated())?;
+        let sides = match &self.peer {
+            None => "loopback: both sides in this thread".to_owned(),
+            Some(peer) => format!("with {peer}"),
+        };
+        writeln!(
+            f,
+            " {} ping-pong, {sides}; one message in flight",
+            self.operation.name()
+        )?;
+        writeln!(
+            f,
+            " reported: {} (perftest's convention for {})",
+            match self.reported() {
+                Reported::HalfRoundTrip => "HALF of the round trip",
+                Reported::FullRoundTrip => "the FULL round trip",
+            },
+            self.operation.name()
+        )?;
+        writeln!(
+            f,
+            " device   : {} port {}, {}, firmware {}, {} path",
+            device.name, device.port, device.link, device.firmware, device.path
+        )?;
+        let depths = match self.rx_depth {
+            Some(rx_depth) => format!("tx depth {}, rx depth {rx_depth}", self.tx_depth),
+            None => format!("tx depth {}", self.tx_depth),
+        };
+        writeln!(
+            f,
+            " run      : {} after {} round trips of warm-up per size; {depths}, inline up to {} bytes",
+            self.goal, self.warmup, self.inline
+        )?;
+        let pinned = match self.cpu {
+            Some(cpu) => format!("pinned to CPU {cpu}"),
+            None => "not pinned (--cpu)".to_owned(),
+        };
+        let machine = if self.host.virtual_machine {
+            " in a virtual machine"
+        } else {
+            ""
+        };
+        writeln!(
+            f,
+            " host     : {}{machine}, {} CPUs, Linux {}, governor {}; {pinned}",
+            self.host.cpu,
+            self.host.cpus,
+            self.host.kernel,
+            self.host.governor.as_deref().unwrap_or("not shown")
+        )?;
+        write!(
+            f,
+            " clock    : {}, {:.0} ns a reading",
+            self.clock, self.clock_cost
+        )
+    }
+}

@@ -1,0 +1,181 @@
+//! The picture of the samples: bars over logarithmic buckets, percentiles at
+//! the side.
+//!
+//! The bulk (up to 99 %) gets a dozen rows of one width on the logarithmic
+//! scale; the tail beyond gets rows that double, so that a sample a thousand
+//! times the median costs ten rows, not the detail of the bulk.
+
+use std::fmt::Write;
+
+use crate::report::telling_quantiles;
+use crate::stats::Samples;
+
+const BULK_ROWS: i32 = 12;
+const BAR_WIDTH: usize = 40;
+/// The narrowest row, relative: about what the histogram's digits tell apart.
+const FINEST: f64 = 1.002;
+
+/// A row: samples above `low` and up to `high`, microseconds.
+struct Row {
+    low: f64,
+    high: f64,
+    count: u64,
+}
+
+/// Draws it; `what` names what the values are. Empty without samples.
+pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
+    if samples.count() == 0 {
+        return String::new();
+    }
+    let rows = rows(samples);
+    let most = rows.iter().map(|row| row.count).max().unwrap_or(1).max(1);
+    let marks: Vec<(f64, &str)> = telling_quantiles(samples.count())
+        .map(|(share, name)| (samples.quantile(share), name))
+        .chain([(samples.max(), "max")])
+        .collect();
+    let mut out = format!(" {what}, usec; {} samples\n", samples.count());
+    let mut skipped = false;
+    for (index, row) in rows.iter().enumerate() {
+        if row.count == 0 {
+            if !skipped {
+                out.push_str("          ...\n");
+            }
+            skipped = true;
+            continue;
+        }
+        skipped = false;
+        let share = row.count as f64 / samples.count() as f64 * 100.0;
+        let _ = write!(
+            out,
+            " {:>10.3} .. {:<10.3} {} {:>8.3} % {:>10}",
+            row.low,
+            row.high,
+            bar(row.count, most, unicode),
+            share,
+            row.count
+        );
+        // A mark belongs to the first row that reaches it, the last takes the rest.
+        let here = marks.iter().filter(|&&(value, _)| {
+            (index == 0 || value > row.low) && (value <= row.high || index + 1 == rows.len())
+        });
+        let names: Vec<_> = here
+            .map(|&(value, name)| format!("{name} = {value:.3}"))
+            .collect();
+        if !names.is_empty() {
+            let _ = write!(
+                out,
+                "  {} {}",
+                if unicode { "◄" } else { "<" },
+                names.join(", ")
+            );
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Buckets over the whole range, filled.
+fn rows(samples: &Samples) -> Vec<Row> {
+    // Histogram values are whole nanoseconds; the first bucket starts below the least.
+    let start = (samples.min() - 0.001).max(0.001);
+    let bulk_end = samples.quantile(0.99).max(start * FINEST);
+    let ratio = (bulk_end / start)
+        .powf(1.0 / f64::from(BULK_ROWS))
+        .max(FINEST);
+    let mut rows = Vec::new();
+    let mut low = start;
+    let mut step = ratio;
+    while rows.is_empty() || low < samples.max() {
+        let high = low * step;
+        rows.push(Row {
+            low,
+            high,
+            count: 0,
+        });
+        low = high;
+        if low >= bulk_end * 0.999_999 {
+            step = (step * step).min(2.0);
+        }
+    }
+    for value in samples.histogram().iter_recorded() {
+        let microseconds = value.value_iterated_to() as f64 / 1000.0;
+        let index = rows
+            .partition_point(|row| row.high < microseconds)
+            .min(rows.len() - 1);
+        rows[index].count += value.count_since_last_iteration();
+    }
+    rows
+}
+
+/// A bar as long as its share of the longest; never empty for a row that is not.
+fn bar(count: u64, most: u64, unicode: bool) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (count as f64 / most as f64 * (BAR_WIDTH * 8) as f64)
+        .round()
+        .max(1.0) as usize;
+    let drawn = if unicode {
+        "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+    } else {
+        "#".repeat(eighths.div_ceil(8))
+    };
+    format!("{drawn:<BAR_WIDTH$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::stats::Reported;
+    use proptest::prelude::*;
+
+    fn samples_of(values: impl IntoIterator<Item = u64>) -> Samples {
+        let mut samples = Samples::new(&Clock::monotonic(), Reported::FullRoundTrip);
+        values.into_iter().for_each(|value| samples.record(value));
+        samples
+    }
+
+    #[test]
+    fn the_tail_does_not_flatten_the_bulk() {
+        let bulk = (0..10_000u64).map(|i| 1000 + i % 300);
+        let picture = draw(
+            &samples_of(bulk.chain([1_500_000])),
+            "half round trip",
+            false,
+        );
+        let bars = picture.lines().filter(|line| line.contains('#')).count();
+        assert!(bars >= 10, "{picture}");
+        assert!(picture.lines().count() < 35, "{picture}");
+        assert!(picture.contains("max = 1500.000"), "{picture}");
+    }
+
+    #[test]
+    fn every_mark_is_drawn_once() {
+        let picture = draw(&samples_of((1..=20_000).map(|i| i * 10)), "x", true);
+        for mark in [
+            " 50 % =",
+            " 90 % =",
+            " 99 % =",
+            " 99.9 % =",
+            " 99.99 % =",
+            " max =",
+        ] {
+            assert_eq!(picture.matches(mark).count(), 1, "{mark}\n{picture}");
+        }
+    }
+
+    #[test]
+    fn equal_samples_and_no_samples_are_drawn_too() {
+        assert!(draw(&samples_of([5000; 100]), "x", false).contains("100.000 %"));
+        assert_eq!(draw(&samples_of([]), "x", false), "");
+    }
+
+    proptest! {
+        #[test]
+        fn no_sample_is_lost(values in proptest::collection::vec(1u64..100_000_000_000, 1..300)) {
+            let samples = samples_of(values);
+            let drawn: u64 = rows(&samples).iter().map(|row| row.count).sum();
+            prop_assert_eq!(drawn, samples.count());
+            prop_assert!(draw(&samples, "x", true).lines().count() < 70);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What a run says about itself: to people a table and a picture, to programs
+//! JSON and HdrHistogram's text.
+
+mod conditions;
+mod hgrm;
+mod histogram;
+mod json;
+mod table;
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+
+pub(crate) use conditions::{Conditions, DeviceFacts, Goal};
+pub(crate) use table::{header, row};
+
+use crate::failure::Failure;
+use crate::stats::Samples;
+
+/// The samples of one size, ready to be reported.
+pub(crate) struct Outcome {
+    /// Message size in bytes.
+    pub(crate) size: u32,
+    /// All samples.
+    pub(crate) samples: Samples,
+    /// Whether the bytes that arrived were compared with those sent.
+    pub(crate) verified: bool,
+}
+
+/// The shares (0 to 1) that are worth a name, and the name.
+const QUANTILES: [(f64, &str); 6] = [
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+    (0.999_99, "99.999 %"),
+];
+
+/// The quantiles that so many samples can tell apart from the maximum.
+fn telling_quantiles(count: u64) -> impl Iterator<Item = (f64, &'static str)> {
+    QUANTILES
+        .into_iter()
+        .filter(move |&(share, _)| count as f64 * (1.0 - share) >= 1.0)
+}
+
+/// The picture of one size.
+pub(crate) fn picture(outcome: &Outcome, conditions: &Conditions) -> String {
+    histogram::draw(
+        &outcome.samples,
+        conditions.what_is_reported(),
+        unicode_is_welcome(),
+    )
+}
+
+/// Whether the terminal's locale can show block characters.
+fn unicode_is_welcome() -> bool {
+    ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|value| !value.is_empty())
+        .is_some_and(|value| {
+            let value = value.to_ascii_lowercase();
+            value.contains("utf-8") || value.contains("utf8")
+        })
+}
+
+/// The files that were asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Files {
+    json: Option<PathBuf>,
+    hgrm: Vec<(u32, PathBuf)>,
+}
+
+impl Files {
+    /// Names the files, and sees to it that they can be written before time is
+    /// spent on measuring.
+    pub(crate) fn prepare(
+        json: Option<&Path>,
+        hgrm: Option<&Path>,
+        sizes: &[u32],
+    ) -> Result<Self, Failure> {
+        let hgrm = hgrm.map_or_else(Vec::new, |path| match sizes {
+            [size] => vec![(*size, path.to_owned())],
+            _ => sizes
+                .iter()
+                .map(|&size| (size, with_size(path, size)))
+                .collect(),
+        });
+        let files = Self {
+            json: json.map(Path::to_owned),
+            hgrm,
+        };
+        for path in files
+            .json
+            .iter()
+            .chain(files.hgrm.iter().map(|(_, path)| path))
+        {
+            probe(path)?;
+        }
+        Ok(files)
+    }
+
+    /// Writes them, and names those written.
+    pub(crate) fn write(
+        &self,
+        conditions: &Conditions,
+        outcomes: &[Outcome],
+    ) -> Result<Vec<PathBuf>, Failure> {
+        let mut written = Vec::new();
+        if let Some(path) = &self.json {
+            save(path, &json::document(conditions, outcomes))?;
+            written.push(path.clone());
+        }
+        for (size, path) in &self.hgrm {
+            if let Some(outcome) = outcomes.iter().find(|outcome| outcome.size == *size) {
+                save(path, &hgrm::document(&outcome.samples))?;
+                written.push(path.clone());
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// `r.hgrm` and 64 give `r.64.hgrm`; `r` gives `r.64`.
+fn with_size(path: &Path, size: u32) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{size}.{}", extension.to_string_lossy())),
+        None => path.with_extension(size.to_string()),
+    }
+}
+
+/// Opens a file for writing without touching what it holds.
+fn probe(path: &Path) -> Result<(), Failure> {
+    let existed = path.exists();
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|error| cannot_write(path, &error))?;
+    if !existed {
+        // It was ours a moment ago and is empty; nothing is lost if it stays.
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
+}
+
+pub(crate) fn save(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!(
+        "cannot write {}: {error}; name another file",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_goes_before_the_extension() {
+        assert_eq!(
+            with_size(Path::new("out/r.hgrm"), 64),
+            Path::new("out/r.64.hgrm")
+        );
+        assert_eq!(with_size(Path::new("r"), 2), Path::new("r.2"));
+    }
+
+    #[test]
+    fn an_unwritable_file_is_refused_before_the_run() {
+        let failure =
+            Files::prepare(Some(Path::new("/nonexistent/r.json")), None, &[2]).unwrap_err();
+        assert_eq!(failure.status(), 1);
+    }
+
+    #[test]
+    fn percentiles_that_no_sample_separates_from_the_maximum_are_left_out() {
+        assert_eq!(telling_quantiles(1000).last().unwrap().1, "99.9 %");
+        assert_eq!(telling_quantiles(0).count(), 0);
+    }
+}

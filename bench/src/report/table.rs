@@ -1,0 +1,102 @@
+//! perftest's table, with its columns in its order, and three more facts it
+//! does not tell: 99.99 %, the true maximum, and a true standard deviation.
+
+use crate::stats::Samples;
+
+const COLUMNS: [&str; 11] = [
+    "#bytes",
+    "#iterations",
+    "t_min[usec]",
+    "t_max[usec]",
+    "t_typical[usec]",
+    "t_avg[usec]",
+    "t_stdev[usec]",
+    "99%[usec]",
+    "99.9%[usec]",
+    "99.99%[usec]",
+    "max[usec]",
+];
+
+/// The narrowest column.
+const NARROW: usize = 10;
+
+fn line<T: AsRef<str>>(cells: &[T]) -> String {
+    cells
+        .iter()
+        .zip(COLUMNS)
+        .map(|(cell, column)| {
+            format!(
+                " {:>width$}",
+                cell.as_ref(),
+                width = column.len().max(NARROW)
+            )
+        })
+        .collect()
+}
+
+/// A rule, the names of the columns, a rule.
+pub(crate) fn header() -> String {
+    let names = line(&COLUMNS);
+    let rule = "-".repeat(names.len() + 1);
+    format!("{rule}\n{names}\n{rule}")
+}
+
+/// The figures of one size. `t_max` is perftest's, which leaves the two largest
+/// samples out; `max` is the largest.
+pub(crate) fn row(size: u32, samples: &Samples) -> String {
+    let figures = [
+        samples.min(),
+        samples.perftest_max(),
+        samples.quantile(0.5),
+        samples.mean(),
+        samples.stdev(),
+        samples.quantile(0.99),
+        samples.quantile(0.999),
+        samples.quantile(0.9999),
+        samples.max(),
+    ];
+    let mut cells = vec![size.to_string(), samples.count().to_string()];
+    cells.extend(figures.map(|figure| format!("{figure:.3}")));
+    line(&cells)
+}
+
+/// What the reader must know of the columns.
+pub(crate) const NOTE: &str = " t_typical is the median; t_max leaves the two largest samples out, as perftest's does, max does not";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::stats::Reported;
+
+    fn samples() -> Samples {
+        let mut samples = Samples::new(&Clock::monotonic(), Reported::HalfRoundTrip);
+        for ticks in 1..=10_000u64 {
+            samples.record(2000 + 2 * ticks);
+        }
+        samples
+    }
+
+    #[test]
+    fn columns_are_perftests_and_then_ours() {
+        let header = header();
+        let names: Vec<_> = header.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(names[..7], COLUMNS[..7]);
+        assert_eq!(names[9..], ["99.99%[usec]", "max[usec]"]);
+    }
+
+    #[test]
+    fn a_row_has_a_figure_under_each_name_and_lines_up() {
+        let row = row(64, &samples());
+        let cells: Vec<_> = row.split_whitespace().collect();
+        assert_eq!(cells.len(), COLUMNS.len());
+        assert_eq!(cells[..4], ["64", "10000", "1.001", "10.998"]);
+        assert_eq!(cells[10], "11.000");
+        assert_eq!(row.len(), line(&COLUMNS).len());
+        let typical: f64 = cells[4].parse().unwrap();
+        assert!((typical - 6.0).abs() < 0.01, "{typical}");
+        // A uniform spread over 10 µs deviates by 10/√12.
+        let stdev: f64 = cells[6].parse().unwrap();
+        assert!((stdev - 10.0 / 12f64.sqrt()).abs() < 0.01, "{stdev}");
+    }
+}
