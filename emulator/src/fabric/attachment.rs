@@ -1,0 +1,421 @@
+//! A process on a fabric: its slot, its rings to and from the others.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use memmap2::MmapRaw;
+
+use super::directory::{FabricDirectory, JoinError};
+use super::name::FabricName;
+use super::packet::{Header, Packet};
+use super::ring::{Consumer, Found, Producer, push_packet};
+use super::segment::{Segment, Slot};
+use super::wire::{self, Lives};
+use crate::limits::MAX_PROCESSES;
+
+const SLOTS: u8 = MAX_PROCESSES as u8;
+
+/// How often a full ring's reader is asked whether it still lives.
+const PROBE_INTERVAL: Duration = Duration::from_millis(1);
+
+/// What went wrong on the fabric, for traces and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FabricCounters {
+    /// Bytes in a ring that are no packet: the ring was resynchronised.
+    pub malformed: u64,
+    /// Packets from or to an earlier life of a slot, or of another slot.
+    pub stale: u64,
+    /// Packets to a process that is gone.
+    pub vanished: u64,
+}
+
+/// A process on a fabric.
+#[derive(Debug)]
+pub struct Attachment {
+    segment: Arc<Segment>,
+    directory: FabricDirectory,
+    slot: Slot,
+    life: u32,
+    slot_lock: Option<File>,
+    fifo: Arc<File>,
+    peers: Vec<Peer>,
+    /// Sources whose rings are to be looked at, as in `SlotWords::pending`.
+    sources: u64,
+    turn: u32,
+    counters: FabricCounters,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    outgoing: Option<Outgoing>,
+    incoming: Option<Consumer<MmapRaw>>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    producer: Producer<MmapRaw>,
+    fifo: File,
+    /// The sleep that the peer was woken from last.
+    woken: u32,
+    /// The life in which the peer was found dead.
+    dead: u32,
+    probed: Option<Instant>,
+}
+
+impl Attachment {
+    /// Joins a fabric in the usual place.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join(name: &FabricName) -> Result<Self, JoinError> {
+        Self::join_under(&FabricDirectory::base(), name)
+    }
+
+    /// Joins a fabric whose directory lies under `base`.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join_under(base: &Path, name: &FabricName) -> Result<Self, JoinError> {
+        let (directory, _lock) = loop {
+            let directory = FabricDirectory::create(base, name)?;
+            if let Some(lock) = directory.lock()? {
+                break (directory, lock);
+            }
+        };
+        let error = |source| JoinError::File {
+            path: directory.segment_path(),
+            source,
+        };
+        let file = directory.segment()?;
+        let segment = match Segment::open(file.try_clone().map_err(error)?).map_err(error)? {
+            Some(segment) => segment,
+            // Left behind by processes of another version that are all gone.
+            None if (1..=SLOTS).all(|slot| !directory.is_alive(slot)) => {
+                Segment::erase(&file).map_err(error)?;
+                Segment::open(file)
+                    .map_err(error)?
+                    .ok_or_else(|| JoinError::Version { name: name.clone() })?
+            }
+            None => return Err(JoinError::Version { name: name.clone() }),
+        };
+        let (slot, slot_lock) =
+            take_slot(&directory, &segment)?.ok_or_else(|| JoinError::Full {
+                name: name.clone(),
+                limit: MAX_PROCESSES,
+            })?;
+        let fifo = directory.fifo(slot, true)?;
+        let words = segment.slot(slot);
+        let life = (words.life.load(Ordering::Relaxed) | 1).wrapping_add(2);
+        words.sleep.fetch_and(!1, Ordering::Relaxed);
+        words.life.store(life, Ordering::Release);
+        let mut peers = Vec::new();
+        peers.resize_with(usize::from(SLOTS), Peer::default);
+        Ok(Self {
+            segment: Arc::new(segment),
+            directory,
+            slot,
+            life,
+            slot_lock: Some(slot_lock),
+            fifo: Arc::new(fifo),
+            peers,
+            sources: 0,
+            turn: 0,
+            counters: FabricCounters::default(),
+        })
+    }
+
+    /// The slot this process lives in: the upper 8 bits of its QP numbers.
+    #[must_use]
+    pub fn slot(&self) -> u8 {
+        self.slot
+    }
+
+    /// What went wrong so far.
+    #[must_use]
+    pub fn counters(&self) -> FabricCounters {
+        self.counters
+    }
+
+    /// The descriptor of the slot's lock: a forked child must close its copy,
+    /// or the slot stays taken when the parent is gone.
+    #[must_use]
+    pub fn lock_fd(&self) -> i32 {
+        self.slot_lock.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Wakes this attachment's owner from other threads.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker {
+            segment: self.segment.clone(),
+            slot: self.slot,
+            fifo: self.fifo.clone(),
+        }
+    }
+
+    /// Readable when somebody wants this process awake.
+    #[must_use]
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.fifo.as_fd()
+    }
+
+    /// Whether there may be a packet, or room in a ring that was full.
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        self.sources != 0 || self.segment.slot(self.slot).pending.load(Ordering::SeqCst) != 0
+    }
+
+    /// Announces sleep: from now on peers write to the FIFO. The caller looks
+    /// for pending packets once more before it sleeps.
+    pub fn begin_sleep(&self) {
+        self.segment
+            .slot(self.slot)
+            .sleep
+            .fetch_or(1, Ordering::SeqCst);
+        // Either a peer sees the announcement after it has made a packet
+        // pending, or the caller's look sees the packet.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Ends the sleep.
+    pub fn end_sleep(&self) {
+        self.segment
+            .slot(self.slot)
+            .sleep
+            .fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Takes what was written to the FIFO.
+    pub fn drain_wakes(&self) {
+        let mut bytes = [0; 64];
+        while matches!((&*self.fifo).read(&mut bytes), Ok(len) if len == bytes.len()) {}
+    }
+
+    /// Whether [`send`](Self::send) would take a packet for that slot.
+    pub fn has_room(&mut self, to: Slot) -> bool {
+        let Some(life) = self.life_of(to) else {
+            return true;
+        };
+        let Some(outgoing) = self.outgoing(to) else {
+            return true;
+        };
+        if outgoing.dead == life || outgoing.producer.has_room() {
+            return true;
+        }
+        if outgoing.producer.ask_for_room() {
+            return true;
+        }
+        let now = Instant::now();
+        let due = outgoing
+            .probed
+            .is_none_or(|probed| now - probed >= PROBE_INTERVAL);
+        if due {
+            outgoing.probed = Some(now);
+            if !self.directory.is_alive(to) {
+                if let Some(outgoing) = self.outgoing(to) {
+                    outgoing.dead = life;
+                }
+                return true;
+            }
+        }
+        // What fills the ring may be of a time before the reader's: tell it.
+        self.signal(to);
+        false
+    }
+
+    /// Takes a packet for that slot; one to a process that is gone vanishes.
+    ///
+    /// # Errors
+    /// Gives the packet back when there is no room.
+    pub fn send<'p>(&mut self, to: Slot, packet: &'p Packet) -> Result<(), &'p Packet> {
+        if !self.has_room(to) {
+            return Err(packet);
+        }
+        let source = self.life;
+        let reach = self
+            .life_of(to)
+            .and_then(|life| Some((life, self.outgoing(to)?)));
+        match reach {
+            Some((life, outgoing)) if outgoing.dead != life && wire::fits(packet) => {
+                let lives = Lives {
+                    source,
+                    destination: life,
+                };
+                push_packet(&mut outgoing.producer, packet, lives);
+                self.signal(to);
+            }
+            _ => self.counters.vanished += 1,
+        }
+        Ok(())
+    }
+
+    /// Takes the next packet, from the sources in turn. Its payload replaces
+    /// what `payload` held.
+    pub fn receive(&mut self, payload: &mut Vec<u8>) -> Option<Header> {
+        let pending = self.segment.slot(self.slot).pending;
+        if pending.load(Ordering::Relaxed) != 0 {
+            self.sources |= pending.swap(0, Ordering::SeqCst);
+        }
+        loop {
+            let from = self.next_source()?;
+            let index = usize::from(from) - 1;
+            if self.peers[index].incoming.is_none() {
+                self.peers[index].incoming =
+                    self.segment.ring(from, self.slot).ok().map(Consumer::new);
+            }
+            let found = match &mut self.peers[index].incoming {
+                Some(consumer) => consumer.pop(payload),
+                None => Found::Empty,
+            };
+            match found {
+                Found::Packet(header, lives) if self.is_current(from, &header, lives) => {
+                    self.turn = u32::from(from);
+                    return Some(header);
+                }
+                Found::Packet(..) => self.counters.stale += 1,
+                Found::Malformed => self.counters.malformed += 1,
+                Found::Empty => {
+                    self.sources &= !bit(from);
+                    let drained = self.peers[index].incoming.as_ref();
+                    if drained.is_some_and(Consumer::take_wish_for_room) {
+                        self.signal(from);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first source at or after the one whose turn it is.
+    fn next_source(&self) -> Option<Slot> {
+        let turned = self.sources.rotate_right(self.turn);
+        let index = (turned.trailing_zeros() + self.turn) % u64::BITS;
+        (turned != 0).then_some(index as Slot + 1)
+    }
+
+    fn is_current(&self, from: Slot, header: &Header, lives: Lives) -> bool {
+        // The last packets of a process that has left are still delivered.
+        let life = self.segment.slot(from).life.load(Ordering::Acquire) | 1;
+        let slot_of = |qpn: u32| (qpn >> 16) as Slot;
+        lives
+            == (Lives {
+                source: life,
+                destination: self.life,
+            })
+            && slot_of(header.source_qpn.0) == from
+            && slot_of(header.destination_qpn.0) == self.slot
+    }
+
+    fn life_of(&self, slot: Slot) -> Option<u32> {
+        if !(1..=SLOTS).contains(&slot) {
+            return None;
+        }
+        let life = self.segment.slot(slot).life.load(Ordering::Acquire);
+        (life & 1 == 1).then_some(life)
+    }
+
+    fn outgoing(&mut self, to: Slot) -> Option<&mut Outgoing> {
+        let peer = &mut self.peers[usize::from(to) - 1];
+        if peer.outgoing.is_none() {
+            // Out of memory or descriptors: the packet vanishes, and the
+            // transport's retries come back here.
+            let producer = Producer::new(self.segment.ring(self.slot, to).ok()?);
+            let fifo = self.directory.fifo(to, false).ok()?;
+            peer.outgoing = Some(Outgoing {
+                producer,
+                fifo,
+                woken: 0,
+                dead: 0,
+                probed: None,
+            });
+        }
+        peer.outgoing.as_mut()
+    }
+
+    /// Makes a slot look at the rings it shares with this one.
+    fn signal(&mut self, to: Slot) {
+        let mine = bit(self.slot);
+        let words = self.segment.slot(to);
+        words.pending.fetch_or(mine, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let sleep = words.sleep.load(Ordering::SeqCst);
+        if sleep & 1 == 0 {
+            return;
+        }
+        // One write per sleep and sender: neither a burst of packets nor a
+        // sender killed half-way can leave the sleeper without its byte.
+        if let Some(outgoing) = self.outgoing(to)
+            && outgoing.woken != sleep
+        {
+            outgoing.woken = sleep;
+            // A full FIFO has bytes enough.
+            let _ = (&outgoing.fifo).write(&[1]);
+        }
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        let lock = self.directory.lock();
+        self.segment
+            .slot(self.slot)
+            .life
+            .store(self.life & !1, Ordering::Release);
+        self.slot_lock = None;
+        if let Ok(Some(_held)) = lock
+            && (1..=SLOTS).all(|slot| !self.directory.is_alive(slot))
+        {
+            self.directory.remove();
+        }
+    }
+}
+
+/// Wakes the sleeper of an attachment.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    segment: Arc<Segment>,
+    slot: Slot,
+    fifo: Arc<File>,
+}
+
+impl Waker {
+    /// Wakes the sleeper if it sleeps. The caller has stored beforehand what
+    /// it wants the sleeper to see.
+    pub fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.segment.slot(self.slot).sleep.load(Ordering::SeqCst) & 1 == 1 {
+            let _ = (&*self.fifo).write(&[1]);
+        }
+    }
+}
+
+/// The free slot that has been idle for the fewest lives: so the number of a
+/// dead process, and with it its QP numbers, returns late.
+fn take_slot(
+    directory: &FabricDirectory,
+    segment: &Segment,
+) -> Result<Option<(Slot, File)>, JoinError> {
+    let mut slots: Vec<Slot> = (1..=SLOTS).collect();
+    slots.sort_by_key(|&slot| segment.slot(slot).life.load(Ordering::Acquire) | 1);
+    for slot in slots {
+        if let Some(lock) = directory.take_slot(slot)? {
+            return Ok(Some((slot, lock)));
+        }
+    }
+    Ok(None)
+}
+
+fn bit(slot: Slot) -> u64 {
+    1 << (slot - 1)
+}
+
+/// For the runner: a wish that could not be fulfilled.
+impl From<JoinError> for io::Error {
+    fn from(error: JoinError) -> Self {
+        io::Error::other(error)
+    }
+}

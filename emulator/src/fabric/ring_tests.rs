@@ -1,0 +1,166 @@
+use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
+use proptest::prelude::*;
+
+use super::*;
+use crate::fabric::wire::tests::headers;
+
+type Shared = Arc<MmapRaw>;
+
+fn memory() -> Shared {
+    let map = MmapOptions::new().len(RING_BYTES).map_anon().unwrap();
+    Arc::new(MmapRaw::from(map))
+}
+
+fn ring(memory: &Shared) -> RingMemory<Shared> {
+    let base = NonNull::new(memory.as_mut_ptr()).unwrap();
+    // SAFETY: RING_BYTES are mapped, page aligned, and live as the Arc.
+    unsafe { RingMemory::new(base, memory.clone()) }
+}
+
+const LIVES: Lives = Lives {
+    source: 3,
+    destination: 4,
+};
+
+fn header(psn: u32) -> Header {
+    let bytes = [0; HEADER_BYTES];
+    let (header, _) = wire::decode(&bytes).unwrap();
+    Header { psn, ..header }
+}
+
+fn push(producer: &mut Producer<Shared>, psn: u32, payload: &[u8]) {
+    producer.push(&wire::encode(&header(psn), payload.len(), LIVES), payload);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn packets_come_out_as_they_went_in_at_every_position(
+        packets in prop::collection::vec((headers(), prop::collection::vec(any::<u8>(), 0..4097)), 1..40),
+        start in (0_u64..1 << 20).prop_map(|n| (n * 8).wrapping_sub(1 << 19)),
+    ) {
+        let memory = memory();
+        for offset in [HEAD, TAIL] {
+            ring(&memory).position(offset).store(start, Ordering::Relaxed);
+        }
+        let (mut producer, mut consumer) = (Producer::new(ring(&memory)), Consumer::new(ring(&memory)));
+        let mut payload = Vec::new();
+        let mut sent = packets.iter();
+        let mut pending = std::collections::VecDeque::new();
+        loop {
+            let next = if producer.has_room() { sent.next() } else { None };
+            if let Some((header, bytes)) = next {
+                producer.push(&wire::encode(header, bytes.len(), LIVES), bytes);
+                pending.push_back((header, bytes));
+            } else {
+                let Some((header, bytes)) = pending.pop_front() else { break };
+                prop_assert_eq!(consumer.pop(&mut payload), Found::Packet(*header, LIVES));
+                prop_assert_eq!(&payload, bytes);
+            }
+        }
+        prop_assert_eq!(consumer.pop(&mut payload), Found::Empty);
+    }
+
+    #[test]
+    fn garbage_never_leads_out_of_the_ring_and_the_ring_recovers(
+        head: u64, tail: u64, bytes in prop::collection::vec(any::<u8>(), 4096), near: bool,
+    ) {
+        let memory = memory();
+        let raw = ring(&memory);
+        for chunk in 0..CAPACITY / bytes.len() {
+            raw.copy_in((chunk * bytes.len()) as u64, &bytes);
+        }
+        let head = if near { tail.wrapping_add(head % (CAPACITY as u64 + 64)) } else { head };
+        raw.position(HEAD).store(head, Ordering::Relaxed);
+        raw.position(TAIL).store(tail, Ordering::Relaxed);
+        let mut consumer = Consumer::new(ring(&memory));
+        let mut producer = Producer::new(ring(&memory));
+        let mut payload = Vec::new();
+        while consumer.pop(&mut payload) != Found::Empty {
+            prop_assert!(payload.len() <= MAX_PAYLOAD);
+        }
+        prop_assert!(producer.has_room());
+        push(&mut producer, 77, b"alive");
+        prop_assert_eq!(consumer.pop(&mut payload), Found::Packet(header(77), LIVES));
+        prop_assert_eq!(&payload[..], b"alive");
+    }
+}
+
+#[test]
+fn a_record_is_invisible_until_it_is_complete() {
+    let memory = memory();
+    let mut producer = Producer::new(ring(&memory));
+    let mut consumer = Consumer::new(ring(&memory));
+    let mut payload = Vec::new();
+    // What a producer killed before its last store has done:
+    producer
+        .ring
+        .copy_in(0, &wire::encode(&header(1), 64, LIVES));
+    producer.ring.copy_in(HEADER_BYTES as u64, &[7; 64]);
+    assert_eq!(consumer.pop(&mut payload), Found::Empty);
+    // Its successor starts over at the same place.
+    producer = Producer::new(ring(&memory));
+    push(&mut producer, 2, b"whole");
+    assert_eq!(consumer.pop(&mut payload), Found::Packet(header(2), LIVES));
+    assert_eq!(consumer.pop(&mut payload), Found::Empty);
+}
+
+#[test]
+fn a_full_ring_refuses_and_the_drained_one_knows_who_waits() {
+    let memory = memory();
+    let mut producer = Producer::new(ring(&memory));
+    let mut consumer = Consumer::new(ring(&memory));
+    let mut payload = Vec::new();
+    let mut sent = 0;
+    while producer.has_room() {
+        push(&mut producer, sent, &[1; MAX_PAYLOAD]);
+        sent += 1;
+    }
+    assert!(sent >= 60, "{sent} full packets fit");
+    assert!(!consumer.take_wish_for_room());
+    assert!(!producer.ask_for_room());
+    for psn in 0..sent {
+        assert_eq!(
+            consumer.pop(&mut payload),
+            Found::Packet(header(psn), LIVES)
+        );
+    }
+    assert!(consumer.take_wish_for_room());
+    assert!(!consumer.take_wish_for_room(), "the wish is taken once");
+    assert!(producer.has_room());
+}
+
+#[test]
+fn two_threads_exchange_every_packet_in_order() {
+    const COUNT: u32 = 50_000;
+    let memory = memory();
+    let mut producer = Producer::new(ring(&memory));
+    let mut consumer = Consumer::new(ring(&memory));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for psn in 0..COUNT {
+                while !producer.has_room() {
+                    std::thread::yield_now();
+                }
+                let payload = [psn as u8; 200];
+                push(&mut producer, psn, &payload[..psn as usize % 200]);
+            }
+        });
+        let mut payload = Vec::new();
+        let mut expected = 0;
+        while expected < COUNT {
+            match consumer.pop(&mut payload) {
+                Found::Packet(found, _) => {
+                    assert_eq!(found.psn, expected);
+                    assert_eq!(payload.len(), expected as usize % 200);
+                    assert!(payload.iter().all(|&byte| byte == expected as u8));
+                    expected += 1;
+                }
+                Found::Empty => std::thread::yield_now(),
+                Found::Malformed => panic!("nobody writes garbage here"),
+            }
+        }
+    });
+}

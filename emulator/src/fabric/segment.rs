@@ -1,0 +1,197 @@
+//! The shared memory of a fabric: who is there, who has packets for whom,
+//! and a ring for every ordered pair. The file is sparse; a ring costs
+//! memory from its first packet on.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::ring::{RING_BYTES, RingMemory};
+use crate::limits::MAX_PROCESSES;
+
+/// A slot number, from 1: the upper 8 bits of its process' QP numbers.
+pub(super) type Slot = u8;
+
+const SLOTS: usize = MAX_PROCESSES as usize;
+/// One bit per slot in the word of pending sources.
+const _: () = assert!(SLOTS <= 64);
+
+const MAGIC: u64 = u64::from_ne_bytes(*b"mlx5emuF");
+/// Counts every change of the layout of segment, ring or record.
+const VERSION: u64 = 1;
+const GEOMETRY: u64 = (SLOTS as u64) << 32 | RING_BYTES as u64;
+
+const SLOT_TABLE: usize = 4096;
+/// Two cache lines: what the owner writes, and what its peers write.
+const SLOT_BYTES: usize = 128;
+const CONTROL_BYTES: usize = SLOT_TABLE + (SLOTS * SLOT_BYTES).next_multiple_of(4096);
+const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOTS * RING_BYTES;
+
+/// The control part, mapped.
+#[derive(Debug)]
+pub(super) struct Segment {
+    file: File,
+    control: MmapRaw,
+}
+
+/// The words of one slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotWords<'a> {
+    /// Twice the number of the slot's life, plus 1 while its process is on
+    /// the fabric. A killed process leaves the 1 behind.
+    pub(super) life: &'a AtomicU32,
+    /// Odd while the NIC thread sleeps; counts up at every change.
+    pub(super) sleep: &'a AtomicU32,
+    /// Bit n-1: look at the ring from (and to) slot n.
+    pub(super) pending: &'a AtomicU64,
+}
+
+impl Segment {
+    /// Maps the file, which the caller has locked against others who join.
+    /// `Ok(None)`: it is laid out in another way.
+    pub(super) fn open(file: File) -> io::Result<Option<Self>> {
+        let len = file.metadata()?.len();
+        let fresh = len == 0;
+        if fresh {
+            file.set_len(SEGMENT_BYTES as u64)?;
+        } else if len != SEGMENT_BYTES as u64 {
+            return Ok(None);
+        }
+        reserve(&file, 0, CONTROL_BYTES)?;
+        let control = MmapOptions::new()
+            .len(CONTROL_BYTES)
+            .map_raw(file.as_raw_fd())?;
+        let segment = Self { file, control };
+        let header = [MAGIC, VERSION, GEOMETRY];
+        // Half-written headers do not exist for others: a process that dies
+        // here leaves a magic of 0, and its successor begins again.
+        if segment.word(0).load(Ordering::Acquire) == 0 {
+            segment.word(16).store(header[2], Ordering::Relaxed);
+            segment.word(8).store(header[1], Ordering::Relaxed);
+            segment.word(0).store(header[0], Ordering::Release);
+        }
+        let found = [0, 8, 16].map(|offset| segment.word(offset).load(Ordering::Acquire));
+        Ok((found == header).then_some(segment))
+    }
+
+    /// Empties a file so that [`open`](Self::open) lays it out anew. Nobody
+    /// may live on it.
+    pub(super) fn erase(file: &File) -> io::Result<()> {
+        file.set_len(0)
+    }
+
+    /// The words of a slot.
+    pub(super) fn slot(&self, slot: Slot) -> SlotWords<'_> {
+        let index = usize::from(slot) - 1;
+        assert!(index < SLOTS);
+        let base = SLOT_TABLE + index * SLOT_BYTES;
+        let word32 = |offset: usize| {
+            let word = self.control.as_mut_ptr().wrapping_add(base + offset).cast();
+            // SAFETY: `base + offset` is inside the CONTROL_BYTES that `open`
+            // mapped and a multiple of 4; all processes use it atomically.
+            unsafe { AtomicU32::from_ptr(word) }
+        };
+        SlotWords {
+            life: word32(0),
+            sleep: word32(4),
+            pending: self.word(base + 64),
+        }
+    }
+
+    /// Maps the ring between two slots, making sure that its memory exists:
+    /// a full `/dev/shm` must be an error here, not a `SIGBUS` later.
+    pub(super) fn ring(&self, from: Slot, to: Slot) -> io::Result<RingMemory<MmapRaw>> {
+        let index = (usize::from(from) - 1) * SLOTS + usize::from(to) - 1;
+        assert!(index < SLOTS * SLOTS);
+        let offset = CONTROL_BYTES + index * RING_BYTES;
+        reserve(&self.file, offset, RING_BYTES)?;
+        let map = MmapOptions::new()
+            .offset(offset as u64)
+            .len(RING_BYTES)
+            .map_raw(self.file.as_raw_fd())?;
+        let base = NonNull::new(map.as_mut_ptr()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: `map` is RING_BYTES long, page aligned, readable and
+        // writable, and goes with the ring.
+        Ok(unsafe { RingMemory::new(base, map) })
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= CONTROL_BYTES);
+        let word = self.control.as_mut_ptr().wrapping_add(offset).cast();
+        // SAFETY: checked above to be inside the mapping and aligned; all
+        // processes use it atomically.
+        unsafe { AtomicU64::from_ptr(word) }
+    }
+}
+
+fn reserve(file: &File, offset: usize, len: usize) -> io::Result<()> {
+    let (offset, len) = (offset as libc::off_t, len as libc::off_t);
+    // SAFETY: an open descriptor and two numbers.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, len) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> File {
+        // SAFETY: the name is a C string; the call returns a new descriptor.
+        let fd = unsafe { libc::memfd_create(c"segment".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: just created, owned by nobody else.
+        unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }
+    }
+
+    #[test]
+    fn a_segment_is_laid_out_once_and_recognised_later() {
+        let file = file();
+        let first = Segment::open(file.try_clone().unwrap()).unwrap().unwrap();
+        first.slot(64).life.store(9, Ordering::Relaxed);
+        let second = Segment::open(file).unwrap().unwrap();
+        assert_eq!(second.slot(64).life.load(Ordering::Relaxed), 9);
+        assert_eq!(second.slot(63).life.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn another_layout_is_told_apart_and_can_be_erased() {
+        let file = file();
+        let foreign = Segment::open(file.try_clone().unwrap()).unwrap().unwrap();
+        foreign.word(8).store(VERSION + 1, Ordering::Relaxed);
+        assert!(Segment::open(file.try_clone().unwrap()).unwrap().is_none());
+        file.set_len(4096).unwrap();
+        assert!(Segment::open(file.try_clone().unwrap()).unwrap().is_none());
+        Segment::erase(&file).unwrap();
+        assert!(Segment::open(file).unwrap().is_some());
+    }
+
+    #[test]
+    fn rings_of_different_pairs_do_not_overlap() {
+        use crate::fabric::ring::{Consumer, Found, Producer};
+        use crate::fabric::wire::{HEADER_BYTES, Lives, encode};
+        let segment = Segment::open(file()).unwrap().unwrap();
+        let lives = Lives {
+            source: 1,
+            destination: 1,
+        };
+        let (header, _) = crate::fabric::wire::decode(&[0; HEADER_BYTES]).unwrap();
+        let pairs = [(1, 1), (1, 64), (64, 1), (64, 64), (1, 2), (2, 1)];
+        for (n, &(from, to)) in pairs.iter().enumerate() {
+            let mut producer = Producer::new(segment.ring(from, to).unwrap());
+            producer.push(&encode(&header, n, lives), &vec![n as u8; n]);
+        }
+        for (n, &(from, to)) in pairs.iter().enumerate() {
+            let mut consumer = Consumer::new(segment.ring(from, to).unwrap());
+            let mut payload = Vec::new();
+            assert_eq!(consumer.pop(&mut payload), Found::Packet(header, lives));
+            assert_eq!(payload, vec![n as u8; n]);
+            assert_eq!(consumer.pop(&mut payload), Found::Empty);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A packet as bytes in shared memory. Both ends run on one host and one
+//! build of this crate (the segment's version says so), hence native byte
+//! order. Decoding trusts nothing: the memory is writable by every process
+//! of the user.
+
+use super::packet::{Header, Operation, Packet, PacketFlags};
+use crate::nic::spec::{PortAddress, Qpn};
+
+/// Largest payload of a packet: the largest path MTU.
+pub(super) const MAX_PAYLOAD: usize = 4096;
+/// Bytes before the payload.
+pub(super) const HEADER_BYTES: usize = 80;
+
+/// Which lives of the two slots a packet travels between. A packet of an
+/// earlier life is not delivered to a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lives {
+    pub(super) source: u32,
+    pub(super) destination: u32,
+}
+
+/// The fixed part of a record: everything but the payload.
+pub(super) fn encode(header: &Header, payload_len: usize, lives: Lives) -> [u8; HEADER_BYTES] {
+    debug_assert!(payload_len <= MAX_PAYLOAD);
+    let mut bytes = [0; HEADER_BYTES];
+    let mut out = Writer {
+        bytes: &mut bytes,
+        at: 0,
+    };
+    out.u32((HEADER_BYTES + payload_len) as u32);
+    out.u32(lives.source);
+    out.u32(lives.destination);
+    let (from, to) = (header.source, header.destination);
+    out.put([from.device, from.port, to.device, to.port]);
+    out.u32(header.source_qpn.0);
+    out.u32(header.destination_qpn.0);
+    let operation = header.operation as u8;
+    let compare = u8::from(header.atomic_compare);
+    out.put([operation, header.flags.bits(), header.syndrome, compare]);
+    out.u32(header.psn);
+    out.put(header.immediate);
+    out.u32(header.key);
+    out.u32(header.length);
+    out.u32(header.msn);
+    out.u32(0);
+    out.u32(0);
+    out.u64(header.remote_address);
+    out.u64(header.atomic[0]);
+    out.u64(header.atomic[1]);
+    debug_assert_eq!(out.at, HEADER_BYTES);
+    bytes
+}
+
+/// Length of a whole record by its first word, if it can be one.
+pub(super) fn record_len(first_word: u32) -> Option<usize> {
+    let len = first_word as usize;
+    (HEADER_BYTES..=HEADER_BYTES + MAX_PAYLOAD)
+        .contains(&len)
+        .then_some(len)
+}
+
+/// The header again, unless a field has no meaning.
+pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, Lives)> {
+    let mut from = Reader { bytes, at: 0 };
+    let _len = from.u32();
+    let lives = Lives {
+        source: from.u32(),
+        destination: from.u32(),
+    };
+    let [source_device, source_port, device, port] = from.take();
+    let source_qpn = Qpn(from.u32());
+    let destination_qpn = Qpn(from.u32());
+    let [operation, flags, syndrome, compare] = from.take();
+    let (psn, immediate, key) = (from.u32(), from.take(), from.u32());
+    let (length, msn) = (from.u32(), from.u32());
+    let reserved = [from.u32(), from.u32()];
+    let header = Header {
+        source: PortAddress {
+            device: source_device,
+            port: source_port,
+        },
+        destination: PortAddress { device, port },
+        source_qpn,
+        destination_qpn,
+        operation: operation_of(operation)?,
+        flags: PacketFlags::from_bits(flags)?,
+        psn,
+        immediate,
+        remote_address: from.u64(),
+        key,
+        length,
+        syndrome,
+        msn,
+        atomic: [from.u64(), from.u64()],
+        atomic_compare: compare == 1,
+    };
+    let numbers = [header.source_qpn.0, header.destination_qpn.0, psn, msn];
+    let sound = compare <= 1 && reserved == [0, 0] && numbers.iter().all(|&n| n < 1 << 24);
+    sound.then_some((header, lives))
+}
+
+fn operation_of(code: u8) -> Option<Operation> {
+    use Operation as O;
+    let known = [
+        O::Send,
+        O::Write,
+        O::ReadRequest,
+        O::ReadResponse,
+        O::Acknowledge,
+        O::AtomicRequest,
+        O::AtomicResponse,
+    ];
+    known.into_iter().find(|&operation| operation as u8 == code)
+}
+
+/// Whether a packet can be encoded at all; a NIC makes no other.
+pub(super) fn fits(packet: &Packet) -> bool {
+    packet.payload.len() <= MAX_PAYLOAD
+}
+
+struct Writer<'a> {
+    bytes: &'a mut [u8; HEADER_BYTES],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put<const N: usize>(&mut self, value: [u8; N]) {
+        self.bytes[self.at..self.at + N].copy_from_slice(&value);
+        self.at += N;
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.put(value.to_ne_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.put(value.to_ne_bytes());
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8; HEADER_BYTES],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let mut value = [0; N];
+        value.copy_from_slice(&self.bytes[self.at..self.at + N]);
+        self.at += N;
+        value
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_ne_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_ne_bytes(self.take())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ports() -> impl Strategy<Value = PortAddress> {
+        any::<(u8, u8)>().prop_map(|(device, port)| PortAddress { device, port })
+    }
+
+    pub(crate) fn headers() -> impl Strategy<Value = Header> {
+        let number = || 0_u32..1 << 24;
+        let names = (ports(), ports(), number(), number());
+        let kind = (0_u8..7, 0_u8..128, any::<u8>(), any::<bool>());
+        let fields = (number(), number(), any::<[u8; 4]>(), any::<(u32, u32)>());
+        (names, kind, fields, any::<(u64, [u64; 2])>()).prop_map(
+            |((source, destination, from, to), kind, (psn, msn, immediate, pair), wide)| Header {
+                source,
+                destination,
+                source_qpn: Qpn(from),
+                destination_qpn: Qpn(to),
+                operation: operation_of(kind.0).unwrap(),
+                flags: PacketFlags::from_bits(kind.1).unwrap(),
+                psn,
+                immediate,
+                remote_address: wide.0,
+                key: pair.0,
+                length: pair.1,
+                syndrome: kind.2,
+                msn,
+                atomic: wide.1,
+                atomic_compare: kind.3,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn decode_inverts_encode(header in headers(), len in 0..=MAX_PAYLOAD, from: u32, to: u32) {
+            let lives = Lives { source: from, destination: to };
+            let bytes = encode(&header, len, lives);
+            prop_assert_eq!(decode(&bytes), Some((header, lives)));
+            let first = u32::from_ne_bytes(bytes[..4].try_into().unwrap());
+            prop_assert_eq!(record_len(first), Some(HEADER_BYTES + len));
+        }
+
+        #[test]
+        fn what_decodes_from_any_bytes_encodes_to_the_same(bytes: [u8; HEADER_BYTES]) {
+            if let Some((header, lives)) = decode(&bytes) {
+                let again = encode(&header, 0, lives);
+                prop_assert_eq!(&again[4..], &bytes[4..]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_no_record_has_is_refused() {
+        for len in [0, 1, 79, 80 + 4097, u32::MAX] {
+            assert_eq!(record_len(len), None);
+        }
+    }
+}
