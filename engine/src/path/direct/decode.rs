@@ -1,0 +1,279 @@
+//! From an entry of a completion ring to what the application sees, taking the
+//! request's place in its queue back on the way.
+
+use super::record::{Receives, Record};
+use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
+use crate::ring::complete::{CompletionRing, Slot};
+use crate::ring::scatter::{Units, scatter};
+use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
+
+/// What a request of the send queue was, by the opcode of its WQE.
+#[inline(always)]
+fn requester_op(opcode: u8) -> Option<CompletionOp> {
+    Some(match WqeOpcode::from_bits(opcode)? {
+        WqeOpcode::Send | WqeOpcode::SendImm => CompletionOp::Send,
+        WqeOpcode::RdmaWrite | WqeOpcode::RdmaWriteImm => CompletionOp::Write,
+        WqeOpcode::RdmaRead => CompletionOp::Read,
+        WqeOpcode::Nop => return None,
+    })
+}
+
+/// A message without immediate data, or a request that is done, with the
+/// payload where it should be. Everything else is `None`, and untouched.
+#[inline(always)]
+pub(super) fn usual(slot: Slot, tail: CqeTail, record: &Record) -> Option<Completion> {
+    const FORM: u8 = !(OwnOp::OWNER | OwnOp::SOLICITED);
+    const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
+    const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
+    let own_op = tail.own_op();
+    match own_op.0 & FORM {
+        RECEIVED => {
+            let cookie = match &record.receives {
+                Receives::Own(ring) => {
+                    let front = ring.front();
+                    ring.retire(front);
+                    front.cookie
+                }
+                Receives::Shared(shared) => {
+                    let cookie = shared.ring.cookie(tail.wqe_counter());
+                    shared.ring.free(tail.wqe_counter());
+                    cookie
+                }
+                Receives::None => return None,
+            };
+            Some(Completion {
+                cookie,
+                byte_len: slot.byte_count(),
+                imm: 0,
+                qpn: tail.qpn(),
+                status: Status::Success,
+                op: CompletionOp::Recv,
+                flags: solicited(own_op),
+                vendor_syndrome: 0,
+            })
+        }
+        DONE => {
+            let op = requester_op(tail.request_opcode())?;
+            let byte_len = if op == CompletionOp::Read {
+                slot.byte_count()
+            } else {
+                0
+            };
+            Some(Completion {
+                cookie: record.sends.retire(tail.wqe_counter()),
+                byte_len,
+                imm: 0,
+                qpn: tail.qpn(),
+                status: Status::Success,
+                op,
+                flags: CompletionFlags::empty(),
+                vendor_syndrome: 0,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn solicited(own_op: OwnOp) -> CompletionFlags {
+    // Both are bit 1.
+    const _: () = assert!(OwnOp::SOLICITED == CompletionFlags::SOLICITED.bits());
+    CompletionFlags::from_bits_retain(own_op.0 & OwnOp::SOLICITED)
+}
+
+/// Any completion of a queue pair. `None` if it cannot be one: an opcode that
+/// nothing of ours leads to, or a receive on a queue pair that has none.
+pub(super) fn decode(
+    ring: &CompletionRing,
+    slot: Slot,
+    tail: CqeTail,
+    record: &Record,
+) -> Option<Completion> {
+    let opcode = tail.own_op().opcode();
+    match opcode {
+        CqeOpcode::REQUESTER => requester(ring, slot, tail, record),
+        CqeOpcode::REQUESTER_ERROR => {
+            // A flushed request may not say what it was.
+            let op = requester_op(tail.request_opcode()).unwrap_or(CompletionOp::Send);
+            Some(Completion {
+                cookie: record.sends.retire(tail.wqe_counter()),
+                ..failed(slot, op)
+            })
+        }
+        CqeOpcode::RESPONDER_ERROR => {
+            let receive = Receive::of(record, tail)?;
+            let cookie = receive.cookie();
+            receive.retire();
+            Some(Completion {
+                cookie,
+                ..failed(slot, CompletionOp::Recv)
+            })
+        }
+        CqeOpcode::RESPONDER_WRITE_IMM
+        | CqeOpcode::RESPONDER_SEND
+        | CqeOpcode::RESPONDER_SEND_IMM
+        | CqeOpcode::RESPONDER_SEND_INVALIDATE => responder(ring, slot, tail, record),
+        _ => None,
+    }
+}
+
+/// An error completion, but for its cookie.
+fn failed(slot: Slot, op: CompletionOp) -> Completion {
+    let cqe = slot.copy();
+    Completion {
+        cookie: 0,
+        byte_len: 0,
+        imm: 0,
+        qpn: cqe.tail().qpn(),
+        status: cqe.syndrome().status(),
+        op,
+        flags: CompletionFlags::empty(),
+        vendor_syndrome: cqe.vendor_syndrome(),
+    }
+}
+
+fn requester(
+    ring: &CompletionRing,
+    slot: Slot,
+    tail: CqeTail,
+    record: &Record,
+) -> Option<Completion> {
+    let op = requester_op(tail.request_opcode())?;
+    let byte_len = if op == CompletionOp::Read {
+        slot.byte_count()
+    } else {
+        0
+    };
+    let status = match tail.own_op().inline_scatter() {
+        InlineScatter::None => Status::Success,
+        format => match record.sends.read_units(tail.wqe_counter()) {
+            Some(units) => place(ring, slot, format, byte_len, &units, record),
+            // What libmlx5 makes of a payload for a request that takes none.
+            None => Status::RemoteInvalidRequest,
+        },
+    };
+    Some(Completion {
+        cookie: record.sends.retire(tail.wqe_counter()),
+        byte_len: if status.is_success() { byte_len } else { 0 },
+        imm: 0,
+        qpn: tail.qpn(),
+        status,
+        op,
+        flags: CompletionFlags::empty(),
+        vendor_syndrome: 0,
+    })
+}
+
+fn responder(
+    ring: &CompletionRing,
+    slot: Slot,
+    tail: CqeTail,
+    record: &Record,
+) -> Option<Completion> {
+    let own_op = tail.own_op();
+    let receive = Receive::of(record, tail)?;
+    let byte_len = slot.byte_count();
+    let status = match own_op.inline_scatter() {
+        InlineScatter::None => Status::Success,
+        format => place(ring, slot, format, byte_len, &receive.units(), record),
+    };
+    let mut completion = Completion {
+        cookie: receive.cookie(),
+        byte_len,
+        imm: 0,
+        qpn: tail.qpn(),
+        status,
+        op: CompletionOp::Recv,
+        flags: solicited(own_op),
+        vendor_syndrome: 0,
+    };
+    receive.retire();
+    if !status.is_success() {
+        completion.byte_len = 0;
+        return Some(completion);
+    }
+    match own_op.opcode() {
+        CqeOpcode::RESPONDER_WRITE_IMM => completion.op = CompletionOp::RecvWriteImm,
+        CqeOpcode::RESPONDER_SEND_IMM => {}
+        _ => return Some(completion),
+    }
+    completion.imm = slot.imm();
+    completion.flags |= CompletionFlags::WITH_IMM;
+    Some(completion)
+}
+
+/// Copies a payload that came in the CQE to where it belongs.
+fn place(
+    ring: &CompletionRing,
+    slot: Slot,
+    format: InlineScatter,
+    length: u32,
+    units: &Units,
+    record: &Record,
+) -> Status {
+    let Some(payload) = ring.payload(slot, format) else {
+        return Status::General;
+    };
+    // A reset on another thread may have let new requests into the ring while
+    // the segments were read; then they are not this completion's.
+    if !record.was_live_until_now() {
+        return Status::WrFlush;
+    }
+    // SAFETY: the segments are those of an outstanding request, and whoever
+    // posted it promised that their memory stays until it completes, which it
+    // does not before this returns.
+    if unsafe { scatter(&payload, length, units) } {
+        Status::Success
+    } else {
+        Status::LocalLength
+    }
+}
+
+/// The receive that a completion is about.
+enum Receive<'a> {
+    Own {
+        ring: &'a crate::ring::receive::RecvConsumer,
+        front: crate::ring::receive::Front,
+    },
+    Shared {
+        ring: &'a crate::ring::shared::SharedRecvConsumer,
+        index: u16,
+    },
+}
+
+impl<'a> Receive<'a> {
+    fn of(record: &'a Record, tail: CqeTail) -> Option<Self> {
+        match &record.receives {
+            Receives::Own(ring) => Some(Self::Own {
+                ring,
+                front: ring.front(),
+            }),
+            Receives::Shared(shared) => Some(Self::Shared {
+                ring: &shared.ring,
+                index: tail.wqe_counter(),
+            }),
+            Receives::None => None,
+        }
+    }
+
+    fn cookie(&self) -> u64 {
+        match self {
+            Self::Own { front, .. } => front.cookie,
+            Self::Shared { ring, index } => ring.cookie(*index),
+        }
+    }
+
+    fn units(&self) -> Units {
+        match self {
+            Self::Own { ring, front } => ring.units(*front),
+            Self::Shared { ring, index } => ring.units(*index),
+        }
+    }
+
+    fn retire(self) {
+        match self {
+            Self::Own { ring, front } => ring.retire(front),
+            Self::Shared { ring, index } => ring.free(index),
+        }
+    }
+}

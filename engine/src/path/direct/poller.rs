@@ -1,0 +1,236 @@
+//! Polling a completion queue.
+//!
+//! The usual completions (a receive, a request that is done) are handled in
+//! line; everything else, from immediate data to errors and completions of
+//! queue pairs that are no more, goes through one function out of line.
+
+use std::sync::Arc;
+
+use super::decode::{decode, usual};
+use super::mailbox::Change;
+use super::table::Table;
+use super::{Mailbox, Owner};
+use crate::completion::Completion;
+use crate::ring::LayoutError;
+use crate::ring::complete::{CompletionRing, Slot};
+use crate::ring::layout::CompletionLayout;
+use crate::wire::{CqeOpcode, CqeTail};
+
+/// What polling has met besides completions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PollerCounters {
+    /// Completions for a queue pair number that nobody has, or with an opcode
+    /// that no request of ours can have. They were skipped.
+    pub unknown: u64,
+    /// Completions of queue pairs that were destroyed or reset. They were
+    /// skipped.
+    pub stale: u64,
+}
+
+/// The polling side of a completion queue.
+pub struct Poller {
+    ring: CompletionRing,
+    table: Table,
+    mailbox: Arc<Mailbox>,
+    counters: PollerCounters,
+}
+
+impl core::fmt::Debug for Poller {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Poller")
+            .field("queue_pairs", &self.table.len())
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of an unusual entry.
+enum Unusual {
+    /// A completion to report.
+    Report(Completion),
+    /// Nothing to report; go on with the next.
+    Skip,
+    /// The place of the entry's queue pair has changed; look again.
+    Again,
+    /// Not written yet, after all.
+    Empty,
+}
+
+impl Poller {
+    /// The completion queue that lies where `layout` says and belongs to `owner`.
+    ///
+    /// # Errors
+    /// If the layout contradicts itself.
+    ///
+    /// # Safety
+    /// The memory and the register page of the layout are valid as long as
+    /// `owner` lives, nobody else polls the queue, and every queue pair that
+    /// reports to it is made with this poller's [`Mailbox`].
+    pub unsafe fn new(layout: &CompletionLayout, owner: Owner) -> Result<Self, LayoutError> {
+        // SAFETY: passed on to the caller; the mailbox keeps the owner.
+        let ring = unsafe { CompletionRing::new(layout) }?;
+        let mailbox = Arc::new(Mailbox::new(ring.entries(), owner));
+        Ok(Self {
+            ring,
+            table: Table::new(),
+            mailbox,
+            counters: PollerCounters::default(),
+        })
+    }
+
+    /// For creating queue pairs that report here.
+    pub fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
+    }
+
+    /// What polling has met so far.
+    pub fn counters(&self) -> PollerCounters {
+        self.counters
+    }
+
+    /// The next completion, if there is one.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Completion> {
+        let completion = self.next()?;
+        self.ring.publish();
+        Some(completion)
+    }
+
+    /// Fills `out` with completions as far as there are any. Answers how many.
+    #[inline]
+    pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
+        let mut filled = 0;
+        for place in &mut *out {
+            let Some(completion) = self.next() else { break };
+            *place = completion;
+            filled += 1;
+        }
+        if filled > 0 {
+            self.ring.publish();
+        }
+        filled
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Completion> {
+        loop {
+            let Some(slot) = self.ring.peek() else {
+                if self.mailbox.has_letters() {
+                    self.read_letters();
+                }
+                return None;
+            };
+            let tail = slot.tail();
+            if let Some(record) = self.table.find(tail.qpn())
+                && let Some(completion) = usual(slot, tail, record)
+            {
+                self.ring.advance();
+                return Some(completion);
+            }
+            match self.unusual(slot, tail) {
+                Unusual::Report(completion) => return Some(completion),
+                Unusual::Skip | Unusual::Again => {}
+                Unusual::Empty => return None,
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unusual(&mut self, slot: Slot, tail: CqeTail) -> Unusual {
+        let opcode = tail.own_op().opcode();
+        if opcode == CqeOpcode::INVALID {
+            if self.mailbox.has_letters() {
+                self.read_letters();
+            }
+            return Unusual::Empty;
+        }
+        if opcode == CqeOpcode::TOMBSTONE {
+            self.counters.stale += 1;
+            return self.skip();
+        }
+        let record = match self.table.search(tail.qpn()) {
+            Some(record) if record.is(tail.qpn()) => record,
+            // It is going, or was never here; or its letter has not been read.
+            _ if self.mailbox.has_letters() => {
+                self.read_letters();
+                return Unusual::Again;
+            }
+            Some(record) => {
+                record.give_back(tail);
+                self.counters.stale += 1;
+                return self.skip();
+            }
+            None => {
+                self.counters.unknown += 1;
+                return self.skip();
+            }
+        };
+        match decode(&self.ring, slot, tail, record) {
+            Some(completion) => {
+                self.ring.advance();
+                Unusual::Report(completion)
+            }
+            None => {
+                self.counters.unknown += 1;
+                self.skip()
+            }
+        }
+    }
+
+    fn skip(&mut self) -> Unusual {
+        self.ring.advance();
+        self.ring.publish();
+        Unusual::Skip
+    }
+
+    /// Learns of queue pairs that came and went.
+    #[cold]
+    #[inline(never)]
+    fn read_letters(&mut self) {
+        for change in self.mailbox.take() {
+            match change {
+                Change::Attach(record) => self.table.insert(record),
+                Change::Detach { record, end } => {
+                    self.ring
+                        .bury(record.qpn(), end, |tail| record.give_back(tail));
+                    self.table.remove(&record);
+                }
+            }
+        }
+    }
+
+    /// Learns of queue pairs that came and went now rather than at the next
+    /// poll that finds nothing. A queue pair that was destroyed keeps its
+    /// number, and its memory, until its completion queues have done this.
+    pub fn settle(&mut self) {
+        if self.mailbox.has_letters() {
+            self.read_letters();
+        }
+    }
+
+    /// Asks for one event; see [`CompletionRing::arm`].
+    pub fn arm(&mut self, solicited_only: bool) {
+        self.ring.arm(solicited_only);
+    }
+
+    /// `count` events of this queue have been read from its channel.
+    pub fn events_read(&mut self, count: u32) {
+        self.ring.events_read(count);
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        // Records in unread letters go now, and with them what they hold.
+        for change in self.mailbox.close() {
+            match change {
+                Change::Attach(_) => {}
+                Change::Detach { record, end } => {
+                    self.ring
+                        .bury(record.qpn(), end, |tail| record.give_back(tail));
+                }
+            }
+        }
+    }
+}

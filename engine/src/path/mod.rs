@@ -1,0 +1,3 @@
+//! Ways to the device. [`direct`] drives the rings itself.
+
+pub mod direct;

@@ -1,0 +1,288 @@
+//! The completion ring: where the next CQE is, whether it is there, giving it
+//! back, and asking for an event.
+//!
+//! The device writes an entry and last its ownership byte, whose lowest bit
+//! changes with every lap. The consumer index goes to the device through the
+//! first doorbell record, once per poll that took something; it never rings.
+
+use core::ptr::NonNull;
+
+use super::layout::CompletionLayout;
+use super::scatter::Payload;
+use super::{LayoutError, RingSize, distance24};
+use crate::mmio::{ArmRegister, DmaCell, DoorbellRecord, barrier};
+use crate::wire::{
+    Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, cqe_offset as offset,
+};
+
+/// Bytes of an entry that the device defines.
+const CQE: usize = 64;
+
+/// Where the entries of a completion ring are: what may be looked at by any
+/// thread, and all that finding an entry takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries {
+    /// The first entry's 64 bytes (the second half of a 128-byte entry).
+    first: NonNull<u8>,
+    size: RingSize,
+    stride: usize,
+    consumer_record: DoorbellRecord,
+}
+
+// SAFETY: DMA memory, bound to no thread; looked at by volatile loads only.
+unsafe impl Send for Entries {}
+// SAFETY: as above. The one store (`bury`) is the poller's.
+unsafe impl Sync for Entries {}
+
+/// One entry of the ring; it may or may not be there yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot(NonNull<u8>);
+
+impl Slot {
+    #[inline(always)]
+    fn cell<T: Copy>(self, offset: usize) -> DmaCell<T> {
+        // SAFETY: the offsets are those of `wire::cqe`, aligned for their type
+        // and inside the 64 bytes of an entry of the ring.
+        unsafe { DmaCell::new(self.0.add(offset).cast()) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn own_op(self) -> OwnOp {
+        OwnOp(self.cell::<u8>(offset::OWN_OP).read())
+    }
+
+    #[inline(always)]
+    pub(crate) fn tail(self) -> CqeTail {
+        CqeTail::from_bits(self.cell::<u64>(offset::TAIL).read())
+    }
+
+    #[inline(always)]
+    pub(crate) fn byte_count(self) -> u32 {
+        Be32::from_bits(self.cell::<u32>(offset::BYTE_COUNT).read()).get()
+    }
+
+    #[inline(always)]
+    pub(crate) fn imm(self) -> u32 {
+        Be32::from_bits(self.cell::<u32>(offset::IMM).read()).get()
+    }
+
+    /// The whole entry.
+    pub(crate) fn copy(self) -> Cqe {
+        Cqe::from_words(core::array::from_fn(|word| {
+            self.cell::<u64>(8 * word).read()
+        }))
+    }
+
+    /// The payload that the device left in the entry, all that could be there.
+    /// `None` where the format does not fit the ring.
+    fn payload(self, format: InlineScatter, stride: usize) -> Option<Payload> {
+        let mut payload = [0; 8];
+        let (from, words) = match format {
+            InlineScatter::None => return None,
+            InlineScatter::First32 => (self.0, 4),
+            InlineScatter::Before64 if stride == 2 * CQE => {
+                // SAFETY: the first half of this 128-byte entry.
+                (unsafe { self.0.sub(CQE) }, 8)
+            }
+            InlineScatter::Before64 => return None,
+        };
+        for (word, value) in payload.iter_mut().take(words).enumerate() {
+            // SAFETY: one of the `words` aligned words of the entry.
+            *value = unsafe { DmaCell::<u64>::new(from.cast().add(word)) }.read();
+        }
+        Some(payload)
+    }
+}
+
+impl Entries {
+    #[inline(always)]
+    fn slot(&self, counter: u32) -> Slot {
+        // SAFETY: the index is below the entry count.
+        Slot(unsafe { self.first.add(self.size.index(counter) * self.stride) })
+    }
+
+    /// Whether the device has written the entry of `counter`.
+    #[inline(always)]
+    fn is_written(&self, counter: u32, own_op: OwnOp) -> bool {
+        (own_op.0 & OwnOp::OWNER != 0) == self.size.owner(counter)
+    }
+
+    /// One past the last entry that is written, 24 bits: every completion that
+    /// was there when this was called lies before it.
+    ///
+    /// May be called by any thread while another polls. The poller gives
+    /// entries back and the device reuses them under our eyes; an entry that
+    /// looks unwritten is believed only if it has not been given back.
+    pub fn written_end(&self) -> u32 {
+        let mut counter = self.consumer_record.get();
+        // What was written before now cannot be further ahead.
+        let bound = counter.wrapping_add(self.size.count());
+        loop {
+            if distance24(counter, bound) <= 0 {
+                return counter;
+            }
+            let own_op = self.slot(counter).own_op();
+            if self.is_written(counter, own_op) && own_op.opcode() != CqeOpcode::INVALID {
+                counter = counter.wrapping_add(1) & 0xff_ffff;
+                continue;
+            }
+            barrier::after_ownership();
+            let consumed = self.consumer_record.get();
+            if distance24(counter, consumed) <= 0 {
+                return counter;
+            }
+            counter = consumed;
+        }
+    }
+}
+
+/// The consumer: belongs to the poller.
+#[derive(Debug)]
+pub struct CompletionRing {
+    entries: Entries,
+    consumer: u32,
+    arm_record: DoorbellRecord,
+    arm_register: ArmRegister,
+    events: u32,
+    cqn: u32,
+}
+
+impl CompletionRing {
+    /// The ring that `layout` describes, with nothing consumed yet.
+    ///
+    /// # Errors
+    /// If the layout contradicts itself.
+    ///
+    /// # Safety
+    /// The memory and the register page that the layout names are valid,
+    /// aligned as the device demands, and used by nobody else (the page: by
+    /// other completion queues only) for as long as the ring or a copy of its
+    /// [`Entries`] is used.
+    pub unsafe fn new(layout: &CompletionLayout) -> Result<Self, LayoutError> {
+        // SAFETY: passed on to the caller.
+        let ring = unsafe { Self::new_from(layout, 0) }?;
+        // The provider marks entries invalid but leaves the owner bit at the
+        // value of the first lap. Turned over, it alone tells that nothing is
+        // there, on every lap. Nothing can have completed yet.
+        for counter in 0..ring.entries.size.count() {
+            let own_op = ring.entries.slot(counter).cell::<u8>(offset::OWN_OP);
+            if OwnOp(own_op.read()).opcode() == CqeOpcode::INVALID {
+                own_op.write((CqeOpcode::INVALID.0 << 4) | OwnOp::OWNER);
+            }
+        }
+        Ok(ring)
+    }
+
+    /// As [`Self::new`], with a consumer counter that starts elsewhere than at
+    /// 0, and the entries as they are.
+    unsafe fn new_from(layout: &CompletionLayout, start: u32) -> Result<Self, LayoutError> {
+        let size = RingSize::new(layout.cqe_count)
+            .filter(|size| size.count() < 1 << 23)
+            .ok_or(LayoutError(
+                "the CQE count is not a power of two below 2^23",
+            ))?;
+        let stride = layout.cqe_size as usize;
+        let skip = match stride {
+            CQE => 0,
+            128 => CQE,
+            _ => return Err(LayoutError("the CQE size is neither 64 nor 128")),
+        };
+        // SAFETY: the second doorbell record of the pair that the layout names.
+        let arm_record = unsafe { layout.dbrec.add(1) };
+        Ok(Self {
+            entries: Entries {
+                // SAFETY: inside the first entry.
+                first: unsafe { layout.buf.add(skip) },
+                size,
+                stride,
+                // SAFETY: the layout's record, valid as the caller promises.
+                consumer_record: unsafe { DoorbellRecord::new(layout.dbrec) },
+            },
+            consumer: start,
+            // SAFETY: as above.
+            arm_record: unsafe { DoorbellRecord::new(arm_record) },
+            // SAFETY: the layout's page, valid as the caller promises.
+            arm_register: unsafe { ArmRegister::new(layout.uar) },
+            events: 0,
+            cqn: layout.cqn,
+        })
+    }
+
+    /// What other threads may look at.
+    pub fn entries(&self) -> Entries {
+        self.entries
+    }
+
+    /// The next entry, if the device has written it. Its opcode may still be
+    /// [`CqeOpcode::INVALID`], and then it has not.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Option<Slot> {
+        let slot = self.entries.slot(self.consumer);
+        if !self.entries.is_written(self.consumer, slot.own_op()) {
+            return None;
+        }
+        barrier::after_ownership();
+        Some(slot)
+    }
+
+    /// Goes past the entry that [`Self::peek`] gave.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self) {
+        self.consumer = self.consumer.wrapping_add(1);
+    }
+
+    /// Gives the entries that were gone past back to the device.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self) {
+        barrier::before_giving_back();
+        self.entries.consumer_record.set(self.consumer & 0xff_ffff);
+    }
+
+    /// The payload that came in an entry.
+    pub(crate) fn payload(&self, slot: Slot, format: InlineScatter) -> Option<Payload> {
+        slot.payload(format, self.entries.stride)
+    }
+
+    /// Crosses out the completions of queue pair `qpn` before `end` (24 bits)
+    /// that are not consumed yet, showing each to `seen` first.
+    pub(crate) fn bury(&mut self, qpn: u32, end: u32, mut seen: impl FnMut(CqeTail)) {
+        for ahead in 0..distance24(self.consumer, end).max(0) as u32 {
+            let counter = self.consumer.wrapping_add(ahead);
+            let slot = self.entries.slot(counter);
+            let own_op = slot.own_op();
+            if !self.entries.is_written(counter, own_op) {
+                break;
+            }
+            barrier::after_ownership();
+            let tail = slot.tail();
+            if tail.qpn() == qpn && own_op.opcode() != CqeOpcode::TOMBSTONE {
+                seen(tail);
+                slot.cell::<u8>(offset::OWN_OP).write(own_op.buried().0);
+            }
+        }
+    }
+
+    /// Asks for one event when the next completion is written, or the next
+    /// solicited or bad one. Completions that are there already count, so: arm,
+    /// poll once more, then wait.
+    pub fn arm(&mut self, solicited_only: bool) {
+        const SOLICITED_ONLY: u32 = 1 << 24;
+        let command = if solicited_only { SOLICITED_ONLY } else { 0 };
+        let word = ((self.events & 3) << 28) | command | (self.consumer & 0xff_ffff);
+        self.arm_record.set(word);
+        self.arm_register
+            .ring(Be64::new((u64::from(word) << 32) | u64::from(self.cqn)));
+    }
+
+    /// `count` events of this queue have been read from its channel. Each
+    /// counts into the sequence number of the next [`Self::arm`].
+    pub fn events_read(&mut self, count: u32) {
+        self.events = self.events.wrapping_add(count);
+    }
+}
+
+// SAFETY: DMA memory, bound to no thread; the ring is used through `&mut`.
+unsafe impl Send for CompletionRing {}
+
+#[cfg(test)]
+mod tests;

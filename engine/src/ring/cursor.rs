@@ -1,0 +1,189 @@
+//! The arithmetic of rings, and nothing else: free-running counters, indices,
+//! laps and credits. No memory, no device.
+
+/// The size of a ring: a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSize {
+    count: u32,
+}
+
+impl RingSize {
+    /// A ring of `count` entries, if that is a power of two.
+    pub const fn new(count: u32) -> Option<Self> {
+        if count.is_power_of_two() {
+            Some(Self { count })
+        } else {
+            None
+        }
+    }
+
+    /// The number of entries.
+    #[inline(always)]
+    pub const fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Where the entry of a counter is.
+    #[inline(always)]
+    pub const fn index(self, counter: u32) -> usize {
+        (counter & (self.count - 1)) as usize
+    }
+
+    /// The owner bit that the device writes on the lap of this counter.
+    #[inline(always)]
+    pub const fn owner(self, counter: u32) -> bool {
+        counter & self.count != 0
+    }
+}
+
+/// How many more requests may be posted.
+///
+/// `posted` counts requests for ever; `limit` is the count at which the queue
+/// is full, as far as the producer knows. Only when they meet does the producer
+/// look at what the consumer has retired since.
+#[derive(Clone, Copy, Debug)]
+pub struct Credits {
+    posted: u32,
+    limit: u32,
+    capacity: u32,
+    open: bool,
+}
+
+impl Credits {
+    /// `capacity` requests may be outstanding; closed until [`Self::open`].
+    /// Counters start at `start`.
+    pub const fn new(capacity: u32, start: u32) -> Self {
+        Self {
+            posted: start,
+            limit: start,
+            capacity,
+            open: false,
+        }
+    }
+
+    /// Lets requests in, `retired` of which are done.
+    pub const fn open(&mut self, retired: u32) {
+        self.open = true;
+        self.limit = retired.wrapping_add(self.capacity);
+    }
+
+    /// Lets no more requests in.
+    pub const fn close(&mut self) {
+        self.open = false;
+        self.limit = self.posted;
+    }
+
+    /// Whether requests are let in at all.
+    #[inline]
+    pub const fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Whether the next request must wait for [`Self::refresh`].
+    #[inline(always)]
+    pub const fn exhausted(&self) -> bool {
+        self.posted == self.limit
+    }
+
+    /// Takes note of the consumer's count. Answers whether there is room now.
+    pub const fn refresh(&mut self, retired: u32) -> bool {
+        if self.open {
+            self.limit = retired.wrapping_add(self.capacity);
+        }
+        !self.exhausted()
+    }
+
+    /// One more request is posted. Answers the count after it.
+    #[inline(always)]
+    pub const fn take(&mut self) -> u32 {
+        self.posted = self.posted.wrapping_add(1);
+        self.posted
+    }
+
+    /// Requests posted so far.
+    #[inline(always)]
+    pub const fn posted(&self) -> u32 {
+        self.posted
+    }
+
+    /// The most requests that may be outstanding.
+    pub const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+}
+
+/// How far the 24-bit counter `to` is ahead of `from`; negative if behind.
+pub const fn distance24(from: u32, to: u32) -> i32 {
+    (to.wrapping_sub(from) << 8) as i32 >> 8
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_two() {
+        assert_eq!(RingSize::new(0), None);
+        assert_eq!(RingSize::new(3), None);
+        for log in 0..32 {
+            assert!(RingSize::new(1 << log).is_some());
+        }
+    }
+
+    #[test]
+    fn a_closed_queue_takes_nothing_whatever_is_retired() {
+        let mut credits = Credits::new(4, 7);
+        assert!(credits.exhausted() && !credits.refresh(7) && !credits.refresh(9));
+        credits.open(7);
+        assert!(!credits.exhausted());
+        credits.take();
+        credits.close();
+        assert!(credits.exhausted() && !credits.refresh(8));
+    }
+
+    proptest! {
+        #[test]
+        fn index_and_owner_are_those_of_a_counter_that_never_wraps(
+            log in 0u32..24, start in any::<u32>(), steps in 0u64..5000,
+        ) {
+            let size = RingSize::new(1 << log).unwrap();
+            let wide = u64::from(start) + steps;
+            let counter = start.wrapping_add(steps as u32);
+            prop_assert_eq!(size.index(counter) as u64, wide % (1 << log));
+            prop_assert_eq!(size.owner(counter), (wide >> log) & 1 == 1);
+        }
+
+        #[test]
+        fn credits_are_those_of_a_trivial_queue(
+            log in 0u32..6, start in prop_oneof![Just(0u32), Just(0xfff0), Just(u32::MAX - 3)],
+            ops in prop::collection::vec(any::<bool>(), 0..400),
+        ) {
+            let capacity = 1 << log;
+            let mut credits = Credits::new(capacity, start);
+            credits.open(start);
+            let (mut outstanding, mut retired) = (0u32, start);
+            for post in ops {
+                if post {
+                    let room = !credits.exhausted() || credits.refresh(retired);
+                    prop_assert_eq!(room, outstanding < capacity);
+                    if room {
+                        credits.take();
+                        outstanding += 1;
+                    }
+                } else if outstanding > 0 {
+                    outstanding -= 1;
+                    retired = retired.wrapping_add(1);
+                }
+            }
+        }
+
+        #[test]
+        fn distance24_is_the_signed_difference(from in any::<u32>(), by in -0x7f_ffffi32..0x7f_ffff) {
+            let to = from.wrapping_add(by as u32) & 0xff_ffff;
+            prop_assert_eq!(distance24(from & 0xff_ffff, to), by);
+            prop_assert_eq!(distance24(from, to), by);
+        }
+    }
+}

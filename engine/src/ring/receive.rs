@@ -1,0 +1,291 @@
+//! The receive queue of one queue pair.
+//!
+//! WQEs lie one `stride` apart and are nothing but data segments; the device
+//! takes them in order. Segments of length 0 are left out, and a WQE with room
+//! left ends with a terminator (libmlx5 `mlx5_post_recv`).
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::layout::RecvLayout;
+use super::scatter::{Units, read_unit};
+use super::{Credits, LayoutError, RingSize};
+use crate::mmio::{DoorbellRecord, barrier};
+use crate::request::{ListError, PostError, RecvRequest};
+use crate::wire::{DataSegment, InlineHeader, UNIT};
+
+/// Stores one 16-byte unit of a WQE.
+///
+/// # Safety
+/// 16 writable bytes at `at`, aligned to 8, in ring memory that the device does
+/// not read yet.
+#[inline(always)]
+pub(super) unsafe fn write_unit(at: NonNull<u8>, words: [u64; 2]) {
+    // SAFETY: as the caller promises. A plain store is enough: the barrier
+    // before the doorbell record is what makes it visible.
+    unsafe { at.cast::<[u64; 2]>().write(words) }
+}
+
+/// The posting half.
+#[derive(Debug)]
+pub struct RecvProducer {
+    buf: NonNull<u8>,
+    credits: Credits,
+    size: RingSize,
+    stride: usize,
+    max_segments: usize,
+    record: DoorbellRecord,
+    /// The consumer's cookies, by index: kept here so that a post does not
+    /// touch the cache line that the poller writes.
+    cookies: NonNull<AtomicU64>,
+    consumer: NonNull<RecvConsumer>,
+}
+
+// SAFETY: `buf` is DMA memory, bound to no thread; only this half writes it.
+// The consumer is `Sync` and outlives this half, as promised to `new`.
+unsafe impl Send for RecvProducer {}
+
+/// The completing half. `retire` belongs to the poller of one completion queue;
+/// the producer reads the counter and writes the cookies.
+#[derive(Debug)]
+pub struct RecvConsumer {
+    retired: AtomicU32,
+    size: RingSize,
+    cookies: Box<[AtomicU64]>,
+    buf: NonNull<u8>,
+    stride: usize,
+}
+
+// SAFETY: `buf` is DMA memory, bound to no thread, and only read from here.
+unsafe impl Send for RecvConsumer {}
+// SAFETY: as above; the other fields that change are atomics.
+unsafe impl Sync for RecvConsumer {}
+
+/// The oldest receive, about to be completed.
+#[derive(Clone, Copy, Debug)]
+pub struct Front {
+    counter: u32,
+    /// Its cookie.
+    pub cookie: u64,
+}
+
+impl RecvConsumer {
+    /// The completing half of the ring that `layout` describes.
+    ///
+    /// # Errors
+    /// If the layout contradicts itself.
+    ///
+    /// # Safety
+    /// The memory that the layout names is valid, aligned as the device
+    /// demands, and used by nobody else, for as long as either half lives.
+    pub unsafe fn new(layout: &RecvLayout) -> Result<Self, LayoutError> {
+        let size = RingSize::new(layout.wqe_count)
+            .filter(|size| size.count() <= 1 << 15)
+            .ok_or(LayoutError(
+                "the receive queue's WQE count is not a power of two up to 2^15",
+            ))?;
+        if !layout.stride.is_power_of_two() || (layout.stride as usize) < UNIT {
+            return Err(LayoutError(
+                "the receive stride is not a power of two of at least 16",
+            ));
+        }
+        Ok(Self {
+            retired: AtomicU32::new(0),
+            size,
+            cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
+            buf: layout.buf,
+            stride: layout.stride as usize,
+        })
+    }
+}
+
+impl RecvProducer {
+    /// The posting half of the ring whose other half is `consumer`. Closed for
+    /// posts until [`Self::open`].
+    ///
+    /// # Safety
+    /// `layout` is the one that `consumer` was made from, and `consumer` stays
+    /// where it is for as long as this half lives. There is no other producer.
+    pub unsafe fn new(layout: &RecvLayout, consumer: &RecvConsumer) -> Self {
+        let RecvConsumer { size, stride, .. } = *consumer;
+        Self {
+            buf: layout.buf,
+            credits: Credits::new(size.count(), consumer.retired.load(Ordering::Acquire)),
+            size,
+            stride,
+            max_segments: stride / UNIT,
+            // SAFETY: the layout's record, valid as promised to the consumer.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
+            cookies: NonNull::from(&*consumer.cookies).cast(),
+            consumer: NonNull::from(consumer),
+        }
+    }
+
+    fn retired(&self) -> u32 {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let consumer = unsafe { self.consumer.as_ref() };
+        // Acquire: the poller has read the cookies and WQEs that come back.
+        consumer.retired.load(Ordering::Acquire)
+    }
+
+    /// Lets posts in: the queue pair has left RESET.
+    pub fn open(&mut self) {
+        self.credits.open(self.retired());
+    }
+
+    /// Lets no more posts in.
+    pub fn close(&mut self) {
+        self.credits.close();
+    }
+
+    /// The most receives that may be outstanding.
+    pub fn capacity(&self) -> u32 {
+        self.credits.capacity()
+    }
+
+    /// The most segments of one receive.
+    pub fn max_segments(&self) -> usize {
+        self.max_segments
+    }
+
+    /// Posts one receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// The memory of the segments is writable and left alone until the receive
+    /// completes.
+    #[inline]
+    pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.write(request) }?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Posts several receives with one store to the doorbell record.
+    ///
+    /// # Errors
+    /// [`ListError`]; the receives before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every request.
+    #[inline]
+    pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+        for (posted, request) in requests.iter().enumerate() {
+            // SAFETY: passed on to the caller.
+            if let Err(error) = unsafe { self.write(request) } {
+                if posted > 0 {
+                    self.publish();
+                }
+                return Err(ListError { posted, error });
+            }
+        }
+        if !requests.is_empty() {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn write(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        if self.credits.exhausted() {
+            self.refresh()?;
+        }
+        let segments = request.segments;
+        if segments.len() > self.max_segments {
+            return Err(PostError::TooManySegments);
+        }
+        let index = self.size.index(self.credits.posted());
+        // SAFETY: `index` is below the WQE count, so the WQE is in the ring.
+        let wqe = unsafe { self.buf.add(index * self.stride) };
+        let mut at = wqe;
+        let mut too_long = 0;
+        for segment in segments {
+            if segment.length == 0 {
+                continue;
+            }
+            too_long |= segment.length;
+            // SAFETY: at most `max_segments` units are written into the WQE,
+            // and the device does not read it before the doorbell record
+            // counts it: the credits keep the producer off WQEs in use.
+            unsafe { write_unit(at, DataSegment::new(segment).to_words()) };
+            // SAFETY: stays within, or one past, the WQE.
+            at = unsafe { at.add(UNIT) };
+        }
+        if too_long & InlineHeader::MARK != 0 {
+            return Err(PostError::MessageTooLong);
+        }
+        // SAFETY: one past the WQE, at most the end of the ring.
+        let end = unsafe { wqe.add(self.stride) };
+        if at != end {
+            // SAFETY: fewer than `max_segments` units are written, so there is
+            // room for one more.
+            unsafe { write_unit(at, DataSegment::TERMINATOR.to_words()) };
+        }
+        // SAFETY: `index` is below the WQE count, which is the number of
+        // cookies, and the consumer that owns them outlives this half.
+        let cookie = unsafe { self.cookies.add(index).as_ref() };
+        cookie.store(request.cookie, Ordering::Relaxed);
+        self.credits.take();
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refresh(&mut self) -> Result<(), PostError> {
+        if !self.credits.is_open() {
+            return Err(PostError::NotReady);
+        }
+        if self.credits.refresh(self.retired()) {
+            Ok(())
+        } else {
+            Err(PostError::QueueFull)
+        }
+    }
+
+    #[inline(always)]
+    fn publish(&mut self) {
+        barrier::before_record();
+        self.record.set(self.credits.posted() & 0xffff);
+    }
+}
+
+impl RecvConsumer {
+    /// The oldest receive. The device completes receives in order, so a
+    /// completion of this queue is always its.
+    #[inline(always)]
+    pub fn front(&self) -> Front {
+        let counter = self.retired.load(Ordering::Relaxed);
+        // SAFETY: an index of the ring, which has as many cookies as WQEs.
+        let cookie = unsafe { self.cookies.get_unchecked(self.size.index(counter)) };
+        Front {
+            counter,
+            cookie: cookie.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Gives the place of the oldest receive back to the producer.
+    #[inline(always)]
+    pub fn retire(&self, front: Front) {
+        // Release: the cookie, and the WQE if it was looked at, have been read.
+        self.retired
+            .store(front.counter.wrapping_add(1), Ordering::Release);
+    }
+
+    /// The segments of the oldest receive.
+    #[cold]
+    pub(crate) fn units(&self, front: Front) -> Units {
+        let index = self.size.index(front.counter);
+        // SAFETY: an index of the ring.
+        let wqe = unsafe { self.buf.add(index * self.stride) };
+        Units::collect((0..self.stride / UNIT).map(|unit| {
+            // SAFETY: a unit of the WQE.
+            unsafe { read_unit(wqe.add(unit * UNIT)) }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,530 @@
+//! The send queue: WQEs of one or more 64-byte blocks (WQEBB), gap free.
+//!
+//! A WQE starts where the last one ended and may go on at the start of the
+//! ring. What must never happen is that one is overwritten before it is done.
+//! Two limits see to that, and one implies the other: no more than `capacity`
+//! requests are outstanding, and `capacity` of the longest WQEs fit the ring
+//! (`SendConsumer::new` sees to it), so blocks need not be counted per post.
+//!
+//! Requests that are not signalled are retired by the next completion: its WQE
+//! counter leads to a table entry that says how many requests were posted up to
+//! and including that one.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::layout::SendLayout;
+use super::receive::write_unit;
+use super::scatter::{Units, read_unit};
+use super::{Credits, LayoutError, RingSize};
+use crate::mmio::{BlueFlame, DoorbellRecord, Register, barrier};
+use crate::request::{ListError, PostError, SendFlags, SendOp, SendRequest};
+use crate::wire::{
+    CtrlFlags, CtrlSegment, DataSegment, InlineHeader, RemoteSegment, UNIT, WQEBB, WqeOpcode,
+    inline_units,
+};
+
+/// How a send queue may ring its register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoorbellPolicy {
+    /// Whether a single request may be copied to the register. Only effective
+    /// on a register that is exclusively this queue's.
+    pub blue_flame: bool,
+    /// Whether other threads may ring the same register at the same time.
+    pub serialised: bool,
+}
+
+/// The posting half.
+#[derive(Debug)]
+pub struct SendProducer {
+    buf: NonNull<u8>,
+    end: NonNull<u8>,
+    size: RingSize,
+    /// WQEBBs written so far; 16 bits of it are the device's counter.
+    producer: u32,
+    credits: Credits,
+    qpn: u32,
+    max_segments: u32,
+    max_inline: u32,
+    /// The longest WQE, in units, that may be copied to the register; 0: none.
+    blue_flame_units: u32,
+    record: DoorbellRecord,
+    /// The consumer's entries, by WQEBB: kept here so that a post does not
+    /// touch the cache line that the poller writes.
+    entries: NonNull<Entry>,
+    consumer: NonNull<SendConsumer>,
+    register: Register,
+}
+
+// SAFETY: `buf` and `end` are DMA memory, bound to no thread; only this half
+// writes it. The consumer is `Sync` and outlives this half, as promised to
+// `new`.
+unsafe impl Send for SendProducer {}
+
+/// What completing a request takes: one entry per WQEBB, used at the first of
+/// each WQE.
+#[derive(Debug, Default)]
+struct Entry {
+    cookie: AtomicU64,
+    /// Requests posted up to and including this one.
+    posted: AtomicU32,
+}
+
+/// The completing half. `retire` belongs to the poller of one completion queue;
+/// the producer reads the counter and writes the entries.
+#[derive(Debug)]
+pub struct SendConsumer {
+    retired: AtomicU32,
+    size: RingSize,
+    capacity: u32,
+    entries: Box<[Entry]>,
+    buf: NonNull<u8>,
+}
+
+// SAFETY: `buf` is DMA memory, bound to no thread, and only read from here.
+unsafe impl Send for SendConsumer {}
+// SAFETY: as above; the other fields that change are atomics.
+unsafe impl Sync for SendConsumer {}
+
+/// A WQE in the ring that the device has not been told of.
+#[derive(Clone, Copy)]
+struct Written {
+    ctrl: CtrlSegment,
+    index: usize,
+    units: u32,
+}
+
+/// The most 16-byte units that one request can take: control, remote address,
+/// and the segments or the inline bytes.
+fn longest(layout: &SendLayout) -> u32 {
+    2 + layout.max_segments.max(inline_units(layout.max_inline))
+}
+
+impl SendConsumer {
+    /// The completing half of the ring that `layout` describes.
+    ///
+    /// # Errors
+    /// If the layout contradicts itself.
+    ///
+    /// # Safety
+    /// The memory that the layout names is valid, aligned as the device
+    /// demands, and used by nobody else, for as long as either half lives.
+    pub unsafe fn new(layout: &SendLayout) -> Result<Self, LayoutError> {
+        let size = RingSize::new(layout.wqebb_count)
+            .filter(|size| size.count() <= 1 << 15)
+            .ok_or(LayoutError(
+                "the send queue's WQEBB count is not a power of two up to 2^15",
+            ))?;
+        if layout.qpn >> 24 != 0 {
+            return Err(LayoutError("the queue pair number has more than 24 bits"));
+        }
+        let units = longest(layout);
+        if units > 0x3f {
+            return Err(LayoutError(
+                "a request can exceed the 63 units of a send WQE",
+            ));
+        }
+        let wqebbs = (units * UNIT as u32).div_ceil(WQEBB as u32);
+        let capacity = layout.max_requests.min(size.count() / wqebbs);
+        if capacity == 0 {
+            return Err(LayoutError(
+                "the send queue does not hold one request of the longest kind",
+            ));
+        }
+        Ok(Self {
+            retired: AtomicU32::new(0),
+            size,
+            capacity,
+            entries: (0..size.count()).map(|_| Entry::default()).collect(),
+            buf: layout.buf,
+        })
+    }
+}
+
+impl SendProducer {
+    /// The posting half of the ring whose other half is `consumer`. Closed for
+    /// posts until [`Self::open`].
+    ///
+    /// # Safety
+    /// `layout` is the one that `consumer` was made from, and `consumer` stays
+    /// where it is for as long as this half lives. There is no other producer.
+    /// The register that the layout names is valid as long, and used as
+    /// `policy` says.
+    pub unsafe fn new(
+        layout: &SendLayout,
+        policy: DoorbellPolicy,
+        consumer: &SendConsumer,
+    ) -> Self {
+        let SendConsumer { size, capacity, .. } = *consumer;
+        let register = layout.register;
+        let copies = policy.blue_flame && register.exclusive;
+        Self {
+            buf: layout.buf,
+            // SAFETY: one past the ring, as the layout says.
+            end: unsafe { layout.buf.add(size.count() as usize * WQEBB) },
+            size,
+            producer: 0,
+            credits: Credits::new(capacity, consumer.retired.load(Ordering::Acquire)),
+            qpn: layout.qpn,
+            max_segments: layout.max_segments,
+            max_inline: layout.max_inline,
+            blue_flame_units: if copies {
+                register.half_size / UNIT as u32
+            } else {
+                0
+            },
+            // SAFETY: the layout's record, valid as promised to the consumer.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
+            entries: NonNull::from(&*consumer.entries).cast(),
+            consumer: NonNull::from(consumer),
+            // SAFETY: the layout's register, valid as the caller promises.
+            register: unsafe { Register::at(register.reg, register.half_size, policy.serialised) },
+        }
+    }
+
+    fn retired(&self) -> u32 {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let consumer = unsafe { self.consumer.as_ref() };
+        // Acquire: the poller has read the entries and WQEs that come back.
+        consumer.retired.load(Ordering::Acquire)
+    }
+
+    /// Lets posts in: the queue pair is ready to send.
+    pub fn open(&mut self) {
+        self.credits.open(self.retired());
+    }
+
+    /// Lets no more posts in.
+    pub fn close(&mut self) {
+        self.credits.close();
+    }
+
+    /// The most requests that may be outstanding.
+    pub fn capacity(&self) -> u32 {
+        self.credits.capacity()
+    }
+
+    /// Posts one request and rings.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// The memory of the segments is readable by the processor now if the
+    /// request is inline; otherwise it is left alone (for a read: writable and
+    /// unused) until the request completes.
+    #[inline]
+    pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        let written = unsafe { self.write(request) }?;
+        self.ring_single(written);
+        Ok(())
+    }
+
+    /// Posts several requests and rings once.
+    ///
+    /// # Errors
+    /// [`ListError`]; the requests before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every request.
+    #[inline]
+    pub unsafe fn post_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
+        let mut last = None;
+        let mut result = Ok(());
+        for (posted, request) in requests.iter().enumerate() {
+            // SAFETY: passed on to the caller.
+            match unsafe { self.write(request) } {
+                Ok(written) => last = Some((posted, written)),
+                Err(error) => {
+                    result = Err(ListError { posted, error });
+                    break;
+                }
+            }
+        }
+        match last {
+            Some((0, written)) => self.ring_single(written),
+            Some((_, written)) => self.ring(written),
+            None => {}
+        }
+        result
+    }
+
+    /// Writes one WQE. The device sees it with the next doorbell.
+    #[inline(always)]
+    unsafe fn write(&mut self, request: &SendRequest<'_>) -> Result<Written, PostError> {
+        if self.credits.exhausted() {
+            self.refresh()?;
+        }
+        let index = self.size.index(self.producer);
+        // SAFETY: `index` is below the WQEBB count.
+        let wqe = unsafe { self.buf.add(index * WQEBB) };
+        // SAFETY: the second unit of a WQEBB.
+        let second = unsafe { wqe.add(UNIT) };
+        // SAFETY: the third unit of a WQEBB.
+        let third = unsafe { wqe.add(2 * UNIT) };
+        let remote = |addr: u64, rkey: u32| {
+            // SAFETY: inside the first WQEBB of this WQE, which the credits say
+            // is free.
+            unsafe { write_unit(second, RemoteSegment::new(addr, rkey).to_words()) };
+            (third, 2)
+        };
+        let (opcode, imm, (body, head_units)) = match request.op {
+            SendOp::Send => (WqeOpcode::Send, 0, (second, 1)),
+            SendOp::SendImm(imm) => (WqeOpcode::SendImm, imm, (second, 1)),
+            SendOp::Write { remote_addr, rkey } => {
+                (WqeOpcode::RdmaWrite, 0, remote(remote_addr, rkey))
+            }
+            SendOp::WriteImm {
+                remote_addr,
+                rkey,
+                imm,
+            } => (WqeOpcode::RdmaWriteImm, imm, remote(remote_addr, rkey)),
+            SendOp::Read { remote_addr, rkey } => {
+                (WqeOpcode::RdmaRead, 0, remote(remote_addr, rkey))
+            }
+        };
+        let is_inline =
+            request.flags.contains(SendFlags::INLINE) && opcode as u8 != WqeOpcode::RdmaRead as u8;
+        let body_units = if is_inline {
+            // SAFETY: passed on to the caller.
+            unsafe { self.write_inline(body, request) }?
+        } else {
+            // SAFETY: `body` is in this WQE.
+            unsafe { self.write_gather(body, request) }?
+        };
+        let units = head_units + body_units;
+        let ctrl = CtrlSegment::new(
+            opcode,
+            self.producer as u16,
+            self.qpn,
+            units,
+            ctrl_flags(request.flags),
+            imm,
+        );
+        // SAFETY: the first unit of this WQE.
+        unsafe { write_unit(wqe, ctrl.to_words()) };
+        // SAFETY: `index` is below the WQEBB count, which is the number of
+        // entries, and the consumer that owns them outlives this half.
+        let entry = unsafe { self.entries.add(index).as_ref() };
+        entry.cookie.store(request.cookie, Ordering::Relaxed);
+        entry.posted.store(self.credits.take(), Ordering::Relaxed);
+        self.producer = self
+            .producer
+            .wrapping_add(units.div_ceil((WQEBB / UNIT) as u32));
+        Ok(Written { ctrl, index, units })
+    }
+
+    /// Data segments, those of length 0 left out. Answers their number.
+    #[inline(always)]
+    unsafe fn write_gather(
+        &mut self,
+        body: NonNull<u8>,
+        request: &SendRequest<'_>,
+    ) -> Result<u32, PostError> {
+        if request.segments.len() > self.max_segments as usize {
+            return Err(PostError::TooManySegments);
+        }
+        let mut at = body;
+        let mut units = 0;
+        let mut length = 0u64;
+        for segment in request.segments {
+            if segment.length == 0 {
+                continue;
+            }
+            if at == self.end {
+                at = self.buf;
+            }
+            length += u64::from(segment.length);
+            // SAFETY: with at most `max_segments` units the WQE is no longer
+            // than the longest that the credits provide for, so `at`, wrapped
+            // above, is in a WQEBB that the device has given back.
+            unsafe { write_unit(at, DataSegment::new(segment).to_words()) };
+            // SAFETY: stays within, or one past, the ring.
+            at = unsafe { at.add(UNIT) };
+            units += 1;
+        }
+        if length >= u64::from(InlineHeader::MARK) {
+            return Err(PostError::MessageTooLong);
+        }
+        Ok(units)
+    }
+
+    /// The bytes themselves after their header. Answers the units they take.
+    /// What is left of the last unit keeps its old bytes, as in libmlx5.
+    ///
+    /// # Safety
+    /// The memory of the segments is readable.
+    #[inline(always)]
+    unsafe fn write_inline(
+        &mut self,
+        body: NonNull<u8>,
+        request: &SendRequest<'_>,
+    ) -> Result<u32, PostError> {
+        if request.segments.len() > self.max_segments as usize {
+            return Err(PostError::TooManySegments);
+        }
+        let mut length = 0u64;
+        for segment in request.segments {
+            length += u64::from(segment.length);
+        }
+        if length > u64::from(self.max_inline) {
+            return Err(PostError::InlineTooLong);
+        }
+        let length = length as u32;
+        if length == 0 {
+            return Ok(0);
+        }
+        // SAFETY: the header is in the WQE's first WQEBB: `body` is its second
+        // or third unit.
+        unsafe {
+            body.cast::<u32>()
+                .write(InlineHeader::new(length).to_bits())
+        };
+        // SAFETY: still inside that unit.
+        let mut at = unsafe { body.add(size_of::<InlineHeader>()) };
+        for segment in request.segments {
+            let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
+            // SAFETY: the caller promises that the segment is readable; the sum
+            // of the lengths was compared with `max_inline` above, so the copy
+            // stays within blocks that the credits provide for.
+            at = unsafe { self.copy_in(at, from, segment.length as usize) };
+        }
+        Ok(inline_units(length))
+    }
+
+    /// Copies into the ring, going on at its start when it ends.
+    ///
+    /// # Safety
+    /// `length` readable bytes at `from`; `at` is in the ring, and as many
+    /// bytes from there on, wrapped, are free.
+    #[inline(always)]
+    unsafe fn copy_in(
+        &self,
+        mut at: NonNull<u8>,
+        mut from: *const u8,
+        mut length: usize,
+    ) -> NonNull<u8> {
+        let room = self.end.as_ptr().addr() - at.as_ptr().addr();
+        if length > room {
+            // SAFETY: `room` bytes are left in the ring, and the source has more.
+            unsafe { core::ptr::copy_nonoverlapping(from, at.as_ptr(), room) };
+            // SAFETY: within the source.
+            from = unsafe { from.add(room) };
+            length -= room;
+            at = self.buf;
+        }
+        // SAFETY: `length` bytes fit between `at` and the end of the ring.
+        unsafe { core::ptr::copy_nonoverlapping(from, at.as_ptr(), length) };
+        // SAFETY: stays within, or one past, the ring.
+        unsafe { at.add(length) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refresh(&mut self) -> Result<(), PostError> {
+        if !self.credits.is_open() {
+            return Err(PostError::NotReady);
+        }
+        if self.credits.refresh(self.retired()) {
+            Ok(())
+        } else {
+            Err(PostError::QueueFull)
+        }
+    }
+
+    #[inline(always)]
+    fn publish(&mut self) {
+        barrier::before_record();
+        self.record.set(self.producer & 0xffff);
+    }
+
+    /// The doorbell for one request: the whole WQE if the register takes it.
+    #[inline(always)]
+    fn ring_single(&mut self, written: Written) {
+        if written.units > 1 && written.units <= self.blue_flame_units {
+            self.publish();
+            // SAFETY: a WQE of this ring, which `write` has just completed and
+            // which is no longer than a half of the register.
+            unsafe {
+                self.register.blue_flame(BlueFlame {
+                    wqe: self.buf.add(written.index * WQEBB),
+                    wqebbs: written.units.div_ceil((WQEBB / UNIT) as u32),
+                    ring: self.buf,
+                    ring_end: self.end.as_ptr(),
+                });
+            }
+        } else {
+            self.ring(written);
+        }
+    }
+
+    #[inline(always)]
+    fn ring(&mut self, last: Written) {
+        self.publish();
+        self.register.ring(last.ctrl.doorbell());
+    }
+}
+
+#[inline(always)]
+fn ctrl_flags(flags: SendFlags) -> CtrlFlags {
+    let mut ctrl = CtrlFlags::empty();
+    ctrl.set(CtrlFlags::CQ_UPDATE, flags.contains(SendFlags::SIGNALED));
+    ctrl.set(CtrlFlags::SOLICITED, flags.contains(SendFlags::SOLICITED));
+    ctrl.set(CtrlFlags::FENCE, flags.contains(SendFlags::FENCE));
+    ctrl
+}
+
+impl SendConsumer {
+    /// The cookie of the request whose WQE starts at `counter`, which gives its
+    /// place, and those of all requests before it, back to the producer.
+    #[inline(always)]
+    pub fn retire(&self, counter: u16) -> u64 {
+        // SAFETY: an index of the ring, which has as many entries as WQEBBs.
+        let entry = unsafe {
+            self.entries
+                .get_unchecked(self.size.index(u32::from(counter)))
+        };
+        let cookie = entry.cookie.load(Ordering::Relaxed);
+        let posted = entry.posted.load(Ordering::Relaxed);
+        // Release: the entry, and the WQE if it was looked at, have been read.
+        self.retired.store(posted, Ordering::Release);
+        cookie
+    }
+
+    /// Where the read whose WQE starts at `counter` wants its result. `None`
+    /// if the request there is not a read.
+    #[cold]
+    pub(crate) fn read_units(&self, counter: u16) -> Option<Units> {
+        let ctrl = CtrlSegment::from_words(self.unit(counter, 0));
+        if ctrl.opcode_bits() != WqeOpcode::RdmaRead as u8 {
+            return None;
+        }
+        Some(Units::collect(
+            (2..ctrl.units()).map(|unit| self.unit(counter, unit)),
+        ))
+    }
+
+    /// The WQE that starts at `counter`, unit by unit, the wrap undone; for
+    /// error reports.
+    pub fn wqe_units(&self, counter: u16) -> Vec<[u64; 2]> {
+        let units = CtrlSegment::from_words(self.unit(counter, 0))
+            .units()
+            .max(1);
+        (0..units).map(|unit| self.unit(counter, unit)).collect()
+    }
+
+    /// A unit of the WQE that starts at `counter`.
+    fn unit(&self, counter: u16, unit: u32) -> [u64; 2] {
+        const PER_WQEBB: u32 = (WQEBB / UNIT) as u32;
+        let wqebb = self
+            .size
+            .index(u32::from(counter).wrapping_add(unit / PER_WQEBB));
+        let at = wqebb * WQEBB + (unit % PER_WQEBB) as usize * UNIT;
+        // SAFETY: a unit of the ring, wrapped to its size.
+        unsafe { read_unit(self.buf.add(at)) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! The shared receive queue: a list of free WQEs, linked in ring memory.
+//!
+//! Each WQE begins with the index of the next free one; the device follows the
+//! same links, from the first WQE ever posted on. So the order is fixed: the
+//! producer takes from the head, and a completed WQE is appended at the tail,
+//! as in libmlx5 v44. The last element stays in the list, because its link is
+//! not known yet. Unlike a receive queue's, segments of length 0 are written
+//! (libmlx5 `mlx5_post_srq_recv`).
+//!
+//! The tail belongs to the poller. Usually all queue pairs of the queue report
+//! to one completion queue, so there is one; if there are several, they take a
+//! [`BiasedLock`].
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::layout::SharedRecvLayout;
+use super::receive::write_unit;
+use super::scatter::{Units, read_unit};
+use super::{LayoutError, RingSize};
+use crate::mmio::{BiasedLock, DmaCell, DoorbellRecord, barrier};
+use crate::request::{ListError, PostError, RecvRequest};
+use crate::wire::{Be16, DataSegment, InlineHeader, SrqNextSegment, UNIT};
+
+/// The posting half.
+#[derive(Debug)]
+pub struct SharedRecvProducer {
+    buf: NonNull<u8>,
+    stride: usize,
+    max_segments: usize,
+    size: RingSize,
+    /// The next WQE to use.
+    head: u32,
+    /// The end of the list, as far as the producer knows.
+    known_tail: u32,
+    /// Posts so far; the device reads 16 bits of it.
+    posted: u32,
+    record: DoorbellRecord,
+    /// The consumer's cookies, by index: kept here so that a post does not
+    /// touch the cache line that the pollers write.
+    cookies: NonNull<AtomicU64>,
+    consumer: NonNull<SharedRecvConsumer>,
+}
+
+// SAFETY: `buf` is DMA memory, bound to no thread; this half writes only WQEs
+// between head and tail. The consumer is `Sync` and outlives this half, as
+// promised to `new`.
+unsafe impl Send for SharedRecvProducer {}
+
+/// The completing half, used by the pollers.
+#[derive(Debug)]
+pub struct SharedRecvConsumer {
+    tail: AtomicU32,
+    lock: BiasedLock,
+    size: RingSize,
+    cookies: Box<[AtomicU64]>,
+    buf: NonNull<u8>,
+    stride: usize,
+}
+
+// SAFETY: `buf` is DMA memory, bound to no thread; the links are written under
+// `lock`.
+unsafe impl Send for SharedRecvConsumer {}
+// SAFETY: as above; the other fields that change are atomics.
+unsafe impl Sync for SharedRecvConsumer {}
+
+/// The link of the WQE at `index`.
+///
+/// # Safety
+/// `index` is in the ring that starts at `buf`.
+#[inline(always)]
+unsafe fn link(buf: NonNull<u8>, stride: usize, index: usize) -> DmaCell<u16> {
+    // SAFETY: inside the first segment of a WQE of the ring.
+    let at = unsafe { buf.add(index * stride + SrqNextSegment::NEXT_OFFSET) };
+    // SAFETY: two aligned bytes of ring memory, which outlives both halves.
+    unsafe { DmaCell::new(at.cast()) }
+}
+
+impl SharedRecvProducer {
+    /// The posting half of the ring whose other half is `consumer`.
+    ///
+    /// # Safety
+    /// `layout` is the one that `consumer` was made from, and `consumer` stays
+    /// where it is for as long as this half lives. There is no other producer.
+    pub unsafe fn new(layout: &SharedRecvLayout, consumer: &SharedRecvConsumer) -> Self {
+        let SharedRecvConsumer { size, stride, .. } = *consumer;
+        Self {
+            buf: layout.buf,
+            stride,
+            max_segments: stride / UNIT - 1,
+            size,
+            head: u32::from(layout.head),
+            known_tail: u32::from(layout.tail),
+            posted: 0,
+            // SAFETY: the layout's record, valid as promised to the consumer.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
+            cookies: NonNull::from(&*consumer.cookies).cast(),
+            consumer: NonNull::from(consumer),
+        }
+    }
+
+    /// The most receives that may be outstanding.
+    pub fn capacity(&self) -> u32 {
+        self.size.count() - 1
+    }
+
+    /// The most segments of one receive.
+    pub fn max_segments(&self) -> usize {
+        self.max_segments
+    }
+
+    /// Posts one receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// The memory of the segments is writable and left alone until the receive
+    /// completes.
+    #[inline]
+    pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.write(request) }?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Posts several receives with one store to the doorbell record.
+    ///
+    /// # Errors
+    /// [`ListError`]; the receives before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every request.
+    #[inline]
+    pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+        for (posted, request) in requests.iter().enumerate() {
+            // SAFETY: passed on to the caller.
+            if let Err(error) = unsafe { self.write(request) } {
+                if posted > 0 {
+                    self.publish();
+                }
+                return Err(ListError { posted, error });
+            }
+        }
+        if !requests.is_empty() {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn write(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let segments = request.segments;
+        if segments.len() > self.max_segments {
+            return Err(PostError::TooManySegments);
+        }
+        if self.head == self.known_tail {
+            self.refresh()?;
+        }
+        let index = self.size.index(self.head);
+        // SAFETY: `index` is below the WQE count.
+        let wqe = unsafe { self.buf.add(index * self.stride) };
+        let mut at = wqe;
+        let mut too_long = 0;
+        for segment in segments {
+            too_long |= segment.length;
+            // SAFETY: stays within the WQE: at most `max_segments` follow the
+            // link.
+            at = unsafe { at.add(UNIT) };
+            // SAFETY: as above; the WQE is on the free list, so the device does
+            // not read its segments before the doorbell record counts it.
+            unsafe { write_unit(at, DataSegment::new(segment).to_words()) };
+        }
+        if too_long & InlineHeader::MARK != 0 {
+            return Err(PostError::MessageTooLong);
+        }
+        if segments.len() < self.max_segments {
+            // SAFETY: there is room for one more segment in the WQE.
+            unsafe { write_unit(at.add(UNIT), DataSegment::TERMINATOR.to_words()) };
+        }
+        // SAFETY: `index` is below the WQE count, which is the number of
+        // cookies, and the consumer that owns them outlives this half.
+        let cookie = unsafe { self.cookies.add(index).as_ref() };
+        cookie.store(request.cookie, Ordering::Relaxed);
+        // SAFETY: `index` is in the ring.
+        let next = unsafe { link(self.buf, self.stride, index) }.read();
+        // The mask keeps a corrupted link inside the ring.
+        self.head = self.size.index(u32::from(Be16::from_bits(next).get())) as u32;
+        self.posted = self.posted.wrapping_add(1);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refresh(&mut self) -> Result<(), PostError> {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let consumer = unsafe { self.consumer.as_ref() };
+        // Acquire: the links up to the tail, and that the pollers have read the
+        // cookies and WQEs that come back.
+        self.known_tail = consumer.tail.load(Ordering::Acquire);
+        if self.head == self.known_tail {
+            Err(PostError::QueueFull)
+        } else {
+            Ok(())
+        }
+    }
+
+    #[inline(always)]
+    fn publish(&mut self) {
+        barrier::before_record();
+        self.record.set(self.posted & 0xffff);
+    }
+}
+
+impl SharedRecvConsumer {
+    /// The completing half of the ring that `layout` describes.
+    ///
+    /// # Errors
+    /// If the layout contradicts itself.
+    ///
+    /// # Safety
+    /// The memory that the layout names is valid, aligned as the device
+    /// demands, linked from head to tail, and used by nobody else, for as long
+    /// as either half lives.
+    pub unsafe fn new(layout: &SharedRecvLayout) -> Result<Self, LayoutError> {
+        if layout.head >= layout.tail {
+            return Err(LayoutError(
+                "the shared receive queue's free list is empty or reversed",
+            ));
+        }
+        let size = RingSize::new(u32::from(layout.tail) + 1).ok_or(LayoutError(
+            "the shared receive queue's WQE count is not a power of two",
+        ))?;
+        if !layout.stride.is_power_of_two() || (layout.stride as usize) < 2 * UNIT {
+            return Err(LayoutError(
+                "the shared receive stride is not a power of two of at least 32",
+            ));
+        }
+        Ok(Self {
+            tail: AtomicU32::new(u32::from(layout.tail)),
+            lock: BiasedLock::new(),
+            size,
+            cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
+            buf: layout.buf,
+            stride: layout.stride as usize,
+        })
+    }
+
+    /// From now on there may be several pollers. Call before the second one
+    /// can see a completion of this queue; callers take turns.
+    pub fn allow_several_pollers(&self) {
+        self.lock.revoke_bias();
+    }
+
+    /// The cookie of the WQE at `index`, as a completion names it.
+    #[inline(always)]
+    pub fn cookie(&self, index: u16) -> u64 {
+        // SAFETY: masked to the ring, which has as many cookies as WQEs.
+        let cookie = unsafe {
+            self.cookies
+                .get_unchecked(self.size.index(u32::from(index)))
+        };
+        cookie.load(Ordering::Relaxed)
+    }
+
+    /// Appends a completed WQE to the free list.
+    #[inline(always)]
+    pub fn free(&self, index: u16) {
+        let index = self.size.index(u32::from(index)) as u32;
+        self.lock.with(|| {
+            let tail = self.tail.load(Ordering::Relaxed) as usize;
+            // SAFETY: the tail is an index of the ring, always masked.
+            let link = unsafe { link(self.buf, self.stride, tail) };
+            link.write(Be16::new(index as u16).to_bits());
+            // Release: the link is written, the cookie and the WQE are read.
+            self.tail.store(index, Ordering::Release);
+        });
+    }
+
+    /// The segments of the receive at `index`.
+    #[cold]
+    pub(crate) fn units(&self, index: u16) -> Units {
+        // SAFETY: an index of the ring.
+        let wqe = unsafe {
+            self.buf
+                .add(self.size.index(u32::from(index)) * self.stride)
+        };
+        Units::collect((1..self.stride / UNIT).map(|unit| {
+            // SAFETY: a unit of the WQE.
+            unsafe { read_unit(wqe.add(unit * UNIT)) }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! The control segment, first in every send WQE (`mlx5_wqe_ctrl_seg`).
+
+use super::{Be64, WqeOpcode};
+
+bitflags::bitflags! {
+    /// The `fm_ce_se` byte: fence mode, completion, solicited event.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CtrlFlags: u8 {
+        /// The peer's completion raises a solicited event.
+        const SOLICITED = 1 << 1;
+        /// Write a CQE when done.
+        const CQ_UPDATE = 2 << 2;
+        /// Wait for earlier reads and atomics (fence mode 4 in bits 7..5).
+        const FENCE = 4 << 5;
+    }
+}
+
+/// 16 bytes: opcode modifier, WQE index and opcode; QPN and size; signature,
+/// reserved, flags; immediate data.
+///
+/// Kept as two 64-bit words because that is how it is written: the first word
+/// is also, bit for bit, what the doorbell register is told.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CtrlSegment {
+    index_opcode_qpn_ds: Be64,
+    flags_imm: Be64,
+}
+
+const _: () = assert!(size_of::<CtrlSegment>() == 16);
+
+impl CtrlSegment {
+    /// The segment of a WQE that starts at WQEBB counter `index` and is `units`
+    /// times 16 bytes long. `imm` is in host order and must be 0 for opcodes
+    /// without immediate data.
+    #[inline(always)]
+    pub const fn new(
+        opcode: WqeOpcode,
+        index: u16,
+        qpn: u32,
+        units: u32,
+        flags: CtrlFlags,
+        imm: u32,
+    ) -> Self {
+        let index_opcode = ((index as u32) << 8) | opcode as u32;
+        let qpn_ds = (qpn << 8) | units;
+        Self {
+            index_opcode_qpn_ds: Be64::new(((index_opcode as u64) << 32) | qpn_ds as u64),
+            flags_imm: Be64::new(((flags.bits() as u64) << 32) | imm as u64),
+        }
+    }
+
+    /// From the 16 bytes of a ring.
+    pub const fn from_words(words: [u64; 2]) -> Self {
+        Self {
+            index_opcode_qpn_ds: Be64::from_bits(words[0]),
+            flags_imm: Be64::from_bits(words[1]),
+        }
+    }
+
+    /// What goes to the doorbell register: the first eight bytes.
+    #[inline(always)]
+    pub const fn doorbell(&self) -> Be64 {
+        self.index_opcode_qpn_ds
+    }
+
+    /// Both words as they lie in memory.
+    #[inline(always)]
+    pub const fn to_words(self) -> [u64; 2] {
+        [self.index_opcode_qpn_ds.to_bits(), self.flags_imm.to_bits()]
+    }
+
+    /// The opcode byte, whatever it is.
+    pub const fn opcode_bits(&self) -> u8 {
+        (self.index_opcode_qpn_ds.get() >> 32) as u8
+    }
+
+    /// The WQEBB counter at the start of the WQE.
+    pub const fn index(&self) -> u16 {
+        (self.index_opcode_qpn_ds.get() >> 40) as u16
+    }
+
+    /// The queue pair.
+    pub const fn qpn(&self) -> u32 {
+        (self.index_opcode_qpn_ds.get() as u32) >> 8
+    }
+
+    /// The size of the WQE in units of 16 bytes.
+    pub const fn units(&self) -> u32 {
+        (self.index_opcode_qpn_ds.get() as u32) & 0x3f
+    }
+
+    /// The `fm_ce_se` byte, whatever it is.
+    pub const fn flag_bits(&self) -> u8 {
+        (self.flags_imm.get() >> 32) as u8
+    }
+
+    /// The immediate data in host order.
+    pub const fn imm(&self) -> u32 {
+        self.flags_imm.get() as u32
+    }
+}
