@@ -1,6 +1,7 @@
 //! An emulated ConnectX for unmodified libibverbs + libmlx5 programs.
 
 pub mod config;
+pub mod decode;
 pub mod fabric;
 pub mod limits;
 pub mod nic;

@@ -156,7 +156,10 @@ pub struct QpSpec {
     pub sq_wqebb_count: u32,
     /// Address of the doorbell record pair {receive, send}.
     pub dbrec: u64,
-    /// The register that starts this QP's sends.
+    /// The register that starts this QP's sends. The ioctl interface names a
+    /// page only (`MLX5_QP_FLAG_UAR_PAGE_INDEX`), as the QP context of the
+    /// hardware does: then the offset is that of the first register, and any
+    /// register of the page starts the QP's sends.
     pub register: Register,
     /// The user index reported in CQEs of version 1.
     pub user_index: u32,

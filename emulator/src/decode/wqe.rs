@@ -1,0 +1,373 @@
+//! Work requests as bytes: control, remote address and data segments of send
+//! WQEs, scatter lists of receive WQEs, and the SRQ's link.
+
+use std::fmt;
+
+/// Bytes of a WQEBB, the unit of the send ring.
+pub const WQEBB: usize = 64;
+/// Bytes of a segment, the unit of a WQE's length (`ds`).
+pub const SEGMENT: usize = 16;
+/// The key that ends a scatter list (`MLX5_INVALID_LKEY`).
+pub const INVALID_LKEY: u32 = 0x100;
+/// A data segment's byte count with this bit announces inline data.
+const INLINE: u32 = 0x8000_0000;
+/// What a byte count of 0 means in a data segment that is not the terminator.
+const ZERO_MEANS: u32 = 1 << 31;
+
+/// Operation codes of send WQEs (`MLX5_OPCODE_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opcode {
+    /// Nothing; completes in order.
+    Nop = 0x00,
+    /// SEND with invalidate.
+    SendInvalidate = 0x01,
+    /// RDMA WRITE.
+    Write = 0x08,
+    /// RDMA WRITE with immediate.
+    WriteImmediate = 0x09,
+    /// SEND.
+    Send = 0x0a,
+    /// SEND with immediate.
+    SendImmediate = 0x0b,
+    /// RDMA READ.
+    Read = 0x10,
+    /// Compare and swap.
+    AtomicCompareSwap = 0x11,
+    /// Fetch and add.
+    AtomicFetchAdd = 0x12,
+    /// User-mode memory registration: window binds and invalidations.
+    Umr = 0x25,
+}
+
+impl Opcode {
+    /// The operation with that code, if this device knows it.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0x00 => Self::Nop,
+            0x01 => Self::SendInvalidate,
+            0x08 => Self::Write,
+            0x09 => Self::WriteImmediate,
+            0x0a => Self::Send,
+            0x0b => Self::SendImmediate,
+            0x10 => Self::Read,
+            0x11 => Self::AtomicCompareSwap,
+            0x12 => Self::AtomicFetchAdd,
+            0x25 => Self::Umr,
+            _ => return None,
+        })
+    }
+}
+
+/// The control segment (`mlx5_wqe_ctrl_seg`), the first 16 bytes of a send WQE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Operation modifier.
+    pub opmod: u8,
+    /// WQEBB counter at the WQE's start, 16 bits.
+    pub index: u16,
+    /// Operation code as posted; see [`Opcode::from_code`].
+    pub opcode: u8,
+    /// The QP this WQE belongs to.
+    pub qpn: u32,
+    /// Length of the WQE in segments, control included.
+    pub segments: u8,
+    /// Signature (not verified).
+    pub signature: u8,
+    /// Fence, completion and solicited bits as posted (`fm_ce_se`).
+    pub flags: u8,
+    /// Immediate data or key, in memory order.
+    pub immediate: [u8; 4],
+}
+
+impl Control {
+    /// Reads a control segment.
+    #[must_use]
+    pub fn parse(bytes: &[u8; 16]) -> Self {
+        let first = be32(bytes, 0);
+        let second = be32(bytes, 4);
+        Self {
+            opmod: (first >> 24) as u8,
+            index: (first >> 8) as u16,
+            opcode: first as u8,
+            qpn: second >> 8,
+            segments: second as u8 & 0x3f,
+            signature: bytes[8],
+            flags: bytes[11],
+            immediate: [bytes[12], bytes[13], bytes[14], bytes[15]],
+        }
+    }
+
+    /// WQEBBs the WQE occupies.
+    #[must_use]
+    pub fn wqebbs(&self) -> u16 {
+        u16::from(self.segments).div_ceil(4)
+    }
+
+    /// A completion is wanted even when all goes well (`MLX5_WQE_CTRL_CQ_UPDATE`).
+    #[must_use]
+    pub fn signalled(&self) -> bool {
+        self.flags & 0x08 != 0
+    }
+
+    /// The receiver is to be notified (`MLX5_WQE_CTRL_SOLICITED`).
+    #[must_use]
+    pub fn solicited(&self) -> bool {
+        self.flags & 0x02 != 0
+    }
+
+    /// Waits for the reads and atomics before it (`MLX5_WQE_CTRL_FENCE`).
+    #[must_use]
+    pub fn fenced(&self) -> bool {
+        self.flags & 0x80 != 0
+    }
+}
+
+/// Remote address segment (`mlx5_wqe_raddr_seg`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// Address at the responder.
+    pub address: u64,
+    /// Key at the responder.
+    pub key: u32,
+}
+
+/// Atomic segment (`mlx5_wqe_atomic_seg`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Atomic {
+    /// Value to swap in or to add.
+    pub swap_add: u64,
+    /// Value to compare with.
+    pub compare: u64,
+}
+
+/// A data segment of a send or receive WQE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Data elsewhere in memory (`mlx5_wqe_data_seg`).
+    Pointer {
+        /// Bytes; a posted 0 reads as 2^31.
+        length: u32,
+        /// Local key.
+        key: u32,
+        /// Address.
+        address: u64,
+    },
+    /// Data inside the WQE.
+    Inline {
+        /// Offset of the first byte from the WQE's start.
+        offset: u16,
+        /// Bytes.
+        length: u16,
+    },
+}
+
+/// What is wrong with a WQE's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// The length is below one control segment or ends inside a segment.
+    Truncated,
+    /// The operation code is unknown.
+    Opcode(u8),
+    /// Inline data reach past the WQE's end.
+    InlineTooLong(u32),
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => write!(f, "its length ends inside a segment"),
+            Self::Opcode(code) => write!(f, "unknown opcode {code:#04x}"),
+            Self::InlineTooLong(bytes) => write!(f, "{bytes} inline bytes do not fit its length"),
+        }
+    }
+}
+
+/// The segments of a send WQE after its control segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    /// Operation.
+    pub opcode: Opcode,
+    /// Where at the responder; zeros for operations without.
+    pub remote: Remote,
+    /// Operands, for atomics only.
+    pub atomic: Option<Atomic>,
+    /// The data segments.
+    pub data: DataSegments<'a>,
+}
+
+/// Reads a connected (RC, UC) send WQE: `wqe` holds exactly the segments that
+/// its control segment counts.
+///
+/// # Errors
+/// Says what makes the bytes unreadable.
+pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
+    let control = Control::parse(wqe.first_chunk().ok_or(Malformed::Truncated)?);
+    let opcode = Opcode::from_code(control.opcode).ok_or(Malformed::Opcode(control.opcode))?;
+    let mut position = SEGMENT;
+    let mut remote = Remote::default();
+    let mut atomic = None;
+    match opcode {
+        Opcode::Write
+        | Opcode::WriteImmediate
+        | Opcode::Read
+        | Opcode::AtomicCompareSwap
+        | Opcode::AtomicFetchAdd => {
+            let segment = segment(wqe, position)?;
+            remote = Remote {
+                address: be64(segment, 0),
+                key: be32(segment, 8),
+            };
+            position += SEGMENT;
+        }
+        Opcode::Nop
+        | Opcode::Send
+        | Opcode::SendImmediate
+        | Opcode::SendInvalidate
+        | Opcode::Umr => {}
+    }
+    if matches!(opcode, Opcode::AtomicCompareSwap | Opcode::AtomicFetchAdd) {
+        let segment = segment(wqe, position)?;
+        atomic = Some(Atomic {
+            swap_add: be64(segment, 0),
+            compare: be64(segment, 8),
+        });
+        position += SEGMENT;
+    }
+    // What follows the control segment of these is not a list of data.
+    let data = match opcode {
+        Opcode::Nop | Opcode::Umr => DataSegments {
+            wqe: &wqe[..SEGMENT],
+            position: SEGMENT,
+        },
+        _ => DataSegments { wqe, position },
+    };
+    Ok((
+        control,
+        Body {
+            opcode,
+            remote,
+            atomic,
+            data,
+        },
+    ))
+}
+
+/// Walks the data segments of a send WQE.
+#[derive(Clone, Copy, Debug)]
+pub struct DataSegments<'a> {
+    wqe: &'a [u8],
+    position: usize,
+}
+
+impl Iterator for DataSegments<'_> {
+    type Item = Result<Data, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.position >= self.wqe.len() {
+            return None;
+        }
+        let at = self.position;
+        let result = segment(self.wqe, at).and_then(|bytes| {
+            let count = be32(bytes, 0);
+            if count & INLINE == 0 {
+                self.position += SEGMENT;
+                return Ok(pointer(bytes));
+            }
+            // The 4-byte header and the data share the padding to 16 bytes.
+            let length = count & !INLINE;
+            let room = self.wqe.len() - at - 4;
+            if length as usize > room {
+                return Err(Malformed::InlineTooLong(length));
+            }
+            self.position += (4 + length as usize).next_multiple_of(SEGMENT);
+            Ok(Data::Inline {
+                offset: (at + 4) as u16,
+                length: length as u16,
+            })
+        });
+        if result.is_err() {
+            self.position = self.wqe.len();
+        }
+        Some(result)
+    }
+}
+
+/// Walks the scatter list of a receive WQE: to its terminator or its end.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveSegments<'a> {
+    wqe: &'a [u8],
+}
+
+impl<'a> ReceiveSegments<'a> {
+    /// The list of an RQ's WQE; with signatures its first segment is one.
+    #[must_use]
+    pub fn of_rq(wqe: &'a [u8], signature: bool) -> Self {
+        Self {
+            wqe: if signature {
+                wqe.get(SEGMENT..).unwrap_or_default()
+            } else {
+                wqe
+            },
+        }
+    }
+
+    /// The list of an SRQ's WQE, behind its link.
+    #[must_use]
+    pub fn of_srq(wqe: &'a [u8]) -> Self {
+        Self {
+            wqe: wqe.get(SEGMENT..).unwrap_or_default(),
+        }
+    }
+}
+
+impl Iterator for ReceiveSegments<'_> {
+    type Item = Data;
+
+    fn next(&mut self) -> Option<Data> {
+        let (bytes, rest) = self.wqe.split_first_chunk::<SEGMENT>()?;
+        if be32(bytes, 0) == 0 && be32(bytes, 4) == INVALID_LKEY {
+            self.wqe = &[];
+            return None;
+        }
+        self.wqe = rest;
+        Some(pointer(bytes))
+    }
+}
+
+/// The index of the WQE after this one (`mlx5_wqe_srq_next_seg`).
+#[must_use]
+pub fn srq_next(wqe: &[u8; SEGMENT]) -> u16 {
+    u16::from_be_bytes([wqe[2], wqe[3]])
+}
+
+fn pointer(bytes: &[u8; SEGMENT]) -> Data {
+    let length = match be32(bytes, 0) {
+        0 => ZERO_MEANS,
+        count => count,
+    };
+    Data::Pointer {
+        length,
+        key: be32(bytes, 4),
+        address: be64(bytes, 8),
+    }
+}
+
+fn segment(wqe: &[u8], at: usize) -> Result<&[u8; SEGMENT], Malformed> {
+    wqe.get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .ok_or(Malformed::Truncated)
+}
+
+fn be32(bytes: &[u8; SEGMENT], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn be64(bytes: &[u8; SEGMENT], at: usize) -> u64 {
+    u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
+}
+
+#[cfg(test)]
+#[path = "wqe_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+//! What all queue pairs share: keys, completion and shared receive queues,
+//! events, buffers, the time.
+
+use super::cq::Cq;
+use super::mr::Mrs;
+use super::number::Table;
+use super::options::{Nanos, NicOptions, Trace};
+use super::pd::{Context, Pd};
+use super::spec::{AsyncEvent, AsyncObject, ContextId, EventSink};
+use super::srq::Srq;
+use super::timers::Timers;
+use super::violations::Violations;
+use crate::limits::{MAX_CQ, MAX_PD, MAX_SRQ};
+
+/// Contexts of one process; more than any program opens.
+const MAX_CONTEXT: u32 = 1 << 16;
+/// Empty payload buffers kept for reuse.
+const POOL: usize = 256;
+
+/// Everything but the queue pairs, so that a queue pair and this can be
+/// borrowed side by side.
+pub(super) struct Core {
+    pub(super) options: NicOptions,
+    pub(super) events: Box<dyn EventSink>,
+    pub(super) trace: Option<Box<dyn Trace + Send>>,
+    pub(super) violations: Violations,
+    pub(super) contexts: Table<Context>,
+    pub(super) pds: Table<Pd>,
+    pub(super) mrs: Mrs,
+    pub(super) cqs: Table<Cq>,
+    pub(super) srqs: Table<Srq>,
+    pub(super) timers: Timers,
+    /// The time of the latest round of work.
+    pub(super) now: Nanos,
+    /// QPs with packets to send, in turn.
+    pub(super) ready: std::collections::VecDeque<u32>,
+    /// QPs in error whose receive queue may still be posted to.
+    pub(super) flushing: Vec<u32>,
+    /// CQs that overran and whose QPs are still to be told.
+    pub(super) overrun: Vec<u32>,
+    pool: Vec<Vec<u8>>,
+}
+
+impl Core {
+    pub(super) fn new(options: NicOptions, events: Box<dyn EventSink>) -> Self {
+        Self {
+            options,
+            events,
+            trace: None,
+            violations: Violations::default(),
+            contexts: Table::new(1, MAX_CONTEXT),
+            pds: Table::new(1, MAX_PD),
+            mrs: Mrs::new(),
+            cqs: Table::new(1, MAX_CQ),
+            srqs: Table::new(1, MAX_SRQ),
+            timers: Timers::default(),
+            now: 0,
+            ready: std::collections::VecDeque::new(),
+            flushing: Vec::new(),
+            overrun: Vec::new(),
+            pool: Vec::new(),
+        }
+    }
+
+    /// Writes down a breach of the contract.
+    #[cold]
+    pub(super) fn violation(&mut self, text: String) {
+        if let Some(trace) = &mut self.trace {
+            trace.note(&text);
+        }
+        self.violations.record(text);
+    }
+
+    /// Tells the trace, if there is one; the text is made only then.
+    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.note(&text());
+        }
+    }
+
+    pub(super) fn raise(&self, context: ContextId, event: AsyncEvent, object: AsyncObject) {
+        self.events.asynchronous(context, event, object);
+    }
+
+    /// An empty buffer for a packet's payload.
+    pub(super) fn take_buffer(&mut self) -> Vec<u8> {
+        self.pool.pop().unwrap_or_default()
+    }
+
+    /// Takes a payload back when its packet is done with.
+    pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > 0 && self.pool.len() < POOL {
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+    }
+}

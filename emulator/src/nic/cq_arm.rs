@@ -1,0 +1,92 @@
+//! Arming a CQ for an event.
+//!
+//! The arm doorbell carries a sequence number, the count of events software
+//! has read. The device honours an arm only if the number is that of the
+//! events it has delivered: an arm from before the latest event is stale.
+
+use super::core::Core;
+use super::cq::{Armed, was_armed};
+use super::memory;
+use super::spec::{Cqn, DoorbellView, UarPage};
+use crate::decode::doorbell::{ArmWord, parse_arm};
+
+impl Core {
+    /// A store at the arm offset of a page.
+    pub(super) fn arm_doorbell(&mut self, page: UarPage, bytes: [u8; 8]) {
+        match self.options.view {
+            DoorbellView::Exact => self.arm_exactly(page, bytes),
+            DoorbellView::Register | DoorbellView::Records => self.scan_arms(Some(page)),
+        }
+    }
+
+    /// Looks at the arm words of the CQs of a page, or of all.
+    pub(super) fn scan_arms(&mut self, page: Option<UarPage>) {
+        let mut found = Vec::new();
+        for (cqn, cq) in self.cqs.iter() {
+            if page.is_some_and(|page| page != cq.spec.uar) {
+                continue;
+            }
+            match memory::load_be32(cq.spec.dbrec + 4) {
+                Ok(word) if was_armed(word) => found.push((Cqn(cqn), ArmWord::parse(word))),
+                _ => {}
+            }
+        }
+        for (cqn, arm) in found {
+            // The word of an arm that has fired stays in the record: here a
+            // stale number says nothing about software.
+            self.arm(cqn, arm);
+        }
+    }
+
+    fn arm_exactly(&mut self, page: UarPage, bytes: [u8; 8]) {
+        let (word, number) = parse_arm(bytes);
+        let Some(cq) = self.cqs.get(number).filter(|cq| cq.spec.uar == page) else {
+            return self.violation(format!(
+                "arm doorbell names CQ {number:#x}: not on this page"
+            ));
+        };
+        let arm = ArmWord::parse(word);
+        let record = memory::load_be32(cq.spec.dbrec + 4);
+        if record != Ok(word) {
+            return self.violation(format!(
+                "arm doorbell {word:#010x} of CQ {number:#x} differs from its record {record:x?}"
+            ));
+        }
+        let ahead = cq.pending(arm.consumer) > cq.spec.cqe_count && !cq.failed;
+        if ahead {
+            self.violation(format!(
+                "arm of CQ {number:#x} with consumer {:#x}: no such completion yet",
+                arm.consumer
+            ));
+        }
+        if !self.arm(Cqn(number), arm) {
+            self.violations.count_stale_arm();
+            self.note(|| format!("arm of CQ {number:#x}: stale number {}", arm.sequence));
+        }
+    }
+
+    /// Arms, and fires at once if there is something past the consumer.
+    /// Answers `false` for a stale arm.
+    fn arm(&mut self, cqn: Cqn, arm: ArmWord) -> bool {
+        let Some(cq) = self.cqs.get_mut(cqn.0) else {
+            return true;
+        };
+        if u32::from(arm.sequence) != cq.fired & 3 {
+            return false;
+        }
+        let (armed, upto) = if arm.solicited_only {
+            (Armed::Solicited, cq.notifying)
+        } else {
+            (Armed::Any, cq.producer)
+        };
+        // An arm for any completion is not weakened by one for solicited ones.
+        if cq.armed != Some(Armed::Any) {
+            cq.armed = Some(armed);
+        }
+        let unseen = upto.wrapping_sub(arm.consumer) & super::cq::INDEX_MASK;
+        if unseen != 0 && unseen <= cq.spec.cqe_count {
+            self.fire(cqn);
+        }
+        true
+    }
+}

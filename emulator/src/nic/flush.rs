@@ -1,0 +1,75 @@
+//! The error state: what is outstanding and what is still posted completes
+//! as flushed, in order.
+
+use super::adapter::Nic;
+use super::core::Core;
+use super::memory;
+use super::qp::Qp;
+use super::spec::{AsyncEvent, QpState};
+use crate::decode::cqe::Syndrome;
+use crate::decode::wqe::{Control, WQEBB};
+
+impl Nic {
+    /// Posts to a receive queue ring no doorbell: those of QPs in error are
+    /// looked at every round.
+    pub(super) fn flush_posted_receives(&mut self) -> bool {
+        let mut worked = false;
+        let mut index = 0;
+        while let Some(qpn) = self.core.flushing.get(index).copied() {
+            if let Some(qp) = self.qps.get_mut(qpn) {
+                worked |= qp.flush_receives(&mut self.core);
+            }
+            index += 1;
+        }
+        worked
+    }
+}
+
+impl Qp {
+    /// Goes to error, if it is not there, and flushes both queues. Answers
+    /// owed to the peer are still sent.
+    pub(super) fn enter_error(&mut self, core: &mut Core) {
+        if self.state == QpState::Err {
+            return;
+        }
+        self.state = QpState::Err;
+        self.timer.stop();
+        self.notify_drained = false;
+        while let Some(request) = self.sq.pop_front() {
+            self.complete_failed(core, request.counter, request.opcode, Syndrome::Flushed);
+        }
+        self.flush_sends(core);
+        self.flush_receives(core);
+        if self.spec.srq.is_some() {
+            self.raise(core, AsyncEvent::QpLastWqeReached);
+        } else if self.spec.rq_wqe_count > 0 {
+            core.flushing.push(self.qpn.0);
+        }
+    }
+
+    /// Goes to error because of what no completion can tell.
+    pub(super) fn fail_fatally(&mut self, core: &mut Core) {
+        if !matches!(self.state, QpState::Reset | QpState::Err) {
+            self.enter_error(core);
+            self.raise(core, AsyncEvent::QpFatal);
+        }
+    }
+
+    /// Flushes the send WQEs that were posted and never begun.
+    pub(super) fn flush_sends(&mut self, core: &mut Core) {
+        while self.sq.fetch != self.sq.producer {
+            let counter = self.sq.fetch;
+            let slot = u32::from(counter) & (self.spec.sq_wqebb_count - 1);
+            let mut bytes = [0; 16];
+            // What cannot be read counts as one block without an opcode.
+            let _unreadable = memory::read(
+                self.spec.sq_buf + u64::from(slot) * WQEBB as u64,
+                &mut bytes,
+            );
+            let control = Control::parse(&bytes);
+            let left = self.sq.producer.wrapping_sub(counter);
+            self.sq.fetch = counter.wrapping_add(control.wqebbs().clamp(1, left));
+            self.complete_failed(core, counter, control.opcode, Syndrome::Flushed);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Memory regions and their keys.
+
+use super::adapter::Nic;
+use super::number::Table;
+use super::pin;
+use super::spec::{Access, ContextId, Errno, MrKeys, MrSpec, PdId, Result};
+use crate::limits::MAX_MR;
+
+/// Keys are `index << 8 | variant`. Indices start so high that the keys with
+/// a meaning of their own (0, the list terminator 0x100 and what the kernel
+/// reserves next to it) are never given.
+const FIRST_INDEX: u32 = 0x10;
+
+/// A registered range.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mr {
+    spec: MrSpec,
+    key: u32,
+    /// Bytes of the pages it pins.
+    pinned: u64,
+}
+
+/// All regions, by key index.
+#[derive(Debug)]
+pub(super) struct Mrs {
+    table: Table<Mr>,
+    /// The low byte of the latest key of each index.
+    variants: Vec<u8>,
+    locked: pin::Locked,
+}
+
+/// Why a key does not open a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// No region has this key.
+    Key,
+    /// The region is in another protection domain.
+    Domain,
+    /// The range is not inside the region.
+    Bounds,
+    /// The region was not registered for that.
+    Rights,
+}
+
+impl Mrs {
+    pub(super) fn new() -> Self {
+        Self {
+            table: Table::new(FIRST_INDEX, MAX_MR),
+            variants: Vec::new(),
+            locked: pin::Locked::default(),
+        }
+    }
+
+    /// The host address of `length` bytes at `address`, if `key` opens them
+    /// to `pd` with all of `needs`.
+    #[inline]
+    pub(super) fn translate(
+        &self,
+        key: u32,
+        pd: PdId,
+        address: u64,
+        length: u64,
+        needs: Access,
+    ) -> core::result::Result<u64, Denied> {
+        let mr = self
+            .table
+            .get(key >> 8)
+            .filter(|mr| mr.key == key)
+            .ok_or(Denied::Key)?;
+        if mr.spec.pd != pd {
+            return Err(Denied::Domain);
+        }
+        if !mr.spec.access.contains(needs) {
+            return Err(Denied::Rights);
+        }
+        let offset = address.wrapping_sub(mr.spec.hca_va);
+        if offset > mr.spec.length || length > mr.spec.length - offset {
+            return Err(Denied::Bounds);
+        }
+        Ok(mr.spec.start + offset)
+    }
+
+    pub(super) fn remove_all_of(&mut self, context: ContextId) {
+        let owned = self
+            .table
+            .iter()
+            .filter(|(_, mr)| mr.spec.context == context);
+        let indices: Vec<_> = owned.map(|(index, _)| index).collect();
+        for index in indices {
+            self.remove(index);
+        }
+    }
+
+    fn remove(&mut self, index: u32) -> Option<Mr> {
+        let mr = self.table.remove(index)?;
+        self.locked.release(mr.pinned);
+        Some(mr)
+    }
+
+    fn insert(&mut self, spec: &MrSpec, pinned: u64) -> Option<u32> {
+        let variants = &mut self.variants;
+        self.table.insert_with(|index| {
+            let slot = (index - FIRST_INDEX) as usize;
+            if variants.len() <= slot {
+                variants.resize(slot + 1, 0);
+            }
+            variants[slot] = variants[slot].wrapping_add(1);
+            Mr {
+                spec: *spec,
+                key: index << 8 | u32::from(variants[slot]),
+                pinned,
+            }
+        })
+    }
+}
+
+impl Nic {
+    /// Registers memory.
+    ///
+    /// # Errors
+    /// As the kernel: `EINVAL` for rights that make no sense, an unknown
+    /// domain or a range that wraps around or is empty; `EFAULT` when part of
+    /// the range is not mapped; `ENOMEM` above the limits.
+    pub fn reg_mr(&mut self, spec: &MrSpec) -> Result<MrKeys> {
+        let invalid = Errno(libc::EINVAL);
+        let pd = self.core.pds.get(spec.pd.0).ok_or(invalid)?;
+        if pd.context != spec.context || !rights_make_sense(spec.access) {
+            return Err(invalid);
+        }
+        if spec.hca_va.checked_add(spec.length).is_none() {
+            return Err(invalid);
+        }
+        let (first, bytes) = pin::page_range(spec.start, spec.length)?;
+        let mrs = &mut self.core.mrs;
+        let pinned = if self.core.options.enforce_memlock {
+            bytes
+        } else {
+            0
+        };
+        mrs.locked.take(pinned)?;
+        let writable = spec.access.contains(Access::LOCAL_WRITE);
+        if let Err(error) = pin::probe(first, bytes, writable) {
+            mrs.locked.release(pinned);
+            return Err(error);
+        }
+        let Some(index) = mrs.insert(spec, pinned) else {
+            mrs.locked.release(pinned);
+            return Err(Errno(libc::ENOMEM));
+        };
+        if let Some(pd) = self.core.pds.get_mut(spec.pd.0) {
+            pd.users += 1;
+        }
+        let key = self.core.mrs.table.get(index).map_or(0, |mr| mr.key);
+        Ok(MrKeys {
+            handle: index,
+            lkey: key,
+            rkey: key,
+        })
+    }
+
+    /// Ends a registration: its keys open nothing any more.
+    ///
+    /// # Errors
+    /// `EINVAL` when the context has no such region.
+    pub fn dereg_mr(&mut self, context: ContextId, handle: u32) -> Result<()> {
+        let mrs = &mut self.core.mrs;
+        let owned = mrs
+            .table
+            .get(handle)
+            .is_some_and(|mr| mr.spec.context == context);
+        let mr = if owned { mrs.remove(handle) } else { None };
+        let mr = mr.ok_or(Errno(libc::EINVAL))?;
+        if let Some(pd) = self.core.pds.get_mut(mr.spec.pd.0) {
+            pd.users -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// The kernel's rule (`ib_check_mr_access`): who lets others write must be
+/// able to write.
+fn rights_make_sense(access: Access) -> bool {
+    let remote_change = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+    !remote_change || access.contains(Access::LOCAL_WRITE)
+}

@@ -1,0 +1,64 @@
+//! What a NIC is made with, and what it tells while it runs.
+
+use super::spec::{DoorbellView, Path, PortAddress};
+
+/// Monotonic time in nanoseconds, from any origin.
+pub type Nanos = u64;
+
+/// Finds the port that an address vector of a device leads to; `None` when
+/// there is none, and packets vanish as on a wire.
+pub type Resolver = Box<dyn Fn(u8, &Path) -> Option<PortAddress> + Send>;
+
+/// What a NIC is made with.
+pub struct NicOptions {
+    /// The process' number on the fabric, 1..=64: the upper 8 bits of its QP numbers.
+    pub slot: u8,
+    /// Emulated devices.
+    pub devices: u8,
+    /// How doorbells are seen.
+    pub view: DoorbellView,
+    /// Receives and reads may be delivered inside their CQE where the QP allows it.
+    pub scatter_to_cqe: bool,
+    /// Registered memory counts against `RLIMIT_MEMLOCK`, as pinned memory
+    /// does without `CAP_IPC_LOCK`.
+    pub enforce_memlock: bool,
+    /// Where address vectors lead. The default takes a local identifier of
+    /// n + 1 for port 1 of device n, and a path without one (a global one)
+    /// for device 0.
+    pub resolve: Resolver,
+}
+
+impl Default for NicOptions {
+    fn default() -> Self {
+        Self {
+            slot: 1,
+            devices: 1,
+            view: DoorbellView::Exact,
+            scatter_to_cqe: true,
+            enforce_memlock: false,
+            resolve: Box::new(|_, path| {
+                let device = u8::try_from(path.dlid.saturating_sub(1)).ok()?;
+                Some(PortAddress { device, port: 1 })
+            }),
+        }
+    }
+}
+
+/// What a round of work did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Something was done: another round may find more.
+    pub worked: bool,
+    /// Work is due then without a doorbell or packet before.
+    pub next_deadline: Option<Nanos>,
+}
+
+/// Told of everything that crosses the border to software.
+pub trait Trace {
+    /// A send or receive WQE was taken; `index` is its counter (SRQ: its index).
+    fn wqe(&mut self, qpn: u32, index: u32, bytes: &[u8]);
+    /// A CQE was written; `index` is the producer counter.
+    fn cqe(&mut self, cqn: u32, index: u32, bytes: &[u8]);
+    /// Something worth knowing.
+    fn note(&mut self, text: &str);
+}

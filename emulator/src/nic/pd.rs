@@ -1,0 +1,101 @@
+//! Protection domains and contexts: who owns what.
+
+use super::adapter::Nic;
+use super::spec::{ContextId, Errno, PdId, Result};
+
+/// An opened device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context {
+    /// Which emulated device it is of.
+    pub(super) device: u8,
+}
+
+/// A protection domain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pd {
+    pub(super) context: ContextId,
+    /// Regions and queues in it.
+    pub(super) users: u32,
+}
+
+impl Nic {
+    /// Opens a context on a device.
+    ///
+    /// # Errors
+    /// `ENODEV` when there is no such device.
+    pub fn open_context(&mut self, device: u8) -> Result<ContextId> {
+        if device >= self.core.options.devices {
+            return Err(Errno(libc::ENODEV));
+        }
+        let id = self.core.contexts.insert_with(|_| Context { device });
+        id.map(ContextId).ok_or(Errno(libc::ENOMEM))
+    }
+
+    /// Closes a context and destroys whatever is left in it.
+    pub fn close_context(&mut self, context: ContextId) {
+        let qpns: Vec<_> = self
+            .qps
+            .iter()
+            .filter(|(_, qp)| qp.spec.context == context)
+            .map(|(n, _)| n)
+            .collect();
+        for qpn in qpns {
+            self.remove_qp(qpn);
+        }
+        let core = &mut self.core;
+        let srqns: Vec<_> = core
+            .srqs
+            .iter()
+            .filter(|(_, srq)| srq.spec.context == context)
+            .map(|(n, _)| n)
+            .collect();
+        for srqn in srqns {
+            core.srqs.remove(srqn);
+        }
+        let cqns: Vec<_> = core
+            .cqs
+            .iter()
+            .filter(|(_, cq)| cq.spec.context == context)
+            .map(|(n, _)| n)
+            .collect();
+        for cqn in cqns {
+            core.cqs.remove(cqn);
+        }
+        core.mrs.remove_all_of(context);
+        let pds: Vec<_> = core
+            .pds
+            .iter()
+            .filter(|(_, pd)| pd.context == context)
+            .map(|(n, _)| n)
+            .collect();
+        for pd in pds {
+            core.pds.remove(pd);
+        }
+        core.contexts.remove(context.0);
+    }
+
+    /// Allocates a protection domain.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown context, `ENOMEM` when there are too many.
+    pub fn alloc_pd(&mut self, context: ContextId) -> Result<PdId> {
+        self.core
+            .contexts
+            .get(context.0)
+            .ok_or(Errno(libc::EINVAL))?;
+        let id = self.core.pds.insert_with(|_| Pd { context, users: 0 });
+        id.map(PdId).ok_or(Errno(libc::ENOMEM))
+    }
+
+    /// Frees a protection domain.
+    ///
+    /// # Errors
+    /// `EBUSY` while something is in it, `EINVAL` when it is unknown.
+    pub fn dealloc_pd(&mut self, pd: PdId) -> Result<()> {
+        if self.core.pds.get(pd.0).ok_or(Errno(libc::EINVAL))?.users > 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        self.core.pds.remove(pd.0);
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! Modifying a queue pair: checks, then what the new state means.
+
+use super::adapter::Nic;
+use super::memory;
+use super::qp::Qp;
+use super::qp_modify::{is_allowed, mask};
+use super::spec::{AsyncEvent, Errno, QpAttr, QpState, Qpn, Result};
+use crate::limits::MAX_RD_ATOMIC;
+
+/// Ports of a device.
+const PORTS: u8 = 1;
+/// Largest `enum ibv_mtu` code: 4096 bytes, the active MTU.
+const MTU_4096: u8 = 5;
+/// Partition keys of a port.
+const PKEYS: u16 = 1;
+
+impl Nic {
+    /// Modifies a queue pair.
+    ///
+    /// # Errors
+    /// `EINVAL` as the kernel: for a transition that its table does not have,
+    /// attributes missing or not allowed there, values out of range.
+    pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<()> {
+        let invalid = Errno(libc::EINVAL);
+        let qp = self.qps.get_mut(qpn.0).ok_or(invalid)?;
+        let has = |bit| attr.mask & bit != 0;
+        let from = if has(mask::CUR_STATE) {
+            state_of(attr.cur_state).ok_or(invalid)?
+        } else {
+            qp.state
+        };
+        let to = if has(mask::STATE) {
+            state_of(attr.state).ok_or(invalid)?
+        } else {
+            from
+        };
+        if !is_allowed(from, to, qp.spec.service, attr.mask) || !in_range(attr) {
+            return Err(invalid);
+        }
+        // What the caller believes must also be so.
+        if from != qp.state {
+            return Err(invalid);
+        }
+        qp.store(attr);
+        if has(mask::AV) {
+            let resolve = &self.core.options.resolve;
+            qp.peer = resolve(qp.device, &qp.attr.path);
+        }
+        if has(mask::STATE) {
+            self.enter(qpn, to, has(mask::EN_SQD_ASYNC_NOTIFY))?;
+        }
+        self.settle();
+        Ok(())
+    }
+
+    fn enter(&mut self, qpn: Qpn, to: QpState, notify_drained: bool) -> Result<()> {
+        let core = &mut self.core;
+        let qp = self.qps.get_mut(qpn.0).ok_or(Errno(libc::EINVAL))?;
+        match to {
+            QpState::Reset => {
+                qp.state = QpState::Reset;
+                qp.attr = QpAttr::default();
+                qp.peer = None;
+                qp.forget();
+                core.flushing.retain(|flushing| *flushing != qpn.0);
+            }
+            QpState::Err => {
+                // Answers owed to the peer die with the connection.
+                qp.responder.answers.clear();
+                qp.enter_error(core);
+            }
+            QpState::Rtr => {
+                qp.responder.expect(qp.attr.rq_psn);
+                qp.state = QpState::Rtr;
+            }
+            QpState::Rts => {
+                if qp.state == QpState::Rtr {
+                    qp.sq.begin(qp.attr.sq_psn, &qp.attr);
+                }
+                qp.state = QpState::Rts;
+                qp.make_ready(core);
+            }
+            QpState::Sqd => {
+                qp.state = QpState::Sqd;
+                qp.notify_drained = notify_drained;
+                qp.tell_drained(core);
+            }
+            QpState::Init | QpState::Sqe => qp.state = to,
+        }
+        Ok(())
+    }
+}
+
+impl Qp {
+    fn store(&mut self, new: &QpAttr) {
+        let has = |bit| new.mask & bit != 0;
+        let attr = &mut self.attr;
+        attr.mask |= new.mask;
+        macro_rules! copy {
+            ($($bit:ident: $($field:ident),+;)*) => {
+                $(if has(mask::$bit) { $(attr.$field = new.$field;)+ })*
+            };
+        }
+        copy! {
+            ACCESS_FLAGS: access;
+            PKEY_INDEX: pkey_index;
+            PORT: port;
+            QKEY: qkey;
+            AV: path;
+            PATH_MTU: path_mtu;
+            TIMEOUT: timeout;
+            RETRY_CNT: retry_count;
+            RNR_RETRY: rnr_retry;
+            RQ_PSN: rq_psn;
+            MAX_QP_RD_ATOMIC: max_rd_atomic;
+            ALT_PATH: alt_path, alt_port, alt_pkey_index, alt_timeout;
+            MIN_RNR_TIMER: min_rnr_timer;
+            SQ_PSN: sq_psn;
+            MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
+            PATH_MIG_STATE: path_mig_state;
+            DEST_QPN: dest_qpn;
+        }
+        // Only the low 24 bits of a sequence number travel.
+        attr.rq_psn &= super::psn::MASK;
+        attr.sq_psn &= super::psn::MASK;
+    }
+
+    /// In SQD: tells once when nothing is outstanding any more.
+    pub(super) fn tell_drained(&mut self, core: &super::core::Core) {
+        if self.state == QpState::Sqd && self.notify_drained && self.sq.is_drained() {
+            self.notify_drained = false;
+            self.raise(core, AsyncEvent::SqDrained);
+        }
+    }
+
+    /// The producer counter in the send record, 16 bits.
+    pub(super) fn posted_sends(&self) -> core::result::Result<u16, memory::Fault> {
+        memory::load_be32(self.spec.dbrec + 4).map(|word| word as u16)
+    }
+}
+
+fn state_of(code: u8) -> Option<QpState> {
+    Some(match code {
+        0 => QpState::Reset,
+        1 => QpState::Init,
+        2 => QpState::Rtr,
+        3 => QpState::Rts,
+        4 => QpState::Sqd,
+        5 => QpState::Sqe,
+        6 => QpState::Err,
+        _ => return None,
+    })
+}
+
+fn in_range(attr: &QpAttr) -> bool {
+    let has = |bit| attr.mask & bit != 0;
+    let checks = [
+        (mask::PORT, (1..=PORTS).contains(&attr.port)),
+        (mask::PKEY_INDEX, attr.pkey_index < PKEYS),
+        (mask::PATH_MTU, (1..=MTU_4096).contains(&attr.path_mtu)),
+        (mask::TIMEOUT, attr.timeout < 32),
+        (mask::RETRY_CNT, attr.retry_count < 8),
+        (mask::RNR_RETRY, attr.rnr_retry < 8),
+        (mask::MAX_QP_RD_ATOMIC, attr.max_rd_atomic <= MAX_RD_ATOMIC),
+        (
+            mask::MAX_DEST_RD_ATOMIC,
+            attr.max_dest_rd_atomic <= MAX_RD_ATOMIC,
+        ),
+        (mask::MIN_RNR_TIMER, attr.min_rnr_timer < 32),
+        (mask::DEST_QPN, attr.dest_qpn <= super::psn::MASK),
+        (mask::PATH_MIG_STATE, attr.path_mig_state < 3),
+        (
+            mask::AV,
+            attr.path.sl < 16 && (attr.path.port == 0 || attr.path.port <= PORTS),
+        ),
+        (mask::ALT_PATH, attr.alt_port == 0 || attr.alt_port <= PORTS),
+    ];
+    checks.iter().all(|(bit, good)| !has(*bit) || *good)
+}

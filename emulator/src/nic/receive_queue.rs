@@ -1,0 +1,194 @@
+//! Taking receive WQEs: from the queue pair's own ring or its SRQ.
+
+use super::core::Core;
+use super::gather::Piece;
+use super::memory;
+use super::qp::Qp;
+use super::spec::{PdId, Service};
+use super::srq::Taken;
+use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Good, Syndrome};
+use crate::decode::wqe::{Data, ReceiveSegments};
+use crate::fabric::packet::{Header, PacketFlags};
+
+/// The receive side's cursor and the WQE in use.
+#[derive(Debug, Default)]
+pub(super) struct ReceiveQueue {
+    /// WQEs taken from the own ring since RESET.
+    taken: u16,
+    /// What the CQE of the WQE in use will name: the counter, or the SRQ index.
+    current: Option<u16>,
+    /// Where the WQE in use wants its data.
+    pub(super) list: Vec<Piece>,
+    bytes: Vec<u8>,
+}
+
+impl Qp {
+    /// Takes the next receive WQE into use; `false` when none is posted.
+    pub(super) fn take_receive(&mut self, core: &mut Core) -> bool {
+        let segments = if let Some(srqn) = self.spec.srq {
+            match core.take_srq_wqe(srqn, &mut self.rq.bytes) {
+                Taken::Empty => return false,
+                Taken::Wqe(index) => self.rq.current = Some(index),
+            }
+            ReceiveSegments::of_srq(&self.rq.bytes)
+        } else {
+            if self.receives_posted(core) == 0 || !self.read_receive() {
+                return false;
+            }
+            self.rq.current = Some(self.rq.taken);
+            self.rq.taken = self.rq.taken.wrapping_add(1);
+            ReceiveSegments::of_rq(&self.rq.bytes, self.spec.wq_signature)
+        };
+        self.rq.list.clear();
+        self.rq
+            .list
+            .extend(segments.filter_map(|segment| match segment {
+                Data::Pointer {
+                    length,
+                    key,
+                    address,
+                } => Some(Piece {
+                    address,
+                    length,
+                    key: Some(key),
+                }),
+                Data::Inline { .. } => None,
+            }));
+        if let (Some(trace), Some(index)) = (&mut core.trace, self.rq.current) {
+            trace.wqe(self.qpn.0, u32::from(index), &self.rq.bytes);
+        }
+        true
+    }
+
+    /// Whether a receive WQE is in use.
+    pub(super) fn has_receive(&self) -> bool {
+        self.rq.current.is_some()
+    }
+
+    /// The domain that receive buffers belong to.
+    pub(super) fn receive_pd(&self, core: &Core) -> PdId {
+        let srq = self.spec.srq.and_then(|srqn| core.srqs.get(srqn.0));
+        srq.map_or(self.spec.pd, |srq| srq.spec.pd)
+    }
+
+    /// Completes the WQE in use: `bytes` arrived, `inline` of them not yet placed.
+    pub(super) fn complete_receive(
+        &mut self,
+        core: &mut Core,
+        header: &Header,
+        bytes: u32,
+        inline: Option<&[u8]>,
+    ) {
+        let Some(wqe_counter) = self.rq.current.take() else {
+            return;
+        };
+        let immediate = header.flags.contains(PacketFlags::IMMEDIATE);
+        let opcode = match (header.operation, immediate) {
+            (crate::fabric::packet::Operation::Write, _) => CqeOpcode::WriteImmediate,
+            (_, true) => CqeOpcode::SendImmediate,
+            (_, false) => CqeOpcode::Send,
+        };
+        let mut cqe = Cqe::good(&Good {
+            opcode,
+            wqe_opcode: 0,
+            qpn: self.qpn.0,
+            resource: self.cqe_resource(true),
+            wqe_counter,
+            byte_count: bytes,
+            immediate: if immediate { header.immediate } else { [0; 4] },
+            remote_qpn: header.source_qpn.0,
+            service_level: self.attr.path.sl,
+            source_lid: self.attr.path.dlid,
+            solicited: header.flags.contains(PacketFlags::SOLICITED),
+            timestamp: core.now,
+        });
+        match inline {
+            Some(data) if self.receive_cqe_size(core) == 128 => cqe.inline_64(data),
+            Some(data) => cqe.inline_32(data),
+            None => {}
+        }
+        core.complete(self.spec.recv_cq, cqe);
+    }
+
+    /// Completes the WQE in use with an error, if one is.
+    pub(super) fn fail_receive(&mut self, core: &mut Core, syndrome: Syndrome) {
+        if let Some(wqe_counter) = self.rq.current.take() {
+            self.complete_failed_receive(core, wqe_counter, syndrome);
+        }
+    }
+
+    /// Flushes what is posted on the own ring; an SRQ's WQEs stay.
+    pub(super) fn flush_receives(&mut self, core: &mut Core) -> bool {
+        self.fail_receive(core, Syndrome::Flushed);
+        if self.spec.srq.is_some() {
+            return false;
+        }
+        let mut worked = false;
+        for _ in 0..self.receives_posted(core) {
+            let counter = self.rq.taken;
+            self.rq.taken = counter.wrapping_add(1);
+            self.complete_failed_receive(core, counter, Syndrome::Flushed);
+            worked = true;
+        }
+        worked
+    }
+
+    /// How many bytes may be delivered inside a CQE; 0 for none.
+    pub(super) fn inline_room(&self, core: &Core) -> usize {
+        if !core.options.scatter_to_cqe
+            || !self.spec.scatter_to_cqe
+            || self.spec.service != Service::Rc
+        {
+            return 0;
+        }
+        if self.receive_cqe_size(core) == 128 {
+            64
+        } else {
+            32
+        }
+    }
+
+    fn receive_cqe_size(&self, core: &Core) -> u32 {
+        core.cqs
+            .get(self.spec.recv_cq.0)
+            .map_or(64, |cq| cq.spec.cqe_size)
+    }
+
+    fn complete_failed_receive(&self, core: &mut Core, wqe_counter: u16, syndrome: Syndrome) {
+        let cqe = Cqe::failed(&Failed {
+            opcode: CqeOpcode::ResponseError,
+            wqe_opcode: 0,
+            qpn: self.qpn.0,
+            resource: self.cqe_resource(true),
+            wqe_counter,
+            syndrome,
+        });
+        core.complete(self.spec.recv_cq, cqe);
+    }
+
+    /// WQEs on the own ring that are not taken yet.
+    fn receives_posted(&self, core: &mut Core) -> u16 {
+        if self.spec.rq_wqe_count == 0 {
+            return 0;
+        }
+        let Ok(posted) = memory::load_be32(self.spec.dbrec) else {
+            return 0;
+        };
+        let available = (posted as u16).wrapping_sub(self.rq.taken);
+        if u32::from(available) > self.spec.rq_wqe_count {
+            core.violation(format!(
+                "QP {:#x}: {available} receives posted in a ring of {}",
+                self.qpn.0, self.spec.rq_wqe_count
+            ));
+            return 0;
+        }
+        available
+    }
+
+    fn read_receive(&mut self) -> bool {
+        let slot = u32::from(self.rq.taken) & (self.spec.rq_wqe_count - 1);
+        let at = self.spec.rq_buf + (u64::from(slot) << self.spec.rq_stride_log2);
+        self.rq.bytes.resize(1 << self.spec.rq_stride_log2, 0);
+        memory::read(at, &mut self.rq.bytes).is_ok()
+    }
+}

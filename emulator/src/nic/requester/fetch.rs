@@ -1,0 +1,201 @@
+//! Taking send WQEs from the ring.
+
+use super::super::core::Core;
+use super::super::gather::{self, Piece};
+use super::super::memory;
+use super::super::psn;
+use super::super::qp::Qp;
+use super::super::spec::{Access, Service};
+use super::Request;
+use crate::decode::cqe::Syndrome;
+use crate::decode::wqe::{self, Body, Control, Data, Opcode, SEGMENT, WQEBB};
+use crate::limits::MAX_MSG;
+
+impl Qp {
+    /// Takes the next WQE. One that makes no sense becomes a request that has
+    /// failed, to be told in its turn.
+    pub(super) fn fetch_request(&mut self, core: &mut Core) {
+        let counter = self.sq.fetch;
+        let posted = self.sq.producer.wrapping_sub(counter);
+        let mut request = Request {
+            counter,
+            opcode: 0,
+            operation: None,
+            signalled: false,
+            solicited: false,
+            fenced: false,
+            immediate: [0; 4],
+            remote: wqe::Remote::default(),
+            list: self.sq.spare.pop().unwrap_or_default(),
+            length: 0,
+            first_psn: self.sq.next_psn,
+            packets: 0,
+            progress: 0,
+            failure: None,
+            inline: None,
+        };
+        match self.read_wqe(counter, posted) {
+            Ok(control) => {
+                self.sq.fetch = counter.wrapping_add(control.wqebbs());
+                request.opcode = control.opcode;
+                request.signalled = control.signalled();
+                request.solicited = control.solicited();
+                request.fenced = control.fenced();
+                request.immediate = control.immediate;
+                if let Some(trace) = &mut core.trace {
+                    trace.wqe(self.qpn.0, u32::from(counter), &self.sq.bytes);
+                }
+                request.failure = self.read_body(core, &mut request).err();
+            }
+            Err(text) => {
+                self.sq.fetch = counter.wrapping_add(1);
+                core.violation(format!("QP {:#x}, WQE {counter:#x}: {text}", self.qpn.0));
+                request.failure = Some(Syndrome::LocalQpOperation);
+            }
+        }
+        if request.failure.is_none() && request.operation != Some(Opcode::Nop) {
+            request.packets = request.length.div_ceil(self.mtu()).max(1);
+            self.sq.next_psn = psn::add(self.sq.next_psn, request.packets);
+        }
+        self.sq.requests.push_back(request);
+    }
+
+    /// Copies the WQE at `counter` out of the ring, around its end.
+    fn read_wqe(&mut self, counter: u16, posted: u16) -> Result<Control, String> {
+        let blocks = self.spec.sq_wqebb_count;
+        let slot = u32::from(counter) & (blocks - 1);
+        let at = self.spec.sq_buf + u64::from(slot) * WQEBB as u64;
+        let mut first = [0; SEGMENT];
+        let fault = |fault: memory::Fault| fault.to_string();
+        memory::read(at, &mut first).map_err(fault)?;
+        let control = Control::parse(&first);
+        if control.index != counter || control.qpn != self.qpn.0 {
+            return Err(format!(
+                "it says QP {:#x}, index {:#x}",
+                control.qpn, control.index
+            ));
+        }
+        if control.segments == 0 || control.wqebbs() > posted {
+            return Err(format!(
+                "{} segments, {posted} blocks posted",
+                control.segments
+            ));
+        }
+        let length = usize::from(control.segments) * SEGMENT;
+        let to_end = (blocks - slot) as usize * WQEBB;
+        self.sq.bytes.resize(length, 0);
+        let (head, wrapped) = self.sq.bytes.split_at_mut(length.min(to_end));
+        memory::read(at, head).map_err(fault)?;
+        if !wrapped.is_empty() {
+            memory::read(self.spec.sq_buf, wrapped).map_err(fault)?;
+        }
+        Ok(control)
+    }
+
+    fn read_body(&self, core: &mut Core, request: &mut Request) -> Result<(), Syndrome> {
+        let (_, body) = wqe::parse_connected(&self.sq.bytes).map_err(|malformed| {
+            self.report_wqe(core, request.counter, &malformed.to_string());
+            Syndrome::LocalQpOperation
+        })?;
+        request.operation = Some(body.opcode);
+        request.remote = body.remote;
+        if !is_supported(self.spec.service, body.opcode) {
+            self.report_wqe(
+                core,
+                request.counter,
+                "this operation is not supported here",
+            );
+            return Err(Syndrome::LocalQpOperation);
+        }
+        self.read_list(core, request, &body)?;
+        let length = gather::total(&request.list);
+        request.length = match u32::try_from(length) {
+            Ok(length) if length <= MAX_MSG => length,
+            _ => return Err(Syndrome::LocalLength),
+        };
+        let needs = if body.opcode == Opcode::Read {
+            Access::LOCAL_WRITE
+        } else {
+            Access::empty()
+        };
+        let allowed = core.check_list(&request.list, self.spec.pd, needs);
+        allowed.map_err(|_| Syndrome::LocalProtection)
+    }
+
+    fn read_list(
+        &self,
+        core: &mut Core,
+        request: &mut Request,
+        body: &Body<'_>,
+    ) -> Result<(), Syndrome> {
+        for segment in body.data {
+            match segment {
+                Ok(Data::Pointer {
+                    length,
+                    key,
+                    address,
+                }) => {
+                    request.list.push(Piece {
+                        address,
+                        length,
+                        key: Some(key),
+                    });
+                }
+                Ok(Data::Inline { offset, length }) if body.opcode != Opcode::Read => {
+                    self.inline_pieces(request.counter, offset, length, &mut request.list);
+                }
+                Ok(Data::Inline { .. }) => {
+                    self.report_wqe(core, request.counter, "a read into inline data");
+                    return Err(Syndrome::LocalQpOperation);
+                }
+                Err(malformed) => {
+                    self.report_wqe(core, request.counter, &malformed.to_string());
+                    return Err(Syndrome::LocalQpOperation);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Inline data as memory: one piece, or two around the ring's end.
+    fn inline_pieces(&self, counter: u16, offset: u16, length: u16, list: &mut Vec<Piece>) {
+        let ring = u64::from(self.spec.sq_wqebb_count) * WQEBB as u64;
+        let slot = u64::from(counter) & u64::from(self.spec.sq_wqebb_count - 1);
+        let start = (slot * WQEBB as u64 + u64::from(offset)) % ring;
+        let head = u64::from(length).min(ring - start) as u32;
+        let tail = u32::from(length) - head;
+        let base = self.spec.sq_buf;
+        list.push(Piece {
+            address: base + start,
+            length: head,
+            key: None,
+        });
+        if tail > 0 {
+            list.push(Piece {
+                address: base,
+                length: tail,
+                key: None,
+            });
+        }
+    }
+
+    fn report_wqe(&self, core: &mut Core, counter: u16, text: &str) {
+        core.violation(format!("QP {:#x}, WQE {counter:#x}: {text}", self.qpn.0));
+    }
+}
+
+/// What a QP of that service executes.
+fn is_supported(service: Service, opcode: Opcode) -> bool {
+    match opcode {
+        Opcode::Nop => true,
+        Opcode::Send
+        | Opcode::SendImmediate
+        | Opcode::Write
+        | Opcode::WriteImmediate
+        | Opcode::Read => service == Service::Rc,
+        Opcode::SendInvalidate
+        | Opcode::AtomicCompareSwap
+        | Opcode::AtomicFetchAdd
+        | Opcode::Umr => false,
+    }
+}

@@ -1,0 +1,254 @@
+//! Cutting requests into packets, within what the responder and the fabric take.
+
+use super::super::core::Core;
+use super::super::psn;
+use super::super::qp::Qp;
+use super::super::spec::{QpState, Qpn};
+use super::Request;
+use crate::decode::cqe::Syndrome;
+use crate::decode::wqe::Opcode;
+use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
+
+/// Sequence numbers that may be unanswered before a new packet is sent; a
+/// single larger read excepted.
+const WINDOW: i32 = 1024;
+/// Within a message an acknowledge is asked for every so many packets.
+const ACK_INTERVAL: u32 = 64;
+/// Requests taken from the ring and not completed.
+const MAX_REQUESTS: usize = 2048;
+
+/// What a QP did in its turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::nic) struct Turn {
+    /// Packets sent.
+    pub(in crate::nic) packets: usize,
+    /// Requests completed without any packet.
+    pub(in crate::nic) completed: bool,
+    /// There is more to do as soon as there is room.
+    pub(in crate::nic) has_more: bool,
+}
+
+impl Qp {
+    /// Sends at most `limit` packets: answers first, so that they never wait
+    /// behind requests the peer cannot take.
+    pub(in crate::nic) fn transmit(
+        &mut self,
+        core: &mut Core,
+        tx: &mut dyn Transmit,
+        limit: usize,
+    ) -> Turn {
+        let mut turn = Turn::default();
+        self.send_answers(core, tx, limit, &mut turn);
+        while !turn.has_more && self.has_request(core, &mut turn) {
+            if turn.packets == limit {
+                turn.has_more = true;
+            } else if !self.send_packet(core, tx, &mut turn) {
+                break;
+            }
+        }
+        turn
+    }
+
+    /// Whether the request at the cursor may send a packet now.
+    fn has_request(&mut self, core: &mut Core, turn: &mut Turn) -> bool {
+        loop {
+            if !matches!(self.state, QpState::Rts | QpState::Sqd) || self.sq.waits_for_receiver {
+                return false;
+            }
+            if self.sq.cursor == self.sq.requests.len() && !self.take_request(core) {
+                return false;
+            }
+            let request = &self.sq.requests[self.sq.cursor];
+            if request.failure.is_some() {
+                // It fails in its turn, and nothing after it begins.
+                turn.completed |= self.retire(core);
+                return false;
+            }
+            if request.packets > 0 {
+                return !self.must_wait(request);
+            }
+            if self.fence_holds(request) {
+                return false;
+            }
+            self.sq.cursor += 1;
+            turn.completed |= self.retire(core);
+        }
+    }
+
+    fn take_request(&mut self, core: &mut Core) -> bool {
+        let posted = self.sq.fetch != self.sq.producer;
+        if self.state != QpState::Rts || !posted || self.sq.requests.len() >= MAX_REQUESTS {
+            return false;
+        }
+        self.fetch_request(core);
+        true
+    }
+
+    /// Whether a request must wait for answers to those before it.
+    fn must_wait(&self, request: &Request) -> bool {
+        let oldest = self
+            .sq
+            .requests
+            .front()
+            .map_or(request.first_psn, Request::unanswered);
+        let next = psn::add(request.first_psn, self.sq.packet);
+        if self.sq.cursor > 0 || !request.is_read() {
+            let unanswered = psn::distance(next, oldest);
+            if unanswered >= WINDOW {
+                return true;
+            }
+        }
+        if self.sq.packet > 0 {
+            return false;
+        }
+        let allowed = usize::from(self.attr.max_rd_atomic.max(1));
+        self.fence_holds(request) || (request.is_read() && self.reads_out() >= allowed)
+    }
+
+    fn fence_holds(&self, request: &Request) -> bool {
+        request.fenced && self.reads_out() > 0
+    }
+
+    /// Reads before the cursor that are not fully answered.
+    fn reads_out(&self) -> usize {
+        self.sq
+            .requests
+            .iter()
+            .take(self.sq.cursor)
+            .filter(|request| request.is_read())
+            .count()
+    }
+
+    /// Sends the packet at the cursor; `false` ends the turn.
+    fn send_packet(&mut self, core: &mut Core, tx: &mut dyn Transmit, turn: &mut Turn) -> bool {
+        let destination = Qpn(self.attr.dest_qpn);
+        if !tx.has_room(destination) {
+            turn.has_more = true;
+            return false;
+        }
+        let mtu = self.mtu();
+        let request = &self.sq.requests[self.sq.cursor];
+        let mut payload = core.take_buffer();
+        let number = if request.is_read() {
+            request.progress
+        } else {
+            self.sq.packet
+        };
+        let offset = number * mtu;
+        let is_last = request.is_read() || number + 1 == request.packets;
+        if !request.is_read() {
+            let length = mtu.min(request.length - offset);
+            let list = &request.list;
+            if core
+                .gather(list, self.spec.pd, offset, length, &mut payload)
+                .is_err()
+            {
+                core.recycle(payload);
+                self.sq.requests[self.sq.cursor].failure = Some(Syndrome::LocalProtection);
+                turn.completed |= self.retire(core);
+                return false;
+            }
+        }
+        if let Some(peer) = self.peer {
+            let header = self.request_header(request, peer, number, is_last);
+            if let Err(packet) = tx.send(Packet { header, payload }) {
+                core.recycle(packet.payload);
+                turn.has_more = true;
+                return false;
+            }
+        } else {
+            core.recycle(payload);
+        }
+        turn.packets += 1;
+        self.advance(is_last);
+        self.watch_for_answers(core);
+        true
+    }
+
+    /// Moves the cursor behind the packet just sent.
+    fn advance(&mut self, is_last: bool) {
+        let request = &self.sq.requests[self.sq.cursor];
+        let sent = if request.is_read() {
+            request.packets
+        } else {
+            self.sq.packet + 1
+        };
+        let behind = psn::add(request.first_psn, sent);
+        if psn::distance(behind, self.sq.sent_psn) > 0 {
+            self.sq.sent_psn = behind;
+        }
+        if is_last {
+            self.sq.cursor += 1;
+            self.sq.packet = 0;
+        } else {
+            self.sq.packet += 1;
+        }
+    }
+
+    fn request_header(
+        &self,
+        request: &Request,
+        peer: super::super::spec::PortAddress,
+        number: u32,
+        is_last: bool,
+    ) -> Header {
+        let operation = match request.operation {
+            Some(Opcode::Read) => Operation::ReadRequest,
+            Some(Opcode::Write | Opcode::WriteImmediate) => Operation::Write,
+            _ => Operation::Send,
+        };
+        let has_immediate = matches!(
+            request.operation,
+            Some(Opcode::SendImmediate | Opcode::WriteImmediate)
+        );
+        let mut flags = PacketFlags::empty();
+        flags.set(PacketFlags::FIRST, request.is_read() || number == 0);
+        flags.set(PacketFlags::LAST, is_last);
+        flags.set(PacketFlags::IMMEDIATE, is_last && has_immediate);
+        flags.set(PacketFlags::SOLICITED, is_last && request.solicited);
+        let asks = is_last || number % ACK_INTERVAL == ACK_INTERVAL - 1;
+        flags.set(PacketFlags::ACK_REQUEST, asks);
+        // A read that is repeated asks for the rest only.
+        let skip = if request.is_read() {
+            number * self.mtu()
+        } else {
+            0
+        };
+        let mut header = self.header(peer, operation, psn::add(request.first_psn, number));
+        header.flags = flags;
+        header.immediate = request.immediate;
+        header.remote_address = request.remote.address.wrapping_add(u64::from(skip));
+        header.key = request.remote.key;
+        header.length = request.length - skip;
+        header
+    }
+
+    /// A header to the connected peer with everything else empty.
+    pub(in crate::nic) fn header(
+        &self,
+        peer: super::super::spec::PortAddress,
+        operation: Operation,
+        psn: u32,
+    ) -> Header {
+        Header {
+            source: super::super::spec::PortAddress {
+                device: self.device,
+                port: self.attr.port,
+            },
+            destination: peer,
+            source_qpn: self.qpn,
+            destination_qpn: Qpn(self.attr.dest_qpn),
+            operation,
+            flags: PacketFlags::empty(),
+            psn,
+            immediate: [0; 4],
+            remote_address: 0,
+            key: 0,
+            length: 0,
+            syndrome: 0,
+            msn: 0,
+            atomic: [0; 2],
+            atomic_compare: false,
+        }
+    }
+}

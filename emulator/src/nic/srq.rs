@@ -1,0 +1,161 @@
+//! Shared receive queues.
+//!
+//! The ring is a linked list: each WQE names the one after it, in whatever
+//! order the driver posted. The record counts posts; it is no index.
+
+use super::adapter::Nic;
+use super::core::Core;
+use super::memory;
+use super::spec::{AsyncEvent, AsyncObject, Errno, Result, SrqSpec, Srqn};
+use crate::decode::wqe::{SEGMENT, srq_next};
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub(super) struct Srq {
+    pub(super) spec: SrqSpec,
+    /// Index of the next WQE.
+    head: u16,
+    /// WQEs taken since creation, 16 bits as in the record.
+    taken: u16,
+    /// The limit event's threshold; 0 is unarmed.
+    limit: u32,
+    /// QPs that receive from it.
+    pub(super) users: u32,
+    /// The list was broken: nothing is taken any more.
+    failed: bool,
+}
+
+/// What taking a WQE gives.
+pub(super) enum Taken {
+    /// The WQE's index; its bytes are in the caller's buffer.
+    Wqe(u16),
+    /// Nothing is posted.
+    Empty,
+}
+
+impl Core {
+    /// Takes the next WQE, its bytes into `bytes`, and raises the limit event.
+    pub(super) fn take_srq_wqe(&mut self, srqn: Srqn, bytes: &mut Vec<u8>) -> Taken {
+        let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
+            return Taken::Empty;
+        };
+        let Ok(posted) = memory::load_be32(srq.spec.dbrec) else {
+            return Taken::Empty;
+        };
+        let available = (posted as u16).wrapping_sub(srq.taken);
+        if available == 0 {
+            return Taken::Empty;
+        }
+        let index = srq.head;
+        bytes.resize(1 << srq.spec.stride_log2, 0);
+        let at = srq.spec.buf + (u64::from(index) << srq.spec.stride_log2);
+        let broken = match (memory::read(at, bytes), bytes.first_chunk::<SEGMENT>()) {
+            (Ok(()), Some(link)) => {
+                srq.head = srq_next(link);
+                u32::from(srq.head) >= srq.spec.wqe_count
+                    || u32::from(available) > srq.spec.wqe_count
+            }
+            _ => true,
+        };
+        let (context, handle) = (srq.spec.context, srq.spec.user_handle);
+        if broken {
+            srq.failed = true;
+            let head = srq.head;
+            self.raise(context, AsyncEvent::SrqErr, AsyncObject::Srq(handle));
+            self.violation(format!(
+                "SRQ {:#x}: WQE {index} links to {head} with {available} posted",
+                srqn.0
+            ));
+            return Taken::Empty;
+        }
+        srq.taken = srq.taken.wrapping_add(1);
+        if srq.limit > 0 && u32::from(available) - 1 < srq.limit {
+            // Once per arming.
+            srq.limit = 0;
+            self.raise(
+                context,
+                AsyncEvent::SrqLimitReached,
+                AsyncObject::Srq(handle),
+            );
+        }
+        Taken::Wqe(index)
+    }
+}
+
+impl Nic {
+    /// Creates a shared receive queue.
+    ///
+    /// # Errors
+    /// `EINVAL` for sizes that are none or an unknown domain, `EFAULT` for
+    /// impossible addresses, `ENOMEM` when there are too many.
+    pub fn create_srq(&mut self, spec: &SrqSpec) -> Result<Srqn> {
+        let invalid = Errno(libc::EINVAL);
+        let core = &mut self.core;
+        let known = core
+            .pds
+            .get(spec.pd.0)
+            .is_some_and(|pd| pd.context == spec.context);
+        let sizes = spec.wqe_count.is_power_of_two()
+            && spec.wqe_count <= crate::limits::MAX_SRQ_WR.next_power_of_two()
+            && (5..=15).contains(&spec.stride_log2);
+        if !known || !sizes || spec.limit >= spec.wqe_count {
+            return Err(invalid);
+        }
+        memory::load_be32(spec.dbrec).map_err(|_| Errno(libc::EFAULT))?;
+        let (limit, spec) = (spec.limit, *spec);
+        let srq = Srq {
+            spec,
+            head: 0,
+            taken: 0,
+            limit,
+            users: 0,
+            failed: false,
+        };
+        let srqn = core.srqs.insert_with(|_| srq).ok_or(Errno(libc::ENOMEM))?;
+        if let Some(pd) = core.pds.get_mut(spec.pd.0) {
+            pd.users += 1;
+        }
+        Ok(Srqn(srqn))
+    }
+
+    /// Arms the limit event, or with 0 disarms it. It fires once, when a
+    /// receive takes the count of posted WQEs below `limit`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a limit above the queue's size or an unknown SRQ.
+    pub fn modify_srq_limit(&mut self, srqn: Srqn, limit: u32) -> Result<()> {
+        let srq = self.core.srqs.get_mut(srqn.0).ok_or(Errno(libc::EINVAL))?;
+        if limit >= srq.spec.wqe_count {
+            return Err(Errno(libc::EINVAL));
+        }
+        srq.limit = limit;
+        Ok(())
+    }
+
+    /// The most WQEs, the most segments of one, and the armed limit.
+    ///
+    /// # Errors
+    /// `EINVAL` when the SRQ is unknown.
+    pub fn query_srq(&self, srqn: Srqn) -> Result<(u32, u32, u32)> {
+        let srq = self.core.srqs.get(srqn.0).ok_or(Errno(libc::EINVAL))?;
+        let segments = (1 << srq.spec.stride_log2) / SEGMENT as u32 - 1;
+        Ok((srq.spec.wqe_count - 1, segments, srq.limit))
+    }
+
+    /// Destroys a shared receive queue.
+    ///
+    /// # Errors
+    /// `EBUSY` while a QP uses it, `EINVAL` when it is unknown.
+    pub fn destroy_srq(&mut self, srqn: Srqn) -> Result<()> {
+        let core = &mut self.core;
+        if core.srqs.get(srqn.0).ok_or(Errno(libc::EINVAL))?.users > 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        if let Some(srq) = core.srqs.remove(srqn.0)
+            && let Some(pd) = core.pds.get_mut(srq.spec.pd.0)
+        {
+            pd.users -= 1;
+        }
+        Ok(())
+    }
+}

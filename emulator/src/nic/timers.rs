@@ -1,0 +1,112 @@
+//! Deadlines of queue pairs: the ack timeout and the wait after an RNR NAK.
+//!
+//! A deadline moves with every acknowledge, so the heap is lazy: a queue pair
+//! has one entry in it, and an entry that comes up before the true deadline
+//! is put back. Durations begin when the next round of work tells the time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::number::Table;
+use super::options::Nanos;
+use super::qp::Qp;
+
+/// The timer of one queue pair.
+#[derive(Debug, Default)]
+pub(super) struct Timer {
+    /// When it is due.
+    deadline: Option<Nanos>,
+    /// It is to be started for that long.
+    starting: Option<Nanos>,
+    /// The earliest entry in the heap.
+    queued: Option<Nanos>,
+    /// It is in the list of timers to start.
+    listed: bool,
+}
+
+impl Timer {
+    pub(super) fn is_running(&self) -> bool {
+        self.deadline.is_some() || self.starting.is_some()
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.deadline = None;
+        self.starting = None;
+    }
+}
+
+/// All deadlines.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(Nanos, u32)>>,
+    unstarted: Vec<u32>,
+}
+
+impl Timers {
+    /// Starts (or restarts) a timer with the next round of work.
+    pub(super) fn start(&mut self, qpn: u32, timer: &mut Timer, duration: Nanos) {
+        timer.deadline = None;
+        timer.starting = Some(duration);
+        if !timer.listed {
+            timer.listed = true;
+            self.unstarted.push(qpn);
+        }
+    }
+
+    /// Whether timers wait for the time.
+    pub(super) fn has_unstarted(&self) -> bool {
+        !self.unstarted.is_empty()
+    }
+
+    /// Starts what waits for the time.
+    pub(super) fn begin(&mut self, now: Nanos, qps: &mut Table<Box<Qp>>) {
+        for qpn in self.unstarted.drain(..) {
+            let Some(qp) = qps.get_mut(qpn) else { continue };
+            let timer = &mut qp.timer;
+            timer.listed = false;
+            let Some(duration) = timer.starting.take() else {
+                continue;
+            };
+            let deadline = now.saturating_add(duration);
+            timer.deadline = Some(deadline);
+            if timer.queued.is_none_or(|queued| deadline < queued) {
+                timer.queued = Some(deadline);
+                self.heap.push(Reverse((deadline, qpn)));
+            }
+        }
+    }
+
+    /// The next QP whose timer is due; its timer is stopped.
+    pub(super) fn expire(&mut self, now: Nanos, qps: &mut Table<Box<Qp>>) -> Option<u32> {
+        while let Some(Reverse((at, qpn))) = self.heap.peek().copied() {
+            if at > now {
+                return None;
+            }
+            self.heap.pop();
+            let Some(qp) = qps.get_mut(qpn) else { continue };
+            let timer = &mut qp.timer;
+            if timer.queued != Some(at) {
+                // An earlier deadline was put in later; that entry counts.
+                continue;
+            }
+            timer.queued = None;
+            match timer.deadline {
+                Some(deadline) if deadline > now => {
+                    timer.queued = Some(deadline);
+                    self.heap.push(Reverse((deadline, qpn)));
+                }
+                Some(_) => {
+                    timer.deadline = None;
+                    return Some(qpn);
+                }
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// When to look again. It may be earlier than the true deadline.
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+}
