@@ -1,6 +1,8 @@
 //! A kernel-bypass RDMA engine: mlx5 rings driven directly, verbs for control.
 
 pub mod completion;
+pub mod control;
+pub mod error;
 pub mod mmio;
 pub mod path;
 pub mod request;
@@ -8,4 +10,10 @@ pub mod ring;
 pub mod wire;
 
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
+pub use control::{
+    Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
+    DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, MemoryRegion, PortInfo,
+    PortState, ProtectionDomain, RegisteredBuffer, devices,
+};
+pub use error::{ControlError, ControlErrorKind};
 pub use request::{ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest};

@@ -1,0 +1,73 @@
+//! What two endpoints must know of each other, and agree on, to connect.
+
+use super::access::Access;
+use super::port::LinkLayer;
+
+/// What a peer must know to connect to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndpointAddress {
+    /// QP number, 24 bits.
+    pub qpn: u32,
+    /// First packet sequence number that it sends, 24 bits.
+    pub psn: u32,
+    /// Its port's LID; 0 on Ethernet.
+    pub lid: u16,
+    /// Its port's GID.
+    pub gid: [u8; 16],
+    /// Index of that GID in its own table.
+    pub gid_index: u8,
+    /// MTU that its port uses, as a code of `enum ibv_mtu`.
+    pub mtu: u8,
+    /// Its port's link layer.
+    pub link: LinkLayer,
+}
+
+/// How a connection behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// The local port.
+    pub port: u8,
+    /// Index of the local GID; `None` lets [`super::GidChoice`] choose.
+    pub gid_index: Option<u8>,
+    /// How long to wait for an acknowledgement: 4.096 µs · 2^timeout; 0 is
+    /// for ever. At most 31.
+    pub timeout: u8,
+    /// How often to repeat without an acknowledgement, at most 7.
+    pub retry: u8,
+    /// How often to repeat when the peer has no receive; 7 is for ever.
+    pub rnr_retry: u8,
+    /// How long the peer is to wait when we have no receive, as the code of
+    /// the InfiniBand specification (12 is 0.64 ms; 0 is 655 ms). At most 31.
+    pub min_rnr_timer: u8,
+    /// Reads of ours in flight; lowered to the device's limit.
+    pub reads_issued: u8,
+    /// Reads of the peer served at a time; lowered to the device's limit.
+    pub reads_served: u8,
+    /// What the peer may do with our memory.
+    pub access: Access,
+    /// Service level, at most 15.
+    pub sl: u8,
+    /// Hop limit of routed packets.
+    pub hop_limit: u8,
+    /// Traffic class of routed packets; on RoCE v2 the DSCP is in its upper six bits.
+    pub traffic_class: u8,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            port: 1,
+            gid_index: None,
+            timeout: 14,
+            retry: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            reads_issued: 16,
+            reads_served: 16,
+            access: Access::REMOTE,
+            sl: 0,
+            hop_limit: 64,
+            traffic_class: 0,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Completion channels: descriptors that tell when an armed CQ has something.
+
+use super::context::{self, Context};
+use super::cq::CqShared;
+use super::device::Device;
+use crate::error::{ControlError, last_errno};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::Ordering;
+use dv_sys::verbs::{self, ibv_comp_channel};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// A channel; several CQs may use it. Clones are handles to the same one.
+///
+/// Its descriptor never blocks: wait with poll, then [`CompletionChannel::drain`].
+#[derive(Clone)]
+pub struct CompletionChannel {
+    pub(super) raw: Arc<RawChannel>,
+}
+
+impl Device {
+    /// Creates a completion channel.
+    ///
+    /// # Errors
+    /// Out of file descriptors.
+    pub fn create_channel(&self) -> Result<CompletionChannel, ControlError> {
+        const OPERATION: &str = "create a completion channel";
+        self.context.require_here(OPERATION)?;
+        // SAFETY: the context is open while `self` lives.
+        let raw = unsafe { verbs::ibv_create_comp_channel(self.context.as_ptr()) };
+        let raw = NonNull::new(raw).ok_or_else(|| ControlError::last(OPERATION))?;
+        // SAFETY: just created; libibverbs does not change the descriptor.
+        let fd = unsafe { (*raw.as_ptr()).fd };
+        let raw = Arc::new(RawChannel {
+            raw,
+            fd,
+            context: Arc::clone(&self.context),
+        });
+        context::set_nonblocking(fd, OPERATION)?;
+        Ok(CompletionChannel { raw })
+    }
+}
+
+impl CompletionChannel {
+    /// The descriptor, readable when an armed CQ has a completion.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open until the channel is destroyed, which
+        // the borrow of `self` prevents.
+        unsafe { BorrowedFd::borrow_raw(self.raw.fd) }
+    }
+
+    /// Takes all events off the descriptor without blocking, counts each at
+    /// its CQ ([`super::VerbsCq::event_count`]) and acknowledges it. Returns how many.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn drain(&self) -> Result<usize, ControlError> {
+        const OPERATION: &str = "read completion events";
+        self.raw.context.require_here(OPERATION)?;
+        let mut taken = 0;
+        loop {
+            let (mut cq, mut shared) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: the channel is alive; both results are writable.
+            let failed = unsafe {
+                verbs::ibv_get_cq_event(self.raw.raw.as_ptr(), &raw mut cq, &raw mut shared)
+            } != 0;
+            if failed {
+                match last_errno() {
+                    libc::EAGAIN => return Ok(taken),
+                    libc::EINTR => continue,
+                    errno => return Err(ControlError::verbs(OPERATION, errno)),
+                }
+            }
+            // SAFETY: every CQ on a channel of ours was created with a
+            // `CqShared` as its context (`VerbsCq::create`), which lives until
+            // ibv_destroy_cq has returned; and that waits for the
+            // acknowledgement below.
+            let shared = unsafe { &*shared.cast_const().cast::<CqShared>() };
+            shared.events.fetch_add(1, Ordering::Release);
+            // SAFETY: the CQ is alive for the same reason.
+            unsafe { verbs::ibv_ack_cq_events(cq, 1) };
+            taken += 1;
+        }
+    }
+}
+
+impl AsFd for CompletionChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd()
+    }
+}
+
+/// An `ibv_comp_channel`, destroyed with its last user.
+pub(super) struct RawChannel {
+    raw: NonNull<ibv_comp_channel>,
+    fd: i32,
+    context: Arc<Context>,
+}
+
+// SAFETY: libibverbs lets any thread use a channel, several at a time.
+unsafe impl Send for RawChannel {}
+// SAFETY: as above.
+unsafe impl Sync for RawChannel {}
+
+impl RawChannel {
+    pub(super) fn as_ptr(&self) -> *mut ibv_comp_channel {
+        self.raw.as_ptr()
+    }
+
+    pub(super) fn belongs_to(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.context, context)
+    }
+}
+
+impl Drop for RawChannel {
+    fn drop(&mut self) {
+        if !self.context.here() {
+            return;
+        }
+        // SAFETY: created by `create_channel`; its CQs held an `Arc` of this
+        // and are gone.
+        let errno = unsafe { verbs::ibv_destroy_comp_channel(self.raw.as_ptr()) };
+        if errno != 0 {
+            tracing::error!(errno, "ibv_destroy_comp_channel failed");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Moving a QP through its states: RESET, INIT, RTR, RTS, and back.
+
+use super::access::Access;
+use super::address::{ConnectOptions, EndpointAddress};
+use super::gid::Gid;
+use super::port::PortInfo;
+use super::qp::VerbsQp;
+use super::route::{local_gid, path_mtu, route};
+use crate::error::ControlError;
+use core::sync::atomic::Ordering;
+use dv_sys::verbs::{self, ibv_qp_attr, ibv_qp_attr_mask as Mask, ibv_qp_init_attr, ibv_qp_state};
+use std::fmt;
+
+/// State of a QP (`enum ibv_qp_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpState {
+    /// As created.
+    Reset,
+    /// Receives may be posted.
+    Init,
+    /// Connected, receives only.
+    ReadyToReceive,
+    /// Connected.
+    ReadyToSend,
+    /// The send queue stands still on request.
+    SendDrained,
+    /// The send queue stands still after an error.
+    SendError,
+    /// Everything posted is flushed.
+    Error,
+    /// Another number.
+    Other(u32),
+}
+
+impl fmt::Display for QpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reset => "RESET",
+            Self::Init => "INIT",
+            Self::ReadyToReceive => "RTR",
+            Self::ReadyToSend => "RTS",
+            Self::SendDrained => "SQD",
+            Self::SendError => "SQE",
+            Self::Error => "ERR",
+            Self::Other(number) => return write!(f, "state {number}"),
+        })
+    }
+}
+
+impl VerbsQp {
+    /// What the peer needs to connect to this QP through a port.
+    ///
+    /// # Errors
+    /// The port is missing or not active, or on Ethernet has no usable GID.
+    pub fn local_address(&self, port: u8) -> Result<EndpointAddress, ControlError> {
+        const OPERATION: &str = "tell the address of a queue pair";
+        let port = self.port(port, OPERATION)?;
+        let (gid, gid_index) = local_gid(&port, None)?;
+        Ok(EndpointAddress {
+            qpn: self.qpn(),
+            psn: self.psn.load(Ordering::Relaxed),
+            lid: port.lid,
+            gid: gid.0,
+            gid_index,
+            mtu: port.active_mtu.code(),
+            link: port.link,
+        })
+    }
+
+    /// RESET to INIT: receives may be posted.
+    ///
+    /// # Errors
+    /// The QP is in another state, or the port does not exist.
+    pub fn to_init(&self, port: u8, access: Access) -> Result<(), ControlError> {
+        let mut attr = empty();
+        attr.qp_state = ibv_qp_state::IBV_QPS_INIT;
+        attr.port_num = port;
+        attr.qp_access_flags = access.bits();
+        let mask = Mask::IBV_QP_STATE
+            | Mask::IBV_QP_PKEY_INDEX
+            | Mask::IBV_QP_PORT
+            | Mask::IBV_QP_ACCESS_FLAGS;
+        self.modify("bring a queue pair to INIT", &mut attr, mask)
+    }
+
+    /// INIT to RTR: messages of `peer` are taken.
+    ///
+    /// # Errors
+    /// The QP is in another state, the port is not active, or the peer cannot
+    /// be addressed.
+    pub fn to_rtr(
+        &self,
+        peer: &EndpointAddress,
+        options: &ConnectOptions,
+    ) -> Result<(), ControlError> {
+        const OPERATION: &str = "bring a queue pair to RTR";
+        let port = self.port(options.port, OPERATION)?;
+        let mut attr = empty();
+        attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
+        attr.path_mtu = u32::from(path_mtu(&port, peer)?.code());
+        attr.dest_qp_num = peer.qpn;
+        attr.rq_psn = peer.psn;
+        attr.max_dest_rd_atomic = options
+            .reads_served
+            .min(self.domain.device().limits().reads_served);
+        attr.min_rnr_timer = options.min_rnr_timer;
+        attr.ah_attr = route(&port, peer, options)?;
+        let mask = Mask::IBV_QP_STATE
+            | Mask::IBV_QP_AV
+            | Mask::IBV_QP_PATH_MTU
+            | Mask::IBV_QP_DEST_QPN
+            | Mask::IBV_QP_RQ_PSN
+            | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
+            | Mask::IBV_QP_MIN_RNR_TIMER;
+        self.modify(OPERATION, &mut attr, mask)
+            .map_err(|error| match error.errno() {
+                Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) => error
+                    .with_cause(format!("no route to the peer's GID {}", Gid(peer.gid)))
+                    .with_remedy(
+                        "check with ping that the peer's address can be reached from this port",
+                    ),
+                _ => error,
+            })
+    }
+
+    /// RTR to RTS: messages may be sent.
+    ///
+    /// # Errors
+    /// The QP is in another state, or an option is out of range.
+    pub fn to_rts(&self, options: &ConnectOptions) -> Result<(), ControlError> {
+        let mut attr = empty();
+        attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
+        attr.sq_psn = self.psn.load(Ordering::Relaxed);
+        attr.timeout = options.timeout;
+        attr.retry_cnt = options.retry;
+        attr.rnr_retry = options.rnr_retry;
+        attr.max_rd_atomic = options
+            .reads_issued
+            .min(self.domain.device().limits().reads_issued);
+        let mask = Mask::IBV_QP_STATE
+            | Mask::IBV_QP_SQ_PSN
+            | Mask::IBV_QP_TIMEOUT
+            | Mask::IBV_QP_RETRY_CNT
+            | Mask::IBV_QP_RNR_RETRY
+            | Mask::IBV_QP_MAX_QP_RD_ATOMIC;
+        self.modify("bring a queue pair to RTS", &mut attr, mask)
+    }
+
+    /// Any state to ERR: what is posted completes as flushed.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn to_error(&self) -> Result<(), ControlError> {
+        let mut attr = empty();
+        attr.qp_state = ibv_qp_state::IBV_QPS_ERR;
+        self.modify("bring a queue pair to ERR", &mut attr, Mask::IBV_QP_STATE)
+    }
+
+    /// Any state to RESET: what is posted is forgotten without completing,
+    /// and libmlx5 clears both doorbell records. The next connection begins
+    /// at another packet sequence number.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn to_reset(&self) -> Result<(), ControlError> {
+        let mut attr = empty();
+        attr.qp_state = ibv_qp_state::IBV_QPS_RESET;
+        self.modify("bring a queue pair to RESET", &mut attr, Mask::IBV_QP_STATE)?;
+        self.psn.store(random_psn(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The state that the device reports.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn state(&self) -> Result<QpState, ControlError> {
+        const OPERATION: &str = "query a queue pair";
+        self.context().require_here(OPERATION)?;
+        let mut attr = empty();
+        // SAFETY: integers and pointers, for which zero is valid.
+        let mut init: ibv_qp_init_attr = unsafe { core::mem::zeroed() };
+        // SAFETY: the QP is alive, and both results are writable.
+        let errno = unsafe {
+            verbs::ibv_query_qp(
+                self.as_ptr(),
+                &raw mut attr,
+                Mask::IBV_QP_STATE.0.cast_signed(),
+                &raw mut init,
+            )
+        };
+        match errno {
+            0 => Ok(state_of(attr.qp_state)),
+            _ => Err(ControlError::verbs(OPERATION, errno)),
+        }
+    }
+
+    fn port(&self, number: u8, operation: &'static str) -> Result<PortInfo, ControlError> {
+        self.context().require_here(operation)?;
+        let port = self.domain.device().port(number)?;
+        port.require_active(operation)?;
+        Ok(port)
+    }
+
+    fn modify(
+        &self,
+        operation: &'static str,
+        attr: &mut ibv_qp_attr,
+        mask: Mask,
+    ) -> Result<(), ControlError> {
+        self.context().require_here(operation)?;
+        // SAFETY: the QP is alive, and the attributes for the call.
+        let errno = unsafe { verbs::ibv_modify_qp(self.as_ptr(), attr, mask.0.cast_signed()) };
+        if errno == 0 {
+            tracing::debug!(qpn = self.qpn(), "done: {operation}");
+            return Ok(());
+        }
+        let error = ControlError::verbs(operation, errno);
+        Err(match (errno, self.state()) {
+            (libc::EINVAL, Ok(state)) => error
+                .with_cause(format!("QP {:#x} is in the state {state}", self.qpn()))
+                .with_remedy("the order is RESET, INIT, RTR, RTS; reset it to begin again"),
+            _ => error,
+        })
+    }
+}
+
+fn empty() -> ibv_qp_attr {
+    // SAFETY: integers and a union of byte arrays, for which zero is valid.
+    unsafe { core::mem::zeroed() }
+}
+
+fn state_of(state: ibv_qp_state::Type) -> QpState {
+    match state {
+        ibv_qp_state::IBV_QPS_RESET => QpState::Reset,
+        ibv_qp_state::IBV_QPS_INIT => QpState::Init,
+        ibv_qp_state::IBV_QPS_RTR => QpState::ReadyToReceive,
+        ibv_qp_state::IBV_QPS_RTS => QpState::ReadyToSend,
+        ibv_qp_state::IBV_QPS_SQD => QpState::SendDrained,
+        ibv_qp_state::IBV_QPS_SQE => QpState::SendError,
+        ibv_qp_state::IBV_QPS_ERR => QpState::Error,
+        other => QpState::Other(other),
+    }
+}
+
+/// A number that the previous connection of a QP of the same number is
+/// unlikely to have used, so that its late packets are refused.
+pub(super) fn random_psn() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    // The keys of the hasher are random per process and differ per call.
+    let hash = RandomState::new().hash_one(std::time::Instant::now());
+    u32::try_from(hash & 0xff_ffff).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_numbers_have_24_bits_and_differ() {
+        let numbers: Vec<u32> = (0..8).map(|_| random_psn()).collect();
+        assert!(numbers.iter().all(|&number| number < 1 << 24));
+        assert!(numbers.iter().any(|&number| number != numbers[0]));
+    }
+}

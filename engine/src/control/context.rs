@@ -1,0 +1,109 @@
+//! An open device (`ibv_context`), shared by everything made of it.
+
+use crate::error::{ControlError, ControlErrorKind};
+use core::ptr::NonNull;
+use dv_sys::verbs::{self, ibv_context};
+
+/// Closed when the last object of the device is gone.
+pub(super) struct Context {
+    raw: NonNull<ibv_context>,
+    /// The process that opened it: see [`Context::here`].
+    process: u32,
+    /// `MLX5_SHUT_UP_BF`: see [`super::export`].
+    pub(super) blue_flame: bool,
+}
+
+// SAFETY: libibverbs lets any thread use a context and its objects, several at
+// a time; what its calls share they lock themselves. The pointer is only
+// passed to such calls, and fields that never change after opening are read.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Takes over an open context.
+    ///
+    /// # Safety
+    /// `raw` comes from `ibv_open_device` and is closed by nobody else.
+    pub(super) unsafe fn from_raw(raw: NonNull<ibv_context>) -> Self {
+        Self {
+            raw,
+            process: std::process::id(),
+            blue_flame: !asked_to_shut_up_blue_flame(),
+        }
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ibv_context {
+        self.raw.as_ptr()
+    }
+
+    /// Whether this process may use the context. A child after fork shares the
+    /// kernel's objects with its parent, whose queues it must not touch, nor
+    /// destroy by dropping its copies of the handles.
+    pub(super) fn here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    pub(super) fn require_here(&self, operation: &'static str) -> Result<(), ControlError> {
+        if self.here() {
+            return Ok(());
+        }
+        Err(ControlError::new(
+            ControlErrorKind::Forked,
+            operation,
+            format!(
+                "the device was opened by process {}, of which this is a fork",
+                self.process
+            ),
+        )
+        .with_remedy("open the device again in this process"))
+    }
+
+    /// Completion vectors of the device.
+    pub(super) fn vectors(&self) -> u32 {
+        // SAFETY: the context is open, and libibverbs writes the field only
+        // while it opens.
+        let vectors = unsafe { (*self.raw.as_ptr()).num_comp_vectors };
+        u32::try_from(vectors).unwrap_or(0)
+    }
+
+    /// The descriptor that asynchronous events arrive on.
+    pub(super) fn async_fd(&self) -> i32 {
+        // SAFETY: as in `vectors`.
+        unsafe { (*self.raw.as_ptr()).async_fd }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if !self.here() {
+            return;
+        }
+        // SAFETY: nobody else closes it (`from_raw`), and every object made of
+        // it held an `Arc` of this and is destroyed.
+        let failed = unsafe { verbs::ibv_close_device(self.raw.as_ptr()) } != 0;
+        if failed {
+            tracing::error!("ibv_close_device failed");
+        }
+    }
+}
+
+/// libmlx5's switch against BlueFlame. It reads it at opening too; on shared
+/// registers `mlx5dv_init_obj` reports BlueFlame nevertheless.
+fn asked_to_shut_up_blue_flame() -> bool {
+    std::env::var_os("MLX5_SHUT_UP_BF").is_some_and(|value| value != "0")
+}
+
+/// Sets `O_NONBLOCK`: the library waits by poll, never inside a read.
+pub(super) fn set_nonblocking(fd: i32, operation: &'static str) -> Result<(), ControlError> {
+    // SAFETY: fcntl with these commands touches no memory of ours.
+    let ok = unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) == 0
+    };
+    if ok {
+        Ok(())
+    } else {
+        Err(ControlError::last(operation))
+    }
+}

@@ -1,0 +1,229 @@
+//! Completion queues.
+
+use super::channel::CompletionChannel;
+use super::context::Context;
+use super::device::Device;
+use super::export;
+use super::id::ObjectId;
+use super::limits::Bounded;
+use super::memlock::LockedMemory;
+use crate::error::{ControlError, ControlErrorKind};
+use crate::ring::layout::CompletionLayout;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU32, Ordering};
+use dv_sys::mlx5dv::{MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE, mlx5dv_cq_init_attr, mlx5dv_create_cq};
+use dv_sys::verbs::{self, ibv_cq, ibv_cq_init_attr_ex};
+use std::sync::Arc;
+
+/// Size of a CQE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CqeSize {
+    /// What libmlx5 takes: 64 bytes, unless `MLX5_CQE_SIZE` says otherwise.
+    #[default]
+    Default,
+    /// 64 bytes.
+    B64,
+    /// 128 bytes: room for 64 bytes of payload in the CQE.
+    B128,
+}
+
+/// A CQ of a device, with its ring left to us: libmlx5 does not look at it
+/// any more. Clones are handles to the same CQ; it is destroyed with the last
+/// of them and of the queues that complete on it.
+#[derive(Clone)]
+pub struct VerbsCq(Arc<RawCq>);
+
+impl VerbsCq {
+    /// Creates a CQ of at least `depth` entries. `vector` chooses the
+    /// interrupt (below [`super::Limits::vectors`]).
+    ///
+    /// # Errors
+    /// Arguments beyond the limits, or a device that has no more CQs or
+    /// whose rings cannot be driven directly.
+    pub fn create(
+        device: &Device,
+        depth: u32,
+        cqe_size: CqeSize,
+        channel: Option<&CompletionChannel>,
+        vector: u32,
+    ) -> Result<Self, ControlError> {
+        device.require_direct(OPERATION)?;
+        check(device, depth, vector)?;
+        if channel.is_some_and(|channel| !channel.raw.belongs_to(&device.context)) {
+            return Err(ControlError::new(
+                ControlErrorKind::Invalid,
+                OPERATION,
+                "its completion channel belongs to another open device",
+            ));
+        }
+        let shared = Arc::new(CqShared {
+            id: ObjectId::next(),
+            events: AtomicU32::new(0),
+        });
+        let channel_raw = channel.map_or(ptr::null_mut(), |channel| channel.raw.as_ptr());
+        let context = Arc::as_ptr(&shared).cast_mut().cast();
+        // SAFETY: device and channel are alive; `context` outlives the CQ: see
+        // the drop of RawCq.
+        let raw = unsafe { create(device, depth, cqe_size, channel_raw, vector, context) };
+        let Some(raw) = NonNull::new(raw) else {
+            let error = ControlError::last(OPERATION);
+            return Err(LockedMemory::current().explain(error, u64::from(depth) * 64));
+        };
+        // From here the drop of `cq` destroys it.
+        let mut cq = RawCq {
+            raw,
+            layout: None,
+            shared,
+            channel: channel.cloned(),
+            context: Arc::clone(&device.context),
+        };
+        // SAFETY: a live CQ of an mlx5 device (`require_direct`).
+        let layout = unsafe { export::completion_layout(raw)? };
+        tracing::debug!(cqn = layout.cqn, entries = layout.cqe_count, "created a CQ");
+        cq.layout = Some(layout);
+        Ok(Self(Arc::new(cq)))
+    }
+
+    /// Where its ring lies.
+    #[must_use]
+    pub fn layout(&self) -> CompletionLayout {
+        self.0.layout.expect("set by `create`")
+    }
+
+    /// Its CQ number.
+    #[must_use]
+    pub fn cqn(&self) -> u32 {
+        self.layout().cqn
+    }
+
+    /// Its name in asynchronous events.
+    #[must_use]
+    pub fn id(&self) -> ObjectId {
+        self.0.shared.id
+    }
+
+    /// The channel that it was created with.
+    #[must_use]
+    pub fn channel(&self) -> Option<&CompletionChannel> {
+        self.0.channel.as_ref()
+    }
+
+    /// How many completion events were read for it since it was created,
+    /// modulo 2^32. The arm doorbell carries the lowest two bits.
+    #[must_use]
+    pub fn event_count(&self) -> u32 {
+        self.0.shared.events.load(Ordering::Acquire)
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ibv_cq {
+        self.0.raw.as_ptr()
+    }
+
+    pub(super) fn belongs_to(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.0.context, context)
+    }
+}
+
+const OPERATION: &str = "create a completion queue";
+
+fn check(device: &Device, depth: u32, vector: u32) -> Result<(), ControlError> {
+    let limits = device.limits();
+    Bounded {
+        what: "its depth",
+        value: depth,
+        least: 1,
+        most: limits.cq_depth,
+        limit: "max_cqe",
+    }
+    .check(OPERATION)?;
+    Bounded {
+        what: "its completion vector",
+        value: vector,
+        least: 0,
+        most: limits.vectors.saturating_sub(1),
+        limit: "num_comp_vectors - 1",
+    }
+    .check(OPERATION)
+}
+
+/// # Safety
+/// The device is open, the channel null or alive, and `context` points to a
+/// [`CqShared`] that outlives the CQ.
+unsafe fn create(
+    device: &Device,
+    depth: u32,
+    cqe_size: CqeSize,
+    channel: *mut verbs::ibv_comp_channel,
+    vector: u32,
+    context: *mut core::ffi::c_void,
+) -> *mut ibv_cq {
+    let bytes = match cqe_size {
+        CqeSize::Default => None,
+        CqeSize::B64 => Some(64),
+        CqeSize::B128 => Some(128),
+    };
+    // SAFETY: integers and pointers, for which zero is valid.
+    let mut attr: ibv_cq_init_attr_ex = unsafe { core::mem::zeroed() };
+    attr.cqe = depth;
+    attr.cq_context = context;
+    attr.channel = channel;
+    attr.comp_vector = vector;
+    // SAFETY: as above.
+    let mut mlx5: mlx5dv_cq_init_attr = unsafe { core::mem::zeroed() };
+    if let Some(bytes) = bytes {
+        mlx5.comp_mask = u64::from(MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE);
+        mlx5.cqe_size = bytes;
+    }
+    // SAFETY: the arguments are alive for the call; see the caller.
+    unsafe {
+        let cq = mlx5dv_create_cq(device.context.as_ptr(), &raw mut attr, &raw mut mlx5);
+        // Every extended CQ begins with the plain one (`ibv_cq_ex_to_cq`).
+        if cq.is_null() {
+            ptr::null_mut()
+        } else {
+            dv_sys::inline::ibv_cq_ex_to_cq(cq)
+        }
+    }
+}
+
+/// What libibverbs keeps a pointer to, as the context of a CQ.
+pub(super) struct CqShared {
+    pub(super) id: ObjectId,
+    /// Completion events read; see [`VerbsCq::event_count`].
+    pub(super) events: AtomicU32,
+}
+
+struct RawCq {
+    raw: NonNull<ibv_cq>,
+    /// Set when creation is complete.
+    layout: Option<CompletionLayout>,
+    shared: Arc<CqShared>,
+    // Used by the CQ, so dropped after it.
+    channel: Option<CompletionChannel>,
+    context: Arc<Context>,
+}
+
+// SAFETY: libibverbs lets any thread use a CQ, several at a time. The layout
+// is plain values; who touches the ring is for `ring` to decide.
+unsafe impl Send for RawCq {}
+// SAFETY: as above.
+unsafe impl Sync for RawCq {}
+
+impl Drop for RawCq {
+    fn drop(&mut self) {
+        let errno = match self.context.here() {
+            // SAFETY: created by `create`; queues on it held an `Arc` of this
+            // and are gone. It waits for events that were read, each of which
+            // its reader acknowledges at once.
+            true => unsafe { verbs::ibv_destroy_cq(self.raw.as_ptr()) },
+            false => libc::EPERM,
+        };
+        if errno != 0 {
+            // The CQ lives on, so its context must too.
+            core::mem::forget(Arc::clone(&self.shared));
+            if self.context.here() {
+                tracing::error!(errno, "ibv_destroy_cq failed");
+            }
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Finding, describing and opening devices.
+
+use super::context::{self, Context};
+use super::limits::Limits;
+use super::memlock::LockedMemory;
+use super::port::PortInfo;
+use crate::error::{ControlError, ControlErrorKind, last_errno};
+use core::ffi::CStr;
+use core::ptr::NonNull;
+use dv_sys::verbs::{self, ibv_device, ibv_device_attr_ex};
+use std::path::Path;
+use std::sync::Arc;
+use std::{fmt, fs};
+
+/// How the engine would drive a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataPath {
+    /// By writing to its mlx5 rings.
+    Direct,
+    /// Only through libibverbs, for the given reason.
+    Verbs {
+        /// Why not directly.
+        reason: String,
+    },
+    /// Not at all: it could not be opened. Of the other fields of its
+    /// [`DeviceInfo`] only `name` and `guid` are known.
+    Unusable {
+        /// The error, with its remedy.
+        reason: String,
+    },
+}
+
+impl fmt::Display for DataPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct => f.write_str("direct"),
+            Self::Verbs { reason } => write!(f, "verbs ({reason})"),
+            Self::Unusable { reason } => write!(f, "unusable ({reason})"),
+        }
+    }
+}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Name, as in `mlx5_0`.
+    pub name: String,
+    /// Node GUID, in host byte order.
+    pub guid: u64,
+    /// PCI vendor.
+    pub vendor_id: u32,
+    /// The vendor's number for the model.
+    pub part_id: u32,
+    /// Firmware version.
+    pub firmware: String,
+    /// Ports, in order of their numbers.
+    pub ports: Vec<PortInfo>,
+    /// How it would be driven.
+    pub path: DataPath,
+}
+
+/// Describes every RDMA device that libibverbs sees; empty if there is none.
+///
+/// # Errors
+/// libibverbs could not list devices.
+pub fn devices() -> Result<Vec<DeviceInfo>, ControlError> {
+    Ok(DeviceList::new()?.iter().map(describe).collect())
+}
+
+/// An open device. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Device {
+    pub(super) context: Arc<Context>,
+    info: Arc<DeviceInfo>,
+    limits: Limits,
+}
+
+impl Device {
+    /// Opens the device of the given name.
+    ///
+    /// # Errors
+    /// No such device, no permission, or a failure of the driver.
+    pub fn open(name: &str) -> Result<Self, ControlError> {
+        LockedMemory::current().warn_if_low();
+        let list = DeviceList::new()?;
+        let Some(device) = list.iter().find(|&device| name_of(device) == name) else {
+            return Err(not_found(name, &list));
+        };
+        let context = open(device)?;
+        context::set_nonblocking(context.async_fd(), "prepare the device's event descriptor")?;
+        let attr = query(&context, name)?;
+        let info = DeviceInfo {
+            name: name.to_owned(),
+            guid: guid_of(device),
+            vendor_id: attr.orig_attr.vendor_id,
+            part_id: attr.orig_attr.vendor_part_id,
+            firmware: firmware_of(&attr),
+            ports: ports(&context, &attr)?,
+            path: data_path(device),
+        };
+        let limits = Limits::new(&attr.orig_attr, context.vectors());
+        tracing::info!(device = name, path = %info.path, firmware = info.firmware, "opened");
+        Ok(Self {
+            context: Arc::new(context),
+            info: Arc::new(info),
+            limits,
+        })
+    }
+
+    /// What the device was when it was opened. Ports change: see [`Device::port`].
+    #[must_use]
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// What it can do at most.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The present state of a port; ports count from 1.
+    ///
+    /// # Errors
+    /// There is no such port.
+    pub fn port(&self, number: u8) -> Result<PortInfo, ControlError> {
+        PortInfo::query(&self.context, number)
+    }
+
+    /// Refuses to make rings where the engine cannot drive them.
+    pub(super) fn require_direct(&self, operation: &'static str) -> Result<(), ControlError> {
+        self.context.require_here(operation)?;
+        match &self.info.path {
+            DataPath::Direct => Ok(()),
+            DataPath::Verbs { reason } | DataPath::Unusable { reason } => Err(ControlError::new(
+                ControlErrorKind::Unsupported,
+                operation,
+                format!(
+                    "the rings of {} cannot be driven directly: {reason}",
+                    self.info.name
+                ),
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Device").field(&self.info.name).finish()
+    }
+}
+
+/// The list that libibverbs allocates; devices are valid while it lives.
+struct DeviceList {
+    list: Option<NonNull<*mut ibv_device>>,
+    length: usize,
+}
+
+impl DeviceList {
+    fn new() -> Result<Self, ControlError> {
+        let mut length = 0;
+        // SAFETY: `length` is writable.
+        let list = NonNull::new(unsafe { verbs::ibv_get_device_list(&raw mut length) });
+        if list.is_none() {
+            match last_errno() {
+                // What it says of a kernel without RDMA.
+                libc::ENOSYS | libc::ENOENT | libc::ENODEV => length = 0,
+                errno => return Err(ControlError::verbs("list RDMA devices", errno)),
+            }
+        }
+        Ok(Self {
+            list,
+            length: usize::try_from(length).unwrap_or(0),
+        })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &ibv_device> {
+        let list = self.list;
+        (0..self.length).filter_map(move |index| {
+            let list = list?;
+            // SAFETY: the array has `length` entries, which libibverbs keeps
+            // unchanged until the list is freed, so as long as `self` lives.
+            unsafe { list.add(index).read().as_ref() }
+        })
+    }
+}
+
+impl Drop for DeviceList {
+    fn drop(&mut self) {
+        if let Some(list) = self.list {
+            // SAFETY: it comes from ibv_get_device_list and is freed once.
+            unsafe { verbs::ibv_free_device_list(list.as_ptr()) };
+        }
+    }
+}
+
+fn name_of(device: &ibv_device) -> String {
+    text(&device.name)
+}
+
+fn guid_of(device: &ibv_device) -> u64 {
+    // SAFETY: the device is alive by its borrow; the call only reads it.
+    let guid = unsafe { verbs::ibv_get_device_guid(pointer(device)) };
+    u64::from_be(guid)
+}
+
+fn pointer(device: &ibv_device) -> *mut ibv_device {
+    core::ptr::from_ref(device).cast_mut()
+}
+
+/// Text in a fixed array of C, which a terminator may end.
+fn text(field: &[core::ffi::c_char]) -> String {
+    let bytes: Vec<u8> = field.iter().map(|&c| c.cast_unsigned()).collect();
+    let text = CStr::from_bytes_until_nul(&bytes)
+        .map(CStr::to_bytes)
+        .unwrap_or(&bytes);
+    String::from_utf8_lossy(text).into_owned()
+}
+
+fn open(device: &ibv_device) -> Result<Context, ControlError> {
+    // SAFETY: the device is alive by its borrow.
+    let raw = unsafe { verbs::ibv_open_device(pointer(device)) };
+    match NonNull::new(raw) {
+        // SAFETY: just opened, and closed nowhere else.
+        Some(raw) => Ok(unsafe { Context::from_raw(raw) }),
+        None => Err(open_failed(&name_of(device), last_errno())),
+    }
+}
+
+fn open_failed(name: &str, errno: i32) -> ControlError {
+    let error = ControlError::verbs(format!("open {name}"), errno);
+    match errno {
+        libc::ENOENT | libc::ENXIO => error
+            .with_kind(ControlErrorKind::NoDevice)
+            .with_cause("its device file /dev/infiniband/uverbs* is missing")
+            .with_remedy(
+                "load the kernel's user verbs (modprobe ib_uverbs); in a container pass \
+                 --device=/dev/infiniband",
+            ),
+        _ => LockedMemory::current().explain(error, 4096),
+    }
+}
+
+fn query(context: &Context, name: &str) -> Result<ibv_device_attr_ex, ControlError> {
+    // SAFETY: the struct holds integers and byte arrays, for which zero is valid.
+    let mut attr: ibv_device_attr_ex = unsafe { core::mem::zeroed() };
+    // SAFETY: the context is open; `attr` is as large as the header that the
+    // shim was compiled with says.
+    let errno = unsafe {
+        dv_sys::inline::ibv_query_device_ex(context.as_ptr(), core::ptr::null(), &raw mut attr)
+    };
+    match errno {
+        0 => Ok(attr),
+        _ => Err(ControlError::verbs(format!("query {name}"), errno)),
+    }
+}
+
+fn firmware_of(attr: &ibv_device_attr_ex) -> String {
+    text(&attr.orig_attr.fw_ver)
+}
+
+fn ports(context: &Context, attr: &ibv_device_attr_ex) -> Result<Vec<PortInfo>, ControlError> {
+    (1..=attr.orig_attr.phys_port_cnt)
+        .map(|port| PortInfo::query(context, port))
+        .collect()
+}
+
+fn describe(device: &ibv_device) -> DeviceInfo {
+    let (name, guid) = (name_of(device), guid_of(device));
+    let opened = open(device).and_then(|context| {
+        let attr = query(&context, &name)?;
+        Ok((ports(&context, &attr)?, attr))
+    });
+    match opened {
+        Ok((ports, attr)) => DeviceInfo {
+            name,
+            guid,
+            vendor_id: attr.orig_attr.vendor_id,
+            part_id: attr.orig_attr.vendor_part_id,
+            firmware: firmware_of(&attr),
+            ports,
+            path: data_path(device),
+        },
+        Err(error) => DeviceInfo {
+            name,
+            guid,
+            vendor_id: 0,
+            part_id: 0,
+            firmware: String::new(),
+            ports: Vec::new(),
+            path: DataPath::Unusable {
+                reason: error.to_string(),
+            },
+        },
+    }
+}
+
+fn data_path(device: &ibv_device) -> DataPath {
+    // SAFETY: the device is alive by its borrow; the call only reads it.
+    if !unsafe { dv_sys::mlx5dv::mlx5dv_is_supported(pointer(device)) } {
+        return DataPath::Verbs {
+            reason: "it is no mlx5 device".to_owned(),
+        };
+    }
+    // Either adds a signature to the WQEs of its queues, which moves the segments.
+    for switch in ["MLX5_QP_SIGNATURE", "MLX5_SRQ_SIGNATURE"] {
+        if std::env::var_os(switch).is_some() {
+            return DataPath::Verbs {
+                reason: format!("{switch} is set and changes the rings"),
+            };
+        }
+    }
+    DataPath::Direct
+}
+
+fn not_found(name: &str, list: &DeviceList) -> ControlError {
+    let names: Vec<String> = list.iter().map(name_of).collect();
+    if names.is_empty() {
+        return no_device(name, Path::new("/sys/class/infiniband"));
+    }
+    ControlError::new(
+        ControlErrorKind::UnknownDevice,
+        format!("open {name}"),
+        "there is no RDMA device of that name",
+    )
+    .with_remedy(format!("there are: {}", names.join(", ")))
+}
+
+/// Tells a host without RDMA hardware from one without the software for it.
+fn no_device(name: &str, class: &Path) -> ControlError {
+    let known: Vec<String> = fs::read_dir(class)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    let (cause, remedy) = if known.is_empty() {
+        (
+            "this host has no RDMA device".to_owned(),
+            "with an adapter installed, load its driver (modprobe mlx5_ib) and check lspci and \
+             `ibv_devices`",
+        )
+    } else {
+        (
+            format!(
+                "the kernel has {}, but libibverbs sees no device",
+                known.join(", ")
+            ),
+            "install the user-space drivers (apt-get install ibverbs-providers) and load the \
+             user verbs (modprobe ib_uverbs)",
+        )
+    };
+    ControlError::new(ControlErrorKind::NoDevice, format!("open {name}"), cause).with_remedy(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_an_error_that_says_what_there_is() {
+        let error = Device::open("no_such_device").expect_err("no such device");
+        let expected = match devices().expect("a list").is_empty() {
+            true => ControlErrorKind::NoDevice,
+            false => ControlErrorKind::UnknownDevice,
+        };
+        assert_eq!(error.kind(), expected);
+        assert!(!error.remedy().is_empty());
+    }
+
+    #[test]
+    fn missing_hardware_and_missing_user_drivers_are_told_apart() {
+        let folder = std::env::temp_dir().join(format!("rdma-class-{}", std::process::id()));
+        let hardware = no_device("mlx5_0", &folder);
+        assert!(
+            hardware.to_string().contains("no RDMA device"),
+            "{hardware}"
+        );
+        fs::create_dir_all(folder.join("mlx5_7")).expect("a temporary folder");
+        let software = no_device("mlx5_0", &folder);
+        fs::remove_dir_all(&folder).expect("the folder is ours");
+        assert!(
+            software.to_string().contains("the kernel has mlx5_7"),
+            "{software}"
+        );
+        assert!(
+            software.remedy().contains("ibverbs-providers"),
+            "{software}"
+        );
+    }
+
+    #[test]
+    fn a_missing_device_file_and_missing_rights_have_their_own_remedies() {
+        let missing = open_failed("mlx5_0", libc::ENOENT);
+        assert!(missing.remedy().contains("ib_uverbs"), "{missing}");
+        let denied = open_failed("mlx5_0", libc::EACCES);
+        assert_eq!(denied.kind(), ControlErrorKind::Permission);
+        assert!(denied.remedy().contains("/dev/infiniband"), "{denied}");
+    }
+
+    #[test]
+    fn text_ends_at_its_terminator_or_its_array() {
+        let c = |bytes: &[u8]| bytes.iter().map(|b| b.cast_signed()).collect::<Vec<_>>();
+        assert_eq!(text(&c(b"16.28\0zzz")), "16.28");
+        assert_eq!(text(&c(b"full")), "full");
+    }
+}

@@ -1,0 +1,176 @@
+//! The single crossing from verbs to rings: `mlx5dv_init_obj` tells where
+//! libmlx5 put the rings of an object, and [`crate::ring::layout`] says it on.
+//!
+//! What the rings rely on (powers of two, present pointers) is checked here
+//! once. Asking for a CQ also makes libmlx5 leave it alone from then on, so
+//! that destroying a QP does not move our CQEs (`MLX5_CQ_FLAGS_DV_OWNED`).
+
+use super::context::Context;
+use crate::error::{ControlError, ControlErrorKind};
+use crate::ring::layout::{
+    CompletionLayout, RecvLayout, RegisterLayout, SendLayout, SharedRecvLayout,
+};
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use dv_sys::mlx5dv::{
+    MLX5DV_OBJ_CQ, MLX5DV_OBJ_QP, MLX5DV_OBJ_SRQ, MLX5DV_SRQ_MASK_SRQN, mlx5dv_cq, mlx5dv_init_obj,
+    mlx5dv_obj, mlx5dv_qp, mlx5dv_srq,
+};
+use dv_sys::verbs::{ibv_cq, ibv_qp, ibv_qp_cap, ibv_srq};
+
+/// The rings of a QP.
+pub(super) struct QueueLayouts {
+    pub(super) send: SendLayout,
+    /// `None` if the QP takes its receives from an SRQ, or none at all.
+    pub(super) recv: Option<RecvLayout>,
+}
+
+/// # Safety
+/// `cq` is alive and of a device that `mlx5dv_is_supported`.
+pub(super) unsafe fn completion_layout(
+    cq: NonNull<ibv_cq>,
+) -> Result<CompletionLayout, ControlError> {
+    const WHAT: &str = "completion queue";
+    // SAFETY: integers and pointers, for which zero is valid.
+    let (mut out, mut object): (mlx5dv_cq, mlx5dv_obj) = unsafe { core::mem::zeroed() };
+    object.cq.in_ = cq.as_ptr();
+    object.cq.out = &raw mut out;
+    // SAFETY: the CQ is alive (the caller), and `out` for the call.
+    unsafe { init(&mut object, MLX5DV_OBJ_CQ.into(), WHAT)? };
+    let check = Check(WHAT);
+    check.that(matches!(out.cqe_size, 64 | 128), "CQE size", out.cqe_size)?;
+    Ok(CompletionLayout {
+        buf: check.present(out.buf, "ring")?.cast(),
+        cqe_count: check.power_of_two(out.cqe_cnt, "number of CQEs")?,
+        cqe_size: out.cqe_size,
+        dbrec: check.present(out.dbrec.cast(), "doorbell record")?.cast(),
+        uar: check.present(out.cq_uar, "doorbell page")?.cast(),
+        cqn: out.cqn,
+    })
+}
+
+/// # Safety
+/// `srq` is alive and of a device that `mlx5dv_is_supported`.
+pub(super) unsafe fn shared_recv_layout(
+    srq: NonNull<ibv_srq>,
+) -> Result<SharedRecvLayout, ControlError> {
+    const WHAT: &str = "shared receive queue";
+    // SAFETY: integers and pointers, for which zero is valid.
+    let (mut out, mut object): (mlx5dv_srq, mlx5dv_obj) = unsafe { core::mem::zeroed() };
+    out.comp_mask = u64::from(MLX5DV_SRQ_MASK_SRQN);
+    object.srq.in_ = srq.as_ptr();
+    object.srq.out = &raw mut out;
+    // SAFETY: the SRQ is alive (the caller), and `out` for the call.
+    unsafe { init(&mut object, MLX5DV_OBJ_SRQ.into(), WHAT)? };
+    let check = Check(WHAT);
+    check.that(out.stride >= 32, "stride", out.stride)?;
+    let told = out.comp_mask & u64::from(MLX5DV_SRQ_MASK_SRQN) != 0;
+    check.that(told, "SRQ number", out.srqn)?;
+    Ok(SharedRecvLayout {
+        buf: check.present(out.buf, "ring")?.cast(),
+        stride: check.power_of_two(out.stride, "stride")?,
+        head: check.fits(out.head, "head")?,
+        tail: check.fits(out.tail, "tail")?,
+        dbrec: check.present(out.dbrec.cast(), "doorbell record")?.cast(),
+        srqn: out.srqn,
+    })
+}
+
+/// `granted` is what creation answered; `exclusive` whether the register is
+/// the QP's alone.
+///
+/// # Safety
+/// `qp` is alive and of a device that `mlx5dv_is_supported`.
+pub(super) unsafe fn queue_layouts(
+    qp: NonNull<ibv_qp>,
+    granted: &ibv_qp_cap,
+    exclusive: bool,
+    context: &Context,
+) -> Result<QueueLayouts, ControlError> {
+    const WHAT: &str = "queue pair";
+    // SAFETY: integers and pointers, for which zero is valid.
+    let (mut out, mut object): (mlx5dv_qp, mlx5dv_obj) = unsafe { core::mem::zeroed() };
+    object.qp.in_ = qp.as_ptr();
+    object.qp.out = &raw mut out;
+    // SAFETY: the QP is alive (the caller), and `out` for the call.
+    unsafe { init(&mut object, MLX5DV_OBJ_QP.into(), WHAT)? };
+    let check = Check(WHAT);
+    check.that(out.sq.stride == 64, "send queue stride", out.sq.stride)?;
+    let dbrec: NonNull<u32> = check.present(out.dbrec.cast(), "doorbell record")?.cast();
+    let recv = match out.rq.wqe_cnt {
+        0 => None,
+        count => {
+            check.that(out.rq.stride >= 16, "receive queue stride", out.rq.stride)?;
+            Some(RecvLayout {
+                buf: check.present(out.rq.buf, "receive ring")?.cast(),
+                wqe_count: check.power_of_two(count, "number of receive WQEs")?,
+                stride: check.power_of_two(out.rq.stride, "receive queue stride")?,
+                dbrec,
+            })
+        }
+    };
+    let send = SendLayout {
+        buf: check.present(out.sq.buf, "send ring")?.cast(),
+        wqebb_count: check.power_of_two(out.sq.wqe_cnt, "number of send WQEBBs")?,
+        // SAFETY: the doorbell record of a QP has two words, receive and send
+        // (libmlx5: MLX5_RCV_DBR and MLX5_SND_DBR).
+        dbrec: unsafe { dbrec.add(1) },
+        register: RegisterLayout {
+            reg: check.present(out.bf.reg, "doorbell register")?.cast(),
+            half_size: if context.blue_flame { out.bf.size } else { 0 },
+            exclusive,
+        },
+        // SAFETY: the QP is alive, and its number does not change.
+        qpn: unsafe { (*qp.as_ptr()).qp_num },
+        max_requests: granted.max_send_wr,
+        max_segments: granted.max_send_sge,
+        max_inline: granted.max_inline_data,
+    };
+    Ok(QueueLayouts { send, recv })
+}
+
+/// # Safety
+/// The pointers in `object` that `kind` selects are valid.
+unsafe fn init(object: &mut mlx5dv_obj, kind: u64, what: &str) -> Result<(), ControlError> {
+    // SAFETY: the caller's promise.
+    match unsafe { mlx5dv_init_obj(object, kind) } {
+        0 => Ok(()),
+        errno => Err(ControlError::verbs(
+            format!("find the rings of a {what}"),
+            errno.abs(),
+        )),
+    }
+}
+
+/// Refuses what the rings cannot work with. It would be a libmlx5 of another
+/// make than its header says.
+struct Check(&'static str);
+
+impl Check {
+    fn that(&self, good: bool, what: &str, value: u32) -> Result<(), ControlError> {
+        if good {
+            return Ok(());
+        }
+        Err(ControlError::new(
+            ControlErrorKind::Unsupported,
+            format!("use the rings of a {}", self.0),
+            format!("libmlx5 reports an unexpected {what}: {value}"),
+        ))
+    }
+
+    fn present(&self, pointer: *mut c_void, what: &str) -> Result<NonNull<c_void>, ControlError> {
+        self.that(!pointer.is_null(), what, 0)?;
+        Ok(NonNull::new(pointer).expect("just checked"))
+    }
+
+    fn power_of_two(&self, value: u32, what: &str) -> Result<u32, ControlError> {
+        self.that(value.is_power_of_two(), what, value)
+            .map(|()| value)
+    }
+
+    fn fits(&self, value: u32, what: &str) -> Result<u16, ControlError> {
+        let fits = u16::try_from(value);
+        self.that(fits.is_ok(), what, value)?;
+        Ok(fits.unwrap_or(u16::MAX))
+    }
+}

@@ -1,0 +1,121 @@
+//! What a device can do at most.
+
+use crate::error::{ControlError, ControlErrorKind};
+use dv_sys::verbs::ibv_device_attr;
+
+/// Upper limits of a device, as `ibv_query_device_ex` tells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// QPs.
+    pub qps: u32,
+    /// Outstanding requests of a send or receive queue (`max_qp_wr`).
+    pub queue_depth: u32,
+    /// Segments of one request (`max_sge`).
+    pub segments: u32,
+    /// CQs.
+    pub cqs: u32,
+    /// Entries of a CQ (`max_cqe`).
+    pub cq_depth: u32,
+    /// Completion vectors; a CQ's vector is below.
+    pub vectors: u32,
+    /// Shared receive queues.
+    pub srqs: u32,
+    /// Outstanding receives of a shared receive queue (`max_srq_wr`).
+    pub srq_depth: u32,
+    /// Segments of a receive in a shared receive queue (`max_srq_sge`).
+    pub srq_segments: u32,
+    /// Memory regions.
+    pub regions: u32,
+    /// Bytes of one memory region.
+    pub region_size: u64,
+    /// Memory windows.
+    pub windows: u32,
+    /// Protection domains.
+    pub domains: u32,
+    /// RDMA reads and atomics of a peer that a QP serves at a time (`max_qp_rd_atom`).
+    pub reads_served: u8,
+    /// RDMA reads and atomics that a QP has in flight (`max_qp_init_rd_atom`).
+    pub reads_issued: u8,
+}
+
+impl Limits {
+    pub(super) fn new(attr: &ibv_device_attr, vectors: u32) -> Self {
+        // The verbs use signed numbers for counts; a negative one means none.
+        let count = |n: i32| u32::try_from(n).unwrap_or(0);
+        let small = |n: i32| u8::try_from(n.clamp(0, 255)).unwrap_or(u8::MAX);
+        Self {
+            qps: count(attr.max_qp),
+            queue_depth: count(attr.max_qp_wr),
+            segments: count(attr.max_sge),
+            cqs: count(attr.max_cq),
+            cq_depth: count(attr.max_cqe),
+            vectors,
+            srqs: count(attr.max_srq),
+            srq_depth: count(attr.max_srq_wr),
+            srq_segments: count(attr.max_srq_sge),
+            regions: count(attr.max_mr),
+            region_size: attr.max_mr_size,
+            windows: count(attr.max_mw),
+            domains: count(attr.max_pd),
+            reads_served: small(attr.max_qp_rd_atom),
+            reads_issued: small(attr.max_qp_init_rd_atom),
+        }
+    }
+}
+
+/// A number from the application that must be at least `least` and at most
+/// `most`, a limit that `limit` names.
+pub(super) struct Bounded {
+    pub(super) what: &'static str,
+    pub(super) value: u32,
+    pub(super) least: u32,
+    pub(super) most: u32,
+    pub(super) limit: &'static str,
+}
+
+impl Bounded {
+    pub(super) fn check(&self, operation: &'static str) -> Result<(), ControlError> {
+        let Self {
+            what,
+            value,
+            least,
+            most,
+            limit,
+        } = *self;
+        let cause = if value < least {
+            format!("{what} is {value}, and must be at least {least}")
+        } else if value > most {
+            format!("{what} is {value}, above the device's limit {limit} = {most}")
+        } else {
+            return Ok(());
+        };
+        Err(ControlError::new(ControlErrorKind::Limit, operation, cause)
+            .with_remedy(format!("use {least} to {most}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn depth(value: u32) -> Result<(), ControlError> {
+        Bounded {
+            what: "the depth",
+            value,
+            least: 1,
+            most: 4096,
+            limit: "max_cqe",
+        }
+        .check("create")
+    }
+
+    #[test]
+    fn zero_and_too_much_are_refused_and_the_limit_is_named() {
+        assert!(depth(1).is_ok() && depth(4096).is_ok());
+        let zero = depth(0).unwrap_err();
+        assert!(zero.to_string().contains("at least 1"), "{zero}");
+        let much = depth(4097).unwrap_err();
+        assert_eq!(much.kind(), ControlErrorKind::Limit);
+        assert!(much.to_string().contains("max_cqe = 4096"), "{much}");
+    }
+}

@@ -1,0 +1,46 @@
+//! The control path: devices, domains, memory and queues, through libibverbs.
+//!
+//! Each verbs object has one file and one owner type that destroys it. An
+//! object keeps what it was made of alive, so the order in which handles are
+//! dropped does not matter. Nothing here runs per message: at the end,
+//! [`export`] hands the place of the rings to [`crate::ring`] as plain values.
+
+mod access;
+mod address;
+mod buffer;
+mod channel;
+mod connect;
+mod context;
+mod cq;
+mod device;
+mod domain;
+mod events;
+mod export;
+mod gid;
+mod id;
+mod limits;
+mod memlock;
+mod port;
+mod qp;
+mod region;
+mod register;
+mod route;
+mod srq;
+
+pub use access::Access;
+pub use address::{ConnectOptions, EndpointAddress};
+pub use buffer::RegisteredBuffer;
+pub use channel::CompletionChannel;
+pub use connect::QpState;
+pub use cq::{CqeSize, VerbsCq};
+pub use device::{DataPath, Device, DeviceInfo, devices};
+pub use domain::ProtectionDomain;
+pub use events::{AsyncEvent, AsyncEventKind, AsyncEvents, AsyncSource};
+pub use gid::{Gid, GidChoice, GidEntry, GidKind};
+pub use id::ObjectId;
+pub use limits::Limits;
+pub use memlock::LockedMemory;
+pub use port::{LinkLayer, Mtu, PortInfo, PortState};
+pub use qp::{QpSpec, VerbsQp};
+pub use region::MemoryRegion;
+pub use srq::VerbsSrq;

@@ -1,0 +1,291 @@
+//! Queue pairs: creation and destruction. [`super::connect`] moves them
+//! through their states.
+
+use super::connect::random_psn;
+use super::context::Context;
+use super::cq::VerbsCq;
+use super::domain::{ProtectionDomain, RawDomain};
+use super::export::{self, QueueLayouts};
+use super::id::ObjectId;
+use super::limits::{Bounded, Limits};
+use super::memlock::LockedMemory;
+use super::register::ExclusiveRegister;
+use super::srq::VerbsSrq;
+use crate::error::{ControlError, ControlErrorKind};
+use crate::ring::layout::{RecvLayout, SendLayout};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::AtomicU32;
+use dv_sys::inline::ibv_create_qp_ex;
+use dv_sys::verbs::{
+    self, ibv_qp, ibv_qp_cap, ibv_qp_create_send_ops_flags as SendOps, ibv_qp_init_attr_ex,
+    ibv_qp_init_attr_mask as Mask, ibv_qp_type,
+};
+use std::sync::Arc;
+
+/// What a QP is to have.
+#[derive(Clone, Copy)]
+pub struct QpSpec<'a> {
+    /// Where sends complete.
+    pub send_cq: &'a VerbsCq,
+    /// Where receives complete.
+    pub recv_cq: &'a VerbsCq,
+    /// Where receives come from, instead of a receive queue of its own.
+    pub srq: Option<&'a VerbsSrq>,
+    /// The most sends outstanding, at least 1.
+    pub send_depth: u32,
+    /// The most receives outstanding; 0 for none, or with an SRQ.
+    pub recv_depth: u32,
+    /// The most segments of a send.
+    pub send_segments: u32,
+    /// The most segments of a receive.
+    pub recv_segments: u32,
+    /// The most bytes of an inline send.
+    pub inline_bytes: u32,
+    /// Ask for a doorbell register that no other QP uses. If the device has
+    /// none left a shared one is taken: [`crate::ring::layout::RegisterLayout`] tells.
+    pub exclusive_register: bool,
+}
+
+/// A reliable-connected QP, whose rings are ours. Destroyed when dropped.
+pub struct VerbsQp {
+    raw: NonNull<ibv_qp>,
+    id: ObjectId,
+    /// Set when creation is complete.
+    layouts: Option<QueueLayouts>,
+    /// First packet sequence number that it sends in its next connection.
+    pub(super) psn: AtomicU32,
+    pub(super) domain: ProtectionDomain,
+    // What it uses, dropped after it.
+    _register: Option<ExclusiveRegister>,
+    _send_cq: VerbsCq,
+    _recv_cq: VerbsCq,
+    _srq: Option<VerbsSrq>,
+}
+
+// SAFETY: libibverbs lets any thread use a QP. The layouts are plain values;
+// who touches the rings is for `ring` to decide.
+unsafe impl Send for VerbsQp {}
+// SAFETY: as above: libibverbs and the kernel serialise modify and query.
+unsafe impl Sync for VerbsQp {}
+
+const CREATE: &str = "create a queue pair";
+
+impl VerbsQp {
+    /// Creates a QP, in the state RESET.
+    ///
+    /// # Errors
+    /// Arguments beyond the limits, parts of another device, or a device that
+    /// has no more QPs or whose rings cannot be driven directly.
+    pub fn create(domain: &ProtectionDomain, spec: &QpSpec<'_>) -> Result<Self, ControlError> {
+        domain.device().require_direct(CREATE)?;
+        check(domain.device().limits(), spec)?;
+        same_device(domain, spec)?;
+        let register = spec
+            .exclusive_register
+            .then(|| ExclusiveRegister::allocate(domain));
+        let register = register.and_then(|allocated| {
+            allocated
+                .inspect_err(|error| tracing::warn!("{error}; taking a shared register"))
+                .ok()
+        });
+        let id = ObjectId::next();
+        // SAFETY: what the specification borrows is alive and, checked above,
+        // of the same device.
+        let (raw, granted) = unsafe { create(domain, spec, register.as_ref(), id)? };
+        // From here the drop of `qp` destroys it.
+        let exclusive = register.is_some();
+        let mut qp = Self {
+            raw,
+            id,
+            layouts: None,
+            psn: AtomicU32::new(random_psn()),
+            domain: domain.clone(),
+            _register: register,
+            _send_cq: spec.send_cq.clone(),
+            _recv_cq: spec.recv_cq.clone(),
+            _srq: spec.srq.cloned(),
+        };
+        // SAFETY: a live QP of an mlx5 device (`require_direct`).
+        let layouts = unsafe { export::queue_layouts(raw, &granted, exclusive, qp.context())? };
+        tracing::debug!(
+            qpn = layouts.send.qpn,
+            wqebbs = layouts.send.wqebb_count,
+            max_send = granted.max_send_wr,
+            max_inline = granted.max_inline_data,
+            exclusive,
+            "created a QP"
+        );
+        qp.layouts = Some(layouts);
+        Ok(qp)
+    }
+
+    /// QP number, 24 bits.
+    #[must_use]
+    pub fn qpn(&self) -> u32 {
+        self.layouts().send.qpn
+    }
+
+    /// Its name in asynchronous events.
+    #[must_use]
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Where its send ring lies.
+    #[must_use]
+    pub fn send_layout(&self) -> SendLayout {
+        self.layouts().send
+    }
+
+    /// Where its receive ring lies; `None` if it has none.
+    #[must_use]
+    pub fn recv_layout(&self) -> Option<RecvLayout> {
+        self.layouts().recv
+    }
+
+    fn layouts(&self) -> &QueueLayouts {
+        self.layouts.as_ref().expect("set by `create`")
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ibv_qp {
+        self.raw.as_ptr()
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        let domain: &RawDomain = &self.domain.raw;
+        &domain.context
+    }
+}
+
+impl Drop for VerbsQp {
+    fn drop(&mut self) {
+        if !self.context().here() {
+            return;
+        }
+        // SAFETY: created by `create`. It waits for events that were read,
+        // each of which its reader acknowledges at once.
+        let errno = unsafe { verbs::ibv_destroy_qp(self.raw.as_ptr()) };
+        if errno != 0 {
+            tracing::error!(errno, "ibv_destroy_qp failed");
+        }
+    }
+}
+
+fn check(limits: &Limits, spec: &QpSpec<'_>) -> Result<(), ControlError> {
+    let Limits {
+        queue_depth,
+        segments,
+        ..
+    } = *limits;
+    let depth = |what, value, least| {
+        Bounded {
+            what,
+            value,
+            least,
+            most: queue_depth,
+            limit: "max_qp_wr",
+        }
+        .check(CREATE)
+    };
+    let count = |what, value| {
+        Bounded {
+            what,
+            value,
+            least: 0,
+            most: segments,
+            limit: "max_sge",
+        }
+        .check(CREATE)
+    };
+    depth("the depth of its send queue", spec.send_depth, 1)?;
+    count("the number of send segments", spec.send_segments)?;
+    if spec.srq.is_none() {
+        depth("the depth of its receive queue", spec.recv_depth, 0)?;
+        count("the number of receive segments", spec.recv_segments)?;
+    }
+    Ok(())
+}
+
+fn same_device(domain: &ProtectionDomain, spec: &QpSpec<'_>) -> Result<(), ControlError> {
+    let context = &domain.raw.context;
+    let same = spec.send_cq.belongs_to(context)
+        && spec.recv_cq.belongs_to(context)
+        && spec
+            .srq
+            .is_none_or(|srq| Arc::ptr_eq(srq.context(), context));
+    if same {
+        return Ok(());
+    }
+    Err(ControlError::new(
+        ControlErrorKind::Invalid,
+        CREATE,
+        "its completion queues, shared receive queue and domain belong to different devices",
+    )
+    .with_remedy("create them all from one Device or its clones"))
+}
+
+/// What we post ourselves. Without the flags libmlx5 makes room for the
+/// largest WQE of any operation (binding windows), four times the ring.
+const SEND_OPS: SendOps = SendOps(
+    SendOps::IBV_QP_EX_WITH_SEND.0
+        | SendOps::IBV_QP_EX_WITH_SEND_WITH_IMM.0
+        | SendOps::IBV_QP_EX_WITH_RDMA_WRITE.0
+        | SendOps::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM.0
+        | SendOps::IBV_QP_EX_WITH_RDMA_READ.0,
+);
+
+/// # Safety
+/// All that the arguments name is alive and of the same device.
+unsafe fn create(
+    domain: &ProtectionDomain,
+    spec: &QpSpec<'_>,
+    register: Option<&ExclusiveRegister>,
+    id: ObjectId,
+) -> Result<(NonNull<ibv_qp>, ibv_qp_cap), ControlError> {
+    let own_recv = spec.srq.is_none();
+    // SAFETY: integers and pointers, for which zero is valid.
+    let mut attr: ibv_qp_init_attr_ex = unsafe { core::mem::zeroed() };
+    attr.qp_context = id.to_context();
+    attr.send_cq = spec.send_cq.as_ptr();
+    attr.recv_cq = spec.recv_cq.as_ptr();
+    attr.srq = spec.srq.map_or(ptr::null_mut(), VerbsSrq::as_ptr);
+    attr.cap = ibv_qp_cap {
+        max_send_wr: spec.send_depth,
+        max_recv_wr: if own_recv { spec.recv_depth } else { 0 },
+        max_send_sge: spec.send_segments,
+        max_recv_sge: if own_recv { spec.recv_segments } else { 0 },
+        max_inline_data: spec.inline_bytes,
+    };
+    attr.qp_type = ibv_qp_type::IBV_QPT_RC;
+    attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
+    attr.pd = register.map_or(domain.raw.as_ptr(), ExclusiveRegister::parent);
+    attr.send_ops_flags = u64::from(SEND_OPS.0);
+    // SAFETY: the caller's promise.
+    let qp = unsafe { ibv_create_qp_ex(domain.raw.context.as_ptr(), &raw mut attr) };
+    match NonNull::new(qp) {
+        Some(qp) => Ok((qp, attr.cap)),
+        None => Err(explain(ControlError::last(CREATE), spec)),
+    }
+}
+
+fn explain(error: ControlError, spec: &QpSpec<'_>) -> ControlError {
+    match error.errno() {
+        // Each number is within its own limit, but a WQE, or the ring, of all
+        // of them together is not (libmlx5: max_sq_desc_sz, max_send_wqebb).
+        Some(libc::EINVAL) => error
+            .with_cause(format!(
+                "{} sends of {} segments and {} inline bytes, {} receives of {} segments",
+                spec.send_depth,
+                spec.send_segments,
+                spec.inline_bytes,
+                spec.recv_depth,
+                spec.recv_segments,
+            ))
+            .with_remedy("together that is more than the device has: ask for fewer of one of them"),
+        _ => {
+            let sends = u64::from(spec.send_depth) * 64;
+            let receives = u64::from(spec.recv_depth) * 16;
+            LockedMemory::current().explain(error, sends + receives)
+        }
+    }
+}

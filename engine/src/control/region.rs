@@ -1,0 +1,162 @@
+//! Memory regions: memory that a device may use.
+
+use super::access::Access;
+use super::domain::{ProtectionDomain, RawDomain};
+use super::memlock::LockedMemory;
+use crate::error::{ControlError, ControlErrorKind};
+use core::ptr::NonNull;
+use dv_sys::verbs::{self, ibv_mr};
+use std::sync::Arc;
+
+/// A registered range of memory, deregistered when dropped.
+pub struct MemoryRegion {
+    raw: NonNull<ibv_mr>,
+    addr: *mut u8,
+    length: usize,
+    lkey: u32,
+    rkey: u32,
+    domain: Arc<RawDomain>,
+}
+
+// SAFETY: libibverbs lets any thread deregister; the address is only handed
+// out, never dereferenced here.
+unsafe impl Send for MemoryRegion {}
+// SAFETY: as above; a shared region gives out plain numbers.
+unsafe impl Sync for MemoryRegion {}
+
+const OPERATION: &str = "register memory";
+
+impl MemoryRegion {
+    /// # Safety
+    /// As [`ProtectionDomain::register`].
+    pub(super) unsafe fn register(
+        domain: &ProtectionDomain,
+        addr: *mut u8,
+        length: usize,
+        access: Access,
+    ) -> Result<Self, ControlError> {
+        let context = &domain.raw.context;
+        context.require_here(OPERATION)?;
+        access.check(OPERATION)?;
+        check_length(length, domain.device().limits().region_size)?;
+        // The bits fit: they are those of the C enum.
+        let bits = access.bits().cast_signed();
+        // SAFETY: the domain is alive. Whether memory is mapped there is
+        // checked by the kernel; that it stays so is the caller's promise.
+        let raw =
+            unsafe { dv_sys::inline::dv_reg_mr(domain.raw.as_ptr(), addr.cast(), length, bits) };
+        let Some(raw) = NonNull::new(raw) else {
+            return Err(explain(ControlError::last(OPERATION), addr, length));
+        };
+        // SAFETY: a live ibv_mr, whose keys libibverbs does not change.
+        let (lkey, rkey) = unsafe { ((*raw.as_ptr()).lkey, (*raw.as_ptr()).rkey) };
+        tracing::debug!(?addr, length, lkey, rkey, ?access, "registered memory");
+        Ok(Self {
+            raw,
+            addr,
+            length,
+            lkey,
+            rkey,
+            domain: Arc::clone(&domain.raw),
+        })
+    }
+
+    /// The key for segments of local requests.
+    #[must_use]
+    pub fn lkey(&self) -> u32 {
+        self.lkey
+    }
+
+    /// The key for peers.
+    #[must_use]
+    pub fn rkey(&self) -> u32 {
+        self.rkey
+    }
+
+    /// First byte.
+    #[must_use]
+    pub fn addr(&self) -> *mut u8 {
+        self.addr
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Never: a region of no bytes cannot be registered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        if !self.domain.context.here() {
+            return;
+        }
+        // SAFETY: registered by `register`, and deregistered only here.
+        let errno = unsafe { verbs::ibv_dereg_mr(self.raw.as_ptr()) };
+        if errno != 0 {
+            tracing::error!(errno, "ibv_dereg_mr failed");
+        }
+    }
+}
+
+fn check_length(length: usize, most: u64) -> Result<(), ControlError> {
+    let length = length as u64;
+    if length == 0 {
+        return Err(
+            ControlError::new(ControlErrorKind::Limit, OPERATION, "its length is 0")
+                .with_remedy("register at least one byte"),
+        );
+    }
+    if length > most {
+        let cause = format!("{length} bytes are above the device's limit max_mr_size = {most}");
+        return Err(ControlError::new(ControlErrorKind::Limit, OPERATION, cause)
+            .with_remedy("register it in parts"));
+    }
+    Ok(())
+}
+
+fn explain(error: ControlError, addr: *mut u8, length: usize) -> ControlError {
+    match error.errno() {
+        Some(libc::EFAULT) => error
+            .with_kind(ControlErrorKind::Invalid)
+            .with_cause(format!(
+                "not all of the {length} bytes at {addr:p} are mapped"
+            ))
+            .with_remedy(
+                "map the memory, writable if LOCAL_WRITE is asked for, before registering",
+            ),
+        _ => LockedMemory::current().explain(error, length as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bytes_and_too_many_bytes_are_refused() {
+        assert_eq!(
+            check_length(0, 100).unwrap_err().kind(),
+            ControlErrorKind::Limit
+        );
+        let error = check_length(101, 100).unwrap_err();
+        assert!(error.to_string().contains("max_mr_size = 100"), "{error}");
+        assert!(check_length(100, 100).is_ok());
+    }
+
+    #[test]
+    fn unmapped_memory_is_named() {
+        let error = explain(
+            ControlError::verbs(OPERATION, libc::EFAULT),
+            core::ptr::without_provenance_mut(0x1000),
+            64,
+        );
+        assert!(error.to_string().contains("64 bytes at 0x1000"), "{error}");
+    }
+}

@@ -1,0 +1,231 @@
+//! Shared receive queues.
+
+use super::context::Context;
+use super::domain::{ProtectionDomain, RawDomain};
+use super::export;
+use super::id::ObjectId;
+use super::limits::Bounded;
+use super::memlock::LockedMemory;
+use crate::error::{ControlError, ControlErrorKind};
+use crate::ring::layout::SharedRecvLayout;
+use core::ptr::NonNull;
+use dv_sys::verbs::{self, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
+use std::sync::Arc;
+
+/// An SRQ, whose ring is ours to post to. Clones are handles to the same one;
+/// it is destroyed with the last of them and of the QPs that take from it.
+#[derive(Clone)]
+pub struct VerbsSrq(Arc<RawSrq>);
+
+impl VerbsSrq {
+    /// Creates an SRQ for at least `depth` outstanding receives of at most
+    /// `max_segments` segments each.
+    ///
+    /// # Errors
+    /// Arguments beyond the limits, or a device that has no more SRQs or
+    /// whose rings cannot be driven directly.
+    pub fn create(
+        domain: &ProtectionDomain,
+        depth: u32,
+        max_segments: u32,
+    ) -> Result<Self, ControlError> {
+        domain.device().require_direct(CREATE)?;
+        check(domain, depth, max_segments)?;
+        let id = ObjectId::next();
+        let mut attr = ibv_srq_init_attr {
+            srq_context: id.to_context(),
+            attr: ibv_srq_attr {
+                max_wr: depth,
+                max_sge: max_segments,
+                srq_limit: 0,
+            },
+        };
+        // SAFETY: the domain is alive, and the attributes for the call.
+        let raw = unsafe { verbs::ibv_create_srq(domain.raw.as_ptr(), &raw mut attr) };
+        let Some(raw) = NonNull::new(raw) else {
+            let needed = u64::from(depth) * u64::from(max_segments + 1) * 16;
+            return Err(LockedMemory::current().explain(ControlError::last(CREATE), needed));
+        };
+        // From here the drop of `srq` destroys it.
+        let mut srq = RawSrq {
+            raw,
+            id,
+            layout: None,
+            max_segments: attr.attr.max_sge,
+            domain: Arc::clone(&domain.raw),
+        };
+        // SAFETY: a live SRQ of an mlx5 device (`require_direct`).
+        let layout = unsafe { export::shared_recv_layout(raw)? };
+        tracing::debug!(srqn = layout.srqn, tail = layout.tail, "created an SRQ");
+        srq.layout = Some(layout);
+        Ok(Self(Arc::new(srq)))
+    }
+
+    /// Where its ring lies, as it was after creation.
+    #[must_use]
+    pub fn layout(&self) -> SharedRecvLayout {
+        self.0.layout.expect("set by `create`")
+    }
+
+    /// Its SRQ number.
+    #[must_use]
+    pub fn srqn(&self) -> u32 {
+        self.layout().srqn
+    }
+
+    /// Its name in asynchronous events.
+    #[must_use]
+    pub fn id(&self) -> ObjectId {
+        self.0.id
+    }
+
+    /// The most segments of one receive, as the device granted them.
+    #[must_use]
+    pub fn max_segments(&self) -> u32 {
+        self.0.max_segments
+    }
+
+    /// Asks for one [`super::AsyncEventKind::SrqLimit`] when fewer than
+    /// `limit` receives are left; 0 asks for none.
+    ///
+    /// # Errors
+    /// A limit above the depth.
+    pub fn set_limit(&self, limit: u32) -> Result<(), ControlError> {
+        self.modify(
+            "set the limit of a shared receive queue",
+            ibv_srq_attr {
+                max_wr: 0,
+                max_sge: 0,
+                srq_limit: limit,
+            },
+            ibv_srq_attr_mask::IBV_SRQ_LIMIT,
+        )
+        .map_err(|error| match error.errno() {
+            Some(libc::EINVAL) => error
+                .with_cause(format!("{limit} receives"))
+                .with_remedy("the limit must be below the queue's depth"),
+            _ => error,
+        })
+    }
+
+    /// The limit that is armed; 0 if none is, or if its event was sent.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn limit(&self) -> Result<u32, ControlError> {
+        const OPERATION: &str = "query a shared receive queue";
+        self.context().require_here(OPERATION)?;
+        let mut attr = ibv_srq_attr {
+            max_wr: 0,
+            max_sge: 0,
+            srq_limit: 0,
+        };
+        // SAFETY: the SRQ is alive, and `attr` is writable.
+        let errno = unsafe { verbs::ibv_query_srq(self.as_ptr(), &raw mut attr) };
+        if errno == 0 {
+            Ok(attr.srq_limit)
+        } else {
+            Err(ControlError::verbs(OPERATION, errno))
+        }
+    }
+
+    /// Asks the device for room for `depth` receives.
+    ///
+    /// # Errors
+    /// Always on mlx5, which cannot resize: the text says what to do instead.
+    pub fn resize(&self, depth: u32) -> Result<(), ControlError> {
+        self.modify(
+            "resize a shared receive queue",
+            ibv_srq_attr {
+                max_wr: depth,
+                max_sge: 0,
+                srq_limit: 0,
+            },
+            ibv_srq_attr_mask::IBV_SRQ_MAX_WR,
+        )
+        .map_err(|error| match error.errno() {
+            Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => error
+                .with_kind(ControlErrorKind::Unsupported)
+                .with_cause("this device cannot resize one")
+                .with_remedy("create it with the largest depth that it will need"),
+            _ => error,
+        })
+    }
+
+    fn modify(
+        &self,
+        operation: &'static str,
+        mut attr: ibv_srq_attr,
+        mask: ibv_srq_attr_mask,
+    ) -> Result<(), ControlError> {
+        self.context().require_here(operation)?;
+        // SAFETY: the SRQ is alive, and the attributes for the call.
+        let errno =
+            unsafe { verbs::ibv_modify_srq(self.as_ptr(), &raw mut attr, mask.0.cast_signed()) };
+        if errno == 0 {
+            Ok(())
+        } else {
+            Err(ControlError::verbs(operation, errno))
+        }
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ibv_srq {
+        self.0.raw.as_ptr()
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.0.domain.context
+    }
+}
+
+const CREATE: &str = "create a shared receive queue";
+
+fn check(domain: &ProtectionDomain, depth: u32, max_segments: u32) -> Result<(), ControlError> {
+    let limits = domain.device().limits();
+    Bounded {
+        what: "its depth",
+        value: depth,
+        least: 1,
+        most: limits.srq_depth,
+        limit: "max_srq_wr",
+    }
+    .check(CREATE)?;
+    Bounded {
+        what: "the number of segments",
+        value: max_segments,
+        least: 1,
+        most: limits.srq_segments,
+        limit: "max_srq_sge",
+    }
+    .check(CREATE)
+}
+
+struct RawSrq {
+    raw: NonNull<ibv_srq>,
+    id: ObjectId,
+    /// Set when creation is complete.
+    layout: Option<SharedRecvLayout>,
+    max_segments: u32,
+    domain: Arc<RawDomain>,
+}
+
+// SAFETY: libibverbs lets any thread use an SRQ, several at a time. The layout
+// is plain values; who touches the ring is for `ring` to decide.
+unsafe impl Send for RawSrq {}
+// SAFETY: as above.
+unsafe impl Sync for RawSrq {}
+
+impl Drop for RawSrq {
+    fn drop(&mut self) {
+        if !self.domain.context.here() {
+            return;
+        }
+        // SAFETY: created by `create`; QPs on it held an `Arc` of this and are
+        // gone. It waits for events that were read, each of which its reader
+        // acknowledges at once.
+        let errno = unsafe { verbs::ibv_destroy_srq(self.raw.as_ptr()) };
+        if errno != 0 {
+            tracing::error!(errno, "ibv_destroy_srq failed");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Why a control operation failed: what was tried, the cause, and what to do.
+//!
+//! Only the control path uses this type. Posting and polling answer with
+//! small `Copy` values.
+
+use std::borrow::Cow;
+use std::{fmt, io};
+
+/// A failed control operation. Shown as one line with the cause and, where
+/// something can be done about it, a second line with the remedy.
+#[derive(Clone, Debug)]
+pub struct ControlError {
+    kind: ControlErrorKind,
+    operation: Cow<'static, str>,
+    errno: Option<i32>,
+    cause: Cow<'static, str>,
+    remedy: Cow<'static, str>,
+}
+
+/// What sort of failure a [`ControlError`] is, for code that has to react.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ControlErrorKind {
+    /// This host has no RDMA device, or libibverbs cannot see one.
+    NoDevice,
+    /// There are devices, but none of the given name.
+    UnknownDevice,
+    /// The process may not open the device.
+    Permission,
+    /// The limit on locked memory (`RLIMIT_MEMLOCK`) is too low.
+    LockedMemory,
+    /// Memory or objects of the device are used up.
+    OutOfResources,
+    /// An argument is zero or beyond a limit of the device.
+    Limit,
+    /// An argument is wrong in another way, or an object is in the wrong state.
+    Invalid,
+    /// The port is not active.
+    PortDown,
+    /// The port has no usable GID.
+    NoGid,
+    /// The device or its driver lacks the function.
+    Unsupported,
+    /// The device went away, or failed.
+    DeviceLost,
+    /// The object belongs to a process of which this one is a fork.
+    Forked,
+    /// Anything else; see the error number.
+    Other,
+}
+
+impl ControlError {
+    /// An error found here, without a call into libibverbs.
+    pub(crate) fn new(
+        kind: ControlErrorKind,
+        operation: impl Into<Cow<'static, str>>,
+        cause: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            kind,
+            operation: operation.into(),
+            errno: None,
+            cause: cause.into(),
+            remedy: Cow::Borrowed(""),
+        }
+    }
+
+    /// An error number that libibverbs returned, with what it usually means.
+    pub(crate) fn verbs(operation: impl Into<Cow<'static, str>>, errno: i32) -> Self {
+        let (kind, remedy) = usual_meaning(errno);
+        Self {
+            kind,
+            operation: operation.into(),
+            errno: Some(errno),
+            cause: Cow::Borrowed(""),
+            remedy: Cow::Borrowed(remedy),
+        }
+    }
+
+    /// The error that the calling thread's `errno` tells.
+    pub(crate) fn last(operation: impl Into<Cow<'static, str>>) -> Self {
+        Self::verbs(operation, last_errno())
+    }
+
+    #[must_use]
+    pub(crate) fn with_kind(mut self, kind: ControlErrorKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Replaces the text of the cause; an error number is still shown after it.
+    #[must_use]
+    pub(crate) fn with_cause(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
+        self.cause = cause.into();
+        self
+    }
+
+    /// Replaces the remedy.
+    #[must_use]
+    pub(crate) fn with_remedy(mut self, remedy: impl Into<Cow<'static, str>>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
+
+    /// What sort of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> ControlErrorKind {
+        self.kind
+    }
+
+    /// What was tried, as words that follow "cannot".
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// The error number of libibverbs or the system, if there was one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        self.errno
+    }
+
+    /// What can be done about it; empty if nothing is known.
+    #[must_use]
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: ", self.operation)?;
+        match (self.cause.as_ref(), self.errno) {
+            ("", Some(errno)) => write!(f, "{}", io::Error::from_raw_os_error(errno))?,
+            (cause, Some(errno)) => {
+                write!(f, "{cause}: {}", io::Error::from_raw_os_error(errno))?;
+            }
+            (cause, None) => f.write_str(cause)?,
+        }
+        if !self.remedy.is_empty() {
+            write!(f, "\n{}", self.remedy)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+/// The calling thread's `errno`; `EIO` if a call failed without setting it.
+pub(crate) fn last_errno() -> i32 {
+    match io::Error::last_os_error().raw_os_error() {
+        Some(0) | None => libc::EIO,
+        Some(errno) => errno,
+    }
+}
+
+fn usual_meaning(errno: i32) -> (ControlErrorKind, &'static str) {
+    use ControlErrorKind as Kind;
+    match errno {
+        libc::EACCES | libc::EPERM => (
+            Kind::Permission,
+            "give this user read and write access to /dev/infiniband/uverbs* (udev rule, group \
+             'rdma'; in a container: --device=/dev/infiniband)",
+        ),
+        libc::ENOMEM => (
+            Kind::OutOfResources,
+            "close unused objects, or ask for smaller ones",
+        ),
+        libc::ENOSPC | libc::EMFILE | libc::ENFILE => (
+            Kind::OutOfResources,
+            "close unused objects or files; see also `ulimit -n`",
+        ),
+        libc::EINVAL => (Kind::Invalid, ""),
+        libc::EBUSY => (
+            Kind::Invalid,
+            "another object still uses it: drop that one first",
+        ),
+        libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOTTY => (
+            Kind::Unsupported,
+            "the device or its kernel driver lacks this; a newer kernel or firmware may have it",
+        ),
+        libc::ENODEV | libc::EIO => (
+            Kind::DeviceLost,
+            "the device was removed or has failed: look at the kernel log (dmesg), then open it again",
+        ),
+        _ => (Kind::Other, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_operation_cause_number_and_remedy_on_two_lines() {
+        let error = ControlError::verbs("open mlx5_0", libc::EACCES);
+        let text = error.to_string();
+        let (first, second) = text.split_once('\n').expect("two lines");
+        assert_eq!(first, "cannot open mlx5_0: Permission denied (os error 13)");
+        assert!(second.contains("/dev/infiniband/uverbs*"), "{second}");
+        assert_eq!(error.kind(), ControlErrorKind::Permission);
+        assert_eq!(error.errno(), Some(libc::EACCES));
+    }
+
+    #[test]
+    fn an_error_without_remedy_is_one_line() {
+        let text = ControlError::verbs("reset the QP", libc::EINVAL).to_string();
+        assert_eq!(text, "cannot reset the QP: Invalid argument (os error 22)");
+    }
+
+    #[test]
+    fn a_given_cause_precedes_the_error_number() {
+        let text = ControlError::verbs("do it", libc::EINVAL)
+            .with_cause("because")
+            .to_string();
+        assert_eq!(
+            text,
+            "cannot do it: because: Invalid argument (os error 22)"
+        );
+    }
+}
