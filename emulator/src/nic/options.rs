@@ -55,8 +55,11 @@ pub struct Progress {
 
 /// Told of everything that crosses the border to software.
 pub trait Trace {
-    /// A send or receive WQE was taken; `index` is its counter (SRQ: its index).
-    fn wqe(&mut self, qpn: u32, index: u32, bytes: &[u8]);
+    /// A send WQE was taken; `counter` is the WQEBB counter of its start.
+    fn send_wqe(&mut self, qpn: u32, counter: u16, bytes: &[u8]);
+    /// A receive WQE was taken by a QP: from its own queue, where `index` is
+    /// a counter, or from a shared one, where it is the WQE's place.
+    fn receive_wqe(&mut self, qpn: u32, index: u16, shared: bool, bytes: &[u8]);
     /// A CQE was written; `index` is the producer counter.
     fn cqe(&mut self, cqn: u32, index: u32, bytes: &[u8]);
     /// Something worth knowing.

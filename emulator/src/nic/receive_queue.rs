@@ -55,7 +55,7 @@ impl Qp {
                 Data::Inline { .. } => None,
             }));
         if let (Some(trace), Some(index)) = (&mut core.trace, self.rq.current) {
-            trace.wqe(self.qpn.0, u32::from(index), &self.rq.bytes);
+            trace.receive_wqe(self.qpn.0, index, self.spec.srq.is_some(), &self.rq.bytes);
         }
         true
     }

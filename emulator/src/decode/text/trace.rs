@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use super::{cqe, send_wqe};
+use super::{TextError, cqe, receive_wqe, send_wqe, shared_receive_wqe};
+use crate::nic::Trace;
 
 /// Writes the text of each WQE and CQE to a file or to standard error.
 ///
@@ -19,26 +20,34 @@ impl<W: Write> TraceWriter<W> {
         TraceWriter { out }
     }
 
-    fn entry(&mut self, title: &str, text: Result<String, super::TextError>) {
+    fn entry(&mut self, title: &str, text: Result<String, TextError>) {
         let body = text.unwrap_or_else(|error| format!("  {error}\n"));
         let _ = write!(self.out, "{title}\n{body}").and_then(|()| self.out.flush());
     }
+}
 
-    /// A send WQE that the NIC starts to execute.
-    pub fn wqe(&mut self, qpn: u32, index: u16, bytes: &[u8]) {
+impl<W: Write> Trace for TraceWriter<W> {
+    fn send_wqe(&mut self, qpn: u32, counter: u16, bytes: &[u8]) {
         self.entry(
-            &format!("WQE QPN {qpn:#08x} index {index}"),
+            &format!("send WQE {counter} of QP {qpn:#08x}"),
             send_wqe(bytes),
         );
     }
 
-    /// A CQE that the NIC has written.
-    pub fn cqe(&mut self, cqn: u32, index: u32, bytes: &[u8]) {
-        self.entry(&format!("CQE CQN {cqn:#08x} index {index}"), cqe(bytes));
+    fn receive_wqe(&mut self, qpn: u32, index: u16, shared: bool, bytes: &[u8]) {
+        let (kind, text) = if shared {
+            ("shared receive", shared_receive_wqe(bytes))
+        } else {
+            ("receive", receive_wqe(bytes))
+        };
+        self.entry(&format!("{kind} WQE {index} by QP {qpn:#08x}"), text);
     }
 
-    /// Anything else worth knowing.
-    pub fn note(&mut self, note: &str) {
-        self.entry(&format!("NIC {note}"), Ok(String::new()));
+    fn cqe(&mut self, cqn: u32, index: u32, bytes: &[u8]) {
+        self.entry(&format!("CQE {index} of CQ {cqn:#08x}"), cqe(bytes));
+    }
+
+    fn note(&mut self, text: &str) {
+        self.entry(&format!("note: {text}"), Ok(String::new()));
     }
 }

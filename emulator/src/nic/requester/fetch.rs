@@ -43,7 +43,7 @@ impl Qp {
                 request.fenced = control.fenced();
                 request.immediate = control.immediate;
                 if let Some(trace) = &mut core.trace {
-                    trace.wqe(self.qpn.0, u32::from(counter), &self.sq.bytes);
+                    trace.send_wqe(self.qpn.0, counter, &self.sq.bytes);
                 }
                 request.failure = self.read_body(core, &mut request).err();
             }
