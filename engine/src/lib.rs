@@ -2,11 +2,14 @@
 
 pub mod completion;
 pub mod control;
+pub mod endpoint;
 pub mod error;
 pub mod mmio;
 pub mod path;
+pub mod queue;
 pub mod request;
 pub mod ring;
+pub mod shared_queue;
 pub mod wire;
 
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
@@ -15,5 +18,8 @@ pub use control::{
     DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, MemoryRegion, PortInfo,
     PortState, ProtectionDomain, RegisteredBuffer, devices,
 };
+pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{ControlError, ControlErrorKind};
+pub use queue::{CompletionQueue, CompletionQueueHandle, CqOptions};
 pub use request::{ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
+pub use shared_queue::{SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions};

@@ -143,7 +143,6 @@ pub struct CompletionRing {
     consumer: u32,
     arm_record: DoorbellRecord,
     arm_register: ArmRegister,
-    events: u32,
     cqn: u32,
 }
 
@@ -203,7 +202,6 @@ impl CompletionRing {
             arm_record: unsafe { DoorbellRecord::new(arm_record) },
             // SAFETY: the layout's page, valid as the caller promises.
             arm_register: unsafe { ArmRegister::new(layout.uar) },
-            events: 0,
             cqn: layout.cqn,
         })
     }
@@ -265,19 +263,17 @@ impl CompletionRing {
     /// Asks for one event when the next completion is written, or the next
     /// solicited or bad one. Completions that are there already count, so: arm,
     /// poll once more, then wait.
-    pub fn arm(&mut self, solicited_only: bool) {
+    ///
+    /// `events_read` is how many events of this queue have been read from its
+    /// channel; the device takes a request with the number of an earlier one
+    /// for that one.
+    pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
         const SOLICITED_ONLY: u32 = 1 << 24;
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
-        let word = ((self.events & 3) << 28) | command | (self.consumer & 0xff_ffff);
+        let word = ((events_read & 3) << 28) | command | (self.consumer & 0xff_ffff);
         self.arm_record.set(word);
         self.arm_register
             .ring(Be64::new((u64::from(word) << 32) | u64::from(self.cqn)));
-    }
-
-    /// `count` events of this queue have been read from its channel. Each
-    /// counts into the sequence number of the next [`Self::arm`].
-    pub fn events_read(&mut self, count: u32) {
-        self.events = self.events.wrapping_add(count);
     }
 }
 

@@ -17,6 +17,8 @@ pub mod receive;
 pub(crate) mod scatter;
 pub mod send;
 pub mod shared;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use cursor::{Credits, RingSize, distance24};
 

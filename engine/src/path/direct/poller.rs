@@ -210,13 +210,8 @@ impl Poller {
     }
 
     /// Asks for one event; see [`CompletionRing::arm`].
-    pub fn arm(&mut self, solicited_only: bool) {
-        self.ring.arm(solicited_only);
-    }
-
-    /// `count` events of this queue have been read from its channel.
-    pub fn events_read(&mut self, count: u32) {
-        self.ring.events_read(count);
+    pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
+        self.ring.arm(solicited_only, events_read);
     }
 }
 

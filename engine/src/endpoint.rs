@@ -1,0 +1,391 @@
+//! Endpoints: reliable connections, as the application sees them.
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+use std::env;
+use std::sync::Arc;
+
+use crate::control::{ConnectOptions, EndpointAddress, ProtectionDomain, QpSpec, QpState, VerbsQp};
+use crate::error::{ControlError, ControlErrorKind};
+use crate::path::direct;
+use crate::queue::CompletionQueueHandle;
+use crate::request::{ListError, PostError, RecvRequest, SendRequest};
+use crate::ring::layout::{RecvLayout, SendLayout};
+use crate::ring::send::DoorbellPolicy;
+use crate::shared_queue::SharedReceiveQueueHandle;
+
+/// How to create an [`Endpoint`]; begin with [`EndpointOptions::new`].
+#[derive(Clone, Copy, Debug)]
+pub struct EndpointOptions<'a> {
+    /// Where sends complete.
+    pub send_cq: &'a CompletionQueueHandle,
+    /// Where receives complete; may be the same.
+    pub recv_cq: &'a CompletionQueueHandle,
+    /// Where receives come from, instead of a queue of its own.
+    pub srq: Option<&'a SharedReceiveQueueHandle>,
+    /// Sends that may be outstanding, at least.
+    pub send_depth: u32,
+    /// Receives that may be outstanding, at least; not used with `srq`.
+    pub recv_depth: u32,
+    /// Segments of one send, at most.
+    pub send_segments: u32,
+    /// Segments of one receive, at most; not used with `srq`.
+    pub recv_segments: u32,
+    /// Bytes of one inline send, at most.
+    pub inline_bytes: u32,
+    /// Ask for a doorbell register of its own: single sends then go to the
+    /// device whole (BlueFlame), and no lock is taken. Devices have some
+    /// hundreds; when there is none left, a shared one is taken.
+    pub exclusive_register: bool,
+    /// The application promises that no two threads post sends to endpoints of
+    /// one device at the same time: no lock is taken for a shared register.
+    /// libmlx5's `MLX5_SINGLE_THREADED=1` promises the same.
+    pub single_threaded: bool,
+}
+
+impl<'a> EndpointOptions<'a> {
+    /// 128 sends and 128 receives of one segment each, no inline data, a shared
+    /// register.
+    #[must_use]
+    pub fn new(send_cq: &'a CompletionQueueHandle, recv_cq: &'a CompletionQueueHandle) -> Self {
+        Self {
+            send_cq,
+            recv_cq,
+            srq: None,
+            send_depth: 128,
+            recv_depth: 128,
+            send_segments: 1,
+            recv_segments: 1,
+            inline_bytes: 0,
+            exclusive_register: false,
+            single_threaded: false,
+        }
+    }
+}
+
+/// What the environment asks of new endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Switches {
+    /// `DAT_DEBUG_NO_BF`: never copy a WQE to the register.
+    no_blue_flame: bool,
+    /// `DAT_DEBUG_NO_INLINE`: grant no inline bytes.
+    no_inline: bool,
+    /// `MLX5_SINGLE_THREADED`, as libmlx5 understands it.
+    single_threaded: bool,
+}
+
+impl Switches {
+    fn read(value: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name| value(name).is_some_and(|value| !value.is_empty() && value != "0");
+        Self {
+            no_blue_flame: set("DAT_DEBUG_NO_BF"),
+            no_inline: set("DAT_DEBUG_NO_INLINE"),
+            single_threaded: value("MLX5_SINGLE_THREADED").as_deref() == Some("1"),
+        }
+    }
+}
+
+/// A reliable connection and the right to post to it.
+///
+/// Its completions appear in the completion queues that it was created with.
+/// They may be polled by other threads; see [`crate::CompletionQueue`].
+pub struct Endpoint {
+    path: ManuallyDrop<direct::QueuePair>,
+    verbs: Arc<VerbsQp>,
+    state: State,
+    max_inline: u32,
+}
+
+/// As far as we moved it. The device may have gone to the error state since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Reset,
+    Init,
+    Later,
+}
+
+impl ProtectionDomain {
+    /// Creates an endpoint, not connected.
+    ///
+    /// # Errors
+    /// Arguments beyond the device's limits, parts of different devices, or a
+    /// device that has no more.
+    pub fn create_endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint, ControlError> {
+        let switches = Switches::read(|name| env::var(name).ok());
+        let spec = QpSpec {
+            send_cq: &options.send_cq.verbs,
+            recv_cq: &options.recv_cq.verbs,
+            srq: options.srq.map(|srq| &srq.verbs),
+            send_depth: options.send_depth,
+            recv_depth: options.recv_depth,
+            send_segments: options.send_segments,
+            recv_segments: options.recv_segments,
+            inline_bytes: if switches.no_inline {
+                0
+            } else {
+                options.inline_bytes
+            },
+            exclusive_register: options.exclusive_register,
+        };
+        let verbs = Arc::new(VerbsQp::create(self, &spec)?);
+        let mut send = verbs.send_layout();
+        if switches.no_inline {
+            send.max_inline = 0;
+        }
+        let single = options.single_threaded || switches.single_threaded;
+        let parts = direct::QueuePairParts {
+            send,
+            doorbell: DoorbellPolicy {
+                blue_flame: !switches.no_blue_flame,
+                serialised: !send.register.exclusive && !single,
+            },
+            recv: verbs.recv_layout(),
+            shared: options.srq.map(|srq| srq.path.clone()),
+            send_mailbox: Arc::clone(&options.send_cq.mailbox),
+            recv_mailbox: Arc::clone(&options.recv_cq.mailbox),
+            owner: Arc::clone(&verbs) as direct::Owner,
+        };
+        // SAFETY: the layouts are those of a queue pair that was just created,
+        // which lives, and keeps its number, as long as the owner; its rings
+        // are used by nobody else. The register is its own, or shared with
+        // others of ours, serialised unless the application promised otherwise.
+        let path = unsafe { direct::QueuePair::new(parts) }.map_err(|error| {
+            ControlError::new(
+                ControlErrorKind::Unsupported,
+                "drive a queue pair directly",
+                error.to_string(),
+            )
+        })?;
+        Ok(Endpoint {
+            path: ManuallyDrop::new(path),
+            verbs,
+            state: State::Reset,
+            max_inline: send.max_inline,
+        })
+    }
+}
+
+impl Endpoint {
+    /// Posts one receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then. `NotReady` before [`Self::init`],
+    /// and if the receives come from a shared queue.
+    ///
+    /// # Safety
+    /// The memory of the segments is writable and left alone until the receive
+    /// completes, or until the endpoint is reset or dropped and its completion
+    /// queue has been polled (or settled, or dropped) after that.
+    #[inline]
+    pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.path.post_recv(request) }
+    }
+
+    /// Posts several receives with one doorbell.
+    ///
+    /// # Errors
+    /// [`ListError`]; the receives before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv`], for every request.
+    #[inline]
+    pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.path.post_recv_list(requests) }
+    }
+
+    /// Posts one request to the send queue.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then. `NotReady` before [`Self::connect`].
+    ///
+    /// # Safety
+    /// Inline: the memory of the segments is readable now. Otherwise it is left
+    /// alone (for a read: writable and unused) until the request completes, or
+    /// until the endpoint is reset or dropped and its completion queue has been
+    /// polled (or settled, or dropped) after that.
+    #[inline]
+    pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.path.post_send(request) }
+    }
+
+    /// Posts several requests to the send queue with one doorbell.
+    ///
+    /// # Errors
+    /// [`ListError`]; the requests before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send`], for every request.
+    #[inline]
+    pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.path.post_send_list(requests) }
+    }
+
+    /// Its queue pair's number, 24 bits.
+    #[must_use]
+    pub fn qpn(&self) -> u32 {
+        self.verbs.qpn()
+    }
+
+    /// What the peer needs to connect to it through a port.
+    ///
+    /// # Errors
+    /// The port is missing or not active, or on Ethernet has no usable GID.
+    pub fn local_address(&self, port: u8) -> Result<EndpointAddress, ControlError> {
+        self.verbs.local_address(port)
+    }
+
+    /// Lets receives be posted, before the peer is known.
+    ///
+    /// # Errors
+    /// The endpoint is past that state, or the port does not exist.
+    pub fn init(&mut self, options: &ConnectOptions) -> Result<(), ControlError> {
+        self.verbs.to_init(options.port, options.access)?;
+        self.state = State::Init;
+        self.path.open_receives();
+        Ok(())
+    }
+
+    /// Connects to the endpoint at `peer`, which must connect to this one.
+    /// Includes [`Self::init`] if that was not called.
+    ///
+    /// # Errors
+    /// The port is not active, the peer cannot be addressed, or the endpoint
+    /// was connected before and not reset since.
+    pub fn connect(
+        &mut self,
+        peer: &EndpointAddress,
+        options: &ConnectOptions,
+    ) -> Result<(), ControlError> {
+        if self.state == State::Reset {
+            self.init(options)?;
+        }
+        self.verbs.to_rtr(peer, options)?;
+        self.state = State::Later;
+        self.verbs.to_rts(options)?;
+        self.path.open_sends();
+        Ok(())
+    }
+
+    /// Ends the connection: everything posted completes, most of it as
+    /// [`crate::Status::WrFlush`], and so does what is posted from now on.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn to_error(&mut self) -> Result<(), ControlError> {
+        self.verbs.to_error()?;
+        self.state = State::Later;
+        Ok(())
+    }
+
+    /// Back to the state after creation. Everything posted is forgotten, and
+    /// completions that were not polled yet will not be seen.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn reset(&mut self) -> Result<(), ControlError> {
+        self.verbs.to_reset()?;
+        self.state = State::Reset;
+        self.path.reset();
+        Ok(())
+    }
+
+    /// The state that the device reports.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn state(&self) -> Result<QpState, ControlError> {
+        self.verbs.state()
+    }
+
+    /// How many sends may be outstanding.
+    #[must_use]
+    pub fn send_capacity(&self) -> u32 {
+        self.path.send_capacity()
+    }
+
+    /// How many receives may be outstanding; 0 if they come from a shared queue.
+    #[must_use]
+    pub fn recv_capacity(&self) -> u32 {
+        self.path.recv_capacity()
+    }
+
+    /// How many bytes one inline send may have.
+    #[must_use]
+    pub fn max_inline(&self) -> u32 {
+        self.max_inline
+    }
+
+    /// The verbs object, for matching asynchronous events.
+    #[must_use]
+    pub fn verbs(&self) -> &VerbsQp {
+        &self.verbs
+    }
+
+    /// Where its send ring lies: for tests and measurements that play the device.
+    #[must_use]
+    pub fn send_layout(&self) -> SendLayout {
+        self.verbs.send_layout()
+    }
+
+    /// Where its receive ring lies, if it has one: for tests and measurements
+    /// that play the device.
+    #[must_use]
+    pub fn recv_layout(&self) -> Option<RecvLayout> {
+        self.verbs.recv_layout()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        match self.verbs.to_reset() {
+            // The parent goes on using the queues; this copy of the handle must
+            // not touch them.
+            Err(error) if error.kind() == ControlErrorKind::Forked => return,
+            Err(error) => tracing::error!("dropping an endpoint: {error}"),
+            Ok(()) => {}
+        }
+        // SAFETY: not used again: this is the value's own drop.
+        unsafe { ManuallyDrop::drop(&mut self.path) };
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("qpn", &self.qpn())
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_are_off_when_unset_empty_or_zero() {
+        let with = |value: Option<&str>| Switches::read(|_| value.map(str::to_owned));
+        let off = Switches {
+            no_blue_flame: false,
+            no_inline: false,
+            single_threaded: false,
+        };
+        assert_eq!(with(None), off);
+        assert_eq!(with(Some("")), off);
+        assert_eq!(with(Some("0")), off);
+        let on = Switches {
+            no_blue_flame: true,
+            no_inline: true,
+            single_threaded: true,
+        };
+        assert_eq!(with(Some("1")), on);
+        assert!(
+            !with(Some("yes")).single_threaded,
+            "libmlx5 wants exactly 1"
+        );
+    }
+}

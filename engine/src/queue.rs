@@ -1,0 +1,195 @@
+//! Completion queues, as the application sees them.
+
+use core::fmt;
+use core::ops::Deref;
+use std::sync::Arc;
+
+use crate::completion::Completion;
+use crate::control::{CompletionChannel, CqeSize, Device, VerbsCq};
+use crate::error::{ControlError, ControlErrorKind};
+use crate::path::direct;
+use crate::ring::layout::CompletionLayout;
+
+/// How to create a [`CompletionQueue`].
+#[derive(Clone, Copy, Default)]
+pub struct CqOptions<'a> {
+    /// Completions that it holds, at least. Make it as deep as all the queues
+    /// that report to it together: a completion queue that overflows is dead.
+    pub depth: u32,
+    /// Size of its entries.
+    pub cqe_size: CqeSize,
+    /// Where its events go, for those who wait.
+    pub channel: Option<&'a CompletionChannel>,
+    /// Which interrupt raises the events, below the device's number of vectors.
+    pub vector: u32,
+}
+
+/// A completion queue and the right to poll it.
+///
+/// Polling takes `&mut self`: one thread at a time. What may be done while
+/// another thread polls, such as creating an endpoint that reports here, takes a
+/// [`CompletionQueueHandle`], to which this dereferences.
+pub struct CompletionQueue {
+    path: direct::Poller,
+    handle: CompletionQueueHandle,
+    /// Of [`VerbsCq::event_count`], how many [`Self::take_events`] has reported.
+    events_taken: u32,
+}
+
+/// A completion queue without the right to poll it. Clones are handles to the
+/// same queue.
+#[derive(Clone)]
+pub struct CompletionQueueHandle {
+    pub(crate) verbs: VerbsCq,
+    pub(crate) mailbox: Arc<direct::Mailbox>,
+}
+
+impl Device {
+    /// Creates a completion queue.
+    ///
+    /// # Errors
+    /// A depth of 0 or beyond the device's limit, or no memory for it.
+    pub fn create_cq(&self, options: &CqOptions<'_>) -> Result<CompletionQueue, ControlError> {
+        let CqOptions {
+            depth,
+            cqe_size,
+            channel,
+            vector,
+        } = *options;
+        let verbs = VerbsCq::create(self, depth, cqe_size, channel, vector)?;
+        // SAFETY: the layout is that of a queue that was just created, which
+        // lives as long as the owner; its ring was handed to us alone, and
+        // endpoints are made with this poller's mailbox only.
+        let path = unsafe { direct::Poller::new(&verbs.layout(), Arc::new(verbs.clone())) }
+            .map_err(|error| {
+                ControlError::new(
+                    ControlErrorKind::Unsupported,
+                    "drive a completion queue directly",
+                    error.to_string(),
+                )
+            })?;
+        let mailbox = Arc::clone(path.mailbox());
+        let handle = CompletionQueueHandle { verbs, mailbox };
+        Ok(CompletionQueue {
+            path,
+            handle,
+            events_taken: 0,
+        })
+    }
+}
+
+impl CompletionQueue {
+    /// The next completion, if there is one.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Completion> {
+        self.path.poll()
+    }
+
+    /// Fills `out` from the start with completions, as far as there are any.
+    /// Returns how many.
+    #[inline]
+    pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
+        self.path.poll_batch(out)
+    }
+
+    /// Asks for one event on the channel at the next completion, or at the next
+    /// that is solicited or an error. Completions that came before count too,
+    /// so poll once more after arming, and wait only if there is nothing.
+    pub fn arm(&mut self, solicited_only: bool) {
+        self.path
+            .arm(solicited_only, self.handle.verbs.event_count());
+    }
+
+    /// Takes the events off the channel without blocking, for all queues that
+    /// share it, and returns how many there were for this one since the last
+    /// call. 0 if it has no channel.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn take_events(&mut self) -> Result<u32, ControlError> {
+        if let Some(channel) = self.handle.verbs.channel() {
+            channel.drain()?;
+        }
+        let count = self.handle.verbs.event_count();
+        let new = count.wrapping_sub(self.events_taken);
+        self.events_taken = count;
+        Ok(new)
+    }
+
+    /// Takes note of endpoints that were created and dropped. Polling does it
+    /// by itself when it finds nothing; a queue that is not polled keeps the
+    /// verbs objects, and the numbers, of endpoints that were dropped until
+    /// this is called, or until it is dropped itself.
+    pub fn settle(&mut self) {
+        self.path.settle();
+    }
+
+    /// Completions that polling had to skip.
+    #[must_use]
+    pub fn counters(&self) -> direct::PollerCounters {
+        self.path.counters()
+    }
+
+    /// What creating endpoints takes; for use while another thread polls.
+    #[must_use]
+    pub fn handle(&self) -> &CompletionQueueHandle {
+        &self.handle
+    }
+}
+
+impl Deref for CompletionQueue {
+    type Target = CompletionQueueHandle;
+
+    fn deref(&self) -> &CompletionQueueHandle {
+        &self.handle
+    }
+}
+
+impl CompletionQueueHandle {
+    /// Its number on the device.
+    #[must_use]
+    pub fn cqn(&self) -> u32 {
+        self.verbs.cqn()
+    }
+
+    /// How many completions it holds.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.verbs.layout().cqe_count - 1
+    }
+
+    /// The channel that its events go to.
+    #[must_use]
+    pub fn channel(&self) -> Option<&CompletionChannel> {
+        self.verbs.channel()
+    }
+
+    /// The verbs object, for matching asynchronous events.
+    #[must_use]
+    pub fn verbs(&self) -> &VerbsCq {
+        &self.verbs
+    }
+
+    /// Where its ring lies: for tests and measurements that play the device.
+    #[must_use]
+    pub fn layout(&self) -> CompletionLayout {
+        self.verbs.layout()
+    }
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue")
+            .field("cqn", &self.cqn())
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for CompletionQueueHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueueHandle")
+            .field("cqn", &self.cqn())
+            .finish_non_exhaustive()
+    }
+}

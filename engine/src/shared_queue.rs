@@ -1,0 +1,163 @@
+//! Shared receive queues, as the application sees them.
+
+use core::fmt;
+use core::ops::Deref;
+use std::sync::Arc;
+
+use crate::control::{ProtectionDomain, VerbsSrq};
+use crate::error::{ControlError, ControlErrorKind};
+use crate::path::direct;
+use crate::request::{ListError, PostError, RecvRequest};
+use crate::ring::layout::SharedRecvLayout;
+
+/// How to create a [`SharedReceiveQueue`].
+#[derive(Clone, Copy, Debug)]
+pub struct SrqOptions {
+    /// Receives that may be outstanding, at least. It cannot grow later.
+    pub depth: u32,
+    /// Segments of one receive, at most.
+    pub max_segments: u32,
+}
+
+/// A queue of receives for many endpoints, and the right to post to it.
+///
+/// What may be done while another thread posts takes a
+/// [`SharedReceiveQueueHandle`], to which this dereferences.
+pub struct SharedReceiveQueue {
+    path: direct::SharedReceives,
+    handle: SharedReceiveQueueHandle,
+}
+
+/// A shared receive queue without the right to post to it. Clones are handles
+/// to the same queue.
+#[derive(Clone)]
+pub struct SharedReceiveQueueHandle {
+    pub(crate) verbs: VerbsSrq,
+    pub(crate) path: direct::SharedReceivesHandle,
+}
+
+impl ProtectionDomain {
+    /// Creates a shared receive queue.
+    ///
+    /// # Errors
+    /// A depth or a number of segments of 0 or beyond the device's limits, or
+    /// no memory for it.
+    pub fn create_srq(&self, options: &SrqOptions) -> Result<SharedReceiveQueue, ControlError> {
+        let verbs = VerbsSrq::create(self, options.depth, options.max_segments)?;
+        // SAFETY: the layout is that of a queue that was just created, which
+        // lives as long as the owner, and is used by nobody else.
+        let path = unsafe { direct::SharedReceives::new(&verbs.layout(), Arc::new(verbs.clone())) }
+            .map_err(|error| {
+                ControlError::new(
+                    ControlErrorKind::Unsupported,
+                    "drive a shared receive queue directly",
+                    error.to_string(),
+                )
+            })?;
+        let handle = SharedReceiveQueueHandle {
+            verbs,
+            path: path.handle(),
+        };
+        Ok(SharedReceiveQueue { path, handle })
+    }
+}
+
+impl SharedReceiveQueue {
+    /// Posts one receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// The memory of the segments is writable and left alone until the receive
+    /// completes, or the queue and all its endpoints are gone.
+    #[inline]
+    pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.path.post(request) }
+    }
+
+    /// Posts several receives with one doorbell.
+    ///
+    /// # Errors
+    /// [`ListError`]; the receives before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every request.
+    #[inline]
+    pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.path.post_list(requests) }
+    }
+
+    /// What creating endpoints takes; for use while another thread posts.
+    #[must_use]
+    pub fn handle(&self) -> &SharedReceiveQueueHandle {
+        &self.handle
+    }
+
+    /// How many receives may be outstanding.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.path.capacity()
+    }
+
+    /// How many segments one receive may have.
+    #[must_use]
+    pub fn max_segments(&self) -> usize {
+        self.path.max_segments()
+    }
+}
+
+impl Deref for SharedReceiveQueue {
+    type Target = SharedReceiveQueueHandle;
+
+    fn deref(&self) -> &SharedReceiveQueueHandle {
+        &self.handle
+    }
+}
+
+impl SharedReceiveQueueHandle {
+    /// Its number on the device.
+    #[must_use]
+    pub fn srqn(&self) -> u32 {
+        self.verbs.srqn()
+    }
+
+    /// Asks for one asynchronous event when fewer than `limit` receives are
+    /// left; 0 asks for none.
+    ///
+    /// # Errors
+    /// A limit above the depth.
+    pub fn set_limit(&self, limit: u32) -> Result<(), ControlError> {
+        self.verbs.set_limit(limit)
+    }
+
+    /// The verbs object, for matching asynchronous events.
+    #[must_use]
+    pub fn verbs(&self) -> &VerbsSrq {
+        &self.verbs
+    }
+
+    /// Where its ring lies: for tests and measurements that play the device.
+    #[must_use]
+    pub fn layout(&self) -> SharedRecvLayout {
+        self.verbs.layout()
+    }
+}
+
+impl fmt::Debug for SharedReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceiveQueue")
+            .field("srqn", &self.srqn())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SharedReceiveQueueHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceiveQueueHandle")
+            .field("srqn", &self.srqn())
+            .finish_non_exhaustive()
+    }
+}
