@@ -51,6 +51,24 @@ impl Nic {
         &self.core.violations
     }
 
+    /// What a queue pair was created with.
+    #[must_use]
+    pub fn qp_spec(&self, qp: Qpn) -> Option<&QpSpec> {
+        self.qps.get(qp.0).map(|qp| &qp.spec)
+    }
+
+    /// What a completion queue was created with.
+    #[must_use]
+    pub fn cq_spec(&self, cq: Cqn) -> Option<&CqSpec> {
+        self.core.cqs.get(cq.0).map(|cq| &cq.spec)
+    }
+
+    /// What a shared receive queue was created with.
+    #[must_use]
+    pub fn srq_spec(&self, srq: Srqn) -> Option<&SrqSpec> {
+        self.core.srqs.get(srq.0).map(|srq| &srq.spec)
+    }
+
     /// Takes a packet from the fabric. Most answers leave with the next
     /// [`Nic::work`], so that one acknowledges many.
     pub fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
