@@ -2,7 +2,9 @@
 
 pub mod config;
 pub mod decode;
+pub mod emulator;
 pub mod fabric;
 pub mod limits;
 pub mod nic;
+pub mod runner;
 pub mod uar;

@@ -99,14 +99,4 @@ pub trait Transmit {
     /// # Errors
     /// Gives the packet back when there is no room.
     fn send(&mut self, packet: Packet) -> Result<(), Packet>;
-
-    /// An empty buffer for a payload: one that was used before, if any.
-    fn payload(&mut self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    /// Takes back the payload of a packet that has been delivered.
-    fn recycle(&mut self, payload: Vec<u8>) {
-        drop(payload);
-    }
 }

@@ -84,6 +84,14 @@ impl Port {
     pub fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.refused)
     }
+
+    /// Keeps the buffer of a packet that has left for one that arrives.
+    fn recycle(&mut self, mut payload: Vec<u8>) {
+        if payload.capacity() != 0 && self.spare.len() < SPARE_PAYLOADS {
+            payload.clear();
+            self.spare.push(payload);
+        }
+    }
 }
 
 impl Transmit for Port {
@@ -122,17 +130,6 @@ impl Transmit for Port {
             Err(packet)
         }
     }
-
-    fn payload(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    fn recycle(&mut self, mut payload: Vec<u8>) {
-        if payload.capacity() != 0 && self.spare.len() < SPARE_PAYLOADS {
-            payload.clear();
-            self.spare.push(payload);
-        }
-    }
 }
 
 fn slot_of(qpn: Qpn) -> u8 {
@@ -145,7 +142,7 @@ mod tests {
     use crate::fabric::tests::packet;
 
     #[test]
-    fn packets_to_oneself_come_back_in_order_and_their_payloads_are_reused() {
+    fn packets_to_oneself_come_back_in_order() {
         let mut port = Port::alone(5);
         for psn in 0..3 {
             assert!(port.send(packet(5, 5, psn, b"abc")).is_ok());
@@ -153,10 +150,6 @@ mod tests {
         for psn in 0..3 {
             let found = port.receive().unwrap();
             assert_eq!((found.header.psn, &found.payload[..]), (psn, &b"abc"[..]));
-            let address = found.payload.as_ptr();
-            port.recycle(found.payload);
-            let again = port.payload();
-            assert_eq!((again.as_ptr(), again.len()), (address, 0));
         }
         assert!(port.receive().is_none() && !port.has_pending());
     }

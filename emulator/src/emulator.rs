@@ -1,0 +1,387 @@
+//! The emulator of this process: one NIC with all its devices, its doorbell
+//! pages, its place on the fabric, and what makes it move.
+//!
+//! It is made once, at the first device open, and lives as long as the
+//! process. The kernel face locks the NIC for commands
+//! ([`Emulator::nic`]); the NIC thread locks it for one batch at a time.
+
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::config::{Config, Link, Mode, Wake};
+use crate::decode::text::TraceWriter;
+use crate::fabric::attachment::Attachment;
+use crate::fabric::directory::JoinError;
+use crate::fabric::name::DeviceIdentity;
+use crate::fabric::port::Port;
+use crate::nic::spec::{DoorbellView, EventSink, Path, PortAddress, UarPage, UarWrite};
+use crate::nic::{Nanos, Nic, NicOptions, Progress, Resolver};
+use crate::runner::stepped::Stepper;
+use crate::runner::thread::NicThread;
+use crate::runner::{BATCH, Control, Driver};
+use crate::uar::UarBank;
+use crate::uar::fault::FaultWatch;
+
+/// Slot of a process that is alone, in stepped mode.
+const ALONE: u8 = 1;
+
+static EMULATOR: OnceLock<Emulator> = OnceLock::new();
+static STARTING: Mutex<()> = Mutex::new(());
+/// The descriptor that says "this process lives"; see [`leave_to_parent`].
+static LIFE_LOCK: AtomicI32 = AtomicI32::new(-1);
+
+/// The emulator of this process.
+pub struct Emulator {
+    config: Config,
+    pid: u32,
+    slot: u8,
+    nic: Mutex<Nic>,
+    uar: UarBank,
+    control: Control,
+    stepper: Option<Mutex<Stepper>>,
+}
+
+/// Why an emulator cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The fabric cannot be joined.
+    #[error(transparent)]
+    Fabric(#[from] JoinError),
+    /// Page faults were asked for, and the kernel refuses them.
+    #[error(
+        "userfaultfd with write protection of shared memory: {0}; \
+         it needs Linux 5.19 and is forbidden in some containers: set {wake}=auto",
+        wake = Config::WAKE
+    )]
+    Uffd(io::Error),
+    /// The trace file cannot be written.
+    #[error("trace file {}: {source}", path.display())]
+    Trace {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The NIC thread cannot be started.
+    #[error("cannot start the NIC thread: {0}")]
+    Thread(io::Error),
+}
+
+impl Emulator {
+    /// The emulator, if it has been started.
+    #[must_use]
+    pub fn get() -> Option<&'static Self> {
+        EMULATOR.get()
+    }
+
+    /// Starts the emulator of this process; `events` receives what the NIC
+    /// reports. If it is running already, it stays as it is and `events` is
+    /// not used.
+    ///
+    /// # Errors
+    /// See [`StartError`]. Nothing is left behind, and a later start may succeed.
+    pub fn start(config: Config, events: Box<dyn EventSink>) -> Result<&'static Self, StartError> {
+        let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = EMULATOR.get() {
+            return Ok(running);
+        }
+        let threaded = config.mode == Mode::Threaded;
+        let faults = if threaded {
+            watch_faults(config.wake)?
+        } else {
+            None
+        };
+        let port = if threaded {
+            Port::attached(Attachment::join(&config.fabric)?)
+        } else {
+            Port::alone(ALONE)
+        };
+        let options = NicOptions {
+            slot: port.slot(),
+            devices: config.devices,
+            view: view(&config),
+            resolve: resolver(&config),
+            ..NicOptions::default()
+        };
+        let mut nic = Nic::new(options, events);
+        if let Some(path) = &config.trace {
+            let file = File::create(path).map_err(|source| StartError::Trace {
+                path: path.clone(),
+                source,
+            })?;
+            nic.set_trace(Box::new(TraceWriter::new(file)));
+        }
+        let life_lock = port.attachment().map_or(-1, Attachment::lock_fd);
+        let slot = port.slot();
+        let (thread_port, stepper) = if threaded {
+            (Some(port), None)
+        } else {
+            (None, Some(Mutex::new(Stepper::new(port))))
+        };
+        let wake = if faults.is_some() {
+            config.wake
+        } else {
+            Wake::Nap
+        };
+        let emulator = EMULATOR.get_or_init(|| Self {
+            config,
+            pid: std::process::id(),
+            slot,
+            nic: Mutex::new(nic),
+            uar: UarBank::new(faults),
+            control: Control::default(),
+            stepper,
+        });
+        if let Some(port) = thread_port {
+            LIFE_LOCK.store(life_lock, Ordering::Relaxed);
+            emulator.start_thread(port, wake)?;
+        }
+        Ok(emulator)
+    }
+
+    fn start_thread(&'static self, port: Port, wake: Wake) -> Result<(), StartError> {
+        let driver = LockedNic { emulator: self };
+        NicThread {
+            driver,
+            bank: &self.uar,
+            port,
+            control: &self.control,
+            wake,
+        }
+        .spawn()
+        .map_err(StartError::Thread)?;
+        // SAFETY: both handlers are functions of this library, which is never
+        // unloaded while its NIC thread runs; neither unwinds.
+        unsafe {
+            libc::pthread_atfork(None, None, Some(leave_to_parent));
+            libc::atexit(leave_fabric);
+        }
+        Ok(())
+    }
+
+    /// Locks the NIC for a command. When the guard goes, the NIC runs once:
+    /// the command may have made work.
+    ///
+    /// A forked child must not come here: see [`forked`](Self::forked).
+    pub fn nic(&self) -> NicGuard<'_> {
+        let nic = match self.nic.try_lock() {
+            Ok(nic) => nic,
+            Err(_) => self
+                .control
+                .announce(|| self.nic.lock())
+                .unwrap_or_else(PoisonError::into_inner),
+        };
+        NicGuard {
+            nic: Some(nic),
+            control: &self.control,
+        }
+    }
+
+    /// Makes the NIC thread run once, soon.
+    pub fn wake(&self) {
+        self.control.kick();
+    }
+
+    /// The doorbell pages. Pages that applications map are announced by
+    /// [`map_page`](Self::map_page).
+    #[must_use]
+    pub fn uar(&self) -> &UarBank {
+        &self.uar
+    }
+
+    /// An application has mapped a doorbell page, which is `page.page` of
+    /// this memory file, at `address`.
+    ///
+    /// # Errors
+    /// When the NIC cannot map it as well.
+    pub fn map_page(
+        &self,
+        page: UarPage,
+        address: usize,
+        memory: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        self.uar.add_page(page, memory)?;
+        self.uar
+            .note_mapping(page.context, page.page, address, crate::uar::PAGE_SIZE);
+        // A sleeper that could not protect this page must nap from now on.
+        self.wake();
+        Ok(())
+    }
+
+    /// What the emulator was started with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The upper 8 bits of this process' QP numbers.
+    #[must_use]
+    pub fn slot(&self) -> u8 {
+        self.slot
+    }
+
+    /// Whether this process was forked from the one that started the
+    /// emulator: it has the memory of a NIC, but no NIC. Takes no lock.
+    #[must_use]
+    pub fn forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    /// GUID, GID and LID of a device, equal in all processes of the fabric.
+    #[must_use]
+    pub fn device_identity(&self, device: u8) -> DeviceIdentity {
+        DeviceIdentity::derive(&self.config.fabric, device)
+    }
+
+    /// Stepped mode: takes the doorbells and does one unit of work. `false`
+    /// when there was nothing to do, and always in threaded mode.
+    pub fn step(&self) -> bool {
+        self.stepping(|stepper, nic| stepper.step(nic, &self.uar))
+            .unwrap_or(false)
+    }
+
+    /// Stepped mode: steps until there is nothing to do, and answers how
+    /// many steps that took.
+    pub fn run_until_idle(&self) -> usize {
+        self.stepping(|stepper, nic| stepper.run_until_idle(nic, &self.uar))
+            .unwrap_or(0)
+    }
+
+    /// Stepped mode: lets time pass, and runs what falls due, in order.
+    pub fn advance(&self, by: Duration) {
+        self.stepping(|stepper, nic| stepper.advance(nic, &self.uar, by));
+    }
+
+    fn stepping<T>(&self, step: impl FnOnce(&mut Stepper, &mut Nic) -> T) -> Option<T> {
+        let mut stepper = self
+            .stepper
+            .as_ref()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut nic = self.nic.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(step(&mut stepper, &mut nic))
+    }
+}
+
+/// The NIC, locked for a command.
+pub struct NicGuard<'a> {
+    nic: Option<MutexGuard<'a, Nic>>,
+    control: &'a Control,
+}
+
+impl Deref for NicGuard<'_> {
+    type Target = Nic;
+
+    fn deref(&self) -> &Nic {
+        self.nic.as_ref().expect("held until dropped")
+    }
+}
+
+impl DerefMut for NicGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Nic {
+        self.nic.as_mut().expect("held until dropped")
+    }
+}
+
+impl Drop for NicGuard<'_> {
+    fn drop(&mut self) {
+        self.nic = None;
+        self.control.kick();
+    }
+}
+
+/// The NIC as its thread drives it.
+struct LockedNic {
+    emulator: &'static Emulator,
+}
+
+impl Driver for LockedNic {
+    fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress {
+        self.emulator.control.step_back();
+        let mut nic = self
+            .emulator
+            .nic
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for doorbell in doorbells {
+            nic.doorbell(doorbell);
+        }
+        let mut received = false;
+        for _ in 0..BATCH {
+            let Some(packet) = port.receive() else { break };
+            nic.receive(packet, port);
+            received = true;
+        }
+        let mut progress = nic.work(now, port, BATCH);
+        progress.worked |= received;
+        progress
+    }
+}
+
+fn watch_faults(wake: Wake) -> Result<Option<FaultWatch>, StartError> {
+    match wake {
+        Wake::Nap => Ok(None),
+        Wake::Auto => Ok(FaultWatch::new().ok()),
+        Wake::Uffd => FaultWatch::new().map(Some).map_err(StartError::Uffd),
+    }
+}
+
+fn view(config: &Config) -> DoorbellView {
+    match (config.lenient, config.mode) {
+        (true, _) => DoorbellView::Records,
+        (false, Mode::Stepped) => DoorbellView::Exact,
+        (false, Mode::Threaded) => DoorbellView::Register,
+    }
+}
+
+/// Where an address vector leads: by LID on an InfiniBand link, by GID
+/// elsewhere and where there is no LID.
+fn resolver(config: &Config) -> Resolver {
+    let identities: Vec<_> = (0..config.devices)
+        .map(|d| DeviceIdentity::derive(&config.fabric, d))
+        .collect();
+    let by_lid = config.link == Link::Ib;
+    Box::new(move |_, path: &Path| {
+        let leads_here = |identity: &DeviceIdentity| {
+            if by_lid && path.dlid != 0 {
+                identity.lid == path.dlid
+            } else {
+                identity.gid == path.dgid
+            }
+        };
+        let device = identities.iter().position(leads_here)?;
+        Some(PortAddress {
+            device: u8::try_from(device).ok()?,
+            port: 1,
+        })
+    })
+}
+
+/// In a forked child: lets go of the lock that says the parent lives. The
+/// lock belongs to the open file, which the child shares; it would keep the
+/// slot taken after the parent's death.
+extern "C" fn leave_to_parent() {
+    let lock = LIFE_LOCK.swap(-1, Ordering::Relaxed);
+    if lock >= 0 {
+        // SAFETY: the child's copy of a descriptor that only the fabric
+        // knows; the child never uses its attachment. close(2) may be called
+        // after fork.
+        unsafe { libc::close(lock) };
+    }
+}
+
+/// At exit: gives the NIC thread the time to leave the fabric, so that the
+/// last process takes the fabric's files with it.
+extern "C" fn leave_fabric() {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    if let Some(emulator) = Emulator::get().filter(|emulator| !emulator.forked()) {
+        emulator.control.stop();
+        emulator.control.wait_stopped(PATIENCE);
+    }
+}
