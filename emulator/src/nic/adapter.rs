@@ -5,7 +5,9 @@ use super::doorbell::PageUsers;
 use super::number::Table;
 use super::options::{Nanos, NicOptions, Progress, Trace};
 use super::qp::Qp;
-use super::spec::{DoorbellView, EventSink, UarPage};
+use super::spec::{
+    CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, SrqSpec, Srqn, UarPage,
+};
 use super::violations::Violations;
 use crate::fabric::packet::{Packet, Transmit};
 use crate::limits::MAX_QP;
