@@ -5,6 +5,8 @@
 
 use std::process::ExitCode;
 
+use dat_engine::{ControlError, ControlErrorKind};
+
 /// What went wrong, sorted by who can mend it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -38,6 +40,18 @@ impl Failure {
             Self::Usage(_) => 1,
             Self::Environment(_) => 2,
             Self::Run(_) => 3,
+        }
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Self {
+        match error.kind() {
+            // Asked for on the command line, and to be changed there.
+            ControlErrorKind::UnknownDevice | ControlErrorKind::Limit => {
+                Self::Usage(error.to_string())
+            }
+            _ => Self::Environment(error.to_string()),
         }
     }
 }

@@ -1,10 +1,65 @@
-//! (under construction)
+//! Latency benchmarks with histograms, on the engine's own rings.
+//!
+//! ```text
+//! cli          the command line           select, launcher   which device, emulated or not
+//! devices      the command of that name   clock, stats       time, and what is kept of it
+//! lat          the command of that name   exchange           the control connection of two sides
+//! report       table, picture, JSON, hgrm host               facts about this machine
+//! ```
+//!
+//! Exit status: 0 good, 1 usage, 2 environment, 3 the run failed.
+
 mod cli;
 mod clock;
+mod devices;
 mod exchange;
 mod failure;
 mod host;
+mod lat;
 mod launcher;
 mod report;
+mod select;
 mod stats;
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    die_quietly_with_the_pipe();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are asked for; everything else is a usage error.
+            let status = if error.use_stderr() {
+                Failure::usage("").status()
+            } else {
+                0
+            };
+            // Nobody is left to tell if neither stream can be written.
+            let _ = error.print();
+            return ExitCode::from(status);
+        }
+    };
+    let result = match &cli.command {
+        Command::Devices(args) => devices::run(args),
+        Command::Lat(args) => lat::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("dat-bench: {failure}");
+            ExitCode::from(&failure)
+        }
+    }
+}
+
+/// `dat-bench … | head` ends by the signal, as other programs do, instead of
+/// by a panic at the next line. Sockets are written without it.
+fn die_quietly_with_the_pipe() {
+    // SAFETY: no other thread runs yet, and the default action needs no handler.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}

@@ -1,7 +1,7 @@
 //! The control connection: finding the other side, and talking with deadlines.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,10 @@ pub(crate) struct Door(TcpListener);
 impl Door {
     /// Opens a port (0: any free one) on every address of this host.
     pub(crate) fn open(port: u16) -> Result<Self, Failure> {
-        let any: [(std::net::IpAddr, u16); 2] = [
-            (std::net::Ipv6Addr::UNSPECIFIED.into(), port),
-            (std::net::Ipv4Addr::UNSPECIFIED.into(), port),
-        ];
+        let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
         // IPv6's takes IPv4 too; without IPv6 the second is left.
-        let listener =
-            TcpListener::bind(&any.map(std::net::SocketAddr::from)[..]).map_err(|error| {
+        let listener = TcpListener::bind(&any.map(|address| SocketAddr::new(address, port))[..])
+            .map_err(|error| {
                 Failure::environment(format!(
                     "cannot wait on TCP port {port}: {error}; choose another with -p on both sides"
                 ))
@@ -69,6 +66,16 @@ impl Door {
     }
 }
 
+/// The addresses of a host.
+pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses = (host, port).to_socket_addrs().map_err(|error| {
+        Failure::environment(format!(
+            "cannot resolve host '{host}': {error}; give a name or address that this machine knows (getent hosts {host})"
+        ))
+    })?;
+    Ok(addresses.collect())
+}
+
 /// The other side of a run.
 pub(crate) struct Peer {
     stream: TcpStream,
@@ -79,14 +86,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// Connects to a server.
     pub(crate) fn connect(host: &str, port: u16, patience: Duration) -> Result<Self, Failure> {
-        let addresses: Vec<_> = (host, port)
-            .to_socket_addrs()
-            .map_err(|error| {
-                Failure::environment(format!(
-                    "cannot resolve host '{host}': {error}; give a name or address that this machine knows (getent hosts {host})"
-                ))
-            })?
-            .collect();
+        let addresses = resolve(host, port)?;
         let mut last = None;
         for address in addresses {
             match TcpStream::connect_timeout(&address, patience) {
@@ -103,6 +103,7 @@ impl Peer {
     fn new(stream: TcpStream, patience: Duration) -> Result<Self, Failure> {
         stream.set_nodelay(true).map_err(local)?;
         stream.set_write_timeout(Some(patience)).map_err(local)?;
+        keep_alive(&stream).map_err(local)?;
         let name = stream
             .peer_addr()
             .map_err(local)?
@@ -213,6 +214,21 @@ impl Peer {
         let _ = self.say(&Message::Abort(reason.into()));
     }
 
+    /// What the other side has to say about a run that failed here, if it says
+    /// so within a limit: that it gave up, or is gone.
+    pub(crate) fn last_words(&mut self, within: Duration) -> Option<Failure> {
+        match read_message(&mut self.stream, within) {
+            Err(FrameError::TimedOut(_)) => None,
+            Err(error) => Some(self.failed(error)),
+            Ok(Message::Abort(reason)) => Some(self.gave_up(&reason)),
+            Ok(message) => Some(Failure::run(format!(
+                "the other side ({}) said '{}' while messages were under way",
+                self.name,
+                message.name()
+            ))),
+        }
+    }
+
     /// Whether something can be heard: a message, or that the other side is gone.
     /// One system call, no waiting.
     pub(crate) fn has_news(&self) -> bool {
@@ -268,6 +284,10 @@ impl Peer {
         }
     }
 
+    fn gave_up(&self, reason: &str) -> Failure {
+        Failure::run(format!("the other side ({}) gave up: {reason}", self.name))
+    }
+
     fn failed(&self, error: FrameError) -> Failure {
         let text = format!("{error} [{}]", self.name);
         match error {
@@ -278,6 +298,34 @@ impl Peer {
             _ => Failure::run(text),
         }
     }
+}
+
+/// Lets TCP notice within some 15 s that the other host is gone without a word
+/// (power, cable), where this side has nothing to say itself.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    for (level, option, value) in [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 5),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 2),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 5),
+    ] {
+        let value: libc::c_int = value;
+        // SAFETY: all four options take an int; `value` is one, alive during
+        // the call, and its size is given.
+        let answer = unsafe {
+            libc::setsockopt(
+                stream.as_raw_fd(),
+                level,
+                option,
+                (&raw const value).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        if answer != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// One message, read within a limit however slowly its bytes drip.
@@ -309,10 +357,12 @@ fn read_exact(
             Ok(count) => buffer = &mut buffer[count..],
             Err(error) => match error.kind() {
                 // A timed-out read says WouldBlock on Linux; the deadline above decides.
-                io::ErrorKind::WouldBlock
-                | io::ErrorKind::TimedOut
-                | io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
                 io::ErrorKind::ConnectionReset => return Err(FrameError::Closed),
+                // What keep-alive says of a host that is gone.
+                io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
+                    return Err(FrameError::Closed);
+                }
                 _ => return Err(error.into()),
             },
         }

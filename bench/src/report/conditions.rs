@@ -44,9 +44,9 @@ pub(crate) struct DeviceFacts {
     /// Firmware version.
     pub(crate) firmware: String,
     /// Link layer.
-    pub(crate) link: &'static str,
+    pub(crate) link: String,
     /// The data path: direct or verbs.
-    pub(crate) path: &'static str,
+    pub(crate) path: String,
     /// The fabric of the emulator, if it is emulated.
     pub(crate) emulated_fabric: Option<String>,
 }

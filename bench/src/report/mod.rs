@@ -11,7 +11,7 @@ use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 pub(crate) use conditions::{Conditions, DeviceFacts, Goal};
-pub(crate) use table::{header, row};
+pub(crate) use table::{NOTE, header, row};
 
 use crate::failure::Failure;
 use crate::stats::Samples;

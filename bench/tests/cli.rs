@@ -1,0 +1,115 @@
+//! The command line as scripts see it: words, and exit statuses. No device is
+//! needed: everything here is refused before one is opened.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use common::{bench, executable, run};
+
+#[test]
+fn help_teaches_and_is_no_failure() {
+    run(bench("--help")).expect(0, &["devices", "lat"]);
+    let words = [
+        "HALF of the round trip",
+        "FULL round trip",
+        "Examples:",
+        "governor",
+        "--loopback",
+    ];
+    run(bench("lat --help")).expect(0, &words);
+    run(bench("--version")).expect(0, &[env!("CARGO_PKG_VERSION")]);
+}
+
+#[test]
+fn usage_errors_have_status_1_and_name_the_option() {
+    for (words, named) in [
+        ("", "Usage"),
+        ("bw", "bw"),
+        ("lat -t 0", "--tx-depth"),
+        ("lat -r 0", "--rx-depth"),
+        ("lat -n 0", "--iters"),
+        ("lat -D 0", "--duration"),
+        ("lat -s 0", "--size"),
+        ("lat -s 2G", "--size"),
+        ("lat -s x", "--size"),
+        ("lat -o atomic", "--op"),
+        ("lat --rate 1000", "--rate"),
+        ("lat -q 2", "-q"),
+        ("lat --wait block", "--wait"),
+        ("lat --path verbs", "--path"),
+        ("lat --loopback host", "--loopback"),
+        ("lat -o write -r 4", "-r"),
+        ("lat -o read -I 4", "-I"),
+        ("lat --json out.json", "--json"),
+        ("lat -p 0 localhost", "-p 0"),
+    ] {
+        run(bench(words)).expect(1, &[named]);
+    }
+}
+
+#[test]
+fn an_unwritable_result_file_is_refused_before_the_run() {
+    run(bench("lat --loopback --json /nonexistent/out.json")).expect(1, &["/nonexistent/out.json"]);
+}
+
+#[test]
+fn an_unresolvable_host_is_an_environment_failure_with_a_remedy() {
+    run(bench("lat no-such-host.invalid")).expect(2, &["no-such-host.invalid", "getent"]);
+}
+
+#[test]
+fn an_unknown_device_is_refused_with_what_there_is() {
+    let ended = run(bench("lat --loopback -d no_such_device"));
+    ended.expect(1, &["no_such_device", "there ", "-d emu"]);
+}
+
+/// A folder with a copy of dat-bench, and a launcher that is this script.
+fn folder_with_launcher(name: &str, script: Option<&str>) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let copy = folder.join("dat-bench");
+    // Linked, not written: a test that forks meanwhile must not hold it open for writing.
+    let _ = fs::remove_file(&copy);
+    fs::hard_link(executable(), &copy)
+        .or_else(|_| fs::copy(executable(), &copy).map(drop))
+        .unwrap();
+    let launcher = folder.join("mlx5-emu");
+    let _ = fs::remove_file(&launcher);
+    if let Some(script) = script {
+        fs::write(&launcher, script).unwrap();
+        fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    copy
+}
+
+fn in_folder(copy: PathBuf) -> Command {
+    let mut command = Command::new(copy);
+    command.args(["lat", "--loopback", "-d", "emu"]);
+    command
+        .env_remove("MLX5EMU_FABRIC")
+        .env_remove("DAT_BENCH_RELAUNCHED");
+    command
+}
+
+#[test]
+fn a_missing_launcher_is_an_environment_failure() {
+    let copy = folder_with_launcher("no-launcher", None);
+    run(in_folder(copy)).expect(2, &["no-launcher/mlx5-emu", "cargo build"]);
+}
+
+#[test]
+fn a_launcher_that_emulates_nothing_is_not_started_for_ever() {
+    let copy = folder_with_launcher("idle-launcher", Some("#!/bin/sh\nshift 2\nexec \"$@\"\n"));
+    run(in_folder(copy)).expect(2, &["MLX5EMU_FABRIC"]);
+}
+
+#[test]
+fn the_launcher_gets_the_same_words() {
+    let script = "#!/bin/sh\necho \"$1 $2 ... $4 $5 $6 $7\"\n";
+    let copy = folder_with_launcher("echo-launcher", Some(script));
+    run(in_folder(copy)).expect(0, &["run -- ... lat --loopback -d emu"]);
+}

@@ -1,0 +1,228 @@
+//! Running dat-bench with a hard time limit, alone and on the emulated device.
+
+// Each test binary uses its share of these.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// No test run takes longer, or it hangs.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Exit status; none if a signal ended it.
+    pub(crate) status: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Both streams, for looking for words.
+    pub(crate) fn text(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+
+    /// Fails the test unless it ended with this status and said these words.
+    #[track_caller]
+    pub(crate) fn expect(self, status: i32, words: &[&str]) -> Self {
+        let text = self.text();
+        assert_eq!(self.status, Some(status), "{text}");
+        for word in words {
+            assert!(text.contains(word), "'{word}' is missing in:\n{text}");
+        }
+        assert!(!text.contains("panicked"), "{text}");
+        self
+    }
+}
+
+pub(crate) fn executable() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_dat-bench"))
+}
+
+/// dat-bench with these words, on no particular device.
+pub(crate) fn bench(words: &str) -> Command {
+    let mut command = Command::new(executable());
+    command.args(words.split_whitespace());
+    command
+        .env_remove("MLX5EMU_FABRIC")
+        .env_remove("DAT_BENCH_RELAUNCHED");
+    command
+}
+
+/// dat-bench with these words, on the emulated device of a fabric of the test's own.
+pub(crate) fn emulated(fabric: &str, words: &str) -> Command {
+    let mut command = Command::new(launcher());
+    command.args([
+        "run",
+        "--fabric",
+        &format!("{fabric}-{}", std::process::id()),
+        "--",
+    ]);
+    command.arg(executable()).args(words.split_whitespace());
+    command
+}
+
+/// Runs it to its end; one that takes longer than [`LIMIT`] is killed and fails the test.
+#[track_caller]
+pub(crate) fn run(mut command: Command) -> Ended {
+    Running::start(&mut command).end()
+}
+
+/// A program under way.
+pub(crate) struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    seen: String,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        // A group of its own: what it starts dies with it.
+        command.process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped"));
+        Self {
+            child,
+            lines,
+            seen: String::new(),
+        }
+    }
+
+    /// Reads on to the line that contains these words, and returns it.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, words: &str) -> String {
+        let guard = Guard::new(&self.child);
+        loop {
+            let mut line = String::new();
+            let length = self.lines.read_line(&mut line).expect("readable");
+            if length == 0 {
+                let killed = guard.end();
+                let mut stderr = String::new();
+                let _ = self
+                    .child
+                    .stderr
+                    .take()
+                    .expect("piped")
+                    .read_to_string(&mut stderr);
+                panic!(
+                    "it ended (killed: {killed}) before '{words}':\n{}{stderr}",
+                    self.seen
+                );
+            }
+            self.seen.push_str(&line);
+            if line.contains(words) {
+                guard.end();
+                return line;
+            }
+        }
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        kill_group(self.child.id());
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Ended {
+        let guard = Guard::new(&self.child);
+        let mut errors = self.child.stderr.take().expect("piped");
+        let stderr = thread::spawn(move || {
+            let mut text = String::new();
+            errors
+                .read_to_string(&mut text)
+                .map(|_| text)
+                .unwrap_or_default()
+        });
+        let mut stdout = core::mem::take(&mut self.seen);
+        self.lines.read_to_string(&mut stdout).expect("readable");
+        let stderr = stderr.join().expect("reads");
+        let killed = guard.end();
+        let status = self.child.wait().expect("it was started");
+        assert!(
+            !killed,
+            "it did not end within {LIMIT:?}:\n{stdout}{stderr}"
+        );
+        Ended {
+            status: status.code(),
+            stdout,
+            stderr,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A test that fails leaves nothing running; one that ended is gone already.
+        if let Ok(None) = self.child.try_wait() {
+            kill_group(self.child.id());
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn kill_group(leader: u32) {
+    let group = i32::try_from(leader).expect("process numbers are small");
+    // SAFETY: kill has no memory effects here; the group is one that `start`
+    // made, and its leader is not reaped yet, so the number is still its own.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
+}
+
+/// Kills a program that takes longer than [`LIMIT`].
+struct Guard {
+    over: mpsc::Sender<()>,
+    watch: JoinHandle<bool>,
+}
+
+impl Guard {
+    fn new(child: &Child) -> Self {
+        let (over, told) = mpsc::channel();
+        let id = child.id();
+        let watch = thread::spawn(move || {
+            let late = told.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout);
+            if late {
+                kill_group(id);
+            }
+            late
+        });
+        Self { over, watch }
+    }
+
+    /// Whether it was killed.
+    fn end(self) -> bool {
+        drop(self.over);
+        self.watch.join().expect("the watch does not panic")
+    }
+}
+
+/// The emulator's launcher, built with the profile of this test beside
+/// dat-bench, where `-d emu` looks for it.
+pub(crate) fn launcher() -> &'static Path {
+    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
+    LAUNCHER.get_or_init(|| {
+        let folder = executable().parent().expect("a folder");
+        let release = folder.file_name().is_some_and(|name| name == "release");
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "mlx5-emulator", "--target-dir"])
+            .arg(folder.parent().expect("the target folder"))
+            .args(release.then_some("--release"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .expect("cargo runs");
+        assert!(built.success(), "the emulator does not build");
+        let launcher = folder.join("mlx5-emu");
+        assert!(launcher.is_file(), "{} was not built", launcher.display());
+        launcher
+    })
+}
