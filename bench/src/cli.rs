@@ -9,14 +9,14 @@ use crate::stats::Reported;
 
 /// perftest's TCP port.
 pub(crate) const PORT: u16 = 18515;
-/// The largest message a run may have: what one queue pair message can carry at most is 2 GiB, what devices take 1 GiB.
+/// The largest message that mlx5 devices take.
 const LARGEST: u32 = 1 << 30;
 /// The largest size of `-a`, as in perftest.
 const LARGEST_OF_ALL: u32 = 1 << 23;
 
 /// Latency over our own mlx5 rings, with histograms.
 #[derive(Debug, Parser)]
-#[command(name = "dat-bench", version, about, max_term_width = 100)]
+#[command(name = "dat-bench", version, about)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -34,13 +34,14 @@ pub(crate) enum Command {
 const LAT_ABOUT: &str = "\
 Measure ping-pong latency.
 
-Without a host this side is the server: it waits for a client and answers it. With a host it is the \
-client: it measures and prints. With --loopback both sides are in this process and thread, over two \
-queue pairs of one device.
+Without a host this side is the server: it waits for a client and answers it.
+With a host it is the client: it measures and prints. With --loopback both
+sides are in this process and thread, over two queue pairs of one device.
 
-What is reported: for send and write HALF of the round trip, as perftest does. One message goes there, \
-one comes back, and both ways are taken as equal. For read the FULL round trip, since the data come back \
-within the one operation. One message is in flight at a time (closed loop): the figures are those of an \
+What is reported: for send and write HALF of the round trip, as perftest does.
+One message goes there, one comes back, and both ways are taken as equal. For
+read the FULL round trip, since the data come back within the one operation.
+One message is in flight at a time (closed loop): the figures are those of an
 idle device, not of one under load.";
 
 const LAT_EXAMPLES: &str = "\
@@ -137,9 +138,9 @@ pub(crate) struct LatArgs {
     /// Measure for this long per size instead of a number of samples
     #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
-    /// Round trips before the first sample is taken, per size
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub(crate) warmup: u64,
+    /// Round trips before the first sample, per size [default: a tenth of -n, at most 1000]
+    #[arg(long, value_name = "N")]
+    pub(crate) warmup: Option<u64>,
     /// Send queue depth; from 2 on only every (N/2)-th message asks for a completion
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tx_depth: u32,
@@ -219,6 +220,14 @@ impl LatArgs {
 
     pub(crate) fn iterations(&self) -> u64 {
         self.iters.unwrap_or(if self.all { 1000 } else { 10_000 })
+    }
+
+    pub(crate) fn warmup(&self) -> u64 {
+        const MOST: u64 = 1000;
+        self.warmup.unwrap_or(match self.duration {
+            Some(_) => MOST,
+            None => self.iterations().div_ceil(10).min(MOST),
+        })
     }
 
     pub(crate) fn receive_depth(&self) -> u32 {
@@ -314,6 +323,14 @@ mod tests {
     fn all_means_powers_of_two_up_to_8_mib() {
         let sizes = lat("-a").unwrap().sizes();
         assert_eq!((sizes.len(), sizes[0], sizes[22]), (23, 2, 1 << 23));
+    }
+
+    #[test]
+    fn the_warm_up_is_in_proportion() {
+        assert_eq!(lat("-n 5").unwrap().warmup(), 1);
+        assert_eq!(lat("-n 5000000").unwrap().warmup(), 1000);
+        assert_eq!(lat("-D 1").unwrap().warmup(), 1000);
+        assert_eq!(lat("-D 1 --warmup 0").unwrap().warmup(), 0);
     }
 
     #[test]

@@ -81,6 +81,24 @@ fn governors(cpus: &Path) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
+/// Bytes that can be allocated without swapping, as the kernel estimates; none
+/// if it does not say.
+pub(crate) fn available_memory() -> Option<u64> {
+    available_of(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn available_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
+}
+
 /// Pins the calling thread, and no other: threads that libraries started keep
 /// their places.
 pub(crate) fn pin(cpu: usize) -> Result<(), Failure> {
@@ -114,6 +132,15 @@ mod tests {
         let arm = "CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
         assert_eq!(cpu_model(arm), "implementer 0x41 part 0xd0c");
         assert_eq!(cpu_model(""), "unknown");
+    }
+
+    #[test]
+    fn available_memory_is_read_in_bytes() {
+        assert_eq!(
+            available_of("MemTotal: 9 kB\nMemAvailable:   16 kB\n"),
+            Some(16384)
+        );
+        assert_eq!(available_of(""), None);
     }
 
     #[test]

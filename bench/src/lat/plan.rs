@@ -41,7 +41,7 @@ impl Plan {
                 Some(duration) => Goal::Duration(duration),
                 None => Goal::Iterations(args.iterations()),
             },
-            warmup: args.warmup,
+            warmup: args.warmup(),
             tx_depth: args.tx_depth,
             rx_depth: args.receive_depth(),
             inline: args.inline_bytes(),

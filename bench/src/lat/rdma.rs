@@ -21,6 +21,7 @@ use super::plan::Plan;
 use crate::cli::{LatArgs, Operation};
 use crate::exchange::Address;
 use crate::failure::Failure;
+use crate::host;
 use crate::report::DeviceFacts;
 use crate::select::Selected;
 
@@ -47,6 +48,13 @@ impl Ground {
             return Err(Failure::usage(format!(
                 "{} port {} carries messages of up to {} bytes, not {largest}; give a smaller -s",
                 selected.name, port.number, port.max_message
+            )));
+        }
+        let sides = if args.loopback { 2 } else { 1 };
+        let needed = sides * 2 * u64::from(largest);
+        if let Some(available) = host::available_memory().filter(|&bytes| bytes < needed) {
+            return Err(Failure::environment(format!(
+                "messages of {largest} bytes need buffers of {needed} bytes in all, {available} are available here; give a smaller -s"
             )));
         }
         let most = device.limits().queue_depth;
