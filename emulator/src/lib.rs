@@ -6,5 +6,8 @@ pub mod emulator;
 pub mod fabric;
 pub mod limits;
 pub mod nic;
+pub mod preload;
 pub mod runner;
+pub mod sysfs;
 pub mod uar;
+pub mod uverbs;

@@ -1,2 +1,0 @@
-//! (skeleton)
-fn main() {}

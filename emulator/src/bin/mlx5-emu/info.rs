@@ -1,0 +1,53 @@
+//! `mlx5-emu info`: what is emulated.
+
+use std::process::ExitCode;
+
+use mlx5emu::config::MAX_DEVICES;
+use mlx5emu::limits;
+
+use super::Failure;
+
+// The signature is that of the other subcommands.
+#[allow(clippy::unnecessary_wraps)]
+pub(super) fn print() -> Result<ExitCode, Failure> {
+    println!(
+        "\
+mlx5-emu {version}: an emulated ConnectX-6 Dx for unmodified libibverbs + libmlx5
+
+Emulated
+  link           InfiniBand (RoCE: not yet)
+  commands       ioctl, and write commands inside ioctls (plain write: not yet)
+  transport      reliable connection (RC): SEND, RDMA WRITE, RDMA READ, immediate data
+  queues         RQ and SRQ; CQEs of 64 and 128 bytes, versions 0 and 1; BlueFlame
+  events         completion channels, asynchronous events of CQ, QP and SRQ
+  not            rdma_cm, UC, UD, XRC, DC, atomics, memory windows, on-demand paging,
+                 CQ resizing, multicast, DEVX
+
+Limits (per process unless said otherwise)
+  devices        {MAX_DEVICES}
+  processes      {} on one fabric
+  QPs            {}
+  CQs            {} of up to {} entries
+  SRQs           {} of up to {} receives
+  work requests  {} per queue, with {} segments ({} from an SRQ)
+  RDMA READs     {} outstanding per QP and direction
+  messages       {} bytes
+
+Tested with
+  rdma-core      44 (Debian 12); needs 30 or later
+",
+        limits::MAX_PROCESSES,
+        limits::MAX_QP,
+        limits::MAX_CQ,
+        limits::MAX_CQE,
+        limits::MAX_SRQ,
+        limits::MAX_SRQ_WR,
+        limits::MAX_WR,
+        limits::MAX_SGE,
+        limits::MAX_SRQ_SGE,
+        limits::MAX_RD_ATOMIC,
+        limits::MAX_MSG,
+        version = env!("CARGO_PKG_VERSION"),
+    );
+    Ok(ExitCode::SUCCESS)
+}

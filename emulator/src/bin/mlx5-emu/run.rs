@@ -1,0 +1,274 @@
+//! `mlx5-emu run`: the environment a program finds the devices in.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+use clap::{Args, ValueEnum};
+use mlx5emu::config::{Config, Face, Link};
+use mlx5emu::sysfs::Sysfs;
+
+use super::Failure;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Name of the fabric: programs on the same fabric reach each other
+    /// [default: "default"].
+    #[arg(long, value_name = "NAME")]
+    fabric: Option<String>,
+    /// Number of devices, mlx5_0, mlx5_1, … [default: 1].
+    #[arg(long, value_name = "N")]
+    devices: Option<u8>,
+    /// Link layer of the ports [default: ib].
+    #[arg(long)]
+    link: Option<LinkName>,
+    /// How the kernel takes commands from libibverbs [default: ioctl].
+    #[arg(long)]
+    face: Option<FaceName>,
+    /// Let doorbell records alone start work. Hardware would not: programs
+    /// that need this hang on a real ConnectX.
+    #[arg(long)]
+    lenient: bool,
+    /// Write work requests and completions as text to FILE, or to standard
+    /// error if it is "-".
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Faults to inject.
+    #[arg(long, value_name = "SPEC")]
+    faults: Option<OsString>,
+    /// The command and its arguments, after "--".
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LinkName {
+    /// InfiniBand.
+    Ib,
+    /// RoCE v2.
+    Roce,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FaceName {
+    /// RDMA_VERBS_IOCTL.
+    Ioctl,
+    /// write().
+    Write,
+}
+
+/// What the dynamic linker calls the list of libraries to load first.
+const LD_PRELOAD: &str = "LD_PRELOAD";
+const LIBRARY: &str = "libmlx5emu.so";
+
+pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let chosen = chosen_variables(&arguments)?;
+    let lookup = |name: &'static str| {
+        let chosen = chosen.iter().find(|(chosen, _)| *chosen == name);
+        chosen
+            .map(|(_, value)| value.clone())
+            .or_else(|| std::env::var_os(name))
+    };
+    let config = Config::from_lookup(lookup).map_err(|error| Failure::usage(error.to_string()))?;
+    if config.link == Link::Roce {
+        return Err(Failure::usage(
+            "the RoCE link is not available yet in this version; use ib",
+        ));
+    }
+    if config.face == Face::Write {
+        return Err(Failure::usage(
+            "the write face is not available yet in this version; use ioctl",
+        ));
+    }
+    let preload = preload_list(&find_library()?)?;
+    let sysfs = Sysfs::create(&config).map_err(|error| {
+        Failure::environment(format!(
+            "cannot write the devices' sysfs tree: {error}; set TMPDIR"
+        ))
+    })?;
+    let (program, rest) = arguments
+        .command
+        .split_first()
+        .expect("clap demands a command");
+    let mut command = Command::new(program);
+    command.args(rest);
+    command
+        .envs(chosen)
+        .env(Config::FABRIC, config.fabric.as_str());
+    command
+        .env(LD_PRELOAD, preload)
+        .env("SYSFS_PATH", sysfs.root());
+    let status = match supervise(&mut command) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("mlx5-emu: cannot run {}: {error}", program.display());
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            return Ok(ExitCode::from(if missing { 127 } else { 126 }));
+        }
+    };
+    let signalled = || status.signal().map_or(0, |signal| 128 + signal);
+    Ok(ExitCode::from(
+        u8::try_from(status.code().unwrap_or_else(signalled)).unwrap_or(u8::MAX),
+    ))
+}
+
+/// The options as environment variables; what is not given stays as it is
+/// in the environment.
+fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    if arguments.faults.is_some() {
+        return Err(Failure::usage(
+            "--faults is not available yet in this version",
+        ));
+    }
+    let mut chosen: Vec<(&'static str, OsString)> = Vec::new();
+    if let Some(fabric) = &arguments.fabric {
+        if fabric.is_empty() {
+            return Err(Failure::usage("--fabric: the name is empty"));
+        }
+        chosen.push((Config::FABRIC, fabric.into()));
+    }
+    if let Some(devices) = arguments.devices {
+        chosen.push((Config::DEVICES, devices.to_string().into()));
+    }
+    if let Some(link) = arguments.link {
+        let name = match link {
+            LinkName::Ib => "ib",
+            LinkName::Roce => "roce",
+        };
+        chosen.push((Config::LINK, name.into()));
+    }
+    if let Some(face) = arguments.face {
+        let name = match face {
+            FaceName::Ioctl => "ioctl",
+            FaceName::Write => "write",
+        };
+        chosen.push((Config::FACE, name.into()));
+    }
+    if arguments.lenient {
+        chosen.push((Config::LENIENT, "1".into()));
+    }
+    if let Some(trace) = &arguments.trace {
+        chosen.push((Config::TRACE, trace_file(trace)?.into()));
+    }
+    Ok(chosen)
+}
+
+/// The trace file under a path that holds wherever the program goes.
+fn trace_file(trace: &Path) -> Result<PathBuf, Failure> {
+    if trace == "-" {
+        return Ok("/dev/stderr".into());
+    }
+    std::path::absolute(trace)
+        .map_err(|error| Failure::usage(format!("--trace {}: {error}", trace.display())))
+}
+
+/// The library beside this program, as cargo builds and as it is installed.
+fn find_library() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::environment(format!("cannot tell where I am: {error}")))?;
+    let here = program.parent().unwrap_or(Path::new("/"));
+    let places = [
+        here.to_owned(),
+        here.join("../lib"),
+        here.join("../lib/mlx5-emu"),
+        here.join("deps"),
+    ];
+    let found = places
+        .iter()
+        .map(|place| place.join(LIBRARY))
+        .find(|path| path.is_file());
+    found.ok_or_else(|| {
+        Failure::environment(format!(
+            "{LIBRARY} is neither beside {} nor in ../lib; build it with \
+             `cargo build -p mlx5-emulator` or install both together",
+            program.display()
+        ))
+    })
+}
+
+/// Our library, before whatever is preloaded already.
+fn preload_list(library: &Path) -> Result<OsString, Failure> {
+    let separates = |byte: &u8| matches!(byte, b' ' | b':' | b'\t' | b'\n');
+    if library.as_os_str().as_encoded_bytes().iter().any(separates) {
+        return Err(Failure::environment(format!(
+            "{} cannot be preloaded: LD_PRELOAD takes no path with spaces or colons; \
+             install it elsewhere",
+            library.display()
+        )));
+    }
+    let mut list = library.as_os_str().to_owned();
+    if let Some(before) = std::env::var_os(LD_PRELOAD).filter(|before| !before.is_empty()) {
+        list.push(OsStr::new(":"));
+        list.push(before);
+    }
+    Ok(list)
+}
+
+/// Signals that are meant for the command when they come to the launcher.
+const FORWARDED: [libc::c_int; 8] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGWINCH,
+];
+
+/// Runs the command to its end, handing signals on meanwhile.
+fn supervise(command: &mut Command) -> std::io::Result<ExitStatus> {
+    let mut waited_for = empty_set();
+    for signal in FORWARDED.into_iter().chain([libc::SIGCHLD]) {
+        // SAFETY: the set was initialised by `empty_set`.
+        unsafe { libc::sigaddset(&raw mut waited_for, signal) };
+    }
+    let mut before = empty_set();
+    // SAFETY: both sets are initialised; there is no other thread yet.
+    unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const waited_for, &raw mut before) };
+    // SAFETY: the closure runs between fork and exec and makes one
+    // async-signal-safe call with its own copy of the mask.
+    unsafe {
+        command.pre_exec(move || {
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    let mut child = command.spawn()?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        forward(&child, &waited_for);
+    }
+}
+
+/// Waits for one signal and hands it on, unless it came from the terminal,
+/// which sends it to the command as well.
+fn forward(child: &Child, waited_for: &libc::sigset_t) {
+    // SAFETY: an all-zero siginfo_t is a valid one.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is initialised and `info` has room for the answer.
+    let signal = unsafe { libc::sigwaitinfo(waited_for, &raw mut info) };
+    let from_kernel = info.si_code > 0;
+    if signal > 0 && signal != libc::SIGCHLD && !from_kernel {
+        // SAFETY: the child was not waited for yet, so the number is its own.
+        unsafe { libc::kill(child.id().cast_signed(), signal) };
+    }
+}
+
+fn empty_set() -> libc::sigset_t {
+    // SAFETY: sigset_t is plain integers, for which zero is valid; sigemptyset
+    // then makes it the empty set.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        set
+    }
+}

@@ -1,0 +1,411 @@
+//! The interposed calls.
+//!
+//! Each first decides cheaply whether it concerns the emulated device. If it
+//! does, the work happens in [`answer`]: errors become `errno`, and no panic
+//! leaves it. Calls that succeed leave `errno` as it was.
+#![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract
+
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use libc::{EINVAL, EIO, EOPNOTSUPP, EPROTONOSUPPORT};
+
+use super::{mappings, real, session};
+use crate::nic::spec::{Errno, Result};
+use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR};
+use crate::uverbs::{DeviceFile, FILES, Files, complain};
+
+/// A function pointer of any interposed call.
+type Call = *const ();
+
+/// Every interposed call: a reference to this keeps them in a link.
+pub(super) const ALL: &[fn() -> Call] = &[
+    || open as Call,
+    || open64 as Call,
+    || __open_2 as Call,
+    || __open64_2 as Call,
+    || openat as Call,
+    || openat64 as Call,
+    || stat as Call,
+    || stat64 as Call,
+    || __xstat as Call,
+    || __xstat64 as Call,
+    || fstat as Call,
+    || fstat64 as Call,
+    || __fxstat as Call,
+    || __fxstat64 as Call,
+    || write as Call,
+    || ioctl as Call,
+    || close as Call,
+    || socket as Call,
+    || dup as Call,
+    || dup2 as Call,
+    || dup3 as Call,
+    || fcntl as Call,
+    || fcntl64 as Call,
+    || mmap as Call,
+    || mmap64 as Call,
+    || munmap as Call,
+];
+
+/// Runs the emulator's part of a call; an error becomes `errno` and `failed`.
+fn answer<T>(failed: T, work: impl FnOnce() -> Result<T>) -> T {
+    let before = errno();
+    let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        complain(
+            "panic",
+            "internal error in the emulated device (a bug); the call failed with EIO",
+        );
+        Err(Errno(EIO))
+    });
+    match outcome {
+        Ok(value) => {
+            set_errno(before);
+            value
+        }
+        Err(Errno(error)) => {
+            set_errno(error);
+            failed
+        }
+    }
+}
+
+/// As [`answer`], for work that cannot fail.
+fn note(work: impl FnOnce()) {
+    answer((), || {
+        work();
+        Ok(())
+    });
+}
+
+fn errno() -> c_int {
+    // SAFETY: the address of this thread's errno is always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(value: c_int) {
+    // SAFETY: as in `errno`.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// Whether a descriptor concerns the emulated device. A forked child's copies
+/// do not: the locks behind them may never open there.
+fn concerns(fd: c_int) -> bool {
+    Files::is_ours(fd) && !session::forked()
+}
+
+/// The device behind a descriptor. In a forked child it is gone: its NIC
+/// belongs to the parent.
+fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
+    if !Files::is_ours(fd) {
+        return None;
+    }
+    if session::forked() {
+        complain(
+            "fork",
+            "a forked child cannot use the emulated device its parent opened; \
+             let it exec, or open devices after the fork only",
+        );
+        return Some(Err(Errno(EIO)));
+    }
+    FILES.device(fd).map(Ok)
+}
+
+unsafe fn open_path(path: *const c_char, flags: c_int) -> Option<c_int> {
+    // SAFETY: `path` is the C string the application passes to `open`.
+    let device = unsafe { session::device_of(path) }?;
+    Some(answer(-1, || {
+        session::open(device, flags & libc::O_CLOEXEC != 0)
+    }))
+}
+
+unsafe fn stat_path(path: *const c_char, into: *mut libc::stat) -> Option<c_int> {
+    // SAFETY: `path` is the C string the application passes to `stat`.
+    let device = unsafe { session::device_of(path) }?;
+    Some(answer(-1, || {
+        session::check_device(device)?;
+        // SAFETY: an all-zero `stat` is a valid one.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        look_like_device(&mut stat, device);
+        // SAFETY: the application's room for a `stat`.
+        unsafe { into.write(stat) };
+        Ok(0)
+    }))
+}
+
+fn look_like_device(stat: &mut libc::stat, device: u8) {
+    stat.st_mode = libc::S_IFCHR | 0o666;
+    stat.st_rdev = libc::makedev(DEVICE_MAJOR, FIRST_MINOR + u32::from(device));
+    stat.st_size = 0;
+}
+
+unsafe fn stat_descriptor(fd: c_int, into: *mut libc::stat) -> c_int {
+    // SAFETY: the application's arguments.
+    let result = unsafe { real::fstat(fd, into) };
+    if result == 0 && concerns(fd) {
+        note(|| {
+            if let Some(file) = FILES.device(fd) {
+                // SAFETY: the call above has written all of it.
+                look_like_device(unsafe { &mut *into }, file.device());
+            }
+        });
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    // SAFETY: the application's arguments, here and below.
+    unsafe { open_path(path, flags).unwrap_or_else(|| real::open(path, flags, mode)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    // SAFETY: as `open`; it differs in the flag alone.
+    unsafe {
+        open_path(path, flags).unwrap_or_else(|| real::open(path, flags | libc::O_LARGEFILE, mode))
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: as `open`; fortified programs call it when no mode is passed.
+    unsafe { open(path, flags, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: as `open64`.
+    unsafe { open64(path, flags, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    // SAFETY: as `open`; our paths are absolute, so `dir` has no part in them.
+    unsafe { open_path(path, flags).unwrap_or_else(|| real::openat(dir, path, flags, mode)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn openat64(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: c_uint,
+) -> c_int {
+    // SAFETY: as `openat`.
+    unsafe { openat(dir, path, flags | libc::O_LARGEFILE, mode) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn stat(path: *const c_char, into: *mut libc::stat) -> c_int {
+    // SAFETY: the application's arguments.
+    unsafe { stat_path(path, into).unwrap_or_else(|| real::stat(path, into)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn stat64(path: *const c_char, into: *mut libc::stat) -> c_int {
+    // SAFETY: `stat64` and `stat` are the same structure on 64-bit Linux.
+    unsafe { stat(path, into) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __xstat(_version: c_int, path: *const c_char, into: *mut libc::stat) -> c_int {
+    // SAFETY: programs built for glibc before 2.33 call it for `stat`; there
+    // is one version of the structure on 64-bit Linux.
+    unsafe { stat(path, into) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __xstat64(
+    version: c_int,
+    path: *const c_char,
+    into: *mut libc::stat,
+) -> c_int {
+    // SAFETY: as `__xstat`.
+    unsafe { __xstat(version, path, into) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fstat(fd: c_int, into: *mut libc::stat) -> c_int {
+    // SAFETY: the application's arguments.
+    unsafe { stat_descriptor(fd, into) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fstat64(fd: c_int, into: *mut libc::stat) -> c_int {
+    // SAFETY: as `stat64`.
+    unsafe { stat_descriptor(fd, into) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __fxstat(_version: c_int, fd: c_int, into: *mut libc::stat) -> c_int {
+    // SAFETY: as `__xstat`.
+    unsafe { stat_descriptor(fd, into) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __fxstat64(_version: c_int, fd: c_int, into: *mut libc::stat) -> c_int {
+    // SAFETY: as `__xstat`.
+    unsafe { stat_descriptor(fd, into) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
+    if let Some(device) = device(fd) {
+        return answer(-1, || {
+            device?;
+            complain(
+                "write",
+                "commands by write() are not available in this version",
+            );
+            Err(Errno(EOPNOTSUPP))
+        });
+    }
+    // SAFETY: the application's arguments.
+    unsafe { real::write(fd, from, len) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ioctl(fd: c_int, number: c_ulong, argument: usize) -> c_int {
+    if let Some(device) = device(fd) {
+        return answer(-1, || device?.ioctl(number, argument as u64).map(|()| 0));
+    }
+    // SAFETY: the application's arguments; the one optional argument of an
+    // ioctl is passed on whether there is one or not.
+    unsafe { real::ioctl(fd, number, argument) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if concerns(fd) {
+        // Before the number can be given to another file.
+        note(|| FILES.closed(fd));
+    }
+    // SAFETY: the application's argument.
+    unsafe { real::close(fd) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // libibverbs asks netlink first, and sysfs only where there is none.
+    const NETLINK_RDMA: c_int = 20;
+    if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA && session::config().is_some() {
+        return answer(-1, || Err(Errno(EPROTONOSUPPORT)));
+    }
+    // SAFETY: the application's arguments.
+    unsafe { real::socket(domain, kind, protocol) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: the application's argument.
+    let made = unsafe { real::dup(fd) };
+    if made >= 0 && concerns(fd) {
+        note(|| FILES.duplicated(fd, made));
+    }
+    made
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    // SAFETY: the application's arguments.
+    let made = unsafe { real::dup2(from, to) };
+    note_replaced(from, made);
+    made
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: the application's arguments.
+    let made = unsafe { real::dup3(from, to, flags) };
+    note_replaced(from, made);
+    made
+}
+
+fn note_replaced(from: c_int, made: c_int) {
+    if made >= 0 && made != from && (concerns(from) || concerns(made)) {
+        note(|| FILES.duplicated(from, made));
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the application's arguments, as with `ioctl`.
+    let result = unsafe { real::fcntl(fd, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && result >= 0 && concerns(fd) {
+        note(|| FILES.duplicated(fd, result));
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: as `fcntl`.
+    unsafe { fcntl(fd, command, argument) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap(
+    at: *mut c_void,
+    len: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let map = || {
+        // SAFETY: the application's arguments.
+        unsafe { real::mmap(at, len, protection, flags, fd, offset) }
+    };
+    match device(fd) {
+        None => map(),
+        Some(device) => answer(libc::MAP_FAILED, || {
+            let device = device?;
+            if flags & libc::MAP_SHARED == 0 {
+                return Err(Errno(EINVAL));
+            }
+            let offset = u64::try_from(offset).map_err(|_| Errno(EINVAL))?;
+            let page = device.check_mapping(offset, len)?;
+            let mapped = map();
+            if mapped == libc::MAP_FAILED {
+                return Err(Errno(errno()));
+            }
+            mappings::note(mapped.addr(), len);
+            device.mapped(page, mapped.addr()).inspect_err(|_| {
+                mappings::forget(mapped.addr(), len);
+                // SAFETY: mapped just above, and the application does not know.
+                unsafe { real::munmap(mapped, len) };
+            })?;
+            Ok(mapped)
+        }),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap64(
+    at: *mut c_void,
+    len: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: offsets have 64 bits in both.
+    unsafe { mmap(at, len, protection, flags, fd, offset) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
+    if mappings::may_hold(at.addr(), len) && !session::forked() {
+        note(|| {
+            if mappings::forget(at.addr(), len)
+                && let Some(machine) = session::started()
+            {
+                machine.unmapped(at.addr(), len);
+            }
+        });
+    }
+    // SAFETY: the application's arguments.
+    unsafe { real::munmap(at, len) }
+}

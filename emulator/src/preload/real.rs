@@ -1,0 +1,54 @@
+//! libc's own definitions of what is interposed (`dlsym(RTLD_NEXT, …)`).
+#![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+fn next(slot: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let known = slot.load(Relaxed);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: `name` is a C string; looking a symbol up has no other demand.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    assert!(!found.is_null(), "libc has no {name:?}");
+    slot.store(found, Relaxed);
+    found
+}
+
+macro_rules! real {
+    ($($name:ident = $symbol:literal ($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {$(
+        pub(super) unsafe fn $name($($arg: $ty),*) -> $ret {
+            static SLOT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+            let found = next(&SLOT, $symbol);
+            // SAFETY: the symbol is libc's function of this name, whose C type
+            // is the one written here. Variadic ones (`open`, `fcntl`, `ioctl`)
+            // take their one optional argument as a fixed one, which has the
+            // same convention on x86-64 and aarch64 Linux.
+            let function = unsafe {
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> $ret>(found)
+            };
+            // SAFETY: the caller's arguments, under the contract of that function.
+            unsafe { function($($arg),*) }
+        }
+    )*};
+}
+
+real! {
+    open = c"open" (path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    openat = c"openat" (dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    stat = c"stat" (path: *const c_char, into: *mut libc::stat) -> c_int;
+    fstat = c"fstat" (fd: c_int, into: *mut libc::stat) -> c_int;
+    write = c"write" (fd: c_int, from: *const c_void, len: usize) -> isize;
+    ioctl = c"ioctl" (fd: c_int, number: c_ulong, argument: usize) -> c_int;
+    close = c"close" (fd: c_int) -> c_int;
+    socket = c"socket" (domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    dup = c"dup" (fd: c_int) -> c_int;
+    dup2 = c"dup2" (from: c_int, to: c_int) -> c_int;
+    dup3 = c"dup3" (from: c_int, to: c_int, flags: c_int) -> c_int;
+    fcntl = c"fcntl" (fd: c_int, command: c_int, argument: usize) -> c_int;
+    mmap = c"mmap" (
+        at: *mut c_void, len: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64
+    ) -> *mut c_void;
+    munmap = c"munmap" (at: *mut c_void, len: usize) -> c_int;
+}

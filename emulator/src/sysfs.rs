@@ -1,0 +1,179 @@
+//! The sysfs tree in which libibverbs finds the devices (`SYSFS_PATH`).
+//!
+//! Only what libibverbs and its tools read is there; the values are those a
+//! kernel would show for the devices of [`Config`].
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, Link};
+use crate::fabric::name::DeviceIdentity;
+
+/// Major and first minor number of `/dev/infiniband/uverbs*`.
+pub const DEVICE_MAJOR: u32 = 231;
+/// Minor number of `uverbs0`.
+pub const FIRST_MINOR: u32 = 192;
+
+/// libibverbs' `IBV_SYSFS_PATH_MAX` for `$SYSFS_PATH/class/infiniband/NAME`,
+/// less what comes after `$SYSFS_PATH`.
+const LONGEST_ROOT: usize = 255 - "/class/infiniband/mlx5_15".len();
+
+/// Name of a device.
+#[must_use]
+pub fn device_name(device: u8) -> String {
+    format!("mlx5_{device}")
+}
+
+/// A sysfs tree that is removed when this is dropped.
+#[derive(Debug)]
+pub struct Sysfs {
+    root: PathBuf,
+}
+
+impl Sysfs {
+    /// Writes the tree into a new private directory.
+    ///
+    /// # Errors
+    /// When no directory can be made or written.
+    pub fn create(config: &Config) -> io::Result<Self> {
+        let sysfs = Self {
+            root: private_directory()?,
+        };
+        sysfs.write(config)?;
+        Ok(sysfs)
+    }
+
+    /// What `SYSFS_PATH` is to be.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn write(&self, config: &Config) -> io::Result<()> {
+        let put = |path: String, text: &str| {
+            let path = self.root.join(path);
+            fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
+            fs::write(path, format!("{text}\n"))
+        };
+        put("class/infiniband_verbs/abi_version".into(), "6")?;
+        for device in 0..config.devices {
+            let name = device_name(device);
+            let identity = DeviceIdentity::derive(&config.fabric, device);
+            let verbs = format!("class/infiniband_verbs/uverbs{device}");
+            put(format!("{verbs}/ibdev"), &name)?;
+            let minor = FIRST_MINOR + u32::from(device);
+            put(format!("{verbs}/dev"), &format!("{DEVICE_MAJOR}:{minor}"))?;
+            put(format!("{verbs}/abi_version"), "1")?;
+
+            let ib = format!("class/infiniband/{name}");
+            put(format!("{ib}/node_type"), "1: CA")?;
+            put(format!("{ib}/node_guid"), &groups(&identity.guid))?;
+            put(format!("{ib}/sys_image_guid"), &groups(&identity.guid))?;
+            put(format!("{ib}/fw_ver"), "22.0.0")?;
+            put(format!("{ib}/hca_type"), "MT4125")?;
+            put(format!("{ib}/board_id"), "MLX5_EMULATED")?;
+            // ConnectX-6 Dx: it makes libibverbs choose libmlx5.
+            let pci = "pci:v000015B3d0000101Dsv000015B3sd00000000bc02sc00i00";
+            put(format!("{ib}/device/modalias"), pci)?;
+            put(format!("{ib}/device/vendor"), "0x15b3")?;
+            put(format!("{ib}/device/device"), "0x101d")?;
+
+            let port = format!("{ib}/ports/1");
+            put(format!("{port}/gids/0"), &groups(&identity.gid))?;
+            put(format!("{port}/pkeys/0"), "0xffff")?;
+            put(format!("{port}/state"), "4: ACTIVE")?;
+            put(format!("{port}/phys_state"), "5: LinkUp")?;
+            put(format!("{port}/rate"), "100 Gb/sec (4X EDR)")?;
+            let (lid, layer) = match config.link {
+                Link::Ib => (identity.lid, "InfiniBand"),
+                Link::Roce => (0, "Ethernet"),
+            };
+            put(format!("{port}/lid"), &format!("{lid:#x}"))?;
+            put(format!("{port}/link_layer"), layer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Sysfs {
+    fn drop(&mut self) {
+        // A tree that is gone already is what was wanted.
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// A new directory only this user can write to, in the runtime or temporary
+/// directory, under a path short enough for libibverbs.
+fn private_directory() -> io::Result<PathBuf> {
+    let candidates = [
+        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
+        Some(std::env::temp_dir()),
+        Some(PathBuf::from("/dev/shm")),
+    ];
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for parent in candidates.into_iter().flatten() {
+        let template = parent.join("mlx5-emu-XXXXXX");
+        if template.as_os_str().len() > LONGEST_ROOT {
+            continue;
+        }
+        match make_unique(&template) {
+            Ok(path) => return Ok(path),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn make_unique(template: &Path) -> io::Result<PathBuf> {
+    use std::ffi::{CString, OsString};
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let mut bytes = CString::new(template.as_os_str().as_bytes())?.into_bytes_with_nul();
+    // SAFETY: the template is a C string of our own that mkdtemp overwrites in
+    // place.
+    if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    bytes.pop();
+    let path = PathBuf::from(OsString::from_vec(bytes));
+    // Programs that give up their privileges still have to read it.
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(path)
+}
+
+/// Bytes as sysfs shows GUIDs and GIDs: groups of four hexadecimal digits.
+fn groups(bytes: &[u8]) -> String {
+    let group = |pair: &[u8]| {
+        pair.iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    bytes.chunks(2).map(group).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_names_every_device_and_goes_with_its_owner() {
+        let sysfs = Sysfs::create(&Config {
+            devices: 2,
+            ..Config::default()
+        })
+        .unwrap();
+        let root = sysfs.root().to_owned();
+        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+        assert_eq!(read("class/infiniband_verbs/uverbs1/dev"), "231:193\n");
+        assert_eq!(read("class/infiniband_verbs/uverbs1/ibdev"), "mlx5_1\n");
+        assert_eq!(read("class/infiniband/mlx5_1/ports/1/lid"), "0x2\n");
+        let gid = read("class/infiniband/mlx5_0/ports/1/gids/0");
+        assert!(
+            gid.starts_with("fe80:0000:0000:0000:") && gid.len() == 40,
+            "{gid}"
+        );
+        assert!(!root.join("class/infiniband/mlx5_2").exists());
+        drop(sysfs);
+        assert!(!root.exists());
+    }
+}

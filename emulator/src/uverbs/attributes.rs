@@ -1,0 +1,279 @@
+//! The attributes of an ioctl command: checked against the method's list the
+//! way the kernel's `uverbs_ioctl.c` does, read, and written back.
+
+use libc::{EFAULT, EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::abi::{
+    ATTR_F_MANDATORY, ATTR_F_VALID_OUTPUT, Attribute, IoctlHeader, UHW_IN, UHW_OUT, request,
+};
+use super::user;
+use crate::nic::spec::{Errno, Result};
+
+/// What an attribute carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carries {
+    /// Bytes from the application, at least and at most so many.
+    In(u16, u16),
+    /// Bytes from the application, at least so many; what is beyond the
+    /// second number must be zero.
+    InZeroTrailing(u16, u16),
+    /// Room for bytes to the application, at least so many.
+    Out(u16),
+    /// A handle or a descriptor, in either direction.
+    Id,
+}
+
+/// An attribute a method knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    pub(super) id: u16,
+    pub(super) carries: Carries,
+    pub(super) mandatory: bool,
+}
+
+/// A mandatory attribute.
+pub(super) const fn must(id: u16, carries: Carries) -> Spec {
+    Spec {
+        id,
+        carries,
+        mandatory: true,
+    }
+}
+
+/// An optional attribute.
+pub(super) const fn may(id: u16, carries: Carries) -> Spec {
+    Spec {
+        id,
+        carries,
+        mandatory: false,
+    }
+}
+
+/// A number that libibverbs sends as 4 or 8 bytes.
+pub(super) const NUMBER: Carries = Carries::In(4, 8);
+/// `UVERBS_ATTR_UHW()`: the driver's parts.
+pub(super) const UHW: [Spec; 2] = [
+    may(UHW_IN, Carries::InZeroTrailing(0, u16::MAX)),
+    may(UHW_OUT, Carries::Out(0)),
+];
+
+/// An attribute of the command at hand.
+#[derive(Debug)]
+struct Present {
+    attribute: Attribute,
+    /// Where the application keeps it.
+    address: u64,
+    /// What it carries in.
+    input: Vec<u8>,
+}
+
+/// The attributes of the command at hand.
+#[derive(Debug)]
+pub(super) struct Attributes {
+    present: Vec<Present>,
+}
+
+impl Attributes {
+    /// Reads and checks the attributes that follow a header.
+    ///
+    /// # Errors
+    /// As the kernel: `EPROTONOSUPPORT` for an unknown mandatory attribute,
+    /// `EINVAL` for a wrong length, a duplicate or one that is missing,
+    /// `EOPNOTSUPP` for unknown bytes that are not zero, `EFAULT`.
+    pub(super) fn read(header: &IoctlHeader, address: u64, lists: &[&[Spec]]) -> Result<Self> {
+        let specs = || lists.iter().copied().flatten();
+        let first = address
+            .checked_add(size_of::<IoctlHeader>() as u64)
+            .ok_or(Errno(EFAULT))?;
+        let count = usize::from(header.num_attrs);
+        let bytes = user::copy_in(first, count * size_of::<Attribute>())?;
+        let mut present: Vec<Present> = Vec::with_capacity(count);
+        for (index, bytes) in bytes.chunks_exact(size_of::<Attribute>()).enumerate() {
+            let attribute: Attribute = request(bytes);
+            let Some(spec) = specs().find(|spec| spec.id == attribute.id) else {
+                if attribute.flags & ATTR_F_MANDATORY != 0 {
+                    return Err(Errno(EPROTONOSUPPORT));
+                }
+                continue;
+            };
+            if attribute.flags & !(ATTR_F_MANDATORY | ATTR_F_VALID_OUTPUT) != 0
+                || attribute.reserved != 0
+                || present
+                    .iter()
+                    .any(|other| other.attribute.id == attribute.id)
+            {
+                return Err(Errno(EINVAL));
+            }
+            let input = read_input(&attribute, spec.carries)?;
+            let address = first + (index * size_of::<Attribute>()) as u64;
+            present.push(Present {
+                attribute,
+                address,
+                input,
+            });
+        }
+        let has = |id| present.iter().any(|it| it.attribute.id == id);
+        if specs().any(|spec| spec.mandatory && !has(spec.id)) {
+            return Err(Errno(EINVAL));
+        }
+        Ok(Self { present })
+    }
+
+    pub(super) fn has(&self, id: u16) -> bool {
+        self.find(id).is_some()
+    }
+
+    /// The bytes that came in; none if the attribute is absent.
+    pub(super) fn bytes(&self, id: u16) -> &[u8] {
+        self.find(id).map_or(&[], |it| &it.input)
+    }
+
+    /// A number of up to 8 bytes; 0 if absent.
+    pub(super) fn u64(&self, id: u16) -> u64 {
+        request(self.bytes(id))
+    }
+
+    /// A 32-bit number.
+    ///
+    /// # Errors
+    /// `EINVAL` if it was sent as 64 bits and does not fit.
+    pub(super) fn u32(&self, id: u16) -> Result<u32> {
+        u32::try_from(self.u64(id)).map_err(|_| Errno(EINVAL))
+    }
+
+    /// A bit mask; absent is 0.
+    ///
+    /// # Errors
+    /// `EINVAL` for bits outside `known`, as the kernel's `uverbs_get_flags32`.
+    pub(super) fn flags(&self, id: u16, known: u32) -> Result<u32> {
+        let flags = self.u32(id)?;
+        if flags & !known == 0 {
+            Ok(flags)
+        } else {
+            Err(Errno(EINVAL))
+        }
+    }
+
+    /// A structure; what was not sent is zero.
+    pub(super) fn structure<T: FromBytes + IntoBytes + KnownLayout>(&self, id: u16) -> T {
+        request(self.bytes(id))
+    }
+
+    /// A handle, if the attribute is there.
+    ///
+    /// # Errors
+    /// `EINVAL` if it cannot be one.
+    pub(super) fn optional_handle(&self, id: u16) -> Result<Option<u32>> {
+        self.find(id)
+            .map(|it| match u32::try_from(it.attribute.data) {
+                Ok(handle) if i32::try_from(handle).is_ok() => Ok(handle),
+                _ => Err(Errno(EINVAL)),
+            })
+            .transpose()
+    }
+
+    /// A handle.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is absent or cannot be one.
+    pub(super) fn handle(&self, id: u16) -> Result<u32> {
+        self.optional_handle(id)?.ok_or(Errno(EINVAL))
+    }
+
+    /// A file descriptor, if the attribute is there.
+    ///
+    /// # Errors
+    /// `EBADF` if it cannot be one.
+    pub(super) fn descriptor(&self, id: u16) -> Result<Option<i32>> {
+        self.find(id)
+            .map(|it| i32::try_from(it.attribute.data).map_err(|_| Errno(libc::EBADF)))
+            .transpose()
+    }
+
+    /// Where an output goes; 0 if absent.
+    pub(super) fn address(&self, id: u16) -> u64 {
+        self.find(id).map_or(0, |it| it.attribute.data)
+    }
+
+    /// Length of the room for an output; 0 if absent.
+    pub(super) fn room(&self, id: u16) -> u16 {
+        self.find(id).map_or(0, |it| it.attribute.len)
+    }
+
+    /// Answers bytes, as many as there is room for; the rest is cleared.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub(super) fn answer_bytes(&self, id: u16, bytes: &[u8]) -> Result<()> {
+        let Some(it) = self.find(id) else {
+            return Ok(());
+        };
+        user::copy_reply(it.attribute.data, it.attribute.len.into(), bytes)?;
+        self.mark_valid(id)
+    }
+
+    /// Tells the application that an output was written; memory checkers
+    /// listen to it through libibverbs.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub(super) fn mark_valid(&self, id: u16) -> Result<()> {
+        let Some(it) = self.find(id) else {
+            return Ok(());
+        };
+        let flags = it.attribute.flags | ATTR_F_VALID_OUTPUT;
+        user::copy_out(it.address + 4, flags.as_bytes())
+    }
+
+    /// Answers a structure or a number.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub(super) fn answer<T: IntoBytes + Immutable>(&self, id: u16, value: &T) -> Result<()> {
+        self.answer_bytes(id, value.as_bytes())
+    }
+
+    /// Answers a new handle or descriptor, in the attribute itself.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub(super) fn answer_id(&self, id: u16, value: u32) -> Result<()> {
+        let Some(it) = self.find(id) else {
+            return Ok(());
+        };
+        user::copy_out(it.address + 8, u64::from(value).as_bytes())
+    }
+
+    fn find(&self, id: u16) -> Option<&Present> {
+        self.present.iter().find(|it| it.attribute.id == id)
+    }
+}
+
+fn read_input(attribute: &Attribute, carries: Carries) -> Result<Vec<u8>> {
+    let len = attribute.len;
+    let (min, max) = match carries {
+        Carries::In(min, max) => (min, max),
+        Carries::InZeroTrailing(min, _) => (min, u16::MAX),
+        Carries::Out(min) if len >= min => return Ok(Vec::new()),
+        Carries::Id if len == 0 => return Ok(Vec::new()),
+        Carries::Out(_) | Carries::Id => return Err(Errno(EINVAL)),
+    };
+    if len < min || len > max {
+        return Err(Errno(EINVAL));
+    }
+    let len = usize::from(len);
+    let mut bytes = if len <= size_of::<u64>() {
+        attribute.data.as_bytes()[..len].to_vec()
+    } else {
+        user::copy_in(attribute.data, len)?
+    };
+    if let Carries::InZeroTrailing(_, known) = carries {
+        let known = bytes.len().min(known.into());
+        if bytes[known..].iter().any(|byte| *byte != 0) {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        bytes.truncate(known);
+    }
+    Ok(bytes)
+}

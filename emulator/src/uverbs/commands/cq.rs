@@ -1,0 +1,121 @@
+//! Completion queues.
+
+use libc::{EINVAL, EOPNOTSUPP};
+
+use super::device::COMPLETION_VECTORS;
+use super::{Call, check_aligned, event_file};
+use crate::limits;
+use crate::nic::spec::{AsyncObject, CqSpec, Errno, Result, UarPage};
+use crate::uverbs::abi::{DestroyCqResp, Mlx5CreateCq};
+use crate::uverbs::handles::Cq;
+use crate::uverbs::user;
+
+/// `MLX5_IB_CREATE_CQ_FLAGS_*`.
+const FLAG_PAD_128B: u16 = 1;
+const FLAG_UAR_PAGE_INDEX: u16 = 2;
+const FLAG_REAL_TIME: u16 = 4;
+
+/// `IB_UVERBS_CQ_FLAGS_*`: timestamps in completions, overrun ignored.
+pub(in crate::uverbs) const CQ_FLAGS: u32 = 3;
+
+/// A CQ as the application wants it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::uverbs) struct CqRequest {
+    pub(in crate::uverbs) user_handle: u64,
+    /// Completions wanted; the ring has one more, and a power of two.
+    pub(in crate::uverbs) cqe: u32,
+    pub(in crate::uverbs) comp_vector: u32,
+    pub(in crate::uverbs) channel: Option<i32>,
+    pub(in crate::uverbs) event_fd: Option<i32>,
+    pub(in crate::uverbs) flags: u32,
+    pub(in crate::uverbs) driver: Mlx5CreateCq,
+    /// Bytes of `driver` that were sent.
+    pub(in crate::uverbs) driver_len: usize,
+}
+
+/// A CQ as the application gets it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::uverbs) struct CqReply {
+    pub(in crate::uverbs) handle: u32,
+    pub(in crate::uverbs) cqe: u32,
+    pub(in crate::uverbs) cqn: u32,
+}
+
+impl Call<'_> {
+    pub(in crate::uverbs) fn create_cq(&mut self, request: &CqRequest) -> Result<CqReply> {
+        let context = self.context()?;
+        let driver = &request.driver;
+        let asynchronous = event_file(request.event_fd)?;
+        let channel = event_file(request.channel)?;
+        if request.comp_vector >= COMPLETION_VECTORS || request.cqe > limits::MAX_CQE {
+            return Err(Errno(EINVAL));
+        }
+        // Overruns cannot be ignored here, and there is no clock.
+        if request.flags != 0 {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        let known = FLAG_PAD_128B | FLAG_UAR_PAGE_INDEX | FLAG_REAL_TIME;
+        if request.driver_len < std::mem::offset_of!(Mlx5CreateCq, flags)
+            || driver.flags & !known != 0
+            || !matches!(driver.cqe_size, 64 | 128)
+            || driver.reserved0 != 0
+            || driver.reserved1 != 0
+        {
+            return Err(Errno(EINVAL));
+        }
+        if driver.cqe_comp_en != 0 || driver.flags & (FLAG_PAD_128B | FLAG_REAL_TIME) != 0 {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        if driver.flags & FLAG_UAR_PAGE_INDEX == 0 {
+            return Err(Errno(EINVAL));
+        }
+        let page = self.state.pages.check(driver.uar_page_index.into())?;
+        let cqe_count = (request.cqe + 1).next_power_of_two();
+        check_aligned(driver.buf_addr, 64)?;
+        check_aligned(driver.db_addr, 8)?;
+        user::check_writable(
+            driver.buf_addr,
+            u64::from(cqe_count) * u64::from(driver.cqe_size),
+        )?;
+        user::check_writable(driver.db_addr, 8)?;
+        let cqn = self.machine().create_cq(&CqSpec {
+            context,
+            buf: driver.buf_addr,
+            dbrec: driver.db_addr,
+            cqe_count,
+            cqe_size: driver.cqe_size,
+            channel,
+            user_handle: request.user_handle,
+            uar: UarPage { context, page },
+        })?;
+        let cq = Cq {
+            cqn,
+            user_handle: request.user_handle,
+            channel,
+        };
+        let handle = self.state.handles.insert(cq, &[]).inspect_err(|_| {
+            let _ = self.machine().destroy_cq(cqn);
+        })?;
+        if let Some(file) = asynchronous {
+            let object = AsyncObject::Cq(request.user_handle);
+            self.machine().events().route(context, object, file);
+        }
+        Ok(CqReply {
+            handle,
+            cqe: cqe_count - 1,
+            cqn: cqn.0,
+        })
+    }
+
+    pub(in crate::uverbs) fn destroy_cq(&mut self, handle: u32) -> Result<DestroyCqResp> {
+        let context = self.context()?;
+        let cq: Cq = self.state.handles.get_unused(handle)?;
+        self.machine().destroy_cq(cq.cqn)?;
+        self.state.handles.remove(handle);
+        let events = self.machine().events();
+        Ok(DestroyCqResp {
+            comp_events_reported: events.forget_completions(cq.channel, cq.cqn, cq.user_handle),
+            async_events_reported: events.forget_object(context, AsyncObject::Cq(cq.user_handle)),
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! The device as a whole: its context, what it can do, its ports.
+
+use libc::{EINVAL, ENODATA, EOPNOTSUPP};
+
+use super::Call;
+use crate::config::Link;
+use crate::limits;
+use crate::nic::spec::{Errno, Result};
+use crate::uverbs::abi::{
+    ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextReq, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
+    QueryDeviceResp, QueryPortResp, QueryPortRespEx,
+};
+use crate::uverbs::complain;
+
+/// Completion vectors of a device.
+pub(in crate::uverbs) const COMPLETION_VECTORS: u32 = 1;
+/// `IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`: hints in access flags pass.
+pub(in crate::uverbs) const CORE_SUPPORT: u64 = 1;
+
+/// `MLX5_LIB_CAP_DYN_UAR`.
+const LIB_CAP_DYN_UAR: u64 = 1 << 1;
+/// `MLX5_IB_ALLOC_UCTX_DEVX`.
+const UCTX_DEVX: u32 = 1;
+/// Port states: `IB_PORT_ACTIVE` and physical `LinkUp`.
+const ACTIVE: u8 = 4;
+const LINK_UP: u8 = 5;
+
+impl Call<'_> {
+    /// Opens the context of this file: once.
+    pub(in crate::uverbs) fn get_context(
+        &mut self,
+        request: &Mlx5AllocUcontextReq,
+    ) -> Result<Mlx5AllocUcontextResp> {
+        if self.state.context.is_some() || request.reserved0 != 0 || request.reserved1 != 0 {
+            return Err(Errno(EINVAL));
+        }
+        if request.comp_mask != 0 || request.reserved2 != 0 {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        // libmlx5 asks for DEVX first and tries again without.
+        if request.flags & UCTX_DEVX != 0 {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        if request.lib_caps & LIB_CAP_DYN_UAR == 0 {
+            complain(
+                "dynamic doorbell pages",
+                "this libmlx5 does not ask for doorbell pages by command, \
+                 which needs rdma-core 30 or later",
+            );
+            return Err(Errno(EOPNOTSUPP));
+        }
+        self.state.context = Some(self.machine().open_context(self.file.device())?);
+        self.state.cqe_version = request.max_cqe_version.min(1);
+        Ok(self.context_reply())
+    }
+
+    /// The reply of [`Call::get_context`] again, for an imported descriptor.
+    pub(in crate::uverbs) fn query_context(&mut self) -> Result<Mlx5AllocUcontextResp> {
+        self.context()?;
+        Ok(self.context_reply())
+    }
+
+    fn context_reply(&self) -> Mlx5AllocUcontextResp {
+        let narrow = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+        Mlx5AllocUcontextResp {
+            qp_tab_size: limits::MAX_QP.next_power_of_two(),
+            bf_reg_size: limits::BF_REG_SIZE,
+            // None reserved: libmlx5 allocates doorbell pages as it needs them.
+            tot_bfregs: 0,
+            // The distance between doorbell records.
+            cache_line_size: 64,
+            max_sq_desc_sz: narrow(limits::MAX_SQ_DESC),
+            max_rq_desc_sz: narrow(limits::MAX_RQ_DESC),
+            max_send_wqebb: limits::MAX_WR,
+            max_recv_wr: limits::MAX_WR,
+            max_srq_recv_wr: limits::MAX_SRQ_WR,
+            num_ports: 1,
+            flow_action_flags: 0,
+            comp_mask: 0,
+            response_length: u32::try_from(size_of::<Mlx5AllocUcontextResp>()).unwrap_or(0),
+            cqe_version: self.state.cqe_version,
+            // QUERY_DEVICE takes driver data.
+            cmds_supp_uhw: 1,
+            eth_min_inline: 0,
+            clock_info_versions: 0,
+            hca_core_clock_offset: 0,
+            log_uar_size: 12,
+            num_uars_per_page: 1,
+            num_dyn_bfregs: 0,
+            dump_fill_mkey: 0,
+        }
+    }
+
+    /// What the device can do.
+    pub(in crate::uverbs) fn query_device(&mut self) -> Result<QueryDeviceResp> {
+        self.context()?;
+        let guid = self.machine().identity(self.file.device()).guid;
+        // Port events, a system image GUID, RNR NAKs; and nothing optional.
+        let device_cap_flags = 1 << 10 | 1 << 11 | 1 << 12;
+        Ok(QueryDeviceResp {
+            fw_ver: 22 << 32,
+            node_guid: guid,
+            sys_image_guid: guid,
+            max_mr_size: u64::MAX,
+            page_size_cap: !0xfff,
+            vendor_id: 0x02c9,
+            vendor_part_id: 0x101d,
+            hw_ver: 0,
+            max_qp: limits::MAX_QP,
+            max_qp_wr: limits::MAX_WR,
+            device_cap_flags,
+            max_sge: limits::MAX_SGE,
+            max_sge_rd: limits::MAX_SGE,
+            max_cq: limits::MAX_CQ,
+            max_cqe: limits::MAX_CQE,
+            max_mr: limits::MAX_MR,
+            max_pd: limits::MAX_PD,
+            max_qp_rd_atom: limits::MAX_RD_ATOMIC.into(),
+            max_ee_rd_atom: 0,
+            max_res_rd_atom: u32::from(limits::MAX_RD_ATOMIC) * limits::MAX_QP,
+            max_qp_init_rd_atom: limits::MAX_RD_ATOMIC.into(),
+            max_ee_init_rd_atom: 0,
+            atomic_cap: 0,
+            max_ee: 0,
+            max_rdd: 0,
+            max_mw: 0,
+            max_raw_ipv6_qp: 0,
+            max_raw_ethy_qp: 0,
+            max_mcast_grp: 0,
+            max_mcast_qp_attach: 0,
+            max_total_mcast_qp_attach: 0,
+            max_ah: i32::MAX.unsigned_abs(),
+            max_fmr: 0,
+            max_map_per_fmr: 0,
+            max_srq: limits::MAX_SRQ,
+            max_srq_wr: limits::MAX_SRQ_WR,
+            max_srq_sge: limits::MAX_SRQ_SGE,
+            max_pkeys: 1,
+            local_ca_ack_delay: 16,
+            phys_port_cnt: 1,
+            reserved: [0; 4],
+        })
+    }
+
+    /// As [`Call::query_device`], with the extensions: there are none.
+    pub(in crate::uverbs) fn query_device_ex(
+        &mut self,
+    ) -> Result<(ExQueryDeviceResp, Mlx5QueryDeviceResp)> {
+        let core = ExQueryDeviceResp {
+            base: self.query_device()?,
+            comp_mask: 0,
+            response_length: u32::try_from(size_of::<ExQueryDeviceResp>()).unwrap_or(0),
+            odp_general: 0,
+            odp_transport: [0; 3],
+            odp_reserved: 0,
+            timestamp_mask: 0,
+            hca_core_clock: 0,
+            device_cap_flags_ex: 1 << 10 | 1 << 11 | 1 << 12,
+            rss: [0; 4],
+            max_wq_type_rq: 0,
+            raw_packet_caps: 0,
+            tag_matching: [0; 6],
+            max_cq_moderation_count: 0,
+            max_cq_moderation_period: 0,
+            moderation_reserved: 0,
+            max_dm_size: 0,
+            xrc_odp_caps: 0,
+            reserved: 0,
+        };
+        let response_length = u32::try_from(size_of::<Mlx5QueryDeviceResp>()).unwrap_or(0);
+        Ok((
+            core,
+            Mlx5QueryDeviceResp {
+                comp_mask: 0,
+                response_length,
+            },
+        ))
+    }
+
+    /// A port.
+    pub(in crate::uverbs) fn query_port(&mut self, port: u64) -> Result<QueryPortRespEx> {
+        self.context()?;
+        check_port(port)?;
+        let identity = self.machine().identity(self.file.device());
+        let (lid, link_layer) = match self.file.link() {
+            Link::Ib => (identity.lid, 1),
+            Link::Roce => (0, 2),
+        };
+        let legacy = QueryPortResp {
+            // System image GUID and extended speeds.
+            port_cap_flags: 1 << 11 | 1 << 14,
+            max_msg_sz: limits::MAX_MSG,
+            bad_pkey_cntr: 0,
+            qkey_viol_cntr: 0,
+            gid_tbl_len: 1,
+            pkey_tbl_len: 1,
+            lid,
+            sm_lid: 1,
+            state: ACTIVE,
+            max_mtu: 5,
+            active_mtu: 5,
+            lmc: 0,
+            max_vl_num: 4,
+            sm_sl: 0,
+            subnet_timeout: 18,
+            init_type_reply: 0,
+            // 4 lanes of 25 Gb/s.
+            active_width: 2,
+            active_speed: 32,
+            phys_state: LINK_UP,
+            link_layer,
+            flags: 0,
+            reserved: 0,
+        };
+        Ok(QueryPortRespEx {
+            legacy,
+            port_cap_flags2: 0,
+            reserved: [0; 6],
+        })
+    }
+
+    /// All GIDs of the device.
+    pub(in crate::uverbs) fn gid_table(&mut self) -> Result<Vec<GidEntry>> {
+        self.context()?;
+        let gid = self.machine().identity(self.file.device()).gid;
+        let gid_type = match self.file.link() {
+            Link::Ib => 0,
+            Link::Roce => 2,
+        };
+        Ok(vec![GidEntry {
+            gid,
+            gid_index: 0,
+            port_num: 1,
+            gid_type,
+            netdev_ifindex: 0,
+        }])
+    }
+
+    /// One GID.
+    pub(in crate::uverbs) fn gid_entry(&mut self, port: u64, index: u64) -> Result<GidEntry> {
+        check_port(port)?;
+        let index = usize::try_from(index).map_err(|_| Errno(EINVAL))?;
+        self.gid_table()?.get(index).copied().ok_or(Errno(ENODATA))
+    }
+}
+
+fn check_port(port: u64) -> Result<()> {
+    if port == 1 {
+        Ok(())
+    } else {
+        Err(Errno(EINVAL))
+    }
+}

@@ -1,0 +1,28 @@
+//! Protection domains.
+
+use super::Call;
+use crate::nic::spec::Result;
+use crate::uverbs::handles::Pd;
+
+impl Call<'_> {
+    /// Answers the handle and the number that WQEs would carry.
+    pub(in crate::uverbs) fn alloc_pd(&mut self) -> Result<(u32, u32)> {
+        let id = self.machine().alloc_pd(self.context()?)?;
+        let handle = self.state.handles.insert(Pd { id }, &[]).inspect_err(|_| {
+            let _ = self.machine().dealloc_pd(id);
+        })?;
+        Ok((handle, id.0))
+    }
+
+    pub(in crate::uverbs) fn dealloc_pd(&mut self, handle: u32) -> Result<()> {
+        let pd: Pd = self.state.handles.get_unused(handle)?;
+        self.machine().dealloc_pd(pd.id)?;
+        self.state.handles.remove(handle);
+        Ok(())
+    }
+
+    /// The number that WQEs would carry.
+    pub(in crate::uverbs) fn query_pd(&mut self, handle: u32) -> Result<u32> {
+        self.state.handles.get(handle).map(|pd: Pd| pd.id.0)
+    }
+}

@@ -1,0 +1,321 @@
+//! Queue pairs.
+
+use libc::{EINVAL, EOPNOTSUPP};
+
+use super::{Call, check_aligned, event_file};
+use crate::limits;
+use crate::nic::spec::{
+    Access, AsyncObject, Errno, Path, QpAttr, QpSpec, Register, Result, Service, UarPage,
+};
+use crate::uverbs::abi::{Mlx5CreateQp, Mlx5CreateQpResp, ModifyQp, QpCap, QpDest, QueryQpResp};
+use crate::uverbs::handles::{Cq, Pd, Qp, Srq};
+use crate::uverbs::user;
+
+/// `MLX5_QP_FLAG_*`.
+const FLAG_SIGNATURE: u32 = 1;
+const FLAG_SCATTER_CQE: u32 = 1 << 1;
+const FLAG_ALLOW_SCATTER_CQE: u32 = 1 << 8;
+const FLAG_UAR_PAGE_INDEX: u32 = 1 << 10;
+
+/// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`, the only creation flag known here.
+pub(in crate::uverbs) const QP_CREATE_SQ_SIG_ALL: u32 = 1 << 12;
+
+/// `IB_QP_STATE`, `IB_QP_CUR_STATE`, `IB_QP_PORT`, `IB_QP_AV`, `IB_QP_ALT_PATH`.
+const MASK_STATE: u32 = 1;
+const MASK_CUR_STATE: u32 = 1 << 1;
+const MASK_PORT: u32 = 1 << 5;
+const MASK_AV: u32 = 1 << 7;
+const MASK_ALT_PATH: u32 = 1 << 14;
+/// `IB_QP_ATTR_STANDARD_BITS`.
+const MASK_STANDARD: u32 = (1 << 21) - 1;
+/// `IB_QPS_ERR`.
+const LAST_STATE: u8 = 6;
+
+/// A QP as the application wants it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::uverbs) struct QpRequest {
+    pub(in crate::uverbs) user_handle: u64,
+    pub(in crate::uverbs) pd_handle: u32,
+    pub(in crate::uverbs) send_cq: u32,
+    pub(in crate::uverbs) recv_cq: u32,
+    pub(in crate::uverbs) srq: Option<u32>,
+    /// `IB_QPT_*`.
+    pub(in crate::uverbs) kind: u64,
+    pub(in crate::uverbs) cap: QpCap,
+    pub(in crate::uverbs) signal_all: bool,
+    pub(in crate::uverbs) event_fd: Option<i32>,
+    pub(in crate::uverbs) driver: Mlx5CreateQp,
+}
+
+/// A QP as the application gets it; its capabilities are those it asked for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::uverbs) struct QpReply {
+    pub(in crate::uverbs) handle: u32,
+    pub(in crate::uverbs) qpn: u32,
+    pub(in crate::uverbs) bfreg_index: u32,
+}
+
+impl QpReply {
+    /// The driver's part of the reply.
+    pub(in crate::uverbs) fn driver_reply(&self) -> Mlx5CreateQpResp {
+        Mlx5CreateQpResp {
+            bfreg_index: self.bfreg_index,
+            ece_options: 0,
+            comp_mask: 0,
+            tirn: 0,
+            tisn: 0,
+            rqn: 0,
+            sqn: 0,
+            reserved1: 0,
+            tir_icm_addr: 0,
+        }
+    }
+}
+
+impl Call<'_> {
+    pub(in crate::uverbs) fn create_qp(&mut self, request: &QpRequest) -> Result<QpReply> {
+        let context = self.context()?;
+        let driver = &request.driver;
+        let service = match request.kind {
+            2 => Service::Rc,
+            3 => Service::Uc,
+            4 => Service::Ud,
+            _ => return Err(Errno(EOPNOTSUPP)),
+        };
+        let asynchronous = event_file(request.event_fd)?;
+        let handles = &self.state.handles;
+        let pd: Pd = handles.get(request.pd_handle)?;
+        let send_cq: Cq = handles.get(request.send_cq)?;
+        let recv_cq: Cq = handles.get(request.recv_cq)?;
+        let srq = request
+            .srq
+            .map(|handle| handles.get::<Srq>(handle))
+            .transpose()?;
+        let known =
+            FLAG_SIGNATURE | FLAG_SCATTER_CQE | FLAG_ALLOW_SCATTER_CQE | FLAG_UAR_PAGE_INDEX;
+        if driver.flags & !known != 0 {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        if driver.flags & FLAG_UAR_PAGE_INDEX == 0 || driver.reserved != 0 {
+            return Err(Errno(EINVAL));
+        }
+        let page = self.state.pages.check(driver.bfreg_index)?;
+        check_rings(request)?;
+        let rq_bytes = u64::from(driver.rq_wqe_count) << driver.rq_wqe_shift;
+        let sq_buf = driver.buf_addr.checked_add(rq_bytes).ok_or(Errno(EINVAL))?;
+        let qpn = self.machine().create_qp(&QpSpec {
+            context,
+            pd: pd.id,
+            service,
+            send_cq: send_cq.cqn,
+            recv_cq: recv_cq.cqn,
+            srq: srq.map(|srq| srq.srqn),
+            rq_buf: driver.buf_addr,
+            rq_wqe_count: driver.rq_wqe_count,
+            rq_stride_log2: driver.rq_wqe_shift,
+            sq_buf,
+            sq_wqebb_count: driver.sq_wqe_count,
+            dbrec: driver.db_addr,
+            // The command names a page, and with it all its registers.
+            register: Register {
+                page: UarPage { context, page },
+                offset: u16::try_from(limits::BF_OFFSET).unwrap_or(0),
+            },
+            user_index: driver.uidx,
+            cqe_version: self.state.cqe_version,
+            signal_all: request.signal_all,
+            scatter_to_cqe: driver.flags & FLAG_SCATTER_CQE != 0,
+            wq_signature: driver.flags & FLAG_SIGNATURE != 0,
+            user_handle: request.user_handle,
+        })?;
+        let qp = Qp {
+            qpn,
+            user_handle: request.user_handle,
+            kind: u8::try_from(request.kind).unwrap_or(0),
+            signal_all: request.signal_all,
+            max_recv_wr: driver.rq_wqe_count,
+            max_recv_sge: request.cap.max_recv_sge,
+        };
+        let mut parents = vec![request.pd_handle, request.send_cq, request.recv_cq];
+        parents.extend(request.srq);
+        let handle = self.state.handles.insert(qp, &parents).inspect_err(|_| {
+            let _ = self.machine().destroy_qp(qpn);
+        })?;
+        if let Some(file) = asynchronous {
+            let object = AsyncObject::Qp(request.user_handle);
+            self.machine().events().route(context, object, file);
+        }
+        Ok(QpReply {
+            handle,
+            qpn: qpn.0,
+            bfreg_index: driver.bfreg_index,
+        })
+    }
+
+    pub(in crate::uverbs) fn modify_qp(&mut self, request: &ModifyQp) -> Result<()> {
+        if request.attr_mask & !MASK_STANDARD != 0 {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        let qp: Qp = self
+            .state
+            .handles
+            .get(request.qp_handle)
+            .map_err(|_| Errno(EINVAL))?;
+        let has = |bit| request.attr_mask & bit != 0;
+        let bad_port = |bit, port| has(bit) && port != 1;
+        if bad_port(MASK_PORT, request.port_num)
+            || bad_port(MASK_AV, request.dest.port_num)
+            || bad_port(MASK_ALT_PATH, request.alt_port_num)
+            || bad_port(MASK_ALT_PATH, request.alt_dest.port_num)
+            || has(MASK_STATE) && request.qp_state > LAST_STATE
+            || has(MASK_CUR_STATE) && request.cur_qp_state > LAST_STATE
+        {
+            return Err(Errno(EINVAL));
+        }
+        self.machine().modify_qp(qp.qpn, &attributes(request)?)
+    }
+
+    pub(in crate::uverbs) fn query_qp(&mut self, handle: u32) -> Result<QueryQpResp> {
+        let qp: Qp = self.state.handles.get(handle).map_err(|_| Errno(EINVAL))?;
+        let attributes = self.machine().query_qp(qp.qpn)?;
+        Ok(query_reply(&qp, &attributes))
+    }
+
+    /// Answers how many of its events were read.
+    pub(in crate::uverbs) fn destroy_qp(&mut self, handle: u32) -> Result<u32> {
+        let context = self.context()?;
+        let qp: Qp = self.state.handles.get_unused(handle)?;
+        self.machine().destroy_qp(qp.qpn)?;
+        self.state.handles.remove(handle);
+        Ok(self
+            .machine()
+            .events()
+            .forget_object(context, AsyncObject::Qp(qp.user_handle)))
+    }
+}
+
+/// The checks of mlx5_ib's `set_rq_size` and `set_user_buf_size`, and that
+/// the rings are memory.
+fn check_rings(request: &QpRequest) -> Result<()> {
+    let driver = &request.driver;
+    let power_or_none = |count: u32| count == 0 || count.is_power_of_two();
+    let stride = 1_u32
+        .checked_shl(driver.rq_wqe_shift)
+        .ok_or(Errno(EINVAL))?;
+    let too_long = driver.sq_wqe_count > limits::MAX_WR || driver.rq_wqe_count > limits::MAX_WR;
+    if too_long
+        || !power_or_none(driver.sq_wqe_count)
+        || !power_or_none(driver.rq_wqe_count)
+        || stride > limits::MAX_RQ_DESC
+        || driver.rq_wqe_count != 0 && (stride < 16 || request.srq.is_some())
+        || request.cap.max_recv_wr > limits::MAX_WR
+        || request.cap.max_send_wr > limits::MAX_WR
+    {
+        return Err(Errno(EINVAL));
+    }
+    check_aligned(driver.buf_addr, 64)?;
+    check_aligned(driver.db_addr, 8)?;
+    let bytes =
+        u64::from(driver.rq_wqe_count) * u64::from(stride) + u64::from(driver.sq_wqe_count) * 64;
+    user::check_writable(driver.buf_addr, bytes)?;
+    user::check_writable(driver.db_addr, 8)
+}
+
+fn attributes(request: &ModifyQp) -> Result<QpAttr> {
+    Ok(QpAttr {
+        mask: request.attr_mask,
+        state: request.qp_state,
+        cur_state: request.cur_qp_state,
+        path_mtu: request.path_mtu,
+        path_mig_state: request.path_mig_state,
+        qkey: request.qkey,
+        rq_psn: request.rq_psn,
+        sq_psn: request.sq_psn,
+        dest_qpn: request.dest_qp_num,
+        access: Access::from_bits(request.qp_access_flags).ok_or(Errno(EINVAL))?,
+        pkey_index: request.pkey_index,
+        max_rd_atomic: request.max_rd_atomic,
+        max_dest_rd_atomic: request.max_dest_rd_atomic,
+        min_rnr_timer: request.min_rnr_timer,
+        port: request.port_num,
+        timeout: request.timeout,
+        retry_count: request.retry_cnt,
+        rnr_retry: request.rnr_retry,
+        path: path(&request.dest),
+        alt_path: path(&request.alt_dest),
+        alt_port: request.alt_port_num,
+        alt_pkey_index: request.alt_pkey_index,
+        alt_timeout: request.alt_timeout,
+    })
+}
+
+fn query_reply(qp: &Qp, attributes: &QpAttr) -> QueryQpResp {
+    QueryQpResp {
+        dest: destination(&attributes.path),
+        alt_dest: destination(&attributes.alt_path),
+        // libmlx5 knows the capabilities of the send queue itself.
+        cap: QpCap {
+            max_send_wr: 0,
+            max_recv_wr: qp.max_recv_wr,
+            max_send_sge: 0,
+            max_recv_sge: qp.max_recv_sge,
+            max_inline_data: 0,
+        },
+        qkey: attributes.qkey,
+        rq_psn: attributes.rq_psn,
+        sq_psn: attributes.sq_psn,
+        dest_qp_num: attributes.dest_qpn,
+        qp_access_flags: attributes.access.bits(),
+        pkey_index: attributes.pkey_index,
+        alt_pkey_index: attributes.alt_pkey_index,
+        qp_state: attributes.state,
+        cur_qp_state: attributes.state,
+        path_mtu: attributes.path_mtu,
+        path_mig_state: attributes.path_mig_state,
+        sq_draining: 0,
+        max_rd_atomic: attributes.max_rd_atomic,
+        max_dest_rd_atomic: attributes.max_dest_rd_atomic,
+        min_rnr_timer: attributes.min_rnr_timer,
+        port_num: attributes.port,
+        timeout: attributes.timeout,
+        retry_cnt: attributes.retry_count,
+        rnr_retry: attributes.rnr_retry,
+        alt_port_num: attributes.alt_port,
+        alt_timeout: attributes.alt_timeout,
+        sq_sig_all: qp.signal_all.into(),
+        reserved: [0; 5],
+    }
+}
+
+fn path(dest: &QpDest) -> Path {
+    Path {
+        dgid: dest.dgid,
+        flow_label: dest.flow_label,
+        dlid: dest.dlid,
+        sgid_index: dest.sgid_index,
+        hop_limit: dest.hop_limit,
+        traffic_class: dest.traffic_class,
+        sl: dest.sl,
+        src_path_bits: dest.src_path_bits,
+        static_rate: dest.static_rate,
+        is_global: dest.is_global != 0,
+        port: dest.port_num,
+    }
+}
+
+fn destination(path: &Path) -> QpDest {
+    QpDest {
+        dgid: path.dgid,
+        flow_label: path.flow_label,
+        dlid: path.dlid,
+        reserved: 0,
+        sgid_index: path.sgid_index,
+        hop_limit: path.hop_limit,
+        traffic_class: path.traffic_class,
+        sl: path.sl,
+        src_path_bits: path.src_path_bits,
+        static_rate: path.static_rate,
+        is_global: path.is_global.into(),
+        port_num: path.port,
+    }
+}

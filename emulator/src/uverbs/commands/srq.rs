@@ -1,0 +1,149 @@
+//! Shared receive queues.
+
+use libc::{EINVAL, EOPNOTSUPP};
+
+use super::{Call, check_aligned, event_file};
+use crate::limits;
+use crate::nic::spec::{AsyncObject, Errno, Result, SrqSpec};
+use crate::uverbs::abi::{Mlx5CreateSrq, ModifySrq, QuerySrqResp};
+use crate::uverbs::handles::{Pd, Srq};
+use crate::uverbs::user;
+
+/// `IB_SRQ_MAX_WR` and `IB_SRQ_LIMIT`.
+const MASK_MAX_WR: u32 = 1;
+const MASK_LIMIT: u32 = 2;
+/// A receive WQE of an SRQ begins with a 16-byte link.
+const LINK_SEGMENT: u32 = 16;
+const DATA_SEGMENT: u32 = 16;
+
+/// An SRQ as the application wants it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::uverbs) struct SrqRequest {
+    pub(in crate::uverbs) user_handle: u64,
+    pub(in crate::uverbs) pd_handle: u32,
+    /// `IB_SRQT_*`; only basic ones (0) exist here.
+    pub(in crate::uverbs) kind: u64,
+    pub(in crate::uverbs) max_wr: u32,
+    pub(in crate::uverbs) max_sge: u32,
+    pub(in crate::uverbs) limit: u32,
+    pub(in crate::uverbs) event_fd: Option<i32>,
+    pub(in crate::uverbs) driver: Mlx5CreateSrq,
+}
+
+/// An SRQ as the application gets it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::uverbs) struct SrqReply {
+    pub(in crate::uverbs) handle: u32,
+    pub(in crate::uverbs) max_wr: u32,
+    pub(in crate::uverbs) max_sge: u32,
+    pub(in crate::uverbs) srqn: u32,
+}
+
+impl Call<'_> {
+    pub(in crate::uverbs) fn create_srq(&mut self, request: &SrqRequest) -> Result<SrqReply> {
+        let context = self.context()?;
+        let driver = &request.driver;
+        if request.kind != 0 {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        let asynchronous = event_file(request.event_fd)?;
+        let pd: Pd = self.state.handles.get(request.pd_handle)?;
+        if request.max_wr > limits::MAX_SRQ_WR
+            || request.max_sge > limits::MAX_SRQ_SGE
+            || request.limit > request.max_wr
+            || driver.reserved0 != 0
+            || driver.reserved1 != 0
+        {
+            return Err(Errno(EINVAL));
+        }
+        // Signed receive WQEs would have another layout.
+        if driver.flags != 0 {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        let wqe_count = (request.max_wr + 1).next_power_of_two();
+        let wqe_bytes = (LINK_SEGMENT + DATA_SEGMENT * request.max_sge)
+            .max(32)
+            .next_power_of_two();
+        check_aligned(driver.buf_addr, 64)?;
+        check_aligned(driver.db_addr, 4)?;
+        user::check_writable(driver.buf_addr, u64::from(wqe_count) * u64::from(wqe_bytes))?;
+        user::check_writable(driver.db_addr, 4)?;
+        let srqn = self.machine().create_srq(&SrqSpec {
+            context,
+            pd: pd.id,
+            buf: driver.buf_addr,
+            dbrec: driver.db_addr,
+            wqe_count,
+            stride_log2: wqe_bytes.trailing_zeros(),
+            limit: request.limit,
+            user_handle: request.user_handle,
+            user_index: driver.uidx,
+        })?;
+        let srq = Srq {
+            srqn,
+            user_handle: request.user_handle,
+            max_wr: wqe_count - 1,
+            max_sge: request.max_sge,
+        };
+        let handle = self
+            .state
+            .handles
+            .insert(srq, &[request.pd_handle])
+            .inspect_err(|_| {
+                let _ = self.machine().destroy_srq(srqn);
+            })?;
+        if let Some(file) = asynchronous {
+            let object = AsyncObject::Srq(request.user_handle);
+            self.machine().events().route(context, object, file);
+        }
+        Ok(SrqReply {
+            handle,
+            max_wr: srq.max_wr,
+            max_sge: srq.max_sge,
+            srqn: srqn.0,
+        })
+    }
+
+    /// Sets the limit. mlx5 has no resizing of SRQs.
+    pub(in crate::uverbs) fn modify_srq(&mut self, request: &ModifySrq) -> Result<()> {
+        let srq: Srq = self
+            .state
+            .handles
+            .get(request.srq_handle)
+            .map_err(|_| Errno(EINVAL))?;
+        if request.attr_mask & MASK_MAX_WR != 0 {
+            return Err(Errno(EINVAL));
+        }
+        if request.attr_mask & MASK_LIMIT != 0 {
+            if request.srq_limit > srq.max_wr {
+                return Err(Errno(EINVAL));
+            }
+            self.machine()
+                .modify_srq_limit(srq.srqn, request.srq_limit)?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::uverbs) fn query_srq(&mut self, handle: u32) -> Result<QuerySrqResp> {
+        let srq: Srq = self.state.handles.get(handle).map_err(|_| Errno(EINVAL))?;
+        let (_, _, srq_limit) = self.machine().query_srq(srq.srqn)?;
+        Ok(QuerySrqResp {
+            max_wr: srq.max_wr,
+            max_sge: srq.max_sge,
+            srq_limit,
+            reserved: 0,
+        })
+    }
+
+    /// Answers how many of its events were read.
+    pub(in crate::uverbs) fn destroy_srq(&mut self, handle: u32) -> Result<u32> {
+        let context = self.context()?;
+        let srq: Srq = self.state.handles.get_unused(handle)?;
+        self.machine().destroy_srq(srq.srqn)?;
+        self.state.handles.remove(handle);
+        Ok(self
+            .machine()
+            .events()
+            .forget_object(context, AsyncObject::Srq(srq.user_handle)))
+    }
+}

@@ -1,0 +1,38 @@
+//! Doorbell pages that libmlx5 asks for (`MLX5_IB_OBJECT_UAR`).
+
+use libc::EINVAL;
+
+use super::Call;
+use crate::nic::spec::{Errno, Result, UarPage};
+use crate::uverbs::handles::Uar;
+
+/// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`, the larger of the two types; the other
+/// is 0, `…_BF`. Here both are ordinary memory.
+const TYPE_NC: u64 = 1;
+
+impl Call<'_> {
+    /// Answers the handle and the page's number, which is also its place in
+    /// the command descriptor's memory.
+    pub(in crate::uverbs) fn alloc_uar(&mut self, kind: u64) -> Result<(u32, u32)> {
+        self.context()?;
+        if kind > TYPE_NC {
+            return Err(Errno(EINVAL));
+        }
+        let page = self.state.pages.allocate()?;
+        let inserted = self.state.handles.insert(Uar { page }, &[]);
+        let handle = inserted.inspect_err(|_| self.state.pages.release(page))?;
+        Ok((handle, page))
+    }
+
+    pub(in crate::uverbs) fn destroy_uar(&mut self, handle: u32) -> Result<()> {
+        let context = self.context()?;
+        let uar: Uar = self.state.handles.get_unused(handle)?;
+        self.machine().remove_page(UarPage {
+            context,
+            page: uar.page,
+        });
+        self.state.pages.release(uar.page);
+        self.state.handles.remove(handle);
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! The machine that commands reach outside of tests: this process' emulator.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::events::Events;
+use super::machine::Machine;
+use crate::emulator::Emulator;
+use crate::fabric::name::DeviceIdentity;
+use crate::nic::spec::{
+    ContextId, CqSpec, Cqn, Errno, MrKeys, MrSpec, PdId, QpAttr, QpSpec, Qpn, Result, SrqSpec,
+    Srqn, UarPage,
+};
+
+/// The emulator, and the event files its NIC delivers to.
+pub struct Emulated {
+    emulator: &'static Emulator,
+    events: Arc<Events>,
+}
+
+impl Emulated {
+    /// `events` is what the emulator was started with.
+    #[must_use]
+    pub fn new(emulator: &'static Emulator, events: Arc<Events>) -> Self {
+        Self { emulator, events }
+    }
+}
+
+impl Machine for Emulated {
+    fn events(&self) -> &Arc<Events> {
+        &self.events
+    }
+
+    fn identity(&self, device: u8) -> DeviceIdentity {
+        self.emulator.device_identity(device)
+    }
+
+    fn open_context(&self, device: u8) -> Result<ContextId> {
+        self.emulator.nic().open_context(device)
+    }
+
+    fn close_context(&self, context: ContextId) {
+        self.emulator.nic().close_context(context);
+    }
+
+    fn page_mapped(&self, page: UarPage, address: usize, memory: BorrowedFd<'_>) -> Result<()> {
+        let mapped = self.emulator.map_page(page, address, memory);
+        mapped.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENOMEM)))
+    }
+
+    fn unmapped(&self, address: usize, len: usize) {
+        self.emulator.uar().note_unmapping(address, len);
+    }
+
+    fn remove_page(&self, page: UarPage) {
+        self.emulator.uar().remove_page(page);
+    }
+
+    fn alloc_pd(&self, context: ContextId) -> Result<PdId> {
+        self.emulator.nic().alloc_pd(context)
+    }
+
+    fn dealloc_pd(&self, pd: PdId) -> Result<()> {
+        self.emulator.nic().dealloc_pd(pd)
+    }
+
+    fn reg_mr(&self, spec: &MrSpec) -> Result<MrKeys> {
+        self.emulator.nic().reg_mr(spec)
+    }
+
+    fn dereg_mr(&self, context: ContextId, handle: u32) -> Result<()> {
+        self.emulator.nic().dereg_mr(context, handle)
+    }
+
+    fn create_cq(&self, spec: &CqSpec) -> Result<Cqn> {
+        self.emulator.nic().create_cq(spec)
+    }
+
+    fn destroy_cq(&self, cq: Cqn) -> Result<()> {
+        self.emulator.nic().destroy_cq(cq)
+    }
+
+    fn create_srq(&self, spec: &SrqSpec) -> Result<Srqn> {
+        self.emulator.nic().create_srq(spec)
+    }
+
+    fn modify_srq_limit(&self, srq: Srqn, limit: u32) -> Result<()> {
+        self.emulator.nic().modify_srq_limit(srq, limit)
+    }
+
+    fn query_srq(&self, srq: Srqn) -> Result<(u32, u32, u32)> {
+        self.emulator.nic().query_srq(srq)
+    }
+
+    fn destroy_srq(&self, srq: Srqn) -> Result<()> {
+        self.emulator.nic().destroy_srq(srq)
+    }
+
+    fn create_qp(&self, spec: &QpSpec) -> Result<Qpn> {
+        self.emulator.nic().create_qp(spec)
+    }
+
+    fn modify_qp(&self, qp: Qpn, attributes: &QpAttr) -> Result<()> {
+        self.emulator.nic().modify_qp(qp, attributes)
+    }
+
+    fn query_qp(&self, qp: Qpn) -> Result<QpAttr> {
+        self.emulator.nic().query_qp(qp)
+    }
+
+    fn destroy_qp(&self, qp: Qpn) -> Result<()> {
+        self.emulator.nic().destroy_qp(qp)
+    }
+}

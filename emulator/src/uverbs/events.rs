@@ -1,0 +1,415 @@
+//! Completion channels and asynchronous event files: pipes.
+//!
+//! The application holds the read end and may `read`, `poll` or `fcntl` it
+//! without our help. Each record is written whole or not at all, for it is
+//! shorter than `PIPE_BUF`; what a full pipe does not take waits here.
+//!
+//! When an object is destroyed, its unread events vanish, and the reply tells
+//! how many were read: libibverbs waits until that many were acknowledged.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard};
+
+use zerocopy::IntoBytes;
+
+use super::abi::AsyncEventDesc;
+use crate::nic::spec::{
+    AsyncEvent, AsyncObject, ChannelId, ContextId, Cqn, Errno, EventSink, Result,
+};
+
+/// Every event file of the process.
+#[derive(Debug, Default)]
+pub struct Events {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    last_id: u32,
+    files: HashMap<ChannelId, EventFile>,
+    /// The asynchronous files of each context, oldest first.
+    asynchronous: HashMap<ContextId, Vec<ChannelId>>,
+    /// The file an object was created with, if not the context's first.
+    routes: HashMap<ObjectKey, ChannelId>,
+    /// Completion events delivered for each living CQ.
+    completions: HashMap<Cqn, u32>,
+    /// Asynchronous events delivered for each living object.
+    object_events: HashMap<ObjectKey, u32>,
+}
+
+/// An object that asynchronous events can be about: its context, its kind,
+/// and libibverbs' handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ObjectKey(ContextId, u8, u64);
+
+impl ObjectKey {
+    /// `None` for ports and devices, which are never destroyed.
+    fn new(context: ContextId, object: AsyncObject) -> Option<Self> {
+        match object {
+            AsyncObject::Cq(handle) => Some(Self(context, 0, handle)),
+            AsyncObject::Qp(handle) => Some(Self(context, 1, handle)),
+            AsyncObject::Srq(handle) => Some(Self(context, 2, handle)),
+            AsyncObject::Port(_) | AsyncObject::Device => None,
+        }
+    }
+}
+
+impl Events {
+    /// A new completion channel: the descriptor for the application and our
+    /// name for it.
+    ///
+    /// # Errors
+    /// `EMFILE` and what else making a pipe can answer.
+    pub fn open_channel(&self) -> Result<(OwnedFd, ChannelId)> {
+        let (file, reader) = EventFile::open().map_err(errno)?;
+        let mut inner = self.lock();
+        inner.last_id += 1;
+        let id = ChannelId(inner.last_id);
+        inner.files.insert(id, file);
+        Ok((reader, id))
+    }
+
+    /// A new file for the asynchronous events of a context.
+    ///
+    /// # Errors
+    /// As [`Events::open_channel`].
+    pub fn open_asynchronous(&self, context: ContextId) -> Result<(OwnedFd, ChannelId)> {
+        let (reader, id) = self.open_channel()?;
+        self.lock()
+            .asynchronous
+            .entry(context)
+            .or_default()
+            .push(id);
+        Ok((reader, id))
+    }
+
+    /// The application closed its descriptor: events for it are dropped.
+    pub fn close_file(&self, id: ChannelId) {
+        let mut inner = self.lock();
+        inner.files.remove(&id);
+        inner
+            .asynchronous
+            .values_mut()
+            .for_each(|files| files.retain(|file| *file != id));
+    }
+
+    /// A context is gone, with all its objects.
+    pub fn forget_context(&self, context: ContextId) {
+        let mut inner = self.lock();
+        inner.asynchronous.remove(&context);
+        inner.routes.retain(|key, _| key.0 != context);
+        inner.object_events.retain(|key, _| key.0 != context);
+    }
+
+    /// An object's asynchronous events go to this file rather than to the
+    /// context's first.
+    pub fn route(&self, context: ContextId, object: AsyncObject, file: ChannelId) {
+        if let Some(key) = ObjectKey::new(context, object) {
+            self.lock().routes.insert(key, file);
+        }
+    }
+
+    /// Takes the unread completion events of a destroyed CQ back and answers
+    /// how many were read in its life.
+    pub fn forget_completions(&self, channel: Option<ChannelId>, cq: Cqn, user_handle: u64) -> u32 {
+        let mut inner = self.lock();
+        let delivered = inner.completions.remove(&cq).unwrap_or(0);
+        let unread = channel
+            .and_then(|id| inner.files.get_mut(&id))
+            .map_or(0, |file| {
+                file.discard(size_of::<u64>(), |record| record == user_handle.as_bytes())
+            });
+        delivered.saturating_sub(unread)
+    }
+
+    /// Takes the unread asynchronous events of a destroyed object back and
+    /// answers how many were read in its life.
+    pub fn forget_object(&self, context: ContextId, object: AsyncObject) -> u32 {
+        let Some(key) = ObjectKey::new(context, object) else {
+            return 0;
+        };
+        let mut inner = self.lock();
+        let delivered = inner.object_events.remove(&key).unwrap_or(0);
+        let file = inner.file_of(&key);
+        inner.routes.remove(&key);
+        if delivered == 0 {
+            return 0;
+        }
+        let unread = file
+            .and_then(|id| inner.files.get_mut(&id))
+            .map_or(0, |file| {
+                file.discard(size_of::<AsyncEventDesc>(), |record| {
+                    let desc: AsyncEventDesc = super::abi::request(record);
+                    desc.element == key.2 && kind_of_event(desc.event_type) == Some(key.1)
+                })
+            });
+        delivered.saturating_sub(unread)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn file_of(&self, key: &ObjectKey) -> Option<ChannelId> {
+        let routed = self.routes.get(key).copied();
+        routed.or_else(|| self.asynchronous.get(&key.0)?.first().copied())
+    }
+}
+
+impl EventSink for std::sync::Arc<Events> {
+    fn completion(&self, channel: ChannelId, cq: Cqn, cq_user_handle: u64) {
+        let mut inner = self.lock();
+        let Some(file) = inner.files.get_mut(&channel) else {
+            return;
+        };
+        file.push(cq_user_handle.as_bytes());
+        *inner.completions.entry(cq).or_default() += 1;
+    }
+
+    fn asynchronous(&self, context: ContextId, event: AsyncEvent, object: AsyncObject) {
+        let mut inner = self.lock();
+        let element = match object {
+            AsyncObject::Cq(handle) | AsyncObject::Qp(handle) | AsyncObject::Srq(handle) => handle,
+            AsyncObject::Port(port) => port.into(),
+            AsyncObject::Device => 0,
+        };
+        let desc = AsyncEventDesc {
+            element,
+            event_type: event as u32,
+            reserved: 0,
+        };
+        let Some(key) = ObjectKey::new(context, object) else {
+            // Ports and the device concern every file of the context.
+            for id in inner
+                .asynchronous
+                .get(&context)
+                .cloned()
+                .unwrap_or_default()
+            {
+                if let Some(file) = inner.files.get_mut(&id) {
+                    file.push(desc.as_bytes());
+                }
+            }
+            return;
+        };
+        let Some(id) = inner.file_of(&key) else {
+            return;
+        };
+        let Some(file) = inner.files.get_mut(&id) else {
+            return;
+        };
+        file.push(desc.as_bytes());
+        *inner.object_events.entry(key).or_default() += 1;
+    }
+}
+
+/// The kind ([`ObjectKey`]) whose handle an event of this type carries.
+fn kind_of_event(event_type: u32) -> Option<u8> {
+    const CQ_ERR: u32 = AsyncEvent::CqErr as u32;
+    const SRQ_ERR: u32 = AsyncEvent::SrqErr as u32;
+    const SRQ_LIMIT: u32 = AsyncEvent::SrqLimitReached as u32;
+    const QP_LAST_WQE: u32 = AsyncEvent::QpLastWqeReached as u32;
+    match event_type {
+        CQ_ERR => Some(0),
+        1..=7 | QP_LAST_WQE => Some(1),
+        SRQ_ERR | SRQ_LIMIT => Some(2),
+        _ => None,
+    }
+}
+
+/// One pipe, from our side.
+#[derive(Debug)]
+struct EventFile {
+    /// Never blocks.
+    write: File,
+    /// A second, non-blocking opening of the read end, to take events back.
+    drain: File,
+    /// Records the pipe had no room for, oldest first.
+    backlog: VecDeque<Vec<u8>>,
+}
+
+/// As far as an unprivileged process may grow a pipe.
+const LARGEST_PIPE: libc::c_int = 1 << 20;
+
+impl EventFile {
+    fn open() -> io::Result<(Self, OwnedFd)> {
+        let mut ends = [0; 2];
+        // SAFETY: `ends` has room for the two descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: pipe2 has just made both; nobody else owns them.
+        let (reader, write) =
+            unsafe { (OwnedFd::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
+        // Only our end must not block; the two ends have flags of their own.
+        // SAFETY: a plain call on a descriptor we own.
+        if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // Opening the link makes a new description of the same pipe, so that
+        // O_NONBLOCK here does not show at the application's end.
+        let link = std::ffi::CString::new(format!("/proc/self/fd/{}", reader.as_raw_fd()))?;
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        // SAFETY: `link` is a C string that lives through the call.
+        let drain = unsafe { libc::open(link.as_ptr(), flags) };
+        if drain < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: open has just made it; nobody else owns it.
+        let drain = unsafe { File::from_raw_fd(drain) };
+        Ok((
+            Self {
+                write,
+                drain,
+                backlog: VecDeque::new(),
+            },
+            reader,
+        ))
+    }
+
+    fn push(&mut self, record: &[u8]) {
+        self.backlog.push_back(record.to_vec());
+        self.flush();
+    }
+
+    /// Writes what the pipe takes, growing it once it is full.
+    fn flush(&mut self) {
+        while let Some(record) = self.backlog.front() {
+            match self.write.write(record) {
+                Ok(_) => {
+                    self.backlog.pop_front();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) if self.grow() => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn grow(&self) -> bool {
+        let fd = self.write.as_raw_fd();
+        // SAFETY: plain calls on a descriptor we own.
+        unsafe {
+            let size = libc::fcntl(fd, libc::F_GETPIPE_SZ);
+            size > 0 && size < LARGEST_PIPE && libc::fcntl(fd, libc::F_SETPIPE_SZ, size * 2) > size
+        }
+    }
+
+    /// Removes the unread records that match and answers how many there were.
+    /// A reader in another thread sees the others at most a little later.
+    fn discard(&mut self, record_len: usize, matches: impl Fn(&[u8]) -> bool) -> u32 {
+        let mut unread = Vec::new();
+        // The error that ends it is `EAGAIN`: nothing is left to read.
+        let _ = self.drain.read_to_end(&mut unread);
+        let newer = std::mem::take(&mut self.backlog);
+        unread.extend(newer.into_iter().flatten());
+        let mut discarded = 0;
+        for record in unread.chunks(record_len) {
+            if matches(record) {
+                discarded += 1;
+            } else {
+                self.backlog.push_back(record.to_vec());
+            }
+        }
+        self.flush();
+        discarded
+    }
+}
+
+fn errno(error: io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    const CONTEXT: ContextId = ContextId(7);
+
+    fn read_u64(reader: &mut File) -> u64 {
+        let mut bytes = [0; 8];
+        reader.read_exact(&mut bytes).unwrap();
+        u64::from_ne_bytes(bytes)
+    }
+
+    #[test]
+    fn destroying_a_cq_takes_its_unread_events_and_no_others() {
+        let events = Arc::new(Events::default());
+        let (reader, channel) = events.open_channel().unwrap();
+        let mut reader = File::from(reader);
+        events.completion(channel, Cqn(1), 0xa);
+        assert_eq!(read_u64(&mut reader), 0xa);
+        events.completion(channel, Cqn(1), 0xa);
+        events.completion(channel, Cqn(2), 0xb);
+        events.completion(channel, Cqn(1), 0xa);
+        assert_eq!(
+            events.forget_completions(Some(channel), Cqn(1), 0xa),
+            1,
+            "only one was read"
+        );
+        assert_eq!(read_u64(&mut reader), 0xb);
+        assert_eq!(events.forget_completions(Some(channel), Cqn(2), 0xb), 1);
+        assert_eq!(
+            events.forget_completions(Some(channel), Cqn(3), 0xc),
+            0,
+            "never had any"
+        );
+    }
+
+    #[test]
+    fn asynchronous_events_of_equal_handles_are_told_apart_by_kind() {
+        let events = Arc::new(Events::default());
+        let (reader, _) = events.open_asynchronous(CONTEXT).unwrap();
+        let (qp, srq) = (AsyncObject::Qp(5), AsyncObject::Srq(5));
+        events.asynchronous(CONTEXT, AsyncEvent::QpLastWqeReached, qp);
+        events.asynchronous(CONTEXT, AsyncEvent::SrqLimitReached, srq);
+        assert_eq!(events.forget_object(CONTEXT, qp), 0);
+        let mut record = [0; 16];
+        File::from(reader).read_exact(&mut record).unwrap();
+        let desc: AsyncEventDesc = super::super::abi::request(&record);
+        assert_eq!((desc.element, desc.event_type), (5, 15));
+        assert_eq!(events.forget_object(CONTEXT, srq), 1);
+    }
+
+    #[test]
+    fn more_events_than_a_pipe_holds_are_kept_in_order() {
+        let events = Arc::new(Events::default());
+        let (reader, channel) = events.open_channel().unwrap();
+        let count = 2 * u64::from(LARGEST_PIPE.unsigned_abs()) / 8;
+        for n in 0..count {
+            events.completion(channel, Cqn(1), n);
+        }
+        let mut reader = File::from(reader);
+        // How far a pipe may grow depends on the machine; what did not fit
+        // follows with the next event.
+        for n in 0..count {
+            let mut pending = 0;
+            // SAFETY: FIONREAD writes the one int it is given.
+            let asked = unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &mut pending) };
+            assert_eq!(asked, 0);
+            if pending == 0 {
+                events.completion(channel, Cqn(1), count);
+            }
+            assert_eq!(read_u64(&mut reader), n);
+        }
+    }
+
+    #[test]
+    fn events_for_a_closed_file_are_dropped() {
+        let events = Arc::new(Events::default());
+        let (reader, channel) = events.open_channel().unwrap();
+        drop(reader);
+        events.close_file(channel);
+        events.completion(channel, Cqn(1), 1);
+        assert_eq!(events.forget_completions(Some(channel), Cqn(1), 1), 0);
+    }
+}

@@ -1,0 +1,238 @@
+//! The objects of one open device file, by the handles libibverbs knows.
+//!
+//! As in the kernel there is one number space for all kinds, the lowest free
+//! number is given out, and an object in use cannot be destroyed.
+
+use std::collections::BTreeSet;
+
+use libc::{EBUSY, EINVAL, ENOENT, ENOMEM};
+
+use crate::nic::spec::{ChannelId, Cqn, Errno, PdId, Qpn, Result, Srqn};
+
+/// A protection domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pd {
+    /// The NIC's name for it.
+    pub(super) id: PdId,
+}
+
+/// A memory region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mr {
+    /// The NIC's handle.
+    pub(super) nic_handle: u32,
+    /// Local key.
+    pub(super) lkey: u32,
+    /// Remote key.
+    pub(super) rkey: u32,
+    /// Length in bytes.
+    pub(super) length: u64,
+    /// Address peers use.
+    pub(super) iova: u64,
+}
+
+/// A completion queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cq {
+    /// Number.
+    pub(super) cqn: Cqn,
+    /// libibverbs' handle in events.
+    pub(super) user_handle: u64,
+    /// Where its completion events go.
+    pub(super) channel: Option<ChannelId>,
+}
+
+/// A shared receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Srq {
+    /// Number.
+    pub(super) srqn: Srqn,
+    /// libibverbs' handle in events.
+    pub(super) user_handle: u64,
+    /// Most receives that may be posted.
+    pub(super) max_wr: u32,
+    /// Segments per receive, as asked for.
+    pub(super) max_sge: u32,
+}
+
+/// A queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Qp {
+    /// Number.
+    pub(super) qpn: Qpn,
+    /// libibverbs' handle in events.
+    pub(super) user_handle: u64,
+    /// `IB_QPT_RC`, …
+    pub(super) kind: u8,
+    /// Every request completes with a CQE.
+    pub(super) signal_all: bool,
+    /// Receive queue length and segments, told by queries.
+    pub(super) max_recv_wr: u32,
+    /// Segments per receive.
+    pub(super) max_recv_sge: u32,
+}
+
+/// A doorbell page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Uar {
+    /// Index in the file's memory.
+    pub(super) page: u32,
+}
+
+/// Any object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub(super) enum Object {
+    Pd(Pd),
+    Mr(Mr),
+    Cq(Cq),
+    Srq(Srq),
+    Qp(Qp),
+    Uar(Uar),
+}
+
+/// A kind of object that handles are looked up as.
+pub(super) trait Kind: Copy {
+    /// The object, if it is of this kind.
+    fn of(object: &Object) -> Option<Self>;
+    /// The object as one of any kind.
+    fn into_object(self) -> Object;
+}
+
+macro_rules! kinds {
+    ($($kind:ident)*) => {$(
+        impl Kind for $kind {
+            fn of(object: &Object) -> Option<Self> {
+                match object {
+                    Object::$kind(it) => Some(*it),
+                    _ => None,
+                }
+            }
+            fn into_object(self) -> Object {
+                Object::$kind(self)
+            }
+        }
+    )*};
+}
+kinds!(Pd Mr Cq Srq Qp Uar);
+
+/// Handles this object was made with; they cannot go before it.
+type Parents = Vec<u32>;
+
+#[derive(Debug)]
+struct Entry {
+    object: Object,
+    users: u32,
+    parents: Parents,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub(super) struct Handles {
+    slots: Vec<Option<Entry>>,
+    free: BTreeSet<usize>,
+}
+
+/// Most objects of one open file.
+const MAX_HANDLES: usize = 1 << 21;
+
+impl Handles {
+    /// Adds an object that uses `parents`.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the table is full.
+    pub(super) fn insert<K: Kind>(&mut self, object: K, parents: &[u32]) -> Result<u32> {
+        let handle = match self.free.pop_first() {
+            Some(free) => free,
+            None if self.slots.len() < MAX_HANDLES => {
+                self.slots.push(None);
+                self.slots.len() - 1
+            }
+            None => return Err(Errno(ENOMEM)),
+        };
+        for &parent in parents {
+            if let Some(Some(entry)) = self.slots.get_mut(parent as usize) {
+                entry.users += 1;
+            }
+        }
+        self.slots[handle] = Some(Entry {
+            object: object.into_object(),
+            users: 0,
+            parents: parents.to_vec(),
+        });
+        Ok(u32::try_from(handle).expect("MAX_HANDLES fits"))
+    }
+
+    /// Looks an object up.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none, `EINVAL` if it is of another kind, as the
+    /// kernel's `rdma_lookup_get_uobject`.
+    pub(super) fn get<K: Kind>(&self, handle: u32) -> Result<K> {
+        let entry = self
+            .slots
+            .get(handle as usize)
+            .and_then(Option::as_ref)
+            .ok_or(Errno(ENOENT))?;
+        K::of(&entry.object).ok_or(Errno(EINVAL))
+    }
+
+    /// Looks an object up that is to be destroyed.
+    ///
+    /// # Errors
+    /// As [`Handles::get`], and `EBUSY` while others use it.
+    pub(super) fn get_unused<K: Kind>(&self, handle: u32) -> Result<K> {
+        let found = self.get(handle)?;
+        match self.slots[handle as usize].as_ref() {
+            Some(entry) if entry.users > 0 => Err(Errno(EBUSY)),
+            _ => Ok(found),
+        }
+    }
+
+    /// Forgets an object, after the NIC did.
+    pub(super) fn remove(&mut self, handle: u32) {
+        let Some(entry) = self.slots.get_mut(handle as usize).and_then(Option::take) else {
+            return;
+        };
+        self.free.insert(handle as usize);
+        for parent in entry.parents {
+            if let Some(Some(parent)) = self.slots.get_mut(parent as usize) {
+                parent.users -= 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_handle_comes_back_first() {
+        let mut handles = Handles::default();
+        let pd = |n| Pd { id: PdId(n) };
+        assert_eq!(handles.insert(pd(1), &[]), Ok(0));
+        assert_eq!(handles.insert(pd(2), &[]), Ok(1));
+        handles.remove(0);
+        assert_eq!(handles.get::<Pd>(0), Err(Errno(ENOENT)));
+        assert_eq!(handles.insert(pd(3), &[]), Ok(0));
+    }
+
+    #[test]
+    fn a_handle_of_another_kind_is_invalid_and_a_used_object_stays() {
+        let mut handles = Handles::default();
+        let pd = handles.insert(Pd { id: PdId(1) }, &[]).unwrap();
+        let mr = Mr {
+            nic_handle: 1,
+            lkey: 2,
+            rkey: 2,
+            length: 8,
+            iova: 0,
+        };
+        let mr = handles.insert(mr, &[pd]).unwrap();
+        assert_eq!(handles.get::<Cq>(pd), Err(Errno(EINVAL)));
+        assert_eq!(handles.get_unused::<Pd>(pd), Err(Errno(EBUSY)));
+        handles.remove(mr);
+        assert!(handles.get_unused::<Pd>(pd).is_ok());
+    }
+}

@@ -1,0 +1,380 @@
+//! The write interface: numbered commands with plain structures. libibverbs
+//! sends most of them wrapped in an ioctl (`INVOKE_WRITE`).
+
+use std::sync::Arc;
+
+use libc::{ENOSPC, EOPNOTSUPP};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::abi::{
+    self, AllocPdResp, CreateCq, CreateCqResp, CreateQp, CreateQpResp, CreateSrq, CreateSrqResp,
+    DestroyCqResp, ExCreateCq, ExCreateCqResp, ExCreateQp, ExCreateQpResp, ExModifyQp,
+    ExModifyQpResp, HandleOnly, HandleRequest, ModifyQp, ModifySrq, QueryDeviceResp, QueryPort,
+    QueryPortResp, QueryQp, QueryQpResp, QuerySrqResp, RegMr, RegMrResp, request, write_command,
+};
+use super::commands::{Call, CqRequest, QpRequest, SrqRequest};
+use super::context::DeviceFile;
+use super::ioctl::close;
+use super::user;
+use crate::nic::spec::{Errno, Result};
+
+/// Room for a reply in the application.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffer {
+    pub(super) address: u64,
+    pub(super) len: usize,
+}
+
+impl Buffer {
+    fn reply<T: IntoBytes + Immutable>(&self, value: &T) -> Result<()> {
+        user::copy_reply(self.address, self.len, value.as_bytes())
+    }
+}
+
+/// A command of the write interface, its parts told apart.
+#[derive(Debug)]
+pub(super) struct WriteCommand {
+    pub(super) number: u32,
+    /// The structure of `ib_user_verbs.h`, including its reply address, which
+    /// is not used: [`WriteCommand::core_reply`] is.
+    pub(super) core: Vec<u8>,
+    /// The structure of `mlx5-abi.h` behind it.
+    pub(super) driver: Vec<u8>,
+    pub(super) core_reply: Buffer,
+    pub(super) driver_reply: Buffer,
+}
+
+/// A command: the least it needs in both directions, and what it does.
+struct Entry {
+    number: u32,
+    request: usize,
+    reply: usize,
+    run: fn(&Arc<DeviceFile>, &WriteCommand) -> Result<()>,
+}
+
+const fn entry<Request, Reply>(
+    number: u32,
+    run: fn(&Arc<DeviceFile>, &WriteCommand) -> Result<()>,
+) -> Entry {
+    Entry {
+        number,
+        request: size_of::<Request>(),
+        reply: size_of::<Reply>(),
+        run,
+    }
+}
+
+/// Extended replies may end after their `response_length`.
+const EX_QUERY_DEVICE_LEAST: usize = size_of::<QueryDeviceResp>() + 8;
+
+const COMMANDS: &[Entry] = &[
+    entry::<u64, QueryDeviceResp>(write_command::QUERY_DEVICE, |file, it| {
+        it.core_reply.reply(&Call::new(file).query_device()?)
+    }),
+    Entry {
+        number: write_command::EX_QUERY_DEVICE,
+        request: 8,
+        reply: EX_QUERY_DEVICE_LEAST,
+        run: ex_query_device,
+    },
+    entry::<QueryPort, QueryPortResp>(write_command::QUERY_PORT, |file, it| {
+        let port = it.core::<QueryPort>().port_num;
+        it.core_reply
+            .reply(&Call::new(file).query_port(port.into())?.legacy)
+    }),
+    entry::<u64, AllocPdResp>(write_command::ALLOC_PD, alloc_pd),
+    entry::<HandleOnly, ()>(write_command::DEALLOC_PD, |file, it| {
+        Call::new(file).dealloc_pd(it.core::<HandleOnly>().handle)
+    }),
+    entry::<RegMr, RegMrResp>(write_command::REG_MR, reg_mr),
+    entry::<HandleOnly, ()>(write_command::DEREG_MR, |file, it| {
+        Call::new(file).dereg_mr(it.core::<HandleOnly>().handle)
+    }),
+    entry::<u64, u32>(write_command::CREATE_COMP_CHANNEL, |file, it| {
+        let fd = Call::new(file).create_channel()?;
+        it.core_reply.reply(&fd).inspect_err(|_| close(fd))
+    }),
+    entry::<CreateCq, CreateCqResp>(write_command::CREATE_CQ, create_cq),
+    entry::<ExCreateCq, ExCreateCqResp>(write_command::EX_CREATE_CQ, ex_create_cq),
+    entry::<HandleRequest, DestroyCqResp>(write_command::DESTROY_CQ, |file, it| {
+        it.core_reply
+            .reply(&Call::new(file).destroy_cq(it.core::<HandleRequest>().handle)?)
+    }),
+    entry::<CreateSrq, CreateSrqResp>(write_command::CREATE_SRQ, create_srq),
+    entry::<ModifySrq, ()>(write_command::MODIFY_SRQ, |file, it| {
+        Call::new(file).modify_srq(&it.core())
+    }),
+    entry::<HandleRequest, QuerySrqResp>(write_command::QUERY_SRQ, |file, it| {
+        it.core_reply
+            .reply(&Call::new(file).query_srq(it.core::<HandleRequest>().handle)?)
+    }),
+    entry::<HandleRequest, u32>(write_command::DESTROY_SRQ, |file, it| {
+        it.core_reply
+            .reply(&Call::new(file).destroy_srq(it.core::<HandleRequest>().handle)?)
+    }),
+    entry::<CreateQp, CreateQpResp>(write_command::CREATE_QP, create_qp),
+    entry::<ExCreateQp, ExCreateQpResp>(write_command::EX_CREATE_QP, ex_create_qp),
+    entry::<ModifyQp, ()>(write_command::MODIFY_QP, |file, it| {
+        Call::new(file).modify_qp(&it.core())
+    }),
+    entry::<ModifyQp, ExModifyQpResp>(write_command::EX_MODIFY_QP, ex_modify_qp),
+    entry::<QueryQp, QueryQpResp>(write_command::QUERY_QP, |file, it| {
+        it.core_reply
+            .reply(&Call::new(file).query_qp(it.core::<QueryQp>().qp_handle)?)
+    }),
+    entry::<HandleRequest, u32>(write_command::DESTROY_QP, |file, it| {
+        it.core_reply
+            .reply(&Call::new(file).destroy_qp(it.core::<HandleRequest>().handle)?)
+    }),
+];
+
+impl WriteCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// As the kernel: `EOPNOTSUPP` for a command the device does not have,
+    /// `ENOSPC` for a request or a reply that is too short, and the
+    /// command's own.
+    pub(super) fn run(&self, file: &Arc<DeviceFile>) -> Result<()> {
+        let command = COMMANDS
+            .iter()
+            .find(|it| it.number == self.number)
+            .ok_or(Errno(EOPNOTSUPP))?;
+        if self.core.len() < command.request || self.core_reply.len < command.reply {
+            return Err(Errno(ENOSPC));
+        }
+        (command.run)(file, self)
+    }
+
+    fn core<T: FromBytes + IntoBytes + KnownLayout>(&self) -> T {
+        request(&self.core)
+    }
+
+    /// `EOPNOTSUPP` if the request goes on with something that is not zero
+    /// after what is known of it.
+    fn check_tail<T>(&self) -> Result<()> {
+        let tail = self.core.get(size_of::<T>()..).unwrap_or(&[]);
+        if tail.iter().all(|byte| *byte == 0) {
+            Ok(())
+        } else {
+            Err(Errno(EOPNOTSUPP))
+        }
+    }
+}
+
+fn ex_query_device(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout)]
+    #[repr(C)]
+    struct Request {
+        comp_mask: u32,
+        reserved: u32,
+    }
+    let wanted: Request = it.core();
+    if wanted.comp_mask != 0 || wanted.reserved != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    let (mut core, mut driver) = Call::new(file).query_device_ex()?;
+    let told = |len: usize, most: u32| u32::try_from(len).unwrap_or(u32::MAX).min(most);
+    core.response_length = told(it.core_reply.len, core.response_length);
+    driver.response_length = told(it.driver_reply.len, driver.response_length);
+    it.core_reply.reply(&core)?;
+    it.driver_reply.reply(&driver)
+}
+
+fn alloc_pd(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    let mut call = Call::new(file);
+    let (pd_handle, pdn) = call.alloc_pd()?;
+    it.core_reply
+        .reply(&AllocPdResp { pd_handle })
+        .and_then(|()| it.driver_reply.reply(&pdn))
+        .inspect_err(|_| {
+            let _ = call.dealloc_pd(pd_handle);
+        })
+}
+
+fn reg_mr(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    let mut call = Call::new(file);
+    let reply = call.reg_mr(&it.core())?;
+    it.core_reply.reply(&reply).inspect_err(|_| {
+        let _ = call.dereg_mr(reply.mr_handle);
+    })
+}
+
+fn create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    let core: CreateCq = it.core();
+    let wanted = CqRequest {
+        user_handle: core.user_handle,
+        cqe: core.cqe,
+        comp_vector: core.comp_vector,
+        channel: (core.comp_channel >= 0).then_some(core.comp_channel),
+        event_fd: None,
+        flags: 0,
+        driver: request(&it.driver),
+        driver_len: it.driver.len(),
+    };
+    make_cq(file, it, &wanted, |base, it| it.core_reply.reply(&base))
+}
+
+fn ex_create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    it.check_tail::<ExCreateCq>()?;
+    let core: ExCreateCq = it.core();
+    if core.comp_mask != 0 || core.reserved != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    let wanted = CqRequest {
+        user_handle: core.user_handle,
+        cqe: core.cqe,
+        comp_vector: core.comp_vector,
+        channel: (core.comp_channel >= 0).then_some(core.comp_channel),
+        event_fd: None,
+        flags: core.flags,
+        driver: request(&it.driver),
+        driver_len: it.driver.len(),
+    };
+    make_cq(file, it, &wanted, |base, it| {
+        let response_length = length_of::<ExCreateCqResp>();
+        it.core_reply.reply(&ExCreateCqResp {
+            base,
+            comp_mask: 0,
+            response_length,
+        })
+    })
+}
+
+fn make_cq(
+    file: &Arc<DeviceFile>,
+    it: &WriteCommand,
+    wanted: &CqRequest,
+    reply: fn(CreateCqResp, &WriteCommand) -> Result<()>,
+) -> Result<()> {
+    let mut call = Call::new(file);
+    let cq = call.create_cq(wanted)?;
+    let driver = abi::Mlx5CreateCqResp {
+        cqn: cq.cqn,
+        reserved: 0,
+    };
+    reply(
+        CreateCqResp {
+            cq_handle: cq.handle,
+            cqe: cq.cqe,
+        },
+        it,
+    )
+    .and_then(|()| it.driver_reply.reply(&driver))
+    .inspect_err(|_| {
+        let _ = call.destroy_cq(cq.handle);
+    })
+}
+
+fn create_srq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    let core: CreateSrq = it.core();
+    let mut call = Call::new(file);
+    let srq = call.create_srq(&SrqRequest {
+        user_handle: core.user_handle,
+        pd_handle: core.pd_handle,
+        kind: 0,
+        max_wr: core.max_wr,
+        max_sge: core.max_sge,
+        limit: core.srq_limit,
+        event_fd: None,
+        driver: request(&it.driver),
+    })?;
+    let reply = CreateSrqResp {
+        srq_handle: srq.handle,
+        max_wr: srq.max_wr,
+        max_sge: srq.max_sge,
+        srqn: srq.srqn,
+    };
+    it.core_reply
+        .reply(&reply)
+        .and_then(|()| {
+            it.driver_reply.reply(&abi::Mlx5CreateSrqResp {
+                srqn: srq.srqn,
+                reserved: 0,
+            })
+        })
+        .inspect_err(|_| {
+            let _ = call.destroy_srq(srq.handle);
+        })
+}
+
+fn create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    let core: CreateQp = it.core();
+    let wanted = QpRequest {
+        user_handle: core.user_handle,
+        pd_handle: core.pd_handle,
+        send_cq: core.send_cq_handle,
+        recv_cq: core.recv_cq_handle,
+        srq: (core.is_srq != 0).then_some(core.srq_handle),
+        kind: core.qp_type.into(),
+        cap: core.cap,
+        signal_all: core.sq_sig_all != 0,
+        event_fd: None,
+        driver: request(&it.driver),
+    };
+    make_qp(file, it, &wanted, |base, it| it.core_reply.reply(&base))
+}
+
+fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    it.check_tail::<ExCreateQp>()?;
+    let core: ExCreateQp = it.core();
+    // Neither indirection tables nor creation flags exist here.
+    if core.comp_mask != 0 || core.create_flags != 0 {
+        return Err(Errno(EOPNOTSUPP));
+    }
+    let wanted = QpRequest {
+        user_handle: core.user_handle,
+        pd_handle: core.pd_handle,
+        send_cq: core.send_cq_handle,
+        recv_cq: core.recv_cq_handle,
+        srq: (core.is_srq != 0).then_some(core.srq_handle),
+        kind: core.qp_type.into(),
+        cap: core.cap,
+        signal_all: core.sq_sig_all != 0,
+        event_fd: None,
+        driver: request(&it.driver),
+    };
+    make_qp(file, it, &wanted, |base, it| {
+        let response_length = length_of::<ExCreateQpResp>();
+        it.core_reply.reply(&ExCreateQpResp {
+            base,
+            comp_mask: 0,
+            response_length,
+        })
+    })
+}
+
+fn make_qp(
+    file: &Arc<DeviceFile>,
+    it: &WriteCommand,
+    wanted: &QpRequest,
+    reply: fn(CreateQpResp, &WriteCommand) -> Result<()>,
+) -> Result<()> {
+    let mut call = Call::new(file);
+    let qp = call.create_qp(wanted)?;
+    let base = CreateQpResp {
+        qp_handle: qp.handle,
+        qpn: qp.qpn,
+        cap: wanted.cap,
+        reserved: 0,
+    };
+    reply(base, it)
+        .and_then(|()| it.driver_reply.reply(&qp.driver_reply()))
+        .inspect_err(|_| {
+            let _ = call.destroy_qp(qp.handle);
+        })
+}
+
+fn ex_modify_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    it.check_tail::<ExModifyQp>()?;
+    // A rate limit is a bit of the mask that `modify_qp` does not know.
+    Call::new(file).modify_qp(&it.core::<ExModifyQp>().base)?;
+    it.core_reply.reply(&ExModifyQpResp {
+        comp_mask: 0,
+        response_length: length_of::<ExModifyQpResp>(),
+    })
+}
+
+fn length_of<T>() -> u32 {
+    u32::try_from(size_of::<T>()).unwrap_or(0)
+}

@@ -1,0 +1,51 @@
+//! The kernel's side of `/dev/infiniband/uverbs*`, as unmodified libibverbs
+//! and libmlx5 see it.
+//!
+//! ```text
+//! preload ──► files      which descriptors are ours
+//!               │
+//!             context    one open device file: handles, doorbell pages
+//!               │
+//!   ioctl ──► attributes ┐
+//!                        ├─► commands/*  ──► machine (the NIC)
+//!   write ──► legacy     ┘
+//! ```
+//!
+//! The commands know nothing of how they were sent: the ioctl interface, and
+//! the write interface wrapped in an ioctl (`INVOKE_WRITE`), bring the same
+//! typed requests to the same functions. Error numbers are those of the
+//! kernel's ib_core and mlx5_ib.
+
+pub mod abi;
+mod attributes;
+mod commands;
+mod context;
+mod emulated;
+mod events;
+mod files;
+mod handles;
+mod ioctl;
+mod legacy;
+mod machine;
+mod user;
+
+#[cfg(test)]
+mod tests;
+
+pub use context::{DeviceFile, PAGE_SIZE};
+pub use emulated::Emulated;
+pub use events::Events;
+pub use files::{Entry, FILES, Files};
+pub use machine::Machine;
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+/// Tells the user something once per process and subject, on standard error.
+pub fn complain(subject: &'static str, message: &str) {
+    static TOLD: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let first = TOLD.lock().is_ok_and(|mut told| told.insert(subject));
+    if first {
+        eprintln!("mlx5-emu: {message}");
+    }
+}
