@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 /// A 128-bit global identifier, in network byte order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
@@ -44,6 +44,12 @@ impl Gid {
 impl fmt::Display for Gid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ipv6Addr::from(self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

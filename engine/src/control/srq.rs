@@ -8,6 +8,7 @@ use super::limits::Bounded;
 use super::memlock::LockedMemory;
 use crate::error::{ControlError, ControlErrorKind};
 use crate::ring::layout::SharedRecvLayout;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use dv_sys::verbs::{self, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
 use std::sync::Arc;
@@ -32,16 +33,19 @@ impl VerbsSrq {
         domain.device().require_direct(CREATE)?;
         check(domain, depth, max_segments)?;
         let id = ObjectId::next();
-        let mut attr = ibv_srq_init_attr {
-            srq_context: id.to_context(),
-            attr: ibv_srq_attr {
-                max_wr: depth,
-                max_sge: max_segments,
-                srq_limit: 0,
-            },
-        };
+        let mut attr = MaybeUninit::<ibv_srq_init_attr>::zeroed();
+        // Field by field, so that the padding at the end stays zero: libibverbs
+        // 44 copies it into the `comp_mask` of the extended struct
+        // (`ibv_cmd_create_srq`).
+        let fields = attr.as_mut_ptr();
+        // SAFETY: inside `attr`; plain integers and a pointer.
+        unsafe {
+            (*fields).srq_context = id.to_context();
+            (*fields).attr.max_wr = depth;
+            (*fields).attr.max_sge = max_segments;
+        }
         // SAFETY: the domain is alive, and the attributes for the call.
-        let raw = unsafe { verbs::ibv_create_srq(domain.raw.as_ptr(), &raw mut attr) };
+        let raw = unsafe { verbs::ibv_create_srq(domain.raw.as_ptr(), fields) };
         let Some(raw) = NonNull::new(raw) else {
             let needed = u64::from(depth) * u64::from(max_segments + 1) * 16;
             return Err(LockedMemory::current().explain(ControlError::last(CREATE), needed));
@@ -51,7 +55,8 @@ impl VerbsSrq {
             raw,
             id,
             layout: None,
-            max_segments: attr.attr.max_sge,
+            // SAFETY: as above; the call has set it to what it granted.
+            max_segments: unsafe { (*fields).attr.max_sge },
             domain: Arc::clone(&domain.raw),
         };
         // SAFETY: a live SRQ of an mlx5 device (`require_direct`).
