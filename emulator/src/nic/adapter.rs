@@ -5,9 +5,7 @@ use super::doorbell::PageUsers;
 use super::number::Table;
 use super::options::{Nanos, NicOptions, Progress, Trace};
 use super::qp::Qp;
-use super::spec::{
-    CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, SrqSpec, Srqn, UarPage,
-};
+use super::spec::{CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, SrqSpec, Srqn, UarPage};
 use super::violations::Violations;
 use crate::fabric::packet::{Packet, Transmit};
 use crate::limits::MAX_QP;
@@ -132,9 +130,9 @@ impl Nic {
             if turn.has_more {
                 qp.make_ready(&mut self.core);
             }
-            // A QP without room keeps its place; when all of them have none,
-            // the round is over.
-            idle_turns = if turn.packets == 0 { idle_turns + 1 } else { 0 };
+            // When none of those that wait has room, the round is over.
+            let is_blocked = turn.has_more && turn.packets == 0;
+            idle_turns = if is_blocked { idle_turns + 1 } else { 0 };
         }
         worked
     }

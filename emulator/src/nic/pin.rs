@@ -64,35 +64,40 @@ pub(super) fn probe(first: u64, bytes: u64, writable: bool) -> Result<()> {
         }
         match errno() {
             libc::EINTR | libc::EAGAIN => {}
-            // A kernel before 5.14, or a mapping that cannot be populated.
-            libc::EINVAL => return mapped(first, bytes),
+            // No right for that, a mapping that cannot be populated (device
+            // memory), or a kernel before 5.14.
+            libc::EINVAL => return mapped(first, bytes, writable),
             _ => return Err(Errno(libc::EFAULT)),
         }
     }
 }
 
-/// Whether the whole range is mapped at all.
-fn mapped(first: u64, bytes: u64) -> Result<()> {
-    const STEP: u64 = 1 << 30;
-    let page = page_size();
-    let mut residency = vec![0_u8; (bytes.min(STEP) / page) as usize];
-    let mut at = first;
-    while at < first + bytes {
-        let step = STEP.min(first + bytes - at);
-        // SAFETY: `residency` has a byte for each page of the step.
-        let done = unsafe {
-            libc::mincore(
-                at as *mut libc::c_void,
-                step as usize,
-                residency.as_mut_ptr().cast(),
-            )
+/// Whether the whole range is mapped with that right, by `/proc/self/maps`.
+fn mapped(first: u64, bytes: u64, writable: bool) -> Result<()> {
+    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Errno(libc::EFAULT))?;
+    let mut reached = first;
+    for line in maps.lines() {
+        let Some((start, end, rights)) = mapping(line) else {
+            continue;
         };
-        if done != 0 {
-            return Err(Errno(libc::EFAULT));
+        let allowed = rights.starts_with(if writable { "rw" } else { "r" });
+        if start <= reached && reached < end && allowed {
+            reached = end;
         }
-        at += step;
     }
-    Ok(())
+    if reached >= first + bytes {
+        Ok(())
+    } else {
+        Err(Errno(libc::EFAULT))
+    }
+}
+
+/// {start, end, rights} of a line of the maps file.
+fn mapping(line: &str) -> Option<(u64, u64, &str)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    Some((hex(start)?, hex(end)?, rest))
 }
 
 fn page_size() -> u64 {
@@ -144,9 +149,9 @@ mod tests {
         let here = vec![0_u8; 4 * 4096];
         let (first, bytes) = page_range(here.as_ptr() as u64, 4096).unwrap();
         assert_eq!(probe(first, bytes, true), Ok(()));
-        assert_eq!(mapped(first, bytes), Ok(()));
+        assert_eq!(mapped(first, bytes, true), Ok(()));
         assert_eq!(probe(0x1000, 0x1000, false), Err(Errno(libc::EFAULT)));
-        assert_eq!(mapped(0x1000, 0x1000), Err(Errno(libc::EFAULT)));
+        assert_eq!(mapped(0x1000, 0x1000, false), Err(Errno(libc::EFAULT)));
     }
 
     #[test]

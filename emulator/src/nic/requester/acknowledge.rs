@@ -132,16 +132,6 @@ impl Qp {
     fn made_progress(&mut self, core: &mut Core) {
         self.sq.refill_retries(&self.attr);
         self.sq.repeats = false;
-        // Sending that went back need not repeat what is answered now.
-        if let Some(request) = self.sq.requests.get(self.sq.cursor)
-            && self.sq.packet < request.progress
-        {
-            self.sq.packet = request.progress;
-            if request.progress == request.packets {
-                self.sq.cursor += 1;
-                self.sq.packet = 0;
-            }
-        }
         if !self.sq.waits_for_receiver {
             self.timer.stop();
             self.watch_for_answers(core);
@@ -169,6 +159,10 @@ impl Qp {
             if request.signalled {
                 self.complete_good(core, &request);
             }
+        }
+        // Sending that went back need not repeat what is answered by now.
+        if let Some(request) = self.sq.requests.get(self.sq.cursor) {
+            self.sq.packet = self.sq.packet.max(request.progress);
         }
         if completed && self.sq.unanswered().is_none() {
             self.timer.stop();

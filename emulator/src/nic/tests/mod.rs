@@ -1,1 +1,13 @@
+//! The NIC driven by hand: rings in plain memory, packets in a queue, time
+//! as a number.
 
+mod arm;
+mod completion;
+mod connection;
+mod control;
+mod doorbells;
+mod errors;
+mod loss;
+mod receive;
+mod rig;
+mod wire;

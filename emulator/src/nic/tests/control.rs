@@ -1,0 +1,299 @@
+//! Making and unmaking objects: what the kernel would answer.
+
+use super::rig::*;
+use crate::nic::NicOptions;
+use crate::nic::spec::*;
+
+const BUSY: Errno = Errno(libc::EBUSY);
+const INVALID: Errno = Errno(libc::EINVAL);
+
+#[test]
+fn objects_in_use_are_busy_and_numbers_come_back_at_once() {
+    let mut host = Host::new(3);
+    let (first, second) = (host.cq(16, 64), host.cq(16, 64));
+    let qp = host.qp(host.qp_spec(first.cqn));
+    assert_eq!(qp.qpn.0 >> 16, 3, "the process is the upper byte");
+    assert_eq!(host.nic.destroy_cq(first.cqn), Err(BUSY));
+    assert_eq!(host.nic.dealloc_pd(host.pd), Err(BUSY));
+    host.nic.destroy_cq(second.cqn).unwrap();
+    assert_eq!(host.cq(16, 64).cqn, second.cqn);
+    host.nic.destroy_qp(qp.qpn).unwrap();
+    assert_eq!(host.qp(qp.spec).qpn, qp.qpn);
+    host.nic.destroy_qp(qp.qpn).unwrap();
+    assert_eq!(host.nic.destroy_qp(qp.qpn), Err(INVALID));
+    host.nic.destroy_cq(first.cqn).unwrap();
+    host.nic.dealloc_pd(host.pd).unwrap();
+    assert_eq!(host.nic.dealloc_pd(host.pd), Err(INVALID));
+}
+
+#[test]
+fn closing_a_context_destroys_what_is_left_in_it() {
+    let mut host = Host::new(1);
+    let cq = host.cq(16, 64);
+    let qp = host.qp(host.qp_spec(cq.cqn));
+    let memory = Buffer::new(64);
+    host.key(&memory, 64, ALL_ACCESS);
+    host.nic.close_context(host.context);
+    assert_eq!(host.nic.query_qp(qp.qpn), Err(INVALID));
+    assert_eq!(host.nic.destroy_cq(cq.cqn), Err(INVALID));
+    assert_eq!(host.nic.dealloc_pd(host.pd), Err(INVALID));
+    assert_eq!(host.nic.alloc_pd(host.context), Err(INVALID));
+    assert!(!host.nic.has_work());
+    assert_eq!(host.nic.open_context(1), Err(Errno(libc::ENODEV)));
+}
+
+#[test]
+fn a_key_of_the_same_region_is_never_the_same_twice_running() {
+    let mut host = Host::new(1);
+    let memory = Buffer::new(64);
+    let mut last = 0;
+    for _ in 0..600 {
+        let key = host.key(&memory, 64, ALL_ACCESS);
+        assert!(key != last && key >= 0x1000, "{key:#x}");
+        if last != 0 {
+            assert_eq!(key >> 8, last >> 8, "the index comes back at once");
+        }
+        host.nic.dereg_mr(host.context, key >> 8).unwrap();
+        last = key;
+    }
+}
+
+#[test]
+fn registration_refuses_what_the_kernel_refuses() {
+    let mut host = Host::new(1);
+    let memory = Buffer::new(64);
+    let good = MrSpec {
+        context: host.context,
+        pd: host.pd,
+        start: memory.at(),
+        length: 64,
+        hca_va: memory.at(),
+        access: ALL_ACCESS,
+    };
+    let fault = Errno(libc::EFAULT);
+    let cases = [
+        (
+            MrSpec {
+                access: Access::REMOTE_WRITE,
+                ..good
+            },
+            INVALID,
+        ),
+        (
+            MrSpec {
+                access: Access::REMOTE_ATOMIC,
+                ..good
+            },
+            INVALID,
+        ),
+        (
+            MrSpec {
+                pd: PdId(99),
+                ..good
+            },
+            INVALID,
+        ),
+        (
+            MrSpec {
+                length: u64::MAX,
+                ..good
+            },
+            INVALID,
+        ),
+        (
+            MrSpec {
+                start: 0x1000,
+                hca_va: 0x1000,
+                length: 0,
+                ..good
+            },
+            INVALID,
+        ),
+        (
+            MrSpec {
+                start: 0x1000,
+                hca_va: 0x1000,
+                length: 8,
+                ..good
+            },
+            fault,
+        ),
+    ];
+    for (spec, expected) in cases {
+        assert_eq!(host.nic.reg_mr(&spec), Err(expected), "{spec:?}");
+    }
+    let keys = host.nic.reg_mr(&good).unwrap();
+    assert_eq!(keys.lkey, keys.rkey);
+    assert_eq!(host.nic.dereg_mr(ContextId(77), keys.handle), Err(INVALID));
+    host.nic.dereg_mr(host.context, keys.handle).unwrap();
+    assert_eq!(host.nic.dereg_mr(host.context, keys.handle), Err(INVALID));
+    host.nic.dealloc_pd(host.pd).unwrap();
+}
+
+#[test]
+fn a_region_may_have_addresses_of_its_own() {
+    let mut world = World::new();
+    let spec = MrSpec {
+        context: world.b.host.context,
+        pd: world.b.host.pd,
+        start: world.b.memory.at(),
+        length: 100,
+        hca_va: 0,
+        access: ALL_ACCESS | Access::ZERO_BASED,
+    };
+    let key = world.b.host.nic.reg_mr(&spec).unwrap().rkey;
+    world
+        .a
+        .post(WRITE, SIGNALLED, &[remote(5, key), inline(b"five")]);
+    world.run();
+    assert_eq!(world.b.memory.get(5, 4), b"five");
+    world
+        .a
+        .post(WRITE, SIGNALLED, &[remote(97, key), inline(b"five")]);
+    world.run();
+    assert_eq!(outcome(&world.a.cq.all()), [(OK, 0), (0x13, 1)]);
+}
+
+#[test]
+fn locked_memory_is_counted_only_on_demand() {
+    // Whoever runs this may lock as much as it wants, or has a limit; either
+    // way a region beyond the address space's size fails and a small one not.
+    let mut host = Host::with(NicOptions {
+        enforce_memlock: true,
+        ..NicOptions::default()
+    });
+    let memory = Buffer::new(64);
+    let key = host.key(&memory, 64, ALL_ACCESS);
+    host.nic.dereg_mr(host.context, key >> 8).unwrap();
+}
+
+#[test]
+fn sizes_that_are_none_are_refused() {
+    let mut host = Host::new(1);
+    let cq = host.cq(16, 64);
+    let good = QpSpec {
+        dbrec: cq.dbrec.at(),
+        ..host.qp_spec(cq.cqn)
+    };
+    let cases = [
+        QpSpec {
+            rq_wqe_count: 3,
+            ..good
+        },
+        QpSpec {
+            sq_wqebb_count: 1 << 16,
+            ..good
+        },
+        QpSpec {
+            rq_stride_log2: 3,
+            ..good
+        },
+        QpSpec {
+            pd: PdId(99),
+            ..good
+        },
+        QpSpec {
+            recv_cq: Cqn(99),
+            ..good
+        },
+        QpSpec {
+            srq: Some(Srqn(99)),
+            ..good
+        },
+    ];
+    for spec in cases {
+        assert_eq!(host.nic.create_qp(&spec), Err(INVALID), "{spec:?}");
+    }
+    assert_eq!(
+        host.nic.create_qp(&QpSpec { dbrec: 0, ..good }),
+        Err(Errno(libc::EFAULT))
+    );
+}
+
+#[test]
+fn values_out_of_range_are_refused_and_change_nothing() {
+    let mut host = Host::new(1);
+    let cq = host.cq(16, 64);
+    let qp = host.qp(host.qp_spec(cq.cqn));
+    let attr = QpAttr {
+        dest_qpn: 7,
+        ..attributes()
+    };
+    let modify = |host: &mut Host, attr: QpAttr| host.nic.modify_qp(qp.qpn, &attr);
+    let init = QpAttr {
+        mask: INIT_MASK,
+        state: 1,
+        ..attr
+    };
+    assert_eq!(modify(&mut host, QpAttr { port: 2, ..init }), Err(INVALID));
+    assert_eq!(
+        modify(
+            &mut host,
+            QpAttr {
+                pkey_index: 1,
+                ..init
+            }
+        ),
+        Err(INVALID)
+    );
+    modify(&mut host, init).unwrap();
+    let rtr = QpAttr {
+        mask: RTR_MASK,
+        state: 2,
+        ..attr
+    };
+    for bad in [
+        QpAttr { path_mtu: 6, ..rtr },
+        QpAttr { path_mtu: 0, ..rtr },
+        QpAttr {
+            max_dest_rd_atomic: 17,
+            ..rtr
+        },
+        QpAttr {
+            dest_qpn: 1 << 24,
+            ..rtr
+        },
+        QpAttr {
+            min_rnr_timer: 32,
+            ..rtr
+        },
+    ] {
+        assert_eq!(modify(&mut host, bad), Err(INVALID), "{bad:?}");
+    }
+    modify(&mut host, rtr).unwrap();
+    let rts = QpAttr {
+        mask: RTS_MASK,
+        state: 3,
+        ..attr
+    };
+    for bad in [
+        QpAttr { timeout: 32, ..rts },
+        QpAttr {
+            retry_count: 8,
+            ..rts
+        },
+        QpAttr {
+            rnr_retry: 8,
+            ..rts
+        },
+        QpAttr {
+            max_rd_atomic: 17,
+            ..rts
+        },
+        QpAttr {
+            mask: RTS_MASK | 1 << 1,
+            cur_state: 3,
+            ..rts
+        },
+        QpAttr { state: 7, ..rts },
+    ] {
+        assert_eq!(modify(&mut host, bad), Err(INVALID), "{bad:?}");
+    }
+    assert_eq!(host.nic.query_qp(qp.qpn).unwrap().state, 2, "still in RTR");
+    modify(&mut host, rts).unwrap();
+    let now = host.nic.query_qp(qp.qpn).unwrap();
+    assert_eq!(
+        (now.state, now.dest_qpn, now.timeout, now.path_mtu),
+        (3, 7, 14, 3)
+    );
+}
