@@ -1,0 +1,310 @@
+//! The control path on the emulated device: what the engine is told of its
+//! rings, and what becomes of objects.
+
+use dat_engine::control::{
+    AsyncEventKind, AsyncSource, QpSpec, QpState, VerbsCq, VerbsQp, VerbsSrq,
+};
+use dat_engine::{
+    Access, Completion, ConnectOptions, ControlErrorKind, CqOptions, CqeSize, Device,
+    EndpointOptions, RecvRequest, SendFlags, SendOp, SendRequest, SrqOptions, Status, devices,
+};
+use mlx5emu::emulator::Emulator;
+use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
+
+use crate::support::system::System;
+
+fn spec<'a>(send_cq: &'a VerbsCq, recv_cq: &'a VerbsCq, srq: Option<&'a VerbsSrq>) -> QpSpec<'a> {
+    QpSpec {
+        send_cq,
+        recv_cq,
+        srq,
+        send_depth: 16,
+        recv_depth: 32,
+        send_segments: 2,
+        recv_segments: 2,
+        inline_bytes: 64,
+        exclusive_register: false,
+    }
+}
+
+fn cq(device: &Device) -> VerbsCq {
+    VerbsCq::create(device, 64, CqeSize::Default, None, 0).expect("a CQ")
+}
+
+#[test]
+fn the_engine_and_the_device_are_told_the_same_rings() {
+    let system = System::stepped();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let narrow = VerbsCq::create(&system.device, 100, CqeSize::B64, None, 0).expect("a CQ");
+    let wide = VerbsCq::create(&system.device, 100, CqeSize::B128, None, 0).expect("a CQ");
+    let srq = VerbsSrq::create(&domain, 40, 3).expect("an SRQ");
+    let qp = VerbsQp::create(&domain, &spec(&narrow, &wide, None)).expect("a QP");
+
+    let nic = Emulator::get().expect("running").nic();
+    for (cq, size) in [(&narrow, 64), (&wide, 128)] {
+        let (here, there) = (cq.layout(), nic.cq_spec(Cqn(cq.cqn())).expect("the CQ"));
+        assert_eq!(here.buf.addr().get() as u64, there.buf);
+        assert_eq!(here.dbrec.addr().get() as u64, there.dbrec);
+        assert_eq!((here.cqe_count, here.cqe_size), (there.cqe_count, there.cqe_size));
+        assert_eq!(here.cqe_size, size);
+        assert!(here.cqe_count >= 100);
+    }
+    let (here, there) = (srq.layout(), nic.srq_spec(Srqn(srq.srqn())).expect("the SRQ"));
+    assert_eq!(here.buf.addr().get() as u64, there.buf);
+    assert_eq!(here.dbrec.addr().get() as u64, there.dbrec);
+    assert_eq!(here.stride, 1 << there.stride_log2);
+    assert!((40..there.wqe_count).contains(&u32::from(here.tail - here.head)));
+
+    let (send, recv) = (qp.send_layout(), qp.recv_layout().expect("a receive queue"));
+    let there = nic.qp_spec(Qpn(qp.qpn())).expect("the QP");
+    assert_eq!(send.buf.addr().get() as u64, there.sq_buf);
+    assert_eq!(send.wqebb_count, there.sq_wqebb_count);
+    assert_eq!(recv.buf.addr().get() as u64, there.rq_buf);
+    assert_eq!((recv.wqe_count, recv.stride), (there.rq_wqe_count, 1 << there.rq_stride_log2));
+    assert_eq!(recv.dbrec.addr().get() as u64, there.dbrec);
+    assert_eq!(send.dbrec.addr().get() as u64, there.dbrec + 4);
+    assert!(send.max_requests >= 16 && send.max_segments >= 2 && send.max_inline >= 64);
+    // A WQE of control, address and two data segments, or 64 inline bytes and
+    // their headers, takes two blocks at most: no room is left for binding windows.
+    assert_eq!(send.wqebb_count, 32);
+}
+
+#[test]
+fn handles_may_be_dropped_in_any_order_and_the_device_forgets_all() {
+    let system = System::stepped();
+    let (qpn, cqn, srqn);
+    {
+        let device = Device::open("mlx5_0").expect("the device");
+        let domain = device.alloc_pd().expect("a domain");
+        let channel = device.create_channel().expect("a channel");
+        let buffer = domain.allocate(4096, Access::default()).expect("a buffer");
+        let cq = VerbsCq::create(&device, 64, CqeSize::Default, Some(&channel), 0).expect("a CQ");
+        let srq = VerbsSrq::create(&domain, 16, 1).expect("an SRQ");
+        let exclusive = QpSpec { exclusive_register: true, ..spec(&cq, &cq, Some(&srq)) };
+        let qp = VerbsQp::create(&domain, &exclusive).expect("a QP");
+        assert!(qp.send_layout().register.exclusive);
+        (qpn, cqn, srqn) = (qp.qpn(), cq.cqn(), srq.srqn());
+        // What is used before what uses it.
+        drop(device);
+        drop(channel);
+        drop(domain);
+        drop(cq);
+        drop(srq);
+        drop(buffer);
+        assert_eq!(qp.state().expect("the state"), QpState::Reset);
+    }
+    let nic = Emulator::get().expect("running").nic();
+    assert!(nic.qp_spec(Qpn(qpn)).is_none());
+    assert!(nic.cq_spec(Cqn(cqn)).is_none());
+    assert!(nic.srq_spec(Srqn(srqn)).is_none());
+    drop(nic);
+    drop(system);
+}
+
+#[test]
+fn a_child_after_fork_gets_errors_and_destroys_nothing_of_its_parent() {
+    let system = System::stepped();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let cq = cq(&system.device);
+    let qp = VerbsQp::create(&domain, &spec(&cq, &cq, None)).expect("a QP");
+    let qpn = qp.qpn();
+    // SAFETY: the child only makes calls that are refused, drops handles and
+    // leaves without running destructors of the parent.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = |error: dat_engine::ControlError| error.kind() == ControlErrorKind::Forked;
+        let good = system.device.alloc_pd().is_err_and(refused)
+            && qp.to_error().is_err_and(refused)
+            && domain.allocate(4096, Access::default()).is_err_and(refused);
+        drop(qp);
+        drop(cq);
+        drop(domain);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!good)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child that was just made.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "status {status:#x}");
+    assert_eq!(qp.state().expect("the state"), QpState::Reset);
+    assert!(Emulator::get().expect("running").nic().qp_spec(Qpn(qpn)).is_some());
+}
+
+#[test]
+fn states_are_reached_in_order_or_refused_with_the_state_named() {
+    let system = System::stepped();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let cq = cq(&system.device);
+    let qp = VerbsQp::create(&domain, &spec(&cq, &cq, None)).expect("a QP");
+    let options = ConnectOptions::default();
+    let peer = qp.local_address(1).expect("an address");
+
+    let error = qp.to_rts(&options).expect_err("RESET to RTS");
+    assert!(error.to_string().contains("is in the state RESET"), "{error}");
+    qp.to_init(1, options.access).expect("INIT");
+    qp.to_rtr(&peer, &options).expect("RTR to itself");
+    assert_eq!(qp.state().expect("the state"), QpState::ReadyToReceive);
+    qp.to_rts(&options).expect("RTS");
+    qp.to_error().expect("ERR");
+    assert_eq!(qp.state().expect("the state"), QpState::Error);
+    qp.to_reset().expect("RESET");
+    assert_eq!(qp.state().expect("the state"), QpState::Reset);
+    assert_ne!(qp.local_address(1).expect("an address").psn, peer.psn, "late packets would fit");
+}
+
+#[test]
+fn wrong_arguments_are_refused_and_the_limit_is_named() {
+    let system = System::stepped();
+    let (device, limits) = (&system.device, system.device.limits());
+    let domain = device.alloc_pd().expect("a domain");
+    let good = cq(device);
+    let limit = |result: Result<(), dat_engine::ControlError>, name: &str| {
+        let error = result.expect_err(name);
+        assert_eq!(error.kind(), ControlErrorKind::Limit, "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+    };
+    let create_cq =
+        |depth, vector| VerbsCq::create(device, depth, CqeSize::Default, None, vector).map(drop);
+    limit(create_cq(0, 0), "at least 1");
+    limit(create_cq(limits.cq_depth + 1, 0), "max_cqe");
+    limit(create_cq(1, limits.vectors), "num_comp_vectors");
+    let create_srq = |depth, segments| VerbsSrq::create(&domain, depth, segments).map(drop);
+    limit(create_srq(0, 1), "at least 1");
+    limit(create_srq(limits.srq_depth + 1, 1), "max_srq_wr");
+    limit(create_srq(1, limits.srq_segments + 1), "max_srq_sge");
+    let qp = |change: fn(&mut QpSpec<'_>, u32), value| {
+        let mut spec = spec(&good, &good, None);
+        change(&mut spec, value);
+        VerbsQp::create(&domain, &spec).map(drop)
+    };
+    limit(qp(|spec, n| spec.send_depth = n, 0), "at least 1");
+    limit(qp(|spec, n| spec.recv_depth = n, limits.queue_depth + 1), "max_qp_wr");
+    limit(qp(|spec, n| spec.send_segments = n, limits.segments + 1), "max_sge");
+    // Within each limit, but not together.
+    let error = qp(|spec, n| spec.inline_bytes = n, 1 << 20).expect_err("a megabyte inline");
+    assert!(error.to_string().contains("1048576 inline bytes"), "{error}");
+    limit(domain.allocate(0, Access::default()).map(drop), "length is 0");
+
+    let other = Device::open("mlx5_0").expect("the device again");
+    let error = VerbsQp::create(&domain, &spec(&cq(&other), &good, None)).map(drop);
+    assert!(error.expect_err("parts of two devices").to_string().contains("different devices"));
+}
+
+#[test]
+fn a_shared_receive_queue_cannot_be_resized_and_says_what_to_do() {
+    let system = System::stepped();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let srq = VerbsSrq::create(&domain, 16, 1).expect("an SRQ");
+    let error = srq.resize(32).expect_err("mlx5 cannot");
+    assert_eq!(error.kind(), ControlErrorKind::Unsupported);
+    assert_eq!(error.errno(), Some(libc::EINVAL));
+    assert!(error.remedy().contains("largest depth"), "{error}");
+}
+
+#[test]
+fn unmapped_memory_and_missing_rights_are_refused() {
+    let system = System::stepped();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let nowhere = core::ptr::without_provenance_mut(0x1000);
+    // SAFETY: nothing is mapped in the first pages, so no region comes to be.
+    let result = unsafe { domain.register(nowhere, 4096, Access::default()) };
+    let error = result.map(drop).expect_err("unmapped memory");
+    assert_eq!(error.errno(), Some(libc::EFAULT), "{error}");
+    assert!(error.to_string().contains("are mapped"), "{error}");
+    let error = domain.allocate(64, Access::REMOTE_WRITE).map(drop).expect_err("not writable");
+    assert!(error.to_string().contains("LOCAL_WRITE"), "{error}");
+}
+
+#[test]
+fn buffers_are_zeroed_bounded_and_keep_what_is_written() {
+    let system = System::stepped();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let buffer = domain.allocate(100, Access::default()).expect("a buffer");
+    let segment = buffer.segment(36, 64).expect("inside");
+    assert_eq!(segment.addr, buffer.as_ptr().addr().get() as u64 + 36);
+    assert_eq!((segment.length, segment.lkey), (64, buffer.region().lkey()));
+    assert_eq!(buffer.segment(37, 64), None);
+    assert_eq!(buffer.segment(usize::MAX, 1), None);
+    let mut bytes = [1; 4];
+    // SAFETY: nothing is posted.
+    unsafe {
+        assert!(buffer.read(0, &mut bytes));
+        assert_eq!(bytes, [0; 4]);
+        assert!(buffer.write(96, b"tail"));
+        assert!(!buffer.write(97, b"tail"));
+        assert!(buffer.read(96, &mut bytes));
+        assert!(!buffer.read(97, &mut bytes));
+    }
+    assert_eq!(&bytes, b"tail");
+}
+
+#[test]
+fn the_device_is_described_and_an_unknown_one_is_refused_with_the_names() {
+    let _system = System::stepped();
+    let devices = devices().expect("a list");
+    let device = devices.iter().find(|device| device.name == "mlx5_0").expect("mlx5_0");
+    assert_eq!(device.path, dat_engine::DataPath::Direct);
+    let port = &device.ports[0];
+    assert_eq!((port.number, port.state), (1, dat_engine::PortState::Active));
+    assert!(port.gid().is_ok() && port.max_message >= 1 << 30);
+    let error = Device::open("mlx5_99").map(drop).expect_err("no such device");
+    assert_eq!(error.kind(), ControlErrorKind::UnknownDevice);
+    assert!(error.remedy().contains("mlx5_0"), "{error}");
+}
+
+#[test]
+fn events_are_counted_at_their_queue_and_name_their_object() {
+    let system = System::stepped();
+    let (device, options) = (&system.device, ConnectOptions::default());
+    let domain = device.alloc_pd().expect("a domain");
+    let buffer = domain.allocate(4096, Access::default()).expect("a buffer");
+    let channel = device.create_channel().expect("a channel");
+    let create = |channel| {
+        let options = CqOptions { depth: 64, channel, ..CqOptions::default() };
+        device.create_cq(&options).expect("a CQ")
+    };
+    let (mut cq, quiet) = (create(Some(&channel)), create(Some(&channel)));
+    let shape = SrqOptions { depth: 16, max_segments: 1 };
+    let mut srq = domain.create_srq(&shape).expect("an SRQ");
+    let with_srq =
+        EndpointOptions { srq: Some(srq.handle()), ..EndpointOptions::new(cq.handle(), cq.handle()) };
+    let mut a = domain.create_endpoint(&with_srq).expect("an endpoint");
+    let mut b = domain.create_endpoint(&with_srq).expect("an endpoint");
+    let (at_a, at_b) = (a.local_address(1).expect("a"), b.local_address(1).expect("b"));
+    a.connect(&at_b, &options).expect("a connects");
+    b.connect(&at_a, &options).expect("b connects");
+
+    let recv = [buffer.segment(0, 64).expect("inside")];
+    for cookie in 0..2 {
+        // SAFETY: the buffer outlives the endpoints' use of it.
+        unsafe { srq.post(&RecvRequest { cookie, segments: &recv }) }.expect("room");
+    }
+    srq.set_limit(2).expect("a limit");
+    assert_eq!(device.async_events().count(), 0, "nothing happened yet");
+    cq.arm(false);
+    let send = [buffer.segment(1024, 64).expect("inside")];
+    let request =
+        SendRequest { cookie: 7, op: SendOp::Send, flags: SendFlags::SIGNALED, segments: &send };
+    // SAFETY: as above.
+    unsafe { a.post_send(&request) }.expect("room");
+    system.run();
+
+    assert_eq!(channel.drain().expect("events"), 1);
+    assert_eq!((cq.verbs().event_count(), quiet.verbs().event_count()), (1, 0));
+    let mut done = [Completion::default(); 4];
+    let count = cq.poll_batch(&mut done);
+    assert_eq!(count, 2);
+    assert!(done[..count].iter().all(|one| one.status == Status::Success));
+
+    let events: Vec<_> = device.async_events().map(|event| event.expect("an event")).collect();
+    let limit = events.iter().find(|event| event.kind == AsyncEventKind::SrqLimit);
+    let source = limit.unwrap_or_else(|| panic!("no limit event in {events:?}")).source;
+    assert_eq!(source, AsyncSource::Srq(srq.verbs().id()));
+    assert_eq!(srq.verbs().limit().expect("the limit"), 0, "it fires once");
+
+    // An event that nobody reads must not keep its queue from being destroyed.
+    cq.arm(false);
+    // SAFETY: as above.
+    unsafe { a.post_send(&request) }.expect("room");
+    system.run();
+}
