@@ -93,6 +93,11 @@ impl QueuePair {
         Arc::ptr_eq(&self.parts.send_mailbox, &self.parts.recv_mailbox)
     }
 
+    #[cfg(test)]
+    pub(super) fn retire_without_letter(&self) {
+        self.record.retire();
+    }
+
     /// The queue pair's number.
     pub fn qpn(&self) -> u32 {
         self.parts.send.qpn
