@@ -1,7 +1,9 @@
 //! What two endpoints must know of each other, and agree on, to connect.
 
 use super::access::Access;
+use super::limits::Bounded;
 use super::port::LinkLayer;
+use crate::error::ControlError;
 
 /// What a peer must know to connect to an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,61 @@ impl Default for ConnectOptions {
             sl: 0,
             hop_limit: 64,
             traffic_class: 0,
+        }
+    }
+}
+
+impl ConnectOptions {
+    /// Refuses what does not fit its field, before the device says `EINVAL`.
+    pub(super) fn check(&self, operation: &'static str) -> Result<(), ControlError> {
+        let fields = [
+            ("the timeout", self.timeout, 31),
+            ("the retry count", self.retry, 7),
+            ("the RNR retry count", self.rnr_retry, 7),
+            ("the RNR timer", self.min_rnr_timer, 31),
+            ("the service level", self.sl, 15),
+        ];
+        fields.into_iter().try_for_each(|(what, value, most)| {
+            let bounded = Bounded {
+                what,
+                value: value.into(),
+                least: 0,
+                most,
+                limit: "of its field",
+            };
+            bounded.check(operation)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ControlErrorKind;
+
+    #[test]
+    fn options_that_do_not_fit_their_field_are_refused() {
+        let good = ConnectOptions::default();
+        assert!(good.check("connect").is_ok());
+        let wrong = [
+            ConnectOptions {
+                timeout: 32,
+                ..good
+            },
+            ConnectOptions { retry: 8, ..good },
+            ConnectOptions {
+                rnr_retry: 8,
+                ..good
+            },
+            ConnectOptions {
+                min_rnr_timer: 32,
+                ..good
+            },
+            ConnectOptions { sl: 16, ..good },
+        ];
+        for options in wrong {
+            let error = options.check("connect").unwrap_err();
+            assert_eq!(error.kind(), ControlErrorKind::Limit, "{options:?}");
         }
     }
 }

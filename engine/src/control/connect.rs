@@ -53,9 +53,22 @@ impl VerbsQp {
     /// # Errors
     /// The port is missing or not active, or on Ethernet has no usable GID.
     pub fn local_address(&self, port: u8) -> Result<EndpointAddress, ControlError> {
+        self.local_address_at(port, None)
+    }
+
+    /// [`VerbsQp::local_address`] with a GID of the caller's choice, which
+    /// [`ConnectOptions::gid_index`] must then name too.
+    ///
+    /// # Errors
+    /// As there, or the GID table has no such entry.
+    pub fn local_address_at(
+        &self,
+        port: u8,
+        gid_index: Option<u8>,
+    ) -> Result<EndpointAddress, ControlError> {
         const OPERATION: &str = "tell the address of a queue pair";
         let port = self.port(port, OPERATION)?;
-        let (gid, gid_index) = local_gid(&port, None)?;
+        let (gid, gid_index) = local_gid(&port, gid_index)?;
         Ok(EndpointAddress {
             qpn: self.qpn(),
             psn: self.psn.load(Ordering::Relaxed),
@@ -80,7 +93,12 @@ impl VerbsQp {
             | Mask::IBV_QP_PKEY_INDEX
             | Mask::IBV_QP_PORT
             | Mask::IBV_QP_ACCESS_FLAGS;
-        self.modify("bring a queue pair to INIT", &mut attr, mask)
+        self.modify(
+            "bring a queue pair to INIT",
+            &mut attr,
+            mask,
+            Some(QpState::Reset),
+        )
     }
 
     /// INIT to RTR: messages of `peer` are taken.
@@ -94,6 +112,7 @@ impl VerbsQp {
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
         const OPERATION: &str = "bring a queue pair to RTR";
+        options.check(OPERATION)?;
         let port = self.port(options.port, OPERATION)?;
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
@@ -112,7 +131,7 @@ impl VerbsQp {
             | Mask::IBV_QP_RQ_PSN
             | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
             | Mask::IBV_QP_MIN_RNR_TIMER;
-        self.modify(OPERATION, &mut attr, mask)
+        self.modify(OPERATION, &mut attr, mask, Some(QpState::Init))
             .map_err(|error| match error.errno() {
                 Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) => error
                     .with_cause(format!("no route to the peer's GID {}", Gid(peer.gid)))
@@ -128,6 +147,8 @@ impl VerbsQp {
     /// # Errors
     /// The QP is in another state, or an option is out of range.
     pub fn to_rts(&self, options: &ConnectOptions) -> Result<(), ControlError> {
+        const OPERATION: &str = "bring a queue pair to RTS";
+        options.check(OPERATION)?;
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = self.psn.load(Ordering::Relaxed);
@@ -143,7 +164,7 @@ impl VerbsQp {
             | Mask::IBV_QP_RETRY_CNT
             | Mask::IBV_QP_RNR_RETRY
             | Mask::IBV_QP_MAX_QP_RD_ATOMIC;
-        self.modify("bring a queue pair to RTS", &mut attr, mask)
+        self.modify(OPERATION, &mut attr, mask, Some(QpState::ReadyToReceive))
     }
 
     /// Any state to ERR: what is posted completes as flushed.
@@ -153,7 +174,12 @@ impl VerbsQp {
     pub fn to_error(&self) -> Result<(), ControlError> {
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_ERR;
-        self.modify("bring a queue pair to ERR", &mut attr, Mask::IBV_QP_STATE)
+        self.modify(
+            "bring a queue pair to ERR",
+            &mut attr,
+            Mask::IBV_QP_STATE,
+            None,
+        )
     }
 
     /// Any state to RESET: what is posted is forgotten without completing,
@@ -165,8 +191,16 @@ impl VerbsQp {
     pub fn to_reset(&self) -> Result<(), ControlError> {
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RESET;
-        self.modify("bring a queue pair to RESET", &mut attr, Mask::IBV_QP_STATE)?;
-        self.psn.store(random_psn(), Ordering::Relaxed);
+        self.modify(
+            "bring a queue pair to RESET",
+            &mut attr,
+            Mask::IBV_QP_STATE,
+            None,
+        )?;
+        // Any number but the present one.
+        let step = 1 + random_psn() % 0xff_ffff;
+        let next = (self.psn.load(Ordering::Relaxed) + step) & 0xff_ffff;
+        self.psn.store(next, Ordering::Relaxed);
         Ok(())
     }
 
@@ -202,11 +236,13 @@ impl VerbsQp {
         Ok(port)
     }
 
+    /// `from` is the state that it must be in, if any.
     fn modify(
         &self,
         operation: &'static str,
         attr: &mut ibv_qp_attr,
         mask: Mask,
+        from: Option<QpState>,
     ) -> Result<(), ControlError> {
         self.context().require_here(operation)?;
         // SAFETY: the QP is alive, and the attributes for the call.
@@ -217,6 +253,9 @@ impl VerbsQp {
         }
         let error = ControlError::verbs(operation, errno);
         Err(match (errno, self.state()) {
+            (libc::EINVAL, Ok(state)) if from == Some(state) => error
+                .with_cause("the device refuses an attribute")
+                .with_remedy("check the port, the GID index, and the peer's address"),
             (libc::EINVAL, Ok(state)) => error
                 .with_cause(format!("QP {:#x} is in the state {state}", self.qpn()))
                 .with_remedy("the order is RESET, INIT, RTR, RTS; reset it to begin again"),

@@ -210,7 +210,8 @@ fn pointer(device: &ibv_device) -> *mut ibv_device {
 
 /// Text in a fixed array of C, which a terminator may end.
 fn text(field: &[core::ffi::c_char]) -> String {
-    let bytes: Vec<u8> = field.iter().map(|&c| c.cast_unsigned()).collect();
+    // `char` is signed on x86-64 and unsigned on aarch64.
+    let bytes: Vec<u8> = field.iter().flat_map(|c| c.to_ne_bytes()).collect();
     let text = CStr::from_bytes_until_nul(&bytes)
         .map(CStr::to_bytes)
         .unwrap_or(&bytes);
@@ -400,7 +401,12 @@ mod tests {
 
     #[test]
     fn text_ends_at_its_terminator_or_its_array() {
-        let c = |bytes: &[u8]| bytes.iter().map(|b| b.cast_signed()).collect::<Vec<_>>();
+        let c = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .map(|&b| core::ffi::c_char::from_ne_bytes([b]))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(text(&c(b"16.28\0zzz")), "16.28");
         assert_eq!(text(&c(b"full")), "full");
     }

@@ -64,7 +64,7 @@ impl Limits {
 }
 
 /// A number from the application that must be at least `least` and at most
-/// `most`, a limit that `limit` names.
+/// `most`, a limit of the device or of a field that `limit` names.
 pub(super) struct Bounded {
     pub(super) what: &'static str,
     pub(super) value: u32,
@@ -85,7 +85,7 @@ impl Bounded {
         let cause = if value < least {
             format!("{what} is {value}, and must be at least {least}")
         } else if value > most {
-            format!("{what} is {value}, above the device's limit {limit} = {most}")
+            format!("{what} is {value}, above the limit {limit} = {most}")
         } else {
             return Ok(());
         };
