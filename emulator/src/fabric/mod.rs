@@ -20,4 +20,4 @@ mod segment;
 mod wire;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

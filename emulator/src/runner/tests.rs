@@ -1,1 +1,357 @@
+//! The NIC thread and the stepped mode, with something simpler than a NIC.
 
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use super::stepped::{Stepped, Stepper};
+use super::thread::NicThread;
+use super::*;
+use crate::config::Wake;
+use crate::fabric::attachment::Attachment;
+use crate::fabric::name::FabricName;
+use crate::fabric::packet::{Packet, Transmit};
+use crate::fabric::tests::packet;
+use crate::nic::spec::ContextId;
+use crate::uar::UarBank;
+use crate::uar::tests::{App, name, watch_or_skip};
+
+/// Counts what it is given, and answers packets that ask for it.
+#[derive(Default)]
+struct Seen {
+    doorbells: AtomicU64,
+    last: AtomicU64,
+    packets: AtomicU64,
+    runs: AtomicU64,
+    /// CPU time of the thread, in nanoseconds, as of its last run.
+    cpu: AtomicU64,
+}
+
+struct Counting<'a>(&'a Seen);
+
+impl Driver for Counting<'_> {
+    fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, _now: Nanos) -> Progress {
+        for doorbell in doorbells {
+            self.0
+                .last
+                .store(u64::from_ne_bytes(doorbell.bytes), Ordering::Release);
+            self.0.doorbells.fetch_add(1, Ordering::Release);
+        }
+        let mut worked = !doorbells.is_empty();
+        while let Some(packet) = port.receive() {
+            worked = true;
+            self.0.packets.fetch_add(1, Ordering::Release);
+            if packet.payload == b"echo" {
+                let [from, to] = [packet.header.destination_qpn, packet.header.source_qpn]
+                    .map(|q| (q.0 >> 16) as u8);
+                let _ = port.send(self::packet(from, to, packet.header.psn, b"answer"));
+            }
+        }
+        self.0.cpu.store(thread_cpu(), Ordering::Relaxed);
+        self.0.runs.fetch_add(1, Ordering::Release);
+        Progress {
+            worked,
+            next_deadline: None,
+        }
+    }
+}
+
+fn thread_cpu() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A NIC thread with one application page, on a fabric of its own.
+struct Bench {
+    base: PathBuf,
+    app: App,
+    bank: UarBank,
+    control: Control,
+    seen: Seen,
+    wake: Wake,
+}
+
+impl Bench {
+    /// `None`, said aloud, where the kernel does not allow this way to wake.
+    fn new(test: &str, wake: Wake) -> Option<Self> {
+        let faults = if wake == Wake::Nap {
+            None
+        } else {
+            Some(watch_or_skip()?)
+        };
+        let base = std::env::temp_dir().join(format!("mlx5emu-{test}-{}", std::process::id()));
+        std::fs::create_dir(&base).unwrap();
+        let (app, bank) = (App::new(2), UarBank::new(faults));
+        for page in 0..2 {
+            bank.add_page(name(page), app.file.as_fd()).unwrap();
+        }
+        bank.note_mapping(ContextId(1), 0, app.addr(0), 2 * crate::uar::PAGE_SIZE);
+        Some(Self {
+            base,
+            app,
+            bank,
+            control: Control::default(),
+            seen: Seen::default(),
+            wake,
+        })
+    }
+
+    fn join(&self) -> Attachment {
+        Attachment::join_under(&self.base, &FabricName::default()).unwrap()
+    }
+
+    /// Starts the thread; it ends when the answer goes, by panic as well.
+    fn start<'s, 'e>(&'e self, scope: &'s Scope<'s, 'e>) -> StopAtEnd<'e> {
+        let stop = StopAtEnd(&self.control);
+        let nic = NicThread {
+            driver: Counting(&self.seen),
+            bank: &self.bank,
+            port: Port::attached(self.join()),
+            control: &self.control,
+            wake: self.wake,
+        };
+        scope.spawn(|| nic.run());
+        self.until("the thread runs", || {
+            self.seen.runs.load(Ordering::Acquire) > 0
+        });
+        stop
+    }
+
+    fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !holds() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn runs(&self) -> u64 {
+        self.seen.runs.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.base);
+    }
+}
+
+struct StopAtEnd<'a>(&'a Control);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Stores at random moments into a NIC thread that keeps falling asleep.
+fn no_store_is_lost(test: &str, wake: Wake, stores: u64) {
+    let Some(bench) = Bench::new(test, wake) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        let _stop = bench.start(scope);
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        for n in 1..=stores {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(n);
+            let wait = Duration::from_nanos((random >> 33) % 4096 * ((random >> 20) % 32));
+            let end = Instant::now() + wait;
+            while Instant::now() < end {
+                std::hint::spin_loop();
+            }
+            bench
+                .app
+                .store(n as usize % 2, 0x800 + (n as usize % 4) * 0x100, n);
+            bench.until("the store is seen", || {
+                bench.seen.last.load(Ordering::Acquire) == n
+            });
+        }
+        assert_eq!(
+            bench.seen.doorbells.load(Ordering::Acquire),
+            stores,
+            "each exactly once"
+        );
+    });
+}
+
+#[test]
+fn no_store_is_lost_with_page_faults() {
+    no_store_is_lost("stores-uffd", Wake::Uffd, 20_000);
+}
+
+#[test]
+fn no_store_is_lost_with_naps() {
+    no_store_is_lost("stores-nap", Wake::Nap, 2_000);
+}
+
+/// CPU time that an idle NIC thread uses in a second, in percent.
+fn idle_percent(test: &str, wake: Wake) -> Option<f64> {
+    let bench = Bench::new(test, wake)?;
+    let mut percent = 0.0;
+    std::thread::scope(|scope| {
+        let _stop = bench.start(scope);
+        bench.app.store(0, 0x800, 1);
+        bench.until("the store is seen", || {
+            bench.seen.last.load(Ordering::Acquire) == 1
+        });
+        let before = bench.seen.cpu.load(Ordering::Relaxed);
+        std::thread::sleep(Duration::from_secs(1));
+        let runs = bench.runs();
+        bench.control.kick();
+        bench.until("the kick is taken", || bench.runs() > runs);
+        percent = (bench.seen.cpu.load(Ordering::Relaxed) - before) as f64 / 1e7;
+    });
+    Some(percent)
+}
+
+#[test]
+fn an_idle_nic_that_is_woken_by_faults_costs_nothing() {
+    if let Some(percent) = idle_percent("idle-uffd", Wake::Uffd) {
+        println!("{percent:.3} % CPU");
+        assert!(percent < 0.2, "{percent} % CPU");
+    }
+}
+
+#[test]
+fn an_idle_nic_that_naps_costs_less_than_two_percent() {
+    if let Some(percent) = idle_percent("idle-nap", Wake::Nap) {
+        println!("{percent:.3} % CPU");
+        assert!(percent < 2.0, "{percent} % CPU");
+    }
+}
+
+#[test]
+fn packets_and_kicks_wake_a_sleeper() {
+    for wake in [Wake::Uffd, Wake::Nap] {
+        let Some(bench) = Bench::new("packets", wake) else {
+            continue;
+        };
+        std::thread::scope(|scope| {
+            let _stop = bench.start(scope);
+            let mut peer = bench.join();
+            let mut payload = Vec::new();
+            for psn in 0..300 {
+                peer.send(1, &packet(2, 1, psn, b"echo")).unwrap();
+                let mut answer = None;
+                let end = Instant::now() + Duration::from_secs(20);
+                while answer.is_none() && Instant::now() < end {
+                    answer = peer.receive(&mut payload);
+                }
+                let header = answer.expect("the packet is answered");
+                assert_eq!((header.psn, &payload[..]), (psn, &b"answer"[..]));
+                std::thread::sleep(Duration::from_micros(u64::from(psn)));
+            }
+            for _ in 0..100 {
+                let runs = bench.runs();
+                bench.control.kick();
+                bench.until("the kick is taken", || bench.runs() > runs);
+                std::thread::sleep(Duration::from_micros(150));
+            }
+        });
+        assert!(bench.control.wait_stopped(Duration::ZERO));
+    }
+}
+
+#[test]
+fn a_page_whose_mapping_is_unknown_is_napped_for() {
+    let Some(bench) = Bench::new("unknown", Wake::Uffd) else {
+        return;
+    };
+    let stranger = App::new(1);
+    std::thread::scope(|scope| {
+        let _stop = bench.start(scope);
+        let page = crate::nic::spec::UarPage {
+            context: ContextId(2),
+            page: 0,
+        };
+        bench.bank.add_page(page, stranger.file.as_fd()).unwrap();
+        bench.control.kick();
+        for n in 1..50 {
+            std::thread::sleep(Duration::from_micros(300));
+            stranger.store(0, 0x800, n);
+            bench.until("the store is seen", || {
+                bench.seen.last.load(Ordering::Acquire) == n
+            });
+        }
+    });
+}
+
+/// Sends a packet to itself per doorbell, and has a timer every 10 µs.
+#[derive(Default)]
+struct Script {
+    log: Vec<String>,
+    to_send: u32,
+    due: Nanos,
+}
+
+impl Stepped for Script {
+    fn doorbell(&mut self, write: &UarWrite) {
+        self.log.push(format!("doorbell {}", write.offset));
+        self.to_send += 2;
+    }
+
+    fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
+        self.log.push(format!("packet {}", packet.header.psn));
+    }
+
+    fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress {
+        let mut worked = false;
+        for _ in 0..budget.min(self.to_send as usize) {
+            self.to_send -= 1;
+            tx.send(packet(1, 1, self.to_send, b"")).unwrap();
+            worked = true;
+        }
+        if now >= self.due {
+            self.log.push(format!("timer {now}"));
+            self.due = now + 10_000;
+            worked = true;
+        }
+        Progress {
+            worked,
+            next_deadline: Some(self.due),
+        }
+    }
+}
+
+#[test]
+fn stepping_takes_one_packet_and_one_unit_of_work_at_a_time() {
+    let app = App::new(1);
+    let bank = UarBank::new(None);
+    bank.add_page(name(0), app.file.as_fd()).unwrap();
+    let mut script = Script {
+        due: Nanos::MAX,
+        ..Script::default()
+    };
+    let mut stepper = Stepper::new(Port::alone(1));
+    assert!(!stepper.step(&mut script, &bank));
+    app.store(0, 0x800, 7);
+    assert!(stepper.step(&mut script, &bank));
+    assert_eq!(script.log, ["doorbell 2048"]);
+    assert!(stepper.step(&mut script, &bank));
+    assert_eq!(script.log, ["doorbell 2048", "packet 1"]);
+    assert_eq!(stepper.run_until_idle(&mut script, &bank), 1);
+    assert_eq!(script.log, ["doorbell 2048", "packet 1", "packet 0"]);
+}
+
+#[test]
+fn time_passes_deadline_by_deadline() {
+    let bank = UarBank::new(None);
+    let mut script = Script {
+        due: 10_000,
+        ..Script::default()
+    };
+    let mut stepper = Stepper::new(Port::alone(1));
+    stepper.advance(&mut script, &bank, Duration::from_nanos(9_998));
+    assert_eq!(script.log, [""; 0]);
+    stepper.advance(&mut script, &bank, Duration::from_nanos(25_000));
+    assert_eq!(script.log, ["timer 10000", "timer 20000", "timer 30000"]);
+}

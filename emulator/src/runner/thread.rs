@@ -15,7 +15,7 @@ use crate::uar::UarBank;
 /// Naps where a store cannot wake: from this…
 const SHORTEST_NAP: Nanos = 20_000;
 /// …to this, which costs some 1 % of a core.
-const LONGEST_NAP: Nanos = 1_000_000;
+const LONGEST_NAP: Nanos = 2_000_000;
 /// How often a sender that found no room looks again: nobody wakes it for a
 /// reader that was killed.
 const REFUSED_INTERVAL: Nanos = 2_000_000;

@@ -194,4 +194,4 @@ impl AsRawFd for UarBank {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
