@@ -1,5 +1,16 @@
 //! What the whole-system tests share.
 
+pub mod hand;
+pub mod lib_side;
+pub mod libmlx5;
+pub mod libmlx5_qp;
+pub mod our_side;
+pub mod rings;
+pub mod side;
 #[cfg(target_arch = "x86_64")]
 mod single_step;
 pub mod store_tracer;
+pub mod system;
+pub mod traffic;
+pub mod twins;
+pub mod work;

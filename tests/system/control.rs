@@ -45,11 +45,17 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
         let (here, there) = (cq.layout(), nic.cq_spec(Cqn(cq.cqn())).expect("the CQ"));
         assert_eq!(here.buf.addr().get() as u64, there.buf);
         assert_eq!(here.dbrec.addr().get() as u64, there.dbrec);
-        assert_eq!((here.cqe_count, here.cqe_size), (there.cqe_count, there.cqe_size));
+        assert_eq!(
+            (here.cqe_count, here.cqe_size),
+            (there.cqe_count, there.cqe_size)
+        );
         assert_eq!(here.cqe_size, size);
         assert!(here.cqe_count >= 100);
     }
-    let (here, there) = (srq.layout(), nic.srq_spec(Srqn(srq.srqn())).expect("the SRQ"));
+    let (here, there) = (
+        srq.layout(),
+        nic.srq_spec(Srqn(srq.srqn())).expect("the SRQ"),
+    );
     assert_eq!(here.buf.addr().get() as u64, there.buf);
     assert_eq!(here.dbrec.addr().get() as u64, there.dbrec);
     assert_eq!(here.stride, 1 << there.stride_log2);
@@ -60,7 +66,10 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
     assert_eq!(send.buf.addr().get() as u64, there.sq_buf);
     assert_eq!(send.wqebb_count, there.sq_wqebb_count);
     assert_eq!(recv.buf.addr().get() as u64, there.rq_buf);
-    assert_eq!((recv.wqe_count, recv.stride), (there.rq_wqe_count, 1 << there.rq_stride_log2));
+    assert_eq!(
+        (recv.wqe_count, recv.stride),
+        (there.rq_wqe_count, 1 << there.rq_stride_log2)
+    );
     assert_eq!(recv.dbrec.addr().get() as u64, there.dbrec);
     assert_eq!(send.dbrec.addr().get() as u64, there.dbrec + 4);
     assert!(send.max_requests >= 16 && send.max_segments >= 2 && send.max_inline >= 64);
@@ -80,7 +89,10 @@ fn handles_may_be_dropped_in_any_order_and_the_device_forgets_all() {
         let buffer = domain.allocate(4096, Access::default()).expect("a buffer");
         let cq = VerbsCq::create(&device, 64, CqeSize::Default, Some(&channel), 0).expect("a CQ");
         let srq = VerbsSrq::create(&domain, 16, 1).expect("an SRQ");
-        let exclusive = QpSpec { exclusive_register: true, ..spec(&cq, &cq, Some(&srq)) };
+        let exclusive = QpSpec {
+            exclusive_register: true,
+            ..spec(&cq, &cq, Some(&srq))
+        };
         let qp = VerbsQp::create(&domain, &exclusive).expect("a QP");
         assert!(qp.send_layout().register.exclusive);
         (qpn, cqn, srqn) = (qp.qpn(), cq.cqn(), srq.srqn());
@@ -125,9 +137,18 @@ fn a_child_after_fork_gets_errors_and_destroys_nothing_of_its_parent() {
     let mut status = 0;
     // SAFETY: waits for the child that was just made.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "status {status:#x}");
+    assert!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+        "status {status:#x}"
+    );
     assert_eq!(qp.state().expect("the state"), QpState::Reset);
-    assert!(Emulator::get().expect("running").nic().qp_spec(Qpn(qpn)).is_some());
+    assert!(
+        Emulator::get()
+            .expect("running")
+            .nic()
+            .qp_spec(Qpn(qpn))
+            .is_some()
+    );
 }
 
 #[test]
@@ -140,7 +161,10 @@ fn states_are_reached_in_order_or_refused_with_the_state_named() {
     let peer = qp.local_address(1).expect("an address");
 
     let error = qp.to_rts(&options).expect_err("RESET to RTS");
-    assert!(error.to_string().contains("is in the state RESET"), "{error}");
+    assert!(
+        error.to_string().contains("is in the state RESET"),
+        "{error}"
+    );
     qp.to_init(1, options.access).expect("INIT");
     qp.to_rtr(&peer, &options).expect("RTR to itself");
     assert_eq!(qp.state().expect("the state"), QpState::ReadyToReceive);
@@ -149,7 +173,11 @@ fn states_are_reached_in_order_or_refused_with_the_state_named() {
     assert_eq!(qp.state().expect("the state"), QpState::Error);
     qp.to_reset().expect("RESET");
     assert_eq!(qp.state().expect("the state"), QpState::Reset);
-    assert_ne!(qp.local_address(1).expect("an address").psn, peer.psn, "late packets would fit");
+    assert_ne!(
+        qp.local_address(1).expect("an address").psn,
+        peer.psn,
+        "late packets would fit"
+    );
 }
 
 #[test]
@@ -178,16 +206,33 @@ fn wrong_arguments_are_refused_and_the_limit_is_named() {
         VerbsQp::create(&domain, &spec).map(drop)
     };
     limit(qp(|spec, n| spec.send_depth = n, 0), "at least 1");
-    limit(qp(|spec, n| spec.recv_depth = n, limits.queue_depth + 1), "max_qp_wr");
-    limit(qp(|spec, n| spec.send_segments = n, limits.segments + 1), "max_sge");
+    limit(
+        qp(|spec, n| spec.recv_depth = n, limits.queue_depth + 1),
+        "max_qp_wr",
+    );
+    limit(
+        qp(|spec, n| spec.send_segments = n, limits.segments + 1),
+        "max_sge",
+    );
     // Within each limit, but not together.
     let error = qp(|spec, n| spec.inline_bytes = n, 1 << 20).expect_err("a megabyte inline");
-    assert!(error.to_string().contains("1048576 inline bytes"), "{error}");
-    limit(domain.allocate(0, Access::default()).map(drop), "length is 0");
+    assert!(
+        error.to_string().contains("1048576 inline bytes"),
+        "{error}"
+    );
+    limit(
+        domain.allocate(0, Access::default()).map(drop),
+        "length is 0",
+    );
 
     let other = Device::open("mlx5_0").expect("the device again");
     let error = VerbsQp::create(&domain, &spec(&cq(&other), &good, None)).map(drop);
-    assert!(error.expect_err("parts of two devices").to_string().contains("different devices"));
+    assert!(
+        error
+            .expect_err("parts of two devices")
+            .to_string()
+            .contains("different devices")
+    );
 }
 
 #[test]
@@ -211,7 +256,10 @@ fn unmapped_memory_and_missing_rights_are_refused() {
     let error = result.map(drop).expect_err("unmapped memory");
     assert_eq!(error.errno(), Some(libc::EFAULT), "{error}");
     assert!(error.to_string().contains("are mapped"), "{error}");
-    let error = domain.allocate(64, Access::REMOTE_WRITE).map(drop).expect_err("not writable");
+    let error = domain
+        .allocate(64, Access::REMOTE_WRITE)
+        .map(drop)
+        .expect_err("not writable");
     assert!(error.to_string().contains("LOCAL_WRITE"), "{error}");
 }
 
@@ -242,12 +290,20 @@ fn buffers_are_zeroed_bounded_and_keep_what_is_written() {
 fn the_device_is_described_and_an_unknown_one_is_refused_with_the_names() {
     let _system = System::stepped();
     let devices = devices().expect("a list");
-    let device = devices.iter().find(|device| device.name == "mlx5_0").expect("mlx5_0");
+    let device = devices
+        .iter()
+        .find(|device| device.name == "mlx5_0")
+        .expect("mlx5_0");
     assert_eq!(device.path, dat_engine::DataPath::Direct);
     let port = &device.ports[0];
-    assert_eq!((port.number, port.state), (1, dat_engine::PortState::Active));
+    assert_eq!(
+        (port.number, port.state),
+        (1, dat_engine::PortState::Active)
+    );
     assert!(port.gid().is_ok() && port.max_message >= 1 << 30);
-    let error = Device::open("mlx5_99").map(drop).expect_err("no such device");
+    let error = Device::open("mlx5_99")
+        .map(drop)
+        .expect_err("no such device");
     assert_eq!(error.kind(), ControlErrorKind::UnknownDevice);
     assert!(error.remedy().contains("mlx5_0"), "{error}");
 }
@@ -260,45 +316,81 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
     let buffer = domain.allocate(4096, Access::default()).expect("a buffer");
     let channel = device.create_channel().expect("a channel");
     let create = |channel| {
-        let options = CqOptions { depth: 64, channel, ..CqOptions::default() };
+        let options = CqOptions {
+            depth: 64,
+            channel,
+            ..CqOptions::default()
+        };
         device.create_cq(&options).expect("a CQ")
     };
     let (mut cq, quiet) = (create(Some(&channel)), create(Some(&channel)));
-    let shape = SrqOptions { depth: 16, max_segments: 1 };
+    let shape = SrqOptions {
+        depth: 16,
+        max_segments: 1,
+    };
     let mut srq = domain.create_srq(&shape).expect("an SRQ");
-    let with_srq =
-        EndpointOptions { srq: Some(srq.handle()), ..EndpointOptions::new(cq.handle(), cq.handle()) };
+    let with_srq = EndpointOptions {
+        srq: Some(srq.handle()),
+        ..EndpointOptions::new(cq.handle(), cq.handle())
+    };
     let mut a = domain.create_endpoint(&with_srq).expect("an endpoint");
     let mut b = domain.create_endpoint(&with_srq).expect("an endpoint");
-    let (at_a, at_b) = (a.local_address(1).expect("a"), b.local_address(1).expect("b"));
+    let (at_a, at_b) = (
+        a.local_address(1).expect("a"),
+        b.local_address(1).expect("b"),
+    );
     a.connect(&at_b, &options).expect("a connects");
     b.connect(&at_a, &options).expect("b connects");
 
     let recv = [buffer.segment(0, 64).expect("inside")];
     for cookie in 0..2 {
         // SAFETY: the buffer outlives the endpoints' use of it.
-        unsafe { srq.post(&RecvRequest { cookie, segments: &recv }) }.expect("room");
+        unsafe {
+            srq.post(&RecvRequest {
+                cookie,
+                segments: &recv,
+            })
+        }
+        .expect("room");
     }
     srq.set_limit(2).expect("a limit");
     assert_eq!(device.async_events().count(), 0, "nothing happened yet");
     cq.arm(false);
     let send = [buffer.segment(1024, 64).expect("inside")];
-    let request =
-        SendRequest { cookie: 7, op: SendOp::Send, flags: SendFlags::SIGNALED, segments: &send };
+    let request = SendRequest {
+        cookie: 7,
+        op: SendOp::Send,
+        flags: SendFlags::SIGNALED,
+        segments: &send,
+    };
     // SAFETY: as above.
     unsafe { a.post_send(&request) }.expect("room");
     system.run();
 
     assert_eq!(channel.drain().expect("events"), 1);
-    assert_eq!((cq.verbs().event_count(), quiet.verbs().event_count()), (1, 0));
+    assert_eq!(
+        (cq.verbs().event_count(), quiet.verbs().event_count()),
+        (1, 0)
+    );
     let mut done = [Completion::default(); 4];
     let count = cq.poll_batch(&mut done);
     assert_eq!(count, 2);
-    assert!(done[..count].iter().all(|one| one.status == Status::Success));
+    assert!(
+        done[..count]
+            .iter()
+            .all(|one| one.status == Status::Success)
+    );
 
-    let events: Vec<_> = device.async_events().map(|event| event.expect("an event")).collect();
-    let limit = events.iter().find(|event| event.kind == AsyncEventKind::SrqLimit);
-    let source = limit.unwrap_or_else(|| panic!("no limit event in {events:?}")).source;
+    let events: Vec<_> = device
+        .async_events()
+        .map(|event| event.expect("an event"))
+        .collect();
+    let limit = events
+        .iter()
+        .find(|event| event.kind == AsyncEventKind::SrqLimit);
+    let source = limit
+        .unwrap_or_else(|| panic!("no limit event in {events:?}"))
+        .source;
     assert_eq!(source, AsyncSource::Srq(srq.verbs().id()));
     assert_eq!(srq.verbs().limit().expect("the limit"), 0, "it fires once");
 

@@ -1,7 +1,11 @@
 //! Whole-system tests: the engine and libmlx5 on the emulated NIC, in one
 //! process, stepped by hand.
 
+#![allow(unreachable_pub, reason = "a test binary has no interface")]
+
 #[path = "../support/mod.rs"]
 mod support;
 
+mod control;
+mod referee;
 mod tracer;

@@ -1,0 +1,279 @@
+//! A queue pair of libmlx5's: created, connected, posted to.
+
+use core::mem::zeroed;
+use std::rc::Rc;
+
+use dat_engine::{RecvRequest, SendRequest};
+use dv_sys::inline::{ibv_create_qp_ex, ibv_post_recv, ibv_post_send};
+use dv_sys::mlx5dv::*;
+use dv_sys::verbs::*;
+
+use super::libmlx5::{Cq, Pd, Srq, all_access, checked, errno, post_recvs, post_sends};
+
+/// Chosen so that the numbers wrap soon.
+const FIRST_PSN: u32 = 0xff_fff0;
+
+/// The operations that libmlx5 makes room for in the send ring; without them
+/// it provides for the largest of all, and the ring is four times as long.
+const SEND_OPS: u32 = ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_SEND.0
+    | ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_SEND_WITH_IMM.0
+    | ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_RDMA_WRITE.0
+    | ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM.0
+    | ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_RDMA_READ.0;
+
+/// What a QP is created with.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub send_depth: u32,
+    pub recv_depth: u32,
+    pub send_segments: u32,
+    pub recv_segments: u32,
+    pub inline_bytes: u32,
+    /// Receives come from a shared queue.
+    pub shared: bool,
+    /// The doorbell register is asked for exclusively.
+    pub exclusive: bool,
+    /// CQEs have 128 bytes.
+    pub large_cqes: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape {
+            send_depth: 32,
+            recv_depth: 32,
+            send_segments: 4,
+            recv_segments: 4,
+            inline_bytes: 128,
+            shared: false,
+            exclusive: true,
+            large_cqes: false,
+        }
+    }
+}
+
+/// Where the other end of a connection is.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub qpn: u32,
+    /// First packet sequence number that it sends.
+    pub psn: u32,
+    pub lid: u16,
+    pub gid: [u8; 16],
+}
+
+/// What a connection is made with; the defaults are those of the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub mtu: u32,
+    pub timeout: u8,
+    pub retries: u8,
+    pub rnr_retries: u8,
+    pub min_rnr_timer: u8,
+    pub reads: u8,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        let (timeout, retries, rnr_retries, min_rnr_timer) = (14, 7, 7, 12);
+        Link {
+            mtu: 5,
+            timeout,
+            retries,
+            rnr_retries,
+            min_rnr_timer,
+            reads: 4,
+        }
+    }
+}
+
+/// A reliable connection.
+pub struct Qp {
+    pub raw: *mut ibv_qp,
+    pub pd: Rc<Pd>,
+    pub send_cq: Rc<Cq>,
+    pub recv_cq: Rc<Cq>,
+    _srq: Option<Rc<Srq>>,
+}
+
+impl Qp {
+    pub fn new(pd: &Rc<Pd>, cqs: [&Rc<Cq>; 2], srq: Option<&Rc<Srq>>, shape: Shape) -> Self {
+        // SAFETY: domain, CQs and SRQ are alive and kept alive.
+        unsafe {
+            let mut attr: ibv_qp_init_attr_ex = zeroed();
+            (attr.send_cq, attr.recv_cq) = (cqs[0].raw, cqs[1].raw);
+            attr.qp_type = ibv_qp_type::IBV_QPT_RC;
+            attr.cap.max_send_wr = shape.send_depth;
+            attr.cap.max_send_sge = shape.send_segments;
+            attr.cap.max_inline_data = shape.inline_bytes;
+            if let Some(srq) = srq {
+                attr.srq = srq.raw;
+            } else {
+                attr.cap.max_recv_wr = shape.recv_depth;
+                attr.cap.max_recv_sge = shape.recv_segments;
+            }
+            attr.pd = pd.raw;
+            attr.comp_mask = ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_PD.0
+                | ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
+            attr.send_ops_flags = SEND_OPS.into();
+            let raw = ibv_create_qp_ex(pd.context.raw, &raw mut attr);
+            assert!(!raw.is_null(), "ibv_create_qp_ex {shape:?}: {}", errno());
+            let [send_cq, recv_cq] = cqs.map(Rc::clone);
+            Qp {
+                raw,
+                pd: Rc::clone(pd),
+                send_cq,
+                recv_cq,
+                _srq: srq.cloned(),
+            }
+        }
+    }
+
+    pub fn qpn(&self) -> u32 {
+        // SAFETY: the QP is alive.
+        unsafe { (*self.raw).qp_num }
+    }
+
+    /// Where a peer finds it.
+    pub fn address(&self) -> Peer {
+        let (qpn, psn) = (self.qpn(), FIRST_PSN);
+        Peer {
+            qpn,
+            psn,
+            lid: self.pd.context.lid,
+            gid: self.pd.context.gid,
+        }
+    }
+
+    /// RESET → INIT → RTR → RTS.
+    pub fn connect(&self, peer: &Peer, link: &Link) {
+        self.init();
+        self.rtr(peer, link);
+        self.rts(link);
+    }
+
+    pub fn init(&self) {
+        self.modify(
+            &[
+                ibv_qp_attr_mask::IBV_QP_STATE,
+                ibv_qp_attr_mask::IBV_QP_PKEY_INDEX,
+                ibv_qp_attr_mask::IBV_QP_PORT,
+                ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS,
+            ],
+            |attr| {
+                attr.qp_state = ibv_qp_state::IBV_QPS_INIT;
+                attr.port_num = 1;
+                attr.qp_access_flags = all_access();
+            },
+        );
+    }
+
+    fn rtr(&self, peer: &Peer, link: &Link) {
+        self.modify(
+            &[
+                ibv_qp_attr_mask::IBV_QP_STATE,
+                ibv_qp_attr_mask::IBV_QP_AV,
+                ibv_qp_attr_mask::IBV_QP_PATH_MTU,
+                ibv_qp_attr_mask::IBV_QP_DEST_QPN,
+                ibv_qp_attr_mask::IBV_QP_RQ_PSN,
+                ibv_qp_attr_mask::IBV_QP_MAX_DEST_RD_ATOMIC,
+                ibv_qp_attr_mask::IBV_QP_MIN_RNR_TIMER,
+            ],
+            |attr| {
+                attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
+                attr.path_mtu = link.mtu;
+                attr.dest_qp_num = peer.qpn;
+                attr.rq_psn = peer.psn;
+                attr.max_dest_rd_atomic = link.reads;
+                attr.min_rnr_timer = link.min_rnr_timer;
+                attr.ah_attr.dlid = peer.lid;
+                attr.ah_attr.port_num = 1;
+            },
+        );
+    }
+
+    fn rts(&self, link: &Link) {
+        self.modify(
+            &[
+                ibv_qp_attr_mask::IBV_QP_STATE,
+                ibv_qp_attr_mask::IBV_QP_TIMEOUT,
+                ibv_qp_attr_mask::IBV_QP_RETRY_CNT,
+                ibv_qp_attr_mask::IBV_QP_RNR_RETRY,
+                ibv_qp_attr_mask::IBV_QP_SQ_PSN,
+                ibv_qp_attr_mask::IBV_QP_MAX_QP_RD_ATOMIC,
+            ],
+            |attr| {
+                attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
+                attr.timeout = link.timeout;
+                attr.retry_cnt = link.retries;
+                attr.rnr_retry = link.rnr_retries;
+                attr.sq_psn = FIRST_PSN;
+                attr.max_rd_atomic = link.reads;
+            },
+        );
+    }
+
+    pub fn to_error(&self) {
+        self.modify(&[ibv_qp_attr_mask::IBV_QP_STATE], |attr| {
+            attr.qp_state = ibv_qp_state::IBV_QPS_ERR;
+        });
+    }
+
+    fn modify(&self, mask: &[ibv_qp_attr_mask], fill: impl FnOnce(&mut ibv_qp_attr)) {
+        // SAFETY: zeroed attributes are valid; the QP is alive.
+        unsafe {
+            let mut attr: ibv_qp_attr = zeroed();
+            fill(&mut attr);
+            let mask = mask.iter().fold(0, |bits, flag| bits | flag.0);
+            checked(
+                "ibv_modify_qp",
+                ibv_modify_qp(self.raw, &raw mut attr, mask as i32),
+            );
+        }
+    }
+
+    /// Where its rings lie. Asking does not change what libmlx5 does.
+    pub fn rings(&self) -> mlx5dv_qp {
+        // SAFETY: the QP is alive and `out` writable.
+        unsafe {
+            let mut out: mlx5dv_qp = zeroed();
+            let mut object: mlx5dv_obj = zeroed();
+            object.qp.in_ = self.raw;
+            object.qp.out = &raw mut out;
+            checked(
+                "mlx5dv_init_obj",
+                mlx5dv_init_obj(&raw mut object, MLX5DV_OBJ_QP.into()),
+            );
+            out
+        }
+    }
+
+    /// The errno of `ibv_post_send`, and how many were posted.
+    ///
+    /// # Safety
+    /// The segments name memory that lives until the requests complete.
+    pub unsafe fn post_send(&self, requests: &[SendRequest<'_>]) -> Result<(), (i32, usize)> {
+        // SAFETY: the list is valid for the call; segments: the caller's promise.
+        post_sends(requests, |first, bad| unsafe {
+            ibv_post_send(self.raw, first, bad)
+        })
+    }
+
+    /// The errno of `ibv_post_recv`, and how many were posted.
+    ///
+    /// # Safety
+    /// The segments name memory that lives until the requests complete.
+    pub unsafe fn post_recv(&self, requests: &[RecvRequest<'_>]) -> Result<(), (i32, usize)> {
+        // SAFETY: the list is valid for the call; segments: the caller's promise.
+        post_recvs(requests, |first, bad| unsafe {
+            ibv_post_recv(self.raw, first, bad)
+        })
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, used no more.
+        checked("ibv_destroy_qp", unsafe { ibv_destroy_qp(self.raw) });
+    }
+}

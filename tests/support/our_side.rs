@@ -1,0 +1,201 @@
+//! An end driven by the engine.
+
+use dat_engine::{
+    Completion, CompletionFlags, CompletionOp, CompletionQueue, ConnectOptions, CqOptions, CqeSize,
+    Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError, ProtectionDomain,
+    RegisteredBuffer, SharedReceiveQueue, SrqOptions,
+};
+
+use super::libmlx5::Answer;
+use super::libmlx5_qp::{Link, Peer, Shape};
+use super::side::{Memory, Refused, Side};
+use super::work::{RecvWork, SendWork};
+
+/// An endpoint with its queues and memory.
+pub struct OurSide {
+    pub endpoint: Endpoint,
+    pub srq: Option<SharedReceiveQueue>,
+    pub send_cq: CompletionQueue,
+    pub recv_cq: CompletionQueue,
+    pub buffer: RegisteredBuffer,
+    pub domain: ProtectionDomain,
+}
+
+impl OurSide {
+    /// An endpoint with two CQs; its receives come from an SRQ if `shared`.
+    pub fn new(device: &Device, shape: Shape, memory: usize) -> Self {
+        let domain = device.alloc_pd().expect("a protection domain");
+        let cqe_size = if shape.large_cqes {
+            CqeSize::B128
+        } else {
+            CqeSize::B64
+        };
+        let create_cq = |depth| {
+            let options = CqOptions {
+                depth,
+                cqe_size,
+                ..CqOptions::default()
+            };
+            device.create_cq(&options).expect("a completion queue")
+        };
+        let send_cq = create_cq(shape.send_depth);
+        let recv_cq = create_cq(shape.recv_depth);
+        let srq_options = SrqOptions {
+            depth: shape.recv_depth,
+            max_segments: shape.recv_segments,
+        };
+        let srq = shape.shared.then(|| {
+            domain
+                .create_srq(&srq_options)
+                .expect("a shared receive queue")
+        });
+        let options = EndpointOptions {
+            srq: srq.as_deref(),
+            send_depth: shape.send_depth,
+            recv_depth: shape.recv_depth,
+            send_segments: shape.send_segments,
+            recv_segments: shape.recv_segments,
+            inline_bytes: shape.inline_bytes,
+            exclusive_register: shape.exclusive,
+            ..EndpointOptions::new(&send_cq, &recv_cq)
+        };
+        let endpoint = domain.create_endpoint(&options).expect("an endpoint");
+        let access = dat_engine::Access::default();
+        let buffer = domain.allocate(memory, access).expect("registered memory");
+        OurSide {
+            endpoint,
+            srq,
+            send_cq,
+            recv_cq,
+            buffer,
+            domain,
+        }
+    }
+}
+
+impl Memory for RegisteredBuffer {
+    fn addr(&self) -> u64 {
+        self.as_ptr().as_ptr() as u64
+    }
+
+    fn len(&self) -> usize {
+        RegisteredBuffer::len(self)
+    }
+
+    fn lkey(&self) -> u32 {
+        self.region().lkey()
+    }
+
+    fn rkey(&self) -> u32 {
+        self.region().rkey()
+    }
+}
+
+impl Side for OurSide {
+    fn memory(&self) -> &dyn Memory {
+        &self.buffer
+    }
+
+    fn peer(&self) -> Peer {
+        let address = self.endpoint.local_address(1).expect("an active port");
+        let EndpointAddress {
+            qpn, psn, lid, gid, ..
+        } = address;
+        Peer { qpn, psn, lid, gid }
+    }
+
+    fn connect(&mut self, peer: &Peer, link: &Link) {
+        let &Peer { qpn, psn, lid, gid } = peer;
+        let (gid_index, mtu, layer) = (0, link.mtu as u8, LinkLayer::InfiniBand);
+        let address = EndpointAddress {
+            qpn,
+            psn,
+            lid,
+            gid,
+            gid_index,
+            mtu,
+            link: layer,
+        };
+        let options = ConnectOptions {
+            timeout: link.timeout,
+            retry: link.retries,
+            rnr_retry: link.rnr_retries,
+            min_rnr_timer: link.min_rnr_timer,
+            reads_issued: link.reads,
+            reads_served: link.reads,
+            ..ConnectOptions::default()
+        };
+        self.endpoint
+            .connect(&address, &options)
+            .expect("connected");
+    }
+
+    fn to_error(&mut self) {
+        self.endpoint.to_error().expect("the error state");
+    }
+
+    fn post_sends(&mut self, works: &[SendWork]) -> Result<(), Refused> {
+        let requests: Vec<_> = works.iter().map(SendWork::request).collect();
+        // SAFETY: the tests keep an end's memory until its requests are done.
+        refused(unsafe {
+            match requests.as_slice() {
+                // Both ways to post one are used.
+                [one] if one.cookie % 2 == 0 => self
+                    .endpoint
+                    .post_send(one)
+                    .map_err(|error| ListError { posted: 0, error }),
+                list => self.endpoint.post_send_list(list),
+            }
+        })
+    }
+
+    fn post_recvs(&mut self, works: &[RecvWork]) -> Result<(), Refused> {
+        let requests: Vec<_> = works.iter().map(RecvWork::request).collect();
+        let alone = |error| ListError { posted: 0, error };
+        // SAFETY: as in `post_sends`.
+        refused(unsafe {
+            match (&mut self.srq, requests.as_slice()) {
+                (Some(srq), [one]) if one.cookie % 2 == 0 => srq.post(one).map_err(alone),
+                (Some(srq), list) => srq.post_list(list),
+                (None, [one]) if one.cookie % 2 == 0 => self.endpoint.post_recv(one).map_err(alone),
+                (None, list) => self.endpoint.post_recv_list(list),
+            }
+        })
+    }
+
+    fn poll_send(&mut self) -> Option<Answer> {
+        self.send_cq.poll().map(|completion| answer(&completion))
+    }
+
+    fn poll_recv(&mut self) -> Option<Answer> {
+        self.recv_cq.poll().map(|completion| answer(&completion))
+    }
+}
+
+fn refused(result: Result<(), ListError>) -> Result<(), Refused> {
+    result.map_err(|error| Refused {
+        posted: error.posted,
+    })
+}
+
+/// Our completion in verbs' terms, with what verbs leaves undefined left out.
+pub fn answer(completion: &Completion) -> Answer {
+    let good = completion.status.is_success();
+    let (opcode, has_length) = match completion.op {
+        CompletionOp::Send => (0, false),
+        CompletionOp::Write => (1, false),
+        CompletionOp::Read => (2, true),
+        CompletionOp::Recv => (128, true),
+        CompletionOp::RecvWriteImm => (129, true),
+    };
+    let with_imm = completion.flags.contains(CompletionFlags::WITH_IMM);
+    Answer {
+        wr_id: completion.cookie,
+        status: completion.status.ibv_wc_status(),
+        qp_num: completion.qpn,
+        opcode: good.then_some(opcode),
+        byte_len: (good && has_length).then_some(completion.byte_len),
+        imm: (good && with_imm).then_some(completion.imm),
+        vendor_err: (!good).then_some(completion.vendor_syndrome.into()),
+    }
+}

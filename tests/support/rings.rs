@@ -1,0 +1,114 @@
+//! Where a queue pair's rings lie, and their content in a form that two queue
+//! pairs can be compared in.
+
+use super::store_tracer::{Store, coalesced};
+
+/// Bytes of a doorbell register: two halves.
+const REGISTER: usize = 512;
+const WQEBB: usize = 64;
+
+/// The memory through which a queue pair's driver talks to the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rings {
+    pub qpn: u32,
+    /// Address and length in bytes.
+    pub send: (usize, usize),
+    /// Address and length in bytes: its own receive ring, or the shared one.
+    pub recv: (usize, usize),
+    /// Address of the send word of its doorbell record.
+    pub send_record: usize,
+    /// Address of the receive word, or of the shared queue's record.
+    pub recv_record: usize,
+    /// Address of the doorbell register.
+    pub register: usize,
+}
+
+/// Where a store went, in terms that hold for any queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Offset in the send ring.
+    SendRing(usize),
+    /// Offset in the receive ring.
+    RecvRing(usize),
+    /// The receive or the send word of the doorbell record.
+    RecvRecord,
+    SendRecord,
+    /// Offset in the register.
+    Register(usize),
+    /// Anywhere else on a watched page.
+    Elsewhere,
+}
+
+/// A store in comparable form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub place: Place,
+    pub bytes: Vec<u8>,
+}
+
+impl Rings {
+    /// The send ring.
+    pub fn send_bytes(&self) -> Vec<u8> {
+        self.bytes(self.send)
+    }
+
+    /// The receive ring.
+    pub fn recv_bytes(&self) -> Vec<u8> {
+        self.bytes(self.recv)
+    }
+
+    /// The doorbell records {receive, send}.
+    pub fn records(&self) -> [u32; 2] {
+        // SAFETY: records are aligned words that live with their queue.
+        let word = |at: usize| u32::from_be(unsafe { (at as *const u32).read_volatile() });
+        [word(self.recv_record), word(self.send_record)]
+    }
+
+    fn bytes(&self, (addr, len): (usize, usize)) -> Vec<u8> {
+        let first = addr as *const u8;
+        // SAFETY: the ring lives with the queue pair; nobody writes it just now.
+        (0..len)
+            .map(|i| unsafe { first.add(i).read_volatile() })
+            .collect()
+    }
+
+    /// `ours`, with our number replaced by `theirs`' where both have their own
+    /// one in the place of a control segment. Byte by byte: of an old WQE only
+    /// a part may be left.
+    pub fn translated(&self, ours: &[u8], theirs: &[u8], peer: &Rings) -> Vec<u8> {
+        let numbers = [self.qpn, peer.qpn].map(|qpn| (qpn << 8).to_be_bytes());
+        let translate = |(i, (&our, &their)): (usize, (&u8, &u8))| {
+            let place = (i % WQEBB).wrapping_sub(4);
+            let number = place < 3 && our == numbers[0][place] && their == numbers[1][place];
+            if number { their } else { our }
+        };
+        ours.iter().zip(theirs).enumerate().map(translate).collect()
+    }
+
+    /// Stores on the record and the register, a copy as one write, and those
+    /// on ring pages if they were watched.
+    pub fn seen(&self, stores: Vec<Store>) -> Vec<Seen> {
+        let seen = |store: Store| Seen {
+            place: self.place(store.addr),
+            bytes: store.bytes,
+        };
+        coalesced(stores).into_iter().map(seen).collect()
+    }
+
+    fn place(&self, addr: usize) -> Place {
+        let within = |start: usize, len: usize| (start..start + len).contains(&addr);
+        if within(self.register, REGISTER) {
+            Place::Register(addr - self.register)
+        } else if addr == self.recv_record {
+            Place::RecvRecord
+        } else if addr == self.send_record {
+            Place::SendRecord
+        } else if within(self.send.0, self.send.1) {
+            Place::SendRing(addr - self.send.0)
+        } else if within(self.recv.0, self.recv.1) {
+            Place::RecvRing(addr - self.recv.0)
+        } else {
+            Place::Elsewhere
+        }
+    }
+}

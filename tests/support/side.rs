@@ -1,0 +1,99 @@
+//! One end of a connection, whoever drives it: libmlx5 or the engine.
+
+use dat_engine::Segment;
+
+use super::libmlx5::Answer;
+use super::libmlx5_qp::{Link, Peer};
+use super::work::{RecvWork, SendWork};
+
+/// One registered region of memory.
+pub trait Memory {
+    fn addr(&self) -> u64;
+    fn len(&self) -> usize;
+    fn lkey(&self) -> u32;
+    fn rkey(&self) -> u32;
+
+    /// A piece of it.
+    fn segment(&self, offset: usize, length: usize) -> Segment {
+        assert!(offset + length <= self.len(), "segment outside its region");
+        Segment {
+            addr: self.addr() + offset as u64,
+            length: length as u32,
+            lkey: self.lkey(),
+        }
+    }
+
+    /// A copy of bytes that the device is not writing just now.
+    fn read(&self, offset: usize, length: usize) -> Vec<u8> {
+        assert!(offset + length <= self.len(), "read outside the region");
+        let first = self.addr() as *const u8;
+        let mut copy = vec![0; length];
+        // SAFETY: inside the region, which lives as long as `self`. No
+        // reference to it exists, and the tests step the device by hand.
+        unsafe {
+            first
+                .add(offset)
+                .copy_to_nonoverlapping(copy.as_mut_ptr(), length)
+        };
+        copy
+    }
+
+    /// Fills bytes that the device is not using just now.
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(
+            offset + bytes.len() <= self.len(),
+            "write outside the region"
+        );
+        let first = self.addr() as *mut u8;
+        // SAFETY: as in `read`.
+        unsafe {
+            first
+                .add(offset)
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+    }
+}
+
+/// Where in a list a post stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Requests posted before the refused one.
+    pub posted: usize,
+}
+
+/// One end of a connection.
+pub trait Side {
+    fn memory(&self) -> &dyn Memory;
+    fn peer(&self) -> Peer;
+    fn connect(&mut self, peer: &Peer, link: &Link);
+    fn to_error(&mut self);
+    fn post_sends(&mut self, works: &[SendWork]) -> Result<(), Refused>;
+    /// To the shared receive queue, if the end has one.
+    fn post_recvs(&mut self, works: &[RecvWork]) -> Result<(), Refused>;
+    fn poll_send(&mut self) -> Option<Answer>;
+    fn poll_recv(&mut self) -> Option<Answer>;
+
+    fn send(&mut self, work: SendWork) {
+        self.post_sends(&[work]).expect("room in the send queue");
+    }
+
+    fn recv(&mut self, cookie: u64, segments: Vec<Segment>) {
+        self.post_recvs(&[RecvWork { cookie, segments }])
+            .expect("room in the receive queue");
+    }
+
+    fn send_answers(&mut self) -> Vec<Answer> {
+        std::iter::from_fn(|| self.poll_send()).collect()
+    }
+
+    fn recv_answers(&mut self) -> Vec<Answer> {
+        std::iter::from_fn(|| self.poll_recv()).collect()
+    }
+}
+
+/// Connects two ends with each other.
+pub fn connect(sides: &mut [Box<dyn Side>; 2], link: &Link) {
+    let [a, b] = [sides[0].peer(), sides[1].peer()];
+    sides[0].connect(&b, link);
+    sides[1].connect(&a, link);
+}

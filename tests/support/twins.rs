@@ -1,0 +1,353 @@
+//! Two queue pairs made alike: libmlx5 posts to one, the engine to the other,
+//! and the test completes the requests of both by hand. The device never runs.
+
+use std::collections::VecDeque;
+
+use dat_engine::SendFlags;
+
+use super::hand::{Cqe, HandRing};
+use super::libmlx5::Answer;
+use super::rings::{Rings, Seen};
+use super::side::{Refused, Side};
+use super::store_tracer::StoreTracer;
+use super::work::{RecvWork, SendWork};
+
+/// Bytes of a twin's registered memory.
+pub const MEMORY: usize = 4096;
+
+/// `MLX5_CQE_REQ` and `MLX5_CQE_RESP_SEND`.
+const REQUEST_DONE: u8 = 0;
+const RECEIVED: u8 = 2;
+
+/// One of the two.
+pub struct Twin {
+    pub side: Box<dyn Side>,
+    pub rings: Rings,
+    pub user_index: u32,
+    pub send_cq: HandRing,
+    pub recv_cq: HandRing,
+}
+
+/// A shared receive queue that both fill alike, as far as the test needs it.
+#[derive(Debug)]
+pub struct SharedQueue {
+    /// The WQE that the next post takes.
+    pub head: u16,
+    /// Bytes from one WQE to the next.
+    pub stride: usize,
+    /// WQEs posted and not completed, in the order of posting.
+    posted: Vec<u16>,
+}
+
+impl SharedQueue {
+    pub fn new(head: u16, stride: usize) -> Self {
+        SharedQueue {
+            head,
+            stride,
+            posted: vec![],
+        }
+    }
+
+    /// Notes that WQEs were taken from the head of the free list.
+    fn note_posts(&mut self, ring: &[u8], count: usize) {
+        for _ in 0..count {
+            self.posted.push(self.head);
+            // `mlx5_wqe_srq_next_seg::next_wqe_index`.
+            let link = usize::from(self.head) * self.stride + 2;
+            self.head = u16::from_be_bytes([ring[link], ring[link + 1]]);
+        }
+    }
+}
+
+/// A send that was posted and not completed.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    /// WQEBB counter of its first block.
+    counter: u16,
+    signaled: bool,
+    opcode: u8,
+}
+
+/// Both, and what is outstanding on either.
+pub struct Twins {
+    pub theirs: Twin,
+    pub ours: Twin,
+    /// Compares all stores; without it, only what they leave.
+    pub tracer: Option<StoreTracer>,
+    sends: VecDeque<Outstanding>,
+    receives: usize,
+    pub shared: Option<SharedQueue>,
+    next: u32,
+}
+
+impl Twins {
+    pub fn new(theirs: Twin, ours: Twin) -> Self {
+        let of = |twin: &Twin| (twin.rings.send.1, twin.rings.recv.1);
+        assert_eq!(of(&theirs), of(&ours), "the twins' rings differ in size");
+        let sends = VecDeque::new();
+        Twins {
+            theirs,
+            ours,
+            tracer: None,
+            sends,
+            receives: 0,
+            shared: None,
+            next: 0,
+        }
+    }
+
+    /// Watches the doorbell register and records of both, and the rings if asked.
+    pub fn trace(&mut self, rings: bool) {
+        let mut tracer = StoreTracer::default();
+        for twin in [&self.theirs, &self.ours] {
+            // SAFETY: the pages belong to the queue pair, which lives as long
+            // as the twins; the device does not run during a recording.
+            unsafe {
+                tracer.watch(twin.rings.register, 512);
+                tracer.watch(twin.rings.send_record, 4);
+                tracer.watch(twin.rings.recv_record, 4);
+                if rings {
+                    tracer.watch(twin.rings.send.0, twin.rings.send.1);
+                    tracer.watch(twin.rings.recv.0, twin.rings.recv.1);
+                }
+            }
+        }
+        self.tracer = Some(tracer);
+    }
+
+    /// WQEBBs posted so far.
+    pub fn position(&self) -> u32 {
+        self.next
+    }
+
+    /// Posts a list to both; answers what each was seen to store.
+    pub fn send(&mut self, list: &[SendWork]) -> (Result<(), Refused>, [Vec<Seen>; 2]) {
+        let (theirs, their_stores) = self
+            .theirs
+            .post(self.tracer.as_ref(), |s| s.post_sends(list));
+        let (ours, our_stores) = self.ours.post(self.tracer.as_ref(), |s| s.post_sends(list));
+        assert_eq!(
+            ours,
+            theirs,
+            "how many of {} requests were posted",
+            list.len()
+        );
+        let posted = ours.map_or_else(|refused| refused.posted, |()| list.len());
+        for work in &list[..posted] {
+            let (counter, signaled, opcode) = (self.next as u16, work.signaled(), work.opcode());
+            self.sends.push_back(Outstanding {
+                counter,
+                signaled,
+                opcode,
+            });
+            self.next += work.wqebbs();
+        }
+        (ours, [their_stores, our_stores])
+    }
+
+    /// Posts a list of receives to both.
+    pub fn recv(&mut self, list: &[RecvWork]) -> (Result<(), Refused>, [Vec<Seen>; 2]) {
+        let (theirs, their_stores) = self
+            .theirs
+            .post(self.tracer.as_ref(), |s| s.post_recvs(list));
+        let (ours, our_stores) = self.ours.post(self.tracer.as_ref(), |s| s.post_recvs(list));
+        assert_eq!(
+            ours,
+            theirs,
+            "how many of {} receives were posted",
+            list.len()
+        );
+        let posted = ours.map_or_else(|refused| refused.posted, |()| list.len());
+        match &mut self.shared {
+            Some(shared) => shared.note_posts(&self.theirs.rings.recv_bytes(), posted),
+            None => self.receives += posted,
+        }
+        (ours, [their_stores, our_stores])
+    }
+
+    /// Fails if anything differs that a device could see.
+    pub fn compare(&self, stores: &[Vec<Seen>; 2]) {
+        let [theirs, ours] = stores;
+        let translated = |(i, our): (usize, &Seen)| {
+            let bytes = theirs.get(i).map_or(&[][..], |their| &their.bytes);
+            if bytes.len() != our.bytes.len() {
+                return our.clone();
+            }
+            Seen {
+                place: our.place,
+                bytes: self.translated(&our.bytes, bytes),
+            }
+        };
+        let ours: Vec<_> = ours.iter().enumerate().map(translated).collect();
+        assert_eq!(&ours, theirs, "stores by us, stores by libmlx5");
+        self.compare_memory();
+    }
+
+    /// Our bytes of a WQE or a doorbell, with the number of libmlx5's twin.
+    pub fn translated(&self, ours: &[u8], theirs: &[u8]) -> Vec<u8> {
+        self.ours.rings.translated(ours, theirs, &self.theirs.rings)
+    }
+
+    /// Fails if rings or doorbell records differ.
+    pub fn compare_memory(&self) {
+        let [theirs, ours] = [&self.theirs.rings, &self.ours.rings];
+        assert_eq!(
+            ours.records(),
+            theirs.records(),
+            "doorbell records {{receive, send}}"
+        );
+        let sends = theirs.send_bytes();
+        same_bytes(
+            "send ring",
+            &self.translated(&ours.send_bytes(), &sends),
+            &sends,
+        );
+        same_bytes("receive ring", &ours.recv_bytes(), &theirs.recv_bytes());
+    }
+
+    /// Signalled requests that are not completed.
+    pub fn signaled(&self) -> usize {
+        self.sends.iter().filter(|send| send.signaled).count()
+    }
+
+    /// Requests posted since the last signalled one.
+    pub fn unsignaled_run(&self) -> usize {
+        self.sends
+            .iter()
+            .rev()
+            .take_while(|send| !send.signaled)
+            .count()
+    }
+
+    /// Completes the oldest signalled requests and what comes before them.
+    pub fn complete_sends(&mut self, count: usize) {
+        for _ in 0..count {
+            while self.sends.front().is_some_and(|send| !send.signaled) {
+                self.sends.pop_front();
+            }
+            let Some(done) = self.sends.pop_front() else {
+                return;
+            };
+            for twin in [&mut self.theirs, &mut self.ours] {
+                let (qpn, user_index) = (twin.rings.qpn, twin.user_index);
+                let (opcode, sent, wqe_counter) = (REQUEST_DONE, done.opcode, done.counter);
+                let cqe = Cqe {
+                    opcode,
+                    sent,
+                    wqe_counter,
+                    qpn,
+                    user_index,
+                    ..Cqe::default()
+                };
+                twin.send_cq.push(&cqe);
+            }
+            self.same_answer(|side| side.poll_send());
+        }
+    }
+
+    /// Completes the oldest receives.
+    pub fn complete_receives(&mut self, count: usize) {
+        for _ in 0..count.min(self.receives) {
+            self.receives -= 1;
+            for twin in [&mut self.theirs, &mut self.ours] {
+                let (qpn, user_index, opcode) = (twin.rings.qpn, twin.user_index, RECEIVED);
+                twin.recv_cq.push(&Cqe {
+                    opcode,
+                    qpn,
+                    user_index,
+                    ..Cqe::default()
+                });
+            }
+            self.same_answer(|side| side.poll_recv());
+        }
+    }
+
+    /// Receives of the shared queue that are not completed.
+    pub fn shared_posted(&self) -> usize {
+        self.shared.as_ref().map_or(0, |shared| shared.posted.len())
+    }
+
+    /// Completes a receive of the shared queue, by its place in the order of posting.
+    pub fn complete_shared(&mut self, place: usize) {
+        let Some(shared) = &mut self.shared else {
+            return;
+        };
+        let wqe_counter = shared.posted.remove(place);
+        for twin in [&mut self.theirs, &mut self.ours] {
+            let (qpn, user_index, opcode) = (twin.rings.qpn, twin.user_index, RECEIVED);
+            twin.recv_cq.push(&Cqe {
+                opcode,
+                wqe_counter,
+                qpn,
+                user_index,
+                ..Cqe::default()
+            });
+        }
+        self.same_answer(|side| side.poll_recv());
+    }
+
+    /// Polls both once and compares.
+    pub fn same_answer(&mut self, mut poll: impl FnMut(&mut dyn Side) -> Option<Answer>) {
+        let masked = |twin: &mut Twin, poll: &mut dyn FnMut(&mut dyn Side) -> _| {
+            let mut answer: Option<Answer> = poll(&mut *twin.side);
+            if let Some(answer) = &mut answer {
+                assert_eq!(answer.qp_num, twin.rings.qpn);
+                answer.qp_num = 0;
+            }
+            answer
+        };
+        let theirs = masked(&mut self.theirs, &mut poll);
+        let ours = masked(&mut self.ours, &mut poll);
+        assert!(theirs.is_some(), "libmlx5 sees no completion");
+        assert_eq!(ours, theirs, "our answer, libmlx5's answer");
+    }
+
+    /// Moves both rings forward to a WQEBB counter, by requests of one block.
+    pub fn advance_to(&mut self, position: u32) {
+        let tracer = self.tracer.take();
+        let nothing = SendWork {
+            cookie: 0,
+            op: dat_engine::SendOp::Send,
+            flags: SendFlags::SIGNALED,
+            segments: vec![],
+        };
+        while self.next < position {
+            let batch = (position - self.next).min(8) as usize;
+            self.send(&vec![nothing.clone(); batch])
+                .0
+                .expect("room in the send queue");
+            self.complete_sends(batch);
+        }
+        self.tracer = tracer;
+    }
+}
+
+impl Twin {
+    fn post<R>(
+        &mut self,
+        tracer: Option<&StoreTracer>,
+        post: impl FnOnce(&mut dyn Side) -> R,
+    ) -> (R, Vec<Seen>) {
+        match tracer {
+            None => (post(&mut *self.side), vec![]),
+            Some(tracer) => {
+                let (result, stores) = tracer.record(|| post(&mut *self.side));
+                (result, self.rings.seen(stores))
+            }
+        }
+    }
+}
+
+/// Compares without printing whole rings.
+fn same_bytes(what: &str, ours: &[u8], theirs: &[u8]) {
+    assert_eq!(ours.len(), theirs.len(), "length of the {what}");
+    if let Some(wrong) = (0..ours.len()).find(|&i| ours[i] != theirs[i]) {
+        let start = wrong & !63;
+        let block = start..(start + 64).min(ours.len());
+        panic!(
+            "{what} differs at byte {wrong:#x}\n   ours {:02x?}\n theirs {:02x?}",
+            &ours[block.clone()],
+            &theirs[block]
+        );
+    }
+}

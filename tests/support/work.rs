@@ -1,0 +1,170 @@
+//! Requests as owned values, and strategies that make any of them.
+
+use std::ops::Range;
+
+use dat_engine::{RecvRequest, Segment, SendFlags, SendOp, SendRequest};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// A send request that owns its segments.
+#[derive(Clone, Debug)]
+pub struct SendWork {
+    pub cookie: u64,
+    pub op: SendOp,
+    pub flags: SendFlags,
+    pub segments: Vec<Segment>,
+}
+
+impl SendWork {
+    pub fn request(&self) -> SendRequest<'_> {
+        let SendWork {
+            cookie,
+            op,
+            flags,
+            ref segments,
+        } = *self;
+        SendRequest {
+            cookie,
+            op,
+            flags,
+            segments,
+        }
+    }
+
+    pub fn signaled(&self) -> bool {
+        self.flags.contains(SendFlags::SIGNALED)
+    }
+
+    /// The 64-byte blocks that its WQE takes, by the rules of the format.
+    pub fn wqebbs(&self) -> u32 {
+        let remote = !matches!(self.op, SendOp::Send | SendOp::SendImm(_));
+        let bytes: u32 = self.segments.iter().map(|segment| segment.length).sum();
+        let data = if !self.flags.contains(SendFlags::INLINE) {
+            self.segments
+                .iter()
+                .filter(|segment| segment.length != 0)
+                .count() as u32
+        } else if bytes == 0 {
+            0
+        } else {
+            (4 + bytes).div_ceil(16)
+        };
+        (1 + u32::from(remote) + data).div_ceil(4)
+    }
+
+    /// The `MLX5_OPCODE_*` that a completion of it reports.
+    pub fn opcode(&self) -> u8 {
+        match self.op {
+            SendOp::Send => 0x0a,
+            SendOp::SendImm(_) => 0x0b,
+            SendOp::Write { .. } => 0x08,
+            SendOp::WriteImm { .. } => 0x09,
+            SendOp::Read { .. } => 0x10,
+        }
+    }
+}
+
+/// A receive request that owns its segments.
+#[derive(Clone, Debug)]
+pub struct RecvWork {
+    pub cookie: u64,
+    pub segments: Vec<Segment>,
+}
+
+impl RecvWork {
+    pub fn request(&self) -> RecvRequest<'_> {
+        RecvRequest {
+            cookie: self.cookie,
+            segments: &self.segments,
+        }
+    }
+}
+
+/// What requests may ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub max_segments: usize,
+    pub max_inline: u32,
+    /// Readable memory that inline data comes from.
+    pub memory: (u64, u32),
+}
+
+/// Any send request that is within the bounds. Nothing but inline data needs
+/// to exist: addresses, lengths and keys are numbers until a device uses them.
+pub fn any_send(bounds: Bounds) -> impl Strategy<Value = SendWork> {
+    let remote = || (any::<u64>(), any::<u32>());
+    let op = prop_oneof![
+        3 => Just(SendOp::Send),
+        1 => any::<u32>().prop_map(SendOp::SendImm),
+        2 => remote().prop_map(|(remote_addr, rkey)| SendOp::Write { remote_addr, rkey }),
+        1 => (remote(), any::<u32>())
+            .prop_map(|((remote_addr, rkey), imm)| SendOp::WriteImm { remote_addr, rkey, imm }),
+        1 => remote().prop_map(|(remote_addr, rkey)| SendOp::Read { remote_addr, rkey }),
+    ];
+    let flags = any::<u8>().prop_map(SendFlags::from_bits_truncate);
+    (any::<u64>(), op, flags).prop_flat_map(move |(cookie, op, mut flags)| {
+        if matches!(op, SendOp::Read { .. }) {
+            flags.remove(SendFlags::INLINE);
+        }
+        let segments = if flags.contains(SendFlags::INLINE) {
+            inline_segments(bounds).boxed()
+        } else {
+            vec(any_segment(), 0..=bounds.max_segments).boxed()
+        };
+        segments.prop_map(move |segments| SendWork {
+            cookie,
+            op,
+            flags,
+            segments,
+        })
+    })
+}
+
+/// Any receive request of so many segments at most.
+pub fn any_recv(max_segments: usize) -> impl Strategy<Value = RecvWork> {
+    (any::<u64>(), vec(any_segment(), 0..=max_segments))
+        .prop_map(|(cookie, segments)| RecvWork { cookie, segments })
+}
+
+/// Lists of requests as they are posted at once.
+pub fn lists<W: std::fmt::Debug>(
+    work: impl Strategy<Value = W>,
+    count: Range<usize>,
+) -> impl Strategy<Value = Vec<Vec<W>>> {
+    // Single requests are rung otherwise than lists, so they are half of all.
+    let work = std::sync::Arc::new(work);
+    let list = prop_oneof![vec(std::sync::Arc::clone(&work), 1), vec(work, 1..=8)];
+    vec(list, count)
+}
+
+fn any_segment() -> impl Strategy<Value = Segment> {
+    let length = prop_oneof![1 => Just(0u32), 4 => 1..100_000u32, 1 => (1u32 << 20)..(1 << 24)];
+    (any::<u64>(), length, any::<u32>()).prop_map(|(addr, length, lkey)| Segment {
+        addr,
+        length,
+        lkey,
+    })
+}
+
+/// Segments of the readable memory that together fit inline.
+fn inline_segments(bounds: Bounds) -> impl Strategy<Value = Vec<Segment>> {
+    let length = prop_oneof![1 => Just(0u32), 4 => 1..=bounds.max_inline];
+    vec(
+        (length, any::<u32>(), any::<u32>()),
+        0..=bounds.max_segments,
+    )
+    .prop_map(move |wanted| {
+        let mut left = bounds.max_inline;
+        let segment = |(length, at, lkey): (u32, u32, u32)| {
+            let length = length.min(left);
+            left -= length;
+            let offset = at % (bounds.memory.1 - length + 1);
+            Segment {
+                addr: bounds.memory.0 + u64::from(offset),
+                length,
+                lkey,
+            }
+        };
+        wanted.into_iter().map(segment).collect()
+    })
+}

@@ -1,0 +1,175 @@
+//! The same requests posted by libmlx5 and by the engine leave the same rings,
+//! the same doorbell records and the same sequence of doorbell writes.
+
+use dat_engine::SendFlags;
+use proptest::prelude::*;
+
+use crate::support::libmlx5_qp::Shape;
+use crate::support::rings::{Place, Seen};
+use crate::support::store_tracer;
+use crate::support::system::System;
+use crate::support::twins::Twins;
+use crate::support::work::{Bounds, RecvWork, SendWork, any_recv, any_send, lists};
+
+/// Requests per queue; the rings have room for as many of the longest.
+const DEPTH: u32 = 16;
+const SEGMENTS: u32 = 4;
+const INLINE: u32 = 200;
+
+fn shape() -> Shape {
+    Shape {
+        send_depth: DEPTH,
+        recv_depth: DEPTH,
+        send_segments: SEGMENTS,
+        recv_segments: SEGMENTS,
+        inline_bytes: INLINE,
+        ..Shape::default()
+    }
+}
+
+/// Memory that inline data is taken from.
+static SOURCE: [u8; 4096] = {
+    let mut bytes = [0; 4096];
+    let mut i = 0;
+    while i < bytes.len() {
+        bytes[i] = (i as u32).wrapping_mul(0x9e37_79b1).to_be_bytes()[0];
+        i += 1;
+    }
+    bytes
+};
+
+fn bounds() -> Bounds {
+    let memory = (SOURCE.as_ptr() as u64, SOURCE.len() as u32);
+    Bounds {
+        max_segments: SEGMENTS as usize,
+        max_inline: INLINE,
+        memory,
+    }
+}
+
+/// Where the walk starts: the ring's start, shortly before its end, and shortly
+/// before the device's 16-bit counter wraps.
+fn any_start() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), 0..4096u32, (65_536 - 200)..65_536u32]
+}
+
+/// Makes sure that completions can give all places back.
+fn signal_in_time(twins: &Twins, list: &mut [SendWork]) {
+    if twins.unsignaled_run() + list.len() > DEPTH as usize / 2 {
+        list[0].flags |= SendFlags::SIGNALED;
+    }
+}
+
+/// Posts the lists, completing some as the queue fills, and checks each post.
+fn walk(twins: &mut Twins, lists: Vec<Vec<SendWork>>, check: impl Fn(&Twins, &[Vec<Seen>; 2])) {
+    for mut list in lists {
+        signal_in_time(twins, &mut list);
+        let (posted, stores) = twins.send(&list);
+        check(twins, &stores);
+        if posted.is_err() || twins.signaled() > DEPTH as usize / 2 {
+            twins.complete_sends(twins.signaled() / 2 + 1);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sends_on_an_exclusive_register_are_identical(
+        start in any_start(),
+        lists in lists(any_send(bounds()), 1..40),
+    ) {
+        if !store_tracer::supported() {
+            return Ok(());
+        }
+        let system = System::stepped();
+        let mut twins = system.twins(shape());
+        twins.advance_to(start);
+        twins.trace(false);
+        walk(&mut twins, lists, |twins, stores| twins.compare(stores));
+    }
+
+    /// On a shared register libmlx5 copies under its private lock; the engine
+    /// must not copy, and rings with the first eight bytes.
+    #[test]
+    fn sends_on_a_shared_register_ring_eight_bytes(
+        start in any_start(),
+        lists in lists(any_send(bounds()), 1..40),
+    ) {
+        if !store_tracer::supported() {
+            return Ok(());
+        }
+        let system = System::stepped();
+        let mut twins = system.twins(Shape { exclusive: false, ..shape() });
+        twins.advance_to(start);
+        twins.trace(false);
+        walk(&mut twins, lists, |twins, [theirs, ours]| {
+            twins.compare_memory();
+            assert_eq!(ours.len(), theirs.len());
+            for (our, their) in ours.iter().zip(theirs) {
+                if let Place::Register(_) = their.place {
+                    assert!(matches!(our.place, Place::Register(_)));
+                    let start = &their.bytes[..8];
+                    assert_eq!(twins.translated(&our.bytes, start), start);
+                    assert_eq!(our.bytes.len(), 8);
+                } else {
+                    assert_eq!(our, their);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn receives_are_identical(
+        lists in lists(any_recv(SEGMENTS as usize), 1..60),
+    ) {
+        if !store_tracer::supported() {
+            return Ok(());
+        }
+        let system = System::stepped();
+        let mut twins = system.twins(shape());
+        twins.trace(false);
+        receive_walk(&mut twins, lists);
+    }
+
+    #[test]
+    fn shared_receives_are_identical(
+        lists in lists(any_recv(SEGMENTS as usize), 1..60),
+        order in any::<u64>(),
+    ) {
+        if !store_tracer::supported() {
+            return Ok(());
+        }
+        let system = System::stepped();
+        let mut twins = system.twins(Shape { shared: true, ..shape() });
+        twins.trace(false);
+        shared_walk(&mut twins, lists, order);
+    }
+}
+
+fn receive_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>) {
+    for list in lists {
+        let (posted, stores) = twins.recv(&list);
+        twins.compare(&stores);
+        if posted.is_err() {
+            twins.complete_receives(DEPTH as usize / 2);
+        }
+    }
+}
+
+/// Completes shared receives in any order, so that the free list is shuffled.
+fn shared_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>, mut order: u64) {
+    for list in lists {
+        let (posted, stores) = twins.recv(&list);
+        twins.compare(&stores);
+        let full = posted.is_err();
+        while twins.shared_posted() > DEPTH as usize / 2 || full && twins.shared_posted() > 2 {
+            order = order
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            twins.complete_shared((order >> 33) as usize % twins.shared_posted());
+        }
+        twins.compare_memory();
+    }
+}
