@@ -25,10 +25,12 @@ pub fn device_name(device: u8) -> String {
     format!("mlx5_{device}")
 }
 
-/// A sysfs tree that is removed when this is dropped.
+/// A sysfs tree that is removed when this is dropped, by the process that
+/// made it.
 #[derive(Debug)]
 pub struct Sysfs {
     root: PathBuf,
+    owner: u32,
 }
 
 impl Sysfs {
@@ -39,6 +41,7 @@ impl Sysfs {
     pub fn create(config: &Config) -> io::Result<Self> {
         let sysfs = Self {
             root: private_directory()?,
+            owner: std::process::id(),
         };
         sysfs.write(config)?;
         Ok(sysfs)
@@ -98,8 +101,10 @@ impl Sysfs {
 
 impl Drop for Sysfs {
     fn drop(&mut self) {
-        // A tree that is gone already is what was wanted.
-        let _ = fs::remove_dir_all(&self.root);
+        if std::process::id() == self.owner {
+            // A tree that is gone already is what was wanted.
+            let _ = fs::remove_dir_all(&self.root);
+        }
     }
 }
 

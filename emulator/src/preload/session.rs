@@ -23,18 +23,23 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 /// Held while the first device is opened.
 static MACHINE: Mutex<Option<Arc<dyn Machine>>> = Mutex::new(None);
 
-/// Emulated devices of a program that links this crate. Dropping it removes
-/// the directory libibverbs finds them in.
+/// Emulated devices of a program that links this crate. The directory that
+/// libibverbs finds them in goes when this is dropped or the program exits,
+/// for test programs keep such things in statics.
 #[derive(Debug)]
-pub struct Installed {
-    sysfs: Sysfs,
+pub struct Installed(());
+
+/// The tree of an installation.
+static TREE: Mutex<Option<Sysfs>> = Mutex::new(None);
+
+extern "C" fn remove_tree() {
+    // The tree's drop looks that this is no forked child.
+    drop(TREE.try_lock().ok().and_then(|mut tree| tree.take()));
 }
 
-impl Installed {
-    /// The directory that `SYSFS_PATH` names.
-    #[must_use]
-    pub fn sysfs(&self) -> &std::path::Path {
-        self.sysfs.root()
+impl Drop for Installed {
+    fn drop(&mut self) {
+        remove_tree();
     }
 }
 
@@ -58,7 +63,12 @@ pub unsafe fn install(config: &Config) -> std::io::Result<Installed> {
     }
     // SAFETY: the caller keeps other threads away from the environment.
     unsafe { std::env::set_var("SYSFS_PATH", sysfs.root()) };
-    Ok(Installed { sysfs })
+    *TREE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(sysfs);
+    // SAFETY: the handler is a function of this program and does not unwind.
+    unsafe { libc::atexit(remove_tree) };
+    Ok(Installed(()))
 }
 
 /// The configuration, if this process has emulated devices.

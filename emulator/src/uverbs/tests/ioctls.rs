@@ -1,0 +1,238 @@
+//! What surrounds a command: header, attributes, contexts, queries.
+
+use libc::{EFAULT, EINVAL, ENODATA, ENOSPC, ENOTTY, EOPNOTSUPP, EPROTONOSUPPORT};
+use zerocopy::IntoBytes;
+
+use super::sender::{Command, context_request, open, open_context};
+use crate::nic::spec::Errno;
+use crate::uverbs::abi::{
+    ATTR_F_VALID_OUTPUT, ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
+    QueryPortRespEx, RDMA_VERBS_IOCTL, UHW_OUT, method, object, request, write_command,
+};
+
+fn query_port(port: u64) -> Command {
+    Command::new(object::DEVICE, method::DEVICE_QUERY_PORT)
+        .input(0, &port.to_ne_bytes())
+        .output(1, 48)
+}
+
+#[test]
+fn the_probe_for_write_commands_is_answered_enospc_as_by_a_kernel() {
+    let (file, _) = open();
+    // libibverbs' has_ioctl_write sends QUERY_DEVICE with no request at all.
+    let probe = Command::new(object::DEVICE, method::DEVICE_INVOKE_WRITE)
+        .input(2, &u64::from(write_command::QUERY_DEVICE).to_ne_bytes());
+    assert_eq!(probe.send(&file).err(), Some(Errno(ENOSPC)));
+}
+
+#[test]
+fn headers_that_lie_are_refused() {
+    let (file, _) = open_context();
+    assert_eq!(
+        file.ioctl(0x5401, 0),
+        Err(Errno(ENOTTY)),
+        "not a verbs ioctl"
+    );
+    assert_eq!(file.ioctl(RDMA_VERBS_IOCTL, 0x10), Err(Errno(EFAULT)));
+    let refused = |command: Command| command.send(&file).err().map(|errno| errno.0);
+    assert_eq!(
+        refused(query_port(1).header(|it| it.length = 1)),
+        Some(EINVAL)
+    );
+    assert_eq!(
+        refused(query_port(1).header(|it| it.num_attrs = 1)),
+        Some(EINVAL)
+    );
+    assert_eq!(
+        refused(query_port(1).header(|it| it.reserved1 = 1)),
+        Some(EPROTONOSUPPORT)
+    );
+    assert_eq!(
+        refused(query_port(1).header(|it| it.driver_id = 2)),
+        Some(EINVAL)
+    );
+    assert_eq!(
+        refused(query_port(1).header(|it| it.method_id = 77)),
+        Some(EPROTONOSUPPORT)
+    );
+    assert_eq!(
+        refused(query_port(1).header(|it| it.object_id = 77)),
+        Some(EPROTONOSUPPORT)
+    );
+}
+
+#[test]
+fn attributes_are_judged_as_the_kernel_judges_them() {
+    let (file, _) = open_context();
+    let refused = |command: Command| command.send(&file).err().map(|errno| errno.0);
+    assert_eq!(
+        refused(query_port(1).id(77, 0)),
+        Some(EPROTONOSUPPORT),
+        "unknown, mandatory"
+    );
+    assert_eq!(
+        refused(query_port(1).id(77, 0).flags(0)),
+        None,
+        "unknown, optional"
+    );
+    assert_eq!(
+        refused(query_port(1).input(0, &[1; 8])),
+        Some(EINVAL),
+        "twice"
+    );
+    assert_eq!(
+        refused(query_port(1).flags(4)),
+        Some(EINVAL),
+        "unknown flag"
+    );
+    let query = || Command::new(object::DEVICE, method::DEVICE_QUERY_PORT);
+    assert_eq!(refused(query().output(1, 48)), Some(EINVAL), "no port");
+    assert_eq!(
+        refused(query().input(0, &[1; 9]).output(1, 48)),
+        Some(EINVAL),
+        "too long"
+    );
+    assert_eq!(
+        refused(query().input(0, &[1]).output(1, 48)),
+        Some(EINVAL),
+        "too short"
+    );
+    assert_eq!(
+        refused(query().input(0, &1_u64.to_ne_bytes()).output(1, 39)),
+        Some(EINVAL),
+        "no room"
+    );
+    let nowhere = query()
+        .input(0, &1_u64.to_ne_bytes())
+        .attribute(1, 48, 0x10);
+    assert_eq!(refused(nowhere), Some(EFAULT));
+}
+
+#[test]
+fn a_port_is_active_and_there_is_one() {
+    let (file, _) = open_context();
+    let answer = query_port(1).send(&file).unwrap();
+    let port: QueryPortRespEx = request(&answer.output(1));
+    assert_eq!(
+        (port.legacy.state, port.legacy.link_layer, port.legacy.lid),
+        (4, 1, 1)
+    );
+    assert_ne!(answer.flags(1) & ATTR_F_VALID_OUTPUT, 0);
+    assert_eq!(query_port(0).send(&file).err(), Some(Errno(EINVAL)));
+    assert_eq!(query_port(2).send(&file).err(), Some(Errno(EINVAL)));
+}
+
+#[test]
+fn commands_before_the_context_are_invalid_and_a_second_context_too() {
+    let (file, recorder) = open();
+    assert_eq!(query_port(1).send(&file).err(), Some(Errno(EINVAL)));
+    let answer = context_request(0, 3).send(&file).unwrap();
+    let context: Mlx5AllocUcontextResp = request(&answer.output(UHW_OUT));
+    assert_eq!(
+        (
+            context.tot_bfregs,
+            context.cqe_version,
+            context.cache_line_size
+        ),
+        (0, 1, 64)
+    );
+    assert_eq!(answer.u32(0), 1, "completion vectors");
+    assert_eq!(context_request(0, 3).send(&file).err(), Some(Errno(EINVAL)));
+    drop(file);
+    assert_eq!(recorder.seen.lock().unwrap().closed.len(), 1);
+}
+
+#[test]
+fn a_context_that_would_not_work_is_refused() {
+    let (file, _) = open();
+    assert_eq!(
+        context_request(1, 3).send(&file).err(),
+        Some(Errno(EOPNOTSUPP)),
+        "DEVX"
+    );
+    assert_eq!(
+        context_request(0, 1).send(&file).err(),
+        Some(Errno(EOPNOTSUPP)),
+        "fixed UARs"
+    );
+}
+
+#[test]
+fn replies_are_cut_to_what_the_library_knows() {
+    let (file, _) = open_context();
+    let ask = |core: usize, driver: usize| {
+        let command = Command::write(write_command::EX_QUERY_DEVICE, &[0; 8], core);
+        command.output(UHW_OUT, driver).send(&file)
+    };
+    // libibverbs 44, and 64 with a longer driver reply.
+    for driver_len in [104, 112] {
+        let answer = ask(304, driver_len).unwrap();
+        let device: ExQueryDeviceResp = request(&answer.output(1));
+        assert_eq!(device.response_length, 304);
+        let driver: Mlx5QueryDeviceResp = request(&answer.output(UHW_OUT));
+        assert_eq!(driver.response_length, 8);
+        assert!(answer.output(UHW_OUT)[8..].iter().all(|byte| *byte == 0));
+    }
+    let answer = ask(200, 4).unwrap();
+    let device: ExQueryDeviceResp = request(&answer.output(1));
+    assert_eq!(device.response_length, 200);
+    assert_eq!(ask(180, 104).err(), Some(Errno(ENOSPC)));
+}
+
+#[test]
+fn gids_are_told_in_the_callers_entry_size() {
+    let (file, _) = open_context();
+    let table = |entry_size: u64, room: usize| {
+        Command::new(object::DEVICE, method::DEVICE_QUERY_GID_TABLE)
+            .input(0, &entry_size.to_ne_bytes())
+            .input(1, &[0; 4])
+            .output(2, room)
+            .output(3, 8)
+            .send(&file)
+    };
+    let answer = table(40, 80).unwrap();
+    let entry: GidEntry = request(&answer.output(2));
+    assert_eq!(
+        (entry.gid[0], entry.gid[1], entry.port_num),
+        (0xfe, 0x80, 1)
+    );
+    assert_eq!(answer.u32(3), 1);
+    assert_eq!(table(0, 80).err(), Some(Errno(EINVAL)));
+    assert_eq!(table(32, 16).err(), Some(Errno(EINVAL)));
+    assert_eq!(
+        table(32, 0).err(),
+        Some(Errno(EINVAL)),
+        "more GIDs than room"
+    );
+    let entry = |port: u64, index: u64| {
+        Command::new(object::DEVICE, method::DEVICE_QUERY_GID_ENTRY)
+            .input(0, &port.to_ne_bytes())
+            .input(1, &index.to_ne_bytes())
+            .input(2, &[0; 4])
+            .output(3, 32)
+            .send(&file)
+            .err()
+    };
+    assert_eq!(entry(1, 0), None);
+    assert_eq!(entry(1, 1), Some(Errno(ENODATA)));
+    assert_eq!(entry(2, 0), Some(Errno(EINVAL)));
+}
+
+#[test]
+fn commands_that_do_not_exist_here_say_so() {
+    let (file, _) = open_context();
+    // REREG_MR, ALLOC_MW, RESIZE_CQ, ATTACH_MCAST, OPEN_XRCD.
+    for number in [11_u32, 14, 19, 30, 37, 200] {
+        let command = Command::write(number, &[0; 64], 64);
+        assert_eq!(
+            command.send(&file).err(),
+            Some(Errno(EOPNOTSUPP)),
+            "write command {number}"
+        );
+    }
+    // DEVX: libmlx5 asks at every open.
+    let devx = Command::new(0x1000, 0x1000)
+        .input(0x1000, [0_u8; 16].as_bytes())
+        .output(0x1001, 64);
+    assert_eq!(devx.send(&file).err(), Some(Errno(EPROTONOSUPPORT)));
+}

@@ -1,0 +1,8 @@
+//! Commands as libibverbs sends them, good and bad, against a machine that
+//! only writes down what it is asked.
+
+mod garbage;
+mod ioctls;
+mod machine;
+mod objects;
+mod sender;

@@ -1,0 +1,535 @@
+//! Objects through their lives, and requests for them that cannot be granted.
+
+use std::sync::Arc;
+
+use libc::{EBADF, EBUSY, EFAULT, EINVAL, ENOENT, EOPNOTSUPP};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::machine::Recorder;
+use super::sender::{Answer, Command, open_context};
+use crate::nic::spec::{Access, AsyncEvent, AsyncObject, Errno, EventSink, Result, Service};
+use crate::uverbs::abi::{
+    DestroyCqResp, Mlx5CreateCq, Mlx5CreateQp, Mlx5CreateSrq, ModifyQp, ModifySrq, QpCap,
+    QueryQpResp, RegMr, RegMrResp, UHW_IN, UHW_OUT, method, object, request, write_command,
+};
+use crate::uverbs::{DeviceFile, FILES};
+
+/// An application with rings to hand out.
+struct Application {
+    file: Arc<DeviceFile>,
+    recorder: Arc<Recorder>,
+    ring: Vec<[u64; 8]>,
+    page: u32,
+    asynchronous: i32,
+}
+
+impl Application {
+    fn new() -> Self {
+        let (file, recorder) = open_context();
+        let page = alloc_uar(&file).unwrap().u32(0x1004);
+        let allocated = Command::new(object::ASYNC_EVENT, method::ASYNC_EVENT_ALLOC).id(0, 0);
+        let asynchronous = allocated.send(&file).unwrap().id(0).cast_signed();
+        // Whole cache lines, with one more to begin at a multiple of 64.
+        Self {
+            file,
+            recorder,
+            ring: vec![[0; 8]; 4097],
+            page,
+            asynchronous,
+        }
+    }
+
+    fn buffer(&self) -> u64 {
+        (self.ring.as_ptr() as u64).next_multiple_of(64)
+    }
+
+    fn pd(&self) -> u32 {
+        let answer = Command::write(write_command::ALLOC_PD, &[0; 8], 4).output(UHW_OUT, 4);
+        answer.send(&self.file).unwrap().u32(1)
+    }
+
+    fn channel(&self) -> i32 {
+        let command = Command::write(write_command::CREATE_COMP_CHANNEL, &[0; 8], 4);
+        command.send(&self.file).unwrap().u32(1).cast_signed()
+    }
+
+    fn cq_driver(&self) -> Mlx5CreateCq {
+        let mut driver = Mlx5CreateCq::new_zeroed();
+        driver.buf_addr = self.buffer();
+        driver.db_addr = self.buffer();
+        driver.cqe_size = 64;
+        driver.flags = 2;
+        driver.uar_page_index = u16::try_from(self.page).unwrap();
+        driver
+    }
+
+    fn cq_command(&self, cqe: u32, driver: &Mlx5CreateCq) -> Command {
+        Command::new(object::CQ, method::CQ_CREATE)
+            .id(0, 0)
+            .input(1, &cqe.to_ne_bytes())
+            .input(2, &0xc0de_u64.to_ne_bytes())
+            .input(4, &[0; 4])
+            .output(6, 4)
+            .id(7, self.asynchronous.cast_unsigned())
+            .input(UHW_IN, driver.as_bytes())
+            .output(UHW_OUT, 8)
+    }
+
+    fn cq(&self) -> u32 {
+        self.cq_command(63, &self.cq_driver())
+            .send(&self.file)
+            .unwrap()
+            .id(0)
+    }
+
+    fn srq_command(&self, pd: u32, max_wr: u32, max_sge: u32) -> Command {
+        let mut driver = Mlx5CreateSrq::new_zeroed();
+        driver.buf_addr = self.buffer();
+        driver.db_addr = self.buffer();
+        driver.uidx = 5;
+        Command::new(object::SRQ, method::SRQ_CREATE)
+            .id(0, 0)
+            .id(1, pd)
+            .input(4, &0x54a9_u64.to_ne_bytes())
+            .input(5, &max_wr.to_ne_bytes())
+            .input(6, &max_sge.to_ne_bytes())
+            .input(7, &0_u32.to_ne_bytes())
+            .input(9, &0_u64.to_ne_bytes())
+            .id(10, self.asynchronous.cast_unsigned())
+            .output(11, 4)
+            .output(12, 4)
+            .input(UHW_IN, driver.as_bytes())
+            .output(UHW_OUT, 8)
+    }
+
+    fn qp_driver(&self) -> Mlx5CreateQp {
+        let mut driver = Mlx5CreateQp::new_zeroed();
+        driver.buf_addr = self.buffer();
+        driver.db_addr = self.buffer();
+        driver.sq_wqe_count = 64;
+        driver.rq_wqe_count = 16;
+        driver.rq_wqe_shift = 5;
+        driver.flags = 1 << 10 | 1 << 1;
+        driver.uidx = 9;
+        driver.bfreg_index = self.page;
+        driver
+    }
+
+    fn qp_command(&self, pd: u32, cq: u32, kind: u64, driver: &Mlx5CreateQp) -> Command {
+        let cap = QpCap {
+            max_send_wr: 16,
+            max_recv_wr: 16,
+            max_send_sge: 2,
+            max_recv_sge: 2,
+            max_inline_data: 64,
+        };
+        Command::new(object::QP, method::QP_CREATE)
+            .id(0, 0)
+            .id(2, pd)
+            .id(4, cq)
+            .id(5, cq)
+            .input(7, &0x9b_u64.to_ne_bytes())
+            .input(8, cap.as_bytes())
+            .input(9, &kind.to_ne_bytes())
+            .id(12, self.asynchronous.cast_unsigned())
+            .output(13, 20)
+            .output(14, 4)
+            .input(UHW_IN, driver.as_bytes())
+            .output(UHW_OUT, 40)
+    }
+
+    fn qp(&self, pd: u32, cq: u32) -> u32 {
+        self.qp_command(pd, cq, 2, &self.qp_driver())
+            .send(&self.file)
+            .unwrap()
+            .id(0)
+    }
+
+    fn destroy(&self, object: u16, method: u16, handle: u32, reply: usize) -> Result<Answer> {
+        Command::new(object, method)
+            .id(0, handle)
+            .output(1, reply)
+            .send(&self.file)
+    }
+
+    fn dealloc_pd(&self, pd: u32) -> Result<Answer> {
+        Command::new(object::PD, method::PD_DESTROY)
+            .id(0, pd)
+            .send(&self.file)
+    }
+}
+
+impl Drop for Application {
+    fn drop(&mut self) {
+        FILES.closed(self.asynchronous);
+        // SAFETY: the descriptor was answered to this application alone.
+        unsafe { libc::close(self.asynchronous) };
+    }
+}
+
+fn alloc_uar(file: &Arc<DeviceFile>) -> Result<Answer> {
+    Command::new(object::MLX5_UAR, method::UAR_ALLOC)
+        .id(0x1000, 0)
+        .input(0x1001, &0_u64.to_ne_bytes())
+        .output(0x1002, 8)
+        .output(0x1003, 4)
+        .output(0x1004, 4)
+        .send(file)
+}
+
+fn errno(result: Result<Answer>) -> Option<i32> {
+    result.err().map(|errno| errno.0)
+}
+
+#[test]
+fn doorbell_pages_are_mapped_one_by_one_and_come_back() {
+    let app = Application::new();
+    let second = alloc_uar(&app.file).unwrap();
+    let offset: u64 = request(&second.output(0x1002));
+    assert_eq!(offset, u64::from(second.u32(0x1004)) * 4096);
+    assert_eq!(
+        app.file.check_mapping(offset, 4096).map(|it| it.page),
+        Ok(second.u32(0x1004))
+    );
+    assert_eq!(app.file.check_mapping(offset, 8192), Err(Errno(EINVAL)));
+    assert_eq!(
+        app.file.check_mapping(0, 4096),
+        Err(Errno(EINVAL)),
+        "page 0 is never given out"
+    );
+    assert_eq!(
+        app.file.check_mapping(offset + 4096, 4096),
+        Err(Errno(EINVAL))
+    );
+    let handle = second.id(0x1000);
+    let destroy = || Command::new(object::MLX5_UAR, method::UAR_DESTROY).id(0x1000, handle);
+    assert_eq!(errno(destroy().send(&app.file)), None);
+    assert_eq!(
+        app.recorder.seen.lock().unwrap().removed_pages,
+        [second.u32(0x1004)]
+    );
+    assert_eq!(errno(destroy().send(&app.file)), Some(ENOENT));
+    assert_eq!(app.file.check_mapping(offset, 4096), Err(Errno(EINVAL)));
+    assert_eq!(
+        alloc_uar(&app.file).unwrap().u32(0x1004),
+        second.u32(0x1004),
+        "used again"
+    );
+}
+
+#[test]
+fn a_cq_reaches_the_nic_as_it_was_asked_for() {
+    let app = Application::new();
+    let channel = app.channel();
+    let command = app
+        .cq_command(100, &app.cq_driver())
+        .id(3, channel.cast_unsigned());
+    let answer = command.send(&app.file).unwrap();
+    assert_eq!(answer.u32(6), 127, "the ring has a power of two entries");
+    let spec = app.recorder.seen.lock().unwrap().cq.unwrap();
+    assert_eq!(
+        (spec.buf, spec.cqe_count, spec.cqe_size),
+        (app.buffer(), 128, 64)
+    );
+    assert_eq!((spec.user_handle, spec.uar.page), (0xc0de, app.page));
+    assert_eq!(spec.channel, FILES.events(channel).ok());
+    FILES.closed(channel);
+    // SAFETY: the descriptor was answered to this test alone.
+    unsafe { libc::close(channel) };
+}
+
+#[test]
+fn a_cq_that_cannot_be_is_refused() {
+    let app = Application::new();
+    let with = |change: fn(&mut Mlx5CreateCq)| {
+        let mut driver = app.cq_driver();
+        change(&mut driver);
+        errno(app.cq_command(63, &driver).send(&app.file))
+    };
+    assert_eq!(with(|_| ()), None);
+    assert_eq!(with(|it| it.cqe_size = 32), Some(EINVAL));
+    assert_eq!(with(|it| it.flags |= 8), Some(EINVAL));
+    assert_eq!(with(|it| it.reserved1 = 1), Some(EINVAL));
+    assert_eq!(with(|it| it.cqe_comp_en = 1), Some(EOPNOTSUPP));
+    assert_eq!(with(|it| it.uar_page_index = 4000), Some(EINVAL));
+    assert_eq!(with(|it| it.buf_addr = 0x1000), Some(EFAULT));
+    assert_eq!(with(|it| it.buf_addr += 8), Some(EINVAL));
+    assert_eq!(with(|it| it.db_addr = 0), Some(EFAULT));
+    let driver = app.cq_driver();
+    assert_eq!(
+        errno(app.cq_command(1 << 22, &driver).send(&app.file)),
+        Some(EINVAL)
+    );
+    let command = app.cq_command(63, &driver).id(3, 0);
+    assert_eq!(errno(command.send(&app.file)), Some(EBADF), "not a channel");
+    let command = app.cq_command(63, &driver).input(5, &4_u32.to_ne_bytes());
+    assert_eq!(
+        errno(command.send(&app.file)),
+        Some(EINVAL),
+        "unknown creation flag"
+    );
+}
+
+#[test]
+fn destroying_a_cq_answers_the_events_that_were_read() {
+    let app = Application::new();
+    let cq = app.cq();
+    let spec = app.recorder.seen.lock().unwrap().cq.unwrap();
+    let object = AsyncObject::Cq(0xc0de);
+    app.recorder
+        .events
+        .asynchronous(spec.context, AsyncEvent::CqErr, object);
+    let mut record = [0_u8; 16];
+    // SAFETY: `record` has room for the one event.
+    let got = unsafe { libc::read(app.asynchronous, record.as_mut_ptr().cast(), 16) };
+    assert_eq!(got, 16);
+    app.recorder
+        .events
+        .asynchronous(spec.context, AsyncEvent::CqErr, object);
+    let answer = app.destroy(object::CQ, method::CQ_DESTROY, cq, 8).unwrap();
+    let reply: DestroyCqResp = request(&answer.output(1));
+    assert_eq!(
+        (reply.comp_events_reported, reply.async_events_reported),
+        (0, 1)
+    );
+}
+
+#[test]
+fn a_qp_reaches_the_nic_as_it_was_asked_for() {
+    let app = Application::new();
+    let (pd, cq) = (app.pd(), app.cq());
+    let driver = app.qp_driver();
+    let answer = app.qp_command(pd, cq, 2, &driver).send(&app.file).unwrap();
+    assert_eq!(
+        request::<QpCap>(&answer.output(13)).max_inline_data,
+        64,
+        "echoed"
+    );
+    assert_eq!(
+        answer.u32(UHW_OUT),
+        app.page,
+        "the register's page is echoed"
+    );
+    let spec = app.recorder.seen.lock().unwrap().qp.unwrap();
+    assert_eq!(spec.service, Service::Rc);
+    assert_eq!(
+        (spec.rq_buf, spec.rq_wqe_count, spec.rq_stride_log2),
+        (app.buffer(), 16, 5)
+    );
+    assert_eq!(
+        (spec.sq_buf, spec.sq_wqebb_count),
+        (app.buffer() + 16 * 32, 64)
+    );
+    assert_eq!(
+        (spec.user_index, spec.cqe_version, spec.register.page.page),
+        (9, 1, app.page)
+    );
+    assert!(spec.scatter_to_cqe && !spec.wq_signature && !spec.signal_all);
+}
+
+#[test]
+fn a_qp_that_cannot_be_is_refused() {
+    let app = Application::new();
+    let (pd, cq) = (app.pd(), app.cq());
+    let with = |change: fn(&mut Mlx5CreateQp)| {
+        let mut driver = app.qp_driver();
+        change(&mut driver);
+        errno(app.qp_command(pd, cq, 2, &driver).send(&app.file))
+    };
+    assert_eq!(with(|it| it.sq_wqe_count = 48), Some(EINVAL));
+    assert_eq!(with(|it| it.sq_wqe_count = 1 << 16), Some(EINVAL));
+    assert_eq!(with(|it| it.rq_wqe_shift = 10), Some(EINVAL));
+    assert_eq!(with(|it| it.rq_wqe_shift = 40), Some(EINVAL));
+    assert_eq!(with(|it| it.rq_wqe_shift = 3), Some(EINVAL));
+    assert_eq!(with(|it| it.bfreg_index = 0), Some(EINVAL));
+    assert_eq!(with(|it| it.flags = 0), Some(EINVAL));
+    assert_eq!(with(|it| it.flags |= 1 << 4), Some(EOPNOTSUPP), "DC");
+    assert_eq!(with(|it| it.buf_addr = 0x1000), Some(EFAULT));
+    let driver = app.qp_driver();
+    let refused = |command: Command| errno(command.send(&app.file));
+    assert_eq!(
+        refused(app.qp_command(77, cq, 2, &driver)),
+        Some(ENOENT),
+        "no such PD"
+    );
+    assert_eq!(
+        refused(app.qp_command(cq, cq, 2, &driver)),
+        Some(EINVAL),
+        "a CQ is no PD"
+    );
+    assert_eq!(
+        refused(app.qp_command(pd, 77, 2, &driver)),
+        Some(ENOENT),
+        "no such CQ"
+    );
+    assert_eq!(
+        refused(app.qp_command(pd, cq, 9, &driver)),
+        Some(EOPNOTSUPP),
+        "XRC"
+    );
+    let flags = app
+        .qp_command(pd, cq, 2, &driver)
+        .input(10, &2_u32.to_ne_bytes());
+    assert_eq!(refused(flags), Some(EOPNOTSUPP), "creation flags");
+}
+
+#[test]
+fn what_is_in_use_is_busy() {
+    let app = Application::new();
+    let (pd, cq) = (app.pd(), app.cq());
+    let qp = app.qp(pd, cq);
+    assert_eq!(errno(app.dealloc_pd(pd)), Some(EBUSY));
+    assert_eq!(
+        errno(app.destroy(object::CQ, method::CQ_DESTROY, cq, 8)),
+        Some(EBUSY)
+    );
+    assert_eq!(
+        errno(app.destroy(object::QP, method::QP_DESTROY, qp, 4)),
+        None
+    );
+    assert_eq!(
+        errno(app.destroy(object::QP, method::QP_DESTROY, qp, 4)),
+        Some(ENOENT)
+    );
+    assert_eq!(
+        errno(app.destroy(object::CQ, method::CQ_DESTROY, pd, 8)),
+        Some(EINVAL)
+    );
+    assert_eq!(
+        errno(app.destroy(object::CQ, method::CQ_DESTROY, cq, 8)),
+        None
+    );
+    assert_eq!(errno(app.dealloc_pd(pd)), None);
+}
+
+#[test]
+fn a_qp_is_modified_and_queried() {
+    let app = Application::new();
+    let qp = app.qp(app.pd(), app.cq());
+    let mut modify = ModifyQp::new_zeroed();
+    modify.qp_handle = qp;
+    modify.attr_mask = 1 | 1 << 5 | 1 << 7;
+    modify.qp_state = 1;
+    modify.port_num = 1;
+    modify.dest.port_num = 1;
+    modify.dest.dlid = 7;
+    modify.dest_qp_num = 0x1234;
+    let send = |request: &ModifyQp| {
+        errno(Command::write(write_command::MODIFY_QP, request.as_bytes(), 0).send(&app.file))
+    };
+    assert_eq!(send(&modify), None);
+    let seen = app.recorder.seen.lock().unwrap().modified.unwrap();
+    assert_eq!(
+        (seen.mask, seen.state, seen.path.dlid, seen.dest_qpn),
+        (0xa1, 1, 7, 0x1234)
+    );
+    let mut query = [0_u8; 16];
+    query[8..12].copy_from_slice(&qp.to_ne_bytes());
+    let answer = Command::write(write_command::QUERY_QP, &query, 128)
+        .send(&app.file)
+        .unwrap();
+    let reply: QueryQpResp = request(&answer.output(1));
+    assert_eq!(
+        (reply.qp_state, reply.dest.dlid, reply.cap.max_recv_wr),
+        (1, 7, 16)
+    );
+
+    let with = |change: fn(&mut ModifyQp)| {
+        let mut changed = modify;
+        change(&mut changed);
+        send(&changed)
+    };
+    assert_eq!(with(|it| it.qp_handle = 99), Some(EINVAL));
+    assert_eq!(with(|it| it.port_num = 2), Some(EINVAL));
+    assert_eq!(with(|it| it.dest.port_num = 0), Some(EINVAL));
+    assert_eq!(with(|it| it.qp_state = 7), Some(EINVAL));
+    assert_eq!(
+        with(|it| it.attr_mask |= 1 << 25),
+        Some(EOPNOTSUPP),
+        "rate limit"
+    );
+    assert_eq!(with(|it| it.qp_access_flags = 1 << 31), Some(EINVAL));
+}
+
+#[test]
+fn an_srq_has_a_limit_and_cannot_be_resized() {
+    let app = Application::new();
+    let pd = app.pd();
+    let answer = app.srq_command(pd, 100, 3).send(&app.file).unwrap();
+    assert_eq!((answer.u32(11), answer.u32(12)), (127, 3));
+    let spec = app.recorder.seen.lock().unwrap().srq.unwrap();
+    assert_eq!(
+        (spec.wqe_count, spec.stride_log2, spec.user_index),
+        (128, 6, 5)
+    );
+    let modify = |attr_mask, srq_limit| {
+        let request = ModifySrq {
+            srq_handle: answer.id(0),
+            attr_mask,
+            max_wr: 500,
+            srq_limit,
+        };
+        errno(Command::write(write_command::MODIFY_SRQ, request.as_bytes(), 0).send(&app.file))
+    };
+    assert_eq!(modify(1, 0), Some(EINVAL), "resize");
+    assert_eq!(modify(3, 10), Some(EINVAL), "resize and limit");
+    assert_eq!(modify(2, 128), Some(EINVAL), "limit above the length");
+    assert_eq!(modify(2, 10), None);
+    assert_eq!(app.recorder.seen.lock().unwrap().limit, Some(10));
+    let refused = |max_wr, max_sge| errno(app.srq_command(pd, max_wr, max_sge).send(&app.file));
+    assert_eq!(refused(32_768, 1), Some(EINVAL));
+    assert_eq!(refused(16, 32), Some(EINVAL));
+    assert_eq!(errno(app.dealloc_pd(pd)), Some(EBUSY));
+}
+
+#[test]
+fn memory_is_registered_with_the_rights_asked_for() {
+    let app = Application::new();
+    let register = |hca_va, pd_handle, access_flags| {
+        let request = RegMr {
+            response: 0,
+            start: 0x5008,
+            length: 64,
+            hca_va,
+            pd_handle,
+            access_flags,
+        };
+        Command::write(write_command::REG_MR, request.as_bytes(), 12).send(&app.file)
+    };
+    let pd = app.pd();
+    // Relaxed ordering (1 << 20) and what else is optional is only a hint.
+    let answer = register(0x9008, pd, 7 | 1 << 20 | 1 << 27).unwrap();
+    let keys: RegMrResp = request(&answer.output(1));
+    assert_eq!(keys.lkey, keys.rkey);
+    let spec = app.recorder.seen.lock().unwrap().mr.unwrap();
+    assert_eq!((spec.start, spec.length, spec.hca_va), (0x5008, 64, 0x9008));
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    assert_eq!(spec.access, rights);
+    assert_eq!(
+        errno(register(0x9000, pd, 1)),
+        Some(EINVAL),
+        "offsets differ"
+    );
+    assert_eq!(errno(register(0x5008, 55, 1)), Some(EINVAL), "no such PD");
+    assert_eq!(
+        errno(register(0x5008, pd, 1 << 15)),
+        Some(EINVAL),
+        "unknown right"
+    );
+    assert_eq!(errno(app.dealloc_pd(pd)), Some(EBUSY));
+    let destroy = Command::new(object::MR, method::MR_DESTROY).id(0, keys.mr_handle);
+    assert_eq!(errno(destroy.send(&app.file)), None);
+    assert_eq!(errno(app.dealloc_pd(pd)), None);
+}
+
+#[test]
+fn an_object_whose_reply_cannot_be_written_is_not_kept() {
+    let app = Application::new();
+    let nowhere = Command::new(object::DEVICE, method::DEVICE_INVOKE_WRITE)
+        .input(2, &u64::from(write_command::ALLOC_PD).to_ne_bytes())
+        .input(0, &[0; 8])
+        .attribute(1, 4, 0x10);
+    assert_eq!(errno(nowhere.send(&app.file)), Some(EFAULT));
+    let (first, second) = (app.pd(), app.pd());
+    assert_eq!(second, first + 1, "the handle was free again");
+}

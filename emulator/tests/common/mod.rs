@@ -1,0 +1,167 @@
+//! Programs under the launcher, with time limits.
+#![allow(dead_code)] // each test binary uses its own part
+
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes longer unless it hangs, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) fn launcher() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_mlx5-emu"))
+}
+
+/// `mlx5-emu run` with the options given, up to the `--`.
+pub(crate) fn run<S: AsRef<OsStr>>(options: &[S]) -> Command {
+    let mut command = Command::new(launcher());
+    command.arg("run").args(options).arg("--");
+    command
+}
+
+/// A fabric of this test's own.
+pub(crate) fn fabric() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "test-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// A program by its name, or a loud word that it is missing.
+pub(crate) fn find(program: &str, package: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|it| it.is_file());
+    if found.is_none() {
+        skipped(&format!(
+            "{program} is not installed (apt-get install {package})"
+        ));
+    }
+    found
+}
+
+/// Says on the real standard error, past the test harness, what was not tested.
+pub(crate) fn skipped(why: &str) {
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {why}");
+}
+
+/// What a program left behind.
+pub(crate) struct Outcome {
+    pub(crate) status: ExitStatus,
+    pub(crate) output: String,
+}
+
+impl Outcome {
+    /// Asserts success; answers the output.
+    pub(crate) fn expect_success(self, what: &str) -> String {
+        assert!(
+            self.status.success(),
+            "{what}: {}\n{}",
+            self.status,
+            self.output
+        );
+        self.output
+    }
+}
+
+/// A running program whose output is collected.
+pub(crate) struct Running {
+    child: Child,
+    readers: Vec<JoinHandle<String>>,
+}
+
+pub(crate) fn start(mut command: Command) -> Running {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let collect = |mut from: Box<dyn Read + Send>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = from.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    };
+    let readers = vec![
+        collect(Box::new(child.stdout.take().expect("piped"))),
+        collect(Box::new(child.stderr.take().expect("piped"))),
+    ];
+    Running { child, readers }
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Waits for the end; a program that does not end fails the test.
+    pub(crate) fn finish(mut self) -> Outcome {
+        let end = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                break Some(status);
+            }
+            if Instant::now() > end {
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        if status.is_none() {
+            // The launcher takes its command with it.
+            // SAFETY: the child was not waited for, so the number is its own.
+            unsafe { libc::kill(self.pid(), libc::SIGTERM) };
+        }
+        let output: String = self
+            .readers
+            .into_iter()
+            .map(|it| it.join().unwrap())
+            .collect();
+        let status = status.unwrap_or_else(|| panic!("no end after {PATIENCE:?}:\n{output}"));
+        Outcome { status, output }
+    }
+}
+
+/// Runs a program to its end.
+pub(crate) fn finish(command: Command) -> Outcome {
+    start(command).finish()
+}
+
+/// A TCP port nobody listens on now.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
+/// Waits until somebody listens on a port, without connecting to it.
+pub(crate) fn await_listener(port: u16) {
+    const LISTEN: &str = "0A";
+    let wanted = format!(":{port:04X}");
+    let listens = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next().is_some_and(|local| local.ends_with(&wanted))
+            && fields.nth(1).is_some_and(|state| state == LISTEN)
+    };
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+        if tables
+            .iter()
+            .any(|it| std::fs::read_to_string(it).is_ok_and(|it| it.lines().any(listens)))
+        {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("nobody listens on port {port}");
+}

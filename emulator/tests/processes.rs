@@ -1,0 +1,237 @@
+//! Descriptors and processes: what closing, duplicating, forking and exec do
+//! to an open device. The test runs itself again under the launcher.
+
+mod common;
+
+use std::ffi::{CString, c_int, c_void};
+use std::process::Command;
+
+use common::{fabric, finish, run};
+
+/// libibverbs, found at run time: this package does not link to it.
+struct Verbs {
+    library: *mut c_void,
+}
+
+type Device = *mut c_void;
+type Context = *mut c_void;
+type Pd = *mut c_void;
+
+impl Verbs {
+    fn load() -> Self {
+        // SAFETY: loading libibverbs runs its constructors, which are plain.
+        let library = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW) };
+        assert!(!library.is_null(), "libibverbs.so.1 is not installed");
+        Self { library }
+    }
+
+    fn symbol(&self, name: &str) -> *mut c_void {
+        let name = CString::new(name).unwrap();
+        // SAFETY: the library is loaded and `name` a C string.
+        let found = unsafe { libc::dlsym(self.library, name.as_ptr()) };
+        assert!(!found.is_null(), "libibverbs has no {name:?}");
+        found
+    }
+
+    fn open(&self) -> Context {
+        // SAFETY: the types of `ibv_get_device_list` and `ibv_open_device`.
+        let (list, open) = unsafe {
+            (
+                std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_int) -> *mut Device>(
+                    self.symbol("ibv_get_device_list"),
+                ),
+                std::mem::transmute::<*mut c_void, extern "C" fn(Device) -> Context>(
+                    self.symbol("ibv_open_device"),
+                ),
+            )
+        };
+        let mut count = 0;
+        let devices = list(&mut count);
+        assert_eq!(count, 1);
+        // SAFETY: the list has one entry.
+        open(unsafe { devices.read() })
+    }
+
+    fn alloc_pd(&self, context: Context) -> Pd {
+        // SAFETY: the type of `ibv_alloc_pd`.
+        let alloc: extern "C" fn(Context) -> Pd =
+            unsafe { std::mem::transmute(self.symbol("ibv_alloc_pd")) };
+        alloc(context)
+    }
+
+    fn close(&self, context: Context) -> c_int {
+        // SAFETY: the type of `ibv_close_device`.
+        let close: extern "C" fn(Context) -> c_int =
+            unsafe { std::mem::transmute(self.symbol("ibv_close_device")) };
+        close(context)
+    }
+}
+
+/// `cmd_fd` of `struct ibv_context`, behind the device and the operations.
+fn command_descriptor(context: Context) -> c_int {
+    let dir = std::fs::read_dir("/proc/self/fd").unwrap();
+    let open = |entry: std::fs::DirEntry| {
+        let target = std::fs::read_link(entry.path()).ok()?;
+        let ours = target.to_str()?.contains("mlx5-emu-uverbs");
+        ours.then(|| entry.file_name().to_str().unwrap().parse().unwrap())
+    };
+    // The application's descriptor is the one that looks like a device.
+    let mut found = dir
+        .filter_map(|entry| open(entry.unwrap()))
+        .filter(|fd| is_device(*fd));
+    assert!(!context.is_null());
+    found.next().expect("an open device")
+}
+
+fn is_device(fd: c_int) -> bool {
+    // SAFETY: an all-zero `stat` is valid, and the call fills it.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        libc::fstat(fd, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFCHR
+    }
+}
+
+fn errno() -> Option<c_int> {
+    std::io::Error::last_os_error().raw_os_error()
+}
+
+/// Runs one of the ignored tests below under the launcher.
+fn under_the_launcher(test: &str) {
+    // SAFETY: a C string and a flag; the library is only looked for.
+    if unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) }.is_null() {
+        return common::skipped("libibverbs.so.1 is not installed (apt-get install libibverbs1)");
+    }
+    let mut command: Command = run(&["--fabric", &fabric()]);
+    command.arg(std::env::current_exe().unwrap());
+    command.args([
+        "--exact",
+        test,
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
+    let output = finish(command).expect_success(test);
+    assert!(output.contains("1 passed"), "{output}");
+}
+
+#[test]
+fn a_forked_child_is_told_and_does_not_hang_and_its_parent_goes_on() {
+    under_the_launcher("forked_child");
+}
+
+#[test]
+#[ignore = "run by the test above, under the launcher"]
+fn forked_child() {
+    let verbs = Verbs::load();
+    let context = verbs.open();
+    assert!(!verbs.alloc_pd(context).is_null());
+    // SAFETY: the child only calls libibverbs and `_exit`; no lock of this
+    // single test thread is held.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = verbs.alloc_pd(context).is_null() && errno() == Some(libc::EIO);
+        // SAFETY: opens nothing but our own device; the call takes a C string.
+        let second = unsafe { libc::open(c"/dev/infiniband/uverbs0".as_ptr(), libc::O_RDWR) };
+        let no_device = second == -1 && errno() == Some(libc::ENODEV);
+        // SAFETY: closing an inherited descriptor, then leaving at once.
+        unsafe {
+            let closed = libc::close(command_descriptor(context)) == 0;
+            libc::_exit(if refused && no_device && closed { 0 } else { 1 });
+        }
+    }
+    let mut status = -1;
+    // SAFETY: our own child and room for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child saw something else");
+    assert!(
+        !verbs.alloc_pd(context).is_null(),
+        "the parent's device still works"
+    );
+    assert_eq!(verbs.close(context), 0);
+}
+
+#[test]
+fn a_program_started_by_the_child_has_devices_again() {
+    under_the_launcher("exec_again");
+}
+
+#[test]
+#[ignore = "run by the test above, under the launcher"]
+fn exec_again() {
+    let verbs = Verbs::load();
+    let context = verbs.open();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "opens_and_closes", "--ignored"]);
+    assert!(child.status().unwrap().success());
+    assert_eq!(verbs.close(context), 0);
+}
+
+#[test]
+#[ignore = "run by the test above, under the launcher"]
+fn opens_and_closes() {
+    let verbs = Verbs::load();
+    let context = verbs.open();
+    assert!(!verbs.alloc_pd(context).is_null());
+    assert_eq!(verbs.close(context), 0);
+}
+
+#[test]
+fn a_device_lives_as_long_as_any_duplicate_of_its_descriptor() {
+    under_the_launcher("duplicates");
+}
+
+#[test]
+#[ignore = "run by the test above, under the launcher"]
+fn duplicates() {
+    let verbs = Verbs::load();
+    let context = verbs.open();
+    let fd = command_descriptor(context);
+    // SAFETY: plain calls on descriptors of this test.
+    unsafe {
+        let second = libc::dup(fd);
+        let third = libc::fcntl(second, libc::F_DUPFD_CLOEXEC, 100);
+        assert!(second > fd && third >= 100);
+        assert!(is_device(third), "a duplicate is a device as well");
+        // The number goes to another file and comes back.
+        let other = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        assert_eq!(libc::dup2(other, second), second);
+        assert_eq!(
+            libc::write(second, c"x".as_ptr().cast(), 1),
+            1,
+            "/dev/null takes it"
+        );
+        libc::close(second);
+        libc::close(other);
+        assert_eq!(libc::dup2(third, fd), fd);
+        assert!(!verbs.alloc_pd(context).is_null(), "still the same device");
+        libc::close(third);
+    }
+    assert!(!verbs.alloc_pd(context).is_null());
+    assert_eq!(verbs.close(context), 0);
+    assert!(!is_device(fd));
+}
+
+#[test]
+fn a_descriptor_closed_behind_our_back_is_not_mistaken_for_ours() {
+    under_the_launcher("stale_number");
+}
+
+#[test]
+#[ignore = "run by the test above, under the launcher"]
+fn stale_number() {
+    let verbs = Verbs::load();
+    let fd = command_descriptor(verbs.open());
+    // SAFETY: a system call on a descriptor of this test, past libc.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors; one gets the number just closed.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    assert!(ends.contains(&fd), "the lowest free number is taken");
+    assert!(!is_device(fd));
+    // SAFETY: an ioctl that writes one int.
+    let asked = unsafe {
+        let mut pending = -1;
+        libc::ioctl(ends[0], libc::FIONREAD, &mut pending)
+    };
+    assert_eq!(asked, 0, "a pipe, not a device");
+}

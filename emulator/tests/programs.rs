@@ -1,0 +1,192 @@
+//! Unmodified Debian programs on the emulated device.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{await_listener, fabric, find, finish, free_port, run, skipped, start};
+
+const UTILITIES: &str = "ibverbs-utils";
+const PERFTEST: &str = "perftest";
+
+#[test]
+fn ibv_devinfo_shows_the_device() {
+    let Some(program) = find("ibv_devinfo", UTILITIES) else {
+        return;
+    };
+    let mut command = run::<&str>(&[]);
+    command.arg(program).arg("-v");
+    let output = finish(command).expect_success("ibv_devinfo");
+    for line in [
+        "hca_id:\tmlx5_0",
+        "PORT_ACTIVE (4)",
+        "link_layer:\t\tInfiniBand",
+        "max_qp_wr:",
+    ] {
+        assert!(output.contains(line), "no {line:?} in:\n{output}");
+    }
+    assert!(output.contains("GID[  0]:\t\tfe80:"), "{output}");
+}
+
+#[test]
+fn as_many_devices_as_asked_for_are_found() {
+    let Some(program) = find("ibv_devices", UTILITIES) else {
+        return;
+    };
+    let mut command = run(&["--devices", "3"]);
+    command.arg(program);
+    let output = finish(command).expect_success("ibv_devices");
+    assert!(
+        output.contains("mlx5_2") && !output.contains("mlx5_3"),
+        "{output}"
+    );
+}
+
+#[test]
+fn a_configuration_that_cannot_be_is_told_and_leaves_no_device() {
+    let Some(program) = find("ibv_devinfo", UTILITIES) else {
+        return;
+    };
+    let mut command = run::<&str>(&[]);
+    command.args(["env", "MLX5EMU_DEVICES=none"]).arg(program);
+    let outcome = finish(command);
+    assert!(!outcome.status.success(), "{}", outcome.output);
+    assert!(
+        outcome.output.contains("MLX5EMU_DEVICES=\"none\""),
+        "{}",
+        outcome.output
+    );
+}
+
+/// Runs a program in two processes: one serves, the other connects to it.
+fn both_sides(program: &str, package: &str, arguments: &[&str], through: &[&str]) {
+    let Some(program) = find(program, package) else {
+        return;
+    };
+    let fabric = fabric();
+    let port = free_port();
+    let side = |peer: &[&str]| {
+        let mut command = run(&["--fabric", &fabric]);
+        command
+            .args(through)
+            .arg(&program)
+            .args(["-p", &port.to_string()])
+            .args(arguments);
+        command.args(peer);
+        start(command)
+    };
+    let server = side(&[]);
+    await_listener(port);
+    let client = side(&["127.0.0.1"]).finish();
+    let server = server.finish();
+    client.expect_success("client");
+    server.expect_success("server");
+}
+
+#[test]
+fn ibv_rc_pingpong_polls() {
+    both_sides("ibv_rc_pingpong", UTILITIES, &["-n", "50"], &[]);
+}
+
+#[test]
+fn ibv_rc_pingpong_sleeps_on_events() {
+    both_sides("ibv_rc_pingpong", UTILITIES, &["-e", "-n", "200"], &[]);
+}
+
+#[test]
+fn ibv_rc_pingpong_checks_its_data() {
+    both_sides(
+        "ibv_rc_pingpong",
+        UTILITIES,
+        &["-c", "-e", "-n", "200"],
+        &[],
+    );
+}
+
+#[test]
+fn ibv_srq_pingpong_shares_a_receive_queue() {
+    both_sides("ibv_srq_pingpong", UTILITIES, &["-e", "-n", "200"], &[]);
+}
+
+#[test]
+fn ib_send_lat_measures() {
+    both_sides("ib_send_lat", PERFTEST, &["-F", "-n", "50"], &[]);
+}
+
+#[test]
+fn ib_write_lat_measures() {
+    both_sides("ib_write_lat", PERFTEST, &["-F", "-n", "50"], &[]);
+}
+
+#[test]
+fn ib_read_lat_measures() {
+    both_sides("ib_read_lat", PERFTEST, &["-F", "-n", "50"], &[]);
+}
+
+#[test]
+fn a_polling_pair_stays_clean_under_memcheck() {
+    if find("valgrind", "valgrind").is_none() {
+        return;
+    }
+    let memcheck = ["valgrind", "-q", "--error-exitcode=99"];
+    both_sides("ibv_rc_pingpong", UTILITIES, &["-e", "-n", "20"], &memcheck);
+}
+
+/// A copy of the launcher and its library where every user can read it.
+fn install_for_everybody(to: &Path) {
+    let built = common::launcher();
+    let beside = built.with_file_name("libmlx5emu.so");
+    let library = if beside.is_file() {
+        beside
+    } else {
+        built.with_file_name("deps/libmlx5emu.so")
+    };
+    std::fs::create_dir_all(to).unwrap();
+    std::fs::copy(built, to.join("mlx5-emu")).unwrap();
+    std::fs::copy(library, to.join("libmlx5emu.so")).unwrap();
+    let everybody: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(to, everybody).unwrap();
+}
+
+#[test]
+fn no_rights_are_needed() {
+    let Some(program) = find("ibv_rc_pingpong", UTILITIES) else {
+        return;
+    };
+    // SAFETY: geteuid has no demands.
+    if unsafe { libc::geteuid() } != 0 {
+        return skipped("only root can become nobody; this user's other tests show the same");
+    }
+    if find("setpriv", "util-linux").is_none() {
+        return;
+    }
+    let place = std::env::temp_dir().join(fabric());
+    install_for_everybody(&place);
+    let (fabric, port) = (fabric(), free_port());
+    let side = |peer: &str| {
+        let script = format!(
+            "ulimit -l 64; exec {}/mlx5-emu run --fabric {fabric} -- {} -e -n 50 -p {port} {peer}",
+            place.display(),
+            program.display()
+        );
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--no-new-privs",
+        ]);
+        command
+            .args(["sh", "-c", &script])
+            .env_remove("TMPDIR")
+            .env_remove("XDG_RUNTIME_DIR");
+        start(command)
+    };
+    let server = side("");
+    await_listener(port);
+    let (client, server) = (side("127.0.0.1").finish(), server.finish());
+    let _ = std::fs::remove_dir_all(&place);
+    client.expect_success("client");
+    server.expect_success("server");
+}
