@@ -53,19 +53,22 @@ pub enum SendOp {
 
 bitflags::bitflags! {
     /// How a [`SendRequest`] is to be carried out.
+    ///
+    /// The values of the first three are those of the control segment's
+    /// `fm_ce_se` byte, so that posting need not translate them.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct SendFlags: u8 {
         /// Report the request when it is done. Without it only an error is
         /// reported, and the ring place comes back with the next reported request.
-        const SIGNALED = 1 << 0;
+        const SIGNALED = 2 << 2;
         /// Ask the peer's completion queue for a solicited event.
         const SOLICITED = 1 << 1;
         /// Start only after all earlier reads of this endpoint are done.
-        const FENCE = 1 << 2;
+        const FENCE = 4 << 5;
         /// The processor copies the bytes into the request at once; `lkey` is
         /// not used and the buffer is free again when the post returns.
         /// Ignored for [`SendOp::Read`], which has nothing to copy.
-        const INLINE = 1 << 3;
+        const INLINE = 1 << 0;
     }
 }
 

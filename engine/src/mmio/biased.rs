@@ -29,22 +29,33 @@ impl BiasedLock {
         }
     }
 
-    /// Runs `critical` with nobody else inside.
+    /// Runs `critical` if the lock is still biased to its only user. Otherwise
+    /// answers `None`, having done nothing: use [`Self::with`].
     ///
     /// Before [`Self::revoke_bias`] has returned, only one thread calls this.
     #[inline(always)]
-    pub fn with<R>(&self, critical: impl FnOnce() -> R) -> R {
+    pub fn try_biased<R>(&self, critical: impl FnOnce() -> R) -> Option<R> {
         self.inside.store(true, Ordering::Relaxed);
         // The processor may still delay the store beyond the load; membarrier
         // makes up for that.
         compiler_fence(Ordering::SeqCst);
         if self.shared.load(Ordering::Relaxed) {
             self.inside.store(false, Ordering::Relaxed);
-            return self.with_lock(critical);
+            return None;
         }
         let result = critical();
         self.inside.store(false, Ordering::Release);
-        result
+        Some(result)
+    }
+
+    /// Runs `critical` with nobody else inside.
+    ///
+    /// Before [`Self::revoke_bias`] has returned, only one thread calls this.
+    pub fn with<R>(&self, critical: impl Fn() -> R) -> R {
+        match self.try_biased(&critical) {
+            Some(result) => result,
+            None => self.with_lock(critical),
+        }
     }
 
     #[cold]

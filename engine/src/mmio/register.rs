@@ -129,12 +129,20 @@ impl Register {
     /// write-combining register needs.
     #[inline(always)]
     fn in_turn(&mut self, write: impl FnOnce(NonNull<u8>)) {
-        if self.serialised {
-            self.lock();
-            barrier::before_register_locked();
-        } else {
+        if !self.serialised {
             barrier::before_register();
+            self.write_half(write);
+        } else if !self.turn.locked.swap(true, Ordering::Acquire) {
+            barrier::before_register_locked();
+            self.write_half(write);
+            self.turn.locked.store(false, Ordering::Release);
+        } else {
+            self.in_turn_contended(write);
         }
+    }
+
+    #[inline(always)]
+    fn write_half(&mut self, write: impl FnOnce(NonNull<u8>)) {
         let offset = self.turn.offset.load(Ordering::Relaxed);
         // SAFETY: `offset` is 0 or `half_size`, and the register is two halves
         // long, as promised to `at`.
@@ -145,23 +153,19 @@ impl Register {
         self.turn
             .offset
             .store(offset ^ self.half_size, Ordering::Relaxed);
-        if self.serialised {
-            self.turn.locked.store(false, Ordering::Release);
-        }
-    }
-
-    #[inline(always)]
-    fn lock(&self) {
-        while self.turn.locked.swap(true, Ordering::Acquire) {
-            self.wait();
-        }
     }
 
     #[cold]
-    fn wait(&self) {
-        while self.turn.locked.load(Ordering::Relaxed) {
-            core::hint::spin_loop();
+    #[inline(never)]
+    fn in_turn_contended(&mut self, write: impl FnOnce(NonNull<u8>)) {
+        while self.turn.locked.swap(true, Ordering::Acquire) {
+            while self.turn.locked.load(Ordering::Relaxed) {
+                core::hint::spin_loop();
+            }
         }
+        barrier::before_register_locked();
+        self.write_half(write);
+        self.turn.locked.store(false, Ordering::Release);
     }
 }
 

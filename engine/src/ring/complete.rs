@@ -12,7 +12,8 @@ use super::scatter::Payload;
 use super::{LayoutError, RingSize, distance24};
 use crate::mmio::{ArmRegister, DmaCell, DoorbellRecord, barrier};
 use crate::wire::{
-    Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, cqe_offset as offset,
+    Be16, Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn,
+    cqe_offset as offset,
 };
 
 /// Bytes of an entry that the device defines.
@@ -35,7 +36,7 @@ unsafe impl Send for Entries {}
 unsafe impl Sync for Entries {}
 
 /// One entry of the ring; it may or may not be there yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(NonNull<u8>);
 
 impl Slot {
@@ -51,9 +52,18 @@ impl Slot {
         OwnOp(self.cell::<u8>(offset::OWN_OP).read())
     }
 
-    #[inline(always)]
     pub(crate) fn tail(self) -> CqeTail {
         CqeTail::from_bits(self.cell::<u64>(offset::TAIL).read())
+    }
+
+    #[inline(always)]
+    pub(crate) fn request_qpn(self) -> RequestQpn {
+        RequestQpn(Be32::from_bits(self.cell::<u32>(offset::REQUEST_QPN).read()).get())
+    }
+
+    #[inline(always)]
+    pub(crate) fn wqe_counter(self) -> u16 {
+        Be16::from_bits(self.cell::<u16>(offset::WQE_COUNTER).read()).get()
     }
 
     #[inline(always)]
@@ -141,6 +151,13 @@ impl Entries {
 pub struct CompletionRing {
     entries: Entries,
     consumer: u32,
+    /// Of the entry at `consumer`: where it is, and the owner bit that tells
+    /// that it is there. Kept, and moved on with `consumer`, so that a poll
+    /// need not work them out.
+    next: Slot,
+    next_owner: u8,
+    /// Where `next` goes back to the first entry.
+    end: Slot,
     arm_record: DoorbellRecord,
     arm_register: ArmRegister,
     cqn: u32,
@@ -188,16 +205,22 @@ impl CompletionRing {
         };
         // SAFETY: the second doorbell record of the pair that the layout names.
         let arm_record = unsafe { layout.dbrec.add(1) };
+        let entries = Entries {
+            // SAFETY: inside the first entry.
+            first: unsafe { layout.buf.add(skip) },
+            size,
+            stride,
+            // SAFETY: the layout's record, valid as the caller promises.
+            consumer_record: unsafe { DoorbellRecord::new(layout.dbrec) },
+        };
         Ok(Self {
-            entries: Entries {
-                // SAFETY: inside the first entry.
-                first: unsafe { layout.buf.add(skip) },
-                size,
-                stride,
-                // SAFETY: the layout's record, valid as the caller promises.
-                consumer_record: unsafe { DoorbellRecord::new(layout.dbrec) },
-            },
+            entries,
             consumer: start,
+            next: entries.slot(start),
+            next_owner: u8::from(size.owner(start)),
+            // SAFETY: as far past the ring as `first` is inside it; at most one
+            // past the memory of the entries.
+            end: Slot(unsafe { entries.slot(size.count() - 1).0.add(stride - skip) }),
             // SAFETY: as above.
             arm_record: unsafe { DoorbellRecord::new(arm_record) },
             // SAFETY: the layout's page, valid as the caller promises.
@@ -214,19 +237,27 @@ impl CompletionRing {
     /// The next entry, if the device has written it. Its opcode may still be
     /// [`CqeOpcode::INVALID`], and then it has not.
     #[inline(always)]
-    pub(crate) fn peek(&self) -> Option<Slot> {
-        let slot = self.entries.slot(self.consumer);
-        if !self.entries.is_written(self.consumer, slot.own_op()) {
+    pub(crate) fn peek(&self) -> Option<(Slot, OwnOp)> {
+        let own_op = self.next.own_op();
+        if (own_op.0 ^ self.next_owner) & OwnOp::OWNER != 0 {
             return None;
         }
         barrier::after_ownership();
-        Some(slot)
+        Some((self.next, own_op))
     }
 
     /// Goes past the entry that [`Self::peek`] gave.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
         self.consumer = self.consumer.wrapping_add(1);
+        // SAFETY: from an entry to the next, or to `end`.
+        let next = Slot(unsafe { self.next.0.add(self.entries.stride) });
+        if next == self.end {
+            self.next = Slot(self.entries.first);
+            self.next_owner ^= OwnOp::OWNER;
+        } else {
+            self.next = next;
+        }
     }
 
     /// Gives the entries that were gone past back to the device.

@@ -4,14 +4,18 @@
 /// The size of a ring: a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSize {
-    count: u32,
+    /// The number of entries less one.
+    mask: u32,
 }
 
 impl RingSize {
+    /// One entry.
+    pub const ONE: Self = Self { mask: 0 };
+
     /// A ring of `count` entries, if that is a power of two.
     pub const fn new(count: u32) -> Option<Self> {
         if count.is_power_of_two() {
-            Some(Self { count })
+            Some(Self { mask: count - 1 })
         } else {
             None
         }
@@ -20,19 +24,19 @@ impl RingSize {
     /// The number of entries.
     #[inline(always)]
     pub const fn count(self) -> u32 {
-        self.count
+        self.mask + 1
     }
 
     /// Where the entry of a counter is.
     #[inline(always)]
     pub const fn index(self, counter: u32) -> usize {
-        (counter & (self.count - 1)) as usize
+        (counter & self.mask) as usize
     }
 
     /// The owner bit that the device writes on the lap of this counter.
     #[inline(always)]
     pub const fn owner(self, counter: u32) -> bool {
-        counter & self.count != 0
+        counter & self.count() != 0
     }
 }
 

@@ -11,7 +11,7 @@ use super::layout::RecvLayout;
 use super::scatter::{Units, read_unit};
 use super::{Credits, LayoutError, RingSize};
 use crate::mmio::{DoorbellRecord, barrier};
-use crate::request::{ListError, PostError, RecvRequest};
+use crate::request::{ListError, PostError, RecvRequest, Segment};
 use crate::wire::{DataSegment, InlineHeader, UNIT};
 
 /// Stores one 16-byte unit of a WQE.
@@ -24,6 +24,22 @@ pub(super) unsafe fn write_unit(at: NonNull<u8>, words: [u64; 2]) {
     // SAFETY: as the caller promises. A plain store is enough: the barrier
     // before the doorbell record is what makes it visible.
     unsafe { at.cast::<[u64; 2]>().write(words) }
+}
+
+/// Whether a segment is one that the device takes as it is: neither empty, nor
+/// so long that the length would read as an inline header.
+#[inline(always)]
+pub(super) fn is_plain(length: u32) -> bool {
+    const _: () = assert!(InlineHeader::MARK == 1 << 31);
+    length.cast_signed() > 0
+}
+
+/// The bytes of a data segment.
+#[inline(always)]
+pub(super) fn data_words(segment: &Segment) -> [u64; 2] {
+    // SAFETY: 16 bytes without padding, aligned to 8.
+    let words = unsafe { core::ptr::from_ref(segment).cast::<[u64; 2]>().read() };
+    DataSegment::from_host_words(words).to_words()
 }
 
 /// The posting half.
@@ -193,42 +209,59 @@ impl RecvProducer {
         if self.credits.exhausted() {
             self.refresh()?;
         }
-        let segments = request.segments;
-        if segments.len() > self.max_segments {
-            return Err(PostError::TooManySegments);
-        }
-        let index = self.size.index(self.credits.posted());
+        let posted = self.credits.posted();
+        let index = self.size.index(posted);
         // SAFETY: `index` is below the WQE count, so the WQE is in the ring.
         let wqe = unsafe { self.buf.add(index * self.stride) };
-        let mut at = wqe;
-        let mut too_long = 0;
-        for segment in segments {
-            if segment.length == 0 {
-                continue;
-            }
-            too_long |= segment.length;
-            // SAFETY: at most `max_segments` units are written into the WQE,
-            // and the device does not read it before the doorbell record
-            // counts it: the credits keep the producer off WQEs in use.
-            unsafe { write_unit(at, DataSegment::new(segment).to_words()) };
-            // SAFETY: stays within, or one past, the WQE.
-            at = unsafe { at.add(UNIT) };
-        }
-        if too_long & InlineHeader::MARK != 0 {
-            return Err(PostError::MessageTooLong);
-        }
-        // SAFETY: one past the WQE, at most the end of the ring.
-        let end = unsafe { wqe.add(self.stride) };
-        if at != end {
-            // SAFETY: fewer than `max_segments` units are written, so there is
-            // room for one more.
-            unsafe { write_unit(at, DataSegment::TERMINATOR.to_words()) };
-        }
+        // SAFETY: a WQE of this ring, which the credits say is free.
+        unsafe { self.write_segments(wqe, request.segments) }?;
         // SAFETY: `index` is below the WQE count, which is the number of
         // cookies, and the consumer that owns them outlives this half.
         let cookie = unsafe { self.cookies.add(index).as_ref() };
         cookie.store(request.cookie, Ordering::Relaxed);
         self.credits.take();
+        Ok(())
+    }
+
+    /// The segments of a WQE and, if there is room, the terminator.
+    ///
+    /// # Safety
+    /// `wqe` is one of the ring's that the device does not read before the
+    /// doorbell record counts it.
+    #[inline(always)]
+    unsafe fn write_segments(
+        &self,
+        wqe: NonNull<u8>,
+        segments: &[Segment],
+    ) -> Result<(), PostError> {
+        let used = match segments {
+            // Most receives. Every ring has room for one segment.
+            [segment] if is_plain(segment.length) => {
+                // SAFETY: the first unit of the WQE.
+                unsafe { write_unit(wqe, data_words(segment)) };
+                1
+            }
+            _ => {
+                if segments.len() > self.max_segments {
+                    return Err(PostError::TooManySegments);
+                }
+                let mut used = 0;
+                for segment in segments {
+                    if is_plain(segment.length) {
+                        // SAFETY: at most `max_segments` units are written.
+                        unsafe { write_unit(wqe.add(used * UNIT), data_words(segment)) };
+                        used += 1;
+                    } else if segment.length != 0 {
+                        return Err(PostError::MessageTooLong);
+                    }
+                }
+                used
+            }
+        };
+        if used < self.max_segments {
+            // SAFETY: a unit of the WQE.
+            unsafe { write_unit(wqe.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
+        }
         Ok(())
     }
 

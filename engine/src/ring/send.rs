@@ -14,14 +14,13 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::layout::SendLayout;
-use super::receive::write_unit;
+use super::receive::{data_words, is_plain, write_unit};
 use super::scatter::{Units, read_unit};
 use super::{Credits, LayoutError, RingSize};
 use crate::mmio::{BlueFlame, DoorbellRecord, Register, barrier};
-use crate::request::{ListError, PostError, SendFlags, SendOp, SendRequest};
+use crate::request::{ListError, PostError, Segment, SendFlags, SendOp, SendRequest};
 use crate::wire::{
-    CtrlFlags, CtrlSegment, DataSegment, InlineHeader, RemoteSegment, UNIT, WQEBB, WqeOpcode,
-    inline_units,
+    CtrlFlags, CtrlSegment, InlineHeader, RemoteSegment, UNIT, WQEBB, WqeOpcode, inline_units,
 };
 
 /// How a send queue may ring its register.
@@ -86,6 +85,18 @@ unsafe impl Send for SendConsumer {}
 // SAFETY: as above; the other fields that change are atomics.
 unsafe impl Sync for SendConsumer {}
 
+/// A WQE that has been begun.
+struct Head {
+    index: usize,
+    wqe: NonNull<u8>,
+    opcode: WqeOpcode,
+    imm: u32,
+    /// Where its segments go.
+    body: NonNull<u8>,
+    /// Units before that.
+    units: u32,
+}
+
 /// A WQE in the ring that the device has not been told of.
 #[derive(Clone, Copy)]
 struct Written {
@@ -101,6 +112,17 @@ fn longest(layout: &SendLayout) -> u32 {
 }
 
 impl SendConsumer {
+    /// The completing half of no ring. Nothing ever completes on it.
+    pub(crate) fn none() -> Self {
+        Self {
+            retired: AtomicU32::new(0),
+            size: RingSize::ONE,
+            capacity: 0,
+            entries: Box::new([Entry::default()]),
+            buf: NonNull::dangling(),
+        }
+    }
+
     /// The completing half of the ring that `layout` describes.
     ///
     /// # Errors
@@ -213,8 +235,21 @@ impl SendProducer {
     /// The memory of the segments is readable by the processor now if the
     /// request is inline; otherwise it is left alone (for a read: writable and
     /// unused) until the request completes.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        match self.write_plain(request) {
+            Some(written) => {
+                self.ring_single(written);
+                Ok(())
+            }
+            // SAFETY: passed on to the caller.
+            None => unsafe { self.post_any(request) },
+        }
+    }
+
+    /// [`Self::post`] for every request.
+    #[inline(never)]
+    unsafe fn post_any(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         let written = unsafe { self.write(request) }?;
         self.ring_single(written);
@@ -233,8 +268,12 @@ impl SendProducer {
         let mut last = None;
         let mut result = Ok(());
         for (posted, request) in requests.iter().enumerate() {
-            // SAFETY: passed on to the caller.
-            match unsafe { self.write(request) } {
+            let written = match self.write_plain(request) {
+                Some(written) => Ok(written),
+                // SAFETY: passed on to the caller.
+                None => unsafe { self.write_out_of_line(request) },
+            };
+            match written {
                 Ok(written) => last = Some((posted, written)),
                 Err(error) => {
                     result = Err(ListError { posted, error });
@@ -250,69 +289,133 @@ impl SendProducer {
         result
     }
 
+    /// Writes the WQE of a request with one segment, not inline: most requests.
+    /// `None`, with nothing done, if it is another one or takes a closer look.
+    #[inline(always)]
+    fn write_plain(&mut self, request: &SendRequest<'_>) -> Option<Written> {
+        let [segment] = request.segments else {
+            return None;
+        };
+        let is_plain = is_plain(segment.length) && !request.flags.contains(SendFlags::INLINE);
+        if !is_plain || self.max_segments == 0 || self.credits.exhausted() {
+            return None;
+        }
+        let head = self.write_head(request);
+        // SAFETY: the second or third unit of the WQE's first WQEBB.
+        unsafe { write_unit(head.body, data_words(segment)) };
+        Some(self.write_ctrl(request, &head, 1))
+    }
+
     /// Writes one WQE. The device sees it with the next doorbell.
     #[inline(always)]
     unsafe fn write(&mut self, request: &SendRequest<'_>) -> Result<Written, PostError> {
         if self.credits.exhausted() {
             self.refresh()?;
         }
+        if request.segments.len() > self.max_segments as usize {
+            return Err(PostError::TooManySegments);
+        }
+        let head = self.write_head(request);
+        let is_read = matches!(request.op, SendOp::Read { .. });
+        let units = if request.flags.contains(SendFlags::INLINE) && !is_read {
+            // SAFETY: passed on to the caller.
+            unsafe { self.write_inline(head.body, request.segments) }?
+        } else {
+            // SAFETY: `body` is in this WQE, and there are no more segments
+            // than a WQE has.
+            unsafe { self.write_gather(head.body, request.segments) }?
+        };
+        Ok(self.write_ctrl(request, &head, units))
+    }
+
+    #[inline(never)]
+    unsafe fn write_out_of_line(
+        &mut self,
+        request: &SendRequest<'_>,
+    ) -> Result<Written, PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.write(request) }
+    }
+
+    /// Begins a WQE at the producer, which the credits say is free: the remote
+    /// address, if it has one.
+    #[inline(always)]
+    fn write_head(&mut self, request: &SendRequest<'_>) -> Head {
         let index = self.size.index(self.producer);
         // SAFETY: `index` is below the WQEBB count.
         let wqe = unsafe { self.buf.add(index * WQEBB) };
         // SAFETY: the second unit of a WQEBB.
         let second = unsafe { wqe.add(UNIT) };
-        // SAFETY: the third unit of a WQEBB.
-        let third = unsafe { wqe.add(2 * UNIT) };
-        let remote = |addr: u64, rkey: u32| {
-            // SAFETY: inside the first WQEBB of this WQE, which the credits say
-            // is free.
-            unsafe { write_unit(second, RemoteSegment::new(addr, rkey).to_words()) };
-            (third, 2)
-        };
-        let (opcode, imm, (body, head_units)) = match request.op {
-            SendOp::Send => (WqeOpcode::Send, 0, (second, 1)),
-            SendOp::SendImm(imm) => (WqeOpcode::SendImm, imm, (second, 1)),
-            SendOp::Write { remote_addr, rkey } => {
-                (WqeOpcode::RdmaWrite, 0, remote(remote_addr, rkey))
-            }
+        let (opcode, imm, remote) = match request.op {
+            SendOp::Send => (WqeOpcode::Send, 0, None),
+            SendOp::SendImm(imm) => (WqeOpcode::SendImm, imm, None),
+            SendOp::Write { remote_addr, rkey } => (
+                WqeOpcode::RdmaWrite,
+                0,
+                Some(RemoteSegment::new(remote_addr, rkey)),
+            ),
             SendOp::WriteImm {
                 remote_addr,
                 rkey,
                 imm,
-            } => (WqeOpcode::RdmaWriteImm, imm, remote(remote_addr, rkey)),
-            SendOp::Read { remote_addr, rkey } => {
-                (WqeOpcode::RdmaRead, 0, remote(remote_addr, rkey))
-            }
+            } => (
+                WqeOpcode::RdmaWriteImm,
+                imm,
+                Some(RemoteSegment::new(remote_addr, rkey)),
+            ),
+            SendOp::Read { remote_addr, rkey } => (
+                WqeOpcode::RdmaRead,
+                0,
+                Some(RemoteSegment::new(remote_addr, rkey)),
+            ),
         };
-        let is_inline =
-            request.flags.contains(SendFlags::INLINE) && opcode as u8 != WqeOpcode::RdmaRead as u8;
-        let body_units = if is_inline {
-            // SAFETY: passed on to the caller.
-            unsafe { self.write_inline(body, request) }?
-        } else {
-            // SAFETY: `body` is in this WQE.
-            unsafe { self.write_gather(body, request) }?
+        let Some(remote) = remote else {
+            return Head {
+                index,
+                wqe,
+                opcode,
+                imm,
+                body: second,
+                units: 1,
+            };
         };
-        let units = head_units + body_units;
-        let ctrl = CtrlSegment::new(
+        // SAFETY: inside the first WQEBB of this WQE.
+        unsafe { write_unit(second, remote.to_words()) };
+        // SAFETY: the third unit of a WQEBB.
+        let third = unsafe { wqe.add(2 * UNIT) };
+        Head {
+            index,
+            wqe,
             opcode,
-            self.producer as u16,
-            self.qpn,
-            units,
-            ctrl_flags(request.flags),
             imm,
-        );
+            body: third,
+            units: 2,
+        }
+    }
+
+    /// Completes a WQE whose body is `body_units` long: from here on it is
+    /// posted, but for the doorbell.
+    #[inline(always)]
+    fn write_ctrl(&mut self, request: &SendRequest<'_>, head: &Head, body_units: u32) -> Written {
+        let units = head.units + body_units;
+        let flags = CtrlFlags::from_bits_truncate(request.flags.bits());
+        let index = self.producer as u16;
+        let ctrl = CtrlSegment::new(head.opcode, index, self.qpn, units, flags, head.imm);
         // SAFETY: the first unit of this WQE.
-        unsafe { write_unit(wqe, ctrl.to_words()) };
+        unsafe { write_unit(head.wqe, ctrl.to_words()) };
         // SAFETY: `index` is below the WQEBB count, which is the number of
         // entries, and the consumer that owns them outlives this half.
-        let entry = unsafe { self.entries.add(index).as_ref() };
+        let entry = unsafe { self.entries.add(head.index).as_ref() };
         entry.cookie.store(request.cookie, Ordering::Relaxed);
         entry.posted.store(self.credits.take(), Ordering::Relaxed);
         self.producer = self
             .producer
             .wrapping_add(units.div_ceil((WQEBB / UNIT) as u32));
-        Ok(Written { ctrl, index, units })
+        Written {
+            ctrl,
+            index: head.index,
+            units,
+        }
     }
 
     /// Data segments, those of length 0 left out. Answers their number.
@@ -320,15 +423,12 @@ impl SendProducer {
     unsafe fn write_gather(
         &mut self,
         body: NonNull<u8>,
-        request: &SendRequest<'_>,
+        segments: &[Segment],
     ) -> Result<u32, PostError> {
-        if request.segments.len() > self.max_segments as usize {
-            return Err(PostError::TooManySegments);
-        }
         let mut at = body;
         let mut units = 0;
         let mut length = 0u64;
-        for segment in request.segments {
+        for segment in segments {
             if segment.length == 0 {
                 continue;
             }
@@ -339,7 +439,7 @@ impl SendProducer {
             // SAFETY: with at most `max_segments` units the WQE is no longer
             // than the longest that the credits provide for, so `at`, wrapped
             // above, is in a WQEBB that the device has given back.
-            unsafe { write_unit(at, DataSegment::new(segment).to_words()) };
+            unsafe { write_unit(at, data_words(segment)) };
             // SAFETY: stays within, or one past, the ring.
             at = unsafe { at.add(UNIT) };
             units += 1;
@@ -359,13 +459,10 @@ impl SendProducer {
     unsafe fn write_inline(
         &mut self,
         body: NonNull<u8>,
-        request: &SendRequest<'_>,
+        segments: &[Segment],
     ) -> Result<u32, PostError> {
-        if request.segments.len() > self.max_segments as usize {
-            return Err(PostError::TooManySegments);
-        }
         let mut length = 0u64;
-        for segment in request.segments {
+        for segment in segments {
             length += u64::from(segment.length);
         }
         if length > u64::from(self.max_inline) {
@@ -383,7 +480,7 @@ impl SendProducer {
         };
         // SAFETY: still inside that unit.
         let mut at = unsafe { body.add(size_of::<InlineHeader>()) };
-        for segment in request.segments {
+        for segment in segments {
             let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
             // SAFETY: the caller promises that the segment is readable; the sum
             // of the lengths was compared with `max_inline` above, so the copy
@@ -466,14 +563,13 @@ impl SendProducer {
     }
 }
 
-#[inline(always)]
-fn ctrl_flags(flags: SendFlags) -> CtrlFlags {
-    let mut ctrl = CtrlFlags::empty();
-    ctrl.set(CtrlFlags::CQ_UPDATE, flags.contains(SendFlags::SIGNALED));
-    ctrl.set(CtrlFlags::SOLICITED, flags.contains(SendFlags::SOLICITED));
-    ctrl.set(CtrlFlags::FENCE, flags.contains(SendFlags::FENCE));
-    ctrl
-}
+// What `write_ctrl` relies on: the flags that the device knows have its values.
+const _: () = {
+    assert!(SendFlags::SIGNALED.bits() == CtrlFlags::CQ_UPDATE.bits());
+    assert!(SendFlags::SOLICITED.bits() == CtrlFlags::SOLICITED.bits());
+    assert!(SendFlags::FENCE.bits() == CtrlFlags::FENCE.bits());
+    assert!(SendFlags::INLINE.bits() & CtrlFlags::all().bits() == 0);
+};
 
 impl SendConsumer {
     /// The cookie of the request whose WQE starts at `counter`, which gives its

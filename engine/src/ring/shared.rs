@@ -15,7 +15,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::layout::SharedRecvLayout;
-use super::receive::write_unit;
+use super::receive::{data_words, write_unit};
 use super::scatter::{Units, read_unit};
 use super::{LayoutError, RingSize};
 use crate::mmio::{BiasedLock, DmaCell, DoorbellRecord, barrier};
@@ -161,23 +161,22 @@ impl SharedRecvProducer {
         let index = self.size.index(self.head);
         // SAFETY: `index` is below the WQE count.
         let wqe = unsafe { self.buf.add(index * self.stride) };
-        let mut at = wqe;
-        let mut too_long = 0;
+        // SAFETY: the WQE has a segment after the link.
+        let first = unsafe { wqe.add(UNIT) };
+        let mut used = 0;
         for segment in segments {
-            too_long |= segment.length;
-            // SAFETY: stays within the WQE: at most `max_segments` follow the
-            // link.
-            at = unsafe { at.add(UNIT) };
-            // SAFETY: as above; the WQE is on the free list, so the device does
-            // not read its segments before the doorbell record counts it.
-            unsafe { write_unit(at, DataSegment::new(segment).to_words()) };
+            if segment.length & InlineHeader::MARK != 0 {
+                return Err(PostError::MessageTooLong);
+            }
+            // SAFETY: at most `max_segments` units follow the link, and the WQE
+            // is on the free list: the device does not read its segments before
+            // the doorbell record counts it.
+            unsafe { write_unit(first.add(used * UNIT), data_words(segment)) };
+            used += 1;
         }
-        if too_long & InlineHeader::MARK != 0 {
-            return Err(PostError::MessageTooLong);
-        }
-        if segments.len() < self.max_segments {
-            // SAFETY: there is room for one more segment in the WQE.
-            unsafe { write_unit(at.add(UNIT), DataSegment::TERMINATOR.to_words()) };
+        if used < self.max_segments {
+            // SAFETY: a unit of the WQE.
+            unsafe { write_unit(first.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
         }
         // SAFETY: `index` is below the WQE count, which is the number of
         // cookies, and the consumer that owns them outlives this half.
@@ -265,17 +264,29 @@ impl SharedRecvConsumer {
     }
 
     /// Appends a completed WQE to the free list.
-    #[inline(always)]
     pub fn free(&self, index: u16) {
         let index = self.size.index(u32::from(index)) as u32;
-        self.lock.with(|| {
-            let tail = self.tail.load(Ordering::Relaxed) as usize;
-            // SAFETY: the tail is an index of the ring, always masked.
-            let link = unsafe { link(self.buf, self.stride, tail) };
-            link.write(Be16::new(index as u16).to_bits());
-            // Release: the link is written, the cookie and the WQE are read.
-            self.tail.store(index, Ordering::Release);
-        });
+        self.lock.with(|| self.append(index));
+    }
+
+    /// As [`Self::free`] after [`Self::cookie`], but only as long as there is
+    /// one poller: answers `None`, and does nothing, if there may be more.
+    #[inline(always)]
+    pub(crate) fn take_alone(&self, index: u16) -> Option<u64> {
+        let cookie = self.cookie(index);
+        let index = self.size.index(u32::from(index)) as u32;
+        self.lock.try_biased(|| self.append(index)).map(|()| cookie)
+    }
+
+    /// Under the lock.
+    #[inline(always)]
+    fn append(&self, index: u32) {
+        let tail = self.tail.load(Ordering::Relaxed) as usize;
+        // SAFETY: the tail is an index of the ring, always masked.
+        let link = unsafe { link(self.buf, self.stride, tail) };
+        link.write(Be16::new(index as u16).to_bits());
+        // Release: the link is written, the cookie and the WQE are read.
+        self.tail.store(index, Ordering::Release);
     }
 
     /// The segments of the receive at `index`.

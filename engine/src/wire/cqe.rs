@@ -19,6 +19,10 @@ pub(crate) mod offset {
     pub(crate) const VENDOR_SYNDROME: usize = 54;
     /// `syndrome` of an error CQE
     pub(crate) const SYNDROME: usize = 55;
+    /// `sop_drop_qpn`
+    pub(crate) const REQUEST_QPN: usize = 56;
+    /// `wqe_counter`
+    pub(crate) const WQE_COUNTER: usize = 60;
     /// `sop_drop_qpn`, `wqe_counter`, `signature`, `op_own`: one word
     pub(crate) const TAIL: usize = 56;
     /// `op_own`
@@ -77,6 +81,24 @@ impl OwnOp {
     /// The same byte with opcode [`CqeOpcode::TOMBSTONE`]; the owner bit stays.
     pub const fn buried(self) -> Self {
         Self((CqeOpcode::TOMBSTONE.0 << 4) | (self.0 & Self::OWNER))
+    }
+}
+
+/// `sop_drop_qpn`, in host order: whose completion it is, and of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestQpn(pub u32);
+
+impl RequestQpn {
+    /// The opcode of the request, in a requester CQE.
+    #[inline(always)]
+    pub const fn request_opcode(self) -> u8 {
+        (self.0 >> 24) as u8
+    }
+
+    /// The queue pair, 24 bits, in CQEs of either version.
+    #[inline(always)]
+    pub const fn qpn(self) -> u32 {
+        self.0 & 0x00ff_ffff
     }
 }
 

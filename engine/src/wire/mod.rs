@@ -20,7 +20,7 @@ mod syndrome;
 
 pub use be::{Be16, Be32, Be64};
 pub(crate) use cqe::offset as cqe_offset;
-pub use cqe::{Cqe, CqeTail, InlineScatter, OwnOp};
+pub use cqe::{Cqe, CqeTail, InlineScatter, OwnOp, RequestQpn};
 pub use ctrl::{CtrlFlags, CtrlSegment};
 pub use data::DataSegment;
 pub use inline::{InlineHeader, inline_units};

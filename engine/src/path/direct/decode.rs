@@ -5,7 +5,7 @@ use super::record::{Receives, Record};
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
 use crate::ring::complete::{CompletionRing, Slot};
 use crate::ring::scatter::{Units, scatter};
-use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
+use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn, WqeOpcode};
 
 /// What a request of the send queue was, by the opcode of its WQE.
 #[inline(always)]
@@ -19,13 +19,18 @@ fn requester_op(opcode: u8) -> Option<CompletionOp> {
 }
 
 /// A message without immediate data, or a request that is done, with the
-/// payload where it should be. Everything else is `None`, and untouched.
+/// payload where it should be. Everything else is `None`, and untouched. Calls
+/// nothing out of line.
 #[inline(always)]
-pub(super) fn usual(slot: Slot, tail: CqeTail, record: &Record) -> Option<Completion> {
+pub(super) fn usual(
+    slot: Slot,
+    own_op: OwnOp,
+    whose: RequestQpn,
+    record: &Record,
+) -> Option<Completion> {
     const FORM: u8 = !(OwnOp::OWNER | OwnOp::SOLICITED);
     const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
     const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
-    let own_op = tail.own_op();
     match own_op.0 & FORM {
         RECEIVED => {
             let cookie = match &record.receives {
@@ -34,18 +39,14 @@ pub(super) fn usual(slot: Slot, tail: CqeTail, record: &Record) -> Option<Comple
                     ring.retire(front);
                     front.cookie
                 }
-                Receives::Shared(shared) => {
-                    let cookie = shared.ring.cookie(tail.wqe_counter());
-                    shared.ring.free(tail.wqe_counter());
-                    cookie
-                }
+                Receives::Shared(shared) => shared.ring.take_alone(slot.wqe_counter())?,
                 Receives::None => return None,
             };
             Some(Completion {
                 cookie,
                 byte_len: slot.byte_count(),
                 imm: 0,
-                qpn: tail.qpn(),
+                qpn: whose.qpn(),
                 status: Status::Success,
                 op: CompletionOp::Recv,
                 flags: solicited(own_op),
@@ -53,17 +54,17 @@ pub(super) fn usual(slot: Slot, tail: CqeTail, record: &Record) -> Option<Comple
             })
         }
         DONE => {
-            let op = requester_op(tail.request_opcode())?;
+            let op = requester_op(whose.request_opcode())?;
             let byte_len = if op == CompletionOp::Read {
                 slot.byte_count()
             } else {
                 0
             };
             Some(Completion {
-                cookie: record.sends.retire(tail.wqe_counter()),
+                cookie: record.sends.retire(slot.wqe_counter()),
                 byte_len,
                 imm: 0,
-                qpn: tail.qpn(),
+                qpn: whose.qpn(),
                 status: Status::Success,
                 op,
                 flags: CompletionFlags::empty(),

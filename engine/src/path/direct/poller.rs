@@ -44,6 +44,16 @@ impl core::fmt::Debug for Poller {
     }
 }
 
+/// What the next entry is, at first sight.
+enum Glance {
+    /// A completion, the entry gone past.
+    Hit(Completion),
+    /// There is no entry, and nothing else to do.
+    Empty,
+    /// Something that takes [`Poller::study`].
+    Other,
+}
+
 /// What became of an unusual entry.
 enum Unusual {
     /// A completion to report.
@@ -91,9 +101,14 @@ impl Poller {
     /// The next completion, if there is one.
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
-        let completion = self.next()?;
-        self.ring.publish();
-        Some(completion)
+        match self.glance() {
+            Glance::Hit(completion) => {
+                self.ring.publish();
+                Some(completion)
+            }
+            Glance::Empty => None,
+            Glance::Other => self.study(),
+        }
     }
 
     /// Fills `out` with completions as far as there are any. Answers how many.
@@ -101,8 +116,14 @@ impl Poller {
     pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
         let mut filled = 0;
         for place in &mut *out {
-            let Some(completion) = self.next() else { break };
-            *place = completion;
+            *place = match self.glance() {
+                Glance::Hit(completion) => completion,
+                Glance::Empty => break,
+                Glance::Other => match self.study() {
+                    Some(completion) => completion,
+                    None => break,
+                },
+            };
             filled += 1;
         }
         if filled > 0 {
@@ -111,82 +132,88 @@ impl Poller {
         filled
     }
 
+    /// Calls nothing out of line, so that it costs its callers no registers.
     #[inline(always)]
-    fn next(&mut self) -> Option<Completion> {
+    fn glance(&mut self) -> Glance {
+        let Some((slot, own_op)) = self.ring.peek() else {
+            return if self.mailbox.has_letters() {
+                Glance::Other
+            } else {
+                Glance::Empty
+            };
+        };
+        let whose = slot.request_qpn();
+        if let Some(record) = self.table.find(whose.qpn())
+            && let Some(completion) = usual(slot, own_op, whose, record)
+        {
+            self.ring.advance();
+            return Glance::Hit(completion);
+        }
+        Glance::Other
+    }
+
+    /// The next completion, whatever it takes to find it. Gives what it goes
+    /// past back to the device.
+    #[cold]
+    #[inline(never)]
+    fn study(&mut self) -> Option<Completion> {
         loop {
-            let Some(slot) = self.ring.peek() else {
-                if self.mailbox.has_letters() {
-                    self.read_letters();
-                }
+            let Some((slot, _)) = self.ring.peek() else {
+                self.settle();
                 return None;
             };
-            let tail = slot.tail();
-            if let Some(record) = self.table.find(tail.qpn())
-                && let Some(completion) = usual(slot, tail, record)
-            {
-                self.ring.advance();
-                return Some(completion);
-            }
-            match self.unusual(slot, tail) {
-                Unusual::Report(completion) => return Some(completion),
-                Unusual::Skip | Unusual::Again => {}
-                Unusual::Empty => return None,
+            match self.unusual(slot, slot.tail()) {
+                Unusual::Report(completion) => {
+                    self.ring.advance();
+                    self.ring.publish();
+                    return Some(completion);
+                }
+                Unusual::Skip => {
+                    self.ring.advance();
+                    self.ring.publish();
+                }
+                Unusual::Again => {}
+                Unusual::Empty => {
+                    self.settle();
+                    return None;
+                }
             }
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn unusual(&mut self, slot: Slot, tail: CqeTail) -> Unusual {
-        let opcode = tail.own_op().opcode();
-        if opcode == CqeOpcode::INVALID {
-            if self.mailbox.has_letters() {
-                self.read_letters();
+        match tail.own_op().opcode() {
+            CqeOpcode::INVALID => return Unusual::Empty,
+            CqeOpcode::TOMBSTONE => {
+                self.counters.stale += 1;
+                return Unusual::Skip;
             }
-            return Unusual::Empty;
+            _ => {}
         }
-        if opcode == CqeOpcode::TOMBSTONE {
-            self.counters.stale += 1;
-            return self.skip();
-        }
-        let record = match self.table.search(tail.qpn()) {
-            Some(record) if record.is(tail.qpn()) => record,
+        match self.table.search(tail.qpn()) {
+            Some(record) if record.is(tail.qpn()) => {
+                if let Some(completion) = decode(&self.ring, slot, tail, record) {
+                    return Unusual::Report(completion);
+                }
+                self.counters.unknown += 1;
+            }
             // It is going, or was never here; or its letter has not been read.
             _ if self.mailbox.has_letters() => {
                 self.read_letters();
                 return Unusual::Again;
             }
+            // Its letter is being written. The number has not been given to
+            // another yet: the record, which is here, holds it.
             Some(record) => {
                 record.give_back(tail);
                 self.counters.stale += 1;
-                return self.skip();
             }
-            None => {
-                self.counters.unknown += 1;
-                return self.skip();
-            }
-        };
-        match decode(&self.ring, slot, tail, record) {
-            Some(completion) => {
-                self.ring.advance();
-                Unusual::Report(completion)
-            }
-            None => {
-                self.counters.unknown += 1;
-                self.skip()
-            }
+            None => self.counters.unknown += 1,
         }
-    }
-
-    fn skip(&mut self) -> Unusual {
-        self.ring.advance();
-        self.ring.publish();
         Unusual::Skip
     }
 
     /// Learns of queue pairs that came and went.
-    #[cold]
-    #[inline(never)]
     fn read_letters(&mut self) {
         for change in self.mailbox.take() {
             match change {

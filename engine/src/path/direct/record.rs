@@ -56,6 +56,17 @@ impl Record {
         }
     }
 
+    /// A record that is never any queue pair's.
+    pub(super) fn nobody() -> Self {
+        Self {
+            live_qpn: AtomicU32::new(NOBODY),
+            qpn: NOBODY,
+            receives: Receives::None,
+            sends: SendConsumer::none(),
+            _owner: Arc::new(()),
+        }
+    }
+
     /// Whether this is the living queue pair `qpn`.
     #[inline(always)]
     pub(super) fn is(&self, qpn: u32) -> bool {

@@ -17,19 +17,21 @@ const MAX_SPARSENESS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Table {
-    places: Box<[Option<Arc<Record>>]>,
+    /// As many as a power of two. Free places hold `nobody`, so that a look-up
+    /// has one comparison to make.
+    places: Box<[Arc<Record>]>,
+    mask: usize,
+    nobody: Arc<Record>,
     used: usize,
-}
-
-/// `qpn` as a place in a table of `len` places, a power of two.
-fn place(qpn: u32, len: usize) -> usize {
-    qpn as usize & (len - 1)
 }
 
 impl Table {
     pub(super) fn new() -> Self {
+        let nobody = Arc::new(Record::nobody());
         Self {
-            places: empty(8),
+            places: empty(8, &nobody),
+            mask: 7,
+            nobody,
             used: 0,
         }
     }
@@ -37,22 +39,15 @@ impl Table {
     /// The living queue pair `qpn`, if it is where it belongs.
     #[inline(always)]
     pub(super) fn find(&self, qpn: u32) -> Option<&Record> {
-        // SAFETY: masked to the length, a power of two and never 0.
-        let place = unsafe { self.places.get_unchecked(place(qpn, self.places.len())) };
-        match place {
-            Some(record) if record.is(qpn) => Some(record),
-            _ => None,
-        }
+        // SAFETY: `mask` is the number of places less one.
+        let record = unsafe { self.places.get_unchecked(qpn as usize & self.mask) };
+        if record.is(qpn) { Some(record) } else { None }
     }
 
     /// The queue pair `qpn`, living or not, wherever it is.
-    #[cold]
     pub(super) fn search(&self, qpn: u32) -> Option<&Arc<Record>> {
-        let start = place(qpn, self.places.len());
-        (0..self.places.len())
-            .map_while(|ahead| {
-                self.places[place((start + ahead) as u32, self.places.len())].as_ref()
-            })
+        self.chain(qpn)
+            .map(|at| &self.places[at])
             .find(|record| record.qpn() == qpn)
     }
 
@@ -63,72 +58,71 @@ impl Table {
             self.rehash(2 * self.places.len());
         }
         let sparse = self.used.saturating_mul(MAX_SPARSENESS);
-        while self.places[place(record.qpn(), self.places.len())].is_some()
-            && 2 * self.places.len() <= sparse
-        {
+        while !self.is_free(record.qpn() as usize & self.mask) && 2 * self.places.len() <= sparse {
             self.rehash(2 * self.places.len());
         }
-        put(&mut self.places, record);
+        self.put(record);
     }
 
     /// Takes a record out, if it is there.
     pub(super) fn remove(&mut self, record: &Arc<Record>) {
-        let start = place(record.qpn(), self.places.len());
-        let len = self.places.len();
-        let found = (0..len)
-            .map(|ahead| place((start + ahead) as u32, len))
-            .take_while(|&at| self.places[at].is_some())
-            .find(|&at| {
-                self.places[at]
-                    .as_ref()
-                    .is_some_and(|there| Arc::ptr_eq(there, record))
-            });
+        let found = self
+            .chain(record.qpn())
+            .find(|&at| Arc::ptr_eq(&self.places[at], record));
         let Some(mut hole) = found else { return };
-        self.places[hole] = None;
+        self.places[hole] = Arc::clone(&self.nobody);
         self.used -= 1;
         // Whoever stood behind it for want of a better place moves up.
         let mut at = hole;
         loop {
-            at = place((at + 1) as u32, len);
-            let Some(there) = self.places[at].as_ref() else {
+            at = (at + 1) & self.mask;
+            if self.is_free(at) {
                 return;
-            };
-            let home = place(there.qpn(), len);
-            let behind_home = (at + len - home) % len;
-            let behind_hole = (at + len - hole) % len;
-            if behind_home >= behind_hole {
+            }
+            let home = self.places[at].qpn() as usize & self.mask;
+            if at.wrapping_sub(home) & self.mask >= at.wrapping_sub(hole) & self.mask {
                 self.places.swap(at, hole);
                 hole = at;
             }
         }
     }
 
+    /// How many queue pairs there are.
     pub(super) fn len(&self) -> usize {
         self.used
     }
 
+    fn is_free(&self, at: usize) -> bool {
+        Arc::ptr_eq(&self.places[at], &self.nobody)
+    }
+
+    /// The places where `qpn` can be, up to the first that is free.
+    fn chain(&self, qpn: u32) -> impl Iterator<Item = usize> {
+        (0..self.places.len())
+            .map(move |ahead| (qpn as usize).wrapping_add(ahead) & self.mask)
+            .take_while(|&at| !self.is_free(at))
+    }
+
+    /// Into the first free place from home on. There is one: the table is kept
+    /// at most half full.
+    fn put(&mut self, record: Arc<Record>) {
+        let home = record.qpn() as usize & self.mask;
+        let at = home + self.chain(record.qpn()).count();
+        self.places[at & self.mask] = record;
+    }
+
     fn rehash(&mut self, len: usize) {
-        let old = core::mem::replace(&mut self.places, empty(len));
-        for record in old.into_iter().flatten() {
-            put(&mut self.places, record);
+        let old = core::mem::replace(&mut self.places, empty(len, &self.nobody));
+        self.mask = len - 1;
+        for record in old {
+            if !Arc::ptr_eq(&record, &self.nobody) {
+                self.put(record);
+            }
         }
     }
 }
 
-fn empty(len: usize) -> Box<[Option<Arc<Record>>]> {
+fn empty(len: usize, nobody: &Arc<Record>) -> Box<[Arc<Record>]> {
     debug_assert!(len.is_power_of_two());
-    (0..len).map(|_| None).collect()
-}
-
-/// Into the first free place from home on. There is one.
-fn put(places: &mut [Option<Arc<Record>>], record: Arc<Record>) {
-    let home = place(record.qpn(), places.len());
-    for ahead in 0..places.len() {
-        let at = place((home + ahead) as u32, places.len());
-        if places[at].is_none() {
-            places[at] = Some(record);
-            return;
-        }
-    }
-    unreachable!("the table is kept at most half full");
+    (0..len).map(|_| Arc::clone(nobody)).collect()
 }

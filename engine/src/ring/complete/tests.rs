@@ -68,7 +68,7 @@ impl Bench {
     }
 
     fn take(&mut self) -> Option<CqeTail> {
-        let tail = self.ring.peek()?.tail();
+        let tail = self.ring.peek()?.0.tail();
         self.ring.advance();
         self.ring.publish();
         Some(tail)

@@ -426,6 +426,20 @@ fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
     (wqe, units)
 }
 
+/// All sixteen combinations.
+fn flags_of(number: u8) -> SendFlags {
+    let all = [
+        SendFlags::SIGNALED,
+        SendFlags::SOLICITED,
+        SendFlags::FENCE,
+        SendFlags::INLINE,
+    ];
+    (0..4)
+        .filter(|bit| number & 1 << bit != 0)
+        .map(|bit| all[bit])
+        .collect()
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Post(Vec<(u8, u8, Vec<u8>)>),
@@ -494,7 +508,7 @@ proptest! {
                                 SendOp::WriteImm { remote_addr, rkey, imm },
                                 SendOp::Read { remote_addr, rkey },
                             ][*op as usize];
-                            let flags = SendFlags::from_bits_truncate(*flags);
+                            let flags = flags_of(*flags);
                             SendRequest { cookie, op, flags, segments }
                         })
                         .collect();
