@@ -95,7 +95,7 @@ pub(super) unsafe fn device_of(path: *const std::ffi::c_char) -> Option<u8> {
     for (index, expected) in PREFIX.iter().enumerate() {
         // SAFETY: all bytes before were those of the prefix, so the string's
         // end is not behind us.
-        if unsafe { path.add(index).read() }.cast_unsigned() != *expected {
+        if unsafe { path.add(index).cast::<u8>().read() } != *expected {
             return None;
         }
     }

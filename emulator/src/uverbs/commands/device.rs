@@ -129,7 +129,7 @@ impl Call<'_> {
             max_mcast_grp: 0,
             max_mcast_qp_attach: 0,
             max_total_mcast_qp_attach: 0,
-            max_ah: i32::MAX.unsigned_abs(),
+            max_ah: 0,
             max_fmr: 0,
             max_map_per_fmr: 0,
             max_srq: limits::MAX_SRQ,

@@ -17,6 +17,9 @@ const FLAG_SCATTER_CQE: u32 = 1 << 1;
 const FLAG_ALLOW_SCATTER_CQE: u32 = 1 << 8;
 const FLAG_UAR_PAGE_INDEX: u32 = 1 << 10;
 
+/// `IB_UVERBS_QPT_RC`.
+const QPT_RC: u64 = 2;
+
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`, the only creation flag known here.
 pub(in crate::uverbs) const QP_CREATE_SQ_SIG_ALL: u32 = 1 << 12;
 
@@ -76,10 +79,10 @@ impl Call<'_> {
     pub(in crate::uverbs) fn create_qp(&mut self, request: &QpRequest) -> Result<QpReply> {
         let context = self.context()?;
         let driver = &request.driver;
+        // The NIC carries reliable connections only: a UC or UD queue pair
+        // would come into being and then fail every send.
         let service = match request.kind {
-            2 => Service::Rc,
-            3 => Service::Uc,
-            4 => Service::Ud,
+            QPT_RC => Service::Rc,
             _ => return Err(Errno(EOPNOTSUPP)),
         };
         let asynchronous = event_file(request.event_fd)?;
