@@ -8,7 +8,7 @@ use dat_engine::SendFlags;
 use super::hand::{Cqe, HandRing};
 use super::libmlx5::Answer;
 use super::rings::{Rings, Seen};
-use super::side::{Refused, Side};
+use super::side::{Memory, Refused, Side};
 use super::store_tracer::StoreTracer;
 use super::work::{RecvWork, SendWork};
 
@@ -300,6 +300,55 @@ impl Twins {
         let ours = masked(&mut self.ours, &mut poll);
         assert!(theirs.is_some(), "libmlx5 sees no completion");
         assert_eq!(ours, theirs, "our answer, libmlx5's answer");
+    }
+
+    /// Where the next send begins, in WQEBBs.
+    pub fn next_counter(&self) -> u16 {
+        self.next as u16
+    }
+
+    /// Forgets what was posted: the test completes it by [`Self::say`].
+    pub fn forget_outstanding(&mut self) {
+        self.sends.clear();
+        self.receives = 0;
+        if let Some(shared) = &mut self.shared {
+            shared.posted.clear();
+        }
+    }
+
+    /// The WQE of the shared queue that was posted last.
+    pub fn last_shared(&self) -> Option<u16> {
+        self.shared.as_ref()?.posted.last().copied()
+    }
+
+    /// Writes a CQE about the queue pair's sends or receives to both, and
+    /// polls both; answers what is in `memory` after either poll.
+    pub fn say(&mut self, sends: bool, cqe: &Cqe, memory: &dyn Memory) -> [Vec<u8>; 2] {
+        for twin in [&mut self.theirs, &mut self.ours] {
+            let (qpn, user_index) = (twin.rings.qpn, twin.user_index);
+            let ring = if sends {
+                &mut twin.send_cq
+            } else {
+                &mut twin.recv_cq
+            };
+            ring.push(&Cqe {
+                qpn,
+                user_index,
+                ..cqe.clone()
+            });
+        }
+        let mut left = Vec::new();
+        self.same_answer(|side| {
+            memory.write(0, &vec![0; memory.len()]);
+            let answer = if sends {
+                side.poll_send()
+            } else {
+                side.poll_recv()
+            };
+            left.push(memory.read(0, memory.len()));
+            answer
+        });
+        left.try_into().expect("two polls")
     }
 
     /// Moves both rings forward to a WQEBB counter, by requests of one block.
