@@ -4,16 +4,17 @@
 //!  doorbell pages ─scan─┐                        ┌─▶ CQEs, events
 //!  fabric ─────packets──┼─▶ Driver (locks Nic) ──┤
 //!  control ───────kick──┘                        └─▶ packets ─▶ fabric
-//!                       ▲ spin (spin.rs), then sleep (thread.rs) until one of them comes
+//!                       ▲ spin, nap or sleep (waiting.rs) until one of them comes
 //! ```
 
 mod control;
 mod scheduling;
-mod spin;
 pub mod stepped;
 pub mod thread;
+mod waiting;
 
 pub use control::Control;
+pub use waiting::NAP_LIMIT;
 
 use crate::fabric::port::Port;
 use crate::nic::spec::UarWrite;

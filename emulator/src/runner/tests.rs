@@ -76,6 +76,7 @@ struct Bench {
     control: Control,
     seen: Seen,
     wake: Wake,
+    nap_limit: Nanos,
 }
 
 impl Bench {
@@ -100,6 +101,7 @@ impl Bench {
             control: Control::default(),
             seen: Seen::default(),
             wake,
+            nap_limit: NAP_LIMIT,
         })
     }
 
@@ -116,6 +118,7 @@ impl Bench {
             port: Port::attached(self.join()),
             control: &self.control,
             wake: self.wake,
+            nap_limit: self.nap_limit,
         };
         scope.spawn(|| nic.run());
         self.until("the thread runs", || {
@@ -153,9 +156,11 @@ impl Drop for StopAtEnd<'_> {
 
 /// Stores at random moments into a NIC thread that keeps falling asleep.
 fn no_store_is_lost(test: &str, wake: Wake, stores: u64) {
-    let Some(bench) = Bench::new(test, wake) else {
+    let Some(mut bench) = Bench::new(test, wake) else {
         return;
     };
+    // Asleep as often as can be: that is where a store could be lost.
+    bench.nap_limit = 0;
     std::thread::scope(|scope| {
         let _stop = bench.start(scope);
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;

@@ -3,19 +3,14 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::spin::SpinPolicy;
+use super::waiting::{Wait, WaitPolicy};
 use super::{Control, Driver, now, scheduling};
 use crate::config::Wake;
-use crate::fabric::attachment::Attachment;
 use crate::fabric::port::Port;
 use crate::nic::Nanos;
 use crate::nic::spec::UarWrite;
 use crate::uar::UarBank;
 
-/// Naps where a store cannot wake: from this…
-const SHORTEST_NAP: Nanos = 20_000;
-/// …to this, which costs some 1 % of a core.
-const LONGEST_NAP: Nanos = 2_000_000;
 /// How often a sender that found no room looks again: nobody wakes it for a
 /// reader that was killed.
 const REFUSED_INTERVAL: Nanos = 2_000_000;
@@ -32,6 +27,8 @@ pub struct NicThread<'a, D> {
     pub control: &'a Control,
     /// How to learn of a doorbell while asleep.
     pub wake: Wake,
+    /// Idle time after which it sleeps; usually [`NAP_LIMIT`](super::NAP_LIMIT).
+    pub nap_limit: Nanos,
 }
 
 impl<D: Driver + Send + 'static> NicThread<'static, D> {
@@ -63,13 +60,13 @@ impl<D: Driver> NicThread<'_, D> {
             self.control.wakes(attachment.waker());
         }
         let control = self.control;
+        let policy = WaitPolicy::new(self.nap_limit);
         let mut turns = Turns {
             thread: self,
-            policy: SpinPolicy::default(),
+            policy,
             doorbells: Vec::with_capacity(64),
             deadline: None,
             again: true,
-            nap: SHORTEST_NAP,
         };
         while !control.is_stopping() {
             turns.turn();
@@ -90,12 +87,11 @@ impl Drop for AbortOnPanic {
 
 struct Turns<'a, D> {
     thread: NicThread<'a, D>,
-    policy: SpinPolicy,
+    policy: WaitPolicy,
     doorbells: Vec<UarWrite>,
     deadline: Option<Nanos>,
     /// The last run did something: there may be more.
     again: bool,
-    nap: Nanos,
 }
 
 impl<D: Driver> Turns<'_, D> {
@@ -106,10 +102,10 @@ impl<D: Driver> Turns<'_, D> {
         if !came {
             let due = self.deadline.is_some_and(|deadline| deadline <= now);
             if !(self.thread.control.take_kick() || due || self.again) {
-                if self.policy.keeps_spinning(now) {
-                    std::hint::spin_loop();
-                } else {
-                    self.sleep(now);
+                match self.policy.wait(now) {
+                    Wait::Spin => std::hint::spin_loop(),
+                    Wait::Nap(nap) => self.sleep(now, false, nap),
+                    Wait::Sleep(nap) => self.sleep(now, self.thread.wake != Wake::Nap, nap),
                 }
                 return;
             }
@@ -118,7 +114,6 @@ impl<D: Driver> Turns<'_, D> {
             }
         } else {
             self.policy.work_arrived(now);
-            self.nap = SHORTEST_NAP;
         }
         let progress = self
             .thread
@@ -138,66 +133,67 @@ impl<D: Driver> Turns<'_, D> {
         self.thread.bank.scan(&mut |write| doorbells.push(write));
     }
 
-    /// Sleeps until a doorbell, a packet, a kick or the deadline. What comes
-    /// while falling asleep is noticed: every party either stores before the
-    /// last look here, or finds the sleeper announced.
-    fn sleep(&mut self, now: Nanos) {
+    /// Sleeps until a packet, a kick or the deadline, and for `nap` at most;
+    /// with `faults`, if possible, until a doorbell instead. What comes while
+    /// falling asleep is noticed: every party either stores before the last
+    /// look here, or finds the sleeper announced.
+    fn sleep(&mut self, now: Nanos, faults: bool, nap: Nanos) {
         let Some(attachment) = self.thread.port.attachment() else {
             return;
         };
         attachment.begin_sleep();
-        let mut protected = false;
         if !self.thread.control.is_kicked() && !self.thread.port.has_pending() {
-            protected = self.thread.wake != Wake::Nap && self.thread.bank.protect();
+            let protected = faults && self.thread.bank.protect();
             self.scan();
-            if self.doorbells.is_empty() {
-                self.wait(now, protected);
+            let until = self.deadline.map(|deadline| deadline.saturating_sub(now));
+            let fault = if protected {
+                self.thread.bank.as_raw_fd()
+            } else {
+                -1
+            };
+            let until = if protected {
+                until
+            } else {
+                Some(until.map_or(nap, |t| t.min(nap)))
+            };
+            let announced = self.doorbells.is_empty() && self.wait_for(fault, until);
+            if protected {
+                self.thread.bank.unprotect();
             }
-        }
-        if protected {
-            self.thread.bank.unprotect();
+            if announced {
+                self.policy.store_announced(super::now());
+            }
         }
         if let Some(attachment) = self.thread.port.attachment() {
             attachment.end_sleep();
         }
     }
 
-    fn wait(&mut self, now: Nanos, protected: bool) {
-        let mut until = self.deadline.map(|deadline| deadline.saturating_sub(now));
-        if !protected {
-            until = Some(until.map_or(self.nap, |until| until.min(self.nap)));
-            self.nap = (self.nap + self.nap / 2).min(LONGEST_NAP);
-        }
-        let fault = if protected {
-            self.thread.bank.as_raw_fd()
-        } else {
-            -1
+    /// Waits for the FIFO or the fault descriptor, at most `until`
+    /// nanoseconds; `true` if a store faulted.
+    fn wait_for(&self, fault: i32, until: Option<Nanos>) -> bool {
+        let Some(attachment) = self.thread.port.attachment() else {
+            return false;
         };
-        if let Some(attachment) = self.thread.port.attachment() {
-            wait_for(attachment, fault, until);
+        let poll = |fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut fds = [poll(attachment.wake_fd().as_raw_fd()), poll(fault)];
+        let timeout = until.map(|nanos| libc::timespec {
+            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+            tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+        });
+        let timeout = timeout
+            .as_ref()
+            .map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: two pollfds, and a timespec or null, that live through the
+        // call. An error is no event, and the caller looks by itself.
+        unsafe { libc::ppoll(fds.as_mut_ptr(), 2, timeout, std::ptr::null()) };
+        if fds[0].revents != 0 {
+            attachment.drain_wakes();
         }
-    }
-}
-
-/// Waits for the FIFO or the fault descriptor, at most `until` nanoseconds.
-fn wait_for(attachment: &Attachment, fault: i32, until: Option<Nanos>) {
-    let poll = |fd| libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut fds = [poll(attachment.wake_fd().as_raw_fd()), poll(fault)];
-    let timeout = until.map(|nanos| libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
-        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
-    });
-    let timeout = timeout
-        .as_ref()
-        .map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: two pollfds, and a timespec or null, that live through the
-    // call. An error is no event, and the caller looks by itself.
-    unsafe { libc::ppoll(fds.as_mut_ptr(), 2, timeout, std::ptr::null()) };
-    if fds[0].revents != 0 {
-        attachment.drain_wakes();
+        fds[1].revents & libc::POLLIN != 0
     }
 }

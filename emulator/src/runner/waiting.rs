@@ -1,4 +1,4 @@
-//! Spin or sleep? Learned from what came of it.
+//! How the NIC thread waits: spinning, napping, asleep.
 //!
 //! With a core of its own the NIC thread answers a doorbell in well under a
 //! microsecond if it spins. On cores that are all busy spinning is the worst
@@ -7,10 +7,15 @@
 //! shows: work simply takes longer to arrive. So the policy measures, for
 //! either way to wait, how long it takes from going idle to the next work,
 //! keeps to the better way, and tries the other one now and then.
+//!
+//! Who does not spin naps: a few microseconds first, in which an application
+//! on the same core can act on what it was just given, then longer. Real
+//! sleep comes last, for waking from it costs the application a page fault
+//! and two switches, where a nap costs it nothing.
 
 use crate::nic::Nanos;
 
-/// Longest spin. Beyond it waking costs less than the core.
+/// Longest spin.
 const SPIN_LIMIT: Nanos = 50_000;
 /// Longer gaps say nothing about the way they were waited for.
 const GAP_LIMIT: Nanos = 4 * SPIN_LIMIT;
@@ -19,29 +24,53 @@ const GAP_LIMIT: Nanos = 4 * SPIN_LIMIT;
 const TRIAL_INTERVALS: (u32, u32) = (64, 8192);
 /// Idle periods of one trial.
 const TRIAL_LENGTH: u32 = 4;
+/// The first nap; each further one is half as long again…
+const SHORTEST_NAP: Nanos = 5_000;
+/// …up to this, which costs some 1 % of a core.
+const LONGEST_NAP: Nanos = 2_000_000;
+/// Idle time after which sleep is worth its price.
+pub const NAP_LIMIT: Nanos = 1_000_000;
+/// How long a store is waited for that a page fault has announced. The
+/// application repeats the store when it gets a core: protecting the page
+/// again before would only make it fault again.
+const ANNOUNCED_LIMIT: Nanos = 20_000_000;
+
+/// What to do while there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Look again at once.
+    Spin,
+    /// Look again after so many nanoseconds.
+    Nap(Nanos),
+    /// Look again when woken; where that cannot be, after so many nanoseconds.
+    Sleep(Nanos),
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Spin,
-    Sleep,
+    Nap,
 }
 
 impl Way {
     fn other(self) -> Self {
         match self {
-            Self::Spin => Self::Sleep,
-            Self::Sleep => Self::Spin,
+            Self::Spin => Self::Nap,
+            Self::Nap => Self::Spin,
         }
     }
 }
 
 /// How the NIC thread spends its idle time.
 #[derive(Debug)]
-pub(super) struct SpinPolicy {
+pub(super) struct WaitPolicy {
     preferred: Way,
     /// Typical gap before work, by [`Way`]; `None` until tried.
     gaps: [Option<Nanos>; 2],
+    nap_limit: Nanos,
     idle: Option<Idle>,
+    /// This period began with a page fault: its length is none of ours.
+    announced: bool,
     until_trial: u32,
     trial_left: u32,
     interval: u32,
@@ -51,15 +80,20 @@ pub(super) struct SpinPolicy {
 struct Idle {
     since: Nanos,
     way: Way,
+    nap: Nanos,
+    /// Sleep only when idle for longer than this.
+    awake: Nanos,
 }
 
-impl Default for SpinPolicy {
+impl Default for WaitPolicy {
     fn default() -> Self {
         let interval = TRIAL_INTERVALS.0;
         Self {
             preferred: Way::Spin,
             gaps: [None; 2],
+            nap_limit: NAP_LIMIT,
             idle: None,
+            announced: false,
             until_trial: interval,
             trial_left: 0,
             interval,
@@ -67,25 +101,63 @@ impl Default for SpinPolicy {
     }
 }
 
-impl SpinPolicy {
-    /// There is nothing to do: whether to look again at once.
-    pub(super) fn keeps_spinning(&mut self, now: Nanos) -> bool {
-        let idle = match self.idle {
+impl WaitPolicy {
+    /// A policy that naps for so long before it sleeps.
+    pub(super) fn new(nap_limit: Nanos) -> Self {
+        Self {
+            nap_limit,
+            ..Self::default()
+        }
+    }
+
+    /// There is nothing to do: how to wait.
+    pub(super) fn wait(&mut self, now: Nanos) -> Wait {
+        let mut idle = match self.idle {
             Some(idle) => idle,
             None => Idle {
                 since: now,
                 way: self.choose(),
+                nap: SHORTEST_NAP,
+                awake: self.nap_limit,
             },
         };
+        let for_now = now.saturating_sub(idle.since);
+        let nap = idle.nap;
+        let wait = if idle.way == Way::Spin && for_now < SPIN_LIMIT {
+            Wait::Spin
+        } else {
+            idle.nap = (nap + nap / 2).min(LONGEST_NAP);
+            if for_now < idle.awake {
+                Wait::Nap(nap)
+            } else {
+                Wait::Sleep(nap)
+            }
+        };
         self.idle = Some(idle);
-        idle.way == Way::Spin && now.saturating_sub(idle.since) < SPIN_LIMIT
+        wait
+    }
+
+    /// A page fault has announced a store: it comes as soon as the
+    /// application gets a core.
+    pub(super) fn store_announced(&mut self, now: Nanos) {
+        let idle = Idle {
+            since: now,
+            way: Way::Nap,
+            nap: SHORTEST_NAP,
+            awake: ANNOUNCED_LIMIT,
+        };
+        self.idle = Some(idle);
+        self.announced = true;
     }
 
     /// A doorbell or a packet has come.
     pub(super) fn work_arrived(&mut self, now: Nanos) {
-        let Some(Idle { since, way }) = self.idle.take() else {
+        let Some(Idle { since, way, .. }) = self.idle.take() else {
             return;
         };
+        if std::mem::take(&mut self.announced) {
+            return;
+        }
         let gap = now.saturating_sub(since).min(GAP_LIMIT);
         // The way in use has many samples, the other only those of a trial.
         let weight = if way == self.preferred { 16 } else { 4 };
@@ -98,7 +170,9 @@ impl SpinPolicy {
 
     /// Something else made the NIC run: this period says nothing.
     pub(super) fn interrupted(&mut self) {
-        self.idle = None;
+        if !self.announced {
+            self.idle = None;
+        }
     }
 
     fn choose(&mut self) -> Way {
@@ -122,8 +196,8 @@ impl SpinPolicy {
         };
         // Spinning costs a core: it must be worth it by a clear margin.
         let better = match self.preferred {
-            Way::Spin if sleep < spin + spin / 8 => Way::Sleep,
-            Way::Sleep if spin + spin / 4 + 1_000 < sleep => Way::Spin,
+            Way::Spin if sleep < spin + spin / 8 => Way::Nap,
+            Way::Nap if spin + spin / 4 + 1_000 < sleep => Way::Spin,
             unchanged => unchanged,
         };
         if better != self.preferred {
@@ -142,7 +216,7 @@ mod tests {
     /// spinning thread and after `sleep` ns to a sleeping one; answers how
     /// many were spun through.
     fn live(
-        policy: &mut SpinPolicy,
+        policy: &mut WaitPolicy,
         now: &mut Nanos,
         periods: u32,
         spin: Nanos,
@@ -150,7 +224,7 @@ mod tests {
     ) -> u32 {
         let mut spun = 0;
         for _ in 0..periods {
-            let spins = policy.keeps_spinning(*now);
+            let spins = policy.wait(*now) == Wait::Spin;
             spun += u32::from(spins);
             *now += if spins { spin } else { sleep };
             policy.work_arrived(*now);
@@ -160,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_free_core_is_spun_on() {
-        let (mut policy, mut now) = (SpinPolicy::default(), 1);
+        let (mut policy, mut now) = (WaitPolicy::default(), 1);
         live(&mut policy, &mut now, 200, 800, 9_000);
         let spun = live(&mut policy, &mut now, 10_000, 800, 9_000);
         assert!(spun > 9_900, "{spun}");
@@ -168,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_shared_core_is_left_to_the_application() {
-        let (mut policy, mut now) = (SpinPolicy::default(), 1);
+        let (mut policy, mut now) = (WaitPolicy::default(), 1);
         live(&mut policy, &mut now, 200, 70_000, 9_000);
         let spun = live(&mut policy, &mut now, 10_000, 70_000, 9_000);
         assert!(spun < 100, "{spun}");
@@ -176,7 +250,7 @@ mod tests {
 
     #[test]
     fn rare_work_is_slept_for() {
-        let (mut policy, mut now) = (SpinPolicy::default(), 1);
+        let (mut policy, mut now) = (WaitPolicy::default(), 1);
         live(&mut policy, &mut now, 200, 5_000_000, 5_009_000);
         let spun = live(&mut policy, &mut now, 10_000, 5_000_000, 5_009_000);
         assert!(spun < 100, "{spun}");
@@ -184,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_change_is_noticed_both_ways() {
-        let (mut policy, mut now) = (SpinPolicy::default(), 1);
+        let (mut policy, mut now) = (WaitPolicy::default(), 1);
         live(&mut policy, &mut now, 50_000, 800, 9_000);
         live(&mut policy, &mut now, 200, 70_000, 9_000);
         let spun = live(&mut policy, &mut now, 1_000, 70_000, 9_000);
@@ -195,16 +269,45 @@ mod tests {
     }
 
     #[test]
-    fn a_spin_ends_at_its_limit_and_an_interruption_is_no_sample() {
-        let mut policy = SpinPolicy {
+    fn a_spin_ends_in_naps_that_grow_and_end_in_sleep() {
+        let mut policy = WaitPolicy {
             gaps: [Some(1_000), Some(9_000)],
-            ..SpinPolicy::default()
+            ..WaitPolicy::default()
         };
-        assert!(policy.keeps_spinning(1));
-        assert!(policy.keeps_spinning(SPIN_LIMIT));
-        assert!(!policy.keeps_spinning(SPIN_LIMIT + 1));
+        assert_eq!(policy.wait(1), Wait::Spin);
+        assert_eq!(policy.wait(SPIN_LIMIT), Wait::Spin);
+        assert_eq!(policy.wait(SPIN_LIMIT + 1), Wait::Nap(SHORTEST_NAP));
+        assert_eq!(policy.wait(NAP_LIMIT), Wait::Nap(SHORTEST_NAP * 3 / 2));
+        assert_eq!(
+            policy.wait(NAP_LIMIT + 1),
+            Wait::Sleep(SHORTEST_NAP * 9 / 4)
+        );
+        for _ in 0..100 {
+            policy.wait(NAP_LIMIT + 2);
+        }
+        assert_eq!(policy.wait(NAP_LIMIT + 2), Wait::Sleep(LONGEST_NAP));
         policy.interrupted();
-        policy.work_arrived(SPIN_LIMIT * 100);
-        assert_eq!(policy.gaps, [Some(1_000), Some(9_000)]);
+        policy.work_arrived(NAP_LIMIT * 2);
+        assert_eq!(
+            policy.gaps,
+            [Some(1_000), Some(9_000)],
+            "an interruption is no sample"
+        );
+    }
+
+    #[test]
+    fn an_announced_store_is_not_slept_for() {
+        let mut policy = WaitPolicy::default();
+        let now = 1_000_000_000;
+        policy.store_announced(now);
+        assert_eq!(policy.wait(now), Wait::Nap(SHORTEST_NAP));
+        policy.interrupted();
+        assert!(matches!(
+            policy.wait(now + ANNOUNCED_LIMIT - 1),
+            Wait::Nap(_)
+        ));
+        assert!(matches!(policy.wait(now + ANNOUNCED_LIMIT), Wait::Sleep(_)));
+        policy.work_arrived(now + ANNOUNCED_LIMIT);
+        assert_eq!(policy.gaps, [None; 2]);
     }
 }
