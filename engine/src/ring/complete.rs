@@ -156,8 +156,8 @@ pub struct CompletionRing {
     /// need not work them out.
     next: Slot,
     next_owner: u8,
-    /// Where `next` goes back to the first entry.
-    end: Slot,
+    /// After which `next` goes back to the first entry.
+    last: Slot,
     arm_record: DoorbellRecord,
     arm_register: ArmRegister,
     cqn: u32,
@@ -218,9 +218,7 @@ impl CompletionRing {
             consumer: start,
             next: entries.slot(start),
             next_owner: u8::from(size.owner(start)),
-            // SAFETY: as far past the ring as `first` is inside it; at most one
-            // past the memory of the entries.
-            end: Slot(unsafe { entries.slot(size.count() - 1).0.add(stride - skip) }),
+            last: entries.slot(size.count() - 1),
             // SAFETY: as above.
             arm_record: unsafe { DoorbellRecord::new(arm_record) },
             // SAFETY: the layout's page, valid as the caller promises.
@@ -238,25 +236,33 @@ impl CompletionRing {
     /// [`CqeOpcode::INVALID`], and then it has not.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<(Slot, OwnOp)> {
-        let own_op = self.next.own_op();
-        if (own_op.0 ^ self.next_owner) & OwnOp::OWNER != 0 {
-            return None;
+        let (slot, form) = self.look();
+        if form & OwnOp::OWNER != 0 {
+            None
+        } else {
+            Some((slot, OwnOp(form)))
         }
+    }
+
+    /// The next entry and its last byte, in which the owner bit is now 0 if the
+    /// device has written the entry.
+    #[inline(always)]
+    pub(crate) fn look(&self) -> (Slot, u8) {
+        let form = self.next.own_op().0 ^ self.next_owner;
         barrier::after_ownership();
-        Some((self.next, own_op))
+        (self.next, form)
     }
 
     /// Goes past the entry that [`Self::peek`] gave.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
         self.consumer = self.consumer.wrapping_add(1);
-        // SAFETY: from an entry to the next, or to `end`.
-        let next = Slot(unsafe { self.next.0.add(self.entries.stride) });
-        if next == self.end {
+        if self.next == self.last {
             self.next = Slot(self.entries.first);
             self.next_owner ^= OwnOp::OWNER;
         } else {
-            self.next = next;
+            // SAFETY: there is an entry after this one.
+            self.next = Slot(unsafe { self.next.0.add(self.entries.stride) });
         }
     }
 

@@ -97,10 +97,16 @@ impl Credits {
         !self.exhausted()
     }
 
-    /// One more request is posted. Answers the count after it.
+    /// How many requests may be posted before the next [`Self::refresh`].
     #[inline(always)]
-    pub const fn take(&mut self) -> u32 {
-        self.posted = self.posted.wrapping_add(1);
+    pub const fn room(&self) -> usize {
+        self.limit.wrapping_sub(self.posted) as usize
+    }
+
+    /// Some more requests are posted. Answers the count after them.
+    #[inline(always)]
+    pub const fn take(&mut self, requests: u32) -> u32 {
+        self.posted = self.posted.wrapping_add(requests);
         self.posted
     }
 
@@ -142,7 +148,7 @@ mod tests {
         assert!(credits.exhausted() && !credits.refresh(7) && !credits.refresh(9));
         credits.open(7);
         assert!(!credits.exhausted());
-        credits.take();
+        credits.take(1);
         credits.close();
         assert!(credits.exhausted() && !credits.refresh(8));
     }
@@ -170,10 +176,11 @@ mod tests {
             let (mut outstanding, mut retired) = (0u32, start);
             for post in ops {
                 if post {
+                    prop_assert_eq!(credits.room() == 0, credits.exhausted());
                     let room = !credits.exhausted() || credits.refresh(retired);
                     prop_assert_eq!(room, outstanding < capacity);
                     if room {
-                        credits.take();
+                        credits.take(1);
                         outstanding += 1;
                     }
                 } else if outstanding > 0 {

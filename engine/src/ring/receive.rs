@@ -45,21 +45,28 @@ pub(super) fn data_words(segment: &Segment) -> [u64; 2] {
 /// The posting half.
 #[derive(Debug)]
 pub struct RecvProducer {
-    buf: NonNull<u8>,
+    wqes: Wqes,
     credits: Credits,
-    size: RingSize,
-    stride: usize,
-    max_segments: usize,
     record: DoorbellRecord,
-    /// The consumer's cookies, by index: kept here so that a post does not
-    /// touch the cache line that the poller writes.
-    cookies: NonNull<AtomicU64>,
     consumer: NonNull<RecvConsumer>,
 }
 
-// SAFETY: `buf` is DMA memory, bound to no thread; only this half writes it.
-// The consumer is `Sync` and outlives this half, as promised to `new`.
+// SAFETY: the pointers in `wqes` are to DMA memory, bound to no thread and
+// written by this half only, and to atomics; the consumer is `Sync`. Both
+// outlive this half, as promised to `new`.
 unsafe impl Send for RecvProducer {}
+
+/// Where the producer writes; copied to registers for the length of a list.
+#[derive(Clone, Copy, Debug)]
+struct Wqes {
+    buf: NonNull<u8>,
+    size: RingSize,
+    stride: usize,
+    max_segments: usize,
+    /// The consumer's cookies, by index: kept here so that a post does not
+    /// touch the cache line that the poller writes.
+    cookies: NonNull<AtomicU64>,
+}
 
 /// The completing half. `retire` belongs to the poller of one completion queue;
 /// the producer reads the counter and writes the cookies.
@@ -125,14 +132,16 @@ impl RecvProducer {
     pub unsafe fn new(layout: &RecvLayout, consumer: &RecvConsumer) -> Self {
         let RecvConsumer { size, stride, .. } = *consumer;
         Self {
-            buf: layout.buf,
+            wqes: Wqes {
+                buf: layout.buf,
+                size,
+                stride,
+                max_segments: stride / UNIT,
+                cookies: NonNull::from(&*consumer.cookies).cast(),
+            },
             credits: Credits::new(size.count(), consumer.retired.load(Ordering::Acquire)),
-            size,
-            stride,
-            max_segments: stride / UNIT,
             // SAFETY: the layout's record, valid as promised to the consumer.
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
-            cookies: NonNull::from(&*consumer.cookies).cast(),
             consumer: NonNull::from(consumer),
         }
     }
@@ -161,7 +170,7 @@ impl RecvProducer {
 
     /// The most segments of one receive.
     pub fn max_segments(&self) -> usize {
-        self.max_segments
+        self.wqes.max_segments
     }
 
     /// Posts one receive.
@@ -174,8 +183,12 @@ impl RecvProducer {
     /// completes.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.write(request) }?;
+        if self.credits.exhausted() {
+            self.refresh()?;
+        }
+        // SAFETY: the credits say that the WQE is free.
+        unsafe { self.wqes.write(self.credits.posted(), request) }?;
+        self.credits.take(1);
         self.publish();
         Ok(())
     }
@@ -189,80 +202,33 @@ impl RecvProducer {
     /// As for [`Self::post`], for every request.
     #[inline]
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        for (posted, request) in requests.iter().enumerate() {
-            // SAFETY: passed on to the caller.
-            if let Err(error) = unsafe { self.write(request) } {
-                if posted > 0 {
-                    self.publish();
-                }
-                return Err(ListError { posted, error });
-            }
+        let mut full = None;
+        if self.credits.room() < requests.len() {
+            full = self.refresh().err();
         }
-        if !requests.is_empty() {
+        let wqes = self.wqes;
+        let start = self.credits.posted();
+        let mut posted = 0;
+        let mut error = None;
+        for request in requests.iter().take(self.credits.room()) {
+            // SAFETY: the credits say that the WQE is free.
+            if let Err(bad) = unsafe { wqes.write(start.wrapping_add(posted as u32), request) } {
+                error = Some(bad);
+                break;
+            }
+            posted += 1;
+        }
+        if posted > 0 {
+            self.credits.take(posted as u32);
             self.publish();
         }
-        Ok(())
-    }
-
-    #[inline(always)]
-    unsafe fn write(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        if self.credits.exhausted() {
-            self.refresh()?;
+        if posted == requests.len() {
+            return Ok(());
         }
-        let posted = self.credits.posted();
-        let index = self.size.index(posted);
-        // SAFETY: `index` is below the WQE count, so the WQE is in the ring.
-        let wqe = unsafe { self.buf.add(index * self.stride) };
-        // SAFETY: a WQE of this ring, which the credits say is free.
-        unsafe { self.write_segments(wqe, request.segments) }?;
-        // SAFETY: `index` is below the WQE count, which is the number of
-        // cookies, and the consumer that owns them outlives this half.
-        let cookie = unsafe { self.cookies.add(index).as_ref() };
-        cookie.store(request.cookie, Ordering::Relaxed);
-        self.credits.take();
-        Ok(())
-    }
-
-    /// The segments of a WQE and, if there is room, the terminator.
-    ///
-    /// # Safety
-    /// `wqe` is one of the ring's that the device does not read before the
-    /// doorbell record counts it.
-    #[inline(always)]
-    unsafe fn write_segments(
-        &self,
-        wqe: NonNull<u8>,
-        segments: &[Segment],
-    ) -> Result<(), PostError> {
-        let used = match segments {
-            // Most receives. Every ring has room for one segment.
-            [segment] if is_plain(segment.length) => {
-                // SAFETY: the first unit of the WQE.
-                unsafe { write_unit(wqe, data_words(segment)) };
-                1
-            }
-            _ => {
-                if segments.len() > self.max_segments {
-                    return Err(PostError::TooManySegments);
-                }
-                let mut used = 0;
-                for segment in segments {
-                    if is_plain(segment.length) {
-                        // SAFETY: at most `max_segments` units are written.
-                        unsafe { write_unit(wqe.add(used * UNIT), data_words(segment)) };
-                        used += 1;
-                    } else if segment.length != 0 {
-                        return Err(PostError::MessageTooLong);
-                    }
-                }
-                used
-            }
-        };
-        if used < self.max_segments {
-            // SAFETY: a unit of the WQE.
-            unsafe { write_unit(wqe.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
-        }
-        Ok(())
+        Err(ListError {
+            posted,
+            error: error.or(full).unwrap_or(PostError::QueueFull),
+        })
     }
 
     #[cold]
@@ -282,6 +248,64 @@ impl RecvProducer {
     fn publish(&mut self) {
         barrier::before_record();
         self.record.set(self.credits.posted() & 0xffff);
+    }
+}
+
+impl Wqes {
+    /// Writes the WQE of a counter.
+    ///
+    /// # Safety
+    /// The device does not read the WQE before the doorbell record counts it.
+    #[inline(always)]
+    unsafe fn write(self, counter: u32, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let index = self.size.index(counter);
+        // SAFETY: `index` is below the WQE count, so the WQE is in the ring.
+        let wqe = unsafe { self.buf.add(index * self.stride) };
+        let used = match request.segments {
+            // Most receives. Every ring has room for one segment.
+            [segment] if is_plain(segment.length) => {
+                // SAFETY: the first unit of the WQE.
+                unsafe { write_unit(wqe, data_words(segment)) };
+                1
+            }
+            // SAFETY: passed on to the caller.
+            segments => unsafe { self.write_segments(wqe, segments) }?,
+        };
+        if used < self.max_segments {
+            // SAFETY: a unit of the WQE.
+            unsafe { write_unit(wqe.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
+        }
+        // SAFETY: `index` is below the WQE count, which is the number of
+        // cookies, and the consumer that owns them outlives the producer.
+        let cookie = unsafe { self.cookies.add(index).as_ref() };
+        cookie.store(request.cookie, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Any segments. Answers how many units they take.
+    ///
+    /// # Safety
+    /// `wqe` is in the ring, and the device does not read it yet.
+    #[inline(never)]
+    unsafe fn write_segments(
+        self,
+        wqe: NonNull<u8>,
+        segments: &[Segment],
+    ) -> Result<usize, PostError> {
+        if segments.len() > self.max_segments {
+            return Err(PostError::TooManySegments);
+        }
+        let mut used = 0;
+        for segment in segments {
+            if is_plain(segment.length) {
+                // SAFETY: at most `max_segments` units are written.
+                unsafe { write_unit(wqe.add(used * UNIT), data_words(segment)) };
+                used += 1;
+            } else if segment.length != 0 {
+                return Err(PostError::MessageTooLong);
+            }
+        }
+        Ok(used)
     }
 }
 

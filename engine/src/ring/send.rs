@@ -407,7 +407,7 @@ impl SendProducer {
         // entries, and the consumer that owns them outlives this half.
         let entry = unsafe { self.entries.add(head.index).as_ref() };
         entry.cookie.store(request.cookie, Ordering::Relaxed);
-        entry.posted.store(self.credits.take(), Ordering::Relaxed);
+        entry.posted.store(self.credits.take(1), Ordering::Relaxed);
         self.producer = self
             .producer
             .wrapping_add(units.div_ceil((WQEBB / UNIT) as u32));
@@ -461,10 +461,13 @@ impl SendProducer {
         body: NonNull<u8>,
         segments: &[Segment],
     ) -> Result<u32, PostError> {
-        let mut length = 0u64;
-        for segment in segments {
-            length += u64::from(segment.length);
-        }
+        let length = match segments {
+            [segment] => u64::from(segment.length),
+            _ => segments
+                .iter()
+                .map(|segment| u64::from(segment.length))
+                .sum(),
+        };
         if length > u64::from(self.max_inline) {
             return Err(PostError::InlineTooLong);
         }

@@ -19,16 +19,13 @@ use super::receive::{data_words, write_unit};
 use super::scatter::{Units, read_unit};
 use super::{LayoutError, RingSize};
 use crate::mmio::{BiasedLock, DmaCell, DoorbellRecord, barrier};
-use crate::request::{ListError, PostError, RecvRequest};
+use crate::request::{ListError, PostError, RecvRequest, Segment};
 use crate::wire::{Be16, DataSegment, InlineHeader, SrqNextSegment, UNIT};
 
 /// The posting half.
 #[derive(Debug)]
 pub struct SharedRecvProducer {
-    buf: NonNull<u8>,
-    stride: usize,
-    max_segments: usize,
-    size: RingSize,
+    wqes: Wqes,
     /// The next WQE to use.
     head: u32,
     /// The end of the list, as far as the producer knows.
@@ -36,16 +33,25 @@ pub struct SharedRecvProducer {
     /// Posts so far; the device reads 16 bits of it.
     posted: u32,
     record: DoorbellRecord,
-    /// The consumer's cookies, by index: kept here so that a post does not
-    /// touch the cache line that the pollers write.
-    cookies: NonNull<AtomicU64>,
     consumer: NonNull<SharedRecvConsumer>,
 }
 
-// SAFETY: `buf` is DMA memory, bound to no thread; this half writes only WQEs
-// between head and tail. The consumer is `Sync` and outlives this half, as
-// promised to `new`.
+// SAFETY: the pointers in `wqes` are to DMA memory, bound to no thread, of which
+// this half writes only the WQEs between head and tail, and to atomics; the
+// consumer is `Sync`. Both outlive this half, as promised to `new`.
 unsafe impl Send for SharedRecvProducer {}
+
+/// Where the producer writes; copied to registers for the length of a list.
+#[derive(Clone, Copy, Debug)]
+struct Wqes {
+    buf: NonNull<u8>,
+    size: RingSize,
+    stride: usize,
+    max_segments: usize,
+    /// The consumer's cookies, by index: kept here so that a post does not
+    /// touch the cache line that the pollers write.
+    cookies: NonNull<AtomicU64>,
+}
 
 /// The completing half, used by the pollers.
 #[derive(Debug)]
@@ -85,28 +91,30 @@ impl SharedRecvProducer {
     pub unsafe fn new(layout: &SharedRecvLayout, consumer: &SharedRecvConsumer) -> Self {
         let SharedRecvConsumer { size, stride, .. } = *consumer;
         Self {
-            buf: layout.buf,
-            stride,
-            max_segments: stride / UNIT - 1,
-            size,
+            wqes: Wqes {
+                buf: layout.buf,
+                size,
+                stride,
+                max_segments: stride / UNIT - 1,
+                cookies: NonNull::from(&*consumer.cookies).cast(),
+            },
             head: u32::from(layout.head),
             known_tail: u32::from(layout.tail),
             posted: 0,
             // SAFETY: the layout's record, valid as promised to the consumer.
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
-            cookies: NonNull::from(&*consumer.cookies).cast(),
             consumer: NonNull::from(consumer),
         }
     }
 
     /// The most receives that may be outstanding.
     pub fn capacity(&self) -> u32 {
-        self.size.count() - 1
+        self.wqes.size.count() - 1
     }
 
     /// The most segments of one receive.
     pub fn max_segments(&self) -> usize {
-        self.max_segments
+        self.wqes.max_segments
     }
 
     /// Posts one receive.
@@ -119,8 +127,15 @@ impl SharedRecvProducer {
     /// completes.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.write(request) }?;
+        if request.segments.len() > self.wqes.max_segments {
+            return Err(PostError::TooManySegments);
+        }
+        if self.head == self.known_tail {
+            self.refresh()?;
+        }
+        // SAFETY: the head is free: it is not the tail.
+        self.head = unsafe { self.wqes.write(self.head, request) }?;
+        self.posted = self.posted.wrapping_add(1);
         self.publish();
         Ok(())
     }
@@ -134,60 +149,42 @@ impl SharedRecvProducer {
     /// As for [`Self::post`], for every request.
     #[inline]
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        for (posted, request) in requests.iter().enumerate() {
-            // SAFETY: passed on to the caller.
-            if let Err(error) = unsafe { self.write(request) } {
-                if posted > 0 {
-                    self.publish();
-                }
-                return Err(ListError { posted, error });
+        let wqes = self.wqes;
+        let (mut head, mut known_tail) = (self.head, self.known_tail);
+        let mut posted = 0;
+        let mut failed = None;
+        for request in requests {
+            if request.segments.len() > wqes.max_segments {
+                failed = Some(PostError::TooManySegments);
+                break;
             }
+            if head == known_tail {
+                self.head = head;
+                if let Err(error) = self.refresh() {
+                    failed = Some(error);
+                    break;
+                }
+                known_tail = self.known_tail;
+            }
+            // SAFETY: the head is free: it is not the tail.
+            match unsafe { wqes.write(head, request) } {
+                Ok(next) => head = next,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+            posted += 1;
         }
-        if !requests.is_empty() {
+        if posted > 0 {
+            self.head = head;
+            self.posted = self.posted.wrapping_add(posted as u32);
             self.publish();
         }
-        Ok(())
-    }
-
-    #[inline(always)]
-    unsafe fn write(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        let segments = request.segments;
-        if segments.len() > self.max_segments {
-            return Err(PostError::TooManySegments);
+        match failed {
+            None => Ok(()),
+            Some(error) => Err(ListError { posted, error }),
         }
-        if self.head == self.known_tail {
-            self.refresh()?;
-        }
-        let index = self.size.index(self.head);
-        // SAFETY: `index` is below the WQE count.
-        let wqe = unsafe { self.buf.add(index * self.stride) };
-        // SAFETY: the WQE has a segment after the link.
-        let first = unsafe { wqe.add(UNIT) };
-        let mut used = 0;
-        for segment in segments {
-            if segment.length & InlineHeader::MARK != 0 {
-                return Err(PostError::MessageTooLong);
-            }
-            // SAFETY: at most `max_segments` units follow the link, and the WQE
-            // is on the free list: the device does not read its segments before
-            // the doorbell record counts it.
-            unsafe { write_unit(first.add(used * UNIT), data_words(segment)) };
-            used += 1;
-        }
-        if used < self.max_segments {
-            // SAFETY: a unit of the WQE.
-            unsafe { write_unit(first.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
-        }
-        // SAFETY: `index` is below the WQE count, which is the number of
-        // cookies, and the consumer that owns them outlives this half.
-        let cookie = unsafe { self.cookies.add(index).as_ref() };
-        cookie.store(request.cookie, Ordering::Relaxed);
-        // SAFETY: `index` is in the ring.
-        let next = unsafe { link(self.buf, self.stride, index) }.read();
-        // The mask keeps a corrupted link inside the ring.
-        self.head = self.size.index(u32::from(Be16::from_bits(next).get())) as u32;
-        self.posted = self.posted.wrapping_add(1);
-        Ok(())
     }
 
     #[cold]
@@ -209,6 +206,64 @@ impl SharedRecvProducer {
     fn publish(&mut self) {
         barrier::before_record();
         self.record.set(self.posted & 0xffff);
+    }
+}
+
+impl Wqes {
+    /// Writes the WQE at `head`. Answers the one after it on the list.
+    ///
+    /// # Safety
+    /// The WQE is on the free list, and not its last: the device does not read
+    /// its segments before the doorbell record counts it.
+    #[inline(always)]
+    unsafe fn write(self, head: u32, request: &RecvRequest<'_>) -> Result<u32, PostError> {
+        let index = self.size.index(head);
+        // SAFETY: `index` is below the WQE count.
+        let wqe = unsafe { self.buf.add(index * self.stride) };
+        // SAFETY: every WQE has a segment after the link.
+        let first = unsafe { wqe.add(UNIT) };
+        let used = match request.segments {
+            // Most receives.
+            [segment] if segment.length & InlineHeader::MARK == 0 => {
+                // SAFETY: the first segment of the WQE.
+                unsafe { write_unit(first, data_words(segment)) };
+                1
+            }
+            // SAFETY: passed on to the caller.
+            segments => unsafe { self.write_segments(first, segments) }?,
+        };
+        if used < self.max_segments {
+            // SAFETY: a unit of the WQE.
+            unsafe { write_unit(first.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
+        }
+        // SAFETY: `index` is below the WQE count, which is the number of
+        // cookies, and the consumer that owns them outlives the producer.
+        let cookie = unsafe { self.cookies.add(index).as_ref() };
+        cookie.store(request.cookie, Ordering::Relaxed);
+        // SAFETY: `index` is in the ring.
+        let next = unsafe { link(self.buf, self.stride, index) }.read();
+        // The mask keeps a corrupted link inside the ring.
+        Ok(self.size.index(u32::from(Be16::from_bits(next).get())) as u32)
+    }
+
+    /// Any segments, no more than fit. Answers how many there are.
+    ///
+    /// # Safety
+    /// `first` is the first segment of a WQE that the device does not read yet.
+    #[inline(never)]
+    unsafe fn write_segments(
+        self,
+        first: NonNull<u8>,
+        segments: &[Segment],
+    ) -> Result<usize, PostError> {
+        for (at, segment) in segments.iter().take(self.max_segments).enumerate() {
+            if segment.length & InlineHeader::MARK != 0 {
+                return Err(PostError::MessageTooLong);
+            }
+            // SAFETY: at most `max_segments` units are written.
+            unsafe { write_unit(first.add(at * UNIT), data_words(segment)) };
+        }
+        Ok(segments.len())
     }
 }
 

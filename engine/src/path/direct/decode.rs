@@ -18,60 +18,66 @@ fn requester_op(opcode: u8) -> Option<CompletionOp> {
     })
 }
 
-/// A message without immediate data, or a request that is done, with the
-/// payload where it should be. Everything else is `None`, and untouched. Calls
-/// nothing out of line.
+/// The last byte of an entry, less its owner bit, for a message without
+/// immediate data whose payload is where it should be.
+const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
+/// The same for a request that is done.
+const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
+
+/// What `form`, the last byte of an entry with the owner bit 0 for "written",
+/// says at first sight.
+#[inline(always)]
+pub(super) fn is_usual(form: u8) -> bool {
+    let form = form & !OwnOp::SOLICITED;
+    form == RECEIVED || form == DONE
+}
+
+/// The completion in a usual entry, or `None`, with nothing done, if it takes a
+/// closer look after all. Calls nothing out of line.
 #[inline(always)]
 pub(super) fn usual(
     slot: Slot,
-    own_op: OwnOp,
+    form: u8,
     whose: RequestQpn,
     record: &Record,
 ) -> Option<Completion> {
-    const FORM: u8 = !(OwnOp::OWNER | OwnOp::SOLICITED);
-    const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
-    const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
-    match own_op.0 & FORM {
-        RECEIVED => {
-            let cookie = match &record.receives {
-                Receives::Own(ring) => {
-                    let front = ring.front();
-                    ring.retire(front);
-                    front.cookie
-                }
-                Receives::Shared(shared) => shared.ring.take_alone(slot.wqe_counter())?,
-                Receives::None => return None,
-            };
-            Some(Completion {
-                cookie,
-                byte_len: slot.byte_count(),
-                imm: 0,
-                qpn: whose.qpn(),
-                status: Status::Success,
-                op: CompletionOp::Recv,
-                flags: solicited(own_op),
-                vendor_syndrome: 0,
-            })
-        }
-        DONE => {
-            let op = requester_op(whose.request_opcode())?;
-            let byte_len = if op == CompletionOp::Read {
-                slot.byte_count()
-            } else {
-                0
-            };
-            Some(Completion {
-                cookie: record.sends.retire(slot.wqe_counter()),
-                byte_len,
-                imm: 0,
-                qpn: whose.qpn(),
-                status: Status::Success,
-                op,
-                flags: CompletionFlags::empty(),
-                vendor_syndrome: 0,
-            })
-        }
-        _ => None,
+    if form & !OwnOp::SOLICITED == RECEIVED {
+        let cookie = match &record.receives {
+            Receives::Own(ring) => {
+                let front = ring.front();
+                ring.retire(front);
+                front.cookie
+            }
+            Receives::Shared(shared) => shared.ring.take_alone(slot.wqe_counter())?,
+            Receives::None => return None,
+        };
+        Some(Completion {
+            cookie,
+            byte_len: slot.byte_count(),
+            imm: 0,
+            qpn: whose.qpn(),
+            status: Status::Success,
+            op: CompletionOp::Recv,
+            flags: solicited(OwnOp(form)),
+            vendor_syndrome: 0,
+        })
+    } else {
+        let op = requester_op(whose.request_opcode())?;
+        let byte_len = if op == CompletionOp::Read {
+            slot.byte_count()
+        } else {
+            0
+        };
+        Some(Completion {
+            cookie: record.sends.retire(slot.wqe_counter()),
+            byte_len,
+            imm: 0,
+            qpn: whose.qpn(),
+            status: Status::Success,
+            op,
+            flags: CompletionFlags::empty(),
+            vendor_syndrome: 0,
+        })
     }
 }
 

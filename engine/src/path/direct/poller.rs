@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::decode::{decode, usual};
+use super::decode::{decode, is_usual, usual};
 use super::mailbox::Change;
 use super::table::Table;
 use super::{Mailbox, Owner};
@@ -14,7 +14,7 @@ use crate::completion::Completion;
 use crate::ring::LayoutError;
 use crate::ring::complete::{CompletionRing, Slot};
 use crate::ring::layout::CompletionLayout;
-use crate::wire::{CqeOpcode, CqeTail};
+use crate::wire::{CqeOpcode, CqeTail, OwnOp};
 
 /// What polling has met besides completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,16 +135,18 @@ impl Poller {
     /// Calls nothing out of line, so that it costs its callers no registers.
     #[inline(always)]
     fn glance(&mut self) -> Glance {
-        let Some((slot, own_op)) = self.ring.peek() else {
-            return if self.mailbox.has_letters() {
-                Glance::Other
-            } else {
+        let (slot, form) = self.ring.look();
+        if !is_usual(form) {
+            let nothing = form & OwnOp::OWNER != 0 && !self.mailbox.has_letters();
+            return if nothing {
                 Glance::Empty
+            } else {
+                Glance::Other
             };
-        };
+        }
         let whose = slot.request_qpn();
         if let Some(record) = self.table.find(whose.qpn())
-            && let Some(completion) = usual(slot, own_op, whose, record)
+            && let Some(completion) = usual(slot, form, whose, record)
         {
             self.ring.advance();
             return Glance::Hit(completion);
