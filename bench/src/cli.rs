@@ -112,7 +112,7 @@ pub(crate) struct LatArgs {
     /// The server's host name or address; without it, this side is the server
     pub(crate) host: Option<String>,
     /// Both sides in this process, one thread
-    #[arg(long, conflicts_with_all = ["host", "port", "timeout"])]
+    #[arg(long, conflicts_with_all = ["host", "port"])]
     pub(crate) loopback: bool,
     /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
