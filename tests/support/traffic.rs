@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::libmlx5::Answer;
 use super::side::{Memory, Side};
+use super::system::System;
 use super::work::{RecvWork, SendWork};
 
 /// Bytes of each end's memory: enough for what both ends do in a round.
@@ -115,8 +116,9 @@ struct Plan {
     used: usize,
 }
 
-/// Posts a round on both ends, lets `run` carry it out and checks everything.
-pub fn play(sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2], run: &mut dyn FnMut()) {
+/// Posts a round on both ends, lets the device carry it out and checks
+/// everything.
+pub fn play(system: &System, sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2]) {
     let mut plans = [Plan::default(), Plan::default()];
     for end in [0, 1] {
         for (i, op) in round[end].iter().enumerate() {
@@ -140,9 +142,11 @@ pub fn play(sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2], run: &mut dyn 
         for work in &plan.sends {
             side.post_sends(std::slice::from_ref(work))
                 .expect("room in the send queue");
+            // Stepped, the device checks every doorbell: it must see each.
+            system.step();
         }
     }
-    run();
+    system.run();
     for (end, (side, plan)) in sides.iter_mut().zip(&plans).enumerate() {
         assert_eq!(side.recv_answers(), plan.received, "receives of end {end}");
         assert_eq!(side.send_answers(), plan.sent, "sends of end {end}");

@@ -7,5 +7,6 @@
 mod support;
 
 mod control;
+mod conversation;
 mod referee;
 mod tracer;
