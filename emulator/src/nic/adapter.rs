@@ -75,6 +75,9 @@ impl Nic {
         let Packet { header, payload } = packet;
         if let Some(qp) = self.qps.get_mut(header.destination_qpn.0) {
             qp.take_packet(&mut self.core, &header, &payload);
+        } else {
+            self.core
+                .note(|| format!("packet for QP {:#x}: none here", header.destination_qpn.0));
         }
         self.core.recycle(payload);
         self.settle();

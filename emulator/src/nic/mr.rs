@@ -132,12 +132,11 @@ impl Nic {
         }
         let (first, bytes) = pin::page_range(spec.start, spec.length)?;
         let mrs = &mut self.core.mrs;
-        let pinned = if self.core.options.enforce_memlock {
-            bytes
-        } else {
-            0
-        };
-        mrs.locked.take(pinned)?;
+        let enforced = self.core.options.enforce_memlock;
+        let pinned = if enforced { bytes } else { 0 };
+        if enforced {
+            mrs.locked.take(pinned, pin::lock_limit())?;
+        }
         let writable = spec.access.contains(Access::LOCAL_WRITE);
         if let Err(error) = pin::probe(first, bytes, writable) {
             mrs.locked.release(pinned);

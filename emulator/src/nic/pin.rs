@@ -10,13 +10,13 @@ pub(super) struct Locked {
 }
 
 impl Locked {
-    /// Takes `bytes` more.
+    /// Takes `bytes` more, of at most `limit`.
     ///
     /// # Errors
-    /// `ENOMEM` above `RLIMIT_MEMLOCK`, unless the process has `CAP_IPC_LOCK`.
-    pub(super) fn take(&mut self, bytes: u64) -> Result<()> {
+    /// `ENOMEM` above the limit.
+    pub(super) fn take(&mut self, bytes: u64, limit: u64) -> Result<()> {
         let wanted = self.bytes.saturating_add(bytes);
-        if wanted > memlock_limit() && !has_ipc_lock() {
+        if wanted > limit {
             return Err(Errno(libc::ENOMEM));
         }
         self.bytes = wanted;
@@ -106,14 +106,20 @@ fn page_size() -> u64 {
     u64::try_from(size).unwrap_or(4096)
 }
 
-fn memlock_limit() -> u64 {
+/// How many bytes the process may lock: `RLIMIT_MEMLOCK`, unless it has
+/// `CAP_IPC_LOCK`.
+pub(super) fn lock_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: `limit` is a valid place for the answer.
     let done = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    if done == 0 { limit.rlim_cur } else { u64::MAX }
+    if done != 0 || has_ipc_lock() {
+        u64::MAX
+    } else {
+        limit.rlim_cur
+    }
 }
 
 /// Whether the process may lock as much as it wants (`CapEff`, bit 14).
@@ -142,6 +148,17 @@ mod tests {
         assert_eq!(page_range(0x1000, 0), Err(Errno(libc::EINVAL)));
         assert_eq!(page_range(u64::MAX - 5, 10), Err(Errno(libc::EINVAL)));
         assert_eq!(page_range(u64::MAX - 5, 3), Err(Errno(libc::EINVAL)));
+    }
+
+    #[test]
+    fn locked_bytes_count_up_to_the_limit_and_come_back() {
+        let mut locked = Locked::default();
+        assert_eq!(locked.take(3, 4), Ok(()));
+        assert_eq!(locked.take(2, 4), Err(Errno(libc::ENOMEM)));
+        assert_eq!(locked.take(1, 4), Ok(()));
+        locked.release(3);
+        assert_eq!(locked.take(3, 4), Ok(()));
+        assert_eq!(locked.take(u64::MAX, 4), Err(Errno(libc::ENOMEM)));
     }
 
     #[test]

@@ -322,3 +322,47 @@ fn a_drained_send_queue_says_so_and_goes_on_in_rts() {
     world.run();
     assert_eq!(world.a.cq.all().len(), 1);
 }
+
+#[test]
+fn one_doorbell_may_start_more_than_the_nic_holds_at_a_time() {
+    let a = end(Host::new(1), |spec| spec.sq_wqebb_count = 8192);
+    let mut world = World::of(a, end(Host::new(2), |_| {}), attributes());
+    for n in 0..8000_u32 {
+        let flags = if n == 7999 { SIGNALLED } else { 0 };
+        let at = world.b.remote(4 * n as usize);
+        world
+            .a
+            .qp
+            .write(WRITE, flags, &[at, inline(&n.to_be_bytes())]);
+    }
+    world.a.qp.ring(&mut world.a.host);
+    world.run();
+    assert_eq!(outcome(&world.a.cq.all()), [(OK, 7999)]);
+    assert!((0..8000).all(|n| world.b.memory.be32(4 * n) == n as u32));
+}
+
+#[test]
+fn a_read_longer_than_the_window_and_what_follows_it_complete() {
+    const LONG: usize = 1 << 20;
+    let mut world = World::with(QpAttr {
+        path_mtu: 1,
+        ..attributes()
+    });
+    let (mut there, here) = (Buffer::new(LONG), Buffer::new(LONG));
+    let data: Vec<u8> = (0..LONG).map(|n| (n % 251) as u8).collect();
+    there.put(0, &data);
+    let rkey = world.b.host.key(&there, LONG as u64, ALL_ACCESS);
+    let lkey = world.a.host.key(&here, LONG as u64, ALL_ACCESS);
+    let read = [
+        remote(there.at(), rkey),
+        pointer(LONG as u32, lkey, here.at()),
+    ];
+    world.a.post(READ, SIGNALLED, &read);
+    let write = [world.b.remote(0), inline(b"after")];
+    world.a.post(WRITE, SIGNALLED, &write);
+    world.a.post(READ, SIGNALLED, &read);
+    world.run();
+    assert_eq!(outcome(&world.a.cq.all()), [(OK, 0), (OK, 1), (OK, 2)]);
+    assert_eq!(here.get(0, LONG), data);
+    assert_eq!(world.b.memory.get(0, 5), b"after");
+}

@@ -1,7 +1,6 @@
 //! Making and unmaking objects: what the kernel would answer.
 
 use super::rig::*;
-use crate::nic::NicOptions;
 use crate::nic::spec::*;
 
 const BUSY: Errno = Errno(libc::EBUSY);
@@ -152,19 +151,6 @@ fn a_region_may_have_addresses_of_its_own() {
         .post(WRITE, SIGNALLED, &[remote(97, key), inline(b"five")]);
     world.run();
     assert_eq!(outcome(&world.a.cq.all()), [(OK, 0), (0x13, 1)]);
-}
-
-#[test]
-fn locked_memory_is_counted_only_on_demand() {
-    // Whoever runs this may lock as much as it wants, or has a limit; either
-    // way a region beyond the address space's size fails and a small one not.
-    let mut host = Host::with(NicOptions {
-        enforce_memlock: true,
-        ..NicOptions::default()
-    });
-    let memory = Buffer::new(64);
-    let key = host.key(&memory, 64, ALL_ACCESS);
-    host.nic.dereg_mr(host.context, key >> 8).unwrap();
 }
 
 #[test]
