@@ -136,11 +136,11 @@ fn a_polling_pair_stays_clean_under_memcheck() {
 /// A copy of the launcher and its library where every user can read it.
 fn install_for_everybody(to: &Path) {
     let built = common::launcher();
-    let beside = built.with_file_name("libmlx5emu.so");
-    let library = if beside.is_file() {
-        beside
+    let newest = built.with_file_name("deps/libmlx5emu.so");
+    let library = if newest.is_file() {
+        newest
     } else {
-        built.with_file_name("deps/libmlx5emu.so")
+        built.with_file_name("libmlx5emu.so")
     };
     std::fs::create_dir_all(to).unwrap();
     std::fs::copy(built, to.join("mlx5-emu")).unwrap();

@@ -173,11 +173,13 @@ fn find_library() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::environment(format!("cannot tell where I am: {error}")))?;
     let here = program.parent().unwrap_or(Path::new("/"));
+    // In a build tree `deps` holds the newest: `cargo test` builds the library
+    // there without linking it beside the program.
     let places = [
+        here.join("deps"),
         here.to_owned(),
         here.join("../lib"),
         here.join("../lib/mlx5-emu"),
-        here.join("deps"),
     ];
     let found = places
         .iter()

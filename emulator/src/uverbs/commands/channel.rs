@@ -1,7 +1,9 @@
 //! Files that events are read from.
 
+use std::os::fd::OwnedFd;
+
 use super::Call;
-use crate::nic::spec::Result;
+use crate::nic::spec::{ChannelId, Result};
 use crate::uverbs::files::FILES;
 
 impl Call<'_> {
@@ -9,13 +11,20 @@ impl Call<'_> {
     pub(in crate::uverbs) fn create_channel(&mut self) -> Result<i32> {
         self.context()?;
         let (fd, id) = self.file.events().open_channel()?;
-        FILES.publish_events(fd, id, self.file.events())
+        self.publish(fd, id)
     }
 
     /// A new file of asynchronous events; answers the application's descriptor.
     pub(in crate::uverbs) fn create_asynchronous(&mut self) -> Result<i32> {
         let context = self.context()?;
         let (fd, id) = self.file.events().open_asynchronous(context)?;
-        FILES.publish_events(fd, id, self.file.events())
+        self.publish(fd, id)
+    }
+
+    fn publish(&self, fd: OwnedFd, id: ChannelId) -> Result<i32> {
+        let events = self.file.events();
+        FILES
+            .publish_events(fd, id, events)
+            .inspect_err(|_| events.close_file(id))
     }
 }
