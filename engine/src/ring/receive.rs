@@ -269,8 +269,9 @@ impl Wqes {
                 1
             }
             // SAFETY: passed on to the caller.
-            segments => unsafe { self.write_segments(wqe, segments) }?,
+            segments => unsafe { write_segments(wqe, self.max_segments, segments) }?,
         };
+        let used = used as usize;
         if used < self.max_segments {
             // SAFETY: a unit of the WQE.
             unsafe { write_unit(wqe.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
@@ -281,32 +282,32 @@ impl Wqes {
         cookie.store(request.cookie, Ordering::Relaxed);
         Ok(())
     }
+}
 
-    /// Any segments. Answers how many units they take.
-    ///
-    /// # Safety
-    /// `wqe` is in the ring, and the device does not read it yet.
-    #[inline(never)]
-    unsafe fn write_segments(
-        self,
-        wqe: NonNull<u8>,
-        segments: &[Segment],
-    ) -> Result<usize, PostError> {
-        if segments.len() > self.max_segments {
-            return Err(PostError::TooManySegments);
-        }
-        let mut used = 0;
-        for segment in segments {
-            if is_plain(segment.length) {
-                // SAFETY: at most `max_segments` units are written.
-                unsafe { write_unit(wqe.add(used * UNIT), data_words(segment)) };
-                used += 1;
-            } else if segment.length != 0 {
-                return Err(PostError::MessageTooLong);
-            }
-        }
-        Ok(used)
+/// Any segments. Answers how many units they take.
+///
+/// # Safety
+/// `wqe` is in the ring, and the device does not read it yet.
+#[inline(never)]
+unsafe fn write_segments(
+    wqe: NonNull<u8>,
+    max_segments: usize,
+    segments: &[Segment],
+) -> Result<u32, PostError> {
+    if segments.len() > max_segments {
+        return Err(PostError::TooManySegments);
     }
+    let mut used = 0u32;
+    for segment in segments {
+        if is_plain(segment.length) {
+            // SAFETY: at most `max_segments` units are written.
+            unsafe { write_unit(wqe.add(used as usize * UNIT), data_words(segment)) };
+            used += 1;
+        } else if segment.length != 0 {
+            return Err(PostError::MessageTooLong);
+        }
+    }
+    Ok(used)
 }
 
 impl RecvConsumer {

@@ -237,7 +237,8 @@ impl SendProducer {
     /// unused) until the request completes.
     #[inline(always)]
     pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        match self.write_plain(request) {
+        // SAFETY: passed on to the caller.
+        match unsafe { self.write_plain(request) } {
             Some(written) => {
                 self.ring_single(written);
                 Ok(())
@@ -268,7 +269,8 @@ impl SendProducer {
         let mut last = None;
         let mut result = Ok(());
         for (posted, request) in requests.iter().enumerate() {
-            let written = match self.write_plain(request) {
+            // SAFETY: passed on to the caller.
+            let written = match unsafe { self.write_plain(request) } {
                 Some(written) => Ok(written),
                 // SAFETY: passed on to the caller.
                 None => unsafe { self.write_out_of_line(request) },
@@ -289,21 +291,48 @@ impl SendProducer {
         result
     }
 
-    /// Writes the WQE of a request with one segment, not inline: most requests.
-    /// `None`, with nothing done, if it is another one or takes a closer look.
+    /// Writes the WQE of a request with one segment: most requests. `None`, with
+    /// nothing done, if it is another one or takes a closer look. Calls nothing
+    /// out of line.
+    ///
+    /// # Safety
+    /// As for [`Self::post`].
     #[inline(always)]
-    fn write_plain(&mut self, request: &SendRequest<'_>) -> Option<Written> {
+    unsafe fn write_plain(&mut self, request: &SendRequest<'_>) -> Option<Written> {
         let [segment] = request.segments else {
             return None;
         };
-        let is_plain = is_plain(segment.length) && !request.flags.contains(SendFlags::INLINE);
-        if !is_plain || self.max_segments == 0 || self.credits.exhausted() {
+        if !is_plain(segment.length) || self.max_segments == 0 || self.credits.exhausted() {
+            return None;
+        }
+        if !request.flags.contains(SendFlags::INLINE) {
+            let head = self.write_head(request);
+            // SAFETY: the second or third unit of the WQE's first WQEBB.
+            unsafe { write_unit(head.body, data_words(segment)) };
+            return Some(self.write_ctrl(request, &head, 1));
+        }
+        let length = segment.length;
+        let is_read = matches!(request.op, SendOp::Read { .. });
+        if length > self.max_inline.min(SHORT_COPY) || is_read {
             return None;
         }
         let head = self.write_head(request);
-        // SAFETY: the second or third unit of the WQE's first WQEBB.
-        unsafe { write_unit(head.body, data_words(segment)) };
-        Some(self.write_ctrl(request, &head, 1))
+        // SAFETY: inside the WQE's first WQEBB.
+        let data = unsafe { head.body.add(size_of::<InlineHeader>()) };
+        if self.end.as_ptr().addr() - data.as_ptr().addr() < length as usize {
+            return None;
+        }
+        // SAFETY: the header is in the WQE's first WQEBB.
+        unsafe {
+            head.body
+                .cast::<u32>()
+                .write(InlineHeader::new(length).to_bits())
+        };
+        let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
+        // SAFETY: the caller promises that the segment is readable; the bytes
+        // fit the ring up to its end, and WQEBBs that the credits provide for.
+        unsafe { copy_short(data.as_ptr(), from, length as usize) };
+        Some(self.write_ctrl(request, &head, inline_units(length)))
     }
 
     /// Writes one WQE. The device sees it with the next doorbell.
@@ -563,6 +592,61 @@ impl SendProducer {
     fn ring(&mut self, last: Written) {
         self.publish();
         self.register.ring(last.ctrl.doorbell());
+    }
+}
+
+/// The longest inline data that are copied without a call to `memcpy`.
+const SHORT_COPY: u32 = 256;
+
+/// Copies `length` bytes, not 0, in line.
+///
+/// # Safety
+/// `length` readable bytes at `from` and writable bytes at `to`, which do not
+/// overlap.
+#[inline(always)]
+unsafe fn copy_short(to: *mut u8, from: *const u8, length: usize) {
+    /// # Safety
+    /// As above, for the bytes of a `T` at `at`.
+    #[inline(always)]
+    unsafe fn copy<T>(to: *mut u8, from: *const u8, at: usize) {
+        // SAFETY: inside both.
+        let (to, from) = unsafe { (to.add(at), from.add(at)) };
+        // SAFETY: valid for a `T`, of any alignment.
+        unsafe {
+            to.cast::<T>()
+                .write_unaligned(from.cast::<T>().read_unaligned())
+        };
+    }
+    // The last bytes are copied first, by an access that may overlap the others.
+    match length {
+        16.. => {
+            // SAFETY: the last 16 of at least 16 bytes.
+            unsafe { copy::<u128>(to, from, length - 16) };
+            let mut at = 0;
+            while at + 16 < length {
+                // SAFETY: 16 bytes from `at` end before the last.
+                unsafe { copy::<u128>(to, from, at) };
+                at += 16;
+            }
+        }
+        8..16 => {
+            // SAFETY: the first and the last 8 of at least 8 bytes.
+            unsafe { copy::<u64>(to, from, 0) };
+            // SAFETY: as above.
+            unsafe { copy::<u64>(to, from, length - 8) };
+        }
+        4..8 => {
+            // SAFETY: the first and the last 4 of at least 4 bytes.
+            unsafe { copy::<u32>(to, from, 0) };
+            // SAFETY: as above.
+            unsafe { copy::<u32>(to, from, length - 4) };
+        }
+        _ => {
+            for at in 0..length {
+                // SAFETY: one of the bytes.
+                unsafe { copy::<u8>(to, from, at) };
+            }
+        }
     }
 }
 

@@ -230,8 +230,9 @@ impl Wqes {
                 1
             }
             // SAFETY: passed on to the caller.
-            segments => unsafe { self.write_segments(first, segments) }?,
+            segments => unsafe { write_segments(first, self.max_segments, segments) }?,
         };
+        let used = used as usize;
         if used < self.max_segments {
             // SAFETY: a unit of the WQE.
             unsafe { write_unit(first.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
@@ -245,26 +246,26 @@ impl Wqes {
         // The mask keeps a corrupted link inside the ring.
         Ok(self.size.index(u32::from(Be16::from_bits(next).get())) as u32)
     }
+}
 
-    /// Any segments, no more than fit. Answers how many there are.
-    ///
-    /// # Safety
-    /// `first` is the first segment of a WQE that the device does not read yet.
-    #[inline(never)]
-    unsafe fn write_segments(
-        self,
-        first: NonNull<u8>,
-        segments: &[Segment],
-    ) -> Result<usize, PostError> {
-        for (at, segment) in segments.iter().take(self.max_segments).enumerate() {
-            if segment.length & InlineHeader::MARK != 0 {
-                return Err(PostError::MessageTooLong);
-            }
-            // SAFETY: at most `max_segments` units are written.
-            unsafe { write_unit(first.add(at * UNIT), data_words(segment)) };
+/// Any segments, no more than fit. Answers how many there are.
+///
+/// # Safety
+/// `first` is the first segment of a WQE that the device does not read yet.
+#[inline(never)]
+unsafe fn write_segments(
+    first: NonNull<u8>,
+    max_segments: usize,
+    segments: &[Segment],
+) -> Result<u32, PostError> {
+    for (at, segment) in segments.iter().take(max_segments).enumerate() {
+        if segment.length & InlineHeader::MARK != 0 {
+            return Err(PostError::MessageTooLong);
         }
-        Ok(segments.len())
+        // SAFETY: at most `max_segments` units are written.
+        unsafe { write_unit(first.add(at * UNIT), data_words(segment)) };
     }
+    Ok(segments.len() as u32)
 }
 
 impl SharedRecvConsumer {

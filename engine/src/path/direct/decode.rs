@@ -18,67 +18,61 @@ fn requester_op(opcode: u8) -> Option<CompletionOp> {
     })
 }
 
-/// The last byte of an entry, less its owner bit, for a message without
-/// immediate data whose payload is where it should be.
-const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
+/// The last byte of an entry, but for the owner and solicited bits, for a
+/// message without immediate data whose payload is where it should be.
+pub(super) const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
 /// The same for a request that is done.
-const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
+pub(super) const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
 
-/// What `form`, the last byte of an entry with the owner bit 0 for "written",
-/// says at first sight.
+/// The completion in a [`RECEIVED`] entry, or `None`, with nothing done, if it
+/// takes a closer look after all. Calls nothing out of line.
 #[inline(always)]
-pub(super) fn is_usual(form: u8) -> bool {
-    let form = form & !OwnOp::SOLICITED;
-    form == RECEIVED || form == DONE
-}
-
-/// The completion in a usual entry, or `None`, with nothing done, if it takes a
-/// closer look after all. Calls nothing out of line.
-#[inline(always)]
-pub(super) fn usual(
+pub(super) fn received(
     slot: Slot,
     form: u8,
     whose: RequestQpn,
     record: &Record,
 ) -> Option<Completion> {
-    if form & !OwnOp::SOLICITED == RECEIVED {
-        let cookie = match &record.receives {
-            Receives::Own(ring) => {
-                let front = ring.front();
-                ring.retire(front);
-                front.cookie
-            }
-            Receives::Shared(shared) => shared.ring.take_alone(slot.wqe_counter())?,
-            Receives::None => return None,
-        };
-        Some(Completion {
-            cookie,
-            byte_len: slot.byte_count(),
-            imm: 0,
-            qpn: whose.qpn(),
-            status: Status::Success,
-            op: CompletionOp::Recv,
-            flags: solicited(OwnOp(form)),
-            vendor_syndrome: 0,
-        })
+    let cookie = match &record.receives {
+        Receives::Own(ring) => {
+            let front = ring.front();
+            ring.retire(front);
+            front.cookie
+        }
+        Receives::Shared(shared) => shared.ring.take_alone(slot.wqe_counter())?,
+        Receives::None => return None,
+    };
+    Some(Completion {
+        cookie,
+        byte_len: slot.byte_count(),
+        imm: 0,
+        qpn: whose.qpn(),
+        status: Status::Success,
+        op: CompletionOp::Recv,
+        flags: solicited(OwnOp(form)),
+        vendor_syndrome: 0,
+    })
+}
+
+/// As [`received`], for a [`DONE`] entry.
+#[inline(always)]
+pub(super) fn done(slot: Slot, whose: RequestQpn, record: &Record) -> Option<Completion> {
+    let op = requester_op(whose.request_opcode())?;
+    let byte_len = if op == CompletionOp::Read {
+        slot.byte_count()
     } else {
-        let op = requester_op(whose.request_opcode())?;
-        let byte_len = if op == CompletionOp::Read {
-            slot.byte_count()
-        } else {
-            0
-        };
-        Some(Completion {
-            cookie: record.sends.retire(slot.wqe_counter()),
-            byte_len,
-            imm: 0,
-            qpn: whose.qpn(),
-            status: Status::Success,
-            op,
-            flags: CompletionFlags::empty(),
-            vendor_syndrome: 0,
-        })
-    }
+        0
+    };
+    Some(Completion {
+        cookie: record.sends.retire(slot.wqe_counter()),
+        byte_len,
+        imm: 0,
+        qpn: whose.qpn(),
+        status: Status::Success,
+        op,
+        flags: CompletionFlags::empty(),
+        vendor_syndrome: 0,
+    })
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::decode::{decode, is_usual, usual};
+use super::decode::{DONE, RECEIVED, decode, done, received};
 use super::mailbox::Change;
 use super::table::Table;
 use super::{Mailbox, Owner};
@@ -42,16 +42,6 @@ impl core::fmt::Debug for Poller {
             .field("counters", &self.counters)
             .finish_non_exhaustive()
     }
-}
-
-/// What the next entry is, at first sight.
-enum Glance {
-    /// A completion, the entry gone past.
-    Hit(Completion),
-    /// There is no entry, and nothing else to do.
-    Empty,
-    /// Something that takes [`Poller::study`].
-    Other,
 }
 
 /// What became of an unusual entry.
@@ -99,15 +89,13 @@ impl Poller {
     }
 
     /// The next completion, if there is one.
-    #[inline]
+    #[inline(always)]
     pub fn poll(&mut self) -> Option<Completion> {
-        match self.glance() {
-            Glance::Hit(completion) => {
-                self.ring.publish();
-                Some(completion)
-            }
-            Glance::Empty => None,
-            Glance::Other => self.study(),
+        let (slot, form) = self.ring.look();
+        if self.is_nothing(form) {
+            None
+        } else {
+            self.take(slot, form)
         }
     }
 
@@ -115,15 +103,16 @@ impl Poller {
     #[inline]
     pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
         let mut filled = 0;
-        for place in &mut *out {
-            *place = match self.glance() {
-                Glance::Hit(completion) => completion,
-                Glance::Empty => break,
-                Glance::Other => match self.study() {
-                    Some(completion) => completion,
-                    None => break,
-                },
+        while let Some(rest) = out.get_mut(filled..) {
+            filled += self.usual_run(rest);
+            let (_, form) = self.ring.look();
+            if filled == out.len() || self.is_nothing(form) {
+                break;
+            }
+            let Some(completion) = self.study() else {
+                break;
             };
+            out[filled] = completion;
             filled += 1;
         }
         if filled > 0 {
@@ -132,26 +121,58 @@ impl Poller {
         filled
     }
 
-    /// Calls nothing out of line, so that it costs its callers no registers.
+    /// Fills `out` with usual completions only. Answers how many.
     #[inline(always)]
-    fn glance(&mut self) -> Glance {
-        let (slot, form) = self.ring.look();
-        if !is_usual(form) {
-            let nothing = form & OwnOp::OWNER != 0 && !self.mailbox.has_letters();
-            return if nothing {
-                Glance::Empty
-            } else {
-                Glance::Other
+    fn usual_run(&mut self, out: &mut [Completion]) -> usize {
+        let mut filled = 0;
+        for place in out {
+            let (slot, form) = self.ring.look();
+            let Some(completion) = self.usual(slot, form) else {
+                break;
             };
+            *place = completion;
+            filled += 1;
         }
-        let whose = slot.request_qpn();
-        if let Some(record) = self.table.find(whose.qpn())
-            && let Some(completion) = usual(slot, form, whose, record)
-        {
-            self.ring.advance();
-            return Glance::Hit(completion);
+        filled
+    }
+
+    /// Whether the last byte of the next entry says that there is none, and no
+    /// letter is waiting either.
+    #[inline(always)]
+    fn is_nothing(&self, form: u8) -> bool {
+        form & OwnOp::OWNER != 0 && !self.mailbox.has_letters()
+    }
+
+    /// [`Self::poll`] when there is something.
+    #[inline]
+    fn take(&mut self, slot: Slot, form: u8) -> Option<Completion> {
+        match self.usual(slot, form) {
+            Some(completion) => {
+                self.ring.publish();
+                Some(completion)
+            }
+            None => self.study(),
         }
-        Glance::Other
+    }
+
+    /// The completion in the next entry, if it is of the usual kind; the entry
+    /// is gone past then. Calls nothing out of line, so that it costs its
+    /// callers no registers.
+    #[inline(always)]
+    fn usual(&mut self, slot: Slot, form: u8) -> Option<Completion> {
+        let completion = match form & !OwnOp::SOLICITED {
+            RECEIVED => {
+                let whose = slot.request_qpn();
+                received(slot, form, whose, self.table.find(whose.qpn())?)?
+            }
+            DONE => {
+                let whose = slot.request_qpn();
+                done(slot, whose, self.table.find(whose.qpn())?)?
+            }
+            _ => return None,
+        };
+        self.ring.advance();
+        Some(completion)
     }
 
     /// The next completion, whatever it takes to find it. Gives what it goes
