@@ -7,14 +7,16 @@
 //! When an object is destroyed, its unread events vanish, and the reply tells
 //! how many were read: libibverbs waits until that many were acknowledged.
 
-use std::collections::{HashMap, VecDeque};
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+mod file;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard};
 
 use zerocopy::IntoBytes;
 
+use self::file::EventFile;
 use super::abi::AsyncEventDesc;
 use crate::nic::spec::{
     AsyncEvent, AsyncObject, ChannelId, ContextId, Cqn, Errno, EventSink, Result,
@@ -224,111 +226,15 @@ fn kind_of_event(event_type: u32) -> Option<u8> {
     }
 }
 
-/// One pipe, from our side.
-#[derive(Debug)]
-struct EventFile {
-    /// Never blocks.
-    write: File,
-    /// A second, non-blocking opening of the read end, to take events back.
-    drain: File,
-    /// Records the pipe had no room for, oldest first.
-    backlog: VecDeque<Vec<u8>>,
-}
-
-/// As far as an unprivileged process may grow a pipe.
-const LARGEST_PIPE: libc::c_int = 1 << 20;
-
-impl EventFile {
-    fn open() -> io::Result<(Self, OwnedFd)> {
-        let mut ends = [0; 2];
-        // SAFETY: `ends` has room for the two descriptors.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: pipe2 has just made both; nobody else owns them.
-        let (reader, write) =
-            unsafe { (OwnedFd::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
-        // Only our end must not block; the two ends have flags of their own.
-        // SAFETY: a plain call on a descriptor we own.
-        if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // Opening the link makes a new description of the same pipe, so that
-        // O_NONBLOCK here does not show at the application's end.
-        let link = std::ffi::CString::new(format!("/proc/self/fd/{}", reader.as_raw_fd()))?;
-        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        // SAFETY: `link` is a C string that lives through the call.
-        let drain = unsafe { libc::open(link.as_ptr(), flags) };
-        if drain < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: open has just made it; nobody else owns it.
-        let drain = unsafe { File::from_raw_fd(drain) };
-        Ok((
-            Self {
-                write,
-                drain,
-                backlog: VecDeque::new(),
-            },
-            reader,
-        ))
-    }
-
-    fn push(&mut self, record: &[u8]) {
-        self.backlog.push_back(record.to_vec());
-        self.flush();
-    }
-
-    /// Writes what the pipe takes, growing it once it is full.
-    fn flush(&mut self) {
-        while let Some(record) = self.backlog.front() {
-            match self.write.write(record) {
-                Ok(_) => {
-                    self.backlog.pop_front();
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) if self.grow() => {}
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn grow(&self) -> bool {
-        let fd = self.write.as_raw_fd();
-        // SAFETY: plain calls on a descriptor we own.
-        unsafe {
-            let size = libc::fcntl(fd, libc::F_GETPIPE_SZ);
-            size > 0 && size < LARGEST_PIPE && libc::fcntl(fd, libc::F_SETPIPE_SZ, size * 2) > size
-        }
-    }
-
-    /// Removes the unread records that match and answers how many there were.
-    /// A reader in another thread sees the others at most a little later.
-    fn discard(&mut self, record_len: usize, matches: impl Fn(&[u8]) -> bool) -> u32 {
-        let mut unread = Vec::new();
-        // The error that ends it is `EAGAIN`: nothing is left to read.
-        let _ = self.drain.read_to_end(&mut unread);
-        let newer = std::mem::take(&mut self.backlog);
-        unread.extend(newer.into_iter().flatten());
-        let mut discarded = 0;
-        for record in unread.chunks(record_len) {
-            if matches(record) {
-                discarded += 1;
-            } else {
-                self.backlog.push_back(record.to_vec());
-            }
-        }
-        self.flush();
-        discarded
-    }
-}
-
 fn errno(error: io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
     use std::sync::Arc;
 
     use super::*;
@@ -384,7 +290,7 @@ mod tests {
     fn more_events_than_a_pipe_holds_are_kept_in_order() {
         let events = Arc::new(Events::default());
         let (reader, channel) = events.open_channel().unwrap();
-        let count = 2 * u64::from(LARGEST_PIPE.unsigned_abs()) / 8;
+        let count = 2 * u64::from(file::LARGEST_PIPE.unsigned_abs()) / 8;
         for n in 0..count {
             events.completion(channel, Cqn(1), n);
         }

@@ -1,0 +1,210 @@
+//! Methods that do more than hand one handle on: requests from attributes,
+//! and replies into them.
+
+use std::sync::Arc;
+
+use libc::{EINVAL, EOPNOTSUPP};
+use zerocopy::IntoBytes;
+
+use super::close;
+use crate::nic::spec::{Errno, Result};
+use crate::uverbs::abi::{
+    self, GidEntry, Mlx5AllocUcontextReq, QpCap, QueryPortRespEx, UHW_IN, UHW_OUT, request,
+};
+use crate::uverbs::attributes::Attributes;
+use crate::uverbs::commands::{
+    COMPLETION_VECTORS, CORE_SUPPORT, CQ_FLAGS, Call, CqRequest, QP_CREATE_SQ_SIG_ALL, QpRequest,
+    SrqRequest,
+};
+use crate::uverbs::context::{DeviceFile, PAGE_SIZE};
+use crate::uverbs::legacy::{Buffer, WriteCommand};
+
+pub(super) fn invoke_write(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    WriteCommand {
+        number: it.u32(2)?,
+        core: it.bytes(0).to_vec(),
+        driver: it.bytes(UHW_IN).to_vec(),
+        core_reply: Buffer {
+            address: it.address(1),
+            len: it.room(1).into(),
+        },
+        driver_reply: Buffer {
+            address: it.address(UHW_OUT),
+            len: it.room(UHW_OUT).into(),
+        },
+    }
+    .run(file)?;
+    it.mark_valid(1)?;
+    it.mark_valid(UHW_OUT)
+}
+
+pub(super) fn query_port(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    let reply: QueryPortRespEx = Call::new(file).query_port(it.u64(0))?;
+    it.answer(1, &reply)
+}
+
+pub(super) fn get_context(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    let sent = it.bytes(UHW_IN);
+    // The first version of the request was two words.
+    if sent.len() < 8 {
+        return Err(Errno(EINVAL));
+    }
+    let reply = Call::new(file).get_context(&request::<Mlx5AllocUcontextReq>(sent))?;
+    it.answer(0, &COMPLETION_VECTORS)?;
+    it.answer(1, &CORE_SUPPORT)?;
+    it.answer(UHW_OUT, &reply)
+}
+
+pub(super) fn query_context(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    let reply = Call::new(file).query_context()?;
+    it.answer(0, &COMPLETION_VECTORS)?;
+    it.answer(1, &CORE_SUPPORT)?;
+    it.answer(0x1000, &reply)
+}
+
+pub(super) fn query_gid_table(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    let entry_size = usize::try_from(it.u64(0)).map_err(|_| Errno(EINVAL))?;
+    let room = usize::from(it.room(2));
+    if entry_size == 0 || it.flags(1, 0)? != 0 || !room.is_multiple_of(entry_size) {
+        return Err(Errno(EINVAL));
+    }
+    let table = Call::new(file).gid_table()?;
+    if table.len() > room / entry_size {
+        return Err(Errno(EINVAL));
+    }
+    let mut bytes = Vec::with_capacity(room);
+    for entry in &table {
+        let mut record = entry.as_bytes()[..size_of::<GidEntry>().min(entry_size)].to_vec();
+        record.resize(entry_size, 0);
+        bytes.extend(record);
+    }
+    it.answer_bytes(2, &bytes)?;
+    it.answer(3, &(table.len() as u64))
+}
+
+pub(super) fn query_gid_entry(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    it.flags(2, 0)?;
+    let entry = Call::new(file).gid_entry(it.u64(0), it.u64(1))?;
+    it.answer(3, &entry)
+}
+
+pub(super) fn async_event_alloc(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    let fd = Call::new(file).create_asynchronous()?;
+    it.answer_id(0, fd.unsigned_abs())
+        .inspect_err(|_| close(fd))
+}
+
+pub(super) fn query_mr(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    let mr = Call::new(file).query_mr(it.handle(0)?)?;
+    it.answer(1, &mr.lkey)?;
+    it.answer(2, &mr.rkey)?;
+    it.answer(3, &mr.length)?;
+    it.answer(4, &mr.iova)
+}
+
+pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    let wanted = CqRequest {
+        user_handle: it.u64(2),
+        cqe: it.u32(1)?,
+        comp_vector: it.u32(4)?,
+        channel: it.descriptor(3)?,
+        event_fd: it.descriptor(7)?,
+        flags: it.flags(5, CQ_FLAGS)?,
+        driver: it.structure(UHW_IN),
+        driver_len: it.bytes(UHW_IN).len(),
+    };
+    let mut call = Call::new(file);
+    let cq = call.create_cq(&wanted)?;
+    it.answer(6, &cq.cqe)
+        .and_then(|()| {
+            it.answer(
+                UHW_OUT,
+                &abi::Mlx5CreateCqResp {
+                    cqn: cq.cqn,
+                    reserved: 0,
+                },
+            )
+        })
+        .and_then(|()| it.answer_id(0, cq.handle))
+        .inspect_err(|_| {
+            let _ = call.destroy_cq(cq.handle);
+        })
+}
+
+pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    let wanted = SrqRequest {
+        user_handle: it.u64(4),
+        pd_handle: it.handle(1)?,
+        kind: it.u64(9),
+        max_wr: it.u32(5)?,
+        max_sge: it.u32(6)?,
+        limit: it.u32(7)?,
+        event_fd: it.descriptor(10)?,
+        driver: it.structure(UHW_IN),
+    };
+    let mut call = Call::new(file);
+    let srq = call.create_srq(&wanted)?;
+    it.answer(11, &srq.max_wr)
+        .and_then(|()| it.answer(12, &srq.max_sge))
+        .and_then(|()| it.answer(13, &srq.srqn))
+        .and_then(|()| {
+            it.answer(
+                UHW_OUT,
+                &abi::Mlx5CreateSrqResp {
+                    srqn: srq.srqn,
+                    reserved: 0,
+                },
+            )
+        })
+        .and_then(|()| it.answer_id(0, srq.handle))
+        .inspect_err(|_| {
+            let _ = call.destroy_srq(srq.handle);
+        })
+}
+
+pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    const XRCD: u16 = 1;
+    const INDIRECTION_TABLE: u16 = 6;
+    const SOURCE_QPN: u16 = 11;
+    if it.has(XRCD) || it.has(INDIRECTION_TABLE) || it.has(SOURCE_QPN) {
+        return Err(Errno(EINVAL));
+    }
+    let flags = it.u32(10)?;
+    if flags & !QP_CREATE_SQ_SIG_ALL != 0 {
+        return Err(Errno(EOPNOTSUPP));
+    }
+    let cap: QpCap = it.structure(8);
+    let wanted = QpRequest {
+        user_handle: it.u64(7),
+        pd_handle: it.handle(2)?,
+        send_cq: it.handle(4)?,
+        recv_cq: it.handle(5)?,
+        srq: it.optional_handle(3)?,
+        kind: it.u64(9),
+        cap,
+        signal_all: flags & QP_CREATE_SQ_SIG_ALL != 0,
+        event_fd: it.descriptor(12)?,
+        driver: it.structure(UHW_IN),
+    };
+    let mut call = Call::new(file);
+    let qp = call.create_qp(&wanted)?;
+    it.answer(13, &cap)
+        .and_then(|()| it.answer(14, &qp.qpn))
+        .and_then(|()| it.answer(UHW_OUT, &qp.driver_reply()))
+        .and_then(|()| it.answer_id(0, qp.handle))
+        .inspect_err(|_| {
+            let _ = call.destroy_qp(qp.handle);
+        })
+}
+
+pub(super) fn alloc_uar(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    let mut call = Call::new(file);
+    let (handle, page) = call.alloc_uar(it.u64(0x1001))?;
+    it.answer(0x1002, &(u64::from(page) * PAGE_SIZE))
+        .and_then(|()| it.answer(0x1003, &u32::try_from(PAGE_SIZE).unwrap_or(0)))
+        .and_then(|()| it.answer(0x1004, &page))
+        .and_then(|()| it.answer_id(0x1000, handle))
+        .inspect_err(|_| {
+            let _ = call.destroy_uar(handle);
+        })
+}

@@ -1,0 +1,68 @@
+//! The ioctl interface: methods with attributes.
+
+mod handlers;
+mod methods;
+
+use std::sync::Arc;
+
+use libc::{EINVAL, ENOTTY, EPROTONOSUPPORT};
+
+use self::methods::METHODS;
+use super::abi::{self, DRIVER_MLX5, IoctlHeader, RDMA_VERBS_IOCTL, request};
+use super::attributes::{Attributes, Spec, UHW};
+use super::context::DeviceFile;
+use super::files::FILES;
+use super::user;
+use crate::nic::spec::{Errno, Result};
+
+/// A method: its attributes and what it does.
+struct Method {
+    object: u16,
+    method: u16,
+    attributes: &'static [Spec],
+    uhw: bool,
+    run: fn(&Arc<DeviceFile>, &Attributes) -> Result<()>,
+}
+
+/// Longest command, as in the kernel: a page.
+const MAX_COMMAND: u16 = 4096;
+
+impl DeviceFile {
+    /// `ioctl(fd, request, argument)`.
+    ///
+    /// # Errors
+    /// `ENOTTY` for other ioctls than `RDMA_VERBS_IOCTL`, `EPROTONOSUPPORT`
+    /// for what this device has no method for, and the command's own.
+    pub fn ioctl(self: &Arc<Self>, number: libc::c_ulong, argument: u64) -> Result<()> {
+        if number != RDMA_VERBS_IOCTL {
+            return Err(Errno(ENOTTY));
+        }
+        let header: IoctlHeader = request(&user::copy_in(argument, size_of::<IoctlHeader>())?);
+        let expected =
+            size_of::<IoctlHeader>() + usize::from(header.num_attrs) * size_of::<abi::Attribute>();
+        if header.length > MAX_COMMAND || usize::from(header.length) != expected {
+            return Err(Errno(EINVAL));
+        }
+        if header.reserved1 != 0 || header.reserved2 != 0 {
+            return Err(Errno(EPROTONOSUPPORT));
+        }
+        if header.driver_id != DRIVER_MLX5 {
+            return Err(Errno(EINVAL));
+        }
+        let method = METHODS
+            .iter()
+            .find(|it| it.object == header.object_id && it.method == header.method_id)
+            .ok_or(Errno(EPROTONOSUPPORT))?;
+        let uhw: &[Spec] = if method.uhw { &UHW } else { &[] };
+        let attributes = Attributes::read(&header, argument, &[method.attributes, uhw])?;
+        (method.run)(self, &attributes)
+    }
+}
+
+/// Takes a descriptor back that the application never learnt of.
+pub(super) fn close(fd: i32) {
+    FILES.closed(fd);
+    // SAFETY: the descriptor was made by this very command, and nobody else
+    // has been told its number.
+    unsafe { libc::close(fd) };
+}
