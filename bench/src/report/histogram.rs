@@ -1,9 +1,10 @@
 //! The picture of the samples: bars over logarithmic buckets, percentiles at
 //! the side.
 //!
-//! The bulk (up to 99 %) gets a dozen rows of one width on the logarithmic
-//! scale; the tail beyond gets rows that double, so that a sample a thousand
-//! times the median costs ten rows, not the detail of the bulk.
+//! The bulk (up to 99 %, or less where these are far from the median) gets a
+//! dozen rows of one width on the logarithmic scale; the tail beyond gets rows
+//! that double, so that a sample a thousand times the median costs ten rows,
+//! not the detail of the bulk.
 
 use std::fmt::Write;
 
@@ -78,7 +79,7 @@ pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
 fn rows(samples: &Samples) -> Vec<Row> {
     // Histogram values are whole nanoseconds; the first bucket starts below the least.
     let start = (samples.min() - 0.001).max(0.001);
-    let bulk_end = samples.quantile(0.99).max(start * FINEST);
+    let bulk_end = bulk_end(samples).max(start * FINEST);
     let ratio = (bulk_end / start)
         .powf(1.0 / f64::from(BULK_ROWS))
         .max(FINEST);
@@ -105,6 +106,17 @@ fn rows(samples: &Samples) -> Vec<Row> {
         rows[index].count += value.count_since_last_iteration();
     }
     rows
+}
+
+/// The end of what lies near the median.
+fn bulk_end(samples: &Samples) -> f64 {
+    const NEAR: f64 = 4.0;
+    let median = samples.quantile(0.5);
+    [0.99, 0.95, 0.9, 0.75]
+        .into_iter()
+        .map(|share| samples.quantile(share))
+        .find(|&value| value <= median * NEAR)
+        .unwrap_or(median)
 }
 
 /// A bar as long as its share of the longest; never empty for a row that is not.
@@ -146,6 +158,18 @@ mod tests {
         assert!(bars >= 10, "{picture}");
         assert!(picture.lines().count() < 35, "{picture}");
         assert!(picture.contains("max = 1500.000"), "{picture}");
+    }
+
+    #[test]
+    fn a_fat_tail_does_not_flatten_the_bulk() {
+        let bulk = (0..8000u64).map(|i| 1000 + i % 300);
+        let picture = draw(
+            &samples_of(bulk.chain([70_000; 2000])),
+            "half round trip",
+            false,
+        );
+        let bars = picture.lines().filter(|line| line.contains("###")).count();
+        assert!(bars >= 8, "{picture}");
     }
 
     #[test]
