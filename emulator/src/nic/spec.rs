@@ -165,7 +165,8 @@ pub struct QpSpec {
     pub user_index: u32,
     /// CQE version agreed with the context: 0 or 1.
     pub cqe_version: u8,
-    /// Every request completes with a CQE.
+    /// Software posts every request signalled (it sets the bit in each WQE;
+    /// the device does not add it). Small reads may then come in their CQE.
     pub signal_all: bool,
     /// Receives of up to 32 bytes may be delivered inside the CQE.
     pub scatter_to_cqe: bool,
