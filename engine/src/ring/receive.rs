@@ -183,12 +183,14 @@ impl RecvProducer {
     /// completes.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        if self.credits.exhausted() {
-            self.refresh()?;
+        // SAFETY: the WQE is free if the credits are not exhausted.
+        let is_written = !self.credits.exhausted()
+            && unsafe { self.wqes.write_plain(self.credits.posted(), request) };
+        if is_written {
+            self.credits.take(1);
+        } else {
+            self.write_any(request)?;
         }
-        // SAFETY: the credits say that the WQE is free.
-        unsafe { self.wqes.write(self.credits.posted(), request) }?;
-        self.credits.take(1);
         self.publish();
         Ok(())
     }
@@ -202,37 +204,59 @@ impl RecvProducer {
     /// As for [`Self::post`], for every request.
     #[inline]
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        let mut full = None;
-        if self.credits.room() < requests.len() {
-            full = self.refresh().err();
-        }
-        let wqes = self.wqes;
-        let start = self.credits.posted();
-        let mut posted = 0;
-        let mut error = None;
-        for request in requests.iter().take(self.credits.room()) {
-            // SAFETY: the credits say that the WQE is free.
-            if let Err(bad) = unsafe { wqes.write(start.wrapping_add(posted as u32), request) } {
-                error = Some(bad);
+        let mut rest = requests;
+        let mut result = Ok(());
+        while !rest.is_empty() {
+            let plain = self.write_plain_run(rest);
+            rest = &rest[plain..];
+            let Some((request, behind)) = rest.split_first() else {
+                break;
+            };
+            if let Err(error) = self.write_any(request) {
+                result = Err(ListError {
+                    posted: requests.len() - rest.len(),
+                    error,
+                });
                 break;
             }
-            posted += 1;
+            rest = behind;
         }
-        if posted > 0 {
-            self.credits.take(posted as u32);
+        if rest.len() < requests.len() {
             self.publish();
         }
-        if posted == requests.len() {
-            return Ok(());
-        }
-        Err(ListError {
-            posted,
-            error: error.or(full).unwrap_or(PostError::QueueFull),
-        })
+        result
     }
 
-    #[cold]
+    /// Writes requests up to the first that takes a closer look. Answers how many.
+    #[inline(always)]
+    fn write_plain_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
+        let wqes = self.wqes;
+        let start = self.credits.posted();
+        let mut written = 0;
+        for request in requests.iter().take(self.credits.room()) {
+            // SAFETY: the WQE is free: there is room.
+            if !unsafe { wqes.write_plain(start.wrapping_add(written), request) } {
+                break;
+            }
+            written += 1;
+        }
+        self.credits.take(written);
+        written as usize
+    }
+
+    /// Writes any request, as far as there is room.
     #[inline(never)]
+    fn write_any(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        if self.credits.exhausted() {
+            self.refresh()?;
+        }
+        // SAFETY: the WQE is free: the credits are not exhausted.
+        unsafe { self.wqes.write(self.credits.posted(), request.segments) }?;
+        self.wqes.set_cookie(self.credits.posted(), request.cookie);
+        self.credits.take(1);
+        Ok(())
+    }
+
     fn refresh(&mut self) -> Result<(), PostError> {
         if !self.credits.is_open() {
             return Err(PostError::NotReady);
@@ -252,62 +276,70 @@ impl RecvProducer {
 }
 
 impl Wqes {
-    /// Writes the WQE of a counter.
+    /// Where the WQE of a counter is.
+    #[inline(always)]
+    fn at(&self, counter: u32) -> NonNull<u8> {
+        // SAFETY: the index is below the WQE count, so the WQE is in the ring.
+        unsafe { self.buf.add(self.size.index(counter) * self.stride) }
+    }
+
+    #[inline(always)]
+    fn set_cookie(&self, counter: u32, cookie: u64) {
+        // SAFETY: the index is below the WQE count, which is the number of
+        // cookies, and the consumer that owns them outlives the producer.
+        let place = unsafe { self.cookies.add(self.size.index(counter)).as_ref() };
+        place.store(cookie, Ordering::Relaxed);
+    }
+
+    /// Writes the WQE of a counter if the request has one segment with bytes:
+    /// most receives. Otherwise answers false. Calls nothing out of line.
     ///
     /// # Safety
     /// The device does not read the WQE before the doorbell record counts it.
     #[inline(always)]
-    unsafe fn write(self, counter: u32, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        let index = self.size.index(counter);
-        // SAFETY: `index` is below the WQE count, so the WQE is in the ring.
-        let wqe = unsafe { self.buf.add(index * self.stride) };
-        let used = match request.segments {
-            // Most receives. Every ring has room for one segment.
-            [segment] if is_plain(segment.length) => {
-                // SAFETY: the first unit of the WQE.
-                unsafe { write_unit(wqe, data_words(segment)) };
-                1
-            }
-            // SAFETY: passed on to the caller.
-            segments => unsafe { write_segments(wqe, self.max_segments, segments) }?,
+    unsafe fn write_plain(self, counter: u32, request: &RecvRequest<'_>) -> bool {
+        let [segment] = request.segments else {
+            return false;
         };
-        let used = used as usize;
+        if !is_plain(segment.length) {
+            return false;
+        }
+        let wqe = self.at(counter);
+        // SAFETY: every WQE has room for one segment.
+        unsafe { write_unit(wqe, data_words(segment)) };
+        if self.max_segments > 1 {
+            // SAFETY: and this one for a second.
+            unsafe { write_unit(wqe.add(UNIT), DataSegment::TERMINATOR.to_words()) };
+        }
+        self.set_cookie(counter, request.cookie);
+        true
+    }
+
+    /// Writes the WQE of a counter.
+    ///
+    /// # Safety
+    /// As for [`Self::write_plain`].
+    unsafe fn write(&self, counter: u32, segments: &[Segment]) -> Result<(), PostError> {
+        if segments.len() > self.max_segments {
+            return Err(PostError::TooManySegments);
+        }
+        let wqe = self.at(counter);
+        let mut used = 0;
+        for segment in segments {
+            if is_plain(segment.length) {
+                // SAFETY: at most `max_segments` units are written.
+                unsafe { write_unit(wqe.add(used * UNIT), data_words(segment)) };
+                used += 1;
+            } else if segment.length != 0 {
+                return Err(PostError::MessageTooLong);
+            }
+        }
         if used < self.max_segments {
             // SAFETY: a unit of the WQE.
             unsafe { write_unit(wqe.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
         }
-        // SAFETY: `index` is below the WQE count, which is the number of
-        // cookies, and the consumer that owns them outlives the producer.
-        let cookie = unsafe { self.cookies.add(index).as_ref() };
-        cookie.store(request.cookie, Ordering::Relaxed);
         Ok(())
     }
-}
-
-/// Any segments. Answers how many units they take.
-///
-/// # Safety
-/// `wqe` is in the ring, and the device does not read it yet.
-#[inline(never)]
-unsafe fn write_segments(
-    wqe: NonNull<u8>,
-    max_segments: usize,
-    segments: &[Segment],
-) -> Result<u32, PostError> {
-    if segments.len() > max_segments {
-        return Err(PostError::TooManySegments);
-    }
-    let mut used = 0u32;
-    for segment in segments {
-        if is_plain(segment.length) {
-            // SAFETY: at most `max_segments` units are written.
-            unsafe { write_unit(wqe.add(used as usize * UNIT), data_words(segment)) };
-            used += 1;
-        } else if segment.length != 0 {
-            return Err(PostError::MessageTooLong);
-        }
-    }
-    Ok(used)
 }
 
 impl RecvConsumer {

@@ -106,9 +106,12 @@ struct Written {
 }
 
 /// The most 16-byte units that one request can take: control, remote address,
-/// and the segments or the inline bytes.
+/// and the segments (there is always room for one) or the inline bytes.
 fn longest(layout: &SendLayout) -> u32 {
-    2 + layout.max_segments.max(inline_units(layout.max_inline))
+    2 + layout
+        .max_segments
+        .max(1)
+        .max(inline_units(layout.max_inline))
 }
 
 impl SendConsumer {
@@ -188,7 +191,7 @@ impl SendProducer {
             producer: 0,
             credits: Credits::new(capacity, consumer.retired.load(Ordering::Acquire)),
             qpn: layout.qpn,
-            max_segments: layout.max_segments,
+            max_segments: layout.max_segments.max(1),
             max_inline: layout.max_inline,
             blue_flame_units: if copies {
                 register.half_size / UNIT as u32
@@ -302,7 +305,7 @@ impl SendProducer {
         let [segment] = request.segments else {
             return None;
         };
-        if !is_plain(segment.length) || self.max_segments == 0 || self.credits.exhausted() {
+        if !is_plain(segment.length) || self.credits.exhausted() {
             return None;
         }
         if !request.flags.contains(SendFlags::INLINE) {

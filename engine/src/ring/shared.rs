@@ -127,15 +127,9 @@ impl SharedRecvProducer {
     /// completes.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        if request.segments.len() > self.wqes.max_segments {
-            return Err(PostError::TooManySegments);
+        if self.write_plain_run(core::slice::from_ref(request)) == 0 {
+            self.write_any(request)?;
         }
-        if self.head == self.known_tail {
-            self.refresh()?;
-        }
-        // SAFETY: the head is free: it is not the tail.
-        self.head = unsafe { self.wqes.write(self.head, request) }?;
-        self.posted = self.posted.wrapping_add(1);
         self.publish();
         Ok(())
     }
@@ -149,46 +143,68 @@ impl SharedRecvProducer {
     /// As for [`Self::post`], for every request.
     #[inline]
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        let wqes = self.wqes;
-        let (mut head, mut known_tail) = (self.head, self.known_tail);
-        let mut posted = 0;
-        let mut failed = None;
-        for request in requests {
-            if request.segments.len() > wqes.max_segments {
-                failed = Some(PostError::TooManySegments);
+        let mut rest = requests;
+        let mut result = Ok(());
+        while !rest.is_empty() {
+            let plain = self.write_plain_run(rest);
+            rest = &rest[plain..];
+            let Some((request, behind)) = rest.split_first() else {
+                break;
+            };
+            if let Err(error) = self.write_any(request) {
+                result = Err(ListError {
+                    posted: requests.len() - rest.len(),
+                    error,
+                });
                 break;
             }
-            if head == known_tail {
-                self.head = head;
-                if let Err(error) = self.refresh() {
-                    failed = Some(error);
-                    break;
-                }
-                known_tail = self.known_tail;
-            }
-            // SAFETY: the head is free: it is not the tail.
-            match unsafe { wqes.write(head, request) } {
-                Ok(next) => head = next,
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            }
-            posted += 1;
+            rest = behind;
         }
-        if posted > 0 {
-            self.head = head;
-            self.posted = self.posted.wrapping_add(posted as u32);
+        if rest.len() < requests.len() {
             self.publish();
         }
-        match failed {
-            None => Ok(()),
-            Some(error) => Err(ListError { posted, error }),
-        }
+        result
     }
 
-    #[cold]
+    /// Writes requests up to the first that takes a closer look. Answers how many.
+    #[inline(always)]
+    fn write_plain_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
+        let wqes = self.wqes;
+        let tail = self.known_tail;
+        let mut head = self.head;
+        let mut written = 0;
+        for request in requests {
+            if head == tail {
+                break;
+            }
+            // SAFETY: the head is free: it is not the tail.
+            let Some(next) = (unsafe { wqes.write_plain(head, request) }) else {
+                break;
+            };
+            head = next;
+            written += 1;
+        }
+        self.head = head;
+        self.posted = self.posted.wrapping_add(written as u32);
+        written
+    }
+
+    /// Writes any request, as far as there is room.
     #[inline(never)]
+    fn write_any(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        if request.segments.len() > self.wqes.max_segments {
+            return Err(PostError::TooManySegments);
+        }
+        if self.head == self.known_tail {
+            self.refresh()?;
+        }
+        // SAFETY: the head is free: it is not the tail.
+        unsafe { self.wqes.write(self.head, request.segments) }?;
+        self.head = self.wqes.set_cookie(self.head, request.cookie);
+        self.posted = self.posted.wrapping_add(1);
+        Ok(())
+    }
+
     fn refresh(&mut self) -> Result<(), PostError> {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let consumer = unsafe { self.consumer.as_ref() };
@@ -210,62 +226,77 @@ impl SharedRecvProducer {
 }
 
 impl Wqes {
-    /// Writes the WQE at `head`. Answers the one after it on the list.
+    /// Where the first segment of a WQE is, after the link.
+    #[inline(always)]
+    fn segments(&self, head: u32) -> NonNull<u8> {
+        // SAFETY: the index is below the WQE count, and every WQE has room for
+        // a segment after the link.
+        unsafe { self.buf.add(self.size.index(head) * self.stride + UNIT) }
+    }
+
+    /// Notes the cookie of a WQE. Answers the one after it on the list.
+    #[inline(always)]
+    fn set_cookie(&self, head: u32, cookie: u64) -> u32 {
+        let index = self.size.index(head);
+        // SAFETY: the index is below the WQE count, which is the number of
+        // cookies, and the consumer that owns them outlives the producer.
+        let place = unsafe { self.cookies.add(index).as_ref() };
+        place.store(cookie, Ordering::Relaxed);
+        // SAFETY: the index is in the ring.
+        let next = unsafe { link(self.buf, self.stride, index) }.read();
+        // The mask keeps a corrupted link inside the ring.
+        self.size.index(u32::from(Be16::from_bits(next).get())) as u32
+    }
+
+    /// Writes the WQE at `head` if the request has one segment: most receives.
+    /// Answers the one after it on the list, or `None` if nothing is written.
+    /// Calls nothing out of line.
     ///
     /// # Safety
     /// The WQE is on the free list, and not its last: the device does not read
     /// its segments before the doorbell record counts it.
     #[inline(always)]
-    unsafe fn write(self, head: u32, request: &RecvRequest<'_>) -> Result<u32, PostError> {
-        let index = self.size.index(head);
-        // SAFETY: `index` is below the WQE count.
-        let wqe = unsafe { self.buf.add(index * self.stride) };
-        // SAFETY: every WQE has a segment after the link.
-        let first = unsafe { wqe.add(UNIT) };
-        let used = match request.segments {
-            // Most receives.
-            [segment] if segment.length & InlineHeader::MARK == 0 => {
-                // SAFETY: the first segment of the WQE.
-                unsafe { write_unit(first, data_words(segment)) };
-                1
-            }
-            // SAFETY: passed on to the caller.
-            segments => unsafe { write_segments(first, self.max_segments, segments) }?,
+    unsafe fn write_plain(self, head: u32, request: &RecvRequest<'_>) -> Option<u32> {
+        let [segment] = request.segments else {
+            return None;
         };
-        let used = used as usize;
-        if used < self.max_segments {
-            // SAFETY: a unit of the WQE.
-            unsafe { write_unit(first.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
-        }
-        // SAFETY: `index` is below the WQE count, which is the number of
-        // cookies, and the consumer that owns them outlives the producer.
-        let cookie = unsafe { self.cookies.add(index).as_ref() };
-        cookie.store(request.cookie, Ordering::Relaxed);
-        // SAFETY: `index` is in the ring.
-        let next = unsafe { link(self.buf, self.stride, index) }.read();
-        // The mask keeps a corrupted link inside the ring.
-        Ok(self.size.index(u32::from(Be16::from_bits(next).get())) as u32)
-    }
-}
-
-/// Any segments, no more than fit. Answers how many there are.
-///
-/// # Safety
-/// `first` is the first segment of a WQE that the device does not read yet.
-#[inline(never)]
-unsafe fn write_segments(
-    first: NonNull<u8>,
-    max_segments: usize,
-    segments: &[Segment],
-) -> Result<u32, PostError> {
-    for (at, segment) in segments.iter().take(max_segments).enumerate() {
         if segment.length & InlineHeader::MARK != 0 {
-            return Err(PostError::MessageTooLong);
+            return None;
         }
-        // SAFETY: at most `max_segments` units are written.
-        unsafe { write_unit(first.add(at * UNIT), data_words(segment)) };
+        let first = self.segments(head);
+        // SAFETY: every WQE has room for one segment.
+        unsafe { write_unit(first, data_words(segment)) };
+        if self.max_segments > 1 {
+            // SAFETY: and this one for a second.
+            unsafe { write_unit(first.add(UNIT), DataSegment::TERMINATOR.to_words()) };
+        }
+        Some(self.set_cookie(head, request.cookie))
     }
-    Ok(segments.len() as u32)
+
+    /// Writes the WQE at `head`, with no more segments than fit.
+    ///
+    /// # Safety
+    /// As for [`Self::write_plain`].
+    unsafe fn write(&self, head: u32, segments: &[Segment]) -> Result<(), PostError> {
+        let first = self.segments(head);
+        for (at, segment) in segments.iter().take(self.max_segments).enumerate() {
+            if segment.length & InlineHeader::MARK != 0 {
+                return Err(PostError::MessageTooLong);
+            }
+            // SAFETY: at most `max_segments` units are written.
+            unsafe { write_unit(first.add(at * UNIT), data_words(segment)) };
+        }
+        if segments.len() < self.max_segments {
+            // SAFETY: a unit of the WQE.
+            unsafe {
+                write_unit(
+                    first.add(segments.len() * UNIT),
+                    DataSegment::TERMINATOR.to_words(),
+                )
+            };
+        }
+        Ok(())
+    }
 }
 
 impl SharedRecvConsumer {
