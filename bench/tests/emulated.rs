@@ -122,6 +122,9 @@ fn what_the_device_cannot_do_is_refused() {
         ("lat --loopback -t 1000000", 1, "-t 1000000"),
         ("lat --loopback -i 9", 2, "port"),
         ("lat --loopback --cpu 4000", 1, "--cpu"),
+        ("lat --loopback -x 200", 1, "-x"),
+        ("lat --loopback -I 100000", 2, "100000 inline bytes"),
+        ("lat --loopback -p 1 -D 0.1", 1, "--port"),
     ] {
         run(emulated("refused", words)).expect(status, &[named]);
     }

@@ -10,18 +10,32 @@ use crate::cli::Operation;
 use crate::failure::Failure;
 use crate::report::Outcome;
 
-/// Measures every size.
-pub(super) fn run(
-    ground: &Ground,
-    plan: &Plan,
-    each: &mut dyn FnMut(Outcome),
-) -> Result<(), Failure> {
+/// Two sides, connected to each other: the one that measures and the one that answers.
+pub(super) struct Loopback {
+    near: Side<Rdma>,
+    far: Side<Rdma>,
+}
+
+/// Makes and connects both sides.
+pub(super) fn connect(ground: &Ground, plan: &Plan) -> Result<Loopback, Failure> {
     let (mut near, mut far) = (Rdma::create(ground, plan)?, Rdma::create(ground, plan)?);
     let (here, there) = (near.address(), far.address());
     near.connect(&there)?;
     far.connect(&here)?;
-    let mut near = Side::new(near, plan.tx_depth);
-    let mut far = Side::new(far, plan.tx_depth);
+    let side = |rdma| Side::new(rdma, plan.tx_depth);
+    Ok(Loopback {
+        near: side(near),
+        far: side(far),
+    })
+}
+
+/// Measures every size.
+pub(super) fn measure(
+    sides: Loopback,
+    plan: &Plan,
+    each: &mut dyn FnMut(Outcome),
+) -> Result<(), Failure> {
+    let Loopback { mut near, mut far } = sides;
     for &size in &plan.sizes {
         near.set_size(size);
         far.set_size(size);

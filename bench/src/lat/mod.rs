@@ -53,9 +53,13 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     if args.is_server() {
         return pair::serve(&ground, &plan, args);
     }
-    let peer = match &args.host {
-        None => None,
-        Some(host) => Some(exchange::Peer::connect(host, args.port, plan.patience)?),
+    // Connected first: the table is begun when there is something to measure.
+    let sides = match &args.host {
+        None => Sides::Here(loopback::connect(&ground, &plan)?),
+        Some(host) => {
+            let peer = exchange::Peer::connect(host, args.port, plan.patience)?;
+            Sides::There(pair::meet(&ground, &plan, peer)?)
+        }
     };
     let conditions = plan.conditions(&ground, host::Host::read(), args.host.clone());
     let mut show = Show::begin(&conditions, sizes.len());
@@ -64,15 +68,22 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         show.row(&outcome);
         outcomes.push(outcome);
     };
-    match peer {
-        None => loopback::run(&ground, &plan, &mut each),
-        Some(peer) => pair::measure(&ground, &plan, peer, &mut each),
+    match sides {
+        Sides::Here(both) => loopback::measure(both, &plan, &mut each),
+        Sides::There(client) => pair::measure(client, &plan, &mut each),
     }?;
     show.end(&conditions, &outcomes);
     for path in files.write(&conditions, &outcomes)? {
         println!(" wrote {}", path.display());
     }
     Ok(())
+}
+
+/// Where the side that answers is, connected in either case.
+#[expect(clippy::large_enum_variant, reason = "one per run")]
+enum Sides {
+    Here(loopback::Loopback),
+    There(pair::Client),
 }
 
 /// What is on the screen: rows on standard output as they come, and on a

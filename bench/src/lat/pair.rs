@@ -35,24 +35,36 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// that the client lives is TCP's business.
 const WHILE_READ: Duration = Duration::from_secs(3600 * 24 * 365);
 
+/// A client that is connected to its server.
+pub(super) struct Client {
+    peer: Peer,
+    side: Side<Rdma>,
+}
+
+/// The client: agrees with the server on the run, and connects to it.
+pub(super) fn meet(ground: &Ground, plan: &Plan, mut peer: Peer) -> Result<Client, Failure> {
+    let connected = connect(ground, plan, &mut peer);
+    let side = tell(&mut peer, connected)?;
+    Ok(Client { peer, side })
+}
+
 /// The client: measures every size.
 pub(super) fn measure(
-    ground: &Ground,
+    client: Client,
     plan: &Plan,
-    mut peer: Peer,
     each: &mut dyn FnMut(Outcome),
 ) -> Result<(), Failure> {
-    let measured = measure_sizes(ground, plan, &mut peer, each);
+    let Client { mut peer, mut side } = client;
+    let measured = measure_sizes(&mut side, plan, &mut peer, each);
     tell(&mut peer, measured)
 }
 
 fn measure_sizes(
-    ground: &Ground,
+    side: &mut Side<Rdma>,
     plan: &Plan,
     peer: &mut Peer,
     each: &mut dyn FnMut(Outcome),
 ) -> Result<(), Failure> {
-    let mut side = connect(ground, plan, peer)?;
     for &size in &plan.sizes {
         side.set_size(size);
         side.link.prepare(size);
@@ -62,9 +74,9 @@ fn measure_sizes(
         let mut meter = plan.meter(&mut samples);
         let mut patience = Patience::new(plan.patience, Some(peer));
         match plan.operation {
-            Operation::Send => send::measure(&mut side, &mut Remote, &mut meter, &mut patience),
-            Operation::Write => write::measure(&mut side, &mut Remote, &mut meter, &mut patience),
-            Operation::Read => read::measure(&mut side, &mut meter, &mut patience),
+            Operation::Send => send::measure(side, &mut Remote, &mut meter, &mut patience),
+            Operation::Write => write::measure(side, &mut Remote, &mut meter, &mut patience),
+            Operation::Read => read::measure(side, &mut meter, &mut patience),
         }
         .map_err(|stop| explain(stop, peer))?;
         let sent = meter.round_trips();
@@ -169,7 +181,7 @@ fn explain(stop: Stop, peer: &mut Peer) -> Failure {
 }
 
 /// Lets the other side know why this one ends.
-fn tell(peer: &mut Peer, result: Result<(), Failure>) -> Result<(), Failure> {
+fn tell<T>(peer: &mut Peer, result: Result<T, Failure>) -> Result<T, Failure> {
     if let Err(failure) = &result {
         peer.abort(&failure.to_string());
     }

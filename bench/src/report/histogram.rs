@@ -34,7 +34,7 @@ pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
         .map(|(share, name)| (samples.quantile(share), name))
         .chain([(samples.max(), "max")])
         .collect();
-    let mut out = format!(" {what}, usec; {} samples\n", samples.count());
+    let mut out = format!(" {what}, usec; samples: {}\n", samples.count());
     let mut skipped = false;
     for (index, row) in rows.iter().enumerate() {
         if row.count == 0 {
