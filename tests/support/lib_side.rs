@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use dv_sys::verbs::ibv_access_flags;
+
 use super::libmlx5::{Answer, Buffer, Context, Cq, Pd, Srq};
 use super::libmlx5_qp::{Link, Peer, Qp, Shape};
 use super::side::{Memory, Refused, Side};
@@ -41,6 +43,15 @@ impl LibSide {
 impl Side for LibSide {
     fn memory(&self) -> &dyn Memory {
         &self.buffer
+    }
+
+    fn read_only_memory(&self) -> Box<dyn Memory> {
+        let access = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
+        Box::new(Buffer::with_access(&self.qp.pd, 4096, access))
+    }
+
+    fn receives_are_shared(&self) -> bool {
+        self.srq.is_some()
     }
 
     fn peer(&self) -> Peer {

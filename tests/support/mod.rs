@@ -5,6 +5,7 @@ pub mod lib_side;
 pub mod libmlx5;
 pub mod libmlx5_qp;
 pub mod our_side;
+pub mod pair;
 pub mod rings;
 pub mod side;
 #[cfg(target_arch = "x86_64")]

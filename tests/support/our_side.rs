@@ -1,9 +1,9 @@
 //! An end driven by the engine.
 
 use dat_engine::{
-    Completion, CompletionFlags, CompletionOp, CompletionQueue, ConnectOptions, CqOptions, CqeSize,
-    Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError, ProtectionDomain,
-    RegisteredBuffer, SharedReceiveQueue, SrqOptions,
+    Access, Completion, CompletionFlags, CompletionOp, CompletionQueue, ConnectOptions, CqOptions,
+    CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError,
+    ProtectionDomain, RegisteredBuffer, SharedReceiveQueue, SrqOptions,
 };
 
 use super::libmlx5::Answer;
@@ -60,7 +60,7 @@ impl OurSide {
             ..EndpointOptions::new(&send_cq, &recv_cq)
         };
         let endpoint = domain.create_endpoint(&options).expect("an endpoint");
-        let access = dat_engine::Access::default();
+        let access = Access::default();
         let buffer = domain.allocate(memory, access).expect("registered memory");
         OurSide {
             endpoint,
@@ -94,6 +94,19 @@ impl Memory for RegisteredBuffer {
 impl Side for OurSide {
     fn memory(&self) -> &dyn Memory {
         &self.buffer
+    }
+
+    fn read_only_memory(&self) -> Box<dyn Memory> {
+        let access = Access::REMOTE_READ;
+        Box::new(
+            self.domain
+                .allocate(4096, access)
+                .expect("registered memory"),
+        )
+    }
+
+    fn receives_are_shared(&self) -> bool {
+        self.srq.is_some()
     }
 
     fn peer(&self) -> Peer {

@@ -64,6 +64,9 @@ pub struct Refused {
 /// One end of a connection.
 pub trait Side {
     fn memory(&self) -> &dyn Memory;
+    /// Another region, which peers may read and nobody may write.
+    fn read_only_memory(&self) -> Box<dyn Memory>;
+    fn receives_are_shared(&self) -> bool;
     fn peer(&self) -> Peer;
     fn connect(&mut self, peer: &Peer, link: &Link);
     fn to_error(&mut self);

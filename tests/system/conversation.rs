@@ -6,30 +6,19 @@ use proptest::prelude::*;
 
 use dat_engine::SendFlags;
 
-use crate::support::lib_side::LibSide;
 use crate::support::libmlx5_qp::{Link, Shape};
-use crate::support::our_side::OurSide;
-use crate::support::side::{Side, connect};
+use crate::support::pair::{Driver, end};
+use crate::support::side::connect;
 use crate::support::system::System;
-use crate::support::traffic::{Kind, Limits, MEMORY, Op, any_round, play};
+use crate::support::traffic::{Kind, Limits, Op, any_round, play};
 
-const LIMITS: Limits = Limits { max_len: 70_000, max_inline: 128, max_segments: 4 };
+const LIMITS: Limits = Limits {
+    max_len: 70_000,
+    max_inline: 128,
+    max_segments: 4,
+};
 /// Requests of one end in a round.
 const MOST: usize = 8;
-
-/// Who drives an end.
-#[derive(Clone, Copy, Debug)]
-enum Driver {
-    Engine,
-    Libmlx5,
-}
-
-fn end(system: &System, driver: Driver, shape: Shape) -> Box<dyn Side> {
-    match driver {
-        Driver::Engine => Box::new(OurSide::new(&system.device, shape, MEMORY)),
-        Driver::Libmlx5 => Box::new(LibSide::new(&system.context, shape, MEMORY)),
-    }
-}
 
 fn any_driver() -> impl Strategy<Value = Driver> {
     prop_oneof![2 => Just(Driver::Engine), 1 => Just(Driver::Libmlx5)]
@@ -39,7 +28,14 @@ fn any_driver() -> impl Strategy<Value = Driver> {
 fn any_shape() -> impl Strategy<Value = Shape> {
     any::<(bool, bool, bool)>().prop_map(|(shared, exclusive, large_cqes)| {
         let (send_depth, recv_depth) = (8, 8);
-        Shape { send_depth, recv_depth, shared, exclusive, large_cqes, ..Shape::default() }
+        Shape {
+            send_depth,
+            recv_depth,
+            shared,
+            exclusive,
+            large_cqes,
+            ..Shape::default()
+        }
     })
 }
 
@@ -64,7 +60,26 @@ proptest! {
 
 /// Sizes around every boundary there is: nothing, inline, in the CQE, packets.
 const SIZES: [usize; 20] = [
-    0, 1, 3, 4, 15, 16, 28, 31, 32, 33, 64, 65, 127, 128, 129, 4095, 4096, 4097, 65_537, 1 << 20,
+    0,
+    1,
+    3,
+    4,
+    15,
+    16,
+    28,
+    31,
+    32,
+    33,
+    64,
+    65,
+    127,
+    128,
+    129,
+    4095,
+    4096,
+    4097,
+    65_537,
+    1 << 20,
 ];
 
 fn every_operation(kinds: &[Kind], drivers: [Driver; 2], shape: Shape) {
@@ -75,9 +90,25 @@ fn every_operation(kinds: &[Kind], drivers: [Driver; 2], shape: Shape) {
         for len in SIZES {
             let mut flags = SendFlags::SIGNALED;
             flags.set(SendFlags::INLINE, len <= 128 && kind != Kind::Read);
-            let op = Op { kind, len, pieces: [3, 2], slack: 5, flags, imm: 0x0102_0304 };
-            let plain = Op { flags: SendFlags::SIGNALED, pieces: [1, 1], slack: 0, ..op };
-            play(&system, &mut sides, &[vec![op.clone(), plain.clone()], vec![plain, op]]);
+            let op = Op {
+                kind,
+                len,
+                pieces: [3, 2],
+                slack: 5,
+                flags,
+                imm: 0x0102_0304,
+            };
+            let plain = Op {
+                flags: SendFlags::SIGNALED,
+                pieces: [1, 1],
+                slack: 0,
+                ..op
+            };
+            play(
+                &system,
+                &mut sides,
+                &[vec![op.clone(), plain.clone()], vec![plain, op]],
+            );
         }
     }
 }
@@ -85,7 +116,10 @@ fn every_operation(kinds: &[Kind], drivers: [Driver; 2], shape: Shape) {
 #[test]
 fn every_operation_and_size_between_engine_and_libmlx5() {
     for shared in [false, true] {
-        let shape = Shape { shared, ..Shape::default() };
+        let shape = Shape {
+            shared,
+            ..Shape::default()
+        };
         every_operation(&Kind::ALL, [Driver::Engine, Driver::Libmlx5], shape);
     }
 }
@@ -93,7 +127,11 @@ fn every_operation_and_size_between_engine_and_libmlx5() {
 #[test]
 fn every_operation_and_size_between_engines() {
     for large_cqes in [false, true] {
-        let shape = Shape { large_cqes, exclusive: false, ..Shape::default() };
+        let shape = Shape {
+            large_cqes,
+            exclusive: false,
+            ..Shape::default()
+        };
         every_operation(&Kind::ALL, [Driver::Engine, Driver::Engine], shape);
     }
 }
@@ -101,7 +139,11 @@ fn every_operation_and_size_between_engines() {
 /// The referee of the referee: the NIC and the model without the engine.
 #[test]
 fn every_operation_and_size_between_libmlx5s() {
-    every_operation(&Kind::ALL, [Driver::Libmlx5, Driver::Libmlx5], Shape::default());
+    every_operation(
+        &Kind::ALL,
+        [Driver::Libmlx5, Driver::Libmlx5],
+        Shape::default(),
+    );
 }
 
 /// A ring of few places, thousands of requests: counters and owner bits turn.
@@ -109,7 +151,11 @@ fn every_operation_and_size_between_libmlx5s() {
 fn a_long_conversation_wraps_every_counter() {
     const ROUNDS: usize = 9_000;
     let system = System::stepped();
-    let shape = Shape { send_depth: 8, recv_depth: 8, ..Shape::default() };
+    let shape = Shape {
+        send_depth: 8,
+        recv_depth: 8,
+        ..Shape::default()
+    };
     let mut sides = [Driver::Engine, Driver::Libmlx5].map(|driver| end(&system, driver, shape));
     connect(&mut sides, &Link::default());
     for i in 0..ROUNDS {
@@ -118,9 +164,17 @@ fn a_long_conversation_wraps_every_counter() {
             len: (i * 7 + j) % 100,
             pieces: [1 + j % 4, 1 + i % 4],
             slack: 0,
-            flags: if j % 3 == 0 { SendFlags::SIGNALED } else { SendFlags::empty() },
+            flags: if j % 3 == 0 {
+                SendFlags::SIGNALED
+            } else {
+                SendFlags::empty()
+            },
             imm: i as u32,
         };
-        play(&system, &mut sides, &[(0..8).map(op).collect(), (8..12).map(op).collect()]);
+        play(
+            &system,
+            &mut sides,
+            &[(0..8).map(op).collect(), (8..12).map(op).collect()],
+        );
     }
 }

@@ -8,5 +8,6 @@ mod support;
 
 mod control;
 mod conversation;
+mod failures;
 mod referee;
 mod tracer;

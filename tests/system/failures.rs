@@ -1,0 +1,273 @@
+//! What goes wrong between two ends, as either of them sees it: the status of
+//! the request that failed, and the flush of everything behind it.
+
+use std::time::Duration;
+
+use dat_engine::{Segment, SendFlags, SendOp, Status};
+
+use crate::support::libmlx5_qp::{Link, Shape};
+use crate::support::pair::{Pair, WITH_ENGINE};
+use crate::support::side::Side;
+use crate::support::work::SendWork;
+
+fn shape(shared: bool) -> Shape {
+    Shape {
+        send_depth: 8,
+        recv_depth: 8,
+        shared,
+        ..Shape::default()
+    }
+}
+
+fn work(cookie: u64, op: SendOp, segment: Segment) -> SendWork {
+    SendWork {
+        cookie,
+        op,
+        flags: SendFlags::SIGNALED,
+        segments: vec![segment],
+    }
+}
+
+fn statuses(answers: &[crate::support::libmlx5::Answer]) -> Vec<(u64, u32)> {
+    answers
+        .iter()
+        .map(|answer| (answer.wr_id, answer.status))
+        .collect()
+}
+
+/// Runs a case between all drivers, with own and with shared receives.
+fn between_all(link: &Link, case: impl Fn(&mut Pair)) {
+    for drivers in WITH_ENGINE {
+        for shared in [false, true] {
+            println!("{drivers:?}, shared receives: {shared}");
+            case(&mut Pair::new(drivers, shape(shared), link));
+        }
+    }
+}
+
+/// The first end posts this and two more sends; what do both ends see?
+fn first_fails(pair: &mut Pair, bad: SendWork) -> [Vec<(u64, u32)>; 2] {
+    let spare = pair[0].memory().segment(0, 8);
+    pair[0].send(bad);
+    pair.system.step();
+    for cookie in [101, 102] {
+        // Unsignalled: an error is reported all the same.
+        let flags = SendFlags::empty();
+        pair[0].send(SendWork {
+            cookie,
+            op: SendOp::Send,
+            flags,
+            segments: vec![spare],
+        });
+        pair.system.step();
+    }
+    pair.system.run();
+    [
+        statuses(&pair[0].send_answers()),
+        statuses(&pair[1].recv_answers()),
+    ]
+}
+
+const OK: u32 = Status::Success.ibv_wc_status();
+const FLUSHED: u32 = Status::WrFlush.ibv_wc_status();
+
+/// The failed request and the flush of the two behind it.
+fn failed_with(status: Status) -> Vec<(u64, u32)> {
+    vec![
+        (100, status.ibv_wc_status()),
+        (101, FLUSHED),
+        (102, FLUSHED),
+    ]
+}
+
+#[test]
+fn a_key_that_the_peer_does_not_have_is_a_remote_access_error() {
+    between_all(&Link::default(), |pair| {
+        let there = pair[1].memory().segment(100, 64);
+        pair[1].recv(7, vec![there]);
+        let (remote_addr, rkey) = (there.addr, pair[1].memory().rkey() ^ 0x5500);
+        let local = pair[0].memory().segment(0, 64);
+        let bad = work(100, SendOp::Write { remote_addr, rkey }, local);
+        let [sends, receives] = first_fails(pair, bad);
+        assert_eq!(sends, failed_with(Status::RemoteAccess));
+        assert_eq!(receives, flushed_unless_shared(pair, 7));
+    });
+}
+
+/// A queue pair in error flushes its own receives; those of a shared queue stay.
+fn flushed_unless_shared(pair: &mut Pair, cookie: u64) -> Vec<(u64, u32)> {
+    if pair[1].receives_are_shared() {
+        vec![]
+    } else {
+        vec![(cookie, FLUSHED)]
+    }
+}
+
+#[test]
+fn one_byte_outside_the_peers_region_is_a_remote_access_error() {
+    between_all(&Link::default(), |pair| {
+        let memory = pair[1].memory();
+        let (remote_addr, rkey) = (memory.addr() + memory.len() as u64 - 63, memory.rkey());
+        let local = pair[0].memory().segment(0, 64);
+        let bad = work(100, SendOp::Read { remote_addr, rkey }, local);
+        let [sends, receives] = first_fails(pair, bad);
+        assert_eq!(sends, failed_with(Status::RemoteAccess));
+        assert_eq!(receives, []);
+    });
+}
+
+#[test]
+fn a_message_longer_than_the_receive_fails_on_both_sides() {
+    between_all(&Link::default(), |pair| {
+        let into = pair[1].memory().segment(0, 63);
+        pair[1].recv(7, vec![into]);
+        let local = pair[0].memory().segment(0, 64);
+        let [sends, receives] = first_fails(pair, work(100, SendOp::Send, local));
+        assert_eq!(sends, failed_with(Status::RemoteInvalidRequest));
+        assert_eq!(receives, [(7, Status::LocalLength.ibv_wc_status())]);
+    });
+}
+
+#[test]
+fn a_bad_local_key_is_a_local_protection_error() {
+    between_all(&Link::default(), |pair| {
+        let local = pair[0].memory().segment(0, 4096);
+        let bad = Segment {
+            lkey: local.lkey ^ 0x3300,
+            ..local
+        };
+        let [sends, receives] = first_fails(pair, work(100, SendOp::Send, bad));
+        assert_eq!(sends, failed_with(Status::LocalProtection));
+        assert_eq!(receives, []);
+    });
+}
+
+#[test]
+fn a_bad_key_in_the_receive_fails_on_both_sides() {
+    between_all(&Link::default(), |pair| {
+        let good = pair[1].memory().segment(0, 4096);
+        pair[1].recv(
+            7,
+            vec![Segment {
+                lkey: good.lkey ^ 0x3300,
+                ..good
+            }],
+        );
+        let local = pair[0].memory().segment(0, 4096);
+        let [sends, receives] = first_fails(pair, work(100, SendOp::Send, local));
+        assert_eq!(sends, failed_with(Status::RemoteOperation));
+        assert_eq!(receives, [(7, Status::LocalProtection.ibv_wc_status())]);
+    });
+}
+
+#[test]
+fn a_send_waits_for_the_receive_as_long_as_it_may() {
+    between_all(&Link::default(), |pair| {
+        let local = pair[0].memory().segment(0, 64);
+        pair[0].memory().write(0, &[0x5a; 64]);
+        pair[0].send(work(100, SendOp::Send, local));
+        pair.system.run();
+        pair.system.advance(Duration::from_secs(5));
+        assert_eq!(pair[0].send_answers(), [], "there is no receive yet");
+        let into = pair[1].memory().segment(1000, 64);
+        pair[1].recv(7, vec![into]);
+        pair.system.advance(Duration::from_millis(10));
+        assert_eq!(statuses(&pair[0].send_answers()), [(100, OK)]);
+        assert_eq!(statuses(&pair[1].recv_answers()), [(7, OK)]);
+        assert_eq!(pair[1].memory().read(1000, 64), [0x5a; 64]);
+    });
+}
+
+#[test]
+fn a_receive_that_never_comes_is_an_rnr_error() {
+    between_all(
+        &Link {
+            rnr_retries: 3,
+            ..Link::default()
+        },
+        |pair| {
+            let local = pair[0].memory().segment(0, 64);
+            let [none, receives] = first_fails(pair, work(100, SendOp::Send, local));
+            assert_eq!((none, receives), (vec![], vec![]), "no time has passed");
+            pair.system.advance(Duration::from_secs(1));
+            let answers = statuses(&pair[0].send_answers());
+            assert_eq!(answers, failed_with(Status::RnrRetryExceeded));
+        },
+    );
+}
+
+#[test]
+fn a_peer_that_is_gone_is_a_retry_error() {
+    for drivers in WITH_ENGINE {
+        let Pair {
+            sides: [mut here, there],
+            system,
+        } = Pair::new(drivers, shape(false), &Link::default());
+        drop(there);
+        for cookie in [100, 101, 102] {
+            let local = here.memory().segment(0, 64);
+            here.send(work(cookie, SendOp::Send, local));
+            system.step();
+        }
+        system.run();
+        assert_eq!(here.send_answers(), [], "no time has passed");
+        system.advance(Duration::from_secs(10));
+        assert_eq!(
+            statuses(&here.send_answers()),
+            failed_with(Status::RetryExceeded)
+        );
+        drop(here);
+    }
+}
+
+#[test]
+fn a_disconnect_flushes_what_is_posted_and_what_is_posted_after() {
+    between_all(&Link::default(), |pair| {
+        let local = pair[0].memory().segment(0, 64);
+        for cookie in 0..4 {
+            pair[0].recv(cookie, vec![local]);
+        }
+        for cookie in 10..14 {
+            // Nobody has a receive for them.
+            pair[0].send(work(cookie, SendOp::Send, local));
+            pair.system.step();
+        }
+        pair.system.run();
+        pair[0].to_error();
+        pair.system.run();
+        let flushed = |cookies: std::ops::Range<u64>| -> Vec<_> {
+            cookies.map(|cookie| (cookie, FLUSHED)).collect()
+        };
+        assert_eq!(statuses(&pair[0].send_answers()), flushed(10..14));
+        let receives = if pair[0].receives_are_shared() {
+            0..0
+        } else {
+            0..4
+        };
+        assert_eq!(statuses(&pair[0].recv_answers()), flushed(receives));
+
+        pair[0].send(work(14, SendOp::Send, local));
+        pair.system.run();
+        assert_eq!(statuses(&pair[0].send_answers()), flushed(14..15));
+        if !pair[0].receives_are_shared() {
+            pair[0].recv(4, vec![local]);
+            // No doorbell tells the device of a receive: it looks now and then.
+            pair.system.advance(Duration::from_millis(10));
+            assert_eq!(statuses(&pair[0].recv_answers()), flushed(4..5));
+        }
+    });
+}
+
+#[test]
+fn rights_that_were_not_granted_are_refused() {
+    between_all(&Link::default(), |pair| {
+        let local = pair[0].memory().segment(0, 64);
+        let read_only = pair[1].read_only_memory();
+        let (remote_addr, rkey) = (read_only.addr(), read_only.rkey());
+        pair[0].send(work(99, SendOp::Read { remote_addr, rkey }, local));
+        pair.system.run();
+        assert_eq!(statuses(&pair[0].send_answers()), [(99, OK)]);
+        let [sends, _] = first_fails(pair, work(100, SendOp::Write { remote_addr, rkey }, local));
+        assert_eq!(sends, failed_with(Status::RemoteAccess));
+    });
+}
