@@ -254,6 +254,15 @@ impl Attachment {
         Ok(())
     }
 
+    /// Whether packets sent to that slot wait for its process, which lives.
+    pub fn is_unheard(&mut self, to: Slot) -> bool {
+        let waiting = self.life_of(to).is_some()
+            && self
+                .outgoing(to)
+                .is_some_and(|outgoing| !outgoing.producer.is_empty());
+        waiting && self.directory.is_alive(to)
+    }
+
     /// Takes the next packet, from the sources in turn. Its payload replaces
     /// what `payload` held.
     pub fn receive(&mut self, payload: &mut Vec<u8>) -> Option<Header> {

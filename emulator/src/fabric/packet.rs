@@ -99,4 +99,11 @@ pub trait Transmit {
     /// # Errors
     /// Gives the packet back when there is no room.
     fn send(&mut self, packet: Packet) -> Result<(), Packet>;
+    /// Whether packets sent to that QP's NIC still wait for it to run. A NIC
+    /// in silicon always runs; one that is a thread may be kept from its core
+    /// for longer than any ack timeout, and that is no fault of the transport.
+    fn is_unheard(&mut self, destination: Qpn) -> bool {
+        let _ = destination;
+        false
+    }
 }

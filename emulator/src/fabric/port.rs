@@ -130,6 +130,16 @@ impl Transmit for Port {
             Err(packet)
         }
     }
+
+    fn is_unheard(&mut self, destination: Qpn) -> bool {
+        let to = slot_of(destination);
+        if to == self.slot {
+            return !self.loopback.is_empty();
+        }
+        self.shared
+            .as_mut()
+            .is_some_and(|shared| shared.is_unheard(to))
+    }
 }
 
 fn slot_of(qpn: Qpn) -> u8 {

@@ -150,6 +150,12 @@ impl<M> Producer<M> {
         self.ring.position(HEAD).store(self.head, Ordering::Release);
     }
 
+    /// Whether the consumer has taken everything.
+    pub(super) fn is_empty(&mut self) -> bool {
+        self.tail_seen = self.ring.position(TAIL).load(Ordering::Acquire);
+        self.head == self.tail_seen
+    }
+
     fn fits(&self) -> bool {
         // A garbled position gives a huge number: full, until the consumer
         // has resynchronised.

@@ -416,6 +416,28 @@ fn a_writer_killed_at_any_moment_leaves_only_whole_packets() {
 }
 
 #[test]
+fn packets_are_unheard_until_their_reader_takes_them_or_dies() {
+    let scratch = Scratch::new("unheard");
+    let (mut one, mut two) = (scratch.join(), scratch.join());
+    assert!(!one.is_unheard(2), "nothing was sent");
+    one.send(2, &packet(1, 2, 7, b"x")).unwrap();
+    assert!(one.is_unheard(2));
+    assert_eq!(psns(&mut two), [7]);
+    assert!(!one.is_unheard(2));
+    drop(two);
+    let mut second = Second::start(&scratch, "deaf");
+    assert_eq!(receive(&mut one).1, b"here");
+    let slot = (2..=64)
+        .find(|&to| {
+            one.send(to, &packet(1, to, 0, b"")).unwrap();
+            one.is_unheard(to)
+        })
+        .expect("the second process is somewhere");
+    second.kill();
+    eventually("the dead reader is noticed", || !one.is_unheard(slot));
+}
+
+#[test]
 fn a_full_ring_whose_reader_was_killed_does_not_block_its_sender_for_ever() {
     let scratch = Scratch::new("deaf");
     let mut one = scratch.join();

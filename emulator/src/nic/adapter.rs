@@ -94,7 +94,7 @@ impl Nic {
         self.core.timers.begin(now, &mut self.qps);
         while let Some(qpn) = self.core.timers.expire(now, &mut self.qps) {
             if let Some(qp) = self.qps.get_mut(qpn) {
-                qp.time_is_up(&mut self.core);
+                qp.time_is_up(&mut self.core, tx);
                 worked = true;
             }
         }

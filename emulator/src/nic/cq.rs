@@ -22,6 +22,8 @@ pub(super) struct Cq {
     /// The producer counter after the latest CQE that notifies a CQ armed for
     /// solicited completions.
     pub(super) notifying: u32,
+    /// The producer counter when the latest event was delivered.
+    pub(super) notified: u32,
     pub(super) armed: Option<Armed>,
     /// Events delivered; its low two bits are the sequence number of the next arm.
     pub(super) fired: u32,
@@ -111,6 +113,7 @@ impl Core {
             return;
         };
         cq.armed = None;
+        cq.notified = cq.producer;
         if let Some(channel) = cq.spec.channel {
             cq.fired = cq.fired.wrapping_add(1);
             self.events.completion(channel, cqn, cq.spec.user_handle);
@@ -140,6 +143,7 @@ impl Nic {
             spec: *spec,
             producer: 0,
             notifying: 0,
+            notified: 0,
             armed: None,
             fired: 0,
             users: 0,

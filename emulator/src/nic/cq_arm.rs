@@ -3,6 +3,11 @@
 //! The arm doorbell carries a sequence number, the count of events software
 //! has read. The device honours an arm only if the number is that of the
 //! events it has delivered: an arm from before the latest event is stale.
+//!
+//! An arm fires at once for completions that lie past the consumer index it
+//! names, unless an event has told of them already: the CQ context keeps the
+//! last index notified (`cqc.last_notified_index`). So a program that reads
+//! an event, arms, and polls only then gets one event per completion.
 
 use super::core::Core;
 use super::cq::{Armed, was_armed};
@@ -65,7 +70,7 @@ impl Core {
         }
     }
 
-    /// Arms, and fires at once if there is something past the consumer.
+    /// Arms, and fires at once for what no event has told of yet.
     /// Answers `false` for a stale arm.
     fn arm(&mut self, cqn: Cqn, arm: ArmWord) -> bool {
         let Some(cq) = self.cqs.get_mut(cqn.0) else {
@@ -84,7 +89,8 @@ impl Core {
             cq.armed = Some(armed);
         }
         let unseen = upto.wrapping_sub(arm.consumer) & super::cq::INDEX_MASK;
-        if unseen != 0 && unseen <= cq.spec.cqe_count {
+        let untold = upto.wrapping_sub(cq.notified).cast_signed() > 0;
+        if untold && unseen != 0 && unseen <= cq.spec.cqe_count {
             self.fire(cqn);
         }
         true

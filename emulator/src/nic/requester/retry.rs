@@ -4,8 +4,9 @@
 use super::super::core::Core;
 use super::super::options::Nanos;
 use super::super::qp::Qp;
-use super::super::spec::QpState;
+use super::super::spec::{QpState, Qpn};
 use crate::decode::cqe::Syndrome;
+use crate::fabric::packet::Transmit;
 
 /// `rnr_retry` of 7 is without end.
 const FOR_EVER: u8 = 7;
@@ -18,7 +19,7 @@ const RNR_TIMES: [u32; 32] = [
 
 impl Qp {
     /// The QP's timer has expired.
-    pub(in crate::nic) fn time_is_up(&mut self, core: &mut Core) {
+    pub(in crate::nic) fn time_is_up(&mut self, core: &mut Core, tx: &mut dyn Transmit) {
         if !matches!(self.state, QpState::Rts | QpState::Sqd) {
             return;
         }
@@ -26,6 +27,10 @@ impl Qp {
             self.sq.waits_for_receiver = false;
             self.go_back(core);
         } else if self.sq.unanswered().is_some() {
+            if tx.is_unheard(Qpn(self.attr.dest_qpn)) {
+                // Nothing was lost: the peer has not had a chance to answer.
+                return self.watch_for_answers(core);
+            }
             self.repeat_or_give_up(core);
         }
     }

@@ -65,10 +65,34 @@ fn an_arm_with_completions_waiting_fires_at_once() {
         assert_eq!(fired(&world), 1, "{view:?}");
         arm(&mut world, 1, true);
         world.run();
+        nop(&mut world);
         assert_eq!(fired(&world), 0, "what waits is not solicited");
         arm(&mut world, 1, false);
         world.run();
         assert_eq!(fired(&world), 1, "a stronger arm replaces a weaker one");
+    }
+}
+
+/// Read the event, arm, poll: completions that the event told of are still in
+/// the ring at the arm, and must not bring a second event.
+#[test]
+fn an_arm_before_the_poll_fires_for_news_only() {
+    for view in VIEWS {
+        let mut world = world(view);
+        arm(&mut world, 0, false);
+        nop(&mut world);
+        assert_eq!(fired(&world), 1, "{view:?}");
+        arm(&mut world, 1, false);
+        world.run();
+        assert_eq!(fired(&world), 0, "{view:?}: the event has told of it");
+        world.a.cq.all();
+        nop(&mut world);
+        assert_eq!(fired(&world), 1, "{view:?}");
+        // This one comes between the event and the next arm.
+        nop(&mut world);
+        arm(&mut world, 2, false);
+        world.run();
+        assert_eq!(fired(&world), 1, "{view:?}: nobody has been told of it");
     }
 }
 

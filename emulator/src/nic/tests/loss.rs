@@ -115,6 +115,25 @@ fn a_peer_that_is_gone_exceeds_the_retries_of_any_operation() {
 }
 
 #[test]
+fn a_peer_whose_nic_gets_no_turn_costs_no_retries() {
+    let mut world = World::with(QpAttr {
+        retry_count: 1,
+        ..attributes()
+    });
+    world.wire.decide = Box::new(|_| Fate::IsLost);
+    world.wire.unheard = true;
+    world.a.post(SEND, SIGNALLED, &[inline(b"x")]);
+    world.pass(TIMEOUT * 50, TIMEOUT / 2);
+    assert_eq!(world.a.cq.all(), []);
+    assert_eq!(world.wire.sent.len(), 1, "nothing is sent again in vain");
+    // It runs, and still does not answer: that is a failure of the transport.
+    world.wire.unheard = false;
+    world.pass(TIMEOUT * 3, TIMEOUT / 2);
+    assert_eq!(outcome(&world.a.cq.all()), [(RETRY_EXCEEDED, 0)]);
+    assert_eq!(world.wire.sent.len(), 2, "once and one retry");
+}
+
+#[test]
 fn a_qp_that_was_destroyed_or_talks_to_another_is_no_peer() {
     let mut world = World::with(QpAttr {
         retry_count: 0,

@@ -22,6 +22,8 @@ pub(super) struct Wire {
     pub(super) decide: Decide,
     /// Packets it takes; above, senders are told to wait.
     pub(super) room: usize,
+    /// The peer's NIC gets no turn: what was sent waits for it.
+    pub(super) unheard: bool,
     /// Everything that was sent, lost or not.
     pub(super) sent: Vec<Packet>,
     held: Option<Packet>,
@@ -33,6 +35,7 @@ impl Wire {
             packets: VecDeque::new(),
             decide: Box::new(|_| Fate::Arrives),
             room: usize::MAX,
+            unheard: false,
             sent: Vec::new(),
             held: None,
         }
@@ -67,5 +70,9 @@ impl Transmit for Wire {
         }
         self.packets.extend(self.held.take());
         Ok(())
+    }
+
+    fn is_unheard(&mut self, _destination: Qpn) -> bool {
+        self.unheard
     }
 }
