@@ -16,13 +16,13 @@ pub struct Completion {
     pub qpn: u32,
     /// How it went.
     pub status: Status,
+    /// The device's own code for an error, for its maker's support; 0 if none.
+    pub vendor_syndrome: u8,
     /// What it was. After an error only the side is sure: [`CompletionOp::Recv`]
     /// for a receive, what the device still knows of the request for a send.
     pub op: CompletionOp,
     /// More about it.
     pub flags: CompletionFlags,
-    /// The device's own code for an error, for its maker's support; 0 if none.
-    pub vendor_syndrome: u8,
 }
 
 const _: () = assert!(size_of::<Completion>() == 24);

@@ -92,7 +92,7 @@ impl Register {
     /// Rings with the first eight bytes of the last WQE.
     #[inline(always)]
     pub fn ring(&mut self, doorbell: Be64) {
-        self.in_turn(|half| {
+        self.in_turn(move |half| {
             // SAFETY: 8 aligned writable bytes at either half, as promised to `at`.
             let cell = unsafe { DmaCell::new(half.cast::<u64>()) };
             cell.write(doorbell.to_bits());
@@ -107,7 +107,7 @@ impl Register {
     #[inline(always)]
     pub unsafe fn blue_flame(&mut self, source: BlueFlame) {
         debug_assert!(source.wqebbs as usize * WQEBB <= self.half_size);
-        self.in_turn(|half| {
+        self.in_turn(move |half| {
             let mut from = source.wqe;
             let mut to = half;
             for _ in 0..source.wqebbs {
@@ -129,20 +129,14 @@ impl Register {
     /// write-combining register needs.
     #[inline(always)]
     fn in_turn(&mut self, write: impl FnOnce(NonNull<u8>)) {
-        if !self.serialised {
-            barrier::before_register();
-            self.write_half(write);
-        } else if !self.turn.locked.swap(true, Ordering::Acquire) {
+        if self.serialised {
+            if self.turn.locked.swap(true, Ordering::Acquire) {
+                self.turn.wait();
+            }
             barrier::before_register_locked();
-            self.write_half(write);
-            self.turn.locked.store(false, Ordering::Release);
         } else {
-            self.in_turn_contended(write);
+            barrier::before_register();
         }
-    }
-
-    #[inline(always)]
-    fn write_half(&mut self, write: impl FnOnce(NonNull<u8>)) {
         let offset = self.turn.offset.load(Ordering::Relaxed);
         // SAFETY: `offset` is 0 or `half_size`, and the register is two halves
         // long, as promised to `at`.
@@ -153,19 +147,22 @@ impl Register {
         self.turn
             .offset
             .store(offset ^ self.half_size, Ordering::Relaxed);
+        if self.serialised {
+            self.turn.locked.store(false, Ordering::Release);
+        }
     }
+}
 
+impl Turn {
+    /// Takes the lock after it was found taken.
     #[cold]
     #[inline(never)]
-    fn in_turn_contended(&mut self, write: impl FnOnce(NonNull<u8>)) {
-        while self.turn.locked.swap(true, Ordering::Acquire) {
-            while self.turn.locked.load(Ordering::Relaxed) {
+    fn wait(&self) {
+        while self.locked.swap(true, Ordering::Acquire) {
+            while self.locked.load(Ordering::Relaxed) {
                 core::hint::spin_loop();
             }
         }
-        barrier::before_register_locked();
-        self.write_half(write);
-        self.turn.locked.store(false, Ordering::Release);
     }
 }
 

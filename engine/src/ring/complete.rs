@@ -146,18 +146,50 @@ impl Entries {
     }
 }
 
-/// The consumer: belongs to the poller.
-#[derive(Debug)]
-pub struct CompletionRing {
-    entries: Entries,
+/// Where polling is: copied to registers for the length of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
     consumer: u32,
     /// Of the entry at `consumer`: where it is, and the owner bit that tells
     /// that it is there. Kept, and moved on with `consumer`, so that a poll
     /// need not work them out.
     next: Slot,
     next_owner: u8,
-    /// After which `next` goes back to the first entry.
+    /// After which `next` goes back to `first`.
     last: Slot,
+    first: Slot,
+    stride: usize,
+}
+
+impl Cursor {
+    /// The next entry and its last byte, in which the owner bit is now 0 if the
+    /// device has written the entry.
+    #[inline(always)]
+    pub(crate) fn look(&self) -> (Slot, u8) {
+        let form = self.next.own_op().0 ^ self.next_owner;
+        barrier::after_ownership();
+        (self.next, form)
+    }
+
+    /// Goes past the next entry, which is there.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self) {
+        self.consumer = self.consumer.wrapping_add(1);
+        if self.next == self.last {
+            self.next = self.first;
+            self.next_owner ^= OwnOp::OWNER;
+        } else {
+            // SAFETY: there is an entry after this one.
+            self.next = Slot(unsafe { self.next.0.add(self.stride) });
+        }
+    }
+}
+
+/// The consumer: belongs to the poller.
+#[derive(Debug)]
+pub struct CompletionRing {
+    entries: Entries,
+    pub(crate) cursor: Cursor,
     arm_record: DoorbellRecord,
     arm_register: ArmRegister,
     cqn: u32,
@@ -215,10 +247,14 @@ impl CompletionRing {
         };
         Ok(Self {
             entries,
-            consumer: start,
-            next: entries.slot(start),
-            next_owner: u8::from(size.owner(start)),
-            last: entries.slot(size.count() - 1),
+            cursor: Cursor {
+                consumer: start,
+                next: entries.slot(start),
+                next_owner: u8::from(size.owner(start)),
+                last: entries.slot(size.count() - 1),
+                first: entries.slot(0),
+                stride,
+            },
             // SAFETY: as above.
             arm_record: unsafe { DoorbellRecord::new(arm_record) },
             // SAFETY: the layout's page, valid as the caller promises.
@@ -234,35 +270,12 @@ impl CompletionRing {
 
     /// The next entry, if the device has written it. Its opcode may still be
     /// [`CqeOpcode::INVALID`], and then it has not.
-    #[inline(always)]
-    pub(crate) fn peek(&self) -> Option<(Slot, OwnOp)> {
-        let (slot, form) = self.look();
+    pub(crate) fn peek(&self) -> Option<Slot> {
+        let (slot, form) = self.cursor.look();
         if form & OwnOp::OWNER != 0 {
             None
         } else {
-            Some((slot, OwnOp(form)))
-        }
-    }
-
-    /// The next entry and its last byte, in which the owner bit is now 0 if the
-    /// device has written the entry.
-    #[inline(always)]
-    pub(crate) fn look(&self) -> (Slot, u8) {
-        let form = self.next.own_op().0 ^ self.next_owner;
-        barrier::after_ownership();
-        (self.next, form)
-    }
-
-    /// Goes past the entry that [`Self::peek`] gave.
-    #[inline(always)]
-    pub(crate) fn advance(&mut self) {
-        self.consumer = self.consumer.wrapping_add(1);
-        if self.next == self.last {
-            self.next = Slot(self.entries.first);
-            self.next_owner ^= OwnOp::OWNER;
-        } else {
-            // SAFETY: there is an entry after this one.
-            self.next = Slot(unsafe { self.next.0.add(self.entries.stride) });
+            Some(slot)
         }
     }
 
@@ -270,7 +283,9 @@ impl CompletionRing {
     #[inline(always)]
     pub(crate) fn publish(&mut self) {
         barrier::before_giving_back();
-        self.entries.consumer_record.set(self.consumer & 0xff_ffff);
+        self.entries
+            .consumer_record
+            .set(self.cursor.consumer & 0xff_ffff);
     }
 
     /// The payload that came in an entry.
@@ -281,8 +296,8 @@ impl CompletionRing {
     /// Crosses out the completions of queue pair `qpn` before `end` (24 bits)
     /// that are not consumed yet, showing each to `seen` first.
     pub(crate) fn bury(&mut self, qpn: u32, end: u32, mut seen: impl FnMut(CqeTail)) {
-        for ahead in 0..distance24(self.consumer, end).max(0) as u32 {
-            let counter = self.consumer.wrapping_add(ahead);
+        for ahead in 0..distance24(self.cursor.consumer, end).max(0) as u32 {
+            let counter = self.cursor.consumer.wrapping_add(ahead);
             let slot = self.entries.slot(counter);
             let own_op = slot.own_op();
             if !self.entries.is_written(counter, own_op) {
@@ -307,7 +322,7 @@ impl CompletionRing {
     pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
         const SOLICITED_ONLY: u32 = 1 << 24;
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
-        let word = ((events_read & 3) << 28) | command | (self.consumer & 0xff_ffff);
+        let word = ((events_read & 3) << 28) | command | (self.cursor.consumer & 0xff_ffff);
         self.arm_record.set(word);
         self.arm_register
             .ring(Be64::new((u64::from(word) << 32) | u64::from(self.cqn)));

@@ -42,7 +42,8 @@ pub struct SendProducer {
     /// WQEBBs written so far; 16 bits of it are the device's counter.
     producer: u32,
     credits: Credits,
-    qpn: u32,
+    /// As control segments have it.
+    qpn_shifted: u32,
     max_segments: u32,
     max_inline: u32,
     /// The longest WQE, in units, that may be copied to the register; 0: none.
@@ -190,7 +191,7 @@ impl SendProducer {
             size,
             producer: 0,
             credits: Credits::new(capacity, consumer.retired.load(Ordering::Acquire)),
-            qpn: layout.qpn,
+            qpn_shifted: layout.qpn << 8,
             max_segments: layout.max_segments.max(1),
             max_inline: layout.max_inline,
             blue_flame_units: if copies {
@@ -432,7 +433,7 @@ impl SendProducer {
         let units = head.units + body_units;
         let flags = CtrlFlags::from_bits_truncate(request.flags.bits());
         let index = self.producer as u16;
-        let ctrl = CtrlSegment::new(head.opcode, index, self.qpn, units, flags, head.imm);
+        let ctrl = CtrlSegment::new(head.opcode, index, self.qpn_shifted, units, flags, head.imm);
         // SAFETY: the first unit of this WQE.
         unsafe { write_unit(head.wqe, ctrl.to_words()) };
         // SAFETY: `index` is below the WQEBB count, which is the number of
@@ -599,56 +600,46 @@ impl SendProducer {
 }
 
 /// The longest inline data that are copied without a call to `memcpy`.
-const SHORT_COPY: u32 = 256;
+const SHORT_COPY: u32 = 128;
 
-/// Copies `length` bytes, not 0, in line.
+/// Copies `length` bytes, at least 1 and at most [`SHORT_COPY`], in line: by
+/// accesses of one size from both ends, which meet or overlap in the middle.
 ///
 /// # Safety
 /// `length` readable bytes at `from` and writable bytes at `to`, which do not
 /// overlap.
 #[inline(always)]
 unsafe fn copy_short(to: *mut u8, from: *const u8, length: usize) {
+    /// The first and the last `N` of at least `N` and at most `2 * N` values.
+    ///
     /// # Safety
-    /// As above, for the bytes of a `T` at `at`.
+    /// As above, with `length` at least `N` values.
     #[inline(always)]
-    unsafe fn copy<T>(to: *mut u8, from: *const u8, at: usize) {
-        // SAFETY: inside both.
-        let (to, from) = unsafe { (to.add(at), from.add(at)) };
-        // SAFETY: valid for a `T`, of any alignment.
-        unsafe {
-            to.cast::<T>()
-                .write_unaligned(from.cast::<T>().read_unaligned())
-        };
+    unsafe fn ends<T: Copy, const N: usize>(to: *mut u8, from: *const u8, length: usize) {
+        for value in 0..N {
+            let (front, back) = (
+                value * size_of::<T>(),
+                length - (value + 1) * size_of::<T>(),
+            );
+            for at in [front, back] {
+                // SAFETY: a value that begins and ends inside both.
+                let (to, from) = unsafe { (to.add(at).cast::<T>(), from.add(at).cast::<T>()) };
+                // SAFETY: as above, of any alignment.
+                unsafe { to.write_unaligned(from.read_unaligned()) };
+            }
+        }
     }
-    // The last bytes are copied first, by an access that may overlap the others.
-    match length {
-        16.. => {
-            // SAFETY: the last 16 of at least 16 bytes.
-            unsafe { copy::<u128>(to, from, length - 16) };
-            let mut at = 0;
-            while at + 16 < length {
-                // SAFETY: 16 bytes from `at` end before the last.
-                unsafe { copy::<u128>(to, from, at) };
-                at += 16;
-            }
-        }
-        8..16 => {
-            // SAFETY: the first and the last 8 of at least 8 bytes.
-            unsafe { copy::<u64>(to, from, 0) };
-            // SAFETY: as above.
-            unsafe { copy::<u64>(to, from, length - 8) };
-        }
-        4..8 => {
-            // SAFETY: the first and the last 4 of at least 4 bytes.
-            unsafe { copy::<u32>(to, from, 0) };
-            // SAFETY: as above.
-            unsafe { copy::<u32>(to, from, length - 4) };
-        }
-        _ => {
-            for at in 0..length {
-                // SAFETY: one of the bytes.
-                unsafe { copy::<u8>(to, from, at) };
-            }
+    debug_assert!((1..=SHORT_COPY as usize).contains(&length));
+    // SAFETY: each arm's `N` values fit the length, and twice as many cover it.
+    unsafe {
+        match length {
+            65.. => ends::<u128, 4>(to, from, length),
+            33.. => ends::<u128, 2>(to, from, length),
+            16.. => ends::<u128, 1>(to, from, length),
+            8.. => ends::<u64, 1>(to, from, length),
+            4.. => ends::<u32, 1>(to, from, length),
+            2.. => ends::<u16, 1>(to, from, length),
+            _ => ends::<u8, 1>(to, from, length),
         }
     }
 }

@@ -31,19 +31,20 @@ const _: () = assert!(size_of::<CtrlSegment>() == 16);
 
 impl CtrlSegment {
     /// The segment of a WQE that starts at WQEBB counter `index` and is `units`
-    /// times 16 bytes long. `imm` is in host order and must be 0 for opcodes
-    /// without immediate data.
+    /// times 16 bytes long. `qpn_shifted` is the queue pair number shifted left
+    /// by 8. `imm` is in host order and must be 0 for opcodes without immediate
+    /// data.
     #[inline(always)]
     pub const fn new(
         opcode: WqeOpcode,
         index: u16,
-        qpn: u32,
+        qpn_shifted: u32,
         units: u32,
         flags: CtrlFlags,
         imm: u32,
     ) -> Self {
         let index_opcode = ((index as u32) << 8) | opcode as u32;
-        let qpn_ds = (qpn << 8) | units;
+        let qpn_ds = qpn_shifted | units;
         Self {
             index_opcode_qpn_ds: Be64::new(((index_opcode as u64) << 32) | qpn_ds as u64),
             flags_imm: Be64::new(((flags.bits() as u64) << 32) | imm as u64),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::decode::{DONE, RECEIVED, decode, done, received};
 use super::mailbox::Change;
-use super::table::Table;
+use super::table::{Table, View};
 use super::{Mailbox, Owner};
 use crate::completion::Completion;
 use crate::ring::LayoutError;
@@ -91,7 +91,7 @@ impl Poller {
     /// The next completion, if there is one.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<Completion> {
-        let (slot, form) = self.ring.look();
+        let (slot, form) = self.ring.cursor.look();
         if self.is_nothing(form) {
             None
         } else {
@@ -105,7 +105,7 @@ impl Poller {
         let mut filled = 0;
         while let Some(rest) = out.get_mut(filled..) {
             filled += self.usual_run(rest);
-            let (_, form) = self.ring.look();
+            let (_, form) = self.ring.cursor.look();
             if filled == out.len() || self.is_nothing(form) {
                 break;
             }
@@ -124,15 +124,19 @@ impl Poller {
     /// Fills `out` with usual completions only. Answers how many.
     #[inline(always)]
     fn usual_run(&mut self, out: &mut [Completion]) -> usize {
+        let table = self.table.view();
+        let mut cursor = self.ring.cursor;
         let mut filled = 0;
         for place in out {
-            let (slot, form) = self.ring.look();
-            let Some(completion) = self.usual(slot, form) else {
+            let (slot, form) = cursor.look();
+            let Some(completion) = usual(table, slot, form) else {
                 break;
             };
+            cursor.advance();
             *place = completion;
             filled += 1;
         }
+        self.ring.cursor = cursor;
         filled
     }
 
@@ -144,35 +148,16 @@ impl Poller {
     }
 
     /// [`Self::poll`] when there is something.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, slot: Slot, form: u8) -> Option<Completion> {
-        match self.usual(slot, form) {
+        match usual(self.table.view(), slot, form) {
             Some(completion) => {
+                self.ring.cursor.advance();
                 self.ring.publish();
                 Some(completion)
             }
             None => self.study(),
         }
-    }
-
-    /// The completion in the next entry, if it is of the usual kind; the entry
-    /// is gone past then. Calls nothing out of line, so that it costs its
-    /// callers no registers.
-    #[inline(always)]
-    fn usual(&mut self, slot: Slot, form: u8) -> Option<Completion> {
-        let completion = match form & !OwnOp::SOLICITED {
-            RECEIVED => {
-                let whose = slot.request_qpn();
-                received(slot, form, whose, self.table.find(whose.qpn())?)?
-            }
-            DONE => {
-                let whose = slot.request_qpn();
-                done(slot, whose, self.table.find(whose.qpn())?)?
-            }
-            _ => return None,
-        };
-        self.ring.advance();
-        Some(completion)
     }
 
     /// The next completion, whatever it takes to find it. Gives what it goes
@@ -181,18 +166,18 @@ impl Poller {
     #[inline(never)]
     fn study(&mut self) -> Option<Completion> {
         loop {
-            let Some((slot, _)) = self.ring.peek() else {
+            let Some(slot) = self.ring.peek() else {
                 self.settle();
                 return None;
             };
             match self.unusual(slot, slot.tail()) {
                 Unusual::Report(completion) => {
-                    self.ring.advance();
+                    self.ring.cursor.advance();
                     self.ring.publish();
                     return Some(completion);
                 }
                 Unusual::Skip => {
-                    self.ring.advance();
+                    self.ring.cursor.advance();
                     self.ring.publish();
                 }
                 Unusual::Again => {}
@@ -277,5 +262,22 @@ impl Drop for Poller {
                 }
             }
         }
+    }
+}
+
+/// The completion in the next entry, if it is of the usual kind. Calls nothing
+/// out of line, so that it costs its callers no registers.
+#[inline(always)]
+fn usual(table: View<'_>, slot: Slot, form: u8) -> Option<Completion> {
+    match form & !OwnOp::SOLICITED {
+        RECEIVED => {
+            let whose = slot.request_qpn();
+            received(slot, form, whose, table.find(whose.qpn())?)
+        }
+        DONE => {
+            let whose = slot.request_qpn();
+            done(slot, whose, table.find(whose.qpn())?)
+        }
+        _ => None,
     }
 }

@@ -25,6 +25,23 @@ pub(super) struct Table {
     used: usize,
 }
 
+/// What a look-up takes.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    places: &'a [Arc<Record>],
+    mask: usize,
+}
+
+impl<'a> View<'a> {
+    /// The living queue pair `qpn`, if it is where it belongs.
+    #[inline(always)]
+    pub(super) fn find(self, qpn: u32) -> Option<&'a Record> {
+        // SAFETY: `mask` is the number of places less one.
+        let record = unsafe { self.places.get_unchecked(qpn as usize & self.mask) };
+        if record.is(qpn) { Some(record) } else { None }
+    }
+}
+
 impl Table {
     pub(super) fn new() -> Self {
         let nobody = Arc::new(Record::nobody());
@@ -36,12 +53,13 @@ impl Table {
         }
     }
 
-    /// The living queue pair `qpn`, if it is where it belongs.
+    /// The look-up alone, for registers.
     #[inline(always)]
-    pub(super) fn find(&self, qpn: u32) -> Option<&Record> {
-        // SAFETY: `mask` is the number of places less one.
-        let record = unsafe { self.places.get_unchecked(qpn as usize & self.mask) };
-        if record.is(qpn) { Some(record) } else { None }
+    pub(super) fn view(&self) -> View<'_> {
+        View {
+            places: &self.places,
+            mask: self.mask,
+        }
     }
 
     /// The queue pair `qpn`, living or not, wherever it is.

@@ -68,8 +68,8 @@ impl Bench {
     }
 
     fn take(&mut self) -> Option<CqeTail> {
-        let tail = self.ring.peek()?.0.tail();
-        self.ring.advance();
+        let tail = self.ring.peek()?.tail();
+        self.ring.cursor.advance();
         self.ring.publish();
         Some(tail)
     }

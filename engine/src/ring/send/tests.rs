@@ -306,6 +306,18 @@ fn layouts_that_contradict_themselves_are_refused() {
     }));
 }
 
+#[test]
+fn short_copies_copy_exactly_what_they_are_told() {
+    for length in 1..=SHORT_COPY as usize {
+        let from: Vec<u8> = (0..length as u8).map(|byte| byte ^ 0x5a).collect();
+        let mut to = vec![0xa5; length + 2];
+        // SAFETY: `length` bytes of each, inside their vectors.
+        unsafe { copy_short(to.as_mut_ptr().add(1), from.as_ptr(), length) };
+        assert_eq!(to[1..=length], from, "{length}");
+        assert_eq!((to[0], to[length + 1]), (0xa5, 0xa5), "{length}");
+    }
+}
+
 /// What libmlx5 would have written, byte by byte.
 struct Model {
     ring: Vec<u8>,
@@ -566,7 +578,7 @@ proptest! {
                     else {
                         continue;
                     };
-                    let wqe = model.outstanding.drain(..=at).last().unwrap();
+                    let wqe = model.outstanding.drain(..=at).next_back().unwrap();
                     prop_assert_eq!(bench.consumer.retire(wqe.counter as u16), wqe.cookie);
                 }
             }
