@@ -131,7 +131,7 @@ mod tests {
         let ctrl = CtrlSegment::new(
             WqeOpcode::RdmaWrite,
             0xfff1,
-            0x12,
+            0x12 << 8,
             4,
             CtrlFlags::CQ_UPDATE,
             0,
