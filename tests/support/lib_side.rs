@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use dv_sys::verbs::ibv_access_flags;
 
-use super::libmlx5::{Answer, Buffer, Context, Cq, Pd, Srq};
+use super::libmlx5::{Answer, Buffer, Channel, Context, Cq, Pd, Srq};
 use super::libmlx5_qp::{Link, Peer, Qp, Shape};
 use super::side::{Memory, Refused, Side};
 use super::work::{RecvWork, SendWork};
@@ -30,7 +30,11 @@ impl LibSide {
             Cq::new
         };
         let send_cq = create_cq(context, shape.send_depth);
-        let recv_cq = create_cq(context, shape.recv_depth);
+        let recv_cq = if shape.events {
+            Cq::with_channel(&Channel::new(context), shape.recv_depth)
+        } else {
+            create_cq(context, shape.recv_depth)
+        };
         let srq = shape
             .shared
             .then(|| Srq::new(&pd, shape.recv_depth, shape.recv_segments));
@@ -88,5 +92,13 @@ impl Side for LibSide {
 
     fn poll_recv(&mut self) -> Option<Answer> {
         self.qp.recv_cq.poll()
+    }
+
+    fn arm_recv(&mut self, solicited_only: bool) {
+        self.qp.recv_cq.arm(solicited_only);
+    }
+
+    fn take_events(&mut self) -> u32 {
+        self.qp.recv_cq.take_events()
     }
 }

@@ -192,14 +192,21 @@ pub struct Channel {
 }
 
 impl Channel {
+    /// A channel that answers at once when it has no event.
     pub fn new(context: &Rc<Context>) -> Rc<Self> {
-        // SAFETY: the context is open.
-        let raw = unsafe { ibv_create_comp_channel(context.raw) };
-        assert!(!raw.is_null(), "ibv_create_comp_channel: {}", errno());
-        Rc::new(Channel {
-            raw,
-            context: Rc::clone(context),
-        })
+        // SAFETY: the context is open; the descriptor is the channel's.
+        unsafe {
+            let raw = ibv_create_comp_channel(context.raw);
+            assert!(!raw.is_null(), "ibv_create_comp_channel: {}", errno());
+            checked(
+                "fcntl",
+                libc::fcntl((*raw).fd, libc::F_SETFL, libc::O_NONBLOCK),
+            );
+            Rc::new(Channel {
+                raw,
+                context: Rc::clone(context),
+            })
+        }
     }
 }
 
@@ -234,7 +241,7 @@ const CQE: u16 = 64;
 /// A completion queue polled by libmlx5.
 pub struct Cq {
     pub raw: *mut ibv_cq,
-    _channel: Option<Rc<Channel>>,
+    channel: Option<Rc<Channel>>,
     pub context: Rc<Context>,
 }
 
@@ -273,7 +280,7 @@ impl Cq {
             let raw = ibv_cq_ex_to_cq(cq);
             Rc::new(Cq {
                 raw,
-                _channel: channel,
+                channel,
                 context: Rc::clone(context),
             })
         }
@@ -295,6 +302,23 @@ impl Cq {
         // SAFETY: the CQ is alive.
         let result = unsafe { ibv_req_notify_cq(self.raw, i32::from(solicited_only)) };
         checked("ibv_req_notify_cq", result);
+    }
+
+    /// Takes and acknowledges the events of its channel, which is its alone.
+    pub fn take_events(&self) -> u32 {
+        let Some(channel) = &self.channel else {
+            return 0;
+        };
+        let mut events = 0;
+        let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the channel is alive and both results are writable.
+        while unsafe { ibv_get_cq_event(channel.raw, &raw mut cq, &raw mut context) } == 0 {
+            assert_eq!(cq, self.raw, "an event of another queue");
+            events += 1;
+        }
+        // SAFETY: so many events were read.
+        unsafe { ibv_ack_cq_events(self.raw, events) };
+        events
     }
 
     /// Where its ring lies. libmlx5 takes no more care of a CQ after this.

@@ -35,6 +35,8 @@ pub struct Shape {
     pub exclusive: bool,
     /// CQEs have 128 bytes.
     pub large_cqes: bool,
+    /// The CQ of receives has a completion channel.
+    pub events: bool,
 }
 
 impl Default for Shape {
@@ -48,6 +50,7 @@ impl Default for Shape {
             shared: false,
             exclusive: true,
             large_cqes: false,
+            events: false,
         }
     }
 }

@@ -15,3 +15,4 @@ pub mod system;
 pub mod traffic;
 pub mod twins;
 pub mod work;
+pub mod world;

@@ -30,16 +30,20 @@ impl OurSide {
         } else {
             CqeSize::B64
         };
-        let create_cq = |depth| {
+        let channel = shape
+            .events
+            .then(|| device.create_channel().expect("a channel"));
+        let create_cq = |depth, channel| {
             let options = CqOptions {
                 depth,
                 cqe_size,
+                channel,
                 ..CqOptions::default()
             };
             device.create_cq(&options).expect("a completion queue")
         };
-        let send_cq = create_cq(shape.send_depth);
-        let recv_cq = create_cq(shape.recv_depth);
+        let send_cq = create_cq(shape.send_depth, None);
+        let recv_cq = create_cq(shape.recv_depth, channel.as_ref());
         let srq_options = SrqOptions {
             depth: shape.recv_depth,
             max_segments: shape.recv_segments,
@@ -182,6 +186,14 @@ impl Side for OurSide {
 
     fn poll_recv(&mut self) -> Option<Answer> {
         self.recv_cq.poll().map(|completion| answer(&completion))
+    }
+
+    fn arm_recv(&mut self, solicited_only: bool) {
+        self.recv_cq.arm(solicited_only);
+    }
+
+    fn take_events(&mut self) -> u32 {
+        self.recv_cq.take_events().expect("the device lives")
     }
 }
 

@@ -76,6 +76,11 @@ pub trait Side {
     fn poll_send(&mut self) -> Option<Answer>;
     fn poll_recv(&mut self) -> Option<Answer>;
 
+    /// Asks for an event at the next receive completion.
+    fn arm_recv(&mut self, solicited_only: bool);
+    /// Takes the events of the receive completions, without waiting.
+    fn take_events(&mut self) -> u32;
+
     fn send(&mut self, work: SendWork) {
         self.post_sends(&[work]).expect("room in the send queue");
     }

@@ -70,7 +70,8 @@ impl System {
             .expect("a queue pair of the device")
     }
 
-    fn cq_specs(&self, qp: &QpSpec) -> [CqSpec; 2] {
+    /// Its CQs {send, receive}, as the device was told.
+    pub fn cq_specs(&self, qp: &QpSpec) -> [CqSpec; 2] {
         let nic = emulator().nic();
         [qp.send_cq, qp.recv_cq].map(|cq| *nic.cq_spec(cq).expect("a completion queue"))
     }

@@ -9,5 +9,6 @@ mod support;
 mod control;
 mod conversation;
 mod failures;
+mod recycling;
 mod referee;
 mod tracer;

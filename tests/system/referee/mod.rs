@@ -1,5 +1,6 @@
 //! libmlx5 as the referee: what it and the engine make of the same must be
 //! the same.
 
+mod arms;
 mod polls;
 mod posts;

@@ -1,0 +1,122 @@
+//! Endpoints of the engine that share a domain, a completion queue and memory.
+
+use dat_engine::{
+    Access, Completion, CompletionQueue, ConnectOptions, CqOptions, Endpoint, EndpointOptions,
+    PostError, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp,
+    SendRequest, SharedReceiveQueue, SrqOptions,
+};
+
+use super::system::System;
+
+/// What the endpoints of a test have in common.
+pub struct World {
+    // Dropped in this order: the system last, which looks for breaches.
+    pub cq: CompletionQueue,
+    pub srq: SharedReceiveQueue,
+    pub buffer: RegisteredBuffer,
+    pub domain: ProtectionDomain,
+    pub system: System,
+}
+
+impl World {
+    /// A completion queue of that depth, and an SRQ of 16 receives.
+    pub fn new(depth: u32) -> Self {
+        let system = System::stepped();
+        let domain = system.device.alloc_pd().expect("a domain");
+        let buffer = domain
+            .allocate(1 << 16, Access::default())
+            .expect("a buffer");
+        let srq = SrqOptions {
+            depth: 15,
+            max_segments: 2,
+        };
+        let srq = domain.create_srq(&srq).expect("an SRQ");
+        let cq = CqOptions {
+            depth,
+            ..CqOptions::default()
+        };
+        let cq = system.device.create_cq(&cq).expect("a CQ");
+        World {
+            cq,
+            srq,
+            buffer,
+            domain,
+            system,
+        }
+    }
+
+    /// An endpoint of 8 sends and 8 receives that reports to the common queue.
+    pub fn endpoint(&self, shared: bool) -> Endpoint {
+        let options = EndpointOptions {
+            srq: shared.then(|| self.srq.handle()),
+            send_depth: 8,
+            recv_depth: 8,
+            inline_bytes: 16,
+            ..EndpointOptions::new(self.cq.handle(), self.cq.handle())
+        };
+        self.domain.create_endpoint(&options).expect("an endpoint")
+    }
+
+    /// Two connected endpoints.
+    pub fn pair(&self, shared: bool) -> [Endpoint; 2] {
+        let mut ends = [self.endpoint(shared), self.endpoint(shared)];
+        join(&mut ends);
+        ends
+    }
+
+    /// The bytes that a cookie's message is taken from, or goes to.
+    pub fn segment(&self, cookie: u64) -> Segment {
+        let offset = (cookie as usize * 64) % self.buffer.len();
+        self.buffer.segment(offset, 8).expect("inside")
+    }
+
+    pub fn send(&self, end: &mut Endpoint, cookie: u64, flags: SendFlags) -> Result<(), PostError> {
+        let segments = [self.segment(cookie)];
+        let request = SendRequest {
+            cookie,
+            op: SendOp::Send,
+            flags,
+            segments: &segments,
+        };
+        // SAFETY: the buffer lives longer than the endpoints.
+        let posted = unsafe { end.post_send(&request) };
+        // Stepped, the device must see each doorbell.
+        self.system.step();
+        posted
+    }
+
+    pub fn recv(&self, end: &mut Endpoint, cookie: u64) -> Result<(), PostError> {
+        let segments = [self.segment(cookie)];
+        // SAFETY: as in `send`.
+        unsafe {
+            end.post_recv(&RecvRequest {
+                cookie,
+                segments: &segments,
+            })
+        }
+    }
+
+    pub fn recv_shared(&mut self, cookie: u64) -> Result<(), PostError> {
+        let segments = [self.segment(cookie)];
+        // SAFETY: as in `send`.
+        unsafe {
+            self.srq.post(&RecvRequest {
+                cookie,
+                segments: &segments,
+            })
+        }
+    }
+
+    /// All completions that are there.
+    pub fn poll_all(&mut self) -> Vec<Completion> {
+        std::iter::from_fn(|| self.cq.poll()).collect()
+    }
+}
+
+/// Connects two endpoints that are in RESET.
+pub fn join(ends: &mut [Endpoint; 2]) {
+    let at = [0, 1].map(|i: usize| ends[i].local_address(1).expect("an active port"));
+    let options = ConnectOptions::default();
+    ends[0].connect(&at[1], &options).expect("connected");
+    ends[1].connect(&at[0], &options).expect("connected");
+}

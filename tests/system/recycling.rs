@@ -1,0 +1,298 @@
+//! Numbers come back at once: an endpoint never sees what its predecessor of
+//! the same number left behind, and what that one took from a shared queue
+//! comes back.
+
+use std::collections::{HashMap, VecDeque};
+
+use dat_engine::{Completion, CompletionOp, Endpoint, PostError, SendFlags, Status};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::support::world::{World, join};
+
+const SIGNALED: SendFlags = SendFlags::SIGNALED;
+
+fn cookies(completions: &[Completion]) -> Vec<(CompletionOp, u64, Status)> {
+    completions
+        .iter()
+        .map(|one| (one.op, one.cookie, one.status))
+        .collect()
+}
+
+#[test]
+fn a_number_comes_back_without_the_completions_of_the_dead() {
+    let mut world = World::new(64);
+    let [mut a, mut b] = world.pair(false);
+    let number = a.qpn();
+    for cookie in 0..4 {
+        world.recv(&mut b, 100 + cookie).expect("room");
+        world.send(&mut a, cookie, SIGNALED).expect("room");
+    }
+    world.system.run();
+    drop((b, a));
+    // Eight completions of dead endpoints lie in the ring now.
+    world.cq.settle();
+    let [mut a, mut b] = world.pair(false);
+    assert_eq!(
+        a.qpn(),
+        number,
+        "the device gives the last number out first"
+    );
+    assert_eq!(world.poll_all(), []);
+    world.recv(&mut b, 7).expect("room");
+    world.send(&mut a, 8, SIGNALED).expect("room");
+    world.system.run();
+    let mut seen = cookies(&world.poll_all());
+    seen.sort_by_key(|&(_, cookie, _)| cookie);
+    let expected = [
+        (CompletionOp::Recv, 7, Status::Success),
+        (CompletionOp::Send, 8, Status::Success),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_number_does_not_come_back_before_its_completions_are_cleaned() {
+    let mut world = World::new(64);
+    let [mut a, b] = world.pair(false);
+    let number = a.qpn();
+    world.send(&mut a, 1, SIGNALED).expect("room");
+    a.to_error().expect("the error state");
+    world.system.run();
+    drop(a);
+    let early = world.endpoint(false);
+    assert_ne!(early.qpn(), number, "the queue was not polled since");
+    assert_eq!(world.poll_all(), []);
+    let late = world.endpoint(false);
+    assert_eq!(late.qpn(), number);
+    drop(b);
+}
+
+#[test]
+fn a_reset_endpoint_starts_afresh_with_the_same_number() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(false);
+    for lap in 0..20 {
+        let numbers = [0, 1].map(|i: usize| ends[i].qpn());
+        for i in 0..=lap % 7 {
+            world.recv(&mut ends[1], 100 + i).expect("room");
+            world.send(&mut ends[0], i, SIGNALED).expect("room");
+        }
+        world.system.run();
+        if lap % 3 == 0 {
+            assert_eq!(world.poll_all().len() as u64, 2 * (lap % 7 + 1));
+        }
+        // Posted and not done, as well.
+        world.send(&mut ends[0], 55, SIGNALED).expect("room");
+        for end in &mut ends {
+            end.reset().expect("RESET");
+        }
+        assert_eq!(
+            world.send(&mut ends[0], 1, SIGNALED),
+            Err(PostError::NotReady)
+        );
+        assert_eq!([0, 1].map(|i: usize| ends[i].qpn()), numbers);
+        join(&mut ends);
+        assert_eq!(
+            world.poll_all(),
+            [],
+            "nothing of the life before, lap {lap}"
+        );
+        for i in 0..8 {
+            world
+                .recv(&mut ends[1], 200 + i)
+                .expect("an empty receive queue");
+        }
+        for i in 0..7 {
+            world
+                .send(&mut ends[0], 300 + i, SIGNALED)
+                .expect("an empty send queue");
+        }
+        world.system.run();
+        assert_eq!(world.poll_all().len(), 14, "lap {lap}");
+        for end in &mut ends {
+            end.reset().expect("RESET");
+        }
+        join(&mut ends);
+    }
+}
+
+#[test]
+fn shared_receives_that_the_dead_have_taken_come_back() {
+    let mut world = World::new(64);
+    let capacity = u64::from(world.srq.capacity());
+    for cookie in 0..capacity {
+        world.recv_shared(cookie).expect("room");
+    }
+    assert_eq!(world.recv_shared(99), Err(PostError::QueueFull));
+    for lap in 0..20 {
+        let [mut a, mut b] = world.pair(true);
+        for i in 0..5 {
+            world.send(&mut a, i, SIGNALED).expect("room");
+            world.send(&mut b, i, SIGNALED).expect("room");
+        }
+        world.system.run();
+        if lap % 2 == 0 {
+            drop(a);
+            drop(b);
+        } else {
+            a.reset().expect("RESET");
+            b.reset().expect("RESET");
+        }
+        assert_eq!(world.poll_all(), []);
+        for i in 0..10 {
+            world
+                .recv_shared(1000 + i)
+                .unwrap_or_else(|error| panic!("{i} of lap {lap}: {error}"));
+        }
+        assert_eq!(
+            world.recv_shared(99),
+            Err(PostError::QueueFull),
+            "lap {lap}"
+        );
+    }
+}
+
+/// What the random lives of endpoints consist of.
+#[derive(Clone, Debug)]
+enum Step {
+    Create,
+    /// The pair, which end, signalled or not.
+    Send(usize, usize, bool),
+    Poll(usize),
+    /// The pair, and whether it is reset and joined again instead.
+    End(usize, bool),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => Just(Step::Create),
+        6 => (any::<usize>(), 0..2usize, any::<bool>()).prop_map(|(p, e, s)| Step::Send(p, e, s)),
+        2 => (0..8usize).prop_map(Step::Poll),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(pair, reset)| Step::End(pair, reset)),
+    ]
+}
+
+/// The live pairs and what must still be polled of each endpoint, by number.
+#[derive(Default)]
+struct Lives {
+    pairs: Vec<[Endpoint; 2]>,
+    sends: HashMap<u32, VecDeque<u64>>,
+    /// Messages that arrived.
+    receives: HashMap<u32, usize>,
+    /// Sends posted and not polled, to stay within the queue.
+    unpolled: HashMap<u32, usize>,
+    next_cookie: u64,
+    shared_posted: u32,
+}
+
+impl Lives {
+    fn forget(&mut self, qpn: u32) {
+        self.sends.remove(&qpn);
+        self.unpolled.remove(&qpn);
+        self.shared_posted -= self.receives.remove(&qpn).unwrap_or(0) as u32;
+    }
+
+    fn check(&mut self, completion: &Completion) {
+        assert_eq!(completion.status, Status::Success, "{completion}");
+        if completion.op == CompletionOp::Recv {
+            let left = self
+                .receives
+                .get_mut(&completion.qpn)
+                .filter(|left| **left > 0);
+            *left.unwrap_or_else(|| panic!("not expected: {completion}")) -= 1;
+            self.shared_posted -= 1;
+        } else {
+            let expected = self
+                .sends
+                .get_mut(&completion.qpn)
+                .and_then(VecDeque::pop_front);
+            assert_eq!(expected, Some(completion.cookie), "{completion}");
+            self.unpolled.insert(completion.qpn, 0);
+        }
+    }
+
+    fn step(&mut self, world: &mut World, step: &Step) {
+        match *step {
+            Step::Create if self.pairs.len() < 4 => self.pairs.push(world.pair(true)),
+            Step::Send(pair, end, signaled) if !self.pairs.is_empty() => {
+                let pair = pair % self.pairs.len();
+                self.send(world, pair, end, signaled);
+            }
+            Step::Poll(count) => {
+                for completion in (0..count)
+                    .map_while(|_| world.cq.poll())
+                    .collect::<Vec<_>>()
+                {
+                    self.check(&completion);
+                }
+            }
+            Step::End(pair, reset) if !self.pairs.is_empty() => {
+                let pair = pair % self.pairs.len();
+                for end in [0, 1] {
+                    self.forget(self.pairs[pair][end].qpn());
+                }
+                if reset {
+                    for end in &mut self.pairs[pair] {
+                        end.reset().expect("RESET");
+                    }
+                    join(&mut self.pairs[pair]);
+                } else {
+                    self.pairs.swap_remove(pair);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn send(&mut self, world: &mut World, pair: usize, end: usize, signaled: bool) {
+        let [from, to] = [end, 1 - end].map(|end| self.pairs[pair][end].qpn());
+        let unpolled = self.unpolled.entry(from).or_default();
+        if *unpolled == 7 || self.shared_posted == world.srq.capacity() {
+            return;
+        }
+        // Only a polled completion gives places back, so one must come.
+        let signaled = signaled || *unpolled == 6;
+        *unpolled += 1;
+        match world.recv_shared(0) {
+            // What the dead took comes back when the queue is polled next.
+            Err(PostError::QueueFull) => return,
+            result => result.expect("a good request"),
+        }
+        self.shared_posted += 1;
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        let flags = if signaled {
+            SIGNALED
+        } else {
+            SendFlags::empty()
+        };
+        world
+            .send(&mut self.pairs[pair][end], cookie, flags)
+            .expect("room");
+        world.system.run();
+        if signaled {
+            self.sends.entry(from).or_default().push_back(cookie);
+        }
+        *self.receives.entry(to).or_default() += 1;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_living_get_all_of_theirs_and_nothing_else(steps in vec(any_step(), 1..80)) {
+        let mut world = World::new(256);
+        let mut lives = Lives::default();
+        for step in &steps {
+            lives.step(&mut world, step);
+        }
+        for completion in world.poll_all() {
+            lives.check(&completion);
+        }
+        prop_assert!(lives.sends.values().all(VecDeque::is_empty), "{:?}", lives.sends);
+        prop_assert!(lives.receives.values().all(|left| *left == 0), "{:?}", lives.receives);
+        prop_assert_eq!(world.cq.counters().unknown, 0);
+    }
+}
