@@ -5,6 +5,10 @@
 # The oldest Rust this project builds with; the same number as `rust-version` in Cargo.toml.
 oldest_rust() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1; }
 
+# Where cargo builds.
+# shellcheck disable=SC2034 # used by the scripts that source this file
+TARGET=${CARGO_TARGET_DIR:-target}
+
 say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
