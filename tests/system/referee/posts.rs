@@ -173,3 +173,60 @@ fn shared_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>, mut order: u64) {
         twins.compare_memory();
     }
 }
+
+/// What must be written before what: WQEs, then the record, then the register.
+fn rank(seen: &Seen) -> u8 {
+    match seen.place {
+        Place::SendRing(_) | Place::RecvRing(_) => 0,
+        Place::RecvRecord | Place::SendRecord => 1,
+        Place::Register(_) => 2,
+        Place::Elsewhere => panic!("a store to neither ring, record nor register: {seen:?}"),
+    }
+}
+
+fn in_order(stores: &[Seen]) {
+    let ranks: Vec<_> = stores.iter().map(rank).collect();
+    assert!(ranks.is_sorted(), "stores out of order: {stores:?}");
+    for place in [1, 2] {
+        let times = ranks.iter().filter(|&&rank| rank == place).count();
+        assert!(
+            times <= 1,
+            "records and registers are written once per list: {stores:?}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    /// In program order, that is: the processor's order is the barriers'.
+    #[test]
+    fn a_list_is_written_before_its_record_and_its_record_before_the_doorbell(
+        (exclusive, shared) in any::<(bool, bool)>(),
+        sends in lists(any_send(bounds()), 1..10),
+        receives in lists(any_recv(SEGMENTS as usize), 1..10),
+    ) {
+        if !store_tracer::supported() {
+            return Ok(());
+        }
+        let system = System::stepped();
+        let mut twins = system.twins(Shape { exclusive, shared, ..shape() });
+        twins.trace(true);
+        for mut list in sends {
+            signal_in_time(&twins, &mut list);
+            let (posted, [_, ours]) = twins.send(&list);
+            in_order(&ours);
+            prop_assert!(posted.is_err() || rank(ours.last().expect("a doorbell")) == 2);
+            twins.complete_sends(twins.signaled());
+        }
+        for list in receives {
+            let (posted, [_, ours]) = twins.recv(&list);
+            in_order(&ours);
+            prop_assert!(posted.is_err() || rank(ours.last().expect("a record")) == 1);
+            twins.complete_receives(8);
+            while twins.shared_posted() > 0 {
+                twins.complete_shared(0);
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The edges of queues: full, overrun, never signalled, and the events that
+//! tell of them.
+
+use dat_engine::control::{AsyncEventKind, AsyncSource};
+use dat_engine::{
+    CompletionFlags, CompletionOp, CqOptions, EndpointOptions, PostError, SendFlags, SendOp,
+    SendRequest, Status,
+};
+
+use crate::support::world::{World, join};
+
+const SIGNALED: SendFlags = SendFlags::SIGNALED;
+const UNSIGNALED: SendFlags = SendFlags::empty();
+
+#[test]
+fn a_full_send_queue_is_an_answer_and_takes_more_when_polled() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    let capacity = u64::from(ends[0].send_capacity());
+    for lap in 0..50 {
+        for i in 0..capacity {
+            world.recv_shared(i).expect("room");
+            world.send(&mut ends[0], i, SIGNALED).expect("room");
+        }
+        assert_eq!(
+            world.send(&mut ends[0], 99, SIGNALED),
+            Err(PostError::QueueFull)
+        );
+        world.system.run();
+        // Done, but not polled: the places are not ours yet.
+        assert_eq!(
+            world.send(&mut ends[0], 99, SIGNALED),
+            Err(PostError::QueueFull)
+        );
+        assert_eq!(world.poll_all().len() as u64, 2 * capacity, "lap {lap}");
+    }
+}
+
+#[test]
+fn a_full_receive_queue_is_an_answer_and_takes_more_when_polled() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(false);
+    let capacity = u64::from(ends[1].recv_capacity());
+    for lap in 0..50 {
+        for i in 0..capacity {
+            world.recv(&mut ends[1], i).expect("room");
+        }
+        assert_eq!(world.recv(&mut ends[1], 99), Err(PostError::QueueFull));
+        for i in 0..capacity {
+            world.send(&mut ends[0], i, SIGNALED).expect("room");
+        }
+        world.system.run();
+        assert_eq!(world.recv(&mut ends[1], 99), Err(PostError::QueueFull));
+        assert_eq!(world.poll_all().len() as u64, 2 * capacity, "lap {lap}");
+    }
+}
+
+#[test]
+fn a_list_stops_at_the_first_request_without_room() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    let capacity = ends[0].send_capacity() as usize;
+    let segments = [world.segment(0)];
+    let request = SendRequest {
+        cookie: 1,
+        op: SendOp::Send,
+        flags: SIGNALED,
+        segments: &segments,
+    };
+    // SAFETY: the buffer lives longer than the endpoints.
+    let error = unsafe { ends[0].post_send_list(&vec![request; capacity + 3]) }.expect_err("full");
+    assert_eq!(
+        (error.posted, error.error),
+        (capacity, PostError::QueueFull)
+    );
+    world.system.run();
+    for i in 0..capacity {
+        world.recv_shared(i as u64).expect("room");
+    }
+    world.system.advance(std::time::Duration::from_millis(50));
+    assert_eq!(
+        world.poll_all().len(),
+        2 * capacity,
+        "what was posted before it is done"
+    );
+}
+
+#[test]
+fn an_unsignalled_run_gives_its_places_back_with_the_next_completion() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    let capacity = u64::from(ends[0].send_capacity());
+    for lap in 0..50 {
+        for i in 0..capacity {
+            world.recv_shared(i).expect("room");
+            let flags = if i + 1 == capacity {
+                SIGNALED
+            } else {
+                UNSIGNALED
+            };
+            world
+                .send(&mut ends[0], i, flags)
+                .unwrap_or_else(|e| panic!("{i} of {lap}: {e}"));
+        }
+        world.system.run();
+        let done = world.poll_all();
+        let sends: Vec<_> = done
+            .iter()
+            .filter(|one| one.op == CompletionOp::Send)
+            .collect();
+        assert_eq!(sends.len(), 1);
+        assert_eq!(sends[0].cookie, capacity - 1);
+    }
+}
+
+#[test]
+fn a_queue_that_was_never_signalled_stays_full_until_it_is_flushed() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    let capacity = u64::from(ends[0].send_capacity());
+    for i in 0..capacity {
+        world.recv_shared(i).expect("room");
+        world.send(&mut ends[0], i, UNSIGNALED).expect("room");
+    }
+    world.system.run();
+    assert_eq!(world.poll_all().len() as u64, capacity, "the receives");
+    assert_eq!(
+        world.send(&mut ends[0], 99, SIGNALED),
+        Err(PostError::QueueFull)
+    );
+    for end in &mut ends {
+        end.reset().expect("RESET");
+    }
+    join(&mut ends);
+    world.recv_shared(1).expect("room");
+    world
+        .send(&mut ends[0], 1, SIGNALED)
+        .expect("an empty queue");
+    world.system.run();
+    assert_eq!(world.poll_all().len(), 2);
+}
+
+#[test]
+fn an_overrun_completion_queue_is_reported_and_nothing_hangs() {
+    let mut world = World::new(64);
+    let small = CqOptions {
+        depth: 4,
+        ..CqOptions::default()
+    };
+    let mut small = world.system.device.create_cq(&small).expect("a CQ");
+    let capacity = small.capacity() as usize + 1;
+    let options = EndpointOptions {
+        send_depth: 64,
+        srq: Some(world.srq.handle()),
+        ..EndpointOptions::new(small.handle(), world.cq.handle())
+    };
+    let mut ends = [
+        world.domain.create_endpoint(&options).expect("an endpoint"),
+        { world.endpoint(true) },
+    ];
+    join(&mut ends);
+    for i in 0..capacity as u64 + 2 {
+        world.recv_shared(i).expect("room");
+        world.send(&mut ends[0], i, SIGNALED).expect("room");
+    }
+    world.system.run();
+    let events: Vec<_> = world
+        .system
+        .device
+        .async_events()
+        .map(|event| event.expect("an event"))
+        .collect();
+    let overrun = events
+        .iter()
+        .find(|event| event.kind == AsyncEventKind::CqError);
+    let overrun = overrun.unwrap_or_else(|| panic!("no overrun in {events:?}"));
+    assert_eq!(overrun.source, AsyncSource::Cq(small.verbs().id()));
+    let fatal = events
+        .iter()
+        .any(|event| event.kind == AsyncEventKind::QpFatal);
+    assert!(fatal, "its queue pair does not work any more: {events:?}");
+    // Polling ends: at most what the ring holds.
+    let polled = std::iter::from_fn(|| small.poll())
+        .take(10 * capacity)
+        .count();
+    assert!(
+        polled <= capacity,
+        "{polled} completions from a ring of {capacity}"
+    );
+    world.poll_all();
+    let breaches = world.system.forgive();
+    assert!(
+        breaches.iter().all(|breach| breach.contains("overr")),
+        "{breaches:?}"
+    );
+}
+
+#[test]
+fn what_came_before_the_arm_raises_its_event_too() {
+    let world = World::new(8);
+    let channel = world.system.device.create_channel().expect("a channel");
+    let options = CqOptions {
+        depth: 8,
+        channel: Some(&channel),
+        ..CqOptions::default()
+    };
+    let mut cq = world.system.device.create_cq(&options).expect("a CQ");
+    let options = EndpointOptions::new(cq.handle(), cq.handle());
+    let mut ends = [0, 1].map(|_| world.domain.create_endpoint(&options).expect("an endpoint"));
+    join(&mut ends);
+    for lap in 0..10 {
+        world.recv(&mut ends[1], 1).expect("room");
+        world
+            .send(&mut ends[0], 2, SIGNALED | SendFlags::SOLICITED)
+            .expect("room");
+        world.system.run();
+        assert_eq!(cq.take_events().expect("alive"), 0, "not armed, lap {lap}");
+        cq.arm(lap % 2 == 0);
+        world.system.run();
+        assert_eq!(cq.take_events().expect("alive"), 1, "lap {lap}");
+        let solicited = |one: dat_engine::Completion| {
+            let flag = one.flags.contains(CompletionFlags::SOLICITED);
+            (one.op, flag)
+        };
+        let mut seen: Vec<_> = std::iter::from_fn(|| cq.poll()).map(solicited).collect();
+        seen.sort_by_key(|&(op, _)| op as u8);
+        assert_eq!(
+            seen,
+            [(CompletionOp::Send, false), (CompletionOp::Recv, true)]
+        );
+    }
+}
+
+#[test]
+fn a_refused_access_is_told_to_its_owner() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    let segments = [world.segment(0)];
+    let op = SendOp::Write {
+        remote_addr: 0x1000,
+        rkey: 0x1234_5678,
+    };
+    let request = SendRequest {
+        cookie: 1,
+        op,
+        flags: SIGNALED,
+        segments: &segments,
+    };
+    // SAFETY: the buffer lives longer than the endpoints.
+    unsafe { ends[0].post_send(&request) }.expect("room");
+    world.system.run();
+    let done = world.poll_all();
+    assert_eq!(done.len(), 1);
+    assert_eq!((done[0].cookie, done[0].status), (1, Status::RemoteAccess));
+    let events: Vec<_> = world
+        .system
+        .device
+        .async_events()
+        .map(|event| event.expect("an event"))
+        .collect();
+    let refusing = AsyncSource::Qp(ends[1].verbs().id(), ends[1].qpn());
+    let refused = |event: &dat_engine::AsyncEvent| {
+        event.kind == AsyncEventKind::QpAccessError && event.source == refusing
+    };
+    assert!(events.iter().any(refused), "{events:?}");
+}
+
+#[test]
+fn the_limit_of_a_shared_queue_is_told_once_per_setting() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    for lap in 0..5 {
+        for i in 0..6 {
+            world.recv_shared(i).expect("room");
+        }
+        world.srq.set_limit(4).expect("a limit");
+        let mut told = Vec::new();
+        for i in 0..6 {
+            world.send(&mut ends[0], i, SIGNALED).expect("room");
+            world.system.run();
+            let events = world.system.device.async_events();
+            let limits = events.filter(|event| {
+                event
+                    .as_ref()
+                    .is_ok_and(|event| event.kind == AsyncEventKind::SrqLimit)
+            });
+            told.push(limits.count());
+            world.poll_all();
+        }
+        // Six, five, four are left: only below the limit it is told.
+        assert_eq!(told, [0, 0, 1, 0, 0, 0], "lap {lap}");
+    }
+}
+
+#[test]
+fn an_endpoint_in_error_tells_when_it_is_through_with_the_shared_queue() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    world.recv_shared(1).expect("room");
+    ends[1].to_error().expect("the error state");
+    world.system.run();
+    let source = AsyncSource::Qp(ends[1].verbs().id(), ends[1].qpn());
+    let events: Vec<_> = world
+        .system
+        .device
+        .async_events()
+        .map(|event| event.expect("an event"))
+        .collect();
+    let last = events
+        .iter()
+        .find(|event| event.kind == AsyncEventKind::LastReceive);
+    assert_eq!(last.map(|event| event.source), Some(source), "{events:?}");
+    assert_eq!(world.poll_all(), [], "the receive was not taken, and stays");
+}
