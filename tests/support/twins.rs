@@ -78,6 +78,7 @@ pub struct Twins {
     receives: usize,
     pub shared: Option<SharedQueue>,
     next: u32,
+    received: u32,
 }
 
 impl Twins {
@@ -93,6 +94,7 @@ impl Twins {
             receives: 0,
             shared: None,
             next: 0,
+            received: 0,
         }
     }
 
@@ -158,6 +160,7 @@ impl Twins {
             list.len()
         );
         let posted = ours.map_or_else(|refused| refused.posted, |()| list.len());
+        self.received += posted as u32;
         match &mut self.shared {
             Some(shared) => shared.note_posts(&self.theirs.rings.recv_bytes(), posted),
             None => self.receives += posted,
@@ -349,6 +352,29 @@ impl Twins {
             answer
         });
         left.try_into().expect("two polls")
+    }
+
+    /// Receives posted so far.
+    pub fn received(&self) -> u32 {
+        self.received
+    }
+
+    /// Posts and completes so many receives on both.
+    pub fn advance_receives(&mut self, count: u32) {
+        let tracer = self.tracer.take();
+        let nothing = RecvWork {
+            cookie: 0,
+            segments: vec![],
+        };
+        for _ in 0..count {
+            self.recv(std::slice::from_ref(&nothing)).0.expect("room");
+            if self.shared.is_some() {
+                self.complete_shared(0);
+            } else {
+                self.complete_receives(1);
+            }
+        }
+        self.tracer = tracer;
     }
 
     /// Moves both rings forward to a WQEBB counter, by requests of one block.

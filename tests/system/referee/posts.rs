@@ -1,7 +1,7 @@
 //! The same requests posted by libmlx5 and by the engine leave the same rings,
 //! the same doorbell records and the same sequence of doorbell writes.
 
-use dat_engine::SendFlags;
+use dat_engine::{Segment, SendFlags};
 use proptest::prelude::*;
 
 use crate::support::libmlx5_qp::Shape;
@@ -171,6 +171,40 @@ fn shared_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>, mut order: u64) {
             twins.complete_shared((order >> 33) as usize % twins.shared_posted());
         }
         twins.compare_memory();
+    }
+}
+
+/// The device's counters of receives have 16 bits.
+#[test]
+fn receives_are_identical_when_the_counter_wraps() {
+    if !store_tracer::supported() {
+        return;
+    }
+    for shared in [false, true] {
+        let system = System::stepped();
+        let mut twins = system.twins(Shape { shared, ..shape() });
+        for wrap in [1 << 15, 1 << 16] {
+            twins.advance_receives(wrap - 20 - twins.received());
+            twins.trace(false);
+            for i in 0..20u64 {
+                let segment = Segment {
+                    addr: i << 32,
+                    length: 9,
+                    lkey: 7,
+                };
+                let work = RecvWork {
+                    cookie: i,
+                    segments: vec![segment; i as usize % 5],
+                };
+                let (posted, stores) = twins.recv(&vec![work; 2]);
+                posted.unwrap_or_else(|_| panic!("no room near {wrap}"));
+                twins.compare(&stores);
+                twins.complete_receives(2);
+                while twins.shared_posted() > 0 {
+                    twins.complete_shared(0);
+                }
+            }
+        }
     }
 }
 
