@@ -24,7 +24,7 @@ use crate::nic::spec::{DoorbellView, EventSink, Path, PortAddress, UarPage, UarW
 use crate::nic::{Nanos, Nic, NicOptions, Progress, Resolver};
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
-use crate::runner::{BATCH, Control, Driver, NAP_LIMIT};
+use crate::runner::{BATCH, Control, Driver};
 use crate::uar::UarBank;
 use crate::uar::fault::FaultWatch;
 
@@ -153,7 +153,6 @@ impl Emulator {
             port,
             control: &self.control,
             wake,
-            nap_limit: NAP_LIMIT,
         }
         .spawn()
         .map_err(StartError::Thread)?;

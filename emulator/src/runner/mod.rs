@@ -14,7 +14,6 @@ pub mod thread;
 mod waiting;
 
 pub use control::Control;
-pub use waiting::NAP_LIMIT;
 
 use crate::fabric::port::Port;
 use crate::nic::spec::UarWrite;

@@ -27,8 +27,6 @@ pub struct NicThread<'a, D> {
     pub control: &'a Control,
     /// How to learn of a doorbell while asleep.
     pub wake: Wake,
-    /// Idle time after which it sleeps; usually [`NAP_LIMIT`](super::NAP_LIMIT).
-    pub nap_limit: Nanos,
 }
 
 impl<D: Driver + Send + 'static> NicThread<'static, D> {
@@ -60,17 +58,18 @@ impl<D: Driver> NicThread<'_, D> {
             self.control.wakes(attachment.waker());
         }
         let control = self.control;
-        let policy = WaitPolicy::new(self.nap_limit);
         let mut turns = Turns {
             thread: self,
-            policy,
+            policy: WaitPolicy::default(),
             doorbells: Vec::with_capacity(64),
             deadline: None,
             again: true,
+            faulted: None,
         };
         while !control.is_stopping() {
             turns.turn();
         }
+        turns.thread.bank.unprotect();
         drop(turns);
         control.note_stopped();
     }
@@ -92,6 +91,8 @@ struct Turns<'a, D> {
     deadline: Option<Nanos>,
     /// The last run did something: there may be more.
     again: bool,
+    /// Stores wait in page faults; whether all of them are in `doorbells`.
+    faulted: Option<bool>,
 }
 
 impl<D: Driver> Turns<'_, D> {
@@ -102,24 +103,21 @@ impl<D: Driver> Turns<'_, D> {
         if !came {
             let due = self.deadline.is_some_and(|deadline| deadline <= now);
             if !(self.thread.control.take_kick() || due || self.again) {
-                match self.policy.wait(now) {
-                    Wait::Spin => std::hint::spin_loop(),
-                    Wait::Nap(nap) => self.sleep(now, false, nap),
-                    Wait::Sleep(nap) => self.sleep(now, self.thread.wake != Wake::Nap, nap),
-                }
+                self.wait(now);
                 return;
             }
             if !self.again {
                 self.policy.interrupted();
             }
         } else {
-            self.policy.work_arrived(now);
+            self.policy.work_arrived(now, !self.doorbells.is_empty());
         }
         let progress = self
             .thread
             .driver
             .run(&self.doorbells, &mut self.thread.port, now);
         self.doorbells.clear();
+        self.release_faulted();
         self.again = progress.worked;
         self.deadline = progress.next_deadline;
         if self.thread.port.take_refused() {
@@ -133,35 +131,48 @@ impl<D: Driver> Turns<'_, D> {
         self.thread.bank.scan(&mut |write| doorbells.push(write));
     }
 
-    /// Sleeps until a packet, a kick or the deadline, and for `nap` at most;
-    /// with `faults`, if possible, until a doorbell instead. What comes while
-    /// falling asleep is noticed: every party either stores before the last
-    /// look here, or finds the sleeper announced.
-    fn sleep(&mut self, now: Nanos, faults: bool, nap: Nanos) {
+    fn wait(&mut self, now: Nanos) {
+        let bank = self.thread.bank;
+        match self.policy.wait(now) {
+            Wait::Spin => {
+                bank.unprotect();
+                std::hint::spin_loop();
+            }
+            Wait::Nap(nap) => {
+                bank.unprotect();
+                self.sleep(now, false, nap);
+            }
+            // What is protected stays so from sleep to sleep: a thread that
+            // wakes for packets alone pays nothing for it.
+            Wait::Sleep(nap) => {
+                let woken_by_stores = self.thread.wake != Wake::Nap && bank.protect();
+                if !woken_by_stores {
+                    bank.unprotect();
+                }
+                self.sleep(now, woken_by_stores, nap);
+            }
+        }
+    }
+
+    /// Sleeps until a packet, a kick or the deadline, and until a doorbell,
+    /// or else for `nap` at most. What comes while falling asleep is noticed:
+    /// every party either stores before the last look here, or finds the
+    /// sleeper announced.
+    fn sleep(&mut self, now: Nanos, woken_by_stores: bool, nap: Nanos) {
         let Some(attachment) = self.thread.port.attachment() else {
             return;
         };
         attachment.begin_sleep();
         if !self.thread.control.is_kicked() && !self.thread.port.has_pending() {
-            let protected = faults && self.thread.bank.protect();
             self.scan();
-            let until = self.deadline.map(|deadline| deadline.saturating_sub(now));
-            let fault = if protected {
-                self.thread.bank.as_raw_fd()
-            } else {
-                -1
-            };
-            let until = if protected {
-                until
-            } else {
-                Some(until.map_or(nap, |t| t.min(nap)))
-            };
-            let announced = self.doorbells.is_empty() && self.wait_for(fault, until);
-            if protected {
-                self.thread.bank.unprotect();
-            }
-            if announced {
-                self.policy.store_announced(super::now());
+            if self.doorbells.is_empty() {
+                let mut until = self.deadline.map(|deadline| deadline.saturating_sub(now));
+                if !woken_by_stores {
+                    until = Some(until.map_or(nap, |until| until.min(nap)));
+                }
+                if self.wait_for(woken_by_stores, until) {
+                    self.take_faults();
+                }
             }
         }
         if let Some(attachment) = self.thread.port.attachment() {
@@ -169,11 +180,40 @@ impl<D: Driver> Turns<'_, D> {
         }
     }
 
+    /// A fault tells the register before the store is made, and all that the
+    /// store could tell is in memory by then: the NIC need not wait until
+    /// the application has got a core again. Only the number of the CQ that
+    /// is armed is in the store itself.
+    fn take_faults(&mut self) {
+        let doorbells = &mut self.doorbells;
+        let complete = self
+            .thread
+            .bank
+            .take_faults(&mut |write| doorbells.push(write));
+        self.faulted = Some(complete);
+        if self.doorbells.is_empty() {
+            self.release_faulted();
+        }
+    }
+
+    /// Lets the stores go on that wait in faults.
+    fn release_faulted(&mut self) {
+        if let Some(served) = self.faulted.take() {
+            self.thread.bank.unprotect();
+            self.policy.store_announced(now(), served);
+        }
+    }
+
     /// Waits for the FIFO or the fault descriptor, at most `until`
     /// nanoseconds; `true` if a store faulted.
-    fn wait_for(&self, fault: i32, until: Option<Nanos>) -> bool {
+    fn wait_for(&self, faults: bool, until: Option<Nanos>) -> bool {
         let Some(attachment) = self.thread.port.attachment() else {
             return false;
+        };
+        let fault = if faults {
+            self.thread.bank.as_raw_fd()
+        } else {
+            -1
         };
         let poll = |fd| libc::pollfd {
             fd,

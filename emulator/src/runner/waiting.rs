@@ -8,10 +8,10 @@
 //! either way to wait, how long it takes from going idle to the next work,
 //! keeps to the better way, and tries the other one now and then.
 //!
-//! Who does not spin naps: a few microseconds first, in which an application
-//! on the same core can act on what it was just given, then longer. Real
-//! sleep comes last, for waking from it costs the application a page fault
-//! and two switches, where a nap costs it nothing.
+//! Who does not spin sleeps: packets and page faults wake. Timers do not take
+//! part, for in a virtual machine a short nap costs more than all the rest
+//! of a message. Naps remain for what nothing announces: the store of a
+//! doorbell whose fault has been served, and kernels without such faults.
 
 use crate::nic::Nanos;
 
@@ -24,13 +24,15 @@ const GAP_LIMIT: Nanos = 4 * SPIN_LIMIT;
 const TRIAL_INTERVALS: (u32, u32) = (64, 8192);
 /// Idle periods of one trial.
 const TRIAL_LENGTH: u32 = 4;
-/// The first nap; each further one is half as long again…
-const SHORTEST_NAP: Nanos = 5_000;
+/// The first nap where faults cannot be had; each further one is half as
+/// long again…
+const SHORTEST_NAP: Nanos = 10_000;
 /// …up to this, which costs some 1 % of a core.
 const LONGEST_NAP: Nanos = 2_000_000;
-/// Idle time after which sleep is worth its price.
-pub const NAP_LIMIT: Nanos = 1_000_000;
-/// How long a store is waited for that a page fault has announced. The
+/// The first nap after a fault that was served: the store that follows says
+/// nothing new, but the one after it would go unseen.
+const SERVED_NAP: Nanos = 30_000;
+/// How long a store is waited for that a fault has announced. The
 /// application repeats the store when it gets a core: protecting the page
 /// again before would only make it fault again.
 const ANNOUNCED_LIMIT: Nanos = 20_000_000;
@@ -49,14 +51,14 @@ pub(super) enum Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Spin,
-    Nap,
+    Sleep,
 }
 
 impl Way {
     fn other(self) -> Self {
         match self {
-            Self::Spin => Self::Nap,
-            Self::Nap => Self::Spin,
+            Self::Spin => Self::Sleep,
+            Self::Sleep => Self::Spin,
         }
     }
 }
@@ -67,7 +69,6 @@ pub(super) struct WaitPolicy {
     preferred: Way,
     /// Typical gap before work, by [`Way`]; `None` until tried.
     gaps: [Option<Nanos>; 2],
-    nap_limit: Nanos,
     idle: Option<Idle>,
     /// This period began with a page fault: its length is none of ours.
     announced: bool,
@@ -81,8 +82,6 @@ struct Idle {
     since: Nanos,
     way: Way,
     nap: Nanos,
-    /// Sleep only when idle for longer than this.
-    awake: Nanos,
 }
 
 impl Default for WaitPolicy {
@@ -91,7 +90,6 @@ impl Default for WaitPolicy {
         Self {
             preferred: Way::Spin,
             gaps: [None; 2],
-            nap_limit: NAP_LIMIT,
             idle: None,
             announced: false,
             until_trial: interval,
@@ -102,14 +100,6 @@ impl Default for WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// A policy that naps for so long before it sleeps.
-    pub(super) fn new(nap_limit: Nanos) -> Self {
-        Self {
-            nap_limit,
-            ..Self::default()
-        }
-    }
-
     /// There is nothing to do: how to wait.
     pub(super) fn wait(&mut self, now: Nanos) -> Wait {
         let mut idle = match self.idle {
@@ -118,7 +108,6 @@ impl WaitPolicy {
                 since: now,
                 way: self.choose(),
                 nap: SHORTEST_NAP,
-                awake: self.nap_limit,
             },
         };
         let for_now = now.saturating_sub(idle.since);
@@ -127,7 +116,8 @@ impl WaitPolicy {
             Wait::Spin
         } else {
             idle.nap = (nap + nap / 2).min(LONGEST_NAP);
-            if for_now < idle.awake {
+            self.announced &= for_now < ANNOUNCED_LIMIT;
+            if self.announced {
                 Wait::Nap(nap)
             } else {
                 Wait::Sleep(nap)
@@ -137,27 +127,30 @@ impl WaitPolicy {
         wait
     }
 
-    /// A page fault has announced a store: it comes as soon as the
-    /// application gets a core.
-    pub(super) fn store_announced(&mut self, now: Nanos) {
-        let idle = Idle {
+    /// A page fault has announced a store, which comes as soon as the
+    /// application gets a core. `served`: what it says is done already.
+    pub(super) fn store_announced(&mut self, now: Nanos, served: bool) {
+        let nap = if served { SERVED_NAP } else { SHORTEST_NAP };
+        self.idle = Some(Idle {
             since: now,
-            way: Way::Nap,
-            nap: SHORTEST_NAP,
-            awake: ANNOUNCED_LIMIT,
-        };
-        self.idle = Some(idle);
+            way: Way::Sleep,
+            nap,
+        });
         self.announced = true;
     }
 
-    /// A doorbell or a packet has come.
-    pub(super) fn work_arrived(&mut self, now: Nanos) {
+    /// Something has come, and with `doorbell` a store among it.
+    pub(super) fn work_arrived(&mut self, now: Nanos, doorbell: bool) {
+        if self.announced {
+            if doorbell {
+                self.announced = false;
+                self.idle = None;
+            }
+            return;
+        }
         let Some(Idle { since, way, .. }) = self.idle.take() else {
             return;
         };
-        if std::mem::take(&mut self.announced) {
-            return;
-        }
         let gap = now.saturating_sub(since).min(GAP_LIMIT);
         // The way in use has many samples, the other only those of a trial.
         let weight = if way == self.preferred { 16 } else { 4 };
@@ -196,8 +189,8 @@ impl WaitPolicy {
         };
         // Spinning costs a core: it must be worth it by a clear margin.
         let better = match self.preferred {
-            Way::Spin if sleep < spin + spin / 8 => Way::Nap,
-            Way::Nap if spin + spin / 4 + 1_000 < sleep => Way::Spin,
+            Way::Spin if sleep < spin + spin / 8 => Way::Sleep,
+            Way::Sleep if spin + spin / 4 + 1_000 < sleep => Way::Spin,
             unchanged => unchanged,
         };
         if better != self.preferred {
@@ -227,7 +220,7 @@ mod tests {
             let spins = policy.wait(*now) == Wait::Spin;
             spun += u32::from(spins);
             *now += if spins { spin } else { sleep };
-            policy.work_arrived(*now);
+            policy.work_arrived(*now, true);
         }
         spun
     }
@@ -269,45 +262,48 @@ mod tests {
     }
 
     #[test]
-    fn a_spin_ends_in_naps_that_grow_and_end_in_sleep() {
+    fn a_spin_ends_in_sleep_and_an_interruption_is_no_sample() {
         let mut policy = WaitPolicy {
             gaps: [Some(1_000), Some(9_000)],
             ..WaitPolicy::default()
         };
         assert_eq!(policy.wait(1), Wait::Spin);
         assert_eq!(policy.wait(SPIN_LIMIT), Wait::Spin);
-        assert_eq!(policy.wait(SPIN_LIMIT + 1), Wait::Nap(SHORTEST_NAP));
-        assert_eq!(policy.wait(NAP_LIMIT), Wait::Nap(SHORTEST_NAP * 3 / 2));
+        assert_eq!(policy.wait(SPIN_LIMIT + 1), Wait::Sleep(SHORTEST_NAP));
         assert_eq!(
-            policy.wait(NAP_LIMIT + 1),
-            Wait::Sleep(SHORTEST_NAP * 9 / 4)
+            policy.wait(SPIN_LIMIT + 2),
+            Wait::Sleep(SHORTEST_NAP * 3 / 2)
         );
         for _ in 0..100 {
-            policy.wait(NAP_LIMIT + 2);
+            policy.wait(SPIN_LIMIT + 2);
         }
-        assert_eq!(policy.wait(NAP_LIMIT + 2), Wait::Sleep(LONGEST_NAP));
+        assert_eq!(policy.wait(SPIN_LIMIT + 2), Wait::Sleep(LONGEST_NAP));
         policy.interrupted();
-        policy.work_arrived(NAP_LIMIT * 2);
-        assert_eq!(
-            policy.gaps,
-            [Some(1_000), Some(9_000)],
-            "an interruption is no sample"
-        );
+        policy.work_arrived(SPIN_LIMIT * 2, true);
+        assert_eq!(policy.gaps, [Some(1_000), Some(9_000)]);
     }
 
     #[test]
-    fn an_announced_store_is_not_slept_for() {
+    fn an_announced_store_is_napped_for_until_it_comes() {
         let mut policy = WaitPolicy::default();
         let now = 1_000_000_000;
-        policy.store_announced(now);
-        assert_eq!(policy.wait(now), Wait::Nap(SHORTEST_NAP));
+        policy.store_announced(now, true);
+        assert_eq!(policy.wait(now), Wait::Nap(SERVED_NAP));
         policy.interrupted();
+        policy.work_arrived(now + 1, false);
+        assert!(
+            matches!(policy.wait(now + 2), Wait::Nap(_)),
+            "a packet is not the store"
+        );
+        policy.work_arrived(now + 3, true);
+        assert!(!matches!(policy.wait(now + 4), Wait::Nap(_)));
+        assert_eq!(policy.gaps, [None; 2]);
+
+        policy.store_announced(now, false);
         assert!(matches!(
             policy.wait(now + ANNOUNCED_LIMIT - 1),
             Wait::Nap(_)
         ));
         assert!(matches!(policy.wait(now + ANNOUNCED_LIMIT), Wait::Sleep(_)));
-        policy.work_arrived(now + ANNOUNCED_LIMIT);
-        assert_eq!(policy.gaps, [None; 2]);
     }
 }

@@ -41,7 +41,9 @@ pub struct FaultWatch {
 const UFFD_USER_MODE_ONLY: libc::c_int = 1;
 const UFFD_API: u64 = 0xaa;
 const UFFD_FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
+const UFFD_FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
 const UFFD_FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
+const UFFD_EVENT_PAGEFAULT: u8 = 0x12;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
 const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1 << 0;
 
@@ -76,6 +78,17 @@ struct WriteProtect {
     mode: u64,
 }
 
+/// `struct uffd_msg` of a page fault.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    flags: u64,
+    address: u64,
+    thread: u64,
+}
+
 const UFFDIO_API: libc::Ioctl = request(true, 0x3f, size_of::<Api>());
 const UFFDIO_REGISTER: libc::Ioctl = request(true, 0x00, size_of::<Register>());
 const UFFDIO_UNREGISTER: libc::Ioctl = request(false, 0x01, size_of::<Range>());
@@ -98,7 +111,9 @@ impl FaultWatch {
         // SAFETY: the call above has just returned this descriptor to us.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         let watch = Self { descriptor };
-        let features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+        let features = UFFD_FEATURE_PAGEFAULT_FLAG_WP
+            | UFFD_FEATURE_EXACT_ADDRESS
+            | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
         watch.ioctl(
             UFFDIO_API,
             &mut Api {
@@ -112,6 +127,26 @@ impl FaultWatch {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+
+    /// Takes the faults that wait: the exact addresses of their stores.
+    pub(super) fn read(&self, found: &mut dyn FnMut(usize)) {
+        let mut messages = [Message::default(); 16];
+        // SAFETY: `messages` is as long as the call is told and any bytes
+        // are a Message. The descriptor does not block.
+        let read = unsafe {
+            libc::read(
+                self.descriptor.as_raw_fd(),
+                messages.as_mut_ptr().cast(),
+                size_of_val(&messages),
+            )
+        };
+        let count = usize::try_from(read).unwrap_or(0) / size_of::<Message>();
+        for message in &messages[..count] {
+            if message.event == UFFD_EVENT_PAGEFAULT {
+                found(message.address as usize);
+            }
+        }
     }
 
     /// Whether the mapping can be watched from now on.

@@ -105,7 +105,7 @@ impl UarBank {
         }
         state.mappings.sort_unstable_by_key(|mapping| mapping.addr);
         if state.protected {
-            self.protect_all(state);
+            state.protected = self.protect_all(state);
         }
     }
 
@@ -132,8 +132,40 @@ impl UarBank {
     #[must_use]
     pub fn protect(&self) -> bool {
         let mut state = self.lock();
-        state.protected = self.protect_all(&mut state);
+        if !state.pages.iter().all(Page::is_mapping_known) {
+            return false;
+        }
+        if !state.protected {
+            state.protected = self.protect_all(&mut state);
+        }
         state.protected
+    }
+
+    /// Tells of the stores that wait in a fault, as doorbells whose bytes are
+    /// not known yet: zeros, and they are stored later, to be scanned as any
+    /// other. `false` if some store cannot be told this way: one that arms a
+    /// CQ, for it is the bytes that say which.
+    #[must_use]
+    pub fn take_faults(&self, found: &mut dyn FnMut(UarWrite)) -> bool {
+        let Some(faults) = &self.faults else {
+            return true;
+        };
+        let state = self.lock();
+        let mut complete = true;
+        faults.read(&mut |addr| {
+            let page = addr & !(PAGE_SIZE - 1);
+            let offset = (addr - page) as u16;
+            let known = state.mappings.iter().find(|mapping| mapping.addr == page);
+            match known {
+                Some(mapping) if page::is_register(offset) => found(UarWrite {
+                    page: mapping.page,
+                    offset,
+                    bytes: [0; 8],
+                }),
+                _ => complete = false,
+            }
+        });
+        complete
     }
 
     /// Lets stores pass again, and those that wait in a fault go on.
@@ -158,9 +190,6 @@ impl UarBank {
         let Some(faults) = &self.faults else {
             return false;
         };
-        if !state.pages.iter().all(Page::is_mapping_known) {
-            return false;
-        }
         if faults.set_protection(&mut state.mappings, true) {
             return true;
         }

@@ -21,6 +21,11 @@ const DOORBELLS: [u16; 9] = {
     offsets
 };
 
+/// Whether a doorbell that begins there starts a send queue.
+pub(super) fn is_register(offset: u16) -> bool {
+    offset != CQ_ARM_OFFSET as u16 && DOORBELLS.contains(&offset)
+}
+
 #[derive(Debug)]
 pub(super) struct Page {
     name: UarPage,
