@@ -11,17 +11,23 @@
 //! and including that one.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::layout::SendLayout;
 use super::receive::{data_words, is_plain, write_unit};
-use super::scatter::{Units, read_unit};
-use super::{Credits, LayoutError, RingSize};
+use super::{Credits, RingSize};
 use crate::mmio::{BlueFlame, DoorbellRecord, Register, barrier};
 use crate::request::{ListError, PostError, Segment, SendFlags, SendOp, SendRequest};
 use crate::wire::{
     CtrlFlags, CtrlSegment, InlineHeader, RemoteSegment, UNIT, WQEBB, WqeOpcode, inline_units,
 };
+
+use consumer::Entry;
+pub use consumer::SendConsumer;
+use copy::{SHORT_COPY, copy_short};
+
+mod consumer;
+mod copy;
 
 /// How a send queue may ring its register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,31 +67,6 @@ pub struct SendProducer {
 // `new`.
 unsafe impl Send for SendProducer {}
 
-/// What completing a request takes: one entry per WQEBB, used at the first of
-/// each WQE.
-#[derive(Debug, Default)]
-struct Entry {
-    cookie: AtomicU64,
-    /// Requests posted up to and including this one.
-    posted: AtomicU32,
-}
-
-/// The completing half. `retire` belongs to the poller of one completion queue;
-/// the producer reads the counter and writes the entries.
-#[derive(Debug)]
-pub struct SendConsumer {
-    retired: AtomicU32,
-    size: RingSize,
-    capacity: u32,
-    entries: Box<[Entry]>,
-    buf: NonNull<u8>,
-}
-
-// SAFETY: `buf` is DMA memory, bound to no thread, and only read from here.
-unsafe impl Send for SendConsumer {}
-// SAFETY: as above; the other fields that change are atomics.
-unsafe impl Sync for SendConsumer {}
-
 /// A WQE that has been begun.
 struct Head {
     index: usize,
@@ -104,67 +85,6 @@ struct Written {
     ctrl: CtrlSegment,
     index: usize,
     units: u32,
-}
-
-/// The most 16-byte units that one request can take: control, remote address,
-/// and the segments (there is always room for one) or the inline bytes.
-fn longest(layout: &SendLayout) -> u32 {
-    2 + layout
-        .max_segments
-        .max(1)
-        .max(inline_units(layout.max_inline))
-}
-
-impl SendConsumer {
-    /// The completing half of no ring. Nothing ever completes on it.
-    pub(crate) fn none() -> Self {
-        Self {
-            retired: AtomicU32::new(0),
-            size: RingSize::ONE,
-            capacity: 0,
-            entries: Box::new([Entry::default()]),
-            buf: NonNull::dangling(),
-        }
-    }
-
-    /// The completing half of the ring that `layout` describes.
-    ///
-    /// # Errors
-    /// If the layout contradicts itself.
-    ///
-    /// # Safety
-    /// The memory that the layout names is valid, aligned as the device
-    /// demands, and used by nobody else, for as long as either half lives.
-    pub unsafe fn new(layout: &SendLayout) -> Result<Self, LayoutError> {
-        let size = RingSize::new(layout.wqebb_count)
-            .filter(|size| size.count() <= 1 << 15)
-            .ok_or(LayoutError(
-                "the send queue's WQEBB count is not a power of two up to 2^15",
-            ))?;
-        if layout.qpn >> 24 != 0 {
-            return Err(LayoutError("the queue pair number has more than 24 bits"));
-        }
-        let units = longest(layout);
-        if units > 0x3f {
-            return Err(LayoutError(
-                "a request can exceed the 63 units of a send WQE",
-            ));
-        }
-        let wqebbs = (units * UNIT as u32).div_ceil(WQEBB as u32);
-        let capacity = layout.max_requests.min(size.count() / wqebbs);
-        if capacity == 0 {
-            return Err(LayoutError(
-                "the send queue does not hold one request of the longest kind",
-            ));
-        }
-        Ok(Self {
-            retired: AtomicU32::new(0),
-            size,
-            capacity,
-            entries: (0..size.count()).map(|_| Entry::default()).collect(),
-            buf: layout.buf,
-        })
-    }
 }
 
 impl SendProducer {
@@ -599,51 +519,6 @@ impl SendProducer {
     }
 }
 
-/// The longest inline data that are copied without a call to `memcpy`.
-const SHORT_COPY: u32 = 128;
-
-/// Copies `length` bytes, at least 1 and at most [`SHORT_COPY`], in line: by
-/// accesses of one size from both ends, which meet or overlap in the middle.
-///
-/// # Safety
-/// `length` readable bytes at `from` and writable bytes at `to`, which do not
-/// overlap.
-#[inline(always)]
-unsafe fn copy_short(to: *mut u8, from: *const u8, length: usize) {
-    /// The first and the last `N` of at least `N` and at most `2 * N` values.
-    ///
-    /// # Safety
-    /// As above, with `length` at least `N` values.
-    #[inline(always)]
-    unsafe fn ends<T: Copy, const N: usize>(to: *mut u8, from: *const u8, length: usize) {
-        for value in 0..N {
-            let (front, back) = (
-                value * size_of::<T>(),
-                length - (value + 1) * size_of::<T>(),
-            );
-            for at in [front, back] {
-                // SAFETY: a value that begins and ends inside both.
-                let (to, from) = unsafe { (to.add(at).cast::<T>(), from.add(at).cast::<T>()) };
-                // SAFETY: as above, of any alignment.
-                unsafe { to.write_unaligned(from.read_unaligned()) };
-            }
-        }
-    }
-    debug_assert!((1..=SHORT_COPY as usize).contains(&length));
-    // SAFETY: each arm's `N` values fit the length, and twice as many cover it.
-    unsafe {
-        match length {
-            65.. => ends::<u128, 4>(to, from, length),
-            33.. => ends::<u128, 2>(to, from, length),
-            16.. => ends::<u128, 1>(to, from, length),
-            8.. => ends::<u64, 1>(to, from, length),
-            4.. => ends::<u32, 1>(to, from, length),
-            2.. => ends::<u16, 1>(to, from, length),
-            _ => ends::<u8, 1>(to, from, length),
-        }
-    }
-}
-
 // What `write_ctrl` relies on: the flags that the device knows have its values.
 const _: () = {
     assert!(SendFlags::SIGNALED.bits() == CtrlFlags::CQ_UPDATE.bits());
@@ -651,57 +526,6 @@ const _: () = {
     assert!(SendFlags::FENCE.bits() == CtrlFlags::FENCE.bits());
     assert!(SendFlags::INLINE.bits() & CtrlFlags::all().bits() == 0);
 };
-
-impl SendConsumer {
-    /// The cookie of the request whose WQE starts at `counter`, which gives its
-    /// place, and those of all requests before it, back to the producer.
-    #[inline(always)]
-    pub fn retire(&self, counter: u16) -> u64 {
-        // SAFETY: an index of the ring, which has as many entries as WQEBBs.
-        let entry = unsafe {
-            self.entries
-                .get_unchecked(self.size.index(u32::from(counter)))
-        };
-        let cookie = entry.cookie.load(Ordering::Relaxed);
-        let posted = entry.posted.load(Ordering::Relaxed);
-        // Release: the entry, and the WQE if it was looked at, have been read.
-        self.retired.store(posted, Ordering::Release);
-        cookie
-    }
-
-    /// Where the read whose WQE starts at `counter` wants its result. `None`
-    /// if the request there is not a read.
-    #[cold]
-    pub(crate) fn read_units(&self, counter: u16) -> Option<Units> {
-        let ctrl = CtrlSegment::from_words(self.unit(counter, 0));
-        if ctrl.opcode_bits() != WqeOpcode::RdmaRead as u8 {
-            return None;
-        }
-        Some(Units::collect(
-            (2..ctrl.units()).map(|unit| self.unit(counter, unit)),
-        ))
-    }
-
-    /// The WQE that starts at `counter`, unit by unit, the wrap undone; for
-    /// error reports.
-    pub fn wqe_units(&self, counter: u16) -> Vec<[u64; 2]> {
-        let units = CtrlSegment::from_words(self.unit(counter, 0))
-            .units()
-            .max(1);
-        (0..units).map(|unit| self.unit(counter, unit)).collect()
-    }
-
-    /// A unit of the WQE that starts at `counter`.
-    fn unit(&self, counter: u16, unit: u32) -> [u64; 2] {
-        const PER_WQEBB: u32 = (WQEBB / UNIT) as u32;
-        let wqebb = self
-            .size
-            .index(u32::from(counter).wrapping_add(unit / PER_WQEBB));
-        let at = wqebb * WQEBB + (unit % PER_WQEBB) as usize * UNIT;
-        // SAFETY: a unit of the ring, wrapped to its size.
-        unsafe { read_unit(self.buf.add(at)) }
-    }
-}
 
 #[cfg(test)]
 mod tests;
