@@ -82,11 +82,6 @@ impl HandRing {
         unsafe { at.add(last).write_volatile(bytes[last]) };
         self.produced += 1;
     }
-
-    /// CQEs written since the ring was new.
-    pub fn produced(&self) -> u32 {
-        self.produced
-    }
 }
 
 impl Cqe {

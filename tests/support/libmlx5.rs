@@ -242,7 +242,7 @@ const CQE: u16 = 64;
 pub struct Cq {
     pub raw: *mut ibv_cq,
     channel: Option<Rc<Channel>>,
-    pub context: Rc<Context>,
+    _context: Rc<Context>,
 }
 
 impl Cq {
@@ -281,7 +281,7 @@ impl Cq {
             Rc::new(Cq {
                 raw,
                 channel,
-                context: Rc::clone(context),
+                _context: Rc::clone(context),
             })
         }
     }

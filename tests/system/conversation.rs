@@ -164,7 +164,7 @@ fn a_long_conversation_wraps_every_counter() {
             len: (i * 7 + j) % 100,
             pieces: [1 + j % 4, 1 + i % 4],
             slack: 0,
-            flags: if j % 3 == 0 {
+            flags: if j.is_multiple_of(3) {
                 SendFlags::SIGNALED
             } else {
                 SendFlags::empty()

@@ -7,7 +7,6 @@ use dat_engine::{Segment, SendFlags, SendOp, Status};
 
 use crate::support::libmlx5_qp::{Link, Shape};
 use crate::support::pair::{Pair, WITH_ENGINE};
-use crate::support::side::Side;
 use crate::support::work::SendWork;
 
 fn shape(shared: bool) -> Shape {
