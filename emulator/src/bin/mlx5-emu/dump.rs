@@ -11,35 +11,38 @@ use super::Failure;
 pub(super) struct Arguments {
     /// What the bytes are.
     kind: KindName,
-    /// The bytes: a file (of hex, or raw), or hex itself.
-    bytes: String,
+    /// The bytes: a file (of hex, or raw), or hex itself, in any grouping.
+    #[arg(required = true, value_name = "FILE|HEX")]
+    bytes: Vec<String>,
+    /// Bytes of one CQE; of 128, the second half is the completion.
+    #[arg(long, default_value = "64", value_parser = ["64", "128"])]
+    cqe_size: String,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum KindName {
     /// Send WQEs, each at a multiple of 64 bytes.
-    Send,
+    Wqe,
     /// One receive WQE.
-    Recv,
+    RecvWqe,
     /// One receive WQE of a shared receive queue.
-    Srq,
-    /// CQEs of 64 bytes.
+    SrqWqe,
+    /// CQEs.
     Cqe,
-    /// CQEs of 128 bytes.
-    Cqe128,
-    /// One 8-byte store on a doorbell page.
+    /// One store on a doorbell page: 8 bytes, or a copied WQE.
     Doorbell,
 }
 
 pub(super) fn dump(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let bytes = text::bytes_of_argument(&arguments.bytes)
+    // Words of hex may come as arguments of their own.
+    let bytes = text::bytes_of_argument(&arguments.bytes.join(" "))
         .map_err(|error| Failure::usage(error.to_string()))?;
     let kind = match arguments.kind {
-        KindName::Send => Kind::SendWqe,
-        KindName::Recv => Kind::ReceiveWqe,
-        KindName::Srq => Kind::SharedReceiveWqe,
+        KindName::Wqe => Kind::SendWqe,
+        KindName::RecvWqe => Kind::ReceiveWqe,
+        KindName::SrqWqe => Kind::SharedReceiveWqe,
+        KindName::Cqe if arguments.cqe_size == "128" => Kind::Cqe(128),
         KindName::Cqe => Kind::Cqe(64),
-        KindName::Cqe128 => Kind::Cqe(128),
         KindName::Doorbell => Kind::Doorbell,
     };
     let text = text::dump(kind, &bytes).map_err(|error| Failure::usage(error.to_string()))?;
