@@ -4,8 +4,7 @@ use std::rc::Rc;
 
 use dv_sys::verbs::ibv_access_flags;
 
-use super::libmlx5::{Answer, Buffer, Channel, Context, Cq, Pd, Srq};
-use super::libmlx5_qp::{Link, Peer, Qp, Shape};
+use super::libmlx5::{Answer, Buffer, Channel, Context, Cq, Link, Pd, Peer, Qp, Shape, Srq};
 use super::side::{Memory, Refused, Side};
 use super::work::{RecvWork, SendWork};
 

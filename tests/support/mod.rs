@@ -3,7 +3,6 @@
 pub mod hand;
 pub mod lib_side;
 pub mod libmlx5;
-pub mod libmlx5_qp;
 pub mod our_side;
 pub mod pair;
 pub mod rings;

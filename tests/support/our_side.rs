@@ -6,8 +6,7 @@ use dat_engine::{
     ProtectionDomain, RegisteredBuffer, SharedReceiveQueue, SrqOptions,
 };
 
-use super::libmlx5::Answer;
-use super::libmlx5_qp::{Link, Peer, Shape};
+use super::libmlx5::{Answer, Link, Peer, Shape};
 use super::side::{Memory, Refused, Side};
 use super::work::{RecvWork, SendWork};
 

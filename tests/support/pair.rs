@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use super::lib_side::LibSide;
-use super::libmlx5_qp::{Link, Shape};
+use super::libmlx5::{Link, Shape};
 use super::our_side::OurSide;
 use super::side::{Side, connect};
 use super::system::System;

@@ -2,8 +2,7 @@
 
 use dat_engine::Segment;
 
-use super::libmlx5::Answer;
-use super::libmlx5_qp::{Link, Peer};
+use super::libmlx5::{Answer, Link, Peer};
 use super::work::{RecvWork, SendWork};
 
 /// One registered region of memory.

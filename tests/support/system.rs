@@ -12,8 +12,7 @@ use mlx5emu::preload::{Installed, install};
 
 use super::hand::HandRing;
 use super::lib_side::LibSide;
-use super::libmlx5::Context;
-use super::libmlx5_qp::Shape;
+use super::libmlx5::{Context, Shape};
 use super::our_side::OurSide;
 use super::rings::Rings;
 use super::side::Side;
@@ -97,8 +96,8 @@ impl System {
         let mut theirs = LibSide::new(&self.context, shape, super::twins::MEMORY);
         let mut ours = OurSide::new(&self.device, shape, super::twins::MEMORY);
         let peers = [theirs.peer(), ours.peer()];
-        theirs.connect(&peers[1], &super::libmlx5_qp::Link::default());
-        ours.connect(&peers[0], &super::libmlx5_qp::Link::default());
+        theirs.connect(&peers[1], &super::libmlx5::Link::default());
+        ours.connect(&peers[0], &super::libmlx5::Link::default());
         let registers = [
             theirs.qp.rings().bf.reg as usize,
             ours.endpoint.send_layout().register.reg.as_ptr() as usize,

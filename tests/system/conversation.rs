@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use dat_engine::SendFlags;
 
-use crate::support::libmlx5_qp::{Link, Shape};
+use crate::support::libmlx5::{Link, Shape};
 use crate::support::pair::{Driver, end};
 use crate::support::side::connect;
 use crate::support::system::System;

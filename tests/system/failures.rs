@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dat_engine::{Segment, SendFlags, SendOp, Status};
 
-use crate::support::libmlx5_qp::{Link, Shape};
+use crate::support::libmlx5::{Link, Shape};
 use crate::support::pair::{Pair, WITH_ENGINE};
 use crate::support::work::SendWork;
 

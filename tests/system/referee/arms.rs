@@ -1,7 +1,7 @@
 //! `ibv_req_notify_cq` and ours ask for events by the same stores, and get the
 //! same events, through many events and through arms that none follows.
 
-use crate::support::libmlx5_qp::{Link, Shape};
+use crate::support::libmlx5::{Link, Shape};
 use crate::support::pair::{Driver, Pair};
 use crate::support::store_tracer::{self, Store, StoreTracer, coalesced};
 use crate::support::work::SendWork;

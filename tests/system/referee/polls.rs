@@ -6,8 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::support::hand::{Cqe, InlinePlace};
-use crate::support::libmlx5::{Buffer, Pd};
-use crate::support::libmlx5_qp::Shape;
+use crate::support::libmlx5::{Buffer, Pd, Shape};
 use crate::support::side::Memory;
 use crate::support::system::System;
 use crate::support::twins::Twins;

@@ -1,11 +1,12 @@
 //! The same requests posted by libmlx5 and by the engine leave the same rings,
 //! the same doorbell records and the same sequence of doorbell writes.
 
-use dat_engine::{Segment, SendFlags};
+use dat_engine::{Segment, SendFlags, SendOp};
 use proptest::prelude::*;
 
-use crate::support::libmlx5_qp::Shape;
+use crate::support::libmlx5::Shape;
 use crate::support::rings::{Place, Seen};
+use crate::support::side::Refused;
 use crate::support::store_tracer;
 use crate::support::system::System;
 use crate::support::twins::Twins;
@@ -200,6 +201,54 @@ fn receives_are_identical_when_the_counter_wraps() {
                 posted.unwrap_or_else(|_| panic!("no room near {wrap}"));
                 twins.compare(&stores);
                 twins.complete_receives(2);
+                while twins.shared_posted() > 0 {
+                    twins.complete_shared(0);
+                }
+            }
+        }
+    }
+}
+
+/// A list with a request that asks for too much: what comes before it is
+/// posted and rung for, by both.
+#[test]
+fn a_list_stops_at_the_same_bad_request() {
+    if !store_tracer::supported() {
+        return;
+    }
+    for shared in [false, true] {
+        let system = System::stepped();
+        let mut twins = system.twins(Shape { shared, ..shape() });
+        twins.trace(false);
+        let segment = Segment {
+            addr: 0x1000,
+            length: 9,
+            lkey: 7,
+        };
+        // One more than asked for; a shared queue's stride has room for seven.
+        for segments in [SEGMENTS as usize + 1, 8, 30] {
+            for bad in 0..4 {
+                let of = |i: usize| vec![segment; if i == bad { segments } else { 1 }];
+                let send = |i| {
+                    let (op, flags) = (SendOp::Send, SendFlags::SIGNALED);
+                    SendWork {
+                        cookie: 0,
+                        op,
+                        flags,
+                        segments: of(i),
+                    }
+                };
+                let (posted, stores) = twins.send(&[0, 1, 2, 3].map(send));
+                assert_eq!(posted, Err(Refused { posted: bad }));
+                twins.compare(&stores);
+                twins.complete_sends(bad);
+                let recv = |i| RecvWork {
+                    cookie: 0,
+                    segments: of(i),
+                };
+                let (_, stores) = twins.recv(&[0, 1, 2, 3].map(recv));
+                twins.compare(&stores);
+                twins.complete_receives(4);
                 while twins.shared_posted() > 0 {
                     twins.complete_shared(0);
                 }

@@ -8,7 +8,8 @@ use dv_sys::inline::{ibv_create_qp_ex, ibv_post_recv, ibv_post_send};
 use dv_sys::mlx5dv::*;
 use dv_sys::verbs::*;
 
-use super::libmlx5::{Cq, Pd, Srq, all_access, checked, errno, post_recvs, post_sends};
+use super::requests::{post_recvs, post_sends};
+use super::{Cq, Pd, Srq, all_access, checked, errno};
 
 /// Chosen so that the numbers wrap soon.
 const FIRST_PSN: u32 = 0xff_fff0;

@@ -1,0 +1,181 @@
+//! Devices, protection domains and registered memory.
+
+use core::cell::UnsafeCell;
+use core::mem::zeroed;
+use core::ptr;
+use std::rc::Rc;
+
+use dv_sys::inline::{
+    dv_query_port, dv_reg_mr, ibv_alloc_parent_domain, ibv_alloc_td, ibv_dealloc_td,
+};
+use dv_sys::verbs::*;
+
+use super::{Cq, checked, errno};
+use crate::support::side::Memory;
+
+/// An open device.
+pub struct Context {
+    pub raw: *mut ibv_context,
+    pub lid: u16,
+    pub gid: [u8; 16],
+}
+
+impl Context {
+    /// Opens the first device.
+    pub fn open() -> Rc<Self> {
+        // SAFETY: plain verbs calls; the list is freed after the device is open.
+        unsafe {
+            let mut count = 0;
+            let list = ibv_get_device_list(&raw mut count);
+            assert!(
+                !list.is_null() && count > 0,
+                "libibverbs sees no device: {}",
+                errno()
+            );
+            let raw = ibv_open_device(*list);
+            ibv_free_device_list(list);
+            assert!(!raw.is_null(), "ibv_open_device: {}", errno());
+            let mut port: ibv_port_attr = zeroed();
+            checked("ibv_query_port", dv_query_port(raw, 1, &raw mut port));
+            let mut gid: ibv_gid = zeroed();
+            checked("ibv_query_gid", ibv_query_gid(raw, 1, 0, &raw mut gid));
+            Rc::new(Context {
+                raw,
+                lid: port.lid,
+                gid: gid.raw,
+            })
+        }
+    }
+
+    /// The page on which the context's CQs are armed.
+    pub fn arm_page(self: &Rc<Self>) -> usize {
+        // Asking a CQ for it takes that CQ out of libmlx5's hands, so a CQ of
+        // its own is asked; the page is the context's.
+        let probe = Cq::new(self, 1);
+        probe.rings().cq_uar as usize
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: opened by `open`; everything made from it holds an Rc.
+        checked("ibv_close_device", unsafe { ibv_close_device(self.raw) });
+    }
+}
+
+/// A protection domain; with a thread domain of its own if `exclusive`.
+pub struct Pd {
+    pub raw: *mut ibv_pd,
+    plain: *mut ibv_pd,
+    thread_domain: *mut ibv_td,
+    pub context: Rc<Context>,
+}
+
+impl Pd {
+    pub fn new(context: &Rc<Context>) -> Rc<Self> {
+        // SAFETY: the context is open.
+        let plain = unsafe { ibv_alloc_pd(context.raw) };
+        assert!(!plain.is_null(), "ibv_alloc_pd: {}", errno());
+        let context = Rc::clone(context);
+        Rc::new(Pd {
+            raw: plain,
+            plain,
+            thread_domain: ptr::null_mut(),
+            context,
+        })
+    }
+
+    /// QPs made from it have a doorbell register for themselves.
+    pub fn exclusive(context: &Rc<Context>) -> Rc<Self> {
+        // SAFETY: the context is open; zeroed attributes are the documented default.
+        unsafe {
+            let plain = ibv_alloc_pd(context.raw);
+            assert!(!plain.is_null(), "ibv_alloc_pd: {}", errno());
+            let thread_domain = ibv_alloc_td(context.raw, &mut zeroed());
+            assert!(!thread_domain.is_null(), "ibv_alloc_td: {}", errno());
+            let mut attr: ibv_parent_domain_init_attr = zeroed();
+            (attr.pd, attr.td) = (plain, thread_domain);
+            let raw = ibv_alloc_parent_domain(context.raw, &raw mut attr);
+            assert!(!raw.is_null(), "ibv_alloc_parent_domain: {}", errno());
+            Rc::new(Pd {
+                raw,
+                plain,
+                thread_domain,
+                context: Rc::clone(context),
+            })
+        }
+    }
+}
+
+impl Drop for Pd {
+    fn drop(&mut self) {
+        // SAFETY: made by `new` or `exclusive`; what uses it holds an Rc.
+        unsafe {
+            if !self.thread_domain.is_null() {
+                checked("ibv_dealloc_pd (parent)", ibv_dealloc_pd(self.raw));
+                checked("ibv_dealloc_td", ibv_dealloc_td(self.thread_domain));
+            }
+            checked("ibv_dealloc_pd", ibv_dealloc_pd(self.plain));
+        }
+    }
+}
+
+/// Every right that a region can give to a peer.
+pub fn all_access() -> u32 {
+    ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0
+        | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
+        | ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
+}
+
+/// Registered memory.
+pub struct Buffer {
+    memory: Box<[UnsafeCell<u8>]>,
+    mr: *mut ibv_mr,
+    _pd: Rc<Pd>,
+}
+
+impl Buffer {
+    pub fn new(pd: &Rc<Pd>, len: usize) -> Self {
+        Self::with_access(pd, len, all_access())
+    }
+
+    pub fn with_access(pd: &Rc<Pd>, len: usize, access: u32) -> Self {
+        let memory: Box<[UnsafeCell<u8>]> = (0..len).map(|_| UnsafeCell::new(0)).collect();
+        let first = memory.as_ptr().cast_mut().cast();
+        // SAFETY: the region is deregistered before the memory is freed.
+        let mr = unsafe { dv_reg_mr(pd.raw, first, len, access as i32) };
+        assert!(!mr.is_null(), "ibv_reg_mr of {len} bytes: {}", errno());
+        Buffer {
+            memory,
+            mr,
+            _pd: Rc::clone(pd),
+        }
+    }
+}
+
+impl Memory for Buffer {
+    fn addr(&self) -> u64 {
+        self.memory.as_ptr() as u64
+    }
+
+    fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    fn lkey(&self) -> u32 {
+        // SAFETY: the region is registered.
+        unsafe { (*self.mr).lkey }
+    }
+
+    fn rkey(&self) -> u32 {
+        // SAFETY: the region is registered.
+        unsafe { (*self.mr).rkey }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: registered by `with_access`.
+        checked("ibv_dereg_mr", unsafe { ibv_dereg_mr(self.mr) });
+    }
+}
