@@ -12,7 +12,7 @@ use memmap2::MmapRaw;
 
 use super::directory::{FabricDirectory, JoinError};
 use super::name::FabricName;
-use super::packet::{Header, Packet};
+use super::packet::{Header, Operation, Packet};
 use super::ring::{Consumer, Found, Producer, push_packet};
 use super::segment::{Segment, Slot};
 use super::wire::{self, Lives};
@@ -47,6 +47,8 @@ pub struct Attachment {
     /// Sources whose rings are to be looked at, as in `SlotWords::pending`.
     sources: u64,
     turn: u32,
+    /// Slots that have packets from here and were not woken for them.
+    unwoken: u64,
     counters: FabricCounters,
 }
 
@@ -125,6 +127,7 @@ impl Attachment {
             peers,
             sources: 0,
             turn: 0,
+            unwoken: 0,
             counters: FabricCounters::default(),
         })
     }
@@ -247,7 +250,11 @@ impl Attachment {
                     destination: life,
                 };
                 push_packet(&mut outgoing.producer, packet, lives);
-                self.signal(to);
+                if packet.header.operation == Operation::Acknowledge {
+                    self.unwoken |= bit(to);
+                } else {
+                    self.signal(to);
+                }
             }
             _ => self.counters.vanished += 1,
         }
@@ -261,6 +268,20 @@ impl Attachment {
                 .outgoing(to)
                 .is_some_and(|outgoing| !outgoing.producer.is_empty());
         waiting && self.directory.is_alive(to)
+    }
+
+    /// Whether a slot has acknowledgements that it was not woken for.
+    #[must_use]
+    pub fn has_unwoken(&self) -> bool {
+        self.unwoken != 0
+    }
+
+    /// Wakes the slots that have acknowledgements. An acknowledgement alone
+    /// is rarely waited for, and often something follows soon that is.
+    pub fn wake_all(&mut self) {
+        while self.unwoken != 0 {
+            self.signal(self.unwoken.trailing_zeros() as Slot + 1);
+        }
     }
 
     /// Takes the next packet, from the sources in turn. Its payload replaces
@@ -347,6 +368,7 @@ impl Attachment {
 
     /// Makes a slot look at the rings it shares with this one.
     fn signal(&mut self, to: Slot) {
+        self.unwoken &= !bit(to);
         let mine = bit(self.slot);
         let words = self.segment.slot(to);
         words.pending.fetch_or(mine, Ordering::SeqCst);

@@ -63,6 +63,19 @@ impl Port {
         !self.loopback.is_empty() || self.shared.as_ref().is_some_and(Attachment::has_pending)
     }
 
+    /// Whether acknowledgements lie with peers that were not woken for them.
+    #[must_use]
+    pub fn has_unwoken(&self) -> bool {
+        self.shared.as_ref().is_some_and(Attachment::has_unwoken)
+    }
+
+    /// Wakes those peers.
+    pub fn wake_all(&mut self) {
+        if let Some(shared) = &mut self.shared {
+            shared.wake_all();
+        }
+    }
+
     /// Takes the next packet.
     pub fn receive(&mut self) -> Option<Packet> {
         if let Some(packet) = self.loopback.pop_front() {

@@ -191,6 +191,25 @@ fn a_sleeper_is_woken_once_per_sleep_and_an_awake_one_never() {
 }
 
 #[test]
+fn acknowledgements_wait_for_what_follows_or_for_their_sender_to_sleep() {
+    let scratch = Scratch::new("acknowledge");
+    let (mut one, two) = (scratch.join(), scratch.join());
+    two.begin_sleep();
+    let mut acknowledge = packet(1, 2, 0, b"");
+    acknowledge.header.operation = Operation::Acknowledge;
+    one.send(2, &acknowledge).unwrap();
+    assert!(one.has_unwoken() && !readable(&two, Duration::ZERO));
+    one.wake_all();
+    assert!(!one.has_unwoken() && readable(&two, Duration::ZERO));
+    two.end_sleep();
+    two.drain_wakes();
+    two.begin_sleep();
+    one.send(2, &acknowledge).unwrap();
+    one.send(2, &packet(1, 2, 1, b"")).unwrap();
+    assert!(!one.has_unwoken() && readable(&two, Duration::ZERO));
+}
+
+#[test]
 fn a_slot_taken_over_gets_nothing_that_was_meant_for_its_predecessor() {
     let scratch = Scratch::new("takeover");
     let mut one = scratch.join();

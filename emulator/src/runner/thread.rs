@@ -15,6 +15,10 @@ use crate::uar::UarBank;
 /// reader that was killed.
 const REFUSED_INTERVAL: Nanos = 2_000_000;
 
+/// How long a peer may sleep on acknowledgements, if this thread sleeps too:
+/// what follows them, an answer say, mostly comes sooner and wakes once.
+const ACKNOWLEDGE_DELAY: Nanos = 30_000;
+
 /// Everything the NIC thread owns or looks at.
 pub struct NicThread<'a, D> {
     /// The NIC.
@@ -135,6 +139,7 @@ impl<D: Driver> Turns<'_, D> {
         let bank = self.thread.bank;
         match self.policy.wait(now) {
             Wait::Spin => {
+                self.thread.port.wake_all();
                 bank.unprotect();
                 std::hint::spin_loop();
             }
@@ -170,8 +175,14 @@ impl<D: Driver> Turns<'_, D> {
                 if !woken_by_stores {
                     until = Some(until.map_or(nap, |until| until.min(nap)));
                 }
+                let held_back = self.thread.port.has_unwoken();
+                if held_back {
+                    until = Some(until.map_or(ACKNOWLEDGE_DELAY, |u| u.min(ACKNOWLEDGE_DELAY)));
+                }
                 if self.wait_for(woken_by_stores, until) {
                     self.take_faults();
+                } else if held_back {
+                    self.thread.port.wake_all();
                 }
             }
         }

@@ -29,9 +29,12 @@ const TRIAL_LENGTH: u32 = 4;
 const SHORTEST_NAP: Nanos = 10_000;
 /// …up to this, which costs some 1 % of a core.
 const LONGEST_NAP: Nanos = 2_000_000;
-/// The first nap after a fault that was served: the store that follows says
-/// nothing new, but the one after it would go unseen.
-const SERVED_NAP: Nanos = 30_000;
+/// The nap after a fault that was served: the store that follows says nothing
+/// new, and the one after it is mostly seen when the answer to the first
+/// wakes this thread. A short nap would cost the application its core.
+const SERVED_NAP: Nanos = 1_000_000;
+/// The first nap when more than the announced store is expected soon.
+const NEAR_NAP: Nanos = 15_000;
 /// How long a store is waited for that a fault has announced. The
 /// application repeats the store when it gets a core: protecting the page
 /// again before would only make it fault again.
@@ -145,6 +148,10 @@ impl WaitPolicy {
             if doorbell {
                 self.announced = false;
                 self.idle = None;
+            } else if let Some(idle) = &mut self.idle {
+                // The application has not run yet, but will now find what
+                // has come: the announced store and one more are near.
+                idle.nap = NEAR_NAP;
             }
             return;
         }
@@ -291,10 +298,7 @@ mod tests {
         assert_eq!(policy.wait(now), Wait::Nap(SERVED_NAP));
         policy.interrupted();
         policy.work_arrived(now + 1, false);
-        assert!(
-            matches!(policy.wait(now + 2), Wait::Nap(_)),
-            "a packet is not the store"
-        );
+        assert_eq!(policy.wait(now + 2), Wait::Nap(NEAR_NAP));
         policy.work_arrived(now + 3, true);
         assert!(!matches!(policy.wait(now + 4), Wait::Nap(_)));
         assert_eq!(policy.gaps, [None; 2]);
