@@ -8,7 +8,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-/// See the [module](self).
+/// A lock for one thread that can be opened to others; how is told at the top
+/// of this file.
 #[derive(Debug)]
 pub struct BiasedLock {
     /// Whether more than one thread may come.

@@ -2,7 +2,7 @@
 //!
 //! [`Poller`] polls a completion queue, [`QueuePair`] posts to a queue pair,
 //! [`SharedReceives`] to a shared receive queue. They meet in the
-//! [`record`]: what polling must know of a queue pair.
+//! record (`record.rs`): what polling must know of a queue pair.
 //!
 //! **Threads.** Posting needs `&mut` of the poster, polling `&mut` of the
 //! poller; they may be different threads and share only atomics. Queue pairs

@@ -1,6 +1,8 @@
 //! The receive ring against a model that writes single bytes, as libmlx5's
 //! `mlx5_post_recv` does.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -10,7 +12,7 @@ use crate::ring::testing::Memory;
 struct Bench {
     ring: Memory,
     record: Memory,
-    consumer: Box<RecvConsumer>,
+    consumer: Arc<RecvConsumer>,
     producer: RecvProducer,
 }
 
@@ -24,9 +26,9 @@ fn bench(count: u32, stride: u32, start: u32) -> Bench {
         dbrec: record.at(0).cast(),
     };
     // SAFETY: the memory outlives both halves; `Bench` drops them with it.
-    let consumer = Box::new(unsafe { RecvConsumer::new(&layout) }.unwrap());
+    let consumer = Arc::new(unsafe { RecvConsumer::new(&layout) }.unwrap());
     consumer.retired.store(start, Ordering::Relaxed);
-    // SAFETY: the consumer is boxed and kept beside the producer.
+    // SAFETY: the consumer stays where it is, and is kept beside the producer.
     let mut producer = unsafe { RecvProducer::new(&layout, &consumer) };
     producer.open();
     Bench {

@@ -2,6 +2,7 @@
 //! libmlx5's `post_send` put them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -18,7 +19,7 @@ struct Bench {
     record: Memory,
     register: Memory,
     layout: SendLayout,
-    consumer: Box<SendConsumer>,
+    consumer: Arc<SendConsumer>,
     producer: SendProducer,
 }
 
@@ -45,11 +46,11 @@ fn bench(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32) -
         serialised: !exclusive,
     };
     // SAFETY: the memory outlives both halves; `Bench` drops them with it.
-    let consumer = Box::new(unsafe { SendConsumer::new(&layout) }.unwrap());
+    let consumer = Arc::new(unsafe { SendConsumer::new(&layout) }.unwrap());
     consumer
         .retired
         .store(start.wrapping_mul(3), Ordering::Relaxed);
-    // SAFETY: the consumer is boxed and kept beside the producer.
+    // SAFETY: the consumer stays where it is, and is kept beside the producer.
     let mut producer = unsafe { SendProducer::new(&layout, policy, &consumer) };
     producer.producer = start;
     producer.open();

@@ -1,6 +1,7 @@
 //! The shared receive ring against a model that writes single bytes and links,
 //! as libmlx5's `mlx5_post_srq_recv` and `mlx5_free_srq_wqe` do.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
@@ -12,7 +13,7 @@ use crate::ring::testing::Memory;
 struct Bench {
     ring: Memory,
     record: Memory,
-    consumer: Box<SharedRecvConsumer>,
+    consumer: Arc<SharedRecvConsumer>,
     producer: SharedRecvProducer,
 }
 
@@ -35,8 +36,8 @@ fn bench(count: u16, stride: u32, start: u32) -> Bench {
         srqn: 5,
     };
     // SAFETY: the memory outlives both halves; `Bench` drops them with it.
-    let consumer = Box::new(unsafe { SharedRecvConsumer::new(&layout) }.unwrap());
-    // SAFETY: the consumer is boxed and kept beside the producer.
+    let consumer = Arc::new(unsafe { SharedRecvConsumer::new(&layout) }.unwrap());
+    // SAFETY: the consumer stays where it is, and is kept beside the producer.
     let mut producer = unsafe { SharedRecvProducer::new(&layout, &consumer) };
     producer.posted = start;
     Bench {
