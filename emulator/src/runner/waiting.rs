@@ -21,9 +21,10 @@ const SPIN_LIMIT: Nanos = 50_000;
 const GAP_LIMIT: Nanos = 4 * SPIN_LIMIT;
 /// Idle periods from one trial of the other way to the next: doubled while
 /// trials confirm what is known.
-const TRIAL_INTERVALS: (u32, u32) = (64, 8192);
-/// Idle periods of one trial.
-const TRIAL_LENGTH: u32 = 4;
+const TRIAL_INTERVALS: (u32, u32) = (64, 2048);
+/// Idle periods of one trial. The longest of them is left out: somebody else
+/// may have had the core for once.
+const TRIAL_LENGTH: usize = 4;
 /// The first nap where faults cannot be had; each further one is half as
 /// long again…
 const SHORTEST_NAP: Nanos = 10_000;
@@ -32,7 +33,7 @@ const LONGEST_NAP: Nanos = 2_000_000;
 /// The nap after a fault that was served: the store that follows says nothing
 /// new, and the one after it is mostly seen when the answer to the first
 /// wakes this thread. A short nap would cost the application its core.
-const SERVED_NAP: Nanos = 1_000_000;
+const SERVED_NAP: Nanos = 30_000;
 /// The first nap when more than the announced store is expected soon.
 const NEAR_NAP: Nanos = 15_000;
 /// How long a store is waited for that a fault has announced. The
@@ -73,11 +74,19 @@ pub(super) struct WaitPolicy {
     /// Typical gap before work, by [`Way`]; `None` until tried.
     gaps: [Option<Nanos>; 2],
     idle: Option<Idle>,
-    /// This period began with a page fault: its length is none of ours.
-    announced: bool,
+    /// When a page fault announced the store that is still to come. Periods
+    /// until it comes are no samples.
+    announced: Option<Nanos>,
     until_trial: u32,
-    trial_left: u32,
+    /// Gaps of the trial that runs.
+    trial: Option<Trial>,
     interval: u32,
+}
+
+#[derive(Debug, Default)]
+struct Trial {
+    gaps: [Nanos; TRIAL_LENGTH],
+    count: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,9 +103,9 @@ impl Default for WaitPolicy {
             preferred: Way::Spin,
             gaps: [None; 2],
             idle: None,
-            announced: false,
+            announced: None,
             until_trial: interval,
-            trial_left: 0,
+            trial: None,
             interval,
         }
     }
@@ -119,8 +128,10 @@ impl WaitPolicy {
             Wait::Spin
         } else {
             idle.nap = (nap + nap / 2).min(LONGEST_NAP);
-            self.announced &= for_now < ANNOUNCED_LIMIT;
-            if self.announced {
+            self.announced = self
+                .announced
+                .filter(|&at| now.saturating_sub(at) < ANNOUNCED_LIMIT);
+            if self.announced.is_some() {
                 Wait::Nap(nap)
             } else {
                 Wait::Sleep(nap)
@@ -136,21 +147,22 @@ impl WaitPolicy {
         let nap = if served { SERVED_NAP } else { SHORTEST_NAP };
         self.idle = Some(Idle {
             since: now,
-            way: Way::Sleep,
+            way: self.preferred,
             nap,
         });
-        self.announced = true;
+        self.announced = Some(now);
     }
 
     /// Something has come, and with `doorbell` a store among it.
     pub(super) fn work_arrived(&mut self, now: Nanos, doorbell: bool) {
-        if self.announced {
+        if self.announced.is_some() {
             if doorbell {
-                self.announced = false;
+                self.announced = None;
                 self.idle = None;
             } else if let Some(idle) = &mut self.idle {
                 // The application has not run yet, but will now find what
                 // has come: the announced store and one more are near.
+                idle.since = now;
                 idle.nap = NEAR_NAP;
             }
             return;
@@ -159,35 +171,43 @@ impl WaitPolicy {
             return;
         };
         let gap = now.saturating_sub(since).min(GAP_LIMIT);
-        // The way in use has many samples, the other only those of a trial.
-        let weight = if way == self.preferred { 16 } else { 4 };
         let known = &mut self.gaps[way as usize];
-        *known = Some(known.map_or(gap, |mean| mean - mean / weight + gap / weight));
-        if self.trial_left == 0 {
+        match &mut self.trial {
+            Some(trial) if way != self.preferred => {
+                trial.gaps[trial.count] = gap;
+                trial.count += 1;
+                if trial.count == TRIAL_LENGTH {
+                    let longest = trial.gaps.iter().max().unwrap_or(&0);
+                    let others = trial.gaps.iter().sum::<Nanos>() - longest;
+                    *known = Some(others / (TRIAL_LENGTH as Nanos - 1));
+                    self.trial = None;
+                }
+            }
+            _ => *known = Some(known.map_or(gap, |mean| mean - mean / 16 + gap / 16)),
+        }
+        if self.trial.is_none() {
             self.compare();
         }
     }
 
     /// Something else made the NIC run: this period says nothing.
     pub(super) fn interrupted(&mut self) {
-        if !self.announced {
+        if self.announced.is_none() {
             self.idle = None;
         }
     }
 
     fn choose(&mut self) -> Way {
-        if self.trial_left > 0 {
-            self.trial_left -= 1;
-            return self.preferred.other();
-        }
-        self.until_trial -= 1;
-        if self.until_trial == 0 || self.gaps[self.preferred.other() as usize].is_none() {
+        self.until_trial = self.until_trial.saturating_sub(1);
+        if self.trial.is_none() && self.until_trial == 0 {
             self.interval = (self.interval * 2).min(TRIAL_INTERVALS.1);
             self.until_trial = self.interval;
-            self.trial_left = TRIAL_LENGTH - 1;
-            return self.preferred.other();
+            self.trial = Some(Trial::default());
         }
-        self.preferred
+        match self.trial {
+            Some(_) => self.preferred.other(),
+            None => self.preferred,
+        }
     }
 
     fn compare(&mut self) {
@@ -292,7 +312,10 @@ mod tests {
 
     #[test]
     fn an_announced_store_is_napped_for_until_it_comes() {
-        let mut policy = WaitPolicy::default();
+        let mut policy = WaitPolicy {
+            preferred: Way::Sleep,
+            ..WaitPolicy::default()
+        };
         let now = 1_000_000_000;
         policy.store_announced(now, true);
         assert_eq!(policy.wait(now), Wait::Nap(SERVED_NAP));
@@ -304,10 +327,19 @@ mod tests {
         assert_eq!(policy.gaps, [None; 2]);
 
         policy.store_announced(now, false);
-        assert!(matches!(
-            policy.wait(now + ANNOUNCED_LIMIT - 1),
-            Wait::Nap(_)
-        ));
-        assert!(matches!(policy.wait(now + ANNOUNCED_LIMIT), Wait::Sleep(_)));
+        let end = now + ANNOUNCED_LIMIT;
+        assert!(matches!(policy.wait(end - 1), Wait::Nap(_)));
+        assert!(matches!(policy.wait(end), Wait::Sleep(_)));
+    }
+
+    #[test]
+    fn who_spins_spins_for_an_announced_store_as_well() {
+        let mut policy = WaitPolicy::default();
+        let now = 1_000_000_000;
+        policy.store_announced(now, true);
+        assert_eq!(policy.wait(now), Wait::Spin);
+        policy.work_arrived(now + SPIN_LIMIT, false);
+        assert_eq!(policy.wait(now + SPIN_LIMIT), Wait::Spin);
+        assert_eq!(policy.wait(now + 2 * SPIN_LIMIT), Wait::Nap(NEAR_NAP));
     }
 }
