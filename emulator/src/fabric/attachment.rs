@@ -251,6 +251,10 @@ impl Attachment {
                 };
                 push_packet(&mut outgoing.producer, packet, lives);
                 if packet.header.operation == Operation::Acknowledge {
+                    // A peer that is awake, or wakes for something else, is
+                    // to find it at once: this process may end before it
+                    // gets to wake anybody.
+                    self.mark(to);
                     self.unwoken |= bit(to);
                 } else {
                     self.signal(to);
@@ -366,14 +370,18 @@ impl Attachment {
         peer.outgoing.as_mut()
     }
 
+    /// Notes for a slot that the ring from this one has something.
+    fn mark(&self, to: Slot) {
+        let pending = self.segment.slot(to).pending;
+        pending.fetch_or(bit(self.slot), Ordering::SeqCst);
+    }
+
     /// Makes a slot look at the rings it shares with this one.
     fn signal(&mut self, to: Slot) {
         self.unwoken &= !bit(to);
-        let mine = bit(self.slot);
-        let words = self.segment.slot(to);
-        words.pending.fetch_or(mine, Ordering::SeqCst);
+        self.mark(to);
         fence(Ordering::SeqCst);
-        let sleep = words.sleep.load(Ordering::SeqCst);
+        let sleep = self.segment.slot(to).sleep.load(Ordering::SeqCst);
         if sleep & 1 == 0 {
             return;
         }
@@ -391,6 +399,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
+        self.wake_all();
         let lock = self.directory.lock();
         self.segment
             .slot(self.slot)

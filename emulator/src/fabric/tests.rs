@@ -190,6 +190,27 @@ fn a_sleeper_is_woken_once_per_sleep_and_an_awake_one_never() {
     assert!(readable(&two, Duration::ZERO));
 }
 
+/// The last acknowledgement of a process that ends: without it the peer
+/// would repeat its request to nobody, and fail.
+#[test]
+fn an_acknowledgement_outlives_its_sender() {
+    let scratch = Scratch::new("last-word");
+    let (mut one, mut two) = (scratch.join(), scratch.join());
+    two.begin_sleep();
+    let mut acknowledge = packet(1, 2, 5, b"");
+    acknowledge.header.operation = Operation::Acknowledge;
+    one.send(2, &acknowledge).unwrap();
+    assert!(two.has_pending(), "whoever looks finds it");
+    assert!(
+        !readable(&two, Duration::ZERO),
+        "but nobody is woken for it"
+    );
+    drop(one);
+    assert!(readable(&two, Duration::ZERO));
+    two.end_sleep();
+    assert_eq!(psns(&mut two), [5]);
+}
+
 #[test]
 fn acknowledgements_wait_for_what_follows_or_for_their_sender_to_sleep() {
     let scratch = Scratch::new("acknowledge");
