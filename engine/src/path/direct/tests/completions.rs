@@ -1,0 +1,275 @@
+//! What polling answers, for every kind of completion.
+
+use super::*;
+
+#[test]
+fn sends_and_receives_come_back_with_their_cookies() {
+    for stride in [64, 128] {
+        let mut cq = Cq::new(16, stride);
+        let mut pair = qp(0x10, &cq, &cq, None);
+        pair.recv(1, &[]).unwrap();
+        pair.recv(2, &[]).unwrap();
+        pair.send(3).unwrap();
+        assert_eq!(cq.poll(), None);
+        cq.write(received(0x10, 0, 77));
+        cq.write(done(0x10, 0));
+        cq.write(Entry {
+            form: 2,
+            ..received(0x10, 0, 5)
+        });
+        let first = Completion {
+            byte_len: 77,
+            ..good(1, CompletionOp::Recv, 0x10)
+        };
+        assert_eq!(cq.poll(), Some(first));
+        assert_eq!(cq.poll(), Some(good(3, CompletionOp::Send, 0x10)));
+        let solicited = Completion {
+            byte_len: 5,
+            flags: CompletionFlags::SOLICITED,
+            ..good(2, CompletionOp::Recv, 0x10)
+        };
+        assert_eq!(cq.poll(), Some(solicited));
+        assert_eq!(cq.poll(), None);
+        assert_eq!(cq.poller.counters(), PollerCounters::default());
+    }
+}
+
+#[test]
+fn every_kind_of_completion_says_what_it_was() {
+    let mut cq = Cq::new(32, 64);
+    let mut pair = qp(7, &cq, &cq, None);
+    let (remote_addr, rkey) = (1, 2);
+    let sends = [
+        (SendOp::Send, 0x0a, CompletionOp::Send),
+        (SendOp::SendImm(1), 0x0b, CompletionOp::Send),
+        (
+            SendOp::Write { remote_addr, rkey },
+            0x08,
+            CompletionOp::Write,
+        ),
+        (
+            SendOp::WriteImm {
+                remote_addr,
+                rkey,
+                imm: 1,
+            },
+            0x09,
+            CompletionOp::Write,
+        ),
+        (SendOp::Read { remote_addr, rkey }, 0x10, CompletionOp::Read),
+    ];
+    for (counter, (op, request, expected)) in sends.into_iter().enumerate() {
+        pair.send_op(counter as u64, op, &[]).unwrap();
+        cq.write(Entry {
+            request,
+            bytes: 9,
+            ..done(7, counter as u16)
+        });
+        let byte_len = if expected == CompletionOp::Read { 9 } else { 0 };
+        let expected = Completion {
+            byte_len,
+            ..good(counter as u64, expected, 7)
+        };
+        assert_eq!(cq.poll(), Some(expected));
+    }
+    let with_imm = |op, imm| Completion {
+        imm,
+        byte_len: 4,
+        flags: CompletionFlags::WITH_IMM | CompletionFlags::SOLICITED,
+        ..good(50, op, 7)
+    };
+    for (opcode, op) in [(1, CompletionOp::RecvWriteImm), (3, CompletionOp::Recv)] {
+        pair.recv(50, &[]).unwrap();
+        cq.write(Entry {
+            opcode,
+            form: 2,
+            imm: 0x8000_0001,
+            ..received(7, 0, 4)
+        });
+        assert_eq!(cq.poll(), Some(with_imm(op, 0x8000_0001)));
+    }
+}
+
+#[test]
+fn every_syndrome_becomes_its_status_on_both_sides() {
+    let mut cq = Cq::new(4, 64);
+    let mut pair = qp(7, &cq, &cq, None);
+    for syndrome in 1..=255u8 {
+        let counter = u16::from(syndrome - 1);
+        pair.send(u64::from(syndrome)).unwrap();
+        pair.recv(1000 + u64::from(syndrome), &[]).unwrap();
+        let error = Entry {
+            opcode: 13,
+            syndrome,
+            vendor: 0x5a,
+            bytes: 99,
+            ..done(7, counter)
+        };
+        cq.write(error);
+        cq.write(Entry {
+            opcode: 14,
+            ..error
+        });
+        let status = crate::wire::Syndrome(syndrome).status();
+        assert_ne!(status, Status::Success);
+        let expected = Completion {
+            status,
+            vendor_syndrome: 0x5a,
+            ..good(u64::from(syndrome), CompletionOp::Send, 7)
+        };
+        assert_eq!(cq.poll(), Some(expected));
+        let expected = Completion {
+            cookie: 1000 + u64::from(syndrome),
+            op: CompletionOp::Recv,
+            ..expected
+        };
+        assert_eq!(cq.poll(), Some(expected));
+    }
+}
+
+#[test]
+fn a_batch_stops_when_it_is_full_or_nothing_is_left() {
+    let mut cq = Cq::new(8, 64);
+    let mut pair = qp(7, &cq, &cq, None);
+    for cookie in 0..3 {
+        pair.send(cookie).unwrap();
+        cq.write(done(7, cookie as u16));
+    }
+    let mut out = [Completion::default(); 2];
+    assert_eq!(cq.poller.poll_batch(&mut []), 0);
+    assert_eq!(cq.poller.poll_batch(&mut out), 2);
+    assert_eq!([out[0].cookie, out[1].cookie], [0, 1]);
+    assert_eq!(cq.poller.poll_batch(&mut out), 1);
+    assert_eq!(out[0].cookie, 2);
+    assert_eq!(cq.poller.poll_batch(&mut out), 0);
+}
+
+#[test]
+fn unsignalled_sends_come_back_with_the_next_that_is_reported() {
+    let mut cq = Cq::new(8, 64);
+    let mut pair = qp(7, &cq, &cq, None);
+    for cookie in 0..8 {
+        pair.send(cookie).unwrap();
+    }
+    assert_eq!(pair.send(8), Err(PostError::QueueFull));
+    cq.write(done(7, 4));
+    assert_eq!(cq.poll().map(|c| c.cookie), Some(4));
+    for cookie in 8..13 {
+        pair.send(cookie).unwrap();
+    }
+    assert_eq!(pair.send(13), Err(PostError::QueueFull));
+}
+
+#[test]
+fn completions_for_nobody_and_of_no_kind_are_skipped_and_counted() {
+    let mut cq = Cq::new(32, 64);
+    let mut pair = qp(7, &cq, &cq, None);
+    pair.send(1).unwrap();
+    cq.write(done(8, 0));
+    cq.write(received(0x00ff_ffff, 0, 1));
+    cq.write(Entry {
+        opcode: 12,
+        ..done(7, 0)
+    });
+    cq.write(Entry {
+        opcode: 5,
+        ..done(7, 0)
+    });
+    cq.write(Entry {
+        request: 0x3f,
+        ..done(7, 0)
+    });
+    cq.write(done(7, 0));
+    assert_eq!(cq.poll(), Some(good(1, CompletionOp::Send, 7)));
+    assert_eq!(
+        cq.poller.counters(),
+        PollerCounters {
+            unknown: 5,
+            stale: 0
+        }
+    );
+}
+
+#[test]
+fn receives_on_a_queue_pair_that_has_none_are_skipped_and_counted() {
+    let mut cq = Cq::new(8, 64);
+    let recv_cq = Cq::new(8, 64);
+    let srq = Srq::new();
+    let _pair = qp(7, &cq, &recv_cq, Some(&srq));
+    cq.write(Entry {
+        opcode: 9,
+        ..received(7, 0, 1)
+    });
+    assert_eq!(cq.poll(), None);
+    assert_eq!(cq.poller.counters().unknown, 1);
+}
+
+#[test]
+fn queue_pairs_with_colliding_numbers_are_all_found() {
+    let mut cq = Cq::new(256, 64);
+    let numbers: Vec<u32> = (0..40).map(|i| i << 18 | 3).collect();
+    let mut pairs: Vec<Qp> = numbers.iter().map(|&qpn| qp(qpn, &cq, &cq, None)).collect();
+    for round in 0..2 {
+        for (pair, &qpn) in pairs.iter_mut().zip(&numbers) {
+            pair.send(u64::from(qpn)).unwrap();
+            cq.write(done(qpn, round));
+        }
+        for &qpn in &numbers {
+            assert_eq!(
+                cq.poll(),
+                Some(good(u64::from(qpn), CompletionOp::Send, qpn))
+            );
+        }
+    }
+    // Every other one goes; the rest are still found.
+    let mut index = 0;
+    pairs.retain(|_| {
+        index += 1;
+        index % 2 == 0
+    });
+    for pair in &mut pairs {
+        let qpn = pair.pair.qpn();
+        pair.send(1).unwrap();
+        cq.write(done(qpn, 2));
+        assert_eq!(cq.poll(), Some(good(1, CompletionOp::Send, qpn)));
+    }
+    assert_eq!(cq.poller.counters(), PollerCounters::default());
+}
+
+#[test]
+fn shared_receives_go_round() {
+    let mut cq = Cq::new(8, 64);
+    let mut srq = Srq::new();
+    let _a = qp(1, &cq, &cq, Some(&srq));
+    let _b = qp(2, &cq, &cq, Some(&srq));
+    for cookie in 10..13 {
+        srq.post(cookie, &[]).unwrap();
+    }
+    assert_eq!(srq.post(13, &[]), Err(PostError::QueueFull));
+    // Out of order, and one of them an error.
+    cq.write(received(2, 1, 6));
+    cq.write(Entry {
+        opcode: 14,
+        syndrome: 1,
+        ..received(1, 0, 0)
+    });
+    let expected = Completion {
+        byte_len: 6,
+        ..good(11, CompletionOp::Recv, 2)
+    };
+    assert_eq!(cq.poll(), Some(expected));
+    let failed = Completion {
+        status: Status::LocalLength,
+        ..good(10, CompletionOp::Recv, 1)
+    };
+    assert_eq!(cq.poll(), Some(failed));
+    srq.post(13, &[]).unwrap();
+    srq.post(14, &[]).unwrap();
+    assert_eq!(srq.post(15, &[]), Err(PostError::QueueFull));
+    assert_eq!(
+        srq.ring.bytes(3 * 64 + 2, 2),
+        [0, 1],
+        "WQE 1 came back first"
+    );
+    assert_eq!(srq.ring.bytes(64 + 2, 2), [0, 0], "then WQE 0");
+}
