@@ -8,6 +8,8 @@ use core::fmt;
 pub struct Completion {
     /// The cookie of the request.
     pub cookie: u64,
+    /// The context of the endpoint, as its options gave it.
+    pub context: u64,
     /// Bytes received or read; 0 for sends and writes and when `status` is an error.
     pub byte_len: u32,
     /// Immediate data in host byte order, if `flags` has `WITH_IMM`; else 0.
@@ -25,7 +27,7 @@ pub struct Completion {
     pub flags: CompletionFlags,
 }
 
-const _: () = assert!(size_of::<Completion>() == 24);
+const _: () = assert!(size_of::<Completion>() == 32);
 
 bitflags::bitflags! {
     /// What else is known about a completion.

@@ -33,6 +33,9 @@ pub struct EndpointOptions<'a> {
     pub recv_segments: u32,
     /// Bytes of one inline send, at most.
     pub inline_bytes: u32,
+    /// What every completion of the endpoint carries as its `context`, of sends
+    /// and receives, good and bad: where the application finds its own part of it.
+    pub context: u64,
     /// Ask for a doorbell register of its own: single sends then go to the
     /// device whole (BlueFlame), and no lock is taken. Devices have some
     /// hundreds; when there is none left, a shared one is taken.
@@ -44,8 +47,8 @@ pub struct EndpointOptions<'a> {
 }
 
 impl<'a> EndpointOptions<'a> {
-    /// 128 sends and 128 receives of one segment each, no inline data, a shared
-    /// register.
+    /// 128 sends and 128 receives of one segment each, no inline data, context 0,
+    /// a shared register.
     #[must_use]
     pub fn new(send_cq: &'a CompletionQueueHandle, recv_cq: &'a CompletionQueueHandle) -> Self {
         Self {
@@ -57,6 +60,7 @@ impl<'a> EndpointOptions<'a> {
             send_segments: 1,
             recv_segments: 1,
             inline_bytes: 0,
+            context: 0,
             exclusive_register: false,
             single_threaded: false,
         }
@@ -143,6 +147,7 @@ impl ProtectionDomain {
             shared: options.srq.map(|srq| srq.path.clone()),
             send_mailbox: Arc::clone(&options.send_cq.mailbox),
             recv_mailbox: Arc::clone(&options.recv_cq.mailbox),
+            context: options.context,
             owner: Arc::clone(&verbs) as direct::Owner,
         };
         // SAFETY: the layouts are those of a queue pair that was just created,

@@ -44,6 +44,7 @@ pub(super) fn received(
     };
     Some(Completion {
         cookie,
+        context: record.context,
         byte_len: slot.byte_count(),
         imm: 0,
         qpn: whose.qpn(),
@@ -65,6 +66,7 @@ pub(super) fn done(slot: Slot, whose: RequestQpn, record: &Record) -> Option<Com
     };
     Some(Completion {
         cookie: record.sends.retire(slot.wqe_counter()),
+        context: record.context,
         byte_len,
         imm: 0,
         qpn: whose.qpn(),
@@ -98,7 +100,7 @@ pub(super) fn decode(
             let op = requester_op(tail.request_opcode()).unwrap_or(CompletionOp::Send);
             Some(Completion {
                 cookie: record.sends.retire(tail.wqe_counter()),
-                ..failed(slot, op)
+                ..failed(slot, record, op)
             })
         }
         CqeOpcode::RESPONDER_ERROR => {
@@ -107,7 +109,7 @@ pub(super) fn decode(
             receive.retire();
             Some(Completion {
                 cookie,
-                ..failed(slot, CompletionOp::Recv)
+                ..failed(slot, record, CompletionOp::Recv)
             })
         }
         CqeOpcode::RESPONDER_WRITE_IMM
@@ -119,10 +121,11 @@ pub(super) fn decode(
 }
 
 /// An error completion, but for its cookie.
-fn failed(slot: Slot, op: CompletionOp) -> Completion {
+fn failed(slot: Slot, record: &Record, op: CompletionOp) -> Completion {
     let cqe = slot.copy();
     Completion {
         cookie: 0,
+        context: record.context,
         byte_len: 0,
         imm: 0,
         qpn: cqe.tail().qpn(),
@@ -155,6 +158,7 @@ fn requester(
     };
     Some(Completion {
         cookie: record.sends.retire(tail.wqe_counter()),
+        context: record.context,
         byte_len: if status.is_success() { byte_len } else { 0 },
         imm: 0,
         qpn: tail.qpn(),
@@ -180,6 +184,7 @@ fn responder(
     };
     let mut completion = Completion {
         cookie: receive.cookie(),
+        context: record.context,
         byte_len,
         imm: 0,
         qpn: tail.qpn(),

@@ -25,6 +25,8 @@ pub struct QueuePairParts {
     pub send_mailbox: Arc<Mailbox>,
     /// The completion queue of its receives.
     pub recv_mailbox: Arc<Mailbox>,
+    /// What its completions carry as theirs.
+    pub context: u64,
     /// What the memory and the number belong to.
     pub owner: Owner,
 }
@@ -236,7 +238,13 @@ unsafe fn rings(
         (None, None) => Receives::None,
     };
     let owner = Arc::clone(&parts.owner);
-    let record = Arc::new(Record::new(parts.send.qpn, receives, sends, owner));
+    let record = Arc::new(Record::new(
+        parts.send.qpn,
+        parts.context,
+        receives,
+        sends,
+        owner,
+    ));
     // SAFETY: the consumer is in the record, which neither moves nor goes
     // before the queue pair that will hold both.
     let sends = unsafe { SendProducer::new(&parts.send, parts.doorbell, &record.sends) };

@@ -26,11 +26,15 @@ pub(super) enum Receives {
 
 /// Shared by the poster and the pollers of the send and the receive queue. The
 /// completing half of each ring is used by that queue's poller only.
+#[repr(C)]
 pub(super) struct Record {
     /// The number while the queue pair lives, else [`NOBODY`]: polling compares
     /// it, so one store takes the queue pair out of every table.
     live_qpn: AtomicU32,
     qpn: u32,
+    /// What every completion of the queue pair carries: beside `live_qpn`, whose
+    /// cache line polling has just read.
+    pub(super) context: u64,
     pub(super) receives: Receives,
     pub(super) sends: SendConsumer,
     /// Last: the rings go before the memory they lie in.
@@ -46,10 +50,17 @@ impl fmt::Debug for Record {
 }
 
 impl Record {
-    pub(super) fn new(qpn: u32, receives: Receives, sends: SendConsumer, owner: Owner) -> Self {
+    pub(super) fn new(
+        qpn: u32,
+        context: u64,
+        receives: Receives,
+        sends: SendConsumer,
+        owner: Owner,
+    ) -> Self {
         Self {
             live_qpn: AtomicU32::new(qpn),
             qpn,
+            context,
             receives,
             sends,
             _owner: owner,
@@ -61,6 +72,7 @@ impl Record {
         Self {
             live_qpn: AtomicU32::new(NOBODY),
             qpn: NOBODY,
+            context: 0,
             receives: Receives::None,
             sends: SendConsumer::none(),
             _owner: Arc::new(()),

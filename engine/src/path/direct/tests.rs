@@ -246,6 +246,7 @@ fn qp_on(qpn: u32, send: &Arc<Mailbox>, recv: &Arc<Mailbox>, srq: Option<&Srq>) 
             dbrec: records.at(0).cast(),
         }),
         shared: srq.map(|srq| srq.receives.handle()),
+        context: context(qpn),
         send_mailbox: Arc::clone(send),
         recv_mailbox: Arc::clone(recv),
         owner: owner(&alive, &[&ring, &records, &register]),
@@ -283,9 +284,15 @@ impl Qp {
     }
 }
 
+/// What the queue pairs of these tests have their completions carry.
+fn context(qpn: u32) -> u64 {
+    0xc0de_0000_0000_0000 | u64::from(qpn)
+}
+
 fn good(cookie: u64, op: CompletionOp, qpn: u32) -> Completion {
     Completion {
         cookie,
+        context: context(qpn),
         op,
         qpn,
         ..Completion::default()
