@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * dat/dat_types.h: handles, flags, states. A part of dat/dat.h; include that.
+ */
+#ifndef DAT_TYPES_H
+#define DAT_TYPES_H
+
+#include <dat/dat_platform_specific.h>
+
+/* Bytes of a name, the closing NUL included. */
+#define DAT_NAME_MAX_LENGTH 256
+typedef char *DAT_NAME_PTR;
+
+/* A named attribute: both are C strings that the provider owns. */
+typedef struct dat_named_attr {
+    const char *name;
+    const char *value;
+} DAT_NAMED_ATTR;
+
+typedef enum dat_boolean {
+    DAT_FALSE = 0,
+    DAT_TRUE = 1,
+} DAT_BOOLEAN;
+
+/* 64 bits of the caller's, attached to an object or to a request. */
+typedef union dat_context {
+    DAT_PVOID as_ptr;
+    DAT_UINT64 as_64;
+    DAT_UVERYLONG as_index;
+} DAT_CONTEXT;
+
+/* What a completion brings back of its request, bit for bit. */
+typedef DAT_CONTEXT DAT_DTO_COOKIE;
+typedef DAT_CONTEXT DAT_RMR_COOKIE;
+
+/* Microseconds. 0 does not wait, DAT_TIMEOUT_INFINITE waits for ever. */
+typedef DAT_UINT32 DAT_TIMEOUT;
+#define DAT_TIMEOUT_INFINITE ((DAT_TIMEOUT)0xffffffff)
+
+/*
+ * Handles. Opaque; a handle of an object that is gone must not be used, and is
+ * DAT_INVALID_HANDLE if it is.
+ */
+typedef DAT_PVOID DAT_HANDLE;
+typedef DAT_HANDLE DAT_IA_HANDLE;  /* interface adapter, opened */
+typedef DAT_HANDLE DAT_PZ_HANDLE;  /* protection zone */
+typedef DAT_HANDLE DAT_LMR_HANDLE; /* local memory region */
+typedef DAT_HANDLE DAT_RMR_HANDLE; /* remote memory region: a window */
+typedef DAT_HANDLE DAT_EVD_HANDLE; /* event dispatcher: a queue of events */
+typedef DAT_HANDLE DAT_CNO_HANDLE; /* consumer notification object */
+typedef DAT_HANDLE DAT_EP_HANDLE;  /* endpoint */
+typedef DAT_HANDLE DAT_SRQ_HANDLE; /* shared receive queue */
+typedef DAT_HANDLE DAT_PSP_HANDLE; /* public service point: it listens */
+typedef DAT_HANDLE DAT_RSP_HANDLE; /* reserved service point: for one request */
+typedef DAT_HANDLE DAT_CR_HANDLE;  /* connection request */
+#define DAT_HANDLE_NULL ((DAT_HANDLE)NULL)
+
+typedef enum dat_handle_type {
+    DAT_HANDLE_TYPE_CR = 0,
+    DAT_HANDLE_TYPE_EP = 1,
+    DAT_HANDLE_TYPE_EVD = 2,
+    DAT_HANDLE_TYPE_IA = 3,
+    DAT_HANDLE_TYPE_LMR = 4,
+    DAT_HANDLE_TYPE_PSP = 5,
+    DAT_HANDLE_TYPE_PZ = 6,
+    DAT_HANDLE_TYPE_RMR = 7,
+    DAT_HANDLE_TYPE_RSP = 8,
+    DAT_HANDLE_TYPE_CNO = 9,
+    DAT_HANDLE_TYPE_SRQ = 10,
+} DAT_HANDLE_TYPE;
+
+typedef DAT_SOCK_ADDR *DAT_IA_ADDRESS_PTR;
+typedef DAT_UINT64 DAT_CONN_QUAL; /* what a service point listens on */
+typedef DAT_UINT64 DAT_PORT_QUAL; /* the end of a connection, likewise */
+
+/* How a request completes; or, as an attribute of an EP, how all of one kind do. */
+typedef enum dat_completion_flags {
+    DAT_COMPLETION_DEFAULT_FLAG = 0x00,        /* an event, and it notifies */
+    DAT_COMPLETION_SUPPRESS_FLAG = 0x01,       /* no event if it succeeds */
+    DAT_COMPLETION_SOLICITED_WAIT_FLAG = 0x02, /* send: the peer's receive notifies */
+    DAT_COMPLETION_UNSIGNALLED_FLAG = 0x04,    /* an event that does not notify */
+    DAT_COMPLETION_BARRIER_FENCE_FLAG = 0x08,  /* starts after all earlier RDMA reads */
+    DAT_COMPLETION_EVD_THRESHOLD_FLAG = 0x10,  /* the waiter's threshold decides */
+} DAT_COMPLETION_FLAGS;
+/* Other spellings that are in use. */
+#define DAT_COMPLETION_SOLICITED_WAIT DAT_COMPLETION_SOLICITED_WAIT_FLAG
+#define DAT_COMPLETION_EVD_THRESHOLD DAT_COMPLETION_EVD_THRESHOLD_FLAG
+
+typedef enum dat_qos {
+    DAT_QOS_BEST_EFFORT = 0x00,
+    DAT_QOS_HIGH_THROUGHPUT = 0x01,
+    DAT_QOS_LOW_LATENCY = 0x02,
+    DAT_QOS_ECONOMY = 0x04,
+    DAT_QOS_PREMIUM = 0x08,
+} DAT_QOS;
+
+typedef enum dat_connect_flags {
+    DAT_CONNECT_DEFAULT_FLAG = 0x00,
+    DAT_CONNECT_MULTIPATH_FLAG = 0x01, /* over several paths, or not at all */
+} DAT_CONNECT_FLAGS;
+
+/* Abrupt breaks off what is there; graceful lets it finish, or refuses. */
+typedef enum dat_close_flags {
+    DAT_CLOSE_ABRUPT_FLAG = 0,
+    DAT_CLOSE_GRACEFUL_FLAG = 1,
+} DAT_CLOSE_FLAGS;
+#define DAT_CLOSE_DEFAULT DAT_CLOSE_ABRUPT_FLAG
+
+/* The streams of events that an EVD may carry. */
+typedef enum dat_evd_flags {
+    DAT_EVD_SOFTWARE_FLAG = 0x001,
+    DAT_EVD_CR_FLAG = 0x010,
+    DAT_EVD_DTO_FLAG = 0x020,
+    DAT_EVD_CONNECTION_FLAG = 0x040,
+    DAT_EVD_RMR_BIND_FLAG = 0x080,
+    DAT_EVD_ASYNC_FLAG = 0x100,
+    DAT_EVD_DEFAULT_FLAG = 0x1f0, /* all but software */
+} DAT_EVD_FLAGS;
+
+/* Who makes the endpoint for an arriving request. */
+typedef enum dat_psp_flags {
+    DAT_PSP_CONSUMER_FLAG = 0x00,
+    DAT_PSP_PROVIDER_FLAG = 0x01,
+} DAT_PSP_FLAGS;
+
+/* The state of an EVD: ENABLED or DISABLED, WAITABLE or UNWAITABLE, and
+ * one CONFIG, or-ed. */
+typedef enum dat_evd_state {
+    DAT_EVD_STATE_ENABLED = 0x01,    /* events trigger its CNO */
+    DAT_EVD_STATE_DISABLED = 0x02,   /* they do not */
+    DAT_EVD_STATE_WAITABLE = 0x04,   /* dat_evd_wait may be called */
+    DAT_EVD_STATE_UNWAITABLE = 0x08, /* it fails at once */
+    DAT_EVD_STATE_CONFIG_NOTIFY = 0x10,
+    DAT_EVD_STATE_CONFIG_SOLICITED = 0x20,
+    DAT_EVD_STATE_CONFIG_THRESHOLD = 0x30,
+} DAT_EVD_STATE;
+
+/* Memory: who may do what with a region, what a segment names. */
+
+typedef DAT_UINT32 DAT_LMR_CONTEXT; /* names a region in a local segment */
+typedef DAT_UINT32 DAT_RMR_CONTEXT; /* names it to the peer */
+typedef DAT_UINT64 DAT_VLEN;        /* bytes */
+typedef DAT_UINT64 DAT_VADDR;       /* a virtual address */
+
+typedef enum dat_mem_type {
+    DAT_MEM_TYPE_VIRTUAL = 0,        /* the caller's memory */
+    DAT_MEM_TYPE_LMR = 1,            /* that of another LMR */
+    DAT_MEM_TYPE_SHARED_VIRTUAL = 2, /* memory that processes share */
+} DAT_MEM_TYPE;
+
+typedef enum dat_mem_priv_flags {
+    DAT_MEM_PRIV_NONE_FLAG = 0x00,
+    DAT_MEM_PRIV_LOCAL_READ_FLAG = 0x01,
+    DAT_MEM_PRIV_REMOTE_READ_FLAG = 0x02,
+    DAT_MEM_PRIV_LOCAL_WRITE_FLAG = 0x10,
+    DAT_MEM_PRIV_REMOTE_WRITE_FLAG = 0x20,
+    DAT_MEM_PRIV_ALL_FLAG = 0x33,
+} DAT_MEM_PRIV_FLAGS;
+/* Local and remote at once, as DAT 1.0 had it. */
+#define DAT_MEM_PRIV_READ_FLAG (DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG)
+#define DAT_MEM_PRIV_WRITE_FLAG (DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG)
+
+/* A local segment: part of an LMR. One of length 0 stands for nothing. */
+typedef struct dat_lmr_triplet {
+    DAT_LMR_CONTEXT lmr_context;
+    DAT_UINT32 pad;
+    DAT_VADDR virtual_address;
+    DAT_VLEN segment_length;
+} DAT_LMR_TRIPLET;
+
+/* The peer's memory in an RDMA transfer. */
+typedef struct dat_rmr_triplet {
+    DAT_RMR_CONTEXT rmr_context;
+    DAT_UINT32 pad;
+    DAT_VADDR target_address;
+    DAT_VLEN segment_length;
+} DAT_RMR_TRIPLET;
+
+/* Kinds and states of an endpoint and of a shared receive queue. */
+
+typedef enum dat_service_type {
+    DAT_SERVICE_TYPE_RC = 0, /* reliable, connected */
+} DAT_SERVICE_TYPE;
+
+typedef enum dat_ep_state {
+    DAT_EP_STATE_UNCONNECTED = 0,
+    DAT_EP_STATE_UNCONFIGURED_UNCONNECTED = 1,
+    DAT_EP_STATE_RESERVED = 2, /* belongs to a reserved service point */
+    DAT_EP_STATE_UNCONFIGURED_RESERVED = 3,
+    DAT_EP_STATE_PASSIVE_CONNECTION_PENDING = 4, /* its request has come */
+    DAT_EP_STATE_UNCONFIGURED_PASSIVE = 5,
+    DAT_EP_STATE_ACTIVE_CONNECTION_PENDING = 6,    /* dat_ep_connect was called */
+    DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING = 7, /* made by the provider for a request */
+    DAT_EP_STATE_UNCONFIGURED_TENTATIVE = 8,
+    DAT_EP_STATE_CONNECTED = 9,
+    DAT_EP_STATE_DISCONNECT_PENDING = 10,
+    DAT_EP_STATE_DISCONNECTED = 11,
+    DAT_EP_STATE_COMPLETION_PENDING = 12, /* accepted, not yet up */
+} DAT_EP_STATE;
+#define DAT_EP_STATE_ERROR DAT_EP_STATE_DISCONNECTED
+
+typedef enum dat_srq_state {
+    DAT_SRQ_STATE_OPERATIONAL = 0,
+    DAT_SRQ_STATE_ERROR = 1,
+} DAT_SRQ_STATE;
+
+/* Counts with a meaning of their own. */
+#define DAT_WATERMARK_INFINITE ((DAT_COUNT)-1) /* no high watermark */
+#define DAT_HW_DEFAULT DAT_WATERMARK_INFINITE
+#define DAT_SRQ_LW_DEFAULT 0                   /* no low watermark */
+#define DAT_VALUE_UNKNOWN ((DAT_COUNT)-2)      /* not to be had cheaply */
+
+#endif

@@ -1,0 +1,97 @@
+//! Where slots lie: address space reserved once and never given back.
+
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::slot::Slot;
+
+/// Slots of one arena: the most objects that a process can have at a time.
+/// 64 MiB of address space; memory is taken page by page as slots are used.
+const SLOTS: usize = 1 << 20;
+/// A slot rests while so many others are freed, so that a stale handle stays
+/// recognisable for long; when fresh ones run out, the rest is cut short.
+const RESTING: usize = SLOTS / 2;
+
+/// A reserved range of slots.
+pub(super) struct Arena {
+    /// First slot; null before the first use.
+    base: AtomicPtr<Slot>,
+    state: Mutex<State>,
+    /// How many slots have ever been used: those at and after are unmapped
+    /// zero pages, and are not looked at.
+    used: AtomicUsize,
+}
+
+struct State {
+    memory: Option<MmapRaw>,
+    /// Freed slots, longest first.
+    resting: VecDeque<&'static Slot>,
+}
+
+impl Arena {
+    pub(super) const fn new() -> Self {
+        Self {
+            base: AtomicPtr::new(core::ptr::null_mut()),
+            state: Mutex::new(State {
+                memory: None,
+                resting: VecDeque::new(),
+            }),
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    /// The slot that a value points to exactly, if it points to one.
+    #[inline(always)]
+    pub(super) fn find(&self, value: usize) -> Option<&'static Slot> {
+        let base = self.base.load(Ordering::Acquire);
+        let offset = value.wrapping_sub(base.addr());
+        // One comparison for "too low", "too high" and "nothing made yet":
+        // `used` is 0 then.
+        if offset < self.used.load(Ordering::Relaxed) * size_of::<Slot>()
+            && offset.is_multiple_of(size_of::<Slot>())
+        {
+            // SAFETY: inside the mapping, which is never unmapped, at a
+            // multiple of the slot's size from its page-aligned start; any
+            // bytes, zero at first, are a slot of atomics.
+            Some(unsafe { &*base.byte_add(offset) })
+        } else {
+            None
+        }
+    }
+
+    /// A free slot, or nothing when all are used or memory has run out.
+    pub(super) fn take(&self) -> Option<&'static Slot> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.memory.is_none() {
+            let memory = MmapOptions::new()
+                .len(SLOTS * size_of::<Slot>())
+                .no_reserve_swap()
+                .map_anon()
+                .ok()?;
+            let memory = MmapRaw::from(memory);
+            self.base
+                .store(memory.as_mut_ptr().cast(), Ordering::Release);
+            state.memory = Some(memory);
+        }
+        let used = self.used.load(Ordering::Relaxed);
+        if used < SLOTS && state.resting.len() < RESTING {
+            self.used.store(used + 1, Ordering::Release);
+            let base = self.base.load(Ordering::Relaxed);
+            // SAFETY: inside the mapping, aligned, as in `find`.
+            return Some(unsafe { &*base.add(used) });
+        }
+        state.resting.pop_front()
+    }
+
+    /// Gives a slot back.
+    pub(super) fn give_back(&self, slot: &'static Slot) {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .resting
+            .push_back(slot);
+    }
+}

@@ -1,0 +1,79 @@
+//! One place for one object: what a handle points to.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+use super::Kind;
+
+/// A slot holds nothing.
+pub(super) const FREE: u32 = 0;
+/// Added to the kind while the object lives, so that no live tag is [`FREE`].
+pub(super) const LIVE: u32 = 0x100;
+/// The object is on its way out: no call finds it any more.
+pub(super) const DYING: u32 = 0x200;
+
+/// The tag of a live object of a kind.
+#[inline(always)]
+pub(super) const fn live(kind: Kind) -> u32 {
+    LIVE | kind as u32
+}
+
+/// What a handle points to. Slots are never unmapped and move never, so a
+/// handle that is stale, or of another kind, can be told from a good one by
+/// reading it. One cache line.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// The table of functions of the C face that the object was made through:
+    /// DAT wants it as the first word of what a handle points to.
+    pub(super) table: AtomicPtr<c_void>,
+    /// [`FREE`], [`live`] or [`DYING`].
+    pub(super) tag: AtomicU32,
+    /// Calls that use the object now and hold no gate.
+    pub(super) pins: AtomicU32,
+    /// The object, from `Arc::into_raw`.
+    pub(super) object: AtomicPtr<()>,
+    /// Whether a call has the object for itself.
+    pub(super) gate: AtomicU32,
+    /// See [`Meters`].
+    pub(super) meters: Meters,
+    /// The consumer's context, zero at first.
+    pub(super) context: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 64);
+
+/// Counters of an object that completions keep, where they are found from a
+/// completion without looking at the object. What they count is said by the
+/// object that uses them. Zero when an object is made.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Meters {
+    /// EP: receives whose events the consumer has taken.
+    /// SRQ: the low watermark while it is armed, else 0.
+    pub first: AtomicU32,
+    /// EP: receives whose events wait in the EVD's own queue.
+    pub second: AtomicU32,
+    /// EP: 1 if its completions need more than counting (see `object::ep`).
+    pub third: AtomicU32,
+    /// EP on an SRQ: the slot of the SRQ, or 0.
+    pub link: AtomicU64,
+}
+
+impl Slot {
+    /// The counters.
+    #[inline(always)]
+    #[must_use]
+    pub fn meters(&self) -> &Meters {
+        &self.meters
+    }
+}
+
+impl core::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Slot")
+            .field("tag", &self.tag)
+            .field("pins", &self.pins)
+            .field("gate", &self.gate)
+            .finish_non_exhaustive()
+    }
+}

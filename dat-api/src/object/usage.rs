@@ -1,0 +1,116 @@
+//! Who uses an object: it cannot be freed while somebody does.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+/// Set once the object is being freed: nobody may begin to use it.
+const CLOSED: u32 = 1 << 31;
+
+/// Counts the users of an object.
+#[derive(Debug, Default)]
+pub(crate) struct Usage(AtomicU32);
+
+/// An object that counts its users.
+pub(crate) trait Counted {
+    /// The count.
+    fn usage(&self) -> &Usage;
+}
+
+impl Usage {
+    /// How many users there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.0.load(Ordering::Acquire) & !CLOSED
+    }
+
+    /// Closes the object to new users; `false`, and nothing changed, if it
+    /// has some, or is closed already.
+    pub(crate) fn close(&self) -> bool {
+        self.0
+            .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Closes the object to new users, whoever uses it still.
+    pub(crate) fn close_anyway(&self) {
+        self.0.fetch_or(CLOSED, Ordering::AcqRel);
+    }
+
+    fn enter(&self) -> bool {
+        let entered = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
+                (count & CLOSED == 0).then_some(count + 1)
+            });
+        entered.is_ok()
+    }
+
+    fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// An object kept, and counted as in use, while this lives.
+#[derive(Debug)]
+pub(crate) struct Use<T: Counted>(Arc<T>);
+
+impl<T: Counted> Use<T> {
+    /// Nothing if the object is being freed.
+    pub(crate) fn of(object: &Arc<T>) -> Option<Self> {
+        object.usage().enter().then(|| Self(Arc::clone(object)))
+    }
+
+    /// The object.
+    pub(crate) fn arc(&self) -> &Arc<T> {
+        &self.0
+    }
+}
+
+impl<T: Counted> Clone for Use<T> {
+    fn clone(&self) -> Self {
+        // A user that is counted keeps the count above 0.
+        self.0.usage().0.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Counted> core::ops::Deref for Use<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Counted> Drop for Use<T> {
+    fn drop(&mut self) {
+        self.0.usage().leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Thing(Usage);
+
+    impl Counted for Thing {
+        fn usage(&self) -> &Usage {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn an_object_in_use_is_not_closed_and_a_closed_one_not_used() {
+        let thing = Arc::new(Thing(Usage::default()));
+        let first = Use::of(&thing).expect("open");
+        let second = first.clone();
+        assert_eq!(thing.0.count(), 2);
+        assert!(!thing.0.close());
+        drop(first);
+        assert!(!thing.0.close());
+        drop(second);
+        assert!(thing.0.close());
+        assert!(!thing.0.close(), "once");
+        assert!(Use::of(&thing).is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! Events: what an EVD hands out.
+
+use crate::handle::Handle;
+
+/// One event, taken from an EVD. `Copy`, and no more than a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The EVD it was taken from.
+    pub evd: Handle,
+    /// What happened.
+    pub data: EventData,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventData {
+    /// A data transfer finished.
+    Dto {
+        /// The endpoint.
+        ep: Handle,
+        /// The consumer's cookie of the post.
+        cookie: u64,
+        /// How it went.
+        status: DtoStatus,
+        /// Bytes transferred; meaningful with [`DtoStatus::Success`] only.
+        length: u64,
+    },
+    /// A window was bound or unbound.
+    RmrBind {
+        /// The window.
+        rmr: Handle,
+        /// The consumer's cookie of the bind.
+        cookie: u64,
+        /// How it went.
+        status: DtoStatus,
+    },
+    /// Somebody wants to connect.
+    ConnectionRequest {
+        /// The service point.
+        sp: Handle,
+        /// Where the adapter's own address lies: a `sockaddr` that lives as
+        /// long as the IA.
+        local_address: usize,
+        /// The qualifier that was asked for.
+        qualifier: u64,
+        /// The request: to be accepted or rejected.
+        cr: Handle,
+    },
+    /// Something about a connection.
+    Connection {
+        /// What.
+        kind: ConnectionKind,
+        /// The endpoint.
+        ep: Handle,
+        /// What the peer sent along; active side of `Established` only.
+        private_data: PrivateData,
+    },
+    /// An asynchronous error, or a watermark.
+    Async {
+        /// What.
+        kind: AsyncKind,
+        /// To which object.
+        handle: Handle,
+        /// More about it.
+        reason: AsyncReason,
+    },
+    /// The consumer posted it.
+    Software {
+        /// What the consumer gave.
+        pointer: usize,
+    },
+}
+
+/// Where the peer's private data lie: good while the endpoint is connected,
+/// disconnecting or disconnected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrivateData {
+    /// Address of the first byte; 0 if there is none.
+    pub address: usize,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// The connection events, with the numbers of `DAT_EVENT_NUMBER`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[expect(missing_docs, reason = "the names are DAT's")]
+pub enum ConnectionKind {
+    Established = 0x4001,
+    PeerRejected = 0x4002,
+    NonPeerRejected = 0x4003,
+    AcceptCompletionError = 0x4004,
+    Disconnected = 0x4005,
+    Broken = 0x4006,
+    TimedOut = 0x4007,
+    Unreachable = 0x4008,
+}
+
+/// The asynchronous events, with the numbers of `DAT_EVENT_NUMBER`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[expect(missing_docs, reason = "the names are DAT's")]
+pub enum AsyncKind {
+    EvdOverflow = 0x8001,
+    IaCatastrophic = 0x8002,
+    EpBroken = 0x8003,
+    TimedOut = 0x8004,
+    /// Also carries the watermarks of EPs and SRQs, for which 1.2 has no
+    /// number: tell by the kind of the handle and the reason.
+    ProviderInternalError = 0x8005,
+}
+
+/// The reason of an asynchronous event; what number it has depends on the kind
+/// of the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AsyncReason {
+    /// IA: catastrophic. EP and SRQ: went to the error state. EVD: overflow. (0)
+    Failed,
+    /// Something else. (1)
+    Other,
+    /// EP: soft high watermark. SRQ: low watermark. (2)
+    Watermark,
+}
+
+/// `DAT_DTO_COMPLETION_STATUS`, with its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the names are DAT's")]
+pub enum DtoStatus {
+    Success = 0,
+    Flushed = 1,
+    LocalLength = 2,
+    LocalEp = 3,
+    LocalProtection = 4,
+    BadResponse = 5,
+    RemoteAccess = 6,
+    RemoteResponder = 7,
+    Transport = 8,
+    ReceiverNotReady = 9,
+    PartialPacket = 10,
+    RmrOperationFailed = 11,
+}

@@ -1,0 +1,52 @@
+//! Flag words.
+
+bitflags::bitflags! {
+    /// `DAT_COMPLETION_FLAGS`: of one post, or what an endpoint is configured for.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct CompletionFlags: u32 {
+        /// No event if the request succeeds.
+        const SUPPRESS = 0x01;
+        /// Send: the peer's receive notifies. Endpoint: only such receives notify.
+        const SOLICITED_WAIT = 0x02;
+        /// The event is queued but wakes nobody.
+        const UNSIGNALLED = 0x04;
+        /// Start only after all earlier RDMA reads of the endpoint.
+        const BARRIER_FENCE = 0x08;
+        /// Endpoint: waking is governed by the threshold of the wait.
+        const EVD_THRESHOLD = 0x10;
+    }
+}
+
+bitflags::bitflags! {
+    /// `DAT_EVD_FLAGS`: the streams that an EVD may carry.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct EvdFlags: u32 {
+        /// Software events, posted by the consumer.
+        const SOFTWARE = 0x001;
+        /// Connection requests.
+        const CR = 0x010;
+        /// Completions of data transfers.
+        const DTO = 0x020;
+        /// Connection events.
+        const CONNECTION = 0x040;
+        /// Completions of window binds.
+        const RMR_BIND = 0x080;
+        /// Asynchronous errors.
+        const ASYNC = 0x100;
+    }
+}
+
+bitflags::bitflags! {
+    /// `DAT_MEM_PRIV_FLAGS`: who may do what with memory.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct MemPrivileges: u32 {
+        /// Requests of this side may read it.
+        const LOCAL_READ = 0x01;
+        /// RDMA reads of peers.
+        const REMOTE_READ = 0x02;
+        /// Receives and RDMA reads of this side may write it.
+        const LOCAL_WRITE = 0x10;
+        /// RDMA writes of peers.
+        const REMOTE_WRITE = 0x20;
+    }
+}

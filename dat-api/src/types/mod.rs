@@ -1,0 +1,14 @@
+//! Plain values of DAT: flags, states, attributes, events.
+//!
+//! The flag words have the bits of the C headers, which 1.2 and 2.0 share; no
+//! struct here has a layout that C knows.
+
+mod attributes;
+mod event;
+mod flags;
+mod state;
+
+pub use attributes::{EpAttributes, SrqAttributes};
+pub use event::{AsyncKind, AsyncReason, ConnectionKind, DtoStatus, Event, EventData, PrivateData};
+pub use flags::{CompletionFlags, EvdFlags, MemPrivileges};
+pub use state::EpState;
