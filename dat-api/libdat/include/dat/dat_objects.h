@@ -10,8 +10,17 @@
 
 /* Structures of dat/udat.h that the calls of dat/dat.h name. */
 typedef struct dat_provider_attr DAT_PROVIDER_ATTR;
+typedef DAT_UINT64 DAT_PROVIDER_ATTR_MASK;
 typedef struct dat_evd_param DAT_EVD_PARAM;
 typedef struct dat_lmr_param DAT_LMR_PARAM;
+
+/* The key of a registry entry; all four parts count. */
+typedef struct dat_provider_info {
+    char ia_name[DAT_NAME_MAX_LENGTH];
+    DAT_UINT32 dapl_version_major;
+    DAT_UINT32 dapl_version_minor;
+    DAT_BOOLEAN is_thread_safe;
+} DAT_PROVIDER_INFO;
 
 /* Whose the list of segments is after a post, until the completion. */
 typedef enum dat_iov_ownership {

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * dat/dat_registry.h: what a provider and the registry tell each other.
+ * Programs that use DAT do not need it.
+ */
+#ifndef DAT_REGISTRY_H
+#define DAT_REGISTRY_H
+
+#include <dat/udat.h>
+#include <dat/udat_redirection.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Adds an entry. The table must stay until it is removed; the key is copied.
+ * Errors: DAT_INVALID_PARAMETER, DAT_PROVIDER_ALREADY_REGISTERED,
+ * DAT_INSUFFICIENT_RESOURCES.
+ */
+DAT_RETURN dat_registry_add_provider(DAT_PROVIDER *provider,
+                                     const DAT_PROVIDER_INFO *provider_info);
+
+/*
+ * Removes an entry.
+ * Errors: DAT_INVALID_PARAMETER, DAT_PROVIDER_NOT_FOUND, DAT_PROVIDER_IN_USE (an adapter
+ * is open).
+ */
+DAT_RETURN dat_registry_remove_provider(DAT_PROVIDER *provider,
+                                        const DAT_PROVIDER_INFO *provider_info);
+
+/*
+ * A provider library exports these two. The first is called before the first
+ * open of an adapter, with the key of its registry entry and the instance data
+ * of the configuration file; it adds that entry. The second is called when no
+ * adapter is open any more, before the library is unloaded.
+ */
+#define DAT_PROVIDER_INIT_FUNC_NAME dat_provider_init
+#define DAT_PROVIDER_FINI_FUNC_NAME dat_provider_fini
+#define DAT_PROVIDER_INIT_FUNC_STR "dat_provider_init"
+#define DAT_PROVIDER_FINI_FUNC_STR "dat_provider_fini"
+
+typedef void (*DAT_PROVIDER_INIT_FUNC)(const DAT_PROVIDER_INFO *provider_info,
+                                       const char *instance_data);
+typedef void (*DAT_PROVIDER_FINI_FUNC)(const DAT_PROVIDER_INFO *provider_info);
+
+void DAT_PROVIDER_INIT_FUNC_NAME(const DAT_PROVIDER_INFO *provider_info,
+                                 const char *instance_data);
+void DAT_PROVIDER_FINI_FUNC_NAME(const DAT_PROVIDER_INFO *provider_info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * dat/udat.h: uDAPL 1.2, the Direct Access Transport API of user programs.
+ * This is the header to include; dat/dat.h, which it brings, has the calls
+ * that need no operating system.
+ */
+#ifndef UDAT_H
+#define UDAT_H
+
+#include <dat/dat.h>
+#include <dat/udat_config.h>
+#include <dat/udat_vendor_specific.h>
+
+/* For *async_evd_handle of dat_ia_open: make no EVD, another IA has it. */
+#define DAT_EVD_ASYNC_EXISTS ((DAT_EVD_HANDLE)0x1)
+/* What comes back then if that EVD has no handle here. */
+#define DAT_EVD_OUT_OF_SCOPE ((DAT_EVD_HANDLE)0x2)
+
+/* Notification */
+
+/* Called when a CNO triggers: with the EVD, or a null one when the CNO goes. */
+typedef void (*DAT_AGENT_FUNC)(DAT_PVOID instance_data, DAT_EVD_HANDLE evd_handle);
+
+typedef struct dat_os_wait_proxy_agent {
+    DAT_PVOID instance_data;
+    DAT_AGENT_FUNC proxy_agent_func;
+} DAT_OS_WAIT_PROXY_AGENT;
+
+#ifdef __cplusplus
+#define DAT_OS_WAIT_PROXY_AGENT_NULL (DAT_OS_WAIT_PROXY_AGENT())
+#else
+#define DAT_OS_WAIT_PROXY_AGENT_NULL \
+    ((DAT_OS_WAIT_PROXY_AGENT){(DAT_PVOID)NULL, (DAT_AGENT_FUNC)NULL})
+#endif
+
+typedef struct dat_cno_param {
+    DAT_IA_HANDLE ia_handle;
+    DAT_OS_WAIT_PROXY_AGENT agent;
+} DAT_CNO_PARAM;
+
+typedef enum dat_cno_param_mask {
+    DAT_CNO_FIELD_IA_HANDLE = 0x1,
+    DAT_CNO_FIELD_AGENT = 0x2,
+    DAT_CNO_FIELD_ALL = 0x3,
+} DAT_CNO_PARAM_MASK;
+
+struct dat_evd_param {
+    DAT_IA_HANDLE ia_handle;
+    DAT_COUNT evd_qlen; /* the events that it has room for */
+    DAT_EVD_STATE evd_state;
+    DAT_CNO_HANDLE cno_handle;
+    DAT_EVD_FLAGS evd_flags;
+};
+
+/* Memory */
+
+/* Names shared memory: processes that register under equal bytes share it. */
+#define DAT_LMR_COOKIE_SIZE 40
+typedef char (*DAT_LMR_COOKIE)[DAT_LMR_COOKIE_SIZE];
+
+typedef struct dat_shared_memory {
+    DAT_PVOID virtual_address;
+    DAT_LMR_COOKIE shared_memory_id;
+} DAT_SHARED_MEMORY;
+
+/* What to register; DAT_MEM_TYPE tells which member counts. */
+typedef union dat_region_description {
+    DAT_PVOID for_va;
+    DAT_LMR_HANDLE for_lmr_handle;
+    DAT_SHARED_MEMORY for_shared_memory;
+} DAT_REGION_DESCRIPTION;
+
+struct dat_lmr_param {
+    DAT_IA_HANDLE ia_handle;
+    DAT_MEM_TYPE mem_type;
+    DAT_REGION_DESCRIPTION region_desc;
+    DAT_VLEN length;
+    DAT_PZ_HANDLE pz_handle;
+    DAT_MEM_PRIV_FLAGS mem_priv;
+    DAT_LMR_CONTEXT lmr_context;
+    DAT_RMR_CONTEXT rmr_context;
+    DAT_VLEN registered_size;
+    DAT_VADDR registered_address;
+};
+
+/* Provider */
+
+/* How the zones of the two ends of a connection may relate. */
+typedef enum dat_pz_support {
+    DAT_PZ_UNIQUE = 0,
+    DAT_PZ_SAME = 1,
+    DAT_PZ_SHAREABLE = 2,
+} DAT_PZ_SUPPORT;
+
+struct dat_provider_attr {
+    char provider_name[DAT_NAME_MAX_LENGTH];
+    DAT_UINT32 provider_version_major;
+    DAT_UINT32 provider_version_minor;
+    DAT_UINT32 dapl_version_major;
+    DAT_UINT32 dapl_version_minor;
+    DAT_MEM_TYPE lmr_mem_types_supported;
+    DAT_IOV_OWNERSHIP iov_ownership_on_return;
+    DAT_QOS dat_qos_supported;
+    DAT_COMPLETION_FLAGS completion_flags_supported;
+    DAT_BOOLEAN is_thread_safe;
+    DAT_COUNT max_private_data_size; /* bytes */
+    DAT_BOOLEAN supports_multipath;
+    DAT_EP_CREATOR_FOR_PSP ep_creator;
+    DAT_PZ_SUPPORT pz_support;
+    DAT_UINT32 optimal_buffer_alignment; /* bytes */
+    /* Which two streams one EVD may carry. The index is: software, CR, DTO,
+     * connection, RMR bind, asynchronous. */
+#ifdef __cplusplus /* where a const member would forbid a variable of this type */
+    DAT_BOOLEAN evd_stream_merging_supported[6][6];
+#else
+    const DAT_BOOLEAN evd_stream_merging_supported[6][6];
+#endif
+    DAT_BOOLEAN srq_supported;
+    DAT_COUNT srq_watermarks_supported;
+    DAT_BOOLEAN srq_ep_pz_difference_supported; /* zones of an SRQ and its endpoints */
+    DAT_COUNT srq_info_supported;
+    DAT_COUNT ep_recv_info_supported;
+    DAT_BOOLEAN lmr_sync_req;
+    DAT_BOOLEAN dto_async_return_guaranteed;
+    DAT_BOOLEAN rdma_write_for_rdma_read_req;
+    DAT_COUNT num_provider_specific_attr;
+    DAT_NAMED_ATTR *provider_specific_attr;
+};
+
+#define DAT_PROVIDER_FIELD_PROVIDER_NAME UINT64_C(0x1)
+#define DAT_PROVIDER_FIELD_PROVIDER_VERSION_MAJOR UINT64_C(0x2)
+#define DAT_PROVIDER_FIELD_PROVIDER_VERSION_MINOR UINT64_C(0x4)
+#define DAT_PROVIDER_FIELD_DAPL_VERSION_MAJOR UINT64_C(0x8)
+#define DAT_PROVIDER_FIELD_DAPL_VERSION_MINOR UINT64_C(0x10)
+#define DAT_PROVIDER_FIELD_LMR_MEM_TYPE_SUPPORTED UINT64_C(0x20)
+#define DAT_PROVIDER_FIELD_IOV_OWNERSHIP UINT64_C(0x40)
+#define DAT_PROVIDER_FIELD_DAT_QOS_SUPPORTED UINT64_C(0x80)
+#define DAT_PROVIDER_FIELD_COMPLETION_FLAGS_SUPPORTED UINT64_C(0x100)
+#define DAT_PROVIDER_FIELD_IS_THREAD_SAFE UINT64_C(0x200)
+#define DAT_PROVIDER_FIELD_MAX_PRIVATE_DATA_SIZE UINT64_C(0x400)
+#define DAT_PROVIDER_FIELD_SUPPORTS_MULTIPATH UINT64_C(0x800)
+#define DAT_PROVIDER_FIELD_EP_CREATOR UINT64_C(0x1000)
+#define DAT_PROVIDER_FIELD_PZ_SUPPORT UINT64_C(0x2000)
+#define DAT_PROVIDER_FIELD_OPTIMAL_BUFFER_ALIGNMENT UINT64_C(0x4000)
+#define DAT_PROVIDER_FIELD_EVD_STREAM_MERGING_SUPPORTED UINT64_C(0x8000)
+#define DAT_PROVIDER_FIELD_SRQ_SUPPORTED UINT64_C(0x10000)
+#define DAT_PROVIDER_FIELD_SRQ_WATERMARKS_SUPPORTED UINT64_C(0x20000)
+#define DAT_PROVIDER_FIELD_SRQ_EP_PZ_DIFFERENCE_SUPPORTED UINT64_C(0x40000)
+#define DAT_PROVIDER_FIELD_SRQ_INFO_SUPPORTED UINT64_C(0x80000)
+#define DAT_PROVIDER_FIELD_EP_RECV_INFO_SUPPORTED UINT64_C(0x100000)
+#define DAT_PROVIDER_FIELD_LMR_SYNC_REQ UINT64_C(0x200000)
+#define DAT_PROVIDER_FIELD_DTO_ASYNC_RETURN_GUARANTEED UINT64_C(0x400000)
+#define DAT_PROVIDER_FIELD_RDMA_WRITE_FOR_RDMA_READ_REQ UINT64_C(0x800000)
+#define DAT_PROVIDER_FIELD_NUM_PROVIDER_SPECIFIC_ATTR UINT64_C(0x1000000)
+#define DAT_PROVIDER_FIELD_PROVIDER_SPECIFIC_ATTR UINT64_C(0x2000000)
+#define DAT_PROVIDER_FIELD_ALL UINT64_C(0x3ffffff)
+#define DAT_PROVIDER_FIELD_NONE UINT64_C(0x0)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Event dispatcher */
+
+/*
+ * Makes a queue of at least evd_min_qlen events, for the streams of the flags. The CNO
+ * may be null.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
+ */
+DAT_RETURN dat_evd_create(DAT_IA_HANDLE ia_handle, DAT_COUNT evd_min_qlen,
+                          DAT_CNO_HANDLE cno_handle, DAT_EVD_FLAGS evd_flags,
+                          DAT_EVD_HANDLE *evd_handle);
+
+/*
+ * Waits until threshold events are queued, takes the first, and tells how many are left.
+ * One thread at a time; meanwhile the CNO is not triggered.
+ * Errors: DAT_TIMEOUT_EXPIRED and DAT_INTERRUPTED_CALL (nothing is taken, *nmore is
+ * told), DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (another thread
+ * waits, or the EVD is unwaitable), DAT_ABORT (it went away).
+ */
+DAT_RETURN dat_evd_wait(DAT_EVD_HANDLE evd_handle, DAT_TIMEOUT timeout,
+                        DAT_COUNT threshold, DAT_EVENT *event, DAT_COUNT *nmore);
+
+/*
+ * Lets an EVD trigger another CNO, or none.
+ * Errors: DAT_INVALID_HANDLE.
+ */
+DAT_RETURN dat_evd_modify_cno(DAT_EVD_HANDLE evd_handle, DAT_CNO_HANDLE cno_handle);
+
+/*
+ * Lets events trigger the CNO.
+ * Errors: DAT_INVALID_HANDLE.
+ */
+DAT_RETURN dat_evd_enable(DAT_EVD_HANDLE evd_handle);
+
+/*
+ * Lets them not. Waiters are not concerned.
+ * Errors: DAT_INVALID_HANDLE.
+ */
+DAT_RETURN dat_evd_disable(DAT_EVD_HANDLE evd_handle);
+
+/*
+ * Ends the wait of a thread, and lets all later ones fail with DAT_INVALID_STATE.
+ * Errors: DAT_INVALID_HANDLE.
+ */
+DAT_RETURN dat_evd_set_unwaitable(DAT_EVD_HANDLE evd_handle);
+
+/*
+ * Lets threads wait again.
+ * Errors: DAT_INVALID_HANDLE.
+ */
+DAT_RETURN dat_evd_clear_unwaitable(DAT_EVD_HANDLE evd_handle);
+
+/* Notification object */
+
+/*
+ * Makes an object that the EVDs of an adapter trigger. The agent may be
+ * DAT_OS_WAIT_PROXY_AGENT_NULL.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
+ */
+DAT_RETURN dat_cno_create(DAT_IA_HANDLE ia_handle, DAT_OS_WAIT_PROXY_AGENT agent,
+                          DAT_CNO_HANDLE *cno_handle);
+
+/*
+ * Sets another agent. It is called once; this arms it again.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
+ */
+DAT_RETURN dat_cno_modify_agent(DAT_CNO_HANDLE cno_handle, DAT_OS_WAIT_PROXY_AGENT agent);
+
+/*
+ * Tells what the mask names.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
+ */
+DAT_RETURN dat_cno_query(DAT_CNO_HANDLE cno_handle, DAT_CNO_PARAM_MASK cno_param_mask,
+                         DAT_CNO_PARAM *cno_param);
+
+/*
+ * Waits until an EVD triggers, and names it as a hint: others may have events too.
+ * Errors: DAT_QUEUE_EMPTY (time is over), DAT_INTERRUPTED_CALL, DAT_INVALID_HANDLE,
+ * DAT_INVALID_STATE.
+ */
+DAT_RETURN dat_cno_wait(DAT_CNO_HANDLE cno_handle, DAT_TIMEOUT timeout,
+                        DAT_EVD_HANDLE *evd_handle);
+
+/*
+ * Destroys a CNO that no EVD and no thread uses.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (in use).
+ */
+DAT_RETURN dat_cno_free(DAT_CNO_HANDLE cno_handle);
+
+/* Memory */
+
+/*
+ * Registers memory. rmr_context is for the peer, and 0 without a remote privilege. What
+ * is registered may begin lower and be longer than asked, by pages. Each result but the
+ * handle may be null.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (shared memory
+ * that is not), DAT_MODEL_NOT_SUPPORTED, DAT_INSUFFICIENT_RESOURCES.
+ */
+DAT_RETURN dat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE mem_type,
+                          DAT_REGION_DESCRIPTION region_description, DAT_VLEN length,
+                          DAT_PZ_HANDLE pz_handle, DAT_MEM_PRIV_FLAGS privileges,
+                          DAT_LMR_HANDLE *lmr_handle, DAT_LMR_CONTEXT *lmr_context,
+                          DAT_RMR_CONTEXT *rmr_context, DAT_VLEN *registered_length,
+                          DAT_VADDR *registered_address);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
