@@ -14,6 +14,11 @@ use crate::ring::layout::{RecvLayout, SendLayout};
 use crate::ring::send::DoorbellPolicy;
 use crate::shared_queue::SharedReceiveQueueHandle;
 
+mod handle;
+
+pub use handle::EndpointHandle;
+use handle::State;
+
 /// How to create an [`Endpoint`]; begin with [`EndpointOptions::new`].
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointOptions<'a> {
@@ -95,17 +100,8 @@ impl Switches {
 /// They may be polled by other threads; see [`crate::CompletionQueue`].
 pub struct Endpoint {
     path: ManuallyDrop<direct::QueuePair>,
-    verbs: Arc<VerbsQp>,
-    state: State,
+    handle: EndpointHandle,
     max_inline: u32,
-}
-
-/// As far as we moved it. The device may have gone to the error state since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Reset,
-    Init,
-    Later,
 }
 
 impl ProtectionDomain {
@@ -162,9 +158,8 @@ impl ProtectionDomain {
             )
         })?;
         Ok(Endpoint {
+            handle: EndpointHandle::new(verbs, path.watch()),
             path: ManuallyDrop::new(path),
-            verbs,
-            state: State::Reset,
             max_inline: send.max_inline,
         })
     }
@@ -174,8 +169,8 @@ impl Endpoint {
     /// Posts one receive.
     ///
     /// # Errors
-    /// [`PostError`]; nothing is posted then. `NotReady` before [`Self::init`],
-    /// and if the receives come from a shared queue.
+    /// [`PostError`]; nothing is posted then. `NotReady` before [`Self::init`]
+    /// (or [`Self::open_receives`]), and if the receives come from a shared queue.
     ///
     /// # Safety
     /// The memory of the segments is writable and left alone until the receive
@@ -203,7 +198,8 @@ impl Endpoint {
     /// Posts one request to the send queue.
     ///
     /// # Errors
-    /// [`PostError`]; nothing is posted then. `NotReady` before [`Self::connect`].
+    /// [`PostError`]; nothing is posted then. `NotReady` before [`Self::connect`]
+    /// (or [`Self::open_sends`]).
     ///
     /// # Safety
     /// Inline: the memory of the segments is readable now. Otherwise it is left
@@ -232,7 +228,7 @@ impl Endpoint {
     /// Its queue pair's number, 24 bits.
     #[must_use]
     pub fn qpn(&self) -> u32 {
-        self.verbs.qpn()
+        self.handle.qpn()
     }
 
     /// What the peer needs to connect to it through a port.
@@ -240,7 +236,7 @@ impl Endpoint {
     /// # Errors
     /// The port is missing or not active, or on Ethernet has no usable GID.
     pub fn local_address(&self, port: u8) -> Result<EndpointAddress, ControlError> {
-        self.verbs.local_address(port)
+        self.handle.local_address(port)
     }
 
     /// Lets receives be posted, before the peer is known.
@@ -248,9 +244,8 @@ impl Endpoint {
     /// # Errors
     /// The endpoint is past that state, or the port does not exist.
     pub fn init(&mut self, options: &ConnectOptions) -> Result<(), ControlError> {
-        self.verbs.to_init(options.port, options.access)?;
-        self.state = State::Init;
-        self.path.open_receives();
+        self.handle.init(options)?;
+        self.open_receives();
         Ok(())
     }
 
@@ -265,25 +260,70 @@ impl Endpoint {
         peer: &EndpointAddress,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
-        if self.state == State::Reset {
-            self.init(options)?;
-        }
-        self.verbs.to_rtr(peer, options)?;
-        self.state = State::Later;
-        self.verbs.to_rts(options)?;
-        self.path.open_sends();
-        Ok(())
+        let connected = self.handle.connect(peer, options);
+        // As far as it came.
+        self.open_receives();
+        self.open_sends();
+        connected
     }
 
-    /// Ends the connection: everything posted completes, most of it as
-    /// [`crate::Status::WrFlush`], and so does what is posted from now on.
+    /// Ends the connection, or the attempt at one, from any state: everything
+    /// posted completes, most of it as [`crate::Status::WrFlush`], and so does
+    /// what is posted from now on.
     ///
     /// # Errors
     /// The device failed.
     pub fn to_error(&mut self) -> Result<(), ControlError> {
-        self.verbs.to_error()?;
-        self.state = State::Later;
+        self.handle.to_error()?;
+        self.open_receives();
+        self.open_sends();
         Ok(())
+    }
+
+    /// Lets receives be posted, if the endpoint has left RESET: for the posting
+    /// thread, after another has moved the endpoint through its
+    /// [`EndpointHandle`]. Answers whether it is so; until then posts fail with
+    /// [`PostError::NotReady`].
+    pub fn open_receives(&mut self) -> bool {
+        let takes = self.handle.lock().state.takes_receives();
+        if takes {
+            self.path.open_receives();
+        }
+        takes
+    }
+
+    /// Lets sends be posted, if the endpoint is connected, or in ERR, where
+    /// they are flushed. As [`Self::open_receives`].
+    pub fn open_sends(&mut self) -> bool {
+        let takes = self.handle.lock().state.takes_sends();
+        if takes {
+            self.path.open_sends();
+        }
+        takes
+    }
+
+    /// Whether every send that was posted has been retired by a completion that
+    /// was polled. A send that is not signalled counts as outstanding until a
+    /// later one is.
+    #[inline]
+    #[must_use]
+    pub fn sends_idle(&self) -> bool {
+        self.path.sends_idle()
+    }
+
+    /// Receives of its own queue that were posted and whose completions were
+    /// not polled; 0 with a shared queue.
+    #[inline]
+    #[must_use]
+    pub fn recvs_outstanding(&self) -> u32 {
+        self.path.recvs_outstanding()
+    }
+
+    /// What moves it through its states, and looks at it, while another thread
+    /// posts.
+    #[must_use]
+    pub fn handle(&self) -> EndpointHandle {
+        self.handle.clone()
     }
 
     /// Back to the state after creation. Everything posted is forgotten, and
@@ -292,9 +332,11 @@ impl Endpoint {
     /// # Errors
     /// The device failed.
     pub fn reset(&mut self) -> Result<(), ControlError> {
-        self.verbs.to_reset()?;
-        self.state = State::Reset;
+        let mut inner = self.handle.lock();
+        self.handle.verbs().to_reset()?;
+        inner.state = State::Reset;
         self.path.reset();
+        inner.watch = Some(self.path.watch());
         Ok(())
     }
 
@@ -303,7 +345,7 @@ impl Endpoint {
     /// # Errors
     /// The device failed.
     pub fn state(&self) -> Result<QpState, ControlError> {
-        self.verbs.state()
+        self.handle.state()
     }
 
     /// How many sends may be outstanding.
@@ -327,32 +369,37 @@ impl Endpoint {
     /// The verbs object, for matching asynchronous events.
     #[must_use]
     pub fn verbs(&self) -> &VerbsQp {
-        &self.verbs
+        self.handle.verbs()
     }
 
     /// Where its send ring lies: for tests and measurements that play the device.
     #[must_use]
     pub fn send_layout(&self) -> SendLayout {
-        self.verbs.send_layout()
+        self.verbs().send_layout()
     }
 
     /// Where its receive ring lies, if it has one: for tests and measurements
     /// that play the device.
     #[must_use]
     pub fn recv_layout(&self) -> Option<RecvLayout> {
-        self.verbs.recv_layout()
+        self.verbs().recv_layout()
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        match self.verbs.to_reset() {
+        // Moves that are under way end first, and none begins after.
+        let mut inner = self.handle.lock();
+        inner.state = State::Gone;
+        inner.watch = None;
+        match self.handle.verbs().to_reset() {
             // The parent goes on using the queues; this copy of the handle must
             // not touch them.
             Err(error) if error.kind() == ControlErrorKind::Forked => return,
             Err(error) => tracing::error!("dropping an endpoint: {error}"),
             Ok(()) => {}
         }
+        drop(inner);
         // SAFETY: not used again: this is the value's own drop.
         unsafe { ManuallyDrop::drop(&mut self.path) };
     }
@@ -362,7 +409,7 @@ impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
             .field("qpn", &self.qpn())
-            .field("state", &self.state)
+            .field("state", &self.handle.lock().state)
             .finish_non_exhaustive()
     }
 }

@@ -18,7 +18,7 @@ pub use control::{
     DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, MemoryRegion, PortInfo,
     PortState, ProtectionDomain, RegisteredBuffer, devices,
 };
-pub use endpoint::{Endpoint, EndpointOptions};
+pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions};
 pub use error::{ControlError, ControlErrorKind};
 pub use queue::{CompletionQueue, CompletionQueueHandle, CqOptions};
 pub use request::{ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest};

@@ -133,6 +133,13 @@ impl SharedReceiveQueueHandle {
         self.verbs.set_limit(limit)
     }
 
+    /// Receives that were posted and whose completions were not polled yet. For
+    /// any thread; exact when nobody posts or polls meanwhile.
+    #[must_use]
+    pub fn outstanding(&self) -> u32 {
+        self.path.outstanding()
+    }
+
     /// The verbs object, for matching asynchronous events.
     #[must_use]
     pub fn verbs(&self) -> &VerbsSrq {

@@ -22,6 +22,7 @@ mod queue_pair;
 mod record;
 mod shared;
 mod table;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use mailbox::Mailbox;
 pub use poller::{Poller, PollerCounters};
 pub use queue_pair::{QueuePair, QueuePairParts};
 pub use shared::{SharedReceives, SharedReceivesHandle};
+pub use watch::Watch;
 
 use std::sync::Arc;
 

@@ -77,6 +77,8 @@ pub struct RecvConsumer {
     cookies: Box<[AtomicU64]>,
     buf: NonNull<u8>,
     stride: usize,
+    /// Written by the producer.
+    record: DoorbellRecord,
 }
 
 // SAFETY: `buf` is DMA memory, bound to no thread, and only read from here.
@@ -118,6 +120,8 @@ impl RecvConsumer {
             cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
             buf: layout.buf,
             stride: layout.stride as usize,
+            // SAFETY: the layout's record, valid as the caller promises.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
         })
     }
 }
@@ -161,6 +165,11 @@ impl RecvProducer {
     /// Lets no more posts in.
     pub fn close(&mut self) {
         self.credits.close();
+    }
+
+    /// Receives that were posted and not retired.
+    pub fn outstanding(&self) -> u32 {
+        self.credits.posted().wrapping_sub(self.retired())
     }
 
     /// The most receives that may be outstanding.
@@ -362,6 +371,14 @@ impl RecvConsumer {
         // Release: the cookie, and the WQE if it was looked at, have been read.
         self.retired
             .store(front.counter.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Receives that were posted and not retired. For any thread; exact when
+    /// nobody posts or polls meanwhile.
+    pub(crate) fn outstanding(&self) -> u32 {
+        let retired = self.retired.load(Ordering::Relaxed);
+        // The record has 16 bits of the count of posts, the ring at most 2^15.
+        self.record.get().wrapping_sub(retired) & 0xffff
     }
 
     /// The segments of the oldest receive.

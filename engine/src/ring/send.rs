@@ -145,6 +145,11 @@ impl SendProducer {
         self.credits.close();
     }
 
+    /// Whether every request that was posted has been retired.
+    pub fn is_idle(&self) -> bool {
+        self.credits.posted() == self.retired()
+    }
+
     /// The most requests that may be outstanding.
     pub fn capacity(&self) -> u32 {
         self.credits.capacity()

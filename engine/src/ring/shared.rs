@@ -53,10 +53,19 @@ struct Wqes {
     cookies: NonNull<AtomicU64>,
 }
 
+/// The bits of [`SharedRecvConsumer::tail`] that are an index.
+const INDEX: u32 = 0xffff;
+/// What one more WQE returned adds to the tail.
+const RETURNED: u32 = INDEX + 1;
+
 /// The completing half, used by the pollers.
 #[derive(Debug)]
 pub struct SharedRecvConsumer {
+    /// The index of the last free WQE, and above it ([`RETURNED`]) how many were
+    /// ever returned: one word, one store.
     tail: AtomicU32,
+    /// Written by the producer.
+    record: DoorbellRecord,
     lock: BiasedLock,
     size: RingSize,
     cookies: Box<[AtomicU64]>,
@@ -210,7 +219,7 @@ impl SharedRecvProducer {
         let consumer = unsafe { self.consumer.as_ref() };
         // Acquire: the links up to the tail, and that the pollers have read the
         // cookies and WQEs that come back.
-        self.known_tail = consumer.tail.load(Ordering::Acquire);
+        self.known_tail = consumer.tail.load(Ordering::Acquire) & INDEX;
         if self.head == self.known_tail {
             Err(PostError::QueueFull)
         } else {
@@ -325,6 +334,8 @@ impl SharedRecvConsumer {
         }
         Ok(Self {
             tail: AtomicU32::new(u32::from(layout.tail)),
+            // SAFETY: the layout's record, valid as the caller promises.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
             lock: BiasedLock::new(),
             size,
             cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
@@ -368,12 +379,21 @@ impl SharedRecvConsumer {
     /// Under the lock.
     #[inline(always)]
     fn append(&self, index: u32) {
-        let tail = self.tail.load(Ordering::Relaxed) as usize;
+        let tail = self.tail.load(Ordering::Relaxed);
         // SAFETY: the tail is an index of the ring, always masked.
-        let link = unsafe { link(self.buf, self.stride, tail) };
+        let link = unsafe { link(self.buf, self.stride, (tail & INDEX) as usize) };
         link.write(Be16::new(index as u16).to_bits());
         // Release: the link is written, the cookie and the WQE are read.
-        self.tail.store(index, Ordering::Release);
+        let returned = (tail & !INDEX).wrapping_add(RETURNED);
+        self.tail.store(returned | index, Ordering::Release);
+    }
+
+    /// Receives that were posted and not returned. For any thread; exact when
+    /// nobody posts or polls meanwhile.
+    pub(crate) fn outstanding(&self) -> u32 {
+        let returned = self.tail.load(Ordering::Relaxed) / RETURNED;
+        // Both counts have 16 bits; fewer than 2^16 are outstanding.
+        self.record.get().wrapping_sub(returned) & 0xffff
     }
 
     /// The segments of the receive at `index`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::record::{Receives, Record};
-use super::{Mailbox, Owner, SharedReceivesHandle};
+use super::{Mailbox, Owner, SharedReceivesHandle, Watch};
 use crate::request::{ListError, PostError, RecvRequest, SendRequest};
 use crate::ring::LayoutError;
 use crate::ring::layout::{RecvLayout, SendLayout};
@@ -140,6 +140,21 @@ impl QueuePair {
     /// The most receives of its own queue that may be outstanding.
     pub fn recv_capacity(&self) -> u32 {
         self.receives.as_ref().map_or(0, RecvProducer::capacity)
+    }
+
+    /// Whether every send that was posted has been retired by a completion.
+    pub fn sends_idle(&self) -> bool {
+        self.sends.is_idle()
+    }
+
+    /// Receives of its own queue that were posted and not retired.
+    pub fn recvs_outstanding(&self) -> u32 {
+        self.receives.as_ref().map_or(0, RecvProducer::outstanding)
+    }
+
+    /// The same for other threads, until the next [`Self::reset`].
+    pub fn watch(&self) -> Watch {
+        Watch(Arc::clone(&self.record))
     }
 
     /// The WQE at a send WQEBB counter, unit by unit, for reports.

@@ -40,6 +40,14 @@ impl SharedState {
     }
 }
 
+impl SharedReceivesHandle {
+    /// Receives that were posted and have not been given back by a completion.
+    /// Exact when nobody posts or polls meanwhile.
+    pub fn outstanding(&self) -> u32 {
+        self.0.ring.outstanding()
+    }
+}
+
 /// The poster's side of a shared receive queue.
 #[derive(Debug)]
 pub struct SharedReceives {

@@ -109,6 +109,21 @@ impl SendConsumer {
         cookie
     }
 
+    /// Whether every request that was posted has been retired. For any thread;
+    /// exact when nobody posts or polls meanwhile.
+    ///
+    /// Only the poster has the count of posts at hand, so this looks for an
+    /// entry that is ahead of what is retired.
+    pub(crate) fn is_idle(&self) -> bool {
+        let retired = self.retired.load(Ordering::Relaxed);
+        self.entries.iter().all(|entry| {
+            // Entries that are retired are behind. One that no request has
+            // begun at for 2^31 requests seems ahead, but not by so few.
+            let ahead = entry.posted.load(Ordering::Relaxed).wrapping_sub(retired);
+            ahead.wrapping_sub(1) >= self.capacity
+        })
+    }
+
     /// Where the read whose WQE starts at `counter` wants its result. `None`
     /// if the request there is not a read.
     #[cold]
