@@ -9,6 +9,7 @@ mod support;
 mod control;
 mod conversation;
 mod failures;
+mod handles;
 mod queues;
 mod recycling;
 mod referee;

@@ -1,0 +1,315 @@
+//! What other threads than the poster may do to an endpoint and ask of it, and
+//! the context by which completions name it.
+
+use std::sync::mpsc;
+use std::thread;
+
+use dat_engine::control::QpState;
+use dat_engine::{
+    Completion, CompletionOp, ConnectOptions, ControlErrorKind, Endpoint, EndpointHandle,
+    EndpointOptions, PostError, SendFlags, Status,
+};
+
+use crate::support::world::World;
+
+const SIGNALED: SendFlags = SendFlags::SIGNALED;
+const UNSIGNALED: SendFlags = SendFlags::empty();
+
+fn endpoint(world: &World, context: u64, shared: bool) -> Endpoint {
+    let options = EndpointOptions {
+        context,
+        srq: shared.then(|| world.srq.handle()),
+        send_depth: 8,
+        recv_depth: 8,
+        ..EndpointOptions::new(world.cq.handle(), world.cq.handle())
+    };
+    world.domain.create_endpoint(&options).expect("an endpoint")
+}
+
+/// Connects two endpoints by their handles alone.
+fn join(handles: &[EndpointHandle; 2]) {
+    let at = [0, 1].map(|i: usize| handles[i].local_address(1).expect("an active port"));
+    let options = ConnectOptions::default();
+    handles[0].connect(&at[1], &options).expect("connected");
+    handles[1].connect(&at[0], &options).expect("connected");
+}
+
+fn told(done: &[Completion]) -> Vec<(u64, u64, CompletionOp, Status)> {
+    let mut told: Vec<_> = done
+        .iter()
+        .map(|one| (one.context, one.cookie, one.op, one.status))
+        .collect();
+    told.sort_by_key(|one| (one.0, one.1));
+    told
+}
+
+#[test]
+fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
+    for shared in [false, true] {
+        let mut world = World::new(64);
+        let mut ends = [1, 2].map(|i| endpoint(&world, u64::MAX - i, shared));
+        let (first, second) = (u64::MAX - 1, u64::MAX - 2);
+        crate::support::world::join(&mut ends);
+        if shared {
+            world.recv_shared(10).expect("room");
+        } else {
+            world.recv(&mut ends[1], 10).expect("room");
+        }
+        world.send(&mut ends[0], 20, SIGNALED).expect("room");
+        world.system.run();
+        assert_eq!(
+            told(&world.poll_all()),
+            [
+                (second, 10, CompletionOp::Recv, Status::Success),
+                (first, 20, CompletionOp::Send, Status::Success),
+            ]
+        );
+        // Nothing is posted over there: the peer goes, and with it the retries.
+        ends[1].to_error().expect("the error state");
+        world.send(&mut ends[0], 21, SIGNALED).expect("room");
+        world.send(&mut ends[0], 22, UNSIGNALED).expect("room");
+        world.system.advance(std::time::Duration::from_secs(60));
+        assert_eq!(
+            told(&world.poll_all()),
+            [
+                (first, 21, CompletionOp::Send, Status::RetryExceeded),
+                (first, 22, CompletionOp::Send, Status::WrFlush),
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_handle_connects_and_the_poster_opens_when_it_pleases() {
+    let mut world = World::new(64);
+    let mut ends = [1, 2].map(|context| endpoint(&world, context, false));
+    let handles = [0, 1].map(|i: usize| ends[i].handle());
+    assert!(!ends[0].open_receives() && !ends[0].open_sends());
+    assert_eq!(world.recv(&mut ends[0], 0), Err(PostError::NotReady));
+    handles[0].init(&ConnectOptions::default()).expect("INIT");
+    assert_eq!(handles[0].state().expect("a state"), QpState::Init);
+    assert_eq!(
+        world.recv(&mut ends[0], 0),
+        Err(PostError::NotReady),
+        "nobody opened it"
+    );
+    assert!(ends[0].open_receives() && !ends[0].open_sends());
+    world.recv(&mut ends[0], 0).expect("room");
+    join(&handles);
+    assert_eq!(handles[0].state().expect("a state"), QpState::ReadyToSend);
+    assert_eq!(
+        world.send(&mut ends[0], 1, SIGNALED),
+        Err(PostError::NotReady),
+        "nobody opened it"
+    );
+    assert_eq!(world.recv(&mut ends[1], 1), Err(PostError::NotReady));
+    for end in &mut ends {
+        assert!(end.open_receives() && end.open_sends());
+    }
+    world.send(&mut ends[1], 2, SIGNALED).expect("room");
+    world.system.run();
+    assert_eq!(
+        told(&world.poll_all()),
+        [
+            (1, 0, CompletionOp::Recv, Status::Success),
+            (2, 2, CompletionOp::Send, Status::Success),
+        ]
+    );
+    // Connected is connected.
+    let at = handles[1].local_address(1).expect("an active port");
+    let again = handles[0].connect(&at, &ConnectOptions::default());
+    assert_eq!(again.unwrap_err().kind(), ControlErrorKind::Invalid);
+}
+
+#[test]
+fn the_passive_side_receives_before_it_sends() {
+    let mut world = World::new(64);
+    let mut ends = [1, 2].map(|context| endpoint(&world, context, false));
+    let options = ConnectOptions::default();
+    let at = [0, 1].map(|i: usize| ends[i].local_address(1).expect("an active port"));
+    let passive = ends[1].handle();
+    passive.init(&options).expect("INIT");
+    passive.ready_to_receive(&at[0], &options).expect("RTR");
+    assert!(ends[1].open_receives() && !ends[1].open_sends());
+    world.recv(&mut ends[1], 1).expect("room");
+    ends[0].connect(&at[1], &options).expect("connected");
+    world.send(&mut ends[0], 2, SIGNALED).expect("room");
+    world.system.run();
+    assert_eq!(world.poll_all().len(), 2, "RTR takes messages");
+    passive.ready_to_send(&options).expect("RTS");
+    assert!(ends[1].open_sends());
+}
+
+#[test]
+fn an_attempt_that_failed_flushes_what_was_and_what_will_be_posted() {
+    for initialised in [false, true] {
+        let mut world = World::new(64);
+        let mut end = endpoint(&world, 9, false);
+        let handle = end.handle();
+        let mut expected = Vec::new();
+        if initialised {
+            end.init(&ConnectOptions::default()).expect("INIT");
+            world.recv(&mut end, 1).expect("room");
+            expected.push((9, 1, CompletionOp::Recv, Status::WrFlush));
+        }
+        handle.to_error().expect("ERR");
+        assert_eq!(handle.state().expect("a state"), QpState::Error);
+        world.system.run();
+        assert_eq!(told(&world.poll_all()), expected);
+        assert!(end.open_receives() && end.open_sends());
+        world.recv(&mut end, 2).expect("room");
+        world.send(&mut end, 3, SIGNALED).expect("room");
+        world.send(&mut end, 4, UNSIGNALED).expect("room");
+        world.system.run();
+        assert_eq!(
+            told(&world.poll_all()),
+            [
+                (9, 2, CompletionOp::Recv, Status::WrFlush),
+                (9, 3, CompletionOp::Send, Status::WrFlush),
+                (9, 4, CompletionOp::Send, Status::WrFlush),
+            ]
+        );
+        assert!(end.sends_idle() && end.recvs_outstanding() == 0);
+        // And again, and back to a connection.
+        handle.to_error().expect("ERR to ERR");
+        end.reset().expect("RESET");
+        assert_eq!(world.recv(&mut end, 5), Err(PostError::NotReady));
+        let mut ends = [end, endpoint(&world, 8, false)];
+        crate::support::world::join(&mut ends);
+        world.recv(&mut ends[1], 6).expect("room");
+        world.send(&mut ends[0], 7, SIGNALED).expect("room");
+        world.system.run();
+        assert_eq!(world.poll_all().len(), 2);
+    }
+}
+
+#[test]
+fn a_handle_of_an_endpoint_that_is_gone_refuses_to_move_it() {
+    let mut world = World::new(64);
+    let end = endpoint(&world, 0, false);
+    let (handle, qpn) = (end.handle(), end.qpn());
+    drop(end);
+    world.poll_all();
+    let options = ConnectOptions::default();
+    let gone = |result: Result<(), dat_engine::ControlError>| {
+        let error = result.expect_err("gone");
+        assert_eq!(error.kind(), ControlErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("was dropped"), "{error}");
+    };
+    gone(handle.init(&options));
+    gone(handle.to_error());
+    let peer = endpoint(&world, 0, false);
+    assert_ne!(peer.qpn(), qpn, "a handle keeps the number");
+    let at = peer.local_address(1).expect("an active port");
+    gone(handle.connect(&at, &options));
+    assert_eq!(handle.state().expect("a state"), QpState::Reset);
+    assert!(handle.sends_idle() && handle.recvs_outstanding() == 0);
+}
+
+/// The counts of the endpoint and of its handle, which agree.
+fn counts(end: &Endpoint) -> (bool, u32) {
+    let handle = end.handle();
+    assert_eq!(end.sends_idle(), handle.sends_idle());
+    assert_eq!(end.recvs_outstanding(), handle.recvs_outstanding());
+    (end.sends_idle(), end.recvs_outstanding())
+}
+
+#[test]
+fn counts_follow_posts_and_polled_completions() {
+    let mut world = World::new(64);
+    let mut ends = [1, 2].map(|context| endpoint(&world, context, false));
+    crate::support::world::join(&mut ends);
+    // Around the rings, several times.
+    for lap in 0..20 {
+        assert_eq!(counts(&ends[0]), (true, 0), "lap {lap}");
+        for i in 0..3 {
+            world.recv(&mut ends[1], i).expect("room");
+        }
+        assert_eq!(counts(&ends[1]), (true, 3));
+        world.send(&mut ends[0], 0, SIGNALED).expect("room");
+        world.send(&mut ends[0], 1, UNSIGNALED).expect("room");
+        world.system.run();
+        assert_eq!(
+            (counts(&ends[0]), counts(&ends[1])),
+            ((false, 0), (true, 3)),
+            "nothing was polled"
+        );
+        assert_eq!(world.poll_all().len(), 3);
+        assert_eq!(
+            (counts(&ends[0]), counts(&ends[1])),
+            ((false, 0), (true, 1)),
+            "one that is not signalled waits for a later one"
+        );
+        world.send(&mut ends[0], 2, SIGNALED).expect("room");
+        world.system.run();
+        world.poll_all();
+        assert_eq!((counts(&ends[0]), counts(&ends[1])), ((true, 0), (true, 0)));
+    }
+    world.recv(&mut ends[1], 0).expect("room");
+    world.send(&mut ends[0], 0, UNSIGNALED).expect("room");
+    for end in &mut ends {
+        end.reset().expect("RESET");
+        assert_eq!(counts(end), (true, 0), "what was posted is forgotten");
+    }
+}
+
+#[test]
+fn a_shared_queue_counts_what_is_posted_and_not_polled() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    let count = |world: &World| world.srq.outstanding();
+    for lap in 0..20 {
+        assert_eq!(count(&world), 0, "lap {lap}");
+        for i in 0..5 {
+            world.recv_shared(i).expect("room");
+        }
+        assert_eq!(count(&world), 5);
+        for i in 0..5 {
+            world.send(&mut ends[0], i, SIGNALED).expect("room");
+            world.system.run();
+            assert_eq!(count(&world), 5 - i as u32);
+            assert_eq!(world.poll_all().len(), 2);
+            assert_eq!(count(&world), 4 - i as u32);
+        }
+    }
+    assert_eq!(ends[1].recvs_outstanding(), 0, "it has no queue of its own");
+}
+
+#[test]
+fn one_thread_connects_while_another_posts_receives() {
+    const ROUNDS: u64 = 40;
+    let mut world = World::new(64);
+    for round in 0..ROUNDS {
+        let mut ends = [1, 2].map(|context| endpoint(&world, context, false));
+        let handles = [0, 1].map(|i: usize| ends[i].handle());
+        let (initialised, wait) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let options = ConnectOptions::default();
+                handles[1].init(&options).expect("INIT");
+                initialised.send(()).expect("it waits");
+                join(&handles);
+                if round % 2 == 1 {
+                    handles[1].to_error().expect("ERR");
+                }
+            });
+            wait.recv().expect("INIT");
+            assert!(ends[1].open_receives());
+            for cookie in 0..8 {
+                world.recv(&mut ends[1], cookie).expect("room");
+                thread::yield_now();
+            }
+        });
+        assert!(ends[0].open_sends());
+        world.send(&mut ends[0], 100, SIGNALED).expect("room");
+        world.system.run();
+        let done = world.poll_all();
+        let flushed = done.iter().filter(|one| one.status == Status::WrFlush);
+        if round % 2 == 1 {
+            assert_eq!(flushed.count(), 8, "{done:?}");
+        } else {
+            assert_eq!((done.len(), flushed.count()), (2, 0), "{done:?}");
+            assert_eq!(ends[1].recvs_outstanding(), 7);
+        }
+    }
+}
