@@ -56,6 +56,8 @@ pub enum CompletionOp {
     Recv,
     /// A receive that was completed by the peer's write with immediate data.
     RecvWriteImm,
+    /// A marker ([`crate::SendOp::Nop`]): all sends before it are done.
+    Nop,
 }
 
 /// How a request ended. The order is not that of `ibv_wc_status`; see

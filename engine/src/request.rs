@@ -49,6 +49,10 @@ pub enum SendOp {
         /// The peer's key for that memory.
         rkey: u32,
     },
+    /// A marker: nothing goes to the peer. It completes, as every request does,
+    /// after all that were posted before it, and is always reported. Segments,
+    /// and flags other than `FENCE`, mean nothing here.
+    Nop,
 }
 
 bitflags::bitflags! {

@@ -211,6 +211,7 @@ pub fn answer(completion: &Completion) -> Answer {
         CompletionOp::Read => (2, true),
         CompletionOp::Recv => (128, true),
         CompletionOp::RecvWriteImm => (129, true),
+        CompletionOp::Nop => unreachable!("verbs has no marker"),
     };
     let with_imm = completion.flags.contains(CompletionFlags::WITH_IMM);
     Answer {

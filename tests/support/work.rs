@@ -60,6 +60,7 @@ impl SendWork {
             SendOp::Write { .. } => 0x08,
             SendOp::WriteImm { .. } => 0x09,
             SendOp::Read { .. } => 0x10,
+            SendOp::Nop => 0x00,
         }
     }
 }

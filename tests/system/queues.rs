@@ -312,3 +312,112 @@ fn an_endpoint_in_error_tells_when_it_is_through_with_the_shared_queue() {
     assert_eq!(last.map(|event| event.source), Some(source), "{events:?}");
     assert_eq!(world.poll_all(), [], "the receive was not taken, and stays");
 }
+
+/// Posts a marker and lets the device see its doorbell.
+fn mark(world: &World, end: &mut dat_engine::Endpoint, cookie: u64) -> Result<(), PostError> {
+    let marker = SendRequest {
+        cookie,
+        op: SendOp::Nop,
+        flags: UNSIGNALED,
+        segments: &[],
+    };
+    // SAFETY: a marker names no memory.
+    let posted = unsafe { end.post_send(&marker) };
+    world.system.step();
+    posted
+}
+
+fn ops(done: &[dat_engine::Completion]) -> Vec<(u64, CompletionOp, Status)> {
+    done.iter()
+        .map(|one| (one.cookie, one.op, one.status))
+        .collect()
+}
+
+#[test]
+fn a_marker_waits_for_the_acknowledgement_of_the_send_before_it() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    // The peer has no receive: the send is sent again and again, unanswered.
+    world.send(&mut ends[0], 1, UNSIGNALED).expect("room");
+    mark(&world, &mut ends[0], 2).expect("room");
+    world.system.run();
+    world.system.advance(std::time::Duration::from_millis(50));
+    assert_eq!(world.poll_all(), [], "a marker went past a send");
+    assert!(!ends[0].sends_idle());
+    world.recv_shared(3).expect("room");
+    world.system.advance(std::time::Duration::from_millis(50));
+    let mut done = ops(&world.poll_all());
+    done.sort_by_key(|one| one.0);
+    assert_eq!(
+        done,
+        [
+            (2, CompletionOp::Nop, Status::Success),
+            (3, CompletionOp::Recv, Status::Success),
+        ]
+    );
+    assert!(ends[0].sends_idle());
+    // With nothing before it, it is done at once, and takes one place.
+    for lap in 0..50 {
+        mark(&world, &mut ends[0], lap).expect("room");
+        world.system.run();
+        assert_eq!(
+            ops(&world.poll_all()),
+            [(lap, CompletionOp::Nop, Status::Success)]
+        );
+    }
+}
+
+#[test]
+fn a_marker_waits_for_the_response_of_the_read_before_it() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    let segments = [world.segment(0)];
+    let read = SendRequest {
+        cookie: 1,
+        op: SendOp::Read {
+            remote_addr: world.segment(1).addr,
+            rkey: world.buffer.region().rkey(),
+        },
+        flags: SIGNALED,
+        segments: &segments,
+    };
+    let marker = SendRequest {
+        cookie: 2,
+        op: SendOp::Nop,
+        flags: UNSIGNALED,
+        segments: &[],
+    };
+    // SAFETY: the buffer lives longer than the endpoints.
+    unsafe { ends[0].post_send_list(&[read, marker]) }.expect("room");
+    let mut done = Vec::new();
+    while world.system.step() {
+        done.extend(ops(&world.poll_all()));
+    }
+    done.extend(ops(&world.poll_all()));
+    assert_eq!(
+        done,
+        [
+            (1, CompletionOp::Read, Status::Success),
+            (2, CompletionOp::Nop, Status::Success),
+        ]
+    );
+}
+
+#[test]
+fn markers_are_flushed_as_markers() {
+    let mut world = World::new(64);
+    let mut ends = world.pair(true);
+    world.send(&mut ends[0], 1, UNSIGNALED).expect("room");
+    mark(&world, &mut ends[0], 2).expect("room");
+    ends[0].to_error().expect("the error state");
+    mark(&world, &mut ends[0], 3).expect("room");
+    world.system.run();
+    assert_eq!(
+        ops(&world.poll_all()),
+        [
+            (1, CompletionOp::Send, Status::WrFlush),
+            (2, CompletionOp::Nop, Status::WrFlush),
+            (3, CompletionOp::Nop, Status::WrFlush),
+        ]
+    );
+}

@@ -235,7 +235,7 @@ impl SendProducer {
             return None;
         }
         if !request.flags.contains(SendFlags::INLINE) {
-            let head = self.write_head(request);
+            let head = self.write_head(request)?;
             // SAFETY: the second or third unit of the WQE's first WQEBB.
             unsafe { write_unit(head.body, data_words(segment)) };
             return Some(self.write_ctrl(request, &head, 1));
@@ -245,7 +245,7 @@ impl SendProducer {
         if length > self.max_inline.min(SHORT_COPY) || is_read {
             return None;
         }
-        let head = self.write_head(request);
+        let head = self.write_head(request)?;
         // SAFETY: inside the WQE's first WQEBB.
         let data = unsafe { head.body.add(size_of::<InlineHeader>()) };
         if self.end.as_ptr().addr() - data.as_ptr().addr() < length as usize {
@@ -273,7 +273,9 @@ impl SendProducer {
         if request.segments.len() > self.max_segments as usize {
             return Err(PostError::TooManySegments);
         }
-        let head = self.write_head(request);
+        let Some(head) = self.write_head(request) else {
+            return Ok(self.write_marker(request));
+        };
         let is_read = matches!(request.op, SendOp::Read { .. });
         let units = if request.flags.contains(SendFlags::INLINE) && !is_read {
             // SAFETY: passed on to the caller.
@@ -296,9 +298,10 @@ impl SendProducer {
     }
 
     /// Begins a WQE at the producer, which the credits say is free: the remote
-    /// address, if it has one.
+    /// address, if it has one. `None` for a marker, which has nothing that could
+    /// be begun.
     #[inline(always)]
-    fn write_head(&mut self, request: &SendRequest<'_>) -> Head {
+    fn write_head(&mut self, request: &SendRequest<'_>) -> Option<Head> {
         let index = self.size.index(self.producer);
         // SAFETY: `index` is below the WQEBB count.
         let wqe = unsafe { self.buf.add(index * WQEBB) };
@@ -326,29 +329,50 @@ impl SendProducer {
                 0,
                 Some(RemoteSegment::new(remote_addr, rkey)),
             ),
+            SendOp::Nop => return None,
         };
         let Some(remote) = remote else {
-            return Head {
+            return Some(Head {
                 index,
                 wqe,
                 opcode,
                 imm,
                 body: second,
                 units: 1,
-            };
+            });
         };
         // SAFETY: inside the first WQEBB of this WQE.
         unsafe { write_unit(second, remote.to_words()) };
         // SAFETY: the third unit of a WQEBB.
         let third = unsafe { wqe.add(2 * UNIT) };
-        Head {
+        Some(Head {
             index,
             wqe,
             opcode,
             imm,
             body: third,
             units: 2,
-        }
+        })
+    }
+
+    /// Writes a NOP, signalled: a control segment and nothing else.
+    fn write_marker(&mut self, request: &SendRequest<'_>) -> Written {
+        let index = self.size.index(self.producer);
+        // SAFETY: `index` is below the WQEBB count.
+        let wqe = unsafe { self.buf.add(index * WQEBB) };
+        let head = Head {
+            index,
+            wqe,
+            opcode: WqeOpcode::Nop,
+            imm: 0,
+            body: wqe,
+            units: 1,
+        };
+        let signalled = SendRequest {
+            flags: request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
+            ..*request
+        };
+        self.write_ctrl(&signalled, &head, 0)
     }
 
     /// Completes a WQE whose body is `body_units` long: from here on it is

@@ -82,6 +82,7 @@ fn send_wr(request: &SendRequest<'_>) -> ibv_send_wr {
             Some((remote_addr, rkey)),
             0,
         ),
+        SendOp::Nop => unreachable!("verbs has no marker"),
     };
     wr.opcode = opcode;
     wr.imm_data_invalidated_rkey_union.imm_data = imm.to_be();

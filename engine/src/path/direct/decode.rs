@@ -14,7 +14,7 @@ fn requester_op(opcode: u8) -> Option<CompletionOp> {
         WqeOpcode::Send | WqeOpcode::SendImm => CompletionOp::Send,
         WqeOpcode::RdmaWrite | WqeOpcode::RdmaWriteImm => CompletionOp::Write,
         WqeOpcode::RdmaRead => CompletionOp::Read,
-        WqeOpcode::Nop => return None,
+        WqeOpcode::Nop => CompletionOp::Nop,
     })
 }
 
@@ -96,8 +96,7 @@ pub(super) fn decode(
     match opcode {
         CqeOpcode::REQUESTER => requester(ring, slot, tail, record),
         CqeOpcode::REQUESTER_ERROR => {
-            // A flushed request may not say what it was.
-            let op = requester_op(tail.request_opcode()).unwrap_or(CompletionOp::Send);
+            let op = failed_op(tail, record);
             Some(Completion {
                 cookie: record.sends.retire(tail.wqe_counter()),
                 ..failed(slot, record, op)
@@ -118,6 +117,17 @@ pub(super) fn decode(
         | CqeOpcode::RESPONDER_SEND_INVALIDATE => responder(ring, slot, tail, record),
         _ => None,
     }
+}
+
+/// What a failed request of the send queue was.
+fn failed_op(tail: CqeTail, record: &Record) -> CompletionOp {
+    let opcode = match tail.request_opcode() {
+        // A flushed request may not say what it was, and 0 is also a marker;
+        // the WQE is still there.
+        0 => record.sends.opcode(tail.wqe_counter()),
+        opcode => opcode,
+    };
+    requester_op(opcode).unwrap_or(CompletionOp::Send)
 }
 
 /// An error completion, but for its cookie.

@@ -137,6 +137,12 @@ impl SendConsumer {
         ))
     }
 
+    /// The opcode of the WQE that starts at `counter`.
+    #[cold]
+    pub(crate) fn opcode(&self, counter: u16) -> u8 {
+        CtrlSegment::from_words(self.unit(counter, 0)).opcode_bits()
+    }
+
     /// The WQE that starts at `counter`, unit by unit, the wrap undone; for
     /// error reports.
     pub fn wqe_units(&self, counter: u16) -> Vec<[u64; 2]> {

@@ -379,6 +379,18 @@ impl Model {
     }
 }
 
+/// A marker is signalled, may be fenced, and has no segments, whatever it says.
+fn as_meant<'a>(request: &SendRequest<'a>) -> SendRequest<'a> {
+    match request.op {
+        SendOp::Nop => SendRequest {
+            flags: request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
+            segments: &[],
+            ..*request
+        },
+        _ => *request,
+    }
+}
+
 fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
     let (opcode, imm, remote) = match request.op {
         SendOp::Send => (0x0a, 0, None),
@@ -390,6 +402,7 @@ fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
             imm,
         } => (0x09, imm, Some((remote_addr, rkey))),
         SendOp::Read { remote_addr, rkey } => (0x10, 0, Some((remote_addr, rkey))),
+        SendOp::Nop => (0x00, 0, None),
     };
     let mut body = Vec::new();
     if let Some((addr, rkey)) = remote {
@@ -461,7 +474,7 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let request = (
-        0u8..5,
+        0u8..6,
         0u8..16,
         prop::collection::vec(prop_oneof![Just(0u8), 1u8..60], 0..4),
     );
@@ -520,6 +533,7 @@ proptest! {
                                 SendOp::Write { remote_addr, rkey },
                                 SendOp::WriteImm { remote_addr, rkey, imm },
                                 SendOp::Read { remote_addr, rkey },
+                                SendOp::Nop,
                             ][*op as usize];
                             let flags = flags_of(*flags);
                             SendRequest { cookie, op, flags, segments }
@@ -530,6 +544,7 @@ proptest! {
                     let mut units = 0;
                     let mut posted = 0;
                     for request in &requests {
+                        let request = &as_meant(request);
                         let length: u32 = request.segments.iter().map(|s| s.length).sum();
                         let inline = request.flags.contains(SendFlags::INLINE)
                             && !matches!(request.op, SendOp::Read { .. });
