@@ -62,6 +62,6 @@ need_packages() {
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdmacm-dev ibverbs-providers)
 # shellcheck disable=SC2034 # likewise
 # What only the tests need: the unmodified programs that run on the emulated NIC, and checkers.
-TEST_PACKAGES=(ibverbs-utils perftest clang valgrind shellcheck python3)
+TEST_PACKAGES=(ibverbs-utils perftest g++ clang valgrind shellcheck python3)
 
 setup_log=${TMPDIR:-/tmp}/udapl-setup.$$.log

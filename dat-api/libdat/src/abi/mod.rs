@@ -5,8 +5,8 @@
 //! plain integers: a value that comes from C may be any number. The tests in
 //! `tests/abi` hold sizes, offsets and values to what C compilers make of the
 //! headers, and both to a table of facts.
-#![allow(non_camel_case_types)]
-#![allow(missing_docs)] // The headers explain each name.
+#![allow(missing_docs, reason = "the headers explain each name")]
+#![allow(non_camel_case_types, reason = "C names")]
 
 mod attributes;
 mod calls;

@@ -1,0 +1,93 @@
+//! Running the C and C++ compilers on sources that are all assertions.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub(crate) const C: [&str; 2] = ["gcc", "clang"];
+pub(crate) const CXX: [&str; 2] = ["g++", "clang++"];
+
+/// The folder that programs have on their include path.
+pub(crate) fn include() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
+}
+
+/// Compiles `source` with `flags`, and fails with what the compiler says.
+///
+/// `result` is the shared object to make; without one, nothing is written.
+pub(crate) fn compile(compiler: &str, flags: &[&str], source: &str, result: Option<&Path>) {
+    let language = if CXX.contains(&compiler) { "c++" } else { "c" };
+    let mut command = Command::new(compiler);
+    command.args(flags).arg("-I").arg(include());
+    match result {
+        Some(path) => command.args(["-shared", "-fPIC", "-o"]).arg(path),
+        None => command.arg("-fsyntax-only"),
+    };
+    let mut child = command
+        .args(["-x", language, "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|cause| panic!("{compiler} cannot be run: {cause}"));
+    // A compiler that gives up early closes the pipe; its complaint is below.
+    let _ = child
+        .stdin
+        .take()
+        .expect("it was asked for")
+        .write_all(source.as_bytes());
+    let output = child.wait_with_output().expect("it was started");
+    assert!(
+        output.status.success(),
+        "{compiler} {}:\n{}",
+        flags.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A C or C++ source of assertions about the headers.
+pub(crate) struct Assertions {
+    source: String,
+    count: usize,
+}
+
+impl Assertions {
+    pub(crate) fn new() -> Self {
+        let mut source = String::from("#include <dat/udat.h>\n#include <dat/dat_registry.h>\n");
+        source.push_str("#ifdef __cplusplus\n#define _Static_assert static_assert\n");
+        source.push_str("#define _Alignof alignof\nextern \"C\" {\n#endif\n");
+        Self { source, count: 0 }
+    }
+
+    /// Another line, which compiles if what it says is true.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.source.push_str(line);
+        self.source.push('\n');
+        self.count += 1;
+    }
+
+    /// That a constant expression holds.
+    pub(crate) fn holds(&mut self, expression: &str) {
+        let text = expression.replace('"', "'");
+        self.line(&format!("_Static_assert({expression}, \"{text}\");"));
+    }
+
+    /// That a name stands for an integer.
+    pub(crate) fn value(&mut self, name: &str, value: i128) {
+        let value = i64::try_from(value).expect("all values fit 64 bits with a sign");
+        self.holds(&format!("(long long)({name}) == {value}LL"));
+    }
+
+    /// Compiles what was collected.
+    pub(crate) fn check(mut self, compiler: &str, at_least: usize) {
+        assert!(self.count >= at_least, "only {} assertions", self.count);
+        self.source.push_str("#ifdef __cplusplus\n}\n#endif\n");
+        let (standard, all) = match (CXX.contains(&compiler), compiler.starts_with("clang")) {
+            (true, true) => ("c++17", "-ferror-limit=0"),
+            (true, false) => ("c++17", "-fmax-errors=0"),
+            (false, true) => ("gnu11", "-ferror-limit=0"),
+            (false, false) => ("gnu11", "-fmax-errors=0"),
+        };
+        let standard = format!("-std={standard}");
+        compile(compiler, &[&standard, all], &self.source, None);
+    }
+}

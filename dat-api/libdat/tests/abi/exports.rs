@@ -1,0 +1,60 @@
+//! What the shared library shows to programs.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+const EXPORTS: &str = include_str!("../../exports.txt");
+
+/// The library, which cargo leaves beside the test binaries.
+fn library() -> PathBuf {
+    let tests = std::env::current_exe().expect("this binary has a path");
+    tests.parent().expect("it is in a folder").join("libdat.so")
+}
+
+fn output(program: &str, flags: &[&str]) -> String {
+    let output = Command::new(program)
+        .args(flags)
+        .arg(library())
+        .output()
+        .unwrap_or_else(|cause| panic!("{program} cannot be run: {cause}"));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {complaint}");
+    String::from_utf8(output.stdout).expect("names are ASCII")
+}
+
+fn listed() -> BTreeSet<&'static str> {
+    EXPORTS
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect()
+}
+
+#[test]
+fn the_list_is_that_of_the_facts_and_the_two_of_a_provider() {
+    let calls = crate::facts::calls("call")
+        .into_iter()
+        .map(|call| call.name);
+    let expected: BTreeSet<_> = calls
+        .chain(["dat_provider_init", "dat_provider_fini"])
+        .collect();
+    assert_eq!(listed(), expected);
+}
+
+#[test]
+fn the_loader_is_asked_for_libdat_so_1() {
+    let header = output("readelf", &["-d", "-W"]);
+    assert!(header.contains("Library soname: [libdat.so.1]"), "{header}");
+}
+
+/// Not a name less, and not one more: what else is in the library is its own.
+#[test]
+#[ignore = "until the C face exports them"]
+fn the_library_exports_what_is_listed_and_nothing_else() {
+    let table = output("nm", &["-D", "--defined-only", "--format=posix"]);
+    let exported: BTreeSet<_> = table
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(exported, listed());
+}

@@ -1,0 +1,9 @@
+//! What `dat::abi` has, with names: the side that Rust cannot list by itself.
+
+mod layouts;
+mod types;
+mod values;
+
+pub(crate) use layouts::layouts;
+pub(crate) use types::{Type, types};
+pub(crate) use values::values;

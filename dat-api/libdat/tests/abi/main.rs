@@ -1,0 +1,12 @@
+//! The ABI check of uDAPL 1.2, from three sides that must agree:
+//! what C compilers make of the headers, what Rust makes of `dat::abi`, and a
+//! table of facts about the ABI (`facts/`), which neither was derived from.
+
+mod calls;
+mod compiler;
+mod exports;
+mod facts;
+mod headers;
+mod here;
+mod layout;
+mod status;
