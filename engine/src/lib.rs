@@ -1,5 +1,6 @@
 //! A kernel-bypass RDMA engine: mlx5 rings driven directly, verbs for control.
 
+pub mod cm;
 pub mod completion;
 pub mod control;
 pub mod endpoint;

@@ -1,0 +1,41 @@
+//! Why a call to the connection manager failed.
+
+use std::io;
+
+/// A call that failed at once. What happens to a connection later, its sink
+/// is told ([`super::ConnectionEvent`]).
+///
+/// Shown as the cause on one line and the remedy on a second one.
+#[derive(Debug, thiserror::Error)]
+pub enum CmError {
+    /// Somebody on this host listens on this qualifier, or on another one
+    /// that maps to the same port (see [`super::port_of`]).
+    #[error(
+        "this qualifier, or another one that maps to the same port, is in use on this host\n\
+         listen on another qualifier, or end the other listener (`ss -ltnp` shows it)"
+    )]
+    InUse,
+    /// The manager has ended.
+    #[error("the connection manager has ended\nstart another one; a log line tells why it ended")]
+    Unavailable,
+    /// The private data is longer than [`super::MAX_PRIVATE_DATA`].
+    #[error("the private data is too long\nsend at most {max} bytes")]
+    TooLong {
+        /// Most bytes that fit.
+        max: usize,
+    },
+    /// The address cannot be connected to, or listened on.
+    #[error("{0}\ngive the address of a host's network interface")]
+    Address(String),
+    /// Descriptors, ports, memory or threads are used up.
+    #[error(
+        "the system refuses what a connection needs: {0}\n\
+         close unused connections or files; see also `ulimit -n`"
+    )]
+    Resources(#[source] io::Error),
+    /// The manager belongs to a process of which this one is a fork.
+    #[error(
+        "the connection manager was started by another process, of which this is a fork\nstart one in this process"
+    )]
+    Forked,
+}

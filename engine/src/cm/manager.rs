@@ -1,0 +1,241 @@
+//! The handles: manager, listener, request, connection.
+
+use super::socket;
+use super::types::{ConnectionSink, ListenSink, ManagerOptions, Parameters};
+use super::{CmError, local};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A connection manager with one service thread. Clones are handles to the
+/// same one, and its listeners, requests and connections keep it too; with the
+/// last of all these the thread ends. Dropping that last one waits for the
+/// thread, and so for a callback in progress, except inside a callback.
+///
+/// In a child after fork every call is refused as [`CmError::Forked`], and
+/// dropping handles does nothing. A child that lives on without `exec` also
+/// holds the parent's sockets: peers notice the parent's sudden death only
+/// when the child ends too. An orderly disconnect they notice at once.
+#[derive(Clone)]
+pub struct Manager {
+    service: Arc<socket::Service>,
+}
+
+impl Manager {
+    /// Starts a manager and its thread, which blocks all signals.
+    ///
+    /// # Errors
+    /// [`CmError::Resources`]: no descriptors or no thread to be had.
+    pub fn start(options: ManagerOptions) -> Result<Self, CmError> {
+        let service = socket::Service::start(options)?;
+        Ok(Self { service })
+    }
+
+    /// Listens for requests for a qualifier, of which every value is allowed.
+    /// See [`super::port_of`] for which may be listened for together.
+    ///
+    /// # Errors
+    /// [`CmError::InUse`] if anybody on this host listens on the qualifier or
+    /// on its port; [`CmError::Address`] if this host does not have the address
+    /// [`ManagerOptions::listen_on`]; [`CmError::Resources`],
+    /// [`CmError::Unavailable`], [`CmError::Forked`].
+    pub fn listen(&self, qualifier: u64, sink: Arc<dyn ListenSink>) -> Result<Listener, CmError> {
+        let inner = socket::Listener::new(&self.service, Some(qualifier), sink)?;
+        Ok(Listener { inner })
+    }
+
+    /// Listens on a qualifier that nobody on this host uses, and tells it.
+    ///
+    /// # Errors
+    /// As [`Manager::listen`].
+    pub fn listen_any(&self, sink: Arc<dyn ListenSink>) -> Result<(Listener, u64), CmError> {
+        let inner = socket::Listener::new(&self.service, None, sink)?;
+        let qualifier = inner.qualifier();
+        Ok((Listener { inner }, qualifier))
+    }
+
+    /// Requests a connection with whoever listens for `qualifier` at `to`,
+    /// whose port is ignored. Never blocks: the outcome is told to the sink,
+    /// possibly before this returns. `timeout` runs until the peer has
+    /// accepted or refused; without one the peer may take for ever to answer,
+    /// and the system decides when its host counts as unreachable.
+    ///
+    /// # Errors
+    /// [`CmError::TooLong`] if `private_data` exceeds
+    /// [`super::MAX_PRIVATE_DATA`]; [`CmError::Address`] if `to` cannot be one
+    /// host's address; [`CmError::Resources`], [`CmError::Unavailable`],
+    /// [`CmError::Forked`]. The sink then hears nothing.
+    pub fn connect(
+        &self,
+        to: SocketAddr,
+        qualifier: u64,
+        local: Parameters,
+        private_data: &[u8],
+        timeout: Option<Duration>,
+        sink: Arc<dyn ConnectionSink>,
+    ) -> Result<Connection, CmError> {
+        let target = socket::Target {
+            host: to,
+            qualifier,
+            timeout,
+        };
+        let inner = socket::Connection::connect(&self.service, target, &local, private_data, sink)?;
+        Ok(Connection { inner })
+    }
+
+    /// The address to publish for a device, by which other hosts reach this
+    /// manager: [`ManagerOptions::publish`] if given, else that of the
+    /// device's network interface, else the one the host uses towards others,
+    /// else loopback. The port is 0, since qualifiers say it.
+    #[must_use]
+    pub fn local_address(&self, device: &str) -> SocketAddr {
+        let address = self.service.options().publish;
+        SocketAddr::new(address.unwrap_or_else(|| local::address_for(device)), 0)
+    }
+}
+
+/// Listens until dropped; no request is delivered after that. Requests that
+/// were delivered before stay answerable. Dropping waits for a callback of its
+/// sink in progress, except inside a callback: do not hold what that waits for.
+pub struct Listener {
+    inner: socket::Listener,
+}
+
+impl Listener {
+    /// What it listens for.
+    #[must_use]
+    pub fn qualifier(&self) -> u64 {
+        self.inner.qualifier()
+    }
+}
+
+/// Somebody who wants to connect. Dropped without an answer, he is told
+/// [`super::ConnectionEvent::NonPeerRejected`].
+pub struct Request {
+    inner: socket::Request,
+}
+
+impl Request {
+    pub(super) fn new(inner: socket::Request) -> Self {
+        Self { inner }
+    }
+
+    /// What the requester passed to [`Manager::connect`].
+    #[must_use]
+    pub fn private_data(&self) -> &[u8] {
+        &self.inner.details().private_data
+    }
+
+    /// The requester's address.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.inner.details().peer
+    }
+
+    /// The qualifier that was listened for.
+    #[must_use]
+    pub fn qualifier(&self) -> u64 {
+        self.inner.details().qualifier
+    }
+
+    /// The requester's own qualifier: a number that no other connection from
+    /// his address has at the same time. Nobody listens on it.
+    #[must_use]
+    pub fn remote_qualifier(&self) -> u64 {
+        self.peer().port().into()
+    }
+
+    /// The requester's endpoint.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.inner.details().parameters
+    }
+
+    /// Whether the requester still waits, as far as is known. One that gives
+    /// up after this makes the accepted connection fail instead.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.inner.is_alive()
+    }
+
+    /// Accepts. The caller has moved his queue pair to RTR and RTS, since the
+    /// requester may send as soon as he knows. The sink is told
+    /// [`super::ConnectionEvent::Established`], or
+    /// [`super::ConnectionEvent::AcceptFailed`], also if the requester had
+    /// given up before this call.
+    ///
+    /// # Errors
+    /// [`CmError::TooLong`] if `private_data` exceeds
+    /// [`super::MAX_PRIVATE_DATA`]; [`CmError::Unavailable`];
+    /// [`CmError::Forked`]. The requester is then refused as by nobody.
+    pub fn accept(
+        self,
+        local: Parameters,
+        private_data: &[u8],
+        sink: Arc<dyn ConnectionSink>,
+    ) -> Result<Connection, CmError> {
+        let inner = self.inner.accept(&local, private_data, sink)?;
+        Ok(Connection { inner })
+    }
+
+    /// Refuses: the requester is told [`super::ConnectionEvent::PeerRejected`].
+    pub fn reject(self) {
+        self.inner.reject();
+    }
+}
+
+/// A connection, from its first step to its last. Dropping it is
+/// [`Connection::abort`].
+pub struct Connection {
+    inner: socket::Connection,
+}
+
+impl Connection {
+    /// Disconnects in order: tells the peer, and the sink gets
+    /// [`super::ConnectionEvent::Disconnected`] when the peer has answered, or
+    /// after [`ManagerOptions::disconnect_timeout`]. A request that the peer
+    /// has not answered yet is given up at once, with the same event. After a
+    /// terminal event, or the second time, this does nothing.
+    pub fn disconnect(&self) {
+        self.inner.disconnect();
+    }
+
+    /// Forgets the connection: no event any more once this has returned. The
+    /// peer is told as by [`Connection::disconnect`]. Waits for a callback of
+    /// this connection's sink in progress, except inside a callback: do not
+    /// hold a lock that the sink takes.
+    pub fn abort(&self) {
+        self.inner.abort();
+    }
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let qualifier = self.qualifier();
+        f.debug_struct("Listener")
+            .field("qualifier", &qualifier)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = f.debug_struct("Request");
+        all.field("qualifier", &self.qualifier())
+            .field("peer", &self.peer());
+        all.finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}

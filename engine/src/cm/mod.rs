@@ -1,0 +1,35 @@
+//! The connection manager: how two endpoints find each other and agree.
+//!
+//! It carries what the two sides must know of each other ([`Parameters`]) and
+//! the application's private data, and tells a sink what happens. It touches
+//! no verbs object: the sink moves its queue pair when it is told.
+//!
+//! ```text
+//!  active side                                     passive side
+//!  connect ──────────── request ──────────────────► ListenSink::request
+//!                                                    queue pair to RTR, RTS
+//!  Accepted ◄─────────── accept ─────────────────── Request::accept
+//!   queue pair to RTR, RTS
+//!   sink answers Ok ──── ready ───────────────────► Established
+//!  disconnect ────────── goodbye ─────────────────► Disconnected
+//!  Disconnected ◄─────── its answer ───────────────
+//! ```
+//!
+//! The types here say nothing of the transport of these messages. The one
+//! there is, `socket`, uses TCP, and so works wherever verbs do.
+
+mod error;
+mod gate;
+mod local;
+mod manager;
+mod port;
+mod socket;
+mod types;
+
+pub use error::CmError;
+pub use manager::{Connection, Listener, Manager, Request};
+pub use port::port_of;
+pub use types::{ConnectionEvent, ConnectionSink, ListenSink, ManagerOptions, Parameters};
+
+/// Most bytes of private data that a request or an answer carries.
+pub const MAX_PRIVATE_DATA: usize = 512;

@@ -1,0 +1,482 @@
+//! The messages, as bytes.
+//!
+//! A frame is a header of eight bytes and a body; numbers are big-endian:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 0..4 | magic `dCM\x17` |
+//! | 4 | version of everything after the header |
+//! | 5 | kind |
+//! | 6..8 | length of the body |
+//!
+//! Header and [`Reject`](Kind::Reject) stay as they are in every version, so
+//! that versions can refuse each other in words. Of the parameters a reader
+//! takes what it knows and passes over what a later minor change appended.
+
+use crate::cm::{MAX_PRIVATE_DATA, Parameters};
+use crate::control::{EndpointAddress, LinkLayer};
+
+const MAGIC: [u8; 4] = *b"dCM\x17";
+/// Of the protocol that this file speaks.
+pub(super) const VERSION: u8 = 1;
+const HEADER: usize = 8;
+/// Bytes of the parameters that this version knows.
+const PARAMETERS: usize = 31;
+/// Longest body: larger than any of this version, and what a reader may have to store.
+const MAX_BODY: usize = 1024;
+/// Longest frame.
+pub(super) const MAX_FRAME: usize = HEADER + MAX_BODY;
+
+const _: () = assert!(8 + 2 + PARAMETERS + 2 + MAX_PRIVATE_DATA <= MAX_BODY);
+
+/// What a frame says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// Active: connect me.
+    Request {
+        qualifier: u64,
+        parameters: Parameters,
+        private_data: Vec<u8>,
+    },
+    /// Passive: agreed.
+    Accept {
+        parameters: Parameters,
+        private_data: Vec<u8>,
+    },
+    /// Passive: refused.
+    Reject(Reason),
+    /// Active: the connection is made.
+    Ready,
+    /// Active: it cannot be made, though agreed.
+    Failed,
+    /// Either: I disconnect, or give up.
+    Goodbye,
+    /// The answer to a goodbye.
+    Farewell,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// The application does not want it.
+    Application,
+    /// Nobody listens, or nobody answers.
+    Nobody,
+    /// The request is of a version that is not spoken here.
+    Version,
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Malformed {
+    #[error("not this protocol")]
+    Magic,
+    #[error("version {0} of the protocol, where this side speaks {VERSION}")]
+    Version(u8),
+    #[error("a message of unknown kind {0}")]
+    Kind(u8),
+    #[error("a message of {0} bytes, more than there are")]
+    TooLong(usize),
+    #[error("a message whose contents make no sense")]
+    Contents,
+}
+
+/// Takes the first frame off `bytes`: the frame and its length, or `None` if
+/// there are too few bytes to tell.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
+    // Junk is told from the first byte that differs, not awaited to the eighth.
+    let known = bytes.len().min(MAGIC.len());
+    if bytes[..known] != MAGIC[..known] {
+        return Err(Malformed::Magic);
+    }
+    let Some((&[_, _, _, _, version, kind, high, low], rest)) = bytes.split_first_chunk() else {
+        return Ok(None);
+    };
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if version != VERSION && kind != Kind::Reject as u8 {
+        return Err(Malformed::Version(version));
+    }
+    if length > MAX_BODY {
+        return Err(Malformed::TooLong(length));
+    }
+    let Some(body) = rest.get(..length) else {
+        return Ok(None);
+    };
+    let frame = decode(kind, version, Reader(body))?;
+    Ok(Some((frame, HEADER + length)))
+}
+
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Kind {
+    Request = 1,
+    Accept = 2,
+    Reject = 3,
+    Ready = 4,
+    Failed = 5,
+    Goodbye = 6,
+    Farewell = 7,
+}
+
+fn decode(kind: u8, version: u8, mut body: Reader<'_>) -> Result<Frame, Malformed> {
+    const REQUEST: u8 = Kind::Request as u8;
+    const ACCEPT: u8 = Kind::Accept as u8;
+    const REJECT: u8 = Kind::Reject as u8;
+    let frame = match kind {
+        REQUEST => Frame::Request {
+            qualifier: u64::from_be_bytes(body.array()?),
+            parameters: body.parameters()?,
+            private_data: body.private_data()?,
+        },
+        ACCEPT => Frame::Accept {
+            parameters: body.parameters()?,
+            private_data: body.private_data()?,
+        },
+        REJECT => match (version, body.byte()?) {
+            (VERSION, 1) => Frame::Reject(Reason::Application),
+            (VERSION, 2) => Frame::Reject(Reason::Nobody),
+            (_, 3) => Frame::Reject(Reason::Version),
+            _ => return Err(Malformed::Contents),
+        },
+        _ => match [
+            (Kind::Ready, Frame::Ready),
+            (Kind::Failed, Frame::Failed),
+            (Kind::Goodbye, Frame::Goodbye),
+            (Kind::Farewell, Frame::Farewell),
+        ]
+        .into_iter()
+        .find(|&(known, _)| known as u8 == kind)
+        {
+            Some((_, frame)) => frame,
+            None => return Err(Malformed::Kind(kind)),
+        },
+    };
+    // Nothing may follow, so that what one side says more is not lost in silence.
+    if body.0.is_empty() {
+        Ok(frame)
+    } else {
+        Err(Malformed::Contents)
+    }
+}
+
+/// The bytes of a body not read yet.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (&array, rest) = self.0.split_first_chunk().ok_or(Malformed::Contents)?;
+        self.0 = rest;
+        Ok(array)
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        self.array().map(|[byte]| byte)
+    }
+
+    /// Bytes that follow their length.
+    fn counted(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = u16::from_be_bytes(self.array()?).into();
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Malformed::Contents)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn private_data(&mut self) -> Result<Vec<u8>, Malformed> {
+        let bytes = self.counted()?;
+        if bytes.len() > MAX_PRIVATE_DATA {
+            return Err(Malformed::Contents);
+        }
+        Ok(bytes.to_vec())
+    }
+
+    fn parameters(&mut self) -> Result<Parameters, Malformed> {
+        let mut block = Reader(self.counted()?);
+        let address = EndpointAddress {
+            qpn: block.number24()?,
+            psn: block.number24()?,
+            lid: u16::from_be_bytes(block.array()?),
+            gid: block.array()?,
+            gid_index: block.byte()?,
+            mtu: block.byte()?,
+            link: match block.byte()? {
+                1 => LinkLayer::InfiniBand,
+                2 => LinkLayer::Ethernet,
+                _ => return Err(Malformed::Contents),
+            },
+        };
+        if !(1..=5).contains(&address.mtu) {
+            return Err(Malformed::Contents);
+        }
+        Ok(Parameters {
+            address,
+            reads_served: block.byte()?,
+            reads_asked: block.byte()?,
+        })
+    }
+
+    /// 24 bits in four bytes.
+    fn number24(&mut self) -> Result<u32, Malformed> {
+        match u32::from_be_bytes(self.array()?) {
+            number @ 0..=0xff_ffff => Ok(number),
+            _ => Err(Malformed::Contents),
+        }
+    }
+}
+
+/// A request as bytes. `private_data` is not longer than [`MAX_PRIVATE_DATA`].
+pub(super) fn request(qualifier: u64, parameters: &Parameters, private_data: &[u8]) -> Vec<u8> {
+    frame(Kind::Request, |body| {
+        body.extend(qualifier.to_be_bytes());
+        put_parameters(body, parameters);
+        put_counted(body, private_data);
+    })
+}
+
+/// An acceptance as bytes. `private_data` as in [`request`].
+pub(super) fn accept(parameters: &Parameters, private_data: &[u8]) -> Vec<u8> {
+    frame(Kind::Accept, |body| {
+        put_parameters(body, parameters);
+        put_counted(body, private_data);
+    })
+}
+
+/// A refusal as bytes.
+pub(super) fn reject(reason: Reason) -> Vec<u8> {
+    let code = match reason {
+        Reason::Application => 1,
+        Reason::Nobody => 2,
+        Reason::Version => 3,
+    };
+    frame(Kind::Reject, |body| body.push(code))
+}
+
+/// [`Frame::Ready`] as bytes.
+pub(super) fn ready() -> Vec<u8> {
+    frame(Kind::Ready, |_| ())
+}
+
+/// [`Frame::Failed`] as bytes.
+pub(super) fn failed() -> Vec<u8> {
+    frame(Kind::Failed, |_| ())
+}
+
+/// [`Frame::Goodbye`] as bytes.
+pub(super) fn goodbye() -> Vec<u8> {
+    frame(Kind::Goodbye, |_| ())
+}
+
+/// [`Frame::Farewell`] as bytes.
+pub(super) fn farewell() -> Vec<u8> {
+    frame(Kind::Farewell, |_| ())
+}
+
+fn frame(kind: Kind, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::from(MAGIC);
+    bytes.extend([VERSION, kind as u8, 0, 0]);
+    body(&mut bytes);
+    // Bodies are shorter than MAX_BODY, see the assertion at the top.
+    let length = u16::try_from(bytes.len() - HEADER).unwrap_or(u16::MAX);
+    bytes[6..HEADER].copy_from_slice(&length.to_be_bytes());
+    bytes
+}
+
+fn put_counted(body: &mut Vec<u8>, bytes: &[u8]) {
+    let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+    body.extend(length.to_be_bytes());
+    body.extend(bytes);
+}
+
+fn put_parameters(body: &mut Vec<u8>, parameters: &Parameters) {
+    let address = &parameters.address;
+    let mut block = Vec::with_capacity(PARAMETERS);
+    block.extend(address.qpn.to_be_bytes());
+    block.extend(address.psn.to_be_bytes());
+    block.extend(address.lid.to_be_bytes());
+    block.extend(address.gid);
+    block.extend([address.gid_index, address.mtu]);
+    block.push(match address.link {
+        LinkLayer::InfiniBand => 1,
+        LinkLayer::Ethernet => 2,
+    });
+    block.extend([parameters.reads_served, parameters.reads_asked]);
+    put_counted(body, &block);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parameters() -> impl Strategy<Value = Parameters> {
+        let link = prop_oneof![Just(LinkLayer::InfiniBand), Just(LinkLayer::Ethernet)];
+        let ends = (
+            0..1_u32 << 24,
+            0..1_u32 << 24,
+            any::<u16>(),
+            any::<[u8; 16]>(),
+        );
+        (ends, any::<[u8; 3]>(), 1..=5_u8, link).prop_map(|(ends, bytes, mtu, link)| {
+            let (qpn, psn, lid, gid) = ends;
+            let [gid_index, reads_served, reads_asked] = bytes;
+            Parameters {
+                address: EndpointAddress {
+                    qpn,
+                    psn,
+                    lid,
+                    gid,
+                    gid_index,
+                    mtu,
+                    link,
+                },
+                reads_served,
+                reads_asked,
+            }
+        })
+    }
+
+    fn private_data() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>(), 0..=MAX_PRIVATE_DATA)
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_comes_back_as_it_was(
+            qualifier: u64,
+            parameters in parameters(),
+            private_data in private_data(),
+        ) {
+            let bytes = request(qualifier, &parameters, &private_data);
+            prop_assert!(bytes.len() <= MAX_FRAME);
+            let length = bytes.len();
+            let expected = Frame::Request { qualifier, parameters, private_data };
+            prop_assert_eq!(parse(&bytes), Ok(Some((expected, length))));
+            for cut in 0..length {
+                prop_assert_eq!(parse(&bytes[..cut]), Ok(None));
+            }
+        }
+
+        #[test]
+        fn an_acceptance_comes_back_as_it_was(
+            parameters in parameters(),
+            private_data in private_data(),
+        ) {
+            let mut bytes = accept(&parameters, &private_data);
+            let length = bytes.len();
+            bytes.extend(ready());
+            let expected = Frame::Accept { parameters, private_data };
+            prop_assert_eq!(parse(&bytes), Ok(Some((expected, length))));
+            prop_assert_eq!(parse(&bytes[length..]), Ok(Some((Frame::Ready, HEADER))));
+        }
+
+        #[test]
+        fn junk_after_a_good_header_never_panics_nor_reaches_further_than_said(
+            version in 0..3_u8,
+            kind: u8,
+            length: u16,
+            body in proptest::collection::vec(any::<u8>(), 0..2048),
+        ) {
+            let mut bytes = Vec::from(MAGIC);
+            bytes.extend([version, kind]);
+            bytes.extend(length.to_be_bytes());
+            bytes.extend(&body);
+            match parse(&bytes) {
+                Ok(Some((_, taken))) => prop_assert_eq!(taken, HEADER + usize::from(length)),
+                Ok(None) => prop_assert!(body.len() < usize::from(length)),
+                Err(_) => (),
+            }
+        }
+
+        #[test]
+        fn a_changed_byte_is_another_frame_or_none(
+            parameters in parameters(),
+            private_data in private_data(),
+            place: prop::sample::Index,
+            change in 1..=u8::MAX,
+        ) {
+            let good = request(7, &parameters, &private_data);
+            let mut bytes = good.clone();
+            bytes[place.index(good.len())] ^= change;
+            prop_assert_ne!(parse(&bytes), parse(&good));
+        }
+
+        #[test]
+        fn anything_at_all_never_panics(
+            bytes in proptest::collection::vec(any::<u8>(), 0..2048),
+        ) {
+            let _ = parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn every_word_comes_back_as_it_was() {
+        let words = [
+            (ready(), Frame::Ready),
+            (failed(), Frame::Failed),
+            (goodbye(), Frame::Goodbye),
+            (farewell(), Frame::Farewell),
+            (
+                reject(Reason::Application),
+                Frame::Reject(Reason::Application),
+            ),
+            (reject(Reason::Nobody), Frame::Reject(Reason::Nobody)),
+            (reject(Reason::Version), Frame::Reject(Reason::Version)),
+        ];
+        for (bytes, frame) in words {
+            assert_eq!(parse(&bytes), Ok(Some((frame, bytes.len()))));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_as_early_as_it_shows() {
+        assert_eq!(parse(b"G"), Err(Malformed::Magic));
+        assert_eq!(parse(b"dCMx"), Err(Malformed::Magic));
+        let mut bytes = ready();
+        bytes[4] = 9;
+        assert_eq!(parse(&bytes), Err(Malformed::Version(9)));
+        let mut bytes = ready();
+        bytes[5] = 99;
+        assert_eq!(parse(&bytes), Err(Malformed::Kind(99)));
+        let mut bytes = ready();
+        bytes[6] = 0xff;
+        assert_eq!(parse(&bytes), Err(Malformed::TooLong(0xff00)));
+        let mut bytes = ready();
+        bytes[7] = 1;
+        bytes.push(0);
+        assert_eq!(parse(&bytes), Err(Malformed::Contents));
+    }
+
+    #[test]
+    fn a_refusal_of_the_version_is_understood_in_every_version() {
+        let mut bytes = reject(Reason::Version);
+        bytes[4] = VERSION + 1;
+        let frame = Frame::Reject(Reason::Version);
+        assert_eq!(parse(&bytes), Ok(Some((frame, bytes.len()))));
+    }
+
+    #[test]
+    fn parameters_that_a_later_side_appended_are_passed_over() {
+        let parameters = Parameters {
+            address: EndpointAddress {
+                qpn: 1,
+                psn: 2,
+                lid: 3,
+                gid: [4; 16],
+                gid_index: 5,
+                mtu: 3,
+                link: LinkLayer::Ethernet,
+            },
+            reads_served: 6,
+            reads_asked: 7,
+        };
+        let mut bytes = accept(&parameters, b"data");
+        let end = HEADER + 2 + usize::from(bytes[HEADER + 1]);
+        bytes.splice(end..end, [0xaa; 5]);
+        bytes[HEADER + 1] += 5;
+        bytes[7] += 5;
+        let expected = Frame::Accept {
+            parameters,
+            private_data: b"data".to_vec(),
+        };
+        assert_eq!(parse(&bytes), Ok(Some((expected, bytes.len()))));
+    }
+}

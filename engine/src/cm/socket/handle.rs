@@ -1,0 +1,228 @@
+//! What the application holds: each tells the service thread what it wants.
+
+use super::frame;
+use super::open;
+use super::service::{Command, Connecting, Listening, Service};
+use super::session::ConnectionGate;
+use crate::cm::gate::Gate;
+use crate::cm::{CmError, ConnectionSink, ListenSink, MAX_PRIVATE_DATA, Parameters};
+use mio::{Interest, Token};
+use socket2::SockRef;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Whom to connect to, and how long to try.
+pub(in crate::cm) struct Target {
+    pub(in crate::cm) host: SocketAddr,
+    pub(in crate::cm) qualifier: u64,
+    pub(in crate::cm) timeout: Option<Duration>,
+}
+
+pub(in crate::cm) struct Listener {
+    service: Arc<Service>,
+    token: Token,
+    listening: Arc<Listening>,
+}
+
+impl Listener {
+    /// For a qualifier of the system's choice if none is given.
+    pub(in crate::cm) fn new(
+        service: &Arc<Service>,
+        qualifier: Option<u64>,
+        sink: Arc<dyn ListenSink>,
+    ) -> Result<Self, CmError> {
+        let shared = &service.shared;
+        shared.require_here()?;
+        let (mut socket, qualifier) = open::listener(&shared.options, qualifier)?;
+        let token = shared.token();
+        shared.register(&mut socket, token, Interest::READABLE)?;
+        let listening = Arc::new(Listening {
+            qualifier,
+            socket: Mutex::new(Some(socket)),
+            gate: Gate::new(sink),
+        });
+        shared.command(Command::Listen(token, Arc::clone(&listening)))?;
+        Ok(Self {
+            service: Arc::clone(service),
+            token,
+            listening,
+        })
+    }
+
+    pub(in crate::cm) fn qualifier(&self) -> u64 {
+        self.listening.qualifier
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let shared = &self.service.shared;
+        if !shared.here() {
+            return;
+        }
+        let socket = self.listening.socket.lock();
+        let socket = socket.unwrap_or_else(PoisonError::into_inner).take();
+        // Here and now, so that the qualifier can be listened for again; and
+        // also for copies of the descriptor in forks.
+        if let Some(mut socket) = socket {
+            let _ = SockRef::from(&socket).shutdown(Shutdown::Both);
+            shared.deregister(&mut socket);
+        }
+        self.listening.gate.shut(shared.on_service_thread());
+        let _ = shared.command(Command::Unlisten(self.token));
+    }
+}
+
+/// What a request says.
+pub(in crate::cm) struct Details {
+    pub(in crate::cm) qualifier: u64,
+    pub(in crate::cm) peer: SocketAddr,
+    pub(in crate::cm) parameters: Parameters,
+    pub(in crate::cm) private_data: Vec<u8>,
+}
+
+pub(in crate::cm) struct Request {
+    service: Arc<Service>,
+    token: Token,
+    alive: Arc<AtomicBool>,
+    details: Details,
+    answered: bool,
+}
+
+impl Request {
+    pub(super) fn new(
+        service: Arc<Service>,
+        token: Token,
+        alive: Arc<AtomicBool>,
+        details: Details,
+    ) -> Self {
+        Self {
+            service,
+            token,
+            alive,
+            details,
+            answered: false,
+        }
+    }
+
+    pub(in crate::cm) fn details(&self) -> &Details {
+        &self.details
+    }
+
+    pub(in crate::cm) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    pub(in crate::cm) fn accept(
+        mut self,
+        local: &Parameters,
+        private_data: &[u8],
+        sink: Arc<dyn ConnectionSink>,
+    ) -> Result<Connection, CmError> {
+        self.service.shared.require_here()?;
+        fits(private_data)?;
+        let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
+        let answer = frame::accept(local, private_data);
+        let command = Command::Accept(self.token, Arc::clone(&gate), answer);
+        self.service.shared.command(command)?;
+        self.answered = true;
+        Ok(Connection {
+            service: Arc::clone(&self.service),
+            token: self.token,
+            gate,
+        })
+    }
+
+    pub(in crate::cm) fn reject(mut self) {
+        self.refuse(true);
+    }
+
+    fn refuse(&mut self, as_the_application: bool) {
+        let shared = &self.service.shared;
+        if !self.answered && shared.here() {
+            self.answered = true;
+            let _ = shared.command(Command::Reject(self.token, as_the_application));
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.refuse(false);
+    }
+}
+
+pub(in crate::cm) struct Connection {
+    service: Arc<Service>,
+    token: Token,
+    gate: Arc<ConnectionGate>,
+}
+
+impl Connection {
+    pub(in crate::cm) fn connect(
+        service: &Arc<Service>,
+        target: Target,
+        local: &Parameters,
+        private_data: &[u8],
+        sink: Arc<dyn ConnectionSink>,
+    ) -> Result<Self, CmError> {
+        let shared = &service.shared;
+        shared.require_here()?;
+        fits(private_data)?;
+        // A deadline beyond the clock's end is none.
+        let deadline = target.timeout.and_then(|it| Instant::now().checked_add(it));
+        let mut to = target.host;
+        to.set_port(crate::cm::port_of(target.qualifier));
+        let mut stream = open::stream(&shared.options, to)?;
+        let token = shared.token();
+        if let Ok(stream) = &mut stream {
+            shared.register(stream, token, Interest::READABLE | Interest::WRITABLE)?;
+        }
+        let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
+        let connecting = Connecting {
+            stream,
+            gate: Arc::clone(&gate),
+            request: frame::request(target.qualifier, local, private_data),
+            deadline,
+        };
+        shared.command(Command::Connect(token, connecting))?;
+        Ok(Self {
+            service: Arc::clone(service),
+            token,
+            gate,
+        })
+    }
+
+    pub(in crate::cm) fn disconnect(&self) {
+        let shared = &self.service.shared;
+        if shared.here() {
+            let _ = shared.command(Command::Disconnect(self.token));
+        }
+    }
+
+    pub(in crate::cm) fn abort(&self) {
+        let shared = &self.service.shared;
+        // A shut gate says that the thread knows the end already.
+        if shared.here() && self.gate.shut(shared.on_service_thread()) {
+            let _ = shared.command(Command::Abort(self.token));
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+fn fits(private_data: &[u8]) -> Result<(), CmError> {
+    if private_data.len() <= MAX_PRIVATE_DATA {
+        Ok(())
+    } else {
+        Err(CmError::TooLong {
+            max: MAX_PRIVATE_DATA,
+        })
+    }
+}

@@ -1,0 +1,27 @@
+//! The connection manager over TCP.
+//!
+//! One stream per connection, which stays open for its life, so that the
+//! system tells at once when the peer's process dies. Handles open sockets on
+//! the caller's thread, where errors can be returned, and pass them to the
+//! service thread as commands; from then on only that thread touches them.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `frame` | messages as bytes |
+//! | `open` | sockets, and what their errors mean |
+//! | `handle` | what the application holds |
+//! | `service` | what handles and the thread share; start and end |
+//! | `run` | the thread: events, commands, deadlines |
+//! | `session` | one connection's states |
+//! | `thread` | the thread's manners |
+
+mod frame;
+mod handle;
+mod open;
+mod run;
+mod service;
+mod session;
+mod thread;
+
+pub(super) use handle::{Connection, Listener, Request, Target};
+pub(super) use service::Service;

@@ -1,0 +1,140 @@
+//! Opening sockets, and what their errors mean.
+
+use crate::cm::{CmError, ConnectionEvent, ManagerOptions, port_of};
+use mio::net::{TcpListener, TcpStream};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Connections that may wait to be taken; the system lowers it to its limit.
+const BACKLOG: i32 = 4096;
+/// How often a port of the system's choice is asked for anew.
+const ATTEMPTS: usize = 16;
+
+/// A listening socket for a qualifier, or for one of the system's choice.
+pub(super) fn listener(
+    options: &ManagerOptions,
+    qualifier: Option<u64>,
+) -> Result<(TcpListener, u64), CmError> {
+    if let Some(qualifier) = qualifier {
+        let (listener, _) = listener_at(options, port_of(qualifier))?;
+        return Ok((listener, qualifier));
+    }
+    for _ in 0..ATTEMPTS {
+        let (listener, port) = listener_at(options, 0)?;
+        if port_of(port.into()) == port {
+            return Ok((listener, port.into()));
+        }
+    }
+    Err(CmError::InUse)
+}
+
+fn listener_at(options: &ManagerOptions, port: u16) -> Result<(TcpListener, u16), CmError> {
+    let socket = match options.listen_on {
+        Some(address) => bound((address, port).into()),
+        // Of both families at once; a host without IPv6 has no such socket.
+        None => match bound((Ipv6Addr::UNSPECIFIED, port).into()) {
+            Err(error) if missing_family(&error) => bound((Ipv4Addr::UNSPECIFIED, port).into()),
+            other => other,
+        },
+    };
+    socket.map_err(|error| match error.raw_os_error() {
+        Some(libc::EADDRINUSE) => CmError::InUse,
+        Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL) => {
+            let address = options.listen_on.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+            CmError::Address(format!("cannot listen on {address}: {error}"))
+        }
+        _ => CmError::Resources(error),
+    })
+}
+
+fn missing_family(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+    )
+}
+
+fn bound(address: SocketAddr) -> io::Result<(TcpListener, u16)> {
+    let socket = socket(address)?;
+    if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    // Two sockets that reuse addresses may bind together; only one may listen.
+    socket.listen(BACKLOG)?;
+    let port = socket.local_addr()?.as_socket().map_or(0, |it| it.port());
+    Ok((TcpListener::from_std(socket.into()), port))
+}
+
+/// Begins to connect. `Err` in the result's inner part is an event: the
+/// network's answer came at once.
+pub(super) fn stream(
+    options: &ManagerOptions,
+    to: SocketAddr,
+) -> Result<Result<TcpStream, ConnectionEvent>, CmError> {
+    let ip = to.ip().to_canonical();
+    let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    if ip.is_unspecified() || ip.is_multicast() || broadcast {
+        return Err(CmError::Address(format!("{ip} is not one host's address")));
+    }
+    let socket = socket(to).map_err(|error| match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => {
+            CmError::Address(format!("this host does not have the family of {ip}"))
+        }
+        _ => CmError::Resources(error),
+    })?;
+    socket.set_tcp_nodelay(true).map_err(CmError::Resources)?;
+    keep_alive(&socket, options);
+    match socket.connect(&SockAddr::from(to)) {
+        Ok(()) => (),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EINPROGRESS | libc::EINTR) => (),
+            Some(libc::EINVAL | libc::EAFNOSUPPORT) => {
+                return Err(CmError::Address(format!("cannot connect to {to}: {error}")));
+            }
+            // Out of local ports.
+            Some(libc::EADDRNOTAVAIL | libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+                return Err(CmError::Resources(error));
+            }
+            _ => return Ok(Err(outcome(&error))),
+        },
+    }
+    Ok(Ok(TcpStream::from_std(socket.into())))
+}
+
+/// What it means for an attempt to connect that the stream failed.
+pub(super) fn outcome(error: &io::Error) -> ConnectionEvent {
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED) => {
+            ConnectionEvent::NonPeerRejected
+        }
+        // No route, no host, a firewall, or the system's own timeout.
+        _ => ConnectionEvent::Unreachable,
+    }
+}
+
+/// Options of a stream that a listener took.
+pub(super) fn taken(stream: &TcpStream, options: &ManagerOptions) {
+    // Without it messages are late, not lost.
+    let _ = stream.set_nodelay(true);
+    keep_alive(&socket2::SockRef::from(stream), options);
+}
+
+fn keep_alive(socket: &Socket, options: &ManagerOptions) {
+    if let Some(idle) = options.keepalive
+        && let Err(error) = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))
+    {
+        tracing::warn!(%error, "cannot set the keepalive of a connection");
+    }
+}
+
+/// A socket that does not block. Addresses are reused on both sides: a
+/// connection that has ended, or that goes out from the port by chance, does
+/// not keep a listener from it.
+fn socket(family_of: SocketAddr) -> io::Result<Socket> {
+    let domain = Domain::for_address(family_of);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    Ok(socket)
+}

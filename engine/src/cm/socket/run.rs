@@ -1,0 +1,271 @@
+//! The service thread: events, commands, deadlines.
+
+use super::frame::MAX_FRAME;
+use super::open;
+use super::service::{Command, Listening, Shared};
+use super::session::{Fate, Session, Surroundings};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Says that there are commands.
+pub(super) const WAKE: Token = Token(0);
+/// Connections taken from one listener before others have their turn.
+const TURN: usize = 64;
+/// Connections that may be without a request at a time; beyond, the oldest goes.
+const MAX_SILENT: usize = 1024;
+/// How long to wait when the system has no descriptor for a connection.
+const STARVED: Duration = Duration::from_millis(100);
+
+/// Serves until told to stop.
+pub(super) fn run(shared: &Shared, poll: Poll) {
+    let runner = Runner {
+        shared,
+        listeners: HashMap::new(),
+        sessions: HashMap::new(),
+        deadlines: BTreeSet::new(),
+        silent: BTreeSet::new(),
+        again: Vec::new(),
+        scratch: vec![0; 4 * MAX_FRAME],
+        starved: false,
+    };
+    runner.run(poll);
+}
+
+struct Runner<'a> {
+    shared: &'a Shared,
+    listeners: HashMap<Token, Arc<Listening>>,
+    sessions: HashMap<Token, Entry>,
+    /// Of sessions, earliest first.
+    deadlines: BTreeSet<(Instant, Token)>,
+    /// Sessions without a request, oldest first.
+    silent: BTreeSet<Token>,
+    /// Listeners that may have more, and when to look.
+    again: Vec<(Instant, Token)>,
+    /// Where streams are read to.
+    scratch: Vec<u8>,
+    /// Said that the system has no descriptors.
+    starved: bool,
+}
+
+struct Entry {
+    session: Session,
+    /// Its deadline in `deadlines`.
+    armed: Option<Instant>,
+}
+
+impl Runner<'_> {
+    fn run(mut self, mut poll: Poll) {
+        let mut events = Events::with_capacity(256);
+        loop {
+            if self.obey() {
+                return;
+            }
+            if let Err(error) = poll.poll(&mut events, self.patience())
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                // The set itself is broken; nothing can be served any more.
+                tracing::error!(%error, "the connection manager cannot wait for events");
+                return;
+            }
+            for event in &events {
+                let token = event.token();
+                if self.listeners.contains_key(&token) {
+                    self.take(token);
+                } else if token != WAKE {
+                    self.drive(token);
+                }
+            }
+            self.look_again();
+            self.expire();
+        }
+    }
+
+    /// Does what the handles want, until they want nothing. Whether to stop.
+    fn obey(&mut self) -> bool {
+        loop {
+            let commands = self.shared.take_commands();
+            if commands.is_empty() {
+                return false;
+            }
+            for command in commands {
+                match command {
+                    Command::Listen(token, listening) => {
+                        self.listeners.insert(token, listening);
+                        self.take(token);
+                    }
+                    Command::Unlisten(token) => drop(self.listeners.remove(&token)),
+                    Command::Connect(token, connecting) => {
+                        if let Some(session) = Session::active(connecting) {
+                            self.admit(token, session);
+                        }
+                    }
+                    Command::Accept(token, gate, answer) => {
+                        if let Some(entry) = self.sessions.get_mut(&token) {
+                            entry.session.accept(gate, &answer);
+                            self.settle(token, Fate::GoesOn);
+                        } else {
+                            // The requester has given up meanwhile.
+                            let event = crate::cm::ConnectionEvent::AcceptFailed;
+                            let _ = gate.call(true, |sink| sink.event(event));
+                        }
+                    }
+                    Command::Reject(token, as_the_application) => {
+                        self.with(token, |session| session.reject(as_the_application));
+                    }
+                    Command::Disconnect(token) => {
+                        let options = &self.shared.options;
+                        self.with(token, |session| session.disconnect(options));
+                    }
+                    Command::Abort(token) => self.with(token, Session::abort),
+                    // Handles are gone, so all that is left are connections
+                    // that nobody has asked for anything.
+                    Command::Stop => return true,
+                }
+            }
+        }
+    }
+
+    /// How long nothing needs doing; `None` is for ever.
+    fn patience(&self) -> Option<Duration> {
+        let deadline = self.deadlines.first().map(|&(at, _)| at);
+        let next = self.again.iter().map(|&(at, _)| at).chain(deadline).min();
+        next.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Takes connections from a listener.
+    fn take(&mut self, token: Token) {
+        let Some(listening) = self.listeners.get(&token).map(Arc::clone) else {
+            return;
+        };
+        for _ in 0..TURN {
+            let taken = {
+                let socket = listening.socket.lock();
+                match &*socket.unwrap_or_else(PoisonError::into_inner) {
+                    Some(socket) => socket.accept(),
+                    None => return,
+                }
+            };
+            match taken {
+                Ok((stream, peer)) => {
+                    self.starved = false;
+                    self.welcome(stream, peer, &listening);
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN) => return,
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                        if !self.starved {
+                            self.starved = true;
+                            tracing::warn!(%error, "requests for connections have to wait");
+                        }
+                        self.again.push((Instant::now() + STARVED, token));
+                        return;
+                    }
+                    // An error of one connection, which is gone.
+                    _ => (),
+                },
+            }
+        }
+        self.again.push((Instant::now(), token));
+    }
+
+    fn welcome(&mut self, mut stream: TcpStream, peer: SocketAddr, listening: &Arc<Listening>) {
+        let (token, options) = (self.shared.token(), &self.shared.options);
+        open::taken(&stream, options);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.shared.register(&mut stream, token, interest) {
+            tracing::warn!(%error, "a connection is dropped");
+            return;
+        }
+        if self.silent.len() >= MAX_SILENT
+            && let Some(&oldest) = self.silent.first()
+        {
+            tracing::warn!("too many connections without a request: the oldest is dropped");
+            self.settle(oldest, Fate::Over);
+        }
+        let deadline = Instant::now().checked_add(options.request_timeout);
+        let session = Session::passive(stream, peer, Arc::clone(listening), deadline);
+        self.silent.insert(token);
+        self.admit(token, session);
+    }
+
+    fn admit(&mut self, token: Token, session: Session) {
+        let entry = Entry {
+            session,
+            armed: None,
+        };
+        self.sessions.insert(token, entry);
+        // Its first event may have passed before the session was known.
+        self.drive(token);
+    }
+
+    fn drive(&mut self, token: Token) {
+        let Some(entry) = self.sessions.get_mut(&token) else {
+            return;
+        };
+        let around = Surroundings {
+            service: self.shared.service(),
+            token,
+        };
+        let fate = entry.session.drive(&around, &mut self.scratch);
+        self.settle(token, fate);
+    }
+
+    fn with(&mut self, token: Token, change: impl FnOnce(&mut Session) -> Fate) {
+        if let Some(entry) = self.sessions.get_mut(&token) {
+            let fate = change(&mut entry.session);
+            self.settle(token, fate);
+        }
+    }
+
+    /// Brings the books in line with a session that was changed.
+    fn settle(&mut self, token: Token, fate: Fate) {
+        let Some(entry) = self.sessions.get_mut(&token) else {
+            return;
+        };
+        let over = fate == Fate::Over;
+        let deadline = entry.session.deadline.filter(|_| !over);
+        if entry.armed != deadline {
+            if let Some(old) = entry.armed {
+                self.deadlines.remove(&(old, token));
+            }
+            if let Some(new) = deadline {
+                self.deadlines.insert((new, token));
+            }
+            entry.armed = deadline;
+        }
+        if over || !entry.session.is_silent() {
+            self.silent.remove(&token);
+        }
+        if over && let Some(mut entry) = self.sessions.remove(&token) {
+            entry.session.close();
+            self.shared.deregister(&mut entry.session.stream);
+        }
+    }
+
+    fn look_again(&mut self) {
+        if self.again.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let (due, later) = self.again.drain(..).partition(|&(at, _)| at <= now);
+        self.again = later;
+        let due: Vec<_> = due;
+        for (_, token) in due {
+            self.take(token);
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = Instant::now();
+        while let Some(&(at, token)) = self.deadlines.first()
+            && at <= now
+        {
+            self.with(token, Session::expire);
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! One connection: a stream, its state, and what each message does to it.
+
+use super::frame::{self, Frame, Malformed, Reason};
+use super::handle::{Details, Request};
+use super::open;
+use super::service::{Connecting, Listening, Service};
+use crate::cm::gate::Gate;
+use crate::cm::{ConnectionEvent, ConnectionSink, ListenSink, ManagerOptions};
+use mio::Token;
+use mio::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+pub(super) type ConnectionGate = Gate<dyn ConnectionSink>;
+pub(super) type ListenGate = Gate<dyn ListenSink>;
+
+/// More messages than a connection ever has in one direction. With
+/// [`frame::MAX_FRAME`] it bounds what a peer can make us read.
+const MAX_FRAMES: u8 = 8;
+
+/// Whether a session goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Fate {
+    GoesOn,
+    Over,
+}
+
+use Fate::{GoesOn, Over};
+
+/// What a session needs of its surroundings.
+pub(super) struct Surroundings<'a> {
+    pub(super) service: &'a Weak<Service>,
+    pub(super) token: Token,
+}
+
+enum State {
+    /// Active: the stream is not there yet; the request waits in the outbox.
+    Connecting,
+    /// Active: the answer is awaited.
+    Requested,
+    /// Passive: the request is awaited.
+    Silent(Arc<Listening>),
+    /// Passive: the application is asked. The flag is the request's.
+    Pending(Arc<AtomicBool>),
+    /// Passive: accepted; the requester's word is awaited.
+    Accepted,
+    /// Either: connected.
+    Up,
+    /// Either: goodbye is said, its answer awaited.
+    Closing,
+}
+
+pub(super) struct Session {
+    pub(super) stream: TcpStream,
+    peer: Option<SocketAddr>,
+    state: State,
+    /// `None` until a request is accepted.
+    gate: Option<Arc<ConnectionGate>>,
+    /// When [`Session::expire`] is to be called.
+    pub(super) deadline: Option<Instant>,
+    /// Part of a message.
+    inbox: Vec<u8>,
+    /// What the stream did not take yet.
+    outbox: Vec<u8>,
+    /// Messages received.
+    frames: u8,
+}
+
+impl Session {
+    /// Of the active side. An attempt that ended at once is told of.
+    pub(super) fn active(connecting: Connecting) -> Option<Self> {
+        let gate = connecting.gate;
+        let stream = match connecting.stream {
+            Ok(stream) => stream,
+            Err(event) => {
+                let _ = gate.call(true, |sink| sink.event(event));
+                return None;
+            }
+        };
+        Some(Self {
+            stream,
+            peer: None,
+            state: State::Connecting,
+            gate: Some(gate),
+            deadline: connecting.deadline,
+            inbox: Vec::new(),
+            outbox: connecting.request,
+            frames: 0,
+        })
+    }
+
+    /// Of the passive side.
+    pub(super) fn passive(
+        stream: TcpStream,
+        peer: SocketAddr,
+        listening: Arc<Listening>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        Self {
+            stream,
+            peer: Some(SocketAddr::new(peer.ip().to_canonical(), peer.port())),
+            state: State::Silent(listening),
+            gate: None,
+            deadline,
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            frames: 0,
+        }
+    }
+
+    /// Whether its request has not come yet.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.state, State::Silent(_))
+    }
+
+    /// Does all that the stream allows now.
+    pub(super) fn drive(&mut self, around: &Surroundings<'_>, scratch: &mut [u8]) -> Fate {
+        if matches!(self.state, State::Connecting) {
+            match self.connected() {
+                Ok(false) => return GoesOn,
+                Ok(true) => self.state = State::Requested,
+                Err(event) => return self.over(event),
+            }
+        }
+        self.flush();
+        loop {
+            match self.stream.read(scratch) {
+                Ok(0) => return self.ended(None),
+                Ok(count) => {
+                    self.inbox.extend_from_slice(&scratch[..count]);
+                    if self.digest(around) == Over {
+                        return Over;
+                    }
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return GoesOn,
+                    io::ErrorKind::Interrupted => (),
+                    _ => return self.ended(Some(&error)),
+                },
+            }
+        }
+    }
+
+    /// The deadline is over.
+    pub(super) fn expire(&mut self) -> Fate {
+        self.deadline = None;
+        match self.state {
+            State::Connecting => self.over(ConnectionEvent::TimedOut),
+            State::Requested => {
+                self.send(&frame::goodbye());
+                self.over(ConnectionEvent::TimedOut)
+            }
+            State::Silent(_) => {
+                tracing::debug!(peer = ?self.peer, "connected, but requests nothing: dropped");
+                Over
+            }
+            State::Closing => self.over(ConnectionEvent::Disconnected),
+            State::Pending(_) | State::Accepted | State::Up => GoesOn,
+        }
+    }
+
+    /// The application accepts the request.
+    pub(super) fn accept(&mut self, gate: Arc<ConnectionGate>, answer: &[u8]) {
+        self.gate = Some(gate);
+        self.state = State::Accepted;
+        self.send(answer);
+    }
+
+    /// The request is refused, as by the application or as by nobody.
+    pub(super) fn reject(&mut self, as_the_application: bool) -> Fate {
+        self.send(&frame::reject(if as_the_application {
+            Reason::Application
+        } else {
+            Reason::Nobody
+        }));
+        Over
+    }
+
+    /// The application disconnects.
+    pub(super) fn disconnect(&mut self, options: &ManagerOptions) -> Fate {
+        match self.state {
+            State::Connecting => self.over(ConnectionEvent::Disconnected),
+            State::Requested => {
+                self.send(&frame::goodbye());
+                self.over(ConnectionEvent::Disconnected)
+            }
+            State::Accepted | State::Up => {
+                self.send(&frame::goodbye());
+                self.state = State::Closing;
+                self.deadline = Instant::now().checked_add(options.disconnect_timeout);
+                GoesOn
+            }
+            State::Closing | State::Silent(_) | State::Pending(_) => GoesOn,
+        }
+    }
+
+    /// The application forgets the connection; its gate is shut.
+    pub(super) fn abort(&mut self) -> Fate {
+        if matches!(self.state, State::Requested | State::Accepted | State::Up) {
+            self.send(&frame::goodbye());
+        }
+        Over
+    }
+
+    /// Ends the stream, also for copies of its descriptor in forks.
+    pub(super) fn close(&mut self) {
+        // A stream that is gone already is as good.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Whether the stream is there; `Err` if it never will be.
+    fn connected(&mut self) -> Result<bool, ConnectionEvent> {
+        let error = match self.stream.take_error() {
+            Ok(None) => match self.stream.peer_addr() {
+                Ok(peer) if self.stream.local_addr().is_ok_and(|own| own == peer) => {
+                    // Nobody listened on an ephemeral port, and the system gave
+                    // us just that one: the stream is connected with itself.
+                    return Err(ConnectionEvent::NonPeerRejected);
+                }
+                Ok(peer) => {
+                    self.peer = Some(peer);
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(false),
+                Err(error) => error,
+            },
+            Ok(Some(error)) | Err(error) => error,
+        };
+        tracing::debug!(%error, "cannot connect");
+        Err(open::outcome(&error))
+    }
+
+    /// Takes all whole messages out of the inbox.
+    fn digest(&mut self, around: &Surroundings<'_>) -> Fate {
+        loop {
+            match frame::parse(&self.inbox) {
+                Ok(None) => return GoesOn,
+                Ok(Some((frame, length))) => {
+                    self.inbox.drain(..length);
+                    self.frames += 1;
+                    let fate = if self.frames > MAX_FRAMES {
+                        self.unexpected(&frame)
+                    } else {
+                        self.receive(frame, around)
+                    };
+                    if fate == Over {
+                        return Over;
+                    }
+                }
+                Err(what) => return self.malformed(what),
+            }
+        }
+    }
+
+    fn receive(&mut self, frame: Frame, around: &Surroundings<'_>) -> Fate {
+        match (&self.state, frame) {
+            (
+                State::Requested,
+                Frame::Accept {
+                    parameters,
+                    private_data,
+                },
+            ) => {
+                self.deadline = None;
+                self.accepted(ConnectionEvent::Accepted {
+                    peer: parameters,
+                    private_data,
+                })
+            }
+            (State::Requested, Frame::Reject(reason)) => self.over(match reason {
+                Reason::Application => ConnectionEvent::PeerRejected,
+                Reason::Nobody => ConnectionEvent::NonPeerRejected,
+                Reason::Version => {
+                    tracing::warn!(peer = ?self.peer, ours = frame::VERSION,
+                        "refused: the peer speaks another version of the protocol");
+                    ConnectionEvent::NonPeerRejected
+                }
+            }),
+            (
+                State::Silent(listening),
+                Frame::Request {
+                    qualifier,
+                    parameters,
+                    private_data,
+                },
+            ) => {
+                let (listening, peer) = (Arc::clone(listening), self.peer);
+                let (true, Some(peer)) = (listening.qualifier == qualifier, peer) else {
+                    return self.reject(false);
+                };
+                let details = Details {
+                    qualifier,
+                    peer,
+                    parameters,
+                    private_data,
+                };
+                self.requested(&listening, details, around)
+            }
+            (State::Accepted, Frame::Ready) => {
+                self.state = State::Up;
+                self.tell(ConnectionEvent::Established);
+                GoesOn
+            }
+            (State::Accepted, Frame::Failed | Frame::Goodbye) => {
+                self.over(ConnectionEvent::AcceptFailed)
+            }
+            (State::Pending(_), Frame::Goodbye) => self.ended(None),
+            (State::Up, Frame::Goodbye) => {
+                self.send(&frame::farewell());
+                self.over(ConnectionEvent::Disconnected)
+            }
+            (State::Closing, Frame::Goodbye | Frame::Farewell | Frame::Failed) => {
+                self.over(ConnectionEvent::Disconnected)
+            }
+            // It crossed with our goodbye.
+            (State::Closing, Frame::Ready) => GoesOn,
+            (_, frame) => self.unexpected(&frame),
+        }
+    }
+
+    /// Passive: asks the application.
+    fn requested(
+        &mut self,
+        listening: &Listening,
+        details: Details,
+        around: &Surroundings<'_>,
+    ) -> Fate {
+        let Some(service) = around.service.upgrade() else {
+            return self.reject(false);
+        };
+        self.deadline = None;
+        let alive = Arc::new(AtomicBool::new(true));
+        self.state = State::Pending(Arc::clone(&alive));
+        let request = Request::new(service, around.token, alive, details);
+        // A request that nobody takes refuses itself when it is dropped.
+        let request = crate::cm::Request::new(request);
+        let _ = listening.gate.call(false, |sink| sink.request(request));
+        GoesOn
+    }
+
+    /// Active: the sink makes its endpoint ready, or the connection fails.
+    fn accepted(&mut self, event: ConnectionEvent) -> Fate {
+        let Some(gate) = self.gate.clone() else {
+            return Over;
+        };
+        match gate.call(false, |sink| sink.event(event)) {
+            Some(Ok(())) if !gate.is_shut() => {
+                self.state = State::Up;
+                self.send(&frame::ready());
+                GoesOn
+            }
+            _ => {
+                gate.shut(true);
+                self.send(&frame::failed());
+                Over
+            }
+        }
+    }
+
+    fn malformed(&mut self, what: Malformed) -> Fate {
+        match (&self.state, what) {
+            (State::Silent(_), Malformed::Version(_)) => {
+                tracing::warn!(peer = ?self.peer, "request refused: {what}");
+                self.send(&frame::reject(Reason::Version));
+            }
+            // Whoever knocks on ports need not fill the log.
+            (State::Silent(_), _) => tracing::debug!(peer = ?self.peer, "dropped: {what}"),
+            _ => tracing::warn!(peer = ?self.peer, "connection ended: {what}"),
+        }
+        self.ended(None)
+    }
+
+    fn unexpected(&mut self, frame: &Frame) -> Fate {
+        tracing::warn!(peer = ?self.peer, "connection ended: unexpected message {frame:?}");
+        self.ended(None)
+    }
+
+    /// The stream is at its end, or not worth reading on.
+    fn ended(&mut self, error: Option<&io::Error>) -> Fate {
+        match &self.state {
+            State::Connecting | State::Requested => {
+                self.over(error.map_or(ConnectionEvent::NonPeerRejected, open::outcome))
+            }
+            State::Silent(_) => Over,
+            State::Pending(alive) => {
+                alive.store(false, Ordering::Release);
+                Over
+            }
+            State::Accepted => self.over(ConnectionEvent::AcceptFailed),
+            State::Up => self.over(ConnectionEvent::Broken),
+            State::Closing => self.over(ConnectionEvent::Disconnected),
+        }
+    }
+
+    /// Tells a terminal event.
+    fn over(&mut self, event: ConnectionEvent) -> Fate {
+        self.tell(event);
+        Over
+    }
+
+    fn tell(&self, event: ConnectionEvent) {
+        if let Some(gate) = &self.gate {
+            let _ = gate.call(event.is_terminal(), |sink| sink.event(event));
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.outbox.extend_from_slice(bytes);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while !self.outbox.is_empty() {
+            match self.stream.write(&self.outbox) {
+                Ok(count) => drop(self.outbox.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                // Reading tells how the stream ended, after what came before.
+                Err(_) => self.outbox.clear(),
+            }
+        }
+    }
+}

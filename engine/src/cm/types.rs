@@ -1,0 +1,122 @@
+//! What the application's side of the connection manager sees.
+
+use super::manager::Request;
+use crate::control::EndpointAddress;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// What one side tells the other of its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Where the endpoint is.
+    pub address: EndpointAddress,
+    /// RDMA reads of the peer that it serves at a time.
+    pub reads_served: u8,
+    /// RDMA reads that it would like to have in flight.
+    pub reads_asked: u8,
+}
+
+/// How a manager behaves.
+#[derive(Clone, Debug)]
+pub struct ManagerOptions {
+    /// The address that [`super::Manager::local_address`] answers; `None`
+    /// finds one per device.
+    pub publish: Option<IpAddr>,
+    /// The one address of this host to listen on; `None` is all of them.
+    pub listen_on: Option<IpAddr>,
+    /// How long somebody who connects may take to say what he wants.
+    /// 10 seconds by default.
+    pub request_timeout: Duration,
+    /// How long a disconnect waits for the peer's answer. 2 seconds by default.
+    pub disconnect_timeout: Duration,
+    /// How long a connection may be idle before the system asks whether the
+    /// peer's host is still there; a host that does not answer for long is
+    /// then taken for [`ConnectionEvent::Broken`]. `None`, the default, never
+    /// asks: a host that pauses is not dead, and the queue pair itself notices
+    /// when it sends.
+    pub keepalive: Option<Duration>,
+    /// Whether the service thread stays on the CPUs of the thread that starts
+    /// the manager. By default it may run on any CPU that is not isolated,
+    /// so that it does not share one with a thread that polls.
+    pub keep_affinity: bool,
+}
+
+impl Default for ManagerOptions {
+    fn default() -> Self {
+        Self {
+            publish: None,
+            listen_on: None,
+            request_timeout: Duration::from_secs(10),
+            disconnect_timeout: Duration::from_secs(2),
+            keepalive: None,
+            keep_affinity: false,
+        }
+    }
+}
+
+/// Who is told of requests for a qualifier.
+pub trait ListenSink: Send + Sync {
+    /// Somebody wants to connect. Called on the service thread, one request at
+    /// a time per listener; must not block long. The request may be answered
+    /// later and on any thread; dropped, it is refused as by nobody
+    /// ([`ConnectionEvent::NonPeerRejected`] there).
+    fn request(&self, request: Request);
+}
+
+/// Who is told of a connection.
+pub trait ConnectionSink: Send + Sync {
+    /// Something happened. Called on the service thread, one event at a time
+    /// per connection and in order; must not block long. The first event may
+    /// come before the call that made the connection has returned.
+    ///
+    /// The result counts for [`ConnectionEvent::Accepted`] only.
+    ///
+    /// # Errors
+    /// The endpoint could not be brought to take part in the connection: the
+    /// peer gets [`ConnectionEvent::AcceptFailed`], and this side no further event.
+    #[expect(
+        clippy::result_unit_err,
+        reason = "the sink knows why; nobody else asks"
+    )]
+    fn event(&self, event: ConnectionEvent) -> Result<(), ()>;
+}
+
+/// What happened to a connection. After a terminal event, none follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionEvent {
+    /// Active side: the peer accepted. The sink moves its queue pair to RTS
+    /// and answers `Ok`, on which the peer is told that it is ready.
+    Accepted {
+        /// The peer's endpoint.
+        peer: Parameters,
+        /// What the peer passed to [`Request::accept`].
+        private_data: Vec<u8>,
+    },
+    /// Active side, terminal: the peer's application refused.
+    PeerRejected,
+    /// Active side, terminal: refused, but not by the application: nobody
+    /// listens on the qualifier, or the request was dropped, or whoever
+    /// listens there does not speak this protocol.
+    NonPeerRejected,
+    /// Active side, terminal: no way to the peer's host.
+    Unreachable,
+    /// Active side, terminal: no answer within the time given.
+    TimedOut,
+    /// Passive side: the requester is ready.
+    Established,
+    /// Passive side, terminal: the requester gave up, died, or failed to
+    /// become ready.
+    AcceptFailed,
+    /// Terminal: the peer disconnected in order, or this side's disconnect is done.
+    Disconnected,
+    /// Terminal: the peer vanished without a goodbye.
+    Broken,
+}
+
+impl ConnectionEvent {
+    /// Whether no event follows this one.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        !matches!(self, Self::Accepted { .. } | Self::Established)
+    }
+}
