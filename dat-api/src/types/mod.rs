@@ -6,9 +6,11 @@
 mod attributes;
 mod event;
 mod flags;
+mod segment;
 mod state;
 
 pub use attributes::{EpAttributes, SrqAttributes};
 pub use event::{AsyncKind, AsyncReason, ConnectionKind, DtoStatus, Event, EventData, PrivateData};
 pub use flags::{CompletionFlags, EvdFlags, MemPrivileges};
+pub use segment::{LmrSegment, RmrSegment};
 pub use state::EpState;
