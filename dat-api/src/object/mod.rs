@@ -1,3 +1,26 @@
 //! The objects of DAT. They know no ABI: the C faces convert and call here.
 
+#![allow(
+    clippy::unimplemented,
+    dead_code,
+    reason = "signatures first; the bodies follow"
+)]
+
+pub mod ia;
+// The consumer vouches for the memory.
+#[allow(unsafe_code)]
+pub mod lmr;
+pub mod pz;
 pub(crate) mod usage;
+
+use crate::error::DatError;
+use crate::status::{ReturnType, Subtype};
+
+/// There is no slot for another object.
+pub(crate) fn exhausted() -> DatError {
+    DatError::new(
+        ReturnType::InsufficientResources,
+        Subtype::ResourceMemory,
+        "the process has no handles left, or no memory for them; free unused objects",
+    )
+}

@@ -1,0 +1,182 @@
+//! Events that threads of the library and the consumer's own calls put in, and
+//! letters to the owner of the EVD.
+//!
+//! Everything here is under one lock that the usual dequeue does not take: it
+//! looks at one word, which is 0 as long as there is nothing.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::queue::Queue;
+use crate::handle::Handle;
+use crate::types::EventData;
+
+/// In the attention word: there are letters. The other bits count events.
+const LETTERS: u32 = 1 << 31;
+
+/// There was no room for an event, which is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overflow {
+    /// Whether the event before it was still taken: what is to be reported.
+    pub(crate) first: bool,
+}
+
+/// What the owner of the EVD is asked to do.
+pub(super) enum Letter {
+    /// Poll this queue too; there is room for what it can hold.
+    Attach(Queue),
+    /// Have room for so many events, all told.
+    Room(usize),
+    /// Forget the events of this endpoint.
+    Purge(Handle),
+}
+
+/// See the head of the file.
+pub(super) struct Posted {
+    attention: AtomicU32,
+    /// Events posted and not yet handed out, here or with the owner.
+    held: AtomicU32,
+    /// Letters that the owner has done with, of `Inside::sent`.
+    done: AtomicU32,
+    inside: Mutex<Inside>,
+}
+
+struct Inside {
+    events: VecDeque<EventData>,
+    letters: Vec<Letter>,
+    /// The most that `held` may be.
+    limit: u32,
+    /// The last event was refused.
+    overflowing: bool,
+    sent: u32,
+}
+
+impl Posted {
+    /// Room for `limit` events.
+    pub(super) fn new(limit: u32) -> Self {
+        Self {
+            attention: AtomicU32::new(0),
+            held: AtomicU32::new(0),
+            done: AtomicU32::new(0),
+            inside: Mutex::new(Inside {
+                events: VecDeque::with_capacity(limit as usize),
+                letters: Vec::new(),
+                limit,
+                overflowing: false,
+                sent: 0,
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the owner has anything to fetch here.
+    #[inline(always)]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) == 0
+    }
+
+    /// How many events wait here.
+    pub(super) fn len(&self) -> u32 {
+        self.attention.load(Ordering::Acquire) & !LETTERS
+    }
+
+    /// Adds an event, unless as many are held as there is room for.
+    pub(super) fn post(&self, data: EventData) -> Result<(), Overflow> {
+        let mut inside = self.lock();
+        if self.held.load(Ordering::Acquire) >= inside.limit {
+            let first = !inside.overflowing;
+            inside.overflowing = true;
+            return Err(Overflow { first });
+        }
+        inside.overflowing = false;
+        inside.events.push_back(data);
+        self.held.fetch_add(1, Ordering::Relaxed);
+        self.attention.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// As [`Self::post`], for the consumer, who is told by the call: a refusal
+    /// is no overflow.
+    pub(super) fn offer(&self, data: EventData) -> bool {
+        let mut inside = self.lock();
+        if self.held.load(Ordering::Acquire) >= inside.limit {
+            return false;
+        }
+        inside.events.push_back(data);
+        self.held.fetch_add(1, Ordering::Relaxed);
+        self.attention.fetch_add(1, Ordering::SeqCst);
+        true
+    }
+
+    /// Makes room for `limit` events, if there was less.
+    pub(super) fn widen(&self, limit: u32) {
+        let mut inside = self.lock();
+        if limit > inside.limit {
+            let queued = inside.events.len();
+            inside.events.reserve(limit as usize - queued);
+            inside.limit = limit;
+        }
+    }
+
+    /// Sends letters; answers what [`Self::is_done`] is to be asked for.
+    pub(super) fn send(&self, letters: impl IntoIterator<Item = Letter>) -> u32 {
+        let mut inside = self.lock();
+        for letter in letters {
+            inside.letters.push(letter);
+            inside.sent = inside.sent.wrapping_add(1);
+        }
+        self.attention.fetch_or(LETTERS, Ordering::SeqCst);
+        inside.sent
+    }
+
+    /// Whether the owner has acted on the letter of this number.
+    pub(super) fn is_done(&self, letter: u32) -> bool {
+        self.done.load(Ordering::Acquire).wrapping_sub(letter) as i32 >= 0
+    }
+
+    /// Owner: all letters, in order. [`Self::letters_done`] is due after.
+    pub(super) fn letters(&self) -> Vec<Letter> {
+        if self.attention.load(Ordering::Acquire) & LETTERS == 0 {
+            return Vec::new();
+        }
+        let mut inside = self.lock();
+        self.attention.fetch_and(!LETTERS, Ordering::Relaxed);
+        core::mem::take(&mut inside.letters)
+    }
+
+    /// Owner: so many letters were acted on.
+    pub(super) fn letters_done(&self, count: usize) {
+        self.done.fetch_add(count as u32, Ordering::Release);
+    }
+
+    /// Owner: hands the `count` oldest events to `take`. They stay held until
+    /// [`Self::handed_out`].
+    pub(super) fn take(&self, count: u32, take: impl FnMut(EventData)) {
+        if count == 0 {
+            return;
+        }
+        let mut inside = self.lock();
+        inside.events.drain(..count as usize).for_each(take);
+        self.attention.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// Owner: events are with the consumer, or forgotten; there is room again.
+    #[inline]
+    pub(super) fn handed_out(&self, count: u32) {
+        self.held.fetch_sub(count, Ordering::Release);
+    }
+
+    /// Forgets the events that `unwanted` tells of. For any thread.
+    pub(super) fn forget(&self, mut unwanted: impl FnMut(&EventData) -> bool) {
+        let mut inside = self.lock();
+        let before = inside.events.len();
+        inside.events.retain(|data| !unwanted(data));
+        let gone = (before - inside.events.len()) as u32;
+        self.attention.fetch_sub(gone, Ordering::Relaxed);
+        self.held.fetch_sub(gone, Ordering::Release);
+    }
+}

@@ -1,0 +1,130 @@
+//! Protection zones: memory and endpoints of one zone may be used together.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+use dat_engine::ProtectionDomain;
+
+use crate::error::{DatError, Result};
+use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::object::ia::Ia;
+use crate::object::usage::{Counted, Usage};
+use crate::status::{ReturnType, Subtype};
+
+/// A protection zone of one IA: a protection domain of its device.
+pub struct Pz {
+    handle: Handle,
+    id: u32,
+    ia: Arc<Ia>,
+    domain: ProtectionDomain,
+    usage: Usage,
+}
+
+impl Pz {
+    /// Makes a zone and names it.
+    ///
+    /// # Errors
+    /// The device has no more domains, or the IA is being closed.
+    pub fn create(ia: &Arc<Ia>) -> Result<Arc<Self>> {
+        let domain = ia.device().alloc_pd()?;
+        let place = Reservation::new().ok_or_else(crate::object::exhausted)?;
+        let pz = Arc::new(Self {
+            handle: place.handle(),
+            id: next_id(),
+            ia: Arc::clone(ia),
+            domain,
+            usage: Usage::default(),
+        });
+        ia.publish(place, &pz, Self::abort)?;
+        Ok(pz)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The IA that it belongs to.
+    #[must_use]
+    pub fn ia(&self) -> &Arc<Ia> {
+        &self.ia
+    }
+
+    /// A number that no other zone of this process has: what the table of
+    /// LMRs compares.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// What queues and memory are made in.
+    #[must_use]
+    pub fn domain(&self) -> &ProtectionDomain {
+        &self.domain
+    }
+
+    /// Frees a zone.
+    ///
+    /// # Errors
+    /// The handle names none, or something still uses it.
+    pub fn free(handle: Handle) -> Result<()> {
+        let pz = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        if !pz.usage.close() {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                Subtype::InvalidStatePzInUse,
+                format!(
+                    "{} endpoints, shared receive queues or memory regions use the zone; free them first",
+                    pz.usage.count()
+                ),
+            ));
+        }
+        pz.ia.unregister(handle);
+        drop(pz);
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        Ok(())
+    }
+
+    /// Its IA is closed abruptly.
+    fn abort(handle: Handle) {
+        if let Some(pz) = handle::retire::<Self>(handle, |_| ()) {
+            pz.usage.close_anyway();
+        }
+    }
+}
+
+impl Object for Pz {
+    const KIND: Kind = Kind::Pz;
+}
+
+impl Counted for Pz {
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+}
+
+impl fmt::Debug for Pz {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pz")
+            .field("handle", &self.handle)
+            .field("id", &self.id)
+            .field("users", &self.usage.count())
+            .finish_non_exhaustive()
+    }
+}
+
+fn stale() -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        Subtype::InvalidHandlePz,
+        "the handle names no protection zone",
+    )
+}
+
+/// A process does not make 2^32 zones while one of them lives.
+fn next_id() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
