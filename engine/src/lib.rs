@@ -11,6 +11,7 @@ pub mod queue;
 pub mod request;
 pub mod ring;
 pub mod shared_queue;
+pub mod thread;
 pub mod wire;
 
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};

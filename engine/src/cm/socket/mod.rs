@@ -21,7 +21,6 @@ mod open;
 mod run;
 mod service;
 mod session;
-mod thread;
 
 pub(super) use handle::{Connection, Listener, Request, Target};
 pub(super) use service::Service;

@@ -2,8 +2,8 @@
 
 use super::run;
 use super::session::{ConnectionGate, ListenGate};
-use super::thread::{SignalsBlocked, leave_pinned_cpus};
 use crate::cm::{CmError, ManagerOptions};
+use crate::thread::{SignalsBlocked, leave_pinned_cpus};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Poll, Registry, Token, Waker, event::Source};
 use std::sync::atomic::{AtomicUsize, Ordering};

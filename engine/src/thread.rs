@@ -1,13 +1,17 @@
-//! The service thread's manners: no signals, and no CPU that is kept for others.
+//! The manners of a library's own threads: no signals, and no CPU that is kept
+//! for others.
 
 use std::fs;
 
 /// Blocks every signal in the calling thread, and so in the threads it
 /// starts; dropping it restores the mask.
-pub(super) struct SignalsBlocked(libc::sigset_t);
+pub struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
-    pub(super) fn new() -> Self {
+    /// Blocks them, from now until it is dropped.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "it has an effect")]
+    pub fn new() -> Self {
         // SAFETY: sets of signals are plain memory; the calls below fill both.
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
             unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
@@ -31,7 +35,7 @@ impl Drop for SignalsBlocked {
 
 /// Lets the calling thread run on every CPU that is not isolated. A wish: what
 /// the system does not grant stays as it was.
-pub(super) fn leave_pinned_cpus() {
+pub fn leave_pinned_cpus() {
     let isolated = fs::read_to_string("/sys/devices/system/cpu/isolated").unwrap_or_default();
     // SAFETY: a set of CPUs is plain memory, for which zero is valid.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
