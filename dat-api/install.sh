@@ -1,0 +1,204 @@
+#!/usr/bin/env bash
+# Installs uDAPL 1.2 for C programs: library, headers, dat.pc, manual pages.
+set -euo pipefail
+umask 022 # what is installed is for all
+
+usage() {
+    cat <<'TXT'
+usage: dat-api/install.sh --prefix DIR [--destdir DIR] [--library FILE] [--uninstall]
+
+Installs below the prefix:
+  lib/libdat.so.1.2.0, libdat.so.1, libdat.so    the library and its links
+  include/dat/*.h                                the headers
+  lib/pkgconfig/dat.pc                           for pkg-config
+  share/man/man*/                                the manual pages
+  share/udapl/installed                          what was installed, for --uninstall
+
+  --prefix DIR    where programs will find it, for example /usr/local
+  --destdir DIR   put the files below this folder instead, as packagers do;
+                  dat.pc still names the prefix
+  --library FILE  install this build of libdat.so. Without it, cargo brings the
+                  release build up to date first (as root only if the target
+                  folder is root's own).
+  --uninstall     remove what was installed, and the folders made for it
+  --help          this text
+
+Exit status: 0 done, 1 usage, 2 it cannot be done here.
+TXT
+}
+
+say() { printf '%s\n' "$*"; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
+misuse() { printf 'error: %s (see --help)\n' "$*" >&2; exit 1; }
+
+prefix='' destdir='' library='' uninstall=no
+while [ $# -gt 0 ]; do
+    case $1 in
+    --prefix | --destdir | --library)
+        [ -n "${2-}" ] || misuse "$1 needs a value"
+        declare "${1#--}=$2"
+        shift
+        ;;
+    --prefix=?* | --destdir=?* | --library=?*)
+        option=${1%%=*}
+        declare "${option#--}=${1#*=}"
+        ;;
+    --uninstall) uninstall=yes ;;
+    --help | -h)
+        usage
+        exit 0
+        ;;
+    *) misuse "unknown argument '$1'" ;;
+    esac
+    shift
+done
+[ -n "$prefix" ] || misuse "--prefix is missing"
+
+# absolute PATH: as seen from where the script was called.
+absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s/%s' "$PWD" "$1" ;; esac; }
+prefix=$(absolute "$prefix")
+prefix=${prefix%/}
+[ -n "$prefix" ] || misuse "--prefix / would mix with the system's own files; /usr is meant?"
+[ -z "$destdir" ] || destdir=$(absolute "$destdir")
+[ -z "$library" ] || library=$(absolute "$library")
+case $prefix in
+*[[:space:]\'\"\\\$]*) fail "dat.pc cannot name a folder like '$prefix': no spaces, quotes, \$ or \\" ;;
+esac
+
+cd "$(dirname "$0")/.."
+source=dat-api/libdat
+target=${CARGO_TARGET_DIR:-target}
+version=1.2.0
+root=${destdir%/}$prefix
+manifest=$root/share/udapl/installed
+
+# need_writable: says early, and once, that files cannot be made below the root.
+need_writable() {
+    local folder=$root below
+    while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
+    for below in "$folder" "$root"/{lib,lib/pkgconfig,include,include/dat,share,share/udapl}; do
+        if [ ! -d "$below" ]; then
+            [ ! -e "$below" ] || fail "$below is not a folder"
+        elif [ ! -w "$below" ] || [ ! -x "$below" ]; then
+            fail "$below is not writable: run this as root, or choose another --prefix"
+        fi
+    done
+}
+
+# remove_installed: removes what the manifest lists, last entry first.
+remove_installed() {
+    local lines line path
+    mapfile -t lines <"$manifest"
+    for ((line = ${#lines[@]} - 1; line >= 0; line--)); do
+        path=${lines[line]#* }
+        case /$path/ in */../* | *//*) fail "$manifest is damaged: line $((line + 1))" ;; esac
+        case ${lines[line]} in
+        "file "*) rm -f "$root/$path" ;;
+        # Folders that others use by now stay.
+        "folder .") rmdir "$root" 2>/dev/null || true ;;
+        "folder "*) rmdir "$root/$path" 2>/dev/null || true ;;
+        *) fail "$manifest is damaged: line $((line + 1))" ;;
+        esac
+    done
+}
+
+if [ "$uninstall" = yes ]; then
+    [ -f "$manifest" ] || fail "nothing is installed below $root ($manifest is missing)"
+    need_writable
+    remove_installed
+    say "removed what was installed below $root"
+    exit 0
+fi
+
+# build: cargo knows whether the library is up to date.
+build() {
+    library=$target/release/libdat.so
+    PATH=$PATH:${HOME:-}/.cargo/bin
+    if command -v cargo >/dev/null 2>&1 && { [ ! -e "$target" ] || [ -O "$target" ]; }; then
+        cargo build --release --locked -p libdat || fail "the library does not build"
+    elif [ -f "$library" ]; then
+        say "installing $library as it is"
+    fi
+    [ -f "$library" ] ||
+        fail "$library is missing: build it first, by cargo build --release -p libdat"
+}
+
+installed=()
+# folder PATH: makes a folder below the root, or with "." the root, noting those
+# that are new.
+folder() {
+    local path=$root/$1
+    case $1 in
+    .) path=$root ;;
+    */*) folder "${1%/*}" ;;
+    *) folder . ;;
+    esac
+    [ ! -d "$path" ] || return 0
+    mkdir -p "$path" || fail "$path cannot be made"
+    installed+=("folder $1")
+}
+
+# put MODE FILE PATH
+put() {
+    folder "${3%/*}"
+    install -m "$1" "$2" "$root/$3"
+    installed+=("file $3")
+}
+
+# link NAME TARGET
+link() {
+    ln -sf "$2" "$root/$1"
+    installed+=("file $1")
+}
+
+pkg_config() {
+    cat <<TXT
+prefix=$prefix
+libdir=\${prefix}/lib
+includedir=\${prefix}/include
+
+Name: dat
+Description: uDAPL 1.2, the Direct Access Transport API of user programs
+Version: $version
+Libs: -L\${libdir} -ldat
+Cflags: -I\${includedir}
+TXT
+}
+
+[ -n "$library" ] || build
+[ -f "$library" ] || fail "$library is missing"
+need_writable
+[ ! -f "$manifest" ] || remove_installed
+for other in "$root"/{lib/libdat.so*,lib/pkgconfig/dat.pc,include/dat/*}; do
+    if [ -e "$other" ] || [ -L "$other" ]; then
+        fail "$other is there and not from this script: remove it, or choose another --prefix"
+    fi
+done
+
+# The manifest comes first, so that it goes last; and it is written whatever
+# happens, so that an installation that failed can be removed too.
+folder share/udapl
+installed+=("file share/udapl/installed")
+trap 'printf "%s\n" "${installed[@]}" >"$manifest"' EXIT
+
+put 644 "$library" "lib/libdat.so.$version"
+link lib/libdat.so.1 "libdat.so.$version"
+link lib/libdat.so libdat.so.1
+for header in "$source"/include/dat/*.h; do
+    put 644 "$header" "include/dat/${header##*/}"
+done
+folder lib/pkgconfig
+pkg_config >"$root/lib/pkgconfig/dat.pc"
+installed+=("file lib/pkgconfig/dat.pc")
+if [ -d "$source/man" ]; then
+    for page in "$source"/man/*.[0-9]*; do
+        section=${page##*.}
+        put 644 "$page" "share/man/man${section:0:1}/${page##*/}"
+    done
+fi
+
+say "installed uDAPL 1.2 below $root"
+if [ -z "$destdir" ]; then
+    say "pkg-config finds it with PKG_CONFIG_PATH=$prefix/lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/lib;"
+    say "neither is needed where the system looks anyway (/usr/local, after ldconfig)"
+fi

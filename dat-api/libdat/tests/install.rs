@@ -1,0 +1,252 @@
+//! `dat-api/install.sh`: what it installs is enough for a program, and nothing
+//! of it is left when it is removed.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The library that cargo made for the tests.
+fn library() -> PathBuf {
+    let tests = std::env::current_exe().expect("this binary has a path");
+    tests.parent().expect("it is in a folder").join("libdat.so")
+}
+
+/// An empty folder for one test.
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install-{name}"));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).expect("the folder can be made");
+    path
+}
+
+fn install(arguments: &[&str]) -> Output {
+    Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../install.sh"))
+        .args(arguments)
+        .output()
+        .expect("the script can be run")
+}
+
+fn succeed(arguments: &[&str]) {
+    let output = install(arguments);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {complaint}");
+}
+
+/// Exit status, and the error that it came with.
+fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = install(arguments);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), complaint)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a UTF-8 path")
+}
+
+/// Every path below a folder, links not followed.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        if entry.file_type().expect("a type").is_dir() {
+            found.extend(below(&entry.path()));
+        }
+        found.push(entry.path());
+    }
+    found
+}
+
+/// Compiles a program by what pkg-config says of the installed library, and
+/// runs it with that library.
+fn compile_and_run(prefix: &Path, source: &str) -> String {
+    let flags = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "dat"])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .output()
+        .expect("pkg-config can be run");
+    assert!(flags.status.success(), "pkg-config does not find it");
+    let flags = String::from_utf8(flags.stdout).expect("flags are text");
+    let (code, program) = (prefix.join("program.c"), prefix.join("program"));
+    fs::write(&code, source).expect("the source can be written");
+    let compiled = Command::new("gcc")
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &code])
+        // Linked with it even if the program calls nothing.
+        .arg("-Wl,--no-as-needed")
+        .args(flags.split_whitespace())
+        .output()
+        .expect("gcc can be run");
+    let complaint = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{complaint}");
+    let run = Command::new(&program)
+        .env("LD_LIBRARY_PATH", prefix.join("lib"))
+        .output()
+        .expect("the program can be run");
+    let complaint = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{complaint}");
+    fs::remove_file(code).expect("it was there");
+    fs::remove_file(program).expect("it was there");
+    String::from_utf8(run.stdout).expect("text")
+}
+
+#[test]
+fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
+    let folder = folder("whole");
+    let prefix = folder.join("prefix");
+    let library = library();
+    // Twice: an older installation is replaced.
+    for _ in 0..2 {
+        succeed(&["--prefix", text(&prefix), "--library", text(&library)]);
+    }
+    let lib = prefix.join("lib");
+    let link = |name: &str| fs::read_link(lib.join(name)).expect("a link");
+    assert_eq!(link("libdat.so"), Path::new("libdat.so.1"));
+    assert_eq!(link("libdat.so.1"), Path::new("libdat.so.1.2.0"));
+    assert_eq!(
+        fs::read(lib.join("libdat.so")).expect("the library"),
+        fs::read(library).expect("the library")
+    );
+    let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/dat");
+    for header in below(&headers) {
+        let name = header.file_name().expect("a file");
+        let installed = prefix.join("include/dat").join(name);
+        assert_eq!(
+            fs::read(installed).expect("a header"),
+            fs::read(&header).expect("a header")
+        );
+    }
+    for path in below(&prefix) {
+        let mode = fs::symlink_metadata(&path).expect("it is there").mode();
+        assert_eq!(mode & 0o444, 0o444, "{} is for all", path.display());
+    }
+
+    let program = r#"
+        #include <dat/udat.h>
+        #include <stdio.h>
+        int main(void)
+        {
+            DAT_EP_ATTR attributes = {0};
+            attributes.max_recv_dtos = 16;
+            printf("%d.%d %d %zu\n", DAT_VERSION_MAJOR, DAT_VERSION_MINOR,
+                   attributes.max_recv_dtos, sizeof(DAT_EVENT));
+            return 0;
+        }
+    "#;
+    assert_eq!(compile_and_run(&prefix, program), "1.2 16 48\n");
+
+    succeed(&["--prefix", text(&prefix), "--uninstall"]);
+    assert_eq!(below(&folder), <[PathBuf; 0]>::default());
+}
+
+#[test]
+#[ignore = "until the C face exports them"]
+fn a_program_calls_what_is_installed() {
+    let prefix = folder("calls").join("prefix");
+    succeed(&["--prefix", text(&prefix), "--library", text(&library())]);
+    let program = r#"
+        #include <dat/udat.h>
+        #include <stdio.h>
+        int main(void)
+        {
+            const char *major, *minor;
+            DAT_RETURN result = dat_ep_free(DAT_HANDLE_NULL);
+            if (dat_strerror(result, &major, &minor) != DAT_SUCCESS)
+                return 1;
+            printf("%s %s\n", major, minor);
+            return 0;
+        }
+    "#;
+    assert_eq!(
+        compile_and_run(&prefix, program),
+        "DAT_INVALID_HANDLE DAT_INVALID_HANDLE_EP\n"
+    );
+}
+
+#[test]
+fn packagers_stage_it_below_another_folder() {
+    let staged = folder("staged");
+    let arguments = ["--prefix=/opt/dat", "--destdir", text(&staged)];
+    succeed(&[&arguments[..], &["--library", text(&library())]].concat());
+    let root = staged.join("opt/dat");
+    let dat_pc = fs::read_to_string(root.join("lib/pkgconfig/dat.pc")).expect("dat.pc");
+    assert!(dat_pc.starts_with("prefix=/opt/dat\n"), "{dat_pc}");
+    assert!(!dat_pc.contains(text(&staged)), "{dat_pc}");
+    succeed(&[&arguments[..], &["--uninstall"]].concat());
+    assert!(!root.exists());
+}
+
+#[test]
+fn files_of_others_are_neither_replaced_nor_removed() {
+    let prefix = folder("others");
+    let (other, own) = (prefix.join("lib/libdat.so.1"), prefix.join("lib/own"));
+    fs::create_dir(prefix.join("lib")).expect("it can be made");
+    fs::write(&other, "another").expect("it can be written");
+    let library = library();
+    let arguments = ["--prefix", text(&prefix), "--library", text(&library)];
+    let (status, complaint) = refusal(&arguments);
+    assert_eq!(status, Some(2));
+    assert!(complaint.contains("not from this script"), "{complaint}");
+    assert_eq!(fs::read_to_string(&other).expect("it stays"), "another");
+    assert_eq!(below(&prefix).len(), 2, "nothing was installed");
+
+    fs::rename(&other, &own).expect("it can be renamed");
+    succeed(&arguments);
+    succeed(&["--prefix", text(&prefix), "--uninstall"]);
+    assert_eq!(below(&prefix), [own, prefix.join("lib")]);
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let folder = folder("refused");
+    let (file, library) = (folder.join("file"), library());
+    fs::write(&file, "").expect("it can be written");
+    let below_file = file.join("prefix");
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&[], 1, "--prefix is missing"),
+        (&["--prefix"], 1, "--prefix needs a value"),
+        (&["--prefix", "/"], 1, "/usr is meant"),
+        (&["--prefix", "/opt/dat", "--what"], 1, "--what"),
+        (
+            &["--prefix", text(&folder), "--uninstall"],
+            2,
+            "nothing is installed",
+        ),
+        (&["--prefix", "/opt/a b"], 2, "no spaces"),
+        (
+            &["--prefix", text(&folder), "--library", "/nowhere/libdat.so"],
+            2,
+            "is missing",
+        ),
+        (
+            &["--prefix", text(&below_file), "--library", text(&library)],
+            2,
+            "is not a folder",
+        ),
+    ];
+    for (arguments, status, reason) in cases {
+        let (code, complaint) = refusal(arguments);
+        assert_eq!(code, Some(status), "{arguments:?}: {complaint}");
+        assert!(complaint.contains(reason), "{arguments:?}: {complaint}");
+        assert!(
+            complaint.starts_with("error: "),
+            "{arguments:?}: {complaint}"
+        );
+    }
+    assert_eq!(below(&folder), [file]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_said() {
+    let (status, complaint) = refusal(&["--prefix", "/proc/dat", "--library", text(&library())]);
+    // SAFETY: geteuid has no demands.
+    let root = unsafe { libc::geteuid() } == 0;
+    let reason = if root {
+        // Root may write everywhere, but nobody makes folders there.
+        "/proc/dat cannot be made"
+    } else {
+        "/proc is not writable"
+    };
+    assert_eq!(status, Some(2));
+    assert!(complaint.contains(reason), "{complaint}");
+}
