@@ -12,7 +12,9 @@ pub struct Completion {
     pub context: u64,
     /// Bytes received or read; 0 for sends and writes and when `status` is an error.
     pub byte_len: u32,
-    /// Immediate data in host byte order, if `flags` has `WITH_IMM`; else 0.
+    /// A receive: immediate data in host byte order, if `flags` has `WITH_IMM`,
+    /// else 0. A request of the send queue: the note that it was posted with,
+    /// however it went.
     pub imm: u32,
     /// The local queue pair.
     pub qpn: u32,

@@ -212,6 +212,24 @@ impl Endpoint {
         unsafe { self.path.post_send(request) }
     }
 
+    /// [`Self::post_send`] of a request whose completion carries `note` in its
+    /// `imm`: what the poller is to know of the request besides the cookie.
+    ///
+    /// # Errors
+    /// As for [`Self::post_send`].
+    ///
+    /// # Safety
+    /// As for [`Self::post_send`].
+    #[inline]
+    pub unsafe fn post_send_noted(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+    ) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.path.post_send_noted(request, note) }
+    }
+
     /// Posts several requests to the send queue with one doorbell.
     ///
     /// # Errors
@@ -346,6 +364,13 @@ impl Endpoint {
     /// The device failed.
     pub fn state(&self) -> Result<QpState, ControlError> {
         self.handle.state()
+    }
+
+    /// Takes no more than so many sends, and receives of its own queue, at a
+    /// time, where the queues would hold more; until [`Self::reset`]. No more
+    /// must be outstanding: call it before posting, or to raise the limit.
+    pub fn limit(&mut self, sends: u32, receives: u32) {
+        self.path.limit(sends, receives);
     }
 
     /// How many sends may be outstanding.

@@ -138,7 +138,7 @@ fn a_marker_is_the_nop_that_mlx5dv_encodes_whatever_its_flags() {
             );
             // A doorbell of eight bytes, in whichever half is next.
             assert!([at(512), at(768)].contains(&theirs[0]), "{asked:?}");
-            assert_eq!(consumer.retire(counter), 77);
+            assert_eq!(consumer.retire(counter).cookie, 77);
         }
     }
 }

@@ -71,6 +71,16 @@ impl Credits {
         self.limit = retired.wrapping_add(self.capacity);
     }
 
+    /// From now on so many may be outstanding. No more than that must be.
+    pub const fn set_capacity(&mut self, capacity: u32) {
+        if self.open {
+            // What is known to be retired stays the same.
+            let retired = self.limit.wrapping_sub(self.capacity);
+            self.limit = retired.wrapping_add(capacity);
+        }
+        self.capacity = capacity;
+    }
+
     /// Lets no more requests in.
     pub const fn close(&mut self) {
         self.open = false;

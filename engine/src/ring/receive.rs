@@ -177,6 +177,13 @@ impl RecvProducer {
         self.credits.capacity()
     }
 
+    /// Takes no more than `most` at a time from now on, where the ring would
+    /// hold more. No more than that must be outstanding.
+    pub fn limit(&mut self, most: u32) {
+        let capacity = self.wqes.size.count().min(most);
+        self.credits.set_capacity(capacity);
+    }
+
     /// The most segments of one receive.
     pub fn max_segments(&self) -> usize {
         self.wqes.max_segments

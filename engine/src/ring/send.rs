@@ -23,7 +23,7 @@ use crate::wire::{
 };
 
 use consumer::Entry;
-pub use consumer::SendConsumer;
+pub use consumer::{Retired, SendConsumer};
 use copy::{SHORT_COPY, copy_short};
 
 mod consumer;
@@ -155,7 +155,28 @@ impl SendProducer {
         self.credits.capacity()
     }
 
-    /// Posts one request and rings.
+    /// Takes no more than `most` at a time from now on, where the ring would
+    /// hold more. No more than that must be outstanding.
+    pub fn limit(&mut self, most: u32) {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let capacity = unsafe { self.consumer.as_ref() }.capacity.min(most);
+        self.credits.set_capacity(capacity);
+    }
+
+    /// Posts one request and rings. Its note is 0.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// As for [`Self::post_noted`].
+    #[inline(always)]
+    pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_noted(request, 0) }
+    }
+
+    /// Posts one request and rings. Its completion carries `note`.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
@@ -165,28 +186,32 @@ impl SendProducer {
     /// request is inline; otherwise it is left alone (for a read: writable and
     /// unused) until the request completes.
     #[inline(always)]
-    pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+    pub unsafe fn post_noted(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+    ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        match unsafe { self.write_plain(request) } {
+        match unsafe { self.write_plain(request, note) } {
             Some(written) => {
                 self.ring_single(written);
                 Ok(())
             }
             // SAFETY: passed on to the caller.
-            None => unsafe { self.post_any(request) },
+            None => unsafe { self.post_any(request, note) },
         }
     }
 
-    /// [`Self::post`] for every request.
+    /// [`Self::post_noted`] for every request.
     #[inline(never)]
-    unsafe fn post_any(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+    unsafe fn post_any(&mut self, request: &SendRequest<'_>, note: u32) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        let written = unsafe { self.write(request) }?;
+        let written = unsafe { self.write(request, note) }?;
         self.ring_single(written);
         Ok(())
     }
 
-    /// Posts several requests and rings once.
+    /// Posts several requests and rings once. Their notes are 0.
     ///
     /// # Errors
     /// [`ListError`]; the requests before the bad one are posted.
@@ -199,7 +224,7 @@ impl SendProducer {
         let mut result = Ok(());
         for (posted, request) in requests.iter().enumerate() {
             // SAFETY: passed on to the caller.
-            let written = match unsafe { self.write_plain(request) } {
+            let written = match unsafe { self.write_plain(request, 0) } {
                 Some(written) => Ok(written),
                 // SAFETY: passed on to the caller.
                 None => unsafe { self.write_out_of_line(request) },
@@ -227,7 +252,7 @@ impl SendProducer {
     /// # Safety
     /// As for [`Self::post`].
     #[inline(always)]
-    unsafe fn write_plain(&mut self, request: &SendRequest<'_>) -> Option<Written> {
+    unsafe fn write_plain(&mut self, request: &SendRequest<'_>, note: u32) -> Option<Written> {
         let [segment] = request.segments else {
             return None;
         };
@@ -238,7 +263,7 @@ impl SendProducer {
             let head = self.write_head(request)?;
             // SAFETY: the second or third unit of the WQE's first WQEBB.
             unsafe { write_unit(head.body, data_words(segment)) };
-            return Some(self.write_ctrl(request, &head, 1));
+            return Some(self.write_ctrl(request, note, &head, 1));
         }
         let length = segment.length;
         let is_read = matches!(request.op, SendOp::Read { .. });
@@ -261,12 +286,12 @@ impl SendProducer {
         // SAFETY: the caller promises that the segment is readable; the bytes
         // fit the ring up to its end, and WQEBBs that the credits provide for.
         unsafe { copy_short(data.as_ptr(), from, length as usize) };
-        Some(self.write_ctrl(request, &head, inline_units(length)))
+        Some(self.write_ctrl(request, note, &head, inline_units(length)))
     }
 
     /// Writes one WQE. The device sees it with the next doorbell.
     #[inline(always)]
-    unsafe fn write(&mut self, request: &SendRequest<'_>) -> Result<Written, PostError> {
+    unsafe fn write(&mut self, request: &SendRequest<'_>, note: u32) -> Result<Written, PostError> {
         if self.credits.exhausted() {
             self.refresh()?;
         }
@@ -274,7 +299,7 @@ impl SendProducer {
             return Err(PostError::TooManySegments);
         }
         let Some(head) = self.write_head(request) else {
-            return Ok(self.write_marker(request));
+            return Ok(self.write_marker(request, note));
         };
         let is_read = matches!(request.op, SendOp::Read { .. });
         let units = if request.flags.contains(SendFlags::INLINE) && !is_read {
@@ -285,7 +310,7 @@ impl SendProducer {
             // than a WQE has.
             unsafe { self.write_gather(head.body, request.segments) }?
         };
-        Ok(self.write_ctrl(request, &head, units))
+        Ok(self.write_ctrl(request, note, &head, units))
     }
 
     #[inline(never)]
@@ -294,7 +319,7 @@ impl SendProducer {
         request: &SendRequest<'_>,
     ) -> Result<Written, PostError> {
         // SAFETY: passed on to the caller.
-        unsafe { self.write(request) }
+        unsafe { self.write(request, 0) }
     }
 
     /// Begins a WQE at the producer, which the credits say is free: the remote
@@ -356,7 +381,7 @@ impl SendProducer {
     }
 
     /// Writes a NOP, signalled: a control segment and nothing else.
-    fn write_marker(&mut self, request: &SendRequest<'_>) -> Written {
+    fn write_marker(&mut self, request: &SendRequest<'_>, note: u32) -> Written {
         let index = self.size.index(self.producer);
         // SAFETY: `index` is below the WQEBB count.
         let wqe = unsafe { self.buf.add(index * WQEBB) };
@@ -372,13 +397,19 @@ impl SendProducer {
             flags: request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
             ..*request
         };
-        self.write_ctrl(&signalled, &head, 0)
+        self.write_ctrl(&signalled, note, &head, 0)
     }
 
     /// Completes a WQE whose body is `body_units` long: from here on it is
     /// posted, but for the doorbell.
     #[inline(always)]
-    fn write_ctrl(&mut self, request: &SendRequest<'_>, head: &Head, body_units: u32) -> Written {
+    fn write_ctrl(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+        head: &Head,
+        body_units: u32,
+    ) -> Written {
         let units = head.units + body_units;
         let flags = CtrlFlags::from_bits_truncate(request.flags.bits());
         let index = self.producer as u16;
@@ -389,6 +420,7 @@ impl SendProducer {
         // entries, and the consumer that owns them outlives this half.
         let entry = unsafe { self.entries.add(head.index).as_ref() };
         entry.cookie.store(request.cookie, Ordering::Relaxed);
+        entry.note.store(note, Ordering::Relaxed);
         entry.posted.store(self.credits.take(1), Ordering::Relaxed);
         self.producer = self
             .producer

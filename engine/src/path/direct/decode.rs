@@ -5,6 +5,7 @@ use super::record::{Receives, Record};
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
 use crate::ring::complete::{CompletionRing, Slot};
 use crate::ring::scatter::{Units, scatter};
+use crate::ring::send::Retired;
 use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn, WqeOpcode};
 
 /// What a request of the send queue was, by the opcode of its WQE.
@@ -64,11 +65,12 @@ pub(super) fn done(slot: Slot, whose: RequestQpn, record: &Record) -> Option<Com
     } else {
         0
     };
+    let Retired { cookie, note } = record.sends.retire(slot.wqe_counter());
     Some(Completion {
-        cookie: record.sends.retire(slot.wqe_counter()),
+        cookie,
         context: record.context,
         byte_len,
-        imm: 0,
+        imm: note,
         qpn: whose.qpn(),
         status: Status::Success,
         op,
@@ -97,8 +99,10 @@ pub(super) fn decode(
         CqeOpcode::REQUESTER => requester(ring, slot, tail, record),
         CqeOpcode::REQUESTER_ERROR => {
             let op = failed_op(tail, record);
+            let Retired { cookie, note } = record.sends.retire(tail.wqe_counter());
             Some(Completion {
-                cookie: record.sends.retire(tail.wqe_counter()),
+                cookie,
+                imm: note,
                 ..failed(slot, record, op)
             })
         }
@@ -166,11 +170,12 @@ fn requester(
             None => Status::RemoteInvalidRequest,
         },
     };
+    let Retired { cookie, note } = record.sends.retire(tail.wqe_counter());
     Some(Completion {
-        cookie: record.sends.retire(tail.wqe_counter()),
+        cookie,
         context: record.context,
         byte_len: if status.is_success() { byte_len } else { 0 },
-        imm: 0,
+        imm: note,
         qpn: tail.qpn(),
         status,
         op,

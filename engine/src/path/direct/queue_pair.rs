@@ -132,6 +132,15 @@ impl QueuePair {
         self.attach();
     }
 
+    /// Takes no more than so many at a time, until [`Self::reset`]. No more
+    /// must be outstanding.
+    pub fn limit(&mut self, sends: u32, receives: u32) {
+        self.sends.limit(sends);
+        if let Some(own) = &mut self.receives {
+            own.limit(receives);
+        }
+    }
+
     /// The most sends that may be outstanding.
     pub fn send_capacity(&self) -> u32 {
         self.sends.capacity()
@@ -214,6 +223,23 @@ impl QueuePair {
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.sends.post(request) }
+    }
+
+    /// [`Self::post_send`] of a request whose completion carries `note`.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn post_send_noted(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+    ) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.sends.post_noted(request, note) }
     }
 
     /// Posts several requests with one doorbell.

@@ -15,6 +15,17 @@ pub(super) struct Entry {
     pub(super) cookie: AtomicU64,
     /// Requests posted up to and including this one.
     pub(super) posted: AtomicU32,
+    /// What the poster noted of it.
+    pub(super) note: AtomicU32,
+}
+
+/// A request that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retired {
+    /// Its cookie.
+    pub cookie: u64,
+    /// What the poster noted of it.
+    pub note: u32,
 }
 
 /// The completing half. `retire` belongs to the poller of one completion queue;
@@ -93,20 +104,23 @@ impl SendConsumer {
         })
     }
 
-    /// The cookie of the request whose WQE starts at `counter`, which gives its
-    /// place, and those of all requests before it, back to the producer.
+    /// The request whose WQE starts at `counter`, which gives its place, and
+    /// those of all requests before it, back to the producer.
     #[inline(always)]
-    pub fn retire(&self, counter: u16) -> u64 {
+    pub fn retire(&self, counter: u16) -> Retired {
         // SAFETY: an index of the ring, which has as many entries as WQEBBs.
         let entry = unsafe {
             self.entries
                 .get_unchecked(self.size.index(u32::from(counter)))
         };
-        let cookie = entry.cookie.load(Ordering::Relaxed);
+        let done = Retired {
+            cookie: entry.cookie.load(Ordering::Relaxed),
+            note: entry.note.load(Ordering::Relaxed),
+        };
         let posted = entry.posted.load(Ordering::Relaxed);
         // Release: the entry, and the WQE if it was looked at, have been read.
         self.retired.store(posted, Ordering::Release);
-        cookie
+        done
     }
 
     /// Whether every request that was posted has been retired. For any thread;

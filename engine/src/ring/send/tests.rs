@@ -165,13 +165,45 @@ fn a_full_queue_takes_more_only_after_a_completion() {
     assert_eq!(bench.post(&send(4, &[])), Err(PostError::QueueFull));
     assert_eq!(bench.ring.all(), before);
     assert_eq!(
-        bench.consumer.retire(1),
+        bench.consumer.retire(1).cookie,
         1,
         "the second WQE; the first was not signalled"
     );
     bench.post(&send(4, &[])).unwrap();
     bench.post(&send(5, &[])).unwrap();
     assert_eq!(bench.post(&send(6, &[])), Err(PostError::QueueFull));
+}
+
+#[test]
+fn a_limit_is_exact_and_may_be_raised_later() {
+    let mut bench = bench(4, 2, 0, false, 0);
+    bench.producer.limit(9);
+    assert_eq!(bench.producer.capacity(), 4, "no more than the ring holds");
+    bench.producer.limit(2);
+    for cookie in 0..2 {
+        bench.post(&send(cookie, &[])).unwrap();
+    }
+    assert_eq!(bench.post(&send(2, &[])), Err(PostError::QueueFull));
+    bench.producer.limit(3);
+    bench.post(&send(2, &[])).unwrap();
+    assert_eq!(bench.post(&send(3, &[])), Err(PostError::QueueFull));
+    assert_eq!(bench.consumer.retire(2).cookie, 2);
+    for cookie in 3..6 {
+        bench.post(&send(cookie, &[])).unwrap();
+    }
+    assert_eq!(bench.post(&send(6, &[])), Err(PostError::QueueFull));
+}
+
+#[test]
+fn a_note_comes_back_with_the_request() {
+    let mut bench = bench(4, 2, 0, false, 0);
+    // SAFETY: a request without segments.
+    unsafe { bench.producer.post_noted(&send(5, &[]), 0xdead_beef) }.unwrap();
+    bench.post(&send(6, &[])).unwrap();
+    let first = bench.consumer.retire(0);
+    assert_eq!((first.cookie, first.note), (5, 0xdead_beef));
+    let second = bench.consumer.retire(1);
+    assert_eq!((second.cookie, second.note), (6, 0));
 }
 
 #[test]
@@ -595,7 +627,7 @@ proptest! {
                         continue;
                     };
                     let wqe = model.outstanding.drain(..=at).next_back().unwrap();
-                    prop_assert_eq!(bench.consumer.retire(wqe.counter as u16), wqe.cookie);
+                    prop_assert_eq!(bench.consumer.retire(wqe.counter as u16).cookie, wqe.cookie);
                 }
             }
         }
