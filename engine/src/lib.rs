@@ -12,6 +12,7 @@ pub mod request;
 pub mod ring;
 pub mod shared_queue;
 pub mod thread;
+pub mod wait;
 pub mod wire;
 
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};

@@ -1,0 +1,169 @@
+//! How long to spin: what was learned from the waits before.
+//!
+//! The rule is that of Linux for a halted guest processor (`haltpoll`): if the
+//! event came later than the budget but no later than the cap, a longer spin
+//! would have caught it, so grow; if it came after the cap, no spin that is
+//! allowed would have, so shrink. What came within the budget changes nothing.
+
+use core::time::Duration;
+
+use super::WaitPolicy;
+
+/// A learned time to spin. Pure: times are arguments, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpinBudget {
+    nanos: u64,
+}
+
+/// What growing begins at, and a budget that knows nothing: about the price of
+/// being woken on a processor that has gone to sleep.
+const START: u64 = 50_000;
+/// A shrinking budget ends here: it would be over before the second poll.
+const LEAST: u64 = 1_000;
+
+impl Default for SpinBudget {
+    fn default() -> Self {
+        Self { nanos: START }
+    }
+}
+
+impl SpinBudget {
+    /// A budget that has learned nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Nanoseconds to spin under a policy; `u64::MAX` is without end.
+    #[must_use]
+    pub fn nanos(&self, policy: WaitPolicy) -> u64 {
+        match policy {
+            WaitPolicy::Poll | WaitPolicy::Adaptive { max: None, .. } => u64::MAX,
+            WaitPolicy::Block => 0,
+            WaitPolicy::Adaptive {
+                min,
+                max: Some(max),
+            } => self.nanos.max(nanos(min)).min(nanos(max)),
+        }
+    }
+
+    /// Learns from a wait that ended after `waited` nanoseconds, whether by an
+    /// event or in vain: a wait in vain that was shorter than the cap teaches
+    /// nothing.
+    pub fn learn(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
+        let WaitPolicy::Adaptive {
+            min,
+            max: Some(max),
+        } = policy
+        else {
+            return;
+        };
+        let now = self.nanos(policy);
+        if waited > nanos(max) {
+            let half = now / 2;
+            self.nanos = if half < LEAST { 0 } else { half }.max(nanos(min));
+        } else if waited > now && !was_in_vain {
+            self.nanos = now.saturating_mul(2).max(START).min(nanos(max));
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DEFAULT: WaitPolicy = WaitPolicy::Adaptive {
+        min: Duration::ZERO,
+        max: Some(WaitPolicy::DEFAULT_MAX),
+    };
+
+    fn adaptive(min: u64, max: u64) -> WaitPolicy {
+        WaitPolicy::Adaptive {
+            min: Duration::from_nanos(min),
+            max: Some(Duration::from_nanos(max)),
+        }
+    }
+
+    /// The budgets after waits of those lengths.
+    fn after(policy: WaitPolicy, waits: &[u64]) -> Vec<u64> {
+        let mut budget = SpinBudget::new();
+        waits
+            .iter()
+            .map(|&waited| {
+                budget.learn(policy, waited, false);
+                budget.nanos(policy)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn it_starts_at_fifty_microseconds_and_doubles_up_to_the_cap() {
+        assert_eq!(SpinBudget::new().nanos(DEFAULT), 50_000);
+        let waits = [50_001, 100_001, 200_000, 200_000];
+        assert_eq!(after(DEFAULT, &waits), [100_000, 200_000, 200_000, 200_000]);
+    }
+
+    #[test]
+    fn an_event_within_the_budget_changes_nothing() {
+        assert_eq!(after(DEFAULT, &[1, 49_999, 50_000]), [50_000; 3]);
+    }
+
+    #[test]
+    fn waits_beyond_the_cap_halve_it_to_nothing_and_one_below_restarts_it() {
+        let budgets = after(DEFAULT, &[200_001; 6]);
+        assert_eq!(budgets, [25_000, 12_500, 6_250, 3_125, 1_562, 0]);
+        let mut waits = [u64::MAX; 8];
+        waits[7] = 10;
+        assert_eq!(after(DEFAULT, &waits)[6..], [0, 50_000]);
+    }
+
+    #[test]
+    fn bounds_hold_and_none_of_it_applies_to_poll_block_and_no_end() {
+        let narrow = adaptive(30_000, 60_000);
+        assert_eq!(
+            after(narrow, &[55_000, 60_001, 60_001]),
+            [60_000, 30_000, 30_000]
+        );
+        assert_eq!(after(adaptive(0, 0), &[0, 1, 1 << 40]), [0; 3]);
+        assert_eq!(after(adaptive(90_000, 90_000), &[91_000, 1]), [90_000; 2]);
+        assert_eq!(after(adaptive(0, 7_000), &[7_000]), [7_000]);
+        let endless = WaitPolicy::Adaptive {
+            min: Duration::ZERO,
+            max: None,
+        };
+        assert_eq!(after(endless, &[u64::MAX]), [u64::MAX]);
+        assert_eq!(after(WaitPolicy::Poll, &[u64::MAX]), [u64::MAX]);
+        assert_eq!(after(WaitPolicy::Block, &[1]), [0]);
+    }
+
+    #[test]
+    fn a_short_wait_in_vain_teaches_nothing_and_a_long_one_shrinks() {
+        let mut budget = SpinBudget::new();
+        budget.learn(DEFAULT, 199_000, true);
+        assert_eq!(budget, SpinBudget::new());
+        budget.learn(DEFAULT, 200_001, true);
+        assert_eq!(budget.nanos(DEFAULT), 25_000);
+    }
+
+    proptest! {
+        #[test]
+        fn it_stays_within_its_bounds_whatever_happens(
+            min in 0u64..1_000_000,
+            span in 0u64..1_000_000,
+            waits in prop::collection::vec((any::<u64>(), 0u32..64, any::<bool>()), 0..50),
+        ) {
+            let policy = adaptive(min, min + span);
+            let mut budget = SpinBudget::new();
+            for (wait, shift, in_vain) in waits {
+                budget.learn(policy, wait >> shift, in_vain);
+                prop_assert!((min..=min + span).contains(&budget.nanos(policy)));
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! How to wait, as a value and as text.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+/// Whether a wait spins, blocks, or does one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitPolicy {
+    /// Spin until it is there: least latency, one core.
+    Poll,
+    /// Block at once: no core, the price of a wake-up each time.
+    Block,
+    /// Spin for a while that is learned from how long waits take, then block.
+    Adaptive {
+        /// Spin at least so long.
+        min: Duration,
+        /// Spin at most so long; `None` lets a spin never end.
+        max: Option<Duration>,
+    },
+}
+
+impl WaitPolicy {
+    /// The cap of the default policy: where spinning has cost a few times what
+    /// a wake-up does, as for a halted guest processor in Linux.
+    pub const DEFAULT_MAX: Duration = Duration::from_micros(200);
+}
+
+impl Default for WaitPolicy {
+    fn default() -> Self {
+        Self::Adaptive {
+            min: Duration::ZERO,
+            max: Some(Self::DEFAULT_MAX),
+        }
+    }
+}
+
+impl fmt::Display for WaitPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poll => f.write_str("poll"),
+            Self::Block => f.write_str("block"),
+            Self::Adaptive { min, max } => {
+                write!(f, "adaptive:{}:", min.as_micros())?;
+                match max {
+                    Some(max) => write!(f, "{}", max.as_micros()),
+                    None => f.write_str("inf"),
+                }
+            }
+        }
+    }
+}
+
+/// A text that is no [`WaitPolicy`], and what would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitPolicyError {
+    text: String,
+    cause: String,
+}
+
+impl fmt::Display for WaitPolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "\"{}\" is no way to wait: {}; say poll (spin on one core), block (sleep at once), \
+             adaptive (spin a while, then sleep) or adaptive:MIN_US:MAX_US with the least and \
+             the most microseconds to spin, inf for no end, such as adaptive:0:200",
+            self.text, self.cause
+        )
+    }
+}
+
+impl core::error::Error for WaitPolicyError {}
+
+impl FromStr for WaitPolicy {
+    type Err = WaitPolicyError;
+
+    fn from_str(text: &str) -> Result<Self, WaitPolicyError> {
+        let refuse = |cause: String| WaitPolicyError {
+            text: text.to_owned(),
+            cause,
+        };
+        let mut words = text.trim().split(':');
+        let name = words.next().unwrap_or_default();
+        let bounds: Vec<&str> = words.collect();
+        match (name, bounds.as_slice()) {
+            ("poll", []) => Ok(Self::Poll),
+            ("block", []) => Ok(Self::Block),
+            ("adaptive", []) => Ok(Self::default()),
+            ("adaptive", [min, max]) => {
+                let micros = |what, text: &str| {
+                    text.parse().map(Duration::from_micros).map_err(|_| {
+                        refuse(format!("{what} \"{text}\" is not a number of microseconds"))
+                    })
+                };
+                let min = micros("MIN_US", min)?;
+                let max = match *max {
+                    "inf" => None,
+                    max => Some(micros("MAX_US", max)?),
+                };
+                if max.is_some_and(|max| max < min) {
+                    return Err(refuse("MIN_US is above MAX_US".to_owned()));
+                }
+                Ok(Self::Adaptive { min, max })
+            }
+            ("adaptive", _) => Err(refuse("adaptive takes two bounds or none".to_owned())),
+            ("poll" | "block", _) => Err(refuse(format!("{name} takes no bounds"))),
+            ("", _) => Err(refuse("it is empty".to_owned())),
+            _ => Err(refuse(format!("\"{name}\" is not known"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adaptive(min: u64, max: Option<u64>) -> WaitPolicy {
+        WaitPolicy::Adaptive {
+            min: Duration::from_micros(min),
+            max: max.map(Duration::from_micros),
+        }
+    }
+
+    #[test]
+    fn texts_become_policies_and_policies_texts() {
+        for (text, policy, back) in [
+            ("poll", WaitPolicy::Poll, "poll"),
+            ("block", WaitPolicy::Block, "block"),
+            ("adaptive", WaitPolicy::default(), "adaptive:0:200"),
+            ("adaptive:0:0", adaptive(0, Some(0)), "adaptive:0:0"),
+            ("adaptive:5:5", adaptive(5, Some(5)), "adaptive:5:5"),
+            (" adaptive:1:inf ", adaptive(1, None), "adaptive:1:inf"),
+        ] {
+            assert_eq!(text.parse(), Ok(policy), "{text}");
+            assert_eq!(policy.to_string(), back);
+            assert_eq!(back.parse(), Ok(policy));
+        }
+        assert_eq!(WaitPolicy::default(), adaptive(0, Some(200)));
+    }
+
+    #[test]
+    fn what_is_no_policy_is_refused_with_the_cause_and_the_choices() {
+        for (text, cause) in [
+            ("", "empty"),
+            ("spin", "\"spin\" is not known"),
+            ("Poll", "\"Poll\" is not known"),
+            ("poll:1", "takes no bounds"),
+            ("block:1:2", "takes no bounds"),
+            ("adaptive:5", "two bounds or none"),
+            ("adaptive:1:2:3", "two bounds or none"),
+            ("adaptive:x:2", "MIN_US \"x\" is not a number"),
+            ("adaptive:1:-2", "MAX_US \"-2\" is not a number"),
+            ("adaptive:inf:inf", "MIN_US \"inf\" is not a number"),
+            ("adaptive:1::", "two bounds or none"),
+            ("adaptive:9:2", "MIN_US is above MAX_US"),
+        ] {
+            let error = text.parse::<WaitPolicy>().expect_err(text).to_string();
+            assert!(error.contains(cause), "{error}");
+            assert!(error.contains("such as adaptive:0:200"), "{error}");
+        }
+    }
+}
