@@ -33,11 +33,14 @@ pub enum Mode {
     Stepped,
 }
 
-/// How an idle NIC thread learns of a doorbell.
+/// How a doorbell reaches the NIC while its thread is asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Page faults where the kernel allows them, else naps.
+    /// The best that kernel and program allow: signals, else page faults, else naps.
     Auto,
+    /// A store on a doorbell page is trapped, and moves the NIC on the
+    /// storing thread itself (`userfaultfd` with `SIGBUS`), or an error.
+    Signal,
     /// Page faults on the doorbell pages (`userfaultfd`, write protection), or an error.
     Uffd,
     /// Short sleeps.
@@ -64,7 +67,7 @@ pub struct Config {
     pub trace: Option<PathBuf>,
     /// Who makes the NIC move.
     pub mode: Mode,
-    /// How an idle NIC thread learns of a doorbell.
+    /// How a doorbell reaches the NIC while its thread is asleep.
     pub wake: Wake,
 }
 
@@ -108,7 +111,7 @@ impl Config {
     pub const FACE: &'static str = "MLX5EMU_FACE";
     /// File that receives the trace.
     pub const TRACE: &'static str = "MLX5EMU_TRACE";
-    /// `auto`, `uffd` or `nap`.
+    /// `auto`, `signal`, `uffd` or `nap`.
     pub const WAKE: &'static str = "MLX5EMU_WAKE";
 
     /// Reads the environment. A variable that is unset or empty has its default.
@@ -164,6 +167,7 @@ impl Config {
         if let Some(value) = get(Self::WAKE) {
             let known = [
                 ("auto", Wake::Auto),
+                ("signal", Wake::Signal),
                 ("uffd", Wake::Uffd),
                 ("nap", Wake::Nap),
             ];

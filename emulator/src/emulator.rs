@@ -11,22 +11,26 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::config::{Config, Link, Mode, Wake};
 use crate::decode::text::TraceWriter;
 use crate::fabric::attachment::Attachment;
+use crate::fabric::bells::Bells;
 use crate::fabric::directory::JoinError;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
 use crate::nic::spec::{DoorbellView, EventSink, Path, PortAddress, UarPage, UarWrite};
 use crate::nic::{Nanos, Nic, NicOptions, Progress, Resolver};
+use crate::runner::serve::StoreServer;
+use crate::runner::station::Station;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
 use crate::runner::{BATCH, Control, Driver};
+use crate::trap;
 use crate::uar::UarBank;
-use crate::uar::fault::FaultWatch;
+use crate::uar::fault::{FaultWatch, Manner};
 
 /// Slot of a process that is alone, in stepped mode.
 const ALONE: u8 = 1;
@@ -41,7 +45,7 @@ pub struct Emulator {
     config: Config,
     pid: u32,
     slot: u8,
-    nic: Mutex<Nic>,
+    station: Mutex<Station<Nic>>,
     uar: UarBank,
     control: Control,
     stepper: Option<Mutex<Stepper>>,
@@ -60,6 +64,9 @@ pub enum StartError {
         wake = Config::WAKE
     )]
     Uffd(io::Error),
+    /// Signals were asked for, and this program cannot have them.
+    #[error("stores cannot be trapped: {0}; set {wake}=auto", wake = Config::WAKE)]
+    Signal(trap::Unfit),
     /// The trace file cannot be written.
     #[error("trace file {}: {source}", path.display())]
     Trace {
@@ -92,10 +99,10 @@ impl Emulator {
             return Ok(running);
         }
         let threaded = config.mode == Mode::Threaded;
-        let faults = if threaded {
+        let (wake, faults) = if threaded {
             watch_faults(config.wake)?
         } else {
-            None
+            (Wake::Nap, None)
         };
         let port = if threaded {
             Port::attached(Attachment::join(&config.fabric)?)
@@ -119,38 +126,37 @@ impl Emulator {
         }
         let life_lock = port.attachment().map_or(-1, Attachment::lock_fd);
         let slot = port.slot();
-        let (thread_port, stepper) = if threaded {
-            (Some(port), None)
-        } else {
-            (None, Some(Mutex::new(Stepper::new(port))))
-        };
-        let wake = if faults.is_some() {
-            config.wake
-        } else {
-            Wake::Nap
-        };
+        let bells = port.attachment().map(|it| Arc::clone(it.bells()));
+        let stepper = (!threaded).then(Mutex::default);
         let emulator = EMULATOR.get_or_init(|| Self {
             config,
             pid: std::process::id(),
             slot,
-            nic: Mutex::new(nic),
+            station: Mutex::new(Station::new(nic, port)),
             uar: UarBank::new(faults),
             control: Control::default(),
             stepper,
         });
-        if let Some(port) = thread_port {
+        if let Some(bells) = bells {
             LIFE_LOCK.store(life_lock, Ordering::Relaxed);
-            emulator.start_thread(port, wake)?;
+            emulator.start_thread(bells, wake)?;
         }
         Ok(emulator)
     }
 
-    fn start_thread(&'static self, port: Port, wake: Wake) -> Result<(), StartError> {
-        let driver = LockedNic { emulator: self };
+    fn start_thread(&'static self, bells: Arc<Bells>, wake: Wake) -> Result<(), StartError> {
+        if wake == Wake::Signal {
+            trap::tell(Box::leak(Box::new(StoreServer {
+                station: &self.station,
+                bank: &self.uar,
+                bells: Arc::clone(&bells),
+                control: &self.control,
+            })));
+        }
         NicThread {
-            driver,
+            station: &self.station,
             bank: &self.uar,
-            port,
+            bells,
             control: &self.control,
             wake,
         }
@@ -170,15 +176,15 @@ impl Emulator {
     ///
     /// A forked child must not come here: see [`forked`](Self::forked).
     pub fn nic(&self) -> NicGuard<'_> {
-        let nic = match self.nic.try_lock() {
-            Ok(nic) => nic,
+        let station = match self.station.try_lock() {
+            Ok(station) => station,
             Err(_) => self
                 .control
-                .announce(|| self.nic.lock())
+                .announce(|| self.station.lock())
                 .unwrap_or_else(PoisonError::into_inner),
         };
         NicGuard {
-            nic: Some(nic),
+            station: Some(station),
             control: &self.control,
         }
     }
@@ -242,36 +248,37 @@ impl Emulator {
     /// Stepped mode: takes the doorbells and does one unit of work. `false`
     /// when there was nothing to do, and always in threaded mode.
     pub fn step(&self) -> bool {
-        self.stepping(|stepper, nic| stepper.step(nic, &self.uar))
+        self.stepping(|stepper, nic, port| stepper.step(nic, port, &self.uar))
             .unwrap_or(false)
     }
 
     /// Stepped mode: steps until there is nothing to do, and answers how
     /// many steps that took.
     pub fn run_until_idle(&self) -> usize {
-        self.stepping(|stepper, nic| stepper.run_until_idle(nic, &self.uar))
+        self.stepping(|stepper, nic, port| stepper.run_until_idle(nic, port, &self.uar))
             .unwrap_or(0)
     }
 
     /// Stepped mode: lets time pass, and runs what falls due, in order.
     pub fn advance(&self, by: Duration) {
-        self.stepping(|stepper, nic| stepper.advance(nic, &self.uar, by));
+        self.stepping(|stepper, nic, port| stepper.advance(nic, port, &self.uar, by));
     }
 
-    fn stepping<T>(&self, step: impl FnOnce(&mut Stepper, &mut Nic) -> T) -> Option<T> {
+    fn stepping<T>(&self, step: impl FnOnce(&mut Stepper, &mut Nic, &mut Port) -> T) -> Option<T> {
         let mut stepper = self
             .stepper
             .as_ref()?
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut nic = self.nic.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(step(&mut stepper, &mut nic))
+        let mut station = self.station.lock().unwrap_or_else(PoisonError::into_inner);
+        let Station { driver, port, .. } = &mut *station;
+        Some(step(&mut stepper, driver, port))
     }
 }
 
 /// The NIC, locked for a command.
 pub struct NicGuard<'a> {
-    nic: Option<MutexGuard<'a, Nic>>,
+    station: Option<MutexGuard<'a, Station<Nic>>>,
     control: &'a Control,
 }
 
@@ -279,57 +286,57 @@ impl Deref for NicGuard<'_> {
     type Target = Nic;
 
     fn deref(&self) -> &Nic {
-        self.nic.as_ref().expect("held until dropped")
+        &self.station.as_ref().expect("held until dropped").driver
     }
 }
 
 impl DerefMut for NicGuard<'_> {
     fn deref_mut(&mut self) -> &mut Nic {
-        self.nic.as_mut().expect("held until dropped")
+        &mut self.station.as_mut().expect("held until dropped").driver
     }
 }
 
 impl Drop for NicGuard<'_> {
     fn drop(&mut self) {
-        self.nic = None;
+        self.station = None;
         self.control.kick();
     }
 }
 
-/// The NIC as its thread drives it.
-struct LockedNic {
-    emulator: &'static Emulator,
-}
-
-impl Driver for LockedNic {
+impl Driver for Nic {
     fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress {
-        self.emulator.control.step_back();
-        let mut nic = self
-            .emulator
-            .nic
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         for doorbell in doorbells {
-            nic.doorbell(doorbell);
+            self.doorbell(doorbell);
         }
         let mut received = false;
         for _ in 0..BATCH {
             let Some(packet) = port.receive() else { break };
-            nic.receive(packet, port);
+            self.receive(packet, port);
             received = true;
         }
-        let mut progress = nic.work(now, port, BATCH);
+        let mut progress = self.work(now, port, BATCH);
         progress.worked |= received;
         progress
     }
 }
 
-fn watch_faults(wake: Wake) -> Result<Option<FaultWatch>, StartError> {
-    match wake {
-        Wake::Nap => Ok(None),
-        Wake::Auto => Ok(FaultWatch::new().ok()),
-        Wake::Uffd => FaultWatch::new().map(Some).map_err(StartError::Uffd),
-    }
+/// How doorbells are to be noticed, of what was wished for.
+fn watch_faults(wish: Wake) -> Result<(Wake, Option<FaultWatch>), StartError> {
+    let signals = || {
+        trap::install().map_err(StartError::Signal)?;
+        FaultWatch::new(Manner::Signal).map_err(StartError::Uffd)
+    };
+    let faults = || FaultWatch::new(Manner::Wait).map_err(StartError::Uffd);
+    Ok(match wish {
+        Wake::Nap => (Wake::Nap, None),
+        Wake::Uffd => (Wake::Uffd, Some(faults()?)),
+        Wake::Signal => (Wake::Signal, Some(signals()?)),
+        Wake::Auto => match (signals(), faults()) {
+            (Ok(signals), _) => (Wake::Signal, Some(signals)),
+            (_, Ok(faults)) => (Wake::Uffd, Some(faults)),
+            _ => (Wake::Nap, None),
+        },
+    })
 }
 
 fn view(config: &Config) -> DoorbellView {

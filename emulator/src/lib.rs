@@ -9,5 +9,6 @@ pub mod nic;
 pub mod preload;
 pub mod runner;
 pub mod sysfs;
+pub mod trap;
 pub mod uar;
 pub mod uverbs;

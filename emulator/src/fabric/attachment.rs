@@ -1,15 +1,16 @@
 //! A process on a fabric: its slot, its rings to and from the others.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use memmap2::MmapRaw;
 
+use super::bells::{Bells, Wakes};
 use super::directory::{FabricDirectory, JoinError};
 use super::name::FabricName;
 use super::packet::{Header, Operation, Packet};
@@ -42,13 +43,15 @@ pub struct Attachment {
     slot: Slot,
     life: u32,
     slot_lock: Option<File>,
-    fifo: Arc<File>,
+    bells: Arc<Bells>,
     peers: Vec<Peer>,
     /// Sources whose rings are to be looked at, as in `SlotWords::pending`.
     sources: u64,
     turn: u32,
-    /// Slots that have packets from here and were not woken for them.
-    unwoken: u64,
+    /// Slots to be woken at once, for what was sent to them.
+    urgent: Wakes,
+    /// Slots that have acknowledgements and need not be woken at once.
+    patient: Wakes,
     counters: FabricCounters,
 }
 
@@ -61,9 +64,6 @@ struct Peer {
 #[derive(Debug)]
 struct Outgoing {
     producer: Producer<MmapRaw>,
-    fifo: File,
-    /// The sleep that the peer was woken from last.
-    woken: u32,
     /// The life in which the peer was found dead.
     dead: u32,
     probed: Option<Instant>,
@@ -117,17 +117,19 @@ impl Attachment {
         words.life.store(life, Ordering::Release);
         let mut peers = Vec::new();
         peers.resize_with(usize::from(SLOTS), Peer::default);
+        let segment = Arc::new(segment);
         Ok(Self {
-            segment: Arc::new(segment),
+            bells: Arc::new(Bells::new(Arc::clone(&segment), slot, fifo)),
+            segment,
             directory,
             slot,
             life,
             slot_lock: Some(slot_lock),
-            fifo: Arc::new(fifo),
             peers,
             sources: 0,
             turn: 0,
-            unwoken: 0,
+            urgent: Wakes::default(),
+            patient: Wakes::default(),
             counters: FabricCounters::default(),
         })
     }
@@ -151,52 +153,16 @@ impl Attachment {
         self.slot_lock.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Wakes this attachment's owner from other threads.
+    /// How this process sleeps and wakes others.
     #[must_use]
-    pub fn waker(&self) -> Waker {
-        Waker {
-            segment: self.segment.clone(),
-            slot: self.slot,
-            fifo: self.fifo.clone(),
-        }
-    }
-
-    /// Readable when somebody wants this process awake.
-    #[must_use]
-    pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.fifo.as_fd()
+    pub fn bells(&self) -> &Arc<Bells> {
+        &self.bells
     }
 
     /// Whether there may be a packet, or room in a ring that was full.
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        self.sources != 0 || self.segment.slot(self.slot).pending.load(Ordering::SeqCst) != 0
-    }
-
-    /// Announces sleep: from now on peers write to the FIFO. The caller looks
-    /// for pending packets once more before it sleeps.
-    pub fn begin_sleep(&self) {
-        self.segment
-            .slot(self.slot)
-            .sleep
-            .fetch_or(1, Ordering::SeqCst);
-        // Either a peer sees the announcement after it has made a packet
-        // pending, or the caller's look sees the packet.
-        fence(Ordering::SeqCst);
-    }
-
-    /// Ends the sleep.
-    pub fn end_sleep(&self) {
-        self.segment
-            .slot(self.slot)
-            .sleep
-            .fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Takes what was written to the FIFO.
-    pub fn drain_wakes(&self) {
-        let mut bytes = [0; 64];
-        while matches!((&*self.fifo).read(&mut bytes), Ok(len) if len == bytes.len()) {}
+        self.sources != 0 || self.bells.has_pending()
     }
 
     /// Whether [`send`](Self::send) would take a packet for that slot.
@@ -232,6 +198,7 @@ impl Attachment {
     }
 
     /// Takes a packet for that slot; one to a process that is gone vanishes.
+    /// The slot is still to be woken: see [`take_urgent`](Self::take_urgent).
     ///
     /// # Errors
     /// Gives the packet back when there is no room.
@@ -250,15 +217,16 @@ impl Attachment {
                     destination: life,
                 };
                 push_packet(&mut outgoing.producer, packet, lives);
-                if packet.header.operation == Operation::Acknowledge {
-                    // A peer that is awake, or wakes for something else, is
-                    // to find it at once: this process may end before it
-                    // gets to wake anybody.
-                    self.mark(to);
-                    self.unwoken |= bit(to);
+                // A peer that is awake, or wakes for something else, is to
+                // find it at once: this process may end before it gets to
+                // wake anybody.
+                self.mark(to);
+                let wakes = if packet.header.operation == Operation::Acknowledge {
+                    &mut self.patient
                 } else {
-                    self.signal(to);
-                }
+                    &mut self.urgent
+                };
+                wakes.add(to);
             }
             _ => self.counters.vanished += 1,
         }
@@ -274,18 +242,26 @@ impl Attachment {
         waiting && self.directory.is_alive(to)
     }
 
-    /// Whether a slot has acknowledgements that it was not woken for.
+    /// The slots to be woken at once, by [`Bells::ring`].
     #[must_use]
-    pub fn has_unwoken(&self) -> bool {
-        self.unwoken != 0
+    pub fn take_urgent(&mut self) -> Wakes {
+        let urgent = std::mem::take(&mut self.urgent);
+        self.patient = self.patient.without(urgent);
+        urgent
     }
 
-    /// Wakes the slots that have acknowledgements. An acknowledgement alone
-    /// is rarely waited for, and often something follows soon that is.
-    pub fn wake_all(&mut self) {
-        while self.unwoken != 0 {
-            self.signal(self.unwoken.trailing_zeros() as Slot + 1);
-        }
+    /// Whether slots have acknowledgements that they were not woken for. An
+    /// acknowledgement alone is rarely waited for, and often something
+    /// follows soon that is.
+    #[must_use]
+    pub fn has_patient(&self) -> bool {
+        !self.patient.is_empty()
+    }
+
+    /// All slots that were sent something and not woken for it.
+    #[must_use]
+    pub fn take_wakes(&mut self) -> Wakes {
+        self.take_urgent().and(std::mem::take(&mut self.patient))
     }
 
     /// Takes the next packet, from the sources in turn. Its payload replaces
@@ -358,11 +334,9 @@ impl Attachment {
             // Out of memory or descriptors: the packet vanishes, and the
             // transport's retries come back here.
             let producer = Producer::new(self.segment.ring(self.slot, to).ok()?);
-            let fifo = self.directory.fifo(to, false).ok()?;
+            self.bells.connect(to, self.directory.fifo(to, false).ok()?);
             peer.outgoing = Some(Outgoing {
                 producer,
-                fifo,
-                woken: 0,
                 dead: 0,
                 probed: None,
             });
@@ -378,28 +352,17 @@ impl Attachment {
 
     /// Makes a slot look at the rings it shares with this one.
     fn signal(&mut self, to: Slot) {
-        self.unwoken &= !bit(to);
         self.mark(to);
-        fence(Ordering::SeqCst);
-        let sleep = self.segment.slot(to).sleep.load(Ordering::SeqCst);
-        if sleep & 1 == 0 {
-            return;
-        }
-        // One write per sleep and sender: neither a burst of packets nor a
-        // sender killed half-way can leave the sleeper without its byte.
-        if let Some(outgoing) = self.outgoing(to)
-            && outgoing.woken != sleep
-        {
-            outgoing.woken = sleep;
-            // A full FIFO has bytes enough.
-            let _ = (&outgoing.fifo).write(&[1]);
-        }
+        // Connects the bell, if nothing was ever sent there.
+        let _ = self.outgoing(to);
+        self.urgent.add(to);
     }
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        self.wake_all();
+        let wakes = self.take_wakes();
+        self.bells.ring(wakes);
         let lock = self.directory.lock();
         self.segment
             .slot(self.slot)
@@ -410,25 +373,6 @@ impl Drop for Attachment {
             && (1..=SLOTS).all(|slot| !self.directory.is_alive(slot))
         {
             self.directory.remove();
-        }
-    }
-}
-
-/// Wakes the sleeper of an attachment.
-#[derive(Clone, Debug)]
-pub struct Waker {
-    segment: Arc<Segment>,
-    slot: Slot,
-    fifo: Arc<File>,
-}
-
-impl Waker {
-    /// Wakes the sleeper if it sleeps. The caller has stored beforehand what
-    /// it wants the sleeper to see.
-    pub fn wake(&self) {
-        fence(Ordering::SeqCst);
-        if self.segment.slot(self.slot).sleep.load(Ordering::SeqCst) & 1 == 1 {
-            let _ = (&*self.fifo).write(&[1]);
         }
     }
 }

@@ -11,6 +11,7 @@
 //! refuses, and its reader wakes the sender when there is room.
 
 pub mod attachment;
+pub mod bells;
 pub mod directory;
 pub mod name;
 pub mod packet;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::attachment::Attachment;
+use super::bells::Wakes;
 use super::packet::{Packet, Transmit};
 use crate::nic::spec::Qpn;
 
@@ -57,23 +58,35 @@ impl Port {
         self.shared.as_ref()
     }
 
+    /// Leaves the shared fabric: packets to others vanish from now on.
+    pub fn leave(&mut self) {
+        self.shared = None;
+    }
+
     /// Whether there may be a packet, or room where there was none.
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.loopback.is_empty() || self.shared.as_ref().is_some_and(Attachment::has_pending)
     }
 
-    /// Whether acknowledgements lie with peers that were not woken for them.
+    /// The peers to be woken at once for what was sent to them.
     #[must_use]
-    pub fn has_unwoken(&self) -> bool {
-        self.shared.as_ref().is_some_and(Attachment::has_unwoken)
+    pub fn take_urgent(&mut self) -> Wakes {
+        let shared = self.shared.as_mut();
+        shared.map_or_else(Wakes::default, Attachment::take_urgent)
     }
 
-    /// Wakes those peers.
-    pub fn wake_all(&mut self) {
-        if let Some(shared) = &mut self.shared {
-            shared.wake_all();
-        }
+    /// Whether acknowledgements lie with peers that were not woken for them.
+    #[must_use]
+    pub fn has_patient(&self) -> bool {
+        self.shared.as_ref().is_some_and(Attachment::has_patient)
+    }
+
+    /// All peers that were sent something and not woken for it.
+    #[must_use]
+    pub fn take_wakes(&mut self) -> Wakes {
+        let shared = self.shared.as_mut();
+        shared.map_or_else(Wakes::default, Attachment::take_wakes)
     }
 
     /// Takes the next packet.

@@ -76,7 +76,7 @@ fn psns(attachment: &mut Attachment) -> Vec<u32> {
 
 fn readable(attachment: &Attachment, timeout: Duration) -> bool {
     use std::os::fd::AsRawFd;
-    let fd = attachment.wake_fd().as_raw_fd();
+    let fd = attachment.bells().fd().as_raw_fd();
     let mut poll = libc::pollfd {
         fd,
         events: libc::POLLIN,
@@ -84,6 +84,11 @@ fn readable(attachment: &Attachment, timeout: Duration) -> bool {
     };
     // SAFETY: one valid pollfd.
     unsafe { libc::poll(&raw mut poll, 1, timeout.as_millis() as i32) == 1 }
+}
+
+fn ring_urgent(attachment: &mut Attachment) {
+    let wakes = attachment.take_urgent();
+    attachment.bells().ring(wakes);
 }
 
 const SOON: Duration = Duration::from_secs(20);
@@ -157,12 +162,13 @@ fn a_full_ring_refuses_and_draining_it_wakes_the_sender() {
         sent += 1;
     }
     assert!(one.send(2, &packet(1, 2, sent, b"")).is_err());
-    one.begin_sleep();
+    one.bells().begin_sleep();
     assert!(!one.has_pending() && !readable(&one, Duration::ZERO));
     assert_eq!(psns(&mut two).len() as u32, sent);
+    ring_urgent(&mut two);
     assert!(readable(&one, Duration::ZERO) && one.has_pending());
-    one.end_sleep();
-    one.drain_wakes();
+    one.bells().end_sleep();
+    one.bells().drain();
     assert_eq!(psns(&mut one), []);
     assert!(one.has_room(2) && !one.has_pending() && !readable(&one, Duration::ZERO));
 }
@@ -175,18 +181,21 @@ fn a_sleeper_is_woken_once_per_sleep_and_an_awake_one_never() {
     assert!(!readable(&two, Duration::ZERO));
     assert_eq!(psns(&mut two), [0]);
     for round in 0..3 {
-        two.begin_sleep();
+        two.bells().begin_sleep();
         assert!(!two.has_pending());
         one.send(2, &packet(1, 2, round, b"")).unwrap();
+        assert!(!readable(&two, Duration::ZERO), "the bell comes afterwards");
+        ring_urgent(&mut one);
         one.send(2, &packet(1, 2, round, b"")).unwrap();
+        ring_urgent(&mut one);
         assert!(readable(&two, Duration::ZERO));
-        two.end_sleep();
-        two.drain_wakes();
+        two.bells().end_sleep();
+        two.bells().drain();
         assert!(!readable(&two, Duration::ZERO));
         assert_eq!(psns(&mut two), [round, round]);
     }
-    two.begin_sleep();
-    two.waker().wake();
+    two.bells().begin_sleep();
+    two.bells().wake_own();
     assert!(readable(&two, Duration::ZERO));
 }
 
@@ -196,10 +205,11 @@ fn a_sleeper_is_woken_once_per_sleep_and_an_awake_one_never() {
 fn an_acknowledgement_outlives_its_sender() {
     let scratch = Scratch::new("last-word");
     let (mut one, mut two) = (scratch.join(), scratch.join());
-    two.begin_sleep();
+    two.bells().begin_sleep();
     let mut acknowledge = packet(1, 2, 5, b"");
     acknowledge.header.operation = Operation::Acknowledge;
     one.send(2, &acknowledge).unwrap();
+    ring_urgent(&mut one);
     assert!(two.has_pending(), "whoever looks finds it");
     assert!(
         !readable(&two, Duration::ZERO),
@@ -207,7 +217,7 @@ fn an_acknowledgement_outlives_its_sender() {
     );
     drop(one);
     assert!(readable(&two, Duration::ZERO));
-    two.end_sleep();
+    two.bells().end_sleep();
     assert_eq!(psns(&mut two), [5]);
 }
 
@@ -215,19 +225,22 @@ fn an_acknowledgement_outlives_its_sender() {
 fn acknowledgements_wait_for_what_follows_or_for_their_sender_to_sleep() {
     let scratch = Scratch::new("acknowledge");
     let (mut one, two) = (scratch.join(), scratch.join());
-    two.begin_sleep();
+    two.bells().begin_sleep();
     let mut acknowledge = packet(1, 2, 0, b"");
     acknowledge.header.operation = Operation::Acknowledge;
     one.send(2, &acknowledge).unwrap();
-    assert!(one.has_unwoken() && !readable(&two, Duration::ZERO));
-    one.wake_all();
-    assert!(!one.has_unwoken() && readable(&two, Duration::ZERO));
-    two.end_sleep();
-    two.drain_wakes();
-    two.begin_sleep();
+    ring_urgent(&mut one);
+    assert!(one.has_patient() && !readable(&two, Duration::ZERO));
+    let wakes = one.take_wakes();
+    one.bells().ring(wakes);
+    assert!(!one.has_patient() && readable(&two, Duration::ZERO));
+    two.bells().end_sleep();
+    two.bells().drain();
+    two.bells().begin_sleep();
     one.send(2, &acknowledge).unwrap();
     one.send(2, &packet(1, 2, 1, b"")).unwrap();
-    assert!(!one.has_unwoken() && readable(&two, Duration::ZERO));
+    ring_urgent(&mut one);
+    assert!(!one.has_patient() && readable(&two, Duration::ZERO));
 }
 
 #[test]

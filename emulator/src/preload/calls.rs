@@ -17,7 +17,7 @@ use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR};
 use crate::uverbs::{DeviceFile, FILES, Files, complain};
 
 /// A function pointer of any interposed call.
-type Call = *const ();
+pub(super) type Call = *const ();
 
 /// Every interposed call: a reference to this keeps them in a link.
 pub(super) const ALL: &[fn() -> Call] = &[
@@ -84,7 +84,7 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-fn set_errno(value: c_int) {
+pub(super) fn set_errno(value: c_int) {
     // SAFETY: as in `errno`.
     unsafe { *libc::__errno_location() = value };
 }

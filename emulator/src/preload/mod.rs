@@ -10,14 +10,16 @@
 
 mod calls;
 mod mappings;
-mod real;
+pub(crate) mod real;
 mod session;
+mod signals;
 
 pub use session::{Installed, install};
+pub(crate) use signals::SIGNAL_CALLS;
 
 /// Makes the linker take the interposed calls into a program that links this
 /// crate as an `rlib`. The program has to be linked with `-rdynamic`, so that
 /// libibverbs finds them there.
 pub fn link() {
-    std::hint::black_box(calls::ALL);
+    std::hint::black_box((calls::ALL, SIGNAL_CALLS));
 }

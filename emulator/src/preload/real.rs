@@ -18,7 +18,7 @@ fn next(slot: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 
 macro_rules! real {
     ($($name:ident = $symbol:literal ($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {$(
-        pub(super) unsafe fn $name($($arg: $ty),*) -> $ret {
+        pub(crate) unsafe fn $name($($arg: $ty),*) -> $ret {
             static SLOT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             let found = next(&SLOT, $symbol);
             // SAFETY: the symbol is libc's function of this name, whose C type
@@ -50,5 +50,12 @@ real! {
     mmap = c"mmap" (
         at: *mut c_void, len: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64
     ) -> *mut c_void;
+    sigaction = c"sigaction" (
+        signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction
+    ) -> c_int;
+    signal = c"signal" (signal: c_int, handler: usize) -> usize;
+    pthread_sigmask = c"pthread_sigmask" (
+        how: c_int, set: *const libc::sigset_t, old: *mut libc::sigset_t
+    ) -> c_int;
     munmap = c"munmap" (at: *mut c_void, len: usize) -> c_int;
 }

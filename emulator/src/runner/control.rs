@@ -1,10 +1,10 @@
 //! How other threads reach the NIC thread.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::fabric::attachment::Waker;
+use crate::fabric::bells::Bells;
 
 /// Requests of other threads to the NIC thread.
 #[derive(Debug, Default)]
@@ -14,21 +14,21 @@ pub struct Control {
     stopped: AtomicBool,
     /// Threads that wait for the NIC's lock.
     waiting: AtomicU32,
-    waker: OnceLock<Waker>,
+    bells: OnceLock<Arc<Bells>>,
 }
 
 impl Control {
     /// Names the sleeper that is to be woken.
-    pub fn wakes(&self, waker: Waker) {
+    pub fn wakes(&self, bells: Arc<Bells>) {
         // A second sleeper does not exist: a thread is started once.
-        let _ = self.waker.set(waker);
+        let _ = self.bells.set(bells);
     }
 
     /// Makes the NIC run once, soon: something in it has changed.
     pub fn kick(&self) {
         self.kicked.store(true, Ordering::SeqCst);
-        if let Some(waker) = self.waker.get() {
-            waker.wake();
+        if let Some(bells) = self.bells.get() {
+            bells.wake_own();
         }
     }
 

@@ -9,6 +9,8 @@
 
 mod control;
 mod scheduling;
+pub mod serve;
+pub mod station;
 pub mod stepped;
 pub mod thread;
 mod waiting;

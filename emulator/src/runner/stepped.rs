@@ -32,66 +32,76 @@ impl Stepped for Nic {
     }
 }
 
-/// Time and packets of a NIC that is moved by hand.
+/// The time of a NIC that is moved by hand.
 #[derive(Debug)]
 pub struct Stepper {
-    port: Port,
     now: Nanos,
     deadline: Option<Nanos>,
 }
 
-impl Stepper {
+impl Default for Stepper {
     /// At the beginning of time.
-    #[must_use]
-    pub fn new(port: Port) -> Self {
+    fn default() -> Self {
         Self {
-            port,
             now: 1,
             deadline: None,
         }
     }
+}
 
+impl Stepper {
     /// Takes the doorbells, at most one packet, and does at most one unit of
     /// work. `false` when there was nothing to do: only a doorbell, a
     /// command or the passing of time changes that.
-    pub fn step(&mut self, nic: &mut impl Stepped, bank: &UarBank) -> bool {
+    pub fn step(&mut self, nic: &mut impl Stepped, port: &mut Port, bank: &UarBank) -> bool {
         let mut moved = false;
         bank.scan(&mut |write| {
             nic.doorbell(&write);
             moved = true;
         });
-        if let Some(packet) = self.port.receive() {
-            nic.receive(packet, &mut self.port);
+        if let Some(packet) = port.receive() {
+            nic.receive(packet, port);
             moved = true;
         }
-        let progress = nic.work(self.now, &mut self.port, 1);
+        let progress = nic.work(self.now, port, 1);
         self.deadline = progress.next_deadline;
         moved | progress.worked
     }
 
     /// Steps until there is nothing to do; answers how many steps it took.
-    pub fn run_until_idle(&mut self, nic: &mut impl Stepped, bank: &UarBank) -> usize {
+    pub fn run_until_idle(
+        &mut self,
+        nic: &mut impl Stepped,
+        port: &mut Port,
+        bank: &UarBank,
+    ) -> usize {
         let mut steps = 0;
-        while self.step(nic, bank) {
+        while self.step(nic, port, bank) {
             steps += 1;
         }
         steps
     }
 
     /// Lets time pass, stopping to run whatever falls due on the way.
-    pub fn advance(&mut self, nic: &mut impl Stepped, bank: &UarBank, by: Duration) {
+    pub fn advance(
+        &mut self,
+        nic: &mut impl Stepped,
+        port: &mut Port,
+        bank: &UarBank,
+        by: Duration,
+    ) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let end = self.now.saturating_add(by);
-        self.run_until_idle(nic, bank);
+        self.run_until_idle(nic, port, bank);
         while let Some(due) = self.deadline.filter(|&due| due <= end) {
             // A deadline in the past must not hold time up.
             self.now = due.max(self.now + 1).min(end);
-            self.run_until_idle(nic, bank);
+            self.run_until_idle(nic, port, bank);
             if self.now == end {
                 return;
             }
         }
         self.now = end;
-        self.run_until_idle(nic, bank);
+        self.run_until_idle(nic, port, bank);
     }
 }

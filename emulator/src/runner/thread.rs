@@ -2,34 +2,36 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::waiting::{Wait, WaitPolicy};
+use super::station::{Batch, Pause, Station, lock};
+use super::waiting::Wait;
 use super::{Control, Driver, now, scheduling};
 use crate::config::Wake;
-use crate::fabric::port::Port;
+use crate::fabric::bells::{Bells, Wakes};
 use crate::nic::Nanos;
 use crate::nic::spec::UarWrite;
+use crate::trap;
 use crate::uar::UarBank;
-
-/// How often a sender that found no room looks again: nobody wakes it for a
-/// reader that was killed.
-const REFUSED_INTERVAL: Nanos = 2_000_000;
 
 /// How long a peer may sleep on acknowledgements, if this thread sleeps too:
 /// what follows them, an answer say, mostly comes sooner and wakes once.
 const ACKNOWLEDGE_DELAY: Nanos = 30_000;
 
+/// Looks for work between two looks at the clock.
+const SPINS: u32 = 16;
+
 /// Everything the NIC thread owns or looks at.
 pub struct NicThread<'a, D> {
-    /// The NIC.
-    pub driver: D,
+    /// The NIC and its fabric.
+    pub station: &'a Mutex<Station<D>>,
     /// Its doorbell pages.
     pub bank: &'a UarBank,
-    /// Its fabric.
-    pub port: Port,
+    /// How it sleeps.
+    pub bells: Arc<Bells>,
     /// What other threads want.
     pub control: &'a Control,
-    /// How to learn of a doorbell while asleep.
+    /// How a doorbell reaches the NIC while the thread is asleep.
     pub wake: Wake,
 }
 
@@ -58,13 +60,10 @@ impl<D: Driver + Send + 'static> NicThread<'static, D> {
 impl<D: Driver> NicThread<'_, D> {
     /// Runs until told to stop; leaves the fabric.
     pub fn run(self) {
-        if let Some(attachment) = self.port.attachment() {
-            self.control.wakes(attachment.waker());
-        }
-        let control = self.control;
+        self.control.wakes(Arc::clone(&self.bells));
+        let (control, bank) = (self.control, self.bank);
         let mut turns = Turns {
             thread: self,
-            policy: WaitPolicy::default(),
             doorbells: Vec::with_capacity(64),
             deadline: None,
             again: true,
@@ -73,9 +72,25 @@ impl<D: Driver> NicThread<'_, D> {
         while !control.is_stopping() {
             turns.turn();
         }
-        turns.thread.bank.unprotect();
-        drop(turns);
+        bank.unprotect();
+        turns.thread.lock_station().port.leave();
         control.note_stopped();
+    }
+}
+
+impl<'a, D> NicThread<'a, D> {
+    fn lock_station(&self) -> MutexGuard<'a, Station<D>> {
+        lock(self.station)
+    }
+
+    /// Whether protected pages tell of stores; a program may have taken the
+    /// signal away that does.
+    fn can_be_told_of_stores(&self) -> bool {
+        match self.wake {
+            Wake::Nap => false,
+            Wake::Auto | Wake::Uffd => true,
+            Wake::Signal => trap::is_standing(),
+        }
     }
 }
 
@@ -90,7 +105,6 @@ impl Drop for AbortOnPanic {
 
 struct Turns<'a, D> {
     thread: NicThread<'a, D>,
-    policy: WaitPolicy,
     doorbells: Vec<UarWrite>,
     deadline: Option<Nanos>,
     /// The last run did something: there may be more.
@@ -102,32 +116,39 @@ struct Turns<'a, D> {
 impl<D: Driver> Turns<'_, D> {
     fn turn(&mut self) {
         self.scan();
-        let came = !self.doorbells.is_empty() || self.thread.port.has_pending();
+        let came = self.something_came();
         let now = now();
-        if !came {
-            let due = self.deadline.is_some_and(|deadline| deadline <= now);
-            if !(self.thread.control.take_kick() || due || self.again) {
-                self.wait(now);
-                return;
-            }
-            if !self.again {
-                self.policy.interrupted();
-            }
-        } else {
-            self.policy.work_arrived(now, !self.doorbells.is_empty());
+        let due = self.deadline.is_some_and(|deadline| deadline <= now);
+        let run = came || self.thread.control.take_kick() || due || self.again;
+        if run {
+            self.thread.control.step_back();
         }
-        let progress = self
-            .thread
-            .driver
-            .run(&self.doorbells, &mut self.thread.port, now);
+        let mut station = self.thread.lock_station();
+        station.sleeps_until = None;
+        if !run {
+            let pause = station.pause(now);
+            let wakes = match pause.wait {
+                Wait::Spin => station.port.take_wakes(),
+                _ => Wakes::default(),
+            };
+            drop(station);
+            self.thread.bells.ring(wakes);
+            self.deadline = pause.deadline;
+            return self.wait(now, &pause);
+        }
+        if came {
+            let doorbell = !self.doorbells.is_empty();
+            station.policy.work_arrived(now, doorbell);
+        } else if !self.again {
+            station.policy.interrupted();
+        }
+        let Batch { worked, wakes } = station.run(&self.doorbells, now);
+        self.deadline = station.deadline;
+        drop(station);
+        self.thread.bells.ring(wakes);
+        self.again = worked;
         self.doorbells.clear();
         self.release_faulted();
-        self.again = progress.worked;
-        self.deadline = progress.next_deadline;
-        if self.thread.port.take_refused() {
-            let retry = now + REFUSED_INTERVAL;
-            self.deadline = Some(self.deadline.map_or(retry, |deadline| deadline.min(retry)));
-        }
     }
 
     fn scan(&mut self) {
@@ -135,26 +156,39 @@ impl<D: Driver> Turns<'_, D> {
         self.thread.bank.scan(&mut |write| doorbells.push(write));
     }
 
-    fn wait(&mut self, now: Nanos) {
+    fn something_came(&self) -> bool {
+        !self.doorbells.is_empty() || self.thread.bells.has_pending()
+    }
+
+    fn wait(&mut self, now: Nanos, pause: &Pause) {
         let bank = self.thread.bank;
-        match self.policy.wait(now) {
+        match pause.wait {
             Wait::Spin => {
-                self.thread.port.wake_all();
                 bank.unprotect();
-                std::hint::spin_loop();
+                self.spin();
             }
             Wait::Nap(nap) => {
                 bank.unprotect();
-                self.sleep(now, false, nap);
+                self.sleep(now, false, nap, pause.patient);
             }
             // What is protected stays so from sleep to sleep: a thread that
             // wakes for packets alone pays nothing for it.
             Wait::Sleep(nap) => {
-                let woken_by_stores = self.thread.wake != Wake::Nap && bank.protect();
-                if !woken_by_stores {
+                let told_of_stores = self.thread.can_be_told_of_stores() && bank.protect();
+                if !told_of_stores {
                     bank.unprotect();
                 }
-                self.sleep(now, woken_by_stores, nap);
+                self.sleep(now, told_of_stores, nap, pause.patient);
+            }
+        }
+    }
+
+    fn spin(&mut self) {
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            self.scan();
+            if self.something_came() || self.thread.control.is_kicked() {
+                return;
             }
         }
     }
@@ -163,38 +197,37 @@ impl<D: Driver> Turns<'_, D> {
     /// or else for `nap` at most. What comes while falling asleep is noticed:
     /// every party either stores before the last look here, or finds the
     /// sleeper announced.
-    fn sleep(&mut self, now: Nanos, woken_by_stores: bool, nap: Nanos) {
-        let Some(attachment) = self.thread.port.attachment() else {
-            return;
-        };
-        attachment.begin_sleep();
-        if !self.thread.control.is_kicked() && !self.thread.port.has_pending() {
+    fn sleep(&mut self, now: Nanos, told_of_stores: bool, nap: Nanos, patient: bool) {
+        self.thread.bells.begin_sleep();
+        if !self.thread.control.is_kicked() && !self.thread.bells.has_pending() {
             self.scan();
             if self.doorbells.is_empty() {
                 let mut until = self.deadline.map(|deadline| deadline.saturating_sub(now));
-                if !woken_by_stores {
+                if !told_of_stores {
                     until = Some(until.map_or(nap, |until| until.min(nap)));
                 }
-                let held_back = self.thread.port.has_unwoken();
-                if held_back {
+                if patient {
                     until = Some(until.map_or(ACKNOWLEDGE_DELAY, |u| u.min(ACKNOWLEDGE_DELAY)));
                 }
-                if self.wait_for(woken_by_stores, until) {
-                    self.take_faults();
-                } else if held_back {
-                    self.thread.port.wake_all();
+                match self.wait_for(told_of_stores, until) {
+                    WokenBy::Store => self.take_faults(),
+                    WokenBy::Bell => {}
+                    WokenBy::Time if patient => self.wake_patient(),
+                    WokenBy::Time => {}
                 }
             }
         }
-        if let Some(attachment) = self.thread.port.attachment() {
-            attachment.end_sleep();
-        }
+        self.thread.bells.end_sleep();
+    }
+
+    fn wake_patient(&self) {
+        let wakes = self.thread.lock_station().port.take_wakes();
+        self.thread.bells.ring(wakes);
     }
 
     /// A fault tells the register before the store is made, and all that the
     /// store could tell is in memory by then: the NIC need not wait until
-    /// the application has got a core again. Only the number of the CQ that
-    /// is armed is in the store itself.
+    /// the application has got a core again.
     fn take_faults(&mut self) {
         let doorbells = &mut self.doorbells;
         let complete = self
@@ -211,16 +244,13 @@ impl<D: Driver> Turns<'_, D> {
     fn release_faulted(&mut self) {
         if let Some(served) = self.faulted.take() {
             self.thread.bank.unprotect();
-            self.policy.store_announced(now(), served);
+            let mut station = self.thread.lock_station();
+            station.policy.store_announced(now(), served);
         }
     }
 
-    /// Waits for the FIFO or the fault descriptor, at most `until`
-    /// nanoseconds; `true` if a store faulted.
-    fn wait_for(&self, faults: bool, until: Option<Nanos>) -> bool {
-        let Some(attachment) = self.thread.port.attachment() else {
-            return false;
-        };
+    /// Waits for the bell or the fault descriptor, at most `until` nanoseconds.
+    fn wait_for(&self, faults: bool, until: Option<Nanos>) -> WokenBy {
         let fault = if faults {
             self.thread.bank.as_raw_fd()
         } else {
@@ -231,7 +261,7 @@ impl<D: Driver> Turns<'_, D> {
             events: libc::POLLIN,
             revents: 0,
         };
-        let mut fds = [poll(attachment.wake_fd().as_raw_fd()), poll(fault)];
+        let mut fds = [poll(self.thread.bells.fd().as_raw_fd()), poll(fault)];
         let timeout = until.map(|nanos| libc::timespec {
             tv_sec: (nanos / 1_000_000_000) as libc::time_t,
             tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
@@ -243,8 +273,21 @@ impl<D: Driver> Turns<'_, D> {
         // call. An error is no event, and the caller looks by itself.
         unsafe { libc::ppoll(fds.as_mut_ptr(), 2, timeout, std::ptr::null()) };
         if fds[0].revents != 0 {
-            attachment.drain_wakes();
+            self.thread.bells.drain();
         }
-        fds[1].revents & libc::POLLIN != 0
+        if fds[1].revents & libc::POLLIN != 0 {
+            WokenBy::Store
+        } else if fds[0].revents != 0 {
+            WokenBy::Bell
+        } else {
+            WokenBy::Time
+        }
     }
+}
+
+/// What ended a sleep.
+enum WokenBy {
+    Store,
+    Bell,
+    Time,
 }

@@ -8,6 +8,9 @@
 //! Nothing falls between. The NIC's own mapping is another one and is never
 //! protected.
 //!
+//! In the other manner, [`Manner::Signal`], a store on a protected page does
+//! not wait: the storing thread gets a `SIGBUS` (see [`crate::trap`]).
+//!
 //! `UFFD_USER_MODE_ONLY` needs no privilege (Linux 5.11); write protection of
 //! shared memory came with Linux 5.19. A forked child inherits neither the
 //! registration nor, after `exec`, the descriptor.
@@ -35,12 +38,23 @@ impl Mapping {
 #[derive(Debug)]
 pub struct FaultWatch {
     descriptor: OwnedFd,
+    manner: Manner,
+}
+
+/// What becomes of a store on a protected page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// It waits, and the descriptor is readable.
+    Wait,
+    /// Its thread gets a `SIGBUS` with the exact address.
+    Signal,
 }
 
 // <linux/userfaultfd.h>; the libc crate has none of it.
 const UFFD_USER_MODE_ONLY: libc::c_int = 1;
 const UFFD_API: u64 = 0xaa;
 const UFFD_FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
+const UFFD_FEATURE_SIGBUS: u64 = 1 << 7;
 const UFFD_FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
 const UFFD_FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
 const UFFD_EVENT_PAGEFAULT: u8 = 0x12;
@@ -100,7 +114,7 @@ impl FaultWatch {
     /// # Errors
     /// Where `userfaultfd` is forbidden (`EPERM`: containers do that), absent
     /// (`ENOSYS`), or cannot write-protect shared memory (`EINVAL`).
-    pub fn new() -> io::Result<Self> {
+    pub fn new(manner: Manner) -> io::Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | UFFD_USER_MODE_ONLY;
         // SAFETY: userfaultfd(2) takes one integer and touches no memory.
         let descriptor = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
@@ -110,10 +124,13 @@ impl FaultWatch {
         }
         // SAFETY: the call above has just returned this descriptor to us.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        let watch = Self { descriptor };
-        let features = UFFD_FEATURE_PAGEFAULT_FLAG_WP
+        let watch = Self { descriptor, manner };
+        let mut features = UFFD_FEATURE_PAGEFAULT_FLAG_WP
             | UFFD_FEATURE_EXACT_ADDRESS
             | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+        if manner == Manner::Signal {
+            features |= UFFD_FEATURE_SIGBUS;
+        }
         watch.ioctl(
             UFFDIO_API,
             &mut Api {
@@ -125,8 +142,9 @@ impl FaultWatch {
         Ok(watch)
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+    /// Readable while a store waits.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (self.manner == Manner::Wait).then(|| self.descriptor.as_fd())
     }
 
     /// Takes the faults that wait: the exact addresses of their stores.

@@ -6,10 +6,13 @@
 //! second half is a queue number, and queue number 0 does not exist.
 //!
 //! Taking is [`UarBank::scan`]. Sleeping is [`UarBank::protect`], a last
-//! scan, and a `ppoll` on [`UarBank::fault_fd`]: see [`fault`].
+//! scan, and a `ppoll` on [`UarBank::fault_fd`]: see [`fault`]. Where a store
+//! on a protected page ends in a signal there is nothing to poll for.
 
 pub mod fault;
 mod page;
+
+pub use self::page::is_doorbell;
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -143,29 +146,41 @@ impl UarBank {
 
     /// Tells of the stores that wait in a fault, as doorbells whose bytes are
     /// not known yet: zeros, and they are stored later, to be scanned as any
-    /// other. `false` if some store cannot be told this way: one that arms a
-    /// CQ, for it is the bytes that say which.
+    /// other. `false` if some store cannot be told this way.
     #[must_use]
     pub fn take_faults(&self, found: &mut dyn FnMut(UarWrite)) -> bool {
         let Some(faults) = &self.faults else {
             return true;
         };
-        let state = self.lock();
         let mut complete = true;
-        faults.read(&mut |addr| {
-            let page = addr & !(PAGE_SIZE - 1);
-            let offset = (addr - page) as u16;
-            let known = state.mappings.iter().find(|mapping| mapping.addr == page);
-            match known {
-                Some(mapping) if page::is_register(offset) => found(UarWrite {
-                    page: mapping.page,
-                    offset,
-                    bytes: [0; 8],
-                }),
-                _ => complete = false,
-            }
+        faults.read(&mut |addr| match self.resolve(addr) {
+            Some((page, offset)) if page::is_doorbell(offset) => found(UarWrite {
+                page,
+                offset,
+                bytes: [0; 8],
+            }),
+            _ => complete = false,
         });
         complete
+    }
+
+    /// The page and the offset in it that an address of the application
+    /// leads to.
+    #[must_use]
+    pub fn resolve(&self, addr: usize) -> Option<(UarPage, u16)> {
+        let page = addr & !(PAGE_SIZE - 1);
+        let state = self.lock();
+        let known = state.mappings.iter().find(|mapping| mapping.addr == page)?;
+        Some((known.page, (addr - page) as u16))
+    }
+
+    /// Makes a store in the application's stead: a later scan takes it.
+    pub fn deposit(&self, write: &UarWrite) {
+        let state = self.lock();
+        let page = state.pages.iter().find(|page| page.name() == write.page);
+        if let Some(page) = page {
+            page.deposit(write.offset, write.bytes);
+        }
     }
 
     /// Lets stores pass again, and those that wait in a fault go on.
@@ -177,10 +192,10 @@ impl UarBank {
         }
     }
 
-    /// Readable while a store waits.
+    /// Readable while a store waits; `None` where it does not wait.
     #[must_use]
     pub fn fault_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.faults.as_ref().map(FaultWatch::fd)
+        self.faults.as_ref().and_then(FaultWatch::fd)
     }
 
     fn protect_all(&self, state: &mut State) -> bool {

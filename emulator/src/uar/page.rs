@@ -21,9 +21,10 @@ const DOORBELLS: [u16; 9] = {
     offsets
 };
 
-/// Whether a doorbell that begins there starts a send queue.
-pub(super) fn is_register(offset: u16) -> bool {
-    offset != CQ_ARM_OFFSET as u16 && DOORBELLS.contains(&offset)
+/// Whether a doorbell begins at that offset of a page.
+#[must_use]
+pub fn is_doorbell(offset: u16) -> bool {
+    DOORBELLS.contains(&offset)
 }
 
 #[derive(Debug)]
@@ -72,6 +73,15 @@ impl Page {
                     bytes,
                 });
             }
+        }
+    }
+
+    pub(super) fn deposit(&self, offset: u16, bytes: [u8; 8]) {
+        if is_doorbell(offset) {
+            // A word of 0 is none; what is known of the store is its place.
+            let word = u64::from_ne_bytes(bytes);
+            let word = if word == 0 { u64::MAX } else { word };
+            self.word(offset).store(word, Ordering::Release);
         }
     }
 

@@ -1,6 +1,7 @@
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::fault::Manner;
 use super::*;
 
 /// A context's memory file and one page of it mapped as libmlx5 maps it.
@@ -65,8 +66,8 @@ pub(crate) fn name(page: u32) -> UarPage {
 }
 
 /// Page faults are a kernel's gift; where they are refused, say so.
-pub(crate) fn watch_or_skip() -> Option<FaultWatch> {
-    FaultWatch::new()
+pub(crate) fn watch_or_skip(manner: Manner) -> Option<FaultWatch> {
+    FaultWatch::new(manner)
         .inspect_err(|error| eprintln!("skipped: no userfaultfd: {error}"))
         .ok()
 }
@@ -137,7 +138,7 @@ fn without_faults_or_with_an_unknown_mapping_protection_is_refused() {
     assert!(blind.protect(), "nothing can come while there is no page");
     blind.add_page(name(0), app.file.as_fd()).unwrap();
     assert!(!blind.protect());
-    let Some(faults) = watch_or_skip() else {
+    let Some(faults) = watch_or_skip(Manner::Wait) else {
         return;
     };
     let bank = UarBank::new(Some(faults));
@@ -150,7 +151,7 @@ fn without_faults_or_with_an_unknown_mapping_protection_is_refused() {
 
 #[test]
 fn a_protected_store_waits_makes_the_descriptor_readable_and_then_lands() {
-    let Some(faults) = watch_or_skip() else {
+    let Some(faults) = watch_or_skip(Manner::Wait) else {
         return;
     };
     let app = App::new(3);
@@ -180,8 +181,36 @@ fn a_protected_store_waits_makes_the_descriptor_readable_and_then_lands() {
 }
 
 #[test]
+fn an_address_leads_to_its_page_and_a_deposit_is_taken_like_a_store() {
+    let Some(faults) = watch_or_skip(Manner::Wait) else {
+        return;
+    };
+    let app = App::new(2);
+    let bank = UarBank::new(Some(faults));
+    bank.add_page(name(1), app.file.as_fd()).unwrap();
+    bank.note_mapping(ContextId(1), 1, app.addr(1), PAGE_SIZE);
+    let at = |offset| bank.resolve(app.addr(1) + offset);
+    assert_eq!(at(0x808), Some((name(1), 0x808)));
+    assert_eq!(bank.resolve(app.addr(0) + 0x800), None);
+    let mut write = UarWrite {
+        page: name(1),
+        offset: 0x900,
+        bytes: 7_u64.to_ne_bytes(),
+    };
+    bank.deposit(&write);
+    assert_eq!(taken(&bank), [(1, 0x900, 7)]);
+    // That there was a store is known even if its bytes are not.
+    write.bytes = [0; 8];
+    bank.deposit(&write);
+    assert_eq!(taken(&bank), [(1, 0x900, u64::MAX)]);
+    write.offset = 0x908;
+    bank.deposit(&write);
+    assert_eq!(taken(&bank), []);
+}
+
+#[test]
 fn a_mapping_that_is_gone_does_not_stop_the_others() {
-    let Some(faults) = watch_or_skip() else {
+    let Some(faults) = watch_or_skip(Manner::Wait) else {
         return;
     };
     let (app, gone) = (App::new(1), App::new(1));

@@ -1,0 +1,95 @@
+//! The calls by which a program could keep `SIGBUS` from the handler that
+//! takes its doorbells (see [`crate::trap`]).
+//!
+//! No mask holds the signal, for a thread that stores a doorbell with it
+//! blocked would be killed; the program's own action for it is kept behind
+//! ours. All other signals are none of our business.
+#![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract
+
+use std::ffi::{CStr, c_int};
+
+use super::calls::{Call, set_errno};
+use super::real;
+use crate::trap::actions::{exchange, without_ours};
+
+/// A call of this file, with the name that libraries look it up by.
+type Named = (&'static CStr, fn() -> Call);
+
+/// Every call of this file.
+pub(crate) const SIGNAL_CALLS: &[Named] = &[
+    (c"sigaction", || sigaction as Call),
+    (c"signal", || signal as Call),
+    (c"sigprocmask", || sigprocmask as Call),
+    (c"pthread_sigmask", || pthread_sigmask as Call),
+];
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the application's argument: null or an action.
+    let mut new = unsafe { new.as_ref() }.copied();
+    if let Some(new) = &mut new {
+        new.sa_mask = without_ours(new.sa_mask);
+    }
+    if signal == libc::SIGBUS
+        && let Some(theirs) = exchange(new)
+    {
+        if !old.is_null() {
+            // SAFETY: the application's room for an action.
+            unsafe { old.write(theirs) };
+        }
+        return 0;
+    }
+    let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the application's arguments, or a copy that lives long enough.
+    unsafe { real::sigaction(signal, new, old) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
+    if signal == libc::SIGBUS && handler != libc::SIG_ERR {
+        // SAFETY: plain data, for which zeros are valid.
+        let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+        new.sa_sigaction = handler;
+        new.sa_flags = libc::SA_RESTART;
+        if let Some(theirs) = exchange(Some(new)) {
+            return theirs.sa_sigaction;
+        }
+    }
+    // SAFETY: the application's arguments.
+    unsafe { real::signal(signal, handler) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigprocmask(
+    how: c_int,
+    set: *const libc::sigset_t,
+    old: *mut libc::sigset_t,
+) -> c_int {
+    // SAFETY: the application's arguments.
+    let error = unsafe { pthread_sigmask(how, set, old) };
+    if error == 0 {
+        return 0;
+    }
+    set_errno(error);
+    -1
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_sigmask(
+    how: c_int,
+    set: *const libc::sigset_t,
+    old: *mut libc::sigset_t,
+) -> c_int {
+    // SAFETY: the application's argument: null or a set.
+    let kept = unsafe { set.as_ref() }.copied().map(|set| match how {
+        libc::SIG_UNBLOCK => set,
+        _ => without_ours(set),
+    });
+    let set = kept.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the application's arguments, or a copy that lives long enough.
+    unsafe { real::pthread_sigmask(how, set, old) }
+}

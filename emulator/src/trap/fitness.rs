@@ -1,0 +1,117 @@
+//! Whether stores can be trapped in this program.
+
+use std::ffi::CStr;
+
+use crate::preload;
+
+/// Why stores cannot be trapped here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// The instructions of this processor are not understood.
+    #[error("only x86-64 is understood")]
+    Processor,
+    /// The program runs on a simulated processor, whose registers a handler
+    /// does not see as they are.
+    #[error("the program runs under valgrind")]
+    Simulated,
+    /// Another library's signal functions come before ours.
+    #[error(
+        "{0} of this program is not the interposed one; link with -rdynamic, or use mlx5-emu run"
+    )]
+    NotInterposed(&'static str),
+    /// A thread was started with the signal blocked.
+    #[error("a thread of this program blocks SIGBUS")]
+    Blocked,
+    /// The kernel refuses the handler.
+    #[error("no handler can be installed")]
+    Handler,
+}
+
+pub(super) fn check() -> Result<(), Unfit> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Unfit::Processor);
+    }
+    if under_valgrind() {
+        return Err(Unfit::Simulated);
+    }
+    for (name, ours) in preload::SIGNAL_CALLS {
+        if seen_by_libraries(name) != ours() as usize {
+            return Err(Unfit::NotInterposed(name.to_str().unwrap_or_default()));
+        }
+    }
+    if any_thread_blocks() {
+        return Err(Unfit::Blocked);
+    }
+    Ok(())
+}
+
+fn seen_by_libraries(name: &CStr) -> usize {
+    // SAFETY: a C string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
+}
+
+/// Whether a thread has `SIGBUS` blocked, from before our library was there:
+/// a mask is inherited. Unreadable is no: then there is no `/proc`.
+fn any_thread_blocks() -> bool {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return false;
+    };
+    tasks.flatten().any(|task| {
+        let status = std::fs::read_to_string(task.path().join("status"));
+        status.is_ok_and(|status| blocks(&status, libc::SIGBUS))
+    })
+}
+
+/// Whether a thread's status says that it has a signal blocked.
+fn blocks(status: &str, signal: libc::c_int) -> bool {
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigBlk:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// Valgrind answers a question that is written in instructions which do
+/// nothing on a processor.
+#[cfg(target_arch = "x86_64")]
+fn under_valgrind() -> bool {
+    const RUNNING_ON_VALGRIND: u64 = 0x1001;
+    let question = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
+    let answer: u64;
+    // SAFETY: four rotations by 128 bits in all and an exchange of a register
+    // with itself; `rdi` and `rdx` are as before unless valgrind answers in
+    // `rdx`. It reads the six words at `rax`.
+    unsafe {
+        std::arch::asm!(
+            "rol rdi, 3",
+            "rol rdi, 13",
+            "rol rdi, 61",
+            "rol rdi, 51",
+            "xchg rbx, rbx",
+            in("rax") question.as_ptr(),
+            inout("rdx") 0_u64 => answer,
+            out("rdi") _,
+            options(nostack),
+        );
+    }
+    answer != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn under_valgrind() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threads_status_tells_what_it_blocks() {
+        let status = "Name:\tx\nSigPnd:\t00000000000000ff\nSigBlk:\t0000000000000040\n";
+        assert!(blocks(status, libc::SIGBUS));
+        assert!(!blocks(status, libc::SIGSEGV));
+        assert!(!blocks("SigBlk:\t0000000000000000\n", libc::SIGBUS));
+        assert!(!blocks("Name:\tx\n", libc::SIGBUS));
+    }
+}

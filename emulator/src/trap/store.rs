@@ -1,0 +1,219 @@
+//! The instructions by which programs store doorbells, understood well
+//! enough to be made in the program's stead: x86-64.
+//!
+//! What is not understood here is not guessed at; the caller has another way.
+
+/// The registers an address or a stored value can come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cpu {
+    /// In the order of their numbers in instructions: rax, rcx, rdx, rbx,
+    /// rsp, rbp, rsi, rdi, r8 to r15.
+    pub(super) general: [u64; 16],
+    pub(super) rip: u64,
+}
+
+/// A store that the program is about to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Store {
+    pub(super) address: u64,
+    /// Its first 8 bytes; zeros if it comes from a register not known here.
+    pub(super) bytes: [u8; 8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Store(Store),
+    /// 8 bytes from there to that register.
+    Load {
+        register: usize,
+        address: u64,
+    },
+    Set {
+        register: usize,
+        value: u64,
+    },
+}
+
+/// Moves between two stores that are made ahead.
+const MOVES: u32 = 4;
+
+/// Steps over the store at hand if it is one to `address`, and answers it.
+pub(super) fn first(cpu: &mut Cpu, address: u64, code: &impl Memory) -> Option<Store> {
+    let (effect, next) = decode(cpu, code)?;
+    match effect {
+        Effect::Store(store) if store.address == address => {
+            cpu.rip = next;
+            Some(store)
+        }
+        _ => None,
+    }
+}
+
+/// Steps over the next store to the page of `address` if nothing but moves to
+/// registers is before it, and answers it. BlueFlame copies are such rows of
+/// loads and stores; each store would be a trap of its own. Nothing changes
+/// when the answer is `None`.
+pub(super) fn next(cpu: &mut Cpu, address: u64, memory: &impl Memory) -> Option<Store> {
+    let mut ahead = *cpu;
+    for _ in 0..=MOVES {
+        let (effect, next) = decode(&ahead, memory)?;
+        ahead.rip = next;
+        match effect {
+            Effect::Store(store) => {
+                let same_page = (store.address ^ address) >> 12 == 0;
+                return same_page.then(|| {
+                    *cpu = ahead;
+                    store
+                });
+            }
+            Effect::Load { register, address } => {
+                ahead.general[register] = memory.load(address);
+            }
+            Effect::Set { register, value } => ahead.general[register] = value,
+        }
+    }
+    None
+}
+
+/// The program's memory, where the program itself would read it next.
+pub(super) trait Memory {
+    fn byte(&self, address: u64) -> u8;
+    fn load(&self, address: u64) -> u64;
+}
+
+/// What the instruction at `rip` does, and where the next one begins.
+fn decode(cpu: &Cpu, memory: &impl Memory) -> Option<(Effect, u64)> {
+    let mut code = Code {
+        at: cpu.rip,
+        memory,
+    };
+    let mut byte = code.byte();
+    let prefix = match byte {
+        0x66 | 0xf3 => Some(std::mem::replace(&mut byte, code.byte())),
+        _ => None,
+    };
+    let mut rex = 0;
+    if byte & 0xf0 == 0x40 {
+        rex = std::mem::replace(&mut byte, code.byte());
+    }
+    let wide = rex & 8 != 0;
+    let effect = match (prefix, byte) {
+        // mov [m], r64 and mov r64, [m]; lea r64, [m]
+        (None, 0x89 | 0x8b | 0x8d) if wide => {
+            let (register, address) = operands(cpu, &mut code, rex, 0)?;
+            match byte {
+                0x89 => Effect::Store(Store {
+                    address,
+                    bytes: cpu.general[register].to_le_bytes(),
+                }),
+                0x8b => Effect::Load { register, address },
+                _ => Effect::Set {
+                    register,
+                    value: address,
+                },
+            }
+        }
+        // mov r64, r64 is 89 or 8b with two registers: `operands` refuses it.
+        // mov qword [m], imm32
+        (None, 0xc7) if wide => {
+            let (_, address) = operands(cpu, &mut code, rex, 4)?;
+            let value = i64::from(code.number(4)? as i32);
+            Effect::Store(Store {
+                address,
+                bytes: value.to_le_bytes(),
+            })
+        }
+        (prefix, 0x0f) => {
+            let opcode = code.byte();
+            let vector = match (prefix, opcode) {
+                // movups, movaps, movntps; their pd twins; movdqa, movdqu, movntdq
+                (None | Some(0x66), 0x11 | 0x29 | 0x2b) => true,
+                (Some(0x66 | 0xf3), 0x7f) | (Some(0x66), 0xe7) => true,
+                // movnti
+                (None, 0xc3) if wide => false,
+                _ => return None,
+            };
+            let (register, address) = operands(cpu, &mut code, rex, 0)?;
+            let bytes = if vector {
+                [0; 8]
+            } else {
+                cpu.general[register].to_le_bytes()
+            };
+            Effect::Store(Store { address, bytes })
+        }
+        _ => return None,
+    };
+    Some((effect, code.at))
+}
+
+/// The register and the address that ModRM and what follows it name;
+/// `immediate` bytes come after them.
+fn operands<M: Memory>(
+    cpu: &Cpu,
+    code: &mut Code<'_, M>,
+    rex: u8,
+    immediate: u64,
+) -> Option<(usize, u64)> {
+    const SIB: u8 = 4;
+    const NO_INDEX: usize = 4;
+    let extended = |bit: u8, number: u8| usize::from(number & 7 | (rex >> bit & 1) << 3);
+    let modrm = code.byte();
+    let (mode, low) = (modrm >> 6, modrm & 7);
+    let register = extended(2, modrm >> 3);
+    if mode == 3 {
+        return None;
+    }
+    let mut base = Some(extended(0, low));
+    let mut scaled = 0_u64;
+    let mut relative = mode == 0 && low == 5;
+    if low == SIB {
+        let sib = code.byte();
+        base = Some(extended(0, sib));
+        relative = false;
+        if mode == 0 && sib & 7 == 5 {
+            base = None;
+        }
+        let index = extended(1, sib >> 3);
+        if index != NO_INDEX {
+            scaled = cpu.general[index] << (sib >> 6);
+        }
+    }
+    let displacement = match mode {
+        1 => i64::from(code.byte().cast_signed()),
+        2 => i64::from(code.number(4)? as i32),
+        _ if relative || base.is_none() => i64::from(code.number(4)? as i32),
+        _ => 0,
+    };
+    let start = match base {
+        _ if relative => code.at + immediate,
+        Some(base) => cpu.general[base],
+        None => 0,
+    };
+    let address = start.wrapping_add(scaled).wrapping_add_signed(displacement);
+    Some((register, address))
+}
+
+/// The bytes of an instruction, one after the other: no byte is read that the
+/// processor would not fetch.
+struct Code<'a, M> {
+    at: u64,
+    memory: &'a M,
+}
+
+impl<M: Memory> Code<'_, M> {
+    fn byte(&mut self) -> u8 {
+        let byte = self.memory.byte(self.at);
+        self.at += 1;
+        byte
+    }
+
+    fn number(&mut self, bytes: u32) -> Option<u32> {
+        (0..bytes).try_fold(0, |number, place| {
+            Some(number | u32::from(self.byte()).checked_shl(8 * place)?)
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

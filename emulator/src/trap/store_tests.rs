@@ -1,0 +1,170 @@
+use super::*;
+
+/// Code at 0x1000 and data that is a function of its address.
+struct Program(Vec<u8>);
+
+const START: u64 = 0x1000;
+const PAGE: u64 = 0x7f00_0000_0000;
+
+impl Memory for Program {
+    fn byte(&self, address: u64) -> u8 {
+        let at = (address - START) as usize;
+        *self.0.get(at).expect("no byte past the code is fetched")
+    }
+
+    fn load(&self, address: u64) -> u64 {
+        address * 3
+    }
+}
+
+/// Registers whose values tell them apart, rax being on the page.
+fn cpu() -> Cpu {
+    let mut general: [u64; 16] = std::array::from_fn(|n| n as u64 * 0x1_0000);
+    general[0] = PAGE + 0x800;
+    Cpu {
+        general,
+        rip: START,
+    }
+}
+
+/// Address and value of the one store that `code` is.
+fn one(code: &[u8]) -> Option<(u64, u64)> {
+    let program = Program(code.to_vec());
+    let (effect, next) = decode(&cpu(), &program)?;
+    assert_eq!(next, START + code.len() as u64, "{code:x?}");
+    match effect {
+        Effect::Store(Store { address, bytes }) => Some((address, u64::from_le_bytes(bytes))),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_way_to_name_an_address_is_understood() {
+    let (page, r) = (PAGE + 0x800, |n: u64| n * 0x1_0000);
+    for (code, expected) in [
+        // mov %rcx,(%rax)
+        (&[0x48, 0x89, 0x08][..], (page, r(1))),
+        // mov %rdx,-0x40(%rax)
+        (&[0x48, 0x89, 0x50, 0xc0], (page - 0x40, r(2))),
+        // mov %r9,0x12345678(%r13)
+        (
+            &[0x4d, 0x89, 0x8d, 0x78, 0x56, 0x34, 0x12],
+            (r(13) + 0x1234_5678, r(9)),
+        ),
+        // mov %rdx,0x8(%rdi,%rsi,1)
+        (&[0x48, 0x89, 0x54, 0x37, 0x08], (r(7) + r(6) + 8, r(2))),
+        // mov %rcx,(%rdx,%rax,1)
+        (&[0x48, 0x89, 0x0c, 0x02], (r(2) + page, r(1))),
+        // mov %rcx,(%rbx,%r12,8): r12 can be an index, rsp cannot
+        (&[0x4a, 0x89, 0x0c, 0xe3], (r(3) + 8 * r(12), r(1))),
+        // mov %rcx,(%r12) and mov %rcx,(%rsp): base only, by a SIB byte
+        (&[0x49, 0x89, 0x0c, 0x24], (r(12), r(1))),
+        (&[0x48, 0x89, 0x0c, 0x24], (r(4), r(1))),
+        // mov %rcx,0x10(%rip)
+        (&[0x48, 0x89, 0x0d, 0x10, 0, 0, 0], (START + 7 + 0x10, r(1))),
+        // mov %rcx,0x1000: no base at all
+        (&[0x48, 0x89, 0x0c, 0x25, 0, 0x10, 0, 0], (0x1000, r(1))),
+        // mov %rcx,0x20(,%rbx,4)
+        (
+            &[0x48, 0x89, 0x0c, 0x9d, 0x20, 0, 0, 0],
+            (4 * r(3) + 0x20, r(1)),
+        ),
+        // movq $-2,(%rax), and the same by rip, which is past the constant
+        (
+            &[0x48, 0xc7, 0x00, 0xfe, 0xff, 0xff, 0xff],
+            (page, 2_u64.wrapping_neg()),
+        ),
+        (
+            &[0x48, 0xc7, 0x05, 0x10, 0, 0, 0, 1, 0, 0, 0],
+            (START + 11 + 0x10, 1),
+        ),
+        // movnti %rcx,(%rax)
+        (&[0x48, 0x0f, 0xc3, 0x08], (page, r(1))),
+        // movups, movaps, movntps; movdqa, movdqu, movntdq; %xmm9
+        (&[0x0f, 0x11, 0x00], (page, 0)),
+        (&[0x0f, 0x29, 0x40, 0x10], (page + 0x10, 0)),
+        (&[0x0f, 0x2b, 0x00], (page, 0)),
+        (&[0x66, 0x0f, 0x7f, 0x00], (page, 0)),
+        (&[0xf3, 0x0f, 0x7f, 0x00], (page, 0)),
+        (&[0x66, 0x44, 0x0f, 0xe7, 0x08], (page, 0)),
+    ] {
+        assert_eq!(one(code), Some(expected), "{code:x?}");
+    }
+}
+
+#[test]
+fn what_is_no_plain_store_is_not_guessed_at() {
+    for code in [
+        // mov %rcx,%rax
+        &[0x48, 0x89, 0xc8][..],
+        // mov %ecx,(%rax): four bytes
+        &[0x89, 0x08],
+        // add %rcx,(%rax)
+        &[0x48, 0x01, 0x08],
+        // xchg %rcx,(%rax)
+        &[0x48, 0x87, 0x08],
+        // rep movsq
+        &[0xf3, 0x48, 0xa5],
+        // mov %rcx,%fs:(%rax)
+        &[0x64, 0x48, 0x89, 0x08],
+        // mov %rcx,(%eax)
+        &[0x67, 0x48, 0x89, 0x08],
+        // movss %xmm0,(%rax); movsd
+        &[0xf3, 0x0f, 0x11, 0x00],
+        &[0xf2, 0x0f, 0x11, 0x00],
+        // vmovups %ymm0,(%rax)
+        &[0xc5, 0xfc, 0x11, 0x00],
+        // mov $1,%rax
+        &[0x48, 0xc7, 0xc0, 1, 0, 0, 0],
+    ] {
+        assert_eq!(decode(&cpu(), &Program(code.to_vec())), None, "{code:x?}");
+    }
+}
+
+/// How libmlx5 copies to a BlueFlame register.
+#[test]
+fn a_row_of_loads_and_stores_to_the_page_is_made_at_once() {
+    let program = Program(vec![
+        0x48, 0x89, 0x50, 0xc0, // mov %rdx,-0x40(%rax)
+        0x48, 0x8b, 0x55, 0x08, // mov 0x8(%rbp),%rdx
+        0x48, 0x89, 0x50, 0xc8, // mov %rdx,-0x38(%rax)
+        0x48, 0x8d, 0x55, 0x40, // lea 0x40(%rbp),%rdx
+        0x48, 0x8b, 0x75, 0x38, // mov 0x38(%rbp),%rsi
+        0x48, 0x89, 0x70, 0xd0, // mov %rsi,-0x30(%rax)
+        0x39, 0xc7, // cmp %eax,%edi
+    ]);
+    let mut cpu = cpu();
+    let (register, base) = (cpu.general[0] - 0x40, cpu.general[5]);
+    let store = first(&mut cpu, register, &program).unwrap();
+    assert_eq!(store.bytes, 0x2_0000_u64.to_le_bytes());
+    let store = next(&mut cpu, register, &program).unwrap();
+    assert_eq!(
+        (store.address, u64::from_le_bytes(store.bytes)),
+        (register + 8, (base + 8) * 3)
+    );
+    let store = next(&mut cpu, register, &program).unwrap();
+    assert_eq!(
+        (store.address, u64::from_le_bytes(store.bytes)),
+        (register + 16, (base + 0x38) * 3)
+    );
+    assert_eq!((cpu.general[2], cpu.rip), (base + 0x40, START + 24));
+    let before = cpu;
+    assert_eq!(next(&mut cpu, register, &program), None);
+    assert_eq!(cpu, before, "the compare is the program's");
+}
+
+#[test]
+fn a_store_elsewhere_is_the_programs_own_with_all_before_it() {
+    let program = Program(vec![
+        0x48, 0x89, 0x08, // mov %rcx,(%rax)
+        0x48, 0x8b, 0x55, 0x08, // mov 0x8(%rbp),%rdx
+        0x48, 0x89, 0x13, // mov %rdx,(%rbx)
+    ]);
+    let mut cpu = cpu();
+    assert_eq!(first(&mut cpu, PAGE + 0x900, &program), None);
+    assert_eq!(cpu.rip, START, "not the store that was trapped");
+    first(&mut cpu, PAGE + 0x800, &program).unwrap();
+    let before = cpu;
+    assert_eq!(next(&mut cpu, PAGE + 0x800, &program), None);
+    assert_eq!(cpu, before);
+}
