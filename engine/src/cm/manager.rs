@@ -139,10 +139,10 @@ impl Request {
         self.inner.details().qualifier
     }
 
-    /// The requester's own qualifier: a number that no other connection from
-    /// his address has at the same time. Nobody listens on it.
+    /// The port that the requester connects from: a number that no other
+    /// connection from his address has at the same time. Nobody listens on it.
     #[must_use]
-    pub fn remote_qualifier(&self) -> u64 {
+    pub fn remote_port(&self) -> u64 {
         self.peer().port().into()
     }
 

@@ -51,7 +51,7 @@ mod tests {
         assert!(
             (2..SPREAD)
                 .take_while(|n| n * n <= SPREAD)
-                .all(|n| SPREAD % n != 0)
+                .all(|n| !SPREAD.is_multiple_of(n))
         );
     }
 }

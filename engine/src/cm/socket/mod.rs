@@ -13,7 +13,6 @@
 //! | `service` | what handles and the thread share; start and end |
 //! | `run` | the thread: events, commands, deadlines |
 //! | `session` | one connection's states |
-//! | `thread` | the thread's manners |
 
 mod frame;
 mod handle;

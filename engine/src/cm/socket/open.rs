@@ -138,3 +138,48 @@ fn socket(family_of: SocketAddr) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_of_an_attempt_is_told_apart() {
+        let of = |errno| outcome(&io::Error::from_raw_os_error(errno));
+        for errno in [libc::ECONNREFUSED, libc::ECONNRESET] {
+            assert_eq!(of(errno), ConnectionEvent::NonPeerRejected, "{errno}");
+        }
+        let unreachable = [
+            libc::EHOSTUNREACH,
+            libc::ENETUNREACH,
+            libc::ENETDOWN,
+            libc::EHOSTDOWN,
+            libc::ETIMEDOUT,
+            libc::EPERM,
+            libc::EACCES,
+        ];
+        for errno in unreachable {
+            assert_eq!(of(errno), ConnectionEvent::Unreachable, "{errno}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_not_inherited_by_other_programs() {
+        use std::os::fd::AsRawFd;
+        let (listener, qualifier) = listener(&ManagerOptions::default(), None).unwrap();
+        let port = u16::try_from(qualifier).unwrap();
+        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let stream = stream(&ManagerOptions::default(), to).unwrap().unwrap();
+        let taken = loop {
+            match listener.accept() {
+                Ok((taken, _)) => break taken,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        };
+        for fd in [listener.as_raw_fd(), stream.as_raw_fd(), taken.as_raw_fd()] {
+            // SAFETY: asks for flags of descriptors that are open.
+            let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+            assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Ends without further events.
+
+use super::support::{Events, Host, Mailbox, loopback, parameters, start};
+use dat_engine::cm::{
+    Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerOptions, Request,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[test]
+fn who_aborts_hears_nothing_and_the_peer_hears_a_disconnect() {
+    let host = Host::new();
+    for from_active in [true, false] {
+        let pair = host.connected();
+        let (there, here) = if from_active {
+            pair.active.abort();
+            (&pair.passive_events, &pair.active_events)
+        } else {
+            pair.passive.abort();
+            (&pair.active_events, &pair.passive_events)
+        };
+        assert_eq!(there.next(), ConnectionEvent::Disconnected);
+        here.assert_quiet();
+        there.assert_quiet();
+        let pair = host.connected();
+        drop(pair.passive);
+        assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
+        pair.passive_events.assert_quiet();
+    }
+}
+
+#[test]
+fn a_request_whose_sender_aborted_is_dead() {
+    let host = Host::new();
+    let (active, active_events) = host.connect();
+    let request = host.requests.next();
+    drop(active);
+    let events = Arc::new(Events::default());
+    let _passive = request.accept(parameters(2), b"", events.clone()).unwrap();
+    assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
+    active_events.assert_quiet();
+}
+
+/// Ends its own connection when a certain event comes.
+struct Suicide {
+    connection: Mutex<Option<Connection>>,
+    drops: bool,
+    seen: Mailbox<ConnectionEvent>,
+}
+
+impl ConnectionSink for Suicide {
+    fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
+        if self.drops {
+            drop(self.connection.lock().unwrap().take());
+        } else if let Some(connection) = &*self.connection.lock().unwrap() {
+            connection.abort();
+        }
+        self.seen.put(event);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sink_ends_its_own_connection() {
+    let host = Host::new();
+    for drops in [true, false] {
+        let sink = Arc::new(Suicide {
+            connection: Mutex::new(None),
+            drops,
+            seen: Mailbox::default(),
+        });
+        let (_active, active_events) = {
+            // The acceptance cannot come before the handle is in its place.
+            let made = host.manager.connect(
+                loopback(),
+                host.qualifier,
+                parameters(1),
+                b"",
+                None,
+                sink.clone(),
+            );
+            *sink.connection.lock().unwrap() = Some(made.unwrap());
+            ((), sink)
+        };
+        let passive_events = Arc::new(Events::default());
+        let request = host.requests.next();
+        let _passive = request
+            .accept(parameters(2), b"", passive_events.clone())
+            .unwrap();
+        let event = active_events.seen.next();
+        assert!(
+            matches!(event, ConnectionEvent::Accepted { .. }),
+            "{event:?}"
+        );
+        assert_eq!(passive_events.next(), ConnectionEvent::AcceptFailed);
+        assert_eq!(active_events.seen.within(Duration::from_millis(50)), None);
+    }
+}
+
+/// Takes its time.
+struct Slow {
+    begun: Mailbox<()>,
+    done: AtomicBool,
+}
+
+impl ConnectionSink for Slow {
+    fn event(&self, _: ConnectionEvent) -> Result<(), ()> {
+        self.begun.put(());
+        std::thread::sleep(Duration::from_millis(200));
+        self.done.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+#[test]
+fn abort_waits_for_a_callback_in_progress() {
+    let host = Host::new();
+    let (_active, active_events) = host.connect();
+    let slow = Arc::new(Slow {
+        begun: Mailbox::default(),
+        done: AtomicBool::new(false),
+    });
+    let request = host.requests.next();
+    let passive = request.accept(parameters(2), b"", slow.clone()).unwrap();
+    slow.begun.next();
+    passive.abort();
+    assert!(slow.done.load(Ordering::Acquire));
+    active_events.assert_accepted();
+    assert_eq!(active_events.next(), ConnectionEvent::Disconnected);
+}
+
+/// Panics, as applications may.
+struct Panics;
+
+impl ConnectionSink for Panics {
+    fn event(&self, _: ConnectionEvent) -> Result<(), ()> {
+        panic!("a sink that panics, on purpose")
+    }
+}
+
+impl ListenSink for Panics {
+    fn request(&self, _: Request) {
+        panic!("a sink that panics, on purpose")
+    }
+}
+
+#[test]
+fn a_sink_that_panics_harms_itself_only() {
+    let host = Host::new();
+    let made = host.manager.connect(
+        loopback(),
+        host.qualifier,
+        parameters(1),
+        b"",
+        None,
+        Arc::new(Panics),
+    );
+    let events = Arc::new(Events::default());
+    let _passive = host
+        .requests
+        .next()
+        .accept(parameters(2), b"", events.clone())
+        .unwrap();
+    assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
+    let (_listener, qualifier) = host.manager.listen_any(Arc::new(Panics)).unwrap();
+    let (_request, events) = super::support::connect(&host.manager, qualifier, None);
+    assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
+    host.connected();
+    drop(made);
+}
+
+/// Keeps the manager, and drops all it has when it is asked.
+struct Last(
+    Mutex<Option<(Manager, dat_engine::cm::Listener)>>,
+    Mailbox<()>,
+);
+
+impl ListenSink for Last {
+    fn request(&self, request: Request) {
+        drop(self.0.lock().unwrap().take());
+        drop(request);
+        self.1.put(());
+    }
+}
+
+#[test]
+fn the_last_handle_may_go_in_a_callback() {
+    let last = Arc::new(Last(Mutex::new(None), Mailbox::default()));
+    let manager = Manager::start(ManagerOptions::default()).unwrap();
+    let (listener, qualifier) = manager.listen_any(last.clone()).unwrap();
+    *last.0.lock().unwrap() = Some((manager, listener));
+    let (_connection, events) = super::support::connect(&start(), qualifier, None);
+    last.1.next();
+    assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
+}

@@ -1,0 +1,186 @@
+//! Everybody does anything at any time; the promises hold nevertheless.
+
+use super::support::{Mailbox, loopback, parameters, start};
+use dat_engine::cm::{
+    Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Manager, Request,
+};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Sees that nothing follows a terminal event, nor an abort that returned,
+/// and that no two events come at a time.
+#[derive(Default)]
+struct Strict {
+    ended: AtomicUsize,
+    aborted: AtomicBool,
+    inside: AtomicBool,
+    refuses: bool,
+    faults: Arc<Mailbox<String>>,
+}
+
+impl ConnectionSink for Strict {
+    fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
+        let refused = self.refuses && matches!(event, ConnectionEvent::Accepted { .. });
+        if self.inside.swap(true, Ordering::SeqCst) {
+            self.faults.put(format!("{event:?} during another event"));
+        }
+        if self.aborted.load(Ordering::SeqCst) {
+            self.faults.put(format!("{event:?} after abort"));
+        }
+        if self.ended.load(Ordering::SeqCst) > 0 {
+            self.faults.put(format!("{event:?} after the end"));
+        }
+        if event.is_terminal() || refused {
+            self.ended.fetch_add(1, Ordering::SeqCst);
+        }
+        self.inside.store(false, Ordering::SeqCst);
+        if refused { Err(()) } else { Ok(()) }
+    }
+}
+
+/// Numbers that look random (xorshift), the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+}
+
+#[derive(Default)]
+struct Queue(Mailbox<Request>);
+
+impl ListenSink for Queue {
+    fn request(&self, request: Request) {
+        self.0.put(request);
+    }
+}
+
+struct Player {
+    manager: Manager,
+    other: u64,
+    queue: Arc<Queue>,
+    dice: Dice,
+    faults: Arc<Mailbox<String>>,
+    open: Vec<(Connection, Arc<Strict>)>,
+    all: Vec<Arc<Strict>>,
+}
+
+impl Player {
+    fn sink(&mut self) -> Arc<Strict> {
+        let sink = Arc::new(Strict {
+            refuses: self.dice.roll(8) == 0,
+            faults: Arc::clone(&self.faults),
+            ..Strict::default()
+        });
+        self.all.push(Arc::clone(&sink));
+        sink
+    }
+
+    fn play(&mut self) {
+        match self.dice.roll(8) {
+            0..3 => {
+                let sink = self.sink();
+                let time = [None, Some(Duration::from_millis(self.dice.roll(30)))];
+                let time = time[self.dice.roll(2) as usize];
+                let made = self.manager.connect(
+                    loopback(),
+                    self.other,
+                    parameters(1),
+                    &[0; 99],
+                    time,
+                    sink.clone(),
+                );
+                self.open.push((made.unwrap(), sink));
+            }
+            3..5 => {
+                if let Some(request) = self.queue.0.within(Duration::from_micros(100)) {
+                    match self.dice.roll(6) {
+                        0 => request.reject(),
+                        1 => drop(request),
+                        _ => {
+                            let sink = self.sink();
+                            let made = request.accept(parameters(2), &[1; 512], sink.clone());
+                            self.open.push((made.unwrap(), sink));
+                        }
+                    }
+                }
+            }
+            5..7 if !self.open.is_empty() => {
+                let index = self.dice.roll(self.open.len() as u64) as usize;
+                self.open[index].0.disconnect();
+            }
+            7 if !self.open.is_empty() => {
+                let index = self.dice.roll(self.open.len() as u64) as usize;
+                let (connection, sink) = self.open.swap_remove(index);
+                connection.abort();
+                sink.aborted.store(true, Ordering::SeqCst);
+            }
+            _ => (),
+        }
+    }
+
+    /// Ends everything, and sees that it ends.
+    fn finish(&mut self) {
+        while let Some(request) = self.queue.0.within(Duration::from_millis(100)) {
+            drop(request);
+        }
+        self.open
+            .iter()
+            .for_each(|(connection, _)| connection.disconnect());
+        let end = Instant::now() + Duration::from_secs(10);
+        for sink in &self.all {
+            while sink.ended.load(Ordering::SeqCst) == 0 && !sink.aborted.load(Ordering::SeqCst) {
+                assert!(Instant::now() < end, "a connection never ended");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_connection_ends_once_whatever_happens() {
+    super::load::raise_descriptors(8000);
+    let faults = Arc::new(Mailbox::default());
+    let hosts: Vec<(Manager, Arc<Queue>, Listener, u64)> = (0..2)
+        .map(|_| {
+            let (manager, queue) = (start(), Arc::new(Queue::default()));
+            let (listener, qualifier) = manager.listen_any(queue.clone()).unwrap();
+            (manager, queue, listener, qualifier)
+        })
+        .collect();
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (own, other) = (&hosts[number % 2], &hosts[(number / 2 + number) % 2]);
+            let mut player = Player {
+                manager: own.0.clone(),
+                other: other.3,
+                queue: Arc::clone(&own.1),
+                dice: Dice(0x9e37_79b9_7f4a_7c15 + number as u64),
+                faults: Arc::clone(&faults),
+                open: Vec::new(),
+                all: Vec::new(),
+            };
+            let done = &done;
+            scope.spawn(move || {
+                (0..1500).for_each(|_| player.play());
+                player.finish();
+                done.lock().unwrap().push(player);
+            });
+        }
+    });
+    assert_eq!(done.lock().unwrap().len(), 4);
+    assert_eq!(faults.within(Duration::from_millis(50)), None);
+    let seen = done
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|player| player.all.len())
+        .sum::<usize>();
+    assert!(seen > 2000, "only {seen} connections");
+}

@@ -1,0 +1,289 @@
+//! Requests and their answers.
+
+use super::support::{Events, Host, connect, loopback, parameters, start};
+use dat_engine::cm::{CmError, ConnectionEvent, MAX_PRIVATE_DATA, Manager, ManagerOptions};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[test]
+fn parameters_and_private_data_of_every_length_arrive_whole_on_both_sides() {
+    let host = Host::new();
+    for length in (0..=MAX_PRIVATE_DATA).rev().step_by(7).chain([1]) {
+        let there: Vec<u8> = (0..length).map(|n| n as u8).collect();
+        let back: Vec<u8> = (0..length).map(|n| !n as u8).collect();
+        let (active_events, passive_events) = (Arc::new(Events::default()), Arc::default());
+        let number = length as u8;
+        let _active = host
+            .manager
+            .connect(
+                loopback(),
+                host.qualifier,
+                parameters(number),
+                &there,
+                None,
+                active_events.clone(),
+            )
+            .unwrap();
+        let request = host.requests.next();
+        assert_eq!(request.private_data(), there);
+        assert_eq!(*request.parameters(), parameters(number));
+        assert_eq!(request.qualifier(), host.qualifier);
+        assert!(request.is_alive());
+        assert_eq!(request.peer().ip(), loopback().ip());
+        assert_eq!(request.remote_port(), u64::from(request.peer().port()));
+        assert_ne!(request.remote_port(), 0);
+        let sink: Arc<Events> = Arc::clone(&passive_events);
+        let _passive = request.accept(parameters(!number), &back, sink).unwrap();
+        let expected = ConnectionEvent::Accepted {
+            peer: parameters(!number),
+            private_data: back,
+        };
+        assert_eq!(active_events.next(), expected);
+        assert_eq!(passive_events.next(), ConnectionEvent::Established);
+    }
+}
+
+#[test]
+fn private_data_that_is_too_long_is_refused_on_both_sides() {
+    let host = Host::new();
+    let long = [0; MAX_PRIVATE_DATA + 1];
+    let events = Arc::new(Events::default());
+    let error = host
+        .manager
+        .connect(
+            loopback(),
+            host.qualifier,
+            parameters(1),
+            &long,
+            None,
+            events.clone(),
+        )
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            CmError::TooLong {
+                max: MAX_PRIVATE_DATA
+            }
+        ),
+        "{error}"
+    );
+    assert!(error.to_string().contains("512"), "{error}");
+    let (_connection, active) = host.connect();
+    let request = host.requests.next();
+    let error = request
+        .accept(parameters(2), &long, events.clone())
+        .unwrap_err();
+    assert!(matches!(error, CmError::TooLong { .. }), "{error}");
+    // The request went with the call, so its sender must hear something.
+    assert_eq!(active.next(), ConnectionEvent::NonPeerRejected);
+    events.assert_quiet();
+}
+
+#[test]
+fn the_application_refuses() {
+    let host = Host::new();
+    let (_connection, events) = host.connect();
+    host.requests.next().reject();
+    assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+    events.assert_quiet();
+}
+
+#[test]
+fn a_request_that_is_dropped_is_refused_by_nobody() {
+    let host = Host::new();
+    let (_connection, events) = host.connect();
+    drop(host.requests.next());
+    assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
+    events.assert_quiet();
+}
+
+#[test]
+fn where_nobody_listens_nobody_refuses() {
+    let manager = start();
+    // A port that is bound but not listened on is nobody else's meanwhile.
+    let bound = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    bound.bind(&loopback().into()).unwrap();
+    let port = bound.local_addr().unwrap().as_socket().unwrap().port();
+    let (_connection, events) = connect(&manager, port.into(), None);
+    assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
+    events.assert_quiet();
+}
+
+#[test]
+fn a_network_without_a_way_is_unreachable() {
+    // Link-local addresses exist on every link but loopback.
+    let nowhere = SocketAddr::V6(std::net::SocketAddrV6::new(
+        "fe80::1".parse().unwrap(),
+        0,
+        0,
+        1,
+    ));
+    let events = Arc::new(Events::default());
+    let sink = events.clone();
+    match start().connect(nowhere, 2000, parameters(1), b"", None, sink) {
+        Ok(_connection) => assert_eq!(events.next(), ConnectionEvent::Unreachable),
+        // A host without IPv6 says so.
+        Err(error) => assert!(matches!(error, CmError::Address(_)), "{error}"),
+    }
+}
+
+#[test]
+fn addresses_of_no_host_are_refused_at_once() {
+    let manager = start();
+    for address in [
+        "0.0.0.0:0",
+        "[::]:0",
+        "224.0.0.1:0",
+        "255.255.255.255:0",
+        "[ff02::1]:0",
+    ] {
+        let (to, events) = (address.parse().unwrap(), Arc::new(Events::default()));
+        let error = manager
+            .connect(to, 2000, parameters(1), b"", None, events.clone())
+            .unwrap_err();
+        assert!(matches!(error, CmError::Address(_)), "{address}: {error}");
+        events.assert_quiet();
+    }
+}
+
+#[test]
+fn an_answer_that_does_not_come_times_out_and_the_request_knows() {
+    let host = Host::new();
+    let begun = Instant::now();
+    let (_connection, events) = connect(
+        &host.manager,
+        host.qualifier,
+        Some(Duration::from_millis(150)),
+    );
+    let request = host.requests.next();
+    assert_eq!(events.next(), ConnectionEvent::TimedOut);
+    assert!(begun.elapsed() >= Duration::from_millis(150));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    while request.is_alive() {
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+    let late = Arc::new(Events::default());
+    let _passive = request.accept(parameters(2), b"", late.clone()).unwrap();
+    assert_eq!(late.next(), ConnectionEvent::AcceptFailed);
+    events.assert_quiet();
+    late.assert_quiet();
+}
+
+#[test]
+fn a_host_that_swallows_everything_times_out() {
+    // A queue of connections that is full: the system drops what comes next.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&loopback().into()).unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let fill = || {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let _ = socket.connect(&address.into());
+        socket
+    };
+    let _full = [fill(), fill(), fill(), fill()];
+    let manager = start();
+    let time = Some(Duration::from_millis(200));
+    let (_connection, events) = connect(&manager, address.port().into(), time);
+    assert_eq!(events.next(), ConnectionEvent::TimedOut);
+    events.assert_quiet();
+}
+
+#[test]
+fn somebody_who_listens_but_never_speaks_times_out() {
+    let silent = TcpListener::bind(loopback()).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let manager = start();
+    for time in [Duration::ZERO, Duration::from_millis(100)] {
+        let (_connection, events) = connect(&manager, port.into(), Some(time));
+        assert_eq!(events.next(), ConnectionEvent::TimedOut);
+        events.assert_quiet();
+    }
+    // So long a time is none, and must not overflow.
+    let (connection, events) = connect(&manager, port.into(), Some(Duration::MAX));
+    events.assert_quiet();
+    connection.disconnect();
+    assert_eq!(events.next(), ConnectionEvent::Disconnected);
+}
+
+#[test]
+fn a_sink_that_cannot_follow_fails_the_acceptance() {
+    let host = Host::new();
+    let refusing = Arc::new(Events {
+        refuses: true,
+        ..Events::default()
+    });
+    let sink = refusing.clone();
+    let _active = host
+        .manager
+        .connect(loopback(), host.qualifier, parameters(1), b"", None, sink)
+        .unwrap();
+    let passive_events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let _passive = request
+        .accept(parameters(2), b"", passive_events.clone())
+        .unwrap();
+    refusing.assert_accepted();
+    assert_eq!(passive_events.next(), ConnectionEvent::AcceptFailed);
+    refusing.assert_quiet();
+    passive_events.assert_quiet();
+}
+
+#[test]
+fn ipv6_and_mapped_addresses_reach_the_same_listener() {
+    let host = Host::new();
+    for address in ["[::1]:1", "[::ffff:127.0.0.1]:0", "127.0.0.1:65535"] {
+        let (to, events) = (
+            address.parse::<SocketAddr>().unwrap(),
+            Arc::new(Events::default()),
+        );
+        let made =
+            host.manager
+                .connect(to, host.qualifier, parameters(1), b"", None, events.clone());
+        let _connection = match made {
+            Ok(connection) => connection,
+            Err(CmError::Address(_)) if to.is_ipv6() => continue,
+            Err(error) => panic!("{address}: {error}"),
+        };
+        let request = host.requests.next();
+        assert_eq!(request.peer().ip(), to.ip().to_canonical());
+        request.reject();
+        assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+    }
+}
+
+#[test]
+fn two_managers_connect_as_one_does() {
+    let (host, other) = (Host::new(), start());
+    let (_active, active_events) = connect(&other, host.qualifier, None);
+    let passive_events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let passive = request
+        .accept(parameters(2), b"", passive_events.clone())
+        .unwrap();
+    active_events.assert_accepted();
+    assert_eq!(passive_events.next(), ConnectionEvent::Established);
+    passive.disconnect();
+    assert_eq!(active_events.next(), ConnectionEvent::Disconnected);
+    assert_eq!(passive_events.next(), ConnectionEvent::Disconnected);
+}
+
+#[test]
+fn the_address_to_publish_is_one_that_others_can_connect_to() {
+    let found = start().local_address("mlx5_0");
+    assert!(
+        !found.ip().is_unspecified() && !found.ip().is_multicast(),
+        "{found}"
+    );
+    assert_eq!(found.port(), 0);
+    let options = ManagerOptions {
+        publish: Some("192.0.2.9".parse().unwrap()),
+        ..ManagerOptions::default()
+    };
+    let given = Manager::start(options).unwrap().local_address("mlx5_0");
+    assert_eq!(given, "192.0.2.9:0".parse().unwrap());
+}

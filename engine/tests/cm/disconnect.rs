@@ -1,0 +1,118 @@
+//! Ends in order.
+
+use super::support::{Events, Host, connect, parameters};
+use dat_engine::cm::{ConnectionEvent, ManagerOptions};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+#[test]
+fn either_side_disconnects_and_both_hear_it_once() {
+    let host = Host::new();
+    for from_active in [true, false] {
+        let pair = host.connected();
+        let begun = Instant::now();
+        let connection = if from_active {
+            &pair.active
+        } else {
+            &pair.passive
+        };
+        connection.disconnect();
+        connection.disconnect();
+        assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
+        assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
+        assert!(
+            begun.elapsed() < Duration::from_secs(1),
+            "by answer, not by timeout"
+        );
+        connection.disconnect();
+        pair.active_events.assert_quiet();
+        pair.passive_events.assert_quiet();
+    }
+}
+
+#[test]
+fn both_sides_at_once_hear_it_once_each() {
+    let (host, other) = (Host::new(), super::support::start());
+    for _ in 0..100 {
+        let (active, active_events) = connect(&other, host.qualifier, None);
+        let passive_events = Arc::new(Events::default());
+        let request = host.requests.next();
+        let passive = request
+            .accept(parameters(2), b"", passive_events.clone())
+            .unwrap();
+        active_events.assert_accepted();
+        assert_eq!(passive_events.next(), ConnectionEvent::Established);
+        let together = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for connection in [&active, &passive] {
+                let together = &together;
+                scope.spawn(move || {
+                    together.wait();
+                    connection.disconnect();
+                });
+            }
+        });
+        for events in [active_events, passive_events] {
+            assert_eq!(events.next(), ConnectionEvent::Disconnected);
+            assert_eq!(events.mailbox.within(Duration::from_millis(1)), None);
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_given_up_ends_both_sides() {
+    let host = Host::new();
+    let (active, active_events) = host.connect();
+    let request = host.requests.next();
+    active.disconnect();
+    assert_eq!(active_events.next(), ConnectionEvent::Disconnected);
+    let passive_events = Arc::new(Events::default());
+    let _passive = request
+        .accept(parameters(2), b"", passive_events.clone())
+        .unwrap();
+    assert_eq!(passive_events.next(), ConnectionEvent::AcceptFailed);
+    active_events.assert_quiet();
+    passive_events.assert_quiet();
+}
+
+#[test]
+fn an_acceptance_that_is_taken_back_ends_both_sides() {
+    let host = Host::new();
+    for _ in 0..20 {
+        let (_active, active_events) = host.connect();
+        let passive_events = Arc::new(Events::default());
+        let request = host.requests.next();
+        let passive = request
+            .accept(parameters(2), b"", passive_events.clone())
+            .unwrap();
+        passive.disconnect();
+        active_events.assert_accepted();
+        assert_eq!(active_events.next(), ConnectionEvent::Disconnected);
+        let mut last = passive_events.next();
+        // Whether the requester was faster than the disconnect is open.
+        if last == ConnectionEvent::Established {
+            last = passive_events.next();
+        }
+        assert_eq!(last, ConnectionEvent::Disconnected);
+        passive_events.assert_quiet();
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_answer_the_goodbye_is_not_awaited_long() {
+    let host = Host::with(ManagerOptions {
+        disconnect_timeout: Duration::from_millis(200),
+        ..ManagerOptions::default()
+    });
+    let mut raw = super::hostile::Raw::requesting(&host);
+    let events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+    raw.say_ready();
+    assert_eq!(events.next(), ConnectionEvent::Established);
+    let begun = Instant::now();
+    connection.disconnect();
+    assert_eq!(events.next(), ConnectionEvent::Disconnected);
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    events.assert_quiet();
+}

@@ -1,0 +1,266 @@
+//! Peers that speak something else, or not enough.
+
+use super::support::{Events, Host, PATIENCE, connect, loopback, parameters, start};
+use dat_engine::cm::{ConnectionEvent, ManagerOptions};
+use proptest::prelude::*;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const MAGIC: [u8; 4] = *b"dCM\x17";
+const READY: u8 = 4;
+const GOODBYE: u8 = 6;
+
+fn word(kind: u8) -> Vec<u8> {
+    [&MAGIC[..], &[1, kind, 0, 0]].concat()
+}
+
+/// A peer without a manager.
+pub(crate) struct Raw(pub(crate) TcpStream);
+
+impl Raw {
+    fn new(host: &Host) -> Self {
+        let stream = TcpStream::connect(host.raw_address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
+    /// Has sent a good request.
+    pub(crate) fn requesting(host: &Host) -> Self {
+        let mut raw = Self::new(host);
+        raw.say(&request_for(host.qualifier));
+        raw
+    }
+
+    /// Once it is accepted. Leaves the acceptance unread, so that hanging up
+    /// resets the stream.
+    pub(crate) fn say_ready(&mut self) {
+        self.await_answer();
+        self.say(&word(READY));
+    }
+
+    fn await_answer(&mut self) {
+        assert_eq!(self.0.peek(&mut [0]).unwrap(), 1);
+    }
+
+    /// The other side may have hung up already.
+    fn say(&mut self, bytes: &[u8]) {
+        let _ = self.0.write_all(bytes);
+    }
+
+    /// All that comes until the other side hangs up.
+    fn hear_all(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut part = [0; 512];
+        loop {
+            match self.0.read(&mut part) {
+                Ok(0) => return all,
+                Ok(count) => all.extend_from_slice(&part[..count]),
+                Err(error) => {
+                    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+                    return all;
+                }
+            }
+        }
+    }
+}
+
+/// The bytes that a manager sends to request a connection.
+pub(crate) fn request_for(qualifier: u64) -> Vec<u8> {
+    let listener = TcpListener::bind(loopback()).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (connection, _events) = connect(&start(), port.into(), None);
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut bytes = vec![0; 8];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes.resize(8 + usize::from(u16::from_be_bytes([bytes[6], bytes[7]])), 0);
+    stream.read_exact(&mut bytes[8..]).unwrap();
+    drop(connection);
+    bytes[8..16].copy_from_slice(&qualifier.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn another_version_is_refused_in_words() {
+    let host = Host::new();
+    let mut raw = Raw::new(&host);
+    let mut request = request_for(host.qualifier);
+    request[4] = 2;
+    raw.say(&request);
+    assert_eq!(raw.hear_all(), [&MAGIC[..], &[1, 3, 0, 1, 3]].concat());
+    host.requests.assert_quiet();
+}
+
+#[test]
+fn whoever_answers_in_another_language_is_nobody() {
+    let listener = TcpListener::bind(loopback()).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let manager = start();
+    let later_version = [&MAGIC[..], &[2, 3, 0, 1, 3]].concat();
+    let accept_of_later_version = [&MAGIC[..], &[2, 2, 0, 0]].concat();
+    let answers: [&[u8]; 7] = [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"",
+        &later_version,
+        &accept_of_later_version,
+        &word(READY),
+        &word(GOODBYE),
+        &[0xff; 4096],
+    ];
+    for answer in answers {
+        let (_connection, events) = connect(&manager, port.into(), None);
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(answer).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(
+            events.next(),
+            ConnectionEvent::NonPeerRejected,
+            "{answer:?}"
+        );
+        events.assert_quiet();
+    }
+}
+
+#[test]
+fn who_requests_too_slowly_is_dropped_and_keeps_nobody_waiting() {
+    let host = Host::with(ManagerOptions {
+        request_timeout: Duration::from_millis(300),
+        ..ManagerOptions::default()
+    });
+    let begun = Instant::now();
+    let mut silent = Raw::new(&host);
+    let mut slow = Raw::new(&host);
+    let request = request_for(host.qualifier);
+    for byte in &request[..5] {
+        slow.say(&[*byte]);
+        host.connected();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(slow.hear_all().is_empty());
+    assert!(silent.hear_all().is_empty());
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    host.requests.assert_quiet();
+}
+
+#[test]
+fn a_request_in_single_bytes_is_one_nevertheless() {
+    let host = Host::new();
+    let mut raw = Raw::new(&host);
+    raw.0.set_nodelay(true).unwrap();
+    for byte in request_for(host.qualifier) {
+        raw.say(&[byte]);
+    }
+    assert_eq!(*host.requests.next().parameters(), parameters(1));
+}
+
+#[test]
+fn too_many_who_do_not_speak_make_room_for_those_who_do() {
+    super::load::raise_descriptors(4000);
+    let host = Host::new();
+    let mut crowd: Vec<_> = (0..1100).map(|_| Raw::new(&host)).collect();
+    host.connected();
+    // The oldest had to go, without waiting for its timeout.
+    let begun = Instant::now();
+    assert!(crowd[0].hear_all().is_empty());
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    crowd.clear();
+    host.connected();
+}
+
+#[test]
+fn junk_after_a_good_beginning_ends_only_that_connection() {
+    let host = Host::new();
+    let bystander = host.connected();
+
+    // While the application thinks.
+    let mut raw = Raw::requesting(&host);
+    let request = host.requests.next();
+    raw.say(b"junk");
+    assert!(raw.hear_all().is_empty());
+    assert!(!request.is_alive());
+    let events = Arc::new(Events::default());
+    let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+    assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
+
+    // After acceptance, and once connected.
+    for (ready, end) in [
+        (false, ConnectionEvent::AcceptFailed),
+        (true, ConnectionEvent::Broken),
+    ] {
+        let mut raw = Raw::requesting(&host);
+        let events = Arc::new(Events::default());
+        let request = host.requests.next();
+        let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+        if ready {
+            raw.say_ready();
+            assert_eq!(events.next(), ConnectionEvent::Established);
+        }
+        // A good word, but out of place.
+        raw.say(&request_for(host.qualifier));
+        assert_eq!(events.next(), end);
+        events.assert_quiet();
+        raw.hear_all();
+    }
+
+    bystander.active.disconnect();
+    assert_eq!(
+        bystander.active_events.next(),
+        ConnectionEvent::Disconnected
+    );
+}
+
+#[test]
+fn a_goodbye_and_all_that_follows_in_one_piece_is_a_disconnect() {
+    let host = Host::new();
+    let mut raw = Raw::requesting(&host);
+    let events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+    raw.await_answer();
+    raw.say(&[word(READY), word(GOODBYE), word(GOODBYE), b"junk".to_vec()].concat());
+    drop(raw);
+    assert_eq!(events.next(), ConnectionEvent::Established);
+    assert_eq!(events.next(), ConnectionEvent::Disconnected);
+    events.assert_quiet();
+}
+
+#[test]
+fn any_junk_is_survived() {
+    let host = Host::new();
+    let good = request_for(host.qualifier);
+    let mutated = (
+        any::<prop::sample::Index>(),
+        any::<u8>(),
+        any::<prop::sample::Index>(),
+    );
+    let junk = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..3000),
+        mutated.prop_map({
+            let good = good.clone();
+            move |(place, byte, end)| {
+                let mut bytes = good.clone();
+                bytes[place.index(good.len())] = byte;
+                bytes.truncate(1 + end.index(2 * good.len()));
+                bytes
+            }
+        }),
+    ];
+    let config = ProptestConfig::with_cases(300);
+    proptest!(config, |(junk in junk, close: bool)| {
+        let mut raw = Raw::new(&host);
+        raw.say(&junk);
+        if close {
+            raw.0.shutdown(Shutdown::Write).unwrap();
+            // Whatever it was, it is answered or dropped, never left open;
+            // only a request that happens to be good is asked first.
+            if let Some(request) = host.requests.0.within(Duration::from_millis(1)) {
+                drop(request);
+            }
+            raw.hear_all();
+        }
+    });
+    while host.requests.0.within(Duration::from_millis(100)).is_some() {}
+    host.connected();
+}

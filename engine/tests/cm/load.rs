@@ -1,0 +1,134 @@
+//! Many connections.
+
+use super::support::{Events, Host, PATIENCE, parameters};
+use dat_engine::cm::{
+    Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerOptions, Request,
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// As many descriptors as the test needs, if the system allows.
+pub(crate) fn raise_descriptors(count: u64) {
+    // SAFETY: integers only; the calls read and write the struct in place.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        if limit.rlim_cur < count {
+            limit.rlim_cur = limit.rlim_max.min(count + 1000);
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        }
+        assert!(
+            limit.rlim_cur >= count,
+            "needs {count} descriptors (ulimit -n)"
+        );
+    }
+}
+
+#[test]
+fn a_thousand_connections_live_at_a_time() {
+    raise_descriptors(4000);
+    let host = Host::new();
+    let active: Vec<_> = (0..1000).map(|_| host.connect()).collect();
+    let passive: Vec<_> = (0..1000)
+        .map(|_| {
+            let events = Arc::new(Events::default());
+            let request = host.requests.next();
+            (
+                request.accept(parameters(2), b"", events.clone()).unwrap(),
+                events,
+            )
+        })
+        .collect();
+    for (_, events) in &active {
+        events.assert_accepted();
+    }
+    for (_, events) in &passive {
+        assert_eq!(events.next(), ConnectionEvent::Established);
+    }
+    for (connection, _) in active.iter().step_by(2).chain(passive.iter().step_by(2)) {
+        connection.disconnect();
+    }
+    for (connection, _) in active.iter().skip(1).step_by(2) {
+        connection.disconnect();
+    }
+    for (_, events) in active.iter().chain(&passive) {
+        assert_eq!(events.next(), ConnectionEvent::Disconnected);
+        assert_eq!(events.mailbox.within(Duration::ZERO), None);
+    }
+}
+
+/// Accepts everything, and keeps what it accepted.
+#[derive(Default)]
+struct Accepting(Mutex<Vec<Connection>>);
+
+impl ListenSink for Accepting {
+    fn request(&self, request: Request) {
+        let made = request.accept(parameters(2), b"", Arc::new(Mute)).unwrap();
+        self.0.lock().unwrap().push(made);
+    }
+}
+
+struct Mute;
+
+impl ConnectionSink for Mute {
+    fn event(&self, _: ConnectionEvent) -> Result<(), ()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Count {
+    up: AtomicUsize,
+    down: AtomicUsize,
+}
+
+impl ConnectionSink for Count {
+    fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
+        match event {
+            ConnectionEvent::Accepted { .. } => self.up.fetch_add(1, Ordering::Release),
+            ConnectionEvent::Disconnected => self.down.fetch_add(1, Ordering::Release),
+            other => panic!("{other:?}"),
+        };
+        Ok(())
+    }
+}
+
+fn await_count(count: &AtomicUsize, least: usize) {
+    let end = Instant::now() + PATIENCE;
+    while count.load(Ordering::Acquire) < least {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+#[ignore = "a measurement: --release --ignored --nocapture"]
+fn rate_of_connections() {
+    const ALL: usize = 10_000;
+    raise_descriptors(2 * ALL as u64 + 100);
+    let manager = Manager::start(ManagerOptions::default()).unwrap();
+    let accepting = Arc::new(Accepting::default());
+    let (_listener, qualifier) = manager.listen_any(accepting.clone()).unwrap();
+    let count = Arc::new(Count::default());
+    let begun = Instant::now();
+    let mut connections = Vec::new();
+    for _ in 0..ALL {
+        let sink = count.clone();
+        let to = super::support::loopback();
+        let made = manager.connect(to, qualifier, parameters(1), &[0; 64], None, sink);
+        connections.push(made.unwrap());
+    }
+    await_count(&count.up, ALL);
+    let up = begun.elapsed();
+    let begun = Instant::now();
+    connections.iter().for_each(Connection::disconnect);
+    await_count(&count.down, ALL);
+    let down = begun.elapsed();
+    let per_second = |time: Duration| ALL as f64 / time.as_secs_f64();
+    println!(
+        "{ALL} connections: made at {:.0}/s, ended at {:.0}/s",
+        per_second(up),
+        per_second(down)
+    );
+}

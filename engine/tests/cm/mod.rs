@@ -1,0 +1,9 @@
+mod abort;
+mod chaos;
+mod connect;
+mod disconnect;
+mod hostile;
+mod load;
+mod ports;
+mod process;
+mod support;

@@ -1,0 +1,161 @@
+//! Qualifiers, and who may listen.
+
+use super::support::{Events, Host, Requests, connect, loopback, parameters, start};
+use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerOptions, port_of};
+use std::net::TcpListener;
+use std::sync::Arc;
+
+/// Qualifiers beyond 16 bits whose port nobody listens on now.
+fn free_qualifier() -> u64 {
+    let seed = u64::from(std::process::id()) << 32;
+    let free = |qualifier: &u64| TcpListener::bind(("0.0.0.0", port_of(*qualifier))).is_ok();
+    (seed..).step_by(101).find(free).unwrap()
+}
+
+/// Another qualifier of the same port.
+fn sibling(qualifier: u64) -> u64 {
+    let same = |other: &u64| port_of(*other) == port_of(qualifier);
+    (qualifier + 1..).find(same).unwrap()
+}
+
+#[test]
+fn a_qualifier_of_64_bits_arrives_whole() {
+    let manager = start();
+    let requests = Arc::new(Requests::default());
+    let qualifier = free_qualifier();
+    let listener = manager.listen(qualifier, requests.clone()).unwrap();
+    assert_eq!(listener.qualifier(), qualifier);
+    let (_connection, events) = connect(&manager, qualifier, None);
+    let request = requests.next();
+    assert_eq!(request.qualifier(), qualifier);
+    request.reject();
+    assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+}
+
+#[test]
+fn a_request_for_another_qualifier_of_the_port_is_not_delivered() {
+    let manager = start();
+    let requests = Arc::new(Requests::default());
+    let qualifier = free_qualifier();
+    let _listener = manager.listen(qualifier, requests.clone()).unwrap();
+    let low = u64::from(port_of(qualifier));
+    for other in [sibling(qualifier), low] {
+        let (_connection, events) = connect(&manager, other, None);
+        assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
+    }
+    requests.assert_quiet();
+}
+
+#[test]
+fn who_comes_second_is_told_that_it_is_in_use() {
+    let (one, two) = (start(), start());
+    let qualifier = free_qualifier();
+    let listener = one
+        .listen(qualifier, Arc::new(Requests::default()))
+        .unwrap();
+    for (manager, wanted) in [
+        (&one, qualifier),
+        (&two, qualifier),
+        (&two, sibling(qualifier)),
+        (&one, port_of(qualifier).into()),
+    ] {
+        let error = manager
+            .listen(wanted, Arc::new(Requests::default()))
+            .unwrap_err();
+        assert!(matches!(error, CmError::InUse), "{error}");
+    }
+    drop(listener);
+    // At once: the port is free when the drop has returned.
+    let _again = two
+        .listen(sibling(qualifier), Arc::new(Requests::default()))
+        .unwrap();
+}
+
+#[test]
+fn a_port_of_any_other_program_is_in_use() {
+    let foreign = TcpListener::bind(loopback()).unwrap();
+    let port = foreign.local_addr().unwrap().port();
+    let error = start()
+        .listen(port.into(), Arc::new(Requests::default()))
+        .unwrap_err();
+    assert!(matches!(error, CmError::InUse), "{error}");
+}
+
+#[test]
+fn listeners_of_any_qualifier_get_different_ones() {
+    let manager = start();
+    let listeners: Vec<_> = (0..20)
+        .map(|_| manager.listen_any(Arc::new(Requests::default())).unwrap())
+        .collect();
+    let mut qualifiers: Vec<_> = listeners.iter().map(|(_, qualifier)| *qualifier).collect();
+    qualifiers.sort_unstable();
+    qualifiers.dedup();
+    assert_eq!(qualifiers.len(), 20);
+}
+
+#[test]
+fn connections_do_not_keep_anybody_from_listening_on_their_port() {
+    let host = Host::new();
+    let (active, active_events) = host.connect();
+    let request = host.requests.next();
+    let from = request.remote_port();
+    let passive = request
+        .accept(parameters(2), b"", Arc::new(Events::default()))
+        .unwrap();
+    active_events.assert_accepted();
+    let Host {
+        manager,
+        listener,
+        qualifier,
+        ..
+    } = host;
+    drop(listener);
+    // The port that the connection came to, and the one that it came from.
+    let _to = manager
+        .listen(qualifier, Arc::new(Requests::default()))
+        .unwrap();
+    let _from = manager.listen(from, Arc::new(Requests::default())).unwrap();
+    drop((active, passive));
+}
+
+#[test]
+fn a_request_outlives_its_listener() {
+    let Host {
+        manager,
+        listener,
+        qualifier,
+        requests,
+    } = Host::new();
+    let (_active, active_events) = connect(&manager, qualifier, None);
+    let request = requests.next();
+    drop(listener);
+    let (_late, late_events) = connect(&manager, qualifier, None);
+    assert_eq!(late_events.next(), ConnectionEvent::NonPeerRejected);
+    let passive_events = Arc::new(Events::default());
+    let _passive = request
+        .accept(parameters(2), b"", passive_events.clone())
+        .unwrap();
+    active_events.assert_accepted();
+    assert_eq!(passive_events.next(), ConnectionEvent::Established);
+    requests.assert_quiet();
+}
+
+#[test]
+fn one_address_to_listen_on_is_the_only_one() {
+    let options = ManagerOptions {
+        listen_on: Some("127.0.0.2".parse().unwrap()),
+        ..ManagerOptions::default()
+    };
+    let host = Host::with(options);
+    let (_connection, events) = host.connect();
+    assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
+    let elsewhere = ManagerOptions {
+        listen_on: Some("203.0.113.7".parse().unwrap()),
+        ..ManagerOptions::default()
+    };
+    let manager = Manager::start(elsewhere).unwrap();
+    let error = manager
+        .listen_any(Arc::new(Requests::default()))
+        .unwrap_err();
+    assert!(matches!(error, CmError::Address(_)), "{error}");
+}

@@ -1,0 +1,297 @@
+//! Processes that die, and processes that fork.
+
+use super::support::{Events, Host, connect, parameters, start};
+use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerOptions};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Tells a child process whom to connect to.
+const QUALIFIER: &str = "CM_TEST_QUALIFIER";
+
+fn child(test: &str, qualifier: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(QUALIFIER, qualifier.to_string())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "the other process of the tests below"]
+fn peer() {
+    let Ok(qualifier) = std::env::var(QUALIFIER) else {
+        return;
+    };
+    let manager = start();
+    let (_connection, events) = connect(&manager, qualifier.parse().unwrap(), None);
+    loop {
+        events.next();
+    }
+}
+
+#[test]
+fn a_peer_that_is_killed_is_noticed_at_once() {
+    let host = Host::new();
+    let mut child = child("cm::process::peer", host.qualifier);
+    let events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+    assert_eq!(events.next(), ConnectionEvent::Established);
+    let begun = Instant::now();
+    child.kill().unwrap();
+    assert_eq!(events.next(), ConnectionEvent::Broken);
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    events.assert_quiet();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_requester_that_is_killed_is_noticed_at_once() {
+    let host = Host::new();
+    let mut child = child("cm::process::peer", host.qualifier);
+    let request = host.requests.next();
+    assert!(request.is_alive());
+    child.kill().unwrap();
+    let begun = Instant::now();
+    while request.is_alive() {
+        assert!(begun.elapsed() < Duration::from_secs(2));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let events = Arc::new(Events::default());
+    let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+    assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_peer_that_pauses_is_not_dead() {
+    let host = Host::new();
+    let mut child = child("cm::process::peer", host.qualifier);
+    let events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+    assert_eq!(events.next(), ConnectionEvent::Established);
+    let signal = |number| {
+        // SAFETY: a signal to a process of ours.
+        assert_eq!(unsafe { libc::kill(child.id().cast_signed(), number) }, 0);
+    };
+    signal(libc::SIGSTOP);
+    assert_eq!(events.mailbox.within(Duration::from_millis(300)), None);
+    signal(libc::SIGCONT);
+    connection.disconnect();
+    assert_eq!(events.next(), ConnectionEvent::Disconnected);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// What the child of a fork tries; the number of what went wrong.
+fn in_a_fork(host: &Host, pair: super::support::Pair) -> i32 {
+    let sink = || Arc::new(Events::default());
+    let to = super::support::loopback();
+    let made = host
+        .manager
+        .connect(to, host.qualifier, parameters(1), b"", None, sink());
+    if !matches!(made, Err(CmError::Forked)) {
+        return 1;
+    }
+    if !matches!(
+        host.manager.listen_any(host.requests.clone()),
+        Err(CmError::Forked)
+    ) {
+        return 2;
+    }
+    let request = host.requests.next();
+    if !matches!(
+        request.accept(parameters(2), b"", sink()),
+        Err(CmError::Forked)
+    ) {
+        return 3;
+    }
+    pair.active.disconnect();
+    pair.passive.abort();
+    drop(pair);
+    // A manager of its own works.
+    let own = Host::new();
+    drop(own.connected());
+    0
+}
+
+#[test]
+fn a_fork_is_refused_and_harms_nobody() {
+    let host = Host::new();
+    let pair = host.connected();
+    let (_waiting, waiting_events) = host.connect();
+    let request = host.requests.next();
+    host.requests.0.put(request);
+    // SAFETY: the child uses handles that do nothing in it, memory that only
+    // this thread uses, and leaves without running anything of the parent's.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: kills the child if it hangs.
+        unsafe { libc::alarm(20) };
+        let run = std::panic::AssertUnwindSafe(|| {
+            let code = in_a_fork(&host, pair);
+            drop(host);
+            code
+        });
+        let code = std::panic::catch_unwind(run).unwrap_or(99);
+        // SAFETY: ends the child here and now.
+        unsafe { libc::_exit(code) };
+    }
+    assert!(pid > 0);
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(
+        (libc::WIFEXITED(status), libc::WEXITSTATUS(status)),
+        (true, 0)
+    );
+    pair.active_events.assert_quiet();
+    pair.passive_events.assert_quiet();
+    host.requests.next().reject();
+    assert_eq!(waiting_events.next(), ConnectionEvent::PeerRejected);
+    pair.active.disconnect();
+    assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
+    assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
+}
+
+#[test]
+fn a_fork_that_lives_on_does_not_hold_up_an_orderly_end() {
+    let host = Host::new();
+    let pair = host.connected();
+    // SAFETY: the child only sleeps, until it is killed.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: touches nothing.
+        unsafe {
+            libc::alarm(30);
+            loop {
+                libc::pause();
+            }
+        }
+    }
+    pair.active.disconnect();
+    assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
+    assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
+    let Host {
+        manager,
+        listener,
+        qualifier,
+        requests,
+    } = host;
+    drop(listener);
+    let (_connection, events) = connect(&manager, qualifier, None);
+    assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
+    drop(manager.listen(qualifier, requests).unwrap());
+    // SAFETY: the child made above.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
+}
+
+/// A field of each service thread's status.
+fn of_service_threads(field: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let status = tasks.filter_map(|task| {
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        status.starts_with("Name:\tengine-cm\n").then_some(status)
+    });
+    let line = |status: String| {
+        let value = status.lines().find_map(|line| line.strip_prefix(field))?;
+        Some(value.trim().to_owned())
+    };
+    status.filter_map(line).collect()
+}
+
+#[test]
+fn the_thread_takes_no_signals() {
+    let _manager = start();
+    // The name is set by the thread itself.
+    let begun = Instant::now();
+    let blocked = loop {
+        if let Some(blocked) = of_service_threads("SigBlk:").pop() {
+            break blocked;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    };
+    let blocked = u64::from_str_radix(&blocked, 16).unwrap();
+    for signal in [
+        libc::SIGINT,
+        libc::SIGALRM,
+        libc::SIGUSR1,
+        libc::SIGPROF,
+        libc::SIGPIPE,
+    ] {
+        assert_ne!(blocked & 1 << (signal - 1), 0, "{signal}");
+    }
+}
+
+#[test]
+#[ignore = "the other process of the test below"]
+fn lonely() {
+    if std::env::var_os(QUALIFIER).is_none() {
+        return;
+    }
+    assert_eq!(of_service_threads("Name:").len(), 0);
+    let host = Host::new();
+    let pair = host.connected();
+    assert_eq!(of_service_threads("Name:").len(), 1);
+    let clone = host.manager.clone();
+    drop(host);
+    drop(clone);
+    assert_eq!(of_service_threads("Name:").len(), 1, "connections keep it");
+    pair.passive.disconnect();
+    assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
+    drop(pair);
+    assert_eq!(
+        of_service_threads("Name:").len(),
+        0,
+        "gone when the drop returned"
+    );
+    let again = Manager::start(ManagerOptions::default()).unwrap();
+    drop(again);
+}
+
+#[test]
+#[ignore = "the other process of the test below"]
+fn starving() {
+    if std::env::var_os(QUALIFIER).is_none() {
+        return;
+    }
+    let host = Host::new();
+    let request = super::hostile::request_for(host.qualifier);
+    let mut hoard = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        hoard.push(file);
+    }
+    let made = host.manager.listen_any(host.requests.clone());
+    assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
+    let sink = Arc::new(Events::default());
+    let to = super::support::loopback();
+    let made = host
+        .manager
+        .connect(to, host.qualifier, parameters(1), b"", None, sink);
+    assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
+    // One for us, none for the manager.
+    hoard.pop();
+    let mut stream = std::net::TcpStream::connect(host.raw_address()).unwrap();
+    std::io::Write::write_all(&mut stream, &request).unwrap();
+    assert!(host.requests.0.within(Duration::from_millis(300)).is_none());
+    hoard.clear();
+    assert!(host.requests.next().is_alive());
+}
+
+#[test]
+fn who_comes_while_descriptors_are_short_is_served_later() {
+    let status = child("cm::process::starving", 0).wait().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn the_thread_ends_with_the_last_handle() {
+    let status = child("cm::process::lonely", 0).wait().unwrap();
+    assert!(status.success());
+}
