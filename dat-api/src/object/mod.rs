@@ -6,11 +6,20 @@
     reason = "signatures first; the bodies follow"
 )]
 
+pub mod cr;
+// The consumer vouches for the memory.
+#[allow(unsafe_code)]
+pub mod ep;
+pub mod evd;
 pub mod ia;
 // The consumer vouches for the memory.
 #[allow(unsafe_code)]
 pub mod lmr;
+pub mod psp;
 pub mod pz;
+// The consumer vouches for the memory.
+#[allow(unsafe_code)]
+pub mod srq;
 pub(crate) mod usage;
 
 use crate::error::DatError;

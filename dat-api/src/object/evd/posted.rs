@@ -28,7 +28,10 @@ pub(super) enum Letter {
     Attach(Queue),
     /// Have room for so many events, all told.
     Room(usize),
-    /// Forget the events of this endpoint.
+    /// Take what the completion queues hold, and let go of endpoints that are
+    /// no more.
+    Sweep,
+    /// Forget the completions of this endpoint.
     Purge(Handle),
 }
 
@@ -138,7 +141,7 @@ impl Posted {
         self.done.load(Ordering::Acquire).wrapping_sub(letter) as i32 >= 0
     }
 
-    /// Owner: all letters, in order. [`Self::letters_done`] is due after.
+    /// Owner: all letters, in order. [`Self::letter_done`] is due for each.
     pub(super) fn letters(&self) -> Vec<Letter> {
         if self.attention.load(Ordering::Acquire) & LETTERS == 0 {
             return Vec::new();
@@ -148,9 +151,9 @@ impl Posted {
         core::mem::take(&mut inside.letters)
     }
 
-    /// Owner: so many letters were acted on.
-    pub(super) fn letters_done(&self, count: usize) {
-        self.done.fetch_add(count as u32, Ordering::Release);
+    /// Owner: the oldest letter was acted on.
+    pub(super) fn letter_done(&self) {
+        self.done.fetch_add(1, Ordering::Release);
     }
 
     /// Owner: hands the `count` oldest events to `take`. They stay held until
@@ -168,15 +171,5 @@ impl Posted {
     #[inline]
     pub(super) fn handed_out(&self, count: u32) {
         self.held.fetch_sub(count, Ordering::Release);
-    }
-
-    /// Forgets the events that `unwanted` tells of. For any thread.
-    pub(super) fn forget(&self, mut unwanted: impl FnMut(&EventData) -> bool) {
-        let mut inside = self.lock();
-        let before = inside.events.len();
-        inside.events.retain(|data| !unwanted(data));
-        let gone = (before - inside.events.len()) as u32;
-        self.attention.fetch_sub(gone, Ordering::Relaxed);
-        self.held.fetch_sub(gone, Ordering::Release);
     }
 }

@@ -99,6 +99,12 @@ impl Ia {
         unimplemented!()
     }
 
+    /// How its EVDs wait, unless they are made otherwise.
+    #[must_use]
+    pub fn wait_policy(&self) -> dat_engine::wait::WaitPolicy {
+        unimplemented!()
+    }
+
     /// Its device.
     #[must_use]
     pub fn device(&self) -> &Device {

@@ -1,0 +1,239 @@
+//! The consuming half of an EVD: its completion queues, and the events that
+//! were taken from them and not handed out.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+use dat_engine::wait::{SpinBudget, WaitCounters};
+
+use super::Evd;
+use super::convert::{Item, Taken, convert};
+use super::posted::Letter;
+use super::queue::Queue;
+use super::streams::Attribute;
+use crate::handle::Handle;
+use crate::types::EventData;
+
+/// Events taken from one queue before the next has its turn.
+const TURN: u32 = 16;
+
+/// Room to keep for staged events: as many as may be counted for a threshold,
+/// what the completion queues hold, and what may be posted.
+pub(super) fn room(queue_length: u32, queues: usize) -> usize {
+    2 * queue_length as usize + queues
+}
+
+/// See the head of the file. Its owner is who has the EVD.
+pub(super) struct Consumer {
+    staged: VecDeque<Item>,
+    queues: Vec<Queue>,
+    /// Which queue is polled next, and for how many events more.
+    turn: usize,
+    turn_left: u32,
+    pub(super) budget: SpinBudget,
+    pub(super) counters: WaitCounters,
+}
+
+impl Consumer {
+    pub(super) fn new(queue_length: u32) -> Self {
+        Self {
+            staged: VecDeque::with_capacity(room(queue_length, 0)),
+            queues: Vec::new(),
+            turn: 0,
+            turn_left: TURN,
+            budget: SpinBudget::new(),
+            counters: WaitCounters::default(),
+        }
+    }
+
+    /// The next event, if there is one. It is the consumer's.
+    #[inline(always)]
+    pub(super) fn next(&mut self, evd: &Evd) -> Option<EventData> {
+        if self.staged.is_empty()
+            && evd.posted.is_quiet()
+            && let [queue] = self.queues.as_mut_slice()
+        {
+            loop {
+                let completion = queue.poll()?;
+                let event = convert(&completion, |taken| {
+                    taken.event.hand_out();
+                    taken.event.data
+                });
+                if event.is_some() {
+                    return event;
+                }
+            }
+        }
+        self.next_of_all(evd)
+    }
+
+    #[inline(never)]
+    fn next_of_all(&mut self, evd: &Evd) -> Option<EventData> {
+        if self.staged.is_empty() {
+            self.fetch(evd);
+        }
+        if let Some(item) = self.staged.pop_front() {
+            item.unstage();
+            item.hand_out();
+            if is_posted(&item.data) {
+                evd.posted.handed_out(1);
+            }
+            return Some(item.data);
+        }
+        self.next_of_queues()
+    }
+
+    /// Polls the queues in turn.
+    fn next_of_queues(&mut self) -> Option<EventData> {
+        for _ in 0..=self.queues.len() {
+            let queue = self.queues.get_mut(self.turn)?;
+            if self.turn_left > 0 {
+                while let Some(completion) = queue.poll() {
+                    let event = convert(&completion, |taken| {
+                        taken.event.hand_out();
+                        taken.event.data
+                    });
+                    if event.is_some() {
+                        self.turn_left -= 1;
+                        return event;
+                    }
+                }
+            }
+            self.turn = (self.turn + 1) % self.queues.len();
+            self.turn_left = TURN;
+        }
+        None
+    }
+
+    /// How many events are known to be there.
+    pub(super) fn known(&self, evd: &Evd) -> usize {
+        self.staged.len() + evd.posted.len() as usize
+    }
+
+    /// Stages what there is, up to the queue length. Answers whether any of it
+    /// notifies a waiter.
+    pub(super) fn gather(&mut self, evd: &Evd) -> bool {
+        let mut notifies = self.fetch(evd);
+        let most = evd.queue_length() as usize;
+        let attribute = evd.switches.attribute();
+        for queue in &mut self.queues {
+            let room = most.saturating_sub(self.staged.len());
+            notifies |= stage(queue, room, &mut self.staged, attribute);
+        }
+        notifies
+    }
+
+    /// Acts on letters, and stages what was posted, behind the completions that
+    /// were there before it. Answers whether any of that notifies.
+    fn fetch(&mut self, evd: &Evd) -> bool {
+        if evd.posted.is_quiet() {
+            return false;
+        }
+        self.read_letters(evd);
+        // What is posted after this has to wait for the next time: completions
+        // may come before it that the sweep has missed.
+        let posted = evd.posted.len();
+        if posted == 0 || self.staged.len() > evd.queue_length() as usize {
+            return posted > 0;
+        }
+        self.sweep(evd);
+        evd.posted.take(posted, |data| {
+            self.staged.push_back(Item {
+                data,
+                receiver: None,
+            });
+        });
+        true
+    }
+
+    /// Stages every completion that is there now.
+    fn sweep(&mut self, evd: &Evd) -> bool {
+        let attribute = evd.switches.attribute();
+        let mut notifies = false;
+        for queue in &mut self.queues {
+            // As many as it holds were there; more have come since.
+            let most = queue.capacity() as usize;
+            notifies |= stage(queue, most, &mut self.staged, attribute);
+            queue.settle();
+        }
+        notifies
+    }
+
+    #[cold]
+    fn act_on(&mut self, evd: &Evd, letter: Letter) {
+        match letter {
+            Letter::Attach(queue) => self.queues.push(queue),
+            Letter::Room(room) => {
+                let more = room.saturating_sub(self.staged.len());
+                self.staged.reserve(more);
+            }
+            Letter::Sweep => {
+                self.sweep(evd);
+            }
+            Letter::Purge(ep) => self.purge(ep),
+        }
+    }
+
+    /// Acts on the letters of other threads.
+    pub(super) fn read_letters(&mut self, evd: &Evd) {
+        for letter in evd.posted.letters() {
+            self.act_on(evd, letter);
+            evd.posted.letter_done();
+        }
+    }
+
+    fn purge(&mut self, unwanted: Handle) {
+        self.staged.retain(|item| match item.data {
+            EventData::Dto { ep, .. } if ep == unwanted => {
+                item.unstage();
+                false
+            }
+            _ => true,
+        });
+    }
+
+    /// Where the events of the queues come.
+    pub(super) fn channel(&self) -> Option<BorrowedFd<'_>> {
+        self.queues.first()?.channel()
+    }
+
+    /// The queues, to be armed.
+    pub(super) fn queues(&mut self) -> &mut [Queue] {
+        &mut self.queues
+    }
+}
+
+/// Whether an event came by [`super::posted`].
+fn is_posted(data: &EventData) -> bool {
+    !matches!(data, EventData::Dto { .. } | EventData::RmrBind { .. })
+}
+
+/// Moves up to `most` events of a queue. Answers whether any notifies.
+fn stage(
+    queue: &mut Queue,
+    most: usize,
+    staged: &mut VecDeque<Item>,
+    attribute: Option<Attribute>,
+) -> bool {
+    let mut notifies = false;
+    for _ in 0..most {
+        let Some(completion) = queue.poll() else {
+            break;
+        };
+        convert(&completion, |taken| {
+            taken.event.stage();
+            staged.push_back(taken.event);
+            notifies |= does_notify(&taken, attribute);
+        });
+    }
+    notifies
+}
+
+/// Whether a completion wakes who waits on an EVD so configured.
+fn does_notify(taken: &Taken, attribute: Option<Attribute>) -> bool {
+    match attribute {
+        Some(Attribute::Solicited) => taken.solicited,
+        Some(Attribute::Unsignalled) => taken.signalled,
+        Some(Attribute::Default | Attribute::Threshold) | None => true,
+    }
+}

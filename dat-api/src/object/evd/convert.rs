@@ -1,0 +1,167 @@
+//! From a completion to an event.
+
+use core::sync::atomic::Ordering;
+
+use dat_engine::{Completion, CompletionFlags, CompletionOp, Status};
+
+use crate::handle::{Handle, Meters};
+use crate::object::{ep, srq};
+use crate::types::{DtoStatus, EventData};
+
+/// An event as it is taken from a completion queue.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) event: Item,
+    /// It was not posted to be quiet, or went wrong.
+    pub(super) signalled: bool,
+    /// The peer asked that it notifies, or it went wrong.
+    pub(super) solicited: bool,
+}
+
+/// An event on its way to the consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) data: EventData,
+    /// It is a receive of this endpoint, which counts them.
+    pub(super) receiver: Option<Handle>,
+}
+
+impl Item {
+    fn meters(&self) -> Option<&'static Meters> {
+        Some(self.receiver?.slot()?.meters())
+    }
+
+    /// It goes to the consumer.
+    #[inline(always)]
+    pub(super) fn hand_out(&self) {
+        if let Some(meters) = self.meters() {
+            add(&meters.first, 1);
+        }
+    }
+
+    /// It is kept for later.
+    pub(super) fn stage(&self) {
+        if let Some(meters) = self.meters() {
+            add(&meters.second, 1);
+        }
+    }
+
+    /// It is kept no more.
+    pub(super) fn unstage(&self) {
+        if let Some(meters) = self.meters() {
+            add(&meters.second, u32::MAX);
+        }
+    }
+}
+
+/// All receives of an endpoint are on one EVD, whose owner alone counts them:
+/// so a load and a store do.
+#[inline(always)]
+fn add(meter: &core::sync::atomic::AtomicU32, what: u32) {
+    meter.store(
+        meter.load(Ordering::Relaxed).wrapping_add(what),
+        Ordering::Relaxed,
+    );
+}
+
+/// The event of a completion; nothing if it is not for the consumer. What the
+/// endpoint and its SRQ must know of it, they are told when `then` has put the
+/// event where it belongs.
+#[inline(always)]
+pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T) -> Option<T> {
+    let endpoint = Handle::from_bits(completion.context as usize)?;
+    let meters = endpoint.slot()?.meters();
+    let is_receive = matches!(
+        completion.op,
+        CompletionOp::Recv | CompletionOp::RecvWriteImm
+    );
+    let usual = completion.status.is_success() && meters.third.load(Ordering::Relaxed) == 0;
+    if !usual {
+        return study(completion, endpoint, is_receive, then);
+    }
+    let result = then(Taken {
+        event: item(completion, endpoint, is_receive, DtoStatus::Success),
+        signalled: true,
+        solicited: completion.flags.contains(CompletionFlags::SOLICITED),
+    });
+    if is_receive {
+        watch_shared(meters);
+    }
+    Some(result)
+}
+
+#[inline(always)]
+fn item(completion: &Completion, ep: Handle, is_receive: bool, status: DtoStatus) -> Item {
+    Item {
+        data: EventData::Dto {
+            ep,
+            cookie: completion.cookie,
+            status,
+            length: u64::from(completion.byte_len),
+        },
+        receiver: is_receive.then_some(ep),
+    }
+}
+
+/// A receive was taken from an SRQ, if that is where it came from.
+#[inline(always)]
+fn watch_shared(meters: &Meters) {
+    if let Some(srq) = Handle::from_bits(meters.link.load(Ordering::Relaxed) as usize)
+        && let Some(slot) = srq.slot()
+        && slot.meters().first.load(Ordering::Relaxed) != 0
+    {
+        srq::taken(srq);
+    }
+}
+
+/// A completion that went wrong, or whose endpoint wants to see it.
+#[cold]
+#[inline(never)]
+fn study<T>(
+    completion: &Completion,
+    endpoint: Handle,
+    is_receive: bool,
+    then: impl FnOnce(Taken) -> T,
+) -> Option<T> {
+    let meters = endpoint.slot()?.meters();
+    let verdict = if meters.third.load(Ordering::Acquire) == 0 {
+        ep::Verdict::Deliver
+    } else {
+        ep::completed(completion)
+    };
+    let failed = !completion.status.is_success();
+    let result = (verdict != ep::Verdict::Swallow).then(|| {
+        then(Taken {
+            event: item(completion, endpoint, is_receive, status(completion.status)),
+            signalled: failed || verdict == ep::Verdict::Deliver,
+            solicited: failed || completion.flags.contains(CompletionFlags::SOLICITED),
+        })
+    });
+    if is_receive {
+        watch_shared(meters);
+    }
+    if failed {
+        ep::failed(completion);
+    }
+    result
+}
+
+/// What a status of the engine is to a consumer.
+fn status(status: Status) -> DtoStatus {
+    match status {
+        Status::Success => DtoStatus::Success,
+        Status::WrFlush => DtoStatus::Flushed,
+        Status::LocalLength => DtoStatus::LocalLength,
+        Status::LocalQpOperation => DtoStatus::LocalEp,
+        Status::LocalProtection | Status::LocalAccess => DtoStatus::LocalProtection,
+        Status::BadResponse => DtoStatus::BadResponse,
+        Status::RemoteAccess => DtoStatus::RemoteAccess,
+        Status::RemoteInvalidRequest | Status::RemoteOperation | Status::RemoteAborted => {
+            DtoStatus::RemoteResponder
+        }
+        // A code without a name is the device's; the connection is lost with it.
+        Status::RetryExceeded | Status::General => DtoStatus::Transport,
+        Status::RnrRetryExceeded => DtoStatus::ReceiverNotReady,
+        Status::MwBind => DtoStatus::RmrOperationFailed,
+    }
+}

@@ -1,0 +1,182 @@
+//! Making and ending EVDs.
+
+use core::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+
+use dat_engine::AsyncEventKind;
+use dat_engine::wait::{Blocker, WaitPolicy};
+
+use super::consumer::Consumer;
+use super::dto::Ledger;
+use super::exclusive::Exclusive;
+use super::home::Home;
+use super::posted::Posted;
+use super::query::Switches;
+use super::{Counted, Evd, Ia, wait};
+use crate::error::{DatError, Result};
+use crate::handle::{self, Handle, Reservation};
+use crate::object::exhausted;
+use crate::object::usage::Usage;
+use crate::status::{ReturnType, Subtype};
+use crate::types::EvdFlags;
+
+/// The device gave up a completion queue of an EVD: it is lost, with what was
+/// in it.
+pub(super) fn queue_failed(evd: Handle, _: AsyncEventKind) {
+    if let Some(evd) = handle::pin::<Evd>(evd) {
+        evd.kill();
+    }
+}
+
+impl Evd {
+    /// Makes an EVD that holds at least `min_qlen` events; waiting goes by
+    /// `policy`, or by that of the IA.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` for a length of 0 or less (argument 2) or unknown
+    /// flags (argument 4); `INSUFFICIENT_RESOURCES` for a length above the IA's
+    /// limit, or if there is no memory or descriptor left.
+    pub fn create(
+        ia: &Arc<Ia>,
+        min_qlen: i32,
+        flags: EvdFlags,
+        policy: Option<WaitPolicy>,
+    ) -> Result<Arc<Self>> {
+        Self::make(Home::Ia(Arc::clone(ia)), min_qlen, flags, policy, false)
+    }
+
+    /// As [`Self::create`], for the EVD that an IA makes for its asynchronous
+    /// events: it does not keep the IA from being closed.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub(crate) fn create_async(
+        ia: &Arc<Ia>,
+        min_qlen: i32,
+        flags: EvdFlags,
+        policy: Option<WaitPolicy>,
+    ) -> Result<Arc<Self>> {
+        Self::make(Home::Ia(Arc::clone(ia)), min_qlen, flags, policy, true)
+    }
+
+    pub(super) fn make(
+        home: Home,
+        min_qlen: i32,
+        flags: EvdFlags,
+        policy: Option<WaitPolicy>,
+        own: bool,
+    ) -> Result<Arc<Self>> {
+        let asked = check_length(min_qlen, home.max_queue_length())?;
+        if let unknown @ 1.. = flags.bits() & !EvdFlags::all().bits() {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg4,
+                format!("the EVD flags have bits that mean nothing: {unknown:#x}"),
+            ));
+        }
+        let blocker = Blocker::new().map_err(|error| {
+            DatError::new(
+                ReturnType::InsufficientResources,
+                Subtype::ResourceTevd,
+                format!("an EVD needs a descriptor to be woken by: {error}"),
+            )
+        })?;
+        let place = Reservation::new().ok_or_else(exhausted)?;
+        let evd = Arc::new(Self {
+            handle: place.handle(),
+            flags,
+            asked,
+            queue_length: AtomicU32::new(asked),
+            policy: policy.unwrap_or_else(|| home.wait_policy()),
+            switches: Switches::default(),
+            posted: Posted::new(asked),
+            blocker,
+            counts: wait::Counts::default(),
+            ledger: Mutex::new(Ledger::new(flags)),
+            usage: Usage::default(),
+            // Published once, under the handle that it knows: what opens the
+            // consumer counts on it.
+            consumer: Exclusive::new(Consumer::new(asked)),
+            home,
+        });
+        evd.home.publish(place, &evd, own)?;
+        Ok(evd)
+    }
+
+    /// Frees an EVD. Events on it are lost; who waits on it gets `DAT_ABORT`.
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE`; `INVALID_STATE` if an endpoint, a service point or its
+    /// IA still reports to it.
+    pub fn free(handle: Handle) -> Result<()> {
+        let evd = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        if !evd.usage.close() {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                Subtype::InvalidStateEvdInUse,
+                "endpoints, service points or the IA report to the EVD: free them first, or give \
+                 them another",
+            ));
+        }
+        drop(evd);
+        Self::end(handle);
+        Ok(())
+    }
+
+    /// Ends an EVD whoever uses it: its IA is being closed. Who waits on it gets
+    /// `DAT_ABORT`.
+    pub(crate) fn abort(handle: Handle) {
+        if let Some(evd) = handle::pin::<Self>(handle) {
+            evd.usage().close_anyway();
+        }
+        Self::end(handle);
+    }
+
+    fn end(handle: Handle) {
+        if let Some(evd) = handle::pin::<Self>(handle) {
+            evd.home.unregister(handle);
+        }
+        let hurry = |evd: &Self| {
+            evd.switches.abort();
+            evd.blocker.wake();
+        };
+        if let Some(evd) = handle::retire::<Self>(handle, hurry) {
+            evd.stop_watching();
+        }
+    }
+
+    /// The device's events of its queues are of no interest any more.
+    fn stop_watching(&self) {
+        for queue in self.ledger().queues() {
+            self.home.ia().unwatch(queue.verbs().id());
+        }
+    }
+}
+
+fn check_length(asked: i32, most: u32) -> Result<u32> {
+    let length = u32::try_from(asked).unwrap_or(0);
+    if length == 0 {
+        return Err(DatError::new(
+            ReturnType::InvalidParameter,
+            Subtype::InvalidArg2,
+            format!("an EVD of {asked} events; it must hold at least 1"),
+        ));
+    }
+    if length > most {
+        return Err(DatError::new(
+            ReturnType::InsufficientResources,
+            Subtype::ResourceTevd,
+            format!("an EVD of {asked} events; the IA's max_evd_qlen is {most}"),
+        ));
+    }
+    Ok(length)
+}
+
+/// The handle names no EVD.
+fn stale() -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        Subtype::InvalidHandle1,
+        "the handle names no EVD; it may have been freed",
+    )
+}

@@ -1,0 +1,98 @@
+//! What an EVD needs of the IA that it belongs to.
+
+use std::sync::Arc;
+
+use dat_engine::wait::WaitPolicy;
+use dat_engine::{CompletionChannel, CompletionQueue, CqOptions};
+
+use super::{Evd, Ia};
+use crate::error::Result;
+use crate::handle::{Handle, Reservation};
+use crate::types::{AsyncKind, AsyncReason};
+
+/// The IA of an EVD.
+pub(super) enum Home {
+    /// The usual.
+    Ia(Arc<Ia>),
+    /// Tests of EVDs without a device; asynchronous events are collected.
+    #[cfg(test)]
+    Nowhere(super::tests::World),
+}
+
+impl Home {
+    pub(super) fn ia(&self) -> &Arc<Ia> {
+        match self {
+            Self::Ia(ia) => ia,
+            #[cfg(test)]
+            Self::Nowhere(_) => panic!("no IA in this test"),
+        }
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.ia().handle()
+    }
+
+    /// The most events that an EVD may be asked to hold.
+    pub(super) fn max_queue_length(&self) -> u32 {
+        match self {
+            Self::Ia(ia) => ia.device().limits().cq_depth.min(i32::MAX as u32),
+            #[cfg(test)]
+            Self::Nowhere(_) => 1 << 16,
+        }
+    }
+
+    pub(super) fn wait_policy(&self) -> WaitPolicy {
+        match self {
+            Self::Ia(ia) => ia.wait_policy(),
+            #[cfg(test)]
+            Self::Nowhere(_) => WaitPolicy::default(),
+        }
+    }
+
+    /// Lets the EVD be found. `own`: the IA can be closed gracefully with it.
+    pub(super) fn publish(&self, place: Reservation, evd: &Arc<Evd>, own: bool) -> Result<()> {
+        match self {
+            Self::Ia(ia) if own => ia.publish_own(place, evd, Evd::abort)?,
+            Self::Ia(ia) => ia.publish(place, evd, Evd::abort)?,
+            #[cfg(test)]
+            Self::Nowhere(_) => place.publish(Arc::clone(evd)),
+        };
+        Ok(())
+    }
+
+    pub(super) fn unregister(&self, handle: Handle) {
+        match self {
+            Self::Ia(ia) => ia.unregister(handle),
+            #[cfg(test)]
+            Self::Nowhere(_) => {}
+        }
+    }
+
+    pub(super) fn report(&self, kind: AsyncKind, handle: Handle, reason: AsyncReason) {
+        match self {
+            Self::Ia(ia) => ia.report(kind, handle, reason),
+            #[cfg(test)]
+            Self::Nowhere(world) => world.report(kind, handle, reason),
+        }
+    }
+
+    pub(super) fn create_channel(&self) -> Result<CompletionChannel> {
+        Ok(self.ia().device().create_channel()?)
+    }
+
+    pub(super) fn create_cq(
+        &self,
+        depth: u32,
+        channel: &CompletionChannel,
+        evd: Handle,
+    ) -> Result<CompletionQueue> {
+        let ia = self.ia();
+        let cq = ia.device().create_cq(&CqOptions {
+            depth,
+            channel: Some(channel),
+            ..CqOptions::default()
+        })?;
+        ia.watch_cq(cq.verbs().id(), evd, super::create::queue_failed);
+        Ok(cq)
+    }
+}

@@ -1,0 +1,170 @@
+//! Event dispatchers: where events are collected, waited for and taken.
+//!
+//! # Where events are
+//! | place | filled by | emptied by |
+//! | --- | --- | --- |
+//! | completion queues (`queue.rs`) | the device | the owner |
+//! | posted events (`posted.rs`) | any thread, under a lock | the owner |
+//! | staged events (`consumer.rs`) | the owner, from the other two | the owner |
+//!
+//! The owner is the call that has the EVD by [`crate::handle::own`]: one wait or
+//! one dequeue at a time. The usual dequeue finds nothing staged and nothing
+//! posted (one word tells), polls a completion queue and makes an event of the
+//! completion. Events are staged where more than the first must be known: to
+//! count them for a threshold or for `nmore`, and to keep what was posted behind
+//! the completions that were there before it.
+//!
+//! # What cannot be lost
+//! Completions: the queues have room for all that can be outstanding on the
+//! streams attached to them. What is posted can find the EVD full.
+
+mod consumer;
+mod convert;
+mod create;
+mod dto;
+#[allow(unsafe_code)]
+mod exclusive;
+mod home;
+mod posted;
+mod query;
+mod queue;
+mod streams;
+mod take;
+mod wait;
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dat_engine::wait::{Blocker, WaitPolicy};
+
+use self::dto::Ledger;
+use self::exclusive::Exclusive;
+use self::home::Home;
+use self::posted::Posted;
+use self::query::Switches;
+use super::ia::Ia;
+use super::usage::{Counted, Usage};
+use crate::handle::{Handle, Kind, Object};
+use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
+
+pub(crate) use self::dto::{DtoRole, DtoStream};
+pub(crate) use self::posted::Overflow;
+pub use self::query::{EvdInfo, Notification};
+pub(crate) use self::streams::StreamGuard;
+pub use self::streams::StreamKind;
+pub use self::take::dequeue;
+pub use self::wait::{Timeout, Waited, wait};
+
+/// An event dispatcher.
+pub struct Evd {
+    handle: Handle,
+    home: Home,
+    flags: EvdFlags,
+    /// Events that it was asked to hold.
+    asked: u32,
+    /// Events that it holds: what queries report. Only grows.
+    queue_length: AtomicU32,
+    policy: WaitPolicy,
+    switches: Switches,
+    posted: Posted,
+    blocker: Blocker,
+    /// See [`wait::Counts`].
+    counts: wait::Counts,
+    /// What is attached, and the completion queues as attaching sees them.
+    ledger: Mutex<Ledger>,
+    usage: Usage,
+    consumer: Exclusive,
+}
+
+impl Object for Evd {
+    const KIND: Kind = Kind::Evd;
+}
+
+impl Counted for Evd {
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+}
+
+impl Evd {
+    /// Its name.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The IA that it was made of.
+    #[must_use]
+    pub fn ia(&self) -> &Arc<Ia> {
+        self.home.ia()
+    }
+
+    /// The streams that it may carry.
+    #[must_use]
+    pub fn flags(&self) -> EvdFlags {
+        self.flags
+    }
+
+    /// Events that it holds: at least what was asked for, and at least as many
+    /// as can be outstanding on the streams attached to it. It only grows.
+    #[must_use]
+    pub fn queue_length(&self) -> u32 {
+        self.queue_length.load(Ordering::Acquire)
+    }
+
+    /// Adds an event, from any thread.
+    ///
+    /// # Errors
+    /// [`Overflow`]: there is no room, and the event is lost.
+    pub(crate) fn post(&self, data: EventData) -> Result<(), Overflow> {
+        self.posted.post(data)?;
+        self.arrived();
+        Ok(())
+    }
+
+    /// [`Self::post`], and where an overflow begins the report of it to the
+    /// asynchronous EVD. Answers whether the event was taken.
+    pub(crate) fn post_or_report(&self, data: EventData) -> bool {
+        match self.post(data) {
+            Ok(()) => true,
+            Err(Overflow { first }) => {
+                if first {
+                    self.home
+                        .report(AsyncKind::EvdOverflow, self.handle, AsyncReason::Failed);
+                }
+                false
+            }
+        }
+    }
+
+    /// There is something that notifies.
+    fn arrived(&self) {
+        self.blocker.wake();
+        if !self.switches.is_waited() {
+            self.notify();
+        }
+    }
+
+    /// Where a CNO is to be triggered, if the EVD is enabled: an event has come
+    /// that notifies, and nobody waits for it on the EVD itself.
+    fn notify(&self) {}
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Evd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Evd")
+            .field("handle", &self.handle)
+            .field("flags", &self.flags)
+            .field("queue_length", &self.queue_length())
+            .field("switches", &self.switches)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,173 @@
+//! The states of an EVD, and what can be asked of it.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use dat_engine::wait::WaitCounters;
+
+use super::Evd;
+use super::streams::Attribute;
+use crate::handle::Handle;
+use crate::types::EvdFlags;
+
+const DISABLED: u32 = 1 << 0;
+const UNWAITABLE: u32 = 1 << 1;
+const WAITED: u32 = 1 << 2;
+const ABORTED: u32 = 1 << 3;
+const DEAD: u32 = 1 << 4;
+/// From here on: what the DTO streams are configured for, by number.
+const ATTRIBUTE_SHIFT: u32 = 8;
+
+/// The states, in one word that any thread reads.
+#[derive(Debug, Default)]
+pub(super) struct Switches(AtomicU32);
+
+impl Switches {
+    fn is(&self, bit: u32) -> bool {
+        self.0.load(Ordering::SeqCst) & bit != 0
+    }
+
+    fn set(&self, bit: u32) {
+        self.0.fetch_or(bit, Ordering::SeqCst);
+    }
+
+    fn clear(&self, bit: u32) {
+        self.0.fetch_and(!bit, Ordering::SeqCst);
+    }
+
+    /// Whether arriving events trigger the CNO.
+    pub(super) fn is_enabled(&self) -> bool {
+        !self.is(DISABLED)
+    }
+
+    /// Whether one may wait on it.
+    pub(super) fn is_waitable(&self) -> bool {
+        !self.is(UNWAITABLE)
+    }
+
+    /// Whether somebody blocks in a wait.
+    pub(super) fn is_waited(&self) -> bool {
+        self.is(WAITED)
+    }
+
+    pub(super) fn set_waited(&self, waited: bool) {
+        if waited {
+            self.set(WAITED);
+        } else {
+            self.clear(WAITED);
+        }
+    }
+
+    /// Whether the EVD is being freed under a waiter.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.is(ABORTED)
+    }
+
+    pub(super) fn abort(&self) {
+        self.set(ABORTED);
+    }
+
+    /// Whether the device gave one of its queues up.
+    pub(super) fn is_dead(&self) -> bool {
+        self.is(DEAD)
+    }
+
+    /// Whether something keeps a wait from blocking.
+    pub(super) fn stops_waiters(&self) -> bool {
+        self.is(UNWAITABLE | ABORTED | DEAD)
+    }
+
+    /// What the DTO streams are configured for, if there are any.
+    pub(super) fn attribute(&self) -> Option<Attribute> {
+        Attribute::from_number(self.0.load(Ordering::Acquire) >> ATTRIBUTE_SHIFT)
+    }
+
+    pub(super) fn set_attribute(&self, attribute: Option<Attribute>) {
+        let number = attribute.map_or(0, Attribute::number) << ATTRIBUTE_SHIFT;
+        let states = (1 << ATTRIBUTE_SHIFT) - 1;
+        // The only writer of these bits holds the ledger.
+        self.0.fetch_and(states, Ordering::AcqRel);
+        self.0.fetch_or(number, Ordering::AcqRel);
+    }
+}
+
+/// What decides when a waiter of an EVD wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notification {
+    /// Each completion as it was posted (`CONFIG_NOTIFY`).
+    PerPost,
+    /// The peers, with solicited sends (`CONFIG_SOLICITED`).
+    Solicited,
+    /// The threshold of the wait (`CONFIG_THRESHOLD`).
+    Threshold,
+}
+
+/// What `dat_evd_query` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvdInfo {
+    /// The IA it belongs to.
+    pub ia: Handle,
+    /// Events that it holds.
+    pub queue_length: u32,
+    /// Whether arriving events trigger a CNO.
+    pub enabled: bool,
+    /// Whether one may wait on it.
+    pub waitable: bool,
+    /// What the data transfer streams on it are configured for; nothing as long
+    /// as there are none.
+    pub notification: Option<Notification>,
+    /// The streams that it may carry.
+    pub flags: EvdFlags,
+}
+
+impl Evd {
+    /// What it is and how it is set.
+    #[must_use]
+    pub fn query(&self) -> EvdInfo {
+        EvdInfo {
+            ia: self.home.handle(),
+            queue_length: self.queue_length(),
+            enabled: self.switches.is_enabled(),
+            waitable: self.switches.is_waitable(),
+            notification: self.switches.attribute().map(|attribute| match attribute {
+                Attribute::Default | Attribute::Unsignalled => Notification::PerPost,
+                Attribute::Solicited => Notification::Solicited,
+                Attribute::Threshold => Notification::Threshold,
+            }),
+            flags: self.flags,
+        }
+    }
+
+    /// From now on nobody may wait: who waits returns at once.
+    pub fn set_unwaitable(&self) {
+        self.switches.set(UNWAITABLE);
+        self.blocker.wake();
+    }
+
+    /// One may wait again.
+    pub fn clear_unwaitable(&self) {
+        self.switches.clear(UNWAITABLE);
+    }
+
+    /// Arriving events trigger the CNO, from now on.
+    pub fn enable(&self) {
+        self.switches.clear(DISABLED);
+    }
+
+    /// Arriving events trigger no CNO, from now on.
+    pub fn disable(&self) {
+        self.switches.set(DISABLED);
+    }
+
+    /// A completion queue of it failed: nothing can be taken from it any more,
+    /// and who waits returns.
+    pub(crate) fn kill(&self) {
+        self.switches.set(DEAD);
+        self.blocker.wake();
+    }
+
+    /// How waiting went so far.
+    #[must_use]
+    pub fn counters(&self) -> WaitCounters {
+        self.counts.read()
+    }
+}

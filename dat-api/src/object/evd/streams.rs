@@ -1,0 +1,263 @@
+//! Which event streams may meet on one EVD, and who is attached.
+
+use std::sync::Arc;
+
+use super::Evd;
+use crate::error::{DatError, Result};
+use crate::object::usage::Use;
+use crate::status::{ReturnType, Subtype};
+use crate::types::{CompletionFlags, EvdFlags};
+
+/// The kinds of event streams, in the order of the provider's merging matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamKind {
+    /// Events that the consumer posts.
+    Software,
+    /// Connection requests of a service point.
+    Cr,
+    /// Completions of data transfers.
+    Dto,
+    /// Connection events of an endpoint.
+    Connection,
+    /// Completions of window binds.
+    RmrBind,
+    /// Asynchronous errors of an IA.
+    Async,
+}
+
+impl StreamKind {
+    /// Every kind, in order.
+    pub const ALL: [Self; 6] = [
+        Self::Software,
+        Self::Cr,
+        Self::Dto,
+        Self::Connection,
+        Self::RmrBind,
+        Self::Async,
+    ];
+
+    /// The flag that an EVD must have been made with to carry it.
+    #[must_use]
+    pub const fn flag(self) -> EvdFlags {
+        match self {
+            Self::Software => EvdFlags::SOFTWARE,
+            Self::Cr => EvdFlags::CR,
+            Self::Dto => EvdFlags::DTO,
+            Self::Connection => EvdFlags::CONNECTION,
+            Self::RmrBind => EvdFlags::RMR_BIND,
+            Self::Async => EvdFlags::ASYNC,
+        }
+    }
+
+    /// What a caller is told whose EVD lacks the flag, or is no EVD.
+    const fn subtype(self) -> Subtype {
+        match self {
+            Self::Software => Subtype::InvalidHandle1,
+            Self::Cr => Subtype::InvalidHandleEvdCr,
+            Self::Dto | Self::RmrBind => Subtype::InvalidHandleEvdRequest,
+            Self::Connection => Subtype::InvalidHandleEvdConn,
+            Self::Async => Subtype::InvalidHandleEvdAsync,
+        }
+    }
+}
+
+/// What the completion flags of an endpoint make of its DTO streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attribute {
+    /// Every completion notifies.
+    Default,
+    /// Those posted so do not.
+    Unsignalled,
+    /// Only receives that the peer sent solicited do.
+    Solicited,
+    /// The threshold of the wait decides.
+    Threshold,
+}
+
+impl Attribute {
+    const ALL: [Self; 4] = [
+        Self::Default,
+        Self::Unsignalled,
+        Self::Solicited,
+        Self::Threshold,
+    ];
+
+    /// Nothing if the flags say more than one thing.
+    fn of(flags: CompletionFlags) -> Option<Self> {
+        let kinds = CompletionFlags::UNSIGNALLED
+            | CompletionFlags::SOLICITED_WAIT
+            | CompletionFlags::EVD_THRESHOLD;
+        Some(match flags & kinds {
+            CompletionFlags::UNSIGNALLED => Self::Unsignalled,
+            CompletionFlags::SOLICITED_WAIT => Self::Solicited,
+            CompletionFlags::EVD_THRESHOLD => Self::Threshold,
+            none if none.is_empty() => Self::Default,
+            _ => return None,
+        })
+    }
+
+    /// From 1.
+    pub(super) fn number(self) -> u32 {
+        self as u32 + 1
+    }
+
+    pub(super) fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.number() == number)
+    }
+
+    /// The wait takes threshold 1 only.
+    pub(super) fn is_controlled(self) -> bool {
+        matches!(self, Self::Unsignalled | Self::Solicited)
+    }
+}
+
+/// The streams that are attached to an EVD now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Streams {
+    /// Other than DTO, by number of kind. Software is there if the EVD may be
+    /// posted to: it is attached by no object.
+    others: [u32; 6],
+    requests: u32,
+    receives: u32,
+    attribute: Option<Attribute>,
+}
+
+impl Streams {
+    pub(super) fn new(flags: EvdFlags) -> Self {
+        let mut streams = Self::default();
+        if flags.contains(EvdFlags::SOFTWARE) {
+            streams.others[StreamKind::Software as usize] = 1;
+        }
+        streams
+    }
+
+    /// What the DTO streams are configured for, if there are any.
+    pub(super) fn attribute(&self) -> Option<Attribute> {
+        self.attribute
+    }
+
+    /// A stream other than DTO comes.
+    fn attach(&mut self, kind: StreamKind) -> Result<()> {
+        if let Some(attribute) = self.attribute.filter(|one| one.is_controlled()) {
+            return Err(mismatch(format!(
+                "its data transfer streams are configured {attribute:?}, which no {kind:?} stream \
+                 may share; use another EVD"
+            )));
+        }
+        self.others[kind as usize] += 1;
+        Ok(())
+    }
+
+    fn detach(&mut self, kind: StreamKind) {
+        self.others[kind as usize] -= 1;
+    }
+
+    /// A DTO stream comes, of an endpoint with these completion flags.
+    ///
+    /// All DTO streams of an EVD are configured alike; with streams of other
+    /// kinds they must not control notification by post or by peer. (The rule
+    /// for service points and connections names the threshold kind alone; the
+    /// default kind, in which every completion notifies, does no harm there.)
+    pub(super) fn attach_dto(&mut self, is_request: bool, flags: CompletionFlags) -> Result<()> {
+        let Some(new) = Attribute::of(flags) else {
+            return Err(mismatch(format!("{flags:?} contradict each other")));
+        };
+        if is_request && new == Attribute::Solicited {
+            return Err(mismatch(
+                "SOLICITED_WAIT is for receives; requests have no peer who solicits".to_owned(),
+            ));
+        }
+        match self.attribute {
+            Some(old) if old != new => {
+                return Err(mismatch(format!(
+                    "its other data transfer streams are configured {old:?}, this one {new:?}; \
+                     configure them alike or use another EVD"
+                )));
+            }
+            _ => {}
+        }
+        if new.is_controlled() && self.others.iter().any(|&count| count != 0) {
+            return Err(mismatch(format!(
+                "a stream configured {new:?} cannot share an EVD with connection, request, \
+                 software or asynchronous events; use another EVD"
+            )));
+        }
+        self.attribute = Some(new);
+        *self.count(is_request) += 1;
+        Ok(())
+    }
+
+    pub(super) fn detach_dto(&mut self, is_request: bool) {
+        *self.count(is_request) -= 1;
+        if self.requests == 0 && self.receives == 0 {
+            self.attribute = None;
+        }
+    }
+
+    fn count(&mut self, is_request: bool) -> &mut u32 {
+        if is_request {
+            &mut self.requests
+        } else {
+            &mut self.receives
+        }
+    }
+}
+
+fn mismatch(cause: String) -> DatError {
+    DatError::new(ReturnType::InvalidParameter, Subtype::NoSubtype, cause)
+}
+
+/// That an EVD may carry a stream of this kind; `subtype` names the role.
+pub(super) fn check_flag(evd: &Evd, kind: StreamKind, subtype: Subtype) -> Result<()> {
+    if evd.flags().contains(kind.flag()) {
+        return Ok(());
+    }
+    Err(DatError::new(
+        ReturnType::InvalidHandle,
+        subtype,
+        format!("the EVD was not made for {kind:?} events: create it with that flag"),
+    ))
+}
+
+/// A stream of an object other than DTO, attached to an EVD while this lives.
+#[derive(Debug)]
+pub(crate) struct StreamGuard {
+    evd: Use<Evd>,
+    kind: StreamKind,
+}
+
+impl StreamGuard {
+    /// The EVD.
+    pub(crate) fn evd(&self) -> &Arc<Evd> {
+        self.evd.arc()
+    }
+}
+
+impl Evd {
+    /// Attaches a stream of connection requests, connection events or
+    /// asynchronous events: the EVD cannot be freed while it is.
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE` with the subtype of the role if the EVD lacks the flag or
+    /// is being freed; `INVALID_PARAMETER` if the DTO streams on it tolerate no
+    /// such company.
+    pub(crate) fn attach(self: &Arc<Self>, kind: StreamKind) -> Result<StreamGuard> {
+        check_flag(self, kind, kind.subtype())?;
+        let evd = self.enter(kind.subtype())?;
+        self.ledger().streams.attach(kind)?;
+        Ok(StreamGuard { evd, kind })
+    }
+
+    /// Keeps the EVD from being freed.
+    pub(super) fn enter(self: &Arc<Self>, subtype: Subtype) -> Result<Use<Self>> {
+        Use::of(self).ok_or_else(|| {
+            DatError::new(ReturnType::InvalidHandle, subtype, "the EVD is being freed")
+        })
+    }
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.evd.ledger().streams.detach(self.kind);
+    }
+}

@@ -1,0 +1,123 @@
+//! Taking events without waiting.
+
+use super::Evd;
+use super::exclusive::open;
+use crate::handle::{self, Handle, NotOwned, Owned};
+use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::types::{Event, EventData};
+
+pub(super) const STALE: DatReturn =
+    DatReturn::error(ReturnType::InvalidHandle, Subtype::InvalidHandle1);
+pub(super) const WAITED: DatReturn =
+    DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEvdWaiter);
+pub(super) const DEAD: DatReturn = DatReturn::error(ReturnType::InvalidState, Subtype::NoSubtype);
+const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
+
+/// Takes the first event of an EVD that the caller owns.
+///
+/// # Errors
+/// `QUEUE_EMPTY`; `INVALID_STATE` if the device gave a queue of it up.
+#[inline(always)]
+pub fn dequeue(owned: &mut Owned<Evd>) -> Result<Event, DatReturn> {
+    let handle = owned.handle();
+    let (evd, consumer) = open(owned);
+    match consumer.next(evd) {
+        Some(data) => Ok(Event { evd: handle, data }),
+        None => Err(evd.nothing()),
+    }
+}
+
+/// Has the EVD for this call alone: waits for other calls that are just taking
+/// an event, but not for one that blocks.
+///
+/// # Errors
+/// `INVALID_HANDLE`; `INVALID_STATE` if a thread waits on the EVD.
+#[inline(always)]
+pub fn own(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
+    match handle::own::<Evd>(handle) {
+        Ok(owned) => Ok(owned),
+        Err(NotOwned::Stale) => Err(STALE),
+        Err(NotOwned::Busy) => own_later(handle),
+    }
+}
+
+/// [`own`] when another call was faster.
+#[cold]
+#[inline(never)]
+fn own_later(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
+    for round in 0u32.. {
+        if handle::pin::<Evd>(handle)
+            .ok_or(STALE)?
+            .switches
+            .is_waited()
+        {
+            return Err(WAITED);
+        }
+        match handle::own::<Evd>(handle) {
+            Ok(owned) => return Ok(owned),
+            Err(NotOwned::Stale) => return Err(STALE),
+            Err(NotOwned::Busy) => {}
+        }
+        match round {
+            0..100 => core::hint::spin_loop(),
+            100..200 => std::thread::yield_now(),
+            // The other may have a lower priority on the same core.
+            _ => std::thread::sleep(core::time::Duration::from_micros(20)),
+        }
+    }
+    Err(WAITED)
+}
+
+/// What became of [`Evd::attend`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attended {
+    /// The letters have been acted on.
+    Done,
+    /// Somebody owns the EVD, and knows that there is something.
+    Busy,
+    /// The EVD is being freed.
+    Gone,
+}
+
+impl Evd {
+    /// Why there is no event.
+    #[cold]
+    fn nothing(&self) -> DatReturn {
+        if self.switches.is_dead() { DEAD } else { EMPTY }
+    }
+
+    /// Posts a software event that carries `pointer`.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` if the EVD was not made for software events;
+    /// `QUEUE_FULL`.
+    pub fn post_software(&self, pointer: usize) -> Result<(), DatReturn> {
+        if !self.flags.contains(crate::types::EvdFlags::SOFTWARE) {
+            return Err(DatReturn::error(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg1,
+            ));
+        }
+        if !self.posted.offer(EventData::Software { pointer }) {
+            return Err(DatReturn::error(ReturnType::QueueFull, Subtype::NoSubtype));
+        }
+        self.arrived();
+        Ok(())
+    }
+
+    /// Sees to the letters, oneself or through the owner.
+    pub(super) fn attend(&self) -> Attended {
+        match handle::own::<Self>(self.handle) {
+            Ok(mut owned) => {
+                let (evd, consumer) = open(&mut owned);
+                consumer.read_letters(evd);
+                Attended::Done
+            }
+            Err(NotOwned::Busy) => {
+                self.blocker.wake();
+                Attended::Busy
+            }
+            Err(NotOwned::Stale) => Attended::Gone,
+        }
+    }
+}

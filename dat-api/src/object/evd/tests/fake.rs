@@ -1,0 +1,129 @@
+//! A completion queue that the test fills.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use std::os::unix::net::UnixStream;
+
+use dat_engine::{Completion, CompletionFlags, ControlError};
+
+/// What an armed queue raises an event for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Armed {
+    No,
+    Solicited,
+    Any,
+}
+
+#[derive(Debug)]
+struct Inside {
+    completions: VecDeque<Completion>,
+    armed: Armed,
+}
+
+/// What the test sees of a queue.
+#[derive(Debug)]
+pub(in super::super) struct Ring {
+    inside: Mutex<Inside>,
+    pub(super) capacity: u32,
+    channel: UnixStream,
+    raise: UnixStream,
+    /// How often it was armed.
+    pub(super) arms: AtomicU32,
+    /// How often it was settled.
+    pub(super) settled: AtomicU32,
+}
+
+impl Ring {
+    /// The device completes something. As the device does it: the completion
+    /// first, then the event, once for each arm.
+    pub(super) fn complete(&self, completion: Completion) {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(
+            inside.completions.len() < self.capacity as usize,
+            "a completion queue of {} overflows",
+            self.capacity
+        );
+        inside.completions.push_back(completion);
+        let counts = match inside.armed {
+            Armed::No => false,
+            Armed::Any => true,
+            Armed::Solicited => {
+                !completion.status.is_success()
+                    || completion.flags.contains(CompletionFlags::SOLICITED)
+            }
+        };
+        if counts {
+            inside.armed = Armed::No;
+            (&self.raise).write_all(&[1]).expect("an event");
+        }
+    }
+
+    /// Completions that nobody has polled.
+    pub(super) fn len(&self) -> usize {
+        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.completions.len()
+    }
+}
+
+/// What the EVD has of it.
+#[derive(Debug)]
+pub(in super::super) struct FakeQueue(Arc<Ring>);
+
+impl FakeQueue {
+    pub(super) fn new(capacity: u32) -> (Self, Arc<Ring>) {
+        let (channel, raise) = UnixStream::pair().expect("a channel");
+        channel.set_nonblocking(true).expect("a channel");
+        let ring = Arc::new(Ring {
+            inside: Mutex::new(Inside {
+                completions: VecDeque::new(),
+                armed: Armed::No,
+            }),
+            capacity,
+            channel,
+            raise,
+            arms: AtomicU32::new(0),
+            settled: AtomicU32::new(0),
+        });
+        (Self(Arc::clone(&ring)), ring)
+    }
+
+    pub(in super::super) fn poll(&mut self) -> Option<Completion> {
+        let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.completions.pop_front()
+    }
+
+    pub(in super::super) fn capacity(&self) -> u32 {
+        self.0.capacity
+    }
+
+    pub(in super::super) fn arm(&mut self, solicited_only: bool) {
+        let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        // A request for any completion is not narrowed by a later one.
+        inside.armed = match (inside.armed, solicited_only) {
+            (Armed::Any, _) | (_, false) => Armed::Any,
+            _ => Armed::Solicited,
+        };
+        self.0.arms.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(in super::super) fn take_events(&mut self) -> Result<u32, ControlError> {
+        let mut bytes = [0; 64];
+        let mut taken = 0;
+        while let Ok(count @ 1..) = (&self.0.channel).read(&mut bytes) {
+            taken += count as u32;
+        }
+        Ok(taken)
+    }
+
+    pub(in super::super) fn settle(&mut self) {
+        self.0.settled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(in super::super) fn channel(&self) -> BorrowedFd<'_> {
+        self.0.channel.as_fd()
+    }
+}

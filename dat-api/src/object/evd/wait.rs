@@ -1,0 +1,235 @@
+//! Waiting for events.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::BorrowedFd;
+
+use dat_engine::ControlError;
+use dat_engine::wait::{Deadline, Source, WaitCounters, WaitOutcome};
+
+use super::Evd;
+use super::consumer::Consumer;
+use super::exclusive::open;
+use super::streams::Attribute;
+use super::take::DEAD;
+use crate::handle::Owned;
+use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::types::Event;
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// As long as it takes.
+    Infinite,
+    /// So many microseconds; 0 looks once.
+    Micros(u32),
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waited {
+    /// The first event, or why there is none.
+    pub result: Result<Event, DatReturn>,
+    /// Events that are left. Meaningful with an event, `TIMEOUT_EXPIRED` and
+    /// `INTERRUPTED_CALL`.
+    pub nmore: u32,
+}
+
+impl From<DatReturn> for Waited {
+    fn from(error: DatReturn) -> Self {
+        Self {
+            result: Err(error),
+            nmore: 0,
+        }
+    }
+}
+
+/// Waits until `threshold` events are there, and takes the first.
+///
+/// An EVD whose streams control notification ([`super::Notification::PerPost`]
+/// with unsignalled posts, [`super::Notification::Solicited`]): events that are there when
+/// the wait begins end it, whatever they are; once it sleeps, only those that
+/// notify do. Quiet ones that have come by then are found when the time is up.
+pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
+    let handle = owned.handle();
+    let (evd, consumer) = open(owned);
+    let threshold = match evd.check_wait(threshold) {
+        Ok(threshold) => threshold,
+        Err(error) => return error.into(),
+    };
+    let mut waiting = Waiting {
+        evd,
+        consumer,
+        threshold,
+        notified: true,
+    };
+    let outcome = waiting.run(timeout);
+    let nmore = |known: usize| u32::try_from(known).unwrap_or(u32::MAX);
+    let refused = |kind, subtype| DatReturn::error(kind, subtype).into();
+    if evd.switches.is_aborted() {
+        return refused(ReturnType::Abort, Subtype::NoSubtype);
+    }
+    if !evd.switches.is_waitable() {
+        return refused(ReturnType::InvalidState, Subtype::InvalidStateEvdUnwaitable);
+    }
+    if evd.switches.is_dead() {
+        return DEAD.into();
+    }
+    let known = consumer.known(evd);
+    let end = match outcome {
+        Err(_) => return refused(ReturnType::InternalError, Subtype::NoSubtype),
+        Ok(WaitOutcome::Interrupted) => {
+            DatReturn::error(ReturnType::InterruptedCall, Subtype::NoSubtype)
+        }
+        Ok(WaitOutcome::Ready | WaitOutcome::TimedOut) if known >= threshold => {
+            match consumer.next(evd) {
+                Some(data) => {
+                    return Waited {
+                        result: Ok(Event { evd: handle, data }),
+                        nmore: nmore(consumer.known(evd)),
+                    };
+                }
+                None => DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype),
+            }
+        }
+        Ok(WaitOutcome::Ready | WaitOutcome::TimedOut) => {
+            DatReturn::error(ReturnType::TimeoutExpired, Subtype::NoSubtype)
+        }
+    };
+    Waited {
+        result: Err(end),
+        nmore: nmore(known),
+    }
+}
+
+impl Evd {
+    fn check_wait(&self, threshold: i32) -> Result<usize, DatReturn> {
+        let asked = u32::try_from(threshold).unwrap_or(0);
+        if asked == 0 || asked > self.queue_length() {
+            return Err(DatReturn::error(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg3,
+            ));
+        }
+        if self.switches.is_dead() {
+            return Err(DEAD);
+        }
+        let state = |subtype| Err(DatReturn::error(ReturnType::InvalidState, subtype));
+        if !self.switches.is_waitable() {
+            return state(Subtype::InvalidStateEvdUnwaitable);
+        }
+        match self.switches.attribute() {
+            Some(Attribute::Unsignalled) if asked != 1 => {
+                state(Subtype::InvalidStateEvdConfigNotify)
+            }
+            Some(Attribute::Solicited) if asked != 1 => {
+                state(Subtype::InvalidStateEvdConfigSolicited)
+            }
+            _ => Ok(asked as usize),
+        }
+    }
+}
+
+/// One wait under way.
+struct Waiting<'a> {
+    evd: &'a Evd,
+    consumer: &'a mut Consumer,
+    threshold: usize,
+    /// Something that notifies has come. At the first look, everything does.
+    notified: bool,
+}
+
+impl Waiting<'_> {
+    fn run(&mut self, timeout: Timeout) -> Result<WaitOutcome, ControlError> {
+        // Another call that finds the EVD owned may as well try again, unless
+        // this one blocks.
+        if self.ready() {
+            return Ok(WaitOutcome::Ready);
+        }
+        let mut deadline = match timeout {
+            Timeout::Micros(0) => return Ok(WaitOutcome::TimedOut),
+            Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
+            Timeout::Infinite => Deadline::NEVER,
+        };
+        let evd = self.evd;
+        let mut budget = self.consumer.budget;
+        let mut counters = self.consumer.counters;
+        evd.switches.set_waited(true);
+        self.notified = false;
+        let outcome = dat_engine::wait::wait(
+            self,
+            &evd.blocker,
+            &mut budget,
+            evd.policy,
+            &mut deadline,
+            &mut counters,
+        );
+        evd.switches.set_waited(false);
+        self.consumer.budget = budget;
+        self.consumer.counters = counters;
+        evd.counts.publish(&counters);
+        if let Err(error) = &outcome {
+            tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
+        } else {
+            // What came last is counted too.
+            self.consumer.gather(evd);
+        }
+        outcome
+    }
+}
+
+impl Source for Waiting<'_> {
+    fn ready(&mut self) -> bool {
+        if self.evd.switches.stops_waiters() {
+            return true;
+        }
+        self.notified |= self.consumer.gather(self.evd);
+        self.notified && self.consumer.known(self.evd) >= self.threshold
+    }
+
+    fn arm(&mut self) {
+        let solicited = self.evd.switches.attribute() == Some(Attribute::Solicited);
+        for queue in self.consumer.queues() {
+            queue.arm(solicited);
+        }
+    }
+
+    fn take_events(&mut self) -> Result<u32, ControlError> {
+        // One call takes the events of all queues on the channel.
+        let mut events = 0;
+        for queue in self.consumer.queues() {
+            events += queue.take_events()?;
+        }
+        Ok(events)
+    }
+
+    fn channel(&self) -> Option<BorrowedFd<'_>> {
+        self.consumer.channel()
+    }
+}
+
+/// How waiting went, for any thread: copied from the owner's counters.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    spins: AtomicU64,
+    hits: AtomicU64,
+    blocks: AtomicU64,
+    spurious: AtomicU64,
+}
+
+impl Counts {
+    fn publish(&self, counters: &WaitCounters) {
+        self.spins.store(counters.spins, Ordering::Relaxed);
+        self.hits.store(counters.hits, Ordering::Relaxed);
+        self.blocks.store(counters.blocks, Ordering::Relaxed);
+        self.spurious.store(counters.spurious, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> WaitCounters {
+        WaitCounters {
+            spins: self.spins.load(Ordering::Relaxed),
+            hits: self.hits.load(Ordering::Relaxed),
+            blocks: self.blocks.load(Ordering::Relaxed),
+            spurious: self.spurious.load(Ordering::Relaxed),
+        }
+    }
+}
