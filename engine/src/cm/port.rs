@@ -16,7 +16,9 @@ const SPREAD: u64 = 12_743;
 ///
 /// Qualifiers that map to one port cannot be listened for at the same time on
 /// one host: the second is [`super::CmError::InUse`]. A request for one never
-/// reaches the listener of the other.
+/// reaches the listener of the other. Of the ports themselves, those that the
+/// system gives to outgoing connections (from 32768 on, by default) may be
+/// taken now and then by any of these, or for a minute after.
 #[must_use]
 pub fn port_of(qualifier: u64) -> u16 {
     match u16::try_from(qualifier) {

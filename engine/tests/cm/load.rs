@@ -105,30 +105,28 @@ fn await_count(count: &AtomicUsize, least: usize) {
 #[test]
 #[ignore = "a measurement: --release --ignored --nocapture"]
 fn rate_of_connections() {
-    const ALL: usize = 10_000;
+    const ALL: usize = 4000;
     raise_descriptors(2 * ALL as u64 + 100);
     let manager = Manager::start(ManagerOptions::default()).unwrap();
-    let accepting = Arc::new(Accepting::default());
-    let (_listener, qualifier) = manager.listen_any(accepting.clone()).unwrap();
-    let count = Arc::new(Count::default());
-    let begun = Instant::now();
-    let mut connections = Vec::new();
-    for _ in 0..ALL {
-        let sink = count.clone();
-        let to = super::support::loopback();
-        let made = manager.connect(to, qualifier, parameters(1), &[0; 64], None, sink);
-        connections.push(made.unwrap());
+    for _ in 0..5 {
+        let accepting = Arc::new(Accepting::default());
+        let (_listener, qualifier) = manager.listen_any(accepting.clone()).unwrap();
+        let count = Arc::new(Count::default());
+        let begun = Instant::now();
+        let connect = |_| {
+            let (to, sink) = (super::support::loopback(), count.clone());
+            let made = manager.connect(to, qualifier, parameters(1), &[0; 64], None, sink);
+            made.unwrap()
+        };
+        let connections: Vec<_> = (0..ALL).map(connect).collect();
+        await_count(&count.up, ALL);
+        let up = begun.elapsed();
+        let begun = Instant::now();
+        connections.iter().for_each(Connection::disconnect);
+        await_count(&count.down, ALL);
+        let down = begun.elapsed();
+        let rate = |time: Duration| ALL as f64 / time.as_secs_f64();
+        let (up, down) = (rate(up), rate(down));
+        println!("{ALL} connections: made at {up:.0}/s, ended at {down:.0}/s");
     }
-    await_count(&count.up, ALL);
-    let up = begun.elapsed();
-    let begun = Instant::now();
-    connections.iter().for_each(Connection::disconnect);
-    await_count(&count.down, ALL);
-    let down = begun.elapsed();
-    let per_second = |time: Duration| ALL as f64 / time.as_secs_f64();
-    println!(
-        "{ALL} connections: made at {:.0}/s, ended at {:.0}/s",
-        per_second(up),
-        per_second(down)
-    );
 }

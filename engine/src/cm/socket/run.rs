@@ -32,6 +32,7 @@ pub(super) fn run(shared: &Shared, poll: Poll) {
         again: Vec::new(),
         scratch: vec![0; 4 * MAX_FRAME],
         starved: false,
+        crowded: false,
     };
     runner.run(poll);
 }
@@ -50,6 +51,8 @@ struct Runner<'a> {
     scratch: Vec<u8>,
     /// Said that the system has no descriptors.
     starved: bool,
+    /// Said that too many have not requested anything.
+    crowded: bool,
 }
 
 struct Entry {
@@ -68,8 +71,12 @@ impl Runner<'_> {
             if let Err(error) = poll.poll(&mut events, self.patience())
                 && error.kind() != io::ErrorKind::Interrupted
             {
-                // The set itself is broken; nothing can be served any more.
+                // Somebody closed descriptors that are not his: nothing can
+                // be served any more.
                 tracing::error!(%error, "the connection manager cannot wait for events");
+                for entry in self.sessions.values_mut() {
+                    let _ = entry.session.ended(None);
+                }
                 return;
             }
             for event in &events {
@@ -162,7 +169,7 @@ impl Runner<'_> {
                             self.starved = true;
                             tracing::warn!(%error, "requests for connections have to wait");
                         }
-                        self.again.push((Instant::now() + STARVED, token));
+                        self.later(token, Instant::now() + STARVED);
                         return;
                     }
                     // An error of one connection, which is gone.
@@ -170,7 +177,7 @@ impl Runner<'_> {
                 },
             }
         }
-        self.again.push((Instant::now(), token));
+        self.later(token, Instant::now());
     }
 
     fn welcome(&mut self, mut stream: TcpStream, peer: SocketAddr, listening: &Arc<Listening>) {
@@ -184,7 +191,11 @@ impl Runner<'_> {
         if self.silent.len() >= MAX_SILENT
             && let Some(&oldest) = self.silent.first()
         {
-            tracing::warn!("too many connections without a request: the oldest is dropped");
+            // Whoever floods us need not fill the log as well.
+            if !self.crowded {
+                self.crowded = true;
+                tracing::warn!("too many connections without a request: the oldest are dropped");
+            }
             self.settle(oldest, Fate::Over);
         }
         let deadline = Instant::now().checked_add(options.request_timeout);
@@ -244,6 +255,13 @@ impl Runner<'_> {
         if over && let Some(mut entry) = self.sessions.remove(&token) {
             entry.session.close();
             self.shared.deregister(&mut entry.session.stream);
+        }
+    }
+
+    /// Notes that a listener may have more; once, however often it is told.
+    fn later(&mut self, token: Token, at: Instant) {
+        if self.again.iter().all(|&(_, known)| known != token) {
+            self.again.push((at, token));
         }
     }
 

@@ -380,7 +380,7 @@ impl Session {
     }
 
     /// The stream is at its end, or not worth reading on.
-    fn ended(&mut self, error: Option<&io::Error>) -> Fate {
+    pub(super) fn ended(&mut self, error: Option<&io::Error>) -> Fate {
         match &self.state {
             State::Connecting | State::Requested => {
                 self.over(error.map_or(ConnectionEvent::NonPeerRejected, open::outcome))
@@ -423,5 +423,49 @@ impl Session {
                 Err(_) => self.outbox.clear(),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Events(Mutex<Vec<ConnectionEvent>>);
+
+    impl ConnectionSink for Events {
+        fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
+            self.0.lock().unwrap().push(event);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_connected_with_itself_is_nobody() {
+        let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        socket.bind(&local.into()).unwrap();
+        socket.connect(&socket.local_addr().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let events = Arc::new(Events::default());
+        let sink: Arc<dyn ConnectionSink> = events.clone();
+        let connecting = Connecting {
+            stream: Ok(TcpStream::from_std(socket.into())),
+            gate: Arc::new(Gate::new(sink)),
+            request: frame::ready(),
+            deadline: None,
+        };
+        let mut session = Session::active(connecting).expect("a session");
+        let around = Surroundings {
+            service: &Weak::new(),
+            token: Token(7),
+        };
+        assert_eq!(session.drive(&around, &mut [0; 64]), Over);
+        assert_eq!(
+            *events.0.lock().unwrap(),
+            [ConnectionEvent::NonPeerRejected]
+        );
     }
 }
