@@ -11,6 +11,7 @@ mod error;
 #[allow(unsafe_code)]
 pub mod handle;
 pub mod object;
+pub mod state;
 pub mod status;
 pub mod types;
 

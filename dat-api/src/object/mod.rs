@@ -7,18 +7,15 @@
 )]
 
 pub mod cr;
-// The consumer vouches for the memory.
-#[allow(unsafe_code)]
 pub mod ep;
 pub mod evd;
 pub mod ia;
 // The consumer vouches for the memory.
 #[allow(unsafe_code)]
 pub mod lmr;
+pub(crate) mod peer;
 pub mod psp;
 pub mod pz;
-// The consumer vouches for the memory.
-#[allow(unsafe_code)]
 pub mod srq;
 pub(crate) mod usage;
 

@@ -1,31 +1,82 @@
 //! Endpoints: one end of a reliable connection, and the right to post to it.
-#![allow(unused, clippy::unimplemented, clippy::missing_errors_doc, clippy::missing_safety_doc)]
+//!
+//! An endpoint has three parts, for three kinds of callers:
+//!
+//! | part | who touches it |
+//! | --- | --- |
+//! | the poster (`poster.rs`) | posting calls; the other calls of the consumer, who serialises calls on one endpoint (in a threadsafe IA the gate does) |
+//! | the control (`control.rs`), under a lock | calls of the consumer, the connection manager's thread, and who meets a failed completion |
+//! | the state, one word | all read it; it changes under the control's lock, by the tables of [`crate::state`] |
+//!
+//! Order: the control's lock, then the gate. With either held nothing is called
+//! that may call back here: draining an EVD, attaching to it and detaching from
+//! it, dropping a connection.
 
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use super::evd::Evd;
 use super::ia::Ia;
-use super::pz::Pz;
-use super::srq::Srq;
 use super::usage::{Counted, Usage};
-use crate::error::Result;
 use crate::handle::{Handle, Kind, Object};
-use crate::status::DatReturn;
-use crate::types::{CompletionFlags, EpAttributes, EpState, LmrSegment, RmrSegment};
+use crate::types::EpState;
 
+mod accept;
+mod attributes;
+mod build;
+mod control;
+mod create;
+mod drain;
+mod fields;
+mod gate;
+mod hooks;
 mod info;
+mod life;
+mod modify;
+#[allow(unsafe_code)]
+mod poster;
+mod query;
+mod quiet;
+mod sink;
 
-pub use info::{EpChange, EpFields, EpInfo, EpStatus, RecvQuery};
+use control::Control;
+use poster::PosterCell;
+use quiet::QuietReceives;
+
+pub use fields::EpFields;
+pub(crate) use gate::Gate;
+pub(crate) use hooks::{Verdict, completed, failed};
+pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
+pub(crate) use life::{find, manager_error};
+pub(crate) use poster::{gather, refusal, too_many};
 
 /// Most segments of one request that any endpoint takes; the IA's limit is
 /// this or the device's, whichever is less.
 pub const MAX_SEGMENTS: usize = 32;
 
+/// Sends and writes up to so many bytes are copied into the request: the
+/// device need not fetch them, and the buffer is the caller's again at once.
+const INLINE_BYTES: u32 = 64;
+
 /// An endpoint.
 pub struct Ep {
     handle: Handle,
+    ia: Arc<Ia>,
+    state: AtomicU32,
+    gate: Gate,
+    poster: PosterCell,
+    /// Receives that were posted since the endpoint was made or reset. Written
+    /// by the poster.
+    posted: AtomicU32,
+    /// RDMA reads that may be in flight; what both sides agreed on.
+    reads_issued: AtomicU32,
+    quiet: QuietReceives,
+    /// The soft high watermark has been reported.
+    soft_told: AtomicBool,
+    /// Completions that nobody wants.
+    unwanted: drain::Unwanted,
+    control: Mutex<Control>,
     usage: Usage,
 }
 
@@ -46,182 +97,40 @@ pub struct Connect<'a> {
     pub flags: u32,
 }
 
-/// What to do with a completion, beyond making an event of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// An event, which notifies.
-    Deliver,
-    /// An event that wakes nobody: posted UNSIGNALLED.
-    DeliverQuietly,
-    /// No event: a marker of the endpoint itself, or posted SUPPRESS.
-    Swallow,
-}
-
-/// The slow hook of completions: called by the EVD for each completion of an
-/// endpoint whose third meter is not 0, before the completion becomes an event
-/// (or is staged). Cheap; calls back into no EVD.
-pub(crate) fn completed(completion: &dat_engine::Completion) -> Verdict {
-    unimplemented!()
-}
-
-/// Called by the EVD after it has handed out (or staged) a completion whose
-/// status is not success: breaks the connection. May post a connection event
-/// to this or another EVD, so the caller holds no lock of an EVD's queue.
-pub(crate) fn failed(completion: &dat_engine::Completion) {
-    unimplemented!()
-}
-
-/// The device reported that the endpoint's queue pair failed: called by the
-/// IA's service thread. Breaks the connection.
-pub(crate) fn device_failed(handle: Handle) {
-    unimplemented!()
-}
-
 impl Ep {
-    pub fn create(
-        ia: &Arc<Ia>,
-        pz: Option<&Arc<Pz>>,
-        recv: Option<&Arc<Evd>>,
-        request: Option<&Arc<Evd>>,
-        connect: Option<&Arc<Evd>>,
-        attributes: Option<&EpAttributes>,
-    ) -> Result<Arc<Self>> {
-        unimplemented!()
-    }
-
-    pub fn create_with_srq(
-        ia: &Arc<Ia>,
-        pz: Option<&Arc<Pz>>,
-        recv: Option<&Arc<Evd>>,
-        request: Option<&Arc<Evd>>,
-        connect: Option<&Arc<Evd>>,
-        srq: &Arc<Srq>,
-        attributes: &EpAttributes,
-    ) -> Result<Arc<Self>> {
-        unimplemented!()
-    }
-
+    /// Its name.
+    #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    pub fn query(&self) -> EpInfo {
-        unimplemented!()
+    /// The IA that it was made of.
+    #[must_use]
+    pub fn ia(&self) -> &Arc<Ia> {
+        &self.ia
     }
 
-    pub fn modify(&self, fields: EpFields, change: &EpChange) -> Result<()> {
-        unimplemented!()
+    /// Its state.
+    #[inline(always)]
+    #[must_use]
+    pub fn state(&self) -> EpState {
+        state_of(self.state.load(Ordering::Acquire))
     }
+}
 
-    pub fn status(&self) -> EpStatus {
-        unimplemented!()
-    }
-
-    pub fn recv_query(&self) -> RecvQuery {
-        unimplemented!()
-    }
-
-    pub fn connect(&self, how: &Connect<'_>) -> Result<()> {
-        unimplemented!()
-    }
-
-    pub fn disconnect(&self, graceful: bool) -> Result<()> {
-        unimplemented!()
-    }
-
-    pub fn reset(&self) -> Result<()> {
-        unimplemented!()
-    }
-
-    /// Frees the endpoint: from any state but those that a service point holds.
-    pub fn free(handle: Handle) -> Result<()> {
-        unimplemented!()
-    }
-
-    /// Frees the endpoint whatever state it is in: the IA is closed abruptly.
-    pub(crate) fn abort(handle: Handle) {
-        unimplemented!()
-    }
-
-    /// Posts a receive of `count` segments; `segment(i)` is the i-th.
-    pub unsafe fn post_recv_with(
-        &self,
-        count: usize,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        unimplemented!()
-    }
-
-    pub unsafe fn post_send_with(
-        &self,
-        count: usize,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        unimplemented!()
-    }
-
-    pub unsafe fn post_rdma_read_with(
-        &self,
-        count: usize,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-        remote: &RmrSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        unimplemented!()
-    }
-
-    pub unsafe fn post_rdma_write_with(
-        &self,
-        count: usize,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-        remote: &RmrSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        unimplemented!()
-    }
-
-    pub unsafe fn post_recv(
-        &self,
-        segments: &[LmrSegment],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        unimplemented!()
-    }
-
-    pub unsafe fn post_send(
-        &self,
-        segments: &[LmrSegment],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        unimplemented!()
-    }
-
-    pub unsafe fn post_rdma_read(
-        &self,
-        segments: &[LmrSegment],
-        cookie: u64,
-        remote: &RmrSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        unimplemented!()
-    }
-
-    pub unsafe fn post_rdma_write(
-        &self,
-        segments: &[LmrSegment],
-        cookie: u64,
-        remote: &RmrSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        unimplemented!()
+/// Back from the word: only states are stored there.
+#[inline(always)]
+fn state_of(word: u32) -> EpState {
+    match word {
+        2 => EpState::Reserved,
+        4 => EpState::PassiveConnectionPending,
+        6 => EpState::ActiveConnectionPending,
+        7 => EpState::TentativeConnectionPending,
+        9 => EpState::Connected,
+        10 => EpState::DisconnectPending,
+        11 => EpState::Disconnected,
+        12 => EpState::CompletionPending,
+        _ => EpState::Unconnected,
     }
 }
 
@@ -234,3 +143,15 @@ impl Counted for Ep {
         &self.usage
     }
 }
+
+impl core::fmt::Debug for Ep {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Ep")
+            .field("handle", &self.handle)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,20 +1,47 @@
 //! Shared receive queues.
-#![allow(unused, clippy::unimplemented, clippy::missing_errors_doc, clippy::missing_safety_doc)]
 
-use std::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
+
+use super::ep::{Ep, Gate, MAX_SEGMENTS};
+use super::exhausted;
 use super::ia::Ia;
 use super::pz::Pz;
-use super::usage::{Counted, Usage};
-use crate::error::Result;
-use crate::handle::{Handle, Kind, Object};
-use crate::status::DatReturn;
-use crate::types::{LmrSegment, SrqAttributes};
+use super::usage::{Counted, Usage, Use};
+use crate::error::{DatError, Result};
+use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::status::{ReturnType, Subtype};
+use crate::types::SrqAttributes;
+
+#[allow(unsafe_code)]
+mod poster;
+mod watermark;
+
+use poster::PosterCell;
+use watermark::Watermark;
+
+pub(crate) use watermark::taken;
 
 /// A shared receive queue.
 pub struct Srq {
     handle: Handle,
+    ia: Arc<Ia>,
+    queue: SharedReceiveQueueHandle,
+    poster: PosterCell,
+    gate: Gate,
+    /// Number of its zone: whose memory may be named.
+    zone: u32,
+    max_iov: u32,
+    watermark: Watermark,
+    /// The device gave it up.
+    failed: AtomicBool,
+    /// Endpoints on it.
+    users: Mutex<Vec<Handle>>,
     usage: Usage,
+    // Last: the queue is made in it.
+    pz: Use<Pz>,
 }
 
 /// What `dat_srq_query` answers.
@@ -28,9 +55,11 @@ pub struct SrqInfo {
     pub state: SrqState,
     /// The real values, and the low watermark as it was set last.
     pub attributes: SrqAttributes,
-    /// Receives that endpoints may take.
+    /// Receives that endpoints may take. One that the device has filled, and
+    /// whose completion nobody could look at yet, still counts.
     pub available: u32,
-    /// Receives that take up room.
+    /// Receives that take up room; here the same: a place is free again once
+    /// the completion of its receive was seen.
     pub outstanding: u32,
 }
 
@@ -44,61 +73,179 @@ pub enum SrqState {
     Error = 1,
 }
 
-/// Called by the EVD after it has handed out (or staged) a receive of an
-/// endpoint on this queue, while a low watermark is armed.
-pub(crate) fn taken(handle: Handle) {
-    unimplemented!()
+fn stale() -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        Subtype::InvalidHandleSrq,
+        "the handle names no shared receive queue; it may have been freed",
+    )
 }
 
-/// The device says that fewer receives are left than the limit it was given:
-/// called by the IA's service thread.
-pub(crate) fn limit_reached(handle: Handle) {
-    unimplemented!()
-}
-
-/// The device gave the queue up: called by the IA's service thread.
-pub(crate) fn device_failed(handle: Handle) {
-    unimplemented!()
+fn bad_attribute(cause: String) -> DatError {
+    DatError::new(ReturnType::InvalidParameter, Subtype::InvalidArg3, cause)
 }
 
 impl Srq {
+    /// Makes a queue that holds at least as many receives, of as many
+    /// segments, as asked.
+    ///
+    /// # Errors
+    /// Section 3DAT, `dat_srq_create`: attributes are argument 3.
     pub fn create(ia: &Arc<Ia>, pz: &Arc<Pz>, attributes: &SrqAttributes) -> Result<Arc<Self>> {
-        unimplemented!()
+        let bad_zone =
+            |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandlePz, cause);
+        if !Arc::ptr_eq(pz.ia(), ia) {
+            return Err(bad_zone("the protection zone belongs to another IA"));
+        }
+        let limits = ia.query().ia;
+        let most_iov = limits.max_iov_segments_per_dto.min(MAX_SEGMENTS as i32);
+        for (name, value, most) in [
+            (
+                "max_recv_dtos",
+                attributes.max_recv_dtos,
+                limits.max_recv_per_srq,
+            ),
+            ("max_recv_iov", attributes.max_recv_iov, most_iov),
+        ] {
+            if value < 1 || value > most {
+                return Err(bad_attribute(format!(
+                    "{name} is {value}; it must be 1 to {most}"
+                )));
+            }
+        }
+        if attributes.low_watermark != 0 {
+            return Err(bad_attribute(
+                "a low watermark is set with dat_srq_set_lw once the queue is made".into(),
+            ));
+        }
+        let pz = Use::of(pz).ok_or_else(|| bad_zone("the protection zone is being freed"))?;
+        let place = Reservation::new().ok_or_else(exhausted)?;
+        let queue = pz.domain().create_srq(&SrqOptions {
+            depth: attributes.max_recv_dtos.unsigned_abs(),
+            max_segments: attributes.max_recv_iov.unsigned_abs(),
+        })?;
+        let srq = Arc::new(Self {
+            handle: place.handle(),
+            ia: Arc::clone(ia),
+            queue: queue.handle().clone(),
+            gate: Gate::new(ia.is_threadsafe()),
+            zone: pz.id(),
+            max_iov: u32::try_from(queue.max_segments().min(MAX_SEGMENTS)).unwrap_or(1),
+            poster: PosterCell::new(queue),
+            watermark: Watermark::default(),
+            failed: AtomicBool::new(false),
+            users: Mutex::default(),
+            usage: Usage::default(),
+            pz,
+        });
+        ia.publish(place, &srq, Self::abort)?;
+        ia.watch_srq(srq.queue.verbs().id(), srq.handle, watermark::device_event);
+        Ok(srq)
     }
 
+    /// Its name.
+    #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
+    /// The IA that it was made of.
+    #[must_use]
+    pub fn ia(&self) -> &Arc<Ia> {
+        &self.ia
+    }
+
+    /// What endpoints are made with.
+    pub(crate) fn queue(&self) -> &SharedReceiveQueueHandle {
+        &self.queue
+    }
+
+    /// Receives that it holds.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.poster.capacity()
+    }
+
+    /// Frees a queue. Receives on it are forgotten.
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE`; `INVALID_STATE` if an endpoint uses it.
     pub fn free(handle: Handle) -> Result<()> {
-        unimplemented!()
+        let srq = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        if !srq.usage.close() {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                Subtype::InvalidStateSrqInUse,
+                format!(
+                    "{} endpoints take their receives from the queue; free them first",
+                    srq.usage.count()
+                ),
+            ));
+        }
+        srq.leave();
+        drop(srq);
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        Ok(())
     }
 
     /// Frees the queue, whoever uses it: the IA is closed abruptly.
     pub(crate) fn abort(handle: Handle) {
-        unimplemented!()
+        if let Some(srq) = handle::pin::<Self>(handle) {
+            srq.usage.close_anyway();
+            srq.leave();
+        }
+        drop(handle::retire::<Self>(handle, |_| ()));
     }
 
+    fn leave(&self) {
+        self.ia.unwatch(self.queue.verbs().id());
+        self.ia.unregister(self.handle);
+    }
+
+    /// Everything about it.
+    #[must_use]
     pub fn query(&self) -> SrqInfo {
-        unimplemented!()
+        self.take_completions();
+        let count = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
+        let outstanding = self.queue.outstanding();
+        SrqInfo {
+            ia: self.ia.handle(),
+            pz: self.pz.handle(),
+            state: if self.failed.load(Ordering::Acquire) {
+                SrqState::Error
+            } else {
+                SrqState::Operational
+            },
+            attributes: SrqAttributes {
+                max_recv_dtos: count(self.capacity()),
+                max_recv_iov: count(self.max_iov),
+                low_watermark: count(self.watermark.value()),
+            },
+            available: outstanding,
+            outstanding,
+        }
     }
 
-    pub fn set_low_watermark(&self, watermark: i32) -> Result<()> {
-        unimplemented!()
+    /// An endpoint takes its receives from here.
+    pub(crate) fn joined(&self, ep: Handle) {
+        self.users().push(ep);
     }
 
-    /// Posts a receive of `count` segments; `segment(i)` is the i-th.
-    pub unsafe fn post_recv_with(
-        &self,
-        count: usize,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-    ) -> Result<(), DatReturn> {
-        unimplemented!()
+    /// An endpoint is no more.
+    pub(crate) fn left(&self, ep: Handle) {
+        self.users().retain(|&other| other != ep);
     }
 
-    pub unsafe fn post_recv(&self, segments: &[LmrSegment], cookie: u64) -> Result<(), DatReturn> {
-        unimplemented!()
+    fn users(&self) -> std::sync::MutexGuard<'_, Vec<Handle>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what the device has completed, wherever the endpoints report, so
+    /// that counts are true and places free.
+    fn take_completions(&self) {
+        let users = self.users().clone();
+        for ep in users.into_iter().filter_map(handle::pin::<Ep>) {
+            ep.take_everything();
+        }
     }
 }
 
@@ -111,3 +258,15 @@ impl Counted for Srq {
         &self.usage
     }
 }
+
+impl core::fmt::Debug for Srq {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Srq")
+            .field("handle", &self.handle)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

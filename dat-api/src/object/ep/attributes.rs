@@ -1,0 +1,245 @@
+//! What an endpoint may be asked for.
+//!
+//! The numbers are checked against the IA's limits before anything is made; an
+//! endpoint has exactly what was asked, or it is not made.
+
+use super::MAX_SEGMENTS;
+use crate::error::{DatError, Result};
+use crate::object::ia::IaAttributes;
+use crate::status::{ReturnType, Subtype};
+use crate::types::{CompletionFlags, EpAttributes};
+
+/// Requests, and receives, of an endpoint whose maker named no attributes.
+const DEFAULT_DTOS: i32 = 128;
+/// Segments of its requests and receives.
+const DEFAULT_IOV: i32 = 4;
+/// `DAT_HW_DEFAULT` and `DAT_WATERMARK_INFINITE`.
+const OFF: i32 = -1;
+
+/// What C's `DAT_EP_ATTR` flag words may be as attributes.
+const REQUEST_FLAGS: [CompletionFlags; 3] = [
+    CompletionFlags::empty(),
+    CompletionFlags::UNSIGNALLED,
+    CompletionFlags::EVD_THRESHOLD,
+];
+const RECV_FLAGS: [CompletionFlags; 4] = [
+    CompletionFlags::empty(),
+    CompletionFlags::UNSIGNALLED,
+    CompletionFlags::EVD_THRESHOLD,
+    CompletionFlags::SOLICITED_WAIT,
+];
+
+/// Who asks, and which argument it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// On an SRQ.
+    pub(super) shared: bool,
+    /// There is an EVD for receives.
+    pub(super) has_recv: bool,
+    /// There is an EVD for requests.
+    pub(super) has_request: bool,
+    /// Names the argument in errors.
+    pub(super) argument: Subtype,
+}
+
+/// What an endpoint gets whose maker names nothing. RDMA reads must be asked
+/// for: with none of them a connection cannot fail over them.
+pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
+    let iov = DEFAULT_IOV.min(segments(ia));
+    let dtos = DEFAULT_DTOS.min(ia.max_dto_per_ep);
+    EpAttributes {
+        service_type: 0,
+        max_message_size: ia.max_message_size,
+        max_rdma_size: ia.max_rdma_size,
+        qos: 0,
+        recv_completion_flags: CompletionFlags::EVD_THRESHOLD,
+        request_completion_flags: CompletionFlags::EVD_THRESHOLD,
+        max_recv_dtos: if request.shared { OFF } else { dtos },
+        max_request_dtos: dtos,
+        max_recv_iov: iov,
+        max_request_iov: iov,
+        max_rdma_read_in: 0,
+        max_rdma_read_out: 0,
+        srq_soft_hw: OFF,
+        max_rdma_read_iov: iov.min(ia.max_iov_segments_per_rdma_read),
+        max_rdma_write_iov: iov.min(ia.max_iov_segments_per_rdma_write),
+    }
+}
+
+fn segments(ia: &IaAttributes) -> i32 {
+    ia.max_iov_segments_per_dto.min(MAX_SEGMENTS as i32)
+}
+
+/// The attributes that the endpoint will have: those asked for, with defaults
+/// where DAT lets a field be left open.
+///
+/// # Errors
+/// `INVALID_PARAMETER`, naming the argument; `MODEL_NOT_SUPPORTED` for
+/// watermarks on an SRQ endpoint.
+pub(super) fn settle(
+    asked: &EpAttributes,
+    ia: &IaAttributes,
+    request: Request,
+) -> Result<EpAttributes> {
+    let default = defaults(ia, request);
+    let mut settled = *asked;
+    let bad = |what: String| DatError::new(ReturnType::InvalidParameter, request.argument, what);
+    if asked.service_type != 0 {
+        return Err(bad(format!(
+            "service type {}; 0, a reliable connection, is the only one",
+            asked.service_type
+        )));
+    }
+    if asked.qos != 0 {
+        return Err(bad(format!(
+            "quality of service {:#x}; 0, best effort, is the only one",
+            asked.qos
+        )));
+    }
+    flags(asked).map_err(bad)?;
+    open(&mut settled.max_message_size, default.max_message_size);
+    open(&mut settled.max_rdma_size, default.max_rdma_size);
+    size(
+        "max_message_size",
+        settled.max_message_size,
+        ia.max_message_size,
+    )
+    .map_err(bad)?;
+    size("max_rdma_size", settled.max_rdma_size, ia.max_rdma_size).map_err(bad)?;
+
+    let most = ia.max_dto_per_ep;
+    let named = |name, value, least, most| count(name, value, least, most).map_err(bad);
+    if request.shared {
+        // The hard and the soft high watermark.
+        if asked.max_recv_dtos > 0 && asked.srq_soft_hw > asked.max_recv_dtos {
+            return Err(bad(format!(
+                "the soft high watermark {} is above the hard one, {}",
+                asked.srq_soft_hw, asked.max_recv_dtos
+            )));
+        }
+        for (name, value) in [
+            ("max_recv_dtos", asked.max_recv_dtos),
+            ("srq_soft_hw", asked.srq_soft_hw),
+        ] {
+            named(name, value, OFF, ia.max_recv_per_srq)?;
+        }
+        settled.max_recv_iov = asked.max_recv_iov;
+    } else {
+        let least = i32::from(request.has_recv);
+        named("max_recv_dtos", asked.max_recv_dtos, least, most)?;
+        if !request.has_recv && asked.max_recv_dtos != 0 {
+            return Err(bad(format!(
+                "max_recv_dtos is {} but there is no EVD for receives",
+                asked.max_recv_dtos
+            )));
+        }
+        if asked.max_recv_dtos > 0 {
+            named("max_recv_iov", asked.max_recv_iov, 1, segments(ia))?;
+        }
+    }
+    named(
+        "max_request_dtos",
+        asked.max_request_dtos,
+        i32::from(request.has_request && !request.shared),
+        most,
+    )?;
+    if !request.shared && !request.has_request && asked.max_request_dtos != 0 {
+        return Err(bad(format!(
+            "max_request_dtos is {} but there is no EVD for requests",
+            asked.max_request_dtos
+        )));
+    }
+    if request.shared && asked.max_request_dtos == 0 {
+        // Left open: at least what was asked for.
+        settled.max_request_dtos = default.max_request_dtos;
+    }
+    if asked.max_request_iov == 0 && request.shared {
+        settled.max_request_iov = default.max_request_iov;
+    } else if settled.max_request_dtos > 0 {
+        named("max_request_iov", asked.max_request_iov, 1, segments(ia))?;
+    }
+    reads(asked, &mut settled, ia).map_err(bad)?;
+    Ok(settled)
+}
+
+/// RDMA reads in flight and their segments; -1 leaves a depth open, which is 0.
+fn reads(
+    asked: &EpAttributes,
+    settled: &mut EpAttributes,
+    ia: &IaAttributes,
+) -> Result<(), String> {
+    let depths = [
+        (
+            "max_rdma_read_in",
+            asked.max_rdma_read_in,
+            ia.max_rdma_read_per_ep_in,
+        ),
+        (
+            "max_rdma_read_out",
+            asked.max_rdma_read_out,
+            ia.max_rdma_read_per_ep_out,
+        ),
+    ];
+    for (name, value, most) in depths {
+        count(name, value, OFF, most)?;
+    }
+    settled.max_rdma_read_in = asked.max_rdma_read_in.max(0);
+    settled.max_rdma_read_out = asked.max_rdma_read_out.max(0);
+    let requests = settled.max_request_iov;
+    let iovs = [
+        (
+            "max_rdma_read_iov",
+            &mut settled.max_rdma_read_iov,
+            ia.max_iov_segments_per_rdma_read,
+        ),
+        (
+            "max_rdma_write_iov",
+            &mut settled.max_rdma_write_iov,
+            ia.max_iov_segments_per_rdma_write,
+        ),
+    ];
+    for (name, value, most) in iovs {
+        let most = most.min(MAX_SEGMENTS as i32);
+        if *value == 0 {
+            *value = requests.min(most);
+        }
+        count(name, *value, 0, most)?;
+    }
+    Ok(())
+}
+
+fn open(value: &mut u64, default: u64) {
+    if *value == 0 {
+        *value = default;
+    }
+}
+
+fn flags(asked: &EpAttributes) -> Result<(), String> {
+    if !RECV_FLAGS.contains(&asked.recv_completion_flags) {
+        return Err(format!(
+            "recv completion flags {:#x}: one of UNSIGNALLED, SOLICITED_WAIT, EVD_THRESHOLD, or none",
+            asked.recv_completion_flags.bits()
+        ));
+    }
+    if !REQUEST_FLAGS.contains(&asked.request_completion_flags) {
+        return Err(format!(
+            "request completion flags {:#x}: one of UNSIGNALLED, EVD_THRESHOLD, or none",
+            asked.request_completion_flags.bits()
+        ));
+    }
+    Ok(())
+}
+
+fn size(name: &str, value: u64, most: u64) -> Result<(), String> {
+    if value > most {
+        return Err(format!("{name} is {value}; the IA's limit is {most}"));
+    }
+    Ok(())
+}
+
+fn count(name: &str, value: i32, least: i32, most: i32) -> Result<(), String> {
+    if value < least || value > most {
+        return Err(format!("{name} is {value}; it must be {least} to {most}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! The queue pair of an endpoint, and where it reports.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use dat_engine::{Access, ConnectOptions, Endpoint, EndpointOptions};
+
+use super::control::{Control, Streams};
+use super::drain::Unwanted;
+use super::poster::Held;
+use super::{Ep, INLINE_BYTES};
+use crate::error::Result;
+use crate::object::evd::{DtoRole, Evd};
+use crate::object::srq::Srq;
+use crate::types::{CompletionFlags, EpAttributes};
+
+/// What decides how the queue pair is made: if none of it changes, the queue
+/// pair stays.
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub(super) recv: Option<Arc<Evd>>,
+    pub(super) request: Option<Arc<Evd>>,
+    pub(super) attributes: EpAttributes,
+}
+
+impl Control {
+    /// How it is made now.
+    pub(super) fn plan(&self) -> Plan {
+        let evd = |stream: &Option<crate::object::evd::DtoStream>| {
+            stream.as_ref().map(|stream| Arc::clone(stream.evd()))
+        };
+        Plan {
+            recv: evd(&self.streams.recv),
+            request: evd(&self.streams.request),
+            attributes: self.attributes,
+        }
+    }
+}
+
+fn unsigned(count: i32) -> u32 {
+    u32::try_from(count).unwrap_or(0)
+}
+
+impl Plan {
+    /// Requests outstanding at most, and the marker of a disconnect.
+    fn request_depth(&self) -> u32 {
+        unsigned(self.attributes.max_request_dtos) + 1
+    }
+
+    /// Receives outstanding at most, of its own queue.
+    fn recv_depth(&self) -> u32 {
+        unsigned(self.attributes.max_recv_dtos)
+    }
+
+    /// Attaches to the EVDs. Nothing is attached if it fails.
+    pub(super) fn attach(&self, srq: Option<&Srq>) -> Result<Streams> {
+        let recv = match &self.recv {
+            Some(evd) => {
+                let role = match srq {
+                    Some(srq) => DtoRole::SharedRecv {
+                        srq: srq.handle(),
+                        depth: srq.capacity(),
+                    },
+                    None => DtoRole::Recv {
+                        depth: self.recv_depth(),
+                    },
+                };
+                Some(evd.attach_dto(role, self.attributes.recv_completion_flags)?)
+            }
+            None => None,
+        };
+        let request = match &self.request {
+            Some(evd) => Some(evd.attach_dto(
+                DtoRole::Request {
+                    depth: self.request_depth(),
+                },
+                self.attributes.request_completion_flags,
+            )?),
+            None => None,
+        };
+        Ok(Streams { recv, request })
+    }
+
+    /// Whether another plan takes another queue pair.
+    pub(super) fn differs(&self, other: &Self) -> bool {
+        let same = |a: &Option<Arc<Evd>>, b: &Option<Arc<Evd>>| match (a, b) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        let shape = |attributes: &EpAttributes| {
+            [
+                attributes.max_recv_dtos,
+                attributes.max_request_dtos,
+                attributes.max_recv_iov,
+                attributes.max_request_iov,
+                attributes.max_rdma_read_iov,
+                attributes.max_rdma_write_iov,
+                attributes.recv_completion_flags.bits().cast_signed(),
+                attributes.request_completion_flags.bits().cast_signed(),
+            ]
+        };
+        !same(&self.recv, &other.recv)
+            || !same(&self.request, &other.request)
+            || shape(&self.attributes) != shape(&other.attributes)
+    }
+}
+
+impl Ep {
+    /// Makes the queue pair, if there is a protection zone: receives may be
+    /// posted from then on.
+    pub(super) fn make_queue_pair(
+        &self,
+        control: &mut Control,
+        streams: &Streams,
+        plan: &Plan,
+    ) -> Result<Option<Endpoint>> {
+        let Some(pz) = &control.pz else {
+            return Ok(None);
+        };
+        let srq = control.srq.as_deref();
+        let unwanted = if streams.recv.is_none() || streams.request.is_none() {
+            let receives = match srq {
+                Some(srq) => srq.capacity(),
+                None => plan.recv_depth(),
+            };
+            Some(Unwanted::queue(
+                self.ia.device(),
+                plan.request_depth() + receives,
+            )?)
+        } else {
+            None
+        };
+        let attributes = &plan.attributes;
+        let send_cq = match (&streams.request, &unwanted) {
+            (Some(stream), _) => stream.cq(),
+            (None, Some(queue)) => queue.handle(),
+            (None, None) => unreachable!("made above"),
+        };
+        let recv_cq = match (&streams.recv, &unwanted) {
+            (Some(stream), _) => stream.cq(),
+            (None, Some(queue)) => queue.handle(),
+            (None, None) => unreachable!("made above"),
+        };
+        let segments = [
+            attributes.max_request_iov,
+            attributes.max_rdma_read_iov,
+            attributes.max_rdma_write_iov,
+        ];
+        let options = EndpointOptions {
+            srq: srq.map(Srq::queue),
+            send_depth: plan.request_depth(),
+            recv_depth: plan.recv_depth().max(1),
+            send_segments: segments.into_iter().map(unsigned).fold(1, u32::max),
+            recv_segments: unsigned(attributes.max_recv_iov).max(1),
+            inline_bytes: INLINE_BYTES,
+            context: self.handle.bits() as u64,
+            exclusive_register: true,
+            ..EndpointOptions::new(send_cq, recv_cq)
+        };
+        let mut qp = pz.domain().create_endpoint(&options)?;
+        qp.limit(plan.request_depth() - 1, plan.recv_depth());
+        qp.init(&self.options(attributes))?;
+        self.unwanted.replace(unwanted);
+        Ok(Some(qp))
+    }
+
+    /// Takes a queue pair into service; answers the one that served before,
+    /// to be dropped outside the lock.
+    pub(super) fn install(
+        &self,
+        held: &mut Held<'_>,
+        qp: Option<Endpoint>,
+        plan: &Plan,
+    ) -> Option<Endpoint> {
+        let Held {
+            poster, control, ..
+        } = held;
+        poster.configure(&plan.attributes);
+        poster.zone = control.pz.as_ref().map_or(0, |pz| pz.id());
+        poster.shared = control.srq.is_some();
+        poster.inline = qp
+            .as_ref()
+            .map_or(0, |qp| qp.max_inline().min(INLINE_BYTES).into());
+        control.attributes = plan.attributes;
+        control.qp = qp.as_ref().map(Endpoint::handle);
+        if let Some(old) = &poster.qp {
+            self.ia.unwatch(old.verbs().id());
+        }
+        if let Some(qp) = &qp {
+            self.ia
+                .watch_qp(qp.verbs().id(), self.handle, super::hooks::device_event);
+        }
+        let quiet = CompletionFlags::UNSIGNALLED;
+        if plan.attributes.recv_completion_flags.contains(quiet) {
+            let most = self.ia.query().ia.max_dto_per_ep;
+            self.quiet.make_room(unsigned(most));
+        }
+        self.meter(control);
+        core::mem::replace(&mut poster.qp, qp)
+    }
+
+    /// Sets the counters that completions find: nothing is outstanding.
+    pub(super) fn meter(&self, control: &Control) {
+        let Some(slot) = self.handle.slot() else {
+            return;
+        };
+        let meters = slot.meters();
+        let srq = control.srq.as_ref().map_or(0, |srq| srq.handle().bits());
+        self.posted.store(0, Ordering::Relaxed);
+        self.quiet.reset();
+        let attributes = &control.attributes;
+        let watched = srq != 0 && (attributes.max_recv_dtos > 0 || attributes.srq_soft_hw > 0);
+        let quiet = attributes
+            .recv_completion_flags
+            .contains(CompletionFlags::UNSIGNALLED);
+        meters.first.store(0, Ordering::Relaxed);
+        meters.second.store(0, Ordering::Relaxed);
+        meters.link.store(srq as u64, Ordering::Relaxed);
+        meters
+            .third
+            .store(u32::from(watched || quiet), Ordering::Release);
+    }
+
+    /// How its connections behave.
+    pub(super) fn options(&self, attributes: &EpAttributes) -> ConnectOptions {
+        let depth = |reads: i32| u8::try_from(reads.clamp(0, 255)).unwrap_or(u8::MAX);
+        ConnectOptions {
+            port: self.ia.port(),
+            gid_index: self.ia.gid_index(),
+            reads_issued: depth(attributes.max_rdma_read_out),
+            reads_served: depth(attributes.max_rdma_read_in),
+            access: Access::REMOTE,
+            ..ConnectOptions::default()
+        }
+    }
+}

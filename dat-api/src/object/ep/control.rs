@@ -1,0 +1,134 @@
+//! What an endpoint is made of and where it stands, under one lock.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use dat_engine::EndpointHandle;
+use dat_engine::cm::Connection;
+
+use super::Ep;
+use crate::handle::Handle;
+use crate::object::evd::{DtoStream, StreamGuard};
+use crate::object::peer::PeerAddress;
+use crate::object::pz::Pz;
+use crate::object::srq::Srq;
+use crate::object::usage::Use;
+use crate::state::{self, Edge, To, Trigger};
+use crate::types::{EpAttributes, EpState, EventData, PrivateData};
+
+/// What is behind the lock.
+pub(super) struct Control {
+    pub(super) attributes: EpAttributes,
+    pub(super) pz: Option<Use<Pz>>,
+    pub(super) srq: Option<Use<Srq>>,
+    pub(super) connect: Option<StreamGuard>,
+    pub(super) streams: Streams,
+    /// What moves the queue pair, if there is one.
+    pub(super) qp: Option<EndpointHandle>,
+    pub(super) connection: Option<Connection>,
+    /// A graceful disconnect waits for the requests posted before it.
+    pub(super) draining: bool,
+    pub(super) remote: PeerAddress,
+    pub(super) remote_qualifier: u64,
+    pub(super) local_qualifier: u64,
+    /// What the peer sent along when it accepted.
+    pub(super) private_data: Box<[u8]>,
+}
+
+/// Where completions go.
+#[derive(Default)]
+pub(super) struct Streams {
+    pub(super) recv: Option<DtoStream>,
+    pub(super) request: Option<DtoStream>,
+}
+
+impl Streams {
+    /// The EVDs, each once.
+    pub(super) fn evds(&self) -> Vec<std::sync::Arc<crate::object::evd::Evd>> {
+        let mut evds: Vec<_> = [&self.recv, &self.request]
+            .into_iter()
+            .flatten()
+            .map(|stream| std::sync::Arc::clone(stream.evd()))
+            .collect();
+        evds.dedup_by(|a, b| std::sync::Arc::ptr_eq(a, b));
+        evds
+    }
+}
+
+impl Control {
+    pub(super) fn new(attributes: EpAttributes) -> Self {
+        Self {
+            attributes,
+            pz: None,
+            srq: None,
+            connect: None,
+            streams: Streams::default(),
+            qp: None,
+            connection: None,
+            draining: false,
+            remote: PeerAddress::none(),
+            remote_qualifier: 0,
+            local_qualifier: 0,
+            private_data: Box::default(),
+        }
+    }
+
+    /// Everything posted is flushed, and so is what will be.
+    pub(super) fn flush(&self) {
+        if let Some(qp) = &self.qp
+            && let Err(error) = qp.to_error()
+        {
+            tracing::error!("ending a connection: {error}");
+        }
+    }
+
+    fn tell(&self, ep: Handle, edge: &Edge, with: PrivateData) {
+        if let (Some(kind), Some(connect)) = (edge.event, &self.connect) {
+            connect.evd().post_or_report(EventData::Connection {
+                kind,
+                ep,
+                private_data: with,
+            });
+        }
+    }
+}
+
+impl Ep {
+    pub(super) fn control(&self) -> MutexGuard<'_, Control> {
+        // Nothing panics under the lock that leaves it half done.
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes where the trigger leads, and tells the consumer. Answers whether
+    /// it leads anywhere.
+    pub(super) fn step(&self, control: &mut Control, trigger: Trigger) -> bool {
+        self.step_with(control, trigger, PrivateData::default())
+    }
+
+    /// [`Self::step`] with private data for the consumer.
+    pub(super) fn step_with(
+        &self,
+        control: &mut Control,
+        trigger: Trigger,
+        with: PrivateData,
+    ) -> bool {
+        let Some(edge) = state::step(self.state(), trigger) else {
+            return false;
+        };
+        if let To::State(to) = edge.to {
+            self.set_state(to);
+            if to == EpState::Disconnected && edge.from != to {
+                control.draining = false;
+                // Before the event: what was in progress has completed when
+                // the consumer hears of it.
+                control.flush();
+            }
+        }
+        control.tell(self.handle, edge, with);
+        true
+    }
+
+    pub(super) fn set_state(&self, state: EpState) {
+        self.state
+            .store(state as u32, core::sync::atomic::Ordering::Release);
+    }
+}

@@ -1,0 +1,270 @@
+//! Making endpoints.
+
+use core::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex};
+
+use super::attributes::{self, Request};
+use super::build::Plan;
+use super::control::Control;
+use super::gate::Gate;
+use super::poster::{Poster, PosterCell};
+use super::quiet::QuietReceives;
+use super::{Ep, drain};
+use crate::error::{DatError, Result};
+use crate::handle::Reservation;
+use crate::object::evd::{Evd, StreamKind};
+use crate::object::exhausted;
+use crate::object::ia::Ia;
+use crate::object::pz::Pz;
+use crate::object::srq::Srq;
+use crate::object::usage::{Usage, Use};
+use crate::status::{ReturnType, Subtype};
+use crate::types::{EpAttributes, EpState, EvdFlags};
+
+/// What an endpoint is made of.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    pz: Option<&'a Arc<Pz>>,
+    recv: Option<&'a Arc<Evd>>,
+    request: Option<&'a Arc<Evd>>,
+    connect: Option<&'a Arc<Evd>>,
+    srq: Option<&'a Arc<Srq>>,
+}
+
+/// A handle of an object that has no place in the call.
+pub(super) fn bad(subtype: Subtype, cause: &'static str) -> DatError {
+    DatError::new(ReturnType::InvalidHandle, subtype, cause)
+}
+
+/// That an EVD may serve as asked, and belongs to the same IA.
+pub(super) fn check_evd(
+    ia: &Arc<Ia>,
+    evd: Option<&Arc<Evd>>,
+    flag: EvdFlags,
+    subtype: Subtype,
+) -> Result<()> {
+    let Some(evd) = evd else { return Ok(()) };
+    if !Arc::ptr_eq(evd.ia(), ia) {
+        return Err(bad(subtype, "the EVD belongs to another IA"));
+    }
+    if !evd.flags().contains(flag) {
+        return Err(bad(
+            subtype,
+            "the EVD was not created with the flag for these events",
+        ));
+    }
+    Ok(())
+}
+
+impl Ep {
+    /// Makes an endpoint with a receive queue of its own. Without a protection
+    /// zone it cannot post nor connect until [`Ep::modify`] sets one. Events
+    /// for which there is no EVD are not delivered.
+    ///
+    /// Without attributes it gets 128 requests and 128 receives of 4 segments,
+    /// the IA's largest messages, and no RDMA reads.
+    ///
+    /// # Errors
+    /// Section 3DAT, `dat_ep_create`; attributes are argument 6.
+    pub fn create(
+        ia: &Arc<Ia>,
+        pz: Option<&Arc<Pz>>,
+        recv: Option<&Arc<Evd>>,
+        request: Option<&Arc<Evd>>,
+        connect: Option<&Arc<Evd>>,
+        attributes: Option<&EpAttributes>,
+    ) -> Result<Arc<Self>> {
+        let parts = Parts {
+            pz,
+            recv,
+            request,
+            connect,
+            srq: None,
+        };
+        parts.check(ia)?;
+        let limits = ia.query().ia;
+        let asked = Request {
+            shared: false,
+            has_recv: recv.is_some(),
+            has_request: request.is_some(),
+            argument: Subtype::InvalidArg6,
+        };
+        let attributes = match attributes {
+            Some(attributes) => attributes::settle(attributes, &limits, asked)?,
+            None => attributes::defaults(&limits, asked),
+        };
+        Self::make(ia, parts, attributes, EpState::Unconnected)
+    }
+
+    /// Makes an endpoint that takes its receives from an SRQ.
+    ///
+    /// `max_recv_dtos` and `srq_soft_hw` are the hard and the soft high
+    /// watermark, -1 for none: how many receives the endpoint may hold that
+    /// the consumer has not taken yet. `max_recv_iov` is ignored, and 0 in
+    /// `max_request_dtos`, `max_request_iov`, `max_message_size` and
+    /// `max_rdma_size` means the default.
+    ///
+    /// # Errors
+    /// Section 3DAT, `dat_ep_create_with_srq`; attributes are argument 7.
+    pub fn create_with_srq(
+        ia: &Arc<Ia>,
+        pz: Option<&Arc<Pz>>,
+        recv: Option<&Arc<Evd>>,
+        request: Option<&Arc<Evd>>,
+        connect: Option<&Arc<Evd>>,
+        srq: &Arc<Srq>,
+        attributes: &EpAttributes,
+    ) -> Result<Arc<Self>> {
+        let parts = Parts {
+            pz,
+            recv,
+            request,
+            connect,
+            srq: Some(srq),
+        };
+        parts.check(ia)?;
+        let asked = Request {
+            shared: true,
+            has_recv: recv.is_some(),
+            has_request: request.is_some(),
+            argument: Subtype::InvalidArg7,
+        };
+        let attributes = attributes::settle(attributes, &ia.query().ia, asked)?;
+        Self::make(ia, parts, attributes, EpState::Unconnected)
+    }
+
+    /// Makes the endpoint that a request brings along: it has no protection
+    /// zone and no EVDs yet, and is not the consumer's before he accepts.
+    pub(crate) fn create_tentative(ia: &Arc<Ia>, reads: (u8, u8)) -> Result<Arc<Self>> {
+        let limits = ia.query().ia;
+        let asked = Request {
+            shared: false,
+            has_recv: false,
+            has_request: false,
+            argument: Subtype::NoSubtype,
+        };
+        // What fits the requester.
+        let attributes = EpAttributes {
+            max_rdma_read_in: i32::from(reads.0).min(limits.max_rdma_read_per_ep_in),
+            max_rdma_read_out: i32::from(reads.1).min(limits.max_rdma_read_per_ep_out),
+            ..attributes::defaults(&limits, asked)
+        };
+        let parts = Parts {
+            pz: None,
+            recv: None,
+            request: None,
+            connect: None,
+            srq: None,
+        };
+        Self::make(ia, parts, attributes, EpState::TentativeConnectionPending)
+    }
+
+    fn make(
+        ia: &Arc<Ia>,
+        parts: Parts<'_>,
+        attributes: EpAttributes,
+        state: EpState,
+    ) -> Result<Arc<Self>> {
+        let place = Reservation::new().ok_or_else(exhausted)?;
+        let ep = Arc::new(Self {
+            handle: place.handle(),
+            ia: Arc::clone(ia),
+            state: AtomicU32::new(state as u32),
+            gate: Gate::new(ia.is_threadsafe()),
+            poster: PosterCell::new(Poster::default()),
+            posted: AtomicU32::new(0),
+            reads_issued: AtomicU32::new(0),
+            quiet: QuietReceives::default(),
+            soft_told: AtomicBool::new(false),
+            unwanted: drain::Unwanted::default(),
+            control: Mutex::new(Control::new(attributes)),
+            usage: Usage::default(),
+        });
+        ep.assemble(parts, attributes)?;
+        let published = match state {
+            EpState::TentativeConnectionPending => ia.publish_own(place, &ep, Self::abort),
+            _ => ia.publish(place, &ep, Self::abort),
+        };
+        if let Err(error) = published {
+            ep.dismantle();
+            return Err(error);
+        }
+        if let Some(srq) = parts.srq {
+            srq.joined(ep.handle);
+        }
+        Ok(ep)
+    }
+
+    fn assemble(&self, parts: Parts<'_>, attributes: EpAttributes) -> Result<()> {
+        let in_use = |subtype| move || bad(subtype, "the object is being freed");
+        let plan = Plan {
+            recv: parts.recv.cloned(),
+            request: parts.request.cloned(),
+            attributes,
+        };
+        let connect = match parts.connect {
+            Some(evd) => Some(evd.attach(StreamKind::Connection)?),
+            None => None,
+        };
+        let streams = plan.attach(parts.srq.map(|srq| &**srq))?;
+        let pz = match parts.pz {
+            Some(pz) => Some(Use::of(pz).ok_or_else(in_use(Subtype::InvalidHandlePz))?),
+            None => None,
+        };
+        let srq = match parts.srq {
+            Some(srq) => Some(Use::of(srq).ok_or_else(in_use(Subtype::InvalidHandleSrq))?),
+            None => None,
+        };
+        let mut held = self.hold();
+        held.control.connect = connect;
+        held.control.pz = pz;
+        held.control.srq = srq;
+        let made = self.make_queue_pair(&mut held.control, &streams, &plan);
+        held.control.streams = streams;
+        let made = made.map(|qp| self.install(&mut held, qp, &plan));
+        drop(held);
+        // Nobody can have posted: there is no queue pair to wait for.
+        match made {
+            Ok(_none) => Ok(()),
+            Err(error) => {
+                self.dismantle();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Parts<'_> {
+    fn check(&self, ia: &Arc<Ia>) -> Result<()> {
+        if let Some(pz) = self.pz
+            && !Arc::ptr_eq(pz.ia(), ia)
+        {
+            return Err(bad(
+                Subtype::InvalidHandlePz,
+                "the protection zone belongs to another IA",
+            ));
+        }
+        check_evd(
+            ia,
+            self.connect,
+            EvdFlags::CONNECTION,
+            Subtype::InvalidHandleEvdConn,
+        )?;
+        check_evd(ia, self.recv, EvdFlags::DTO, Subtype::InvalidHandleEvdRecv)?;
+        check_evd(
+            ia,
+            self.request,
+            EvdFlags::DTO,
+            Subtype::InvalidHandleEvdRequest,
+        )?;
+        if let Some(srq) = self.srq
+            && !Arc::ptr_eq(srq.ia(), ia)
+        {
+            return Err(bad(
+                Subtype::InvalidHandleSrq,
+                "the SRQ belongs to another IA",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! What completions and the device tell an endpoint.
+
+use core::sync::atomic::Ordering;
+
+use dat_engine::{AsyncEventKind, Completion, CompletionOp};
+
+use super::Ep;
+use super::poster::{QUIET, SWALLOW};
+use crate::handle::{self, Handle};
+use crate::state::Trigger;
+use crate::types::{AsyncKind, AsyncReason, EpState};
+
+/// What to do with a completion, beyond making an event of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// An event, which notifies.
+    Deliver,
+    /// An event that wakes nobody: posted UNSIGNALLED.
+    DeliverQuietly,
+    /// No event: a marker of the endpoint itself, or posted SUPPRESS.
+    Swallow,
+}
+
+/// The slow hook of completions: called by the EVD for each completion of an
+/// endpoint whose third meter is not 0, before the completion becomes an event
+/// (or is staged). Cheap; calls back into no EVD.
+pub(crate) fn completed(completion: &Completion) -> Verdict {
+    let is_receive = match completion.op {
+        CompletionOp::Nop => {
+            if let Some(ep) = of(completion) {
+                ep.drained();
+            }
+            return Verdict::Swallow;
+        }
+        CompletionOp::Recv | CompletionOp::RecvWriteImm => true,
+        _ => false,
+    };
+    if is_receive {
+        let Some(ep) = of(completion) else {
+            return Verdict::Deliver;
+        };
+        ep.watch_watermarks();
+        return if ep.quiet.next() && completion.status.is_success() {
+            Verdict::DeliverQuietly
+        } else {
+            Verdict::Deliver
+        };
+    }
+    match completion.imm {
+        _ if !completion.status.is_success() => Verdict::Deliver,
+        SWALLOW => Verdict::Swallow,
+        note if note & QUIET != 0 => Verdict::DeliverQuietly,
+        _ => Verdict::Deliver,
+    }
+}
+
+/// Called by the EVD after it has handed out (or staged) a completion whose
+/// status is not success: breaks the connection. May post a connection event
+/// to this or another EVD, so the caller holds no lock of an EVD's queue.
+#[cold]
+pub(crate) fn failed(completion: &Completion) {
+    // A flushed marker says nothing new, and flushes come by the thousand.
+    if let Some(ep) = of(completion)
+        && matches!(ep.state(), EpState::Connected | EpState::CompletionPending)
+    {
+        ep.broken();
+    }
+}
+
+/// The device tells something about the endpoint's queue pair.
+pub(super) fn device_event(ep: Handle, kind: AsyncEventKind) {
+    let breaks = matches!(
+        kind,
+        AsyncEventKind::QpFatal
+            | AsyncEventKind::QpRequestError
+            | AsyncEventKind::QpAccessError
+            | AsyncEventKind::DeviceFatal
+    );
+    if breaks && let Some(ep) = handle::pin::<Ep>(ep) {
+        ep.broken();
+    }
+}
+
+fn of(completion: &Completion) -> Option<handle::Pinned<Ep>> {
+    handle::pin(Handle::from_bits(completion.context as usize)?)
+}
+
+impl Ep {
+    /// A transfer failed.
+    #[cold]
+    pub(super) fn broken(&self) {
+        let mut control = self.control();
+        let moved = self.step(&mut control, Trigger::Failed)
+            || self.step(&mut control, Trigger::AcceptFailed);
+        let connection = if moved {
+            control.connection.take()
+        } else {
+            None
+        };
+        drop(control);
+        // Tells the peer; not under the lock, since it waits for the sink.
+        drop(connection);
+    }
+
+    /// The marker of a graceful disconnect has come through.
+    fn drained(&self) {
+        let mut control = self.control();
+        if core::mem::take(&mut control.draining)
+            && let Some(connection) = &control.connection
+        {
+            connection.disconnect();
+        }
+    }
+
+    /// Completions need more than counting from now on.
+    pub(super) fn want_completions(&self) {
+        if let Some(slot) = self.handle.slot() {
+            slot.meters().third.store(1, Ordering::Release);
+        }
+    }
+
+    pub(super) fn wants_completions(&self) -> bool {
+        self.handle
+            .slot()
+            .is_some_and(|slot| slot.meters().third.load(Ordering::Relaxed) != 0)
+    }
+
+    /// One more receive of an SRQ is held, beside those that are staged.
+    fn watch_watermarks(&self) {
+        let Some(meters) = self.handle.slot().map(handle::Slot::meters) else {
+            return;
+        };
+        if meters.link.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let held = meters.second.load(Ordering::Relaxed).wrapping_add(1);
+        let (hard, soft) = {
+            let control = self.control();
+            let mark = |mark: i32| u32::try_from(mark).ok().filter(|&mark| mark > 0);
+            (
+                mark(control.attributes.max_recv_dtos),
+                mark(control.attributes.srq_soft_hw),
+            )
+        };
+        if soft.is_some_and(|soft| held > soft) && !self.soft_told.swap(true, Ordering::AcqRel) {
+            self.ia.report(
+                AsyncKind::ProviderInternalError,
+                self.handle,
+                AsyncReason::Watermark,
+            );
+        }
+        if hard.is_some_and(|hard| held > hard) {
+            self.broken();
+        }
+    }
+}

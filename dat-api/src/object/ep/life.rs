@@ -1,0 +1,363 @@
+//! Connecting, disconnecting, resetting, freeing.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use dat_engine::cm::{CmError, MAX_PRIVATE_DATA, Parameters};
+use dat_engine::{SendFlags, SendOp, SendRequest};
+
+use super::poster::Held;
+use super::sink::Sink;
+use super::{Connect, Ep, drain};
+use crate::error::{DatError, Result};
+use crate::handle::{self, Handle};
+use crate::object::usage::Counted;
+use crate::state::{self, Call, Trigger};
+use crate::status::{ReturnType, Subtype};
+use crate::types::EpState;
+
+pub(super) fn stale() -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        Subtype::InvalidHandleEp,
+        "the handle names no endpoint; it may have been freed",
+    )
+}
+
+fn check(call: Call, what: &str, state: EpState) -> Result<()> {
+    if call.legal().has(state) {
+        Ok(())
+    } else {
+        Err(state::refused(what, state))
+    }
+}
+
+/// What a refusal of the connection manager is to the consumer.
+pub(crate) fn manager_error(error: &CmError) -> DatError {
+    let (kind, subtype) = match error {
+        CmError::InUse => (ReturnType::ConnQualInUse, Subtype::NoSubtype),
+        CmError::TooLong { .. } => (ReturnType::InvalidParameter, Subtype::InvalidArg5),
+        CmError::Address(_) => (
+            ReturnType::InvalidAddress,
+            Subtype::InvalidAddressUnsupported,
+        ),
+        CmError::Forked => (ReturnType::InvalidHandle, Subtype::NoSubtype),
+        CmError::Unavailable | CmError::Resources(_) => {
+            (ReturnType::InsufficientResources, Subtype::ResourceDevice)
+        }
+    };
+    DatError::new(kind, subtype, error.to_string())
+}
+
+impl Ep {
+    /// Begins to connect. The outcome is an event.
+    ///
+    /// # Errors
+    /// Section 3DAT, `dat_ep_connect`.
+    pub fn connect(&self, how: &Connect<'_>) -> Result<()> {
+        let me = handle::pin::<Self>(self.handle).ok_or_else(stale)?.to_arc();
+        let held = &mut self.hold();
+        let control = &mut *held.control;
+        if control.connect.is_none() {
+            return Err(DatError::new(
+                ReturnType::InvalidHandle,
+                Subtype::InvalidHandleEvdConn,
+                "the endpoint has no EVD for connection events: set one with dat_ep_modify",
+            ));
+        }
+        check(Call::Connect, "connecting", self.state())?;
+        let Some(qp) = &control.qp else {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                Subtype::InvalidStateEpNotready,
+                "the endpoint has no protection zone: set one with dat_ep_modify",
+            ));
+        };
+        if how.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg4,
+                "a timeout of 0: nothing connects in no time",
+            ));
+        }
+        check_private_data(how.private_data, Subtype::InvalidArg5)?;
+        if how.qos != 0 || how.flags != 0 {
+            return Err(DatError::new(
+                ReturnType::ModelNotSupported,
+                Subtype::NoSubtype,
+                "quality of service other than best effort, and multipath, are not supported",
+            ));
+        }
+        let local = self.parameters(qp, control)?;
+        control.remote.set(how.address);
+        control.remote_qualifier = how.qualifier;
+        control.local_qualifier = 0;
+        // Events come at any moment, and wait for the lock.
+        self.step(control, Trigger::Connect);
+        let connection = self.ia.cm().connect(
+            how.address,
+            how.qualifier,
+            local,
+            how.private_data,
+            how.timeout,
+            Sink::of(&me),
+        );
+        match connection {
+            Ok(connection) => {
+                control.connection = Some(connection);
+                Ok(())
+            }
+            Err(error) => {
+                // As it was: the sink hears nothing.
+                self.set_state(EpState::Unconnected);
+                Err(manager_error(&error))
+            }
+        }
+    }
+
+    /// What the peer must know.
+    pub(super) fn parameters(
+        &self,
+        qp: &dat_engine::EndpointHandle,
+        control: &super::control::Control,
+    ) -> Result<Parameters> {
+        let options = self.options(&control.attributes);
+        Ok(Parameters {
+            address: qp
+                .verbs()
+                .local_address_at(self.ia.port(), self.ia.gid_index())?,
+            reads_served: options.reads_served,
+            reads_asked: options.reads_issued,
+        })
+    }
+
+    /// Disconnects, or gives up an attempt to connect. Graceful: requests that
+    /// were posted are tried to their end first.
+    ///
+    /// # Errors
+    /// `INVALID_STATE` where there is nothing to disconnect.
+    pub fn disconnect(&self, graceful: bool) -> Result<()> {
+        let mut held = self.hold();
+        let state = self.state();
+        check(Call::Disconnect, "disconnecting", state)?;
+        let trigger = if graceful {
+            Trigger::DisconnectGraceful
+        } else {
+            Trigger::DisconnectAbrupt
+        };
+        let mut waits = false;
+        let mut given_up = None;
+        match state {
+            EpState::Connected => {
+                self.step(&mut held.control, trigger);
+                waits = graceful && !self.requests_are_done(&mut held);
+                if !graceful {
+                    held.control.flush();
+                }
+                if waits {
+                    held.control.draining = true;
+                } else if let Some(connection) = &held.control.connection {
+                    connection.disconnect();
+                }
+            }
+            EpState::DisconnectPending if !graceful => {
+                // Kept for the goodbye; what it still says does not matter.
+                if let Some(connection) = &held.control.connection {
+                    connection.disconnect();
+                }
+                self.step(&mut held.control, trigger);
+            }
+            EpState::ActiveConnectionPending | EpState::CompletionPending => {
+                given_up = held.control.connection.take();
+                self.step(&mut held.control, trigger);
+            }
+            _ => {
+                self.step(&mut held.control, trigger);
+            }
+        }
+        drop(held);
+        drop(given_up);
+        if waits {
+            self.take_everything();
+            if self.control().draining {
+                drain::watch(self.handle);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no request is outstanding; posts a marker if some are.
+    fn requests_are_done(&self, held: &mut Held<'_>) -> bool {
+        let Some(qp) = &mut held.poster.qp else {
+            return true;
+        };
+        qp.open_sends();
+        if qp.sends_idle() {
+            return true;
+        }
+        // There is a place for it in the queue, beyond what the consumer has.
+        let most = |count: i32| u32::try_from(count).unwrap_or(0);
+        let attributes = &held.control.attributes;
+        qp.limit(
+            most(attributes.max_request_dtos) + 1,
+            most(attributes.max_recv_dtos),
+        );
+        self.want_completions();
+        let marker = SendRequest {
+            cookie: 0,
+            op: SendOp::Nop,
+            flags: SendFlags::SIGNALED,
+            segments: &[],
+        };
+        post_marker(qp, &marker)
+    }
+
+    /// Back to the beginning: ready to be connected anew. Completions that were
+    /// not taken yet are dropped.
+    ///
+    /// # Errors
+    /// `INVALID_STATE`; a failure of the device.
+    pub fn reset(&self) -> Result<()> {
+        let (connection, evds) = {
+            let mut control = self.control();
+            let state = self.state();
+            check(Call::Reset, "resetting", state)?;
+            if state == EpState::Unconnected {
+                return Ok(());
+            }
+            (control.connection.take(), control.streams.evds())
+        };
+        // Nothing comes from the manager any more.
+        drop(connection);
+        let held = self.hold();
+        if self.state() != EpState::Disconnected {
+            return Err(state::refused("resetting", self.state()));
+        }
+        if let Some(qp) = &mut held.poster.qp {
+            qp.reset()?;
+        }
+        drop(held);
+        for evd in evds {
+            evd.purge(self.handle);
+        }
+        self.take_unwanted();
+        let mut held = self.hold();
+        let Held {
+            poster, control, ..
+        } = &mut held;
+        self.meter(control);
+        poster.unsignalled = 0;
+        if let Some(qp) = &mut poster.qp {
+            qp.init(&self.options(&control.attributes))?;
+            let most = |count: i32| u32::try_from(count).unwrap_or(0);
+            qp.limit(
+                most(control.attributes.max_request_dtos),
+                most(control.attributes.max_recv_dtos),
+            );
+        }
+        control.private_data = Box::default();
+        self.reads_issued.store(0, Ordering::Relaxed);
+        self.step(control, Trigger::Reset);
+        Ok(())
+    }
+
+    /// Frees an endpoint: from any state but those in which a service point
+    /// holds it. A connection, or an attempt at one, ends.
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE`; `INVALID_STATE`.
+    pub fn free(handle: Handle) -> Result<()> {
+        let ep = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        check(Call::Free, "freeing", ep.state())?;
+        if !ep.usage().close() {
+            return Err(stale());
+        }
+        ep.dismantle();
+        drop(ep);
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        Ok(())
+    }
+
+    /// Frees the endpoint whatever state it is in: the IA is closed abruptly,
+    /// or the request that brought it was rejected.
+    pub(crate) fn abort(handle: Handle) {
+        if let Some(ep) = handle::pin::<Self>(handle) {
+            ep.usage().close_anyway();
+            ep.dismantle();
+        }
+        drop(handle::retire::<Self>(handle, |_| ()));
+    }
+
+    /// Takes the endpoint apart: the peer is told, the device forgets it, and
+    /// the EVDs too.
+    pub(super) fn dismantle(&self) {
+        let connection = self.control().connection.take();
+        drop(connection);
+        let (qp, evds, parts) = {
+            let mut held = self.hold();
+            let Held {
+                poster, control, ..
+            } = &mut held;
+            // A last look for what comes from elsewhere.
+            self.set_state(EpState::Unconnected);
+            control.draining = false;
+            control.qp = None;
+            let qp = poster.qp.take();
+            let evds = control.streams.evds();
+            let parts = (
+                core::mem::take(&mut control.streams),
+                control.connect.take(),
+                control.pz.take(),
+                control.srq.take(),
+            );
+            (qp, evds, parts)
+        };
+        if let Some(qp) = &qp {
+            self.ia.unwatch(qp.verbs().id());
+        }
+        // Before the streams: they give the room of its completions back.
+        drop(qp);
+        for evd in evds {
+            evd.purge(self.handle);
+        }
+        self.unwanted.replace(None);
+        if let Some(srq) = &parts.3 {
+            srq.left(self.handle);
+        }
+        drop(parts);
+        self.ia.unregister(self.handle);
+    }
+}
+
+/// That private data is no longer than what travels.
+pub(crate) fn check_private_data(data: &[u8], argument: Subtype) -> Result<()> {
+    if data.len() <= MAX_PRIVATE_DATA {
+        return Ok(());
+    }
+    Err(DatError::new(
+        ReturnType::InvalidParameter,
+        argument,
+        format!(
+            "{} bytes of private data; max_private_data_size is {MAX_PRIVATE_DATA}",
+            data.len()
+        ),
+    ))
+}
+
+#[allow(unsafe_code)]
+fn post_marker(qp: &mut dat_engine::Endpoint, marker: &SendRequest<'_>) -> bool {
+    // SAFETY: a marker has no segments.
+    match unsafe { qp.post_send(marker) } {
+        Ok(()) => false,
+        Err(error) => {
+            // The queue pair is on its way out: what is posted is flushed.
+            tracing::warn!("no marker for a graceful disconnect: {error}");
+            true
+        }
+    }
+}
+
+/// For those who accept: the arcs of an endpoint named by a handle.
+pub(crate) fn find(handle: Handle) -> Result<Arc<Ep>> {
+    Ok(handle::pin::<Ep>(handle).ok_or_else(stale)?.to_arc())
+}

@@ -1,0 +1,285 @@
+//! Changing an endpoint before it is connected.
+
+use std::sync::Arc;
+
+use super::attributes::{self, Request};
+use super::create::check_evd;
+use super::{Ep, EpChange, EpFields};
+use crate::error::{DatError, Result};
+use crate::handle::{self, Handle};
+use crate::object::evd::{Evd, StreamKind};
+use crate::object::pz::Pz;
+use crate::object::usage::Use;
+use crate::state::{self, Call};
+use crate::status::{ReturnType, Subtype};
+use crate::types::{EpAttributes, EvdFlags};
+
+/// What nobody may change.
+const FIXED: EpFields = EpFields::IA
+    .union(EpFields::STATE)
+    .union(EpFields::LOCAL_ADDRESS)
+    .union(EpFields::LOCAL_PORT)
+    .union(EpFields::REMOTE_ADDRESS)
+    .union(EpFields::REMOTE_PORT)
+    .union(EpFields::SRQ)
+    .union(EpFields::SRQ_SOFT_HW);
+
+/// Attributes that the transport or the provider defines: there are none.
+const SPECIFIC: EpFields = EpFields::NUM_TRANSPORT_ATTRIBUTES
+    .union(EpFields::TRANSPORT_ATTRIBUTES)
+    .union(EpFields::NUM_PROVIDER_ATTRIBUTES)
+    .union(EpFields::PROVIDER_ATTRIBUTES);
+
+fn bad_value(cause: impl Into<std::borrow::Cow<'static, str>>) -> DatError {
+    DatError::new(ReturnType::InvalidParameter, Subtype::InvalidArg3, cause)
+}
+
+fn bad_mask(cause: &'static str) -> DatError {
+    DatError::new(ReturnType::InvalidParameter, Subtype::InvalidArg2, cause)
+}
+
+/// An EVD to be, found.
+fn find_evd(handle: Option<Handle>) -> Result<Option<Arc<Evd>>> {
+    let Some(handle) = handle else {
+        return Ok(None);
+    };
+    match handle::pin::<Evd>(handle) {
+        Some(evd) => Ok(Some(evd.to_arc())),
+        None => Err(bad_value("a handle in the new values names no EVD")),
+    }
+}
+
+impl Ep {
+    /// Changes what `fields` name. If it fails nothing has changed.
+    ///
+    /// What decides how the queue pair is made (protection zone, EVDs, depths,
+    /// segments, completion flags) cannot change while receives are posted:
+    /// they would be lost with the queue pair.
+    ///
+    /// # Errors
+    /// Section 3DAT, `dat_ep_modify`.
+    pub fn modify(&self, fields: EpFields, change: &EpChange) -> Result<()> {
+        if fields.bits() & !EpFields::all().bits() != 0 {
+            return Err(bad_mask("the mask has bits that mean nothing"));
+        }
+        if fields.intersects(FIXED) {
+            return Err(bad_mask(
+                "the IA, the state, addresses, qualifiers and the SRQ of an endpoint cannot be changed",
+            ));
+        }
+        self.check_state(fields)?;
+        let limits = self.ia.query().ia;
+        let zone = if fields.contains(EpFields::PZ) {
+            Some(self.find_zone(change.pz)?)
+        } else {
+            None
+        };
+
+        let mut control = self.control();
+        let old = control.plan();
+        let mut new = old.clone();
+        if fields.contains(EpFields::RECV_EVD) {
+            new.recv = find_evd(change.recv_evd)?;
+        }
+        if fields.contains(EpFields::REQUEST_EVD) {
+            new.request = find_evd(change.request_evd)?;
+        }
+        let shared = control.srq.is_some();
+        let asked = merge(&old.attributes, &change.attributes, fields);
+        let touched = fields
+            .difference(EpFields::PZ | EpFields::CONNECT_EVD)
+            .difference(SPECIFIC);
+        if shared && fields.intersects(EpFields::MAX_RECV_DTOS | EpFields::MAX_RECV_IOV) {
+            return Err(bad_value("an endpoint on an SRQ has no limits of receives"));
+        }
+        if !touched.is_empty() {
+            let request = Request {
+                shared,
+                has_recv: new.recv.is_some(),
+                has_request: new.request.is_some(),
+                argument: Subtype::InvalidArg3,
+            };
+            // An endpoint without attributes was made with receives and
+            // requests though nobody hears of them; that may stay.
+            new.attributes = if asked == old.attributes {
+                asked
+            } else {
+                attributes::settle(&asked, &limits, request)?
+            };
+        }
+        for (evd, flag, subtype) in [
+            (&new.recv, EvdFlags::DTO, Subtype::InvalidHandleEvdRecv),
+            (
+                &new.request,
+                EvdFlags::DTO,
+                Subtype::InvalidHandleEvdRequest,
+            ),
+        ] {
+            check_evd(&self.ia, evd.as_ref(), flag, subtype)
+                .map_err(|error| bad_value(error.cause().to_owned()))?;
+        }
+        let connect = if fields.contains(EpFields::CONNECT_EVD) {
+            Some(self.find_connect(change.connect_evd)?)
+        } else {
+            None
+        };
+        let same_zone = match (&zone, &control.pz) {
+            (Some(zone), current) => {
+                zone.as_ref().map(|zone| zone.id()) == current.as_ref().map(|pz| pz.id())
+            }
+            (None, _) => true,
+        };
+        let rebuild = old.differs(&new) || !same_zone;
+        if rebuild
+            && control
+                .qp
+                .as_ref()
+                .is_some_and(|qp| qp.recvs_outstanding() != 0)
+        {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                self.state().subtype(),
+                "receives are posted: the zone, EVDs, depths, segments and completion flags \
+                 stay as they are",
+            ));
+        }
+        if !rebuild {
+            drop(control);
+            let mut held = self.hold();
+            held.control.attributes = new.attributes;
+            held.poster.configure(&new.attributes);
+            let before = match connect {
+                Some(connect) => core::mem::replace(&mut held.control.connect, connect),
+                None => None,
+            };
+            drop(held);
+            drop(before);
+            return Ok(());
+        }
+        let streams = core::mem::take(&mut control.streams);
+        let zone_before = match zone {
+            Some(zone) => core::mem::replace(&mut control.pz, zone),
+            None => control.pz.clone(),
+        };
+        drop(control);
+        // The streams' room is given back after the queue pair is gone.
+        let mut held = self.hold();
+        let qp = self.install(&mut held, None, &old);
+        drop(held);
+        drop(qp);
+        drop(streams);
+        if let Err(error) = self.rebuild(&new) {
+            self.control().pz = zone_before;
+            if let Err(worse) = self.rebuild(&old) {
+                tracing::error!("an endpoint lost its queue pair in dat_ep_modify: {worse}");
+            }
+            return Err(match error.code().kind() {
+                Some(ReturnType::InvalidHandle) => bad_value(error.cause().to_owned()),
+                _ => error,
+            });
+        }
+        let before = match connect {
+            Some(connect) => core::mem::replace(&mut self.control().connect, connect),
+            None => None,
+        };
+        drop(before);
+        drop(zone_before);
+        Ok(())
+    }
+
+    /// Attaches and makes a queue pair by a plan.
+    fn rebuild(&self, plan: &super::build::Plan) -> Result<()> {
+        let srq = self.control().srq.clone();
+        let streams = plan.attach(srq.as_deref())?;
+        let mut held = self.hold();
+        match self.make_queue_pair(&mut held.control, &streams, plan) {
+            Ok(qp) => {
+                held.control.streams = streams;
+                let before = self.install(&mut held, qp, plan);
+                drop(held);
+                drop(before);
+                Ok(())
+            }
+            Err(error) => {
+                drop(held);
+                drop(streams);
+                Err(error)
+            }
+        }
+    }
+
+    fn check_state(&self, fields: EpFields) -> Result<()> {
+        let state = self.state();
+        let groups = [
+            (EpFields::PZ, Call::ModifyZone),
+            (SPECIFIC, Call::ModifySpecific),
+            (
+                EpFields::all() - FIXED - SPECIFIC - EpFields::PZ,
+                Call::Modify,
+            ),
+        ];
+        for (group, call) in groups {
+            if fields.intersects(group) && !call.legal().has(state) {
+                return Err(state::refused("this change", state));
+            }
+        }
+        Ok(())
+    }
+
+    fn find_zone(&self, zone: Option<Handle>) -> Result<Option<Use<Pz>>> {
+        let Some(zone) = zone else { return Ok(None) };
+        let pinned = handle::pin::<Pz>(zone)
+            .ok_or_else(|| bad_value("a handle in the new values names no protection zone"))?;
+        let pz = pinned.to_arc();
+        if !Arc::ptr_eq(pz.ia(), &self.ia) {
+            return Err(bad_value("the protection zone belongs to another IA"));
+        }
+        Use::of(&pz)
+            .map(Some)
+            .ok_or_else(|| bad_value("the protection zone is being freed"))
+    }
+
+    fn find_connect(&self, evd: Option<Handle>) -> Result<Option<crate::object::evd::StreamGuard>> {
+        let evd = find_evd(evd)?;
+        check_evd(
+            &self.ia,
+            evd.as_ref(),
+            EvdFlags::CONNECTION,
+            Subtype::InvalidHandleEvdConn,
+        )
+        .map_err(|error| bad_value(error.cause().to_owned()))?;
+        match evd {
+            Some(evd) => Ok(Some(evd.attach(StreamKind::Connection)?)),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The old attributes with the new ones that are named.
+fn merge(old: &EpAttributes, new: &EpAttributes, fields: EpFields) -> EpAttributes {
+    let mut merged = *old;
+    macro_rules! take {
+        ($($flag:ident $field:ident),* $(,)?) => {
+            $(if fields.contains(EpFields::$flag) {
+                merged.$field = new.$field;
+            })*
+        };
+    }
+    take!(
+        SERVICE_TYPE service_type,
+        MAX_MESSAGE_SIZE max_message_size,
+        MAX_RDMA_SIZE max_rdma_size,
+        QOS qos,
+        RECV_FLAGS recv_completion_flags,
+        REQUEST_FLAGS request_completion_flags,
+        MAX_RECV_DTOS max_recv_dtos,
+        MAX_REQUEST_DTOS max_request_dtos,
+        MAX_RECV_IOV max_recv_iov,
+        MAX_REQUEST_IOV max_request_iov,
+        MAX_RDMA_READ_IN max_rdma_read_in,
+        MAX_RDMA_READ_OUT max_rdma_read_out,
+        MAX_RDMA_READ_IOV max_rdma_read_iov,
+        MAX_RDMA_WRITE_IOV max_rdma_write_iov,
+    );
+    merged
+}

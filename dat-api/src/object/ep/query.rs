@@ -1,0 +1,105 @@
+//! What an endpoint tells of itself.
+
+use core::sync::atomic::Ordering;
+
+use super::{Ep, EpInfo, EpStatus, RecvQuery};
+use crate::handle::Slot;
+use crate::types::EpState;
+
+impl Ep {
+    /// Everything about it.
+    #[must_use]
+    pub fn query(&self) -> EpInfo {
+        let control = self.control();
+        let state = self.state();
+        // Where the man page of `dat_ep_query` gives them a meaning.
+        let has_remote = matches!(
+            state,
+            EpState::PassiveConnectionPending
+                | EpState::ActiveConnectionPending
+                | EpState::TentativeConnectionPending
+                | EpState::DisconnectPending
+                | EpState::CompletionPending
+                | EpState::Connected
+        );
+        let evd = |stream: &Option<crate::object::evd::DtoStream>| {
+            stream.as_ref().map(|stream| stream.evd().handle())
+        };
+        EpInfo {
+            ia: self.ia.handle(),
+            state,
+            local_address: self.ia.local_address(),
+            local_port_qualifier: if has_remote {
+                control.local_qualifier
+            } else {
+                0
+            },
+            remote_address: if has_remote {
+                control.remote.address()
+            } else {
+                0
+            },
+            remote_port_qualifier: if has_remote {
+                control.remote_qualifier
+            } else {
+                0
+            },
+            pz: control.pz.as_ref().map(|pz| pz.handle()),
+            recv_evd: evd(&control.streams.recv),
+            request_evd: evd(&control.streams.request),
+            connect_evd: control.connect.as_ref().map(|stream| stream.evd().handle()),
+            srq: control.srq.as_ref().map(|srq| srq.handle()),
+            attributes: control.attributes,
+        }
+    }
+
+    /// Its state, and whether anything is outstanding. A suppressed request
+    /// counts as outstanding until a later request completes.
+    #[must_use]
+    pub fn status(&self) -> EpStatus {
+        self.take_everything();
+        let control = self.control();
+        let qp = control.qp.as_ref();
+        let recv_idle = if control.srq.is_some() {
+            self.meters().is_none_or(|(_, staged)| staged == 0)
+        } else {
+            qp.is_none_or(|qp| qp.recvs_outstanding() == 0)
+        };
+        EpStatus {
+            state: self.state(),
+            recv_idle,
+            request_idle: qp.is_none_or(dat_engine::EndpointHandle::sends_idle),
+        }
+    }
+
+    /// How many receives it holds.
+    #[must_use]
+    pub fn recv_query(&self) -> RecvQuery {
+        let shared = self.control().srq.is_some();
+        if shared {
+            self.take_everything();
+        } else {
+            self.take_unwanted();
+        }
+        let posted = self.posted.load(Ordering::Relaxed);
+        let allocated = match self.meters() {
+            Some((_, staged)) if shared => staged,
+            Some((delivered, _)) => posted.wrapping_sub(delivered),
+            None => 0,
+        };
+        // Messages fill receives in order, so what is held is in one piece.
+        RecvQuery {
+            allocated,
+            span: allocated,
+        }
+    }
+
+    /// Receives delivered and staged.
+    fn meters(&self) -> Option<(u32, u32)> {
+        let meters = self.handle.slot().map(Slot::meters)?;
+        Some((
+            meters.first.load(Ordering::Relaxed),
+            meters.second.load(Ordering::Relaxed),
+        ))
+    }
+}

@@ -1,0 +1,75 @@
+//! Which receives were posted UNSIGNALLED: one bit each, in the order of the
+//! receive queue, which is also the order of completion.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::OnceLock;
+
+/// The bits of an endpoint whose receives are configured UNSIGNALLED; nothing
+/// for any other.
+#[derive(Debug, Default)]
+pub(super) struct QuietReceives {
+    ring: OnceLock<Box<[AtomicBool]>>,
+    completed: AtomicU32,
+}
+
+impl QuietReceives {
+    /// Room for so many receives outstanding. Once, before any is posted.
+    pub(super) fn make_room(&self, receives: u32) {
+        let places = receives.max(1).next_power_of_two();
+        let _ = self
+            .ring
+            .set((0..places).map(|_| AtomicBool::new(false)).collect());
+    }
+
+    fn place(&self, number: u32) -> Option<&AtomicBool> {
+        let ring = self.ring.get()?;
+        ring.get(number as usize & (ring.len() - 1))
+    }
+
+    /// Receive `number` is about to be posted.
+    pub(super) fn posting(&self, number: u32, quiet: bool) {
+        if let Some(place) = self.place(number) {
+            place.store(quiet, Ordering::Release);
+        }
+    }
+
+    /// The next receive completed: whether it was to be quiet. For the poller
+    /// of the receives alone.
+    pub(super) fn next(&self) -> bool {
+        let number = self.completed.load(Ordering::Relaxed);
+        self.completed
+            .store(number.wrapping_add(1), Ordering::Relaxed);
+        self.place(number)
+            .is_some_and(|place| place.load(Ordering::Acquire))
+    }
+
+    /// Counting begins anew: nothing is outstanding.
+    pub(super) fn reset(&self) {
+        self.completed.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_come_back_in_order() {
+        let quiet = QuietReceives::default();
+        quiet.posting(0, true);
+        assert!(!quiet.next(), "not configured");
+        quiet.reset();
+        quiet.make_room(3);
+        let mut number = 0;
+        for round in 0..5 {
+            for bit in [true, false, round % 2 == 0] {
+                quiet.posting(number, bit);
+                number += 1;
+            }
+            assert_eq!(
+                [quiet.next(), quiet.next(), quiet.next()],
+                [true, false, round % 2 == 0]
+            );
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the connection manager tells an endpoint. On its thread: nothing here
+//! touches the poster, and nothing waits.
+
+use core::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use dat_engine::cm::{ConnectionEvent, ConnectionSink, Parameters};
+
+use super::Ep;
+use super::control::Control;
+use crate::state::Trigger;
+use crate::types::{EpState, PrivateData};
+
+/// Passes the events of one connection on.
+pub(super) struct Sink(Weak<Ep>);
+
+impl Sink {
+    pub(super) fn of(ep: &Arc<Ep>) -> Arc<Self> {
+        Arc::new(Self(Arc::downgrade(ep)))
+    }
+}
+
+impl ConnectionSink for Sink {
+    fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
+        // The endpoint drops its connection before it goes.
+        let ep = self.0.upgrade().ok_or(())?;
+        let mut control = ep.control();
+        match event {
+            ConnectionEvent::Accepted { peer, private_data } => {
+                return ep.accepted(&mut control, &peer, private_data);
+            }
+            other => {
+                if let Some(trigger) = trigger(&other, ep.state()) {
+                    ep.step(&mut control, trigger);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an event means in a state; nothing if it comes too late.
+fn trigger(event: &ConnectionEvent, state: EpState) -> Option<Trigger> {
+    use EpState::{ActiveConnectionPending, CompletionPending, Connected, DisconnectPending};
+    Some(match (state, event) {
+        (ActiveConnectionPending, ConnectionEvent::PeerRejected) => Trigger::PeerRejected,
+        (ActiveConnectionPending, ConnectionEvent::Unreachable) => Trigger::Unreachable,
+        (ActiveConnectionPending, ConnectionEvent::TimedOut) => Trigger::TimedOut,
+        (ActiveConnectionPending, _) => Trigger::NonPeerRejected,
+        (CompletionPending, ConnectionEvent::Established) => Trigger::TransportReady,
+        (CompletionPending, _) => Trigger::AcceptFailed,
+        // Already so.
+        (Connected, ConnectionEvent::Established) => return None,
+        (Connected, ConnectionEvent::Disconnected) => Trigger::PeerDisconnected,
+        (Connected, _) => Trigger::Failed,
+        (DisconnectPending, ConnectionEvent::Established) => return None,
+        // However it ended, it has ended.
+        (DisconnectPending, _) => Trigger::TornDown,
+        _ => return None,
+    })
+}
+
+impl Ep {
+    /// The peer accepted: the queue pair follows, and the peer is told.
+    fn accepted(
+        &self,
+        control: &mut Control,
+        peer: &Parameters,
+        private_data: Vec<u8>,
+    ) -> Result<(), ()> {
+        if self.state() != EpState::ActiveConnectionPending {
+            return Err(());
+        }
+        let moved = self.bring_up(control, peer);
+        if let Err(error) = moved {
+            tracing::error!("an accepted connection cannot be used: {error}");
+            self.step(control, Trigger::NonPeerRejected);
+            return Err(());
+        }
+        control.private_data = private_data.into_boxed_slice();
+        let with = match &*control.private_data {
+            [] => PrivateData::default(),
+            data => PrivateData {
+                address: data.as_ptr().expose_provenance(),
+                len: u32::try_from(data.len()).unwrap_or(u32::MAX),
+            },
+        };
+        self.step_with(control, Trigger::PeerAccepted, with);
+        Ok(())
+    }
+
+    /// Brings the queue pair to RTS.
+    pub(super) fn bring_up(
+        &self,
+        control: &Control,
+        peer: &Parameters,
+    ) -> Result<(), dat_engine::ControlError> {
+        let mut options = self.options(&control.attributes);
+        // More than the peer serves would break the connection.
+        options.reads_issued = options.reads_issued.min(peer.reads_served);
+        if let Some(qp) = &control.qp {
+            qp.connect(&peer.address, &options)?;
+        }
+        self.reads_issued
+            .store(options.reads_issued.into(), Ordering::Release);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::step;
+
+    /// No event of the manager leads an endpoint where the table has no way,
+    /// and none of the terminal ones is lost while a connection is pending.
+    #[test]
+    fn every_event_has_its_edge() {
+        let events = [
+            ConnectionEvent::PeerRejected,
+            ConnectionEvent::NonPeerRejected,
+            ConnectionEvent::Unreachable,
+            ConnectionEvent::TimedOut,
+            ConnectionEvent::Established,
+            ConnectionEvent::AcceptFailed,
+            ConnectionEvent::Disconnected,
+            ConnectionEvent::Broken,
+        ];
+        for state in EpState::ALL {
+            for event in &events {
+                let found = trigger(event, state);
+                if let Some(trigger) = found {
+                    assert!(step(state, trigger).is_some(), "{state:?} {event:?}");
+                }
+                let pending = matches!(
+                    state,
+                    EpState::ActiveConnectionPending
+                        | EpState::CompletionPending
+                        | EpState::Connected
+                        | EpState::DisconnectPending
+                );
+                if pending && event.is_terminal() {
+                    assert!(found.is_some(), "{state:?} {event:?}");
+                }
+            }
+        }
+    }
+}

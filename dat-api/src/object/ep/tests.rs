@@ -1,0 +1,1 @@
+//! Endpoints on an emulated device.

@@ -1,0 +1,191 @@
+//! The tables against a second reading of them.
+
+use std::collections::HashSet;
+
+use super::*;
+
+#[test]
+fn no_trigger_leads_to_two_places() {
+    let mut seen = HashSet::new();
+    for edge in &EDGES {
+        assert!(seen.insert((edge.from, edge.trigger)), "{edge:?}");
+        assert_eq!(step(edge.from, edge.trigger), Some(edge));
+    }
+}
+
+#[test]
+fn every_state_can_be_reached_and_left_for_good() {
+    // Tentative endpoints are made as such.
+    let mut reached = HashSet::from([Unconnected, Tentative]);
+    loop {
+        let more: Vec<_> = EDGES
+            .iter()
+            .filter(|edge| reached.contains(&edge.from))
+            .filter_map(|edge| match edge.to {
+                To::State(to) => (!reached.contains(&to)).then_some(to),
+                To::Gone => None,
+            })
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        reached.extend(more);
+    }
+    assert_eq!(reached.len(), EpState::ALL.len());
+
+    let mut ends = HashSet::new();
+    loop {
+        let more: Vec<_> = EDGES
+            .iter()
+            .filter(|edge| !ends.contains(&edge.from))
+            .filter(|edge| match edge.to {
+                To::State(to) => ends.contains(&to),
+                To::Gone => true,
+            })
+            .map(|edge| edge.from)
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        ends.extend(more);
+    }
+    assert_eq!(ends.len(), EpState::ALL.len());
+}
+
+/// What a connection event says must be true in the state that it announces.
+#[test]
+fn events_announce_the_state_that_is_entered() {
+    for edge in &EDGES {
+        let Some(event) = edge.event else { continue };
+        let announced = if event == Event::Established {
+            Connected
+        } else {
+            Disconnected
+        };
+        assert_eq!(edge.to, To::State(announced), "{edge:?}");
+    }
+    // And nothing gets there unannounced, but for a call that changes nothing.
+    for edge in &EDGES {
+        if let To::State(to @ (Connected | Disconnected)) = edge.to
+            && edge.from != to
+        {
+            assert!(edge.event.is_some(), "{edge:?}");
+        }
+    }
+}
+
+/// Calls that are triggers too are legal exactly where an edge begins.
+#[test]
+fn calls_and_edges_agree() {
+    let pairs = [
+        (Call::Connect, Trigger::Connect),
+        (Call::Disconnect, Trigger::DisconnectGraceful),
+        (Call::Disconnect, Trigger::DisconnectAbrupt),
+        (Call::Reset, Trigger::Reset),
+        (Call::Free, Trigger::Free),
+        (Call::Reserve, Trigger::Reserve),
+    ];
+    for (call, trigger) in pairs {
+        for state in EpState::ALL {
+            assert_eq!(
+                call.check(state).is_ok(),
+                step(state, trigger).is_some(),
+                "{call:?} {state:?}"
+            );
+        }
+    }
+    for state in EpState::ALL {
+        let accepts =
+            Call::AcceptNamed.check(state).is_ok() || Call::AcceptBrought.check(state).is_ok();
+        assert_eq!(accepts, step(state, Trigger::Accept).is_some(), "{state:?}");
+    }
+}
+
+#[test]
+fn refused_calls_name_the_state() {
+    let mut refused = 0;
+    for call in Call::ALL {
+        for state in EpState::ALL {
+            if call.legal().has(state) {
+                assert_eq!(call.check(state), Ok(()));
+                continue;
+            }
+            refused += 1;
+            let code = call.check(state).unwrap_err();
+            assert_eq!(code.kind(), Some(ReturnType::InvalidState));
+            assert_eq!(code.subtype(), Some(state.subtype()));
+        }
+    }
+    assert_eq!(refused, 13 * 9 - LEGAL_PAIRS);
+}
+
+/// Counted by hand from the man pages: connect 1, dup model 1, disconnect 5,
+/// reset 2, free 6, requests 2, receives 9, reserve 1, accept 1 + 2,
+/// modify 2 + 4 + 1.
+const LEGAL_PAIRS: usize = 1 + 1 + 5 + 2 + 6 + 2 + 9 + 1 + 3 + 7;
+
+#[test]
+fn r08_receives_are_legal_in_every_state() {
+    assert!(
+        EpState::ALL
+            .into_iter()
+            .all(|state| Call::PostRecv.legal().has(state))
+    );
+}
+
+/// The life of the active and the passive side, edge by edge.
+#[test]
+fn lives_are_walked() {
+    let walk = |from: EpState, triggers: &[Trigger]| {
+        triggers
+            .iter()
+            .fold((from, Vec::new()), |(state, mut events), &trigger| {
+                let edge = step(state, trigger).unwrap_or_else(|| panic!("{state:?} {trigger:?}"));
+                events.extend(edge.event);
+                match edge.to {
+                    To::State(to) => (to, events),
+                    To::Gone => (state, events),
+                }
+            })
+    };
+    let active = [
+        Trigger::Connect,
+        Trigger::PeerAccepted,
+        Trigger::DisconnectGraceful,
+        Trigger::DisconnectGraceful,
+        Trigger::TornDown,
+        Trigger::Reset,
+        Trigger::Free,
+    ];
+    assert_eq!(
+        walk(Unconnected, &active),
+        (Unconnected, vec![Event::Established, Event::Disconnected])
+    );
+    let passive = [
+        Trigger::Reserve,
+        Trigger::RequestArrived,
+        Trigger::Accept,
+        Trigger::TransportReady,
+        Trigger::Failed,
+        Trigger::DisconnectAbrupt,
+        Trigger::Reset,
+    ];
+    assert_eq!(
+        walk(Unconnected, &passive),
+        (Unconnected, vec![Event::Established, Event::Broken])
+    );
+    let refused = [
+        Trigger::Accept,
+        Trigger::AcceptFailed,
+        Trigger::Reset,
+        Trigger::Connect,
+        Trigger::TimedOut,
+    ];
+    assert_eq!(
+        walk(Unconnected, &refused),
+        (
+            Disconnected,
+            vec![Event::AcceptCompletionError, Event::TimedOut]
+        )
+    );
+}
