@@ -11,6 +11,8 @@ mod error;
 #[allow(unsafe_code)]
 pub mod handle;
 pub mod object;
+pub mod options;
+pub mod registry;
 pub mod state;
 pub mod status;
 pub mod types;

@@ -70,7 +70,7 @@ impl Pz {
     /// # Errors
     /// The handle names none, or something still uses it.
     pub fn free(handle: Handle) -> Result<()> {
-        let pz = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let pz = handle::pin::<Self>(handle).ok_or_else(no_zone)?;
         if !pz.usage.close() {
             return Err(DatError::new(
                 ReturnType::InvalidState,
@@ -83,7 +83,7 @@ impl Pz {
         }
         pz.ia.unregister(handle);
         drop(pz);
-        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(no_zone)?;
         Ok(())
     }
 
@@ -115,12 +115,13 @@ impl fmt::Debug for Pz {
     }
 }
 
-fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandlePz,
-        "the handle names no protection zone",
-    )
+/// The zone that was given is none, or not to be used here.
+pub(crate) fn stale(cause: &'static str) -> DatError {
+    DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandlePz, cause)
+}
+
+fn no_zone() -> DatError {
+    stale("the handle names no protection zone")
 }
 
 /// A process does not make 2^32 zones while one of them lives.

@@ -1,9 +1,84 @@
-//! What can be asked of an IA and of this library.
+//! What can be asked of an IA and of this library, as plain values.
+//!
+//! # `DAT_IA_ATTR`
+//! "Limit" is [`dat_engine::Limits`], which is what the device tells. C counts
+//! in 31 bits: a limit beyond is told as `i32::MAX`.
+//!
+//! | attribute | value | why it is true |
+//! | --- | --- | --- |
+//! | `adapter_name` | the name it was opened by | |
+//! | `vendor_name` | of the device's vendor number | verbs tell no name |
+//! | `hardware_version_*` | the vendor's number for the model, 0 | verbs tell no minor version |
+//! | `firmware_version_*` | the first two numbers | `vendor_attributes` have all of it |
+//! | `ia_address_ptr` | `sockaddr` of the port's network interface | what the connection manager listens on |
+//! | `max_eps` | limit `qps` | each EP is one QP |
+//! | `max_dto_per_ep` | limit `queue_depth` - 1 | the rest is for the marker of a graceful disconnect. Requests of several segments take more room, so fewer of them fit: creating the EP says so |
+//! | `max_rdma_read_per_ep_in`, `_out` | limits `reads_served`, `reads_issued` | |
+//! | `max_evds` | limit `cqs` | an EVD needs a CQ when it gets DTO streams |
+//! | `max_evd_qlen` | limit `cq_depth` | |
+//! | `max_iov_segments_per_dto`, `_rdma_read`, `_rdma_write` | limit `segments`, at most [`MAX_SEGMENTS`] | posts convert segments on the stack |
+//! | `max_lmrs` | limit `regions`, at most [`lmr::CAPACITY`] | the table of contexts |
+//! | `max_lmr_block_size` | limit `region_size` | |
+//! | `max_lmr_virtual_address` | 2^64 - 1 | addresses are 64 bits on the wire and in the device |
+//! | `max_pzs` | limit `domains` | |
+//! | `max_message_size`, `max_rdma_size` | the port's `max_msg_sz` | |
+//! | `max_rmrs`, `max_rmr_target_address` | 0 | there are no windows yet |
+//! | `max_srqs`, `max_recv_per_srq` | limits `srqs`, `srq_depth` | |
+//! | `max_ep_per_srq` | limit `qps` | |
+//! | `max_rdma_read_in`, `_out` | those per EP, times `max_eps` | mlx5 keeps the resources per QP |
+//! | `max_rdma_read_per_ep_*_guaranteed` | true | so another EP cannot take them away |
+//! | `transport_attributes` | none | |
+//!
+//! # `DAT_PROVIDER_ATTR`
+//! | attribute | value | why it is true |
+//! | --- | --- | --- |
+//! | `provider_name`, `provider_version_*` | this crate's | |
+//! | `dapl_version_*` | 1.2 | |
+//! | `lmr_mem_types_supported` | virtual | the others are refused |
+//! | `iov_ownership_on_return` | the consumer | posting copies the segments into the ring (R14) |
+//! | `dat_qos_supported` | best effort | |
+//! | `completion_flags_supported` | all five | |
+//! | `is_thread_safe` | as it was opened | a thread-safe IA takes a gate per EP while it posts |
+//! | `max_private_data_size` | [`MAX_PRIVATE_DATA`] | |
+//! | `supports_multipath` | false | |
+//! | `ep_creator` | if asked | |
+//! | `pz_support` | unique | a zone is a protection domain of one IA |
+//! | `optimal_buffer_alignment` | 64 | see [`ALIGNMENT`] (R15) |
+//! | `evd_stream_merging_supported` | all | |
+//! | `srq_supported`, `srq_ep_pz_difference_supported` | true | |
+//! | `srq_watermarks_supported` | [`LOW_WATERMARK`] | the high ones are not yet there (L07) |
+//! | `srq_info_supported` | [`AVAILABLE`] and [`OUTSTANDING`] | both are counted |
+//! | `ep_recv_info_supported` | [`ALLOCATED`] and [`SPAN`] | both are counted (Q06) |
+//! | `lmr_sync_req` | false | hosts are cache-coherent with their devices |
+//! | `dto_async_return_guaranteed` | true | a post never waits for its transfer |
+//! | `rdma_write_for_rdma_read_req` | false | InfiniBand and RoCE need local write only |
+//! | `provider_specific_attributes` | data path, waiting, connection manager | |
+//!
+//! [`MAX_SEGMENTS`]: crate::object::ep::MAX_SEGMENTS
+//! [`lmr::CAPACITY`]: crate::object::lmr
+//! [`MAX_PRIVATE_DATA`]: dat_engine::cm::MAX_PRIVATE_DATA
 
 use core::net::SocketAddr;
 
 use crate::handle::Handle;
 use crate::types::CompletionFlags;
+
+/// Bytes. The device moves memory in cache lines of 64 bytes: a buffer that
+/// begins with one has none that it must fetch only to keep the rest of it.
+/// Nothing here copies or takes another way for buffers with more or less.
+pub const ALIGNMENT: u32 = 64;
+
+/// In `srq_watermarks_supported`: `dat_srq_set_lw`. (0x10 and 0x100 would be
+/// the soft and the hard high watermark of `dat_ep_set_watermark`.)
+pub const LOW_WATERMARK: i32 = 0x1;
+/// In `srq_info_supported`: `available_dto_count`.
+pub const AVAILABLE: i32 = 0x1;
+/// In `srq_info_supported`: `outstanding_dto_count`.
+pub const OUTSTANDING: i32 = 0x10;
+/// In `ep_recv_info_supported`: `nbufs_allocated` of `dat_ep_recv_query`.
+pub const ALLOCATED: i32 = 0x1;
+/// In `ep_recv_info_supported`: `bufs_alloc_span`.
+pub const SPAN: i32 = 0x10;
 
 /// What [`super::Ia::query`] answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +102,7 @@ pub struct NamedAttribute {
 
 /// `DAT_IA_ATTR`. Counts are at most `i32::MAX`, as C has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "filled in with the values")]
+#[expect(missing_docs, reason = "see the table of the module")]
 pub struct IaAttributes {
     pub adapter_name: String,
     pub vendor_name: String,
@@ -69,7 +144,7 @@ pub struct IaAttributes {
 
 /// `DAT_PROVIDER_ATTR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "filled in with the values")]
+#[expect(missing_docs, reason = "see the table of the module")]
 pub struct ProviderAttributes {
     pub provider_name: String,
     pub provider_version_major: u32,

@@ -3,9 +3,24 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{DatError, Result};
+use crate::error::Result;
 use crate::handle::{Handle, Kind, Object, Reservation};
-use crate::status::{ReturnType, Subtype};
+
+/// The order in which an abrupt close ends objects: those that use others
+/// first. The IA's own EVD comes after all of them.
+const ORDER: [Kind; 11] = [
+    Kind::Rmr,
+    Kind::Rsp,
+    Kind::Cr,
+    Kind::Ep,
+    Kind::Lmr,
+    Kind::Psp,
+    Kind::Srq,
+    Kind::Pz,
+    Kind::Evd,
+    Kind::Cno,
+    Kind::Ia,
+];
 
 /// The objects made of an IA.
 #[derive(Default)]
@@ -15,15 +30,22 @@ pub(super) struct Children(Mutex<State>);
 struct State {
     /// Nothing is made of the IA any more.
     closed: bool,
-    live: HashMap<Handle, Child>,
+    live: HashMap<Handle, Record>,
 }
 
-/// One object.
 #[derive(Clone, Copy)]
-pub(super) struct Child {
-    pub(super) kind: Kind,
+struct Record {
+    kind: Kind,
     /// Whether the consumer made it.
     consumers: bool,
+    abort: fn(Handle),
+}
+
+/// An object that is to end with its IA.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    pub(super) kind: Kind,
+    pub(super) handle: Handle,
     pub(super) abort: fn(Handle),
 }
 
@@ -57,21 +79,17 @@ impl Children {
     ) -> Result<Handle> {
         let mut state = self.lock();
         if state.closed {
-            return Err(DatError::new(
-                ReturnType::InvalidHandle,
-                Subtype::InvalidHandleIa,
-                "the IA is being closed",
-            ));
+            return Err(super::stale());
         }
         // Under the lock: whoever closes the IA finds it listed and live, or
         // it is not made at all.
         let handle = place.publish(Arc::clone(object));
-        let child = Child {
+        let record = Record {
             kind: T::KIND,
             consumers,
             abort,
         };
-        state.live.insert(handle, child);
+        state.live.insert(handle, record);
         Ok(handle)
     }
 
@@ -80,8 +98,145 @@ impl Children {
         self.lock().live.remove(&handle);
     }
 
+    /// Closes the list: no object is added any more. Answers what is left, in
+    /// the order in which it is to end.
+    ///
+    /// # Errors
+    /// `None`: it is closed already. Else, if only a list without objects of
+    /// the consumer is to be closed: what there is, and the list is not closed.
+    pub(super) fn close(&self, only_if_empty: bool) -> Result<Vec<Left>, Option<String>> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(None);
+        }
+        if only_if_empty && state.live.values().any(|record| record.consumers) {
+            return Err(Some(counts(&state)));
+        }
+        state.closed = true;
+        let mut left: Vec<Left> = state
+            .live
+            .drain()
+            .map(|(handle, record)| Left {
+                kind: record.kind,
+                handle,
+                abort: record.abort,
+            })
+            .collect();
+        left.sort_unstable_by_key(|one| (place_of(one.kind), one.handle));
+        Ok(left)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn place_of(kind: Kind) -> usize {
+    ORDER
+        .iter()
+        .position(|&other| other == kind)
+        .unwrap_or(ORDER.len())
+}
+
+/// What the consumer has not freed, in words.
+fn counts(state: &State) -> String {
+    let of = |kind| {
+        let records = state.live.values();
+        records
+            .filter(|record| record.consumers && record.kind == kind)
+            .count()
+    };
+    let left: Vec<String> = ORDER
+        .into_iter()
+        .map(|kind| (kind, of(kind)))
+        .filter(|&(_, count)| count != 0)
+        .map(|(kind, count)| format!("{count} {kind:?}"))
+        .collect();
+    format!("not freed yet: {}", left.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle;
+    use crate::status::{ReturnType, Subtype};
+
+    struct Thing<const KIND: u8>;
+
+    impl Object for Thing<0> {
+        const KIND: Kind = Kind::Rmr;
+    }
+
+    impl Object for Thing<1> {
+        const KIND: Kind = Kind::Rsp;
+    }
+
+    impl Object for Thing<2> {
+        const KIND: Kind = Kind::Cno;
+    }
+
+    fn add<T: Object>(children: &Children, thing: T) -> Result<Handle> {
+        let place = Reservation::new().expect("a slot");
+        children.publish(place, &Arc::new(thing), |handle| {
+            handle::retire::<T>(handle, |_| ());
+        })
+    }
+
+    #[test]
+    fn an_empty_list_closes_once_and_then_takes_nothing() {
+        let children = Children::default();
+        let first = add(&children, Thing::<0>).expect("open");
+        children.remove(first);
+        assert!(children.close(true).expect("empty").is_empty());
+        assert_eq!(children.close(false).err(), Some(None));
+        let code = add(&children, Thing::<0>).expect_err("closed").code();
+        assert_eq!(code.kind(), Some(ReturnType::InvalidHandle));
+        assert_eq!(code.subtype(), Some(Subtype::InvalidHandleIa));
+        handle::retire::<Thing<0>>(first, |_| ());
+    }
+
+    #[test]
+    fn what_is_left_is_counted_or_ended_in_order() {
+        let children = Children::default();
+        add(&children, Thing::<2>).expect("open");
+        add(&children, Thing::<0>).expect("open");
+        add(&children, Thing::<1>).expect("open");
+        add(&children, Thing::<0>).expect("open");
+        let refusal = children.close(true).expect_err("four objects");
+        assert_eq!(
+            refusal.as_deref(),
+            Some("not freed yet: 2 Rmr, 1 Rsp, 1 Cno")
+        );
+        let left = children.close(false).expect("abrupt");
+        let kinds: Vec<Kind> = left.iter().map(|one| one.kind).collect();
+        assert_eq!(kinds, [Kind::Rmr, Kind::Rmr, Kind::Rsp, Kind::Cno]);
+        for one in left {
+            assert_eq!(one.handle.kind(), Some(one.kind));
+            (one.abort)(one.handle);
+            assert_eq!(one.handle.kind(), None);
+        }
+    }
+
+    #[test]
+    fn what_the_provider_made_does_not_count() {
+        let children = Children::default();
+        let place = Reservation::new().expect("a slot");
+        let abort = |handle| {
+            handle::retire::<Thing<1>>(handle, |_| ());
+        };
+        let handle = children
+            .publish_own(place, &Arc::new(Thing::<1>), abort)
+            .expect("open");
+        let left = children.close(true).expect("nothing of the consumer");
+        assert_eq!(left.len(), 1);
+        abort(handle);
+    }
+
+    #[test]
+    fn every_kind_has_its_place_in_the_order() {
+        for kind in Kind::ALL {
+            assert!(place_of(kind) < ORDER.len(), "{kind:?}");
+        }
     }
 }

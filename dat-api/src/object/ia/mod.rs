@@ -1,86 +1,75 @@
 //! Interface adapters: an open port of a device, and everything made of it.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `open.rs`, `close.rs` | opening and closing |
+//! | `children.rs` | the objects made of an IA, for closing it |
+//! | `attributes.rs`, `describe.rs` | what it can do |
+//! | `reports.rs` | where asynchronous events go |
+//! | `watch.rs` | what the device's events mean to the objects |
+//! | `service.rs` | the thread that takes the device's events |
+//! | `cm.rs` | the connection manager of the process |
 
-mod attributes;
+pub mod attributes;
 mod children;
+mod close;
+mod cm;
+mod describe;
+mod open;
+mod reports;
+mod service;
+mod watch;
 
+use core::fmt;
 use core::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use dat_engine::Device;
+use dat_engine::cm::Manager;
 use dat_engine::control::ObjectId;
-use dat_engine::{AsyncEventKind, Device};
+use dat_engine::wait::WaitPolicy;
 
-use crate::error::Result;
+use crate::error::{DatError, Result};
 use crate::handle::{Handle, Kind, Object, Reservation};
+use crate::object::peer::PeerAddress;
+use crate::options::Options;
+use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
 
 use self::children::Children;
+use self::cm::SharedManager;
+use self::reports::Reports;
+use self::service::Service;
+pub(crate) use self::watch::Hook;
+use self::watch::{Watch, Watched};
 
 pub use attributes::{
     EpCreator, IaAttributes, IaInfo, IovOwnership, NamedAttribute, ProviderAttributes, PzSupport,
 };
-
-/// What to open.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenRequest<'a> {
-    /// `DEVICE`, `DEVICE-PORT`, or an entry of dat.conf.
-    pub name: &'a str,
-    /// Events that a new asynchronous EVD holds at least.
-    pub async_qlen: i32,
-    /// Where asynchronous events go.
-    pub async_evd: AsyncEvd,
-    /// Whether calls on one object may come from several threads at a time.
-    pub threadsafe: bool,
-    /// DAT version that the caller wants: 1.
-    pub major: u32,
-    /// DAT version that the caller wants: 2.
-    pub minor: u32,
-}
-
-/// Where the asynchronous events of an IA go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AsyncEvd {
-    /// To an EVD that is made for it.
-    New,
-    /// To this EVD, of this or another open IA of the same device.
-    Existing(Handle),
-    /// To the EVD of another open IA of the same device
-    /// (`DAT_EVD_ASYNC_EXISTS`); logged if there is none.
-    Elsewhere,
-}
-
-/// A hook for the events of an object; called on the IA's own thread, without
-/// a lock, and possibly after the object is gone: it pins the handle.
-pub(crate) type Hook = fn(Handle, AsyncEventKind);
+pub use open::{AsyncEvd, OpenRequest};
 
 /// An open interface adapter.
 pub struct Ia {
     handle: Handle,
+    /// The process that opened it: see [`Ia::require_here`].
+    process: u32,
+    /// As it was opened by.
+    name: String,
     device: Device,
     port: u8,
-    gid_index: Option<u8>,
+    options: Options,
     threadsafe: bool,
+    address: SocketAddr,
+    local_address: PeerAddress,
+    attributes: (IaAttributes, ProviderAttributes),
+    cm: Arc<SharedManager>,
     children: Children,
+    reports: Reports,
+    watch: Watch,
+    service: Mutex<Option<Service>>,
 }
 
 impl Ia {
-    /// Opens an adapter. Also answers the new asynchronous EVD, if one was made.
-    ///
-    /// # Errors
-    /// See section 5 table of errors in the crate's documentation.
-    pub fn open(request: &OpenRequest<'_>) -> Result<(Arc<Self>, Option<Handle>)> {
-        let _ = request;
-        unimplemented!()
-    }
-
-    /// Closes an adapter.
-    ///
-    /// # Errors
-    /// The handle names none. Graceful: objects made of it are left.
-    pub fn close(handle: Handle, graceful: bool) -> Result<()> {
-        let _ = (handle, graceful);
-        unimplemented!()
-    }
-
     /// Its name.
     #[must_use]
     pub fn handle(&self) -> Handle {
@@ -90,19 +79,30 @@ impl Ia {
     /// The EVD that its asynchronous events go to, if that is known and lives.
     #[must_use]
     pub fn async_evd(&self) -> Option<Handle> {
-        unimplemented!()
+        self.reports.evd()
     }
 
     /// Everything that can be asked of it.
     #[must_use]
     pub fn query(&self) -> IaInfo {
-        unimplemented!()
+        let (ia, provider) = self.attributes.clone();
+        IaInfo {
+            async_evd: self.async_evd(),
+            ia,
+            provider,
+        }
     }
 
-    /// How its EVDs wait, unless they are made otherwise.
+    /// What it can do. Does not change while it is open.
     #[must_use]
-    pub fn wait_policy(&self) -> dat_engine::wait::WaitPolicy {
-        unimplemented!()
+    pub fn attributes(&self) -> &IaAttributes {
+        &self.attributes.0
+    }
+
+    /// How its threads wait for events, unless an EVD has a policy of its own.
+    #[must_use]
+    pub fn wait_policy(&self) -> WaitPolicy {
+        self.options.wait
     }
 
     /// Its device.
@@ -120,7 +120,7 @@ impl Ia {
     /// The GID that its connections are to use, if the configuration says.
     #[must_use]
     pub fn gid_index(&self) -> Option<u8> {
-        self.gid_index
+        self.options.gid
     }
 
     /// Whether several threads may call on one object at a time.
@@ -129,16 +129,21 @@ impl Ia {
         self.threadsafe
     }
 
-    /// Its address, which peers connect to.
+    /// Its address, which peers connect to. The port is 0: qualifiers say it.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        unimplemented!()
+        self.address
     }
 
     /// Where that address lies as a `sockaddr`, for as long as the IA lives.
     #[must_use]
     pub fn local_address(&self) -> usize {
-        unimplemented!()
+        self.local_address.address()
+    }
+
+    /// The connection manager; all IAs of a process share one.
+    pub(crate) fn cm(&self) -> &Manager {
+        self.cm.manager()
     }
 
     /// Publishes an object made of this IA, to be ended with `abort` when the
@@ -176,37 +181,50 @@ impl Ia {
     }
 
     /// The device's events of a QP: its errors are reported as
-    /// [`AsyncKind::EpBroken`] of `ep`, and every event is passed to the hook.
+    /// [`AsyncKind::EpBroken`] of `ep`, and then passed to the hook, as are
+    /// all its other events.
     pub(crate) fn watch_qp(&self, qp: ObjectId, ep: Handle, hook: Hook) {
-        let _ = (qp, ep, hook);
-        unimplemented!()
+        self.watch.insert(qp, Watched { handle: ep, hook });
     }
 
-    /// The device's events of an SRQ: its error is reported, its limit event
-    /// only passed to the hook, as every event.
+    /// The device's events of an SRQ: its error is reported as
+    /// [`AsyncKind::ProviderInternalError`] of the SRQ, and then passed to the
+    /// hook; its limit event is only passed on.
     pub(crate) fn watch_srq(&self, srq: ObjectId, handle: Handle, hook: Hook) {
-        let _ = (srq, handle, hook);
-        unimplemented!()
+        self.watch.insert(srq, Watched { handle, hook });
     }
 
     /// The device's events of a CQ: its error is reported as
-    /// [`AsyncKind::EvdOverflow`] of `evd`, and passed to the hook.
+    /// [`AsyncKind::EvdOverflow`] of `evd`, and then passed to the hook.
     pub(crate) fn watch_cq(&self, cq: ObjectId, evd: Handle, hook: Hook) {
-        let _ = (cq, evd, hook);
-        unimplemented!()
+        self.watch.insert(cq, Watched { handle: evd, hook });
     }
 
     /// The verbs object is going away.
     pub(crate) fn unwatch(&self, id: ObjectId) {
-        let _ = id;
-        unimplemented!()
+        self.watch.remove(id);
     }
 
     /// Posts an asynchronous event, from any thread. If the asynchronous EVD
     /// has no room, or there is none, the event is logged.
     pub(crate) fn report(&self, kind: AsyncKind, handle: Handle, reason: AsyncReason) {
-        let _ = (kind, handle, reason);
-        unimplemented!()
+        reports::report(self, kind, handle, reason);
+    }
+
+    /// Refuses calls in a process that did not open the IA: the threads and
+    /// the connections are the parent's.
+    fn require_here(&self) -> Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        Err(DatError::new(
+            ReturnType::InvalidHandle,
+            Subtype::InvalidHandleIa,
+            format!(
+                "the IA was opened by process {}, of which this is a fork; open one in this process",
+                self.process
+            ),
+        ))
     }
 }
 
@@ -214,12 +232,22 @@ impl Object for Ia {
     const KIND: Kind = Kind::Ia;
 }
 
-impl core::fmt::Debug for Ia {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for Ia {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ia")
             .field("handle", &self.handle)
+            .field("name", &self.name)
             .field("device", &self.device)
             .field("port", &self.port)
             .finish_non_exhaustive()
     }
+}
+
+/// The handle names no IA.
+fn stale() -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        Subtype::InvalidHandleIa,
+        "the handle names no open IA",
+    )
 }

@@ -6,17 +6,21 @@ mod table;
 use core::fmt;
 use std::sync::Arc;
 
-use dat_engine::{Access, MemoryRegion};
+use dat_engine::{Access, ControlError, ControlErrorKind, MemoryRegion};
 
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::object::exhausted;
 use crate::object::ia::Ia;
-use crate::object::pz::Pz;
+use crate::object::pz::{self, Pz};
 use crate::object::usage::{Counted, Usage, Use};
 use crate::status::{ReturnType, Subtype};
 use crate::types::MemPrivileges;
 
-pub(crate) use table::lookup;
+pub(crate) use table::{CAPACITY, lookup};
+use table::{Contents, Entry};
+
+const REMOTE: MemPrivileges = MemPrivileges::REMOTE_READ.union(MemPrivileges::REMOTE_WRITE);
 
 /// What an LMR is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +75,9 @@ pub struct Lmr {
     info: LmrInfo,
     bindable: bool,
     // Dropped in this order: nobody finds the key once the region goes.
-    entry: table::Entry,
+    #[expect(dead_code, reason = "kept for its drop")]
+    entry: Entry,
+    #[expect(dead_code, reason = "kept for its drop")]
     region: MemoryRegion,
     pz: Use<Pz>,
     usage: Usage,
@@ -99,8 +105,47 @@ impl Lmr {
         pz: &Arc<Pz>,
         privileges: MemPrivileges,
     ) -> Result<Arc<Self>> {
-        let _ = (ia, kind, pz, privileges);
-        unimplemented!()
+        if !Arc::ptr_eq(pz.ia(), ia) {
+            return Err(pz::stale("the zone belongs to another IA"));
+        }
+        let (address, length) = range_of(kind)?;
+        let pz = Use::of(pz).ok_or_else(|| pz::stale("the zone is being freed"))?;
+        let place = Reservation::new().ok_or_else(exhausted)?;
+        // SAFETY: the caller's promise is the callee's.
+        let (region, bindable) = unsafe { register(&pz, address, length, privileges)? };
+        let entry = Entry::new(&Contents {
+            address: address as u64,
+            length,
+            key: region.lkey(),
+            pz: pz.id(),
+            privileges,
+        })
+        .ok_or_else(table_full)?;
+        let info = LmrInfo {
+            ia: ia.handle(),
+            kind,
+            pz: pz.handle(),
+            privileges,
+            lmr_context: entry.context(),
+            rmr_context: if privileges.intersects(REMOTE) {
+                region.rkey()
+            } else {
+                0
+            },
+            registered_address: address as u64,
+            registered_size: length,
+        };
+        let lmr = Arc::new(Self {
+            handle: place.handle(),
+            info,
+            bindable,
+            entry,
+            region,
+            pz,
+            usage: Usage::default(),
+        });
+        ia.publish(place, &lmr, Self::abort)?;
+        Ok(lmr)
     }
 
     /// Its name.
@@ -132,8 +177,25 @@ impl Lmr {
     /// # Errors
     /// The handle names none, or a window is bound to it.
     pub fn free(handle: Handle) -> Result<()> {
-        let _ = handle;
-        unimplemented!()
+        let lmr = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        if !lmr.usage.close() {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                Subtype::InvalidStateLmrInUse,
+                "a window is bound to the region; unbind or free it first",
+            ));
+        }
+        lmr.pz.ia().unregister(handle);
+        drop(lmr);
+        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        Ok(())
+    }
+
+    /// Its IA is closed abruptly.
+    fn abort(handle: Handle) {
+        if let Some(lmr) = handle::retire::<Self>(handle, |_| ()) {
+            lmr.usage.close_anyway();
+        }
     }
 }
 
@@ -154,4 +216,114 @@ impl Counted for Lmr {
     fn usage(&self) -> &Usage {
         &self.usage
     }
+}
+
+/// What memory an LMR is to have.
+fn range_of(kind: MemoryKind) -> Result<(usize, u64)> {
+    let MemoryKind::Virtual { address, length } = kind else {
+        return Err(DatError::new(
+            ReturnType::ModelNotSupported,
+            Subtype::NoSubtype,
+            "only memory of this process can be registered, DAT_MEM_TYPE_VIRTUAL",
+        ));
+    };
+    let end = u64::try_from(address)
+        .ok()
+        .and_then(|first| first.checked_add(length));
+    if length == 0 || end.is_none() {
+        return Err(DatError::new(
+            ReturnType::InvalidParameter,
+            Subtype::InvalidArg4,
+            format!("{length} bytes at {address:#x} are no range of memory"),
+        ));
+    }
+    Ok((address, length))
+}
+
+/// Registers with the device; also answers whether windows can be bound.
+///
+/// # Safety
+/// As [`Lmr::create`].
+unsafe fn register(
+    pz: &Pz,
+    address: usize,
+    length: u64,
+    privileges: MemPrivileges,
+) -> Result<(MemoryRegion, bool)> {
+    let bytes = usize::try_from(length).map_err(|_| too_long(length))?;
+    if length > pz.domain().device().limits().region_size {
+        return Err(too_long(length));
+    }
+    let start = core::ptr::with_exposed_provenance_mut(address);
+    let access = access_of(privileges);
+    // SAFETY: the caller's promise is the callee's.
+    let first = unsafe {
+        pz.domain()
+            .register(start, bytes, access | Access::WINDOW_BIND)
+    };
+    match first {
+        Ok(region) => Ok((region, true)),
+        // The kernel wants memory under windows to be writable, and memory
+        // that is only read need not be; or the device has no windows.
+        Err(_) if !access.contains(Access::LOCAL_WRITE) => {
+            // SAFETY: as above.
+            let second = unsafe { pz.domain().register(start, bytes, access) };
+            Ok((second.map_err(refused)?, false))
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// What the device must allow for these privileges.
+fn access_of(privileges: MemPrivileges) -> Access {
+    let pairs = [
+        (MemPrivileges::LOCAL_WRITE, Access::LOCAL_WRITE),
+        (MemPrivileges::REMOTE_READ, Access::REMOTE_READ),
+        // Verbs grant remote writing only together with local writing; that
+        // requests of this side do not write is seen to by the table.
+        (
+            MemPrivileges::REMOTE_WRITE,
+            Access::REMOTE_WRITE.union(Access::LOCAL_WRITE),
+        ),
+    ];
+    pairs
+        .into_iter()
+        .filter(|&(privilege, _)| privileges.contains(privilege))
+        .fold(Access::empty(), |all, (_, access)| all | access)
+}
+
+fn refused(error: ControlError) -> DatError {
+    match error.kind() {
+        // Of the arguments only the memory is left to be wrong.
+        ControlErrorKind::Invalid => DatError::new(
+            ReturnType::InvalidParameter,
+            Subtype::InvalidArg3,
+            error.to_string(),
+        ),
+        _ => error.into(),
+    }
+}
+
+fn too_long(length: u64) -> DatError {
+    DatError::new(
+        ReturnType::InvalidParameter,
+        Subtype::InvalidArg4,
+        format!("{length} bytes are more than the device registers at once (max_lmr_block_size)"),
+    )
+}
+
+fn table_full() -> DatError {
+    DatError::new(
+        ReturnType::InsufficientResources,
+        Subtype::ResourceMemoryRegion,
+        format!("the process has {CAPACITY} LMRs already; free some"),
+    )
+}
+
+fn stale() -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        Subtype::InvalidHandleLmr,
+        "the handle names no LMR",
+    )
 }

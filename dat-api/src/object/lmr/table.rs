@@ -1,17 +1,242 @@
 //! Where posts find what an `lmr_context` stands for.
-use crate::status::DatReturn;
+//!
+//! One table for the process, since a context alone must tell the LMR. A row
+//! is one cache line that is never given back, so a stale context reads a row
+//! that is dead or somebody else's, and no freed memory. A lookup takes no
+//! lock: the life count of the row, read before and after the rest, tells
+//! whether all of it belongs to one LMR.
+//!
+//! A context is the number of the row and the lowest bits of its life. The
+//! latter repeat after 4096 LMRs in one row. Rows rest between two LMRs while
+//! [`RESTING`] others are freed, so a stale context is taken for another LMR
+//! after 16 million frees at the earliest; the table's own check uses the
+//! whole life, which never repeats.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::collections::VecDeque;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::MemPrivileges;
 
-/// An entry of the table, taken out when this is dropped.
-#[derive(Debug)]
-pub(super) struct Entry {}
+/// Bits of a context that number the row.
+const ROW_BITS: u32 = 20;
+/// LMRs that a process has at a time, at most; row 0 is never used, so that
+/// no context is 0.
+pub(crate) const CAPACITY: u32 = (1 << ROW_BITS) - 1;
+/// Rows of one chunk: 64 KiB.
+const CHUNK: usize = 1024;
+const CHUNKS: usize = (1 << ROW_BITS) / CHUNK;
+/// Freed rows that rest while fresh ones are taken.
+const RESTING: usize = 4096;
 
-/// The key of the device for a segment.
+static TABLE: Table = Table::new(RESTING);
+
+/// What a row tells of an LMR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub(super) address: u64,
+    pub(super) length: u64,
+    pub(super) key: u32,
+    pub(super) pz: u32,
+    pub(super) privileges: MemPrivileges,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Row {
+    /// Odd while the row holds an LMR; one more at each birth and death.
+    life: AtomicU64,
+    address: AtomicU64,
+    length: AtomicU64,
+    key: AtomicU32,
+    pz: AtomicU32,
+    privileges: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Row>() == 64);
+
+struct Table {
+    /// See [`RESTING`].
+    rest: usize,
+    chunks: [OnceLock<Box<[Row; CHUNK]>>; CHUNKS],
+    free: Mutex<Free>,
+}
+
+struct Free {
+    /// Rows that have ever been used are below.
+    used: u32,
+    /// Freed rows, longest first.
+    resting: VecDeque<u32>,
+}
+
+impl Table {
+    const fn new(rest: usize) -> Self {
+        Self {
+            rest,
+            chunks: [const { OnceLock::new() }; CHUNKS],
+            free: Mutex::new(Free {
+                used: 1,
+                resting: VecDeque::new(),
+            }),
+        }
+    }
+
+    /// The row of a context, if it was ever used.
+    #[inline(always)]
+    fn row(&self, context: u32) -> Option<&Row> {
+        let number = (context & CAPACITY) as usize;
+        // Neither index is checked again: both are below their bounds by
+        // their size.
+        let chunk = self.chunks[number / CHUNK].get()?;
+        Some(&chunk[number % CHUNK])
+    }
+
+    /// Gives an LMR a row; nothing if there is none left.
+    fn insert(&self, contents: &Contents) -> Option<u32> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = if free.used <= CAPACITY && free.resting.len() < self.rest {
+            free.used += 1;
+            free.used - 1
+        } else {
+            free.resting.pop_front()?
+        };
+        let chunk = self.chunks[number as usize / CHUNK].get_or_init(|| {
+            let rows: Box<[Row]> = (0..CHUNK).map(|_| Row::default()).collect();
+            rows.try_into().ok().expect("as many as the chunk has")
+        });
+        let row = &chunk[number as usize % CHUNK];
+        // Whoever sees new contents sees the end of the life before, which was
+        // stored before the lock was last released.
+        fence(Ordering::Release);
+        row.address.store(contents.address, Ordering::Relaxed);
+        row.length.store(contents.length, Ordering::Relaxed);
+        row.key.store(contents.key, Ordering::Relaxed);
+        row.pz.store(contents.pz, Ordering::Relaxed);
+        row.privileges
+            .store(contents.privileges.bits(), Ordering::Relaxed);
+        let life = row.life.load(Ordering::Relaxed) + 1;
+        // Whoever sees this life sees its contents.
+        row.life.store(life, Ordering::Release);
+        Some(context_of(number, life))
+    }
+
+    /// Ends an LMR's row: from now on its context is not found.
+    fn remove(&self, context: u32) {
+        let Some(row) = self.row(context) else {
+            return;
+        };
+        let life = row.life.load(Ordering::Relaxed);
+        row.life.store(life + 1, Ordering::Relaxed);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.resting.push_back(context & CAPACITY);
+    }
+
+    /// See [`lookup`].
+    #[inline(always)]
+    fn lookup(
+        &self,
+        context: u32,
+        address: u64,
+        length: u64,
+        pz: u32,
+        need: MemPrivileges,
+    ) -> Result<u32, DatReturn> {
+        let Some(row) = self.row(context) else {
+            return Err(no_such_lmr());
+        };
+        let life = row.life.load(Ordering::Acquire);
+        let first = row.address.load(Ordering::Relaxed);
+        let bytes = row.length.load(Ordering::Relaxed);
+        let key = row.key.load(Ordering::Relaxed);
+        let zone = row.pz.load(Ordering::Relaxed);
+        let privileges = row.privileges.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        // Same life before and after: all of it is of one LMR.
+        let again = row.life.load(Ordering::Relaxed);
+        let offset = address.wrapping_sub(first);
+        if life == again
+            && context_of(context & CAPACITY, life) == context
+            && life & 1 == 1
+            && zone == pz
+            && privileges & need.bits() == need.bits()
+            && offset <= bytes
+            && length <= bytes - offset
+        {
+            return Ok(key);
+        }
+        let found =
+            life == again && life & 1 == 1 && context_of(context & CAPACITY, life) == context;
+        Err(refusal(
+            found,
+            zone == pz,
+            privileges & need.bits() == need.bits(),
+        ))
+    }
+}
+
+/// The context of an LMR in a row. Lives with an LMR are odd: halved, they
+/// count the LMRs.
+#[inline(always)]
+const fn context_of(row: u32, life: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the upper bits are to go")]
+    let generation = (life >> 1) as u32;
+    generation << ROW_BITS | row
+}
+
+#[cold]
+#[inline(never)]
+fn no_such_lmr() -> DatReturn {
+    DatReturn::error(ReturnType::PrivilegesViolation, Subtype::NoSubtype)
+}
+
+/// Why a segment may not be used; if nothing else is wrong, its place.
+#[cold]
+#[inline(never)]
+fn refusal(found: bool, same_pz: bool, privileged: bool) -> DatReturn {
+    let kind = match (found, same_pz, privileged) {
+        (true, false, _) => ReturnType::ProtectionViolation,
+        (true, true, true) => ReturnType::InvalidParameter,
+        (false, _, _) | (true, true, false) => ReturnType::PrivilegesViolation,
+    };
+    DatReturn::error(kind, Subtype::NoSubtype)
+}
+
+/// A row of the table, given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Entry {
+    context: u32,
+}
+
+impl Entry {
+    /// Nothing if the table is full.
+    pub(super) fn new(contents: &Contents) -> Option<Self> {
+        let context = TABLE.insert(contents)?;
+        Some(Self { context })
+    }
+
+    /// What segments name the LMR by; never 0.
+    pub(super) fn context(&self) -> u32 {
+        self.context
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        TABLE.remove(self.context);
+    }
+}
+
+/// The device's key for a segment of `length` bytes, not 0, at `address`,
+/// used from zone `pz` with all privileges of `need`. Some thirty
+/// instructions; takes no lock, waits for nothing.
 ///
 /// # Errors
-/// - Not all of it inside the LMR: `DAT_INVALID_PARAMETER` (R10).
-/// - An LMR of another zone: `DAT_PROTECTION_VIOLATION` (R11).
-/// - No such LMR, or one without a privilege of `need`: `DAT_PRIVILEGES_VIOLATION` (R12).
+/// In this order, if several things are wrong:
+/// - No LMR has this context: `DAT_PRIVILEGES_VIOLATION` (R12).
+/// - The LMR is of another zone: `DAT_PROTECTION_VIOLATION` (R11).
+/// - It lacks a privilege: `DAT_PRIVILEGES_VIOLATION` (R12).
+/// - The segment is not all inside: `DAT_INVALID_PARAMETER` (R10).
 #[inline]
 pub(crate) fn lookup(
     context: u32,
@@ -20,6 +245,8 @@ pub(crate) fn lookup(
     pz: u32,
     need: MemPrivileges,
 ) -> Result<u32, DatReturn> {
-    let _ = (context, address, length, pz, need);
-    unimplemented!()
+    TABLE.lookup(context, address, length, pz, need)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! The values of the attributes: the tables are in [`super::attributes`].
+
+use core::net::SocketAddr;
+
+use dat_engine::cm::MAX_PRIVATE_DATA;
+use dat_engine::{Device, PortInfo};
+
+use super::attributes::{
+    ALIGNMENT, ALLOCATED, AVAILABLE, EpCreator, IaAttributes, IovOwnership, LOW_WATERMARK,
+    NamedAttribute, OUTSTANDING, ProviderAttributes, PzSupport, SPAN,
+};
+use crate::object::ep::MAX_SEGMENTS;
+use crate::object::lmr;
+use crate::options::Options;
+use crate::registry;
+use crate::types::CompletionFlags;
+
+/// What the attributes are made of.
+pub(super) struct Described<'a> {
+    pub(super) name: &'a str,
+    pub(super) device: &'a Device,
+    pub(super) port: &'a PortInfo,
+    pub(super) address: SocketAddr,
+    pub(super) local_address: usize,
+    pub(super) threadsafe: bool,
+    pub(super) options: &'a Options,
+}
+
+impl Described<'_> {
+    pub(super) fn adapter(&self) -> IaAttributes {
+        let info = self.device.info();
+        let limits = self.device.limits();
+        let eps = count(limits.qps);
+        let reads_in = count(limits.reads_served.into());
+        let reads_out = count(limits.reads_issued.into());
+        let segments = count(limits.segments).min(count(MAX_SEGMENTS as u32));
+        let (firmware_version_major, firmware_version_minor) = version(&info.firmware);
+        IaAttributes {
+            adapter_name: self.name.to_owned(),
+            vendor_name: vendor(info.vendor_id),
+            hardware_version_major: info.part_id,
+            hardware_version_minor: 0,
+            firmware_version_major,
+            firmware_version_minor,
+            ia_address_ptr: self.local_address,
+            ia_address: self.address,
+            max_eps: eps,
+            max_dto_per_ep: count(limits.queue_depth.saturating_sub(1)),
+            max_rdma_read_per_ep_in: reads_in,
+            max_rdma_read_per_ep_out: reads_out,
+            max_evds: count(limits.cqs),
+            max_evd_qlen: count(limits.cq_depth),
+            max_iov_segments_per_dto: segments,
+            max_lmrs: count(limits.regions.min(lmr::CAPACITY)),
+            max_lmr_block_size: limits.region_size,
+            max_lmr_virtual_address: u64::MAX,
+            max_pzs: count(limits.domains),
+            max_message_size: self.port.max_message.into(),
+            max_rdma_size: self.port.max_message.into(),
+            max_rmrs: 0,
+            max_rmr_target_address: 0,
+            max_srqs: count(limits.srqs),
+            max_ep_per_srq: eps,
+            max_recv_per_srq: count(limits.srq_depth),
+            max_iov_segments_per_rdma_read: segments,
+            max_iov_segments_per_rdma_write: segments,
+            max_rdma_read_in: reads_in.saturating_mul(eps),
+            max_rdma_read_out: reads_out.saturating_mul(eps),
+            max_rdma_read_per_ep_in_guaranteed: true,
+            max_rdma_read_per_ep_out_guaranteed: true,
+            transport_attributes: Vec::new(),
+            vendor_attributes: vec![
+                named("firmware", info.firmware.clone()),
+                named("guid", format!("{:016x}", info.guid)),
+            ],
+        }
+    }
+
+    pub(super) fn provider(&self) -> ProviderAttributes {
+        let part = |text: &str| text.parse().unwrap_or(0);
+        let (dapl_version_major, dapl_version_minor) = registry::VERSION;
+        ProviderAttributes {
+            provider_name: "udapl".to_owned(),
+            provider_version_major: part(env!("CARGO_PKG_VERSION_MAJOR")),
+            provider_version_minor: part(env!("CARGO_PKG_VERSION_MINOR")),
+            dapl_version_major,
+            dapl_version_minor,
+            lmr_mem_types_supported: 0,
+            iov_ownership_on_return: IovOwnership::Consumer,
+            dat_qos_supported: 0,
+            completion_flags_supported: CompletionFlags::all(),
+            is_thread_safe: self.threadsafe,
+            max_private_data_size: i32::try_from(MAX_PRIVATE_DATA).unwrap_or(i32::MAX),
+            supports_multipath: false,
+            ep_creator: EpCreator::IfAsked,
+            pz_support: PzSupport::Unique,
+            optimal_buffer_alignment: ALIGNMENT,
+            evd_stream_merging_supported: [[true; 6]; 6],
+            srq_supported: true,
+            srq_watermarks_supported: LOW_WATERMARK,
+            srq_ep_pz_difference_supported: true,
+            srq_info_supported: AVAILABLE | OUTSTANDING,
+            ep_recv_info_supported: ALLOCATED | SPAN,
+            lmr_sync_req: false,
+            dto_async_return_guaranteed: true,
+            rdma_write_for_rdma_read_req: false,
+            provider_specific_attributes: vec![
+                named("path", self.device.info().path.to_string()),
+                named("wait", self.options.wait.to_string()),
+                named("cm", "socket".to_owned()),
+            ],
+        }
+    }
+}
+
+fn named(name: &'static str, value: String) -> NamedAttribute {
+    NamedAttribute { name, value }
+}
+
+/// As C counts.
+fn count(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The numbers are those of the IEEE and of the PCI SIG.
+fn vendor(number: u32) -> String {
+    match number {
+        0x02c9 | 0x15b3 => "Mellanox Technologies".to_owned(),
+        0x8086 => "Intel".to_owned(),
+        0x14e4 => "Broadcom".to_owned(),
+        _ => format!("vendor {number:#06x}"),
+    }
+}
+
+/// The first two numbers of a version such as `16.35.2000`; 0 for what is none.
+fn version(text: &str) -> (u32, u32) {
+    let mut numbers = text.split('.').map(|part| part.trim().parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_and_vendors_are_read_as_far_as_they_go() {
+        assert_eq!(version("16.35.2000"), (16, 35));
+        assert_eq!(version("16"), (16, 0));
+        assert_eq!(version("garbage"), (0, 0));
+        assert_eq!(version(""), (0, 0));
+        assert_eq!(vendor(0x15b3), "Mellanox Technologies");
+        assert_eq!(vendor(0xbad), "vendor 0x0bad");
+    }
+
+    #[test]
+    fn counts_that_c_has_no_number_for_are_the_largest() {
+        assert_eq!(count(7), 7);
+        assert_eq!(count(u32::MAX), i32::MAX);
+    }
+}

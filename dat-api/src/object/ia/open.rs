@@ -1,0 +1,265 @@
+//! Opening an IA.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dat_engine::{ControlErrorKind, DataPath, Device, PortInfo};
+
+use super::Ia;
+use super::children::Children;
+use super::cm::SharedManager;
+use super::describe::Described;
+use super::reports::{self, Reports};
+use super::service::Service;
+use super::watch::Watch;
+use crate::error::{DatError, Result};
+use crate::handle::{self, Handle, Reservation};
+use crate::object::evd::{Evd, StreamKind};
+use crate::object::exhausted;
+use crate::object::peer::PeerAddress;
+use crate::options::Options;
+use crate::registry::{self, Instance, Key, Resolved};
+use crate::status::{ReturnType, Subtype};
+use crate::types::EvdFlags;
+
+/// What to open.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenRequest<'a> {
+    /// `DEVICE`, `DEVICE-PORT`, or an entry of dat.conf: see [`crate::registry`].
+    pub name: &'a str,
+    /// Events that a new asynchronous EVD holds at least.
+    pub async_qlen: i32,
+    /// Where asynchronous events go.
+    pub async_evd: AsyncEvd,
+    /// Whether several threads may call on one object at a time.
+    pub threadsafe: bool,
+    /// DAT version that the caller wants: 1.
+    pub major: u32,
+    /// DAT version that the caller wants: 2.
+    pub minor: u32,
+}
+
+/// Where the asynchronous events of an IA go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncEvd {
+    /// To an EVD that is made for it, and goes with it.
+    New,
+    /// To this EVD, made of another open IA of the same device.
+    Existing(Handle),
+    /// To the EVD of another open IA of the same device
+    /// (`DAT_EVD_ASYNC_EXISTS`); logged while there is none.
+    Elsewhere,
+}
+
+impl Ia {
+    /// Opens an adapter. Also answers the new asynchronous EVD, if one was
+    /// made: it cannot be freed, and goes with the IA.
+    ///
+    /// Starts the IA's thread, and with the first IA of the process that of
+    /// the connection manager.
+    ///
+    /// # Errors
+    /// - `DAT_INVALID_PARAMETER`: argument 1, the name is longer than 255
+    ///   bytes; argument 2, a new EVD of no events; without an argument, a
+    ///   variable of the environment has a value that means nothing.
+    /// - `DAT_PROVIDER_NOT_FOUND`: no such device or port, or dat.conf says
+    ///   something that cannot be done. The cause lists what there is.
+    /// - `DAT_INVALID_HANDLE_EVD_ASYNC`: the given EVD is none, was not made
+    ///   for asynchronous events, or is of another device.
+    /// - `DAT_INVALID_ADDRESS`: the configured GID is not in the port's table.
+    /// - `DAT_MODEL_NOT_SUPPORTED`: the device cannot be driven as the
+    ///   configuration says, or not at all.
+    /// - `DAT_INSUFFICIENT_RESOURCES`: descriptors, threads, memory, or the
+    ///   permission to use the device.
+    pub fn open(request: &OpenRequest<'_>) -> Result<(Arc<Self>, Option<Handle>)> {
+        if request.async_evd == AsyncEvd::New && request.async_qlen <= 0 {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg2,
+                format!(
+                    "an asynchronous EVD of {} events; it must hold at least 1",
+                    request.async_qlen
+                ),
+            ));
+        }
+        let resolved = registry::resolve(Key {
+            name: request.name,
+            major: request.major,
+            minor: request.minor,
+            threadsafe: request.threadsafe,
+        })?;
+        let environment = Options::from_environment()?;
+        let (device, instance) = open_device(request.name, &resolved)?;
+        let options = configured(environment, &instance)?;
+        let port = device.port(instance.port)?;
+        check(&device, &port, &options)?;
+
+        let place = Reservation::new().ok_or_else(exhausted)?;
+        let ia = Self::assemble(request, place.handle(), device, &port, options)?;
+        let made = ia.attach_events(request)?;
+        if let Err(error) = ia.start() {
+            // The EVD and the IA know each other.
+            ia.dismantle();
+            return Err(error);
+        }
+        place.publish(Arc::clone(&ia));
+        Ok((ia, made))
+    }
+
+    fn assemble(
+        request: &OpenRequest<'_>,
+        handle: Handle,
+        device: Device,
+        port: &PortInfo,
+        options: Options,
+    ) -> Result<Arc<Self>> {
+        let cm = SharedManager::get()?;
+        let address = cm.manager().local_address(&device.info().name);
+        let local_address = PeerAddress::new(address);
+        let described = Described {
+            name: request.name,
+            device: &device,
+            port,
+            address,
+            local_address: local_address.address(),
+            threadsafe: request.threadsafe,
+            options: &options,
+        };
+        let attributes = (described.adapter(), described.provider());
+        Ok(Arc::new(Self {
+            handle,
+            process: std::process::id(),
+            name: request.name.to_owned(),
+            device,
+            port: port.number,
+            options,
+            threadsafe: request.threadsafe,
+            address,
+            local_address,
+            attributes,
+            cm,
+            children: Children::default(),
+            reports: Reports::default(),
+            watch: Watch::default(),
+            service: Mutex::new(None),
+        }))
+    }
+
+    /// Decides where asynchronous events go; answers the EVD if it was made.
+    fn attach_events(self: &Arc<Self>, request: &OpenRequest<'_>) -> Result<Option<Handle>> {
+        match request.async_evd {
+            AsyncEvd::New => {
+                let evd = Evd::create_async(self, request.async_qlen, EvdFlags::ASYNC, None)?;
+                let handle = evd.handle();
+                match evd.attach(StreamKind::Async) {
+                    Ok(stream) => self.reports.set_own(stream),
+                    Err(error) => {
+                        Evd::abort(handle);
+                        return Err(error);
+                    }
+                }
+                Ok(Some(handle))
+            }
+            AsyncEvd::Existing(handle) => {
+                let evd = handle::pin::<Evd>(handle)
+                    .ok_or_else(|| bad_evd("the handle names no EVD for asynchronous events"))?;
+                if evd.ia().device().info().guid != self.device.info().guid {
+                    return Err(bad_evd("the EVD belongs to an IA of another device"));
+                }
+                self.reports.set(evd.to_arc().attach(StreamKind::Async)?);
+                Ok(None)
+            }
+            AsyncEvd::Elsewhere => {
+                self.reports.set_elsewhere();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Starts what runs by itself.
+    fn start(self: &Arc<Self>) -> Result<()> {
+        let service = Service::start(self)?;
+        *self.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(service);
+        reports::enlist(self);
+        Ok(())
+    }
+}
+
+/// Opens the first candidate that there is.
+fn open_device(name: &str, resolved: &Resolved) -> Result<(Device, Instance)> {
+    let mut cause: Option<String> = None;
+    for instance in &resolved.candidates {
+        match Device::open(&instance.device) {
+            Ok(device) => {
+                let ports = &device.info().ports;
+                if ports.iter().any(|port| port.number == instance.port) {
+                    return Ok((device, instance.clone()));
+                }
+                cause = Some(format!(
+                    "{} has {} ports, and no port {}",
+                    instance.device,
+                    ports.len(),
+                    instance.port
+                ));
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ControlErrorKind::UnknownDevice | ControlErrorKind::NoDevice
+                ) =>
+            {
+                cause.get_or_insert_with(|| error.to_string().replace('\n', "; "));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(registry::not_found(format!(
+        "no adapter \"{name}\": {}; {}",
+        cause.unwrap_or_default(),
+        resolved.hint
+    )))
+}
+
+/// The options of the environment, changed by those of dat.conf.
+fn configured(mut options: Options, instance: &Instance) -> Result<Options> {
+    for (key, value) in &instance.settings {
+        options.set(key, value).map_err(|cause| {
+            registry::not_found(format!("in the instance data of dat.conf: {cause}"))
+        })?;
+    }
+    options.require_supported()?;
+    Ok(options)
+}
+
+/// Refuses a device that will not do.
+fn check(device: &Device, port: &PortInfo, options: &Options) -> Result<()> {
+    match &device.info().path {
+        DataPath::Direct => {}
+        DataPath::Verbs { reason } | DataPath::Unusable { reason } => {
+            return Err(DatError::new(
+                ReturnType::ModelNotSupported,
+                Subtype::NoSubtype,
+                format!("{} cannot be driven directly: {reason}", device.info().name),
+            ));
+        }
+    }
+    match options.gid {
+        Some(index) if port.gids.iter().all(|entry| entry.index != index) => Err(DatError::new(
+            ReturnType::InvalidAddress,
+            Subtype::InvalidAddressUnsupported,
+            format!(
+                "port {} of {} has no GID {index} (show_gids lists them)",
+                port.number,
+                device.info().name
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn bad_evd(cause: &'static str) -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        Subtype::InvalidHandleEvdAsync,
+        cause,
+    )
+}

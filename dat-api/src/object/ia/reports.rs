@@ -1,0 +1,160 @@
+//! Where the asynchronous events of an IA go.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::Ia;
+use crate::handle::{Handle, Kind};
+use crate::object::evd::{Evd, StreamGuard};
+use crate::object::usage::Counted;
+use crate::types::{AsyncKind, AsyncReason, EventData};
+
+/// The asynchronous EVD of an IA, if it has one.
+#[derive(Default)]
+pub(super) struct Reports(Mutex<Target>);
+
+#[derive(Default)]
+enum Target {
+    /// To nobody: the IA is being opened or closed, or the EVD it was given is
+    /// gone.
+    #[default]
+    Nowhere,
+    /// To the EVD that was made for the IA.
+    Own(StreamGuard),
+    /// To an EVD that was given.
+    Given(StreamGuard),
+    /// To the EVD of another IA of the same device.
+    Elsewhere,
+}
+
+/// The open IAs: those that leave their events to another find it here.
+static OPEN: Mutex<Vec<Weak<Ia>>> = Mutex::new(Vec::new());
+
+fn open() -> MutexGuard<'static, Vec<Weak<Ia>>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The IA is open.
+pub(super) fn enlist(ia: &Arc<Ia>) {
+    let mut open = open();
+    open.retain(|other| other.strong_count() != 0);
+    open.push(Arc::downgrade(ia));
+}
+
+/// The IA is being closed: no other sends its events here any more.
+pub(super) fn delist(ia: &Ia) {
+    let others: Vec<Arc<Ia>> = {
+        let mut open = open();
+        open.retain(|other| !core::ptr::eq(other.as_ptr(), ia));
+        open.iter().filter_map(Weak::upgrade).collect()
+    };
+    for other in others {
+        other.reports.forget(ia);
+    }
+}
+
+impl Reports {
+    fn lock(&self) -> MutexGuard<'_, Target> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_own(&self, stream: StreamGuard) {
+        *self.lock() = Target::Own(stream);
+    }
+
+    pub(super) fn set(&self, stream: StreamGuard) {
+        *self.lock() = Target::Given(stream);
+    }
+
+    pub(super) fn set_elsewhere(&self) {
+        *self.lock() = Target::Elsewhere;
+    }
+
+    /// The EVD by name, if it lives.
+    pub(super) fn evd(&self) -> Option<Handle> {
+        let handle = self.target()?.handle();
+        (handle.kind() == Some(Kind::Evd)).then_some(handle)
+    }
+
+    /// The EVD that was made for the IA.
+    pub(super) fn own(&self) -> Option<Handle> {
+        match &*self.lock() {
+            Target::Own(stream) => Some(stream.evd().handle()),
+            _ => None,
+        }
+    }
+
+    /// Whether others report to the EVD that was made for the IA.
+    pub(super) fn own_is_shared(&self) -> bool {
+        match &*self.lock() {
+            Target::Own(stream) => stream.evd().usage().count() > 1,
+            _ => false,
+        }
+    }
+
+    /// Reports nowhere from now on; answers the EVD that was made for the IA.
+    pub(super) fn clear(&self) -> Option<Handle> {
+        let own = self.own();
+        // The stream is let go of after the lock.
+        let before = core::mem::take(&mut *self.lock());
+        drop(before);
+        own
+    }
+
+    /// The EVD that was given goes with that IA.
+    fn forget(&self, gone: &Ia) {
+        let mut target = self.lock();
+        let stream = match &*target {
+            Target::Given(stream) if core::ptr::eq(&raw const **stream.evd().ia(), gone) => {
+                core::mem::take(&mut *target)
+            }
+            _ => return,
+        };
+        drop(target);
+        drop(stream);
+    }
+
+    fn target(&self) -> Option<Arc<Evd>> {
+        match &*self.lock() {
+            Target::Own(stream) | Target::Given(stream) => Some(Arc::clone(stream.evd())),
+            Target::Nowhere | Target::Elsewhere => None,
+        }
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        matches!(*self.lock(), Target::Elsewhere)
+    }
+}
+
+/// Posts an asynchronous event of an IA. Holds no lock while it posts.
+pub(super) fn report(ia: &Ia, kind: AsyncKind, handle: Handle, reason: AsyncReason) {
+    let data = EventData::Async {
+        kind,
+        handle,
+        reason,
+    };
+    let target = ia.reports.target().or_else(|| elsewhere(ia));
+    let taken = target.is_some_and(|evd| evd.post(data).is_ok());
+    if taken {
+        tracing::debug!(?kind, ?handle, ?reason, "asynchronous event");
+    } else {
+        tracing::error!(
+            ?kind,
+            ?handle,
+            ?reason,
+            ia = ia.name,
+            "asynchronous event that no EVD takes"
+        );
+    }
+}
+
+/// The EVD of another open IA of the same device.
+fn elsewhere(ia: &Ia) -> Option<Arc<Evd>> {
+    if !ia.reports.is_elsewhere() {
+        return None;
+    }
+    let others: Vec<Arc<Ia>> = open().iter().filter_map(Weak::upgrade).collect();
+    others
+        .iter()
+        .filter(|other| other.device.info().guid == ia.device.info().guid)
+        .find_map(|other| other.reports.target())
+}

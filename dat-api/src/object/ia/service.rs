@@ -1,0 +1,127 @@
+//! The thread of an IA: takes the device's asynchronous events.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+
+use dat_engine::Device;
+use dat_engine::thread::{SignalsBlocked, leave_pinned_cpus};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use super::Ia;
+use crate::error::{DatError, Result};
+use crate::status::{ReturnType, Subtype};
+
+/// The running thread.
+pub(super) struct Service {
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    thread: JoinHandle<()>,
+}
+
+const DEVICE: Token = Token(0);
+const WAKER: Token = Token(1);
+
+impl Service {
+    /// Starts it. It blocks all signals, and keeps off CPUs that are isolated
+    /// for the thread that opens the IA. It keeps the device, not the IA.
+    pub(super) fn start(ia: &Arc<Ia>) -> Result<Self> {
+        let poll = Poll::new().map_err(refused)?;
+        let waker = Waker::new(poll.registry(), WAKER).map_err(refused)?;
+        let device = ia.device.clone();
+        poll.registry()
+            .register(
+                &mut SourceFd(&device.async_fd().as_raw_fd()),
+                DEVICE,
+                Interest::READABLE,
+            )
+            .map_err(refused)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let run = Run {
+            poll,
+            device,
+            ia: Arc::downgrade(ia),
+            stop: Arc::clone(&stop),
+        };
+        let blocked = SignalsBlocked::new();
+        let thread = thread::Builder::new()
+            .name("dat-async".to_owned())
+            .spawn(move || run.run())
+            .map_err(refused)?;
+        drop(blocked);
+        Ok(Self {
+            stop,
+            waker,
+            thread,
+        })
+    }
+
+    /// Ends it, and waits for it; unless this is it.
+    pub(super) fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        if let Err(error) = self.waker.wake() {
+            tracing::error!("the thread of an IA cannot be woken: {error}");
+            return;
+        }
+        if self.thread.thread().id() != thread::current().id() && self.thread.join().is_err() {
+            tracing::error!("the thread of an IA panicked");
+        }
+    }
+}
+
+struct Run {
+    poll: Poll,
+    device: Device,
+    ia: Weak<Ia>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Run {
+    fn run(mut self) {
+        leave_pinned_cpus();
+        let mut events = Events::with_capacity(2);
+        // Readiness is told once: so look first, and then until there is none.
+        while !self.stop.load(Ordering::Acquire) && self.take_events() {
+            match self.poll.poll(&mut events, None) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    tracing::error!("waiting for the device's events failed: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes what is there; `false` if nothing more will come.
+    fn take_events(&self) -> bool {
+        for event in self.device.async_events() {
+            let Some(ia) = self.ia.upgrade() else {
+                return false;
+            };
+            match event {
+                Ok(event) => ia.device_event(event),
+                Err(error) => {
+                    tracing::error!("{error}");
+                    ia.device_lost();
+                    return false;
+                }
+            }
+            if self.stop.load(Ordering::Acquire) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn refused(error: io::Error) -> DatError {
+    DatError::new(
+        ReturnType::InsufficientResources,
+        Subtype::ResourceDevice,
+        format!("the thread for the device's events does not start: {error}; see `ulimit -n -u`"),
+    )
+}

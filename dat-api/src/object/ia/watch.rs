@@ -1,0 +1,94 @@
+//! What the device's asynchronous events mean to the objects of an IA.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_engine::control::ObjectId;
+use dat_engine::{AsyncEvent, AsyncEventKind, AsyncSource};
+
+use super::Ia;
+use crate::handle::Handle;
+use crate::types::{AsyncKind, AsyncReason};
+
+/// Told of the events of an object, on the IA's own thread and with no lock
+/// held. The object may be gone: the hook pins the handle.
+pub(crate) type Hook = fn(Handle, AsyncEventKind);
+
+/// Whose a verbs object is.
+#[derive(Clone, Copy)]
+pub(super) struct Watched {
+    pub(super) handle: Handle,
+    pub(super) hook: Hook,
+}
+
+/// The verbs objects of an IA, by the names that never come back.
+#[derive(Default)]
+pub(super) struct Watch(Mutex<HashMap<ObjectId, Watched>>);
+
+impl Watch {
+    pub(super) fn insert(&self, id: ObjectId, watched: Watched) {
+        self.lock().insert(id, watched);
+    }
+
+    pub(super) fn remove(&self, id: ObjectId) {
+        self.lock().remove(&id);
+    }
+
+    fn get(&self, id: ObjectId) -> Option<Watched> {
+        self.lock().get(&id).copied()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is to be reported of an event: the DAT event and its reason. Of an
+/// object unless it is [`AsyncKind::IaCatastrophic`].
+fn meaning(kind: AsyncEventKind) -> Option<(AsyncKind, AsyncReason)> {
+    use AsyncEventKind as Device;
+    match kind {
+        Device::QpFatal | Device::QpRequestError | Device::QpAccessError => {
+            Some((AsyncKind::EpBroken, AsyncReason::Failed))
+        }
+        // A CQ breaks when it overruns, and its EVD is lost either way.
+        Device::CqError => Some((AsyncKind::EvdOverflow, AsyncReason::Failed)),
+        // DAT has no number for it; the handle and the reason say it.
+        Device::SrqError => Some((AsyncKind::ProviderInternalError, AsyncReason::Failed)),
+        Device::DeviceFatal => Some((AsyncKind::IaCatastrophic, AsyncReason::Failed)),
+        _ => None,
+    }
+}
+
+impl Ia {
+    /// Acts on an event of the device.
+    pub(super) fn device_event(&self, event: AsyncEvent) {
+        let id = match event.source {
+            AsyncSource::Qp(id, _) | AsyncSource::Cq(id) | AsyncSource::Srq(id) => id,
+            AsyncSource::Port(port) => {
+                tracing::warn!(device = self.device.info().name, port, kind = ?event.kind, "port event");
+                return;
+            }
+            AsyncSource::Device => {
+                tracing::warn!(device = self.device.info().name, kind = ?event.kind, "device event");
+                if let Some((kind, reason)) = meaning(event.kind) {
+                    self.report(kind, self.handle, reason);
+                }
+                return;
+            }
+        };
+        // Not watched: of an object that has been freed meanwhile.
+        let Some(Watched { handle, hook }) = self.watch.get(id) else {
+            return;
+        };
+        if let Some((kind, reason)) = meaning(event.kind) {
+            self.report(kind, handle, reason);
+        }
+        hook(handle, event.kind);
+    }
+
+    /// The device's events cannot be read any more.
+    pub(super) fn device_lost(&self) {
+        self.report(AsyncKind::IaCatastrophic, self.handle, AsyncReason::Failed);
+    }
+}

@@ -1,0 +1,219 @@
+//! What the environment and dat.conf say about how an IA is to work.
+//!
+//! | variable | key | values |
+//! | --- | --- | --- |
+//! | `DAT_PATH` | `path` | `auto` (default), `direct`, `verbs` |
+//! | `DAT_WAIT` | `wait` | `adaptive` (default), `adaptive:MIN_US:MAX_US`, `poll`, `block` |
+//! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket` |
+//! | – | `gid` | index in the port's GID table; chosen by the engine if not given |
+//!
+//! A key of the instance data in dat.conf goes before the variable. An empty
+//! variable counts as not set.
+
+use dat_engine::wait::WaitPolicy;
+
+use crate::error::{DatError, Result};
+use crate::status::{ReturnType, Subtype};
+
+/// How the device is to be driven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathChoice {
+    /// The best way there is.
+    #[default]
+    Auto,
+    /// By writing to its rings.
+    Direct,
+    /// Through libibverbs.
+    Verbs,
+}
+
+/// How connections are to be made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CmChoice {
+    /// The best way there is.
+    #[default]
+    Auto,
+    /// By rdma_cm.
+    RdmaCm,
+    /// By messages over TCP.
+    Socket,
+}
+
+/// How an IA is to work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How the device is to be driven.
+    pub path: PathChoice,
+    /// How threads wait for events, unless an EVD has a policy of its own.
+    pub wait: WaitPolicy,
+    /// How connections are to be made.
+    pub cm: CmChoice,
+    /// The GID that connections are to use.
+    pub gid: Option<u8>,
+}
+
+/// The variables and their keys.
+const VARIABLES: [(&str, &str); 3] = [("DAT_PATH", "path"), ("DAT_WAIT", "wait"), ("DAT_CM", "cm")];
+
+impl Options {
+    /// The defaults, changed by the variables of the environment.
+    ///
+    /// # Errors
+    /// `DAT_INVALID_PARAMETER`: a variable has a value that means nothing.
+    pub fn from_environment() -> Result<Self> {
+        Self::read(|name| {
+            let value = std::env::var_os(name)?;
+            Some(value.to_string_lossy().into_owned())
+        })
+    }
+
+    fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let mut options = Self::default();
+        for (name, key) in VARIABLES {
+            match variable(name) {
+                Some(value) if !value.is_empty() => options
+                    .set(key, &value)
+                    .map_err(|cause| wrong(format!("the variable {name}: {cause}")))?,
+                _ => {}
+            }
+        }
+        Ok(options)
+    }
+
+    /// Changes what one key of the instance data says.
+    ///
+    /// # Errors
+    /// What is wrong with the key or its value, in words.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let unknown = |values: &str| format!("\"{value}\" is none of {values}");
+        match key {
+            "path" => {
+                self.path = match value {
+                    "auto" => PathChoice::Auto,
+                    "direct" => PathChoice::Direct,
+                    "verbs" => PathChoice::Verbs,
+                    _ => return Err(unknown("auto, direct, verbs")),
+                }
+            }
+            "cm" => {
+                self.cm = match value {
+                    "auto" => CmChoice::Auto,
+                    "rdma_cm" => CmChoice::RdmaCm,
+                    "socket" => CmChoice::Socket,
+                    _ => return Err(unknown("auto, rdma_cm, socket")),
+                }
+            }
+            "wait" => {
+                let policy: Result<WaitPolicy, _> = value.parse();
+                self.wait = policy.map_err(|error| error.to_string())?;
+            }
+            "gid" => match value.parse() {
+                Ok(index) => self.gid = Some(index),
+                Err(_) => return Err(format!("\"{value}\" is no index from 0 to 255")),
+            },
+            _ => {
+                return Err(format!(
+                    "\"{key}\" is no key: there are path, wait, cm, gid"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what is not there to be chosen.
+    ///
+    /// # Errors
+    /// `DAT_MODEL_NOT_SUPPORTED`.
+    pub(crate) fn require_supported(&self) -> Result<()> {
+        let missing = match self {
+            Self {
+                path: PathChoice::Verbs,
+                ..
+            } => "the path verbs was asked for, but this library only has direct",
+            Self {
+                cm: CmChoice::RdmaCm,
+                ..
+            } => "the connection manager rdma_cm was asked for, but this library only has socket",
+            _ => return Ok(()),
+        };
+        Err(DatError::new(
+            ReturnType::ModelNotSupported,
+            Subtype::NoSubtype,
+            missing,
+        ))
+    }
+}
+
+fn wrong(cause: String) -> DatError {
+    DatError::new(ReturnType::InvalidParameter, Subtype::NoSubtype, cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<Options> {
+        Options::read(|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn unset_and_empty_variables_leave_the_defaults() {
+        let none = Options::read(|_| None).expect("nothing to refuse");
+        assert_eq!(none, Options::default());
+        assert_eq!(none.path, PathChoice::Auto);
+        assert!(matches!(none.wait, WaitPolicy::Adaptive { .. }));
+        assert_eq!(with("DAT_WAIT", "").expect("as if unset"), none);
+    }
+
+    #[test]
+    fn every_value_of_every_variable_is_understood() {
+        let path = |value| with("DAT_PATH", value).expect("a value").path;
+        assert_eq!(path("auto"), PathChoice::Auto);
+        assert_eq!(path("direct"), PathChoice::Direct);
+        assert_eq!(path("verbs"), PathChoice::Verbs);
+        let cm = |value| with("DAT_CM", value).expect("a value").cm;
+        assert_eq!(cm("rdma_cm"), CmChoice::RdmaCm);
+        assert_eq!(cm("socket"), CmChoice::Socket);
+        let wait = |value| with("DAT_WAIT", value).expect("a value").wait;
+        assert_eq!(wait("poll"), WaitPolicy::Poll);
+        assert_eq!(wait("block"), WaitPolicy::Block);
+        assert!(matches!(
+            wait("adaptive:1:inf"),
+            WaitPolicy::Adaptive { max: None, .. }
+        ));
+    }
+
+    #[test]
+    fn a_wrong_value_is_an_error_that_names_the_variable() {
+        for name in ["DAT_PATH", "DAT_WAIT", "DAT_CM"] {
+            let error = with(name, "sideways").expect_err("means nothing");
+            assert_eq!(error.code().kind(), Some(ReturnType::InvalidParameter));
+            assert!(error.cause().contains(name), "{error}");
+            assert!(error.cause().contains("sideways"), "{error}");
+        }
+    }
+
+    #[test]
+    fn keys_go_before_variables_and_unknown_ones_are_told() {
+        let mut options = with("DAT_WAIT", "poll").expect("a value");
+        options.set("wait", "block").expect("a value");
+        options.set("gid", "3").expect("an index");
+        assert_eq!((options.wait, options.gid), (WaitPolicy::Block, Some(3)));
+        assert!(options.set("gid", "256").is_err());
+        let cause = options.set("colour", "red").expect_err("no key");
+        assert!(
+            cause.contains("colour") && cause.contains("path"),
+            "{cause}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_as_a_model() {
+        for (name, value) in [("DAT_PATH", "verbs"), ("DAT_CM", "rdma_cm")] {
+            let options = with(name, value).expect("a value");
+            let error = options.require_supported().expect_err("not there");
+            assert_eq!(error.code().kind(), Some(ReturnType::ModelNotSupported));
+        }
+        assert!(Options::default().require_supported().is_ok());
+    }
+}

@@ -1,0 +1,289 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const LINE: &str = r#"OpenIB-cma u1.2 nonthreadsafe default libdaplcma.so.1 dapl.1.2 "ib0 0" """#;
+
+fn only(text: &str) -> Entry {
+    let conf = Conf::parse(text.as_bytes());
+    assert_eq!(conf.complaints, [], "{text}");
+    match <[Entry; 1]>::try_from(conf.entries) {
+        Ok([entry]) => entry,
+        Err(entries) => panic!("{} entries in {text}", entries.len()),
+    }
+}
+
+fn complaint(text: &str) -> Complaint {
+    let conf = Conf::parse(text.as_bytes());
+    assert_eq!(conf.entries, [], "{text}");
+    match <[Complaint; 1]>::try_from(conf.complaints) {
+        Ok([complaint]) => complaint,
+        Err(complaints) => panic!("{} complaints in {text}", complaints.len()),
+    }
+}
+
+#[test]
+fn the_line_of_the_specification_is_read() {
+    let entry = only(LINE);
+    let expected = Entry {
+        line: 1,
+        name: "OpenIB-cma".to_owned(),
+        major: 1,
+        minor: 2,
+        threadsafe: false,
+        library: "libdaplcma.so.1".to_owned(),
+        provider: ProviderVersion {
+            id: "dapl".to_owned(),
+            major: 1,
+            minor: 2,
+        },
+        instance_data: "ib0 0".to_owned(),
+        platform_data: String::new(),
+    };
+    assert_eq!(entry, expected);
+}
+
+#[test]
+fn comments_blank_lines_tabs_and_crlf_change_nothing() {
+    let tabs = LINE.replacen(' ', "\t \t", 5);
+    for text in [
+        format!("# {LINE}\n\n \t \n{LINE}"),
+        format!("\n\n\n  {LINE}   # and so on\n#\n"),
+        format!("\r\n#\r\n\r\n{LINE}\r\n"),
+        format!("\n\n\n{tabs}\n"),
+    ] {
+        let entry = only(&text);
+        assert_eq!(entry.line, 4, "{text}");
+        assert_eq!(Entry { line: 1, ..entry }, only(LINE));
+    }
+}
+
+#[test]
+fn quotes_hold_blanks_hashes_and_escaped_characters() {
+    let entry = only(r#""a \"b\" \\ #c" u1.2 threadsafe default "l i b" d.0.0 "" x#y"#);
+    assert_eq!(entry.name, r#"a "b" \ #c"#);
+    assert_eq!(entry.library, "l i b");
+    assert_eq!(
+        (entry.instance_data.as_str(), entry.platform_data.as_str()),
+        ("", "x#y")
+    );
+    assert!(entry.threadsafe);
+}
+
+#[test]
+fn a_quote_that_does_not_end_costs_its_line_only() {
+    let conf = Conf::parse(format!("{LINE}\na \"b\n{LINE}\n").as_bytes());
+    assert_eq!(conf.entries.len(), 2);
+    assert_eq!(conf.complaints.len(), 1);
+    assert_eq!(conf.complaints[0].line, 2);
+    assert!(conf.complaints[0].cause.contains("quote"));
+    // Also when it is the backslash that hides the last quote.
+    assert!(
+        complaint(r#"a u1.2 threadsafe default l d.1.2 "" "\""#)
+            .cause
+            .contains("quote")
+    );
+}
+
+#[test]
+fn the_end_of_the_file_ends_an_entry_and_duplicates_are_kept_in_order() {
+    let other = LINE.replace("libdaplcma.so.1", "other.so");
+    let conf = Conf::parse(format!("{LINE}\n{other}").as_bytes());
+    let libraries: Vec<_> = conf
+        .entries
+        .iter()
+        .map(|entry| entry.library.as_str())
+        .collect();
+    assert_eq!(libraries, ["libdaplcma.so.1", "other.so"]);
+}
+
+#[test]
+fn words_three_and_four_count_by_their_beginning() {
+    let text = LINE.replace("nonthreadsafe default", "threadsafely default-ish");
+    assert!(only(&text).threadsafe);
+    assert!(
+        complaint(&LINE.replace(" default", " maybe"))
+            .cause
+            .contains("maybe")
+    );
+    assert!(
+        complaint(&LINE.replace("nonthreadsafe", "safe"))
+            .cause
+            .contains("safe")
+    );
+}
+
+#[test]
+fn kernel_and_nondefault_entries_are_read_over_without_complaint() {
+    for text in [
+        LINE.replace("u1.2", "k1.2"),
+        LINE.replace(" default", " nondefault"),
+    ] {
+        let conf = Conf::parse(text.as_bytes());
+        assert_eq!(conf, Conf::default(), "{text}");
+    }
+}
+
+#[test]
+fn versions_are_numbers_and_complete() {
+    for wrong in [
+        "1.2",
+        "u",
+        "u1",
+        "u1.",
+        "u.2",
+        "u-1.2",
+        "u1.+2",
+        "u1.2.3",
+        "u1.2x",
+        "u99999999999.2",
+    ] {
+        assert!(
+            complaint(&LINE.replace("u1.2", wrong))
+                .cause
+                .contains(wrong),
+            "{wrong}"
+        );
+    }
+    for wrong in [
+        "dapl",
+        "dapl.1",
+        "dapl.1.",
+        ".1.2",
+        "dapl..2",
+        "dapl.1.2.3",
+        "dapl.x.2",
+    ] {
+        let text = LINE.replace("dapl.1.2", wrong);
+        assert!(complaint(&text).cause.contains(wrong), "{wrong}");
+    }
+}
+
+#[test]
+fn names_have_1_to_255_bytes() {
+    let named = |length| LINE.replace("OpenIB-cma", &"n".repeat(length));
+    assert_eq!(only(&named(255)).name.len(), 255);
+    assert!(complaint(&named(256)).cause.contains("256"));
+    assert!(
+        complaint(&LINE.replace("OpenIB-cma", "\"\""))
+            .cause
+            .contains("name")
+    );
+}
+
+#[test]
+fn a_line_of_too_few_or_too_many_fields_zero_bytes_or_other_encodings_is_left_out() {
+    assert!(
+        complaint("only four fields here")
+            .cause
+            .contains("4 fields")
+    );
+    assert!(
+        complaint(&format!("{LINE} more"))
+            .cause
+            .contains("9 fields")
+    );
+    assert!(
+        complaint(&format!("{LINE} and many more of them"))
+            .cause
+            .contains("8 fields")
+    );
+    assert!(
+        complaint(&LINE.replace("cma", "c\0ma"))
+            .cause
+            .contains("byte 0")
+    );
+    let mut bytes = LINE.as_bytes().to_vec();
+    bytes[0] = 0xff;
+    assert!(Conf::parse(&bytes).complaints[0].cause.contains("UTF-8"));
+}
+
+#[test]
+fn a_megabyte_of_garbage_is_read_in_little_memory_and_time() {
+    for seed in [
+        b"\"".as_slice(),
+        b"x \n",
+        b"\\",
+        b"\0\n",
+        b"# \"",
+        b"a b c d e f g h i ",
+    ] {
+        let bytes: Vec<u8> = seed.iter().copied().cycle().take(1 << 20).collect();
+        let conf = Conf::parse(&bytes);
+        assert_eq!(conf.entries, []);
+        assert!(conf.complaints.len() <= MAX_COMPLAINTS);
+    }
+    let lines = "x\n".repeat(1000);
+    let conf = Conf::parse(lines.as_bytes());
+    assert_eq!(conf.complaints.len() + conf.more_complaints, 1000);
+}
+
+/// A field that can be written: anything but a newline or a byte 0.
+fn field() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z0-9_.-]{1,12}",
+        "[ \t\r#\"\\\\a-c]{0,12}",
+        "[^\n\0]{0,20}",
+    ]
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let id = "[^\n\0.]{1,8}";
+    let named = (field(), field()).prop_filter("not empty", |(name, library)| {
+        !name.is_empty() && name.len() <= MAX_NAME && !library.is_empty()
+    });
+    let version = any::<(u32, u32, bool)>();
+    let provider = (id, any::<u32>(), any::<u32>());
+    let data = (field(), field());
+    (named, version, provider, data).prop_map(
+        |((name, library), (major, minor, threadsafe), (id, a, b), (i, p))| Entry {
+            line: 1,
+            name,
+            major,
+            minor,
+            threadsafe,
+            library,
+            provider: ProviderVersion {
+                id,
+                major: a,
+                minor: b,
+            },
+            instance_data: i,
+            platform_data: p,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read_back(entries in prop::collection::vec(entry(), 0..5), crlf: bool) {
+        let end = if crlf { "\r\n" } else { "\n" };
+        let text: String = entries.iter().map(|entry| format!("{entry}{end}")).collect();
+        let conf = Conf::parse(text.as_bytes());
+        prop_assert_eq!(&conf.complaints, &[]);
+        let expected: Vec<Entry> = entries
+            .into_iter()
+            .enumerate()
+            .map(|(number, entry)| Entry { line: number + 1, ..entry })
+            .collect();
+        prop_assert_eq!(conf.entries, expected);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic_and_every_entry_can_be_written_again(
+        bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..400),
+            prop::collection::vec(prop::sample::select(b" \t\r\n\"\\#u1.2k\0\xffxdefaultnonthreadsafe".as_slice()), 0..400),
+        ],
+    ) {
+        let conf = Conf::parse(&bytes);
+        let lines = bytes.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        prop_assert!(conf.entries.len() + conf.complaints.len() <= lines);
+        for entry in conf.entries {
+            let again = Conf::parse(entry.to_string().as_bytes());
+            prop_assert_eq!(again.entries, [Entry { line: 1, ..entry }]);
+        }
+    }
+}

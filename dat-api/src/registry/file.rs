@@ -1,0 +1,175 @@
+//! Where dat.conf is, and reading it.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use super::conf::Conf;
+
+/// Where it is if `DAT_OVERRIDE` is not set.
+const DEFAULT: &str = "/etc/dat.conf";
+/// Bytes that are read of it, at most.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// dat.conf, as far as it could be read.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) conf: Conf,
+    /// Why there is nothing in it.
+    pub(super) trouble: Option<String>,
+}
+
+impl File {
+    /// Reads the file that the environment names, or the default one.
+    pub(super) fn read() -> Self {
+        Self::read_at(std::env::var_os("DAT_OVERRIDE"))
+    }
+
+    /// A file that cannot be read counts as empty, and there is no other to
+    /// fall back to: opening devices by their own names needs none.
+    fn read_at(chosen: Option<OsString>) -> Self {
+        let path = chosen
+            .filter(|path| !path.is_empty())
+            .map_or_else(|| PathBuf::from(DEFAULT), PathBuf::from);
+        match bytes_of(&path) {
+            Ok((bytes, whole)) => {
+                let mut conf = Conf::parse(&bytes);
+                if !whole {
+                    let line = bytes.iter().filter(|&&byte| byte == b'\n').count() + 1;
+                    conf.complain(
+                        line,
+                        format!("the file is longer than {MAX_BYTES} bytes; the rest is not read"),
+                    );
+                }
+                for complaint in &conf.complaints {
+                    tracing::warn!(
+                        path = %path.display(),
+                        line = complaint.line,
+                        "wrong line in dat.conf: {}",
+                        complaint.cause
+                    );
+                }
+                Self {
+                    path,
+                    conf,
+                    trouble: None,
+                }
+            }
+            Err(error) => Self {
+                trouble: Some(format!("{} cannot be read: {error}", path.display())),
+                path,
+                conf: Conf::default(),
+            },
+        }
+    }
+}
+
+/// The bytes up to the last whole line within the limit, and whether that is
+/// all of the file.
+fn bytes_of(path: &PathBuf) -> io::Result<(Vec<u8>, bool)> {
+    let mut bytes = Vec::new();
+    OpenOptions::new()
+        .read(true)
+        // Opening a pipe that nobody writes to would wait for ever.
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 <= MAX_BYTES {
+        return Ok((bytes, true));
+    }
+    let end = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+    bytes.truncate(end);
+    Ok((bytes, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("dat-conf-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).expect("a temporary folder");
+            Self(path)
+        }
+
+        fn file(&self, text: &[u8]) -> PathBuf {
+            let path = self.0.join("dat.conf");
+            fs::write(&path, text).expect("writable");
+            path
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn read(path: &Path) -> File {
+        File::read_at(Some(path.as_os_str().to_owned()))
+    }
+
+    #[test]
+    fn the_default_place_counts_unless_another_is_named() {
+        assert_eq!(File::read_at(None).path, Path::new(DEFAULT));
+        assert_eq!(
+            File::read_at(Some(OsString::new())).path,
+            Path::new(DEFAULT)
+        );
+        let folder = Folder::new("named");
+        let path = folder.file(b"a u1.2 threadsafe default libdat.so.1 d.1.2 \"mlx5_0 1\" \"\"\n");
+        let file = read(&path);
+        assert_eq!(file.path, path);
+        assert_eq!((file.conf.entries.len(), file.trouble), (1, None));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_or_no_file_is_empty_and_says_why() {
+        let folder = Folder::new("missing");
+        for path in [folder.0.join("nothing"), folder.0.clone()] {
+            let file = read(&path);
+            assert_eq!(file.conf, Conf::default());
+            let trouble = file.trouble.expect("a reason");
+            assert!(trouble.contains(path.to_str().expect("ASCII")), "{trouble}");
+        }
+    }
+
+    #[test]
+    fn files_without_an_end_and_pipes_without_a_writer_do_not_hang() {
+        let zeroes = read(Path::new("/dev/zero"));
+        assert!(zeroes.conf.entries.is_empty());
+        assert!(
+            zeroes.conf.complaints[0].cause.contains("longer"),
+            "{:?}",
+            zeroes.conf
+        );
+        assert_eq!(read(Path::new("/dev/null")).trouble, None);
+        let folder = Folder::new("pipe");
+        let path = folder.0.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        if made.is_ok_and(|status| status.success()) {
+            assert_eq!(read(&path).conf, Conf::default());
+        }
+    }
+
+    #[test]
+    fn of_a_huge_file_the_first_whole_lines_count() {
+        let line = b"a u1.2 threadsafe default libdat.so.1 d.1.2 \"mlx5_0 1\" \"\"\n";
+        let many = usize::try_from(MAX_BYTES).expect("small") / line.len() + 100;
+        let folder = Folder::new("huge");
+        let file = read(&folder.file(&line.repeat(many)));
+        let whole = usize::try_from(MAX_BYTES).expect("small") / line.len();
+        assert_eq!(file.conf.entries.len(), whole);
+        assert_eq!(file.conf.complaints.len(), 1);
+        assert_eq!(file.conf.complaints[0].line, whole);
+    }
+}

@@ -1,0 +1,125 @@
+//! The RDMA device behind a network interface, as the kernel tells in sysfs.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// The device and port behind an interface, or behind an address of one.
+pub(super) fn device_of(name: &str) -> Result<(String, u8), String> {
+    let interface = match name.parse::<IpAddr>() {
+        Ok(address) => interface_of(address)?,
+        Err(_) => name.to_owned(),
+    };
+    in_class(Path::new("/sys/class/infiniband"), &interface)
+        .ok_or_else(|| format!("there is no RDMA device behind the network interface {interface}"))
+}
+
+fn interface_of(address: IpAddr) -> Result<String, String> {
+    let all = if_addrs::get_if_addrs()
+        .map_err(|error| format!("the system does not tell its addresses: {error}"))?;
+    all.into_iter()
+        .find(|interface| interface.ip() == address)
+        .map(|interface| interface.name)
+        .ok_or_else(|| format!("no network interface of this host has the address {address}"))
+}
+
+/// Among all devices and ports, the first that belongs to the interface: by
+/// its GIDs, which know of bonds and VLANs, or by what the adapter carries.
+fn in_class(class: &Path, interface: &str) -> Option<(String, u8)> {
+    let devices = names_in(class);
+    for device in &devices {
+        let ports = class.join(device).join("ports");
+        for port in names_in(&ports) {
+            let tables = ports.join(&port).join("gid_attrs/ndevs");
+            let carries = |entry: &String| {
+                fs::read_to_string(tables.join(entry)).is_ok_and(|name| name.trim() == interface)
+            };
+            if let Ok(number) = port.parse()
+                && names_in(&tables).iter().any(carries)
+            {
+                return Some((device.clone(), number));
+            }
+        }
+    }
+    // An IPoIB interface has no GID of its own.
+    devices.into_iter().find_map(|device| {
+        let folder = class
+            .join(&device)
+            .join("device/net")
+            .join(plain(interface)?);
+        let index = fs::read_to_string(folder.join("dev_port")).ok()?;
+        let port = index.trim().parse::<u8>().ok()?.checked_add(1)?;
+        Some((device, port))
+    })
+}
+
+/// What can be one name in a folder.
+fn plain(name: &str) -> Option<&str> {
+    (!name.is_empty() && !name.contains('/') && !name.starts_with('.')).then_some(name)
+}
+
+/// In order, so that the answer is the same each time.
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    struct Class(PathBuf);
+
+    impl Class {
+        fn new(name: &str) -> Self {
+            Self(std::env::temp_dir().join(format!("rdma-ndev-{name}-{}", std::process::id())))
+        }
+
+        fn write(&self, place: &str, text: &str) {
+            let path = self.0.join(place);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a temporary folder");
+            fs::write(path, text).expect("writable");
+        }
+    }
+
+    impl Drop for Class {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn roce_devices_are_found_by_their_gids_and_ipoib_by_the_adapter() {
+        let class = Class::new("both");
+        class.write("mlx5_0/ports/1/gid_attrs/ndevs/0", "eth0\n");
+        class.write("mlx5_0/ports/2/gid_attrs/ndevs/3", "eth1.7\n");
+        class.write("mlx5_1/ports/1/lid", "0x1\n");
+        class.write("mlx5_1/device/net/ib0/dev_port", "0\n");
+        class.write("mlx5_1/device/net/ib1/dev_port", "1\n");
+        let found = |name| in_class(&class.0, name);
+        assert_eq!(found("eth0"), Some(("mlx5_0".to_owned(), 1)));
+        assert_eq!(found("eth1.7"), Some(("mlx5_0".to_owned(), 2)));
+        assert_eq!(found("ib0"), Some(("mlx5_1".to_owned(), 1)));
+        assert_eq!(found("ib1"), Some(("mlx5_1".to_owned(), 2)));
+        for none in ["eth9", "", ".", "..", "../net/ib0"] {
+            assert_eq!(found(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_rdma_and_addresses_of_others_are_told() {
+        assert_eq!(in_class(Path::new("/nowhere"), "eth0"), None);
+        let cause = device_of("203.0.113.77").expect_err("an address for documentation");
+        assert!(cause.contains("203.0.113.77"), "{cause}");
+        assert!(
+            device_of("no-such-if0")
+                .expect_err("none")
+                .contains("no-such-if0")
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! Which IA names there are, and what device each one means.
+//!
+//! A name is, in this order:
+//! 1. an entry of dat.conf whose name, version and thread safety are those
+//!    asked for. Several such entries are tried in order, as far as their
+//!    library is this one; other libraries are not loaded;
+//! 2. `DEVICE`, port 1 of that RDMA device, or `DEVICE-PORT`. These need no
+//!    dat.conf, have version 1.2, and answer to either thread safety.
+//!
+//! dat.conf is the file that `DAT_OVERRIDE` names, else `/etc/dat.conf`. It is
+//! read each time an IA is opened, so a change needs no restart.
+
+mod conf;
+mod file;
+mod instance;
+mod interface;
+
+use crate::error::{DatError, Result};
+use crate::status::{ReturnType, Subtype};
+
+use self::file::File;
+pub(crate) use self::instance::Instance;
+
+pub use self::conf::{Complaint, Conf, Entry, MAX_NAME, ProviderVersion};
+
+/// The DAT version of this library.
+pub const VERSION: (u32, u32) = (1, 2);
+
+/// File names that this library goes by, in dat.conf.
+const OURS: [&str; 4] = ["libdat.so", "libdat.so.1", "libdat2.so", "libdat2.so.2"];
+
+/// What `dat_registry_list_providers` tells of an IA name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Provider {
+    /// The name.
+    pub name: String,
+    /// DAT version.
+    pub major: u32,
+    /// DAT version.
+    pub minor: u32,
+    /// Thread safety, as dat.conf says. Names of devices are listed without,
+    /// which is what `dat_ia_open` asks for; they open with it as well.
+    pub threadsafe: bool,
+}
+
+/// Every IA name there is: those of dat.conf in its order, then those of the
+/// devices, unless dat.conf has the name.
+///
+/// # Errors
+/// libibverbs could not list devices.
+pub fn list_providers() -> Result<Vec<Provider>> {
+    let names = dat_engine::devices()?
+        .into_iter()
+        .flat_map(|device| names_of(&device.name, device.ports.len()));
+    Ok(listed(&File::read().conf, names))
+}
+
+/// The names of a device: with one port its own, else one per port.
+fn names_of(device: &str, ports: usize) -> Vec<String> {
+    match ports {
+        0 => Vec::new(),
+        1 => vec![device.to_owned()],
+        _ => (1..=ports).map(|port| format!("{device}-{port}")).collect(),
+    }
+}
+
+fn listed(conf: &Conf, devices: impl Iterator<Item = String>) -> Vec<Provider> {
+    let (major, minor) = VERSION;
+    let mut all: Vec<Provider> = Vec::new();
+    let entries = conf.entries.iter().map(|entry| Provider {
+        name: entry.name.clone(),
+        major: entry.major,
+        minor: entry.minor,
+        threadsafe: entry.threadsafe,
+    });
+    for provider in entries {
+        // What follows with the same key is another way to the same name.
+        if !all.contains(&provider) {
+            all.push(provider);
+        }
+    }
+    for name in devices {
+        if all.iter().all(|provider| provider.name != name) {
+            all.push(Provider {
+                name,
+                major,
+                minor,
+                threadsafe: false,
+            });
+        }
+    }
+    all
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) threadsafe: bool,
+}
+
+/// What a name may mean: to be tried in order until a device of that name is
+/// found.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) candidates: Vec<Instance>,
+    /// For the message when none is found: what dat.conf says of the name.
+    pub(crate) hint: String,
+}
+
+/// Finds what an IA name means.
+///
+/// # Errors
+/// - A name that is too long: `DAT_INVALID_PARAMETER`, argument 1.
+/// - A version that is not ours, or an entry of dat.conf that cannot be used:
+///   `DAT_PROVIDER_NOT_FOUND`.
+pub(crate) fn resolve(key: Key<'_>) -> Result<Resolved> {
+    if key.name.len() > MAX_NAME {
+        return Err(DatError::new(
+            ReturnType::InvalidParameter,
+            Subtype::InvalidArg1,
+            format!(
+                "a name of {} bytes; at most {MAX_NAME} are allowed",
+                key.name.len()
+            ),
+        ));
+    }
+    resolve_in(&File::read(), key)
+}
+
+fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
+    let same = |entry: &&Entry| {
+        (
+            entry.name.as_str(),
+            entry.major,
+            entry.minor,
+            entry.threadsafe,
+        ) == (key.name, key.major, key.minor, key.threadsafe)
+    };
+    let matching: Vec<&Entry> = file.conf.entries.iter().filter(same).collect();
+    if !matching.is_empty() {
+        return configured(file, &matching);
+    }
+    let hint = hint(file, key);
+    if (key.major, key.minor) != VERSION {
+        return Err(not_found(format!(
+            "no adapter \"{}\" of DAT version {}.{}: names of devices have {}.{}. {hint}",
+            key.name, key.major, key.minor, VERSION.0, VERSION.1
+        )));
+    }
+    Ok(Resolved {
+        candidates: Instance::of_device_name(key.name),
+        hint,
+    })
+}
+
+/// From the entries of dat.conf that match.
+fn configured(file: &File, entries: &[&Entry]) -> Result<Resolved> {
+    let mut causes = Vec::new();
+    let mut candidates = Vec::new();
+    for entry in entries {
+        let place = format!("{}, line {}", file.path.display(), entry.line);
+        if is_ours(&entry.library) {
+            match Instance::of_instance_data(&entry.instance_data) {
+                Ok(instance) => candidates.push(instance),
+                Err(cause) => causes.push(format!("{place}: {cause}")),
+            }
+        } else {
+            causes.push(format!(
+                "{place} wants the library {}, and this one does not load others; name libdat.so.1 \
+                 there, or use libdat of that library",
+                entry.library
+            ));
+        }
+    }
+    let hint = causes.join("; ");
+    if candidates.is_empty() {
+        return Err(not_found(hint));
+    }
+    Ok(Resolved { candidates, hint })
+}
+
+fn is_ours(library: &str) -> bool {
+    let name = library.rsplit('/').next().unwrap_or(library);
+    OURS.contains(&name)
+}
+
+/// What dat.conf has that comes near.
+fn hint(file: &File, key: Key<'_>) -> String {
+    let path = file.path.display();
+    let near = file
+        .conf
+        .entries
+        .iter()
+        .find(|entry| entry.name == key.name);
+    if let Some(Entry {
+        line,
+        major,
+        minor,
+        threadsafe,
+        ..
+    }) = near
+    {
+        let non = if *threadsafe { "" } else { "non" };
+        return format!(
+            "{path}, line {line} has it for version {major}.{minor} and {non}threadsafe"
+        );
+    }
+    match &file.trouble {
+        Some(trouble) => trouble.clone(),
+        None => {
+            let mut text = format!("{path} has {} names", file.conf.entries.len());
+            if let Some(Complaint { line, cause }) = file.conf.complaints.first() {
+                text += &format!(" and wrong lines: line {line}: {cause}");
+            }
+            text
+        }
+    }
+}
+
+/// There is no such IA.
+pub(crate) fn not_found(cause: String) -> DatError {
+    DatError::new(
+        ReturnType::ProviderNotFound,
+        Subtype::NameNotRegistered,
+        cause,
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use super::*;
+
+fn file(text: &str) -> File {
+    File {
+        path: "/some/dat.conf".into(),
+        conf: Conf::parse(text.as_bytes()),
+        trouble: None,
+    }
+}
+
+fn key(name: &str) -> Key<'_> {
+    Key {
+        name,
+        major: 1,
+        minor: 2,
+        threadsafe: false,
+    }
+}
+
+fn line(name: &str, library: &str, instance: &str) -> String {
+    format!("{name} u1.2 nonthreadsafe default {library} d.1.2 \"{instance}\" \"\"\n")
+}
+
+fn devices(resolved: &Resolved) -> Vec<(&str, u8)> {
+    let all = resolved.candidates.iter();
+    all.map(|one| (one.device.as_str(), one.port)).collect()
+}
+
+#[test]
+fn names_of_devices_need_no_dat_conf_and_answer_to_either_thread_safety() {
+    for threadsafe in [false, true] {
+        let asked = Key {
+            threadsafe,
+            ..key("mlx5_0-2")
+        };
+        let resolved = resolve_in(&file(""), asked).expect("could be a device");
+        assert_eq!(devices(&resolved), [("mlx5_0-2", 1), ("mlx5_0", 2)]);
+    }
+}
+
+#[test]
+fn an_entry_goes_before_a_device_if_all_of_its_key_matches() {
+    let file = file(&line("mlx5_0", "/usr/lib/libdat.so.1", "mlx5_7 2 gid=1"));
+    let resolved = resolve_in(&file, key("mlx5_0")).expect("an entry");
+    assert_eq!(devices(&resolved), [("mlx5_7", 2)]);
+    assert_eq!(
+        resolved.candidates[0].settings,
+        [("gid".to_owned(), "1".to_owned())]
+    );
+    // Thread-safe it is not in the file: the device of that name is meant.
+    let asked = Key {
+        threadsafe: true,
+        ..key("mlx5_0")
+    };
+    let resolved = resolve_in(&file, asked).expect("could be a device");
+    assert_eq!(devices(&resolved), [("mlx5_0", 1)]);
+    assert!(resolved.hint.contains("line 1") && resolved.hint.contains("nonthreadsafe"));
+}
+
+#[test]
+fn duplicates_are_tried_in_order_as_far_as_they_are_ours() {
+    let text = line("ia", "libother.so", "x 1")
+        + &line("ia", "libdat.so.1", "a 1")
+        + &line("ia", "libdat2.so.2", "b 2");
+    let resolved = resolve_in(&file(&text), key("ia")).expect("two entries");
+    assert_eq!(devices(&resolved), [("a", 1), ("b", 2)]);
+}
+
+#[test]
+fn a_foreign_library_or_wrong_instance_data_are_not_found_and_say_where() {
+    let cases = [
+        (line("ia", "libdaplcma.so.1", "ib0 0"), "libdaplcma.so.1"),
+        (line("ia", "libdat.so.1", "mlx5_0 x"), "no port number"),
+        (line("ia", "libdat.so.1", ""), "DEVICE PORT"),
+    ];
+    for (text, cause) in cases {
+        let error = resolve_in(&file(&text), key("ia")).expect_err("unusable");
+        assert_eq!(error.code(), not_found(String::new()).code());
+        assert!(error.cause().contains(cause), "{error}");
+        assert!(error.cause().contains("/some/dat.conf, line 1"), "{error}");
+    }
+}
+
+#[test]
+fn another_version_is_not_found() {
+    for (major, minor) in [(1, 1), (1, 3), (2, 0), (0, 0), (u32::MAX, u32::MAX)] {
+        let asked = Key {
+            major,
+            minor,
+            ..key("mlx5_0")
+        };
+        let error = resolve_in(&file(""), asked).expect_err("exact match");
+        assert_eq!(error.code(), not_found(String::new()).code());
+        assert!(error.cause().contains("1.2"), "{error}");
+    }
+}
+
+#[test]
+fn names_are_at_most_255_bytes_long() {
+    let long = "n".repeat(256);
+    let error = resolve(key(&long)).expect_err("too long");
+    let code = error.code();
+    assert_eq!(code.kind(), Some(ReturnType::InvalidParameter));
+    assert_eq!(code.subtype(), Some(Subtype::InvalidArg1));
+    assert!(resolve_in(&file(""), key(&long[1..])).is_ok());
+}
+
+#[test]
+fn the_hint_says_what_is_wrong_with_dat_conf() {
+    let resolved = resolve_in(&file("rubbish\n"), key("mlx5_0")).expect("a device");
+    assert!(
+        resolved.hint.contains("line 1: 1 fields"),
+        "{}",
+        resolved.hint
+    );
+    let missing = File {
+        trouble: Some("/x cannot be read: gone".to_owned()),
+        ..File::default()
+    };
+    let resolved = resolve_in(&missing, key("mlx5_0")).expect("a device");
+    assert!(resolved.hint.contains("gone"));
+}
+
+#[test]
+fn names_are_listed_once_those_of_dat_conf_first() {
+    let text = line("ia", "libdat.so.1", "a 1")
+        + &line("ia", "libdat.so.1", "b 1")
+        + &line("mlx5_1-2", "other.so", "");
+    let names = names_of("mlx5_0", 1)
+        .into_iter()
+        .chain(names_of("mlx5_1", 2))
+        .chain(names_of("gone", 0));
+    let all = listed(&file(&text).conf, names);
+    let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["ia", "mlx5_1-2", "mlx5_0", "mlx5_1-1"]);
+    assert!(
+        all.iter()
+            .all(|one| (one.major, one.minor, one.threadsafe) == (1, 2, false))
+    );
+}
