@@ -63,7 +63,7 @@ pub struct Config {
     pub lenient: bool,
     /// Command interface.
     pub face: Face,
-    /// Where WQEs and CQEs are written as text.
+    /// Where WQEs and CQEs are appended as text.
     pub trace: Option<PathBuf>,
     /// Who makes the NIC move.
     pub mode: Mode,

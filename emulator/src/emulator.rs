@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -118,11 +118,7 @@ impl Emulator {
         };
         let mut nic = Nic::new(options, events);
         if let Some(path) = &config.trace {
-            let file = File::create(path).map_err(|source| StartError::Trace {
-                path: path.clone(),
-                source,
-            })?;
-            nic.set_trace(Box::new(TraceWriter::new(file)));
+            nic.set_trace(Box::new(TraceWriter::new(trace_file(path)?)));
         }
         let life_lock = port.attachment().map_or(-1, Attachment::lock_fd);
         let slot = port.slot();
@@ -318,6 +314,16 @@ impl Driver for Nic {
         progress.worked |= received;
         progress
     }
+}
+
+/// The trace file, which other processes may be writing too: a QP number in
+/// an entry says whose it is.
+fn trace_file(path: &FilePath) -> Result<File, StartError> {
+    let file = File::options().create(true).append(true).open(path);
+    file.map_err(|source| StartError::Trace {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// How doorbells are to be noticed, of what was wished for.

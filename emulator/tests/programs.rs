@@ -95,6 +95,62 @@ fn ibv_rc_pingpong_sleeps_on_events() {
 }
 
 #[test]
+fn every_way_to_learn_of_doorbells_serves_a_sleeping_pair() {
+    if find("env", "coreutils").is_none() {
+        return;
+    }
+    for wake in ["signal", "uffd", "nap"] {
+        let through = ["env", &format!("MLX5EMU_WAKE={wake}")];
+        both_sides("ibv_rc_pingpong", UTILITIES, &["-e", "-n", "200"], &through);
+    }
+}
+
+/// `env` blocks the signal with our library preloaded, which keeps it out.
+#[test]
+fn a_program_that_blocks_sigbus_can_have_its_stores_trapped() {
+    if find("env", "coreutils").is_none() {
+        return;
+    }
+    let through = ["env", "--block-signal=BUS", "MLX5EMU_WAKE=signal"];
+    both_sides("ibv_rc_pingpong", UTILITIES, &["-n", "50"], &through);
+}
+
+/// A mask from before our library was there is noticed.
+#[test]
+fn a_program_born_with_sigbus_blocked_is_served_in_another_way() {
+    let (Some(_), Some(devinfo)) = (find("env", "coreutils"), find("ibv_devinfo", UTILITIES))
+    else {
+        return;
+    };
+    const BORN_BLOCKED: &str = r#"
+        library=$LD_PRELOAD; wake=$1; shift
+        exec env -u LD_PRELOAD \
+            env --block-signal=BUS LD_PRELOAD="$library" MLX5EMU_WAKE=$wake "$@""#;
+    let mut command = run::<&str>(&[]);
+    command
+        .args(["sh", "-c", BORN_BLOCKED, "sh", "signal"])
+        .arg(devinfo);
+    let output = finish(command).output;
+    assert!(output.contains("blocks SIGBUS"), "{output}");
+
+    let through = ["sh", "-c", BORN_BLOCKED, "sh", "auto"];
+    both_sides("ibv_rc_pingpong", UTILITIES, &["-e", "-n", "50"], &through);
+}
+
+#[test]
+fn two_processes_share_a_trace_file() {
+    let trace = std::env::temp_dir().join(fabric());
+    let through = ["env", &format!("MLX5EMU_TRACE={}", trace.display())];
+    both_sides("ibv_rc_pingpong", UTILITIES, &["-n", "5"], &through);
+    let Ok(text) = std::fs::read_to_string(&trace) else {
+        return skipped("there is no ibv_rc_pingpong to trace");
+    };
+    let _ = std::fs::remove_file(&trace);
+    let sent = text.matches("send WQE").count();
+    assert_eq!(sent, 10, "five of each side:\n{text}");
+}
+
+#[test]
 fn ibv_rc_pingpong_checks_its_data() {
     both_sides(
         "ibv_rc_pingpong",

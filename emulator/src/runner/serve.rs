@@ -98,6 +98,12 @@ impl<D: Driver> StoreServer<'_, D> {
         let is_to_spin = station.policy.wait(now) == Wait::Spin;
         drop(station);
         self.bells.ring(wakes);
+        if !wakes.is_empty() {
+            // Who has sent something mostly polls for the answer next. If
+            // those who are to give it share this core, they go first:
+            // otherwise every message costs a slice of the scheduler.
+            std::thread::yield_now();
+        }
         if worked || sleeps_too_long || is_to_spin {
             self.control.kick();
         }

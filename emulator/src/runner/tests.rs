@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -32,6 +32,8 @@ struct Seen {
     /// Doorbells told by a fault, before their store.
     faults: AtomicU64,
     last: AtomicU64,
+    /// The last one of each page.
+    last_of: [AtomicU64; 2],
     packets: AtomicU64,
     runs: AtomicU64,
     /// CPU time of the thread, in nanoseconds, as of its last run.
@@ -48,6 +50,9 @@ impl Driver for Counting {
                 self.0.faults.fetch_add(1, Ordering::Release);
             } else {
                 self.0.last.store(value, Ordering::Release);
+                if let Some(last) = self.0.last_of.get(doorbell.page.page as usize) {
+                    last.store(value, Ordering::Release);
+                }
                 self.0.doorbells.fetch_add(1, Ordering::Release);
             }
         }
@@ -234,6 +239,120 @@ fn no_store_is_lost_with_signals() {
     if cfg!(target_arch = "x86_64") {
         no_store_is_lost("stores-signal", Wake::Signal, 20_000);
     }
+}
+
+/// Two threads ring at random moments, each on a page of its own, while the
+/// NIC thread falls asleep and takes the same lock for packets and kicks.
+#[test]
+fn stores_of_two_threads_at_once_are_all_heeded() {
+    const STORES: u64 = 5_000;
+    let Some(bench) = Bench::place("two-threads", Wake::Signal) else {
+        return;
+    };
+    let kicks = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let _stop = bench.start(scope);
+        let storing = [0, 1].map(|page| {
+            let bench = &bench;
+            scope.spawn(move || {
+                for n in 1..=STORES {
+                    bench.app.store(page, 0x800, n);
+                    bench.until("the store is seen", || {
+                        bench.seen.last_of[page].load(Ordering::Acquire) == n
+                    });
+                    if n.is_multiple_of(4) {
+                        std::thread::sleep(Duration::from_micros(n % 97));
+                    }
+                }
+            })
+        });
+        scope.spawn(|| {
+            while kicks.load(Ordering::Relaxed) {
+                bench.control.kick();
+                std::thread::sleep(Duration::from_micros(70));
+            }
+        });
+        for thread in storing {
+            thread.join().unwrap();
+        }
+        kicks.store(false, Ordering::Relaxed);
+    });
+    let doorbells = bench.seen.doorbells.load(Ordering::Acquire);
+    assert_eq!(doorbells, 2 * STORES, "each exactly once");
+}
+
+#[test]
+fn a_thread_that_blocks_every_signal_can_ring() {
+    let Some(bench) = Bench::place("blocked", Wake::Signal) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        let _stop = bench.start(scope);
+        let blocked = scope.spawn(|| {
+            // SAFETY: a set that is filled before it is used.
+            let mask = unsafe {
+                let mut all: libc::sigset_t = std::mem::zeroed();
+                libc::sigfillset(&raw mut all);
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+                let mut mask: libc::sigset_t = std::mem::zeroed();
+                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask);
+                mask
+            };
+            // SAFETY: the set that was filled above.
+            let has = |signal| unsafe { libc::sigismember(&raw const mask, signal) == 1 };
+            assert!(has(libc::SIGTERM) && has(libc::SIGSEGV) && !has(libc::SIGBUS));
+            for n in 1..20 {
+                std::thread::sleep(Duration::from_millis(1));
+                bench.app.store(0, 0x800, n);
+                bench.until("the store is seen", || {
+                    bench.seen.last.load(Ordering::Acquire) == n
+                });
+            }
+        });
+        blocked.join().unwrap();
+    });
+}
+
+/// A program that answers `SIGBUS` itself, as those do that map files which
+/// others truncate.
+#[test]
+fn a_programs_own_handler_gets_what_is_not_ours() {
+    static FILE: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn lengthen(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        let file = FILE.fetch_or(1 << 32, Ordering::Relaxed) as libc::c_int;
+        // SAFETY: a descriptor of this test, and a number.
+        unsafe { libc::ftruncate(file, 4096) };
+    }
+    let Some(bench) = Bench::place("chained", Wake::Signal) else {
+        return;
+    };
+    let ours = App::new(1);
+    let file = std::os::fd::AsRawFd::as_raw_fd(&ours.file);
+    FILE.store(u64::from(file.cast_unsigned()), Ordering::Relaxed);
+    // SAFETY: a descriptor of this test; actions that are filled before use,
+    // and a handler of the type that its flags say.
+    unsafe {
+        assert_eq!(libc::ftruncate(file, 0), 0);
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = lengthen as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        let mut before: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(libc::SIGBUS, &action, &mut before), 0);
+        ours.store(0, 0x800, 5);
+        let mut found: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGBUS, &before, &mut found);
+        assert_eq!(found.sa_sigaction, lengthen as *const () as usize);
+    }
+    assert!(FILE.load(Ordering::Relaxed) >> 32 == 1, "it was called");
+    assert!(trap::is_standing());
+    std::thread::scope(|scope| {
+        let _stop = bench.start(scope);
+        std::thread::sleep(Duration::from_millis(1));
+        bench.app.store(0, 0x800, 9);
+        bench.until("the store is seen", || {
+            bench.seen.last.load(Ordering::Acquire) == 9
+        });
+    });
 }
 
 #[test]

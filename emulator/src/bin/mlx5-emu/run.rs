@@ -30,8 +30,8 @@ pub(super) struct Arguments {
     /// that need this hang on a real ConnectX.
     #[arg(long)]
     lenient: bool,
-    /// Write work requests and completions as text to FILE, or to standard
-    /// error if it is "-".
+    /// Append work requests and completions as text to FILE, which several
+    /// programs can share, or write them to standard error if it is "-".
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Faults to inject.

@@ -22,7 +22,9 @@ impl<W: Write> TraceWriter<W> {
 
     fn entry(&mut self, title: &str, text: Result<String, TextError>) {
         let body = text.unwrap_or_else(|error| format!("  {error}\n"));
-        let _ = write!(self.out, "{title}\n{body}").and_then(|()| self.out.flush());
+        // One write each, so that processes can share a file.
+        let entry = format!("{title}\n{body}");
+        let _ = (self.out.write_all(entry.as_bytes())).and_then(|()| self.out.flush());
     }
 }
 
