@@ -57,7 +57,7 @@ pub const MAX_SEGMENTS: usize = 32;
 
 /// Sends and writes up to so many bytes are copied into the request: the
 /// device need not fetch them, and the buffer is the caller's again at once.
-const INLINE_BYTES: u32 = 64;
+pub const INLINE_BYTES: u32 = 64;
 
 /// An endpoint.
 pub struct Ep {
