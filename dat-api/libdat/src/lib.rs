@@ -1,6 +1,29 @@
 //! uDAPL 1.2 for C programs: `libdat.so.1`.
 //!
 //! [`abi`] is what C sees, in Rust: the types and values of the headers in
-//! `include/dat`.
+//! `include/dat`. [`exports`] are the 72 calls, each a conversion to and from
+//! the objects of `dat_api`, with `face` for what they share.
+//!
+//! # What is not there yet
+//!
+//! These calls check their handles and pointers as they will later, and then
+//! answer:
+//!
+//! | calls | answer |
+//! | --- | --- |
+//! | `dat_rmr_create` (there is no RMR for the other `dat_rmr_*`) | `DAT_MODEL_NOT_SUPPORTED` |
+//! | `dat_ep_set_watermark` | `DAT_MODEL_NOT_SUPPORTED` |
+//! | `dat_rsp_create` (there is no RSP for the other `dat_rsp_*`) | `DAT_NOT_IMPLEMENTED` |
+//! | `dat_cno_create` (there is no CNO for the other `dat_cno_*`, nor for EVDs) | `DAT_NOT_IMPLEMENTED` |
+//! | `dat_ep_dup_connect`, `dat_cr_handoff` | `DAT_NOT_IMPLEMENTED` |
+//! | `dat_evd_resize`, `dat_srq_resize` | `DAT_NOT_IMPLEMENTED` |
+//! | `dat_registry_add_provider`, `dat_registry_remove_provider` | `DAT_NOT_IMPLEMENTED` |
+//!
+//! `dat_provider_init` and `dat_provider_fini` do nothing: the library cannot
+//! be the provider of another registry yet.
 
 pub mod abi;
+pub mod exports;
+mod face;
+
+pub use face::provider::PROVIDER;

@@ -1,0 +1,61 @@
+//! What every object has: the consumer's context, and a kind.
+
+use dat_api::{Handle, Kind, Subtype};
+
+use crate::abi::{DAT_CONTEXT, DAT_HANDLE, DAT_HANDLE_TYPE, DAT_RETURN};
+use crate::face::answer::control;
+use crate::face::handles::{invalid, ours};
+use crate::face::output::Output;
+
+/// The handle of a live object of any kind.
+fn any(handle: DAT_HANDLE) -> dat_api::Result<(Handle, Kind)> {
+    ours(handle)
+        .and_then(|handle| Some((handle, handle.kind()?)))
+        .ok_or_else(|| invalid(Subtype::InvalidHandle1).into())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_set_consumer_context(
+    dat_handle: DAT_HANDLE,
+    context: DAT_CONTEXT,
+) -> DAT_RETURN {
+    control("dat_set_consumer_context", || {
+        let (handle, _) = any(dat_handle)?;
+        // SAFETY: any 64 bits are a number.
+        if handle.set_context(unsafe { context.as_64 }) {
+            Ok(())
+        } else {
+            Err(invalid(Subtype::InvalidHandle1).into())
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_get_consumer_context(
+    dat_handle: DAT_HANDLE,
+    context: *mut DAT_CONTEXT,
+) -> DAT_RETURN {
+    control("dat_get_consumer_context", || {
+        let (handle, _) = any(dat_handle)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { Output::new(context, Subtype::InvalidArg2) }?;
+        let as_64 = handle.context().ok_or(invalid(Subtype::InvalidHandle1))?;
+        place.set(DAT_CONTEXT { as_64 });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_get_handle_type(
+    dat_handle: DAT_HANDLE,
+    handle_type: *mut DAT_HANDLE_TYPE,
+) -> DAT_RETURN {
+    control("dat_get_handle_type", || {
+        let (_, kind) = any(dat_handle)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { Output::new(handle_type, Subtype::InvalidArg2) }?;
+        // `Kind` has the numbers of the header.
+        place.set(kind as DAT_HANDLE_TYPE);
+        Ok(())
+    })
+}

@@ -1,0 +1,79 @@
+//! Connection requests.
+
+use dat_api::object::cr::Cr;
+use dat_api::{Kind, ReturnType, Subtype};
+
+use super::ep_connect::private_data;
+use crate::abi::{
+    DAT_CONN_QUAL, DAT_COUNT, DAT_CR_FIELD_ALL, DAT_CR_HANDLE, DAT_CR_PARAM, DAT_CR_PARAM_MASK,
+    DAT_EP_HANDLE, DAT_HANDLE_NULL, DAT_PVOID, DAT_RETURN,
+};
+use crate::face::answer::{control, not_yet};
+use crate::face::attributes::count;
+use crate::face::handles::{named, named_or_null, pin, to_c};
+use crate::face::output::queried;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_cr_query(
+    cr_handle: DAT_CR_HANDLE,
+    cr_param_mask: DAT_CR_PARAM_MASK,
+    cr_param: *mut DAT_CR_PARAM,
+) -> DAT_RETURN {
+    control("dat_cr_query", || {
+        let cr = pin::<Cr>(cr_handle, Subtype::InvalidHandleCr)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { queried(cr_param_mask, DAT_CR_FIELD_ALL, cr_param) }?;
+        let info = cr.query();
+        place.set(DAT_CR_PARAM {
+            remote_ia_address_ptr: core::ptr::with_exposed_provenance_mut(info.remote_address),
+            remote_port_qual: info.remote_port,
+            private_data_size: count(info.private_data.len),
+            private_data: core::ptr::with_exposed_provenance_mut(info.private_data.address),
+            // The endpoint was made by the service point: C sees it first here.
+            local_ep_handle: info.local_ep.map_or(DAT_HANDLE_NULL, to_c),
+        });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_cr_accept(
+    cr_handle: DAT_CR_HANDLE,
+    ep_handle: DAT_EP_HANDLE,
+    private_data_size: DAT_COUNT,
+    private_data: DAT_PVOID,
+) -> DAT_RETURN {
+    control("dat_cr_accept", || {
+        let cr = named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?;
+        let ep = named_or_null(ep_handle, Kind::Ep, Subtype::InvalidHandleEp)?;
+        // SAFETY: the contract of `exports`.
+        let private_data = unsafe {
+            self::private_data(
+                private_data_size,
+                private_data,
+                Subtype::InvalidArg3,
+                Subtype::InvalidArg4,
+            )
+        }?;
+        Cr::accept(cr, ep, private_data)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_cr_reject(cr_handle: DAT_CR_HANDLE) -> DAT_RETURN {
+    control("dat_cr_reject", || {
+        Cr::reject(named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?)
+    })
+}
+
+/// Not there yet: checks its handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_cr_handoff(
+    cr_handle: DAT_CR_HANDLE,
+    _handoff: DAT_CONN_QUAL,
+) -> DAT_RETURN {
+    control("dat_cr_handoff", || {
+        named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?;
+        Err(not_yet(ReturnType::NotImplemented))
+    })
+}

@@ -1,0 +1,155 @@
+//! Endpoints: their making and their end.
+
+use dat_api::handle::Pinned;
+use dat_api::object::ep::Ep;
+use dat_api::object::evd::Evd;
+use dat_api::object::ia::Ia;
+use dat_api::object::pz::Pz;
+use dat_api::object::srq::Srq;
+use dat_api::types::EpAttributes;
+use dat_api::{Kind, Result, Subtype};
+
+use crate::abi::{
+    DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_PZ_HANDLE, DAT_RETURN,
+    DAT_SRQ_HANDLE,
+};
+use crate::face::answer::{bad_argument, control, require};
+use crate::face::attributes;
+use crate::face::handles::{named, pin, pin_or_null};
+use crate::face::output::Output;
+
+/// What both ways to make an endpoint take.
+struct Parents {
+    ia: Pinned<Ia>,
+    pz: Option<Pinned<Pz>>,
+    recv: Option<Pinned<Evd>>,
+    request: Option<Pinned<Evd>>,
+    connect: Option<Pinned<Evd>>,
+}
+
+impl Parents {
+    fn find(
+        ia: DAT_IA_HANDLE,
+        pz: DAT_PZ_HANDLE,
+        recv: DAT_EVD_HANDLE,
+        request: DAT_EVD_HANDLE,
+        connect: DAT_EVD_HANDLE,
+    ) -> Result<Self> {
+        let ia = pin(ia, Subtype::InvalidHandleIa)?;
+        let pz = pin_or_null(pz, Subtype::InvalidHandlePz)?;
+        // In the order in which existing providers look.
+        let connect = pin_or_null(connect, Subtype::InvalidHandleEvdConn)?;
+        let recv = pin_or_null(recv, Subtype::InvalidHandleEvdRecv)?;
+        let request = pin_or_null(request, Subtype::InvalidHandleEvdRequest)?;
+        Ok(Self {
+            ia,
+            pz,
+            recv,
+            request,
+            connect,
+        })
+    }
+}
+
+/// The attributes that an argument leads to; nothing if it is null.
+///
+/// # Safety
+/// Null, or readable.
+unsafe fn attributes(from: *const DAT_EP_ATTR, argument: Subtype) -> Result<Option<EpAttributes>> {
+    if from.is_null() {
+        return Ok(None);
+    }
+    require(
+        from.is_aligned(),
+        argument,
+        "the pointer to the attributes is not aligned",
+    )?;
+    // SAFETY: neither null nor misaligned, so readable, as the caller promises.
+    attributes::endpoint(unsafe { &*from }, argument).map(Some)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_create(
+    ia_handle: DAT_IA_HANDLE,
+    pz_handle: DAT_PZ_HANDLE,
+    recv_completion_evd_handle: DAT_EVD_HANDLE,
+    request_completion_evd_handle: DAT_EVD_HANDLE,
+    connect_evd_handle: DAT_EVD_HANDLE,
+    ep_attributes: *const DAT_EP_ATTR,
+    ep_handle: *mut DAT_EP_HANDLE,
+) -> DAT_RETURN {
+    control("dat_ep_create", || {
+        let of = Parents::find(
+            ia_handle,
+            pz_handle,
+            recv_completion_evd_handle,
+            request_completion_evd_handle,
+            connect_evd_handle,
+        )?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { Output::new(ep_handle, Subtype::InvalidArg7) }?;
+        // SAFETY: the same.
+        let attributes = unsafe { attributes(ep_attributes, Subtype::InvalidArg6) }?;
+        let ep = Ep::create(
+            &of.ia.to_arc(),
+            of.pz.as_ref().map(Pinned::to_arc).as_ref(),
+            of.recv.as_ref().map(Pinned::to_arc).as_ref(),
+            of.request.as_ref().map(Pinned::to_arc).as_ref(),
+            of.connect.as_ref().map(Pinned::to_arc).as_ref(),
+            attributes.as_ref(),
+        )?;
+        place.made(ep.handle());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_create_with_srq(
+    ia_handle: DAT_IA_HANDLE,
+    pz_handle: DAT_PZ_HANDLE,
+    recv_evd_handle: DAT_EVD_HANDLE,
+    request_evd_handle: DAT_EVD_HANDLE,
+    connect_evd_handle: DAT_EVD_HANDLE,
+    srq_handle: DAT_SRQ_HANDLE,
+    ep_attributes: *const DAT_EP_ATTR,
+    ep_handle: *mut DAT_EP_HANDLE,
+) -> DAT_RETURN {
+    control("dat_ep_create_with_srq", || {
+        let of = Parents::find(
+            ia_handle,
+            pz_handle,
+            recv_evd_handle,
+            request_evd_handle,
+            connect_evd_handle,
+        )?;
+        let srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { Output::new(ep_handle, Subtype::InvalidArg8) }?;
+        // SAFETY: the same.
+        let attributes =
+            unsafe { attributes(ep_attributes, Subtype::InvalidArg7) }?.ok_or_else(|| {
+                bad_argument(
+                    Subtype::InvalidArg7,
+                    "an endpoint on a shared receive queue needs attributes",
+                )
+            })?;
+        let ep = Ep::create_with_srq(
+            &of.ia.to_arc(),
+            of.pz.as_ref().map(Pinned::to_arc).as_ref(),
+            of.recv.as_ref().map(Pinned::to_arc).as_ref(),
+            of.request.as_ref().map(Pinned::to_arc).as_ref(),
+            of.connect.as_ref().map(Pinned::to_arc).as_ref(),
+            &srq.to_arc(),
+            &attributes,
+        )?;
+        place.made(ep.handle());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_free(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
+    control("dat_ep_free", || {
+        Ep::free(named(ep_handle, Kind::Ep, Subtype::InvalidHandleEp)?)
+    })
+}

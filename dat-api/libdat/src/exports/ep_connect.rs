@@ -1,0 +1,123 @@
+//! Endpoints: connecting and disconnecting.
+
+use core::time::Duration;
+
+use dat_api::object::ep::{Connect, Ep};
+use dat_api::{Result, ReturnType, Subtype};
+
+use super::ia::graceful;
+use crate::abi::{
+    DAT_CLOSE_FLAGS, DAT_CONN_QUAL, DAT_CONNECT_FLAGS, DAT_COUNT, DAT_EP_HANDLE,
+    DAT_IA_ADDRESS_PTR, DAT_PVOID, DAT_QOS, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
+};
+use crate::face::address;
+use crate::face::answer::{bad_argument, control, not_yet, require};
+use crate::face::handles::pin;
+
+/// Private data that a call passes; `size` and `data` are the arguments that
+/// are to blame.
+///
+/// # Safety
+/// Null, or so many readable bytes, while the call lasts.
+pub(super) unsafe fn private_data<'a>(
+    count: DAT_COUNT,
+    bytes: DAT_PVOID,
+    size: Subtype,
+    data: Subtype,
+) -> Result<&'a [u8]> {
+    let count = usize::try_from(count)
+        .map_err(|_| bad_argument(size, "private data have a negative size"))?;
+    if count == 0 {
+        return Ok(&[]);
+    }
+    require(
+        !bytes.is_null(),
+        data,
+        "private data are null, their size is not 0",
+    )?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), count) })
+}
+
+/// How long to try; nothing for as long as it takes.
+fn timeout(timeout: DAT_TIMEOUT, argument: Subtype) -> Result<Option<Duration>> {
+    match timeout {
+        DAT_TIMEOUT_INFINITE => Ok(None),
+        0 => Err(bad_argument(argument, "the timeout is 0")),
+        microseconds => Ok(Some(Duration::from_micros(microseconds.into()))),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_connect(
+    ep_handle: DAT_EP_HANDLE,
+    remote_ia_address: DAT_IA_ADDRESS_PTR,
+    remote_conn_qual: DAT_CONN_QUAL,
+    timeout: DAT_TIMEOUT,
+    private_data_size: DAT_COUNT,
+    private_data: DAT_PVOID,
+    quality_of_service: DAT_QOS,
+    connect_flags: DAT_CONNECT_FLAGS,
+) -> DAT_RETURN {
+    control("dat_ep_connect", || {
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        // SAFETY: the contract of `exports`.
+        let address = unsafe { address::read(remote_ia_address, Subtype::InvalidArg2) }?;
+        let timeout = self::timeout(timeout, Subtype::InvalidArg4)?;
+        // SAFETY: the same.
+        let private_data = unsafe {
+            self::private_data(
+                private_data_size,
+                private_data,
+                Subtype::InvalidArg5,
+                Subtype::InvalidArg6,
+            )
+        }?;
+        ep.connect(&Connect {
+            address,
+            qualifier: remote_conn_qual,
+            timeout,
+            private_data,
+            qos: quality_of_service,
+            flags: connect_flags,
+        })
+    })
+}
+
+/// Not there yet: checks its arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_dup_connect(
+    ep_handle: DAT_EP_HANDLE,
+    ep_dup_handle: DAT_EP_HANDLE,
+    timeout: DAT_TIMEOUT,
+    private_data_size: DAT_COUNT,
+    private_data: DAT_PVOID,
+    _quality_of_service: DAT_QOS,
+) -> DAT_RETURN {
+    control("dat_ep_dup_connect", || {
+        let _ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        let _model = pin::<Ep>(ep_dup_handle, Subtype::InvalidHandleEp)?;
+        self::timeout(timeout, Subtype::InvalidArg3)?;
+        // SAFETY: the contract of `exports`.
+        let _ = unsafe {
+            self::private_data(
+                private_data_size,
+                private_data,
+                Subtype::InvalidArg4,
+                Subtype::InvalidArg5,
+            )
+        }?;
+        Err(not_yet(ReturnType::NotImplemented))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_disconnect(
+    ep_handle: DAT_EP_HANDLE,
+    close_flags: DAT_CLOSE_FLAGS,
+) -> DAT_RETURN {
+    control("dat_ep_disconnect", || {
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        ep.disconnect(graceful(close_flags)?)
+    })
+}

@@ -1,0 +1,174 @@
+//! Endpoints: what they tell of themselves, and what can be changed.
+
+use dat_api::object::ep::{Ep, EpChange, EpFields};
+use dat_api::{Handle, Kind, Result, Subtype};
+
+use crate::abi::{
+    DAT_BOOLEAN, DAT_COUNT, DAT_EP_FIELD_ALL, DAT_EP_HANDLE, DAT_EP_PARAM, DAT_EP_PARAM_MASK,
+    DAT_EP_STATE, DAT_HANDLE, DAT_RETURN, DAT_WATERMARK_INFINITE,
+};
+use crate::face::answer::{bad_argument, control, not_yet, require};
+use crate::face::attributes::{self, count};
+use crate::face::handles::{named_or_null, pin};
+use crate::face::output::{Output, queried};
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_query(
+    ep_handle: DAT_EP_HANDLE,
+    ep_param_mask: DAT_EP_PARAM_MASK,
+    ep_param: *mut DAT_EP_PARAM,
+) -> DAT_RETURN {
+    control("dat_ep_query", || {
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { queried(ep_param_mask, DAT_EP_FIELD_ALL, ep_param) }?;
+        place.set(attributes::endpoint_info(&ep.query()));
+        Ok(())
+    })
+}
+
+/// The handle of a structure, if it is one that is asked to be changed.
+fn changed(
+    fields: EpFields,
+    field: EpFields,
+    handle: DAT_HANDLE,
+    kind: Kind,
+) -> Result<Option<Handle>> {
+    if !fields.contains(field) {
+        return Ok(None);
+    }
+    // A structure with a bad handle in it is a bad argument.
+    named_or_null(handle, kind, Subtype::InvalidArg3)
+        .map_err(|error| bad_argument(Subtype::InvalidArg3, error.cause().to_owned()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_modify(
+    ep_handle: DAT_EP_HANDLE,
+    ep_param_mask: DAT_EP_PARAM_MASK,
+    ep_param: *const DAT_EP_PARAM,
+) -> DAT_RETURN {
+    control("dat_ep_modify", || {
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        let fields = EpFields::from_bits(ep_param_mask).ok_or_else(|| {
+            bad_argument(Subtype::InvalidArg2, "the mask has bits that name no field")
+        })?;
+        require(
+            !ep_param.is_null(),
+            Subtype::InvalidArg3,
+            "the new values are null",
+        )?;
+        // SAFETY: not null, so readable by the contract of `exports`.
+        let from = unsafe { ep_param.read_unaligned() };
+        let attributes = attributes::changed_endpoint(&from.ep_attr, fields)?;
+        let change = EpChange {
+            pz: changed(fields, EpFields::PZ, from.pz_handle, Kind::Pz)?,
+            recv_evd: changed(fields, EpFields::RECV_EVD, from.recv_evd_handle, Kind::Evd)?,
+            request_evd: changed(
+                fields,
+                EpFields::REQUEST_EVD,
+                from.request_evd_handle,
+                Kind::Evd,
+            )?,
+            connect_evd: changed(
+                fields,
+                EpFields::CONNECT_EVD,
+                from.connect_evd_handle,
+                Kind::Evd,
+            )?,
+            attributes,
+        };
+        ep.modify(fields, &change)
+    })
+}
+
+/// Each result may be unwanted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_get_status(
+    ep_handle: DAT_EP_HANDLE,
+    ep_state: *mut DAT_EP_STATE,
+    recv_idle: *mut DAT_BOOLEAN,
+    request_idle: *mut DAT_BOOLEAN,
+) -> DAT_RETURN {
+    control("dat_ep_get_status", || {
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        let status = ep.status();
+        // SAFETY: the contract of `exports`.
+        let places = unsafe {
+            (
+                Output::wanted(ep_state),
+                Output::wanted(recv_idle),
+                Output::wanted(request_idle),
+            )
+        };
+        if let Some(place) = places.0 {
+            // `EpState` has the numbers of the header.
+            place.set(status.state as DAT_EP_STATE);
+        }
+        if let Some(place) = places.1 {
+            place.set(status.recv_idle.into());
+        }
+        if let Some(place) = places.2 {
+            place.set(status.request_idle.into());
+        }
+        Ok(())
+    })
+}
+
+/// Each result may be unwanted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_recv_query(
+    ep_handle: DAT_EP_HANDLE,
+    nbufs_allocated: *mut DAT_COUNT,
+    bufs_alloc_span: *mut DAT_COUNT,
+) -> DAT_RETURN {
+    control("dat_ep_recv_query", || {
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        let query = ep.recv_query();
+        // SAFETY: the contract of `exports`.
+        let places = unsafe {
+            (
+                Output::wanted(nbufs_allocated),
+                Output::wanted(bufs_alloc_span),
+            )
+        };
+        if let Some(place) = places.0 {
+            place.set(count(query.allocated));
+        }
+        if let Some(place) = places.1 {
+            place.set(count(query.span));
+        }
+        Ok(())
+    })
+}
+
+/// Not supported yet: checks its arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_set_watermark(
+    ep_handle: DAT_EP_HANDLE,
+    soft_high_watermark: DAT_COUNT,
+    hard_high_watermark: DAT_COUNT,
+) -> DAT_RETURN {
+    control("dat_ep_set_watermark", || {
+        let _ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        let cause = "a watermark is a count, or DAT_WATERMARK_INFINITE";
+        require(
+            soft_high_watermark >= DAT_WATERMARK_INFINITE,
+            Subtype::InvalidArg2,
+            cause,
+        )?;
+        require(
+            hard_high_watermark >= DAT_WATERMARK_INFINITE,
+            Subtype::InvalidArg3,
+            cause,
+        )?;
+        Err(not_yet(dat_api::ReturnType::ModelNotSupported))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ep_reset(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
+    control("dat_ep_reset", || {
+        pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?.reset()
+    })
+}

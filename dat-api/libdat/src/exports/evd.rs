@@ -1,0 +1,193 @@
+//! Event dispatchers: all but taking events.
+
+use dat_api::handle::Pinned;
+use dat_api::object::evd::{Evd, Notification};
+use dat_api::object::ia::Ia;
+use dat_api::types::EvdFlags;
+use dat_api::{Kind, Result, ReturnType, Subtype};
+
+use crate::abi::{
+    DAT_CNO_HANDLE, DAT_COUNT, DAT_EVD_FIELD_ALL, DAT_EVD_FLAGS, DAT_EVD_HANDLE, DAT_EVD_PARAM,
+    DAT_EVD_PARAM_MASK, DAT_EVD_STATE, DAT_EVD_STATE_CONFIG_NOTIFY, DAT_EVD_STATE_CONFIG_SOLICITED,
+    DAT_EVD_STATE_CONFIG_THRESHOLD, DAT_EVD_STATE_DISABLED, DAT_EVD_STATE_ENABLED,
+    DAT_EVD_STATE_UNWAITABLE, DAT_EVD_STATE_WAITABLE, DAT_EVENT, DAT_HANDLE_NULL, DAT_IA_HANDLE,
+    DAT_RETURN, DAT_SOFTWARE_EVENT,
+};
+use crate::face::answer::{bad_argument, control, not_yet, require};
+use crate::face::attributes::count;
+use crate::face::handles::{bare, named, named_or_null, pin};
+use crate::face::output::{Output, queried};
+
+/// What all these calls say of a bad EVD, as Linux registries do.
+pub(super) const WHICH: Subtype = Subtype::InvalidHandleEvdRequest;
+
+fn evd(handle: DAT_EVD_HANDLE) -> Result<Pinned<Evd>> {
+    pin(handle, WHICH)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_create(
+    ia_handle: DAT_IA_HANDLE,
+    evd_min_qlen: DAT_COUNT,
+    cno_handle: DAT_CNO_HANDLE,
+    evd_flags: DAT_EVD_FLAGS,
+    evd_handle: *mut DAT_EVD_HANDLE,
+) -> DAT_RETURN {
+    control("dat_evd_create", || {
+        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+        require(
+            evd_min_qlen > 0,
+            Subtype::InvalidArg2,
+            "an EVD holds at least one event",
+        )?;
+        let cno = named_or_null(cno_handle, Kind::Cno, Subtype::InvalidHandleCno)?;
+        let flags = EvdFlags::from_bits(evd_flags)
+            .ok_or_else(|| bad_argument(Subtype::InvalidArg4, "there is no such EVD flag"))?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { Output::new(evd_handle, Subtype::InvalidArg5) }?;
+        if cno.is_some() {
+            return Err(not_yet(ReturnType::NotImplemented));
+        }
+        place.made(Evd::create(&ia.to_arc(), evd_min_qlen, flags, None)?.handle());
+        Ok(())
+    })
+}
+
+fn state(enabled: bool, waitable: bool, notification: Option<Notification>) -> DAT_EVD_STATE {
+    let enabled = if enabled {
+        DAT_EVD_STATE_ENABLED
+    } else {
+        DAT_EVD_STATE_DISABLED
+    };
+    let waitable = if waitable {
+        DAT_EVD_STATE_WAITABLE
+    } else {
+        DAT_EVD_STATE_UNWAITABLE
+    };
+    let notification = match notification {
+        None => 0,
+        Some(Notification::PerPost) => DAT_EVD_STATE_CONFIG_NOTIFY,
+        Some(Notification::Solicited) => DAT_EVD_STATE_CONFIG_SOLICITED,
+        Some(Notification::Threshold) => DAT_EVD_STATE_CONFIG_THRESHOLD,
+    };
+    enabled | waitable | notification
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_query(
+    evd_handle: DAT_EVD_HANDLE,
+    evd_param_mask: DAT_EVD_PARAM_MASK,
+    evd_param: *mut DAT_EVD_PARAM,
+) -> DAT_RETURN {
+    control("dat_evd_query", || {
+        let evd = evd(evd_handle)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { queried(evd_param_mask, DAT_EVD_FIELD_ALL, evd_param) }?;
+        let info = evd.query();
+        place.set(DAT_EVD_PARAM {
+            ia_handle: bare(info.ia),
+            evd_qlen: count(info.queue_length),
+            evd_state: state(info.enabled, info.waitable, info.notification),
+            // There are no notification objects yet.
+            cno_handle: DAT_HANDLE_NULL,
+            evd_flags: info.flags.bits(),
+        });
+        Ok(())
+    })
+}
+
+/// There are no notification objects yet: only "none" can be set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_modify_cno(
+    evd_handle: DAT_EVD_HANDLE,
+    cno_handle: DAT_CNO_HANDLE,
+) -> DAT_RETURN {
+    control("dat_evd_modify_cno", || {
+        let _evd = evd(evd_handle)?;
+        match named_or_null(cno_handle, Kind::Cno, Subtype::InvalidHandleCno)? {
+            None => Ok(()),
+            Some(_) => Err(not_yet(ReturnType::NotImplemented)),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_enable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    control("dat_evd_enable", || {
+        evd(evd_handle)?.enable();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_disable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    control("dat_evd_disable", || {
+        evd(evd_handle)?.disable();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_set_unwaitable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    control("dat_evd_set_unwaitable", || {
+        evd(evd_handle)?.set_unwaitable();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_clear_unwaitable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    control("dat_evd_clear_unwaitable", || {
+        evd(evd_handle)?.clear_unwaitable();
+        Ok(())
+    })
+}
+
+/// Not there yet: checks its arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_resize(
+    evd_handle: DAT_EVD_HANDLE,
+    evd_min_qlen: DAT_COUNT,
+) -> DAT_RETURN {
+    control("dat_evd_resize", || {
+        let _evd = evd(evd_handle)?;
+        require(
+            evd_min_qlen > 0,
+            Subtype::InvalidArg2,
+            "an EVD holds at least one event",
+        )?;
+        Err(not_yet(ReturnType::NotImplemented))
+    })
+}
+
+/// Only the number and the pointer of the event are looked at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_post_se(
+    evd_handle: DAT_EVD_HANDLE,
+    event: *const DAT_EVENT,
+) -> DAT_RETURN {
+    control("dat_evd_post_se", || {
+        let evd = evd(evd_handle)?;
+        require(!event.is_null(), Subtype::InvalidArg2, "the event is null")?;
+        // SAFETY: not null, so by the contract of `exports` readable. The rest
+        // of the event may never have been written.
+        let number = unsafe { (&raw const (*event).event_number).read_unaligned() };
+        require(
+            number == DAT_SOFTWARE_EVENT,
+            Subtype::InvalidArg2,
+            "only software events can be posted",
+        )?;
+        // SAFETY: the same; a software event has this member.
+        let pointer = unsafe {
+            (&raw const (*event).event_data.software_event_data.pointer).read_unaligned()
+        };
+        Ok(evd.post_software(pointer.expose_provenance())?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_evd_free(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    control("dat_evd_free", || {
+        Evd::free(named(evd_handle, Kind::Evd, WHICH)?)
+    })
+}

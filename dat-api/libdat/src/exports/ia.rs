@@ -1,0 +1,192 @@
+//! Interface adapters.
+
+use core::ffi::CStr;
+
+use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
+use dat_api::{DatError, Kind, Result, ReturnType, Subtype};
+
+use crate::abi::{
+    DAT_BOOLEAN, DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_FLAGS, DAT_CLOSE_GRACEFUL_FLAG, DAT_COUNT,
+    DAT_EVD_ASYNC_EXISTS, DAT_EVD_HANDLE, DAT_EVD_OUT_OF_SCOPE, DAT_FALSE, DAT_HANDLE_NULL,
+    DAT_IA_ATTR, DAT_IA_ATTR_MASK, DAT_IA_FIELD_ALL, DAT_IA_HANDLE, DAT_NAME_MAX_LENGTH,
+    DAT_NAME_PTR, DAT_PROVIDER_ATTR, DAT_PROVIDER_ATTR_MASK, DAT_PROVIDER_FIELD_ALL, DAT_RETURN,
+    DAT_THREADSAFE, DAT_UINT32, DAT_VERSION_MAJOR, DAT_VERSION_MINOR,
+};
+use crate::face::answer::{bad_argument, control, require};
+use crate::face::attributes;
+use crate::face::handles::{bare, named, pin};
+use crate::face::output::Output;
+
+/// The bytes of a name.
+///
+/// # Safety
+/// Null, or a C string; more than its first 256 bytes are not read.
+unsafe fn name<'a>(name: DAT_NAME_PTR) -> Result<&'a [u8]> {
+    if name.is_null() {
+        return Err(bad_argument(Subtype::InvalidArg1, "the name is null"));
+    }
+    let most = DAT_NAME_MAX_LENGTH as usize;
+    // SAFETY: it ends at its NUL or at the limit.
+    let length = unsafe { libc::strnlen(name, most) };
+    require(
+        length < most,
+        Subtype::InvalidArg1,
+        "the name is longer than 255 bytes",
+    )?;
+    // SAFETY: so many bytes were just read.
+    Ok(unsafe { CStr::from_ptr(name) }.to_bytes())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ia_openv(
+    provider: DAT_NAME_PTR,
+    asynch_evd_min_qlen: DAT_COUNT,
+    asynch_evd_handle: *mut DAT_EVD_HANDLE,
+    ia_handle: *mut DAT_IA_HANDLE,
+    dapl_major: DAT_UINT32,
+    dapl_minor: DAT_UINT32,
+    thread_safety: DAT_BOOLEAN,
+) -> DAT_RETURN {
+    control("dat_ia_openv", || {
+        // SAFETY: the contract of `exports`.
+        let name = unsafe { name(provider) }?;
+        // SAFETY: the same.
+        let Some(ia_place) = (unsafe { Output::wanted(ia_handle) }) else {
+            return Err(DatError::new(
+                ReturnType::InvalidHandle,
+                Subtype::InvalidHandleIa,
+                "the pointer for the handle is null",
+            ));
+        };
+        // SAFETY: the same.
+        let evd_place = unsafe { Output::new(asynch_evd_handle, Subtype::InvalidArg3) }?;
+        // SAFETY: not null, so it can be read by the contract.
+        let given = unsafe { asynch_evd_handle.read_unaligned() };
+        let async_evd = if given == DAT_HANDLE_NULL {
+            require(
+                asynch_evd_min_qlen > 0,
+                Subtype::InvalidArg2,
+                "an EVD for asynchronous events holds at least one",
+            )?;
+            AsyncEvd::New
+        } else if given == DAT_EVD_ASYNC_EXISTS {
+            AsyncEvd::Elsewhere
+        } else {
+            AsyncEvd::Existing(named(given, Kind::Evd, Subtype::InvalidHandleEvdAsync)?)
+        };
+        let name = str::from_utf8(name).map_err(|_| {
+            DatError::new(
+                ReturnType::ProviderNotFound,
+                Subtype::NameNotRegistered,
+                "no adapter has a name that is not UTF-8",
+            )
+        })?;
+        let (ia, made) = Ia::open(&OpenRequest {
+            name,
+            async_qlen: asynch_evd_min_qlen,
+            async_evd,
+            threadsafe: thread_safety != DAT_FALSE,
+            major: dapl_major,
+            minor: dapl_minor,
+        })?;
+        match (async_evd, made) {
+            (AsyncEvd::Elsewhere, _) => evd_place.set(DAT_EVD_OUT_OF_SCOPE),
+            (_, Some(evd)) => evd_place.made(evd),
+            (_, None) => {}
+        }
+        ia_place.made(ia.handle());
+        Ok(())
+    })
+}
+
+/// What the table of the provider has instead of [`dat_ia_openv`]: the
+/// registry has compared the version already.
+pub(crate) unsafe extern "C" fn open(
+    provider: DAT_NAME_PTR,
+    asynch_evd_min_qlen: DAT_COUNT,
+    asynch_evd_handle: *mut DAT_EVD_HANDLE,
+    ia_handle: *mut DAT_IA_HANDLE,
+) -> DAT_RETURN {
+    // SAFETY: the same contract.
+    unsafe {
+        dat_ia_openv(
+            provider,
+            asynch_evd_min_qlen,
+            asynch_evd_handle,
+            ia_handle,
+            DAT_VERSION_MAJOR,
+            DAT_VERSION_MINOR,
+            DAT_THREADSAFE,
+        )
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ia_query(
+    ia_handle: DAT_IA_HANDLE,
+    async_evd_handle: *mut DAT_EVD_HANDLE,
+    ia_attr_mask: DAT_IA_ATTR_MASK,
+    ia_attr: *mut DAT_IA_ATTR,
+    provider_attr_mask: DAT_PROVIDER_ATTR_MASK,
+    provider_attr: *mut DAT_PROVIDER_ATTR,
+) -> DAT_RETURN {
+    control("dat_ia_query", || {
+        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+        let unknown = "the mask has bits that name no field";
+        require(
+            ia_attr_mask & !DAT_IA_FIELD_ALL == 0,
+            Subtype::InvalidArg3,
+            unknown,
+        )?;
+        require(
+            provider_attr_mask & !DAT_PROVIDER_FIELD_ALL == 0,
+            Subtype::InvalidArg5,
+            unknown,
+        )?;
+        let ia_place = match ia_attr_mask {
+            0 => None,
+            // SAFETY: the contract of `exports`.
+            _ => Some(unsafe { Output::new(ia_attr, Subtype::InvalidArg4) }?),
+        };
+        let provider_place = match provider_attr_mask {
+            0 => None,
+            // SAFETY: the same.
+            _ => Some(unsafe { Output::new(provider_attr, Subtype::InvalidArg6) }?),
+        };
+        let info = ia.query();
+        // SAFETY: the same.
+        if let Some(place) = unsafe { Output::wanted(async_evd_handle) } {
+            place.set(info.async_evd.map_or(DAT_EVD_OUT_OF_SCOPE, bare));
+        }
+        if let Some(place) = ia_place {
+            place.set(attributes::ia(&info.ia));
+        }
+        if let Some(place) = provider_place {
+            place.set(attributes::provider(&info.provider));
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_ia_close(
+    ia_handle: DAT_IA_HANDLE,
+    close_flags: DAT_CLOSE_FLAGS,
+) -> DAT_RETURN {
+    control("dat_ia_close", || {
+        let ia = named(ia_handle, Kind::Ia, Subtype::InvalidHandleIa)?;
+        Ia::close(ia, graceful(close_flags)?)
+    })
+}
+
+/// Whether to end gracefully, from the second argument of a call.
+pub(super) fn graceful(flags: DAT_CLOSE_FLAGS) -> Result<bool> {
+    match flags {
+        DAT_CLOSE_GRACEFUL_FLAG => Ok(true),
+        DAT_CLOSE_ABRUPT_FLAG => Ok(false),
+        _ => Err(bad_argument(
+            Subtype::InvalidArg2,
+            "the flags are neither graceful nor abrupt",
+        )),
+    }
+}

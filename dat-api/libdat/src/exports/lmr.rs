@@ -1,0 +1,218 @@
+//! Local memory regions.
+
+use dat_api::object::ia::Ia;
+use dat_api::object::lmr::{Lmr, LmrInfo, MemoryKind};
+use dat_api::object::pz::Pz;
+use dat_api::types::MemPrivileges;
+use dat_api::{Kind, Result, Subtype};
+
+use crate::abi::{
+    DAT_IA_HANDLE, DAT_LMR_CONTEXT, DAT_LMR_FIELD_ALL, DAT_LMR_HANDLE, DAT_LMR_PARAM,
+    DAT_LMR_PARAM_MASK, DAT_LMR_TRIPLET, DAT_MEM_PRIV_FLAGS, DAT_MEM_TYPE, DAT_MEM_TYPE_LMR,
+    DAT_MEM_TYPE_SHARED_VIRTUAL, DAT_MEM_TYPE_VIRTUAL, DAT_PZ_HANDLE, DAT_REGION_DESCRIPTION,
+    DAT_RETURN, DAT_RMR_CONTEXT, DAT_SHARED_MEMORY, DAT_VADDR, DAT_VLEN,
+};
+use crate::face::answer::{bad_argument, control, require};
+use crate::face::handles::{bare, named, pin};
+use crate::face::output::{Output, queried};
+
+/// What is to be registered.
+///
+/// # Safety
+/// The member that the type selects is set, and of shared memory the
+/// identifier can be read.
+unsafe fn memory(
+    mem_type: DAT_MEM_TYPE,
+    region: DAT_REGION_DESCRIPTION,
+    length: DAT_VLEN,
+) -> Result<MemoryKind> {
+    match mem_type {
+        DAT_MEM_TYPE_VIRTUAL => Ok(MemoryKind::Virtual {
+            // SAFETY: the caller's promise; any bits are an address.
+            address: unsafe { region.for_va }.expose_provenance(),
+            length,
+        }),
+        DAT_MEM_TYPE_LMR => {
+            // SAFETY: the same.
+            let source = unsafe { region.for_lmr_handle };
+            Ok(MemoryKind::Lmr {
+                source: named(source, Kind::Lmr, Subtype::InvalidHandleLmr)?,
+            })
+        }
+        DAT_MEM_TYPE_SHARED_VIRTUAL => {
+            // SAFETY: the caller's promise.
+            let shared = unsafe { region.for_shared_memory };
+            require(
+                !shared.shared_memory_id.is_null(),
+                Subtype::InvalidArg3,
+                "shared memory has an identifier, not null",
+            )?;
+            // SAFETY: the caller's promise.
+            let identifier = unsafe { shared.shared_memory_id.read_unaligned() };
+            Ok(MemoryKind::SharedVirtual {
+                address: shared.virtual_address.expose_provenance(),
+                length,
+                identifier: identifier.map(|byte| byte.cast_unsigned()),
+            })
+        }
+        _ => Err(bad_argument(
+            Subtype::InvalidArg2,
+            "there is no such type of memory",
+        )),
+    }
+}
+
+/// Every result may be unwanted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_lmr_create(
+    ia_handle: DAT_IA_HANDLE,
+    mem_type: DAT_MEM_TYPE,
+    region_description: DAT_REGION_DESCRIPTION,
+    length: DAT_VLEN,
+    pz_handle: DAT_PZ_HANDLE,
+    privileges: DAT_MEM_PRIV_FLAGS,
+    lmr_handle: *mut DAT_LMR_HANDLE,
+    lmr_context: *mut DAT_LMR_CONTEXT,
+    rmr_context: *mut DAT_RMR_CONTEXT,
+    registered_length: *mut DAT_VLEN,
+    registered_address: *mut DAT_VADDR,
+) -> DAT_RETURN {
+    control("dat_lmr_create", || {
+        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+        let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
+        let privileges = MemPrivileges::from_bits(privileges)
+            .ok_or_else(|| bad_argument(Subtype::InvalidArg6, "there is no such privilege"))?;
+        // SAFETY: the contract of `exports`.
+        let memory = unsafe { memory(mem_type, region_description, length) }?;
+        // SAFETY: the contract: registered memory stays mapped.
+        let lmr = unsafe { Lmr::create(&ia.to_arc(), memory, &pz.to_arc(), privileges) }?;
+        let info = lmr.query();
+        // The table is set even if nobody wants the handle.
+        let handle = crate::face::handles::to_c(lmr.handle());
+        // SAFETY: the contract.
+        unsafe {
+            set(lmr_handle, handle);
+            set(lmr_context, info.lmr_context);
+            set(rmr_context, info.rmr_context);
+            set(registered_length, info.registered_size);
+            set(registered_address, info.registered_address);
+        }
+        Ok(())
+    })
+}
+
+/// Writes a result that may be unwanted.
+///
+/// # Safety
+/// As for [`Output::new`].
+unsafe fn set<T>(place: *mut T, value: T) {
+    // SAFETY: the caller's promise.
+    if let Some(place) = unsafe { Output::wanted(place) } {
+        place.set(value);
+    }
+}
+
+fn param(info: &LmrInfo) -> DAT_LMR_PARAM {
+    let pointer = core::ptr::with_exposed_provenance_mut;
+    let (mem_type, region_desc, length) = match info.kind {
+        MemoryKind::Virtual { address, length } => (
+            DAT_MEM_TYPE_VIRTUAL,
+            DAT_REGION_DESCRIPTION {
+                for_va: pointer(address),
+            },
+            length,
+        ),
+        MemoryKind::Lmr { source } => (
+            DAT_MEM_TYPE_LMR,
+            DAT_REGION_DESCRIPTION {
+                for_lmr_handle: bare(source),
+            },
+            info.registered_size,
+        ),
+        MemoryKind::SharedVirtual {
+            address, length, ..
+        } => (
+            DAT_MEM_TYPE_SHARED_VIRTUAL,
+            DAT_REGION_DESCRIPTION {
+                for_shared_memory: DAT_SHARED_MEMORY {
+                    virtual_address: pointer(address),
+                    shared_memory_id: core::ptr::null_mut(),
+                },
+            },
+            length,
+        ),
+    };
+    DAT_LMR_PARAM {
+        ia_handle: bare(info.ia),
+        mem_type,
+        region_desc,
+        length,
+        pz_handle: bare(info.pz),
+        mem_priv: info.privileges.bits(),
+        lmr_context: info.lmr_context,
+        rmr_context: info.rmr_context,
+        registered_size: info.registered_size,
+        registered_address: info.registered_address,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_lmr_query(
+    lmr_handle: DAT_LMR_HANDLE,
+    lmr_param_mask: DAT_LMR_PARAM_MASK,
+    lmr_param: *mut DAT_LMR_PARAM,
+) -> DAT_RETURN {
+    control("dat_lmr_query", || {
+        let lmr = pin::<Lmr>(lmr_handle, Subtype::InvalidHandleLmr)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { queried(lmr_param_mask, DAT_LMR_FIELD_ALL, lmr_param) }?;
+        place.set(param(&lmr.query()));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_lmr_free(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN {
+    control("dat_lmr_free", || {
+        Lmr::free(named(lmr_handle, Kind::Lmr, Subtype::InvalidHandleLmr)?)
+    })
+}
+
+/// The caches of the hosts that this library runs on agree with the device:
+/// there is nothing to do but to check the arguments.
+unsafe fn sync(
+    ia_handle: DAT_IA_HANDLE,
+    local_segments: *const DAT_LMR_TRIPLET,
+    num_segments: DAT_VLEN,
+) -> Result<()> {
+    let _ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+    require(
+        num_segments == 0 || !local_segments.is_null(),
+        Subtype::InvalidArg2,
+        "the segments are null",
+    )
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_lmr_sync_rdma_read(
+    ia_handle: DAT_IA_HANDLE,
+    local_segments: *const DAT_LMR_TRIPLET,
+    num_segments: DAT_VLEN,
+) -> DAT_RETURN {
+    control("dat_lmr_sync_rdma_read", || {
+        // SAFETY: the contract of `exports`.
+        unsafe { sync(ia_handle, local_segments, num_segments) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_lmr_sync_rdma_write(
+    ia_handle: DAT_IA_HANDLE,
+    local_segments: *const DAT_LMR_TRIPLET,
+    num_segments: DAT_VLEN,
+) -> DAT_RETURN {
+    control("dat_lmr_sync_rdma_write", || {
+        // SAFETY: the contract of `exports`.
+        unsafe { sync(ia_handle, local_segments, num_segments) }
+    })
+}

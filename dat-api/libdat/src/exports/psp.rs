@@ -1,0 +1,98 @@
+//! Public service points.
+
+use dat_api::object::evd::Evd;
+use dat_api::object::ia::Ia;
+use dat_api::object::psp::{EpCreator, Psp};
+use dat_api::{Kind, Result, Subtype};
+
+use crate::abi::{
+    DAT_CONN_QUAL, DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_PSP_CONSUMER_FLAG, DAT_PSP_FIELD_ALL,
+    DAT_PSP_FLAGS, DAT_PSP_HANDLE, DAT_PSP_PARAM, DAT_PSP_PARAM_MASK, DAT_PSP_PROVIDER_FLAG,
+    DAT_RETURN,
+};
+use crate::face::answer::{bad_argument, control};
+use crate::face::handles::{bare, named, pin};
+use crate::face::output::{Output, queried};
+
+fn creator(flags: DAT_PSP_FLAGS) -> Result<EpCreator> {
+    match flags {
+        DAT_PSP_CONSUMER_FLAG => Ok(EpCreator::Consumer),
+        DAT_PSP_PROVIDER_FLAG => Ok(EpCreator::Provider),
+        _ => Err(bad_argument(
+            Subtype::InvalidArg4,
+            "neither the consumer nor the provider is to make the endpoints",
+        )),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_psp_create(
+    ia_handle: DAT_IA_HANDLE,
+    conn_qual: DAT_CONN_QUAL,
+    evd_handle: DAT_EVD_HANDLE,
+    psp_flags: DAT_PSP_FLAGS,
+    psp_handle: *mut DAT_PSP_HANDLE,
+) -> DAT_RETURN {
+    control("dat_psp_create", || {
+        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+        let evd = pin::<Evd>(evd_handle, Subtype::InvalidHandleEvdCr)?;
+        let creator = creator(psp_flags)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { Output::new(psp_handle, Subtype::InvalidArg5) }?;
+        let psp = Psp::create(&ia.to_arc(), conn_qual, &evd.to_arc(), creator)?;
+        place.made(psp.handle());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_psp_create_any(
+    ia_handle: DAT_IA_HANDLE,
+    conn_qual: *mut DAT_CONN_QUAL,
+    evd_handle: DAT_EVD_HANDLE,
+    psp_flags: DAT_PSP_FLAGS,
+    psp_handle: *mut DAT_PSP_HANDLE,
+) -> DAT_RETURN {
+    control("dat_psp_create_any", || {
+        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+        let evd = pin::<Evd>(evd_handle, Subtype::InvalidHandleEvdCr)?;
+        let creator = creator(psp_flags)?;
+        // SAFETY: the contract of `exports`.
+        let qualifier = unsafe { Output::new(conn_qual, Subtype::InvalidArg2) }?;
+        // SAFETY: the same.
+        let place = unsafe { Output::new(psp_handle, Subtype::InvalidArg5) }?;
+        let psp = Psp::create_any(&ia.to_arc(), &evd.to_arc(), creator)?;
+        qualifier.set(psp.query().qualifier);
+        place.made(psp.handle());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_psp_query(
+    psp_handle: DAT_PSP_HANDLE,
+    psp_param_mask: DAT_PSP_PARAM_MASK,
+    psp_param: *mut DAT_PSP_PARAM,
+) -> DAT_RETURN {
+    control("dat_psp_query", || {
+        let psp = pin::<Psp>(psp_handle, Subtype::InvalidHandlePsp)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { queried(psp_param_mask, DAT_PSP_FIELD_ALL, psp_param) }?;
+        let info = psp.query();
+        place.set(DAT_PSP_PARAM {
+            ia_handle: bare(info.ia),
+            conn_qual: info.qualifier,
+            evd_handle: bare(info.evd),
+            // `EpCreator` has the numbers of the header.
+            psp_flags: info.creator as DAT_PSP_FLAGS,
+        });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_psp_free(psp_handle: DAT_PSP_HANDLE) -> DAT_RETURN {
+    control("dat_psp_free", || {
+        Psp::free(named(psp_handle, Kind::Psp, Subtype::InvalidHandlePsp)?)
+    })
+}

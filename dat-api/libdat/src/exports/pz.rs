@@ -1,0 +1,50 @@
+//! Protection zones.
+
+use dat_api::object::ia::Ia;
+use dat_api::object::pz::Pz;
+use dat_api::{Kind, Subtype};
+
+use crate::abi::{
+    DAT_IA_HANDLE, DAT_PZ_FIELD_ALL, DAT_PZ_HANDLE, DAT_PZ_PARAM, DAT_PZ_PARAM_MASK, DAT_RETURN,
+};
+use crate::face::answer::control;
+use crate::face::handles::{bare, named, pin};
+use crate::face::output::{Output, queried};
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_pz_create(
+    ia_handle: DAT_IA_HANDLE,
+    pz_handle: *mut DAT_PZ_HANDLE,
+) -> DAT_RETURN {
+    control("dat_pz_create", || {
+        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { Output::new(pz_handle, Subtype::InvalidArg2) }?;
+        place.made(Pz::create(&ia.to_arc())?.handle());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_pz_query(
+    pz_handle: DAT_PZ_HANDLE,
+    pz_param_mask: DAT_PZ_PARAM_MASK,
+    pz_param: *mut DAT_PZ_PARAM,
+) -> DAT_RETURN {
+    control("dat_pz_query", || {
+        let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { queried(pz_param_mask, DAT_PZ_FIELD_ALL, pz_param) }?;
+        place.set(DAT_PZ_PARAM {
+            ia_handle: bare(pz.ia().handle()),
+        });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_pz_free(pz_handle: DAT_PZ_HANDLE) -> DAT_RETURN {
+    control("dat_pz_free", || {
+        Pz::free(named(pz_handle, Kind::Pz, Subtype::InvalidHandlePz)?)
+    })
+}

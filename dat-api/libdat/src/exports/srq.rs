@@ -1,0 +1,138 @@
+//! Shared receive queues.
+
+use dat_api::object::ia::Ia;
+use dat_api::object::pz::Pz;
+use dat_api::object::srq::Srq;
+use dat_api::types::SrqAttributes;
+use dat_api::{Kind, ReturnType, Subtype};
+
+use super::ep_post::{NO_SEGMENTS, answer};
+use crate::abi::{
+    DAT_COUNT, DAT_DTO_COOKIE, DAT_IA_HANDLE, DAT_LMR_TRIPLET, DAT_PZ_HANDLE, DAT_RETURN,
+    DAT_SRQ_ATTR, DAT_SRQ_FIELD_ALL, DAT_SRQ_HANDLE, DAT_SRQ_PARAM, DAT_SRQ_PARAM_MASK,
+    DAT_SRQ_STATE,
+};
+use crate::face::answer::{control, not_yet, require};
+use crate::face::attributes::count;
+use crate::face::handles::{bare, invalid, named, peek, pin};
+use crate::face::output::{Output, queried};
+use crate::face::segments::Segments;
+
+const BAD_SRQ: DAT_RETURN = invalid(Subtype::InvalidHandleSrq).bits();
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_srq_create(
+    ia_handle: DAT_IA_HANDLE,
+    pz_handle: DAT_PZ_HANDLE,
+    srq_attr: *mut DAT_SRQ_ATTR,
+    srq_handle: *mut DAT_SRQ_HANDLE,
+) -> DAT_RETURN {
+    control("dat_srq_create", || {
+        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+        let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
+        require(
+            !srq_attr.is_null(),
+            Subtype::InvalidArg3,
+            "the attributes are null",
+        )?;
+        // SAFETY: not null, so readable by the contract of `exports`.
+        let attr = unsafe { srq_attr.read_unaligned() };
+        // SAFETY: the contract.
+        let place = unsafe { Output::new(srq_handle, Subtype::InvalidArg4) }?;
+        let attributes = SrqAttributes {
+            max_recv_dtos: attr.max_recv_dtos,
+            max_recv_iov: attr.max_recv_iov,
+            low_watermark: attr.low_watermark,
+        };
+        place.made(Srq::create(&ia.to_arc(), &pz.to_arc(), &attributes)?.handle());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_srq_free(srq_handle: DAT_SRQ_HANDLE) -> DAT_RETURN {
+    control("dat_srq_free", || {
+        Srq::free(named(srq_handle, Kind::Srq, Subtype::InvalidHandleSrq)?)
+    })
+}
+
+/// As the posts of endpoints: does not allocate, lock, print or unwind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_srq_post_recv(
+    srq_handle: DAT_SRQ_HANDLE,
+    num_segments: DAT_COUNT,
+    local_iov: *mut DAT_LMR_TRIPLET,
+    user_cookie: DAT_DTO_COOKIE,
+) -> DAT_RETURN {
+    // SAFETY: the contract of `exports`: nobody frees it meanwhile.
+    let Some(srq) = (unsafe { peek::<Srq>(srq_handle) }) else {
+        return BAD_SRQ;
+    };
+    // SAFETY: the contract: an array of so many.
+    let Some(segments) = (unsafe { Segments::new(num_segments, local_iov) }) else {
+        return NO_SEGMENTS;
+    };
+    // SAFETY: one thread at a time posts to it, and keeps the memory, by the
+    // contract; the poster asks for segments below the count; any 64 bits are
+    // a cookie.
+    answer(unsafe {
+        srq.post_recv_with(
+            segments.count(),
+            |index| segments.get(index),
+            user_cookie.as_64,
+        )
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_srq_query(
+    srq_handle: DAT_SRQ_HANDLE,
+    srq_param_mask: DAT_SRQ_PARAM_MASK,
+    srq_param: *mut DAT_SRQ_PARAM,
+) -> DAT_RETURN {
+    control("dat_srq_query", || {
+        let srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { queried(srq_param_mask, DAT_SRQ_FIELD_ALL, srq_param) }?;
+        let info = srq.query();
+        place.set(DAT_SRQ_PARAM {
+            ia_handle: bare(info.ia),
+            // `SrqState` has the numbers of the header.
+            srq_state: info.state as DAT_SRQ_STATE,
+            pz_handle: bare(info.pz),
+            max_recv_dtos: info.attributes.max_recv_dtos,
+            max_recv_iov: info.attributes.max_recv_iov,
+            low_watermark: info.attributes.low_watermark,
+            available_dto_count: count(info.available),
+            outstanding_dto_count: count(info.outstanding),
+        });
+        Ok(())
+    })
+}
+
+/// Not there yet: checks its arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_srq_resize(
+    srq_handle: DAT_SRQ_HANDLE,
+    srq_max_recv_dto: DAT_COUNT,
+) -> DAT_RETURN {
+    control("dat_srq_resize", || {
+        let _srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
+        require(
+            srq_max_recv_dto > 0,
+            Subtype::InvalidArg2,
+            "a queue holds at least one receive",
+        )?;
+        Err(not_yet(ReturnType::NotImplemented))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_srq_set_lw(
+    srq_handle: DAT_SRQ_HANDLE,
+    low_watermark: DAT_COUNT,
+) -> DAT_RETURN {
+    control("dat_srq_set_lw", || {
+        pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?.set_low_watermark(low_watermark)
+    })
+}

@@ -1,0 +1,36 @@
+//! Return codes in words.
+
+use core::ffi::c_char;
+
+use dat_api::{DatReturn, ReturnType, Subtype};
+
+use crate::abi::{DAT_INVALID_PARAMETER, DAT_RETURN};
+use crate::face::strings;
+
+/// The names are those of the enumerators; that of the subtype is empty if
+/// there is no detail. The class bits are not looked at. As with other
+/// registries, the answer to an unknown value has no class bits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_strerror(
+    value: DAT_RETURN,
+    major_message: *mut *const c_char,
+    minor_message: *mut *const c_char,
+) -> DAT_RETURN {
+    let bad = |argument| DatReturn::error(ReturnType::InvalidParameter, argument).bits();
+    if major_message.is_null() {
+        return bad(Subtype::InvalidArg2);
+    }
+    if minor_message.is_null() {
+        return bad(Subtype::InvalidArg3);
+    }
+    let value = DatReturn::from_bits(value);
+    let (Some(kind), Some(subtype)) = (value.kind(), value.subtype()) else {
+        return DAT_INVALID_PARAMETER;
+    };
+    // SAFETY: not null, so by the contract of `exports` there is room for both.
+    unsafe {
+        major_message.write_unaligned(strings::of_type(kind).as_ptr());
+        minor_message.write_unaligned(strings::of_subtype(subtype).as_ptr());
+    }
+    DatReturn::SUCCESS.bits()
+}

@@ -1,0 +1,58 @@
+//! The end of a control call: the answer as C wants it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use dat_api::{DatError, DatReturn, Result, ReturnType, Subtype};
+
+use super::debug;
+use crate::abi::DAT_RETURN;
+
+/// Runs a control call named `call`, and answers. A failure is printed with
+/// its cause if the environment asks for that; a panic ends here.
+pub(crate) fn control(call: &'static str, body: impl FnOnce() -> Result<()>) -> DAT_RETURN {
+    // What a call has half done when it panics stays behind locks that
+    // ignore poison or in objects that nobody can name yet.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => DatReturn::SUCCESS.bits(),
+        Ok(Err(error)) => {
+            debug::failed(call, &error);
+            error.code().bits()
+        }
+        Err(_) => {
+            // The panic's own words have gone to the standard error output.
+            let error = DatError::new(
+                ReturnType::InternalError,
+                Subtype::NoSubtype,
+                "the library panicked; please report it",
+            );
+            debug::failed(call, &error);
+            error.code().bits()
+        }
+    }
+}
+
+/// `DAT_INVALID_PARAMETER` for an argument, and why.
+pub(crate) fn bad_argument(
+    argument: Subtype,
+    cause: impl Into<std::borrow::Cow<'static, str>>,
+) -> DatError {
+    DatError::new(ReturnType::InvalidParameter, argument, cause)
+}
+
+/// Fails unless a condition holds.
+pub(crate) fn require(holds: bool, argument: Subtype, cause: &'static str) -> Result<()> {
+    if holds {
+        Ok(())
+    } else {
+        Err(bad_argument(argument, cause))
+    }
+}
+
+/// What a call of a later version of this library answers.
+pub(crate) fn not_yet(kind: ReturnType) -> DatError {
+    DatError::new(
+        kind,
+        Subtype::NoSubtype,
+        "this version of the library does not have it yet",
+    )
+}

@@ -1,0 +1,158 @@
+//! Events as C wants them.
+
+use core::ptr::with_exposed_provenance_mut as pointer;
+
+use dat_api::types::{AsyncReason, Event, EventData};
+use dat_api::{Handle, Kind};
+
+use super::attributes::count;
+use super::handles::{bare, to_c};
+use crate::abi::{
+    DAT_ASYNCH_ERROR_EVENT_DATA, DAT_CONNECTION_EVENT_DATA, DAT_CONNECTION_REQUEST_EVENT,
+    DAT_CONTEXT, DAT_COUNT, DAT_CR_ARRIVAL_EVENT_DATA, DAT_DTO_COMPLETION_EVENT,
+    DAT_DTO_COMPLETION_EVENT_DATA, DAT_EVENT, DAT_EVENT_DATA, DAT_EVENT_NUMBER,
+    DAT_RMR_BIND_COMPLETION_EVENT, DAT_RMR_BIND_COMPLETION_EVENT_DATA, DAT_SOFTWARE_EVENT,
+    DAT_SOFTWARE_EVENT_DATA, DAT_SP_HANDLE,
+};
+
+/// Writes an event to where the consumer wants it.
+///
+/// # Safety
+/// There is room for it; the place need not be aligned.
+#[inline(always)]
+pub(crate) unsafe fn write(place: *mut DAT_EVENT, event: &Event) {
+    if let EventData::Dto {
+        ep,
+        cookie,
+        status,
+        length,
+    } = event.data
+    {
+        let data = DAT_DTO_COMPLETION_EVENT_DATA {
+            ep_handle: bare(ep),
+            user_cookie: DAT_CONTEXT { as_64: cookie },
+            // `DtoStatus` has the numbers of the header.
+            status: status as u32,
+            transfered_length: length,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            (&raw mut (*place).event_number).write_unaligned(DAT_DTO_COMPLETION_EVENT);
+            (&raw mut (*place).evd_handle).write_unaligned(bare(event.evd));
+            (&raw mut (*place).event_data.dto_completion_event_data).write_unaligned(data);
+        }
+    } else {
+        // SAFETY: the same.
+        unsafe { write_other(place, event) }
+    }
+}
+
+/// Any event but that of a transfer.
+///
+/// # Safety
+/// As for [`write`].
+#[cold]
+#[inline(never)]
+unsafe fn write_other(place: *mut DAT_EVENT, event: &Event) {
+    // SAFETY: all members are numbers and pointers, for which 0 is a value.
+    // What the event does not use is 0.
+    let mut data: DAT_EVENT_DATA = unsafe { core::mem::zeroed() };
+    let event_number = fill(&mut data, event.data);
+    let event = DAT_EVENT {
+        event_number,
+        evd_handle: bare(event.evd),
+        event_data: data,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { place.write_unaligned(event) };
+}
+
+fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
+    match from {
+        EventData::Dto {
+            ep,
+            cookie,
+            status,
+            length,
+        } => {
+            to.dto_completion_event_data = DAT_DTO_COMPLETION_EVENT_DATA {
+                ep_handle: bare(ep),
+                user_cookie: DAT_CONTEXT { as_64: cookie },
+                status: status as u32,
+                transfered_length: length,
+            };
+            DAT_DTO_COMPLETION_EVENT
+        }
+        EventData::RmrBind {
+            rmr,
+            cookie,
+            status,
+        } => {
+            to.rmr_completion_event_data = DAT_RMR_BIND_COMPLETION_EVENT_DATA {
+                rmr_handle: bare(rmr),
+                user_cookie: DAT_CONTEXT { as_64: cookie },
+                status: status as u32,
+            };
+            DAT_RMR_BIND_COMPLETION_EVENT
+        }
+        EventData::ConnectionRequest {
+            sp,
+            local_address,
+            qualifier,
+            cr,
+        } => {
+            to.cr_arrival_event_data = DAT_CR_ARRIVAL_EVENT_DATA {
+                sp_handle: DAT_SP_HANDLE {
+                    psp_handle: bare(sp),
+                },
+                local_ia_address_ptr: pointer(local_address),
+                conn_qual: qualifier,
+                // Made by the library: C sees it first here.
+                cr_handle: to_c(cr),
+            };
+            DAT_CONNECTION_REQUEST_EVENT
+        }
+        EventData::Connection {
+            kind,
+            ep,
+            private_data,
+        } => {
+            to.connect_event_data = DAT_CONNECTION_EVENT_DATA {
+                ep_handle: bare(ep),
+                private_data_size: count(private_data.len),
+                private_data: pointer(private_data.address),
+            };
+            kind as DAT_EVENT_NUMBER
+        }
+        EventData::Async {
+            kind,
+            handle,
+            reason,
+        } => {
+            to.asynch_error_event_data = DAT_ASYNCH_ERROR_EVENT_DATA {
+                dat_handle: bare(handle),
+                reason: number(handle, reason),
+            };
+            kind as DAT_EVENT_NUMBER
+        }
+        EventData::Software { pointer: given } => {
+            to.software_event_data = DAT_SOFTWARE_EVENT_DATA {
+                pointer: pointer(given),
+            };
+            DAT_SOFTWARE_EVENT
+        }
+    }
+}
+
+/// The number of a reason, which the kind of the object selects: memory and
+/// zones have one reason only, "other".
+fn number(handle: Handle, reason: AsyncReason) -> DAT_COUNT {
+    match (handle.kind(), reason) {
+        (Some(Kind::Lmr | Kind::Rmr | Kind::Pz), _) | (_, AsyncReason::Failed) => 0,
+        (_, AsyncReason::Other) => 1,
+        (_, AsyncReason::Watermark) => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests;

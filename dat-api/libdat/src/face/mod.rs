@@ -1,0 +1,13 @@
+//! What stands between C's types and the objects: handles, results, events,
+//! segments, attributes. Each converts, and decides nothing.
+
+pub(crate) mod address;
+pub(crate) mod answer;
+pub(crate) mod attributes;
+mod debug;
+pub(crate) mod event;
+pub(crate) mod handles;
+pub(crate) mod output;
+pub(crate) mod provider;
+pub(crate) mod segments;
+pub(crate) mod strings;
