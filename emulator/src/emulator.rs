@@ -3,7 +3,8 @@
 //!
 //! It is made once, at the first device open, and lives as long as the
 //! process. The kernel face locks the NIC for commands
-//! ([`Emulator::nic`]); the NIC thread locks it for one batch at a time.
+//! ([`Emulator::nic`]); the NIC thread, and a thread whose doorbell was
+//! trapped, lock it for one batch at a time.
 
 use std::fs::File;
 use std::io;

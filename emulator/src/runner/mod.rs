@@ -1,10 +1,13 @@
-//! What makes the NIC move: a thread of its own, or the caller step by step.
+//! What makes the NIC move: a thread of its own, an application's thread
+//! whose store was trapped, or the caller step by step.
 //!
 //! ```text
-//!  doorbell pages ─scan─┐                        ┌─▶ CQEs, events
-//!  fabric ─────packets──┼─▶ Driver (locks Nic) ──┤
-//!  control ───────kick──┘                        └─▶ packets ─▶ fabric
-//!                       ▲ spin, nap or sleep (waiting.rs) until one of them comes
+//!  doorbell pages ─scan─┐
+//!  fabric ─────packets──┼─▶ NIC thread ─┐                      ┌─▶ CQEs, events
+//!  control ───────kick──┘               ├─▶ Station (locked) ──┤
+//!  trapped stores ─▶ application's thread ┘   NIC, port         └─▶ packets ─▶ fabric
+//!                                                │                    (bells rung
+//!          spin, nap or sleep (waiting.rs) ◀─────┘                     unlocked)
 //! ```
 
 mod control;
@@ -21,7 +24,7 @@ use crate::fabric::port::Port;
 use crate::nic::spec::UarWrite;
 use crate::nic::{Nanos, Progress};
 
-/// The NIC as its thread sees it: something to run for one batch.
+/// The NIC as those see it who move it: something to run for one batch.
 pub trait Driver {
     /// Takes these doorbells and what the port has received, and works.
     fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress;

@@ -105,3 +105,7 @@ impl Stepper {
         self.run_until_idle(nic, port, bank);
     }
 }
+
+#[cfg(test)]
+#[path = "stepped_tests.rs"]
+mod tests;

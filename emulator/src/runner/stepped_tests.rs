@@ -1,0 +1,78 @@
+//! The stepped mode, with something simpler than a NIC.
+
+use std::os::fd::AsFd;
+
+use super::*;
+use crate::fabric::tests::packet;
+use crate::uar::tests::{App, name};
+
+/// Sends a packet to itself per doorbell, and has a timer every 10 µs.
+#[derive(Default)]
+struct Script {
+    log: Vec<String>,
+    to_send: u32,
+    due: Nanos,
+}
+
+impl Stepped for Script {
+    fn doorbell(&mut self, write: &UarWrite) {
+        self.log.push(format!("doorbell {}", write.offset));
+        self.to_send += 2;
+    }
+
+    fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
+        self.log.push(format!("packet {}", packet.header.psn));
+    }
+
+    fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress {
+        let mut worked = false;
+        for _ in 0..budget.min(self.to_send as usize) {
+            self.to_send -= 1;
+            tx.send(packet(1, 1, self.to_send, b"")).unwrap();
+            worked = true;
+        }
+        if now >= self.due {
+            self.log.push(format!("timer {now}"));
+            self.due = now + 10_000;
+            worked = true;
+        }
+        Progress {
+            worked,
+            next_deadline: Some(self.due),
+        }
+    }
+}
+
+#[test]
+fn stepping_takes_one_packet_and_one_unit_of_work_at_a_time() {
+    let app = App::new(1);
+    let bank = UarBank::new(None);
+    bank.add_page(name(0), app.file.as_fd()).unwrap();
+    let mut script = Script {
+        due: Nanos::MAX,
+        ..Script::default()
+    };
+    let (mut stepper, mut port) = (Stepper::default(), Port::alone(1));
+    assert!(!stepper.step(&mut script, &mut port, &bank));
+    app.store(0, 0x800, 7);
+    assert!(stepper.step(&mut script, &mut port, &bank));
+    assert_eq!(script.log, ["doorbell 2048"]);
+    assert!(stepper.step(&mut script, &mut port, &bank));
+    assert_eq!(script.log, ["doorbell 2048", "packet 1"]);
+    assert_eq!(stepper.run_until_idle(&mut script, &mut port, &bank), 1);
+    assert_eq!(script.log, ["doorbell 2048", "packet 1", "packet 0"]);
+}
+
+#[test]
+fn time_passes_deadline_by_deadline() {
+    let bank = UarBank::new(None);
+    let mut script = Script {
+        due: 10_000,
+        ..Script::default()
+    };
+    let (mut stepper, mut port) = (Stepper::default(), Port::alone(1));
+    stepper.advance(&mut script, &mut port, &bank, Duration::from_nanos(9_998));
+    assert_eq!(script.log, [""; 0]);
+    stepper.advance(&mut script, &mut port, &bank, Duration::from_nanos(25_000));
+    assert_eq!(script.log, ["timer 10000", "timer 20000", "timer 30000"]);
+}
