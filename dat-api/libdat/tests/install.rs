@@ -140,7 +140,6 @@ fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
 }
 
 #[test]
-#[ignore = "until the C face exports them"]
 fn a_program_calls_what_is_installed() {
     let prefix = folder("calls").join("prefix");
     succeed(&["--prefix", text(&prefix), "--library", text(&library())]);

@@ -49,7 +49,6 @@ fn the_loader_is_asked_for_libdat_so_1() {
 
 /// Not a name less, and not one more: what else is in the library is its own.
 #[test]
-#[ignore = "until the C face exports them"]
 fn the_library_exports_what_is_listed_and_nothing_else() {
     let table = output("nm", &["-D", "--defined-only", "--format=posix"]);
     let exported: BTreeSet<_> = table

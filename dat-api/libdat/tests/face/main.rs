@@ -1,0 +1,13 @@
+//! The C face as C programs meet it: bad handles, null pointers, masks, return
+//! codes, and what objects look like from outside.
+
+mod arguments;
+mod common;
+mod handles;
+mod launcher;
+mod objects;
+mod queries;
+mod registry;
+mod roles;
+mod status;
+mod world;

@@ -1,0 +1,336 @@
+//! Objects as they look from outside: their first word, their contexts, their
+//! end; and events taken through the face.
+
+use core::ptr::null_mut;
+
+use dat::abi::*;
+use dat::exports::*;
+use dat_api::{ReturnType, Subtype};
+
+use crate::common::{expect, success};
+use crate::launcher::on_a_device;
+use crate::world::{World, dirty, open};
+
+#[test]
+fn every_handle_leads_to_the_table_and_has_a_context_of_its_own() {
+    on_a_device(
+        "objects::every_handle_leads_to_the_table_and_has_a_context_of_its_own",
+        || {
+            let w = World::new();
+            for (value, (handle, kind)) in (1..).zip(w.handles()) {
+                // SAFETY: the first word of what a handle points to is a table.
+                let table = unsafe { *handle.cast::<*const DAT_PROVIDER>() };
+                assert!(core::ptr::eq(table, &dat::PROVIDER), "type {kind}");
+                // SAFETY: the table has all calls.
+                let table = unsafe { &*table };
+                let (set, get, of) = (
+                    table.set_consumer_context_func.expect("there"),
+                    table.get_consumer_context_func.expect("there"),
+                    table.get_handle_type_func.expect("there"),
+                );
+                let (mut number, mut context) = (99, DAT_CONTEXT { as_64: 99 });
+                // SAFETY: there is room for the results.
+                unsafe {
+                    success("type", of(handle, &raw mut number));
+                    assert_eq!(number, kind);
+                    success("get", get(handle, &raw mut context));
+                    assert_eq!(context.as_64, 0);
+                    success("set", set(handle, DAT_CONTEXT { as_64: value }));
+                }
+            }
+            for (value, (handle, kind)) in (1..).zip(w.handles()) {
+                let mut context = DAT_CONTEXT { as_64: 99 };
+                // SAFETY: there is room for the result; any 64 bits are a number.
+                unsafe {
+                    success("get", dat_get_consumer_context(handle, &raw mut context));
+                    assert_eq!(context.as_64, value, "type {kind}");
+                }
+            }
+            // SAFETY: there is room for the handle.
+            unsafe {
+                let mut ia = DAT_HANDLE_NULL;
+                let mut evd = DAT_HANDLE_NULL;
+                let open = dat::PROVIDER.ia_open_func.expect("there");
+                let name = c"mlx5_0".as_ptr().cast_mut();
+                success("open", open(name, 4, &raw mut evd, &raw mut ia));
+                let close = dat::PROVIDER.ia_close_func.expect("there");
+                success("close", close(ia, DAT_CLOSE_GRACEFUL_FLAG));
+            }
+        },
+    );
+}
+
+#[test]
+fn objects_in_use_stay_and_freed_ones_are_no_more() {
+    on_a_device(
+        "objects::objects_in_use_stay_and_freed_ones_are_no_more",
+        || {
+            let w = World::new();
+            let in_use = ReturnType::InvalidState;
+            // SAFETY: handles may be anything.
+            unsafe {
+                for (what, answer, subtype) in [
+                    ("PZ", dat_pz_free(w.pz), Subtype::InvalidStatePzInUse),
+                    ("EVD", dat_evd_free(w.evd), Subtype::InvalidStateEvdInUse),
+                    (
+                        "CR EVD",
+                        dat_evd_free(w.cr_evd),
+                        Subtype::InvalidStateEvdInUse,
+                    ),
+                    (
+                        "async EVD",
+                        dat_evd_free(w.async_evd),
+                        Subtype::InvalidStateEvdInUse,
+                    ),
+                    ("SRQ", dat_srq_free(w.srq), Subtype::InvalidStateSrqInUse),
+                    (
+                        "IA",
+                        dat_ia_close(w.ia, DAT_CLOSE_GRACEFUL_FLAG),
+                        Subtype::InvalidStateIaInUse,
+                    ),
+                ] {
+                    expect(what, answer, in_use, subtype);
+                }
+                type Free = unsafe extern "C" fn(DAT_HANDLE) -> DAT_RETURN;
+                let frees: [(DAT_HANDLE, Free, Subtype); 9] = [
+                    (w.psp, dat_psp_free, Subtype::InvalidHandlePsp),
+                    (w.srq_ep, dat_ep_free, Subtype::InvalidHandleEp),
+                    (w.ep, dat_ep_free, Subtype::InvalidHandleEp),
+                    (w.srq, dat_srq_free, Subtype::InvalidHandleSrq),
+                    (w.lmr, dat_lmr_free, Subtype::InvalidHandleLmr),
+                    (w.cr_evd, dat_evd_free, Subtype::InvalidHandleEvdRequest),
+                    (
+                        w.connect_evd,
+                        dat_evd_free,
+                        Subtype::InvalidHandleEvdRequest,
+                    ),
+                    (w.evd, dat_evd_free, Subtype::InvalidHandleEvdRequest),
+                    (w.pz, dat_pz_free, Subtype::InvalidHandlePz),
+                ];
+                for (handle, free, subtype) in frees {
+                    success("free", free(handle));
+                    expect("again", free(handle), ReturnType::InvalidHandle, subtype);
+                }
+                success("close", dat_ia_close(w.ia, DAT_CLOSE_GRACEFUL_FLAG));
+                for (handle, kind) in w.handles() {
+                    let mut number = 0;
+                    expect(
+                        &format!("type {kind}"),
+                        dat_get_handle_type(handle, &raw mut number),
+                        ReturnType::InvalidHandle,
+                        Subtype::InvalidHandle1,
+                    );
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn an_abrupt_close_ends_everything() {
+    on_a_device("objects::an_abrupt_close_ends_everything", || {
+        let w = World::new();
+        // SAFETY: handles may be anything.
+        unsafe {
+            success("close", dat_ia_close(w.ia, DAT_CLOSE_ABRUPT_FLAG));
+            for (handle, kind) in w.handles() {
+                let mut number = 0;
+                expect(
+                    &format!("type {kind}"),
+                    dat_get_handle_type(handle, &raw mut number),
+                    ReturnType::InvalidHandle,
+                    Subtype::InvalidHandle1,
+                );
+            }
+            expect(
+                "again",
+                dat_ia_close(w.ia, DAT_CLOSE_ABRUPT_FLAG),
+                ReturnType::InvalidHandle,
+                Subtype::InvalidHandleIa,
+            );
+        }
+    });
+}
+
+#[test]
+fn w01_w09_w11_w13_w16_w20_software_events_go_through() {
+    on_a_device(
+        "objects::w01_w09_w11_w13_w16_w20_software_events_go_through",
+        || {
+            let w = World::new();
+            let mut event = dirty::<DAT_EVENT>();
+            let place = event.as_mut_ptr();
+            let post = |pointer: usize| {
+                let mut event = dirty::<DAT_EVENT>();
+                // SAFETY: there is room for its two members; only they are looked at.
+                unsafe {
+                    (*event.as_mut_ptr()).event_number = DAT_SOFTWARE_EVENT;
+                    (*event.as_mut_ptr()).event_data.software_event_data.pointer =
+                        core::ptr::without_provenance_mut(pointer);
+                    dat_evd_post_se(w.evd, event.as_ptr())
+                }
+            };
+            // SAFETY: there is room for an event.
+            let taken = |answer, place: *const DAT_EVENT| unsafe {
+                success("taken", answer);
+                assert_eq!((*place).event_number, DAT_SOFTWARE_EVENT);
+                assert_eq!((*place).evd_handle, w.evd);
+                (*place).event_data.software_event_data.pointer.addr()
+            };
+            let wait = |timeout, threshold| {
+                let mut more = -5;
+                // SAFETY: there is room for the results.
+                let answer =
+                    unsafe { dat_evd_wait(w.evd, timeout, threshold, place, &raw mut more) };
+                (answer, more)
+            };
+            // SAFETY: the same.
+            let dequeue = || unsafe { dat_evd_dequeue(w.evd, place) };
+
+            expect(
+                "empty",
+                dequeue(),
+                ReturnType::QueueEmpty,
+                Subtype::NoSubtype,
+            );
+            let (answer, more) = wait(0, 1);
+            expect(
+                "w20",
+                answer,
+                ReturnType::TimeoutExpired,
+                Subtype::NoSubtype,
+            );
+            assert_eq!(more, 0);
+            for pointer in 1..=3 {
+                success("post", post(pointer));
+            }
+            let (answer, more) = wait(1000, 4);
+            expect(
+                "w09",
+                answer,
+                ReturnType::TimeoutExpired,
+                Subtype::NoSubtype,
+            );
+            assert_eq!(more, 3);
+            let (answer, more) = wait(DAT_TIMEOUT_INFINITE, 3);
+            assert_eq!((taken(answer, place), more), (1, 2));
+            assert_eq!(taken(dequeue(), place), 2);
+
+            // SAFETY: a handle.
+            unsafe { success("unwaitable", dat_evd_set_unwaitable(w.evd)) };
+            let (answer, more) = wait(DAT_TIMEOUT_INFINITE, 1);
+            expect(
+                "w16",
+                answer,
+                ReturnType::InvalidState,
+                Subtype::InvalidStateEvdUnwaitable,
+            );
+            assert_eq!(more, -5, "untouched");
+            assert_eq!(taken(dequeue(), place), 3);
+            // SAFETY: a handle.
+            unsafe { success("waitable", dat_evd_clear_unwaitable(w.evd)) };
+            let (answer, _) = wait(0, 1);
+            expect(
+                "w20",
+                answer,
+                ReturnType::TimeoutExpired,
+                Subtype::NoSubtype,
+            );
+
+            // An EVD without software events takes none.
+            let mut event = dirty::<DAT_EVENT>();
+            // SAFETY: there is room for the member.
+            let answer = unsafe {
+                (*event.as_mut_ptr()).event_number = DAT_SOFTWARE_EVENT;
+                dat_evd_post_se(w.connect_evd, event.as_ptr())
+            };
+            expect(
+                "no stream",
+                answer,
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg1,
+            );
+            // More than it holds.
+            let full = (1..=100).map(post).find(|&answer| answer != 0);
+            expect(
+                "full",
+                full.expect("it holds fewer"),
+                ReturnType::QueueFull,
+                Subtype::NoSubtype,
+            );
+        },
+    );
+}
+
+#[test]
+fn w18_a_waiter_is_told_that_its_adapter_is_closed() {
+    on_a_device(
+        "objects::w18_a_waiter_is_told_that_its_adapter_is_closed",
+        || {
+            let (ia, evd) = open(c"mlx5_0");
+            let evd = evd.expose_provenance();
+            let waiter = std::thread::spawn(move || {
+                let mut event = dirty::<DAT_EVENT>();
+                let mut more = 0;
+                let evd = core::ptr::with_exposed_provenance_mut(evd);
+                // SAFETY: there is room for the results.
+                unsafe {
+                    dat_evd_wait(
+                        evd,
+                        DAT_TIMEOUT_INFINITE,
+                        1,
+                        event.as_mut_ptr(),
+                        &raw mut more,
+                    )
+                }
+            });
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            // SAFETY: a handle.
+            unsafe { success("close", dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG)) };
+            let answer = waiter.join().expect("no panic");
+            expect("w18", answer, ReturnType::Abort, Subtype::NoSubtype);
+        },
+    );
+}
+
+#[test]
+fn what_is_not_there_yet_says_so() {
+    on_a_device("objects::what_is_not_there_yet_says_so", || {
+        let w = World::new();
+        let mut made = DAT_HANDLE_NULL;
+        let agent = DAT_OS_WAIT_PROXY_AGENT {
+            instance_data: null_mut(),
+            proxy_agent_func: None,
+        };
+        let (model, not_there) = (ReturnType::ModelNotSupported, ReturnType::NotImplemented);
+        // SAFETY: handles, and room for the results.
+        unsafe {
+            for (what, answer, kind) in [
+                ("RMR", dat_rmr_create(w.pz, &raw mut made), model),
+                ("watermark", dat_ep_set_watermark(w.ep, 1, 2), model),
+                (
+                    "RSP",
+                    dat_rsp_create(w.ia, 7000, w.ep, w.cr_evd, &raw mut made),
+                    not_there,
+                ),
+                ("CNO", dat_cno_create(w.ia, agent, &raw mut made), not_there),
+                (
+                    "dup_connect",
+                    dat_ep_dup_connect(w.ep, w.srq_ep, 1, 0, null_mut(), 0),
+                    not_there,
+                ),
+                ("evd_resize", dat_evd_resize(w.evd, 32), not_there),
+                ("srq_resize", dat_srq_resize(w.srq, 32), not_there),
+            ] {
+                expect(what, answer, kind, Subtype::NoSubtype);
+            }
+            success("no CNO", dat_evd_modify_cno(w.evd, DAT_HANDLE_NULL));
+            let segment = w.segment(64);
+            for sync in [dat_lmr_sync_rdma_read, dat_lmr_sync_rdma_write] {
+                success("sync", sync(w.ia, &raw const segment, 1));
+                success("sync of nothing", sync(w.ia, core::ptr::null(), 0));
+            }
+        }
+        assert_eq!(made, DAT_HANDLE_NULL, "untouched");
+    });
+}

@@ -1,0 +1,181 @@
+//! `dat_registry_list_providers`, and what is not there yet.
+
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+use core::ptr::{null, null_mut};
+use std::sync::Once;
+
+use dat::abi::*;
+use dat::exports::*;
+use dat_api::{ReturnType, Subtype};
+
+use crate::common::{expect, success};
+
+const ENTRIES: &str = "\
+# a comment
+one u1.2 nonthreadsafe default libdat.so.1 dapl.1.2 \"mlx5_0 1\" \"\"
+two u1.2 threadsafe default libother.so dapl.1.2 \"ib0 0\" \"\"
+three u2.0 nonthreadsafe default libdat2.so.2 dapl.2.0 \"mlx5_0 1\" \"\"
+";
+
+/// The entries of the file; devices of this machine may follow them.
+fn with_file() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let file = folder.join("face-dat.conf");
+        std::fs::write(&file, ENTRIES).expect("the file can be written");
+        // SAFETY: what reads the environment in this binary comes after this,
+        // or reads it through Rust, which locks.
+        unsafe { std::env::set_var("DAT_OVERRIDE", file) };
+    });
+}
+
+fn list(room: DAT_COUNT, places: *mut *mut DAT_PROVIDER_INFO) -> (DAT_RETURN, DAT_COUNT) {
+    let mut count = -7;
+    // SAFETY: the count has room, and the caller passes what the call wants.
+    let answer = unsafe { dat_registry_list_providers(room, &raw mut count, places) };
+    (answer, count)
+}
+
+const TOO_SMALL: (ReturnType, Subtype) = (ReturnType::InvalidParameter, Subtype::InvalidArg1);
+
+#[test]
+fn entries_are_copied_and_counted() {
+    with_file();
+    let (answer, total) = list(0, null_mut());
+    expect(
+        "no room asks for the count",
+        answer,
+        TOO_SMALL.0,
+        TOO_SMALL.1,
+    );
+    assert!(total >= 3, "{total}");
+
+    let room = usize::try_from(total).expect("a count") + 2;
+    let mut infos = vec![MaybeUninit::<DAT_PROVIDER_INFO>::uninit(); room];
+    let mut places: Vec<_> = infos.iter_mut().map(MaybeUninit::as_mut_ptr).collect();
+    // Not looked at: there are fewer entries.
+    places[room - 1] = null_mut();
+    let (answer, count) = list(total + 2, places.as_mut_ptr());
+    success("room to spare", answer);
+    assert_eq!(count, total);
+    let of_file: Vec<_> = infos[..3]
+        .iter()
+        // SAFETY: the call has written them.
+        .map(|info| unsafe { info.assume_init_ref() })
+        .map(|info| {
+            // SAFETY: the rest of the array is NUL.
+            let name = unsafe { CStr::from_ptr(info.ia_name.as_ptr()) };
+            (
+                name.to_str().expect("ASCII").to_owned(),
+                info.dapl_version_major,
+                info.dapl_version_minor,
+                info.is_thread_safe,
+            )
+        })
+        .collect();
+    assert_eq!(
+        of_file,
+        [
+            ("one".to_owned(), 1, 2, DAT_FALSE),
+            ("two".to_owned(), 1, 2, DAT_TRUE),
+            ("three".to_owned(), 2, 0, DAT_FALSE),
+        ]
+    );
+    let (answer, count) = list(total, places.as_mut_ptr());
+    success("exactly enough room", answer);
+    assert_eq!(count, total);
+}
+
+#[test]
+fn too_little_room_is_told_with_the_count_and_what_fits() {
+    with_file();
+    let (_, total) = list(0, null_mut());
+    let mut info = MaybeUninit::<DAT_PROVIDER_INFO>::zeroed();
+    let mut place = info.as_mut_ptr();
+    let (answer, count) = list(1, &raw mut place);
+    expect("room for one", answer, TOO_SMALL.0, TOO_SMALL.1);
+    assert_eq!(count, total);
+    // SAFETY: zeros are a value, and the call wrote over them.
+    let name = unsafe { info.assume_init() }.ia_name;
+    assert_eq!(
+        name[..4].iter().map(|&c| c as u8).collect::<Vec<_>>(),
+        b"one\0"
+    );
+}
+
+#[test]
+fn null_pointers_and_negative_room_are_refused() {
+    with_file();
+    // SAFETY: null is allowed.
+    let answer = unsafe { dat_registry_list_providers(1, null_mut(), null_mut()) };
+    expect(
+        "count",
+        answer,
+        ReturnType::InvalidParameter,
+        Subtype::InvalidArg2,
+    );
+    let (answer, count) = list(1, null_mut());
+    expect(
+        "list",
+        answer,
+        ReturnType::InvalidParameter,
+        Subtype::InvalidArg3,
+    );
+    assert_eq!(count, -7, "untouched");
+    let mut place = null_mut();
+    let (answer, count) = list(1, &raw mut place);
+    expect(
+        "element",
+        answer,
+        ReturnType::InvalidParameter,
+        Subtype::InvalidArg3,
+    );
+    assert_eq!(count, -7, "untouched");
+    let (answer, _) = list(-1, &raw mut place);
+    expect(
+        "negative",
+        answer,
+        ReturnType::InvalidParameter,
+        Subtype::InvalidArg1,
+    );
+}
+
+#[test]
+fn providers_cannot_be_added_yet() {
+    let mut table = dat::PROVIDER;
+    let info = DAT_PROVIDER_INFO {
+        ia_name: [0; 256],
+        dapl_version_major: 1,
+        dapl_version_minor: 2,
+        is_thread_safe: DAT_FALSE,
+    };
+    for call in [dat_registry_add_provider, dat_registry_remove_provider] {
+        // SAFETY: null, or a table and a key.
+        let call = |table, info| unsafe { call(table, info) };
+        expect(
+            "table",
+            call(null_mut(), &raw const info),
+            ReturnType::InvalidParameter,
+            Subtype::InvalidArg1,
+        );
+        expect(
+            "key",
+            call(&raw mut table, null()),
+            ReturnType::InvalidParameter,
+            Subtype::InvalidArg2,
+        );
+        expect(
+            "both",
+            call(&raw mut table, &raw const info),
+            ReturnType::NotImplemented,
+            Subtype::NoSubtype,
+        );
+    }
+    // SAFETY: they look at nothing.
+    unsafe {
+        dat_provider_init(null(), null());
+        dat_provider_fini(null());
+    }
+}
