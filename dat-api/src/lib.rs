@@ -14,6 +14,9 @@ pub mod object;
 pub mod options;
 pub mod registry;
 pub mod state;
+// Memory that the device uses, and posting to it: the reasons stand there.
+#[allow(unsafe_code)]
+pub mod safe;
 pub mod status;
 pub mod types;
 

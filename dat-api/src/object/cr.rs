@@ -84,6 +84,12 @@ impl Cr {
         self.handle
     }
 
+    /// What the requester sent along.
+    #[must_use]
+    pub fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
     /// Everything about it.
     #[must_use]
     pub fn query(&self) -> CrInfo {

@@ -1,0 +1,187 @@
+//! Adapters and protection zones.
+
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{EventDispatcher, Memory};
+use crate::error::Result;
+use crate::handle::Handle;
+use crate::object::ia::{AsyncEvd, Ia, IaInfo, OpenRequest};
+use crate::object::pz::Pz;
+use crate::types::{EvdFlags, MemPrivileges};
+
+/// How to open an [`Adapter`].
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// Asynchronous events that wait at most.
+    pub async_events: u32,
+    /// Whether several threads may call on one object at a time. The types
+    /// here do not need it: they keep posting to one thread at a time.
+    pub thread_safe: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            async_events: 64,
+            thread_safe: false,
+        }
+    }
+}
+
+/// An open interface adapter: a port of a device. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Adapter(Arc<Open>);
+
+#[derive(Debug)]
+struct Open {
+    ia: Arc<Ia>,
+    asynchronous: Handle,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Everything made of it is gone, for it keeps the adapter open; or it
+        // was closed before.
+        let _ = Ia::close(self.ia.handle(), false);
+    }
+}
+
+impl Adapter {
+    /// Opens an adapter: `DEVICE`, `DEVICE-PORT` (`"mlx5_0"`, `"mlx5_0-1"`), or
+    /// an entry of `dat.conf`.
+    ///
+    /// # Errors
+    /// There is none of that name, it cannot be used, or a port is down: the
+    /// error says which, and what to do.
+    pub fn open(name: &str) -> Result<Self> {
+        Self::open_with(name, OpenOptions::default())
+    }
+
+    /// [`Self::open`] with options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_with(name: &str, options: OpenOptions) -> Result<Self> {
+        let (ia, asynchronous) = Ia::open(&OpenRequest {
+            name,
+            async_qlen: i32::try_from(options.async_events).unwrap_or(i32::MAX),
+            async_evd: AsyncEvd::New,
+            threadsafe: options.thread_safe,
+            major: 1,
+            minor: 2,
+        })?;
+        let asynchronous = asynchronous.unwrap_or_else(|| ia.handle());
+        Ok(Self(Arc::new(Open { ia, asynchronous })))
+    }
+
+    /// Its name among DAT objects.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.0.ia.handle()
+    }
+
+    /// What it can do, and what this library can do with it.
+    #[must_use]
+    pub fn query(&self) -> IaInfo {
+        self.0.ia.query()
+    }
+
+    /// Where peers reach it.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.0.ia.address()
+    }
+
+    /// Where asynchronous errors and watermarks are reported.
+    #[must_use]
+    pub fn async_events(&self) -> EventDispatcher {
+        EventDispatcher::of_adapter(self, self.0.asynchronous)
+    }
+
+    /// Makes a protection zone.
+    ///
+    /// # Errors
+    /// The device has no more.
+    pub fn zone(&self) -> Result<ProtectionZone> {
+        let pz = Pz::create(&self.0.ia)?;
+        Ok(ProtectionZone(Arc::new(Zone {
+            pz,
+            adapter: self.clone(),
+        })))
+    }
+
+    /// Makes an event dispatcher that holds at least so many events of these
+    /// streams.
+    ///
+    /// # Errors
+    /// A length of 0 or above the adapter's limit, or no memory.
+    pub fn dispatcher(&self, length: u32, streams: EvdFlags) -> Result<EventDispatcher> {
+        EventDispatcher::create(self, length, streams, None)
+    }
+
+    /// Closes the adapter now, whatever is left of it: who waits for events
+    /// gets `DAT_ABORT`, and all its objects are dead.
+    ///
+    /// # Errors
+    /// It was closed before.
+    pub fn close(self) -> Result<()> {
+        Ia::close(self.0.ia.handle(), false)
+    }
+
+    pub(super) fn ia(&self) -> &Arc<Ia> {
+        &self.0.ia
+    }
+}
+
+/// Memory and endpoints of one zone may be used together. Clones are the same
+/// zone.
+#[derive(Clone, Debug)]
+pub struct ProtectionZone(Arc<Zone>);
+
+#[derive(Debug)]
+struct Zone {
+    pz: Arc<Pz>,
+    adapter: Adapter,
+}
+
+impl Drop for Zone {
+    fn drop(&mut self) {
+        // Whatever uses it owns it: only a closed adapter makes this fail.
+        let _ = Pz::free(self.pz.handle());
+    }
+}
+
+impl ProtectionZone {
+    /// Its name among DAT objects.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.0.pz.handle()
+    }
+
+    /// The adapter it belongs to.
+    #[must_use]
+    pub fn adapter(&self) -> &Adapter {
+        &self.0.adapter
+    }
+
+    /// Allocates so many bytes, zeroed, and registers them.
+    ///
+    /// # Errors
+    /// No memory, or the limit on locked memory is too low.
+    pub fn memory(&self, bytes: usize, privileges: MemPrivileges) -> Result<Memory> {
+        Memory::allocate(self, bytes, privileges)
+    }
+
+    pub(super) fn pz(&self) -> &Arc<Pz> {
+        &self.0.pz
+    }
+}
+
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Adapter>();
+    shared::<ProtectionZone>();
+    assert!(mem::size_of::<Adapter>() == mem::size_of::<usize>());
+};

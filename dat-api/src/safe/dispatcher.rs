@@ -1,0 +1,220 @@
+//! Event dispatchers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dat_engine::wait::{WaitCounters, WaitPolicy};
+
+use super::Adapter;
+use super::endpoint::Remains;
+use crate::error::{DatError, Result};
+use crate::handle::{self, Handle};
+use crate::object::evd::{self, Evd, Timeout};
+use crate::status::{DatReturn, ReturnType};
+use crate::types::{Event, EvdFlags};
+
+/// Collects events. Clones are the same dispatcher.
+///
+/// Any thread may take events or wait for them; while one waits, the others
+/// are refused with `DAT_INVALID_STATE`.
+#[derive(Clone, Debug)]
+pub struct EventDispatcher(Arc<Dispatcher>);
+
+#[derive(Debug)]
+struct Dispatcher {
+    handle: Handle,
+    /// Freed with its last owner; the adapter's own is freed by the adapter.
+    own: bool,
+    // After the dispatcher is freed, and nobody takes completions from it.
+    remains: Mutex<Vec<Arc<Remains>>>,
+    _adapter: Adapter,
+}
+
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        if self.own {
+            // What reports to it owns it: only a closed adapter makes this fail.
+            let _ = Evd::free(self.handle);
+        }
+    }
+}
+
+/// How a wait for several events ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waited {
+    /// The first of them.
+    pub event: Event,
+    /// How many more are there.
+    pub more: u32,
+}
+
+impl EventDispatcher {
+    pub(super) fn create(
+        adapter: &Adapter,
+        length: u32,
+        streams: EvdFlags,
+        policy: Option<WaitPolicy>,
+    ) -> Result<Self> {
+        let length = i32::try_from(length).unwrap_or(i32::MAX);
+        let evd = Evd::create(adapter.ia(), length, streams, policy)?;
+        Ok(Self(Arc::new(Dispatcher {
+            handle: evd.handle(),
+            own: true,
+            remains: Mutex::default(),
+            _adapter: adapter.clone(),
+        })))
+    }
+
+    pub(super) fn of_adapter(adapter: &Adapter, handle: Handle) -> Self {
+        Self(Arc::new(Dispatcher {
+            handle,
+            own: false,
+            remains: Mutex::default(),
+            _adapter: adapter.clone(),
+        }))
+    }
+
+    /// A dispatcher with a way to wait of its own, whatever `DAT_WAIT` says.
+    ///
+    /// # Errors
+    /// As [`Adapter::dispatcher`].
+    pub fn with_policy(
+        adapter: &Adapter,
+        length: u32,
+        streams: EvdFlags,
+        policy: WaitPolicy,
+    ) -> Result<Self> {
+        Self::create(adapter, length, streams, Some(policy))
+    }
+
+    /// Its name among DAT objects: that of [`Event::evd`].
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.0.handle
+    }
+
+    /// The next event, if there is one. Never blocks.
+    ///
+    /// # Errors
+    /// A thread waits on the dispatcher, or the adapter was closed.
+    #[inline]
+    pub fn next(&self) -> Result<Option<Event>, DatReturn> {
+        let mut owned = evd::own(self.0.handle)?;
+        match evd::dequeue(&mut owned) {
+            Ok(event) => Ok(Some(event)),
+            Err(error) if error.kind() == Some(ReturnType::QueueEmpty) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for an event; `None` waits as long as it takes.
+    ///
+    /// # Errors
+    /// `DAT_TIMEOUT_EXPIRED`; `DAT_INTERRUPTED_CALL` after a signal;
+    /// `DAT_INVALID_STATE` if another thread waits already or waiting is
+    /// switched off; `DAT_ABORT` when the adapter is closed meanwhile.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Event, DatReturn> {
+        self.wait_for(1, timeout).map(|waited| waited.event)
+    }
+
+    /// Waits until so many events are there, and takes the first.
+    ///
+    /// # Errors
+    /// As [`Self::wait`]; also `DAT_INVALID_PARAMETER` for a threshold of 0 or
+    /// above the dispatcher's length.
+    pub fn wait_for(
+        &self,
+        threshold: u32,
+        timeout: Option<Duration>,
+    ) -> Result<Waited, DatReturn> {
+        let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
+        let mut owned = evd::own(self.0.handle)?;
+        let waited = evd::wait(&mut owned, limit(timeout), threshold);
+        waited.result.map(|event| Waited {
+            event,
+            more: waited.nmore,
+        })
+    }
+
+    /// Posts a software event that carries this value.
+    ///
+    /// # Errors
+    /// The dispatcher was not made for [`EvdFlags::SOFTWARE`], or is full.
+    pub fn post(&self, value: usize) -> Result<(), DatReturn> {
+        self.with(|evd| evd.post_software(value))?
+    }
+
+    /// How waits on it went.
+    ///
+    /// # Errors
+    /// The adapter was closed.
+    pub fn wait_counters(&self) -> Result<WaitCounters, DatReturn> {
+        self.with(Evd::counters)
+    }
+
+    /// Keeps what is left of an endpoint until no thread can be placing a
+    /// payload of its completions any more.
+    pub(super) fn keep(&self, remains: Arc<Remains>) {
+        let mut all = self
+            .0
+            .remains
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.push(remains);
+        // Whoever has the dispatcher now has it after the endpoint went.
+        if let Ok(owned) = handle::own::<Evd>(self.0.handle) {
+            let gone = core::mem::take(&mut *all);
+            drop(owned);
+            drop(all);
+            drop(gone);
+        }
+    }
+
+    fn with<T>(&self, call: impl FnOnce(&Evd) -> T) -> Result<T, DatReturn> {
+        let evd = handle::pin::<Evd>(self.0.handle).ok_or(STALE)?;
+        Ok(call(&evd))
+    }
+
+    /// The object, to attach something to it.
+    pub(super) fn evd(&self) -> Result<Arc<Evd>> {
+        match handle::pin::<Evd>(self.0.handle) {
+            Some(evd) => Ok(evd.to_arc()),
+            None => Err(DatError::from(STALE)),
+        }
+    }
+}
+
+const STALE: DatReturn = DatReturn::error(
+    ReturnType::InvalidHandle,
+    crate::status::Subtype::InvalidHandle1,
+);
+
+/// A duration in the microseconds of DAT; what is longer than it can say (over
+/// an hour) is the longest it can.
+fn limit(timeout: Option<Duration>) -> Timeout {
+    match timeout {
+        None => Timeout::Infinite,
+        Some(time) => {
+            // The last value means "infinite" in C.
+            let longest = u32::MAX - 1;
+            let micros = time.as_nanos().div_ceil(1000);
+            Timeout::Micros(u32::try_from(micros).map_or(longest, |micros| micros.min(longest)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_rounded_up_and_never_becomes_infinite() {
+        assert_eq!(limit(None), Timeout::Infinite);
+        assert_eq!(limit(Some(Duration::ZERO)), Timeout::Micros(0));
+        assert_eq!(limit(Some(Duration::from_nanos(1))), Timeout::Micros(1));
+        assert_eq!(
+            limit(Some(Duration::from_secs(1 << 40))),
+            Timeout::Micros(u32::MAX - 1)
+        );
+    }
+}

@@ -1,0 +1,301 @@
+//! Endpoints.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::memory::Kept;
+use super::{Adapter, EventDispatcher, ProtectionZone, RemoteSegment, Segment, SharedReceiveQueue};
+use crate::error::Result;
+use crate::handle::Handle;
+use crate::object::ep::{Connect, Ep, EpInfo, EpStatus, RecvQuery};
+use crate::status::DatReturn;
+use crate::types::{CompletionFlags, EpAttributes};
+
+/// How to make an [`Endpoint`]; begin with [`EndpointOptions::new`].
+#[derive(Clone, Copy, Debug)]
+pub struct EndpointOptions<'a> {
+    /// Where finished receives are reported; without it nobody learns of them.
+    pub recv: Option<&'a EventDispatcher>,
+    /// Where finished requests are reported.
+    pub request: Option<&'a EventDispatcher>,
+    /// Where connection events are reported. Connecting needs it.
+    pub connect: Option<&'a EventDispatcher>,
+    /// Where receives come from, instead of a queue of its own.
+    pub shared: Option<&'a SharedReceiveQueue>,
+    /// Everything else; without it the defaults.
+    pub attributes: Option<EpAttributes>,
+}
+
+impl<'a> EndpointOptions<'a> {
+    /// All events to one dispatcher, the default attributes.
+    #[must_use]
+    pub fn new(events: &'a EventDispatcher) -> Self {
+        Self {
+            recv: Some(events),
+            request: Some(events),
+            connect: Some(events),
+            shared: None,
+            attributes: None,
+        }
+    }
+}
+
+/// One end of a reliable connection, and the right to post to it. Dropped, it
+/// disconnects.
+#[derive(Debug)]
+pub struct Endpoint {
+    ep: Arc<Ep>,
+    kept: Kept,
+    // What it uses goes after it.
+    dispatchers: [Option<EventDispatcher>; 3],
+    shared: Option<SharedReceiveQueue>,
+    _zone: ProtectionZone,
+}
+
+impl ProtectionZone {
+    /// Makes an endpoint, not connected.
+    ///
+    /// # Errors
+    /// Attributes beyond the adapter's limits, dispatchers that do not carry
+    /// such events, or a device that has no more.
+    pub fn endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint> {
+        let object = |evd: Option<&EventDispatcher>| evd.map(EventDispatcher::evd).transpose();
+        let recv = object(options.recv)?;
+        let request = object(options.request)?;
+        let connect = object(options.connect)?;
+        let (ia, pz) = (self.adapter().ia(), Some(self.pz()));
+        let evds = [recv.as_ref(), request.as_ref(), connect.as_ref()];
+        let ep = match options.shared {
+            None => Ep::create(
+                ia,
+                pz,
+                evds[0],
+                evds[1],
+                evds[2],
+                options.attributes.as_ref(),
+            )?,
+            Some(shared) => {
+                let attributes = options
+                    .attributes
+                    .unwrap_or_else(|| usual_on_shared(self.adapter()));
+                Ep::create_with_srq(
+                    ia,
+                    pz,
+                    evds[0],
+                    evds[1],
+                    evds[2],
+                    &shared.srq(),
+                    &attributes,
+                )?
+            }
+        };
+        Ok(Endpoint {
+            ep,
+            kept: Kept::default(),
+            dispatchers: [options.recv, options.request, options.connect]
+                .map(Option::<&EventDispatcher>::cloned),
+            shared: options.shared.cloned(),
+            _zone: self.clone(),
+        })
+    }
+}
+
+/// What an endpoint on a shared queue is like if nothing is said: DAT has no
+/// defaults for it.
+fn usual_on_shared(adapter: &Adapter) -> EpAttributes {
+    const REQUESTS: i32 = 128;
+    const SEGMENTS: i32 = 4;
+    const UNLIMITED: i32 = -1;
+    let limits = adapter.query().ia;
+    EpAttributes {
+        service_type: 0,
+        max_message_size: limits.max_message_size,
+        max_rdma_size: limits.max_rdma_size,
+        qos: 0,
+        recv_completion_flags: CompletionFlags::empty(),
+        request_completion_flags: CompletionFlags::empty(),
+        max_recv_dtos: UNLIMITED,
+        max_request_dtos: REQUESTS.min(limits.max_dto_per_ep),
+        max_recv_iov: SEGMENTS,
+        max_request_iov: SEGMENTS.min(limits.max_iov_segments_per_dto),
+        max_rdma_read_in: limits.max_rdma_read_per_ep_in,
+        max_rdma_read_out: limits.max_rdma_read_per_ep_out,
+        srq_soft_hw: UNLIMITED,
+        max_rdma_read_iov: SEGMENTS.min(limits.max_iov_segments_per_rdma_read),
+        max_rdma_write_iov: SEGMENTS.min(limits.max_iov_segments_per_rdma_write),
+    }
+}
+
+impl Endpoint {
+    /// Its name among DAT objects: that of its events.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.ep.handle()
+    }
+
+    /// Everything that can be asked of it.
+    #[must_use]
+    pub fn query(&self) -> EpInfo {
+        self.ep.query()
+    }
+
+    /// Its state, and whether something is outstanding.
+    #[must_use]
+    pub fn status(&self) -> EpStatus {
+        self.ep.status()
+    }
+
+    /// Its receives that have no completion yet.
+    #[must_use]
+    pub fn recv_query(&self) -> RecvQuery {
+        self.ep.recv_query()
+    }
+
+    /// Begins to connect to the service point at a qualifier; the port of the
+    /// address does not count. An event tells how it went.
+    ///
+    /// # Errors
+    /// It is connected or connecting, or the private data are too long.
+    pub fn connect(
+        &mut self,
+        address: SocketAddr,
+        qualifier: u64,
+        timeout: Option<Duration>,
+        private_data: &[u8],
+    ) -> Result<()> {
+        self.ep.connect(&Connect {
+            address,
+            qualifier,
+            timeout,
+            private_data,
+            qos: 0,
+            flags: 0,
+        })
+    }
+
+    /// Begins to disconnect: gracefully after what is outstanding has been
+    /// tried, otherwise at once. An event tells when it is done.
+    ///
+    /// # Errors
+    /// It is not connected.
+    pub fn disconnect(&mut self, graceful: bool) -> Result<()> {
+        self.ep.disconnect(graceful)
+    }
+
+    /// Makes a disconnected endpoint ready to connect again. Events that were
+    /// not taken may go.
+    ///
+    /// # Errors
+    /// It is connected or connecting.
+    pub fn reset(&mut self) -> Result<()> {
+        self.ep.reset()
+    }
+
+    /// Posts a receive, filled in the order of the segments.
+    ///
+    /// # Errors
+    /// The code names the reason; nothing is posted then.
+    #[inline]
+    pub fn post_recv(
+        &mut self,
+        segments: &[Segment<'_>],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        self.kept.keep(segments);
+        let segment = |at: usize| segments[at].lmr();
+        // SAFETY: `&mut self` serialises; the mappings are kept until the
+        // endpoint is gone, and nobody has references to them.
+        unsafe {
+            self.ep
+                .post_recv_with(segments.len(), segment, cookie, flags)
+        }
+    }
+
+    /// Posts a send.
+    ///
+    /// # Errors
+    /// The code names the reason; nothing is posted then.
+    #[inline]
+    pub fn post_send(
+        &mut self,
+        segments: &[Segment<'_>],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let segment = |at: usize| segments[at].lmr();
+        // SAFETY: `&mut self` serialises. The memory is mapped now, which is
+        // all that copying into the request takes; later the device reads it,
+        // and fails the request once the region is gone.
+        unsafe {
+            self.ep
+                .post_send_with(segments.len(), segment, cookie, flags)
+        }
+    }
+
+    /// Posts a write to the peer's memory.
+    ///
+    /// # Errors
+    /// The code names the reason; nothing is posted then.
+    #[inline]
+    pub fn post_rdma_write(
+        &mut self,
+        segments: &[Segment<'_>],
+        cookie: u64,
+        remote: RemoteSegment,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let segment = |at: usize| segments[at].lmr();
+        // SAFETY: as `post_send`.
+        unsafe {
+            self.ep
+                .post_rdma_write_with(segments.len(), segment, cookie, &remote.into(), flags)
+        }
+    }
+
+    /// Posts a read from the peer's memory into the segments.
+    ///
+    /// # Errors
+    /// The code names the reason; nothing is posted then.
+    #[inline]
+    pub fn post_rdma_read(
+        &mut self,
+        segments: &[Segment<'_>],
+        cookie: u64,
+        remote: RemoteSegment,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        self.kept.keep(segments);
+        let segment = |at: usize| segments[at].lmr();
+        // SAFETY: as `post_recv`.
+        unsafe {
+            self.ep
+                .post_rdma_read_with(segments.len(), segment, cookie, &remote.into(), flags)
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // Fails only if the adapter was closed, which ended it as well.
+        let _ = Ep::free(self.ep.handle());
+        // A completion that carries its payload may be on its way to memory
+        // on another thread, which has the dispatcher at the moment.
+        let remains = Arc::new(Remains {
+            _kept: core::mem::take(&mut self.kept),
+            _shared: self.shared.take(),
+        });
+        let [recv, request, _] = &self.dispatchers;
+        for dispatcher in [recv, request].into_iter().flatten() {
+            dispatcher.keep(Arc::clone(&remains));
+        }
+    }
+}
+
+/// Memory that completions of an endpoint that is gone may still be placed in.
+#[derive(Debug)]
+pub(super) struct Remains {
+    _kept: Kept,
+    _shared: Option<SharedReceiveQueue>,
+}

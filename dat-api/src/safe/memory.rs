@@ -1,0 +1,272 @@
+//! Registered memory.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Range;
+use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::ProtectionZone;
+use crate::error::{DatError, Result};
+use crate::object::lmr::{Lmr, MemoryKind};
+use crate::status::{ReturnType, Subtype};
+use crate::types::{LmrSegment, MemPrivileges, RmrSegment};
+
+/// Memory that the device may use, allocated and registered together.
+///
+/// When it is dropped, the device and the peers lose it at once; the bytes
+/// themselves stay mapped as long as an endpoint lives that has received or
+/// read into them.
+pub struct Memory {
+    lmr: Arc<Lmr>,
+    bytes: Arc<Mapping>,
+    context: u32,
+    rmr_context: u32,
+    // After the region is deregistered.
+    _zone: ProtectionZone,
+}
+
+/// The bytes, apart from their registration.
+pub(super) struct Mapping(MmapRaw);
+
+impl Memory {
+    pub(super) fn allocate(
+        zone: &ProtectionZone,
+        bytes: usize,
+        privileges: MemPrivileges,
+    ) -> Result<Self> {
+        if bytes == 0 {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg4,
+                "no bytes cannot be registered: ask for one at least",
+            ));
+        }
+        let mapping = MmapOptions::new().len(bytes).map_anon().map_err(|error| {
+            DatError::new(
+                ReturnType::InsufficientResources,
+                Subtype::ResourceMemory,
+                format!("no {bytes} bytes of memory: {error}"),
+            )
+        })?;
+        let mapping = Arc::new(Mapping(MmapRaw::from(mapping)));
+        let kind = MemoryKind::Virtual {
+            address: mapping.0.as_mut_ptr().addr(),
+            length: bytes as u64,
+        };
+        // SAFETY: the mapping is ours, no reference to it is ever made, and it
+        // goes after the region (see `Drop`).
+        let lmr = unsafe { Lmr::create(zone.adapter().ia(), kind, zone.pz(), privileges) }?;
+        let info = lmr.query();
+        Ok(Self {
+            lmr,
+            bytes: mapping,
+            context: info.lmr_context,
+            rmr_context: info.rmr_context,
+            _zone: zone.clone(),
+        })
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.0.len()
+    }
+
+    /// Never: memory of no bytes cannot be registered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// First byte. The device may write at any time what it has privileges
+    /// for.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.bytes.0.as_mut_ptr()
+    }
+
+    /// Copies bytes in. A request that is outstanding may send the old ones,
+    /// the new ones, or some of each.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        let at = self.at(offset, bytes.len());
+        // SAFETY: `at` checked the bounds; the slice is Rust memory, so the
+        // two do not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) {
+        let at = self.at(offset, bytes.len());
+        // SAFETY: as in `write`.
+        unsafe { core::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// The 64 bits at `offset`, as a peer's RDMA write leaves them: read once,
+    /// and what the peer wrote before them is there too when they are new.
+    ///
+    /// # Panics
+    /// If they are not inside, or `offset` is not a multiple of 8.
+    #[must_use]
+    pub fn load_u64(&self, offset: usize) -> u64 {
+        assert!(offset.is_multiple_of(8), "{offset} is not a multiple of 8");
+        let at = self.at(offset, 8).cast::<u64>();
+        // SAFETY: inside the mapping, whose start is page-aligned.
+        let value = unsafe { at.read_volatile() };
+        core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+        value
+    }
+
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(
+            offset <= self.len() && len <= self.len() - offset,
+            "{len} bytes at {offset} are not inside {} bytes",
+            self.len()
+        );
+        // SAFETY: inside the mapping.
+        unsafe { self.as_ptr().add(offset) }
+    }
+
+    /// A piece of it, for a request of this side.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[inline]
+    #[must_use]
+    pub fn segment(&self, range: Range<usize>) -> Segment<'_> {
+        let length = range.end.wrapping_sub(range.start);
+        let at = self.at(range.start, length);
+        Segment {
+            segment: LmrSegment {
+                context: self.context,
+                address: at.addr() as u64,
+                length: length as u64,
+            },
+            memory: &self.bytes,
+            of: PhantomData,
+        }
+    }
+
+    /// A piece of it, to tell the peer of: it may read or write there as the
+    /// privileges say.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[must_use]
+    pub fn remote(&self, range: Range<usize>) -> RemoteSegment {
+        let length = range.end.wrapping_sub(range.start);
+        RemoteSegment {
+            context: self.rmr_context,
+            address: self.at(range.start, length).addr() as u64,
+            length: length as u64,
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // Fails only if the adapter was closed, which ended it as well.
+        let _ = Lmr::free(self.lmr.handle());
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("bytes", &self.len())
+            .field("lmr", &self.lmr)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A piece of this side's memory, for a post.
+#[derive(Clone, Copy)]
+pub struct Segment<'m> {
+    segment: LmrSegment,
+    memory: &'m Arc<Mapping>,
+    of: PhantomData<&'m Memory>,
+}
+
+impl Segment<'_> {
+    #[inline]
+    pub(super) fn lmr(&self) -> LmrSegment {
+        self.segment
+    }
+}
+
+impl fmt::Debug for Segment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.segment.fmt(f)
+    }
+}
+
+/// A piece of the peer's memory: what the peer got from [`Memory::remote`] and
+/// sent over, in whatever form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteSegment {
+    /// What names the memory to peers.
+    pub context: u32,
+    /// First byte, in the address space of its owner.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+impl From<RemoteSegment> for RmrSegment {
+    fn from(remote: RemoteSegment) -> Self {
+        Self {
+            context: remote.context,
+            address: remote.address,
+            length: remote.length,
+        }
+    }
+}
+
+/// Mappings that the device, or a completion that carries its payload, may
+/// still write to: kept until their owner goes.
+#[derive(Default)]
+pub(super) struct Kept {
+    mappings: Vec<Arc<Mapping>>,
+}
+
+impl Kept {
+    /// Keeps the memory of these segments.
+    #[inline]
+    pub(super) fn keep(&mut self, segments: &[Segment<'_>]) {
+        for segment in segments {
+            let known = self.mappings.last();
+            if !known.is_some_and(|known| Arc::ptr_eq(known, segment.memory)) {
+                self.add(segment.memory);
+            }
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, mapping: &Arc<Mapping>) {
+        let known = self
+            .mappings
+            .iter()
+            .position(|known| Arc::ptr_eq(known, mapping));
+        match known {
+            // The last is looked at first.
+            Some(at) => {
+                let last = self.mappings.len() - 1;
+                self.mappings.swap(at, last);
+            }
+            None => self.mappings.push(Arc::clone(mapping)),
+        }
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kept").field(&self.mappings.len()).finish()
+    }
+}

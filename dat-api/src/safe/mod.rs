@@ -1,0 +1,37 @@
+//! The DAT objects as safe Rust types.
+//!
+//! | DAT | here |
+//! | --- | --- |
+//! | IA, interface adapter | [`Adapter`] |
+//! | PZ, protection zone | [`ProtectionZone`] |
+//! | LMR, local memory region | [`Memory`]: allocates what it registers |
+//! | EVD, event dispatcher | [`EventDispatcher`] |
+//! | EP, endpoint | [`Endpoint`] |
+//! | SRQ, shared receive queue | [`SharedReceiveQueue`] |
+//! | PSP, public service point | [`ServicePoint`] |
+//! | CR, connection request | [`ConnectionRequest`] |
+//!
+//! An object is freed when its last owner lets go of it, and an object that
+//! uses another owns it as well: there is no order to keep. Those that may be
+//! used by several threads at a time are `Clone`, and a clone is the same
+//! object; the others are posted to by `&mut self`, so that posting needs no
+//! lock.
+//!
+//! Memory belongs to the device while requests are outstanding. It is
+//! therefore never seen as a slice: [`Memory::write`] and [`Memory::read`]
+//! copy.
+
+mod adapter;
+mod dispatcher;
+mod endpoint;
+mod memory;
+mod service;
+mod shared;
+
+pub use adapter::{Adapter, OpenOptions, ProtectionZone};
+pub use dispatcher::{EventDispatcher, Waited};
+pub use endpoint::{Endpoint, EndpointOptions};
+pub use memory::{Memory, RemoteSegment, Segment};
+pub use service::{ConnectionRequest, ServicePoint};
+pub use shared::SharedReceiveQueue;
+

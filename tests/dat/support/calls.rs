@@ -1,0 +1,163 @@
+//! Calls in the form that tests want them.
+
+use std::ffi::CStr;
+use std::mem;
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+/// Type bits of an answer.
+const TYPE: DAT_RETURN = 0x3fff_0000;
+
+/// Checks that a call succeeded.
+#[track_caller]
+pub fn ok(answer: DAT_RETURN) {
+    assert_eq!(answer, DAT_SUCCESS, "{}", words(answer));
+}
+
+/// Checks the type of a failure.
+#[track_caller]
+pub fn fails(answer: DAT_RETURN, kind: DAT_RETURN) {
+    assert_eq!(
+        answer & TYPE,
+        kind,
+        "{} instead of {}",
+        words(answer),
+        words(kind | 0x8000_0000)
+    );
+}
+
+/// Checks type and subtype of a failure.
+#[track_caller]
+pub fn fails_with(answer: DAT_RETURN, kind: DAT_RETURN, subtype: DAT_RETURN_SUBTYPE) {
+    assert_eq!(
+        answer & 0x3fff_ffff,
+        kind | subtype as DAT_RETURN,
+        "{} instead of {}",
+        words(answer),
+        words(0x8000_0000 | kind | subtype as DAT_RETURN)
+    );
+}
+
+/// What `dat_strerror` says.
+pub fn words(answer: DAT_RETURN) -> String {
+    let (mut major, mut minor) = (ptr::null(), ptr::null());
+    // SAFETY: both results are writable; they are static strings on success.
+    unsafe {
+        if dat_strerror(answer, &raw mut major, &raw mut minor) != DAT_SUCCESS {
+            return format!("{answer:#x}");
+        }
+        let text = |at| CStr::from_ptr(at).to_string_lossy();
+        format!("{} {}", text(major), text(minor))
+    }
+}
+
+/// An event that nothing has filled in.
+pub fn blank() -> DAT_EVENT {
+    // SAFETY: integers and pointers: zeros are good.
+    unsafe { mem::zeroed() }
+}
+
+/// A cookie of 64 bits.
+pub fn cookie(value: u64) -> DAT_CONTEXT {
+    DAT_CONTEXT { as_64: value }
+}
+
+/// `dat_evd_wait`: its answer, the event and `nmore`.
+pub fn wait(
+    evd: DAT_EVD_HANDLE,
+    timeout: DAT_TIMEOUT,
+    threshold: DAT_COUNT,
+) -> (DAT_RETURN, DAT_EVENT, DAT_COUNT) {
+    let (mut event, mut nmore) = (blank(), -77);
+    // SAFETY: both results are writable.
+    let answer = unsafe { dat_evd_wait(evd, timeout, threshold, &raw mut event, &raw mut nmore) };
+    (answer, event, nmore)
+}
+
+/// The next event, without waiting.
+pub fn dequeue(evd: DAT_EVD_HANDLE) -> Result<DAT_EVENT, DAT_RETURN> {
+    let mut event = blank();
+    // SAFETY: the result is writable.
+    match unsafe { dat_evd_dequeue(evd, &raw mut event) } {
+        DAT_SUCCESS => Ok(event),
+        answer => Err(answer),
+    }
+}
+
+/// Checks that an EVD has nothing.
+#[track_caller]
+pub fn nothing_on(evd: DAT_EVD_HANDLE) {
+    match dequeue(evd) {
+        Ok(event) => panic!("there is an event: {:#x}", event.event_number),
+        Err(answer) => fails(answer, DAT_QUEUE_EMPTY),
+    }
+}
+
+/// The next event, which must come within seconds and be of this number.
+#[track_caller]
+pub fn expect(evd: DAT_EVD_HANDLE, number: DAT_EVENT_NUMBER) -> DAT_EVENT {
+    let (answer, event, _) = wait(evd, 10_000_000, 1);
+    ok(answer);
+    assert_eq!(
+        event.event_number, number,
+        "event {:#x} instead of {number:#x}",
+        event.event_number
+    );
+    assert_eq!(event.evd_handle, evd);
+    event
+}
+
+/// A completion, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dto {
+    pub ep: DAT_EP_HANDLE,
+    pub cookie: u64,
+    pub status: DAT_DTO_COMPLETION_STATUS,
+    pub length: u64,
+}
+
+/// What a DTO event says.
+#[track_caller]
+pub fn dto(event: &DAT_EVENT) -> Dto {
+    assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
+    // SAFETY: the number tells which member holds.
+    let data = unsafe { event.event_data.dto_completion_event_data };
+    Dto {
+        ep: data.ep_handle,
+        // SAFETY: any bytes are 64 bits.
+        cookie: unsafe { data.user_cookie.as_64 },
+        status: data.status,
+        length: data.transfered_length,
+    }
+}
+
+/// The next event, which must be there and be a completion.
+#[track_caller]
+pub fn take_dto(evd: DAT_EVD_HANDLE) -> Dto {
+    match dequeue(evd) {
+        Ok(event) => dto(&event),
+        Err(answer) => panic!("no completion: {}", words(answer)),
+    }
+}
+
+/// State of an endpoint.
+pub fn state_of(ep: DAT_EP_HANDLE) -> DAT_EP_STATE {
+    let mut state = 99;
+    // SAFETY: the result is writable; the others are not asked for.
+    ok(unsafe { dat_ep_get_status(ep, &raw mut state, ptr::null_mut(), ptr::null_mut()) });
+    state
+}
+
+/// Waits until an endpoint is in a state.
+#[track_caller]
+pub fn reaches(ep: DAT_EP_HANDLE, state: DAT_EP_STATE) {
+    for _ in 0..10_000 {
+        if state_of(ep) == state {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("state {} instead of {state}", state_of(ep));
+}

@@ -1,0 +1,116 @@
+//! Registered memory.
+
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::ok;
+
+/// Zeroed memory and its LMR, which is freed with it.
+pub struct Memory {
+    bytes: Box<[u8]>,
+    pub lmr: DAT_LMR_HANDLE,
+    pub context: DAT_LMR_CONTEXT,
+    pub rmr_context: DAT_RMR_CONTEXT,
+    freed: bool,
+}
+
+impl Memory {
+    pub fn new(
+        ia: DAT_IA_HANDLE,
+        pz: DAT_PZ_HANDLE,
+        len: usize,
+        rights: DAT_MEM_PRIV_FLAGS,
+    ) -> Self {
+        let mut bytes = vec![0_u8; len].into_boxed_slice();
+        let (mut lmr, mut context, mut rmr_context) = (ptr::null_mut(), 0, 0);
+        let (mut length, mut address) = (0, 0);
+        let region = DAT_REGION_DESCRIPTION {
+            for_va: bytes.as_mut_ptr().cast(),
+        };
+        // SAFETY: the memory lives longer than its registration; the results
+        // are writable.
+        ok(unsafe {
+            dat_lmr_create(
+                ia,
+                DAT_MEM_TYPE_VIRTUAL,
+                region,
+                len as u64,
+                pz,
+                rights,
+                &raw mut lmr,
+                &raw mut context,
+                &raw mut rmr_context,
+                &raw mut length,
+                &raw mut address,
+            )
+        });
+        assert!(address <= bytes.as_ptr().addr() as u64 && length >= len as u64);
+        Self {
+            bytes,
+            lmr,
+            context,
+            rmr_context,
+            freed: false,
+        }
+    }
+
+    /// Address of a byte.
+    pub fn address(&self, offset: usize) -> u64 {
+        (self.bytes.as_ptr().addr() + offset) as u64
+    }
+
+    /// A local segment.
+    pub fn segment(&self, offset: usize, len: usize) -> DAT_LMR_TRIPLET {
+        DAT_LMR_TRIPLET {
+            lmr_context: self.context,
+            pad: 0,
+            virtual_address: self.address(offset),
+            segment_length: len as u64,
+        }
+    }
+
+    /// The same for the peer.
+    pub fn remote(&self, offset: usize, len: usize) -> DAT_RMR_TRIPLET {
+        DAT_RMR_TRIPLET {
+            rmr_context: self.rmr_context,
+            pad: 0,
+            target_address: self.address(offset),
+            segment_length: len as u64,
+        }
+    }
+
+    /// Writes; nothing that reads it may be under way.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        for (at, byte) in bytes.iter().enumerate() {
+            // SAFETY: in bounds (checked by the index), and ours.
+            unsafe { ptr::write_volatile(&raw mut self.bytes[offset + at], *byte) };
+        }
+    }
+
+    /// Reads what the device may have written.
+    pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        (offset..offset + len)
+            // SAFETY: in bounds (checked by the index), and mapped.
+            .map(|at| unsafe { ptr::read_volatile(&raw const self.bytes[at]) })
+            .collect()
+    }
+
+    /// Ends the registration; answers what the call answered.
+    pub fn free(&mut self) -> DAT_RETURN {
+        // SAFETY: any value may be given.
+        let answer = unsafe { dat_lmr_free(self.lmr) };
+        self.freed |= answer == DAT_SUCCESS;
+        answer
+    }
+}
+
+impl Drop for Memory {
+    /// The registration may be gone with its adapter.
+    fn drop(&mut self) {
+        if !self.freed {
+            let _ = self.free();
+        }
+    }
+}
