@@ -26,7 +26,8 @@ impl SleepWord {
     /// "I am going to sleep." What is looked at after this call was brought
     /// before the waker looked for a sleeper, or the waker has seen one.
     pub(super) fn announce(&self) {
-        self.0.store(ASLEEP, Ordering::Relaxed);
+        // An exchange, as is every write of the word: each sees the one before.
+        self.0.swap(ASLEEP, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
@@ -40,6 +41,10 @@ impl SleepWord {
     /// one of several is told so.
     pub(super) fn take(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.0.load(Ordering::Relaxed) == ASLEEP && self.0.swap(AWAKE, Ordering::Relaxed) == ASLEEP
+        let (relaxed, word) = (Ordering::Relaxed, &self.0);
+        word.load(relaxed) == ASLEEP
+            && word
+                .compare_exchange(ASLEEP, AWAKE, relaxed, relaxed)
+                .is_ok()
     }
 }
