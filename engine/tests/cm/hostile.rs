@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 const MAGIC: [u8; 4] = *b"dCM\x17";
 const READY: u8 = 4;
 const GOODBYE: u8 = 6;
+const FAREWELL: u8 = 7;
 
 fn word(kind: u8) -> Vec<u8> {
     [&MAGIC[..], &[1, kind, 0, 0]].concat()
@@ -50,7 +51,7 @@ impl Raw {
     }
 
     /// All that comes until the other side hangs up.
-    fn hear_all(&mut self) -> Vec<u8> {
+    pub(crate) fn hear_all(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         let mut part = [0; 512];
         loop {
@@ -209,6 +210,20 @@ fn junk_after_a_good_beginning_ends_only_that_connection() {
         bystander.active_events.next(),
         ConnectionEvent::Disconnected
     );
+}
+
+#[test]
+fn a_goodbye_is_answered() {
+    let host = Host::new();
+    let mut raw = Raw::requesting(&host);
+    let events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+    raw.say_ready();
+    raw.say(&word(GOODBYE));
+    assert!(raw.hear_all().ends_with(&word(FAREWELL)));
+    assert_eq!(events.next(), ConnectionEvent::Established);
+    assert_eq!(events.next(), ConnectionEvent::Disconnected);
 }
 
 #[test]

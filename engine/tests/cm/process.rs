@@ -161,6 +161,8 @@ fn a_fork_is_refused_and_harms_nobody() {
 fn a_fork_that_lives_on_does_not_hold_up_an_orderly_end() {
     let host = Host::new();
     let pair = host.connected();
+    let mut raw = super::hostile::Raw::requesting(&host);
+    let request = host.requests.next();
     // SAFETY: the child only sleeps, until it is killed.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
@@ -175,6 +177,9 @@ fn a_fork_that_lives_on_does_not_hold_up_an_orderly_end() {
     pair.active.disconnect();
     assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
+    request.reject();
+    // Also the stream itself ends, though the child has it open.
+    assert!(!raw.hear_all().is_empty());
     let Host {
         manager,
         listener,
@@ -251,8 +256,10 @@ fn lonely() {
         0,
         "gone when the drop returned"
     );
-    let again = Manager::start(ManagerOptions::default()).unwrap();
-    drop(again);
+    for _ in 0..200 {
+        drop(Manager::start(ManagerOptions::default()).unwrap());
+        assert_eq!(of_service_threads("Name:").len(), 0);
+    }
 }
 
 #[test]
