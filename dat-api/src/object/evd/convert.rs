@@ -8,6 +8,10 @@ use crate::handle::{Handle, Meters};
 use crate::object::{ep, srq};
 use crate::types::{DtoStatus, EventData};
 
+/// The bytes in the note that an endpoint posts a request with; the other bit
+/// is for its own hook.
+const NOTED_LENGTH: u32 = (1 << 31) - 1;
+
 /// An event as it is taken from a completion queue.
 #[derive(Clone, Copy)]
 pub(super) struct Taken {
@@ -92,12 +96,19 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
 
 #[inline(always)]
 fn item(completion: &Completion, ep: Handle, is_receive: bool, status: DtoStatus) -> Item {
+    // The device counts what is received; of a request, the endpoint has noted
+    // what it asked for.
+    let length = if is_receive {
+        completion.byte_len
+    } else {
+        completion.imm & NOTED_LENGTH
+    };
     Item {
         data: EventData::Dto {
             ep,
             cookie: completion.cookie,
             status,
-            length: u64::from(completion.byte_len),
+            length: u64::from(length),
         },
         receiver: is_receive.then_some(ep),
     }

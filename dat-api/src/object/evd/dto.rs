@@ -211,6 +211,17 @@ impl DtoStream {
     }
 }
 
+#[cfg(test)]
+impl DtoStream {
+    pub(super) fn queue(&self) -> usize {
+        self.queue
+    }
+
+    pub(super) fn depth(&self) -> u32 {
+        self.role.depth()
+    }
+}
+
 impl Evd {
     /// Attaches the completions of an endpoint, which is configured by `flags`
     /// (its recv or its request completion flags). There is room for all of

@@ -17,21 +17,26 @@ const DEAD: u32 = 1 << 4;
 /// From here on: what the DTO streams are configured for, by number.
 const ATTRIBUTE_SHIFT: u32 = 8;
 
-/// The states, in one word that any thread reads.
+/// The states, which any thread reads.
 #[derive(Debug, Default)]
-pub(super) struct Switches(AtomicU32);
+pub(super) struct Switches {
+    states: AtomicU32,
+    /// How often the EVD was made unwaitable: who waited meanwhile is told, even
+    /// if it was made waitable again before he looked.
+    closings: AtomicU32,
+}
 
 impl Switches {
     fn is(&self, bit: u32) -> bool {
-        self.0.load(Ordering::SeqCst) & bit != 0
+        self.states.load(Ordering::SeqCst) & bit != 0
     }
 
     fn set(&self, bit: u32) {
-        self.0.fetch_or(bit, Ordering::SeqCst);
+        self.states.fetch_or(bit, Ordering::SeqCst);
     }
 
     fn clear(&self, bit: u32) {
-        self.0.fetch_and(!bit, Ordering::SeqCst);
+        self.states.fetch_and(!bit, Ordering::SeqCst);
     }
 
     /// Whether arriving events trigger the CNO.
@@ -42,6 +47,11 @@ impl Switches {
     /// Whether one may wait on it.
     pub(super) fn is_waitable(&self) -> bool {
         !self.is(UNWAITABLE)
+    }
+
+    /// How often it was made unwaitable, modulo 2^32.
+    pub(super) fn closings(&self) -> u32 {
+        self.closings.load(Ordering::SeqCst)
     }
 
     /// Whether somebody blocks in a wait.
@@ -71,22 +81,22 @@ impl Switches {
         self.is(DEAD)
     }
 
-    /// Whether something keeps a wait from blocking.
-    pub(super) fn stops_waiters(&self) -> bool {
-        self.is(UNWAITABLE | ABORTED | DEAD)
+    /// Whether something ends a wait, other than being unwaitable.
+    pub(super) fn is_over(&self) -> bool {
+        self.is(ABORTED | DEAD)
     }
 
     /// What the DTO streams are configured for, if there are any.
     pub(super) fn attribute(&self) -> Option<Attribute> {
-        Attribute::from_number(self.0.load(Ordering::Acquire) >> ATTRIBUTE_SHIFT)
+        Attribute::from_number(self.states.load(Ordering::Acquire) >> ATTRIBUTE_SHIFT)
     }
 
     pub(super) fn set_attribute(&self, attribute: Option<Attribute>) {
         let number = attribute.map_or(0, Attribute::number) << ATTRIBUTE_SHIFT;
         let states = (1 << ATTRIBUTE_SHIFT) - 1;
         // The only writer of these bits holds the ledger.
-        self.0.fetch_and(states, Ordering::AcqRel);
-        self.0.fetch_or(number, Ordering::AcqRel);
+        self.states.fetch_and(states, Ordering::AcqRel);
+        self.states.fetch_or(number, Ordering::AcqRel);
     }
 }
 
@@ -128,18 +138,24 @@ impl Evd {
             queue_length: self.queue_length(),
             enabled: self.switches.is_enabled(),
             waitable: self.switches.is_waitable(),
-            notification: self.switches.attribute().map(|attribute| match attribute {
-                Attribute::Default | Attribute::Unsignalled => Notification::PerPost,
-                Attribute::Solicited => Notification::Solicited,
-                Attribute::Threshold => Notification::Threshold,
-            }),
+            notification: self.notification(),
             flags: self.flags,
         }
+    }
+
+    /// What the DTO streams on it are configured for, if there are any.
+    pub(super) fn notification(&self) -> Option<Notification> {
+        Some(match self.switches.attribute()? {
+            Attribute::Default | Attribute::Unsignalled => Notification::PerPost,
+            Attribute::Solicited => Notification::Solicited,
+            Attribute::Threshold => Notification::Threshold,
+        })
     }
 
     /// From now on nobody may wait: who waits returns at once.
     pub fn set_unwaitable(&self) {
         self.switches.set(UNWAITABLE);
+        self.switches.closings.fetch_add(1, Ordering::SeqCst);
         self.blocker.wake();
     }
 

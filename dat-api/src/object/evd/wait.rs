@@ -52,6 +52,9 @@ impl From<DatReturn> for Waited {
 pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
     let handle = owned.handle();
     let (evd, consumer) = open(owned);
+    // Read before the state is: a closing that the check below does not see is
+    // seen by the wait.
+    let closings = evd.switches.closings();
     let threshold = match evd.check_wait(threshold) {
         Ok(threshold) => threshold,
         Err(error) => return error.into(),
@@ -60,6 +63,7 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
         evd,
         consumer,
         threshold,
+        closings,
         notified: true,
     };
     let outcome = waiting.run(timeout);
@@ -68,7 +72,7 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
     if evd.switches.is_aborted() {
         return refused(ReturnType::Abort, Subtype::NoSubtype);
     }
-    if !evd.switches.is_waitable() {
+    if evd.switches.closings() != closings {
         return refused(ReturnType::InvalidState, Subtype::InvalidStateEvdUnwaitable);
     }
     if evd.switches.is_dead() {
@@ -134,11 +138,19 @@ struct Waiting<'a> {
     evd: &'a Evd,
     consumer: &'a mut Consumer,
     threshold: usize,
+    /// How often the EVD had been made unwaitable when the wait began.
+    closings: u32,
     /// Something that notifies has come. At the first look, everything does.
     notified: bool,
 }
 
 impl Waiting<'_> {
+    /// Whether the EVD was closed to waiters, or is going.
+    fn is_stopped(&self) -> bool {
+        let switches = &self.evd.switches;
+        switches.is_over() || switches.closings() != self.closings
+    }
+
     fn run(&mut self, timeout: Timeout) -> Result<WaitOutcome, ControlError> {
         // Another call that finds the EVD owned may as well try again, unless
         // this one blocks.
@@ -155,23 +167,29 @@ impl Waiting<'_> {
         let mut counters = self.consumer.counters;
         evd.switches.set_waited(true);
         self.notified = false;
-        let outcome = dat_engine::wait::wait(
-            self,
-            &evd.blocker,
-            &mut budget,
-            evd.policy,
-            &mut deadline,
-            &mut counters,
-        );
+        let outcome = loop {
+            let outcome = dat_engine::wait::wait(
+                self,
+                &evd.blocker,
+                &mut budget,
+                evd.policy,
+                &mut deadline,
+                &mut counters,
+            );
+            // What came last is counted too. And it may be less than before: an
+            // endpoint that is reset takes its completions away.
+            self.consumer.gather(evd);
+            let enough = self.is_stopped() || self.consumer.known(evd) >= self.threshold;
+            if enough || !matches!(outcome, Ok(WaitOutcome::Ready)) {
+                break outcome;
+            }
+        };
         evd.switches.set_waited(false);
         self.consumer.budget = budget;
         self.consumer.counters = counters;
         evd.counts.publish(&counters);
         if let Err(error) = &outcome {
             tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
-        } else {
-            // What came last is counted too.
-            self.consumer.gather(evd);
         }
         outcome
     }
@@ -179,7 +197,7 @@ impl Waiting<'_> {
 
 impl Source for Waiting<'_> {
     fn ready(&mut self) -> bool {
-        if self.evd.switches.stops_waiters() {
+        if self.is_stopped() {
             return true;
         }
         self.notified |= self.consumer.gather(self.evd);

@@ -4,9 +4,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
-
 use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_engine::{Completion, CompletionFlags, ControlError};
 
@@ -24,13 +23,27 @@ struct Inside {
     armed: Armed,
 }
 
+/// Where the events of all queues of an EVD come.
+#[derive(Debug)]
+pub(super) struct Channel {
+    read: UnixStream,
+    raise: UnixStream,
+}
+
+impl Channel {
+    pub(super) fn new() -> Self {
+        let (read, raise) = UnixStream::pair().expect("a channel");
+        read.set_nonblocking(true).expect("a channel");
+        Self { read, raise }
+    }
+}
+
 /// What the test sees of a queue.
 #[derive(Debug)]
 pub(in super::super) struct Ring {
     inside: Mutex<Inside>,
     pub(super) capacity: u32,
-    channel: UnixStream,
-    raise: UnixStream,
+    channel: Arc<Channel>,
     /// How often it was armed.
     pub(super) arms: AtomicU32,
     /// How often it was settled.
@@ -58,7 +71,7 @@ impl Ring {
         };
         if counts {
             inside.armed = Armed::No;
-            (&self.raise).write_all(&[1]).expect("an event");
+            (&self.channel.raise).write_all(&[1]).expect("an event");
         }
     }
 
@@ -74,9 +87,7 @@ impl Ring {
 pub(in super::super) struct FakeQueue(Arc<Ring>);
 
 impl FakeQueue {
-    pub(super) fn new(capacity: u32) -> (Self, Arc<Ring>) {
-        let (channel, raise) = UnixStream::pair().expect("a channel");
-        channel.set_nonblocking(true).expect("a channel");
+    pub(super) fn new(capacity: u32, channel: Arc<Channel>) -> (Self, Arc<Ring>) {
         let ring = Arc::new(Ring {
             inside: Mutex::new(Inside {
                 completions: VecDeque::new(),
@@ -84,7 +95,6 @@ impl FakeQueue {
             }),
             capacity,
             channel,
-            raise,
             arms: AtomicU32::new(0),
             settled: AtomicU32::new(0),
         });
@@ -113,7 +123,7 @@ impl FakeQueue {
     pub(in super::super) fn take_events(&mut self) -> Result<u32, ControlError> {
         let mut bytes = [0; 64];
         let mut taken = 0;
-        while let Ok(count @ 1..) = (&self.0.channel).read(&mut bytes) {
+        while let Ok(count @ 1..) = (&self.0.channel.read).read(&mut bytes) {
             taken += count as u32;
         }
         Ok(taken)
@@ -124,6 +134,6 @@ impl FakeQueue {
     }
 
     pub(in super::super) fn channel(&self) -> BorrowedFd<'_> {
-        self.0.channel.as_fd()
+        self.0.channel.read.as_fd()
     }
 }

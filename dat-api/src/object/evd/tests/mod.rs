@@ -1,7 +1,15 @@
 //! EVDs without a device: the tests play it.
 
+mod attaching;
 mod fake;
+mod life;
+mod order;
+mod posting;
 mod rig;
+mod signals;
+mod taking;
+mod threads;
+mod waiting;
 
 pub(super) use fake::FakeQueue;
 pub(super) use rig::World;

@@ -1,10 +1,19 @@
 //! An EVD whose surroundings are the test.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use super::fake::{FakeQueue, Ring};
-use crate::handle::Handle;
-use crate::types::{AsyncKind, AsyncReason};
+use dat_engine::wait::WaitPolicy;
+use dat_engine::{Completion, CompletionOp};
+
+use super::fake::{Channel, FakeQueue, Ring};
+use crate::handle::{Handle, Meters, Reservation};
+use crate::object::evd::home::Home;
+use crate::object::evd::{DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, wait};
+use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::types::{
+    AsyncKind, AsyncReason, CompletionFlags, ConnectionKind, EvdFlags, EventData, PrivateData,
+};
 
 /// What the EVD has instead of an IA.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +23,7 @@ pub(in super::super) struct World(Arc<Inside>);
 struct Inside {
     reports: Mutex<Vec<(AsyncKind, Handle, AsyncReason)>>,
     rings: Mutex<Vec<Arc<Ring>>>,
+    channel: OnceLock<Arc<Channel>>,
 }
 
 impl World {
@@ -37,7 +47,8 @@ impl World {
     }
 
     pub(in super::super) fn make_queue(&self, depth: u32) -> FakeQueue {
-        let (queue, ring) = FakeQueue::new(depth);
+        let channel = self.0.channel.get_or_init(|| Arc::new(Channel::new()));
+        let (queue, ring) = FakeQueue::new(depth, Arc::clone(channel));
         let mut rings = self.0.rings.lock().unwrap_or_else(PoisonError::into_inner);
         rings.push(ring);
         queue
@@ -48,4 +59,156 @@ impl World {
         let rings = self.0.rings.lock().unwrap_or_else(PoisonError::into_inner);
         rings.clone()
     }
+}
+
+/// An EVD in a world of its own, which ends with this.
+pub(super) struct Rig {
+    pub(super) world: World,
+    pub(super) evd: Arc<Evd>,
+}
+
+impl Rig {
+    /// An EVD of `length` events that blocks at once.
+    pub(super) fn new(length: i32, flags: EvdFlags) -> Self {
+        Self::with_policy(length, flags, WaitPolicy::Block)
+    }
+
+    pub(super) fn with_policy(length: i32, flags: EvdFlags, policy: WaitPolicy) -> Self {
+        let world = World::default();
+        let home = Home::Nowhere(world.clone());
+        let evd = Evd::make(home, length, flags, Some(policy), false).expect("an EVD");
+        Self { world, evd }
+    }
+
+    /// One for software events.
+    pub(super) fn software(length: i32) -> Self {
+        Self::new(length, EvdFlags::SOFTWARE)
+    }
+
+    /// One with a receive stream of `depth`, configured so, and its queue.
+    pub(super) fn receiving(depth: u32, flags: CompletionFlags) -> (Self, DtoStream, Arc<Ring>) {
+        let rig = Self::new(depth as i32, EvdFlags::DTO | EvdFlags::CONNECTION);
+        let role = DtoRole::Recv { depth };
+        let stream = rig.evd.attach_dto(role, flags).expect("attached");
+        let ring = rig.world.rings().pop().expect("a queue");
+        (rig, stream, ring)
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.evd.handle()
+    }
+
+    pub(super) fn post(&self, pointer: usize) {
+        self.evd.post_software(pointer).expect("room");
+    }
+
+    pub(super) fn dequeue(&self) -> Result<EventData, DatReturn> {
+        let mut owned = own(self.handle())?;
+        dequeue(&mut owned).map(|event| {
+            assert_eq!(event.evd, self.handle());
+            event.data
+        })
+    }
+
+    pub(super) fn wait(&self, timeout: Timeout, threshold: i32) -> Waited {
+        match own(self.handle()) {
+            Ok(mut owned) => wait(&mut owned, timeout, threshold),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Waits without blocking.
+    pub(super) fn poll(&self, threshold: i32) -> Waited {
+        self.wait(Timeout::Micros(0), threshold)
+    }
+
+    /// Until somebody blocks on the EVD, and really sleeps: its counters tell.
+    pub(super) fn until_blocked(&self) {
+        while !self.evd.switches.is_waited() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        Evd::abort(self.handle());
+    }
+}
+
+/// An endpoint's name and counters, and nothing more of it.
+pub(super) struct FakeEp(Reservation);
+
+impl FakeEp {
+    pub(super) fn new() -> Self {
+        Self(Reservation::new().expect("a slot"))
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.0.handle()
+    }
+
+    pub(super) fn meters(&self) -> &'static Meters {
+        self.handle().slot().expect("a slot").meters()
+    }
+
+    /// A receive of 10 bytes more than its cookie.
+    pub(super) fn received(&self, cookie: u64) -> Completion {
+        Completion {
+            cookie,
+            context: self.handle().bits() as u64,
+            byte_len: cookie as u32 + 10,
+            op: CompletionOp::Recv,
+            ..Completion::default()
+        }
+    }
+
+    pub(super) fn solicited(&self, cookie: u64) -> Completion {
+        Completion {
+            flags: dat_engine::CompletionFlags::SOLICITED,
+            ..self.received(cookie)
+        }
+    }
+
+    /// A send of as many bytes as its cookie.
+    pub(super) fn sent(&self, cookie: u64) -> Completion {
+        Completion {
+            cookie,
+            context: self.handle().bits() as u64,
+            imm: cookie as u32,
+            op: CompletionOp::Send,
+            ..Completion::default()
+        }
+    }
+
+    pub(super) fn connection(&self, kind: ConnectionKind) -> EventData {
+        EventData::Connection {
+            kind,
+            ep: self.handle(),
+            private_data: PrivateData::default(),
+        }
+    }
+}
+
+/// The cookie of a DTO event, or the pointer of a software event.
+pub(super) fn number(data: EventData) -> u64 {
+    match data {
+        EventData::Dto { cookie, .. } => cookie,
+        EventData::Software { pointer } => pointer as u64,
+        other => panic!("no number in {other:?}"),
+    }
+}
+
+/// The type and subtype of an error.
+#[track_caller]
+pub(super) fn code<T: core::fmt::Debug>(
+    result: Result<T, impl Into<DatReturn>>,
+) -> (ReturnType, Subtype) {
+    let code: DatReturn = result.expect_err("an error").into();
+    assert!(code.is_error_class());
+    (
+        code.kind().expect("a type"),
+        code.subtype().expect("a subtype"),
+    )
 }

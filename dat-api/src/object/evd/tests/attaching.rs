@@ -1,0 +1,240 @@
+//! Which streams may meet on an EVD, and the room that they get.
+
+use core::sync::atomic::Ordering;
+
+use super::rig::{FakeEp, Rig, code, number};
+use crate::object::evd::{DtoRole, DtoStream, StreamKind};
+use crate::status::{ReturnType, Subtype};
+use crate::types::{CompletionFlags, EvdFlags};
+
+const NONE: CompletionFlags = CompletionFlags::empty();
+const UNSIGNALLED: CompletionFlags = CompletionFlags::UNSIGNALLED;
+const SOLICITED: CompletionFlags = CompletionFlags::SOLICITED_WAIT;
+const THRESHOLD: CompletionFlags = CompletionFlags::EVD_THRESHOLD;
+const MISMATCH: (ReturnType, Subtype) = (ReturnType::InvalidParameter, Subtype::NoSubtype);
+
+const RECV: DtoRole = DtoRole::Recv { depth: 4 };
+const REQUEST: DtoRole = DtoRole::Request { depth: 4 };
+
+fn everything() -> Rig {
+    Rig::new(4, EvdFlags::all() - EvdFlags::SOFTWARE)
+}
+
+#[test]
+fn evd_e12_dto_streams_of_one_evd_are_configured_alike() {
+    let kinds = [NONE, UNSIGNALLED, SOLICITED, THRESHOLD];
+    for (first, old) in [(RECV, false), (REQUEST, true)]
+        .into_iter()
+        .flat_map(|(role, request)| kinds.map(|kind| ((role, request), kind)))
+    {
+        let rig = everything();
+        let (first_role, first_is_request) = first;
+        let attached = rig.evd.attach_dto(first_role, old);
+        if first_is_request && old == SOLICITED {
+            assert_eq!(code(attached), MISMATCH);
+            continue;
+        }
+        let _first = attached.expect("alone");
+        for (role, is_request) in [(RECV, false), (REQUEST, true)] {
+            for new in kinds {
+                let good = new == old && !(is_request && new == SOLICITED);
+                match rig.evd.attach_dto(role, new) {
+                    Ok(_) => assert!(good, "{old:?} then {new:?}"),
+                    Err(error) => {
+                        assert!(!good, "{old:?} then {new:?}: {error}");
+                        assert_eq!(code::<()>(Err(error)), MISMATCH);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn evd_e12_controlled_notification_tolerates_no_other_kind_of_stream() {
+    for (flags, tolerant) in [
+        (NONE, true),
+        (THRESHOLD, true),
+        (UNSIGNALLED, false),
+        (SOLICITED, false),
+    ] {
+        for kind in [StreamKind::Cr, StreamKind::Connection, StreamKind::Async] {
+            let rig = everything();
+            let dto = rig.evd.attach_dto(RECV, flags).expect("alone");
+            assert_eq!(rig.evd.attach(kind).is_ok(), tolerant, "{flags:?} {kind:?}");
+            drop(dto);
+            let other = rig.evd.attach(kind).expect("alone again");
+            assert_eq!(rig.evd.attach_dto(RECV, flags).is_ok(), tolerant);
+            drop(other);
+            assert!(rig.evd.attach_dto(RECV, flags).is_ok());
+        }
+        let rig = Rig::new(4, EvdFlags::DTO | EvdFlags::SOFTWARE);
+        assert_eq!(
+            rig.evd.attach_dto(RECV, flags).is_ok(),
+            tolerant,
+            "{flags:?}"
+        );
+    }
+}
+
+#[test]
+fn evd_e12_a_refused_stream_changes_nothing() {
+    let rig = everything();
+    let first = rig.evd.attach_dto(RECV, THRESHOLD).expect("alone");
+    let both = THRESHOLD | UNSIGNALLED;
+    for flags in [NONE, UNSIGNALLED, SOLICITED, both] {
+        let big = DtoRole::Recv { depth: 5000 };
+        assert_eq!(code(rig.evd.attach_dto(big, flags)), MISMATCH);
+    }
+    assert_eq!(rig.evd.queue_length(), 4);
+    assert_eq!(rig.world.rings().len(), 1);
+    drop(first);
+    assert!(rig.evd.attach_dto(RECV, UNSIGNALLED).is_ok());
+}
+
+#[test]
+fn evd_streams_need_the_flag_of_their_kind() {
+    for (kind, subtype) in [
+        (StreamKind::Cr, Subtype::InvalidHandleEvdCr),
+        (StreamKind::Connection, Subtype::InvalidHandleEvdConn),
+        (StreamKind::Async, Subtype::InvalidHandleEvdAsync),
+    ] {
+        let rig = Rig::new(1, EvdFlags::all() - kind.flag());
+        assert_eq!(
+            code(rig.evd.attach(kind)),
+            (ReturnType::InvalidHandle, subtype)
+        );
+        let rig = Rig::new(1, kind.flag());
+        assert!(rig.evd.attach(kind).is_ok());
+        for (role, subtype) in [
+            (RECV, Subtype::InvalidHandleEvdRecv),
+            (REQUEST, Subtype::InvalidHandleEvdRequest),
+        ] {
+            assert_eq!(
+                code(rig.evd.attach_dto(role, NONE)),
+                (ReturnType::InvalidHandle, subtype)
+            );
+        }
+    }
+}
+
+#[test]
+fn evd_queues_have_room_for_all_that_is_attached() {
+    let rig = everything();
+    let attach = |role| rig.evd.attach_dto(role, NONE).expect("room");
+    let mut streams: Vec<DtoStream> = Vec::new();
+    for depth in [1, 2, 1, 7, 100, 30, 30, 41] {
+        streams.push(attach(DtoRole::Recv { depth }));
+    }
+    let rings = rig.world.rings();
+    let room: u32 = rings.iter().map(|ring| ring.capacity).sum();
+    let asked = 1 + 2 + 1 + 7 + 100 + 30 + 30 + 41;
+    assert!(room >= asked, "{room}");
+    assert!(rings.len() <= 4, "few queues: {}", rings.len());
+    assert_eq!(rig.evd.queue_length(), asked);
+    // Every stream at its limit: `Ring::complete` panics at an overflow.
+    let ep = FakeEp::new();
+    let mut cookie = 0;
+    for stream in &streams {
+        for _ in 0..stream.depth() {
+            rings[stream.queue()].complete(ep.received(cookie));
+            cookie += 1;
+        }
+    }
+    let waited = rig.poll(asked as i32);
+    assert!(waited.result.is_ok());
+    assert_eq!(waited.nmore, asked - 1);
+}
+
+#[test]
+fn evd_an_srq_is_counted_once() {
+    let rig = everything();
+    let srqs = [FakeEp::new(), FakeEp::new()];
+    let attach = |which: usize| {
+        let role = DtoRole::SharedRecv {
+            srq: srqs[which].handle(),
+            depth: 40,
+        };
+        rig.evd.attach_dto(role, NONE).expect("room")
+    };
+    let mut streams: Vec<_> = (0..10).map(|_| attach(0)).collect();
+    assert_eq!(rig.evd.queue_length(), 40);
+    assert_eq!(rig.world.rings().len(), 1);
+    let other = attach(1);
+    assert_eq!(rig.evd.queue_length(), 80);
+    assert_eq!(rig.world.rings().len(), 2);
+    assert_eq!(other.queue(), 1);
+    streams.push(attach(0));
+    assert_eq!(streams[10].queue(), 0, "where its SRQ is");
+    // The room is free again when the last of them is gone, not before.
+    drop(streams.drain(1..).collect::<Vec<_>>());
+    let big = DtoRole::Recv { depth: 40 };
+    assert_eq!(rig.evd.attach_dto(big, NONE).expect("room").queue(), 2);
+    drop(streams);
+    assert_eq!(rig.evd.attach_dto(big, NONE).expect("room").queue(), 0);
+}
+
+#[test]
+fn evd_room_comes_back_only_when_the_queue_was_gone_through() {
+    let rig = everything();
+    let stream = rig.evd.attach_dto(RECV, NONE).expect("room");
+    let ring = rig.world.rings().remove(0);
+    let ep = FakeEp::new();
+    for cookie in 0..4 {
+        ring.complete(ep.received(cookie));
+    }
+    {
+        // Somebody owns the EVD and does not poll: the room stays taken.
+        let _owned = crate::object::evd::own(rig.handle()).expect("free");
+        drop(stream);
+        assert_eq!(ring.len(), 4);
+        let next = rig.evd.attach_dto(RECV, NONE).expect("room");
+        assert_eq!(next.queue(), 1);
+    }
+    rig.evd.drain();
+    assert_eq!(ring.len(), 0);
+    let next = rig.evd.attach_dto(RECV, NONE).expect("room");
+    assert_eq!(next.queue(), 0);
+    for cookie in 4..8 {
+        ring.complete(ep.received(cookie));
+    }
+    for cookie in 0..8 {
+        assert_eq!(rig.dequeue().map(number), Ok(cookie));
+    }
+}
+
+#[test]
+fn evd_too_deep_streams_are_refused() {
+    let rig = everything();
+    let role = DtoRole::Recv {
+        depth: (1 << 16) + 1,
+    };
+    assert_eq!(
+        code(rig.evd.attach_dto(role, NONE)),
+        (ReturnType::InsufficientResources, Subtype::ResourceMemory)
+    );
+    assert!(rig.world.rings().is_empty());
+    assert!(rig.evd.attach_dto(RECV, UNSIGNALLED).is_ok(), "as before");
+}
+
+#[test]
+fn evd_attaching_under_a_waiter_has_the_new_queue_armed() {
+    let rig = Rig::new(4, EvdFlags::DTO | EvdFlags::CONNECTION);
+    let ep = FakeEp::new();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| rig.wait(crate::object::evd::Timeout::Infinite, 1));
+        rig.until_blocked();
+        let _first = rig.evd.attach_dto(RECV, NONE).expect("room");
+        let _second = rig.evd.attach_dto(RECV, NONE).expect("room");
+        let rings = rig.world.rings();
+        while rings
+            .iter()
+            .any(|ring| ring.arms.load(Ordering::Relaxed) == 0)
+        {
+            std::thread::yield_now();
+        }
+        rings[1].complete(ep.received(5));
+        let waited = waiter.join().expect("no panic");
+        assert_eq!(waited.result.map(|event| number(event.data)), Ok(5));
+    });
+}

@@ -1,0 +1,62 @@
+//! What finds an EVD full, and what it is told.
+
+use super::rig::{FakeEp, Rig, code, number};
+use crate::object::evd::Overflow;
+use crate::status::{ReturnType, Subtype};
+use crate::types::{AsyncKind, AsyncReason, ConnectionKind, EvdFlags};
+
+#[test]
+fn evd_post_se_fills_it_to_its_length_and_no_further() {
+    let rig = Rig::software(3);
+    let full = (ReturnType::QueueFull, Subtype::NoSubtype);
+    for round in 0..5 {
+        for pointer in 0..3 {
+            rig.post(round + pointer);
+        }
+        assert_eq!(code(rig.evd.post_software(9)), full);
+        // A wait that counts them does not make room either.
+        assert_eq!(rig.poll(3).nmore, 2);
+        rig.post(99);
+        assert_eq!(code(rig.evd.post_software(9)), full);
+        let mut left = vec![];
+        while let Ok(data) = rig.dequeue() {
+            left.push(number(data));
+        }
+        assert_eq!(left, [round as u64 + 1, round as u64 + 2, 99]);
+    }
+    assert!(rig.world.reports().is_empty(), "that is no overflow");
+}
+
+#[test]
+fn evd_post_se_needs_the_software_flag() {
+    let rig = Rig::new(3, EvdFlags::all() - EvdFlags::SOFTWARE);
+    let wrong = (ReturnType::InvalidParameter, Subtype::InvalidArg1);
+    assert_eq!(code(rig.evd.post_software(1)), wrong);
+    assert_eq!(code(rig.dequeue()).0, ReturnType::QueueEmpty);
+}
+
+#[test]
+fn evd_overflow_is_reported_once_for_each_and_the_event_refused() {
+    let rig = Rig::new(2, EvdFlags::CONNECTION | EvdFlags::SOFTWARE);
+    let ep = FakeEp::new();
+    let event = ep.connection(ConnectionKind::Disconnected);
+    let report = (AsyncKind::EvdOverflow, rig.handle(), AsyncReason::Failed);
+    assert!(rig.evd.post_or_report(event));
+    rig.post(7);
+    for _ in 0..3 {
+        assert!(!rig.evd.post_or_report(event));
+    }
+    assert_eq!(rig.world.reports(), [report]);
+    // The consumer's own posts change nothing about that.
+    assert_eq!(code(rig.evd.post_software(8)).0, ReturnType::QueueFull);
+    assert!(!rig.evd.post_or_report(event));
+    assert_eq!(rig.world.reports(), [report]);
+    assert_eq!(rig.dequeue(), Ok(event));
+    assert!(rig.evd.post_or_report(event));
+    assert!(!rig.evd.post_or_report(event));
+    assert_eq!(rig.world.reports(), [report, report]);
+    assert_eq!(rig.evd.post(event), Err(Overflow { first: false }));
+    assert_eq!(rig.dequeue().map(number), Ok(7));
+    assert_eq!(rig.dequeue(), Ok(event));
+    assert_eq!(code(rig.dequeue()).0, ReturnType::QueueEmpty);
+}

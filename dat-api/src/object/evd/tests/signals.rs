@@ -1,0 +1,164 @@
+//! Signals that are handled by a waiting thread.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::Once;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat_engine::wait::WaitPolicy;
+
+use super::rig::{Rig, code};
+use crate::object::evd::Timeout;
+use crate::status::{ReturnType, Subtype};
+use crate::types::EvdFlags;
+
+const INTERRUPTED: (ReturnType, Subtype) = (ReturnType::InterruptedCall, Subtype::NoSubtype);
+
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn handler(_: libc::c_int) {
+    HANDLED.fetch_add(1, Ordering::SeqCst);
+}
+
+/// SIGUSR1 is handled; as programs do it that want their calls restarted, which
+/// must make no difference.
+fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: zero is an empty mask, no flags.
+        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: the handler does nothing that a handler must not.
+        let failed =
+            unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut()) };
+        assert_eq!(failed, 0);
+    });
+}
+
+fn own_thread() -> libc::pthread_t {
+    // SAFETY: always safe.
+    unsafe { libc::pthread_self() }
+}
+
+fn interrupt(thread: libc::pthread_t) {
+    // SAFETY: the caller joins the thread later.
+    assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
+}
+
+/// Waits on a thread of its own, and sends it one signal after another, the
+/// first after `delay` of it having begun to wait, until it returns. Answers
+/// how many it took.
+fn interrupted_after(rig: &Rig, delay: Duration) -> u32 {
+    let (started, waiter) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            waiter.store(own_thread(), Ordering::SeqCst);
+            started.store(true, Ordering::SeqCst);
+            let waited = rig.wait(Timeout::Infinite, 2);
+            assert_eq!(code(waited.result), INTERRUPTED);
+            assert_eq!(waited.nmore, 1);
+        });
+        while !started.load(Ordering::SeqCst) || !rig.evd.switches.is_waited() {
+            core::hint::spin_loop();
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < delay {
+            core::hint::spin_loop();
+        }
+        let mut sent = 0;
+        while !thread.is_finished() {
+            interrupt(waiter.load(Ordering::SeqCst));
+            sent += 1;
+            let patience = Instant::now();
+            while !thread.is_finished() && patience.elapsed() < Duration::from_secs(2) {
+                thread::yield_now();
+            }
+        }
+        thread.join().expect("no panic");
+        sent
+    })
+}
+
+#[test]
+fn evd_wait_w19_w14_a_signal_ends_it_and_nmore_is_told() {
+    install();
+    for policy in [
+        WaitPolicy::Block,
+        WaitPolicy::Poll,
+        WaitPolicy::Adaptive {
+            min: Duration::ZERO,
+            max: Some(Duration::from_micros(30)),
+        },
+    ] {
+        let rig = Rig::with_policy(4, EvdFlags::SOFTWARE, policy);
+        rig.post(1);
+        let rounds = 300;
+        let mut again = 0;
+        for round in 0..rounds {
+            let sent = interrupted_after(&rig, Duration::from_nanos(500 * (round % 150)));
+            // One that is handled before the wait holds signals back comes too
+            // early, as one before the call would.
+            again += u32::from(sent > 1);
+        }
+        assert!(
+            again <= 6,
+            "{policy}: {again} of {rounds} signals were slept over"
+        );
+    }
+    assert!(HANDLED.load(Ordering::SeqCst) >= 900);
+}
+
+#[test]
+fn evd_wait_signals_that_the_caller_blocks_do_not_end_it() {
+    install();
+    let rig = Rig::software(4);
+    thread::scope(|scope| {
+        let (send, receive) = std::sync::mpsc::channel();
+        let rig = &rig;
+        let waiter = scope.spawn(move || {
+            // SAFETY: sets are written before they are read.
+            unsafe {
+                let mut set: libc::sigset_t = core::mem::zeroed();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, libc::SIGUSR1);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut());
+            }
+            send.send(own_thread()).expect("somebody listens");
+            rig.wait(Timeout::Micros(40_000), 1)
+        });
+        let thread = receive.recv().expect("a thread");
+        while !rig.evd.switches.is_waited() {
+            thread::yield_now();
+        }
+        interrupt(thread);
+        let waited = waiter.join().expect("no panic");
+        assert_eq!(code(waited.result).0, ReturnType::TimeoutExpired);
+    });
+}
+
+#[test]
+fn evd_wait_an_event_beats_a_signal() {
+    install();
+    let rig = Rig::software(4);
+    for _ in 0..200 {
+        thread::scope(|scope| {
+            let (send, receive) = std::sync::mpsc::channel();
+            let rig = &rig;
+            let waiter = scope.spawn(move || {
+                send.send(own_thread()).expect("somebody listens");
+                rig.wait(Timeout::Infinite, 1)
+            });
+            let thread = receive.recv().expect("a thread");
+            while !rig.evd.switches.is_waited() {
+                core::hint::spin_loop();
+            }
+            rig.post(5);
+            if !waiter.is_finished() {
+                interrupt(thread);
+            }
+            assert!(waiter.join().expect("no panic").result.is_ok());
+        });
+    }
+}

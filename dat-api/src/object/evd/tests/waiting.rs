@@ -1,0 +1,372 @@
+//! Waiting: thresholds, time, and what ends it.
+
+use core::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat_engine::wait::{WaitCounters, WaitPolicy};
+
+use super::rig::{FakeEp, Rig, code, number};
+use crate::object::evd::{Evd, Timeout};
+use crate::status::{ReturnType, Subtype};
+use crate::types::{CompletionFlags, EvdFlags};
+
+const EXPIRED: (ReturnType, Subtype) = (ReturnType::TimeoutExpired, Subtype::NoSubtype);
+const NOT_ONLY: (ReturnType, Subtype) = (ReturnType::InvalidState, Subtype::InvalidStateEvdWaiter);
+
+/// Every way to wait.
+const POLICIES: [WaitPolicy; 3] = [
+    WaitPolicy::Block,
+    WaitPolicy::Poll,
+    WaitPolicy::Adaptive {
+        min: Duration::ZERO,
+        max: Some(WaitPolicy::DEFAULT_MAX),
+    },
+];
+
+fn millis(millis: u32) -> Timeout {
+    Timeout::Micros(millis * 1000)
+}
+
+#[test]
+fn evd_wait_w01_takes_the_first_event() {
+    let rig = Rig::software(4);
+    for pointer in 1..=3 {
+        rig.post(pointer);
+    }
+    let waited = rig.wait(Timeout::Infinite, 1);
+    let event = waited.result.expect("an event");
+    assert_eq!((event.evd, number(event.data)), (rig.handle(), 1));
+    assert_eq!(waited.nmore, 2);
+    assert_eq!(rig.dequeue().map(number), Ok(2));
+}
+
+#[test]
+fn evd_wait_w06_the_waiter_owns_it() {
+    let rig = Rig::software(4);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 2));
+        rig.until_blocked();
+        rig.post(1);
+        for _ in 0..100 {
+            assert_eq!(code(rig.dequeue()), NOT_ONLY);
+            assert_eq!(code(rig.poll(1).result), NOT_ONLY);
+            assert_eq!(code(rig.wait(Timeout::Infinite, 1).result), NOT_ONLY);
+        }
+        rig.post(2);
+        let waited = waiter.join().expect("no panic");
+        assert_eq!(waited.result.map(|event| number(event.data)), Ok(1));
+    });
+    assert_eq!(rig.dequeue().map(number), Ok(2), "free again");
+}
+
+#[test]
+fn evd_wait_w08_the_timeout_is_in_microseconds() {
+    for policy in POLICIES {
+        let rig = Rig::with_policy(4, EvdFlags::SOFTWARE, policy);
+        let start = Instant::now();
+        assert_eq!(code(rig.wait(Timeout::Micros(30_000), 1).result), EXPIRED);
+        let took = start.elapsed();
+        assert!(took >= Duration::from_millis(30), "{policy}: {took:?}");
+        assert!(took < Duration::from_secs(3), "{policy}: {took:?}");
+    }
+}
+
+#[test]
+fn evd_wait_w08_wake_ups_in_vain_do_not_restart_the_clock() {
+    for policy in POLICIES {
+        let rig = Rig::with_policy(4096, EvdFlags::SOFTWARE, policy);
+        let start = Instant::now();
+        let waited = thread::scope(|scope| {
+            let waiter = scope.spawn(|| rig.wait(millis(60), 4096));
+            while !waiter.is_finished() && start.elapsed() < Duration::from_secs(4) {
+                rig.post(1);
+                thread::sleep(Duration::from_millis(2));
+            }
+            waiter.join().expect("no panic")
+        });
+        assert_eq!(code(waited.result), EXPIRED);
+        assert!(waited.nmore > 2, "{policy}: {}", waited.nmore);
+        let took = start.elapsed();
+        assert!(took >= Duration::from_millis(60), "{policy}: {took:?}");
+        assert!(took < Duration::from_secs(3), "{policy}: {took:?}");
+    }
+}
+
+#[test]
+fn evd_wait_w08_infinite_outlasts_what_would_overflow() {
+    let rig = Rig::software(1);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| rig.wait(Timeout::Micros(u32::MAX - 1), 1));
+        rig.until_blocked();
+        thread::sleep(Duration::from_millis(20));
+        assert!(!waiter.is_finished());
+        rig.post(1);
+        assert!(waiter.join().expect("no panic").result.is_ok());
+    });
+}
+
+#[test]
+fn evd_wait_w09_below_the_threshold_nothing_is_taken() {
+    let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::EVD_THRESHOLD);
+    let ep = FakeEp::new();
+    for timeout in [Timeout::Micros(0), Timeout::Micros(1), millis(5)] {
+        let waited = rig.wait(timeout, 8);
+        let queued = ep.meters().second.load(Ordering::Relaxed);
+        assert_eq!(code(waited.result), EXPIRED);
+        assert_eq!(waited.nmore, queued);
+        ring.complete(ep.received(u64::from(queued)));
+    }
+    for cookie in 0..3 {
+        assert_eq!(rig.dequeue().map(number), Ok(cookie));
+    }
+}
+
+#[test]
+fn evd_wait_w10_wakes_at_the_threshold_and_not_before() {
+    for policy in POLICIES {
+        let rig = Rig::with_policy(8, EvdFlags::SOFTWARE, policy);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 3));
+            rig.until_blocked();
+            for pointer in 0..2 {
+                rig.post(pointer);
+                thread::sleep(Duration::from_millis(10));
+                assert!(!waiter.is_finished(), "{policy}: {pointer}");
+            }
+            rig.post(2);
+            let waited = waiter.join().expect("no panic");
+            assert_eq!(waited.result.map(|event| number(event.data)), Ok(0));
+            assert_eq!(waited.nmore, 2);
+        });
+    }
+}
+
+#[test]
+fn evd_wait_w11_the_threshold_is_from_1_to_the_queue_length() {
+    let (rig, _stream, _ring) = Rig::receiving(8, CompletionFlags::EVD_THRESHOLD);
+    let bad = (ReturnType::InvalidParameter, Subtype::InvalidArg3);
+    for threshold in [0, -1, i32::MIN, 9, i32::MAX] {
+        for timeout in [Timeout::Micros(0), Timeout::Infinite] {
+            assert_eq!(
+                code(rig.wait(timeout, threshold).result),
+                bad,
+                "{threshold}"
+            );
+        }
+    }
+    for threshold in [1, 8] {
+        assert_eq!(code(rig.poll(threshold).result), EXPIRED);
+    }
+    // The length is what queries report: it grows with what is attached.
+    let more = crate::object::evd::DtoRole::Request { depth: 5 };
+    let more = rig.evd.attach_dto(more, CompletionFlags::EVD_THRESHOLD);
+    assert_eq!(rig.evd.queue_length(), 13);
+    assert_eq!(code(rig.poll(13).result), EXPIRED);
+    assert_eq!(code(rig.poll(14).result), bad);
+    drop(more);
+}
+
+#[test]
+fn evd_wait_w12_controlled_notification_takes_threshold_1_only() {
+    for (flags, subtype) in [
+        (
+            CompletionFlags::UNSIGNALLED,
+            Subtype::InvalidStateEvdConfigNotify,
+        ),
+        (
+            CompletionFlags::SOLICITED_WAIT,
+            Subtype::InvalidStateEvdConfigSolicited,
+        ),
+    ] {
+        let (rig, stream, _ring) = Rig::receiving(8, flags);
+        for threshold in [2, 8] {
+            assert_eq!(
+                code(rig.poll(threshold).result),
+                (ReturnType::InvalidState, subtype)
+            );
+        }
+        assert_eq!(code(rig.poll(1).result), EXPIRED);
+        assert_eq!(code(rig.poll(9).result).0, ReturnType::InvalidParameter);
+        drop(stream);
+        assert_eq!(code(rig.poll(2).result), EXPIRED);
+    }
+    for flags in [CompletionFlags::empty(), CompletionFlags::EVD_THRESHOLD] {
+        let (rig, _stream, _ring) = Rig::receiving(8, flags);
+        assert_eq!(code(rig.poll(2).result), EXPIRED);
+    }
+}
+
+#[test]
+fn evd_wait_w13_nmore_is_what_is_left() {
+    let rig = Rig::new(64, EvdFlags::DTO | EvdFlags::SOFTWARE);
+    let role = crate::object::evd::DtoRole::Recv { depth: 64 };
+    let _stream = rig.evd.attach_dto(role, CompletionFlags::empty());
+    let ring = rig.world.rings().remove(0);
+    let ep = FakeEp::new();
+    let mut left = 0;
+    for round in 0..200u64 {
+        for _ in 0..round % 4 {
+            ring.complete(ep.received(round));
+            left += 1;
+        }
+        if round % 5 == 0 {
+            rig.post(1);
+            left += 1;
+        }
+        let threshold = 1 + (round % 3) as i32;
+        let before = left;
+        let waited = rig.poll(threshold);
+        if waited.result.is_ok() {
+            left -= 1;
+            assert!(waited.nmore >= threshold as u32 - 1);
+        } else {
+            assert!(before < threshold as u32, "{before} {threshold}");
+        }
+        assert_eq!(waited.nmore, left, "round {round}");
+        if round % 7 == 0 && rig.dequeue().is_ok() {
+            left -= 1;
+        }
+        while left > 50 {
+            rig.dequeue().expect("there");
+            left -= 1;
+        }
+    }
+}
+
+#[test]
+fn evd_wait_w16_unwaitable_refuses_at_once_even_with_events() {
+    let rig = Rig::software(2);
+    let refused = (ReturnType::InvalidState, Subtype::InvalidStateEvdUnwaitable);
+    rig.post(1);
+    rig.evd.set_unwaitable();
+    assert_eq!(code(rig.poll(1).result), refused);
+    assert_eq!(code(rig.wait(Timeout::Infinite, 1).result), refused);
+    rig.evd.clear_unwaitable();
+    assert!(rig.poll(1).result.is_ok());
+}
+
+#[test]
+fn evd_wait_w16_unwaitable_wakes_the_waiter() {
+    for policy in POLICIES {
+        let rig = Rig::with_policy(2, EvdFlags::SOFTWARE, policy);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 2));
+            rig.until_blocked();
+            rig.post(1);
+            rig.evd.set_unwaitable();
+            assert_eq!(
+                code(waiter.join().expect("no panic").result),
+                (ReturnType::InvalidState, Subtype::InvalidStateEvdUnwaitable)
+            );
+        });
+        assert_eq!(rig.dequeue().map(number), Ok(1), "nothing was lost");
+    }
+}
+
+#[test]
+fn evd_wait_w18_freeing_wakes_the_waiter() {
+    let abort = (ReturnType::Abort, Subtype::NoSubtype);
+    for policy in POLICIES {
+        for by_abort in [true, false] {
+            let rig = Rig::with_policy(2, EvdFlags::SOFTWARE, policy);
+            rig.post(1);
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 2));
+                rig.until_blocked();
+                if by_abort {
+                    Evd::abort(rig.handle());
+                } else {
+                    Evd::free(rig.handle()).expect("a waiter does not keep it");
+                }
+                assert_eq!(code(waiter.join().expect("no panic").result), abort);
+            });
+            assert_eq!(code(rig.dequeue()).0, ReturnType::InvalidHandle);
+        }
+    }
+}
+
+#[test]
+fn evd_wait_w20_timeout_0_looks_once() {
+    for policy in POLICIES {
+        let rig = Rig::with_policy(2, EvdFlags::DTO | EvdFlags::SOFTWARE, policy);
+        let role = crate::object::evd::DtoRole::Recv { depth: 2 };
+        let _stream = rig.evd.attach_dto(role, CompletionFlags::empty());
+        for _ in 0..10 {
+            assert_eq!(code(rig.poll(1).result), EXPIRED);
+        }
+        rig.post(4);
+        assert!(rig.poll(1).result.is_ok());
+        assert_eq!(rig.evd.counters(), WaitCounters::default());
+        let ring = rig.world.rings().remove(0);
+        assert_eq!(ring.arms.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn evd_wait_w21_every_completion_notifies_by_default() {
+    for flags in [CompletionFlags::empty(), CompletionFlags::EVD_THRESHOLD] {
+        let (rig, _stream, ring) = Rig::receiving(8, flags);
+        let ep = FakeEp::new();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
+            rig.until_blocked();
+            ring.complete(ep.received(3));
+            let waited = waiter.join().expect("no panic");
+            assert_eq!(waited.result.map(|event| number(event.data)), Ok(3));
+        });
+    }
+}
+
+#[test]
+fn evd_wait_w21_only_solicited_receives_wake_where_so_configured() {
+    for policy in POLICIES {
+        let rig = Rig::with_policy(8, EvdFlags::DTO, policy);
+        let role = crate::object::evd::DtoRole::Recv { depth: 8 };
+        let _stream = rig.evd.attach_dto(role, CompletionFlags::SOLICITED_WAIT);
+        let ring = rig.world.rings().remove(0);
+        let ep = FakeEp::new();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
+            rig.until_blocked();
+            for cookie in 0..3 {
+                ring.complete(ep.received(cookie));
+                thread::sleep(Duration::from_millis(5));
+                assert!(!waiter.is_finished(), "{policy}");
+            }
+            ring.complete(ep.solicited(3));
+            let waited = waiter.join().expect("no panic");
+            assert_eq!(waited.result.map(|event| number(event.data)), Ok(0));
+            assert_eq!(waited.nmore, 3);
+        });
+    }
+}
+
+#[test]
+fn evd_wait_w21_quiet_events_are_found_at_the_beginning_and_at_the_end() {
+    let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::SOLICITED_WAIT);
+    let ep = FakeEp::new();
+    ring.complete(ep.received(1));
+    let waited = rig.wait(Timeout::Infinite, 1);
+    assert_eq!(waited.result.map(|event| number(event.data)), Ok(1));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let start = Instant::now();
+            (rig.wait(millis(50), 1), start.elapsed())
+        });
+        rig.until_blocked();
+        ring.complete(ep.received(2));
+        let (waited, took) = waiter.join().expect("no panic");
+        assert_eq!(waited.result.map(|event| number(event.data)), Ok(2));
+        assert!(took >= Duration::from_millis(50), "{took:?}");
+    });
+}
+
+#[test]
+fn evd_wait_counts_how_it_went() {
+    let rig = Rig::software(1);
+    assert_eq!(code(rig.wait(millis(2), 1).result), EXPIRED);
+    let counters = rig.evd.counters();
+    assert_eq!((counters.spins, counters.hits), (0, 0), "it blocks at once");
+    assert!(counters.blocks >= 1);
+}
