@@ -153,7 +153,13 @@ impl Ep {
             recv_depth: plan.recv_depth().max(1),
             send_segments: segments.into_iter().map(unsigned).fold(1, u32::max),
             recv_segments: unsigned(attributes.max_recv_iov).max(1),
-            inline_bytes: INLINE_BYTES,
+            // Inline data makes requests larger: none where that many would
+            // not fit (`max_dto_per_ep`).
+            inline_bytes: if plan.request_depth() > self.ia.device().limits().queue_depth / 2 {
+                0
+            } else {
+                INLINE_BYTES
+            },
             context: self.handle.bits() as u64,
             exclusive_register: true,
             ..EndpointOptions::new(send_cq, recv_cq)
@@ -193,7 +199,7 @@ impl Ep {
         }
         let quiet = CompletionFlags::UNSIGNALLED;
         if plan.attributes.recv_completion_flags.contains(quiet) {
-            let most = self.ia.query().ia.max_dto_per_ep;
+            let most = self.ia.attributes().max_dto_per_ep;
             self.quiet.make_room(unsigned(most));
         }
         self.meter(control);

@@ -82,7 +82,7 @@ impl Ep {
             srq: None,
         };
         parts.check(ia)?;
-        let limits = ia.query().ia;
+        let limits = ia.attributes();
         let asked = Request {
             shared: false,
             has_recv: recv.is_some(),
@@ -90,8 +90,8 @@ impl Ep {
             argument: Subtype::InvalidArg6,
         };
         let attributes = match attributes {
-            Some(attributes) => attributes::settle(attributes, &limits, asked)?,
-            None => attributes::defaults(&limits, asked),
+            Some(attributes) => attributes::settle(attributes, limits, asked)?,
+            None => attributes::defaults(limits, asked),
         };
         Self::make(ia, parts, attributes, EpState::Unconnected)
     }
@@ -129,14 +129,14 @@ impl Ep {
             has_request: request.is_some(),
             argument: Subtype::InvalidArg7,
         };
-        let attributes = attributes::settle(attributes, &ia.query().ia, asked)?;
+        let attributes = attributes::settle(attributes, ia.attributes(), asked)?;
         Self::make(ia, parts, attributes, EpState::Unconnected)
     }
 
     /// Makes the endpoint that a request brings along: it has no protection
     /// zone and no EVDs yet, and is not the consumer's before he accepts.
     pub(crate) fn create_tentative(ia: &Arc<Ia>, reads: (u8, u8)) -> Result<Arc<Self>> {
-        let limits = ia.query().ia;
+        let limits = ia.attributes();
         let asked = Request {
             shared: false,
             has_recv: false,
@@ -147,7 +147,7 @@ impl Ep {
         let attributes = EpAttributes {
             max_rdma_read_in: i32::from(reads.0).min(limits.max_rdma_read_per_ep_in),
             max_rdma_read_out: i32::from(reads.1).min(limits.max_rdma_read_per_ep_out),
-            ..attributes::defaults(&limits, asked)
+            ..attributes::defaults(limits, asked)
         };
         let parts = Parts {
             pz: None,

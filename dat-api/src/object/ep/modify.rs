@@ -68,7 +68,7 @@ impl Ep {
             ));
         }
         self.check_state(fields)?;
-        let limits = self.ia.query().ia;
+        let limits = self.ia.attributes();
         let zone = if fields.contains(EpFields::PZ) {
             Some(self.find_zone(change.pz)?)
         } else {
@@ -104,7 +104,7 @@ impl Ep {
             new.attributes = if asked == old.attributes {
                 asked
             } else {
-                attributes::settle(&asked, &limits, request)?
+                attributes::settle(&asked, limits, request)?
             };
         }
         for (evd, flag, subtype) in [

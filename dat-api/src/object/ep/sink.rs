@@ -24,6 +24,10 @@ impl ConnectionSink for Sink {
     fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
         // The endpoint drops its connection before it goes.
         let ep = self.0.upgrade().ok_or(())?;
+        if event.is_terminal() && ep.state() == EpState::Connected {
+            // A failure here may be why the peer is gone, and says more.
+            ep.take_everything();
+        }
         let mut control = ep.control();
         match event {
             ConnectionEvent::Accepted { peer, private_data } => {

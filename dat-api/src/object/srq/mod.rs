@@ -97,7 +97,7 @@ impl Srq {
         if !Arc::ptr_eq(pz.ia(), ia) {
             return Err(bad_zone("the protection zone belongs to another IA"));
         }
-        let limits = ia.query().ia;
+        let limits = ia.attributes();
         let most_iov = limits.max_iov_segments_per_dto.min(MAX_SEGMENTS as i32);
         for (name, value, most) in [
             (

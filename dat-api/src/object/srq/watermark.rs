@@ -1,12 +1,11 @@
 //! The low watermark of a shared receive queue: one event per setting.
 //!
 //! Two can see that receives run low. Whoever takes the completion of a
-//! receive counts what is left; that is exact, but late if nobody takes them.
-//! The device counts what it takes itself, and tells by an event that may
-//! still be on its way when the watermark is set anew. The armed watermark is
-//! one word (the queue's first meter): who swaps it for 0 reports. An event of
-//! the device counts only if its limit is not armed any more; else it belongs
-//! to an earlier setting.
+//! receive counts what is left; that is late if nobody takes them. The device
+//! counts what it takes itself, and tells by an event that may still be on its
+//! way when the watermark is set anew. The armed watermark is one word (the
+//! queue's first meter): who changes it to 0 reports. An event of the device
+//! counts if its limit is not armed any more; else it is of an earlier setting.
 //!
 //! 1.2 has no event number for watermarks. The event is
 //! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR` with the handle of the queue and
@@ -14,6 +13,7 @@
 //! third.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_engine::AsyncEventKind;
 
@@ -25,11 +25,19 @@ use crate::types::{AsyncKind, AsyncReason};
 
 /// What was set last.
 #[derive(Debug, Default)]
-pub(super) struct Watermark(AtomicU32);
+pub(super) struct Watermark {
+    value: AtomicU32,
+    /// Whether the device watches too. Held while that is changed or asked.
+    device: Mutex<bool>,
+}
 
 impl Watermark {
     pub(super) fn value(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+        self.value.load(Ordering::Relaxed)
+    }
+
+    fn device(&self) -> MutexGuard<'_, bool> {
+        self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,13 +83,17 @@ impl Srq {
                 )
             })?;
         // The setting before ends here.
-        self.disarm();
+        self.arm(0);
         // What was taken before counts now.
         self.take_completions();
-        self.watermark.0.store(mark, Ordering::Relaxed);
+        self.watermark.value.store(mark, Ordering::Relaxed);
+        let mut device = self.watermark.device();
         self.arm(mark);
-        if let Err(error) = self.queue.set_limit(mark) {
-            // Its own count remains.
+        let asked = self.queue.set_limit(mark);
+        *device = asked.is_ok();
+        drop(device);
+        if let Err(error) = asked {
+            // The count of completions remains.
             tracing::debug!("the device keeps no watermark of {mark}: {error}");
         }
         self.look();
@@ -101,30 +113,40 @@ impl Srq {
         }
     }
 
-    /// Answers whether it was armed.
-    fn disarm(&self) -> bool {
-        self.armed()
-            .is_some_and(|armed| armed.swap(0, Ordering::SeqCst) != 0)
+    /// Compares what is left with the watermark, and reports.
+    fn look(&self) {
+        if let Some(mark) = self.mark()
+            && self.queue.outstanding() < mark
+        {
+            self.report(mark);
+        }
     }
 
-    /// Compares what is left with the watermark.
-    fn look(&self) {
-        let mark = self.armed().map_or(0, |armed| armed.load(Ordering::SeqCst));
-        if mark != 0 && self.queue.outstanding() < mark {
-            self.report();
-        }
+    /// What is armed.
+    fn mark(&self) -> Option<u32> {
+        let mark = self.armed()?.load(Ordering::SeqCst);
+        (mark != 0).then_some(mark)
     }
 
     fn limit_reached(&self) {
-        // Armed still: the event is of an earlier setting.
-        if self.queue.verbs().limit().is_ok_and(|limit| limit != 0) {
-            return;
+        let device = self.watermark.device();
+        // Whichever setting armed the device last, this is its watermark.
+        if let Some(mark) = self.mark()
+            && *device
+            && self.queue.verbs().limit().is_ok_and(|limit| limit == 0)
+        {
+            self.report(mark);
         }
-        self.report();
     }
 
-    fn report(&self) {
-        if self.disarm() {
+    /// Unless another has reported, or set it anew.
+    fn report(&self, mark: u32) {
+        let fired = self.armed().is_some_and(|armed| {
+            armed
+                .compare_exchange(mark, 0, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        });
+        if fired {
             self.ia.report(
                 AsyncKind::ProviderInternalError,
                 self.handle,

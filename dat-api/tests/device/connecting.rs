@@ -1,0 +1,419 @@
+//! From connect to established, and everything that can come between.
+
+use std::time::Duration;
+
+use dat_api::handle;
+use dat_api::object::cr::Cr;
+use dat_api::object::ep::{Connect, Ep, EpChange, EpFields};
+use dat_api::object::psp::{EpCreator, Psp};
+use dat_api::types::{ConnectionKind, EpState, EvdFlags, EventData};
+use dat_api::{ReturnType, Subtype};
+
+use crate::world::*;
+
+/// Bytes behind an event's private data.
+fn private(event: EventData) -> Vec<u8> {
+    let EventData::Connection { private_data, .. } = event else {
+        panic!("not of a connection: {event:?}");
+    };
+    bytes(private_data.address, private_data.len)
+}
+
+fn bytes(address: usize, len: u32) -> Vec<u8> {
+    if len == 0 {
+        return Vec::new();
+    }
+    // SAFETY: what DAT says is valid now.
+    unsafe { std::slice::from_raw_parts(address as *const u8, len as usize) }.to_vec()
+}
+
+#[test]
+fn w03_w04_w05_private_data_arrives_whole_and_stays() {
+    let world = World::new();
+    let evds = [world.evd(16), world.evd(16)];
+    let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &plain())];
+    let (_, qualifier) = world.listen(&evds[1]);
+    let asked: Vec<u8> = (0..=255).chain(0..=255).collect();
+    let answer: Vec<u8> = (0..512u32).map(|i| (i * 7) as u8).collect();
+    world
+        .connect(&eps[0], qualifier, &asked)
+        .expect("512 bytes");
+    assert_eq!(eps[0].state(), EpState::ActiveConnectionPending);
+    let cr = request(&evds[1]);
+    let pinned = handle::pin::<Cr>(cr).expect("a request");
+    let info = pinned.query();
+    assert_eq!(
+        bytes(info.private_data.address, info.private_data.len),
+        asked
+    );
+    assert_eq!(info.local_ep, None);
+    assert_ne!(info.remote_port, 0);
+    drop(pinned);
+    Cr::accept(cr, Some(eps[1].handle()), &answer).expect("512 bytes");
+    assert!(handle::pin::<Cr>(cr).is_none(), "w02: the request is gone");
+    assert_eq!(
+        Cr::reject(cr).unwrap_err().code().kind(),
+        Some(ReturnType::InvalidHandle)
+    );
+    let established = next(&evds[0]);
+    assert_eq!(private(established), answer);
+    assert_eq!(private(next(&evds[1])), b"", "w03: passive side");
+    for ep in &eps {
+        assert_eq!(ep.state(), EpState::Connected);
+    }
+    // Through the disconnect, until the reset.
+    eps[1].disconnect(false).expect("connected");
+    assert_eq!(connection(&evds[0]).0, ConnectionKind::Disconnected);
+    assert_eq!(private(established), answer);
+}
+
+#[test]
+fn w05_too_much_private_data_is_refused_on_both_sides() {
+    let world = World::new();
+    let evds = [world.evd(16), world.evd(16)];
+    let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &plain())];
+    let (_, qualifier) = world.listen(&evds[1]);
+    let long = [1u8; 513];
+    let refused = world.connect(&eps[0], qualifier, &long).unwrap_err();
+    assert_eq!(
+        refused.code(),
+        refusal(ReturnType::InvalidParameter, Subtype::InvalidArg5)
+    );
+    assert_eq!(eps[0].state(), EpState::Unconnected);
+    world
+        .connect(&eps[0], qualifier, &long[..1])
+        .expect("short");
+    let cr = request(&evds[1]);
+    let refused = Cr::accept(cr, Some(eps[1].handle()), &long).unwrap_err();
+    assert_eq!(
+        refused.code(),
+        refusal(ReturnType::InvalidParameter, Subtype::InvalidArg3)
+    );
+    assert_eq!(eps[1].state(), EpState::Unconnected);
+    // Request and endpoint are as they were.
+    Cr::accept(cr, Some(eps[1].handle()), &long[..512]).expect("the most there may be");
+    assert_eq!(connection(&evds[1]).0, ConnectionKind::Established);
+    assert_eq!(private(next(&evds[0])), &long[..512]);
+}
+
+#[test]
+fn a_rejected_endpoint_flushes_its_receives_and_can_try_again() {
+    let world = World::new();
+    let evds = [world.evd(16), world.evd(16)];
+    let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &plain())];
+    let (psp, qualifier) = world.listen(&evds[1]);
+    recv(&eps[0], &[world.memory.local(0, 64)], 7).expect("r08: before connecting");
+    world.connect(&eps[0], qualifier, b"").expect("connecting");
+    recv(&eps[0], &[world.memory.local(64, 64)], 8).expect("r08: while connecting");
+    Cr::reject(request(&evds[1])).expect("a request");
+    // The completions of its receives, then the news.
+    assert_eq!([flushed(&evds[0]), flushed(&evds[0])], [7, 8]);
+    assert_eq!(
+        connection(&evds[0]),
+        (ConnectionKind::PeerRejected, eps[0].handle())
+    );
+    assert_eq!(eps[0].state(), EpState::Disconnected);
+    eps[0].reset().expect("disconnected");
+    assert_eq!(eps[0].recv_query().allocated, 0, "q08");
+    Psp::free(psp).expect("listening");
+    world.join(&eps, &evds);
+}
+
+#[test]
+fn nobody_listens_and_nobody_answers() {
+    let world = World::new();
+    let evd = world.evd(16);
+    let ep = world.ep(&evd, &plain());
+    let (psp, qualifier) = world.listen(&evd);
+    Psp::free(psp).expect("listening");
+    world.connect(&ep, qualifier, b"").expect("asynchronous");
+    assert_eq!(connection(&evd).0, ConnectionKind::NonPeerRejected);
+    ep.reset().expect("disconnected");
+    let (_, qualifier) = world.listen(&evd);
+    let how = Connect {
+        timeout: Some(Duration::from_millis(50)),
+        ..world.to(qualifier, b"")
+    };
+    ep.connect(&how).expect("asynchronous");
+    let cr = request(&evd);
+    assert_eq!(connection(&evd).0, ConnectionKind::TimedOut);
+    assert_eq!(ep.state(), EpState::Disconnected);
+    // Accepting too late is no hang: an event says that nothing came of it.
+    let other = world.ep(&evd, &plain());
+    Cr::accept(cr, Some(other.handle()), b"").expect("asynchronous");
+    assert_eq!(
+        connection(&evd),
+        (ConnectionKind::AcceptCompletionError, other.handle())
+    );
+    assert_eq!(other.state(), EpState::Disconnected);
+}
+
+#[test]
+fn an_accepted_request_that_its_maker_abandons_ends_in_an_event() {
+    let world = World::new();
+    let evds = [world.evd(16), world.evd(16)];
+    let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &plain())];
+    let (_, qualifier) = world.listen(&evds[1]);
+    for by_free in [false, true] {
+        world.connect(&eps[0], qualifier, b"").expect("connecting");
+        let cr = request(&evds[1]);
+        if by_free {
+            Ep::free(eps[0].handle()).expect("legal while connecting");
+        } else {
+            eps[0].disconnect(true).expect("legal while connecting");
+            assert_eq!(connection(&evds[0]).0, ConnectionKind::Disconnected);
+            eps[0].reset().expect("disconnected");
+        }
+        Cr::accept(cr, Some(eps[1].handle()), b"").expect("asynchronous");
+        assert_eq!(
+            connection(&evds[1]).0,
+            ConnectionKind::AcceptCompletionError
+        );
+        eps[1].reset().expect("disconnected");
+    }
+}
+
+#[test]
+fn connect_is_refused_for_what_is_missing_or_wrong() {
+    let world = World::new();
+    let evd = world.evd(16);
+    let all = Some(&evd);
+    let code = |ep: &Ep, how: &Connect<'_>| ep.connect(how).unwrap_err().code();
+    let how = world.to(1234, b"");
+
+    let deaf = Ep::create(&world.ia, Some(&world.pz), all, all, None, Some(&plain())).unwrap();
+    assert_eq!(
+        code(&deaf, &how),
+        refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEvdConn)
+    );
+    let homeless = Ep::create(&world.ia, None, all, all, all, Some(&plain())).unwrap();
+    assert_eq!(
+        code(&homeless, &how),
+        refusal(ReturnType::InvalidState, Subtype::InvalidStateEpNotready)
+    );
+    let ep = world.ep(&evd, &plain());
+    let none = Connect {
+        timeout: Some(Duration::ZERO),
+        ..how
+    };
+    assert_eq!(
+        code(&ep, &none),
+        refusal(ReturnType::InvalidParameter, Subtype::InvalidArg4)
+    );
+    for odd in [Connect { qos: 1, ..how }, Connect { flags: 1, ..how }] {
+        assert_eq!(
+            code(&ep, &odd),
+            refusal(ReturnType::ModelNotSupported, Subtype::NoSubtype)
+        );
+    }
+    let nowhere = Connect {
+        address: "0.0.0.0:0".parse().unwrap(),
+        ..how
+    };
+    assert_eq!(
+        ep.connect(&nowhere).unwrap_err().code().kind(),
+        Some(ReturnType::InvalidAddress)
+    );
+    assert_eq!(ep.state(), EpState::Unconnected);
+}
+
+#[test]
+fn calls_refused_by_state_name_it() {
+    let world = World::new();
+    let pair = world.pair();
+    let [ep, _] = &pair.eps;
+    let wrong = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpConnected);
+    assert_eq!(world.connect(ep, 1234, b"").unwrap_err().code(), wrong);
+    assert_eq!(ep.reset().unwrap_err().code(), wrong);
+    let idle = world.ep(&pair.evds[0], &plain());
+    let wrong = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpUnconnected);
+    assert_eq!(idle.disconnect(true).unwrap_err().code(), wrong);
+    assert_eq!(send(&idle, &[], 1), Err(wrong));
+    idle.reset().expect("a no-op");
+    let (_, qualifier) = world.listen(&pair.evds[1]);
+    world.connect(&idle, qualifier, b"").expect("connecting");
+    let cr = request(&pair.evds[1]);
+    let wrong = refusal(
+        ReturnType::InvalidState,
+        Subtype::InvalidStateEpActconnpending,
+    );
+    assert_eq!(
+        Cr::accept(cr, Some(idle.handle()), b"").unwrap_err().code(),
+        wrong
+    );
+    assert_eq!(send(&idle, &[], 1), Err(wrong));
+    // The request was not used up by that.
+    let fresh = world.ep(&pair.evds[1], &plain());
+    Cr::accept(cr, Some(fresh.handle()), b"").expect("unconnected");
+    assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Established);
+}
+
+#[test]
+fn accept_is_refused_for_endpoints_that_cannot() {
+    let world = World::new();
+    let evds = [world.evd(16), world.evd(16)];
+    let ep = world.ep(&evds[0], &plain());
+    let (_, qualifier) = world.listen(&evds[1]);
+    world.connect(&ep, qualifier, b"").expect("connecting");
+    let cr = request(&evds[1]);
+    let evd = Some(&evds[1]);
+    let deaf = Ep::create(&world.ia, Some(&world.pz), evd, evd, None, Some(&plain())).unwrap();
+    let homeless = Ep::create(&world.ia, None, evd, evd, evd, Some(&plain())).unwrap();
+    let bad = refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEp);
+    for ep in [None, Some(deaf.handle()), Some(homeless.handle()), Some(cr)] {
+        assert_eq!(Cr::accept(cr, ep, b"").unwrap_err().code(), bad);
+    }
+    let bad = refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleCr);
+    assert_eq!(Cr::accept(ep.handle(), None, b"").unwrap_err().code(), bad);
+    Cr::reject(cr).expect("still there");
+    assert_eq!(connection(&evds[0]).0, ConnectionKind::PeerRejected);
+}
+
+#[test]
+fn service_points_are_exclusive_and_their_backlog_is_the_evd() {
+    let world = World::new();
+    let small = world.evd_for(2, EvdFlags::CR);
+    let (psp, qualifier) = world.listen(&small);
+    let again = Psp::create(&world.ia, qualifier, &small, EpCreator::Consumer).unwrap_err();
+    assert_eq!(again.code().kind(), Some(ReturnType::ConnQualInUse));
+    let zero = Psp::create(&world.ia, 0, &small, EpCreator::Consumer).unwrap_err();
+    assert_eq!(
+        zero.code(),
+        refusal(ReturnType::InvalidParameter, Subtype::InvalidArg2)
+    );
+    let dto = world.evd_for(2, EvdFlags::DTO);
+    let wrong = Psp::create_any(&world.ia, &dto, EpCreator::Consumer).unwrap_err();
+    assert_eq!(
+        wrong.code(),
+        refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEvdCr)
+    );
+
+    let evd = world.evd(64);
+    let eps: Vec<_> = (0..3).map(|_| world.ep(&evd, &plain())).collect();
+    for ep in &eps {
+        world.connect(ep, qualifier, b"").expect("connecting");
+    }
+    // Two fit; the third is refused, but not by the consumer.
+    let (kind, refused) = connection(&evd);
+    assert_eq!(kind, ConnectionKind::NonPeerRejected);
+    let crs = [request(&small), request(&small)];
+    Psp::free(psp).expect("listening");
+    // What was delivered stays usable.
+    for cr in crs {
+        let info = handle::pin::<Cr>(cr).expect("a request").query();
+        assert_ne!(info.remote_address, 0);
+        Cr::reject(cr).expect("a request");
+    }
+    let mut told = [connection(&evd), connection(&evd)];
+    told.sort_by_key(|(_, ep)| *ep);
+    let mut expected: Vec<_> = eps
+        .iter()
+        .map(|ep| ep.handle())
+        .filter(|&ep| ep != refused)
+        .collect();
+    expected.sort();
+    assert_eq!(told.map(|(_, ep)| ep).to_vec(), expected);
+    assert!(
+        told.iter()
+            .all(|(kind, _)| *kind == ConnectionKind::PeerRejected)
+    );
+    assert_eq!(
+        Psp::free(psp).unwrap_err().code().kind(),
+        Some(ReturnType::InvalidHandle)
+    );
+}
+
+#[test]
+fn a_request_may_bring_an_endpoint_of_the_provider() {
+    let world = World::new();
+    let evds = [world.evd(16), world.evd(16)];
+    let psp = Psp::create_any(&world.ia, &evds[1], EpCreator::Provider).expect("a service point");
+    let ep = world.ep(&evds[0], &plain());
+    world
+        .connect(&ep, psp.query().qualifier, b"")
+        .expect("connecting");
+    let cr = request(&evds[1]);
+    let brought = handle::pin::<Cr>(cr)
+        .unwrap()
+        .query()
+        .local_ep
+        .expect("an endpoint");
+    let theirs = handle::pin::<Ep>(brought).expect("live").to_arc();
+    assert_eq!(theirs.state(), EpState::TentativeConnectionPending);
+    let refused = Ep::free(brought).unwrap_err().code();
+    assert_eq!(
+        refused,
+        refusal(
+            ReturnType::InvalidState,
+            Subtype::InvalidStateEpTentconnpending
+        )
+    );
+    assert_eq!(
+        theirs.query().attributes.max_rdma_read_in,
+        4,
+        "what fits the requester"
+    );
+    let change = EpChange {
+        pz: Some(world.pz.handle()),
+        recv_evd: Some(evds[1].handle()),
+        request_evd: Some(evds[1].handle()),
+        connect_evd: Some(evds[1].handle()),
+        attributes: theirs.query().attributes,
+    };
+    let fields = EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD | EpFields::CONNECT_EVD;
+    theirs.modify(fields, &change).expect("tentative");
+    Cr::accept(cr, None, b"hello").expect("accepting");
+    assert_eq!(connection(&evds[1]), (ConnectionKind::Established, brought));
+    assert_eq!(private(next(&evds[0])), b"hello");
+    recv(&theirs, &[world.memory.local(0, 64)], 1).expect("room");
+    send(&ep, &[world.memory.local(64, 64)], 2).expect("connected");
+    assert_eq!(success(&evds[1]), (1, 64));
+    assert_eq!(success(&evds[0]), (2, 64));
+
+    // Rejected, it is gone.
+    let other = world.ep(&evds[0], &plain());
+    world
+        .connect(&other, psp.query().qualifier, b"")
+        .expect("connecting");
+    let cr = request(&evds[1]);
+    let brought = handle::pin::<Cr>(cr)
+        .unwrap()
+        .query()
+        .local_ep
+        .expect("an endpoint");
+    Cr::reject(cr).expect("a request");
+    assert_eq!(
+        Ep::free(brought).unwrap_err().code().kind(),
+        Some(ReturnType::InvalidHandle)
+    );
+    assert_eq!(connection(&evds[0]).0, ConnectionKind::PeerRejected);
+}
+
+#[test]
+fn e14_endpoints_connect_again_and_again() {
+    let world = World::new();
+    let pair = world.pair();
+    for round in 0..20 {
+        recv(&pair.eps[1], &[world.memory.local(0, 8)], round).expect("room");
+        send(&pair.eps[0], &[world.memory.local(8, 8)], round).expect("connected");
+        assert_eq!(success(&pair.evds[1]), (round, 8));
+        assert_eq!(success(&pair.evds[0]), (round, 8));
+        let (first, second) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
+        pair.eps[first]
+            .disconnect(round % 4 < 2)
+            .expect("connected");
+        assert_eq!(
+            connection(&pair.evds[second]).0,
+            ConnectionKind::Disconnected
+        );
+        assert_eq!(
+            connection(&pair.evds[first]).0,
+            ConnectionKind::Disconnected
+        );
+        for ep in &pair.eps {
+            ep.reset().expect("disconnected");
+            assert_eq!(ep.state(), EpState::Unconnected);
+        }
+        world.join(&pair.eps, &pair.evds);
+    }
+}

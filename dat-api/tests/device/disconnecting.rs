@@ -1,0 +1,290 @@
+//! The end of connections: in order, at once, by the peer, by failure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dat_api::object::ep::Ep;
+use dat_api::object::evd::Evd;
+use dat_api::object::pz::Pz;
+use dat_api::types::{CompletionFlags, ConnectionKind, DtoStatus, EpState};
+use dat_api::{ReturnType, Subtype};
+
+use crate::world::*;
+
+#[test]
+fn a_graceful_disconnect_lets_requests_finish_first() {
+    let world = World::new();
+    let pair = world.pair();
+    let [a, b] = &pair.eps;
+    for cookie in 0..8 {
+        recv(b, &[world.memory.local(cookie as usize * 64, 64)], cookie).expect("room");
+    }
+    for cookie in 0..8 {
+        send(a, &[world.memory.local(0x1000, 64)], cookie).expect("room");
+    }
+    a.disconnect(true).expect("connected");
+    a.disconnect(true).expect("no effect the second time");
+    for cookie in 0..8 {
+        assert_eq!(success(&pair.evds[0]), (cookie, 64));
+        assert_eq!(success(&pair.evds[1]), (cookie, 64));
+    }
+    for (evd, ep) in pair.evds.iter().zip(&pair.eps) {
+        assert_eq!(connection(evd), (ConnectionKind::Disconnected, ep.handle()));
+        assert_eq!(ep.state(), EpState::Disconnected);
+        nothing(evd);
+    }
+    a.disconnect(true).expect("no effect");
+    a.disconnect(false).expect("no effect");
+    nothing(&pair.evds[0]);
+}
+
+#[test]
+fn a_graceful_disconnect_waits_for_suppressed_requests_and_a_slow_peer() {
+    let world = World::new();
+    let pair = world.pair();
+    let [a, b] = &pair.eps;
+    // No receive yet: the send is tried again and again.
+    world.memory.write(0x1000, b"late but whole");
+    send_with(
+        a,
+        &[world.memory.local(0x1000, 100)],
+        1,
+        CompletionFlags::SUPPRESS,
+    )
+    .expect("room");
+    a.disconnect(true).expect("connected");
+    assert_eq!(a.state(), EpState::DisconnectPending);
+    let wrong = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpDiscpending);
+    assert_eq!(send(a, &[], 2), Err(wrong), "no new requests");
+    nothing(&pair.evds[0]);
+    assert_eq!(b.state(), EpState::Connected);
+    recv(b, &[world.memory.local(0, 100)], 3).expect("room");
+    assert_eq!(success(&pair.evds[1]), (3, 100));
+    assert_eq!(world.memory.read(0, 14), b"late but whole");
+    // Nobody looks at the EVD of the requests: it ends all the same.
+    assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
+    reaches(a, EpState::Disconnected);
+    assert_eq!(connection(&pair.evds[0]).0, ConnectionKind::Disconnected);
+    nothing(&pair.evds[0]);
+}
+
+#[test]
+fn an_abrupt_disconnect_does_not_wait() {
+    let world = World::new();
+    let pair = world.pair();
+    let [a, b] = &pair.eps;
+    send(a, &[world.memory.local(0, 100)], 1).expect("room");
+    recv(a, &[world.memory.local(0, 100)], 2).expect("room");
+    recv(b, &[], 3).expect("room");
+    // The peer has no room for so many bytes... but nothing of it arrives.
+    a.disconnect(true).expect("connected");
+    a.disconnect(false).expect("pending");
+    assert_eq!(a.state(), EpState::Disconnected);
+    let mut seen = Vec::new();
+    loop {
+        match next(&pair.evds[0]) {
+            dat_api::types::EventData::Dto { cookie, status, .. } => {
+                assert_ne!(status, DtoStatus::Success);
+                seen.push(cookie);
+            }
+            dat_api::types::EventData::Connection { kind, .. } => {
+                assert_eq!(kind, ConnectionKind::Disconnected);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [1, 2], "completions before the news");
+}
+
+#[test]
+fn either_side_disconnects_and_both_hear_of_it() {
+    let world = World::new();
+    for graceful in [false, true] {
+        for first in [0, 1] {
+            let pair = world.pair();
+            for (ep, cookie) in pair.eps.iter().zip([10, 20]) {
+                recv(ep, &[world.memory.local(0, 64)], cookie).expect("room");
+            }
+            pair.eps[first].disconnect(graceful).expect("connected");
+            for (i, cookie) in [(1 - first, [10, 20][1 - first]), (first, [10, 20][first])] {
+                assert_eq!(flushed(&pair.evds[i]), cookie);
+                assert_eq!(connection(&pair.evds[i]).0, ConnectionKind::Disconnected);
+                assert_eq!(pair.eps[i].state(), EpState::Disconnected);
+            }
+        }
+    }
+}
+
+#[test]
+fn r08_posts_after_the_end_are_flushed_at_once_and_mark_it() {
+    let world = World::new();
+    let pair = world.pair();
+    let [a, _] = &pair.eps;
+    a.disconnect(false).expect("connected");
+    assert_eq!(connection(&pair.evds[0]).0, ConnectionKind::Disconnected);
+    recv(a, &[world.memory.local(0, 8)], 1).expect("legal");
+    send(a, &[world.memory.local(0, 8)], 2).expect("legal");
+    read(
+        a,
+        &[world.memory.local(0, 8)],
+        3,
+        &world.memory.remote(64, 8),
+    )
+    .expect("legal");
+    let mut cookies = [
+        flushed(&pair.evds[0]),
+        flushed(&pair.evds[0]),
+        flushed(&pair.evds[0]),
+    ];
+    cookies.sort_unstable();
+    assert_eq!(cookies, [1, 2, 3]);
+    let status = a.status();
+    assert!(status.recv_idle && status.request_idle, "{status:?}");
+}
+
+#[test]
+fn r07_a_message_that_does_not_fit_breaks_the_connection() {
+    let world = World::new();
+    let pair = world.pair();
+    let [a, b] = &pair.eps;
+    recv(b, &[world.memory.local(0, 16)], 1).expect("room");
+    recv(b, &[world.memory.local(0, 16)], 2).expect("room");
+    send(a, &[world.memory.local(64, 17)], 3).expect("room");
+    let failed = done(&pair.evds[1]);
+    assert_eq!((failed.cookie, failed.status), (1, DtoStatus::LocalLength));
+    let mut rest = Vec::new();
+    let end = loop {
+        match next(&pair.evds[1]) {
+            dat_api::types::EventData::Connection { kind, .. } => break kind,
+            dat_api::types::EventData::Dto { cookie, status, .. } => {
+                assert_eq!(status, DtoStatus::Flushed);
+                rest.push(cookie);
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(end, ConnectionKind::Broken);
+    if rest.is_empty() {
+        rest.push(flushed(&pair.evds[1]));
+    }
+    assert_eq!(rest, [2]);
+    let failed = done(&pair.evds[0]);
+    assert_eq!(failed.cookie, 3);
+    assert_eq!(failed.status, DtoStatus::RemoteResponder);
+    let (kind, _) = connection(&pair.evds[0]);
+    assert!(
+        matches!(kind, ConnectionKind::Broken | ConnectionKind::Disconnected),
+        "{kind:?}"
+    );
+    for ep in &pair.eps {
+        assert_eq!(ep.state(), EpState::Disconnected);
+        ep.reset().expect("disconnected");
+    }
+    world.join(&pair.eps, &pair.evds);
+}
+
+#[test]
+fn a_remote_access_that_is_denied_breaks_both_ends() {
+    let world = World::new();
+    let pair = world.pair();
+    let [a, _] = &pair.eps;
+    // The zone of the memory is not that of the endpoint it is reached by.
+    let other = Pz::create(&world.ia).expect("a zone");
+    let foreign = Memory::new(&world.ia, &other, 4096, ALL_RIGHTS);
+    write(a, &[world.memory.local(0, 8)], 1, &foreign.remote(0, 8)).expect("found out by the peer");
+    let failed = done(&pair.evds[0]);
+    assert_eq!((failed.cookie, failed.status), (1, DtoStatus::RemoteAccess));
+    // Each finds out by itself, or is told by the other.
+    let kinds = [0, 1].map(|i| {
+        let (kind, ep) = connection(&pair.evds[i]);
+        assert_eq!(ep, pair.eps[i].handle());
+        assert_eq!(pair.eps[i].state(), EpState::Disconnected);
+        kind
+    });
+    let count = |kind| kinds.iter().filter(|&&other| other == kind).count();
+    let (broken, told) = (
+        count(ConnectionKind::Broken),
+        count(ConnectionKind::Disconnected),
+    );
+    assert!(broken >= 1 && broken + told == 2, "{kinds:?}");
+}
+
+#[test]
+fn endpoints_are_freed_in_every_legal_state() {
+    let world = World::new();
+    // Connected: the peer hears of it.
+    let pair = world.pair();
+    recv(&pair.eps[0], &[world.memory.local(0, 8)], 1).expect("room");
+    let handle = pair.eps[0].handle();
+    Ep::free(handle).expect("connected");
+    assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
+    let gone = refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEp);
+    assert_eq!(Ep::free(handle).unwrap_err().code(), gone);
+    // Its EVD is free again, and has nothing of it.
+    nothing(&pair.evds[0]);
+    Evd::free(pair.evds[0].handle()).expect("nobody reports to it");
+    // Disconnected.
+    Ep::free(pair.eps[1].handle()).expect("disconnected");
+    // Disconnecting.
+    let pair = world.pair();
+    send(&pair.eps[0], &[world.memory.local(0, 100)], 1).expect("room");
+    pair.eps[0].disconnect(true).expect("connected");
+    assert_eq!(pair.eps[0].state(), EpState::DisconnectPending);
+    Ep::free(pair.eps[0].handle()).expect("disconnecting");
+    assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
+    // Connecting.
+    let evd = world.evd(8);
+    let ep = world.ep(&evd, &plain());
+    let (_, qualifier) = world.listen(&evd);
+    world.connect(&ep, qualifier, b"").expect("connecting");
+    let cr = request(&evd);
+    Ep::free(ep.handle()).expect("connecting");
+    dat_api::object::cr::Cr::reject(cr).expect("a request");
+    // Unconnected.
+    let idle = world.ep(&evd, &plain());
+    Ep::free(idle.handle()).expect("unconnected");
+    nothing(&evd);
+}
+
+#[test]
+fn an_adapter_closed_abruptly_ends_its_connections() {
+    let near = World::new();
+    let far = World::new();
+    let evds = [near.evd(16), far.evd(16)];
+    let eps: [Arc<Ep>; 2] = [near.ep(&evds[0], &plain()), far.ep(&evds[1], &plain())];
+    let (_, qualifier) = far.listen(&evds[1]);
+    near.connect(&eps[0], qualifier, b"").expect("connecting");
+    let cr = request(&evds[1]);
+    dat_api::object::cr::Cr::accept(cr, Some(eps[1].handle()), b"").expect("accepting");
+    assert_eq!(connection(&evds[1]).0, ConnectionKind::Established);
+    assert_eq!(connection(&evds[0]).0, ConnectionKind::Established);
+    drop(far);
+    assert_eq!(connection(&evds[0]).0, ConnectionKind::Disconnected);
+}
+
+#[test]
+fn a_waiter_on_another_evd_does_not_hold_a_graceful_disconnect_up() {
+    let world = World::new();
+    let requests = [world.evd(16), world.evd(16)];
+    let news = [world.evd(16), world.evd(16)];
+    let eps = [0, 1].map(|i| {
+        let (dto, conn) = (Some(&requests[i]), Some(&news[i]));
+        Ep::create(&world.ia, Some(&world.pz), dto, dto, conn, Some(&plain())).expect("made")
+    });
+    world.join(&eps, &news);
+    recv(&eps[1], &[world.memory.local(0, 64)], 1).expect("room");
+    send(&eps[0], &[world.memory.local(64, 64)], 2).expect("room");
+    eps[0].disconnect(true).expect("connected");
+    // Requests are not looked at by anybody.
+    let event = wait_for(news[0].handle(), Duration::from_secs(10)).expect("in time");
+    assert!(matches!(
+        event.data,
+        dat_api::types::EventData::Connection {
+            kind: ConnectionKind::Disconnected,
+            ..
+        }
+    ));
+    assert_eq!(success(&requests[0]), (2, 64));
+}

@@ -1,0 +1,13 @@
+//! Endpoints, shared receive queues, service points and connections on the
+//! emulated NIC, which runs in this process on a thread of its own. Names carry
+//! the requirement that a test proves.
+
+#![allow(unreachable_pub, reason = "a test binary has no interface")]
+
+mod attributes;
+mod connecting;
+mod disconnecting;
+mod posting;
+mod receives;
+mod shared;
+mod world;

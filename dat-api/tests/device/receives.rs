@@ -1,0 +1,156 @@
+//! How many receives an endpoint holds (`dat_ep_recv_query`), and the
+//! completion flags of receives.
+
+use std::time::Duration;
+
+use dat_api::object::ep::{EpStatus, RecvQuery};
+use dat_api::object::evd::{self, Timeout};
+use dat_api::types::{CompletionFlags, EpAttributes, EpState};
+
+use crate::world::*;
+
+fn held(count: u32) -> RecvQuery {
+    RecvQuery {
+        allocated: count,
+        span: count,
+    }
+}
+
+#[test]
+fn q01_q02_q05_a_receive_counts_from_its_post_to_its_event() {
+    let world = World::new();
+    let pair = world.pair();
+    let [a, b] = &pair.eps;
+    let m = &world.memory;
+    assert_eq!(b.recv_query(), held(0));
+    for cookie in 0..5 {
+        recv(b, &[m.local(0, 8)], cookie).expect("room");
+        assert_eq!(b.recv_query(), held(cookie as u32 + 1));
+    }
+    assert!(!b.status().recv_idle);
+    for cookie in 0..5 {
+        send(a, &[m.local(64, 8)], cookie).expect("room");
+        success(&pair.evds[0]);
+        assert_eq!(success(&pair.evds[1]), (cookie, 8));
+        assert_eq!(b.recv_query(), held(4 - cookie as u32));
+    }
+    assert!(b.status().recv_idle);
+}
+
+#[test]
+fn q08_counts_survive_flush_reset_and_reconnection() {
+    let world = World::new();
+    let pair = world.pair();
+    let [a, b] = &pair.eps;
+    let m = &world.memory;
+    for round in 0..3 {
+        for cookie in 0..6 {
+            recv(b, &[m.local(0, 8)], cookie).expect("room");
+        }
+        send(a, &[m.local(64, 8)], 0).expect("room");
+        assert_eq!(success(&pair.evds[1]), (0, 8));
+        assert_eq!(b.recv_query(), held(5));
+        b.disconnect(false).expect("connected");
+        // Some of the flushed are taken, the others dropped by the reset.
+        for cookie in 1..3 {
+            assert_eq!(flushed(&pair.evds[1]), cookie);
+        }
+        assert_eq!(b.recv_query(), held(3), "round {round}");
+        reaches(a, EpState::Disconnected);
+        reaches(b, EpState::Disconnected);
+        for ep in [a, b] {
+            ep.reset().expect("disconnected");
+            assert_eq!(ep.recv_query(), held(0));
+        }
+        // What is left in the EVDs are connection events.
+        for evd in &pair.evds {
+            while let Some(event) = wait_for(evd.handle(), Duration::from_millis(20)) {
+                let is_dto = matches!(event.data, dat_api::types::EventData::Dto { ep, .. } if ep == b.handle());
+                assert!(!is_dto, "{event:?}");
+            }
+        }
+        world.join(&pair.eps, &pair.evds);
+    }
+}
+
+#[test]
+fn status_tells_what_is_outstanding() {
+    let world = World::new();
+    let pair = world.pair();
+    let [a, b] = &pair.eps;
+    let idle = |recv_idle, request_idle| EpStatus {
+        state: EpState::Connected,
+        recv_idle,
+        request_idle,
+    };
+    assert_eq!(a.status(), idle(true, true));
+    recv(a, &[world.memory.local(0, 8)], 1).expect("room");
+    assert_eq!(a.status(), idle(false, true));
+    send(a, &[world.memory.local(0, 8)], 1).expect("no receive over there");
+    assert_eq!(a.status(), idle(false, false));
+    recv(b, &[world.memory.local(64, 8)], 1).expect("room");
+    success(&pair.evds[0]);
+    assert_eq!(a.status(), idle(false, true));
+}
+
+#[test]
+fn r04_unsignalled_receives_wake_nobody_and_the_others_do() {
+    let world = World::new();
+    let quiet = EpAttributes {
+        recv_completion_flags: CompletionFlags::UNSIGNALLED,
+        request_completion_flags: CompletionFlags::UNSIGNALLED,
+        ..plain()
+    };
+    let dto = [world.evd(64), world.evd(64)];
+    let news = [world.evd(8), world.evd(8)];
+    let eps = [0, 1].map(|i| {
+        let (dto, conn) = (Some(&dto[i]), Some(&news[i]));
+        dat_api::object::ep::Ep::create(&world.ia, Some(&world.pz), dto, dto, conn, Some(&quiet))
+            .expect("made")
+    });
+    world.join(&eps, &news);
+    let m = &world.memory;
+    for (cookie, flags) in [
+        (1, CompletionFlags::UNSIGNALLED),
+        (2, CompletionFlags::UNSIGNALLED),
+        (3, CompletionFlags::empty()),
+    ] {
+        // SAFETY: one thread posts; the memory is never unmapped.
+        unsafe { eps[1].post_recv(&[m.local(0, 8)], cookie, flags) }.expect("configured so");
+    }
+    std::thread::scope(|scope| {
+        let evd = dto[1].handle();
+        let (told, waiting) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let mut owned = evd::own(evd).expect("nobody waits");
+            told.send(()).expect("heard");
+            let first = evd::wait(&mut owned, Timeout::Micros(20_000_000), 1);
+            drop(owned);
+            told.send(()).expect("heard");
+            first.result.expect("an event")
+        });
+        waiting.recv().expect("waiting");
+        std::thread::sleep(Duration::from_millis(100));
+        for cookie in 0..2 {
+            send_with(
+                &eps[0],
+                &[m.local(64, 8)],
+                cookie,
+                CompletionFlags::UNSIGNALLED,
+            )
+            .expect("configured so");
+        }
+        assert!(
+            waiting.recv_timeout(Duration::from_millis(200)).is_err(),
+            "quiet completions woke the waiter"
+        );
+        send(&eps[0], &[m.local(64, 8)], 2).expect("room");
+        waiting.recv_timeout(PATIENCE).expect("woken by the third");
+    });
+    // The first was handed to the waiter.
+    assert_eq!(success(&dto[1]), (2, 8));
+    assert_eq!(success(&dto[1]), (3, 8));
+    for cookie in 0..3 {
+        assert_eq!(success(&dto[0]), (cookie, 8));
+    }
+}

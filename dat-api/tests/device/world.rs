@@ -1,0 +1,424 @@
+//! An open IA, memory, and endpoints that are connected to each other.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use dat_api::handle::Handle;
+use dat_api::object::cr::Cr;
+use dat_api::object::ep::{Connect, Ep};
+use dat_api::object::evd::{self, Evd, Timeout};
+use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
+use dat_api::object::lmr::{Lmr, MemoryKind};
+use dat_api::object::psp::{EpCreator, Psp};
+use dat_api::object::pz::Pz;
+use dat_api::object::srq::Srq;
+use dat_api::types::{
+    AsyncKind, AsyncReason, CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EpState,
+    EvdFlags, Event, EventData, LmrSegment, MemPrivileges, RmrSegment, SrqAttributes,
+};
+use dat_api::{DatReturn, ReturnType, Subtype};
+use mlx5emu::config::{Config, Mode};
+use mlx5emu::preload::{Installed, install};
+
+static DEVICE: OnceLock<Mutex<Option<Installed>>> = OnceLock::new();
+
+/// Long for a computer, and short enough for whoever waits for a failing test.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+fn set_up() -> Mutex<Option<Installed>> {
+    // SAFETY: the first thing that any test does, under the cell's lock.
+    // libmlx5 prints every error CQE, of which these tests make many.
+    unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
+    let config = Config {
+        mode: Mode::Threaded,
+        devices: 2,
+        ..Config::default()
+    };
+    // SAFETY: as above.
+    let installed = unsafe { install(&config) }.expect("an emulated device");
+    // SAFETY: the function may be called at exit.
+    unsafe { libc::atexit(take_down) };
+    Mutex::new(Some(installed))
+}
+
+/// Removes the directory of the emulated device, which statics do not do.
+extern "C" fn take_down() {
+    if let Some(device) = DEVICE.get() {
+        drop(device.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Sees to it that the emulated device is there.
+pub fn device() {
+    DEVICE.get_or_init(set_up);
+}
+
+/// An adapter, a zone, and some registered memory. Closed abruptly at the end.
+pub struct World {
+    pub ia: Arc<Ia>,
+    pub pz: Arc<Pz>,
+    pub memory: Memory,
+    pub events: Handle,
+}
+
+/// Registered memory, with every right.
+pub struct Memory {
+    pub lmr: Arc<Lmr>,
+    bytes: *mut u8,
+    len: usize,
+}
+
+// SAFETY: it is touched by volatile copies, as the device does.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub fn new(ia: &Arc<Ia>, pz: &Arc<Pz>, len: usize, rights: MemPrivileges) -> Self {
+        let bytes = Box::leak(vec![0u8; len].into_boxed_slice()).as_mut_ptr();
+        let kind = MemoryKind::Virtual {
+            address: bytes as usize,
+            length: len as u64,
+        };
+        // SAFETY: leaked: mapped as long as the process lives.
+        let lmr = unsafe { Lmr::create(ia, kind, pz, rights) }.expect("an LMR");
+        Self { lmr, bytes, len }
+    }
+
+    pub fn local(&self, at: usize, len: usize) -> LmrSegment {
+        LmrSegment {
+            context: self.lmr.query().lmr_context,
+            address: self.bytes as u64 + at as u64,
+            length: len as u64,
+        }
+    }
+
+    pub fn remote(&self, at: usize, len: usize) -> RmrSegment {
+        RmrSegment {
+            context: self.lmr.query().rmr_context,
+            address: self.bytes as u64 + at as u64,
+            length: len as u64,
+        }
+    }
+
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.len);
+        for (i, &byte) in bytes.iter().enumerate() {
+            // SAFETY: inside.
+            unsafe { self.bytes.add(at + i).write_volatile(byte) };
+        }
+    }
+
+    pub fn read(&self, at: usize, len: usize) -> Vec<u8> {
+        assert!(at + len <= self.len);
+        (0..len)
+            // SAFETY: inside.
+            .map(|i| unsafe { self.bytes.add(at + i).read_volatile() })
+            .collect()
+    }
+}
+
+pub const ALL_RIGHTS: MemPrivileges = MemPrivileges::all();
+
+impl World {
+    pub fn new() -> Self {
+        Self::open(false)
+    }
+
+    pub fn open(threadsafe: bool) -> Self {
+        device();
+        let (ia, events) = Ia::open(&OpenRequest {
+            name: "mlx5_0",
+            async_qlen: 64,
+            async_evd: AsyncEvd::New,
+            threadsafe,
+            major: 1,
+            minor: 2,
+        })
+        .expect("the adapter opens");
+        Self::on(ia, events.expect("asked for"))
+    }
+
+    /// On an adapter that is open, whose asynchronous events go there.
+    pub fn on(ia: Arc<Ia>, events: Handle) -> Self {
+        let pz = Pz::create(&ia).expect("a zone");
+        let memory = Memory::new(&ia, &pz, 1 << 16, ALL_RIGHTS);
+        Self {
+            ia,
+            pz,
+            memory,
+            events,
+        }
+    }
+
+    pub fn evd(&self, len: i32) -> Arc<Evd> {
+        self.evd_for(len, EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR)
+    }
+
+    pub fn evd_for(&self, len: i32, flags: EvdFlags) -> Arc<Evd> {
+        Evd::create(&self.ia, len, flags, None).expect("an EVD")
+    }
+
+    /// An endpoint whose events all go to one EVD.
+    pub fn ep(&self, evd: &Arc<Evd>, attributes: &EpAttributes) -> Arc<Ep> {
+        let evd = Some(evd);
+        Ep::create(&self.ia, Some(&self.pz), evd, evd, evd, Some(attributes)).expect("an endpoint")
+    }
+
+    pub fn shared_ep(&self, evd: &Arc<Evd>, srq: &Arc<Srq>) -> Arc<Ep> {
+        let attributes = EpAttributes {
+            max_recv_dtos: -1,
+            ..plain()
+        };
+        let evd = Some(evd);
+        Ep::create_with_srq(&self.ia, Some(&self.pz), evd, evd, evd, srq, &attributes)
+            .expect("an endpoint")
+    }
+
+    pub fn srq(&self, depth: i32) -> Arc<Srq> {
+        let attributes = SrqAttributes {
+            max_recv_dtos: depth,
+            max_recv_iov: 2,
+            low_watermark: 0,
+        };
+        Srq::create(&self.ia, &self.pz, &attributes).expect("an SRQ")
+    }
+
+    /// Two endpoints of 8 requests and 8 receives, each with an EVD of its own
+    /// for everything, connected.
+    pub fn pair(&self) -> Pair {
+        let evds = [self.evd(64), self.evd(64)];
+        let eps = [self.ep(&evds[0], &plain()), self.ep(&evds[1], &plain())];
+        self.join(&eps, &evds);
+        Pair { eps, evds }
+    }
+
+    /// Connects the first to the second.
+    pub fn join(&self, eps: &[Arc<Ep>; 2], evds: &[Arc<Evd>; 2]) {
+        let (psp, qualifier) = self.listen(&evds[1]);
+        self.connect(&eps[0], qualifier, b"").expect("connecting");
+        let cr = request(&evds[1]);
+        Cr::accept(cr, Some(eps[1].handle()), b"").expect("accepting");
+        assert_eq!(
+            connection(&evds[1]),
+            (ConnectionKind::Established, eps[1].handle())
+        );
+        assert_eq!(
+            connection(&evds[0]),
+            (ConnectionKind::Established, eps[0].handle())
+        );
+        Psp::free(psp).expect("no other failure");
+    }
+
+    pub fn listen(&self, evd: &Arc<Evd>) -> (Handle, u64) {
+        let psp = Psp::create_any(&self.ia, evd, EpCreator::Consumer).expect("a service point");
+        (psp.handle(), psp.query().qualifier)
+    }
+
+    pub fn connect(&self, ep: &Ep, qualifier: u64, data: &[u8]) -> dat_api::Result<()> {
+        ep.connect(&self.to(qualifier, data))
+    }
+
+    pub fn to<'a>(&self, qualifier: u64, private_data: &'a [u8]) -> Connect<'a> {
+        Connect {
+            address: self.address(),
+            qualifier,
+            timeout: Some(PATIENCE),
+            private_data,
+            qos: 0,
+            flags: 0,
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.ia.address()
+    }
+
+    /// The next asynchronous event; nothing if none comes for a while.
+    pub fn async_event(&self, patience: Duration) -> Option<(AsyncKind, Handle, AsyncReason)> {
+        match wait_for(self.events, patience)?.data {
+            EventData::Async {
+                kind,
+                handle,
+                reason,
+            } => Some((kind, handle, reason)),
+            other => panic!("not asynchronous: {other:?}"),
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let closed = Ia::close(self.ia.handle(), false);
+        if !std::thread::panicking() {
+            closed.expect("an abrupt close always completes");
+        }
+    }
+}
+
+/// Two connected endpoints.
+pub struct Pair {
+    pub eps: [Arc<Ep>; 2],
+    pub evds: [Arc<Evd>; 2],
+}
+
+/// 8 requests and 8 receives of 2 segments, 4 RDMA reads, default completions.
+pub fn plain() -> EpAttributes {
+    EpAttributes {
+        service_type: 0,
+        max_message_size: 1 << 16,
+        max_rdma_size: 1 << 16,
+        qos: 0,
+        recv_completion_flags: CompletionFlags::empty(),
+        request_completion_flags: CompletionFlags::empty(),
+        max_recv_dtos: 8,
+        max_request_dtos: 8,
+        max_recv_iov: 2,
+        max_request_iov: 2,
+        max_rdma_read_in: 4,
+        max_rdma_read_out: 4,
+        srq_soft_hw: -1,
+        max_rdma_read_iov: 2,
+        max_rdma_write_iov: 2,
+    }
+}
+
+/// The next event of an EVD, waited for.
+pub fn wait_for(evd: Handle, patience: Duration) -> Option<Event> {
+    let micros = u32::try_from(patience.as_micros()).expect("less than an hour");
+    let mut owned = evd::own(evd).expect("nobody waits");
+    match evd::wait(&mut owned, Timeout::Micros(micros), 1).result {
+        Ok(event) => Some(event),
+        Err(code) => {
+            assert_eq!(code.kind(), Some(ReturnType::TimeoutExpired), "{code:?}");
+            None
+        }
+    }
+}
+
+/// The next event, which comes.
+pub fn next(evd: &Evd) -> EventData {
+    wait_for(evd.handle(), PATIENCE).expect("an event").data
+}
+
+/// No event is there, and none comes for a while.
+pub fn nothing(evd: &Evd) {
+    let found = wait_for(evd.handle(), Duration::from_millis(30));
+    assert_eq!(found, None);
+}
+
+/// The next event is of a connection.
+pub fn connection(evd: &Evd) -> (ConnectionKind, Handle) {
+    match next(evd) {
+        EventData::Connection { kind, ep, .. } => (kind, ep),
+        other => panic!("not of a connection: {other:?}"),
+    }
+}
+
+/// The next event is a request.
+pub fn request(evd: &Evd) -> Handle {
+    match next(evd) {
+        EventData::ConnectionRequest { cr, .. } => cr,
+        other => panic!("not a request: {other:?}"),
+    }
+}
+
+/// A completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    pub ep: Handle,
+    pub cookie: u64,
+    pub status: DtoStatus,
+    pub length: u64,
+}
+
+/// The next event is a completion.
+pub fn done(evd: &Evd) -> Done {
+    match next(evd) {
+        EventData::Dto {
+            ep,
+            cookie,
+            status,
+            length,
+        } => Done {
+            ep,
+            cookie,
+            status,
+            length,
+        },
+        other => panic!("not a completion: {other:?}"),
+    }
+}
+
+/// The next event is a completion that went well; answers cookie and length.
+pub fn success(evd: &Evd) -> (u64, u64) {
+    let done = done(evd);
+    assert_eq!(done.status, DtoStatus::Success, "{done:?}");
+    (done.cookie, done.length)
+}
+
+/// The next event is a completion that was flushed; answers the cookie.
+pub fn flushed(evd: &Evd) -> u64 {
+    let done = done(evd);
+    assert_eq!(done.status, DtoStatus::Flushed, "{done:?}");
+    done.cookie
+}
+
+pub fn recv(ep: &Ep, segments: &[LmrSegment], cookie: u64) -> Result<(), DatReturn> {
+    // SAFETY: one thread posts; the memory is never unmapped.
+    unsafe { ep.post_recv(segments, cookie, CompletionFlags::empty()) }
+}
+
+pub fn send(ep: &Ep, segments: &[LmrSegment], cookie: u64) -> Result<(), DatReturn> {
+    send_with(ep, segments, cookie, CompletionFlags::empty())
+}
+
+pub fn send_with(
+    ep: &Ep,
+    segments: &[LmrSegment],
+    cookie: u64,
+    flags: CompletionFlags,
+) -> Result<(), DatReturn> {
+    // SAFETY: as in `recv`.
+    unsafe { ep.post_send(segments, cookie, flags) }
+}
+
+pub fn read(
+    ep: &Ep,
+    segments: &[LmrSegment],
+    cookie: u64,
+    remote: &RmrSegment,
+) -> Result<(), DatReturn> {
+    // SAFETY: as in `recv`.
+    unsafe { ep.post_rdma_read(segments, cookie, remote, CompletionFlags::empty()) }
+}
+
+pub fn write(
+    ep: &Ep,
+    segments: &[LmrSegment],
+    cookie: u64,
+    remote: &RmrSegment,
+) -> Result<(), DatReturn> {
+    // SAFETY: as in `recv`.
+    unsafe { ep.post_rdma_write(segments, cookie, remote, CompletionFlags::empty()) }
+}
+
+/// What a refused call must answer.
+pub fn refusal(kind: ReturnType, subtype: Subtype) -> DatReturn {
+    DatReturn::error(kind, subtype)
+}
+
+/// Waits until something becomes true.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < PATIENCE, "{what} does not come");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Waits for a state that is entered by another thread.
+pub fn reaches(ep: &Ep, state: EpState) {
+    until("the state", || ep.state() == state);
+}
