@@ -1,8 +1,39 @@
 //! uDAPL 1.2 (DAT, the Direct Access Transport API) in Rust, on `dat-engine`.
 //!
-//! [`types`] are the plain values, [`handle`] is how objects are named and
-//! found, `object` holds the objects. The C face is a package of its own that
-//! converts and calls here; nothing in this crate has a layout that C knows.
+//! | module | what |
+//! | --- | --- |
+//! | [`safe`] | the objects as safe Rust types: begin here |
+//! | [`object`] | the objects as DAT has them, named by handles: what [`safe`] and the C faces stand on |
+//! | [`registry`] | which names of adapters there are: devices, and dat.conf |
+//! | [`options`] | what the environment and dat.conf say about how an adapter works |
+//! | [`types`] | plain values: flags, states, events, attributes |
+//! | [`status`] | `DAT_RETURN`: what calls answer |
+//! | [`handle`] | how objects are named and found |
+//! | [`state`] | the states of endpoints, as tables |
+//!
+//! The C faces are packages of their own that convert and call here; nothing
+//! in this crate has a layout that C knows.
+//!
+//! # Adapters and their names
+//! An RDMA device needs no configuration: its adapter is called `DEVICE`, or
+//! `DEVICE-PORT` for another port than the first. dat.conf can give further
+//! names: see [`registry`]. What an adapter can do is told by
+//! [`object::ia::Ia::query`]; [`object::ia::attributes`] says of each value
+//! where it comes from.
+//!
+//! # Threads
+//! An open adapter has one thread for the device's asynchronous events, and
+//! all adapters of a process share one for connections. They start when an
+//! adapter is opened and end when it, or the last one, is closed; they block
+//! all signals and keep off isolated CPUs. No data passes through them.
+//!
+//! # Errors
+//! Control calls answer with a [`DatError`]: the `DAT_RETURN`, and the cause in
+//! words. Calls that post, or take events, answer with the bare [`DatReturn`].
+//!
+//! # Forks
+//! Adapters belong to the process that opened them. In a child after fork
+//! calls on them are refused with `DAT_INVALID_HANDLE`; it may open its own.
 
 #![deny(unsafe_code)]
 

@@ -1,11 +1,5 @@
 //! The objects of DAT. They know no ABI: the C faces convert and call here.
 
-#![allow(
-    clippy::unimplemented,
-    dead_code,
-    reason = "signatures first; the bodies follow"
-)]
-
 pub mod cr;
 pub mod ep;
 pub mod evd;

@@ -4,7 +4,7 @@
 mod table;
 
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_engine::{Access, ControlError, ControlErrorKind, MemoryRegion};
 
@@ -74,13 +74,18 @@ pub struct Lmr {
     handle: Handle,
     info: LmrInfo,
     bindable: bool,
-    // Dropped in this order: nobody finds the key once the region goes.
-    #[expect(dead_code, reason = "kept for its drop")]
-    entry: Entry,
-    #[expect(dead_code, reason = "kept for its drop")]
-    region: MemoryRegion,
-    pz: Use<Pz>,
+    pz: Arc<Pz>,
+    /// Until it is freed, whoever still knows the object.
+    registration: Mutex<Option<Registration>>,
     usage: Usage,
+}
+
+/// What ends when an LMR is freed, in this order: nobody finds the key once
+/// the region goes.
+struct Registration {
+    _entry: Entry,
+    _region: MemoryRegion,
+    _pz: Use<Pz>,
 }
 
 impl Lmr {
@@ -139,9 +144,12 @@ impl Lmr {
             handle: place.handle(),
             info,
             bindable,
-            entry,
-            region,
-            pz,
+            pz: Arc::clone(pz.arc()),
+            registration: Mutex::new(Some(Registration {
+                _entry: entry,
+                _region: region,
+                _pz: pz,
+            })),
             usage: Usage::default(),
         });
         ia.publish(place, &lmr, Self::abort)?;
@@ -163,7 +171,7 @@ impl Lmr {
     /// Its zone.
     #[must_use]
     pub fn pz(&self) -> &Arc<Pz> {
-        self.pz.arc()
+        &self.pz
     }
 
     /// Whether windows may be bound to it.
@@ -187,7 +195,8 @@ impl Lmr {
         }
         lmr.pz.ia().unregister(handle);
         drop(lmr);
-        handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        let lmr = handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
+        lmr.end();
         Ok(())
     }
 
@@ -195,7 +204,17 @@ impl Lmr {
     fn abort(handle: Handle) {
         if let Some(lmr) = handle::retire::<Self>(handle, |_| ()) {
             lmr.usage.close_anyway();
+            lmr.end();
         }
+    }
+
+    /// Ends the registration, whoever still knows the object.
+    fn end(&self) {
+        let mut registration = self
+            .registration
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *registration = None;
     }
 }
 

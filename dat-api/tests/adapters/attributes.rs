@@ -1,0 +1,368 @@
+//! Every attribute is true: what it allows works, and one more is refused.
+
+use dat_api::object::ep::Ep;
+use dat_api::object::evd::Evd;
+use dat_api::object::ia::attributes::{ALLOCATED, AVAILABLE, LOW_WATERMARK, OUTSTANDING, SPAN};
+use dat_api::object::ia::{EpCreator, IovOwnership, PzSupport};
+use dat_api::object::psp::{self, Psp};
+use dat_api::object::pz::Pz;
+use dat_api::object::srq::Srq;
+use dat_api::types::{CompletionFlags, EpAttributes, EvdFlags, SrqAttributes};
+use dat_api::{ReturnType, Subtype};
+
+use crate::rig::*;
+use crate::world::{self, World, plain};
+
+/// Makes an endpoint with these attributes; whether it works, or is refused as
+/// it must be.
+fn works(world: &World, attributes: EpAttributes) -> bool {
+    let evd = world.evd(8);
+    let ends = Some(&evd);
+    match Ep::create(
+        &world.ia,
+        Some(&world.pz),
+        ends,
+        ends,
+        ends,
+        Some(&attributes),
+    ) {
+        Ok(ep) => {
+            Ep::free(ep.handle()).expect("not connected");
+            true
+        }
+        Err(error) => {
+            assert_eq!(
+                error.code().kind(),
+                Some(ReturnType::InvalidParameter),
+                "{error}"
+            );
+            false
+        }
+    }
+}
+
+/// The limit itself works, and one more does not.
+fn is_exact(world: &World, what: &str, limit: i64, with: impl Fn(i64) -> EpAttributes) {
+    assert!(works(world, with(limit)), "{what} of {limit}");
+    assert!(!works(world, with(limit + 1)), "{what} of {limit} + 1");
+}
+
+#[test]
+fn limits_of_endpoints_are_exact() {
+    let _turn = turn();
+    let world = World::new();
+    let ia = world.ia.query().ia;
+    let one = EpAttributes {
+        max_recv_iov: 1,
+        max_request_iov: 1,
+        max_rdma_read_iov: 1,
+        max_rdma_write_iov: 1,
+        ..plain()
+    };
+    let i = |value: i64| i32::try_from(value).expect("a count");
+    let u = |value: i64| u64::try_from(value).expect("a size");
+    is_exact(
+        &world,
+        "max_dto_per_ep, receives",
+        ia.max_dto_per_ep.into(),
+        |n| EpAttributes {
+            max_recv_dtos: i(n),
+            ..one
+        },
+    );
+    is_exact(
+        &world,
+        "max_dto_per_ep, requests",
+        ia.max_dto_per_ep.into(),
+        |n| EpAttributes {
+            max_request_dtos: i(n),
+            ..one
+        },
+    );
+    is_exact(
+        &world,
+        "max_iov_segments_per_dto, receives",
+        ia.max_iov_segments_per_dto.into(),
+        |n| EpAttributes {
+            max_recv_iov: i(n),
+            ..one
+        },
+    );
+    is_exact(
+        &world,
+        "max_iov_segments_per_dto, requests",
+        ia.max_iov_segments_per_dto.into(),
+        |n| EpAttributes {
+            max_request_iov: i(n),
+            ..one
+        },
+    );
+    is_exact(
+        &world,
+        "max_iov_segments_per_rdma_read",
+        ia.max_iov_segments_per_rdma_read.into(),
+        |n| EpAttributes {
+            max_rdma_read_iov: i(n),
+            ..one
+        },
+    );
+    is_exact(
+        &world,
+        "max_iov_segments_per_rdma_write",
+        ia.max_iov_segments_per_rdma_write.into(),
+        |n| EpAttributes {
+            max_rdma_write_iov: i(n),
+            ..one
+        },
+    );
+    is_exact(
+        &world,
+        "max_rdma_read_per_ep_in",
+        ia.max_rdma_read_per_ep_in.into(),
+        |n| EpAttributes {
+            max_rdma_read_in: i(n),
+            ..one
+        },
+    );
+    is_exact(
+        &world,
+        "max_rdma_read_per_ep_out",
+        ia.max_rdma_read_per_ep_out.into(),
+        |n| EpAttributes {
+            max_rdma_read_out: i(n),
+            ..one
+        },
+    );
+    is_exact(
+        &world,
+        "max_message_size",
+        ia.max_message_size.try_into().expect("small"),
+        |n| EpAttributes {
+            max_message_size: u(n),
+            ..one
+        },
+    );
+    is_exact(
+        &world,
+        "max_rdma_size",
+        ia.max_rdma_size.try_into().expect("small"),
+        |n| EpAttributes {
+            max_rdma_size: u(n),
+            ..one
+        },
+    );
+}
+
+#[test]
+fn limits_of_other_objects_are_exact() {
+    let _turn = turn();
+    let world = World::new();
+    let ia = world.ia.query().ia;
+    let evd = |length| Evd::create(&world.ia, length, EvdFlags::DTO, None);
+    Evd::free(evd(ia.max_evd_qlen).expect("max_evd_qlen").handle()).expect("unused");
+    let error = evd(ia.max_evd_qlen + 1).expect_err("one more");
+    assert_eq!(
+        error.code(),
+        code(ReturnType::InsufficientResources, Subtype::ResourceTevd)
+    );
+    let srq = |max_recv_dtos, max_recv_iov| {
+        let attributes = SrqAttributes {
+            max_recv_dtos,
+            max_recv_iov,
+            low_watermark: 0,
+        };
+        Srq::create(&world.ia, &world.pz, &attributes)
+    };
+    let most = srq(ia.max_recv_per_srq, 1).expect("max_recv_per_srq");
+    assert_eq!(most.query().attributes.max_recv_dtos, ia.max_recv_per_srq);
+    Srq::free(most.handle()).expect("unused");
+    let error = srq(ia.max_recv_per_srq + 1, 1).expect_err("one more");
+    assert_eq!(
+        error.code(),
+        code(ReturnType::InvalidParameter, Subtype::InvalidArg3)
+    );
+}
+
+#[test]
+fn counts_are_those_of_the_device() {
+    let _turn = turn();
+    let (ia, _) = open("mlx5_1-1");
+    let limits = *ia.device().limits();
+    let info = ia.device().info().clone();
+    let is = ia.query().ia;
+    let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+    assert_eq!(is.max_eps, count(limits.qps));
+    assert_eq!(is.max_ep_per_srq, is.max_eps);
+    assert_eq!(is.max_evds, count(limits.cqs));
+    assert_eq!(is.max_pzs, count(limits.domains));
+    assert_eq!(is.max_srqs, count(limits.srqs));
+    assert!(is.max_lmrs > 0 && is.max_lmrs <= count(limits.regions));
+    assert_eq!(is.max_lmr_block_size, limits.region_size);
+    assert_eq!(is.max_lmr_virtual_address, u64::MAX);
+    assert_eq!(
+        (is.max_rmrs, is.max_rmr_target_address),
+        (0, 0),
+        "there are no windows yet"
+    );
+    assert!(i64::from(is.max_rdma_read_in) >= i64::from(is.max_rdma_read_per_ep_in));
+    assert!(i64::from(is.max_rdma_read_out) >= i64::from(is.max_rdma_read_per_ep_out));
+    assert!(is.max_rdma_read_per_ep_in_guaranteed && is.max_rdma_read_per_ep_out_guaranteed);
+    assert_eq!(is.adapter_name, "mlx5_1-1");
+    assert_eq!(is.vendor_name, "Mellanox Technologies");
+    assert_eq!(is.hardware_version_major, info.part_id);
+    let firmware = format!(
+        "{}.{}.",
+        is.firmware_version_major, is.firmware_version_minor
+    );
+    assert!(
+        info.firmware.starts_with(&firmware),
+        "{} {firmware}",
+        info.firmware
+    );
+    close(ia);
+}
+
+#[test]
+fn the_address_is_a_sockaddr_of_this_host() {
+    let _turn = turn();
+    let (ia, _) = open("mlx5_0");
+    let is = ia.query().ia;
+    assert_eq!(is.ia_address_ptr, ia.local_address());
+    let at = |offset: usize, len: usize| {
+        // SAFETY: a sockaddr, as long as the IA is open.
+        unsafe { std::slice::from_raw_parts((is.ia_address_ptr + offset) as *const u8, len) }
+    };
+    let family = i32::from(u16::from_ne_bytes(at(0, 2).try_into().expect("two bytes")));
+    match is.ia_address {
+        std::net::SocketAddr::V4(v4) => {
+            assert_eq!(
+                (family, at(4, 4)),
+                (libc::AF_INET, v4.ip().octets().as_slice())
+            );
+        }
+        std::net::SocketAddr::V6(v6) => {
+            assert_eq!(
+                (family, at(8, 16)),
+                (libc::AF_INET6, v6.ip().octets().as_slice())
+            );
+        }
+    }
+    assert_eq!(is.ia_address, ia.address());
+    // It can be listened on: so it is an address of this host.
+    std::net::TcpListener::bind((is.ia_address.ip(), 0)).expect("this host's");
+    close(ia);
+}
+
+#[test]
+fn what_the_provider_says_of_itself_is_true() {
+    let _turn = turn();
+    let world = World::new();
+    let is = world.ia.query().provider;
+    assert_eq!((is.dapl_version_major, is.dapl_version_minor), (1, 2));
+    assert_eq!(
+        is.lmr_mem_types_supported, 0,
+        "virtual; the rest is refused, see memory.rs"
+    );
+    assert_eq!(is.iov_ownership_on_return, IovOwnership::Consumer);
+    assert_eq!((is.dat_qos_supported, is.supports_multipath), (0, false));
+    let connect = |qos, flags, private_data: &[u8]| {
+        let evd = world.evd(8);
+        let ep = world.ep(&evd, &plain());
+        ep.connect(&dat_api::object::ep::Connect {
+            qos,
+            flags,
+            ..world.to(1, private_data)
+        })
+    };
+    let model = Some(ReturnType::ModelNotSupported);
+    assert_eq!(
+        connect(1, 0, b"").expect_err("a quality").code().kind(),
+        model
+    );
+    assert_eq!(
+        connect(0, 1, b"").expect_err("many paths").code().kind(),
+        model
+    );
+    let most = usize::try_from(is.max_private_data_size).expect("a size");
+    assert!(most >= 256);
+    connect(0, 0, &vec![1; most]).expect("max_private_data_size");
+    let error = connect(0, 0, &vec![1; most + 1]).expect_err("one more");
+    assert_eq!(error.code().kind(), Some(ReturnType::InvalidParameter));
+    assert_eq!(is.completion_flags_supported, CompletionFlags::all());
+    assert_eq!(is.pz_support, PzSupport::Unique);
+    assert!(!is.lmr_sync_req && !is.rdma_write_for_rdma_read_req);
+    assert!(is.dto_async_return_guaranteed);
+}
+
+#[test]
+fn r15_the_optimal_alignment_divides_that_of_the_headers() {
+    let _turn = turn();
+    let (ia, _) = open("mlx5_0");
+    let alignment = ia.query().provider.optimal_buffer_alignment;
+    assert!(alignment.is_power_of_two() && 256 % alignment == 0);
+    close(ia);
+}
+
+#[test]
+fn all_streams_may_meet_on_one_evd() {
+    let _turn = turn();
+    let world = World::new();
+    let merging = world.ia.query().provider.evd_stream_merging_supported;
+    let flags = [
+        EvdFlags::SOFTWARE,
+        EvdFlags::CR,
+        EvdFlags::DTO,
+        EvdFlags::CONNECTION,
+        EvdFlags::RMR_BIND,
+        EvdFlags::ASYNC,
+    ];
+    for (i, row) in merging.iter().enumerate() {
+        for (j, &may) in row.iter().enumerate() {
+            let made = Evd::create(&world.ia, 2, flags[i] | flags[j], None);
+            assert_eq!(made.is_ok(), may, "{:?} and {:?}", flags[i], flags[j]);
+        }
+    }
+}
+
+#[test]
+fn l07_q06_shared_receive_queues_can_what_the_attributes_say() {
+    let _turn = turn();
+    let world = World::new();
+    let is = world.ia.query().provider;
+    assert!(is.srq_supported);
+    let srq = world.srq(4);
+    assert_eq!(is.srq_watermarks_supported, LOW_WATERMARK);
+    srq.set_low_watermark(2).expect("supported");
+    assert_eq!(is.srq_info_supported, AVAILABLE | OUTSTANDING);
+    let info = srq.query();
+    assert_eq!((info.available, info.outstanding), (0, 0));
+    assert!(is.srq_ep_pz_difference_supported);
+    let zone = Pz::create(&world.ia).expect("a zone");
+    let evd = world.evd(16);
+    let ends = Some(&evd);
+    let attributes = EpAttributes {
+        max_recv_dtos: -1,
+        ..plain()
+    };
+    let ep = Ep::create_with_srq(&world.ia, Some(&zone), ends, ends, ends, &srq, &attributes);
+    let ep = ep.expect("a zone other than the queue's");
+    assert_eq!(is.ep_recv_info_supported, ALLOCATED | SPAN);
+    let query = ep.recv_query();
+    assert_eq!((query.allocated, query.span), (0, 0));
+}
+
+#[test]
+fn service_points_make_endpoints_if_asked() {
+    let _turn = turn();
+    let world = World::new();
+    let evd = world.evd(8);
+    let made = Psp::create_any(&world.ia, &evd, psp::EpCreator::Provider);
+    match world.ia.query().provider.ep_creator {
+        EpCreator::IfAsked => drop(made.expect("asked")),
+        EpCreator::Never => {
+            let error = made.expect_err("never");
+            assert_eq!(error.code().kind(), Some(ReturnType::ModelNotSupported));
+        }
+    }
+    let _ = world::PATIENCE;
+}

@@ -1,0 +1,309 @@
+//! Closing: gracefully, abruptly, and against others.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use dat_api::handle::{self, Handle};
+use dat_api::object::evd::{self, Evd, Timeout};
+use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
+use dat_api::object::lmr::{Lmr, MemoryKind};
+use dat_api::object::psp::{EpCreator, Psp};
+use dat_api::object::pz::Pz;
+use dat_api::types::{EvdFlags, MemPrivileges};
+use dat_api::{ReturnType, Subtype};
+
+use crate::rig::*;
+use crate::world::{self, World};
+
+#[test]
+fn a_hundred_openings_leave_no_descriptor_and_no_thread() {
+    let _turn = turn();
+    close(open("mlx5_0").0);
+    let before = holdings();
+    for round in 0..100 {
+        let (ia, _) = open("mlx5_0");
+        Ia::close(ia.handle(), round % 2 == 0).expect("nothing is left");
+        drop(ia);
+        // Descriptors are gone when the call returns.
+        assert_eq!(holdings().0, before.0, "after {round}");
+    }
+    hold(before);
+    let (ia, _) = open("mlx5_0");
+    // They give themselves their names.
+    world::until("a thread of the IA, and one of the manager", || {
+        holdings().1 == before.1 + 2
+    });
+    close(ia);
+    hold(before);
+}
+
+#[test]
+fn an_opening_that_fails_leaves_nothing() {
+    let _turn = turn();
+    close(open("mlx5_0").0);
+    let (ia, _) = open("mlx5_0");
+    let plain = Evd::create(&ia, 4, EvdFlags::DTO, None).expect("an EVD");
+    let before = holdings();
+    for asked in [
+        request("nope"),
+        request("mlx5_0-2"),
+        OpenRequest {
+            async_qlen: i32::MAX,
+            ..request("mlx5_0")
+        },
+        OpenRequest {
+            async_evd: AsyncEvd::Existing(plain.handle()),
+            ..request("mlx5_0")
+        },
+    ] {
+        refused(&asked);
+        assert!(holdings().0 <= before.0, "{asked:?}");
+    }
+    close(ia);
+}
+
+#[test]
+fn a_graceful_close_wants_every_object_of_the_consumer_freed() {
+    let _turn = turn();
+    let (ia, own) = open("mlx5_0");
+    let pz = Pz::create(&ia).expect("a zone");
+    let evd = Evd::create(&ia, 4, EvdFlags::CR, None).expect("an EVD");
+    let psp = Psp::create_any(&ia, &evd, EpCreator::Consumer).expect("a service point");
+    let in_use = code(ReturnType::InvalidState, Subtype::InvalidStateIaInUse);
+    let refuse = |what: &str| {
+        let error = Ia::close(ia.handle(), true).expect_err("in use");
+        assert_eq!(error.code(), in_use);
+        assert!(error.cause().contains(what), "{error}");
+    };
+    refuse("1 Psp, 1 Pz, 1 Evd");
+    Psp::free(psp.handle()).expect("no other failure");
+    drop(psp);
+    refuse("1 Pz, 1 Evd");
+    Evd::free(evd.handle()).expect("nobody uses it");
+    refuse("1 Pz");
+    Pz::free(pz.handle()).expect("nobody uses it");
+    // Its own EVD goes with it, and only so.
+    let error = Evd::free(own).expect_err("the IA uses it");
+    assert_eq!(
+        error.code(),
+        code(ReturnType::InvalidState, Subtype::InvalidStateEvdInUse)
+    );
+    Ia::close(ia.handle(), true).expect("nothing is left");
+    assert_eq!((ia.handle().kind(), own.kind()), (None, None));
+    let error = Ia::close(ia.handle(), true).expect_err("closed");
+    assert_eq!(
+        error.code(),
+        code(ReturnType::InvalidHandle, Subtype::InvalidHandleIa)
+    );
+}
+
+#[test]
+fn an_abrupt_close_frees_everything() {
+    let _turn = turn();
+    drop(World::new());
+    let before = holdings();
+    let mut handles: Vec<Handle> = Vec::new();
+    {
+        let world = World::new();
+        let pair = world.pair();
+        let srq = world.srq(4);
+        let shared = world.shared_ep(&pair.evds[0], &srq);
+        let (psp, qualifier) = world.listen(&pair.evds[1]);
+        let asking = world.ep(&pair.evds[0], &world::plain());
+        world
+            .connect(&asking, qualifier, b"pending")
+            .expect("connecting");
+        let cr = world::request(&pair.evds[1]);
+        world::recv(&pair.eps[0], &[world.memory.local(0, 64)], 1).expect("posted");
+        handles.extend([psp, cr, srq.handle(), shared.handle(), asking.handle()]);
+        handles.extend([
+            world.pz.handle(),
+            world.memory.lmr.handle(),
+            world.events,
+            world.ia.handle(),
+        ]);
+        handles.extend(pair.eps.iter().map(|ep| ep.handle()));
+        handles.extend(pair.evds.iter().map(|evd| evd.handle()));
+        assert!(
+            handles.iter().all(|handle| handle.kind().is_some()),
+            "{handles:?}"
+        );
+        // `World` closes abruptly when it is dropped.
+    }
+    assert!(
+        handles.iter().all(|handle| handle.kind().is_none()),
+        "{handles:?}"
+    );
+    // The manager's threads are told of the connections' ends in passing.
+    hold(before);
+}
+
+#[test]
+fn w18_who_waits_on_an_evd_is_told_that_it_is_gone() {
+    let _turn = turn();
+    let (ia, own) = open("mlx5_0");
+    let evd = Evd::create(&ia, 4, EvdFlags::SOFTWARE, None).expect("an EVD");
+    let waiters: Vec<_> = [own, evd.handle()]
+        .into_iter()
+        .map(|handle| {
+            let waiting = Arc::new(Barrier::new(2));
+            let there = Arc::clone(&waiting);
+            let thread = thread::spawn(move || {
+                let mut owned = evd::own(handle).expect("nobody else waits");
+                there.wait();
+                evd::wait(&mut owned, Timeout::Infinite, 1).result
+            });
+            waiting.wait();
+            thread
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(20));
+    close(ia);
+    for waiter in waiters {
+        let code = waiter.join().expect("no panic").expect_err("no event");
+        assert_eq!(code.kind(), Some(ReturnType::Abort));
+    }
+}
+
+#[test]
+fn one_of_two_who_close_succeeds() {
+    let _turn = turn();
+    for _ in 0..20 {
+        let (ia, _) = open("mlx5_0");
+        let handle = ia.handle();
+        let start = Barrier::new(2);
+        let closed = AtomicU32::new(0);
+        thread::scope(|scope| {
+            for graceful in [false, true] {
+                let (start, closed) = (&start, &closed);
+                scope.spawn(move || {
+                    start.wait();
+                    match Ia::close(handle, graceful) {
+                        Ok(()) => {
+                            closed.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => assert_eq!(
+                            error.code(),
+                            code(ReturnType::InvalidHandle, Subtype::InvalidHandleIa)
+                        ),
+                    }
+                });
+            }
+        });
+        assert_eq!(closed.into_inner(), 1);
+    }
+}
+
+#[test]
+fn what_is_made_while_the_adapter_is_closed_is_refused_or_freed_with_it() {
+    let _turn = turn();
+    drop(World::new());
+    let before = holdings();
+    for round in 0..10 {
+        let (ia, _) = open("mlx5_0");
+        let handle = ia.handle();
+        drop(ia);
+        let made: Vec<Handle> = thread::scope(|scope| {
+            let makers: Vec<_> = (0..3)
+                .map(|kind| scope.spawn(move || make(handle, kind)))
+                .collect();
+            thread::sleep(Duration::from_millis(2 + round));
+            Ia::close(handle, false).expect("an abrupt close always completes");
+            let each = makers.into_iter();
+            each.flat_map(|maker| maker.join().expect("no panic"))
+                .collect()
+        });
+        assert!(made.iter().all(|handle| handle.kind().is_none()));
+    }
+    hold(before);
+}
+
+/// Makes objects, as a C program would, until it is refused.
+fn make(ia: Handle, kind: u32) -> Vec<Handle> {
+    static BYTES: [u64; 512] = [0; 512];
+    let mut made = Vec::new();
+    loop {
+        let Some(ia) = handle::pin::<Ia>(ia) else {
+            return made;
+        };
+        let ia = ia.to_arc();
+        let result = match kind {
+            0 => Pz::create(&ia).map(|pz| vec![pz.handle()]),
+            1 => Evd::create(&ia, 4, EvdFlags::all(), None).map(|evd| vec![evd.handle()]),
+            _ => Pz::create(&ia).and_then(|pz| {
+                let memory = MemoryKind::Virtual {
+                    address: BYTES.as_ptr().expose_provenance(),
+                    length: size_of_val(&BYTES) as u64,
+                };
+                // SAFETY: a static, which nobody may write through the device.
+                let lmr = unsafe { Lmr::create(&ia, memory, &pz, MemPrivileges::LOCAL_READ) };
+                Ok(vec![pz.handle(), lmr?.handle()])
+            }),
+        };
+        match result {
+            Ok(handles) => made.extend(handles),
+            Err(error) => {
+                assert_eq!(
+                    error.code().kind(),
+                    Some(ReturnType::InvalidHandle),
+                    "{error}"
+                );
+                return made;
+            }
+        }
+        // Every other is freed again, against the close.
+        if made.len() % 4 == 3
+            && let Some(last) = made.last()
+            && kind == 0
+        {
+            let _ = Pz::free(*last);
+        }
+    }
+}
+
+#[test]
+fn an_evd_that_another_adapter_reports_to_keeps_its_own_from_a_graceful_close() {
+    let _turn = turn();
+    let (owner, evd) = open("mlx5_0");
+    let asked = OpenRequest {
+        async_evd: AsyncEvd::Existing(evd),
+        ..request("mlx5_0")
+    };
+    let (guest, _) = Ia::open(&asked).expect("the EVD of the first");
+    let error = Ia::close(owner.handle(), true).expect_err("the guest uses its EVD");
+    assert_eq!(
+        error.code(),
+        code(ReturnType::InvalidState, Subtype::InvalidStateIaInUse)
+    );
+    // A guest leaves the EVD as it was.
+    Ia::close(guest.handle(), true).expect("nothing is left");
+    assert_eq!(evd.kind(), Some(dat_api::Kind::Evd));
+    let (guest, _) = Ia::open(&asked).expect("the EVD of the first");
+    close(owner);
+    assert_eq!((evd.kind(), guest.async_evd()), (None, None));
+    close(guest);
+}
+
+#[test]
+fn closing_gracefully_does_not_wait_for_events_of_others() {
+    let _turn = turn();
+    // One adapter waits; the other comes and goes.
+    let (waiting, own) = open("mlx5_0");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let Ok(mut owned) = evd::own(own) else { return };
+                let _ = evd::wait(&mut owned, Timeout::Micros(500), 1);
+            }
+        });
+        for _ in 0..10 {
+            let (ia, _) = open("mlx5_0");
+            Ia::close(ia.handle(), true).expect("nothing is left");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    close(waiting);
+}

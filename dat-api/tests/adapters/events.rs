@@ -1,0 +1,92 @@
+//! The device's events, as asynchronous events of DAT.
+
+use dat_api::handle::Handle;
+use dat_api::object::evd::Evd;
+use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
+use dat_api::types::{AsyncKind, AsyncReason, ConnectionKind, EvdFlags, EventData};
+
+use crate::rig::{close, request, turn};
+use crate::world::{self, PATIENCE, World};
+
+/// The second endpoint of a pair refuses a write of the first; answers it.
+fn refuse_a_write(world: &World) -> Handle {
+    let pair = world.pair();
+    let mut nowhere = world.memory.remote(0, 8);
+    nowhere.context ^= 0x00ff_ff00;
+    world::write(&pair.eps[0], &[world.memory.local(0, 8)], 1, &nowhere).expect("posted");
+    let broken = pair.eps[1].handle();
+    // The service thread breaks the connection of the one that was written to.
+    world::until("the break", || {
+        matches!(
+            world::next(&pair.evds[1]),
+            EventData::Connection {
+                kind: ConnectionKind::Broken,
+                ..
+            }
+        )
+    });
+    broken
+}
+
+#[test]
+fn a_refused_access_is_reported_with_the_endpoint() {
+    let _turn = turn();
+    let world = World::new();
+    let ep = refuse_a_write(&world);
+    let event = world.async_event(PATIENCE).expect("an event");
+    assert_eq!(event, (AsyncKind::EpBroken, ep, AsyncReason::Failed));
+}
+
+#[test]
+fn events_go_to_the_evd_that_was_given_or_to_that_of_another_adapter() {
+    let _turn = turn();
+    for elsewhere in [false, true] {
+        let mut world = World::new();
+        let own = world.events;
+        let async_evd = if elsewhere {
+            AsyncEvd::Elsewhere
+        } else {
+            AsyncEvd::Existing(own)
+        };
+        let asked = OpenRequest {
+            async_evd,
+            ..request("mlx5_0")
+        };
+        let (guest, made) = Ia::open(&asked).expect("the adapter opens");
+        assert_eq!(made, None);
+        assert_eq!(guest.async_evd(), if elsewhere { None } else { Some(own) });
+        let first = std::mem::replace(&mut world, World::on(guest, own));
+        let ep = refuse_a_write(&world);
+        let event = first.async_event(PATIENCE).expect("an event");
+        assert_eq!(event, (AsyncKind::EpBroken, ep, AsyncReason::Failed));
+    }
+}
+
+#[test]
+fn without_any_evd_events_are_only_logged() {
+    let _turn = turn();
+    let asked = OpenRequest {
+        async_evd: AsyncEvd::Elsewhere,
+        ..request("mlx5_0")
+    };
+    let (ia, made) = Ia::open(&asked).expect("the adapter opens");
+    assert_eq!((made, ia.async_evd()), (None, None));
+    let nobody = Handle::from_bits(8).expect("not null");
+    let world = World::on(ia, nobody);
+    refuse_a_write(&world);
+}
+
+#[test]
+fn an_evd_of_the_consumer_takes_the_events_of_another_adapter_until_it_goes() {
+    let _turn = turn();
+    let owner = World::new();
+    let evd = Evd::create(&owner.ia, 8, EvdFlags::ASYNC, None).expect("an EVD");
+    let asked = OpenRequest {
+        async_evd: AsyncEvd::Existing(evd.handle()),
+        ..request("mlx5_0")
+    };
+    let (guest, _) = Ia::open(&asked).expect("the adapter opens");
+    assert!(Evd::free(evd.handle()).is_err(), "the guest uses it");
+    close(guest);
+    Evd::free(evd.handle()).expect("nobody uses it any more");
+}

@@ -1,0 +1,67 @@
+//! A child after fork gets errors, and does not hang.
+
+use dat_api::ReturnType;
+use dat_api::handle::{self, Handle};
+use dat_api::object::evd::Evd;
+use dat_api::object::ia::Ia;
+use dat_api::object::pz::Pz;
+use dat_api::types::EvdFlags;
+
+use crate::rig::*;
+
+/// What the child finds; the number of the first surprise.
+fn child(ia: Handle, pz: Handle) -> i32 {
+    let refused = |result: Result<(), dat_api::DatError>| {
+        result.is_err_and(|error| error.code().kind() == Some(ReturnType::InvalidHandle))
+    };
+    let Some(adapter) = handle::pin::<Ia>(ia).map(|ia| ia.to_arc()) else {
+        return 1;
+    };
+    if adapter.query().ia.adapter_name != "mlx5_0" {
+        return 2;
+    }
+    if !refused(Pz::create(&adapter).map(drop)) {
+        return 3;
+    }
+    // The zone's own memory is a copy, and what it stands for the parent's.
+    let _ = Pz::free(pz);
+    for graceful in [true, false] {
+        if !refused(Ia::close(ia, graceful)) {
+            return 4;
+        }
+    }
+    let waits = EvdFlags::SOFTWARE;
+    if let Ok(evd) = Evd::create(&adapter, 4, waits, None) {
+        let _ = Evd::free(evd.handle());
+    }
+    0
+}
+
+#[test]
+fn a_fork_is_told_that_the_adapter_is_its_parents() {
+    let _turn = turn();
+    let (ia, _) = open("mlx5_0");
+    let pz = Pz::create(&ia).expect("a zone");
+    let handles = (ia.handle(), pz.handle());
+    // SAFETY: the child calls what is under test, and leaves by `_exit`.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork");
+    if pid == 0 {
+        // SAFETY: ends a child that hangs.
+        unsafe { libc::alarm(20) };
+        let surprise = std::panic::catch_unwind(move || child(handles.0, handles.1)).unwrap_or(99);
+        // SAFETY: nothing of the parent's is to be cleaned up here.
+        unsafe { libc::_exit(surprise) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert!(
+        libc::WIFEXITED(status),
+        "the child hung or died: {status:#x}"
+    );
+    assert_eq!(libc::WEXITSTATUS(status), 0, "the number of the surprise");
+    // The parent goes on as before.
+    Pz::free(pz.handle()).expect("nothing uses it");
+    close(ia);
+}

@@ -1,0 +1,228 @@
+//! What `dat_ia_open` answers.
+
+use dat_api::handle::Handle;
+use dat_api::object::evd::Evd;
+use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
+use dat_api::registry;
+use dat_api::types::EvdFlags;
+use dat_api::{Kind, ReturnType, Subtype};
+use dat_engine::wait::WaitPolicy;
+
+use crate::rig::*;
+
+#[test]
+fn a_device_opens_by_its_name_with_and_without_port_for_either_thread_safety() {
+    let _turn = turn();
+    for name in ["mlx5_0", "mlx5_0-1", "mlx5_1"] {
+        for threadsafe in [false, true] {
+            let asked = OpenRequest {
+                threadsafe,
+                ..request(name)
+            };
+            let (ia, evd) = Ia::open(&asked).expect("the adapter opens");
+            let info = ia.query();
+            assert_eq!(info.ia.adapter_name, name);
+            assert_eq!(info.provider.is_thread_safe, threadsafe);
+            assert_eq!(info.async_evd, evd);
+            assert_eq!(ia.handle().kind(), Some(Kind::Ia));
+            assert_eq!(evd.and_then(Handle::kind), Some(Kind::Evd));
+            assert_eq!(
+                (ia.device().info().name.as_str(), ia.port()),
+                (&name[..6], 1)
+            );
+            close(ia);
+        }
+    }
+}
+
+#[test]
+fn several_openings_of_one_device_are_several_adapters() {
+    let _turn = turn();
+    let (first, evd) = open("mlx5_0");
+    let (second, other) = open("mlx5_0");
+    assert_ne!((first.handle(), evd), (second.handle(), other));
+    assert_eq!(first.address(), second.address());
+    close(first);
+    assert_eq!(second.async_evd(), Some(other));
+    close(second);
+}
+
+#[test]
+fn an_unknown_name_is_not_found_and_the_message_says_what_there_is() {
+    let _turn = turn();
+    let conf = Conf::new("");
+    let not_found = code(ReturnType::ProviderNotFound, Subtype::NameNotRegistered);
+    for name in ["nope", "mlx5_9-1", "", " mlx5_0", "mlx5_0\0"] {
+        let error = refused(&request(name));
+        assert_eq!(error.code(), not_found, "{name:?}");
+        for part in ["mlx5_0", "mlx5_1", conf.path()] {
+            assert!(error.cause().contains(part), "{part} in {error}");
+        }
+    }
+    let error = refused(&request("mlx5_0-2"));
+    assert_eq!(error.code(), not_found);
+    assert!(error.cause().contains("no port 2"), "{error}");
+    let long = "n".repeat(256);
+    let error = refused(&request(&long));
+    assert_eq!(
+        error.code(),
+        code(ReturnType::InvalidParameter, Subtype::InvalidArg1)
+    );
+    assert_eq!(refused(&request(&long[1..])).code(), not_found);
+}
+
+#[test]
+fn other_versions_of_dat_are_not_found() {
+    let _turn = turn();
+    for (major, minor) in [(1, 1), (2, 0), (0, 2)] {
+        let error = refused(&OpenRequest {
+            major,
+            minor,
+            ..request("mlx5_0")
+        });
+        assert_eq!(error.code().kind(), Some(ReturnType::ProviderNotFound));
+    }
+}
+
+#[test]
+fn a_new_asynchronous_evd_holds_at_least_one_event() {
+    let _turn = turn();
+    for async_qlen in [0, -1, i32::MIN] {
+        let error = refused(&OpenRequest {
+            async_qlen,
+            ..request("mlx5_0")
+        });
+        assert_eq!(
+            error.code(),
+            code(ReturnType::InvalidParameter, Subtype::InvalidArg2)
+        );
+    }
+    let error = refused(&OpenRequest {
+        async_qlen: i32::MAX,
+        ..request("mlx5_0")
+    });
+    assert_eq!(
+        error.code(),
+        code(ReturnType::InsufficientResources, Subtype::ResourceTevd)
+    );
+}
+
+#[test]
+fn a_given_asynchronous_evd_must_be_one_of_the_same_device() {
+    let _turn = turn();
+    let (ia, own) = open("mlx5_0");
+    let (other, foreign) = open("mlx5_1");
+    let plain = Evd::create(&ia, 4, EvdFlags::DTO, None).expect("an EVD");
+    let bad = code(ReturnType::InvalidHandle, Subtype::InvalidHandleEvdAsync);
+    let garbage = Handle::from_bits(0xdead_beef).expect("not null");
+    for handle in [foreign, plain.handle(), ia.handle(), garbage] {
+        let error = refused(&OpenRequest {
+            async_evd: AsyncEvd::Existing(handle),
+            ..request("mlx5_0")
+        });
+        assert_eq!(error.code(), bad, "{handle:?}: {error}");
+    }
+    // The length is not looked at.
+    let asked = OpenRequest {
+        async_evd: AsyncEvd::Existing(own),
+        async_qlen: -7,
+        ..request("mlx5_0-1")
+    };
+    let (second, made) = Ia::open(&asked).expect("the EVD of the first");
+    assert_eq!((made, second.async_evd()), (None, Some(own)));
+    for ia in [second, ia, other] {
+        close(ia);
+    }
+}
+
+#[test]
+fn dat_conf_names_adapters_and_says_how_they_work() {
+    let _turn = turn();
+    let conf = Conf::new(
+        "fast u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_1 1 wait=block\" \"\"\n\
+         other u1.2 nonthreadsafe default libdaplcma.so.1 dapl.1.2 \"ib0 0\" \"\"\n\
+         odd u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_1 1 colour=red\" \"\"\n\
+         gone u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_7 1\" \"\"\n\
+         gid u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1 gid=99\" \"\"\n",
+    );
+    let (ia, _) = {
+        // What the file says goes before the environment.
+        let _variables = Variables::set(&[("DAT_WAIT", "poll")]);
+        open("fast")
+    };
+    assert_eq!(ia.wait_policy(), WaitPolicy::Block);
+    assert_eq!(ia.device().info().name, "mlx5_1");
+    assert_eq!(ia.query().ia.adapter_name, "fast");
+    close(ia);
+    for (name, cause) in [
+        ("other", "libdaplcma.so.1"),
+        ("odd", "colour"),
+        ("gone", "mlx5_7"),
+    ] {
+        let error = refused(&request(name));
+        assert_eq!(error.code().kind(), Some(ReturnType::ProviderNotFound));
+        assert!(error.cause().contains(cause), "{error}");
+    }
+    assert_eq!(
+        refused(&request("gid")).code(),
+        code(
+            ReturnType::InvalidAddress,
+            Subtype::InvalidAddressUnsupported
+        )
+    );
+    // Thread-safe it is not in the file.
+    let error = refused(&OpenRequest {
+        threadsafe: true,
+        ..request("fast")
+    });
+    assert_eq!(error.code().kind(), Some(ReturnType::ProviderNotFound));
+    assert!(
+        error.cause().contains(conf.path()) && error.cause().contains("line 1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_environment_says_how_adapters_work() {
+    let _turn = turn();
+    {
+        let _variables = Variables::set(&[
+            ("DAT_WAIT", "poll"),
+            ("DAT_PATH", "direct"),
+            ("DAT_CM", "socket"),
+        ]);
+        let (ia, _) = open("mlx5_0");
+        assert_eq!(ia.wait_policy(), WaitPolicy::Poll);
+        close(ia);
+    }
+    for (name, value, kind) in [
+        ("DAT_WAIT", "sometimes", ReturnType::InvalidParameter),
+        ("DAT_PATH", "scenic", ReturnType::InvalidParameter),
+        ("DAT_PATH", "verbs", ReturnType::ModelNotSupported),
+        ("DAT_CM", "rdma_cm", ReturnType::ModelNotSupported),
+    ] {
+        let _variables = Variables::set(&[(name, value)]);
+        let error = refused(&request("mlx5_0"));
+        assert_eq!(error.code().kind(), Some(kind), "{error}");
+        assert!(error.cause().contains(value), "{error}");
+    }
+}
+
+#[test]
+fn the_names_of_devices_are_listed_and_open() {
+    let _turn = turn();
+    let _conf = Conf::new("ia u1.2 threadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"\"\n");
+    let all = registry::list_providers().expect("a list");
+    let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["ia", "mlx5_0", "mlx5_1"]);
+    for provider in &all {
+        let asked = OpenRequest {
+            threadsafe: provider.threadsafe,
+            major: provider.major,
+            minor: provider.minor,
+            ..request(&provider.name)
+        };
+        let (ia, _) = Ia::open(&asked).expect("what is listed opens");
+        close(ia);
+    }
+}
