@@ -8,7 +8,7 @@ use dat_engine::wait::{SpinBudget, WaitCounters};
 
 use super::Evd;
 use super::convert::{Item, Taken, convert};
-use super::posted::Letter;
+use super::posted::{Letter, with_room};
 use super::queue::Queue;
 use super::streams::Attribute;
 use crate::handle::Handle;
@@ -35,15 +35,16 @@ pub(super) struct Consumer {
 }
 
 impl Consumer {
-    pub(super) fn new(queue_length: u32) -> Self {
-        Self {
-            staged: VecDeque::with_capacity(room(queue_length, 0)),
+    /// Nothing if there is no memory.
+    pub(super) fn new(queue_length: u32) -> Option<Self> {
+        Some(Self {
+            staged: with_room(room(queue_length, 0))?,
             queues: Vec::new(),
             turn: 0,
             turn_left: TURN,
             budget: SpinBudget::new(),
             counters: WaitCounters::default(),
-        }
+        })
     }
 
     /// The next event, if there is one. It is the consumer's.
@@ -163,9 +164,9 @@ impl Consumer {
     fn act_on(&mut self, evd: &Evd, letter: Letter) {
         match letter {
             Letter::Attach(queue) => self.queues.push(queue),
-            Letter::Room(room) => {
-                let more = room.saturating_sub(self.staged.len());
-                self.staged.reserve(more);
+            Letter::Room(mut room) => {
+                room.append(&mut self.staged);
+                self.staged = room;
             }
             Letter::Sweep => {
                 self.sweep(evd);

@@ -82,6 +82,8 @@ impl Evd {
             )
         })?;
         let place = Reservation::new().ok_or_else(exhausted)?;
+        let posted = Posted::new(asked).ok_or_else(no_memory)?;
+        let consumer = Consumer::new(asked).ok_or_else(no_memory)?;
         let evd = Arc::new(Self {
             handle: place.handle(),
             flags,
@@ -89,14 +91,14 @@ impl Evd {
             queue_length: AtomicU32::new(asked),
             policy: policy.unwrap_or_else(|| home.wait_policy()),
             switches: Switches::default(),
-            posted: Posted::new(asked),
+            posted,
             blocker,
             counts: wait::Counts::default(),
-            ledger: Mutex::new(Ledger::new(flags)),
+            ledger: Mutex::new(Ledger::default()),
             usage: Usage::default(),
             // Published once, under the handle that it knows: what opens the
             // consumer counts on it.
-            consumer: Exclusive::new(Consumer::new(asked)),
+            consumer: Exclusive::new(consumer),
             home,
         });
         evd.home.publish(place, &evd, own)?;
@@ -170,6 +172,15 @@ fn check_length(asked: i32, most: u32) -> Result<u32> {
         ));
     }
     Ok(length)
+}
+
+/// There is no memory for the events.
+pub(super) fn no_memory() -> DatError {
+    DatError::new(
+        ReturnType::InsufficientResources,
+        Subtype::ResourceMemory,
+        "no memory for so many events",
+    )
 }
 
 /// The handle names no EVD.

@@ -8,20 +8,22 @@
 //! which take up room until they are polled: its depth is free again when the
 //! owner has gone through the queues.
 
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
 use super::Evd;
-use super::posted::Letter;
+use super::create::no_memory;
+use super::posted::{Letter, with_room};
 use super::queue::Queue;
 use super::streams::{StreamKind, Streams, check_flag};
-use super::take::Attended;
+use super::take::{Attended, pause};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
 use crate::object::usage::Use;
 use crate::status::{ReturnType, Subtype};
-use crate::types::{CompletionFlags, EvdFlags};
+use crate::types::CompletionFlags;
 
 /// What an endpoint reports to an EVD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +77,11 @@ impl DtoRole {
 }
 
 /// Who is attached to an EVD, and to which of its queues.
+#[derive(Default)]
 pub(super) struct Ledger {
     pub(super) streams: Streams,
+    /// Room for staged events that the owner has been given, beyond the first.
+    room: usize,
     channel: Option<CompletionChannel>,
     queues: Vec<Account>,
     /// SRQs whose receives are reported here.
@@ -101,15 +106,6 @@ struct Shared {
 }
 
 impl Ledger {
-    pub(super) fn new(flags: EvdFlags) -> Self {
-        Self {
-            streams: Streams::new(flags),
-            channel: None,
-            queues: Vec::new(),
-            shared: Vec::new(),
-        }
-    }
-
     /// All that can be outstanding.
     fn depth(&self) -> u32 {
         self.queues
@@ -225,7 +221,8 @@ impl DtoStream {
 impl Evd {
     /// Attaches the completions of an endpoint, which is configured by `flags`
     /// (its recv or its request completion flags). There is room for all of
-    /// them from now on.
+    /// them from now on. To be called, and the stream dropped, outside of locks
+    /// that completion hooks of endpoints take: they may be called meanwhile.
     ///
     /// # Errors
     /// `INVALID_HANDLE` with the subtype of the role if the EVD is not made for
@@ -249,10 +246,10 @@ impl Evd {
                 (ledger.queues.len() - 1, role.depth())
             }
         };
+        self.grow(&mut ledger, depth)?;
         ledger.streams = streams;
         ledger.enter(role, queue, depth);
         self.switches.set_attribute(ledger.streams.attribute());
-        self.grow(ledger.depth(), ledger.capacity());
         Ok(DtoStream {
             evd,
             role,
@@ -304,15 +301,20 @@ impl Evd {
         Ok((Queue::Real(cq), Some(handle)))
     }
 
-    /// There may be `depth` completions outstanding, in queues that hold
-    /// `capacity`.
-    fn grow(&self, depth: u32, capacity: usize) {
-        use core::sync::atomic::Ordering;
-        let length = self.queue_length().max(depth);
+    /// There may be `more` completions outstanding than before.
+    fn grow(&self, ledger: &mut Ledger, more: u32) -> Result<()> {
+        let length = self.queue_length().max(ledger.depth().saturating_add(more));
+        let room = super::consumer::room(length, ledger.capacity());
+        if room > ledger.room {
+            let staged = with_room(room).ok_or_else(no_memory)?;
+            if !self.posted.widen(length) {
+                return Err(no_memory());
+            }
+            self.posted.send([Letter::Room(staged)]);
+            ledger.room = room;
+        }
         self.queue_length.store(length, Ordering::Release);
-        self.posted.widen(length);
-        let room = super::consumer::room(length, capacity);
-        self.posted.send([Letter::Room(room)]);
+        Ok(())
     }
 
     /// If nobody owns the EVD: takes what its completion queues hold, as far as
@@ -327,8 +329,11 @@ impl Evd {
     /// and not handed out. When this returns they are gone.
     pub(crate) fn purge(&self, ep: Handle) {
         let letter = self.posted.send([Letter::Purge(ep)]);
-        while self.attend() == Attended::Busy && !self.posted.is_done(letter) {
-            std::thread::yield_now();
+        for round in 0.. {
+            if self.attend() != Attended::Busy || self.posted.is_done(letter) {
+                break;
+            }
+            pause(round);
         }
     }
 }

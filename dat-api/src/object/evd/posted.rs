@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::convert::Item;
 use super::queue::Queue;
 use crate::handle::Handle;
 use crate::types::EventData;
@@ -26,8 +27,8 @@ pub(crate) struct Overflow {
 pub(super) enum Letter {
     /// Poll this queue too; there is room for what it can hold.
     Attach(Queue),
-    /// Have room for so many events, all told.
-    Room(usize),
+    /// Here is room for more staged events.
+    Room(VecDeque<Item>),
     /// Take what the completion queues hold, and let go of endpoints that are
     /// no more.
     Sweep,
@@ -56,20 +57,20 @@ struct Inside {
 }
 
 impl Posted {
-    /// Room for `limit` events.
-    pub(super) fn new(limit: u32) -> Self {
-        Self {
+    /// Room for `limit` events; nothing if there is no memory for them.
+    pub(super) fn new(limit: u32) -> Option<Self> {
+        Some(Self {
             attention: AtomicU32::new(0),
             held: AtomicU32::new(0),
             done: AtomicU32::new(0),
             inside: Mutex::new(Inside {
-                events: VecDeque::with_capacity(limit as usize),
+                events: with_room(limit as usize)?,
                 letters: Vec::new(),
                 limit,
                 overflowing: false,
                 sent: 0,
             }),
-        }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
@@ -115,14 +116,18 @@ impl Posted {
         true
     }
 
-    /// Makes room for `limit` events, if there was less.
-    pub(super) fn widen(&self, limit: u32) {
+    /// Makes room for `limit` events, if there was less; `false` if there is no
+    /// memory for them.
+    pub(super) fn widen(&self, limit: u32) -> bool {
         let mut inside = self.lock();
         if limit > inside.limit {
-            let queued = inside.events.len();
-            inside.events.reserve(limit as usize - queued);
+            let more = limit as usize - inside.events.len();
+            if inside.events.try_reserve_exact(more).is_err() {
+                return false;
+            }
             inside.limit = limit;
         }
+        true
     }
 
     /// Sends letters; answers what [`Self::is_done`] is to be asked for.
@@ -172,4 +177,11 @@ impl Posted {
     pub(super) fn handed_out(&self, count: u32) {
         self.held.fetch_sub(count, Ordering::Release);
     }
+}
+
+/// An empty queue with room for so many; nothing if there is no memory.
+pub(super) fn with_room<T>(room: usize) -> Option<VecDeque<T>> {
+    let mut queue = VecDeque::new();
+    queue.try_reserve_exact(room).ok()?;
+    Some(queue)
 }

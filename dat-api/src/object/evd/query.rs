@@ -93,10 +93,10 @@ impl Switches {
 
     pub(super) fn set_attribute(&self, attribute: Option<Attribute>) {
         let number = attribute.map_or(0, Attribute::number) << ATTRIBUTE_SHIFT;
-        let states = (1 << ATTRIBUTE_SHIFT) - 1;
+        let others = (1 << ATTRIBUTE_SHIFT) - 1;
         // The only writer of these bits holds the ledger.
-        self.states.fetch_and(states, Ordering::AcqRel);
-        self.states.fetch_or(number, Ordering::AcqRel);
+        let before = self.states.load(Ordering::Relaxed) & !others;
+        self.states.fetch_xor(before ^ number, Ordering::AcqRel);
     }
 }
 

@@ -114,8 +114,9 @@ impl Attribute {
 /// The streams that are attached to an EVD now.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
-    /// Other than DTO, by number of kind. Software is there if the EVD may be
-    /// posted to: it is attached by no object.
+    /// Other than DTO, by number of kind. Not the software stream: it has no
+    /// object that could be attached, and wakes only whom its consumer wants
+    /// to wake.
     others: [u32; 6],
     requests: u32,
     receives: u32,
@@ -123,14 +124,6 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn new(flags: EvdFlags) -> Self {
-        let mut streams = Self::default();
-        if flags.contains(EvdFlags::SOFTWARE) {
-            streams.others[StreamKind::Software as usize] = 1;
-        }
-        streams
-    }
-
     /// What the DTO streams are configured for, if there are any.
     pub(super) fn attribute(&self) -> Option<Attribute> {
         self.attribute
@@ -178,8 +171,8 @@ impl Streams {
         }
         if new.is_controlled() && self.others.iter().any(|&count| count != 0) {
             return Err(mismatch(format!(
-                "a stream configured {new:?} cannot share an EVD with connection, request, \
-                 software or asynchronous events; use another EVD"
+                "a stream configured {new:?} cannot share an EVD with connection, request or \
+                 asynchronous events; use another EVD"
             )));
         }
         self.attribute = Some(new);

@@ -58,14 +58,19 @@ fn own_later(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
             Err(NotOwned::Stale) => return Err(STALE),
             Err(NotOwned::Busy) => {}
         }
-        match round {
-            0..100 => core::hint::spin_loop(),
-            100..200 => std::thread::yield_now(),
-            // The other may have a lower priority on the same core.
-            _ => std::thread::sleep(core::time::Duration::from_micros(20)),
-        }
+        pause(round);
     }
     Err(WAITED)
+}
+
+/// Lets another thread finish what it is doing with the EVD.
+pub(super) fn pause(round: u32) {
+    match round {
+        0..100 => core::hint::spin_loop(),
+        100..200 => std::thread::yield_now(),
+        // It may have a lower priority on the same core.
+        _ => std::thread::sleep(core::time::Duration::from_micros(20)),
+    }
 }
 
 /// What became of [`Evd::attend`].

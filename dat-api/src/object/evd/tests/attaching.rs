@@ -68,12 +68,9 @@ fn evd_e12_controlled_notification_tolerates_no_other_kind_of_stream() {
             drop(other);
             assert!(rig.evd.attach_dto(RECV, flags).is_ok());
         }
+        // Software events wake whom their consumer wants to wake.
         let rig = Rig::new(4, EvdFlags::DTO | EvdFlags::SOFTWARE);
-        assert_eq!(
-            rig.evd.attach_dto(RECV, flags).is_ok(),
-            tolerant,
-            "{flags:?}"
-        );
+        assert!(rig.evd.attach_dto(RECV, flags).is_ok(), "{flags:?}");
     }
 }
 
