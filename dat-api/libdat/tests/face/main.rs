@@ -3,6 +3,8 @@
 
 mod arguments;
 mod common;
+#[path = "../support/emulator.rs"]
+mod emulator;
 mod handles;
 mod launcher;
 mod objects;

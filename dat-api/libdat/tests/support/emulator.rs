@@ -1,0 +1,34 @@
+//! The emulator's launcher, and where nobody else is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The launcher, built with the profile of this test.
+pub(crate) fn launcher() -> &'static Path {
+    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
+    LAUNCHER.get_or_init(|| {
+        let tests = std::env::current_exe().expect("this binary has a path");
+        let folder = tests.ancestors().nth(2).expect("deps is in a folder");
+        let release = folder.file_name().is_some_and(|name| name == "release");
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "mlx5-emulator", "--target-dir"])
+            .arg(folder.parent().expect("the target folder"))
+            .args(release.then_some("--release"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .expect("cargo runs");
+        assert!(built.success(), "the emulator does not build");
+        let launcher = folder.join("mlx5-emu");
+        assert!(launcher.is_file(), "{} was not built", launcher.display());
+        launcher
+    })
+}
+
+/// The name of a fabric that no other test has.
+pub(crate) fn fabric() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("libdat-{}-{count}", std::process::id())
+}
