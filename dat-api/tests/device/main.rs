@@ -10,4 +10,5 @@ mod disconnecting;
 mod posting;
 mod receives;
 mod shared;
+mod waiting;
 mod world;
