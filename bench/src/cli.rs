@@ -51,6 +51,7 @@ Examples:
   dat-bench lat -d mlx5_0                      server: waits on TCP port 18515
   dat-bench lat -d mlx5_0 server-host          client: measures and prints
   dat-bench lat -a --json r.json server-host   all sizes; start the server with -a, too
+  dat-bench lat --loopback --api engine,rust,c what DAT's layers add to the engine
   dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm server-host
 
 How to get a good number:
@@ -107,6 +108,51 @@ impl Operation {
     }
 }
 
+/// Through which interface messages go; all end in the same engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Api {
+    /// The engine itself, without DAT
+    Engine,
+    /// DAT's Rust types (dat_api::safe)
+    Rust,
+    /// DAT's C calls (libdat.so, loaded at run time)
+    C,
+}
+
+impl Api {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Engine => "engine",
+            Self::Rust => "rust",
+            Self::C => "c",
+        }
+    }
+}
+
+/// What a wait of DAT does until an event comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Wait {
+    /// Spins
+    Poll,
+    /// Spins for a while that it learns, then sleeps
+    Adaptive,
+    /// Sleeps at once
+    Block,
+}
+
+impl Wait {
+    /// As DAT_WAIT has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::Adaptive => "adaptive",
+            Self::Block => "block",
+        }
+    }
+}
+
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LatArgs {
     /// The server's host name or address; without it, this side is the server
@@ -126,6 +172,17 @@ pub(crate) struct LatArgs {
     /// Operation
     #[arg(short = 'o', long = "op", value_name = "OP", default_value = "send")]
     pub(crate) operation: Operation,
+    /// Interfaces measured, comma-separated; of several, in turn, and what each adds
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "engine",
+        value_delimiter = ','
+    )]
+    pub(crate) api: Vec<Api>,
+    /// Take events by DAT's wait, which does this, not by polling (rust and c) [default: poll by dequeue]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) wait: Option<Wait>,
     /// Message size in bytes, 1 to 1 GiB; K and M count in 1024
     #[arg(short, long, value_name = "BYTES", default_value = "2", value_parser = size)]
     pub(crate) size: u32,
@@ -147,7 +204,8 @@ pub(crate) struct LatArgs {
     /// Receive queue depth (send only) [default: 512]
     #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rx_depth: Option<u32>,
-    /// Messages up to this size go inline, 0 for none (not for read) [default: send 236, write 220]
+    /// Messages up to this size go inline, 0 for none (engine only, not for read)
+    /// [default: send 236, write 220; as DAT does where DAT is measured]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES")]
     pub(crate) inline: Option<u32>,
     /// TCP port on which the two sides find each other; 0 lets a server choose
@@ -234,13 +292,19 @@ impl LatArgs {
         self.rx_depth.unwrap_or(512)
     }
 
-    /// perftest's thresholds, unless told.
+    /// perftest's thresholds, unless told; where DAT is measured, DAT's, which
+    /// nobody can change, for the engine beside it as well.
     pub(crate) fn inline_bytes(&self) -> u32 {
         self.inline.unwrap_or(match self.operation {
+            Operation::Read => 0,
+            _ if self.measures_dat() => dat_api::object::ep::INLINE_BYTES,
             Operation::Send => 236,
             Operation::Write => 220,
-            Operation::Read => 0,
         })
+    }
+
+    fn measures_dat(&self) -> bool {
+        self.api.iter().any(|&api| api != Api::Engine)
     }
 
     /// What clap cannot see: options that mean nothing for this run are
@@ -258,6 +322,7 @@ impl LatArgs {
                 "-I has no meaning with -o read: a read carries no data out; leave it out",
             ));
         }
+        self.check_api()?;
         if self.is_server() {
             for (given, option) in [
                 (self.json.is_some(), "--json"),
@@ -276,109 +341,49 @@ impl LatArgs {
         }
         Ok(())
     }
+
+    /// The interfaces, and what only some of them have.
+    fn check_api(&self) -> Result<(), crate::failure::Failure> {
+        use crate::failure::Failure;
+        let repeated = |(at, api)| self.api[..at].contains(api);
+        if self.api.iter().enumerate().any(repeated) {
+            return Err(Failure::usage("--api names an interface twice"));
+        }
+        if self.measures_dat() {
+            for (given, option, who) in [
+                (
+                    self.inline.is_some(),
+                    "-I",
+                    "DAT chooses itself what goes inline",
+                ),
+                (
+                    self.gid_index.is_some(),
+                    "-x",
+                    "DAT takes the GID index from dat.conf (key gid)",
+                ),
+            ] {
+                if given {
+                    return Err(Failure::usage(format!(
+                        "{option} is for --api engine alone: {who}; leave it out"
+                    )));
+                }
+            }
+        }
+        if self.wait.is_none() {
+            return Ok(());
+        }
+        let cause = if self.api.contains(&Api::Engine) {
+            "the engine is polled; give --api rust or --api c with it"
+        } else if self.operation == Operation::Write {
+            "a write is seen in memory, and nothing wakes whoever waits for it; leave it out"
+        } else if self.loopback && self.operation == Operation::Send {
+            "with --loopback one thread is both sides, and cannot wait for itself; use two processes"
+        } else {
+            return Ok(());
+        };
+        Err(Failure::usage(format!("--wait: {cause}")))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    fn lat(line: &str) -> Result<LatArgs, String> {
-        let words = ["dat-bench", "lat"]
-            .into_iter()
-            .chain(line.split_whitespace());
-        match Cli::try_parse_from(words)
-            .map_err(|error| error.to_string())?
-            .command
-        {
-            Command::Lat(args) => args
-                .check()
-                .map(|()| args)
-                .map_err(|error| error.to_string()),
-            Command::Devices(_) => unreachable!(),
-        }
-    }
-
-    #[test]
-    fn the_definition_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn perftests_letters_keep_their_meaning() {
-        let args = lat("-d mlx5_1 -i 2 -s 64 -n 5 -t 4 -r 8 -I 32 -p 7 -x 3 host").unwrap();
-        assert_eq!(args.device.as_deref(), Some("mlx5_1"));
-        assert_eq!((args.ib_port, args.size, args.iterations()), (2, 64, 5));
-        assert_eq!(
-            (args.tx_depth, args.receive_depth(), args.inline_bytes()),
-            (4, 8, 32)
-        );
-        assert_eq!(
-            (args.port, args.gid_index, args.host.as_deref()),
-            (7, Some(3), Some("host"))
-        );
-    }
-
-    #[test]
-    fn all_means_powers_of_two_up_to_8_mib() {
-        let sizes = lat("-a").unwrap().sizes();
-        assert_eq!((sizes.len(), sizes[0], sizes[22]), (23, 2, 1 << 23));
-    }
-
-    #[test]
-    fn the_warm_up_is_in_proportion() {
-        assert_eq!(lat("-n 5").unwrap().warmup(), 1);
-        assert_eq!(lat("-n 5000000").unwrap().warmup(), 1000);
-        assert_eq!(lat("-D 1").unwrap().warmup(), 1000);
-        assert_eq!(lat("-D 1 --warmup 0").unwrap().warmup(), 0);
-    }
-
-    #[test]
-    fn sizes_are_read_with_units() {
-        assert_eq!(size("4096"), Ok(4096));
-        assert_eq!(size("4K"), Ok(4096));
-        assert_eq!(size("8MiB"), Ok(1 << 23));
-        for wrong in [
-            "0",
-            "",
-            "-1",
-            "2G",
-            "4 K",
-            "0x10",
-            "K",
-            "99999999999999999999",
-        ] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused() {
-        for wrong in [
-            "-t 0",
-            "-r 0",
-            "-n 0",
-            "-D 0",
-            "-D nan",
-            "-s 0",
-            "-i 0",
-            "-p 65536",
-            "-x 256",
-            "-o atomic",
-            "-n 5 -D 1",
-            "-a -s 4",
-            "--loopback host",
-            "--cpu 1,2",
-            "--cpu x",
-            "-o read -I 8",
-            "-o write -r 8",
-            "--json x",
-            "-p 0 host",
-            "--rate 5",
-            "-q 2",
-            "--wait poll",
-        ] {
-            assert!(lat(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+mod tests;

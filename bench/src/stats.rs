@@ -93,6 +93,31 @@ impl Samples {
         self.largest[place] = ticks;
     }
 
+    /// Forgets every sample.
+    pub(crate) fn clear(&mut self) {
+        self.histogram.reset();
+        (self.count, self.sum, self.sum_of_squares) = (0, 0, 0);
+        self.min = u64::MAX;
+        self.largest = [0; LEFT_OUT_BY_PERFTEST + 1];
+    }
+
+    /// Takes over the samples of another, made with the same clock and for the
+    /// same part of the round trip.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("both have the same bounds");
+        self.count += other.count;
+        self.sum += other.sum;
+        self.sum_of_squares += other.sum_of_squares;
+        self.min = self.min.min(other.min);
+        for ticks in other.largest {
+            if ticks > self.largest[LEFT_OUT_BY_PERFTEST] {
+                self.keep_large(ticks);
+            }
+        }
+    }
+
     /// How many samples were recorded.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -226,6 +251,31 @@ mod tests {
         let samples = samples_of(&[1000, 3_600_000_000_000]);
         assert_eq!(samples.max(), 3.6e9);
         assert_eq!(samples.histogram().len(), 2);
+    }
+
+    #[test]
+    fn rounds_put_together_are_as_one() {
+        let all: Vec<u64> = (1..=3000).map(|i| i * 7919 % 100_003).collect();
+        let mut together = samples_of(&[]);
+        let mut round = samples_of(&[5]);
+        for values in all.chunks(700) {
+            round.clear();
+            values.iter().for_each(|&value| round.record(value));
+            together.absorb(&round);
+        }
+        let once = samples_of(&all);
+        assert_eq!(together.histogram(), once.histogram());
+        let figures = |samples: &Samples| {
+            [
+                samples.count() as f64,
+                samples.min(),
+                samples.max(),
+                samples.perftest_max(),
+                samples.mean(),
+                samples.stdev(),
+            ]
+        };
+        assert_eq!(figures(&together), figures(&once));
     }
 
     #[test]

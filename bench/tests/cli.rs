@@ -40,6 +40,14 @@ fn usage_errors_have_status_1_and_name_the_option() {
         ("lat --rate 1000", "--rate"),
         ("lat -q 2", "-q"),
         ("lat --wait block", "--wait"),
+        ("lat --api rust --wait sometimes", "--wait"),
+        ("lat --api rust -o write --wait block host", "--wait"),
+        ("lat --api c --loopback --wait block", "--wait"),
+        ("lat --api verbs", "--api"),
+        ("lat --api engine,verbs", "--api"),
+        ("lat --api engine,rust,engine", "--api"),
+        ("lat --api rust -I 8", "-I"),
+        ("lat --api c -x 1", "-x"),
         ("lat --path verbs", "--path"),
         ("lat --loopback host", "--loopback"),
         ("lat -o write -r 4", "-r"),
@@ -49,6 +57,23 @@ fn usage_errors_have_status_1_and_name_the_option() {
     ] {
         run(bench(words)).expect(1, &[named]);
     }
+}
+
+#[test]
+fn a_missing_libdat_is_an_environment_failure_that_says_what_to_do() {
+    let mut command = bench("lat --loopback --api engine,c -d emu");
+    command.env("DAT_BENCH_LIBDAT", "/nonexistent/libdat.so");
+    run(command).expect(
+        2,
+        &["/nonexistent/libdat.so", "cargo build", "DAT_BENCH_LIBDAT"],
+    );
+}
+
+#[test]
+fn a_library_that_is_no_libdat_is_refused() {
+    let mut command = bench("lat --loopback --api c -d emu");
+    command.env("DAT_BENCH_LIBDAT", executable());
+    run(command).expect(2, &["--api c needs libdat.so"]);
 }
 
 #[test]

@@ -6,47 +6,8 @@ mod common;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
-use std::path::PathBuf;
 
-use common::{Ended, Running, bench, emulated, launcher, run};
-
-/// The cells of the table's row for a size.
-#[track_caller]
-fn row(ended: &Ended, size: u32) -> Vec<f64> {
-    let wanted = size.to_string();
-    ended
-        .stdout
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .find(|cells| cells.len() == 11 && cells[0] == wanted)
-        .unwrap_or_else(|| panic!("no row for {size} in:\n{}", ended.text()))
-        .into_iter()
-        .map(|cell| cell.parse().expect("a number"))
-        .collect()
-}
-
-/// That a row is one of so many samples, in the order that figures of one
-/// distribution must have.
-#[track_caller]
-fn check_row(ended: &Ended, size: u32, iterations: u64) {
-    let cells = row(ended, size);
-    assert_eq!(cells[1], iterations as f64);
-    let (min, max, typical, mean) = (cells[2], cells[10], cells[4], cells[5]);
-    // The median comes from buckets of 0.1 %.
-    assert!(
-        min > 0.0 && min <= typical * 1.001 && typical <= max,
-        "{cells:?}"
-    );
-    assert!(min <= mean && mean <= max && cells[6] >= 0.0, "{cells:?}");
-    assert!(
-        cells[7] <= cells[8] && cells[8] <= cells[9] && cells[9] <= max,
-        "{cells:?}"
-    );
-}
-
-fn file(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
+use common::{Running, bench, check_row, emulated, file, launcher, row, run, server};
 
 #[test]
 fn loopback_measures_every_operation() {
@@ -90,7 +51,7 @@ fn all_sizes_make_a_table_and_files() {
     }
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert_eq!(value["schema"], "dat-bench/lat/1");
+    assert_eq!(value["schema"], "dat-bench/lat/2");
     assert_eq!(value["emulated"], true);
     assert_eq!(value["run"]["reported"], "half_round_trip");
     let results = value["results"].as_array().unwrap();
@@ -128,14 +89,6 @@ fn what_the_device_cannot_do_is_refused() {
     ] {
         run(emulated("refused", words)).expect(status, &[named]);
     }
-}
-
-/// A server that waits, and the port where.
-fn server(fabric: &str, words: &str) -> (Running, String) {
-    let mut server = Running::start(&mut emulated(fabric, &format!("lat -p 0 {words}")));
-    let line = server.wait_for("waiting on TCP port");
-    let port = line.split_whitespace().nth(4).expect("the port").to_owned();
-    (server, port)
 }
 
 #[test]

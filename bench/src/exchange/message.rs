@@ -1,5 +1,7 @@
 //! What the two sides say to each other.
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use super::frame::{FrameError, LONGEST};
 use super::options::Options;
 
@@ -10,6 +12,8 @@ pub(crate) enum Message {
     Hello(Options),
     /// Second from both sides: where the queue pair and the buffer are.
     Address(Address),
+    /// Instead, from the responder: where it takes DAT connections.
+    Service(Service),
     /// The queue pair is connected; or: receives for the size asked for are posted.
     Ready,
     /// The initiator is about to send messages of so many bytes.
@@ -51,6 +55,15 @@ pub(crate) struct Address {
     pub(crate) length: u64,
 }
 
+/// Where one side can be reached over DAT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Service {
+    /// Address of its adapter.
+    pub(crate) address: IpAddr,
+    /// What it listens on.
+    pub(crate) qualifier: u64,
+}
+
 mod kind {
     pub(super) const HELLO: u16 = 1;
     pub(super) const ADDRESS: u16 = 2;
@@ -58,6 +71,7 @@ mod kind {
     pub(super) const BEGIN: u16 = 4;
     pub(super) const DONE: u16 = 5;
     pub(super) const ABORT: u16 = 6;
+    pub(super) const SERVICE: u16 = 7;
 }
 
 impl Message {
@@ -86,6 +100,15 @@ impl Message {
                 out.extend_from_slice(&address.rkey.to_be_bytes());
                 out.extend_from_slice(&address.length.to_be_bytes());
                 kind::ADDRESS
+            }
+            Self::Service(service) => {
+                let address = match service.address {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                    IpAddr::V6(v6) => v6,
+                };
+                out.extend_from_slice(&address.octets());
+                out.extend_from_slice(&service.qualifier.to_be_bytes());
+                kind::SERVICE
             }
             Self::Ready => kind::READY,
             Self::Begin { size } => {
@@ -134,6 +157,10 @@ impl Message {
                 rkey: u32::from_be_bytes(fields.take()?),
                 length: u64::from_be_bytes(fields.take()?),
             }),
+            kind::SERVICE => Self::Service(Service {
+                address: Ipv6Addr::from(fields.take::<16>()?).to_canonical(),
+                qualifier: u64::from_be_bytes(fields.take()?),
+            }),
             kind::READY => Self::Ready,
             kind::BEGIN => Self::Begin {
                 size: u32::from_be_bytes(fields.take()?),
@@ -156,6 +183,7 @@ impl Message {
         match self {
             Self::Hello(_) => "hello",
             Self::Address(_) => "address",
+            Self::Service(_) => "service",
             Self::Ready => "ready",
             Self::Begin { .. } => "begin",
             Self::Done { .. } => "done",
@@ -232,12 +260,21 @@ mod tests {
         }
     }
 
+    fn service(address: &str) -> Message {
+        Message::Service(Service {
+            address: address.parse().unwrap(),
+            qualifier: 0x1_0000_4321,
+        })
+    }
+
     #[test]
     fn every_message_survives_the_way() {
         let options: Options = [("-o", "send"), ("-s", "64")].into_iter().collect();
         for message in [
             Message::Hello(options),
             Message::Address(address()),
+            service("10.1.2.3"),
+            service("fe80::1"),
             Message::Ready,
             Message::Begin { size: 1 << 23 },
             Message::Done { messages: u64::MAX },

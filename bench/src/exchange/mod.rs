@@ -16,6 +16,6 @@ mod message;
 mod options;
 mod peer;
 
-pub(crate) use message::Address;
+pub(crate) use message::{Address, Service};
 pub(crate) use options::Options;
 pub(crate) use peer::{Door, Peer, resolve};

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use super::frame::{self, FrameError, HEADER, Header};
-use super::message::{Address, Message};
+use super::message::{Address, Message, Service};
 use super::options::Options;
 use crate::failure::Failure;
 
@@ -80,6 +80,7 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure>
 pub(crate) struct Peer {
     stream: TcpStream,
     patience: Duration,
+    address: IpAddr,
     name: String,
 }
 
@@ -104,22 +105,23 @@ impl Peer {
         stream.set_nodelay(true).map_err(local)?;
         stream.set_write_timeout(Some(patience)).map_err(local)?;
         keep_alive(&stream).map_err(local)?;
-        let name = stream
-            .peer_addr()
-            .map_err(local)?
-            .ip()
-            .to_canonical()
-            .to_string();
+        let address = stream.peer_addr().map_err(local)?.ip().to_canonical();
         Ok(Self {
             stream,
             patience,
-            name,
+            address,
+            name: address.to_string(),
         })
     }
 
-    /// The other side's IP address.
+    /// The other side's IP address, as text.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The other side's IP address.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
     }
 
     /// Says what this side was asked for, hears what the other was, and
@@ -160,6 +162,19 @@ impl Peer {
             )));
         }
         Ok(theirs)
+    }
+
+    /// Says where DAT connections are taken here.
+    pub(crate) fn offer(&mut self, service: Service) -> Result<(), Failure> {
+        self.say(&Message::Service(service))
+    }
+
+    /// Hears where the other side takes them.
+    pub(crate) fn await_service(&mut self) -> Result<Service, Failure> {
+        match self.hear_kind("service")? {
+            Message::Service(service) => Ok(service),
+            _ => unreachable!("hear_kind answers the kind asked for"),
+        }
     }
 
     /// Waits until both sides got here.

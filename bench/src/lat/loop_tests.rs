@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dat_engine::{Completion, CompletionOp, PostError, Status};
+use dat_engine::{Completion, PostError, Status};
 
-use super::link::Link;
+use super::link::{Done, Fault as Failed, Link};
 use super::meter::Meter;
 use super::patience::{Patience, Stop};
 use super::side::{Partner, Remote, Side};
@@ -25,8 +25,8 @@ const SIZE: u32 = 64;
 struct End {
     receives: u32,
     in_queue: u32,
-    sent: VecDeque<Completion>,
-    received: VecDeque<Completion>,
+    sent: VecDeque<Done>,
+    received: VecDeque<Done>,
     outgoing_stamp: u8,
     memory: u8,
     posts: u64,
@@ -68,31 +68,28 @@ fn pair(operation: Operation, depth: u32) -> (Side<Fake>, Side<Fake>) {
 }
 
 impl Link for Fake {
-    fn post_receive(&mut self) -> Result<(), PostError> {
+    fn post_receive(&mut self) -> Result<(), Failed> {
         self.mine.borrow_mut().receives += 1;
         Ok(())
     }
 
-    fn post(&mut self, signaled: bool) -> Result<(), PostError> {
+    fn post(&mut self, signaled: bool) -> Result<(), Failed> {
         let (mut mine, mut other) = (self.mine.borrow_mut(), self.other.borrow_mut());
         mine.posts += 1;
         mine.in_queue += 1;
         if mine.in_queue > self.depth {
-            return Err(PostError::QueueFull);
+            return Err(PostError::QueueFull.into());
         }
         let fault = self
             .fault
             .filter(|&(at, _)| at == mine.posts)
             .map(|(_, fault)| fault);
-        let mut done = Completion {
-            op: CompletionOp::Send,
-            ..Completion::default()
-        };
+        let mut done = 0;
         let mut byte_len = SIZE;
         match fault {
             Some(Fault::Status(status)) => {
                 // Errors are reported whether asked for or not.
-                mine.sent.push_back(Completion { status, ..done });
+                mine.sent.push_back(Err(failed(status)));
                 return Ok(());
             }
             Some(Fault::Short) => byte_len -= 1,
@@ -103,31 +100,26 @@ impl Link for Fake {
             Operation::Send => {
                 assert!(other.receives > 0, "a message came before its receive");
                 other.receives -= 1;
-                let op = CompletionOp::Recv;
-                other.received.push_back(Completion {
-                    byte_len,
-                    op,
-                    ..Completion::default()
-                });
+                other.received.push_back(Ok(byte_len));
             }
             Operation::Write => other.memory = mine.outgoing_stamp,
-            Operation::Read => done.byte_len = byte_len,
+            Operation::Read => done = byte_len,
         }
         if signaled {
-            mine.sent.push_back(done);
+            mine.sent.push_back(Ok(done));
         }
         Ok(())
     }
 
-    fn poll_sent(&mut self) -> Option<Completion> {
+    fn poll_sent(&mut self) -> Option<Done> {
         let mut mine = self.mine.borrow_mut();
-        let completion = mine.sent.pop_front()?;
+        let done = mine.sent.pop_front()?;
         // A completion frees its own place and those of the unsignalled before it.
         mine.in_queue = 0;
-        Some(completion)
+        Some(done)
     }
 
-    fn poll_received(&mut self) -> Option<Completion> {
+    fn poll_received(&mut self) -> Option<Done> {
         self.mine.borrow_mut().received.pop_front()
     }
 
@@ -138,6 +130,13 @@ impl Link for Fake {
     fn arrived(&self) -> u8 {
         self.mine.borrow().memory
     }
+}
+
+fn failed(status: Status) -> Failed {
+    Failed::Completion(Completion {
+        status,
+        ..Completion::default()
+    })
 }
 
 /// Longer than it takes both sides to look up once, so that an error that is
@@ -209,9 +208,7 @@ fn a_failed_request_ends_the_run_signalled_or_not() {
     for operation in [Operation::Send, Operation::Write, Operation::Read] {
         for depth in [1, 64] {
             match run(operation, depth, fault, true) {
-                Err(Stop::Completion(completion)) => {
-                    assert_eq!(completion.status, Status::RetryExceeded);
-                }
+                Err(Stop::Fault(fault)) => assert_eq!(fault, failed(Status::RetryExceeded)),
                 other => panic!("{operation:?} at depth {depth}: {other:?}"),
             }
         }

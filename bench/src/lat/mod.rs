@@ -1,13 +1,21 @@
 //! `dat-bench lat`: ping-pong latency.
 //!
 //! ```text
-//! run            command line → device → loopback, client or server → report
-//! loopback pair  who prepares, begins and ends a size: in one process, over TCP
+//! run            command line → device → interfaces → loopback, client or server → report
+//! plan meter     what is measured: sizes, rounds, turns of the interfaces; when to take the time
+//! way            one interface among several: opened, connected, run leg by leg
+//! loopback pair  who prepares, begins and ends a leg: in one process, over TCP
 //! send write read   the measuring loops, one a file
-//! side window meter patience   what the loops share: places, time, giving up
-//! link rdma      the seam to the engine, and the engine behind it
+//! side window patience   what the loops share: places, giving up
+//! link payload   the seam to what is measured; the memory on both sides of it
+//! engine         behind the seam: the engine itself
+//! dat rust c     behind the seam: DAT's connections, its Rust types, its C calls
 //! ```
 
+mod c;
+mod dat;
+mod engine;
+mod ground;
 mod link;
 #[cfg(test)]
 mod loop_tests;
@@ -15,11 +23,13 @@ mod loopback;
 mod meter;
 mod pair;
 mod patience;
+mod payload;
 mod plan;
-mod rdma;
 mod read;
+mod rust;
 mod send;
 mod side;
+mod way;
 mod window;
 mod write;
 
@@ -27,51 +37,71 @@ use std::io::Write;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::LatArgs;
+use crate::cli::{Api, LatArgs};
 use crate::failure::Failure;
 use crate::report::{self, Conditions, Files, Outcome};
+use crate::stats::Samples;
 use crate::{exchange, host, select};
 
-use self::plan::Plan;
+use self::c::Libdat;
+use self::ground::Ground;
+use self::pair::Pair;
+use self::plan::{Leg, Plan};
+use self::way::{Here, Opened, Role};
 
 /// Runs the command. What it finds goes to standard output, size by size.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
     let sizes = args.sizes();
-    let files = Files::prepare(args.json.as_deref(), args.hgrm.as_deref(), &sizes)?;
+    let files = Files::prepare(
+        args.json.as_deref(),
+        args.hgrm.as_deref(),
+        &sizes,
+        &args.api,
+    )?;
     if let Some(host) = &args.host {
         // A mistyped name is told before a device is opened, or emulated.
         exchange::resolve(host, args.port)?;
     }
+    let libdat = args.api.contains(&Api::C).then(Libdat::load).transpose()?;
+    if let Some(wait) = args.wait {
+        // SAFETY: no other thread of this program runs before a device is opened.
+        unsafe { std::env::set_var("DAT_WAIT", wait.name()) };
+    }
     let selected = select::select(args.device.as_deref())?;
-    let ground = rdma::Ground::open(selected, args)?;
-    // After the device is open: threads that it started stay unpinned.
+    let ground = Ground::open(selected, args)?;
+    let open = |&api| way::open(api, libdat.as_ref(), &ground, args);
+    let opened: Vec<Box<dyn Opened>> = args.api.iter().map(open).collect::<Result<_, _>>()?;
+    // After the interfaces are open: threads that they started stay unpinned.
     if let Some(cpu) = args.cpu {
         host::pin(cpu)?;
     }
     let plan = Plan::new(args);
     if args.is_server() {
-        return pair::serve(&ground, &plan, args);
+        return pair::serve(&opened, &ground.facts(), &plan, args);
     }
     // Connected first: the table is begun when there is something to measure.
-    let sides = match &args.host {
-        None => Sides::Here(loopback::connect(&ground, &plan)?),
+    let mut sides = match &args.host {
+        None => Sides::Here(
+            opened
+                .iter()
+                .map(|way| way.here(&plan))
+                .collect::<Result<_, _>>()?,
+        ),
         Some(host) => {
-            let peer = exchange::Peer::connect(host, args.port, plan.patience)?;
-            Sides::There(pair::meet(&ground, &plan, peer)?)
+            let peer = exchange::Peer::connect(host, args.port, plan.limit)?;
+            Sides::There(Pair::meet(&opened, &plan, peer, Role::Client)?)
         }
     };
-    let conditions = plan.conditions(&ground, host::Host::read(), args.host.clone());
+    let machine = host::Host::read();
+    let conditions = plan.conditions(&ground, libdat.as_ref(), machine, args.host.clone());
     let mut show = Show::begin(&conditions, sizes.len());
-    let mut outcomes = Vec::with_capacity(sizes.len());
-    let mut each = |outcome: Outcome| {
-        show.row(&outcome);
-        outcomes.push(outcome);
-    };
-    match sides {
-        Sides::Here(both) => loopback::measure(both, &plan, &mut each),
-        Sides::There(client) => pair::measure(client, &plan, &mut each),
-    }?;
+    let mut outcomes = Vec::with_capacity(sizes.len() * plan.apis.len());
+    for size in sizes {
+        let measured = measure(&mut sides, size, &plan)?;
+        show.rows(&measured);
+        outcomes.extend(measured);
+    }
     show.end(&conditions, &outcomes);
     for path in files.write(&conditions, &outcomes)? {
         println!(" wrote {}", path.display());
@@ -79,22 +109,63 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the side that answers is, connected in either case.
-#[expect(clippy::large_enum_variant, reason = "one per run")]
+/// Where the side that answers is, connected in either case; one of each
+/// interface.
 enum Sides {
-    Here(loopback::Loopback),
-    There(pair::Client),
+    Here(Vec<Box<dyn Here>>),
+    There(Pair),
+}
+
+impl Sides {
+    fn measure(
+        &mut self,
+        turn: usize,
+        leg: Leg,
+        plan: &Plan,
+        samples: &mut Samples,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Here(both) => both[turn].measure(leg, plan, samples),
+            Self::There(pair) => pair.measure(turn, leg, plan, samples),
+        }
+    }
+}
+
+/// Measures one size by every interface, in turn.
+fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Failure> {
+    let new = |&api| Outcome {
+        size,
+        api,
+        samples: plan.samples(),
+        round_medians: Vec::new(),
+        verified: true,
+    };
+    let mut outcomes: Vec<Outcome> = plan.apis.iter().map(new).collect();
+    let mut samples = plan.samples();
+    for round in 0..plan.rounds() {
+        for turn in plan.turns(round) {
+            samples.clear();
+            sides.measure(turn, Leg { size, round }, plan, &mut samples)?;
+            let outcome = &mut outcomes[turn];
+            outcome.samples.absorb(&samples);
+            outcome.round_medians.push(samples.quantile(0.5));
+        }
+    }
+    Ok(outcomes)
 }
 
 /// What is on the screen: rows on standard output as they come, and on a
 /// terminal a bar below that moves between sizes only, never while measuring.
 struct Show {
     bar: ProgressBar,
+    /// Several interfaces are compared.
+    compares: bool,
 }
 
 impl Show {
     fn begin(conditions: &Conditions, sizes: usize) -> Self {
-        println!("{conditions}\n{}", report::header());
+        let compares = conditions.apis.len() > 1;
+        println!("{conditions}\n{}", report::header(compares));
         // A failing standard output shows at the first row; nothing to do about it here.
         let _ = std::io::stdout().flush();
         let bar = ProgressBar::with_draw_target(Some(sizes as u64), ProgressDrawTarget::stderr());
@@ -105,18 +176,22 @@ impl Show {
         if sizes > 1 {
             bar.tick();
         }
-        Self { bar }
+        Self { bar, compares }
     }
 
-    fn row(&mut self, outcome: &Outcome) {
-        let row = report::row(outcome.size, &outcome.samples);
-        self.bar.suspend(|| println!("{row}"));
+    /// The outcomes of one size.
+    fn rows(&mut self, outcomes: &[Outcome]) {
+        let rows = report::rows(outcomes, self.compares);
+        self.bar.suspend(|| println!("{rows}"));
         self.bar.inc(1);
     }
 
     fn end(self, conditions: &Conditions, outcomes: &[Outcome]) {
         self.bar.finish_and_clear();
         println!("{}", report::NOTE);
+        if self.compares {
+            println!("{}", report::layers::NOTE);
+        }
         if let [outcome] = outcomes {
             println!("\n{}", report::picture(outcome, conditions));
         }

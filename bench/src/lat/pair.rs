@@ -4,9 +4,11 @@
 //! ```text
 //! client                                server
 //!   hello ─────────────────────────────── hello      options compared by both
-//!   address ─────────────────────────── address      queue pairs connected
+//!                                                    for every interface, in order:
+//!   address ─────────────────────────── address        queue pairs connected (engine)
+//!          ◄────────────────────────── service         or where to connect to (DAT)
 //!   ready ─────────────────────────────── ready
-//!   begin size ──────────────────────────►           for every size:
+//!   begin size ──────────────────────────►           for every leg, in the plan's order:
 //!          ◄──────────────────────────── ready         memory cleared
 //!          ······ messages over RDMA ······
 //!   done n ──────────────────────────────►
@@ -19,15 +21,17 @@
 use std::io::Write;
 use std::time::Duration;
 
+use super::link::End;
 use super::patience::{Patience, Stop};
-use super::plan::Plan;
-use super::rdma::{Ground, Rdma};
+use super::plan::{Leg, Plan};
 use super::side::{Remote, Side, serve as answer};
+use super::way::{Opened, Role, There};
 use super::{read, send, write};
 use crate::cli::{LatArgs, Operation};
 use crate::exchange::{Door, Peer};
 use crate::failure::Failure;
-use crate::report::Outcome;
+use crate::report::DeviceFacts;
+use crate::stats::Samples;
 
 /// How long to wait for the other side's own words once a run has failed here.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -35,93 +39,135 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// that the client lives is TCP's business.
 const WHILE_READ: Duration = Duration::from_secs(3600 * 24 * 365);
 
-/// A client that is connected to its server.
-pub(super) struct Client {
+/// A side of every interface, connected to the other process.
+pub(super) struct Pair {
     peer: Peer,
-    side: Side<Rdma>,
+    sides: Vec<Box<dyn There>>,
 }
 
-/// The client: agrees with the server on the run, and connects to it.
-pub(super) fn meet(ground: &Ground, plan: &Plan, mut peer: Peer) -> Result<Client, Failure> {
-    let connected = connect(ground, plan, &mut peer);
-    let side = tell(&mut peer, connected)?;
-    Ok(Client { peer, side })
+impl Pair {
+    /// Agrees with the other process on the run, and connects to it.
+    pub(super) fn meet(
+        opened: &[Box<dyn Opened>],
+        plan: &Plan,
+        mut peer: Peer,
+        role: Role,
+    ) -> Result<Self, Failure> {
+        let connected = connect(opened, plan, &mut peer, role);
+        let sides = tell(&mut peer, connected)?;
+        Ok(Self { peer, sides })
+    }
+
+    /// The client: measures one leg by one interface.
+    pub(super) fn measure(
+        &mut self,
+        turn: usize,
+        leg: Leg,
+        plan: &Plan,
+        samples: &mut Samples,
+    ) -> Result<(), Failure> {
+        let measured = self.sides[turn].measure(leg, plan, &mut self.peer, samples);
+        tell(&mut self.peer, measured)
+    }
+
+    /// The server: answers every leg.
+    fn answer(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let answered = self.answer_sizes(plan);
+        tell(&mut self.peer, answered)
+    }
+
+    fn answer_sizes(&mut self, plan: &Plan) -> Result<(), Failure> {
+        for &size in &plan.sizes {
+            let mut answered = vec![0; plan.apis.len()];
+            for round in 0..plan.rounds() {
+                for turn in plan.turns(round) {
+                    let leg = Leg { size, round };
+                    answered[turn] += self.sides[turn].answer(leg, plan, &mut self.peer)?;
+                }
+            }
+            for (api, answered) in plan.apis.iter().zip(answered) {
+                println!(
+                    " answered {answered} messages of {size} bytes by api {}; the client has the figures",
+                    api.name()
+                );
+            }
+        }
+        Ok(())
+    }
 }
 
-/// The client: measures every size.
-pub(super) fn measure(
-    client: Client,
+/// The server: waits for a client, answers it, and says so.
+pub(super) fn serve(
+    opened: &[Box<dyn Opened>],
+    facts: &DeviceFacts,
     plan: &Plan,
-    each: &mut dyn FnMut(Outcome),
+    args: &LatArgs,
 ) -> Result<(), Failure> {
-    let Client { mut peer, mut side } = client;
-    let measured = measure_sizes(&mut side, plan, &mut peer, each);
-    tell(&mut peer, measured)
+    let door = Door::open(args.port)?;
+    println!(" {}", facts.what_is_emulated());
+    println!(" waiting on TCP port {} for a client", door.port()?);
+    // Whoever waits for this line through a pipe must see it now.
+    let _ = std::io::stdout().flush();
+    let peer = door.wait(args.timeout, plan.limit)?;
+    println!(" client {}", peer.name());
+    Pair::meet(opened, plan, peer, Role::Server)?.answer(plan)
 }
 
-fn measure_sizes(
-    side: &mut Side<Rdma>,
+/// Options compared, endpoints connected, both sides ready.
+fn connect(
+    opened: &[Box<dyn Opened>],
     plan: &Plan,
     peer: &mut Peer,
-    each: &mut dyn FnMut(Outcome),
-) -> Result<(), Failure> {
-    for &size in &plan.sizes {
-        side.set_size(size);
-        side.link.prepare(size);
-        peer.begin(size)?;
+    role: Role,
+) -> Result<Vec<Box<dyn There>>, Failure> {
+    peer.agree(&plan.options())?;
+    opened
+        .iter()
+        .map(|way| {
+            let side = way.there(plan, peer, role)?;
+            peer.meet()?;
+            Ok(side)
+        })
+        .collect()
+}
+
+impl<E: End> There for Side<E> {
+    fn measure(
+        &mut self,
+        leg: Leg,
+        plan: &Plan,
+        peer: &mut Peer,
+        samples: &mut Samples,
+    ) -> Result<(), Failure> {
+        self.set_size(leg.size);
+        self.link.prepare(leg.size);
+        peer.begin(leg.size)?;
         peer.await_ready()?;
-        let mut samples = plan.samples();
-        let mut meter = plan.meter(&mut samples);
-        let mut patience = Patience::new(plan.patience, Some(peer));
+        let mut meter = plan.meter(leg, samples);
+        let mut patience = plan.patience(Some(peer));
         match plan.operation {
-            Operation::Send => send::measure(side, &mut Remote, &mut meter, &mut patience),
-            Operation::Write => write::measure(side, &mut Remote, &mut meter, &mut patience),
-            Operation::Read => read::measure(side, &mut meter, &mut patience),
+            Operation::Send => send::measure(self, &mut Remote, &mut meter, &mut patience),
+            Operation::Write => write::measure(self, &mut Remote, &mut meter, &mut patience),
+            Operation::Read => read::measure(self, &mut meter, &mut patience),
         }
         .map_err(|stop| explain(stop, peer))?;
         let sent = meter.round_trips();
         peer.done(sent)?;
-        let answered = peer.await_done(plan.patience)?;
-        if answered != sent {
-            return Err(Failure::run(format!(
-                "{sent} messages were sent, {answered} answered"
-            )));
-        }
-        side.link.verify()?;
-        each(Outcome {
-            size,
-            samples,
-            verified: true,
-        });
+        let answered = peer.await_done(plan.limit)?;
+        compare(sent, answered)?;
+        self.link.verify()
     }
-    Ok(())
-}
 
-/// The server: waits for a client, answers it, and says so.
-pub(super) fn serve(ground: &Ground, plan: &Plan, args: &LatArgs) -> Result<(), Failure> {
-    let door = Door::open(args.port)?;
-    println!(" {}", ground.facts().what_is_emulated());
-    println!(" waiting on TCP port {} for a client", door.port()?);
-    // Whoever waits for this line through a pipe must see it now.
-    let _ = std::io::stdout().flush();
-    let mut peer = door.wait(args.timeout, plan.patience)?;
-    println!(" client {}", peer.name());
-    let served = serve_sizes(ground, plan, &mut peer);
-    tell(&mut peer, served)
-}
-
-fn serve_sizes(ground: &Ground, plan: &Plan, peer: &mut Peer) -> Result<(), Failure> {
-    let mut side = connect(ground, plan, peer)?;
-    for &size in &plan.sizes {
-        peer.await_begin(size)?;
-        side.set_size(size);
-        side.link.prepare(size);
+    fn answer(&mut self, leg: Leg, plan: &Plan, peer: &mut Peer) -> Result<u64, Failure> {
+        peer.await_begin(leg.size)?;
+        self.set_size(leg.size);
+        self.link.prepare(leg.size);
         peer.say_ready()?;
-        let patience = Patience::new(plan.patience, Some(peer));
+        let patience = plan.patience(Some(peer));
         let answered = match plan.operation {
             Operation::Send => {
                 let mut partner = send::Responder {
-                    side: &mut side,
+                    side: self,
                     patience,
                     answered: 0,
                 };
@@ -129,7 +175,7 @@ fn serve_sizes(ground: &Ground, plan: &Plan, peer: &mut Peer) -> Result<(), Fail
             }
             Operation::Write => {
                 let mut partner = write::Responder {
-                    side: &mut side,
+                    side: self,
                     patience,
                     answered: 0,
                 };
@@ -140,34 +186,28 @@ fn serve_sizes(ground: &Ground, plan: &Plan, peer: &mut Peer) -> Result<(), Fail
         .map_err(|stop| explain(stop, peer))?;
         let sent = match answered {
             None => peer.await_done(WHILE_READ)?,
-            Some(_) => peer.await_done(plan.patience)?,
+            Some(_) => peer.await_done(plan.limit)?,
         };
-        side.settle(&mut Patience::new(plan.patience, None))
+        self.settle(&mut Patience::new(plan.limit, None))
             .map_err(|stop| explain(stop, peer))?;
         if plan.operation != Operation::Read {
-            side.link.verify()?;
+            self.link.verify()?;
         }
         // Nobody here counts reads: they are as many as the client says.
         let answered = answered.unwrap_or(sent);
         peer.done(answered)?;
-        if answered != sent {
-            return Err(Failure::run(format!(
-                "{sent} messages were sent, {answered} answered"
-            )));
-        }
-        println!(" answered {answered} messages of {size} bytes; the client has the figures");
+        compare(sent, answered)?;
+        Ok(answered)
     }
-    Ok(())
 }
 
-/// Options compared, queue pairs connected, both sides ready.
-fn connect(ground: &Ground, plan: &Plan, peer: &mut Peer) -> Result<Side<Rdma>, Failure> {
-    peer.agree(&plan.options())?;
-    let mut rdma = Rdma::create(ground, plan)?;
-    let theirs = peer.exchange(rdma.address())?;
-    rdma.connect(&theirs)?;
-    peer.meet()?;
-    Ok(Side::new(rdma, plan.tx_depth))
+fn compare(sent: u64, answered: u64) -> Result<(), Failure> {
+    if answered == sent {
+        return Ok(());
+    }
+    Err(Failure::run(format!(
+        "{sent} messages were sent, {answered} answered"
+    )))
 }
 
 /// The cause as the other side knows it, if it does; a failed request is often

@@ -4,8 +4,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use dat_engine::{Completion, PostError};
-
+use super::link::Fault;
 use crate::exchange::Peer;
 
 /// Why a measuring loop stopped early. Copied, not allocated: it is made where
@@ -17,22 +16,20 @@ pub(super) enum Stop {
     News,
     /// Nothing came for this long.
     Silence(Duration),
-    /// A request was not posted.
-    Post(PostError),
-    /// A request failed.
-    Completion(Completion),
+    /// A request was not posted, or failed.
+    Fault(Fault),
     /// A message of another length than this came.
     Length {
-        /// What the size of this run is.
+        /// What the size of this run is, bytes.
         expected: u32,
-        /// What came.
-        came: Completion,
+        /// What came, bytes.
+        came: u32,
     },
 }
 
-impl From<PostError> for Stop {
-    fn from(error: PostError) -> Self {
-        Self::Post(error)
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
     }
 }
 
@@ -45,18 +42,19 @@ impl fmt::Display for Stop {
                 "no message and no completion for {} s; is the other side still running, and the link up? (--timeout waits longer)",
                 limit.as_secs_f64()
             ),
-            Self::Post(error) => write!(f, "a request was not posted: {error}"),
-            Self::Completion(completion) => write!(f, "a request failed: {completion}"),
+            Self::Fault(fault) => fault.fmt(f),
             Self::Length { expected, came } => {
-                write!(f, "{} bytes came where {expected} were sent", came.byte_len)
+                write!(f, "{came} bytes came where {expected} were sent")
             }
         }
     }
 }
 
-/// Counts empty polls; looks up once in [`Patience::LOOK_UP`] of them.
+/// Counts empty polls; looks up once in many of them.
 pub(super) struct Patience<'a> {
     empty: u32,
+    /// The polls between two looks, a power of two, less one.
+    mask: u32,
     /// When the present silence was first looked at.
     since: Option<Instant>,
     limit: Duration,
@@ -65,12 +63,23 @@ pub(super) struct Patience<'a> {
 
 impl<'a> Patience<'a> {
     /// A fraction of a millisecond of empty polls.
-    pub(super) const LOOK_UP: u32 = 1 << 14;
+    const LOOK_UP: u32 = 1 << 14;
 
     /// `peer` is none where both sides are in this process.
     pub(super) fn new(limit: Duration, peer: Option<&'a Peer>) -> Self {
+        Self::looking_up(Self::LOOK_UP, limit, peer)
+    }
+
+    /// For polls that wait for a while themselves: looks up after each.
+    pub(super) fn of_waits(limit: Duration, peer: Option<&'a Peer>) -> Self {
+        Self::looking_up(1, limit, peer)
+    }
+
+    fn looking_up(every: u32, limit: Duration, peer: Option<&'a Peer>) -> Self {
+        debug_assert!(every.is_power_of_two());
         Self {
             empty: 0,
+            mask: every - 1,
             since: None,
             limit,
             peer,
@@ -88,7 +97,7 @@ impl<'a> Patience<'a> {
     #[inline(always)]
     pub(super) fn tick(&mut self) -> bool {
         self.empty += 1;
-        self.empty.is_multiple_of(Self::LOOK_UP)
+        self.empty & self.mask == 0
     }
 
     /// Looks up from the rings.
@@ -129,5 +138,7 @@ mod tests {
             .filter(|_| patience.tick())
             .count();
         assert_eq!(times, 3);
+        let mut patience = Patience::of_waits(Duration::from_secs(1000), None);
+        assert!((0..3).all(|_| patience.tick()));
     }
 }

@@ -2,30 +2,46 @@
 
 use std::time::Duration;
 
-use crate::cli::{LatArgs, Operation};
+use crate::cli::{Api, LatArgs, Operation, Wait};
 use crate::clock::Clock;
-use crate::exchange::Options;
+use crate::exchange::{Options, Peer};
 use crate::host::Host;
 use crate::report::{Conditions, Goal};
 use crate::stats::Samples;
 
+use super::c::Libdat;
+use super::ground::Ground;
 use super::meter::Meter;
-use super::rdma::Ground;
+use super::patience::Patience;
 
 /// How long silence is borne, unless told.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Of several interfaces each has so many turns: what changes on the machine
+/// meanwhile (frequency, neighbours) meets all of them.
+const ROUNDS: u32 = 10;
+
+/// What is measured without a break: a size, by one interface, in one round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leg {
+    /// Bytes.
+    pub(super) size: u32,
+    /// Below [`Plan::rounds`].
+    pub(super) round: u32,
+}
 
 /// What is to be measured, and how.
 pub(super) struct Plan {
+    pub(super) apis: Vec<Api>,
+    pub(super) wait: Option<Wait>,
     pub(super) operation: Operation,
     pub(super) sizes: Vec<u32>,
     pub(super) goal: Goal,
     pub(super) warmup: u64,
     pub(super) tx_depth: u32,
-    pub(super) rx_depth: u32,
+    rx_depth: u32,
     pub(super) inline: u32,
     /// How long silence of the other side is borne.
-    pub(super) patience: Duration,
+    pub(super) limit: Duration,
     clock: Clock,
     cpu: Option<usize>,
     all: bool,
@@ -35,6 +51,8 @@ impl Plan {
     /// Calibrates the clock on the way: call it where measuring will be done.
     pub(super) fn new(args: &LatArgs) -> Self {
         Self {
+            apis: args.api.clone(),
+            wait: args.wait,
             operation: args.operation,
             sizes: args.sizes(),
             goal: match args.duration {
@@ -45,7 +63,7 @@ impl Plan {
             tx_depth: args.tx_depth,
             rx_depth: args.receive_depth(),
             inline: args.inline_bytes(),
-            patience: args.timeout.unwrap_or(PATIENCE),
+            limit: args.timeout.unwrap_or(PATIENCE),
             clock: Clock::calibrate(),
             cpu: args.cpu,
             all: args.all,
@@ -73,24 +91,72 @@ impl Plan {
         options.set("-s", size);
         options.set("-n", iterations);
         options.set("-D", duration);
+        let apis: Vec<_> = self.apis.iter().map(|api| api.name()).collect();
+        options.set("--api", apis.join(","));
+        options.set("--wait", self.wait.map_or("none", Wait::name));
         options
+    }
+
+    /// Receives that are always posted.
+    pub(super) fn receives(&self) -> u32 {
+        match self.operation {
+            Operation::Send => self.rx_depth,
+            Operation::Write | Operation::Read => 0,
+        }
+    }
+
+    /// Turns that each interface has at a size.
+    pub(super) fn rounds(&self) -> u32 {
+        match (self.apis.len(), self.goal) {
+            (1, _) => 1,
+            (_, Goal::Iterations(count)) => ROUNDS.min(u32::try_from(count).unwrap_or(ROUNDS)),
+            (_, Goal::Duration(_)) => ROUNDS,
+        }
+    }
+
+    /// The interfaces in the order of a round: each begins as often as others.
+    pub(super) fn turns(&self, round: u32) -> impl Iterator<Item = usize> + use<> {
+        let count = self.apis.len();
+        (0..count).map(move |turn| (turn + round as usize) % count)
     }
 
     pub(super) fn samples(&self) -> Samples {
         Samples::new(&self.clock, self.operation.reported())
     }
 
-    pub(super) fn meter<'a>(&self, samples: &'a mut Samples) -> Meter<'a> {
-        Meter::new(self.clock, self.goal, self.warmup, samples)
+    pub(super) fn meter<'a>(&self, leg: Leg, samples: &'a mut Samples) -> Meter<'a> {
+        let rounds = self.rounds();
+        let goal = match self.goal {
+            Goal::Iterations(count) => {
+                let (each, more) = (count / u64::from(rounds), count % u64::from(rounds));
+                Goal::Iterations(each + u64::from(u64::from(leg.round) < more))
+            }
+            Goal::Duration(duration) => Goal::Duration(duration / rounds),
+        };
+        let warmup = self.warmup.div_ceil(u64::from(rounds));
+        Meter::new(self.clock, goal, warmup, samples)
+    }
+
+    pub(super) fn patience<'a>(&self, peer: Option<&'a Peer>) -> Patience<'a> {
+        if self.wait.is_some() {
+            Patience::of_waits(self.limit, peer)
+        } else {
+            Patience::new(self.limit, peer)
+        }
     }
 
     pub(super) fn conditions(
         &self,
         ground: &Ground,
+        libdat: Option<&Libdat>,
         host: Host,
         peer: Option<String>,
     ) -> Conditions {
         Conditions {
+            apis: self.apis.clone(),
+            wait: self.wait,
+            rounds: self.rounds(),
+            libdat: libdat.map(|libdat| libdat.path().to_owned()),
             operation: self.operation,
             host,
             device: ground.facts(),
@@ -104,5 +170,55 @@ impl Plan {
             inline: self.inline,
             peer,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn plan(line: &str) -> Plan {
+        let words = ["dat-bench", "lat"].into_iter().chain(line.split(' '));
+        match crate::cli::Cli::try_parse_from(words).unwrap().command {
+            crate::cli::Command::Lat(args) => Plan::new(&args),
+            crate::cli::Command::Devices(_) => unreachable!(),
+        }
+    }
+
+    /// Samples that all rounds of a size make for one interface.
+    fn samples_of(plan: &Plan) -> (u64, u64) {
+        let mut samples = plan.samples();
+        let mut trips = 0;
+        for round in 0..plan.rounds() {
+            let mut meter = plan.meter(Leg { size: 2, round }, &mut samples);
+            while meter.lap() {
+                meter.note();
+            }
+            meter.note();
+            trips += meter.round_trips();
+        }
+        (samples.count(), trips)
+    }
+
+    #[test]
+    fn rounds_have_all_the_samples_between_them() {
+        assert_eq!(plan("-n 100").rounds(), 1);
+        assert_eq!(samples_of(&plan("-n 100 --warmup 7")), (100, 107));
+        for count in [1, 3, 10, 57] {
+            let plan = plan(&format!("--api engine,rust,c -n {count} --warmup 0"));
+            assert_eq!(samples_of(&plan), (count, count));
+        }
+    }
+
+    #[test]
+    fn every_interface_has_one_turn_a_round_and_begins_as_often() {
+        let plan = plan("--api engine,rust");
+        let turns: Vec<Vec<usize>> = (0..plan.rounds())
+            .map(|round| plan.turns(round).collect())
+            .collect();
+        assert_eq!(turns.len(), 10);
+        assert_eq!(turns.iter().filter(|turn| **turn == [0, 1]).count(), 5);
+        assert_eq!(turns.iter().filter(|turn| **turn == [1, 0]).count(), 5);
     }
 }

@@ -15,16 +15,16 @@ pub(super) fn measure<L: Link>(
     while meter.lap() {
         side.link.post(true)?;
         meter.note();
-        let completion = loop {
-            if let Some(completion) = side.link.poll_sent() {
-                break completion;
+        let done = loop {
+            if let Some(done) = side.link.await_sent() {
+                break done;
             }
             if patience.tick() {
                 patience.look_up()?;
             }
         };
         patience.renew();
-        side.expect_size(completion)?;
+        side.expect_size(done)?;
     }
     meter.note();
     Ok(())

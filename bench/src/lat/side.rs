@@ -1,9 +1,7 @@
 //! One side of the ping-pong: a link, the places of its send queue, and the
 //! steps that all loops share.
 
-use dat_engine::Completion;
-
-use super::link::Link;
+use super::link::{Done, Link};
 use super::patience::{Patience, Stop};
 use super::window::Window;
 
@@ -87,46 +85,55 @@ impl<L: Link> Side<L> {
     /// Takes a message if one is there, and posts a receive in its place.
     #[inline(always)]
     pub(super) fn receive(&mut self) -> Result<bool, Stop> {
-        let Some(completion) = self.link.poll_received() else {
+        let Some(done) = self.link.await_received() else {
             return Ok(false);
         };
-        self.expect_size(completion)?;
+        self.expect_size(done)?;
         self.link.post_receive()?;
         Ok(true)
     }
 
     /// A good completion that carried as many bytes as this run's messages have.
     #[inline(always)]
-    pub(super) fn expect_size(&self, completion: Completion) -> Result<(), Stop> {
-        good(completion)?;
-        if completion.byte_len == self.size {
+    pub(super) fn expect_size(&self, done: Done) -> Result<(), Stop> {
+        let came = done?;
+        if came == self.size {
             Ok(())
         } else {
             Err(Stop::Length {
                 expected: self.size,
-                came: completion,
+                came,
             })
         }
     }
 
     #[inline(always)]
     fn collect(&mut self) -> Result<bool, Stop> {
-        let Some(completion) = self.link.poll_sent() else {
+        let done = self.link.poll_sent();
+        self.count(done)
+    }
+
+    #[inline(always)]
+    fn count(&mut self, done: Option<Done>) -> Result<bool, Stop> {
+        let Some(done) = done else {
             return Ok(false);
         };
-        good(completion)?;
+        done?;
         self.window.completed();
         Ok(true)
     }
 
     #[inline(always)]
     fn collect_one(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
-        while !self.collect()? {
+        loop {
+            let done = self.link.await_sent();
+            if self.count(done)? {
+                return Ok(());
+            }
             if patience.tick() {
                 patience.look_up()?;
             }
         }
-        Ok(())
     }
 
     /// Errors of unsignalled requests come as completions that nobody awaits:
@@ -135,16 +142,6 @@ impl<L: Link> Side<L> {
     fn look_up(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
         while self.collect()? {}
         patience.look_up()
-    }
-}
-
-/// Refuses a failed completion.
-#[inline(always)]
-pub(super) fn good(completion: Completion) -> Result<(), Stop> {
-    if completion.status.is_success() {
-        Ok(())
-    } else {
-        Err(Stop::Completion(completion))
     }
 }
 

@@ -1,11 +1,12 @@
 //! The conditions of a run: without them a figure says nothing.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::cli::Operation;
+use crate::cli::{Api, Operation, Wait};
 use crate::clock::Clock;
 use crate::host::Host;
 use crate::stats::Reported;
@@ -70,6 +71,14 @@ impl DeviceFacts {
 /// Everything that was the same for all sizes of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
+    /// The interfaces, in the order they are compared in.
+    pub(crate) apis: Vec<Api>,
+    /// How DAT waits, if its events are not polled.
+    pub(crate) wait: Option<Wait>,
+    /// Turns that each interface has at a size.
+    pub(crate) rounds: u32,
+    /// The library behind the C interface.
+    pub(crate) libdat: Option<PathBuf>,
     pub(crate) operation: Operation,
     pub(crate) host: Host,
     pub(crate) device: DeviceFacts,
@@ -92,6 +101,34 @@ pub(crate) struct Conditions {
 impl Conditions {
     pub(crate) fn reported(&self) -> Reported {
         self.operation.reported()
+    }
+
+    pub(crate) fn measures_dat(&self) -> bool {
+        self.apis.iter().any(|&api| api != Api::Engine)
+    }
+
+    /// Which interfaces, and how their completions are taken.
+    fn what_is_measured(&self) -> String {
+        let names: Vec<&str> = self
+            .apis
+            .iter()
+            .map(|api| match api {
+                Api::Engine => "engine (no DAT)",
+                Api::Rust => "rust (DAT by dat_api::safe)",
+                Api::C => "c (DAT by libdat.so)",
+            })
+            .collect();
+        let mut text = names.join(", ");
+        if self.measures_dat() {
+            text += &match self.wait {
+                None => "; DAT's events by dequeue".to_owned(),
+                Some(wait) => format!("; DAT's events by wait, {}", wait.name()),
+            };
+        }
+        if self.apis.len() > 1 {
+            text += &format!("; in turn, {} rounds each", self.rounds);
+        }
+        text
     }
 
     /// For headings.
@@ -131,6 +168,10 @@ impl fmt::Display for Conditions {
             " device   : {} port {}, {}, firmware {}, {} path",
             device.name, device.port, device.link, device.firmware, device.path
         )?;
+        writeln!(f, " api      : {}", self.what_is_measured())?;
+        if let Some(path) = &self.libdat {
+            writeln!(f, " libdat   : {}", path.display())?;
+        }
         let depths = match self.rx_depth {
             Some(rx_depth) => format!("tx depth {}, rx depth {rx_depth}", self.tx_depth),
             None => format!("tx depth {}", self.tx_depth),

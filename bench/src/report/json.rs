@@ -5,15 +5,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::layers::{self, Added};
 use super::{Conditions, Outcome, telling_quantiles};
-use crate::cli::Operation;
+use crate::cli::{Api, Operation, Wait};
 use crate::host::Host;
 use crate::stats::Reported;
 
 use super::conditions::{DeviceFacts, Goal};
 
-/// Name and version of the schema.
-const SCHEMA: &str = "dat-bench/lat/1";
+/// Name and version of the schema. In 1 there was one result for each size;
+/// since 2 there is one for each size and API.
+const SCHEMA: &str = "dat-bench/lat/2";
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -27,10 +29,19 @@ struct Document<'a> {
     emulated: bool,
     run: Run<'a>,
     results: Vec<ResultOfSize>,
+    /// What an API adds to the one before it in `run.apis`, for each size.
+    layers: Vec<Added>,
 }
 
 #[derive(Serialize)]
 struct Run<'a> {
+    apis: &'a [Api],
+    /// How DAT's events are taken: `dequeue`, or a wait of this kind.
+    dat_events: Option<DatEvents>,
+    /// The library behind the API `c`.
+    libdat: Option<&'a std::path::Path>,
+    /// Turns that each API has at a size.
+    rounds: u32,
     operation: Operation,
     reported: Reported,
     loopback: bool,
@@ -47,10 +58,18 @@ struct Run<'a> {
     closed_loop: bool,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum DatEvents {
+    Dequeue,
+    Wait(Wait),
+}
+
 /// Keys as the table's columns; times in microseconds.
 #[derive(Serialize)]
 struct ResultOfSize {
     bytes: u32,
+    api: Api,
     iterations: u64,
     t_min: f64,
     t_max_perftest: f64,
@@ -66,6 +85,8 @@ struct ResultOfSize {
     max: f64,
     /// Whether the bytes that arrived were compared with those sent.
     payload_verified: bool,
+    /// The median of each round.
+    round_medians: Vec<f64>,
     percentiles: Vec<Percentile>,
     histogram: Buckets,
 }
@@ -94,6 +115,12 @@ pub(super) fn document(conditions: &Conditions, outcomes: &[Outcome]) -> String 
         device: &conditions.device,
         emulated: conditions.device.emulated_fabric.is_some(),
         run: Run {
+            apis: &conditions.apis,
+            dat_events: conditions
+                .measures_dat()
+                .then(|| conditions.wait.map_or(DatEvents::Dequeue, DatEvents::Wait)),
+            libdat: conditions.libdat.as_deref(),
+            rounds: conditions.rounds,
             operation: conditions.operation,
             reported: conditions.reported(),
             loopback: conditions.peer.is_none(),
@@ -110,6 +137,7 @@ pub(super) fn document(conditions: &Conditions, outcomes: &[Outcome]) -> String 
             closed_loop: true,
         },
         results: outcomes.iter().map(of_size).collect(),
+        layers: layers::all(outcomes),
     };
     let mut text = serde_json::to_string_pretty(&document)
         .expect("the document has text keys and finite numbers only");
@@ -121,6 +149,8 @@ fn of_size(outcome: &Outcome) -> ResultOfSize {
     let samples = &outcome.samples;
     ResultOfSize {
         bytes: outcome.size,
+        api: outcome.api,
+        round_medians: outcome.round_medians.clone(),
         iterations: samples.count(),
         t_min: samples.min(),
         t_max_perftest: samples.perftest_max(),

@@ -5,14 +5,16 @@ mod conditions;
 mod hgrm;
 mod histogram;
 mod json;
+pub(crate) mod layers;
 mod table;
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 pub(crate) use conditions::{Conditions, DeviceFacts, Goal};
-pub(crate) use table::{NOTE, header, row};
+pub(crate) use table::{NOTE, header, rows};
 
+use crate::cli::Api;
 use crate::failure::Failure;
 use crate::stats::Samples;
 
@@ -20,8 +22,12 @@ use crate::stats::Samples;
 pub(crate) struct Outcome {
     /// Message size in bytes.
     pub(crate) size: u32,
+    /// The interface.
+    pub(crate) api: Api,
     /// All samples.
     pub(crate) samples: Samples,
+    /// The median of each round, in microseconds.
+    pub(crate) round_medians: Vec<f64>,
     /// Whether the bytes that arrived were compared with those sent.
     pub(crate) verified: bool,
 }
@@ -68,7 +74,7 @@ fn unicode_is_welcome() -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     json: Option<PathBuf>,
-    hgrm: Vec<(u32, PathBuf)>,
+    hgrm: Vec<(u32, Api, PathBuf)>,
 }
 
 impl Files {
@@ -78,13 +84,24 @@ impl Files {
         json: Option<&Path>,
         hgrm: Option<&Path>,
         sizes: &[u32],
+        apis: &[Api],
     ) -> Result<Self, Failure> {
-        let hgrm = hgrm.map_or_else(Vec::new, |path| match sizes {
-            [size] => vec![(*size, path.to_owned())],
-            _ => sizes
-                .iter()
-                .map(|&size| (size, with_size(path, size)))
-                .collect(),
+        let every = sizes
+            .iter()
+            .flat_map(|&size| apis.iter().map(move |&api| (size, api)));
+        let hgrm = hgrm.map_or_else(Vec::new, |path| {
+            every
+                .map(|(size, api)| {
+                    let mut path = path.to_owned();
+                    if sizes.len() > 1 {
+                        path = with_word(&path, &size.to_string());
+                    }
+                    if apis.len() > 1 {
+                        path = with_word(&path, api.name());
+                    }
+                    (size, api, path)
+                })
+                .collect()
         });
         let files = Self {
             json: json.map(Path::to_owned),
@@ -93,7 +110,7 @@ impl Files {
         for path in files
             .json
             .iter()
-            .chain(files.hgrm.iter().map(|(_, path)| path))
+            .chain(files.hgrm.iter().map(|(_, _, path)| path))
         {
             probe(path)?;
         }
@@ -111,8 +128,9 @@ impl Files {
             save(path, &json::document(conditions, outcomes))?;
             written.push(path.clone());
         }
-        for (size, path) in &self.hgrm {
-            if let Some(outcome) = outcomes.iter().find(|outcome| outcome.size == *size) {
+        for (size, api, path) in &self.hgrm {
+            let wanted = |outcome: &&Outcome| (outcome.size, outcome.api) == (*size, *api);
+            if let Some(outcome) = outcomes.iter().find(wanted) {
                 save(path, &hgrm::document(&outcome.samples))?;
                 written.push(path.clone());
             }
@@ -121,11 +139,11 @@ impl Files {
     }
 }
 
-/// `r.hgrm` and 64 give `r.64.hgrm`; `r` gives `r.64`.
-fn with_size(path: &Path, size: u32) -> PathBuf {
+/// `r.hgrm` and `64` give `r.64.hgrm`; `r` gives `r.64`.
+fn with_word(path: &Path, word: &str) -> PathBuf {
     match path.extension() {
-        Some(extension) => path.with_extension(format!("{size}.{}", extension.to_string_lossy())),
-        None => path.with_extension(size.to_string()),
+        Some(extension) => path.with_extension(format!("{word}.{}", extension.to_string_lossy())),
+        None => path.with_extension(word),
     }
 }
 
@@ -160,18 +178,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_size_goes_before_the_extension() {
+    fn size_and_api_go_before_the_extension() {
         assert_eq!(
-            with_size(Path::new("out/r.hgrm"), 64),
+            with_word(Path::new("out/r.hgrm"), "64"),
             Path::new("out/r.64.hgrm")
         );
-        assert_eq!(with_size(Path::new("r"), 2), Path::new("r.2"));
+        assert_eq!(with_word(Path::new("r"), "2"), Path::new("r.2"));
+        let folder = std::env::temp_dir();
+        let names = |sizes: &[u32], apis: &[Api]| -> Vec<String> {
+            let files = Files::prepare(None, Some(&folder.join("r.hgrm")), sizes, apis).unwrap();
+            let name = |(_, _, path): &(u32, Api, PathBuf)| {
+                path.file_name().unwrap().to_string_lossy().into_owned()
+            };
+            files.hgrm.iter().map(name).collect()
+        };
+        assert_eq!(names(&[2], &[Api::C]), ["r.hgrm"]);
+        assert_eq!(
+            names(&[2, 4], &[Api::Rust, Api::C]),
+            ["r.2.rust.hgrm", "r.2.c.hgrm", "r.4.rust.hgrm", "r.4.c.hgrm"]
+        );
     }
 
     #[test]
     fn an_unwritable_file_is_refused_before_the_run() {
-        let failure =
-            Files::prepare(Some(Path::new("/nonexistent/r.json")), None, &[2]).unwrap_err();
+        let failure = Files::prepare(
+            Some(Path::new("/nonexistent/r.json")),
+            None,
+            &[2],
+            &[Api::Engine],
+        )
+        .unwrap_err();
         assert_eq!(failure.status(), 1);
     }
 

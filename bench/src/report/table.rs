@@ -1,6 +1,7 @@
 //! perftest's table, with its columns in its order, and three more facts it
 //! does not tell: 99.99 %, the true maximum, and a true standard deviation.
 
+use super::{Outcome, layers};
 use crate::stats::Samples;
 
 const COLUMNS: [&str; 11] = [
@@ -34,16 +35,37 @@ fn line<T: AsRef<str>>(cells: &[T]) -> String {
         .collect()
 }
 
-/// A rule, the names of the columns, a rule.
-pub(crate) fn header() -> String {
-    let names = line(&COLUMNS);
+/// A rule, the names of the columns, a rule. Where interfaces are compared the
+/// table has the columns of [`layers`] as well.
+pub(crate) fn header(compares: bool) -> String {
+    let mut names = line(&COLUMNS);
+    if compares {
+        names += &layers::line(layers::COLUMNS);
+    }
     let rule = "-".repeat(names.len() + 1);
     format!("{rule}\n{names}\n{rule}")
 }
 
+/// The rows of one size, one for each interface.
+pub(crate) fn rows(outcomes: &[Outcome], compares: bool) -> String {
+    let rows: Vec<String> = outcomes
+        .iter()
+        .enumerate()
+        .map(|(at, outcome)| {
+            let mut row = row(outcome.size, &outcome.samples);
+            if compares {
+                let below = at.checked_sub(1).map(|below| &outcomes[below]);
+                row += &layers::cells(outcome, below);
+            }
+            row
+        })
+        .collect();
+    rows.join("\n")
+}
+
 /// The figures of one size. `t_max` is perftest's, which leaves the two largest
 /// samples out; `max` is the largest.
-pub(crate) fn row(size: u32, samples: &Samples) -> String {
+fn row(size: u32, samples: &Samples) -> String {
     let figures = [
         samples.min(),
         samples.perftest_max(),
@@ -79,7 +101,7 @@ mod tests {
 
     #[test]
     fn columns_are_perftests_and_then_ours() {
-        let header = header();
+        let header = header(false);
         let names: Vec<_> = header.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(names[..7], COLUMNS[..7]);
         assert_eq!(names[9..], ["99.99%[usec]", "max[usec]"]);

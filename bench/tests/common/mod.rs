@@ -52,7 +52,8 @@ pub(crate) fn bench(words: &str) -> Command {
     command.args(words.split_whitespace());
     command
         .env_remove("MLX5EMU_FABRIC")
-        .env_remove("DAT_BENCH_RELAUNCHED");
+        .env_remove("DAT_BENCH_RELAUNCHED")
+        .env_remove("DAT_BENCH_LIBDAT");
     command
 }
 
@@ -210,19 +211,75 @@ impl Guard {
 /// dat-bench, where `-d emu` looks for it.
 pub(crate) fn launcher() -> &'static Path {
     static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
-    LAUNCHER.get_or_init(|| {
-        let folder = executable().parent().expect("a folder");
-        let release = folder.file_name().is_some_and(|name| name == "release");
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "mlx5-emulator", "--target-dir"])
-            .arg(folder.parent().expect("the target folder"))
-            .args(release.then_some("--release"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .expect("cargo runs");
-        assert!(built.success(), "the emulator does not build");
-        let launcher = folder.join("mlx5-emu");
-        assert!(launcher.is_file(), "{} was not built", launcher.display());
-        launcher
-    })
+    LAUNCHER.get_or_init(|| beside("mlx5-emulator", "mlx5-emu"))
+}
+
+/// `libdat.so`, built likewise, where `--api c` looks for it.
+pub(crate) fn libdat() -> &'static Path {
+    static LIBDAT: OnceLock<PathBuf> = OnceLock::new();
+    LIBDAT.get_or_init(|| beside("libdat", "libdat.so"))
+}
+
+/// Builds a package of this workspace; where its artifact is.
+fn beside(package: &str, artifact: &str) -> PathBuf {
+    let folder = executable().parent().expect("a folder");
+    let release = folder.file_name().is_some_and(|name| name == "release");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "-p", package, "--target-dir"])
+        .arg(folder.parent().expect("the target folder"))
+        .args(release.then_some("--release"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo runs");
+    assert!(built.success(), "{package} does not build");
+    let artifact = folder.join(artifact);
+    assert!(artifact.is_file(), "{} was not built", artifact.display());
+    artifact
+}
+
+/// The cells of the table's row for a size.
+#[track_caller]
+pub(crate) fn row(ended: &Ended, size: u32) -> Vec<f64> {
+    let wanted = size.to_string();
+    ended
+        .stdout
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|cells| cells.len() == 11 && cells[0] == wanted)
+        .unwrap_or_else(|| panic!("no row for {size} in:\n{}", ended.text()))
+        .into_iter()
+        .map(|cell| cell.parse().expect("a number"))
+        .collect()
+}
+
+/// That a row is one of so many samples, in the order that figures of one
+/// distribution must have.
+#[track_caller]
+pub(crate) fn check_row(ended: &Ended, size: u32, iterations: u64) {
+    let cells = row(ended, size);
+    assert_eq!(cells[1], iterations as f64);
+    let (min, max, typical, mean) = (cells[2], cells[10], cells[4], cells[5]);
+    // The median comes from buckets of 0.1 %.
+    assert!(
+        min > 0.0 && min <= typical * 1.001 && typical <= max,
+        "{cells:?}"
+    );
+    assert!(min <= mean && mean <= max && cells[6] >= 0.0, "{cells:?}");
+    assert!(
+        cells[7] <= cells[8] && cells[8] <= cells[9] && cells[9] <= max,
+        "{cells:?}"
+    );
+}
+
+/// A file for results.
+pub(crate) fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// A server that waits, and the port where.
+pub(crate) fn server(fabric: &str, words: &str) -> (Running, String) {
+    let mut server = Running::start(&mut emulated(fabric, &format!("lat -p 0 {words}")));
+    let line = server.wait_for("waiting on TCP port");
+    let port = line.split_whitespace().nth(4).expect("the port").to_owned();
+    (server, port)
 }

@@ -1,0 +1,137 @@
+//! The command line, read as a user types it.
+
+use super::*;
+use clap::CommandFactory;
+
+fn lat(line: &str) -> Result<LatArgs, String> {
+    let words = ["dat-bench", "lat"]
+        .into_iter()
+        .chain(line.split_whitespace());
+    match Cli::try_parse_from(words)
+        .map_err(|error| error.to_string())?
+        .command
+    {
+        Command::Lat(args) => args
+            .check()
+            .map(|()| args)
+            .map_err(|error| error.to_string()),
+        Command::Devices(_) => unreachable!(),
+    }
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn perftests_letters_keep_their_meaning() {
+    let args = lat("-d mlx5_1 -i 2 -s 64 -n 5 -t 4 -r 8 -I 32 -p 7 -x 3 host").unwrap();
+    assert_eq!(args.device.as_deref(), Some("mlx5_1"));
+    assert_eq!((args.ib_port, args.size, args.iterations()), (2, 64, 5));
+    assert_eq!(
+        (args.tx_depth, args.receive_depth(), args.inline_bytes()),
+        (4, 8, 32)
+    );
+    assert_eq!(
+        (args.port, args.gid_index, args.host.as_deref()),
+        (7, Some(3), Some("host"))
+    );
+}
+
+#[test]
+fn all_means_powers_of_two_up_to_8_mib() {
+    let sizes = lat("-a").unwrap().sizes();
+    assert_eq!((sizes.len(), sizes[0], sizes[22]), (23, 2, 1 << 23));
+}
+
+#[test]
+fn the_warm_up_is_in_proportion() {
+    assert_eq!(lat("-n 5").unwrap().warmup(), 1);
+    assert_eq!(lat("-n 5000000").unwrap().warmup(), 1000);
+    assert_eq!(lat("-D 1").unwrap().warmup(), 1000);
+    assert_eq!(lat("-D 1 --warmup 0").unwrap().warmup(), 0);
+}
+
+#[test]
+fn apis_come_in_the_order_given_with_the_inline_size_of_dat() {
+    assert_eq!(lat("").unwrap().api, [Api::Engine]);
+    assert_eq!(lat("").unwrap().inline_bytes(), 236);
+    let args = lat("--api c,engine,rust").unwrap();
+    assert_eq!(args.api, [Api::C, Api::Engine, Api::Rust]);
+    assert_eq!(args.inline_bytes(), 64);
+    assert_eq!(lat("--api c -o read").unwrap().inline_bytes(), 0);
+}
+
+#[test]
+fn waits_are_for_what_can_wait() {
+    for right in [
+        "--api rust --wait poll",
+        "--api rust,c --wait block host",
+        "--api c --wait adaptive -o read --loopback",
+    ] {
+        assert!(lat(right).is_ok(), "{right}");
+    }
+    for wrong in [
+        "--wait poll",
+        "--wait block --api engine,rust",
+        "--wait block --api c -o write host",
+        "--wait block --api c --loopback",
+        "--wait sometimes --api c",
+    ] {
+        assert!(lat(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn sizes_are_read_with_units() {
+    assert_eq!(size("4096"), Ok(4096));
+    assert_eq!(size("4K"), Ok(4096));
+    assert_eq!(size("8MiB"), Ok(1 << 23));
+    for wrong in [
+        "0",
+        "",
+        "-1",
+        "2G",
+        "4 K",
+        "0x10",
+        "K",
+        "99999999999999999999",
+    ] {
+        assert!(size(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for wrong in [
+        "-t 0",
+        "-r 0",
+        "-n 0",
+        "-D 0",
+        "-D nan",
+        "-s 0",
+        "-i 0",
+        "-p 65536",
+        "-x 256",
+        "-o atomic",
+        "-n 5 -D 1",
+        "-a -s 4",
+        "--loopback host",
+        "--cpu 1,2",
+        "--cpu x",
+        "-o read -I 8",
+        "-o write -r 8",
+        "--json x",
+        "-p 0 host",
+        "--rate 5",
+        "-q 2",
+        "--api verbs",
+        "--api",
+        "--api rust,rust",
+        "--api rust -I 8",
+        "--api engine,c -x 3",
+    ] {
+        assert!(lat(wrong).is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Registered memory.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use dat::abi::{
+    DAT_HANDLE_NULL, DAT_LMR_HANDLE, DAT_LMR_TRIPLET, DAT_MEM_PRIV_ALL_FLAG, DAT_MEM_TYPE_VIRTUAL,
+    DAT_REGION_DESCRIPTION,
+};
+use dat_api::safe::RemoteSegment;
+
+use super::{Adapter, control};
+use crate::failure::Failure;
+
+/// Zeroed pages.
+struct Pages {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Pages {
+    fn allocate(bytes: usize) -> Self {
+        const PAGE: usize = 4096;
+        let layout = Layout::from_size_align(bytes, PAGE).expect("two messages fit in memory");
+        // SAFETY: of more than no bytes: a message has one at least.
+        let start = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => Self { start, layout },
+            None => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// Registered memory.
+pub(super) struct Memory {
+    lmr: DAT_LMR_HANDLE,
+    context: u32,
+    rmr_context: u32,
+    adapter: Rc<Adapter>,
+    // Goes after the region (see `Drop`).
+    bytes: Pages,
+}
+
+impl Memory {
+    pub(super) fn register(adapter: &Rc<Adapter>, length: usize) -> Result<Self, Failure> {
+        let bytes = Pages::allocate(length);
+        let mut memory = Self {
+            lmr: DAT_HANDLE_NULL,
+            context: 0,
+            rmr_context: 0,
+            adapter: Rc::clone(adapter),
+            bytes,
+        };
+        let (mut registered, mut start) = (0, 0);
+        // SAFETY: memory of that length that outlives the region, and fields
+        // to be filled in.
+        let answer = unsafe {
+            (adapter.calls.lmr_create)(
+                adapter.ia,
+                DAT_MEM_TYPE_VIRTUAL,
+                DAT_REGION_DESCRIPTION {
+                    for_va: memory.bytes.start.as_ptr().cast(),
+                },
+                length as u64,
+                adapter.pz,
+                DAT_MEM_PRIV_ALL_FLAG,
+                &raw mut memory.lmr,
+                &raw mut memory.context,
+                &raw mut memory.rmr_context,
+                &raw mut registered,
+                &raw mut start,
+            )
+        };
+        control("dat_lmr_create", answer)?;
+        Ok(memory)
+    }
+
+    /// First byte.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.bytes.start
+    }
+
+    /// All of it, for requests of the other side.
+    pub(super) fn window(&self) -> RemoteSegment {
+        RemoteSegment {
+            context: self.rmr_context,
+            address: self.bytes.start.addr().get() as u64,
+            length: self.bytes.layout.size() as u64,
+        }
+    }
+
+    /// A piece of it for a request of this side.
+    pub(super) fn segment(&self, range: core::ops::Range<usize>) -> DAT_LMR_TRIPLET {
+        assert!(range.end <= self.bytes.layout.size(), "inside the buffer");
+        DAT_LMR_TRIPLET {
+            lmr_context: self.context,
+            pad: 0,
+            virtual_address: self.bytes.start.addr().get() as u64 + range.start as u64,
+            segment_length: range.len() as u64,
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: an LMR, or null, which the call refuses.
+        unsafe { (self.adapter.calls.lmr_free)(self.lmr) };
+    }
+}

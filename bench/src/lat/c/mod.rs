@@ -1,0 +1,457 @@
+//! DAT's C calls as an interface: what a C program does, by pointers that
+//! dlsym found.
+
+mod address;
+mod door;
+mod events;
+mod library;
+mod memory;
+
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::ptr::null_mut;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dat::abi::{
+    DAT_CLOSE_ABRUPT_FLAG, DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_SUPPRESS_FLAG,
+    DAT_CONNECT_DEFAULT_FLAG, DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONTEXT, DAT_COUNT,
+    DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_CONNECTION_FLAG, DAT_EVD_DTO_FLAG, DAT_EVD_FLAGS,
+    DAT_FALSE, DAT_HANDLE_NULL, DAT_IA_ATTR, DAT_IA_FIELD_ALL, DAT_IA_HANDLE, DAT_LMR_TRIPLET,
+    DAT_PROVIDER_FIELD_NONE, DAT_PZ_HANDLE, DAT_QOS_BEST_EFFORT, DAT_RETURN, DAT_RMR_TRIPLET,
+    DAT_SERVICE_TYPE_RC,
+};
+use dat_api::DatReturn;
+use dat_api::safe::RemoteSegment;
+
+use self::address::{Address, read_address};
+use self::door::CDoor;
+use self::events::{Queue, micros};
+use self::library::Calls;
+pub(super) use self::library::Libdat;
+use self::memory::Memory;
+use super::dat::{Dat, DatEnd, incoming, local, remote};
+use super::ground::Ground;
+use super::link::{Done, End, Fault, Link};
+use super::payload::{self, Payload};
+use super::plan::Plan;
+use crate::cli::Operation;
+use crate::failure::Failure;
+
+/// Events of connections that wait at most.
+const CONNECTION_EVENTS: u32 = 8;
+
+/// An open adapter with a protection zone; `WAITS`: events are taken by waiting.
+pub(super) struct Way<const WAITS: bool>(Rc<Adapter>);
+
+struct Adapter {
+    calls: Calls,
+    ia: DAT_IA_HANDLE,
+    pz: DAT_PZ_HANDLE,
+}
+
+impl<const WAITS: bool> Way<WAITS> {
+    pub(super) fn open(libdat: &Libdat, ground: &Ground) -> Result<Self, Failure> {
+        let name = CString::new(ground.adapter_name())
+            .map_err(|_| Failure::usage("a device's name has no zero byte"))?;
+        let calls = libdat.calls;
+        let mut events = DAT_HANDLE_NULL;
+        let mut adapter = Adapter {
+            calls,
+            ia: DAT_HANDLE_NULL,
+            pz: DAT_HANDLE_NULL,
+        };
+        // SAFETY: a C string, and two handles of this frame to be filled in.
+        let answer = unsafe {
+            (calls.ia_openv)(
+                name.as_ptr().cast_mut(),
+                CONNECTION_EVENTS as DAT_COUNT,
+                &raw mut events,
+                &raw mut adapter.ia,
+                1,
+                2,
+                DAT_FALSE,
+            )
+        };
+        control("dat_ia_openv", answer)?;
+        // SAFETY: an open IA, and a handle to be filled in.
+        let answer = unsafe { (calls.pz_create)(adapter.ia, &raw mut adapter.pz) };
+        control("dat_pz_create", answer)?;
+        Ok(Self(Rc::new(adapter)))
+    }
+}
+
+impl Adapter {
+    fn queue(self: &Rc<Self>, length: u32, streams: DAT_EVD_FLAGS) -> Result<Queue, Failure> {
+        let mut evd = DAT_HANDLE_NULL;
+        // SAFETY: an open IA, and a handle to be filled in.
+        let answer = unsafe {
+            (self.calls.evd_create)(
+                self.ia,
+                count(length),
+                DAT_HANDLE_NULL,
+                streams,
+                &raw mut evd,
+            )
+        };
+        control("dat_evd_create", answer)?;
+        Ok(Queue {
+            evd,
+            adapter: Rc::clone(self),
+        })
+    }
+
+    fn query(&self) -> Result<DAT_IA_ATTR, Failure> {
+        let mut events = DAT_HANDLE_NULL;
+        let mut attributes = MaybeUninit::<DAT_IA_ATTR>::zeroed();
+        // SAFETY: an open IA; a handle and attributes of this frame to be
+        // filled in; nothing is asked of the provider.
+        let answer = unsafe {
+            (self.calls.ia_query)(
+                self.ia,
+                &raw mut events,
+                DAT_IA_FIELD_ALL,
+                attributes.as_mut_ptr(),
+                DAT_PROVIDER_FIELD_NONE,
+                null_mut(),
+            )
+        };
+        control("dat_ia_query", answer)?;
+        // SAFETY: zeros are a value of it, and the call has filled it in.
+        Ok(unsafe { attributes.assume_init() })
+    }
+}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        // Who used them is gone (each has an `Rc`).
+        // SAFETY: handles of this adapter, or null, which the calls refuse.
+        unsafe {
+            (self.calls.pz_free)(self.pz);
+            (self.calls.ia_close)(self.ia, DAT_CLOSE_ABRUPT_FLAG);
+        }
+    }
+}
+
+impl<const WAITS: bool> Dat for Way<WAITS> {
+    type End = CEnd<WAITS>;
+    type Door = CDoor;
+
+    fn address(&self) -> Result<SocketAddr, Failure> {
+        let address = self.0.query()?.ia_address_ptr;
+        // SAFETY: the library's `sockaddr`, or null; it lives as long as the IA.
+        unsafe { read_address(address) }
+            .ok_or_else(|| Failure::environment("dat_ia_query tells no internet address"))
+    }
+
+    fn end(&self, plan: &Plan) -> Result<CEnd<WAITS>, Failure> {
+        let adapter = &self.0;
+        let calls = adapter.calls;
+        let largest = plan.largest();
+        let memory = Memory::register(adapter, 2 * payload::area(largest))?;
+        // SAFETY: of that length; it outlives the payload (order of fields),
+        // and no references to it are formed.
+        let payload = unsafe { Payload::new(memory.start(), plan.operation, largest) };
+        let received = adapter.queue(plan.receives().max(1), DAT_EVD_DTO_FLAG)?;
+        let sent = adapter.queue(plan.tx_depth, DAT_EVD_DTO_FLAG)?;
+        let connections = adapter.queue(CONNECTION_EVENTS, DAT_EVD_CONNECTION_FLAG)?;
+        let attributes = attributes(&adapter.query()?, plan);
+        let mut ep = DAT_HANDLE_NULL;
+        // SAFETY: handles of this adapter, attributes and a handle of this frame.
+        let answer = unsafe {
+            (calls.ep_create)(
+                adapter.ia,
+                adapter.pz,
+                received.evd,
+                sent.evd,
+                connections.evd,
+                &raw const attributes,
+                &raw mut ep,
+            )
+        };
+        control("dat_ep_create", answer)?;
+        let range = incoming(&payload);
+        let mut end = CEnd {
+            endpoint: Endpoint {
+                ep,
+                calls,
+                _adapter: Rc::clone(adapter),
+            },
+            receive: memory.segment(range.clone()),
+            segment: memory.segment(range),
+            target: remote_segment(RemoteSegment::default()),
+            sent,
+            received,
+            connections,
+            operation: plan.operation,
+            theirs: RemoteSegment::default(),
+            payload,
+            memory,
+        };
+        for _ in 0..plan.receives() {
+            end.post_receive()
+                .map_err(|fault| Failure::run(fault.to_string()))?;
+        }
+        Ok(end)
+    }
+
+    fn listen(&self) -> Result<CDoor, Failure> {
+        CDoor::open(&self.0)
+    }
+}
+
+/// As deep as the run, one segment, one read at a time.
+fn attributes(limits: &DAT_IA_ATTR, plan: &Plan) -> DAT_EP_ATTR {
+    DAT_EP_ATTR {
+        service_type: DAT_SERVICE_TYPE_RC,
+        max_message_size: limits.max_message_size,
+        max_rdma_size: limits.max_rdma_size,
+        qos: DAT_QOS_BEST_EFFORT,
+        recv_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
+        request_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
+        max_recv_dtos: count(plan.receives().max(1)),
+        max_request_dtos: count(plan.tx_depth),
+        max_recv_iov: 1,
+        max_request_iov: 1,
+        max_rdma_read_in: 1,
+        max_rdma_read_out: 1,
+        srq_soft_hw: 0,
+        max_rdma_read_iov: 1,
+        max_rdma_write_iov: 1,
+        ep_transport_specific_count: 0,
+        ep_transport_specific: null_mut(),
+        ep_provider_specific_count: 0,
+        ep_provider_specific: null_mut(),
+    }
+}
+
+fn count(value: u32) -> DAT_COUNT {
+    DAT_COUNT::try_from(value).unwrap_or(DAT_COUNT::MAX)
+}
+
+fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
+    DAT_RMR_TRIPLET {
+        rmr_context: remote.context,
+        pad: 0,
+        target_address: remote.address,
+        segment_length: remote.length,
+    }
+}
+
+/// An EP.
+struct Endpoint {
+    ep: DAT_EP_HANDLE,
+    calls: Calls,
+    _adapter: Rc<Adapter>,
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // SAFETY: an EP; one that is connected is disconnected by this.
+        unsafe { (self.calls.ep_free)(self.ep) };
+    }
+}
+
+/// One side's endpoint, EVDs and memory.
+pub(super) struct CEnd<const WAITS: bool> {
+    // Dropped in this order: who writes to the memory goes before it.
+    endpoint: Endpoint,
+    sent: Queue,
+    received: Queue,
+    connections: Queue,
+    payload: Payload,
+    memory: Memory,
+    operation: Operation,
+    /// All of the other side's memory.
+    theirs: RemoteSegment,
+    /// The requests of the present size, prepared.
+    receive: DAT_LMR_TRIPLET,
+    segment: DAT_LMR_TRIPLET,
+    target: DAT_RMR_TRIPLET,
+}
+
+impl<const WAITS: bool> DatEnd for CEnd<WAITS> {
+    fn window(&self) -> RemoteSegment {
+        self.memory.window()
+    }
+
+    fn face(&mut self, theirs: RemoteSegment) {
+        self.theirs = theirs;
+    }
+
+    fn connect(
+        &mut self,
+        to: SocketAddr,
+        qualifier: u64,
+        within: Duration,
+        private_data: &[u8],
+    ) -> Result<(), Failure> {
+        let mut address = Address::new(to);
+        // SAFETY: an EP, an address and bytes of this frame, which are only read.
+        let answer = unsafe {
+            (self.endpoint.calls.ep_connect)(
+                self.endpoint.ep,
+                address.pointer(),
+                qualifier,
+                micros(within),
+                private_data.len() as DAT_COUNT,
+                private_data.as_ptr().cast_mut().cast(),
+                DAT_QOS_BEST_EFFORT,
+                DAT_CONNECT_DEFAULT_FLAG,
+            )
+        };
+        control("dat_ep_connect", answer)
+    }
+
+    fn established(&mut self, within: Duration) -> Result<Vec<u8>, Failure> {
+        let event = self.connections.await_event(within, "a DAT connection")?;
+        if event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED {
+            return Err(Failure::run(format!(
+                "no DAT connection: event 0x{:x}",
+                event.event_number
+            )));
+        }
+        // SAFETY: the number says that this is the member that counts.
+        let data = unsafe { event.event_data.connect_event_data };
+        // SAFETY: so many bytes are there while the endpoint is connected,
+        // which it is, or disconnected; nobody resets or frees it meanwhile.
+        Ok(unsafe { bytes(data.private_data.cast(), data.private_data_size) })
+    }
+}
+
+impl<const WAITS: bool> End for CEnd<WAITS> {
+    fn aim(&mut self, size: u32) {
+        self.segment = self.memory.segment(local(&self.payload, size));
+        self.target = remote_segment(remote(&self.payload, self.theirs, size));
+    }
+
+    fn payload(&mut self) -> &mut Payload {
+        &mut self.payload
+    }
+}
+
+/// The cookie of every request.
+const COOKIE: DAT_CONTEXT = DAT_CONTEXT { as_64: 0 };
+
+impl<const WAITS: bool> Link for CEnd<WAITS> {
+    #[inline(always)]
+    fn post_receive(&mut self) -> Result<(), Fault> {
+        let Endpoint { ep, calls, .. } = &self.endpoint;
+        // SAFETY: an EP, which no other thread uses, and one segment of memory
+        // that outlives it (order of fields) and that nobody has references to.
+        let answer = unsafe {
+            (calls.ep_post_recv)(
+                *ep,
+                1,
+                &raw mut self.receive,
+                COOKIE,
+                DAT_COMPLETION_DEFAULT_FLAG,
+            )
+        };
+        posted("dat_ep_post_recv", answer)
+    }
+
+    #[inline(always)]
+    fn post(&mut self, signaled: bool) -> Result<(), Fault> {
+        let flags = if signaled {
+            DAT_COMPLETION_DEFAULT_FLAG
+        } else {
+            DAT_COMPLETION_SUPPRESS_FLAG
+        };
+        let Endpoint { ep, calls, .. } = &self.endpoint;
+        let (segment, target) = (&raw mut self.segment, &raw const self.target);
+        match self.operation {
+            Operation::Send => {
+                // SAFETY: as in `post_receive`.
+                let answer = unsafe { (calls.ep_post_send)(*ep, 1, segment, COOKIE, flags) };
+                posted("dat_ep_post_send", answer)
+            }
+            Operation::Write => {
+                // SAFETY: as in `post_receive`; the target is read meanwhile.
+                let answer =
+                    unsafe { (calls.ep_post_rdma_write)(*ep, 1, segment, COOKIE, target, flags) };
+                posted("dat_ep_post_rdma_write", answer)
+            }
+            Operation::Read => {
+                // SAFETY: as in `post_receive`; the target is read meanwhile.
+                let answer =
+                    unsafe { (calls.ep_post_rdma_read)(*ep, 1, segment, COOKIE, target, flags) };
+                posted("dat_ep_post_rdma_read", answer)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn poll_sent(&mut self) -> Option<Done> {
+        self.sent.poll()
+    }
+
+    #[inline(always)]
+    fn poll_received(&mut self) -> Option<Done> {
+        self.received.poll()
+    }
+
+    #[inline(always)]
+    fn await_sent(&mut self) -> Option<Done> {
+        if WAITS {
+            self.sent.wait()
+        } else {
+            self.sent.poll()
+        }
+    }
+
+    #[inline(always)]
+    fn await_received(&mut self) -> Option<Done> {
+        if WAITS {
+            self.received.wait()
+        } else {
+            self.received.poll()
+        }
+    }
+
+    #[inline(always)]
+    fn stamp(&mut self, sequence: u8) {
+        self.payload.stamp(sequence);
+    }
+
+    #[inline(always)]
+    fn arrived(&self) -> u8 {
+        self.payload.arrived()
+    }
+}
+
+#[inline(always)]
+fn posted(call: &'static str, answer: DAT_RETURN) -> Result<(), Fault> {
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(Fault::Call(call, DatReturn::from_bits(answer)))
+    }
+}
+
+/// Refuses a control call that failed.
+fn control(call: &str, answer: DAT_RETURN) -> Result<(), Failure> {
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(Failure::environment(format!(
+        "{call} answered {}; DAT_DBG_TYPE=0xffff DAT_DBG_DEST=1 make libdat.so say why",
+        DatReturn::from_bits(answer)
+    )))
+}
+
+/// Bytes that the library keeps.
+///
+/// # Safety
+/// `start` is null, or there are so many bytes.
+unsafe fn bytes(start: *const u8, length: DAT_COUNT) -> Vec<u8> {
+    match usize::try_from(length) {
+        Ok(length) if !start.is_null() => {
+            // SAFETY: the caller's promise.
+            let bytes = unsafe { core::slice::from_raw_parts(start, length) };
+            bytes.to_vec()
+        }
+        _ => Vec::new(),
+    }
+}

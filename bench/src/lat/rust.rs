@@ -1,0 +1,358 @@
+//! DAT's Rust types as an interface.
+//!
+//! A request names its memory anew each time, as programs do: making a
+//! `Segment` checks its bounds, and belongs to what is measured.
+
+use std::net::SocketAddr;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use dat_api::safe::{
+    Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, Memory, ProtectionZone,
+    RemoteSegment, ServicePoint,
+};
+use dat_api::types::{
+    CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EvdFlags, Event, EventData,
+    MemPrivileges,
+};
+use dat_api::{DatError, DatReturn, ReturnType};
+
+use super::dat::{Answer, Dat, DatEnd, Door, SLICE, incoming, local, nobody, remote};
+use super::ground::Ground;
+use super::link::{Done, End, Fault, Link};
+use super::payload::{self, Payload};
+use super::plan::Plan;
+use crate::cli::Operation;
+use crate::failure::Failure;
+
+/// An open adapter; `WAITS`: events are taken by waiting.
+pub(super) struct Way<const WAITS: bool> {
+    adapter: Adapter,
+    zone: ProtectionZone,
+}
+
+impl<const WAITS: bool> Way<WAITS> {
+    pub(super) fn open(ground: &Ground) -> Result<Self, Failure> {
+        let adapter = Adapter::open(&ground.adapter_name()).map_err(refused)?;
+        Ok(Self {
+            zone: adapter.zone().map_err(refused)?,
+            adapter,
+        })
+    }
+}
+
+impl<const WAITS: bool> Dat for Way<WAITS> {
+    type End = RustEnd<WAITS>;
+    type Door = RustDoor;
+
+    fn address(&self) -> Result<SocketAddr, Failure> {
+        Ok(self.adapter.address())
+    }
+
+    fn end(&self, plan: &Plan) -> Result<RustEnd<WAITS>, Failure> {
+        let largest = plan.largest();
+        let bytes = 2 * payload::area(largest);
+        let memory = self
+            .zone
+            .memory(bytes, MemPrivileges::all())
+            .map_err(refused)?;
+        let base = NonNull::new(memory.as_ptr()).expect("nothing is mapped at 0");
+        // SAFETY: of that length; it outlives the payload (order of fields),
+        // and `Memory` forms no references to it.
+        let payload = unsafe { Payload::new(base, plan.operation, largest) };
+        let queue = |length, streams| self.adapter.dispatcher(length, streams).map_err(refused);
+        let received = queue(plan.receives().max(1), EvdFlags::DTO)?;
+        let sent = queue(plan.tx_depth, EvdFlags::DTO)?;
+        let connections = queue(CONNECTION_EVENTS, EvdFlags::CONNECTION)?;
+        let endpoint = self
+            .zone
+            .endpoint(&EndpointOptions {
+                recv: Some(&received),
+                request: Some(&sent),
+                connect: Some(&connections),
+                shared: None,
+                attributes: Some(attributes(&self.adapter, plan)),
+            })
+            .map_err(refused)?;
+        let mut end = RustEnd {
+            operation: plan.operation,
+            size: largest as usize,
+            theirs: RemoteSegment::default(),
+            target: RemoteSegment::default(),
+            endpoint,
+            sent,
+            received,
+            connections,
+            payload,
+            memory,
+        };
+        for _ in 0..plan.receives() {
+            end.post_receive()
+                .map_err(|fault| Failure::run(fault.to_string()))?;
+        }
+        Ok(end)
+    }
+
+    fn listen(&self) -> Result<RustDoor, Failure> {
+        let requests = self
+            .adapter
+            .dispatcher(CONNECTION_EVENTS, EvdFlags::CR)
+            .map_err(refused)?;
+        let point = self.adapter.listen_anywhere(&requests).map_err(refused)?;
+        Ok(RustDoor { point, requests })
+    }
+}
+
+/// Events of connections that wait at most.
+const CONNECTION_EVENTS: u32 = 8;
+
+/// As deep as the run, one segment, one read at a time.
+fn attributes(adapter: &Adapter, plan: &Plan) -> EpAttributes {
+    let limits = adapter.query().ia;
+    let count = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    EpAttributes {
+        service_type: 0,
+        max_message_size: limits.max_message_size,
+        max_rdma_size: limits.max_rdma_size,
+        qos: 0,
+        recv_completion_flags: CompletionFlags::empty(),
+        request_completion_flags: CompletionFlags::empty(),
+        max_recv_dtos: count(plan.receives().max(1)),
+        max_request_dtos: count(plan.tx_depth),
+        max_recv_iov: 1,
+        max_request_iov: 1,
+        max_rdma_read_in: 1,
+        max_rdma_read_out: 1,
+        srq_soft_hw: 0,
+        max_rdma_read_iov: 1,
+        max_rdma_write_iov: 1,
+    }
+}
+
+/// One side's endpoint, event dispatchers and memory.
+pub(super) struct RustEnd<const WAITS: bool> {
+    // Dropped in this order: who writes to the memory goes before it.
+    endpoint: Endpoint,
+    sent: EventDispatcher,
+    received: EventDispatcher,
+    connections: EventDispatcher,
+    payload: Payload,
+    memory: Memory,
+    operation: Operation,
+    size: usize,
+    /// All of the other side's memory, and the part that requests are about.
+    theirs: RemoteSegment,
+    target: RemoteSegment,
+}
+
+impl<const WAITS: bool> DatEnd for RustEnd<WAITS> {
+    fn window(&self) -> RemoteSegment {
+        self.memory.remote(0..self.memory.len())
+    }
+
+    fn face(&mut self, theirs: RemoteSegment) {
+        self.theirs = theirs;
+    }
+
+    fn connect(
+        &mut self,
+        to: SocketAddr,
+        qualifier: u64,
+        within: Duration,
+        private_data: &[u8],
+    ) -> Result<(), Failure> {
+        self.endpoint
+            .connect(to, qualifier, Some(within), private_data)
+            .map_err(refused)
+    }
+
+    fn established(&mut self, within: Duration) -> Result<Vec<u8>, Failure> {
+        let event = await_event(&self.connections, within, "a DAT connection")?;
+        match event.data {
+            EventData::Connection {
+                kind: ConnectionKind::Established,
+                private_data,
+                ..
+            } => {
+                let start = core::ptr::with_exposed_provenance::<u8>(private_data.address);
+                if start.is_null() {
+                    return Ok(Vec::new());
+                }
+                // SAFETY: the event says that so many bytes are there while the
+                // endpoint is connected, which it is, or disconnected; it is
+                // ours, and not reset or freed meanwhile.
+                let bytes =
+                    unsafe { core::slice::from_raw_parts(start, private_data.len as usize) };
+                Ok(bytes.to_vec())
+            }
+            other => Err(Failure::run(format!("no DAT connection: {other:?}"))),
+        }
+    }
+}
+
+impl<const WAITS: bool> End for RustEnd<WAITS> {
+    fn aim(&mut self, size: u32) {
+        let range = local(&self.payload, size);
+        self.size = range.len();
+        self.target = remote(&self.payload, self.theirs, size);
+    }
+
+    fn payload(&mut self) -> &mut Payload {
+        &mut self.payload
+    }
+}
+
+impl<const WAITS: bool> Link for RustEnd<WAITS> {
+    #[inline(always)]
+    fn post_receive(&mut self) -> Result<(), Fault> {
+        let segment = self.memory.segment(incoming(&self.payload));
+        self.endpoint
+            .post_recv(&[segment], 0, CompletionFlags::empty())
+            .map_err(|code| Fault::Call("Endpoint::post_recv", code))
+    }
+
+    #[inline(always)]
+    fn post(&mut self, signaled: bool) -> Result<(), Fault> {
+        let flags = if signaled {
+            CompletionFlags::empty()
+        } else {
+            CompletionFlags::SUPPRESS
+        };
+        let start = self.payload.local_offset();
+        let segments = [self.memory.segment(start..start + self.size)];
+        let (endpoint, target) = (&mut self.endpoint, self.target);
+        let call = |name| move |code| Fault::Call(name, code);
+        match self.operation {
+            Operation::Send => endpoint
+                .post_send(&segments, 0, flags)
+                .map_err(call("Endpoint::post_send")),
+            Operation::Write => endpoint
+                .post_rdma_write(&segments, 0, target, flags)
+                .map_err(call("Endpoint::post_rdma_write")),
+            Operation::Read => endpoint
+                .post_rdma_read(&segments, 0, target, flags)
+                .map_err(call("Endpoint::post_rdma_read")),
+        }
+    }
+
+    #[inline(always)]
+    fn poll_sent(&mut self) -> Option<Done> {
+        polled(&self.sent)
+    }
+
+    #[inline(always)]
+    fn poll_received(&mut self) -> Option<Done> {
+        polled(&self.received)
+    }
+
+    #[inline(always)]
+    fn await_sent(&mut self) -> Option<Done> {
+        if WAITS {
+            waited(&self.sent)
+        } else {
+            polled(&self.sent)
+        }
+    }
+
+    #[inline(always)]
+    fn await_received(&mut self) -> Option<Done> {
+        if WAITS {
+            waited(&self.received)
+        } else {
+            polled(&self.received)
+        }
+    }
+
+    #[inline(always)]
+    fn stamp(&mut self, sequence: u8) {
+        self.payload.stamp(sequence);
+    }
+
+    #[inline(always)]
+    fn arrived(&self) -> u8 {
+        self.payload.arrived()
+    }
+}
+
+#[inline(always)]
+fn polled(queue: &EventDispatcher) -> Option<Done> {
+    match queue.next() {
+        Ok(None) => None,
+        Ok(Some(event)) => Some(done(&event)),
+        Err(code) => Some(Err(Fault::Call("EventDispatcher::next", code))),
+    }
+}
+
+#[inline(always)]
+fn waited(queue: &EventDispatcher) -> Option<Done> {
+    match queue.wait(Some(SLICE)) {
+        Ok(event) => Some(done(&event)),
+        Err(code) if is_nothing(code) => None,
+        Err(code) => Some(Err(Fault::Call("EventDispatcher::wait", code))),
+    }
+}
+
+#[inline(always)]
+fn done(event: &Event) -> Done {
+    match event.data {
+        EventData::Dto {
+            status: DtoStatus::Success,
+            length,
+            ..
+        } => Ok(length as u32),
+        EventData::Dto { status, .. } => Err(Fault::Dto(status)),
+        _ => Err(Fault::Event(0)),
+    }
+}
+
+/// Whether a wait ended only because its time did, or for a signal.
+fn is_nothing(code: DatReturn) -> bool {
+    matches!(
+        code.kind(),
+        Some(ReturnType::TimeoutExpired | ReturnType::InterruptedCall)
+    )
+}
+
+/// A service point, and the requests that come to it.
+pub(super) struct RustDoor {
+    point: ServicePoint,
+    requests: EventDispatcher,
+}
+
+impl<const WAITS: bool> Door<RustEnd<WAITS>> for RustDoor {
+    fn qualifier(&self) -> u64 {
+        self.point.qualifier()
+    }
+
+    fn accept(
+        self,
+        end: &mut RustEnd<WAITS>,
+        within: Duration,
+        answer: Answer<'_, RustEnd<WAITS>>,
+    ) -> Result<(), Failure> {
+        let event = await_event(&self.requests, within, "a DAT connection request")?;
+        let mut request = ConnectionRequest::from_event(&event)
+            .ok_or_else(|| Failure::run(format!("no connection request: {:?}", event.data)))?;
+        let ours = answer(end, &request.private_data())?;
+        request.accept(&mut end.endpoint, &ours).map_err(refused)
+    }
+}
+
+/// An event of a control queue.
+fn await_event(queue: &EventDispatcher, within: Duration, what: &str) -> Result<Event, Failure> {
+    let end = Instant::now() + within;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match queue.wait(Some(left)) {
+            Ok(event) => return Ok(event),
+            Err(code) if code.kind() == Some(ReturnType::InterruptedCall) => {}
+            Err(code) if is_nothing(code) => return Err(nobody(what, within)),
+            Err(code) => return Err(Failure::run(format!("waiting for {what}: {code}"))),
+        }
+    }
+}
+
+/// A control call failed.
+fn refused(error: DatError) -> Failure {
+    Failure::environment(format!("DAT refused: {error}"))
+}

@@ -1,0 +1,165 @@
+//! The same runs through DAT: its Rust types and its C calls, on the emulated
+//! device, in one process and in two, alone and compared with the engine.
+
+mod common;
+
+use std::fs;
+
+use common::{check_row, emulated, file, libdat, run, server};
+
+const DAT: [(&str, &str); 2] = [("rust", "dat_api::safe"), ("c", "libdat.so")];
+
+#[test]
+fn loopback_measures_every_operation() {
+    libdat();
+    for (api, said) in DAT {
+        for operation in ["send", "write", "read"] {
+            let words = format!("lat --loopback --api {api} -o {operation} -s 64 -n 1000");
+            let ended = run(emulated("api-loopback", &words));
+            let ended = ended.expect(0, &["EMULATED", said, "by dequeue", "max ="]);
+            check_row(&ended, 64, 1000);
+        }
+    }
+}
+
+#[test]
+fn two_processes_measure_every_operation() {
+    libdat();
+    for (api, _) in DAT {
+        for operation in ["send", "write", "read"] {
+            let words = format!("--api {api} -o {operation} -s 100 -n 300 --warmup 20");
+            let (server, port) = server("api-pair", &words);
+            let words = format!("lat {words} -p {port} localhost");
+            let client = run(emulated("api-pair", &words));
+            check_row(&client.expect(0, &["EMULATED"]), 100, 300);
+            let said = format!("answered 320 messages of 100 bytes by api {api}");
+            server.end().expect(0, &[&said]);
+        }
+    }
+}
+
+#[test]
+fn deep_queues_and_plain_messages_work_as_well() {
+    libdat();
+    for (api, _) in DAT {
+        for words in [
+            "-t 64 -r 1 -n 500",
+            "-o write -t 7 -s 4097 -n 500",
+            "-o read -s 65536 -n 100",
+            "-o send -s 1 -n 1 --warmup 0",
+            "-a -n 5 --warmup 1",
+        ] {
+            let words = format!("lat --loopback --api {api} {words}");
+            run(emulated("api-depths", &words)).expect(0, &["EMULATED"]);
+        }
+    }
+}
+
+#[test]
+fn waits_of_every_kind_carry_messages() {
+    libdat();
+    for (api, _) in DAT {
+        for wait in ["poll", "adaptive", "block"] {
+            let words = format!("--api {api} --wait {wait} -n 100 --warmup 10 -t 4");
+            let (server, port) = server("api-wait", &words);
+            let words = format!("lat {words} -p {port} localhost");
+            let client = run(emulated("api-wait", &words));
+            let said = format!("by wait, {wait}");
+            check_row(&client.expect(0, &[&said]), 2, 100);
+            server.end().expect(0, &["answered 110 messages"]);
+        }
+        let words = format!("lat --loopback --api {api} --wait block -o read -n 100");
+        run(emulated("api-wait", &words)).expect(0, &["by wait, block"]);
+    }
+}
+
+/// (api, adds) of the rows of a size.
+fn layers(stdout: &str, size: &str) -> Vec<(String, String)> {
+    stdout
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|cells| cells.len() == 14 && cells[0] == size)
+        .map(|cells| (cells[11].to_owned(), cells[12].to_owned()))
+        .collect()
+}
+
+#[test]
+fn layers_are_compared_in_the_order_given() {
+    libdat();
+    let (json, hgrm) = (file("layers.json"), file("layers.hgrm"));
+    let words = format!(
+        "lat --loopback --api engine,rust,c -n 205 --warmup 20 --json {} --hgrm {}",
+        json.display(),
+        hgrm.display()
+    );
+    let ended = run(emulated("api-layers", &words)).expect(0, &["10 rounds each", "adds"]);
+    let rows = layers(&ended.stdout, "2");
+    let names: Vec<&str> = rows.iter().map(|(api, _)| api.as_str()).collect();
+    assert_eq!(names, ["engine", "rust", "c"]);
+    assert_eq!(rows[0].1, "-");
+    let value: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(value["run"]["apis"].to_string(), r#"["engine","rust","c"]"#);
+    assert_eq!(value["run"]["rounds"], 10);
+    assert_eq!(value["run"]["dat_events"], "dequeue");
+    assert_eq!(value["run"]["inline_bytes"], 64);
+    let libdat = libdat().to_str().unwrap();
+    assert_eq!(value["run"]["libdat"], libdat, "the library of this build");
+    for (at, api) in names.iter().enumerate() {
+        let result = &value["results"][at];
+        assert_eq!(result["api"], *api);
+        assert_eq!(result["iterations"], 205);
+        assert_eq!(result["round_medians"].as_array().unwrap().len(), 10);
+        assert!(file(&format!("layers.{api}.hgrm")).is_file());
+    }
+    let added = value["layers"].as_array().unwrap();
+    assert_eq!(added.len(), 2);
+    for (layer, (api, over)) in added.iter().zip([("rust", "engine"), ("c", "rust")]) {
+        assert_eq!((&layer["api"], &layer["over"]), (&api.into(), &over.into()));
+        let figure = |name: &str| layer[name].as_f64().unwrap();
+        let typical = figure("typical_nanoseconds");
+        assert!(figure("least_nanoseconds") <= typical);
+        assert!(typical <= figure("most_nanoseconds"));
+    }
+}
+
+#[test]
+fn layers_are_compared_between_two_processes() {
+    libdat();
+    let words = "--api c,engine,rust -o write -n 100 --warmup 10";
+    let (server, port) = server("api-layers-pair", words);
+    let words = format!("lat {words} -p {port} localhost");
+    let ended = run(emulated("api-layers-pair", &words)).expect(0, &[]);
+    let rows = layers(&ended.stdout, "2");
+    let names: Vec<&str> = rows.iter().map(|(api, _)| api.as_str()).collect();
+    assert_eq!(names, ["c", "engine", "rust"]);
+    server.end().expect(
+        0,
+        &[
+            "answered 110 messages of 2 bytes by api c",
+            "answered 110 messages of 2 bytes by api rust",
+        ],
+    );
+}
+
+#[test]
+fn different_apis_are_refused_by_both_by_name() {
+    let (server, port) = server("api-differ", "--api rust");
+    run(emulated("api-differ", &format!("lat -p {port} localhost")))
+        .expect(1, &["--api: here engine"]);
+    server.end().expect(1, &["--api: here rust, there engine"]);
+}
+
+#[test]
+fn a_killed_server_ends_the_client_with_an_error() {
+    libdat();
+    for (api, _) in DAT {
+        let words = format!("--api {api} -D 50");
+        let (mut server, port) = server("api-kill", &words);
+        let words = format!("lat {words} -p {port} localhost");
+        let mut client = common::Running::start(&mut emulated("api-kill", &words));
+        client.wait_for("t_typical");
+        server.kill();
+        client.end().expect(3, &[]);
+    }
+}
