@@ -77,6 +77,8 @@ impl fmt::Display for DatReturn {
     }
 }
 
+impl core::error::Error for DatReturn {}
+
 impl fmt::Debug for DatReturn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#010x} {self}", self.0)
