@@ -130,12 +130,12 @@ impl Consumer {
         if evd.posted.is_quiet() {
             return false;
         }
-        self.read_letters(evd);
+        let notifies = self.read_letters(evd);
         // What is posted after this has to wait for the next time: completions
         // may come before it that the sweep has missed.
         let posted = evd.posted.len();
         if posted == 0 || self.staged.len() > evd.queue_length() as usize {
-            return posted > 0;
+            return notifies || posted > 0;
         }
         self.sweep(evd);
         evd.posted.take(posted, |data| {
@@ -160,27 +160,31 @@ impl Consumer {
         notifies
     }
 
+    /// Answers whether it brought something that notifies.
     #[cold]
-    fn act_on(&mut self, evd: &Evd, letter: Letter) {
+    fn act_on(&mut self, evd: &Evd, letter: Letter) -> bool {
         match letter {
             Letter::Attach(queue) => self.queues.push(queue),
             Letter::Room(mut room) => {
                 room.append(&mut self.staged);
                 self.staged = room;
             }
-            Letter::Sweep => {
-                self.sweep(evd);
-            }
+            // Whoever waits is to know of what this has staged.
+            Letter::Sweep => return self.sweep(evd),
             Letter::Purge(ep) => self.purge(ep),
         }
+        false
     }
 
-    /// Acts on the letters of other threads.
-    pub(super) fn read_letters(&mut self, evd: &Evd) {
+    /// Acts on the letters of other threads. Answers whether they brought
+    /// something that notifies.
+    pub(super) fn read_letters(&mut self, evd: &Evd) -> bool {
+        let mut notifies = false;
         for letter in evd.posted.letters() {
-            self.act_on(evd, letter);
+            notifies |= self.act_on(evd, letter);
             evd.posted.letter_done();
         }
+        notifies
     }
 
     fn purge(&mut self, unwanted: Handle) {
