@@ -3,14 +3,14 @@
 //! One table for the process, since a context alone must tell the LMR. A row
 //! is one cache line that is never given back, so a stale context reads a row
 //! that is dead or somebody else's, and no freed memory. A lookup takes no
-//! lock: the life count of the row, read before and after the rest, tells
-//! whether all of it belongs to one LMR.
+//! lock: the tag of the row, read before and after the rest, tells whether all
+//! of it belongs to one LMR.
 //!
-//! A context is the number of the row and the lowest bits of its life. The
-//! latter repeat after 4096 LMRs in one row. Rows rest between two LMRs while
+//! A context is the number of the row and the lowest bits of how many LMRs it
+//! has had. The latter repeat after 4096 LMRs in one row. Rows rest between two LMRs while
 //! [`RESTING`] others are freed, so a stale context is taken for another LMR
-//! after 16 million frees at the earliest; the table's own check uses the
-//! whole life, which never repeats.
+//! after 16 million frees at the earliest; the table's own check uses 32
+//! bits of that number.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::collections::VecDeque;
@@ -42,11 +42,12 @@ pub(super) struct Contents {
     pub(super) privileges: MemPrivileges,
 }
 
-#[derive(Default)]
 #[repr(align(64))]
 struct Row {
-    /// Odd while the row holds an LMR; one more at each birth and death.
-    life: AtomicU64,
+    /// Upper half: how many LMRs the row has had. Lower half: the context of
+    /// the one it holds; while it holds none, a context of another row, so
+    /// that no lookup which comes here matches.
+    tag: AtomicU64,
     address: AtomicU64,
     length: AtomicU64,
     key: AtomicU32,
@@ -55,6 +56,44 @@ struct Row {
 }
 
 const _: () = assert!(size_of::<Row>() == 64);
+
+impl Row {
+    fn dead(number: u32) -> Self {
+        Self {
+            tag: AtomicU64::new(dead_tag(0, number)),
+            address: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+            key: AtomicU32::new(0),
+            pz: AtomicU32::new(0),
+            privileges: AtomicU32::new(0),
+        }
+    }
+}
+
+/// The context of the n-th LMR in a row.
+const fn context_of(births: u32, number: u32) -> u32 {
+    births << ROW_BITS | number
+}
+
+fn live_tag(births: u32, number: u32) -> u64 {
+    u64::from(births) << 32 | u64::from(context_of(births, number))
+}
+
+fn dead_tag(births: u32, number: u32) -> u64 {
+    u64::from(births) << 32 | u64::from(number ^ 1)
+}
+
+/// How many LMRs a row has had, from its tag.
+const fn births_of(tag: u64) -> u32 {
+    (tag >> 32) as u32
+}
+
+/// What the row holds, from its tag.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+const fn holds(tag: u64) -> u32 {
+    tag as u32
+}
 
 struct Table {
     /// See [`RESTING`].
@@ -102,11 +141,13 @@ impl Table {
             free.resting.pop_front()?
         };
         let chunk = self.chunks[number as usize / CHUNK].get_or_init(|| {
-            let rows: Box<[Row]> = (0..CHUNK).map(|_| Row::default()).collect();
+            // As wide as row numbers.
+            let first = number & !(CHUNK as u32 - 1);
+            let rows: Box<[Row]> = (first..).take(CHUNK).map(Row::dead).collect();
             rows.try_into().ok().expect("as many as the chunk has")
         });
         let row = &chunk[number as usize % CHUNK];
-        // Whoever sees new contents sees the end of the life before, which was
+        // Whoever sees new contents sees the end of the LMR before, which was
         // stored before the lock was last released.
         fence(Ordering::Release);
         row.address.store(contents.address, Ordering::Relaxed);
@@ -115,10 +156,10 @@ impl Table {
         row.pz.store(contents.pz, Ordering::Relaxed);
         row.privileges
             .store(contents.privileges.bits(), Ordering::Relaxed);
-        let life = row.life.load(Ordering::Relaxed) + 1;
-        // Whoever sees this life sees its contents.
-        row.life.store(life, Ordering::Release);
-        Some(context_of(number, life))
+        let births = births_of(row.tag.load(Ordering::Relaxed)).wrapping_add(1);
+        // Whoever sees this tag sees its contents.
+        row.tag.store(live_tag(births, number), Ordering::Release);
+        Some(context_of(births, number))
     }
 
     /// Ends an LMR's row: from now on its context is not found.
@@ -126,10 +167,11 @@ impl Table {
         let Some(row) = self.row(context) else {
             return;
         };
-        let life = row.life.load(Ordering::Relaxed);
-        row.life.store(life + 1, Ordering::Relaxed);
+        let number = context & CAPACITY;
+        let births = births_of(row.tag.load(Ordering::Relaxed));
+        row.tag.store(dead_tag(births, number), Ordering::Relaxed);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.resting.push_back(context & CAPACITY);
+        free.resting.push_back(number);
     }
 
     /// See [`lookup`].
@@ -145,43 +187,24 @@ impl Table {
         let Some(row) = self.row(context) else {
             return Err(no_such_lmr());
         };
-        let life = row.life.load(Ordering::Acquire);
+        let tag = row.tag.load(Ordering::Acquire);
         let first = row.address.load(Ordering::Relaxed);
         let bytes = row.length.load(Ordering::Relaxed);
         let key = row.key.load(Ordering::Relaxed);
         let zone = row.pz.load(Ordering::Relaxed);
         let privileges = row.privileges.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        // Same life before and after: all of it is of one LMR.
-        let again = row.life.load(Ordering::Relaxed);
+        // The same before and after: all of it is of one LMR.
+        let again = row.tag.load(Ordering::Relaxed);
+        let found = tag == again && holds(tag) == context;
+        let same_pz = zone == pz;
+        let privileged = need.bits() & !privileges == 0;
         let offset = address.wrapping_sub(first);
-        if life == again
-            && context_of(context & CAPACITY, life) == context
-            && life & 1 == 1
-            && zone == pz
-            && privileges & need.bits() == need.bits()
-            && offset <= bytes
-            && length <= bytes - offset
-        {
+        if found && same_pz && privileged && offset <= bytes && length <= bytes - offset {
             return Ok(key);
         }
-        let found =
-            life == again && life & 1 == 1 && context_of(context & CAPACITY, life) == context;
-        Err(refusal(
-            found,
-            zone == pz,
-            privileges & need.bits() == need.bits(),
-        ))
+        Err(refusal(found, same_pz, privileged))
     }
-}
-
-/// The context of an LMR in a row. Lives with an LMR are odd: halved, they
-/// count the LMRs.
-#[inline(always)]
-const fn context_of(row: u32, life: u64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "the upper bits are to go")]
-    let generation = (life >> 1) as u32;
-    generation << ROW_BITS | row
 }
 
 #[cold]
@@ -228,7 +251,7 @@ impl Drop for Entry {
 }
 
 /// The device's key for a segment of `length` bytes, not 0, at `address`,
-/// used from zone `pz` with all privileges of `need`. Some thirty
+/// used from zone `pz` with all privileges of `need`. About 35
 /// instructions; takes no lock, waits for nothing.
 ///
 /// # Errors

@@ -150,20 +150,15 @@ fn a_full_table_says_so_and_recovers() {
     assert_eq!(table.lookup(all[6], 0x1000, 1, 7, LOCAL), Ok(6));
 }
 
-/// Everything of the n-th LMR follows from n, so that a mixture of two is seen.
+/// The n-th LMR has a key of its own, and all else like the others: so nothing
+/// but the tag tells that a key is not the one that was asked for.
 fn nth(n: u32) -> Contents {
-    Contents {
-        address: u64::from(n) << 16,
-        length: 0x100 + u64::from(n % 16),
-        key: n.wrapping_mul(0x9e37_79b1),
-        pz: n,
-        privileges: LOCAL,
-    }
+    contents(n.wrapping_mul(0x9e37_79b1))
 }
 
 #[test]
 fn lookups_that_race_with_free_and_create_of_the_row_never_mix_two_lmrs() {
-    let rounds: u32 = if cfg!(miri) { 300 } else { 400_000 };
+    let rounds: u32 = if cfg!(miri) { 300 } else { 2_000_000 };
     let table = table(1);
     // The LMR that was made last: n, and its context.
     let latest = AtomicU64::new(0);
@@ -183,7 +178,14 @@ fn lookups_that_race_with_free_and_create_of_the_row_never_mix_two_lmrs() {
                         let c = nth(n);
                         match table.lookup(context, c.address, c.length, c.pz, LOCAL) {
                             Ok(key) => {
-                                assert_eq!(key, c.key, "LMR {n} with the key of another");
+                                // Contexts repeat, and a reader may sleep for
+                                // as long as that takes.
+                                let now = (latest.load(Ordering::Acquire) >> 32) as u32;
+                                let fresh = now - n < (1 << (32 - ROW_BITS)) - 2;
+                                assert!(
+                                    key == c.key || !fresh,
+                                    "LMR {n} with the key of another, at {now}"
+                                );
                                 hits += 1;
                             }
                             Err(_) => misses += 1,
