@@ -11,7 +11,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -148,6 +148,7 @@ impl Emulator {
                 bank: &self.uar,
                 bells: Arc::clone(&bells),
                 control: &self.control,
+                arms: AtomicBool::new(false),
             })));
         }
         NicThread {

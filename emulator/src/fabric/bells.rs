@@ -112,6 +112,13 @@ impl Bells {
         while matches!((&self.own).read(&mut bytes), Ok(len) if len == bytes.len()) {}
     }
 
+    /// The core that a peer has rung from, if one has since this was asked.
+    #[must_use]
+    pub fn take_rung_from(&self) -> Option<u32> {
+        let rung_from = self.segment.slot(self.slot).rung_from;
+        rung_from.swap(0, Ordering::Relaxed).checked_sub(1)
+    }
+
     /// Wakes this process' own sleeper, if it sleeps. The caller has stored
     /// beforehand what it wants the sleeper to see.
     pub fn wake_own(&self) {
@@ -135,6 +142,10 @@ impl Bells {
             if let Some(mut fifo) = peer.fifo.get()
                 && peer.woken.swap(sleep, Ordering::Relaxed) != sleep
             {
+                // SAFETY: sched_getcpu has no demands.
+                let core = unsafe { libc::sched_getcpu() };
+                let rung_from = self.segment.slot(index as Slot + 1).rung_from;
+                rung_from.store(core.cast_unsigned().wrapping_add(1), Ordering::Relaxed);
                 // A full FIFO has bytes enough.
                 let _ = fifo.write(&[1]);
             }

@@ -21,7 +21,8 @@ const SLOTS: usize = MAX_PROCESSES as usize;
 const _: () = assert!(SLOTS <= 64);
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"mlx5emuF");
-/// Counts every change of the layout of segment, ring or record.
+/// Counts every change of the layout of segment, ring or record, but for new
+/// words that may as well stay 0.
 const VERSION: u64 = 1;
 const GEOMETRY: u64 = (SLOTS as u64) << 32 | RING_BYTES as u64;
 
@@ -48,6 +49,8 @@ pub(super) struct SlotWords<'a> {
     pub(super) sleep: &'a AtomicU32,
     /// Bit n-1: look at the ring from (and to) slot n.
     pub(super) pending: &'a AtomicU64,
+    /// The core its bell was rung from last, plus 1; 0 when that was read.
+    pub(super) rung_from: &'a AtomicU32,
 }
 
 impl Segment {
@@ -99,6 +102,7 @@ impl Segment {
             life: word32(0),
             sleep: word32(4),
             pending: self.word(base + 64),
+            rung_from: word32(72),
         }
     }
 

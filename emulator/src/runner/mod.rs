@@ -11,6 +11,7 @@
 //! ```
 
 mod control;
+mod placement;
 mod scheduling;
 pub mod serve;
 pub mod station;

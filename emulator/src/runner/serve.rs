@@ -14,12 +14,14 @@
 //! signal posts while its thread is in a command. So the station is never
 //! waited for: the store is then left on the page, for the NIC thread.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::station::{Batch, Station};
 use super::waiting::Wait;
 use super::{Control, Driver, now};
 use crate::fabric::bells::Bells;
+use crate::limits::CQ_ARM_OFFSET;
 use crate::nic::Nanos;
 use crate::nic::spec::{UarPage, UarWrite};
 use crate::trap::StoreTaker;
@@ -42,6 +44,8 @@ pub struct StoreServer<'a, D> {
     pub bells: Arc<Bells>,
     /// How the NIC thread is.
     pub control: &'a Control,
+    /// A CQ was armed since the last post: the program sleeps for answers.
+    pub arms: AtomicBool,
 }
 
 impl<D: Driver + Send> StoreTaker for StoreServer<'_, D> {
@@ -76,6 +80,8 @@ impl<D: Driver + Send> StoreTaker for StoreServer<'_, D> {
 
 impl<D: Driver> StoreServer<'_, D> {
     fn serve(&self, mut station: MutexGuard<'_, Station<D>>, write: &UarWrite) {
+        let is_arm = u32::from(write.offset) == CQ_ARM_OFFSET;
+        let polls = !self.arms.swap(is_arm, Ordering::Relaxed) && !is_arm;
         let now = now();
         station.policy.work_arrived(now, true);
         let Batch {
@@ -98,10 +104,10 @@ impl<D: Driver> StoreServer<'_, D> {
         let is_to_spin = station.policy.wait(now) == Wait::Spin;
         drop(station);
         self.bells.ring(wakes);
-        if !wakes.is_empty() {
-            // Who has sent something mostly polls for the answer next. If
-            // those who are to give it share this core, they go first:
-            // otherwise every message costs a slice of the scheduler.
+        if polls && !wakes.is_empty() {
+            // This thread polls for the answer next. If those who are to
+            // give it share the core, they go first: otherwise every message
+            // costs a slice of the scheduler.
             std::thread::yield_now();
         }
         if worked || sleeps_too_long || is_to_spin {

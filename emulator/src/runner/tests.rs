@@ -153,6 +153,7 @@ impl Bench {
                 bank: &bench.bank,
                 bells: Arc::clone(&bench.bells),
                 control: &bench.control,
+                arms: AtomicBool::new(false),
             })));
         }
         Some(Placed(bench))

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::placement::Placement;
 use super::station::{Batch, Pause, Station, lock};
 use super::waiting::Wait;
 use super::{Control, Driver, now, scheduling};
@@ -64,6 +65,7 @@ impl<D: Driver> NicThread<'_, D> {
         let (control, bank) = (self.control, self.bank);
         let mut turns = Turns {
             thread: self,
+            placement: Placement::default(),
             doorbells: Vec::with_capacity(64),
             deadline: None,
             again: true,
@@ -105,6 +107,7 @@ impl Drop for AbortOnPanic {
 
 struct Turns<'a, D> {
     thread: NicThread<'a, D>,
+    placement: Placement,
     doorbells: Vec<UarWrite>,
     deadline: Option<Nanos>,
     /// The last run did something: there may be more.
@@ -211,7 +214,11 @@ impl<D: Driver> Turns<'_, D> {
                 }
                 match self.wait_for(told_of_stores, until) {
                     WokenBy::Store => self.take_faults(),
-                    WokenBy::Bell => {}
+                    WokenBy::Bell => {
+                        if let Some(core) = self.thread.bells.take_rung_from() {
+                            self.placement.follow(core);
+                        }
+                    }
                     WokenBy::Time if patient => self.wake_patient(),
                     WokenBy::Time => {}
                 }
