@@ -86,6 +86,12 @@ pub fn hold(before: (usize, usize)) {
     });
 }
 
+/// The process holds no more descriptors than that. A thread that has just
+/// started reads a file.
+pub fn descriptors_at_most(before: usize) {
+    world::until("the end of descriptors", || holdings().0 <= before);
+}
+
 /// Variables of the environment, put back when this is dropped. Only with
 /// [`turn`].
 pub struct Variables(Vec<&'static str>);
