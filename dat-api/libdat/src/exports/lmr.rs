@@ -179,7 +179,8 @@ pub unsafe extern "C" fn dat_lmr_free(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN 
 }
 
 /// The caches of the hosts that this library runs on agree with the device:
-/// there is nothing to do but to check the arguments.
+/// there is nothing to do but to check the arguments. What the segments say
+/// is not checked yet.
 unsafe fn sync(
     ia_handle: DAT_IA_HANDLE,
     local_segments: *const DAT_LMR_TRIPLET,

@@ -21,7 +21,7 @@ impl Segments {
     /// `count`, while this is used; they need not be aligned.
     #[inline(always)]
     pub(crate) unsafe fn new(count: DAT_COUNT, first: *const DAT_LMR_TRIPLET) -> Option<Self> {
-        if first.is_null() && count != 0 {
+        if first.is_null() && is_missing(count) {
             return None;
         }
         let count = count.cast_unsigned() as usize;
@@ -48,6 +48,14 @@ impl Segments {
             length: triplet.segment_length,
         }
     }
+}
+
+/// Whether a list that is null should hold something; apart, so that the
+/// usual list is not null by one comparison.
+#[cold]
+#[inline(never)]
+fn is_missing(count: DAT_COUNT) -> bool {
+    count != 0
 }
 
 /// The remote side of an RDMA transfer; nothing if the pointer is null.
