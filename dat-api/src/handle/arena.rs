@@ -48,11 +48,12 @@ impl Arena {
     pub(super) fn find(&self, value: usize) -> Option<&'static Slot> {
         let base = self.base.load(Ordering::Acquire);
         let offset = value.wrapping_sub(base.addr());
-        // One comparison for "too low", "too high" and "nothing made yet":
-        // `used` is 0 then.
-        if offset < self.used.load(Ordering::Relaxed) * size_of::<Slot>()
-            && offset.is_multiple_of(size_of::<Slot>())
-        {
+        // The number of the slot, if the value points to the start of one; any
+        // bit below turns up on top, and the number is out of reach. So one
+        // comparison is for "too low", "too high", "in between" and "nothing
+        // made yet": `used` is 0 then.
+        let number = offset.rotate_right(size_of::<Slot>().trailing_zeros());
+        if number < self.used.load(Ordering::Relaxed) {
             // SAFETY: inside the mapping, which is never unmapped, at a
             // multiple of the slot's size from its page-aligned start; any
             // bytes, zero at first, are a slot of atomics.

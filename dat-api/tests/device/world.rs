@@ -19,6 +19,7 @@ use dat_api::types::{
 };
 use dat_api::{DatReturn, ReturnType, Subtype};
 use mlx5emu::config::{Config, Mode};
+use mlx5emu::fabric::name::FabricName;
 use mlx5emu::preload::{Installed, install};
 
 static DEVICE: OnceLock<Mutex<Option<Installed>>> = OnceLock::new();
@@ -30,7 +31,10 @@ fn set_up() -> Mutex<Option<Installed>> {
     // SAFETY: the first thing that any test does, under the cell's lock.
     // libmlx5 prints every error CQE, of which these tests make many.
     unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
+    // Apart from whatever else runs on this host.
+    let fabric = format!("dat-api-{}", std::process::id());
     let config = Config {
+        fabric: FabricName::new(&fabric).expect("a name"),
         mode: Mode::Threaded,
         devices: 2,
         ..Config::default()

@@ -182,9 +182,9 @@ impl Ep {
         let Held {
             poster, control, ..
         } = held;
+        poster.shared = control.srq.is_some();
         poster.configure(&plan.attributes);
         poster.zone = control.pz.as_ref().map_or(0, |pz| pz.id());
-        poster.shared = control.srq.is_some();
         poster.inline = qp
             .as_ref()
             .map_or(0, |qp| qp.max_inline().min(INLINE_BYTES).into());

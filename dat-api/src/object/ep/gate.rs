@@ -54,29 +54,26 @@ impl Drop for Entered<'_> {
 
 #[cfg(test)]
 mod tests {
-    use core::cell::UnsafeCell;
+    use core::sync::atomic::AtomicU64;
 
     use super::*;
 
-    struct Shared(Gate, UnsafeCell<u64>);
-    // SAFETY: the cell is touched inside the gate only.
-    unsafe impl Sync for Shared {}
-
     #[test]
     fn calls_on_a_threadsafe_endpoint_take_turns() {
-        let shared = Shared(Gate::new(true), UnsafeCell::new(0));
+        let (gate, count) = (Gate::new(true), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let shared = &shared;
                     for _ in 0..10_000 {
-                        let _entered = shared.0.enter();
-                        // SAFETY: inside the gate.
-                        unsafe { *shared.1.get() += 1 };
+                        let _entered = gate.enter();
+                        // Two steps, which another thread would come between.
+                        let before = count.load(Ordering::Relaxed);
+                        core::hint::spin_loop();
+                        count.store(before + 1, Ordering::Relaxed);
                     }
                 });
             }
         });
-        assert_eq!(shared.1.into_inner(), 40_000);
+        assert_eq!(count.into_inner(), 40_000);
     }
 }

@@ -49,7 +49,7 @@ pub(crate) use gate::Gate;
 pub(crate) use hooks::{Verdict, completed, failed};
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use life::{find, manager_error};
-pub(crate) use poster::{gather, refusal, too_many};
+pub(crate) use poster::{LONGEST, gather, refusal, single, too_many};
 
 /// Most segments of one request that any endpoint takes; the IA's limit is
 /// this or the device's, whichever is less.

@@ -1,8 +1,8 @@
 //! Posting: from DAT's segments to the engine's requests.
 //!
-//! Every post goes the same straight way: the state, the number of segments,
-//! each segment's LMR, the ring. What the consumer did wrong, and what happens
-//! once in a while, is out of line.
+//! Most posts have one segment and no flags, and nothing wrong: those take a
+//! short way of their own. All others, and those that it turns out not to be so
+//! simple with, take the long one, which checks everything and says what is wrong.
 //!
 //! # Completion flags
 //! | flag | on the ring |
@@ -23,7 +23,7 @@ use dat_engine::{Endpoint, PostError, RecvRequest, Segment, SendFlags, SendOp, S
 use super::control::Control;
 use super::gate::Entered;
 use super::{Ep, MAX_SEGMENTS};
-use crate::object::lmr;
+use crate::object::lmr::{self, Recent};
 use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};
@@ -36,7 +36,7 @@ pub(super) const SWALLOW: u32 = u32::MAX;
 pub(super) const LENGTH: u32 = QUIET - 1;
 
 /// Longest segment that the device takes.
-const LONGEST: u64 = (1 << 31) - 1;
+pub(crate) const LONGEST: u64 = (1 << 31) - 1;
 
 /// Where a completed request is posted: flags of the post that mean nothing
 /// there.
@@ -74,11 +74,32 @@ pub(super) struct Poster {
     pub(super) most_unsignalled: u32,
     /// Receives come from an SRQ.
     pub(super) shared: bool,
+    /// Bytes of the longest usual post, one segment without flags: 0 where
+    /// posts must be looked at more closely.
+    usual: Usual,
+    recent: RecentlyUsed,
+}
+
+/// The LMRs that were used last, by what was done with them.
+#[derive(Clone, Copy, Default)]
+struct RecentlyUsed {
+    read: Recent,
+    write: Recent,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Usual {
+    recv: u64,
+    send: u64,
+    read: u64,
+    write: u64,
 }
 
 impl Poster {
     /// What the attributes allow.
     pub(super) fn configure(&mut self, attributes: &crate::types::EpAttributes) {
+        // The zone may be another.
+        self.recent = RecentlyUsed::default();
         let unsigned = |count: i32| u32::try_from(count).unwrap_or(0);
         self.max_recv_iov = unsigned(attributes.max_recv_iov);
         self.max_request_iov = unsigned(attributes.max_request_iov);
@@ -90,9 +111,20 @@ impl Poster {
         // UNSIGNALLED is for those who are configured so.
         let quiet = |attribute: CompletionFlags| attribute & CompletionFlags::UNSIGNALLED;
         let requests = quiet(attributes.request_completion_flags);
-        self.send_flags = ON_SEND - CompletionFlags::UNSIGNALLED | requests;
-        self.rdma_flags = ON_RDMA - CompletionFlags::UNSIGNALLED | requests;
+        self.send_flags = (ON_SEND - CompletionFlags::UNSIGNALLED) | requests;
+        self.rdma_flags = (ON_RDMA - CompletionFlags::UNSIGNALLED) | requests;
         self.recv_flags = quiet(attributes.recv_completion_flags);
+        let usual = |segments: u32, bytes: u64| if segments > 0 { bytes } else { 0 };
+        self.usual = Usual {
+            recv: if self.shared || !self.recv_flags.is_empty() {
+                0
+            } else {
+                usual(self.max_recv_iov, LONGEST)
+            },
+            send: usual(self.max_request_iov, self.max_message),
+            read: usual(self.max_read_iov, self.max_rdma),
+            write: usual(self.max_write_iov, self.max_rdma),
+        };
         // A quarter of the queue comes back at a time.
         self.most_unsignalled = (unsigned(attributes.max_request_dtos) / 4).min(32);
         self.unsignalled = 0;
@@ -128,19 +160,42 @@ enum Request<'a> {
     Write(&'a RmrSegment),
 }
 
+/// The engine's segment of a post that has one, of a length that fits.
+///
+/// # Errors
+/// What is wrong with it.
+#[inline(always)]
+pub(crate) fn single(
+    segment: LmrSegment,
+    recent: &mut Recent,
+    zone: u32,
+    need: MemPrivileges,
+) -> Result<Segment, DatReturn> {
+    let LmrSegment {
+        context,
+        address,
+        length,
+    } = segment;
+    Ok(Segment {
+        addr: address,
+        length: length as u32,
+        lkey: recent.lookup(context, address, length, zone, need)?,
+    })
+}
+
 /// The engine's segments of a post. Those of length 0 are left out, and their
 /// other fields not looked at.
 ///
 /// # Errors
 /// What is wrong with a segment.
 #[inline(always)]
-pub(crate) fn gather<'a>(
-    places: &'a mut [MaybeUninit<Segment>; MAX_SEGMENTS],
+pub(crate) fn gather(
+    places: &mut [MaybeUninit<Segment>; MAX_SEGMENTS],
     count: usize,
     segment: impl Fn(usize) -> LmrSegment,
     zone: u32,
     need: MemPrivileges,
-) -> Result<(&'a [Segment], u64), DatReturn> {
+) -> Result<(&[Segment], u64), DatReturn> {
     let mut used = 0;
     let mut total = 0u64;
     for at in 0..count {
@@ -245,6 +300,42 @@ impl Ep {
     /// completes, or the endpoint is reset or freed.
     #[inline(always)]
     pub unsafe fn post_recv_with(
+        &self,
+        count: usize,
+        segment: impl Fn(usize) -> LmrSegment,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        if count == 1 && flags.is_empty() {
+            let _gate = self.gate.enter();
+            // SAFETY: inside the gate, or the caller's promise.
+            let poster = unsafe { &mut *self.poster.0.get() };
+            let one = segment(0);
+            if one.length.wrapping_sub(1) < poster.usual.recv
+                && let Some(qp) = &mut poster.qp
+            {
+                let recent = &mut poster.recent.write;
+                let need = MemPrivileges::LOCAL_WRITE;
+                let segments = [single(one, recent, poster.zone, need)?];
+                let request = RecvRequest {
+                    cookie,
+                    segments: &segments,
+                };
+                // SAFETY: passed on to the caller.
+                if unsafe { qp.post_recv(&request) }.is_ok() {
+                    let number = self.posted.load(Ordering::Relaxed);
+                    self.posted.store(number.wrapping_add(1), Ordering::Relaxed);
+                    return Ok(());
+                }
+            }
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_recv_any(count, segment, cookie, flags) }
+    }
+
+    /// Any receive.
+    #[inline(never)]
+    unsafe fn post_recv_any(
         &self,
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,
@@ -386,6 +477,87 @@ impl Ep {
 
     #[inline(always)]
     unsafe fn post_request(
+        &self,
+        kind: Request<'_>,
+        count: usize,
+        segment: impl Fn(usize) -> LmrSegment,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        if count == 1 && flags.is_empty() && self.is_connected() {
+            let _gate = self.gate.enter();
+            // SAFETY: inside the gate, or the caller's promise.
+            let poster = unsafe { &mut *self.poster.0.get() };
+            let (most, recent, need) = match kind {
+                Request::Send => (
+                    poster.usual.send,
+                    &mut poster.recent.read,
+                    MemPrivileges::LOCAL_READ,
+                ),
+                Request::Read(_) => (
+                    poster.usual.read,
+                    &mut poster.recent.write,
+                    MemPrivileges::LOCAL_WRITE,
+                ),
+                Request::Write(_) => (
+                    poster.usual.write,
+                    &mut poster.recent.read,
+                    MemPrivileges::LOCAL_READ,
+                ),
+            };
+            let one = segment(0);
+            if one.length.wrapping_sub(1) < most
+                && let Some(op) = self.usual_op(kind, one.length)
+                && let Some(qp) = &mut poster.qp
+            {
+                let segments = [single(one, recent, poster.zone, need)?];
+                poster.unsignalled = 0;
+                let mut how = SendFlags::SIGNALED;
+                if one.length <= poster.inline && !matches!(kind, Request::Read(_)) {
+                    how |= SendFlags::INLINE;
+                }
+                let request = SendRequest {
+                    cookie,
+                    op,
+                    flags: how,
+                    segments: &segments,
+                };
+                // SAFETY: passed on to the caller.
+                if unsafe { qp.post_send_noted(&request, one.length as u32) }.is_ok() {
+                    return Ok(());
+                }
+            }
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_any(kind, count, segment, cookie, flags) }
+    }
+
+    #[inline(always)]
+    fn is_connected(&self) -> bool {
+        self.state.load(Ordering::Acquire) == EpState::Connected as u32
+    }
+
+    /// The operation, if nothing is wrong with it.
+    #[inline(always)]
+    fn usual_op(&self, kind: Request<'_>, length: u64) -> Option<SendOp> {
+        match kind {
+            Request::Send => Some(SendOp::Send),
+            Request::Read(remote) => (remote.length == length
+                && self.reads_issued.load(Ordering::Relaxed) != 0)
+                .then_some(SendOp::Read {
+                    remote_addr: remote.address,
+                    rkey: remote.context,
+                }),
+            Request::Write(remote) => (remote.length == length).then_some(SendOp::Write {
+                remote_addr: remote.address,
+                rkey: remote.context,
+            }),
+        }
+    }
+
+    /// Any request.
+    #[inline(never)]
+    unsafe fn post_any(
         &self,
         kind: Request<'_>,
         count: usize,

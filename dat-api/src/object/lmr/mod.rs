@@ -1,6 +1,7 @@
 //! Local memory regions: memory that this side's requests, and with the
 //! privileges for it the peers, may use.
 
+mod recent;
 mod table;
 
 use core::fmt;
@@ -17,6 +18,7 @@ use crate::object::usage::{Counted, Usage, Use};
 use crate::status::{ReturnType, Subtype};
 use crate::types::MemPrivileges;
 
+pub(crate) use recent::Recent;
 pub(crate) use table::{CAPACITY, lookup};
 use table::{Contents, Entry};
 

@@ -207,6 +207,23 @@ impl Table {
     }
 }
 
+/// What a context stands for now: where its row says so, what it says there,
+/// and the rest. Nothing if it stands for nothing, or changes just now.
+pub(super) fn snapshot(context: u32) -> Option<(&'static AtomicU64, u64, Contents)> {
+    let row = TABLE.row(context)?;
+    let tag = row.tag.load(Ordering::Acquire);
+    let contents = Contents {
+        address: row.address.load(Ordering::Relaxed),
+        length: row.length.load(Ordering::Relaxed),
+        key: row.key.load(Ordering::Relaxed),
+        pz: row.pz.load(Ordering::Relaxed),
+        privileges: MemPrivileges::from_bits_retain(row.privileges.load(Ordering::Relaxed)),
+    };
+    fence(Ordering::Acquire);
+    let again = row.tag.load(Ordering::Relaxed);
+    (tag == again && holds(tag) == context).then_some((&row.tag, tag, contents))
+}
+
 #[cold]
 #[inline(never)]
 fn no_such_lmr() -> DatReturn {

@@ -33,6 +33,7 @@ pub struct Srq {
     gate: Gate,
     /// Number of its zone: whose memory may be named.
     zone: u32,
+    capacity: u32,
     max_iov: u32,
     watermark: Watermark,
     /// The device gave it up.
@@ -130,6 +131,7 @@ impl Srq {
             queue: queue.handle().clone(),
             gate: Gate::new(ia.is_threadsafe()),
             zone: pz.id(),
+            capacity: queue.capacity(),
             max_iov: u32::try_from(queue.max_segments().min(MAX_SEGMENTS)).unwrap_or(1),
             poster: PosterCell::new(queue),
             watermark: Watermark::default(),
@@ -162,7 +164,7 @@ impl Srq {
 
     /// Receives that it holds.
     pub(crate) fn capacity(&self) -> u32 {
-        self.poster.capacity()
+        self.capacity
     }
 
     /// Frees a queue. Receives on it are forgotten.

@@ -6,26 +6,30 @@ use core::mem::MaybeUninit;
 use dat_engine::{PostError, RecvRequest, SharedReceiveQueue};
 
 use super::Srq;
-use crate::object::ep::{MAX_SEGMENTS, gather, refusal, too_many};
+use crate::object::ep::{LONGEST, MAX_SEGMENTS, gather, refusal, single, too_many};
+use crate::object::lmr::Recent;
 use crate::status::DatReturn;
 use crate::types::{LmrSegment, MemPrivileges};
 
 /// The posting half, for one call at a time.
-pub(super) struct PosterCell(UnsafeCell<SharedReceiveQueue>);
+pub(super) struct PosterCell(UnsafeCell<Poster>);
+
+struct Poster {
+    queue: SharedReceiveQueue,
+    /// The LMR that was used last.
+    recent: Recent,
+}
 
 // SAFETY: the queue is reached by posts alone, inside the gate; who posts to a
-// queue without one has promised that no other post runs meanwhile. Its
-// capacity never changes.
+// queue without one has promised that no other post runs meanwhile.
 unsafe impl Sync for PosterCell {}
 
 impl PosterCell {
     pub(super) fn new(queue: SharedReceiveQueue) -> Self {
-        Self(UnsafeCell::new(queue))
-    }
-
-    pub(super) fn capacity(&self) -> u32 {
-        // SAFETY: a field that posts only read.
-        unsafe { &*self.0.get() }.capacity()
+        Self(UnsafeCell::new(Poster {
+            queue,
+            recent: Recent::default(),
+        }))
     }
 }
 
@@ -43,6 +47,36 @@ impl Srq {
     /// completes, or the queue and all its endpoints are gone.
     #[inline(always)]
     pub unsafe fn post_recv_with(
+        &self,
+        count: usize,
+        segment: impl Fn(usize) -> LmrSegment,
+        cookie: u64,
+    ) -> Result<(), DatReturn> {
+        if count == 1 {
+            let one = segment(0);
+            if one.length.wrapping_sub(1) < LONGEST {
+                let _gate = self.gate.enter();
+                // SAFETY: inside the gate, or the caller's promise.
+                let poster = unsafe { &mut *self.poster.0.get() };
+                let need = MemPrivileges::LOCAL_WRITE;
+                let segments = [single(one, &mut poster.recent, self.zone, need)?];
+                let request = RecvRequest {
+                    cookie,
+                    segments: &segments,
+                };
+                // SAFETY: passed on to the caller.
+                if unsafe { poster.queue.post(&request) }.is_ok() {
+                    return Ok(());
+                }
+            }
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_any(count, segment, cookie) }
+    }
+
+    /// Any receive.
+    #[inline(never)]
+    unsafe fn post_any(
         &self,
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,
@@ -72,9 +106,9 @@ impl Srq {
     unsafe fn post(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let _gate = self.gate.enter();
         // SAFETY: inside the gate, or the caller's promise.
-        let queue = unsafe { &mut *self.poster.0.get() };
+        let poster = unsafe { &mut *self.poster.0.get() };
         // SAFETY: passed on to the caller.
-        unsafe { queue.post(request) }
+        unsafe { poster.queue.post(request) }
     }
 
     /// The queue is full: looks once whether some of it has been used.
