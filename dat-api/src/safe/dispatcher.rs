@@ -11,7 +11,7 @@ use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
 use crate::object::evd::{self, Evd, Timeout};
 use crate::status::{DatReturn, ReturnType};
-use crate::types::{Event, EvdFlags};
+use crate::types::{EvdFlags, Event};
 
 /// Collects events. Clones are the same dispatcher.
 ///
@@ -122,11 +122,7 @@ impl EventDispatcher {
     /// # Errors
     /// As [`Self::wait`]; also `DAT_INVALID_PARAMETER` for a threshold of 0 or
     /// above the dispatcher's length.
-    pub fn wait_for(
-        &self,
-        threshold: u32,
-        timeout: Option<Duration>,
-    ) -> Result<Waited, DatReturn> {
+    pub fn wait_for(&self, threshold: u32, timeout: Option<Duration>) -> Result<Waited, DatReturn> {
         let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
         let mut owned = evd::own(self.0.handle)?;
         let waited = evd::wait(&mut owned, limit(timeout), threshold);

@@ -34,4 +34,3 @@ pub use endpoint::{Endpoint, EndpointOptions};
 pub use memory::{Memory, RemoteSegment, Segment};
 pub use service::{ConnectionRequest, ServicePoint};
 pub use shared::SharedReceiveQueue;
-

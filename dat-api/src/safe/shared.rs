@@ -86,11 +86,7 @@ impl SharedReceiveQueue {
         let segment = |at: usize| segments[at].lmr();
         // SAFETY: the lock serialises; the mappings are kept until the queue
         // is gone, which its endpoints outlive not.
-        unsafe {
-            self.0
-                .srq
-                .post_recv_with(segments.len(), segment, cookie)
-        }
+        unsafe { self.0.srq.post_recv_with(segments.len(), segment, cookie) }
     }
 
     pub(super) fn srq(&self) -> Arc<Srq> {
