@@ -28,6 +28,7 @@ struct Built {
     libraries: PathBuf,
     server: PathBuf,
     client: PathBuf,
+    dispatch: PathBuf,
 }
 
 /// Compiles the examples with the library of this test.
@@ -44,9 +45,9 @@ fn built() -> &'static Built {
             std::os::unix::fs::symlink(&library, &link).expect("a link can be made");
         }
         let base = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let compile = |name: &str| {
+        let compile = |name: &str, place: &str| {
             let program = folder.join(name);
-            let source = base.join(format!("../../examples/c/{name}.c"));
+            let source = base.join(place).join(name).with_extension("c");
             let output = Command::new("cc")
                 // As in the examples' Makefile.
                 .args(["-std=c99", "-D_DEFAULT_SOURCE", "-O2", "-g"])
@@ -64,8 +65,9 @@ fn built() -> &'static Built {
             program
         };
         Built {
-            server: compile("srq_server"),
-            client: compile("srq_client"),
+            server: compile("srq_server", "../../examples/c"),
+            client: compile("srq_client", "../../examples/c"),
+            dispatch: compile("dispatch", "tests/support"),
             libraries: folder,
         }
     })
@@ -142,6 +144,13 @@ fn both_sides(under: &[&str], count: &str) {
 #[test]
 fn a_server_on_a_shared_receive_queue_and_its_client() {
     both_sides(&[], "2000");
+}
+
+#[test]
+fn the_redirection_macros_call_through_the_table() {
+    let child = start(&fabric(), &[], &built().dispatch, &[]);
+    let told = end("dispatch", child, String::new()).unwrap_or_else(|cause| panic!("{cause}"));
+    assert_eq!(told, "all through the table\n");
 }
 
 #[test]
