@@ -4,7 +4,7 @@
 //!
 //! | part | who touches it |
 //! | --- | --- |
-//! | the poster (`poster.rs`) | posting calls; the other calls of the consumer, who serialises calls on one endpoint (in a threadsafe IA the gate does) |
+//! | the poster (`poster.rs`, `post_recv.rs`, `post_request.rs`) | posting calls; the other calls of the consumer, who serialises calls on one endpoint (in a threadsafe IA the gate does) |
 //! | the control (`control.rs`), under a lock | calls of the consumer, the connection manager's thread, and who meets a failed completion |
 //! | the state, one word | all read it; it changes under the control's lock, by the tables of [`crate::state`] |
 //!
@@ -35,9 +35,15 @@ mod info;
 mod life;
 mod modify;
 #[allow(unsafe_code)]
+mod post_recv;
+#[allow(unsafe_code)]
+mod post_request;
+#[allow(unsafe_code)]
 mod poster;
 mod query;
 mod quiet;
+#[allow(unsafe_code)]
+mod segments;
 mod sink;
 
 use control::Control;
@@ -49,7 +55,7 @@ pub(crate) use gate::Gate;
 pub(crate) use hooks::{Verdict, completed, failed};
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use life::{find, manager_error};
-pub(crate) use poster::{LONGEST, gather, refusal, single, too_many};
+pub(crate) use segments::{LONGEST, gather, refusal, single, too_many};
 
 /// Most segments of one request that any endpoint takes; the IA's limit is
 /// this or the device's, whichever is less.
@@ -152,6 +158,3 @@ impl core::fmt::Debug for Ep {
             .finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -269,6 +269,3 @@ impl core::fmt::Debug for Srq {
             .finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,127 @@
+//! From DAT's segments to the engine's, and what posts answer when something is
+//! wrong.
+
+use core::mem::MaybeUninit;
+
+use dat_engine::{PostError, Segment};
+
+use super::MAX_SEGMENTS;
+use crate::object::lmr::{self, Recent};
+use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::types::{LmrSegment, MemPrivileges};
+
+/// Longest segment that the device takes.
+pub(crate) const LONGEST: u64 = (1 << 31) - 1;
+
+/// The engine's segment of a post that has one, of a length that fits.
+///
+/// # Errors
+/// What is wrong with it.
+#[inline(always)]
+pub(crate) fn single(
+    segment: LmrSegment,
+    recent: &mut Recent,
+    zone: u32,
+    need: MemPrivileges,
+) -> Result<Segment, DatReturn> {
+    let LmrSegment {
+        context,
+        address,
+        length,
+    } = segment;
+    Ok(Segment {
+        addr: address,
+        length: length as u32,
+        lkey: recent.lookup(context, address, length, zone, need)?,
+    })
+}
+
+/// The engine's segments of a post. Those of length 0 are left out, and their
+/// other fields not looked at.
+///
+/// # Errors
+/// What is wrong with a segment.
+#[inline(always)]
+pub(crate) fn gather(
+    places: &mut [MaybeUninit<Segment>; MAX_SEGMENTS],
+    count: usize,
+    segment: impl Fn(usize) -> LmrSegment,
+    zone: u32,
+    need: MemPrivileges,
+) -> Result<(&[Segment], u64), DatReturn> {
+    let mut used = 0;
+    let mut total = 0u64;
+    for at in 0..count {
+        let LmrSegment {
+            context,
+            address,
+            length,
+        } = segment(at);
+        if length == 0 {
+            continue;
+        }
+        let key = lmr::lookup(context, address, length, zone, need)?;
+        if length > LONGEST {
+            return Err(too_long());
+        }
+        // `count` is at most the number of places: the caller has compared.
+        let Some(place) = places.get_mut(used) else {
+            return Err(too_many());
+        };
+        place.write(Segment {
+            addr: address,
+            length: length as u32,
+            lkey: key,
+        });
+        used += 1;
+        total += length;
+    }
+    // SAFETY: the first `used` have been written.
+    Ok((unsafe { places[..used].assume_init_ref() }, total))
+}
+
+#[cold]
+pub(super) fn too_long() -> DatReturn {
+    DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg3)
+}
+
+#[cold]
+pub(crate) fn too_many() -> DatReturn {
+    DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg2)
+}
+
+#[cold]
+pub(super) fn bad_flags() -> DatReturn {
+    DatReturn::error(ReturnType::InvalidParameter, Subtype::NoSubtype)
+}
+
+#[cold]
+pub(super) fn length_error() -> DatReturn {
+    DatReturn::error(ReturnType::LengthError, Subtype::NoSubtype)
+}
+
+/// The queue is full.
+#[cold]
+pub(crate) fn full() -> DatReturn {
+    DatReturn::error(ReturnType::InsufficientResources, Subtype::ResourceMemory)
+}
+
+/// No protection zone has been set.
+#[cold]
+pub(super) fn no_zone() -> DatReturn {
+    DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEpPz)
+}
+
+/// What a refusal of the engine is to the consumer, once it has been tried to
+/// help.
+#[cold]
+pub(crate) fn refusal(error: PostError) -> DatReturn {
+    match error {
+        PostError::QueueFull => full(),
+        PostError::TooManySegments => too_many(),
+        PostError::InlineTooLong | PostError::MessageTooLong => too_long(),
+        PostError::NotReady => {
+            DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEpNotready)
+        }
+    }
+}

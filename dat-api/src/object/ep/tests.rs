@@ -1,1 +1,0 @@
-//! Endpoints on an emulated device.

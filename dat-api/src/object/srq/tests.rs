@@ -1,1 +1,0 @@
-//! Shared receive queues on an emulated device.
