@@ -53,17 +53,12 @@ struct Wqes {
     cookies: NonNull<AtomicU64>,
 }
 
-/// The bits of [`SharedRecvConsumer::tail`] that are an index.
-const INDEX: u32 = 0xffff;
-/// What one more WQE returned adds to the tail.
-const RETURNED: u32 = INDEX + 1;
-
 /// The completing half, used by the pollers.
 #[derive(Debug)]
 pub struct SharedRecvConsumer {
-    /// The index of the last free WQE, and above it ([`RETURNED`]) how many were
-    /// ever returned: one word, one store.
     tail: AtomicU32,
+    /// How many WQEs were ever returned to the list.
+    returned: AtomicU32,
     /// Written by the producer.
     record: DoorbellRecord,
     lock: BiasedLock,
@@ -219,7 +214,7 @@ impl SharedRecvProducer {
         let consumer = unsafe { self.consumer.as_ref() };
         // Acquire: the links up to the tail, and that the pollers have read the
         // cookies and WQEs that come back.
-        self.known_tail = consumer.tail.load(Ordering::Acquire) & INDEX;
+        self.known_tail = consumer.tail.load(Ordering::Acquire);
         if self.head == self.known_tail {
             Err(PostError::QueueFull)
         } else {
@@ -334,6 +329,7 @@ impl SharedRecvConsumer {
         }
         Ok(Self {
             tail: AtomicU32::new(u32::from(layout.tail)),
+            returned: AtomicU32::new(0),
             // SAFETY: the layout's record, valid as the caller promises.
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
             lock: BiasedLock::new(),
@@ -379,20 +375,23 @@ impl SharedRecvConsumer {
     /// Under the lock.
     #[inline(always)]
     fn append(&self, index: u32) {
-        let tail = self.tail.load(Ordering::Relaxed);
+        let tail = self.tail.load(Ordering::Relaxed) as usize;
         // SAFETY: the tail is an index of the ring, always masked.
-        let link = unsafe { link(self.buf, self.stride, (tail & INDEX) as usize) };
+        let link = unsafe { link(self.buf, self.stride, tail) };
         link.write(Be16::new(index as u16).to_bits());
         // Release: the link is written, the cookie and the WQE are read.
-        let returned = (tail & !INDEX).wrapping_add(RETURNED);
-        self.tail.store(returned | index, Ordering::Release);
+        self.tail.store(index, Ordering::Release);
+        // One instruction on memory, where packing both into a word takes four.
+        let returned = self.returned.load(Ordering::Relaxed);
+        self.returned
+            .store(returned.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Receives that were posted and not returned. For any thread; exact when
     /// nobody posts or polls meanwhile.
     pub(crate) fn outstanding(&self) -> u32 {
-        let returned = self.tail.load(Ordering::Relaxed) / RETURNED;
-        // Both counts have 16 bits; fewer than 2^16 are outstanding.
+        let returned = self.returned.load(Ordering::Relaxed);
+        // The record has 16 bits of the count of posts; fewer are outstanding.
         self.record.get().wrapping_sub(returned) & 0xffff
     }
 
