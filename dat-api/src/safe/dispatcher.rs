@@ -102,7 +102,7 @@ impl EventDispatcher {
         let mut owned = evd::own(self.0.handle)?;
         match evd::dequeue(&mut owned) {
             Ok(event) => Ok(Some(event)),
-            Err(error) if error.kind() == Some(ReturnType::QueueEmpty) => Ok(None),
+            Err(error) if error.is(ReturnType::QueueEmpty) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -193,7 +193,8 @@ fn limit(timeout: Option<Duration>) -> Timeout {
         Some(time) => {
             // The last value means "infinite" in C.
             let longest = u32::MAX - 1;
-            let micros = time.as_nanos().div_ceil(1000);
+            let begun = !time.subsec_nanos().is_multiple_of(1000);
+            let micros = time.as_micros() + u128::from(begun);
             Timeout::Micros(u32::try_from(micros).map_or(longest, |micros| micros.min(longest)))
         }
     }

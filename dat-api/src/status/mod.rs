@@ -59,6 +59,13 @@ impl DatReturn {
             .find(|kind| *kind as u32 == self.0 & TYPE_MASK)
     }
 
+    /// Whether it is of this type: one comparison, for paths that are polled.
+    #[inline]
+    #[must_use]
+    pub const fn is(self, kind: ReturnType) -> bool {
+        self.0 & TYPE_MASK == kind as u32
+    }
+
     /// The subtype, or nothing if the header has none of that number.
     pub fn subtype(self) -> Option<Subtype> {
         Subtype::ALL
