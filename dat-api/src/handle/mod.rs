@@ -66,6 +66,7 @@ impl Handle {
         self.0.get()
     }
 
+    #[inline(always)]
     fn of(slot: &'static Slot) -> Self {
         match Self::from_bits(core::ptr::from_ref(slot).addr()) {
             Some(handle) => handle,

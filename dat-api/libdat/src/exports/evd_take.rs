@@ -27,7 +27,7 @@ fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
         Ok(owned) => Ok(owned),
         Err(NotOwned::Stale) => Err(BAD_EVD),
         // Another taker leaves soon, a waiter does not.
-        Err(NotOwned::Busy) => evd::own(handle),
+        Err(NotOwned::Busy) => evd::own_when_free(handle),
     }
 }
 
@@ -43,12 +43,12 @@ pub unsafe extern "C" fn dat_evd_dequeue(
     if event.is_null() {
         return bad(Subtype::InvalidArg2);
     }
-    match evd::dequeue(&mut owned) {
-        Ok(taken) => {
-            // SAFETY: not null, so by the contract of `exports` there is room.
-            unsafe { event::write(event, &taken) };
-            DatReturn::SUCCESS.bits()
-        }
+    let taken = evd::dequeue_with(&mut owned, |taken| {
+        // SAFETY: not null, so by the contract of `exports` there is room.
+        unsafe { event::write(event, &taken) };
+    });
+    match taken {
+        Ok(()) => DatReturn::SUCCESS.bits(),
         Err(code) => code.bits(),
     }
 }

@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
+use dat_engine::Completion;
 use dat_engine::wait::{SpinBudget, WaitCounters};
 
 use super::Evd;
-use super::convert::{Item, Taken, convert};
+use super::convert::{Item, Taken, convert, hand_out_usual};
 use super::posted::{Letter, with_room};
 use super::queue::Queue;
 use super::streams::Attribute;
@@ -21,6 +22,18 @@ const TURN: u32 = 16;
 /// what the completion queues hold, and what may be posted.
 pub(super) fn room(queue_length: u32, queues: usize) -> usize {
     2 * queue_length as usize + queues
+}
+
+/// What [`Consumer::next_usual`] finds.
+pub(super) enum Usual {
+    /// An event, which is the consumer's.
+    Event(EventData),
+    /// No event at all.
+    Nothing,
+    /// A completion that takes a closer look. It has been taken.
+    Completion(Completion),
+    /// One has to look everywhere.
+    Elsewhere,
 }
 
 /// See the head of the file. Its owner is who has the EVD.
@@ -48,28 +61,44 @@ impl Consumer {
     }
 
     /// The next event, if there is one. It is the consumer's.
-    #[inline(always)]
     pub(super) fn next(&mut self, evd: &Evd) -> Option<EventData> {
-        if self.staged.is_empty()
-            && evd.posted.is_quiet()
-            && let [queue] = self.queues.as_mut_slice()
-        {
-            loop {
-                let completion = queue.poll()?;
-                let event = convert(&completion, |taken| {
-                    taken.event.hand_out();
-                    taken.event.data
-                });
-                if event.is_some() {
-                    return event;
-                }
-            }
+        match self.next_usual(evd) {
+            Usual::Event(event) => Some(event),
+            Usual::Nothing => None,
+            Usual::Completion(completion) => self.next_from(evd, &completion),
+            Usual::Elsewhere => self.next_of_all(evd),
         }
-        self.next_of_all(evd)
     }
 
+    /// The next event where it usually is: a completion that went well, in the
+    /// only queue, with nothing staged and nothing posted.
+    #[inline(always)]
+    pub(super) fn next_usual(&mut self, evd: &Evd) -> Usual {
+        if !self.staged.is_empty() || !evd.posted.is_quiet() {
+            return Usual::Elsewhere;
+        }
+        let [queue] = self.queues.as_mut_slice() else {
+            return Usual::Elsewhere;
+        };
+        let Some(completion) = queue.poll() else {
+            return Usual::Nothing;
+        };
+        match hand_out_usual(&completion) {
+            Some(event) => Usual::Event(event),
+            None => Usual::Completion(completion),
+        }
+    }
+
+    /// The next event, beginning with a completion that is not usual.
+    #[cold]
     #[inline(never)]
-    fn next_of_all(&mut self, evd: &Evd) -> Option<EventData> {
+    pub(super) fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
+        hand_out(completion).or_else(|| self.next_of_all(evd))
+    }
+
+    /// The next event, wherever it is.
+    #[inline(never)]
+    pub(super) fn next_of_all(&mut self, evd: &Evd) -> Option<EventData> {
         if self.staged.is_empty() {
             self.fetch(evd);
         }
@@ -90,10 +119,7 @@ impl Consumer {
             let queue = self.queues.get_mut(self.turn)?;
             if self.turn_left > 0 {
                 while let Some(completion) = queue.poll() {
-                    let event = convert(&completion, |taken| {
-                        taken.event.hand_out();
-                        taken.event.data
-                    });
+                    let event = hand_out(&completion);
                     if event.is_some() {
                         self.turn_left -= 1;
                         return event;
@@ -206,6 +232,14 @@ impl Consumer {
     pub(super) fn queues(&mut self) -> &mut [Queue] {
         &mut self.queues
     }
+}
+
+/// Hands any completion to the consumer; nothing if it is not for him.
+fn hand_out(completion: &Completion) -> Option<EventData> {
+    convert(completion, |taken| {
+        taken.event.hand_out();
+        taken.event.data
+    })
 }
 
 /// Whether an event came by [`super::posted`].

@@ -1,6 +1,6 @@
 //! From a completion to an event.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use dat_engine::{Completion, CompletionFlags, CompletionOp, Status};
 
@@ -36,7 +36,6 @@ impl Item {
     }
 
     /// It goes to the consumer.
-    #[inline(always)]
     pub(super) fn hand_out(&self) {
         if let Some(meters) = self.meters() {
             add(&meters.first, 1);
@@ -61,11 +60,35 @@ impl Item {
 /// All receives of an endpoint are on one EVD, whose owner alone counts them:
 /// so a load and a store do.
 #[inline(always)]
-fn add(meter: &core::sync::atomic::AtomicU32, what: u32) {
+fn add(meter: &AtomicU32, what: u32) {
     meter.store(
         meter.load(Ordering::Relaxed).wrapping_add(what),
         Ordering::Relaxed,
     );
+}
+
+#[inline(always)]
+fn is_receive(completion: &Completion) -> bool {
+    matches!(
+        completion.op,
+        CompletionOp::Recv | CompletionOp::RecvWriteImm
+    )
+}
+
+/// Hands a completion of the usual kind to the consumer: one that went well,
+/// of an endpoint that need not see it. Nothing is done otherwise.
+#[inline(always)]
+pub(super) fn hand_out_usual(completion: &Completion) -> Option<EventData> {
+    let endpoint = Handle::from_bits(completion.context as usize)?;
+    let meters = endpoint.slot()?.meters();
+    if !completion.status.is_success() || meters.third.load(Ordering::Relaxed) != 0 {
+        return None;
+    }
+    if is_receive(completion) {
+        add(&meters.first, 1);
+        watch_shared(meters);
+    }
+    Some(event(completion, endpoint, DtoStatus::Success))
 }
 
 /// The event of a completion; nothing if it is not for the consumer. What the
@@ -75,42 +98,46 @@ fn add(meter: &core::sync::atomic::AtomicU32, what: u32) {
 pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T) -> Option<T> {
     let endpoint = Handle::from_bits(completion.context as usize)?;
     let meters = endpoint.slot()?.meters();
-    let is_receive = matches!(
-        completion.op,
-        CompletionOp::Recv | CompletionOp::RecvWriteImm
-    );
-    let usual = completion.status.is_success() && meters.third.load(Ordering::Relaxed) == 0;
-    if !usual {
-        return study(completion, endpoint, is_receive, then);
-    }
-    let result = then(Taken {
-        event: item(completion, endpoint, is_receive, DtoStatus::Success),
-        signalled: true,
-        solicited: completion.flags.contains(CompletionFlags::SOLICITED),
+    let failed = !completion.status.is_success();
+    // Who reads it as set also sees what it was set for.
+    let verdict = if meters.third.load(Ordering::Acquire) == 0 {
+        ep::Verdict::Deliver
+    } else {
+        ep::completed(completion)
+    };
+    let result = (verdict != ep::Verdict::Swallow).then(|| {
+        then(Taken {
+            event: Item {
+                data: event(completion, endpoint, status(completion.status)),
+                receiver: is_receive(completion).then_some(endpoint),
+            },
+            signalled: failed || verdict == ep::Verdict::Deliver,
+            solicited: failed || completion.flags.contains(CompletionFlags::SOLICITED),
+        })
     });
-    if is_receive {
+    if is_receive(completion) {
         watch_shared(meters);
     }
-    Some(result)
+    if failed {
+        ep::failed(completion);
+    }
+    result
 }
 
 #[inline(always)]
-fn item(completion: &Completion, ep: Handle, is_receive: bool, status: DtoStatus) -> Item {
+fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     // The device counts what is received; of a request, the endpoint has noted
     // what it asked for.
-    let length = if is_receive {
+    let length = if is_receive(completion) {
         completion.byte_len
     } else {
         completion.imm & NOTED_LENGTH
     };
-    Item {
-        data: EventData::Dto {
-            ep,
-            cookie: completion.cookie,
-            status,
-            length: u64::from(length),
-        },
-        receiver: is_receive.then_some(ep),
+    EventData::Dto {
+        ep,
+        cookie: completion.cookie,
+        status,
+        length: u64::from(length),
     }
 }
 
@@ -123,38 +150,6 @@ fn watch_shared(meters: &Meters) {
     {
         srq::taken(srq);
     }
-}
-
-/// A completion that went wrong, or whose endpoint wants to see it.
-#[cold]
-#[inline(never)]
-fn study<T>(
-    completion: &Completion,
-    endpoint: Handle,
-    is_receive: bool,
-    then: impl FnOnce(Taken) -> T,
-) -> Option<T> {
-    let meters = endpoint.slot()?.meters();
-    let verdict = if meters.third.load(Ordering::Acquire) == 0 {
-        ep::Verdict::Deliver
-    } else {
-        ep::completed(completion)
-    };
-    let failed = !completion.status.is_success();
-    let result = (verdict != ep::Verdict::Swallow).then(|| {
-        then(Taken {
-            event: item(completion, endpoint, is_receive, status(completion.status)),
-            signalled: failed || verdict == ep::Verdict::Deliver,
-            solicited: failed || completion.flags.contains(CompletionFlags::SOLICITED),
-        })
-    });
-    if is_receive {
-        watch_shared(meters);
-    }
-    if failed {
-        ep::failed(completion);
-    }
-    result
 }
 
 /// What a status of the engine is to a consumer.

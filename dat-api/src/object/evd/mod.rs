@@ -56,7 +56,7 @@ pub(crate) use self::posted::Overflow;
 pub use self::query::{EvdInfo, Notification};
 pub(crate) use self::streams::StreamGuard;
 pub use self::streams::StreamKind;
-pub use self::take::{dequeue, own};
+pub use self::take::{dequeue, dequeue_with, own, own_when_free};
 pub use self::wait::{Timeout, Waited, wait};
 
 /// An event dispatcher.

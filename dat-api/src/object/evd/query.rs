@@ -27,6 +27,7 @@ pub(super) struct Switches {
 }
 
 impl Switches {
+    #[inline(always)]
     fn is(&self, bit: u32) -> bool {
         self.states.load(Ordering::SeqCst) & bit != 0
     }
@@ -55,6 +56,7 @@ impl Switches {
     }
 
     /// Whether somebody blocks in a wait.
+    #[inline(always)]
     pub(super) fn is_waited(&self) -> bool {
         self.is(WAITED)
     }
@@ -77,6 +79,7 @@ impl Switches {
     }
 
     /// Whether the device gave one of its queues up.
+    #[inline(always)]
     pub(super) fn is_dead(&self) -> bool {
         self.is(DEAD)
     }

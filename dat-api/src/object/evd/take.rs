@@ -1,6 +1,7 @@
 //! Taking events without waiting.
 
 use super::Evd;
+use super::consumer::Usual;
 use super::exclusive::open;
 use crate::handle::{self, Handle, NotOwned, Owned};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -19,10 +20,30 @@ const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSub
 /// `QUEUE_EMPTY`; `INVALID_STATE` if the device gave a queue of it up.
 #[inline(always)]
 pub fn dequeue(owned: &mut Owned<Evd>) -> Result<Event, DatReturn> {
+    dequeue_with(owned, |event| event)
+}
+
+/// As [`dequeue`], and hands the event to `found`: for callers that copy it to
+/// somewhere else, and would rather not have it pass through memory first.
+/// `found` is inlined twice, once for the usual completion.
+///
+/// # Errors
+/// As [`dequeue`].
+#[inline(always)]
+pub fn dequeue_with<R>(
+    owned: &mut Owned<Evd>,
+    found: impl FnOnce(Event) -> R,
+) -> Result<R, DatReturn> {
     let handle = owned.handle();
     let (evd, consumer) = open(owned);
-    match consumer.next(evd) {
-        Some(data) => Ok(Event { evd: handle, data }),
+    let next = match consumer.next_usual(evd) {
+        Usual::Event(data) => return Ok(found(Event { evd: handle, data })),
+        Usual::Nothing => None,
+        Usual::Completion(completion) => consumer.next_from(evd, &completion),
+        Usual::Elsewhere => consumer.next_of_all(evd),
+    };
+    match next {
+        Some(data) => Ok(found(Event { evd: handle, data })),
         None => Err(evd.nothing()),
     }
 }
@@ -37,14 +58,17 @@ pub fn own(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
     match handle::own::<Evd>(handle) {
         Ok(owned) => Ok(owned),
         Err(NotOwned::Stale) => Err(STALE),
-        Err(NotOwned::Busy) => own_later(handle),
+        Err(NotOwned::Busy) => own_when_free(handle),
     }
 }
 
-/// [`own`] when another call was faster.
+/// [`own`] after another call was found to have the EVD.
+///
+/// # Errors
+/// As [`own`].
 #[cold]
 #[inline(never)]
-fn own_later(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
+pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
     for round in 0u32.. {
         if handle::pin::<Evd>(handle)
             .ok_or(STALE)?
@@ -86,7 +110,7 @@ pub(super) enum Attended {
 
 impl Evd {
     /// Why there is no event.
-    #[cold]
+    #[inline(always)]
     fn nothing(&self) -> DatReturn {
         if self.switches.is_dead() { DEAD } else { EMPTY }
     }

@@ -363,6 +363,24 @@ fn evd_wait_w21_quiet_events_are_found_at_the_beginning_and_at_the_end() {
 }
 
 #[test]
+fn evd_wait_is_told_of_what_a_drain_has_staged() {
+    let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::empty());
+    let ep = FakeEp::new();
+    for round in 0..200 {
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
+            while !rig.evd.switches.is_waited() {
+                thread::yield_now();
+            }
+            ring.complete(ep.received(round));
+            rig.evd.drain();
+            let waited = waiter.join().expect("no panic");
+            assert_eq!(waited.result.map(|event| number(event.data)), Ok(round));
+        });
+    }
+}
+
+#[test]
 fn evd_wait_counts_how_it_went() {
     let rig = Rig::software(1);
     assert_eq!(code(rig.wait(millis(2), 1).result), EXPIRED);
