@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dat_api::DatReturn;
+use dat_api::handle;
 use dat_api::object::ep::Ep;
 use dat_api::object::evd::{self, Evd, Timeout, Waited};
 use dat_api::object::ia::Ia;
@@ -68,7 +69,18 @@ impl Receiver {
     }
 }
 
-/// Time for a waiter to fall asleep, or to wake without reason.
+/// Until somebody waits on the EVD, and some time to fall asleep.
+fn until_asleep(evd: &Evd) {
+    until("a waiter", || {
+        matches!(
+            handle::own::<Evd>(evd.handle()),
+            Err(handle::NotOwned::Busy)
+        )
+    });
+    a_while();
+}
+
+/// Time to fall asleep, or to wake without reason.
 fn a_while() {
     thread::sleep(Duration::from_millis(20));
 }
@@ -95,7 +107,7 @@ fn evd_wait_w10_w13_sleeps_until_the_device_has_done_enough() {
     }
     thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 3));
-        a_while();
+        until_asleep(&end.receives);
         for _ in 0..2 {
             end.send(NONE);
             a_while();
@@ -145,7 +157,7 @@ fn evd_wait_w21_solicited_receives_and_failures_wake_and_others_do_not() {
     }
     thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
-        a_while();
+        until_asleep(&end.receives);
         for _ in 0..2 {
             end.send(NONE);
             a_while();
@@ -160,7 +172,7 @@ fn evd_wait_w21_solicited_receives_and_failures_wake_and_others_do_not() {
     }
     thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
-        a_while();
+        until_asleep(&end.receives);
         end.eps[0].disconnect(false).expect("connected");
         assert_eq!(cookie(waiter.join().expect("no panic").result), 3);
     });
@@ -187,7 +199,7 @@ fn evd_wait_watches_every_queue_of_an_evd() {
         for round in 0..20 {
             let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
             if round % 4 == 0 {
-                a_while();
+                until_asleep(&end.receives);
             }
             if round % 2 == 0 {
                 end.recv(round, NONE);
@@ -252,7 +264,7 @@ fn evd_wait_w18_closing_the_adapter_ends_it() {
     let start = Instant::now();
     let closed = thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
-        a_while();
+        until_asleep(&end.receives);
         let closed = Ia::close(end.world.ia.handle(), false);
         let result = waiter.join().expect("no panic").result;
         // The receive is flushed as its endpoint goes first; a waiter that is
