@@ -5,6 +5,10 @@
 
 #![allow(unreachable_pub, reason = "a test binary has no interface")]
 
+mod bad_input;
+mod ep_create_with_srq;
+mod ep_post_recv;
+mod ep_recv_query;
 mod support;
 
 mod smoke;

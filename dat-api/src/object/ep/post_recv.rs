@@ -74,6 +74,10 @@ impl Ep {
         if count > poster.max_recv_iov as usize || poster.shared {
             return Err(poster.no_recv());
         }
+        // Before the segments: no zone of theirs is that of an endpoint without.
+        if poster.qp.is_none() {
+            return Err(no_zone());
+        }
         let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
         let (segments, _) = gather(
             &mut places,

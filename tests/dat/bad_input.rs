@@ -1,0 +1,13 @@
+//! What a program should not do, and what then happens: an answer that says
+//! so, and nothing else.
+
+#[path = "bad_input/arguments.rs"]
+mod arguments;
+#[path = "bad_input/configuration.rs"]
+mod configuration;
+#[path = "bad_input/fork.rs"]
+mod fork;
+#[path = "bad_input/leaving.rs"]
+mod leaving;
+#[path = "bad_input/private_data.rs"]
+mod private_data;

@@ -1,0 +1,214 @@
+//! dat.conf as it should not be, by way of `DAT_OVERRIDE`.
+
+use std::ffi::{CString, OsString};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::{env, fs, process};
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{Bed, fails, fails_with, ok};
+
+/// A file, and the variable that names it, while this lives. The bed is what
+/// keeps the other tests away from the environment.
+struct Override<'a> {
+    before: Option<OsString>,
+    _bed: &'a Bed,
+}
+
+impl<'a> Override<'a> {
+    fn new(bed: &'a Bed, path: &Path) -> Self {
+        let before = env::var_os("DAT_OVERRIDE");
+        // SAFETY: tests read the environment only while they hold a bed.
+        unsafe { env::set_var("DAT_OVERRIDE", path) };
+        Self { before, _bed: bed }
+    }
+}
+
+impl Drop for Override<'_> {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe {
+            match &self.before {
+                Some(before) => env::set_var("DAT_OVERRIDE", before),
+                None => env::remove_var("DAT_OVERRIDE"),
+            }
+        }
+    }
+}
+
+fn open(name: &str) -> DAT_RETURN {
+    let name = CString::new(name).expect("no NUL");
+    let (mut ia, mut evd) = (ptr::without_provenance_mut(0x77), ptr::null_mut());
+    // SAFETY: every pointer leads to what the call expects.
+    let answer = unsafe {
+        dat_ia_openv(
+            name.as_ptr().cast_mut(),
+            8,
+            &raw mut evd,
+            &raw mut ia,
+            1,
+            2,
+            DAT_FALSE,
+        )
+    };
+    if answer == DAT_SUCCESS {
+        // SAFETY: a live handle.
+        ok(unsafe { dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG) });
+    } else {
+        assert_eq!(ia.addr(), 0x77, "a handle was written");
+    }
+    answer
+}
+
+/// Asks for the list, with room for many.
+fn list() -> DAT_RETURN {
+    // SAFETY: integers: zeros are good.
+    let mut infos: [DAT_PROVIDER_INFO; 64] = unsafe { std::mem::zeroed() };
+    let mut places: Vec<_> = infos.iter_mut().map(ptr::from_mut).collect();
+    let mut count = -77;
+    // SAFETY: an array of as many places as is said.
+    let answer = unsafe { dat_registry_list_providers(64, &raw mut count, places.as_mut_ptr()) };
+    if answer == DAT_SUCCESS {
+        assert!((0..10_000).contains(&count), "{count}");
+    }
+    answer
+}
+
+fn scratch() -> PathBuf {
+    env::temp_dir().join(format!("dat-bad-input-{}.conf", process::id()))
+}
+
+#[test]
+fn garbage_in_dat_conf_hides_no_adapter_and_names_none() {
+    let bed = Bed::new();
+    let path = scratch();
+    let garbage: [&[u8]; 12] = [
+        b"",
+        b"\n\n\n",
+        b"nope",
+        b"nope u1.2 threadsafe",
+        b"\"nope u1.2 nonthreadsafe default x dapl.1.2 \"\" \"\"\n",
+        b"nope u1.2 nonthreadsafe default \"\" dapl.1.2 \"\" \"\"\n",
+        b"nope u99999999999999999999.2 nonthreadsafe default x dapl.1.2 \"\" \"\"\n",
+        b"nope u1.2 nonthreadsafe default x.so dapl.1.2 \"\" \"\" more fields\n",
+        b"\x00\x01\x02\xff\xfe\x00nope\x00",
+        b"nope\0 u1.2 nonthreadsafe default x.so dapl.1.2 \"\" \"\"\n",
+        b"\xff\xff u1.2 nonthreadsafe default x.so dapl.1.2 \"\" \"\"\n",
+        b"# nope u1.2 nonthreadsafe default x.so dapl.1.2 \"\" \"\"",
+    ];
+    for bytes in garbage {
+        fs::write(&path, bytes).expect("a file");
+        let _set = Override::new(&bed, &path);
+        fails(open("nope"), DAT_PROVIDER_NOT_FOUND);
+        ok(open("mlx5_0"));
+        ok(list());
+    }
+    // One line without an end, longer than any buffer.
+    fs::write(&path, vec![b'a'; 3 << 20]).expect("a file");
+    {
+        let _set = Override::new(&bed, &path);
+        fails(open("nope"), DAT_PROVIDER_NOT_FOUND);
+        ok(open("mlx5_0"));
+    }
+    fs::remove_file(&path).expect("ours");
+}
+
+/// What follows bad lines counts.
+#[test]
+fn a_good_line_behind_bad_ones_is_found() {
+    let bed = Bed::new();
+    let path = scratch().with_extension("good.conf");
+    let text = "nonsense\n\"unfinished\n\
+                mine u1.2 nonthreadsafe default libdat.so.1 dapl.1.2 \"mlx5_0 1\" \"\"\n";
+    fs::write(&path, text).expect("a file");
+    {
+        let _set = Override::new(&bed, &path);
+        // Its library may not be one that is ours; the name is known, and the
+        // lines before it do not hide it from the list.
+        ok(list());
+        fails(open("min"), DAT_PROVIDER_NOT_FOUND);
+        fails(open("mine2"), DAT_PROVIDER_NOT_FOUND);
+        ok(open("mine"));
+    }
+    fs::remove_file(&path).expect("ours");
+}
+
+#[test]
+fn a_dat_conf_that_is_no_file_is_as_none() {
+    let bed = Bed::new();
+    for path in [
+        Path::new("/nonexistent/dat.conf"),
+        Path::new("/"),
+        Path::new(""),
+        Path::new("/proc/self/mem"),
+        Path::new("/dev/null"),
+    ] {
+        let _set = Override::new(&bed, path);
+        fails(open("nope"), DAT_PROVIDER_NOT_FOUND);
+        ok(open("mlx5_0"));
+        ok(list());
+    }
+}
+
+#[test]
+fn names_and_versions_that_are_none_are_not_found() {
+    let _bed = Bed::new();
+    for name in [
+        "",
+        " ",
+        "mlx5_0 ",
+        "mlx5_",
+        "MLX5_0",
+        "mlx5_0-99",
+        "mlx5_0-",
+        "mlx5_0-0",
+        "/etc/passwd",
+    ] {
+        fails(open(name), DAT_PROVIDER_NOT_FOUND);
+    }
+    // A name has a byte less than DAT_NAME_MAX_LENGTH at most.
+    for length in [256, 100_000] {
+        fails_with(
+            open(&"x".repeat(length)),
+            DAT_INVALID_PARAMETER,
+            DAT_INVALID_ARG1,
+        );
+    }
+    fails(open(&"x".repeat(255)), DAT_PROVIDER_NOT_FOUND);
+    let (mut ia, mut evd) = (ptr::null_mut(), ptr::null_mut());
+    for (major, minor) in [(0, 0), (1, 99), (2, 0), (u32::MAX, u32::MAX)] {
+        // SAFETY: every pointer leads to what the call expects.
+        let answer = unsafe {
+            dat_ia_openv(
+                c"mlx5_0".as_ptr().cast_mut(),
+                8,
+                &raw mut evd,
+                &raw mut ia,
+                major,
+                minor,
+                DAT_FALSE,
+            )
+        };
+        fails(answer, DAT_PROVIDER_NOT_FOUND);
+    }
+    // SAFETY: null is what is tested.
+    unsafe {
+        let answer = dat_ia_openv(
+            ptr::null_mut(),
+            8,
+            &raw mut evd,
+            &raw mut ia,
+            1,
+            2,
+            DAT_FALSE,
+        );
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
+        let name = c"mlx5_0".as_ptr().cast_mut();
+        let answer = dat_ia_openv(name, 8, &raw mut evd, ptr::null_mut(), 1, 2, DAT_FALSE);
+        fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+        let answer = dat_ia_openv(name, 8, ptr::null_mut(), &raw mut ia, 1, 2, DAT_FALSE);
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    }
+}

@@ -1,0 +1,339 @@
+//! A peer that leaves, in every state of a connection: by freeing its
+//! endpoint, or by disconnecting abruptly. Everything that was posted is
+//! accounted for exactly once, and the other side learns of the end.
+
+use std::collections::BTreeMap;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{
+    Bed, Door, Dto, End, Memory, Pair, Shape, dequeue, dto, expect, nothing_on, ok, post_srq,
+    reaches, srq, srq_info, state_of,
+};
+
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+
+/// How the peer leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Free,
+    Disconnect,
+}
+
+const WAYS: [Way; 2] = [Way::Free, Way::Disconnect];
+
+impl Way {
+    #[track_caller]
+    fn leave(self, ep: DAT_EP_HANDLE) {
+        // SAFETY: a live handle.
+        ok(unsafe {
+            match self {
+                Self::Free => dat_ep_free(ep),
+                Self::Disconnect => dat_ep_disconnect(ep, DAT_CLOSE_ABRUPT_FLAG),
+            }
+        });
+    }
+}
+
+/// So many completions, by cookie; no cookie comes twice, and no more come.
+#[track_caller]
+fn account(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> BTreeMap<u64, Dto> {
+    let mut found = BTreeMap::new();
+    let begin = Instant::now();
+    while found.len() < count {
+        bed.run();
+        if let Ok(event) = dequeue(evd) {
+            let dto = dto(&event);
+            assert!(found.insert(dto.cookie, dto).is_none(), "{dto:?} twice");
+        } else {
+            assert!(
+                begin.elapsed() < Duration::from_secs(10),
+                "{} of {count}: {found:?}",
+                found.len()
+            );
+            bed.advance(Duration::from_millis(1));
+        }
+    }
+    for _ in 0..5 {
+        bed.run();
+        bed.advance(Duration::from_millis(10));
+    }
+    nothing_on(evd);
+    found
+}
+
+/// Receives 0, 1, 2 and sends 0, 1, of which the peer has buffers for one.
+fn load(end: &End, memory: &Memory) {
+    for tag in 0..3 {
+        ok(end.post_recv(&[memory.segment(1024, 64)], tag));
+    }
+    for tag in 0..2 {
+        ok(end.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
+    }
+}
+
+#[test]
+fn in_unconnected_it_leaves_alone() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let end = End::new(&bed, &Shape::default());
+    for tag in 0..3 {
+        ok(end.post_recv(&[memory.segment(0, 8)], tag));
+    }
+    Way::Free.leave(end.ep);
+    bed.run();
+    // Never connected: the buffers go with the endpoint, or are flushed.
+    let mut seen = 0;
+    while let Ok(event) = dequeue(end.recv) {
+        let dto = dto(&event);
+        assert_eq!((dto.cookie, dto.status), (seen, DAT_DTO_ERR_FLUSHED));
+        seen += 1;
+    }
+    assert!(seen <= 3);
+    nothing_on(end.connect);
+}
+
+/// The peer that is asked goes away without an answer.
+#[test]
+fn in_active_connection_pending_the_service_point_goes() {
+    for reject in [true, false] {
+        let bed = Bed::new();
+        let memory = bed.memory(4096);
+        let door = Door::new(&bed);
+        let end = End::new(&bed, &Shape::default());
+        for tag in 0..3 {
+            ok(end.post_recv(&[memory.segment(0, 8)], tag));
+        }
+        ok(door.knock_within(end.ep, 400_000, &[]));
+        let request = door.opens();
+        let number = if reject {
+            // SAFETY: a live handle.
+            ok(unsafe { dat_cr_reject(request) });
+            DAT_CONNECTION_EVENT_PEER_REJECTED
+        } else {
+            // Nobody answers, and nobody listens any more.
+            door.close();
+            DAT_CONNECTION_EVENT_TIMED_OUT
+        };
+        expect(end.connect, number);
+        assert_eq!(state_of(end.ep), DAT_EP_STATE_DISCONNECTED);
+        let flushed = account(&bed, end.recv, 3);
+        assert!(
+            flushed
+                .values()
+                .all(|dto| dto.status == DAT_DTO_ERR_FLUSHED)
+        );
+        nothing_on(end.connect);
+    }
+}
+
+/// The one who asks goes away before the answer.
+#[test]
+fn in_completion_pending_the_requester_is_gone() {
+    for way in WAYS {
+        let bed = Bed::new();
+        let memory = bed.memory(4096);
+        let door = Door::new(&bed);
+        let shape = Shape::default();
+        let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
+        for tag in 0..3 {
+            ok(active.post_recv(&[memory.segment(0, 8)], tag));
+            ok(passive.post_recv(&[memory.segment(0, 8)], tag));
+        }
+        ok(door.knock(active.ep, &[]));
+        let request = door.opens();
+        way.leave(active.ep);
+        // SAFETY: live handles.
+        ok(unsafe { dat_cr_accept(request, passive.ep, 0, ptr::null_mut()) });
+        expect(
+            passive.connect,
+            DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
+        );
+        let flushed = account(&bed, passive.recv, 3);
+        assert!(
+            flushed
+                .values()
+                .all(|dto| dto.status == DAT_DTO_ERR_FLUSHED)
+        );
+        nothing_on(passive.connect);
+        if way == Way::Disconnect {
+            expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            account(&bed, active.recv, 3);
+            nothing_on(active.connect);
+        }
+    }
+}
+
+/// The one who accepted goes away while the other may not know yet that it did.
+#[test]
+fn in_completion_pending_the_accepter_goes() {
+    for way in WAYS {
+        let bed = Bed::new();
+        let memory = bed.memory(4096);
+        let door = Door::new(&bed);
+        let shape = Shape::default();
+        let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
+        for tag in 0..3 {
+            ok(active.post_recv(&[memory.segment(0, 8)], tag));
+            ok(passive.post_recv(&[memory.segment(0, 8)], tag));
+        }
+        ok(door.knock(active.ep, &[]));
+        let request = door.opens();
+        // SAFETY: live handles.
+        ok(unsafe { dat_cr_accept(request, passive.ep, 0, ptr::null_mut()) });
+        way.leave(passive.ep);
+        // Connected for a moment, or never.
+        reaches(active.ep, DAT_EP_STATE_DISCONNECTED);
+        let flushed = account(&bed, active.recv, 3);
+        assert!(
+            flushed
+                .values()
+                .all(|dto| dto.status == DAT_DTO_ERR_FLUSHED)
+        );
+        if way == Way::Disconnect {
+            reaches(passive.ep, DAT_EP_STATE_DISCONNECTED);
+            account(&bed, passive.recv, 3);
+        }
+    }
+}
+
+/// Both directions are loaded; the device has worked not at all, a bit, or as
+/// far as it can.
+#[test]
+fn in_connected_everything_is_accounted_for_once() {
+    for way in WAYS {
+        for steps in [0, 1, 2, 3, 5, 8, 13, 1000] {
+            let bed = Bed::new();
+            let memory = bed.memory(4096);
+            let pair = Pair::new(&bed, &Shape::default());
+            let (stays, goes) = (pair.active, pair.passive);
+            load(&stays, &memory);
+            load(&goes, &memory);
+            for _ in 0..steps {
+                if !bed.step() {
+                    break;
+                }
+            }
+            way.leave(goes.ep);
+            expect(stays.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            assert_eq!(state_of(stays.ep), DAT_EP_STATE_DISCONNECTED);
+            let received = account(&bed, stays.recv, 3);
+            let sent = account(&bed, stays.request, 2);
+            in_order(&received);
+            in_order(&sent);
+            nothing_on(stays.connect);
+            if way == Way::Disconnect {
+                expect(goes.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+                in_order(&account(&bed, goes.recv, 3));
+                in_order(&account(&bed, goes.request, 2));
+                nothing_on(goes.connect);
+            }
+            nothing_on(bed.async_evd);
+        }
+    }
+}
+
+/// From the first that failed on, all failed.
+#[track_caller]
+fn in_order(found: &BTreeMap<u64, Dto>) {
+    let mut failed = false;
+    for dto in found.values() {
+        assert!(!failed || dto.status != DAT_DTO_SUCCESS, "{found:?}");
+        failed = dto.status != DAT_DTO_SUCCESS;
+    }
+}
+
+/// One side waits for its last sends to be taken; the other leaves.
+#[test]
+fn in_disconnect_pending_the_peer_goes() {
+    for way in WAYS {
+        let bed = Bed::new();
+        let memory = bed.memory(4096);
+        let pair = Pair::new(&bed, &Shape::default());
+        let (stays, goes) = (pair.active, pair.passive);
+        for tag in 0..3 {
+            ok(stays.post_recv(&[memory.segment(1024, 64)], tag));
+        }
+        // The peer has no buffer.
+        for tag in 0..2 {
+            ok(stays.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
+        }
+        // SAFETY: a live handle.
+        ok(unsafe { dat_ep_disconnect(stays.ep, DAT_CLOSE_GRACEFUL_FLAG) });
+        bed.run();
+        assert_eq!(state_of(stays.ep), DAT_EP_STATE_DISCONNECT_PENDING);
+        way.leave(goes.ep);
+        expect(stays.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        let received = account(&bed, stays.recv, 3);
+        assert!(
+            received
+                .values()
+                .all(|dto| dto.status == DAT_DTO_ERR_FLUSHED)
+        );
+        let sent = account(&bed, stays.request, 2);
+        assert!(sent.values().all(|dto| dto.status != DAT_DTO_SUCCESS));
+        nothing_on(stays.connect);
+    }
+}
+
+#[test]
+fn in_disconnected_the_peer_goes_unnoticed() {
+    for way in WAYS {
+        let bed = Bed::new();
+        let memory = bed.memory(4096);
+        let pair = Pair::new(&bed, &Shape::default());
+        let (stays, goes) = (pair.active, pair.passive);
+        load(&stays, &memory);
+        Way::Disconnect.leave(goes.ep);
+        expect(stays.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        expect(goes.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        way.leave(goes.ep);
+        account(&bed, stays.recv, 3);
+        account(&bed, stays.request, 2);
+        nothing_on(stays.connect);
+        nothing_on(goes.connect);
+    }
+}
+
+/// An endpoint on a shared queue takes nothing of it along.
+#[test]
+fn on_a_shared_queue_nothing_is_lost_to_the_others() {
+    for way in WAYS {
+        let bed = Bed::new();
+        let memory = bed.memory(4096);
+        let queue = srq(&bed, 8);
+        let shape = Shape::default();
+        let [first, second] = [(); 2].map(|()| {
+            Pair::connect(
+                &bed,
+                End::new(&bed, &shape),
+                End::on_srq(&bed, &shape, queue),
+            )
+        });
+        for tag in 0..6 {
+            ok(post_srq(queue, &[memory.segment(1024, 64)], tag));
+        }
+        for _ in 0..2 {
+            ok(first.active.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
+        }
+        bed.run();
+        way.leave(first.active.ep);
+        expect(first.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        let received = account(&bed, first.passive.recv, 2);
+        assert!(received.values().all(|dto| dto.status == DAT_DTO_SUCCESS));
+        assert_eq!(srq_info(queue).available_dto_count, 4);
+        way.leave(first.passive.ep);
+        for _ in 0..4 {
+            ok(second.active.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
+        }
+        let rest = account(&bed, second.passive.recv, 4);
+        // All six buffers, each once.
+        let mut all: Vec<_> = received.keys().chain(rest.keys()).copied().collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(srq_info(queue).outstanding_dto_count, 0);
+    }
+}

@@ -1,0 +1,338 @@
+//! One connection after the other.
+//!
+//! Missing: connecting by `dat_ep_dup_connect` and behind a reserved service
+//! point (`dat_rsp_create`), which are not there yet (E11).
+
+use std::ptr;
+use std::time::Duration;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Call, DEFAULT, send};
+use crate::support::{
+    Bed, Door, End, Memory, Pair, Shape, ep_info, expect, fails, fails_with, held, nothing_on, ok,
+    post_srq, reaches, srq, srq_info, state_of,
+};
+
+/// One message, from there to the endpoint on the queue.
+#[track_caller]
+fn one_message(bed: &Bed, from: &End, to: &End, queue: DAT_SRQ_HANDLE, memory: &mut Memory) {
+    ok(post_srq(queue, &[memory.segment(1024, 8)], 42));
+    send(bed, from, memory, 43);
+    assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
+    let received = to.received();
+    assert_eq!(
+        (received.ep, received.cookie, received.status),
+        (to.ep, 42, DAT_DTO_SUCCESS)
+    );
+}
+
+/// Both ends hear of it, and are as new.
+#[track_caller]
+fn part(bed: &Bed, pair: &Pair, flags: DAT_CLOSE_FLAGS) {
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_ep_disconnect(pair.active.ep, flags));
+        for end in [pair.active, pair.passive] {
+            bed.run();
+            expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        }
+        for end in [pair.active, pair.passive] {
+            ok(dat_ep_reset(end.ep));
+            assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
+        }
+    }
+}
+
+#[test]
+fn ep_create_with_srq_e05_a_reset_leaves_the_queue_and_only_the_end_ends_it() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let end = End::on_srq(&bed, &shape, queue);
+    let in_use = || {
+        // SAFETY: a live handle.
+        let answer = unsafe { dat_srq_free(queue) };
+        fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
+        assert_eq!(ep_info(end.ep).srq_handle, queue);
+    };
+    in_use();
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_reset(end.ep) });
+    in_use();
+    let pair = Pair::connect(&bed, End::new(&bed, &shape), end);
+    one_message(&bed, &pair.active, &end, queue, &mut memory);
+    // A buffer that nobody took stays on the queue.
+    ok(post_srq(queue, &[memory.segment(2048, 8)], 7));
+    part(&bed, &pair, DAT_CLOSE_ABRUPT_FLAG);
+    in_use();
+    assert_eq!(srq_info(queue).available_dto_count, 1);
+    let pair = Pair::connect(&bed, pair.active, end);
+    send(&bed, &pair.active, &mut memory, 9);
+    assert_eq!(end.received().cookie, 7);
+    in_use();
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_ep_free(end.ep));
+        ok(dat_srq_free(queue));
+        let answer = dat_srq_free(queue);
+        fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_SRQ);
+    }
+}
+
+/// The queue cannot be taken from an endpoint, nor replaced.
+#[test]
+fn ep_create_with_srq_e05_modify_cannot_change_the_queue() {
+    let bed = Bed::new();
+    let (queue, other) = (srq(&bed, 8), srq(&bed, 8));
+    let end = Call::new(&bed, queue).make();
+    for handle in [other, DAT_HANDLE_NULL] {
+        let mut change = ep_info(end.ep);
+        change.srq_handle = handle;
+        // SAFETY: a live handle; the values are readable.
+        let answer = unsafe { dat_ep_modify(end.ep, DAT_EP_FIELD_SRQ_HANDLE, &raw const change) };
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    }
+    assert_eq!(ep_info(end.ep).srq_handle, queue);
+}
+
+#[test]
+fn ep_create_with_srq_e11_it_connects_and_it_accepts() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    for (active, passive) in [
+        (End::on_srq(&bed, &shape, queue), End::new(&bed, &shape)),
+        (End::new(&bed, &shape), End::on_srq(&bed, &shape, queue)),
+        (
+            End::on_srq(&bed, &shape, queue),
+            End::on_srq(&bed, &shape, queue),
+        ),
+    ] {
+        let pair = Pair::connect(&bed, active, passive);
+        for (from, to) in [(active, passive), (passive, active)] {
+            if ep_info(to.ep).srq_handle == queue {
+                one_message(&bed, &from, &to, queue, &mut memory);
+            } else {
+                ok(to.post_recv(&[memory.segment(1024, 8)], 1));
+                send(&bed, &from, &mut memory, 1);
+                assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
+                assert_eq!(to.received().status, DAT_DTO_SUCCESS);
+            }
+        }
+        part(&bed, &pair, DAT_CLOSE_GRACEFUL_FLAG);
+    }
+}
+
+/// What is not there yet says so, and harms nothing.
+#[test]
+fn ep_create_with_srq_e11_what_is_missing_says_so() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let model = Pair::connect(
+        &bed,
+        End::new(&bed, &shape),
+        End::on_srq(&bed, &shape, queue),
+    );
+    let end = End::on_srq(&bed, &shape, queue);
+    let requests = bed.evd(4, DAT_EVD_CR_FLAG);
+    let mut rsp = ptr::without_provenance_mut(0x77);
+    // SAFETY: live handles; the result is writable.
+    unsafe {
+        fails(
+            dat_ep_dup_connect(
+                end.ep,
+                model.active.ep,
+                1_000_000,
+                0,
+                ptr::null_mut(),
+                DAT_QOS_BEST_EFFORT,
+            ),
+            DAT_NOT_IMPLEMENTED,
+        );
+        fails(
+            dat_rsp_create(bed.ia, 4711, end.ep, requests, &raw mut rsp),
+            DAT_NOT_IMPLEMENTED,
+        );
+    }
+    assert_eq!(rsp.addr(), 0x77);
+    assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
+}
+
+/// At once, again and again, in both directions and both ways to part.
+#[test]
+fn ep_create_with_srq_e14_remnants_of_a_connection_do_not_show() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let (mut one, mut two) = (
+        End::on_srq(&bed, &shape, queue),
+        End::on_srq(&bed, &shape, queue),
+    );
+    for round in 0..12 {
+        let pair = Pair::connect(&bed, one, two);
+        one_message(&bed, &one, &two, queue, &mut memory);
+        one_message(&bed, &two, &one, queue, &mut memory);
+        let flags = if round % 2 == 0 {
+            DAT_CLOSE_ABRUPT_FLAG
+        } else {
+            DAT_CLOSE_GRACEFUL_FLAG
+        };
+        part(&bed, &pair, flags);
+        for end in [one, two] {
+            for evd in [end.recv, end.request, end.connect] {
+                nothing_on(evd);
+            }
+            assert_eq!(held(end.ep), (0, 0));
+        }
+        (one, two) = (two, one);
+    }
+}
+
+/// Attempts that came to nothing leave nothing behind either.
+#[test]
+fn ep_create_with_srq_e14_remnants_of_an_attempt_do_not_show() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let end = End::on_srq(&bed, &shape, queue);
+    let peer = End::new(&bed, &shape);
+    let door = Door::new(&bed);
+    let again = || {
+        reaches(end.ep, DAT_EP_STATE_DISCONNECTED);
+        // SAFETY: a live handle.
+        ok(unsafe { dat_ep_reset(end.ep) });
+    };
+    // SAFETY: live handles, in all that follows.
+    unsafe {
+        // Rejected.
+        ok(door.knock(end.ep, &[]));
+        ok(dat_cr_reject(door.opens()));
+        expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
+        again();
+        // Nobody there.
+        let gone = Door::new(&bed);
+        gone.close();
+        ok(gone.knock(end.ep, &[]));
+        expect(end.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        again();
+        // Nobody answers in time; the request that is left is stale.
+        ok(door.knock_within(end.ep, 30_000, &[]));
+        let late = door.opens();
+        expect(end.connect, DAT_CONNECTION_EVENT_TIMED_OUT);
+        again();
+        // Given up.
+        ok(door.knock(end.ep, &[]));
+        let given_up = door.opens();
+        ok(dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG));
+        expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        again();
+        // Whoever accepts one of those learns that it came to nothing.
+        for request in [late, given_up] {
+            ok(dat_cr_accept(request, peer.ep, 0, ptr::null_mut()));
+            expect(peer.connect, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+            ok(dat_ep_reset(peer.ep));
+        }
+        assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
+        nothing_on(end.connect);
+    }
+    let pair = Pair::connect(&bed, peer, end);
+    one_message(&bed, &peer, &end, queue, &mut memory);
+    part(&bed, &pair, DAT_CLOSE_ABRUPT_FLAG);
+    let pair = Pair::connect(&bed, end, peer);
+    one_message(&bed, &peer, &end, queue, &mut memory);
+    part(&bed, &pair, DAT_CLOSE_ABRUPT_FLAG);
+    door.close();
+}
+
+/// What was asked for stays, whatever the peer has.
+#[test]
+fn ep_create_with_srq_e15_connecting_changes_no_attribute() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 8);
+    for (reads_in, reads_out, peer) in [(0, 0, 4), (4, 4, 0), (1, 3, 2), (4, 1, 4)] {
+        let peer = Shape {
+            reads: peer,
+            ..Shape::default()
+        };
+        let mut call = Call::new(&bed, queue);
+        call.attributes.max_rdma_read_in = reads_in;
+        call.attributes.max_rdma_read_out = reads_out;
+        for active in [true, false] {
+            let end = call.make();
+            let other = End::new(&bed, &peer);
+            let before = [end, other].map(|end| attributes(&end));
+            let pair = if active {
+                Pair::connect(&bed, end, other)
+            } else {
+                Pair::connect(&bed, other, end)
+            };
+            assert_eq!([end, other].map(|end| attributes(&end)), before);
+            assert_eq!(
+                (before[0][7], before[0][8]),
+                (reads_in as u64, reads_out as u64)
+            );
+            part(&bed, &pair, DAT_CLOSE_ABRUPT_FLAG);
+            assert_eq!([end, other].map(|end| attributes(&end)), before);
+            // SAFETY: live handles.
+            unsafe {
+                ok(dat_ep_free(end.ep));
+                ok(dat_ep_free(other.ep));
+            }
+        }
+    }
+}
+
+fn attributes(end: &End) -> [u64; 14] {
+    let attr = ep_info(end.ep).ep_attr;
+    [
+        attr.service_type.into(),
+        attr.max_message_size,
+        attr.max_rdma_size,
+        attr.qos.into(),
+        attr.recv_completion_flags.into(),
+        attr.request_completion_flags.into(),
+        attr.max_recv_dtos as u64,
+        attr.max_rdma_read_in as u64,
+        attr.max_rdma_read_out as u64,
+        attr.max_request_dtos as u64,
+        attr.max_request_iov as u64,
+        attr.srq_soft_hw as u64,
+        attr.max_rdma_read_iov as u64,
+        attr.max_rdma_write_iov as u64,
+    ]
+}
+
+/// With none, connecting cannot fail over them; a read is then refused.
+#[test]
+fn ep_create_with_srq_e15_read_depths_left_open_are_none() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    for open in [0, DAT_HW_DEFAULT] {
+        let mut call = Call::new(&bed, queue);
+        call.attributes.max_rdma_read_in = open;
+        call.attributes.max_rdma_read_out = open;
+        let end = call.make();
+        let attr = ep_info(end.ep).ep_attr;
+        assert_eq!((attr.max_rdma_read_in, attr.max_rdma_read_out), (0, 0));
+        let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
+        for reader in [end, pair.active] {
+            fails(
+                reader.post_read(&[memory.segment(0, 8)], &memory.remote(64, 8), 1, DEFAULT),
+                DAT_INSUFFICIENT_RESOURCES,
+            );
+            ok(reader.post_write(&[memory.segment(0, 8)], &memory.remote(64, 8), 2, DEFAULT));
+            bed.advance(Duration::from_millis(1));
+            bed.run();
+            assert_eq!(reader.requested().status, DAT_DTO_SUCCESS);
+            assert_eq!(state_of(reader.ep), DAT_EP_STATE_CONNECTED);
+        }
+    }
+}

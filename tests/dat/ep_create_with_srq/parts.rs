@@ -1,0 +1,287 @@
+//! The EVDs, zones and handles that an endpoint is made of.
+
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Call, DEFAULT, send};
+use crate::support::{
+    Bed, Door, End, Pair, Shape, abilities, ep_info, expect, fails, fails_with, nothing_on, ok,
+    post_srq, reaches, srq, srq_in, srq_info, state_of,
+};
+
+#[test]
+fn ep_create_with_srq_e02_every_evd_may_be_null() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 8);
+    for which in 0..8 {
+        let mut call = Call::new(&bed, queue);
+        for (bit, evd) in [&mut call.recv, &mut call.request, &mut call.connect]
+            .into_iter()
+            .enumerate()
+        {
+            if which & 1 << bit != 0 {
+                *evd = DAT_HANDLE_NULL;
+            }
+        }
+        let end = call.make();
+        let info = ep_info(end.ep);
+        assert_eq!(
+            (
+                info.recv_evd_handle,
+                info.request_evd_handle,
+                info.connect_evd_handle
+            ),
+            (call.recv, call.request, call.connect)
+        );
+        // SAFETY: a live handle.
+        ok(unsafe { dat_ep_free(end.ep) });
+    }
+}
+
+/// More than any queue of the endpoint holds, both ways.
+#[test]
+fn ep_create_with_srq_e02_events_of_no_interest_are_none_and_fill_nothing() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 4);
+    let mut call = Call::new(&bed, queue);
+    let unused = (call.recv, call.request);
+    call.recv = DAT_HANDLE_NULL;
+    call.request = DAT_HANDLE_NULL;
+    let deaf = call.make();
+    let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), deaf);
+    let peer = pair.active;
+    for tag in 0..100 {
+        ok(post_srq(queue, &[memory.segment(1024, 8)], tag));
+        send(&bed, &peer, &mut memory, tag);
+        assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
+        ok(peer.post_recv(&[memory.segment(2048, 8)], tag));
+        send(&bed, &deaf, &mut memory, !tag);
+        assert_eq!(peer.received().cookie, tag);
+        assert_eq!(memory.read(2048, 8), (!tag).to_ne_bytes());
+    }
+    nothing_on(unused.0);
+    nothing_on(unused.1);
+    nothing_on(bed.async_evd);
+    assert_eq!(srq_info(queue).outstanding_dto_count, 0);
+}
+
+#[test]
+fn ep_create_with_srq_e02_without_a_connect_evd_it_cannot_connect() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 4);
+    let mut call = Call::new(&bed, queue);
+    let connect = call.connect;
+    call.connect = DAT_HANDLE_NULL;
+    let end = call.make();
+    let door = Door::new(&bed);
+    fails_with(
+        door.knock(end.ep, &[]),
+        DAT_INVALID_HANDLE,
+        DAT_INVALID_HANDLE_EVD_CONN,
+    );
+    assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
+    // Not for now, the page says: it can be set later.
+    let mut change = ep_info(end.ep);
+    change.connect_evd_handle = connect;
+    // SAFETY: a live handle; the values are readable.
+    ok(unsafe { dat_ep_modify(end.ep, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &raw const change) });
+    ok(door.knock(end.ep, &[]));
+    let request = door.opens();
+    let mut call = Call::new(&bed, queue);
+    call.connect = DAT_HANDLE_NULL;
+    let passive = call.make();
+    // SAFETY: live handles.
+    unsafe {
+        fails_with(
+            dat_cr_accept(request, passive.ep, 0, ptr::null_mut()),
+            DAT_INVALID_HANDLE,
+            DAT_INVALID_HANDLE_EP,
+        );
+        ok(dat_cr_reject(request));
+    }
+    expect(connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    door.close();
+}
+
+#[test]
+fn ep_create_with_srq_e04_each_zone_guards_its_own() {
+    let bed = Bed::new();
+    assert_eq!(abilities(&bed).1.srq_ep_pz_difference_supported, DAT_TRUE);
+    let of_queue = bed.pz();
+    let mut memory = bed.memory(4096);
+    let mut buffers = bed.memory_in(of_queue, 4096, DAT_MEM_PRIV_ALL_FLAG);
+    let queue = srq_in(&bed, of_queue, 8);
+    let call = Call::new(&bed, queue);
+    let end = call.make();
+    assert_eq!(ep_info(end.ep).pz_handle, bed.pz);
+    assert_eq!(srq_info(queue).pz_handle, of_queue);
+    let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
+    let peer = pair.active;
+    // Buffers: the queue's zone alone.
+    fails(
+        post_srq(queue, &[memory.segment(0, 8)], 1),
+        DAT_PROTECTION_VIOLATION,
+    );
+    ok(post_srq(queue, &[buffers.segment(0, 8)], 2));
+    send(&bed, &peer, &mut memory, 77);
+    assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
+    let received = end.received();
+    assert_eq!((received.cookie, received.status), (2, DAT_DTO_SUCCESS));
+    assert_eq!(buffers.read(0, 8), 77_u64.to_ne_bytes());
+    // Requests: the endpoint's zone alone.
+    let remote = memory.remote(64, 8);
+    for answer in [
+        end.post_send(&[buffers.segment(0, 8)], 3, DEFAULT),
+        end.post_write(&[buffers.segment(0, 8)], &remote, 3, DEFAULT),
+        end.post_read(&[buffers.segment(0, 8)], &remote, 3, DEFAULT),
+    ] {
+        fails(answer, DAT_PROTECTION_VIOLATION);
+    }
+    ok(end.post_write(&[memory.segment(0, 8)], &remote, 4, DEFAULT));
+    bed.run();
+    assert_eq!(end.requested().status, DAT_DTO_SUCCESS);
+    // What the peer reaches: the endpoint's zone alone.
+    ok(peer.post_write(&[memory.segment(0, 8)], &memory.remote(128, 8), 5, DEFAULT));
+    bed.run();
+    assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
+    buffers.write(0, &[0; 8]);
+    ok(peer.post_write(&[memory.segment(0, 8)], &buffers.remote(0, 8), 6, DEFAULT));
+    bed.run();
+    assert_eq!(peer.requested().status, DAT_DTO_ERR_REMOTE_ACCESS);
+    assert_eq!(buffers.read(0, 8), [0; 8]);
+    expect(peer.connect, DAT_CONNECTION_EVENT_BROKEN);
+    reaches(end.ep, DAT_EP_STATE_DISCONNECTED);
+}
+
+#[test]
+fn ep_create_with_srq_e10_bad_handles_are_told_by_role() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 8);
+    let good = Call::new(&bed, queue);
+    let freed = bed.evd(4, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+    let gone = srq(&bed, 4);
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_evd_free(freed));
+        ok(dat_srq_free(gone));
+    }
+    let mut not_a_handle = [0usize; 8];
+    let garbage = [
+        ptr::without_provenance_mut(0xdead_beef),
+        ptr::without_provenance_mut(usize::MAX),
+        (&raw mut not_a_handle).cast(),
+        queue.wrapping_byte_add(8),
+    ];
+    type Role = (
+        fn(&mut Call) -> &mut DAT_HANDLE,
+        DAT_RETURN_SUBTYPE,
+        // Of another kind, or no more.
+        [DAT_HANDLE; 2],
+    );
+    let conn = bed.evd(4, DAT_EVD_CONNECTION_FLAG);
+    let dto = bed.evd(4, DAT_EVD_DTO_FLAG);
+    let roles: [Role; 6] = [
+        (|call| &mut call.ia, DAT_INVALID_HANDLE_IA, [queue, bed.pz]),
+        (|call| &mut call.pz, DAT_INVALID_HANDLE_PZ, [queue, bed.ia]),
+        (
+            |call| &mut call.recv,
+            DAT_INVALID_HANDLE_EVD_RECV,
+            [freed, conn],
+        ),
+        (
+            |call| &mut call.request,
+            DAT_INVALID_HANDLE_EVD_REQUEST,
+            [freed, conn],
+        ),
+        (
+            |call| &mut call.connect,
+            DAT_INVALID_HANDLE_EVD_CONN,
+            [freed, dto],
+        ),
+        (|call| &mut call.srq, DAT_INVALID_HANDLE_SRQ, [gone, bed.pz]),
+    ];
+    for (role, subtype, others) in roles {
+        for bad in garbage.into_iter().chain(others) {
+            let mut call = good;
+            *role(&mut call) = bad;
+            call.fails(DAT_INVALID_HANDLE, subtype);
+        }
+    }
+    for role in [0, 5] {
+        let mut call = good;
+        *roles[role].0(&mut call) = DAT_HANDLE_NULL;
+        call.fails(DAT_INVALID_HANDLE, roles[role].1);
+    }
+    // The failures have left nothing attached.
+    let end = good.make();
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_ep_free(end.ep));
+        for evd in [good.recv, good.request, good.connect, conn, dto] {
+            ok(dat_evd_free(evd));
+        }
+        ok(dat_srq_free(queue));
+    }
+}
+
+/// What belongs to another adapter is no handle for this one.
+#[test]
+fn ep_create_with_srq_e10_parts_of_another_adapter_are_refused() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 8);
+    let good = Call::new(&bed, queue);
+    let (mut ia, mut async_evd, mut pz, mut evd, mut other) = (
+        ptr::null_mut(),
+        ptr::null_mut(),
+        ptr::null_mut(),
+        ptr::null_mut(),
+        ptr::null_mut(),
+    );
+    let mut attr = DAT_SRQ_ATTR {
+        max_recv_dtos: 4,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    // SAFETY: every pointer leads to what the call expects.
+    unsafe {
+        ok(dat_ia_openv(
+            c"mlx5_0".as_ptr().cast_mut(),
+            4,
+            &raw mut async_evd,
+            &raw mut ia,
+            1,
+            2,
+            DAT_FALSE,
+        ));
+        ok(dat_pz_create(ia, &raw mut pz));
+        let flags = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG;
+        ok(dat_evd_create(ia, 4, ptr::null_mut(), flags, &raw mut evd));
+        ok(dat_srq_create(ia, pz, &raw mut attr, &raw mut other));
+    }
+    for (call, subtype) in [
+        (Call { pz, ..good }, DAT_INVALID_HANDLE_PZ),
+        (Call { recv: evd, ..good }, DAT_INVALID_HANDLE_EVD_RECV),
+        (
+            Call {
+                request: evd,
+                ..good
+            },
+            DAT_INVALID_HANDLE_EVD_REQUEST,
+        ),
+        (
+            Call {
+                connect: evd,
+                ..good
+            },
+            DAT_INVALID_HANDLE_EVD_CONN,
+        ),
+        (Call { srq: other, ..good }, DAT_INVALID_HANDLE_SRQ),
+    ] {
+        call.fails(DAT_INVALID_HANDLE, subtype);
+    }
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG) });
+}

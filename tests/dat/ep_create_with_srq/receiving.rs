@@ -1,0 +1,236 @@
+//! Whose buffers an endpoint fills, and where that is told.
+
+use std::thread;
+use std::time::Duration;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Call, DEFAULT, send};
+use crate::support::{
+    Bed, Door, End, Pair, Shape, dto, ep_info, expect, fails_with, nothing_on, ok, post_srq,
+    reaches, srq, srq_info, state_of, wait,
+};
+
+#[test]
+fn ep_create_with_srq_e01_it_begins_unconnected_and_knows_its_queue() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 8);
+    let call = Call::new(&bed, queue);
+    let end = call.make();
+    assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
+    let info = ep_info(end.ep);
+    assert_eq!(info.ep_state, DAT_EP_STATE_UNCONNECTED);
+    assert_eq!((info.ia_handle, info.srq_handle), (bed.ia, queue));
+    assert_eq!(info.pz_handle, bed.pz);
+    assert_eq!(
+        (
+            info.recv_evd_handle,
+            info.request_evd_handle,
+            info.connect_evd_handle
+        ),
+        (call.recv, call.request, call.connect)
+    );
+    // One with a queue of its own names none.
+    let own = End::new(&bed, &Shape::default());
+    assert_eq!(ep_info(own.ep).srq_handle, DAT_HANDLE_NULL);
+}
+
+#[test]
+fn ep_create_with_srq_e01_endpoints_share_the_buffers_of_the_queue() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let pairs = [(); 3].map(|()| {
+        Pair::connect(
+            &bed,
+            End::new(&bed, &shape),
+            End::on_srq(&bed, &shape, queue),
+        )
+    });
+    // Whoever gets a message takes the next buffer.
+    let mut taken = Vec::new();
+    for round in 0..4 {
+        for tag in 0..6 {
+            ok(post_srq(
+                queue,
+                &[memory.segment(1024 + 8 * tag, 8)],
+                tag as u64,
+            ));
+        }
+        assert_eq!(srq_info(queue).available_dto_count, 6);
+        for (at, tag) in [(2, 10), (0, 11), (0, 12), (1, 13), (2, 14), (1, 15)] {
+            let pair = &pairs[at];
+            send(&bed, &pair.active, &mut memory, tag + round);
+            assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
+            let received = pair.passive.received();
+            assert_eq!(
+                (received.ep, received.status, received.length),
+                (pair.passive.ep, DAT_DTO_SUCCESS, 8)
+            );
+            let place = 1024 + 8 * received.cookie as usize;
+            assert_eq!(memory.read(place, 8), (tag + round).to_ne_bytes());
+            taken.push(received.cookie);
+        }
+        assert_eq!(srq_info(queue).available_dto_count, 0);
+        // Each buffer once.
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 1, 2, 3, 4, 5]);
+        taken.clear();
+        for pair in &pairs {
+            nothing_on(pair.passive.recv);
+        }
+    }
+}
+
+/// A message that finds the queue empty waits for a buffer.
+#[test]
+fn ep_create_with_srq_e01_a_message_waits_for_a_buffer() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let pair = Pair::connect(
+        &bed,
+        End::new(&bed, &shape),
+        End::on_srq(&bed, &shape, queue),
+    );
+    send(&bed, &pair.active, &mut memory, 5);
+    nothing_on(pair.passive.recv);
+    ok(post_srq(queue, &[memory.segment(1024, 8)], 1));
+    for _ in 0..100 {
+        bed.advance(Duration::from_millis(1));
+        bed.run();
+    }
+    assert_eq!(pair.passive.received().status, DAT_DTO_SUCCESS);
+    assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
+    assert_eq!(state_of(pair.active.ep), DAT_EP_STATE_CONNECTED);
+}
+
+/// (Binds are told on the request EVD too: they come with `dat_rmr_bind`.)
+#[test]
+fn ep_create_with_srq_e03_each_kind_of_event_has_its_evd() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let pair = Pair::connect(
+        &bed,
+        End::on_srq(&bed, &shape, queue),
+        End::on_srq(&bed, &shape, queue),
+    );
+    for (from, to) in [(pair.active, pair.passive), (pair.passive, pair.active)] {
+        ok(post_srq(queue, &[memory.segment(1024, 8)], 1));
+        send(&bed, &from, &mut memory, 2);
+        ok(from.post_write(&[memory.segment(0, 8)], &memory.remote(64, 8), 3, DEFAULT));
+        ok(from.post_read(&[memory.segment(128, 8)], &memory.remote(0, 8), 4, DEFAULT));
+        bed.run();
+        for tag in [2, 3, 4] {
+            let done = from.requested();
+            assert_eq!(
+                (done.ep, done.cookie, done.status),
+                (from.ep, tag, DAT_DTO_SUCCESS)
+            );
+        }
+        let received = to.received();
+        assert_eq!((received.ep, received.cookie), (to.ep, 1));
+        for end in [from, to] {
+            for evd in [end.recv, end.request, end.connect] {
+                nothing_on(evd);
+            }
+        }
+    }
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
+    for end in [pair.active, pair.passive] {
+        expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        bed.run();
+        for evd in [end.recv, end.request, end.connect] {
+            nothing_on(evd);
+        }
+    }
+}
+
+#[test]
+fn ep_create_with_srq_e06_receives_cannot_be_posted_to_it_in_any_state() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let end = End::on_srq(&bed, &shape, queue);
+    let refused = || {
+        for iov in [
+            &[][..],
+            &[memory.segment(0, 8)],
+            &[memory.segment(0, 8), memory.segment(8, 8)],
+        ] {
+            fails_with(
+                end.post_recv(iov, 1),
+                DAT_INVALID_STATE,
+                DAT_INVALID_STATE_SRQ_IN_USE,
+            );
+        }
+        bed.run();
+        nothing_on(end.recv);
+        assert_eq!(srq_info(queue).outstanding_dto_count, 0);
+    };
+    refused();
+    let door = Door::new(&bed);
+    ok(door.knock(end.ep, &[]));
+    assert_eq!(state_of(end.ep), DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
+    refused();
+    let request = door.opens();
+    let peer = End::new(&bed, &shape);
+    // SAFETY: live handles.
+    ok(unsafe { dat_cr_accept(request, peer.ep, 0, std::ptr::null_mut()) });
+    expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    refused();
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG) });
+    reaches(end.ep, DAT_EP_STATE_DISCONNECTED);
+    refused();
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_reset(end.ep) });
+    refused();
+    door.close();
+}
+
+/// Each message wakes the waiter, though the endpoint is configured for
+/// receives that do not: those on a shared queue have no flag.
+#[test]
+fn ep_create_with_srq_e13_buffers_of_the_queue_complete_with_signal() {
+    for flags in [DAT_COMPLETION_UNSIGNALLED_FLAG, DEFAULT] {
+        let bed = Bed::new();
+        let mut memory = bed.memory(4096);
+        let queue = srq(&bed, 8);
+        let shape = Shape {
+            recv_flags: flags,
+            ..Shape::default()
+        };
+        let pair = Pair::connect(
+            &bed,
+            End::new(&bed, &Shape::default()),
+            End::on_srq(&bed, &shape, queue),
+        );
+        for tag in 0..3 {
+            ok(post_srq(queue, &[memory.segment(1024, 8)], tag));
+        }
+        let to = pair.passive;
+        for tag in 0..3 {
+            thread::scope(|scope| {
+                let waiter = scope.spawn(move || {
+                    let to = to;
+                    let (answer, event, nmore) = wait(to.recv, 20_000_000, 1);
+                    ok(answer);
+                    (dto(&event).cookie, nmore)
+                });
+                thread::sleep(Duration::from_millis(40));
+                assert!(!waiter.is_finished());
+                send(&bed, &pair.active, &mut memory, 1);
+                assert_eq!(waiter.join().expect("no panic"), (tag, 0));
+            });
+            pair.active.requested();
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Who may share an EVD.
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::Call;
+use crate::support::{Bed, End, fails, ok, srq};
+
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
+const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+const THRESHOLD: DAT_COMPLETION_FLAGS = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+const ALL: [DAT_COMPLETION_FLAGS; 4] = [DEFAULT, UNSIGNALLED, SOLICITED, THRESHOLD];
+
+/// A bed, a queue, and an EVD for everything.
+struct Ground {
+    bed: Bed,
+    queue: DAT_SRQ_HANDLE,
+    evd: DAT_EVD_HANDLE,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let bed = Bed::new();
+        let queue = srq(&bed, 8);
+        let evd = bed.evd(
+            64,
+            DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG,
+        );
+        Self { bed, queue, evd }
+    }
+
+    /// An endpoint whose roles report to EVDs of their own.
+    fn apart(&self) -> Call {
+        Call::new(&self.bed, self.queue)
+    }
+
+    /// One whose receives are reported to the EVD.
+    fn recv(&self, flags: DAT_COMPLETION_FLAGS) -> Call {
+        let mut call = self.apart();
+        call.recv = self.evd;
+        call.attributes.recv_completion_flags = flags;
+        call
+    }
+
+    /// The same of its requests.
+    fn request(&self, flags: DAT_COMPLETION_FLAGS) -> Call {
+        let mut call = self.apart();
+        call.request = self.evd;
+        call.attributes.request_completion_flags = flags;
+        call
+    }
+
+    /// The same of its connection events.
+    fn connect(&self) -> Call {
+        let mut call = self.apart();
+        call.connect = self.evd;
+        call
+    }
+
+    /// That the second is made beside the first, or refused; in either order.
+    #[track_caller]
+    fn meet(&self, first: &Call, second: &Call, together: bool) {
+        for (first, second) in [(first, second), (second, first)] {
+            let one = first.make();
+            let (answer, ep) = second.call();
+            if together {
+                ok(answer);
+                free(ep);
+            } else {
+                fails(answer, DAT_INVALID_PARAMETER);
+                assert_eq!(ep.addr(), 0x77);
+            }
+            let End { ep, .. } = one;
+            free(ep);
+        }
+        // Whoever was refused, or has gone, is not attached.
+        let alone = self.recv(SOLICITED).make();
+        free(alone.ep);
+    }
+}
+
+fn free(ep: DAT_EP_HANDLE) {
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_free(ep) });
+}
+
+#[test]
+fn ep_create_with_srq_e12_receives_share_with_their_like() {
+    let ground = Ground::new();
+    for one in ALL {
+        for two in ALL {
+            ground.meet(&ground.recv(one), &ground.recv(two), one == two);
+        }
+    }
+}
+
+#[test]
+fn ep_create_with_srq_e12_requests_share_with_their_like() {
+    let ground = Ground::new();
+    for one in [DEFAULT, UNSIGNALLED, THRESHOLD] {
+        for two in [DEFAULT, UNSIGNALLED, THRESHOLD] {
+            ground.meet(&ground.request(one), &ground.request(two), one == two);
+        }
+    }
+}
+
+/// SOLICITED_WAIT is for receives alone, so it meets no requests.
+#[test]
+fn ep_create_with_srq_e12_receives_and_requests_share_if_alike() {
+    let ground = Ground::new();
+    for recv in ALL {
+        for request in [DEFAULT, UNSIGNALLED, THRESHOLD] {
+            ground.meet(
+                &ground.recv(recv),
+                &ground.request(request),
+                recv == request,
+            );
+        }
+    }
+}
+
+/// The roles of one endpoint follow the same rules.
+#[test]
+fn ep_create_with_srq_e12_an_endpoint_may_share_with_itself_if_alike() {
+    let ground = Ground::new();
+    for recv in ALL {
+        for request in [DEFAULT, UNSIGNALLED, THRESHOLD] {
+            let mut call = ground.recv(recv);
+            call.request = ground.evd;
+            call.attributes.request_completion_flags = request;
+            let (answer, ep) = call.call();
+            if recv == request {
+                ok(answer);
+                free(ep);
+            } else {
+                fails(answer, DAT_INVALID_PARAMETER);
+                assert_eq!(ep.addr(), 0x77);
+            }
+        }
+    }
+}
+
+/// With streams of other kinds: neither those whose posts, nor those whose
+/// peers decide who is woken.
+#[test]
+fn ep_create_with_srq_e12_other_streams_meet_thresholds_but_not_the_controlled() {
+    let ground = Ground::new();
+    for (flags, together) in [
+        (THRESHOLD, true),
+        (DEFAULT, true),
+        (SOLICITED, false),
+        (UNSIGNALLED, false),
+    ] {
+        ground.meet(&ground.recv(flags), &ground.connect(), together);
+        if flags != SOLICITED {
+            ground.meet(&ground.request(flags), &ground.connect(), together);
+        }
+    }
+    // A service point.
+    for (flags, together) in [(THRESHOLD, true), (SOLICITED, false), (UNSIGNALLED, false)] {
+        let (mut qualifier, mut psp) = (0, std::ptr::null_mut());
+        // SAFETY: live handles; results are writable.
+        unsafe {
+            ok(dat_psp_create_any(
+                ground.bed.ia,
+                &raw mut qualifier,
+                ground.evd,
+                DAT_PSP_CONSUMER_FLAG,
+                &raw mut psp,
+            ));
+            let (answer, ep) = ground.recv(flags).call();
+            if together {
+                ok(answer);
+                free(ep);
+            } else {
+                fails(answer, DAT_INVALID_PARAMETER);
+            }
+            ok(dat_psp_free(psp));
+        }
+    }
+}
+
+/// Endpoints with queues of their own are under the same rules.
+#[test]
+fn ep_create_with_srq_e12_endpoints_with_and_without_a_queue_meet_alike() {
+    let ground = Ground::new();
+    for own in ALL {
+        for shared in ALL {
+            let attributes = crate::support::Shape {
+                recv_flags: own,
+                ..crate::support::Shape::default()
+            }
+            .attributes();
+            let mut ep = std::ptr::null_mut();
+            // SAFETY: live handles; attributes and result are ours.
+            ok(unsafe {
+                dat_ep_create(
+                    ground.bed.ia,
+                    ground.bed.pz,
+                    ground.evd,
+                    ground.apart().request,
+                    DAT_HANDLE_NULL,
+                    &raw const attributes,
+                    &raw mut ep,
+                )
+            });
+            let (answer, second) = ground.recv(shared).call();
+            if own == shared {
+                ok(answer);
+                free(second);
+            } else {
+                fails(answer, DAT_INVALID_PARAMETER);
+            }
+            free(ep);
+        }
+    }
+}

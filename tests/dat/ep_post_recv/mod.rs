@@ -1,0 +1,47 @@
+//! `dat_ep_post_recv`: the statements R01 to R15 of its page.
+//!
+//! | file | statements |
+//! | --- | --- |
+//! | `filling` | R01 R02 R03 R07: what arrives, and where |
+//! | `notice` | R04 R05: who is told, and how |
+//! | `calling` | R06 R14 R15: the call itself |
+//! | `states` | R08: every state of the endpoint |
+//! | `limits` | R09: as many as were asked for |
+//! | `refusals` | R10 R11 R12 R13: segments and handles |
+
+mod calling;
+mod filling;
+mod limits;
+mod notice;
+mod refusals;
+mod states;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{Bed, Dto, End, cookie, ok};
+
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+
+/// `dat_ep_post_recv` as it is.
+fn post(
+    ep: DAT_EP_HANDLE,
+    count: DAT_COUNT,
+    iov: *mut DAT_LMR_TRIPLET,
+    tag: u64,
+    flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    // SAFETY: the tests pass arrays of at least as many as the library may
+    // read, and keep the memory.
+    unsafe { dat_ep_post_recv(ep, count, iov, cookie(tag), flags) }
+}
+
+/// Sends a message to an endpoint that has a buffer for it, and answers what
+/// the buffer's completion says.
+#[track_caller]
+fn message(bed: &Bed, from: &End, to: &End, iov: &[DAT_LMR_TRIPLET]) -> Dto {
+    ok(from.post_send(iov, 0x5e4d, DEFAULT));
+    bed.run();
+    assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
+    to.received()
+}

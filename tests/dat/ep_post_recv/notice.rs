@@ -1,0 +1,238 @@
+//! Who is told of a received message, and how.
+
+use std::thread;
+use std::time::Duration;
+
+use dat::abi::*;
+
+use super::{DEFAULT, post};
+use crate::support::{Bed, End, Memory, Pair, Shape, fails, held, nothing_on, ok, take_dto, wait};
+
+/// Long enough for a waiter to fall asleep, or to wake.
+const MOMENT: Duration = Duration::from_millis(60);
+
+const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
+const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+
+fn configured(recv_flags: DAT_COMPLETION_FLAGS) -> Shape {
+    Shape {
+        recv_flags,
+        ..Shape::default()
+    }
+}
+
+fn send(bed: &Bed, from: &End, memory: &Memory, flags: DAT_COMPLETION_FLAGS) {
+    ok(from.post_send(&[memory.segment(0, 8)], 0, flags));
+    bed.run();
+    assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
+}
+
+#[test]
+fn ep_post_recv_r04_the_completion_comes_later_and_on_the_recv_evd_alone() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    let (from, to) = (pair.active, pair.passive);
+    ok(to.post_recv(&[memory.segment(1024, 8)], 1));
+    bed.run();
+    nothing_on(to.recv);
+    ok(from.post_send(&[memory.segment(0, 8)], 2, DEFAULT));
+    nothing_on(to.recv);
+    bed.run();
+    nothing_on(to.request);
+    nothing_on(to.connect);
+    nothing_on(from.recv);
+    assert_eq!(to.received().cookie, 1);
+    nothing_on(to.recv);
+    assert_eq!(from.requested().cookie, 2);
+    nothing_on(bed.async_evd);
+}
+
+/// Several endpoints report to one EVD: each event names its own.
+#[test]
+fn ep_post_recv_r04_the_event_names_the_endpoint() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let shape = Shape::default();
+    let recv = bed.evd(64, DAT_EVD_DTO_FLAG);
+    let pairs = [(); 3].map(|()| {
+        let mut end = End::without_ep(&bed, &shape);
+        end.recv = recv;
+        let attributes = shape.attributes();
+        // SAFETY: live handles; the result is writable.
+        ok(unsafe {
+            dat::exports::dat_ep_create(
+                bed.ia,
+                bed.pz,
+                end.recv,
+                end.request,
+                end.connect,
+                &raw const attributes,
+                &raw mut end.ep,
+            )
+        });
+        Pair::connect(&bed, End::new(&bed, &shape), end)
+    });
+    for at in [2, 0, 1, 1, 2] {
+        let pair = &pairs[at];
+        ok(pair
+            .passive
+            .post_recv(&[memory.segment(1024, 8)], at as u64));
+        send(&bed, &pair.active, &memory, DEFAULT);
+        let received = take_dto(recv);
+        assert_eq!((received.ep, received.cookie), (pair.passive.ep, at as u64));
+    }
+}
+
+/// Wakes a waiter, or not, as the flags of the endpoint and of the send say;
+/// the event is there in any case.
+#[test]
+fn ep_post_recv_r04_solicited_endpoints_are_woken_by_solicited_sends_only() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::connect(
+        &bed,
+        End::new(&bed, &Shape::default()),
+        End::new(&bed, &configured(SOLICITED)),
+    );
+    let (from, to) = (pair.active, pair.passive);
+    for tag in 0..4 {
+        ok(to.post_recv(&[memory.segment(1024, 8)], tag));
+    }
+    thread::scope(|scope| {
+        let waiter = scope.spawn(move || {
+            let to = to;
+            let (answer, event, nmore) = wait(to.recv, 20_000_000, 1);
+            ok(answer);
+            (crate::support::dto(&event).cookie, nmore)
+        });
+        thread::sleep(MOMENT);
+        for _ in 0..2 {
+            send(&bed, &from, &memory, DEFAULT);
+            thread::sleep(MOMENT);
+            assert!(!waiter.is_finished(), "nobody solicited");
+        }
+        send(&bed, &from, &memory, SOLICITED);
+        assert_eq!(waiter.join().expect("no panic"), (0, 2));
+    });
+    assert_eq!(to.received().cookie, 1);
+    assert_eq!(to.received().cookie, 2);
+    // Who polls gets them all.
+    send(&bed, &from, &memory, DEFAULT);
+    assert_eq!(to.received().cookie, 3);
+}
+
+#[test]
+fn ep_post_recv_r04_by_default_every_send_wakes() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    let (from, to) = (pair.active, pair.passive);
+    for (tag, flags) in [DEFAULT, SOLICITED, DAT_COMPLETION_BARRIER_FENCE_FLAG]
+        .into_iter()
+        .enumerate()
+    {
+        ok(to.post_recv(&[memory.segment(1024, 8)], tag as u64));
+        thread::scope(|scope| {
+            let waiter = scope.spawn(move || {
+                let to = to;
+                wait(to.recv, 20_000_000, 1).0
+            });
+            thread::sleep(MOMENT);
+            assert!(!waiter.is_finished());
+            send(&bed, &from, &memory, flags);
+            ok(waiter.join().expect("no panic"));
+        });
+    }
+}
+
+#[test]
+fn ep_post_recv_r05_unsignalled_is_for_endpoints_configured_so() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    for flags in [DEFAULT, SOLICITED, DAT_COMPLETION_EVD_THRESHOLD_FLAG] {
+        let end = End::new(&bed, &configured(flags));
+        let mut iov = [memory.segment(0, 8), memory.segment(64, 8)];
+        for count in 0..=2 {
+            let refused = post(end.ep, count, iov.as_mut_ptr(), 1, UNSIGNALLED);
+            fails(refused, DAT_INVALID_PARAMETER);
+        }
+        assert_eq!(held(end.ep), (0, 0));
+        ok(post(end.ep, 1, iov.as_mut_ptr(), 1, DEFAULT));
+    }
+    // Configured for requests is not configured for receives.
+    let end = End::new(
+        &bed,
+        &Shape {
+            request_flags: UNSIGNALLED,
+            ..Shape::default()
+        },
+    );
+    let mut iov = [memory.segment(0, 8)];
+    fails(
+        post(end.ep, 1, iov.as_mut_ptr(), 1, UNSIGNALLED),
+        DAT_INVALID_PARAMETER,
+    );
+    let end = End::new(&bed, &configured(UNSIGNALLED));
+    for flags in [UNSIGNALLED, DEFAULT] {
+        ok(post(end.ep, 1, iov.as_mut_ptr(), 1, flags));
+    }
+    assert_eq!(held(end.ep), (2, 2));
+}
+
+#[test]
+fn ep_post_recv_r05_no_other_flag_is_for_receives() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let mut iov = [memory.segment(0, 8)];
+    for recv_flags in [DEFAULT, UNSIGNALLED] {
+        let end = End::new(&bed, &configured(recv_flags));
+        for bit in (0..32).filter(|&bit| 1 << bit != UNSIGNALLED) {
+            for flags in [1 << bit, 1 << bit | UNSIGNALLED] {
+                let refused = post(end.ep, 1, iov.as_mut_ptr(), 1, flags);
+                fails(refused, DAT_INVALID_PARAMETER);
+            }
+        }
+        assert_eq!(held(end.ep), (0, 0), "what was refused was not posted");
+    }
+}
+
+#[test]
+fn ep_post_recv_r05_unsignalled_buffers_wake_nobody_and_the_others_do() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::connect(
+        &bed,
+        End::new(&bed, &Shape::default()),
+        End::new(&bed, &configured(UNSIGNALLED)),
+    );
+    let (from, to) = (pair.active, pair.passive);
+    let mut iov = [memory.segment(1024, 8)];
+    for (tag, flags) in [UNSIGNALLED, UNSIGNALLED, DEFAULT, UNSIGNALLED]
+        .into_iter()
+        .enumerate()
+    {
+        ok(post(to.ep, 1, iov.as_mut_ptr(), tag as u64, flags));
+    }
+    thread::scope(|scope| {
+        let waiter = scope.spawn(move || {
+            let to = to;
+            let (answer, event, nmore) = wait(to.recv, 20_000_000, 1);
+            ok(answer);
+            (crate::support::dto(&event).cookie, nmore)
+        });
+        thread::sleep(MOMENT);
+        for _ in 0..2 {
+            // Whatever the sender says.
+            send(&bed, &from, &memory, SOLICITED);
+            thread::sleep(MOMENT);
+            assert!(!waiter.is_finished(), "unsignalled");
+        }
+        send(&bed, &from, &memory, DEFAULT);
+        assert_eq!(waiter.join().expect("no panic"), (0, 2));
+    });
+    send(&bed, &from, &memory, DEFAULT);
+    for tag in 1..4 {
+        assert_eq!(to.received().cookie, tag, "the events are all there");
+    }
+}

@@ -1,0 +1,262 @@
+//! Every state of the endpoint.
+//!
+//! Missing, since nothing leads there yet: Reserved and Passive Connection
+//! Pending, which come with `dat_rsp_create`.
+
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{DEFAULT, message};
+use crate::support::{
+    Bed, Door, End, Memory, Pair, Shape, ep_info, expect, fails_with, held, nothing_on, ok,
+    reaches, state_of,
+};
+
+/// Posts a buffer, which must be taken and must stay.
+#[track_caller]
+fn stays(bed: &Bed, end: &End, memory: &Memory, tag: u64, state: DAT_EP_STATE) {
+    assert_eq!(state_of(end.ep), state);
+    ok(end.post_recv(&[memory.segment(1024, 64)], tag));
+    bed.run();
+    nothing_on(end.recv);
+}
+
+#[test]
+fn ep_post_recv_r08_buffers_wait_from_unconnected_on() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let shape = Shape::default();
+    let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
+    let door = Door::new(&bed);
+    for end in [active, passive] {
+        stays(&bed, &end, &memory, 1, DAT_EP_STATE_UNCONNECTED);
+    }
+    ok(door.knock(active.ep, &[]));
+    stays(
+        &bed,
+        &active,
+        &memory,
+        2,
+        DAT_EP_STATE_ACTIVE_CONNECTION_PENDING,
+    );
+    let request = door.opens();
+    // SAFETY: live handles.
+    ok(unsafe { dat_cr_accept(request, passive.ep, 0, ptr::null_mut()) });
+    // Completion Pending, or already Connected.
+    ok(passive.post_recv(&[memory.segment(1024, 64)], 2));
+    expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    for end in [active, passive] {
+        stays(&bed, &end, &memory, 3, DAT_EP_STATE_CONNECTED);
+    }
+    for (from, to) in [(active, passive), (passive, active)] {
+        for tag in 1..=3 {
+            let received = message(&bed, &from, &to, &[memory.segment(0, 8)]);
+            assert_eq!((received.cookie, received.status), (tag, DAT_DTO_SUCCESS));
+        }
+        nothing_on(to.recv);
+    }
+    door.close();
+}
+
+/// The requester has gone, so that it stays pending until that is found out.
+#[test]
+fn ep_post_recv_r08_in_completion_pending() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let shape = Shape::default();
+    let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
+    let door = Door::new(&bed);
+    ok(door.knock(active.ep, &[]));
+    let request = door.opens();
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_ep_free(active.ep));
+        ok(dat_cr_accept(request, passive.ep, 0, ptr::null_mut()));
+    }
+    // Still pending, or at an end: taken in either, and flushed in the end.
+    ok(passive.post_recv(&[memory.segment(1024, 64)], 1));
+    expect(
+        passive.connect,
+        DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
+    );
+    bed.run();
+    let received = passive.received();
+    assert_eq!((received.cookie, received.status), (1, DAT_DTO_ERR_FLUSHED));
+    nothing_on(passive.recv);
+    door.close();
+}
+
+/// The endpoint that a request brings has no zone until one is set.
+#[test]
+fn ep_post_recv_r08_in_tentative_connection_pending() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let shape = Shape::default();
+    let active = End::new(&bed, &shape);
+    let door = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
+    ok(door.knock(active.ep, &[]));
+    let request = door.opens();
+    let mut passive = End::without_ep(&bed, &shape);
+    // SAFETY: live handles; results and values are ours.
+    unsafe {
+        let mut info: DAT_CR_PARAM = std::mem::zeroed();
+        ok(dat_cr_query(request, DAT_CR_FIELD_ALL, &raw mut info));
+        passive.ep = info.local_ep_handle;
+        assert_eq!(
+            state_of(passive.ep),
+            DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING
+        );
+        fails_with(
+            passive.post_recv(&[memory.segment(1024, 64)], 1),
+            DAT_INVALID_STATE,
+            DAT_INVALID_STATE_EP_PZ,
+        );
+        let mut change = ep_info(passive.ep);
+        change.pz_handle = bed.pz;
+        change.recv_evd_handle = passive.recv;
+        change.request_evd_handle = passive.request;
+        change.connect_evd_handle = passive.connect;
+        ok(dat_ep_modify(
+            passive.ep,
+            DAT_EP_FIELD_PZ_HANDLE
+                | DAT_EP_FIELD_RECV_EVD_HANDLE
+                | DAT_EP_FIELD_REQUEST_EVD_HANDLE
+                | DAT_EP_FIELD_CONNECT_EVD_HANDLE,
+            &raw const change,
+        ));
+        stays(
+            &bed,
+            &passive,
+            &memory,
+            1,
+            DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING,
+        );
+        ok(dat_cr_accept(request, DAT_HANDLE_NULL, 0, ptr::null_mut()));
+    }
+    expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    let received = message(&bed, &active, &passive, &[memory.segment(0, 8)]);
+    assert_eq!((received.cookie, received.status), (1, DAT_DTO_SUCCESS));
+    door.close();
+}
+
+#[test]
+fn ep_post_recv_r08_in_disconnect_pending() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    let (from, to) = (pair.active, pair.passive);
+    ok(from.post_recv(&[memory.segment(1024, 64)], 1));
+    ok(to.post_recv(&[memory.segment(1024, 64)], 9));
+    // Not stepped: the send stays outstanding.
+    ok(from.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_disconnect(from.ep, DAT_CLOSE_GRACEFUL_FLAG) });
+    assert_eq!(state_of(from.ep), DAT_EP_STATE_DISCONNECT_PENDING);
+    ok(from.post_recv(&[memory.segment(1024, 64)], 2));
+    assert_eq!(held(from.ep), (2, 2));
+    nothing_on(from.recv);
+    bed.run();
+    assert_eq!(to.received().status, DAT_DTO_SUCCESS);
+    expect(from.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    bed.run();
+    for tag in [1, 2] {
+        let received = from.received();
+        assert_eq!(
+            (received.cookie, received.status),
+            (tag, DAT_DTO_ERR_FLUSHED)
+        );
+    }
+    let sent = from.requested();
+    assert_eq!((sent.cookie, sent.status), (1, DAT_DTO_SUCCESS));
+}
+
+#[test]
+fn ep_post_recv_r08_in_disconnected_buffers_are_flushed_at_once_and_last() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    let (from, to) = (pair.active, pair.passive);
+    for tag in [1, 2] {
+        ok(to.post_recv(&[memory.segment(1024, 64)], tag));
+    }
+    ok(from.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
+    bed.run();
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_disconnect(to.ep, DAT_CLOSE_ABRUPT_FLAG) });
+    reaches(to.ep, DAT_EP_STATE_DISCONNECTED);
+    // A marker: whoever sees it has seen all.
+    ok(to.post_recv(&[], 3));
+    ok(to.post_recv(&[memory.segment(1024, 64)], 4));
+    bed.run();
+    for (tag, status) in [
+        (1, DAT_DTO_SUCCESS),
+        (2, DAT_DTO_ERR_FLUSHED),
+        (3, DAT_DTO_ERR_FLUSHED),
+        (4, DAT_DTO_ERR_FLUSHED),
+    ] {
+        let received = to.received();
+        assert_eq!((received.cookie, received.status), (tag, status));
+    }
+    // As often as one likes: each makes room for the next.
+    for tag in 10..60 {
+        ok(to.post_recv(&[memory.segment(1024, 64)], tag));
+        bed.run();
+        let received = to.received();
+        assert_eq!(
+            (received.cookie, received.status),
+            (tag, DAT_DTO_ERR_FLUSHED)
+        );
+    }
+    nothing_on(to.recv);
+}
+
+#[test]
+fn ep_post_recv_r08_after_a_refused_attempt() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let door = Door::new(&bed);
+    let end = End::new(&bed, &Shape::default());
+    ok(end.post_recv(&[memory.segment(1024, 64)], 1));
+    ok(door.knock(end.ep, &[]));
+    let request = door.opens();
+    // SAFETY: a live handle.
+    ok(unsafe { dat_cr_reject(request) });
+    expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    ok(end.post_recv(&[memory.segment(1024, 64)], 2));
+    bed.run();
+    for tag in [1, 2] {
+        let received = end.received();
+        assert_eq!(
+            (received.cookie, received.status),
+            (tag, DAT_DTO_ERR_FLUSHED)
+        );
+    }
+    door.close();
+}
+
+/// Without a reset in between, a second post cycle works like the first.
+#[test]
+fn ep_post_recv_r08_after_a_reset_buffers_wait_again() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    ok(pair.passive.post_recv(&[memory.segment(1024, 64)], 1));
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG));
+        for end in [pair.active, pair.passive] {
+            expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            bed.run();
+            ok(dat_ep_reset(end.ep));
+        }
+    }
+    stays(&bed, &pair.passive, &memory, 2, DAT_EP_STATE_UNCONNECTED);
+    let pair = Pair::connect(&bed, pair.active, pair.passive);
+    let received = message(&bed, &pair.active, &pair.passive, &[memory.segment(0, 8)]);
+    assert_eq!((received.cookie, received.status), (2, DAT_DTO_SUCCESS));
+    nothing_on(pair.passive.recv);
+}

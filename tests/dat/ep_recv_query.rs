@@ -1,0 +1,469 @@
+//! `dat_ep_recv_query`: the statements Q01 to Q08 of its page.
+//!
+//! A completion is generated, here, when its event is taken: until then the
+//! buffer counts. An endpoint on a shared queue has taken a buffer when a
+//! message has filled it: the device tells no sooner.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{
+    Bed, Door, End, Memory, Pair, Shape, abilities, dequeue, ep_info, expect, fails, fails_with,
+    held, nothing_on, ok, post_srq, reaches, srq, srq_info, state_of,
+};
+
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+
+/// Sends so many messages, which all arrive.
+#[track_caller]
+fn say(bed: &Bed, from: &End, memory: &Memory, count: u64) {
+    for tag in 0..count {
+        ok(from.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
+        bed.run();
+        assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
+    }
+}
+
+#[track_caller]
+fn listen(at: &End, memory: &Memory, count: u64) {
+    for tag in 0..count {
+        ok(at.post_recv(&[memory.segment(1024, 64)], tag));
+    }
+}
+
+/// Pair whose passive end takes its receives from a queue of so many, all
+/// posted.
+fn shared(bed: &Bed, memory: &Memory, dtos: DAT_COUNT) -> (Pair, DAT_SRQ_HANDLE) {
+    let queue = srq(bed, dtos);
+    let shape = Shape::default();
+    let pair = Pair::connect(bed, End::new(bed, &shape), End::on_srq(bed, &shape, queue));
+    for tag in 0..dtos {
+        ok(post_srq(queue, &[memory.segment(1024, 64)], tag as u64));
+    }
+    (pair, queue)
+}
+
+#[test]
+fn ep_recv_query_q01_counts_buffers_until_they_complete() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    let (from, to) = (pair.active, pair.passive);
+    assert_eq!(held(to.ep), (0, 0));
+    listen(&to, &memory, 5);
+    assert_eq!(held(to.ep), (5, 5));
+    say(&bed, &from, &memory, 2);
+    assert_eq!(held(to.ep).0, 5, "nobody has been told yet");
+    for left in [4, 3] {
+        to.received();
+        assert_eq!(held(to.ep), (left, left));
+    }
+    listen(&to, &memory, 1);
+    assert_eq!(held(to.ep), (4, 4));
+    assert_eq!(held(from.ep), (0, 0), "the peer's are not ours");
+}
+
+#[test]
+fn ep_recv_query_q01_requests_do_not_count() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    let (from, to) = (pair.active, pair.passive);
+    listen(&from, &memory, 2);
+    ok(from.post_write(&[memory.segment(0, 8)], &memory.remote(64, 8), 1, DEFAULT));
+    assert_eq!(held(from.ep), (2, 2));
+    bed.run();
+    from.requested();
+    assert_eq!(held(from.ep), (2, 2));
+    assert_eq!(held(to.ep), (0, 0));
+}
+
+#[test]
+fn ep_recv_query_q02_own_buffers_count_when_posted_in_any_state() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let end = End::new(&bed, &Shape::default());
+    assert_eq!(held(end.ep), (0, 0));
+    listen(&end, &memory, 1);
+    assert_eq!(held(end.ep), (1, 1), "not connected yet");
+    let refused = end.post_recv(&[memory.segment(0, 8192)], 9);
+    fails(refused, DAT_INVALID_PARAMETER);
+    assert_eq!(held(end.ep), (1, 1), "what was refused does not count");
+}
+
+#[test]
+fn ep_recv_query_q02_shared_buffers_count_when_the_endpoint_takes_them() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let (pair, queue) = shared(&bed, &memory, 8);
+    let (from, to) = (pair.active, pair.passive);
+    // Another endpoint of the same queue, to which nobody talks.
+    let other = End::on_srq(&bed, &Shape::default(), queue);
+    assert_eq!(held(to.ep), (0, 0), "posted to the queue, not taken");
+    say(&bed, &from, &memory, 3);
+    assert_eq!(held(to.ep), (3, 3));
+    assert_eq!(held(to.ep), (3, 3), "asking changes nothing");
+    assert_eq!(held(other.ep), (0, 0));
+    for (tag, left) in [(0, 2), (1, 1), (2, 0)] {
+        assert_eq!(to.received().cookie, tag);
+        assert_eq!(held(to.ep), (left, left));
+    }
+    say(&bed, &from, &memory, 1);
+    assert_eq!(held(to.ep), (1, 1));
+}
+
+/// One message at a time arrives on a reliable connection, so what is held is
+/// in one piece: the span is the count, however far the numbers have come.
+#[test]
+fn ep_recv_query_q03_the_span_is_between_the_latest_numbers() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    let (from, to) = (pair.active, pair.passive);
+    // Several times around the ring of 16.
+    for round in 0..70 {
+        listen(&to, &memory, 3);
+        say(&bed, &from, &memory, 2);
+        assert_eq!(held(to.ep), (3, 3), "round {round}");
+        to.received();
+        assert_eq!(held(to.ep), (2, 2), "round {round}");
+        to.received();
+        say(&bed, &from, &memory, 1);
+        to.received();
+        assert_eq!(held(to.ep), (0, 0), "round {round}");
+    }
+    let (pair, queue) = shared(&bed, &memory, 4);
+    for round in 0..20 {
+        say(&bed, &pair.active, &memory, 2);
+        assert_eq!(held(pair.passive.ep), (2, 2), "round {round}");
+        for _ in 0..2 {
+            pair.passive.received();
+            ok(post_srq(queue, &[memory.segment(1024, 64)], 0));
+        }
+        assert_eq!(held(pair.passive.ep), (0, 0), "round {round}");
+    }
+}
+
+#[test]
+fn ep_recv_query_q04_either_pointer_may_be_null() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let end = End::new(&bed, &Shape::default());
+    listen(&end, &memory, 4);
+    let (mut allocated, mut span) = (-77, -77);
+    // SAFETY: null or writable.
+    unsafe {
+        ok(dat_ep_recv_query(
+            end.ep,
+            &raw mut allocated,
+            ptr::null_mut(),
+        ));
+        ok(dat_ep_recv_query(end.ep, ptr::null_mut(), &raw mut span));
+        assert_eq!((allocated, span), (4, 4));
+        ok(dat_ep_recv_query(end.ep, ptr::null_mut(), ptr::null_mut()));
+    }
+}
+
+/// While another thread takes the events, each answer is of one moment.
+#[test]
+fn ep_recv_query_q05_a_span_below_the_count_is_never_seen() {
+    const MESSAGES: u64 = 400;
+    // Buffers whose events were not taken leave room on the shared queue.
+    const MOST: DAT_COUNT = MESSAGES as DAT_COUNT;
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    let (on_srq, queue) = shared(&bed, &memory, 8);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Whatever happens here, they end.
+        let stop = Stop(&done);
+        for end in [pair.passive, on_srq.passive] {
+            let done = &done;
+            scope.spawn(move || {
+                // All of it: its parts are pointers.
+                let end = end;
+                while !done.load(Ordering::Acquire) {
+                    let mut event = crate::support::blank();
+                    // SAFETY: the result is writable.
+                    let _ = unsafe { dat_evd_dequeue(end.recv, &raw mut event) };
+                }
+            });
+        }
+        let check = |end: &End, most: DAT_COUNT| {
+            let (allocated, span) = held(end.ep);
+            assert!(
+                (0..=most).contains(&allocated) && (allocated..=most).contains(&span),
+                "{allocated} in {span}"
+            );
+        };
+        for tag in 0..MESSAGES {
+            while pair.passive.post_recv(&[memory.segment(1024, 64)], tag) != DAT_SUCCESS {
+                check(&pair.passive, 16);
+            }
+            while post_srq(queue, &[memory.segment(1024, 64)], tag) != DAT_SUCCESS {
+                if srq_info(queue).available_dto_count > 1 {
+                    break;
+                }
+                check(&on_srq.passive, MOST);
+            }
+            for (from, to, most) in [
+                (pair.active, pair.passive, 16),
+                (on_srq.active, on_srq.passive, MOST),
+            ] {
+                ok(from.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
+                bed.run();
+                check(&to, most);
+                // Where the shared queue was empty for a moment.
+                while dequeue(from.request).is_err() {
+                    let _ = post_srq(queue, &[memory.segment(1024, 64)], tag);
+                    bed.advance(Duration::from_millis(1));
+                    bed.run();
+                    check(&to, most);
+                }
+                check(&to, most);
+            }
+        }
+        drop(stop);
+    });
+}
+
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn ep_recv_query_q06_what_is_said_to_be_supported_is_answered() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let (_, provider) = abilities(&bed);
+    assert_eq!(provider.ep_recv_info_supported, 0x11, "count and span");
+    let pair = Pair::new(&bed, &Shape::default());
+    let (on_srq, _) = shared(&bed, &memory, 4);
+    for ep in [pair.active.ep, on_srq.active.ep, on_srq.passive.ep] {
+        let (allocated, span) = held(ep);
+        assert_ne!(allocated, DAT_VALUE_UNKNOWN);
+        assert_ne!(span, DAT_VALUE_UNKNOWN);
+    }
+}
+
+#[test]
+fn ep_recv_query_q07_bad_handles_are_told_and_nothing_is_written() {
+    let bed = Bed::new();
+    let end = End::new(&bed, &Shape::default());
+    let freed = End::new(&bed, &Shape::default());
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_free(freed.ep) });
+    let mut not_a_handle = [0usize; 8];
+    let bad = [
+        ptr::null_mut(),
+        ptr::without_provenance_mut(0xdead_beef),
+        ptr::without_provenance_mut(usize::MAX),
+        (&raw mut not_a_handle).cast(),
+        end.ep.wrapping_byte_add(1),
+        end.ep.wrapping_byte_add(8),
+        end.recv,
+        bed.ia,
+        bed.pz,
+        freed.ep,
+    ];
+    for ep in bad {
+        let (mut allocated, mut span) = (-77, -78);
+        // SAFETY: the results are writable; any value may be a handle.
+        let answer = unsafe { dat_ep_recv_query(ep, &raw mut allocated, &raw mut span) };
+        fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
+        assert_eq!((allocated, span), (-77, -78), "{ep:?}");
+    }
+    assert_eq!(held(end.ep), (0, 0));
+}
+
+#[test]
+fn ep_recv_query_q08_flushed_buffers_count_until_they_are_taken() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    listen(&pair.active, &memory, 3);
+    listen(&pair.passive, &memory, 2);
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
+    for (end, count) in [(pair.active, 3), (pair.passive, 2)] {
+        expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        bed.run();
+        assert_eq!(held(end.ep).0, count);
+        for left in (0..count).rev() {
+            assert_eq!(end.received().status, DAT_DTO_ERR_FLUSHED);
+            assert_eq!(held(end.ep), (left, left));
+        }
+        // One that is posted now is flushed at once.
+        listen(&end, &memory, 1);
+        bed.run();
+        assert_eq!(end.received().status, DAT_DTO_ERR_FLUSHED);
+        assert_eq!(held(end.ep), (0, 0));
+        nothing_on(end.recv);
+    }
+}
+
+#[test]
+fn ep_recv_query_q08_reset_and_reconnection_begin_at_nothing() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let mut pair = Pair::new(&bed, &Shape::default());
+    for round in 0..4 {
+        let (from, to) = (pair.active, pair.passive);
+        listen(&to, &memory, 6);
+        say(&bed, &from, &memory, 2);
+        // One event is taken, one not; four are not used.
+        to.received();
+        assert_eq!(held(to.ep), (5, 5), "round {round}");
+        // SAFETY: live handles.
+        unsafe {
+            ok(dat_ep_disconnect(from.ep, DAT_CLOSE_ABRUPT_FLAG));
+            expect(from.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            expect(to.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            bed.run();
+            ok(dat_ep_reset(from.ep));
+            ok(dat_ep_reset(to.ep));
+        }
+        assert_eq!(held(to.ep), (0, 0), "round {round}");
+        nothing_on(to.recv);
+        listen(&to, &memory, 1);
+        assert_eq!(held(to.ep), (1, 1), "round {round}");
+        pair = Pair::connect(&bed, from, to);
+        assert_eq!(held(to.ep), (1, 1), "round {round}");
+        say(&bed, &pair.active, &memory, 1);
+        to.received();
+        assert_eq!(held(to.ep), (0, 0), "round {round}");
+        // To and fro.
+        pair = Pair {
+            active: pair.passive,
+            passive: pair.active,
+        };
+    }
+}
+
+#[test]
+fn ep_recv_query_q08_shared_counts_end_with_the_connection() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let (pair, queue) = shared(&bed, &memory, 8);
+    say(&bed, &pair.active, &memory, 3);
+    assert_eq!(held(pair.passive.ep), (3, 3));
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG));
+        reaches(pair.passive.ep, DAT_EP_STATE_DISCONNECTED);
+        reaches(pair.active.ep, DAT_EP_STATE_DISCONNECTED);
+        bed.run();
+        assert_eq!(held(pair.passive.ep), (3, 3), "they can still be taken");
+        assert_eq!(pair.passive.received().status, DAT_DTO_SUCCESS);
+        assert_eq!(held(pair.passive.ep), (2, 2));
+        for end in [pair.active, pair.passive] {
+            expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            ok(dat_ep_reset(end.ep));
+        }
+    }
+    assert_eq!(held(pair.passive.ep), (0, 0));
+    let pair = Pair::connect(&bed, pair.active, pair.passive);
+    assert_eq!(held(pair.passive.ep), (0, 0));
+    say(&bed, &pair.active, &memory, 2);
+    assert_eq!(held(pair.passive.ep), (2, 2));
+    assert_eq!(ep_info(pair.passive.ep).srq_handle, queue);
+}
+
+#[test]
+fn ep_recv_query_q08_a_refused_attempt_flushes_and_is_counted() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let door = Door::new(&bed);
+    let end = End::new(&bed, &Shape::default());
+    listen(&end, &memory, 2);
+    ok(door.knock(end.ep, &[]));
+    let request = door.opens();
+    assert_eq!(held(end.ep), (2, 2));
+    // SAFETY: a live handle.
+    ok(unsafe { dat_cr_reject(request) });
+    expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    bed.run();
+    assert_eq!(state_of(end.ep), DAT_EP_STATE_DISCONNECTED);
+    assert_eq!(held(end.ep), (2, 2));
+    for _ in 0..2 {
+        assert_eq!(end.received().status, DAT_DTO_ERR_FLUSHED);
+    }
+    assert_eq!(held(end.ep), (0, 0));
+    door.close();
+}
+
+/// Where nobody wants the events, the buffers are done when the device is.
+#[test]
+fn ep_recv_query_q08_without_an_evd_the_device_decides() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let queue = srq(&bed, 4);
+    let shape = Shape::default();
+    let mut quiet = End::without_ep(&bed, &shape);
+    let mut attributes = shape.attributes();
+    attributes.max_recv_dtos = DAT_HW_DEFAULT;
+    // SAFETY: live handles; the result is writable.
+    ok(unsafe {
+        dat_ep_create_with_srq(
+            bed.ia,
+            bed.pz,
+            DAT_HANDLE_NULL,
+            quiet.request,
+            quiet.connect,
+            queue,
+            &raw mut attributes,
+            &raw mut quiet.ep,
+        )
+    });
+    let pair = Pair::connect(&bed, End::new(&bed, &shape), quiet);
+    for tag in 0..4 {
+        ok(post_srq(queue, &[memory.segment(1024, 64)], tag));
+    }
+    say(&bed, &pair.active, &memory, 3);
+    assert_eq!(held(quiet.ep), (0, 0));
+    nothing_on(quiet.recv);
+}
+
+/// The time it takes does not grow with what is held.
+#[test]
+fn ep_recv_query_q08_nothing_is_scanned() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let most = abilities(&bed).0.max_dto_per_ep;
+    let shape = Shape {
+        recvs: most,
+        iov: 1,
+        evd_qlen: 8,
+        ..Shape::default()
+    };
+    let end = End::new(&bed, &shape);
+    let fastest = |count: DAT_COUNT| {
+        (0..3000)
+            .map(|_| {
+                let begin = Instant::now();
+                assert_eq!(held(end.ep), (count, count));
+                begin.elapsed()
+            })
+            .min()
+            .expect("thousands")
+    };
+    listen(&end, &memory, 1);
+    let few = fastest(1);
+    listen(&end, &memory, most as u64 - 1);
+    let many = fastest(most);
+    assert!(most > 8000, "{most} are too few to see a scan");
+    assert!(
+        many < 3 * few + Duration::from_nanos(500),
+        "{few:?} with 1, {many:?} with {most}"
+    );
+}

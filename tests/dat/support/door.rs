@@ -1,0 +1,83 @@
+//! A service point, and knocking at it.
+
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Bed, Pair, expect, ok};
+
+/// A public service point and the EVD of its requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Door {
+    pub psp: DAT_PSP_HANDLE,
+    pub qualifier: DAT_CONN_QUAL,
+    pub requests: DAT_EVD_HANDLE,
+}
+
+impl Door {
+    /// One whose requests bring no endpoint.
+    pub fn new(bed: &Bed) -> Self {
+        Self::of_kind(bed, DAT_PSP_CONSUMER_FLAG)
+    }
+
+    /// One of this kind, on a qualifier that nobody uses.
+    pub fn of_kind(bed: &Bed, flags: DAT_PSP_FLAGS) -> Self {
+        let requests = bed.evd(8, DAT_EVD_CR_FLAG);
+        let (mut qualifier, mut psp) = (0, ptr::null_mut());
+        // SAFETY: live handles; results are writable.
+        ok(unsafe {
+            dat_psp_create_any(bed.ia, &raw mut qualifier, requests, flags, &raw mut psp)
+        });
+        Self {
+            psp,
+            qualifier,
+            requests,
+        }
+    }
+
+    /// `dat_ep_connect` to it, within ten seconds.
+    pub fn knock(&self, ep: DAT_EP_HANDLE, private_data: &[u8]) -> DAT_RETURN {
+        self.knock_within(ep, 10_000_000, private_data)
+    }
+
+    /// The same within so many microseconds.
+    pub fn knock_within(
+        &self,
+        ep: DAT_EP_HANDLE,
+        timeout: DAT_TIMEOUT,
+        private_data: &[u8],
+    ) -> DAT_RETURN {
+        let mut address = Pair::address();
+        // SAFETY: address and data live while the call lasts.
+        unsafe {
+            dat_ep_connect(
+                ep,
+                (&raw mut address).cast(),
+                self.qualifier,
+                timeout,
+                private_data.len() as DAT_COUNT,
+                private_data.as_ptr().cast_mut().cast(),
+                DAT_QOS_BEST_EFFORT,
+                DAT_CONNECT_DEFAULT_FLAG,
+            )
+        }
+    }
+
+    /// The request that must come.
+    #[track_caller]
+    pub fn opens(&self) -> DAT_CR_HANDLE {
+        let event = expect(self.requests, DAT_CONNECTION_REQUEST_EVENT);
+        // SAFETY: the number tells which member holds.
+        unsafe { event.event_data.cr_arrival_event_data.cr_handle }
+    }
+
+    /// Listens no more.
+    pub fn close(self) {
+        // SAFETY: live handles.
+        unsafe {
+            ok(dat_psp_free(self.psp));
+            ok(dat_evd_free(self.requests));
+        }
+    }
+}

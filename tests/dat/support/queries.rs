@@ -1,0 +1,45 @@
+//! What objects tell of themselves.
+
+use std::mem;
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Bed, ok};
+
+/// Everything about an endpoint.
+pub fn ep_info(ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
+    // SAFETY: integers and pointers: zeros are good.
+    let mut info = unsafe { mem::zeroed() };
+    // SAFETY: the result is writable.
+    ok(unsafe { dat_ep_query(ep, DAT_EP_FIELD_ALL, &raw mut info) });
+    info
+}
+
+/// `dat_ep_recv_query`: buffers allocated, and their span.
+#[track_caller]
+pub fn held(ep: DAT_EP_HANDLE) -> (DAT_COUNT, DAT_COUNT) {
+    let (mut allocated, mut span) = (-77, -77);
+    // SAFETY: both results are writable.
+    ok(unsafe { dat_ep_recv_query(ep, &raw mut allocated, &raw mut span) });
+    (allocated, span)
+}
+
+/// What the adapter and the library can do.
+pub fn abilities(bed: &Bed) -> (DAT_IA_ATTR, DAT_PROVIDER_ATTR) {
+    // SAFETY: integers and pointers: zeros are good.
+    let (mut adapter, mut provider) = unsafe { (mem::zeroed(), mem::zeroed()) };
+    // SAFETY: the results are writable; the EVD is not asked for.
+    ok(unsafe {
+        dat_ia_query(
+            bed.ia,
+            ptr::null_mut(),
+            DAT_IA_FIELD_ALL,
+            &raw mut adapter,
+            DAT_PROVIDER_FIELD_ALL,
+            &raw mut provider,
+        )
+    });
+    (adapter, provider)
+}
