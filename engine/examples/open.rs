@@ -71,6 +71,7 @@ fn look_at(name: &str) -> Result<(), ControlError> {
         recv_segments: 2,
         inline_bytes: 64,
         exclusive_register: true,
+        payload_in_completion: true,
     };
     let a = VerbsQp::create(&domain, &spec)?;
     let b = VerbsQp::create(

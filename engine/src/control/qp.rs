@@ -16,6 +16,10 @@ use crate::ring::layout::{RecvLayout, SendLayout};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 use dv_sys::inline::ibv_create_qp_ex;
+use dv_sys::mlx5dv::{
+    MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE, MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+    mlx5dv_create_qp, mlx5dv_qp_init_attr,
+};
 use dv_sys::verbs::{
     self, ibv_qp, ibv_qp_cap, ibv_qp_create_send_ops_flags as SendOps, ibv_qp_init_attr_ex,
     ibv_qp_init_attr_mask as Mask, ibv_qp_type,
@@ -44,6 +48,8 @@ pub struct QpSpec<'a> {
     /// Ask for a doorbell register that no other QP uses. If the device has
     /// none left a shared one is taken: [`crate::ring::layout::RegisterLayout`] tells.
     pub exclusive_register: bool,
+    /// The device may leave short messages in their completions.
+    pub payload_in_completion: bool,
 }
 
 /// A reliable-connected QP, whose rings are ours. Destroyed when dropped.
@@ -260,8 +266,18 @@ unsafe fn create(
     attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
     attr.pd = register.map_or(domain.raw.as_ptr(), ExclusiveRegister::parent);
     attr.send_ops_flags = u64::from(SEND_OPS.0);
-    // SAFETY: the caller's promise.
-    let qp = unsafe { ibv_create_qp_ex(domain.raw.context.as_ptr(), &raw mut attr) };
+    let context = domain.raw.context.as_ptr();
+    let qp = if spec.payload_in_completion {
+        // SAFETY: the caller's promise.
+        unsafe { ibv_create_qp_ex(context, &raw mut attr) }
+    } else {
+        // SAFETY: integers and pointers, for which zero is valid.
+        let mut mlx5: mlx5dv_qp_init_attr = unsafe { core::mem::zeroed() };
+        mlx5.comp_mask = u64::from(MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS);
+        mlx5.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE;
+        // SAFETY: the caller's promise.
+        unsafe { mlx5dv_create_qp(context, &raw mut attr, &raw mut mlx5) }
+    };
     match NonNull::new(qp) {
         Some(qp) => Ok((qp, attr.cap)),
         None => Err(explain(ControlError::last(CREATE), spec)),

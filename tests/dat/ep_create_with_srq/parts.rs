@@ -68,6 +68,29 @@ fn ep_create_with_srq_e02_events_of_no_interest_are_none_and_fill_nothing() {
     assert_eq!(srq_info(queue).outstanding_dto_count, 0);
 }
 
+/// Who asks for no events looks at the memory.
+#[test]
+fn ep_create_with_srq_e02_without_events_the_bytes_are_there() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(8192);
+    let queue = srq(&bed, 4);
+    let mut call = Call::new(&bed, queue);
+    call.recv = DAT_HANDLE_NULL;
+    call.request = DAT_HANDLE_NULL;
+    let deaf = call.make();
+    let peer = Pair::connect(&bed, End::new(&bed, &Shape::default()), deaf).active;
+    for length in [1000, 65, 64, 33, 32, 8, 1] {
+        memory.write(0, &vec![length as u8; length]);
+        memory.write(4096, &[0; 1001]);
+        ok(post_srq(queue, &[memory.segment(4096, 1024)], 1));
+        ok(peer.post_send(&[memory.segment(0, length)], 1, DEFAULT));
+        bed.run();
+        assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
+        assert_eq!(memory.read(4096, length), vec![length as u8; length]);
+        assert_eq!(memory.read(4096 + length, 1), [0], "{length} bytes");
+    }
+}
+
 #[test]
 fn ep_create_with_srq_e02_without_a_connect_evd_it_cannot_connect() {
     let bed = Bed::new();

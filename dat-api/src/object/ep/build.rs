@@ -162,6 +162,9 @@ impl Ep {
             },
             context: self.handle.bits() as u64,
             exclusive_register: true,
+            // Who wants no events looks at the memory, and may use it for
+            // something else before anybody polls.
+            payload_in_completion: streams.recv.is_some(),
             ..EndpointOptions::new(send_cq, recv_cq)
         };
         let mut qp = pz.domain().create_endpoint(&options)?;
