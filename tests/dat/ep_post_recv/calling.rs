@@ -8,7 +8,7 @@ use std::thread;
 use dat::abi::*;
 
 use super::{DEFAULT, message, post};
-use crate::support::{Bed, Pair, Shape, abilities, allocations, fails, nothing_on, ok, wait};
+use crate::support::{Bed, End, Pair, Shape, abilities, allocations, fails, nothing_on, ok, wait};
 
 /// How often this thread gave its core away to wait for something.
 fn waits() -> i64 {
@@ -32,7 +32,7 @@ fn ep_post_recv_r06_posting_neither_allocates_nor_waits() {
             evd_qlen: 1024,
             ..Shape::default()
         };
-        let end = crate::support::End::new(&bed, &shape);
+        let end = End::new(&bed, &shape);
         let one = [memory.segment(0, 8)];
         let many = [
             memory.segment(0, 8),
@@ -98,9 +98,9 @@ fn ep_post_recv_r06_a_thread_may_post_while_others_wait_for_the_events() {
             }
         });
         scope.spawn(|| {
-            let to = to;
+            let end: End = to;
             while !done.load(Ordering::Acquire) {
-                nothing_on(to.request);
+                nothing_on(end.request);
                 thread::yield_now();
             }
         });

@@ -121,7 +121,7 @@ fn ep_post_recv_r02_long_messages_go_through_all_segments() {
     const LEN: usize = 50_000;
     let bed = Bed::new();
     let mut memory = bed.memory(4 * LEN);
-    let words: Vec<u8> = (0..LEN).map(|at| (at * 31 >> 3) as u8).collect();
+    let words: Vec<u8> = (0..LEN).map(|at| ((at * 31) >> 3) as u8).collect();
     memory.write(0, &words);
     let pair = Pair::new(&bed, &Shape::default());
     let parts = [(0, 12_345), (20_000, 4097), (60_000, 1), (70_000, 40_000)];

@@ -10,7 +10,7 @@ mod queries;
 mod srq;
 mod tally;
 
-pub use bed::{Bed, Turning};
+pub use bed::Bed;
 pub use calls::*;
 pub use door::Door;
 pub use memory::Memory;
