@@ -11,4 +11,6 @@ mod ep_post_recv;
 mod ep_recv_query;
 mod support;
 
+mod evd_wait;
 mod smoke;
+mod srq_set_lw;

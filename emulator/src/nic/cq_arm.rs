@@ -19,7 +19,12 @@ impl Core {
     /// A store at the arm offset of a page.
     pub(super) fn arm_doorbell(&mut self, page: UarPage, bytes: [u8; 8]) {
         match self.options.view {
-            DoorbellView::Exact => self.arm_exactly(page, bytes),
+            DoorbellView::Exact => {
+                self.arm_exactly(page, bytes);
+                // All CQs of a page arm at one place: of the stores of two
+                // threads only the last is still there to be seen.
+                self.scan_arms(Some(page));
+            }
             DoorbellView::Register | DoorbellView::Records => self.scan_arms(Some(page)),
         }
     }

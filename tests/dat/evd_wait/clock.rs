@@ -1,0 +1,158 @@
+//! How long a wait takes.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat::abi::*;
+
+use super::{Evd, SOON, Talk, joined, stays};
+use crate::support::{Bed, Shape, nothing_on, state_of, take_dto};
+
+#[test]
+fn evd_wait_w08_the_timeout_is_in_microseconds() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    for (evd, millis) in [
+        (talk.recv(), 40),
+        (talk.request(), 1),
+        (Evd::software(&bed, 1), 40),
+        (Evd(talk.pair.active.connect), 15),
+        (Evd(bed.async_evd), 15),
+    ] {
+        let waited = evd.wait(1000 * millis, 1);
+        assert_eq!(waited.expired(), 0);
+        let least = Duration::from_millis(millis.into());
+        assert!(waited.took >= least, "{:?} of {least:?}", waited.took);
+        // In milliseconds it would be 15 s at least, but for the second.
+        assert!(waited.took < SOON, "{:?} of {least:?}", waited.took);
+    }
+}
+
+/// The waiter is woken again and again in vain: each look at the state of the
+/// endpoint asks it to see to its queues.
+#[test]
+fn evd_wait_w08_a_wake_up_in_vain_does_not_restart_the_clock() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let recv = talk.recv();
+    talk.listen(0..2);
+    talk.say();
+    thread::scope(|scope| {
+        let waiter = recv.in_thread(scope, 300_000, 3);
+        let begin = Instant::now();
+        let mut looks = 0;
+        while !waiter.is_finished() {
+            assert!(begin.elapsed() < SOON, "the clock is restarted");
+            assert_eq!(state_of(talk.pair.passive.ep), DAT_EP_STATE_CONNECTED);
+            looks += 1;
+            thread::sleep(Duration::from_millis(10));
+        }
+        let waited = joined(waiter);
+        assert_eq!(waited.expired(), 1);
+        assert!(waited.took >= Duration::from_millis(300), "{looks} looks");
+    });
+    assert_eq!(take_dto(recv.0).cookie, 0);
+}
+
+/// Nor do events that are not enough.
+#[test]
+fn evd_wait_w08_events_below_the_threshold_do_not_restart_the_clock() {
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 2000);
+    thread::scope(|scope| {
+        let waiter = evd.in_thread(scope, 300_000, 2000);
+        let begin = Instant::now();
+        let mut posted = 0;
+        while !waiter.is_finished() {
+            assert!(begin.elapsed() < SOON, "the clock is restarted");
+            evd.post(posted);
+            posted += 1;
+            thread::sleep(Duration::from_millis(10));
+        }
+        let waited = joined(waiter);
+        // The last may have come just after.
+        let nmore = waited.expired() as usize;
+        assert!(nmore == posted || nmore + 1 == posted);
+        assert!(waited.took >= Duration::from_millis(300));
+        for number in 0..posted {
+            assert_eq!(evd.take_number(), number);
+        }
+    });
+}
+
+#[test]
+fn evd_wait_w08_infinite_does_not_end_by_itself() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let recv = talk.recv();
+    // The second is the longest that ends: 71 minutes.
+    for timeout in [DAT_TIMEOUT_INFINITE, DAT_TIMEOUT_INFINITE - 1] {
+        talk.listen(1..2);
+        thread::scope(|scope| {
+            let waiter = recv.in_thread(scope, timeout, 1);
+            thread::sleep(Duration::from_millis(200));
+            stays(&waiter, recv);
+            talk.say();
+            assert_eq!(joined(waiter).tag(), (1, 0));
+        });
+    }
+}
+
+#[test]
+fn evd_wait_w09_w14_below_the_threshold_nothing_is_taken_and_nmore_told() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let recv = talk.recv();
+    talk.listen(0..6);
+    for queued in 0..6 {
+        for timeout in [0, 1, 3_000] {
+            for threshold in [queued + 1, queued + 2, 32] {
+                let waited = recv.wait(timeout, threshold);
+                assert_eq!(waited.expired(), queued, "{timeout} µs, {threshold}");
+            }
+        }
+        talk.say();
+    }
+    assert_eq!(
+        [(); 6].map(|()| take_dto(recv.0).cookie),
+        [0, 1, 2, 3, 4, 5]
+    );
+    nothing_on(recv.0);
+}
+
+/// What arrives while it waits is counted too.
+#[test]
+fn evd_wait_w09_w14_nmore_is_the_number_at_the_end() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let recv = talk.recv();
+    talk.listen(0..4);
+    talk.say();
+    thread::scope(|scope| {
+        let waiter = recv.in_thread(scope, 400_000, 5);
+        for _ in 0..3 {
+            talk.say();
+        }
+        let waited = joined(waiter);
+        assert_eq!(waited.expired(), 4);
+        assert!(waited.took >= Duration::from_millis(400));
+    });
+    assert_eq!([(); 4].map(|()| take_dto(recv.0).cookie), [0, 1, 2, 3]);
+}
+
+/// At the threshold there is no time-out, however short the time.
+#[test]
+fn evd_wait_w09_enough_events_are_no_time_out() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    for timeout in [0, 1, DAT_TIMEOUT_INFINITE] {
+        talk.listen(0..3);
+        for _ in 0..3 {
+            talk.say();
+        }
+        for left in (0..3).rev() {
+            let (tag, nmore) = talk.recv().wait(timeout, left + 1).tag();
+            assert_eq!((tag, nmore), (2 - left as u64, left));
+        }
+    }
+}

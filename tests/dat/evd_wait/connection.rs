@@ -1,0 +1,424 @@
+//! Connection requests, and the private data of both sides.
+
+use std::ptr;
+use std::slice;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::LONG;
+use crate::support::{
+    Bed, Door, End, Memory, Pair, Shape, abilities, expect, fails, fails_with, nothing_on, ok,
+    reaches, state_of, take_dto,
+};
+
+/// Connects two endpoints; answers what the active side is told.
+#[track_caller]
+fn connect(
+    door: &Door,
+    [active, passive]: [End; 2],
+    asked: &[u8],
+    answered: &[u8],
+) -> DAT_CONNECTION_EVENT_DATA {
+    ok(door.knock(active.ep, asked));
+    let cr = door.opens();
+    assert_eq!(asked_with(cr), asked);
+    ok(accept(cr, passive.ep, answered));
+    let of_passive = established(passive);
+    assert_eq!(of_passive.private_data_size, 0);
+    established(active)
+}
+
+fn accept(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE, data: &[u8]) -> DAT_RETURN {
+    // SAFETY: the data are live; handles are checked.
+    unsafe {
+        dat_cr_accept(
+            cr,
+            ep,
+            data.len() as DAT_COUNT,
+            data.as_ptr().cast_mut().cast(),
+        )
+    }
+}
+
+#[track_caller]
+fn established(end: End) -> DAT_CONNECTION_EVENT_DATA {
+    let event = expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    // SAFETY: the number tells which member holds.
+    let data = unsafe { event.event_data.connect_event_data };
+    assert_eq!(data.ep_handle, end.ep);
+    data
+}
+
+fn query(cr: DAT_CR_HANDLE, param: &mut DAT_CR_PARAM) -> DAT_RETURN {
+    // SAFETY: the result is writable.
+    unsafe { dat_cr_query(cr, DAT_CR_FIELD_ALL, ptr::from_mut(param)) }
+}
+
+fn no_param() -> DAT_CR_PARAM {
+    // SAFETY: integers and pointers: zeros are good.
+    unsafe { std::mem::zeroed() }
+}
+
+/// The private data that came with a request.
+#[track_caller]
+fn asked_with(cr: DAT_CR_HANDLE) -> Vec<u8> {
+    let mut param = no_param();
+    ok(query(cr, &mut param));
+    bytes(param.private_data, param.private_data_size)
+}
+
+fn bytes(at: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
+    if size == 0 {
+        return Vec::new();
+    }
+    // SAFETY: the library says that so many bytes are there.
+    unsafe { slice::from_raw_parts(at.cast::<u8>(), size as usize) }.to_vec()
+}
+
+fn told(data: &DAT_CONNECTION_EVENT_DATA) -> Vec<u8> {
+    bytes(data.private_data, data.private_data_size)
+}
+
+/// Bytes that are all different as far as they can be.
+fn letter(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + seed) as u8).collect()
+}
+
+fn max_private_data(bed: &Bed) -> usize {
+    let (_, provider) = abilities(bed);
+    usize::try_from(provider.max_private_data_size).expect("a size")
+}
+
+/// Everything that takes a request refuses this one.
+#[track_caller]
+fn is_gone(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE) {
+    let mut param = no_param();
+    fails(query(cr, &mut param), DAT_INVALID_HANDLE);
+    assert!(param.private_data.is_null() && param.remote_ia_address_ptr.is_null());
+    fails_with(
+        accept(cr, ep, &[]),
+        DAT_INVALID_HANDLE,
+        DAT_INVALID_HANDLE_CR,
+    );
+    // SAFETY: any value may be given.
+    unsafe {
+        fails(dat_cr_reject(cr), DAT_INVALID_HANDLE);
+        fails(dat_cr_handoff(cr, 1), DAT_INVALID_HANDLE);
+    }
+}
+
+fn ends(bed: &Bed) -> [End; 2] {
+    [(); 2].map(|()| End::new(bed, &Shape::default()))
+}
+
+/// Both go back to the beginning.
+#[track_caller]
+fn part(ends: [End; 2]) {
+    // SAFETY: live endpoints.
+    unsafe {
+        ok(dat_ep_disconnect(ends[0].ep, DAT_CLOSE_ABRUPT_FLAG));
+        for end in ends {
+            expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            ok(dat_ep_reset(end.ep));
+        }
+    }
+}
+
+#[test]
+fn evd_wait_w02_accepting_destroys_the_request() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let [active, passive] = ends(&bed);
+    ok(door.knock(active.ep, b"please"));
+    let cr = door.opens();
+    let spare = End::new(&bed, &Shape::default());
+    // One that fails does not.
+    fails(accept(cr, ptr::null_mut(), &[]), DAT_INVALID_HANDLE);
+    fails(accept(cr, door.requests, &[]), DAT_INVALID_HANDLE);
+    assert_eq!(asked_with(cr), b"please");
+    ok(accept(cr, passive.ep, &[]));
+    is_gone(cr, spare.ep);
+    established(active);
+    established(passive);
+    is_gone(cr, spare.ep);
+    assert_eq!(state_of(spare.ep), DAT_EP_STATE_UNCONNECTED);
+    nothing_on(door.requests);
+}
+
+#[test]
+fn evd_wait_w02_rejecting_destroys_the_request() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let [active, spare] = ends(&bed);
+    ok(door.knock(active.ep, &[]));
+    let cr = door.opens();
+    // SAFETY: a live request.
+    ok(unsafe { dat_cr_reject(cr) });
+    is_gone(cr, spare.ep);
+    expect(active.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    is_gone(cr, spare.ep);
+}
+
+/// However many requests come after it, an old name never means a new one.
+#[test]
+fn evd_wait_w02_the_name_of_a_request_is_not_used_again() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let [active, spare] = ends(&bed);
+    let mut old = Vec::new();
+    for _ in 0..25 {
+        ok(door.knock(active.ep, &[]));
+        let cr = door.opens();
+        assert!(!old.contains(&cr));
+        for &gone in &old {
+            is_gone(gone, spare.ep);
+        }
+        // It is still there after all that.
+        ok(query(cr, &mut no_param()));
+        // SAFETY: live handles.
+        unsafe {
+            ok(dat_cr_reject(cr));
+            expect(active.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
+            ok(dat_ep_reset(active.ep));
+        }
+        old.push(cr);
+    }
+}
+
+/// `dat_cr_handoff` is not there yet: it is to move the request to the other
+/// service point, and to destroy it here. As long as it refuses, it changes
+/// nothing.
+#[test]
+fn evd_wait_w02_handoff_is_not_there_and_leaves_the_request() {
+    let bed = Bed::new();
+    let (door, other) = (Door::new(&bed), Door::new(&bed));
+    let [active, passive] = ends(&bed);
+    ok(door.knock(active.ep, b"whom?"));
+    let cr = door.opens();
+    // SAFETY: a live request.
+    let answer = unsafe { dat_cr_handoff(cr, other.qualifier) };
+    fails(answer, DAT_NOT_IMPLEMENTED);
+    assert_eq!(asked_with(cr), b"whom?");
+    nothing_on(other.requests);
+    ok(accept(cr, passive.ep, &[]));
+    established(active);
+    established(passive);
+}
+
+#[test]
+fn evd_wait_w02_a_request_outlives_its_service_point() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let [active, passive] = ends(&bed);
+    ok(door.knock(active.ep, b"late"));
+    let cr = door.opens();
+    // SAFETY: live handles, of which nothing is used any more.
+    unsafe {
+        ok(dat_psp_free(door.psp));
+        ok(dat_evd_free(door.requests));
+    }
+    assert_eq!(asked_with(cr), b"late");
+    ok(accept(cr, passive.ep, &[]));
+    established(active);
+    established(passive);
+}
+
+#[test]
+fn evd_wait_w03_w05_private_data_come_whole_to_the_active_side_only() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let ends = ends(&bed);
+    let most = max_private_data(&bed);
+    assert!(most >= 64, "{most}");
+    for (seed, len) in [0, 1, 2, 63, most - 1, most].into_iter().enumerate() {
+        for (asked, answered) in [(len, len), (most - len, len), (len, 0)] {
+            let (asked, answered) = (letter(asked, seed), letter(answered, seed + 100));
+            let data = connect(&door, ends, &asked, &answered);
+            assert_eq!(data.private_data_size as usize, answered.len());
+            assert_eq!(told(&data), answered);
+            part(ends);
+        }
+    }
+}
+
+#[test]
+fn evd_wait_w03_either_endpoint_can_be_the_active_one() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let ends = ends(&bed);
+    for (active, passive) in [(0, 1), (1, 0), (0, 1)] {
+        let data = connect(&door, [ends[active], ends[passive]], b"a", b"b");
+        assert_eq!(told(&data), b"b");
+        part(ends);
+    }
+}
+
+/// The bytes are read where they were first said to be, in every state in
+/// which they must be there, while the memory of others comes and goes.
+#[test]
+fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let ends = ends(&bed);
+    let [active, passive] = ends;
+    let memory = bed.memory(4096);
+    let most = max_private_data(&bed);
+    let answer = letter(most, 3);
+    let data = connect(&door, [active, passive], b"a", &answer);
+    let stir = || {
+        let others = self::ends(&bed);
+        for seed in 10..14 {
+            let other = connect(&door, others, &letter(most, seed), &[seed as u8]);
+            assert_eq!(told(&other), [seed as u8]);
+            part(others);
+        }
+        for end in others {
+            // SAFETY: a live endpoint.
+            ok(unsafe { dat_ep_free(end.ep) });
+        }
+        assert_eq!(told(&data), answer);
+    };
+    assert_eq!(state_of(active.ep), DAT_EP_STATE_CONNECTED);
+    stir();
+    transfer(&bed, ends, &memory);
+    assert_eq!(told(&data), answer);
+    // A send that the device has not looked at yet keeps the disconnect.
+    ok(passive.post_recv(&[memory.segment(1024, 8)], 2));
+    ok(active.post_send(&[memory.segment(0, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
+    // SAFETY: a live endpoint.
+    ok(unsafe { dat_ep_disconnect(active.ep, DAT_CLOSE_GRACEFUL_FLAG) });
+    assert_eq!(state_of(active.ep), DAT_EP_STATE_DISCONNECT_PENDING);
+    assert_eq!(told(&data), answer);
+    bed.run();
+    expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    assert_eq!(state_of(active.ep), DAT_EP_STATE_DISCONNECTED);
+    stir();
+    // Reset ends it: the next connection has data of its own.
+    expect(passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    for end in ends {
+        // SAFETY: live endpoints.
+        ok(unsafe { dat_ep_reset(end.ep) });
+    }
+    let data = connect(&door, [active, passive], b"a", b"another");
+    assert_eq!(told(&data), b"another");
+    // And freeing ends it in any state; nothing can be looked at after that.
+    // SAFETY: a live endpoint.
+    ok(unsafe { dat_ep_free(active.ep) });
+    reaches(passive.ep, DAT_EP_STATE_DISCONNECTED);
+}
+
+/// A message and its completions.
+fn transfer(bed: &Bed, [from, to]: [End; 2], memory: &Memory) {
+    ok(to.post_recv(&[memory.segment(1024, 8)], 1));
+    ok(from.post_send(&[memory.segment(0, 8)], 1, DAT_COMPLETION_DEFAULT_FLAG));
+    bed.run();
+    assert_eq!(take_dto(to.recv).status, DAT_DTO_SUCCESS);
+    assert_eq!(take_dto(from.request).status, DAT_DTO_SUCCESS);
+}
+
+#[test]
+fn evd_wait_w04_private_data_of_the_active_side_outlive_the_peers_leaving() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let [active, passive] = ends(&bed);
+    let answer = letter(max_private_data(&bed), 9);
+    let data = connect(&door, [active, passive], &[], &answer);
+    // SAFETY: a live endpoint.
+    ok(unsafe { dat_ep_free(passive.ep) });
+    expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    assert_eq!(told(&data), answer);
+}
+
+#[test]
+fn evd_wait_w05_too_much_private_data_is_refused_and_changes_nothing() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let [active, passive] = ends(&bed);
+    let most = max_private_data(&bed);
+    let long = letter(most + 1, 1);
+    fails_with(
+        door.knock(active.ep, &long),
+        DAT_INVALID_PARAMETER,
+        DAT_INVALID_ARG5,
+    );
+    assert_eq!(state_of(active.ep), DAT_EP_STATE_UNCONNECTED);
+    nothing_on(active.connect);
+    ok(door.knock(active.ep, &long[..most]));
+    let cr = door.opens();
+    assert_eq!(asked_with(cr), long[..most]);
+    fails_with(
+        accept(cr, passive.ep, &long),
+        DAT_INVALID_PARAMETER,
+        DAT_INVALID_ARG3,
+    );
+    assert_eq!(state_of(passive.ep), DAT_EP_STATE_UNCONNECTED);
+    assert_eq!(asked_with(cr), long[..most]);
+    ok(accept(cr, passive.ep, &long[..most]));
+    assert_eq!(told(&established(active)), long[..most]);
+    established(passive);
+    nothing_on(door.requests);
+}
+
+#[test]
+fn evd_wait_w05_private_data_without_sense_are_refused() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let [active, passive] = ends(&bed);
+    let mut address = Pair::address();
+    let mut ask = |size, data| {
+        // SAFETY: the address is live; the data are not looked at.
+        unsafe {
+            dat_ep_connect(
+                active.ep,
+                (&raw mut address).cast(),
+                door.qualifier,
+                LONG,
+                size,
+                data,
+                DAT_QOS_BEST_EFFORT,
+                DAT_CONNECT_DEFAULT_FLAG,
+            )
+        }
+    };
+    let mut byte = 1_u8;
+    let at = (&raw mut byte).cast();
+    fails(ask(-1, at), DAT_INVALID_PARAMETER);
+    fails(ask(1, ptr::null_mut()), DAT_INVALID_PARAMETER);
+    assert_eq!(state_of(active.ep), DAT_EP_STATE_UNCONNECTED);
+    ok(ask(0, ptr::null_mut()));
+    let cr = door.opens();
+    // SAFETY: the data are not looked at.
+    unsafe {
+        fails(dat_cr_accept(cr, passive.ep, -1, at), DAT_INVALID_PARAMETER);
+        fails(
+            dat_cr_accept(cr, passive.ep, 1, ptr::null_mut()),
+            DAT_INVALID_PARAMETER,
+        );
+    }
+    ok(accept(cr, passive.ep, &[]));
+    established(active);
+    established(passive);
+}
+
+/// `dat_ep_dup_connect` is not there yet: too much private data is to be
+/// refused by it as by `dat_ep_connect`, and the rest to be passed on whole.
+#[test]
+fn evd_wait_w05_dup_connect_is_not_there() {
+    let bed = Bed::new();
+    let pair = Pair::new(&bed, &Shape::default());
+    let like = End::new(&bed, &Shape::default());
+    // SAFETY: live handles, no private data.
+    let answer = unsafe {
+        dat_ep_dup_connect(
+            like.ep,
+            pair.active.ep,
+            LONG,
+            0,
+            ptr::null_mut(),
+            DAT_QOS_BEST_EFFORT,
+        )
+    };
+    fails(answer, DAT_NOT_IMPLEMENTED);
+    assert_eq!(state_of(like.ep), DAT_EP_STATE_UNCONNECTED);
+}

@@ -1,0 +1,369 @@
+//! Waits that end without an event: an EVD closed to waiters, gone, or never
+//! there.
+
+use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Evd, LONG, SOON, Talk, joined};
+use crate::support::{Bed, End, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
+
+/// Other threads do something: for so many rounds, a bit longer.
+fn linger(round: u32) {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_nanos(u64::from(round) * 1500) {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn evd_wait_w16_an_unwaitable_evd_refuses_at_once() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(0..2);
+    let recv = talk.recv();
+    talk.say();
+    recv.set_unwaitable();
+    for timeout in [0, LONG, DAT_TIMEOUT_INFINITE] {
+        for threshold in [1, 2] {
+            recv.wait(timeout, threshold)
+                .soon()
+                .refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+        }
+    }
+    let states = DAT_EVD_STATE_WAITABLE | DAT_EVD_STATE_UNWAITABLE;
+    assert_eq!(recv.query().evd_state & states, DAT_EVD_STATE_UNWAITABLE);
+    // Everything else goes on.
+    assert_eq!(take_dto(recv.0).cookie, 0);
+    nothing_on(recv.0);
+    talk.say();
+    recv.clear_unwaitable();
+    assert_eq!(recv.query().evd_state & states, DAT_EVD_STATE_WAITABLE);
+    assert_eq!(recv.wait(0, 1).tag(), (1, 0));
+}
+
+#[test]
+fn evd_wait_w16_a_blocked_waiter_is_sent_away_at_once() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(0..2);
+    talk.say();
+    for evd in [talk.recv(), Evd::software(&bed, 4), Evd(bed.async_evd)] {
+        for timeout in [LONG, DAT_TIMEOUT_INFINITE] {
+            thread::scope(|scope| {
+                let waiter = evd.in_thread(scope, timeout, 2);
+                thread::sleep(Duration::from_millis(4));
+                evd.set_unwaitable();
+                joined(waiter)
+                    .soon()
+                    .refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+                evd.clear_unwaitable();
+            });
+        }
+    }
+    // What was queued under the waiter is still there.
+    assert_eq!(talk.recv().wait(0, 1).tag(), (0, 0));
+}
+
+/// Closed and opened again before the waiter could look: he is told anyway.
+#[test]
+fn evd_wait_w16_closed_for_a_moment_is_closed() {
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    for round in 0..200 {
+        thread::scope(|scope| {
+            let waiter = evd.in_thread(scope, LONG, 1);
+            linger(round);
+            evd.set_unwaitable();
+            evd.clear_unwaitable();
+            joined(waiter)
+                .soon()
+                .refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+        });
+    }
+    evd.post(1);
+    assert_eq!(evd.wait(0, 1).number(), (1, 0));
+}
+
+#[test]
+fn evd_wait_w16_saying_it_twice_is_saying_it_once() {
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    for _ in 0..2 {
+        evd.set_unwaitable();
+        evd.wait(0, 1)
+            .refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
+    }
+    for _ in 0..2 {
+        evd.clear_unwaitable();
+        assert_eq!(evd.wait(0, 1).expired(), 0);
+    }
+}
+
+/// Whatever the value, it is refused, and the results are left alone.
+#[track_caller]
+fn is_no_evd(handle: DAT_HANDLE) {
+    for timeout in [0, LONG, DAT_TIMEOUT_INFINITE] {
+        for threshold in [1, 0, DAT_COUNT::MAX] {
+            let waited = Evd(handle).wait(timeout, threshold).soon();
+            fails(waited.answer, DAT_INVALID_HANDLE);
+            assert_eq!((waited.event.event_number, waited.nmore), (0, -77));
+            assert!(waited.event.evd_handle.is_null());
+        }
+    }
+    fails(
+        dequeue(handle).err().unwrap_or(DAT_SUCCESS),
+        DAT_INVALID_HANDLE,
+    );
+    // SAFETY: the handle is looked at first.
+    let answer = unsafe { dat_evd_wait(handle, 0, 1, ptr::null_mut(), ptr::null_mut()) };
+    fails(answer, DAT_INVALID_HANDLE);
+}
+
+#[test]
+fn evd_wait_w17_null_and_garbage_are_refused() {
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    evd.post(1);
+    is_no_evd(DAT_HANDLE_NULL);
+    let local = [0_u64; 16];
+    let address = ptr::without_provenance_mut::<std::ffi::c_void>;
+    for garbage in [
+        address(1),
+        address(2),
+        address(0x1000),
+        address(0xdead_beef_0000),
+        address(usize::MAX),
+        address(usize::MAX & !63),
+        address(1 << 63),
+        (&raw const local).cast_mut().cast(),
+        evd.0.wrapping_byte_add(1),
+        evd.0.wrapping_byte_add(8),
+        evd.0.wrapping_byte_add(64 << 16),
+    ] {
+        is_no_evd(garbage);
+    }
+    assert_eq!(evd.wait(0, 1).number(), (1, 0));
+}
+
+#[test]
+fn evd_wait_w17_handles_of_other_objects_are_refused() {
+    let bed = Bed::new();
+    let end = End::new(&bed, &Shape::default());
+    let memory = bed.memory(64);
+    let (mut qualifier, mut psp) = (0, ptr::null_mut());
+    let requests = bed.evd(2, DAT_EVD_CR_FLAG);
+    // SAFETY: live handles; results are writable.
+    ok(unsafe {
+        dat_psp_create_any(
+            bed.ia,
+            &raw mut qualifier,
+            requests,
+            DAT_PSP_CONSUMER_FLAG,
+            &raw mut psp,
+        )
+    });
+    for other in [bed.ia, bed.pz, end.ep, memory.lmr, psp] {
+        is_no_evd(other);
+    }
+}
+
+/// The name of a freed EVD never means a later one.
+#[test]
+fn evd_wait_w17_a_freed_evd_is_refused_for_good() {
+    let bed = Bed::new();
+    let mut old = Vec::new();
+    for round in 0..40 {
+        let evd = Evd::software(&bed, 2);
+        assert!(!old.contains(&evd));
+        evd.post(round);
+        if round % 8 == 0 {
+            for &Evd(gone) in &old {
+                is_no_evd(gone);
+            }
+        }
+        assert_eq!(evd.wait(0, 1).number(), (round, 0));
+        evd.free();
+        fails(
+            // SAFETY: any value may be given.
+            unsafe { dat_evd_free(evd.0) },
+            DAT_INVALID_HANDLE,
+        );
+        is_no_evd(evd.0);
+        old.push(evd);
+    }
+}
+
+#[track_caller]
+fn is_aborted(waited: &super::Waited) {
+    fails_with(waited.answer, DAT_ABORT, DAT_NO_SUBTYPE);
+}
+
+#[test]
+fn evd_wait_w18_a_destroyed_evd_lets_its_waiter_go() {
+    let bed = Bed::new();
+    for flags in [
+        DAT_EVD_SOFTWARE_FLAG,
+        DAT_EVD_DTO_FLAG,
+        DAT_EVD_DEFAULT_FLAG,
+    ] {
+        for timeout in [LONG, DAT_TIMEOUT_INFINITE] {
+            let evd = Evd(bed.evd(4, flags));
+            thread::scope(|scope| {
+                let waiter = evd.in_thread(scope, timeout, 1);
+                thread::sleep(Duration::from_millis(4));
+                evd.free();
+                is_aborted(&joined(waiter).soon());
+            });
+            is_no_evd(evd.0);
+        }
+    }
+}
+
+/// At whatever moment of the wait it comes: before it, the handle is bad.
+#[test]
+fn evd_wait_w18_destroyed_at_any_moment() {
+    let bed = Bed::new();
+    let mut aborted = 0;
+    for round in 0..200 {
+        let evd = Evd::software(&bed, 4);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(move || evd.wait(LONG, 1));
+            linger(round % 100);
+            if round >= 100 {
+                evd.until_waited();
+            }
+            evd.free();
+            let waited = joined(waiter).soon();
+            if waited.answer & DAT_TYPE_MASK != DAT_INVALID_HANDLE {
+                is_aborted(&waited);
+                aborted += 1;
+            }
+        });
+    }
+    assert!(aborted >= 100, "{aborted}");
+}
+
+/// An EVD that something reports to cannot be freed, waited for or not.
+#[test]
+fn evd_wait_w18_an_evd_in_use_is_not_destroyed_under_its_waiter() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(1..2);
+    let recv = talk.recv();
+    thread::scope(|scope| {
+        let waiter = recv.asleep(scope, 1);
+        // SAFETY: a live EVD.
+        let answer = unsafe { dat_evd_free(recv.0) };
+        fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_IN_USE);
+        super::stays(&waiter, recv);
+        talk.say();
+        assert_eq!(joined(waiter).soon().tag(), (1, 0));
+    });
+}
+
+#[test]
+fn evd_wait_w18_closing_the_ia_abruptly_lets_every_waiter_go() {
+    let mut bed = Bed::new();
+    let end = End::new(&bed, &Shape::default());
+    let evds = [
+        Evd(end.recv),
+        Evd(end.request),
+        Evd(end.connect),
+        Evd::software(&bed, 4),
+        Evd(bed.async_evd),
+    ];
+    thread::scope(|scope| {
+        let waiters = evds.map(|evd| evd.in_thread(scope, DAT_TIMEOUT_INFINITE, 1));
+        thread::sleep(Duration::from_millis(5));
+        ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+        for waiter in waiters {
+            is_aborted(&joined(waiter));
+        }
+    });
+    for Evd(evd) in evds {
+        is_no_evd(evd);
+    }
+}
+
+#[test]
+fn evd_wait_w18_closing_a_connected_ia_lets_its_waiters_go() {
+    let mut bed = Bed::new();
+    let (recv, ep) = {
+        let pair = crate::support::Pair::new(&bed, &Shape::default());
+        (Evd(pair.passive.recv), pair.passive.ep)
+    };
+    thread::scope(|scope| {
+        let waiter = recv.in_thread(scope, DAT_TIMEOUT_INFINITE, 1);
+        thread::sleep(Duration::from_millis(5));
+        ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+        is_aborted(&joined(waiter));
+    });
+    let mut state = 0;
+    // SAFETY: the result is writable.
+    let answer = unsafe { dat_ep_get_status(ep, &raw mut state, ptr::null_mut(), ptr::null_mut()) };
+    fails(answer, DAT_INVALID_HANDLE);
+}
+
+/// Its own EVD is no object that keeps an IA from being closed gracefully, nor
+/// is who waits on it.
+#[test]
+fn evd_wait_w18_closing_gracefully_lets_the_waiter_on_the_async_evd_go() {
+    let mut bed = Bed::new();
+    // SAFETY: nothing is in it.
+    ok(unsafe { dat_pz_free(bed.pz) });
+    let evd = Evd(bed.async_evd);
+    thread::scope(|scope| {
+        let waiter = evd.in_thread(scope, DAT_TIMEOUT_INFINITE, 1);
+        thread::sleep(Duration::from_millis(5));
+        ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+        is_aborted(&joined(waiter));
+    });
+    is_no_evd(evd.0);
+}
+
+/// A close that is refused sends nobody away.
+#[test]
+fn evd_wait_w18_a_refused_close_leaves_the_waiter() {
+    let mut bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    thread::scope(|scope| {
+        let waiter = evd.asleep(scope, 1);
+        fails_with(
+            bed.close(DAT_CLOSE_GRACEFUL_FLAG),
+            DAT_INVALID_STATE,
+            DAT_INVALID_STATE_IA_IN_USE,
+        );
+        super::stays(&waiter, evd);
+        evd.post(1);
+        let waited = joined(waiter);
+        assert_eq!(waited.number(), (1, 0));
+        assert!(waited.took < SOON);
+    });
+}
+
+/// Again and again, and with all that an IA has at the moment.
+#[test]
+fn evd_wait_w18_closed_at_any_moment() {
+    for round in 0..12 {
+        let mut bed = Bed::new();
+        let evds = [Evd::software(&bed, 4), Evd(bed.evd(4, DAT_EVD_DTO_FLAG))];
+        thread::scope(|scope| {
+            let waiters = evds.map(|evd| scope.spawn(move || evd.wait(LONG, 1)));
+            linger(round * 20);
+            if round % 2 == 0 {
+                evds.map(Evd::until_waited);
+            }
+            ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+            for waiter in waiters {
+                let waited = joined(waiter).soon();
+                if waited.answer & DAT_TYPE_MASK != DAT_INVALID_HANDLE || round % 2 == 0 {
+                    is_aborted(&waited);
+                }
+            }
+        });
+    }
+}

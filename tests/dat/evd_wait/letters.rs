@@ -1,0 +1,313 @@
+//! Calls of other threads that move completions from the device's queues to
+//! where the EVD keeps them, through its waiter: `dat_ep_recv_query`,
+//! `dat_srq_query`, `dat_srq_set_lw`, `dat_ep_get_status`. Whatever they move,
+//! when the waiter has been asked for it and when its message arrived: he is
+//! to know of it. Nothing else would wake him.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Evd, LONG, SOON, Talk};
+use crate::support::{
+    Bed, End, Memory, Pair, Shape, held, nothing_on, ok, post_srq, srq, srq_info, state_of,
+    take_dto,
+};
+
+/// A shared receive queue, and an endpoint on it.
+struct Shared<'b> {
+    talk: Talk<'b>,
+    srq: DAT_SRQ_HANDLE,
+    buffers: Memory,
+}
+
+impl<'b> Shared<'b> {
+    fn new(bed: &'b Bed, recv_flags: DAT_COMPLETION_FLAGS) -> Self {
+        let srq = srq(bed, 16);
+        let shape = Shape {
+            recv_flags,
+            ..Shape::default()
+        };
+        let pair = Pair::connect(
+            bed,
+            End::new(bed, &Shape::default()),
+            End::on_srq(bed, &shape, srq),
+        );
+        Self {
+            talk: Talk::of(bed, pair),
+            srq,
+            buffers: bed.memory(4096),
+        }
+    }
+
+    #[track_caller]
+    fn post(&self, tag: u64) {
+        ok(post_srq(self.srq, &[self.buffers.segment(0, 64)], tag));
+    }
+
+    /// One of the calls; the watermark it sets is never reached.
+    #[track_caller]
+    fn ask(&self, which: usize) {
+        let ep = self.talk.pair.passive.ep;
+        match which % 4 {
+            0 => assert!(held(ep).0 >= 0),
+            1 => assert_eq!(srq_info(self.srq).ia_handle, self.talk.bed.ia),
+            // SAFETY: a live queue.
+            2 => ok(unsafe { dat_srq_set_lw(self.srq, 1) }),
+            _ => assert_eq!(state_of(ep), DAT_EP_STATE_CONNECTED),
+        }
+    }
+}
+
+/// The calling thread on one processor, until it is dropped.
+struct OneCpu(libc::cpu_set_t);
+
+impl OneCpu {
+    fn new() -> Self {
+        let size = size_of::<libc::cpu_set_t>();
+        // SAFETY: zero is the empty set; sets are written before they are read.
+        unsafe {
+            let mut all: libc::cpu_set_t = std::mem::zeroed();
+            assert_eq!(libc::sched_getaffinity(0, size, &raw mut all), 0);
+            let first = (0..libc::CPU_SETSIZE as usize)
+                .find(|&cpu| libc::CPU_ISSET(cpu, &all))
+                .expect("one is allowed");
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(first, &mut one);
+            assert_eq!(libc::sched_setaffinity(0, size, &raw const one), 0);
+            Self(all)
+        }
+    }
+}
+
+impl Drop for OneCpu {
+    fn drop(&mut self) {
+        let size = size_of::<libc::cpu_set_t>();
+        // SAFETY: a set that was read.
+        unsafe { libc::sched_setaffinity(0, size, &raw const self.0) };
+    }
+}
+
+/// The calling thread does not take a processor from another when it wakes.
+fn modest() {
+    // SAFETY: zeros are good; the parameters are live.
+    unsafe {
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters);
+    }
+}
+
+/// Messages, one at a time, to a waiter that is asked to move completions when
+/// `ask` says so. The waiter must have each.
+fn every_message_wakes(
+    shared: &Shared<'_>,
+    rounds: u64,
+    flags: DAT_COMPLETION_FLAGS,
+    deliver: impl Fn(u64),
+) {
+    let recv = shared.talk.recv();
+    for tag in 0..4 {
+        shared.post(tag);
+    }
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        scope.spawn(move || {
+            modest();
+            for _ in 0..rounds {
+                let waited = recv.wait(LONG, 1);
+                let late = waited.took >= SOON;
+                tell.send(waited).expect("somebody listens");
+                if late {
+                    return;
+                }
+            }
+        });
+        for round in 0..rounds {
+            shared.post(round + 4);
+            let begin = Instant::now();
+            while !recv.is_waited() {
+                assert!(begin.elapsed() < SOON);
+                thread::yield_now();
+            }
+            if round % 3 == 0 {
+                // It sleeps by then, mostly.
+                thread::sleep(Duration::from_millis(1));
+            }
+            ok(shared.talk.pair.active.post_send(
+                &[shared.talk.memory.segment(0, 8)],
+                round,
+                flags,
+            ));
+            deliver(round);
+            let waited = told.recv_timeout(SOON).unwrap_or_else(|_| {
+                panic!("message {round}: the waiter sleeps on what it was asked to take")
+            });
+            assert_eq!(waited.soon().tag(), (round, 0));
+            assert_eq!(take_dto(shared.talk.request().0).cookie, round);
+        }
+    });
+    nothing_on(recv.0);
+    nothing_on(shared.talk.bed.async_evd);
+}
+
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+
+/// On one processor that the waiter gets only when the other thread sleeps: it
+/// finds the message and the letter together.
+#[test]
+fn evd_wait_w10_a_message_and_a_query_at_once_wake_the_waiter() {
+    let bed = Bed::new();
+    for flags in [DEFAULT, DAT_COMPLETION_EVD_THRESHOLD_FLAG] {
+        let shared = Shared::new(&bed, flags);
+        let _one = OneCpu::new();
+        every_message_wakes(&shared, 240, DEFAULT, |round| {
+            bed.run();
+            shared.ask(round as usize);
+        });
+    }
+}
+
+/// Wherever the threads happen to run, and before, between and after all that
+/// the device does.
+#[test]
+fn evd_wait_w10_queries_around_a_message_lose_no_wake_up() {
+    let bed = Bed::new();
+    let shared = Shared::new(&bed, DEFAULT);
+    every_message_wakes(&shared, 400, DEFAULT, |round| {
+        let which = (round / 4) as usize;
+        match round % 4 {
+            0 => {
+                shared.ask(which);
+                bed.run();
+            }
+            1 => {
+                bed.run();
+                shared.ask(which);
+            }
+            2 => {
+                bed.run();
+                (0..4).for_each(|which| shared.ask(which));
+            }
+            _ => {
+                while bed.step() {
+                    shared.ask(which);
+                }
+            }
+        }
+    });
+}
+
+/// Where only solicited receives notify, the one that was moved still does.
+#[test]
+fn evd_wait_w21_a_solicited_message_and_a_query_at_once_wake_the_waiter() {
+    let bed = Bed::new();
+    let flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+    let shared = Shared::new(&bed, flags);
+    let _one = OneCpu::new();
+    every_message_wakes(&shared, 120, flags, |round| {
+        bed.run();
+        shared.ask(round as usize);
+    });
+}
+
+/// The wait is for several messages; each comes with a query.
+#[test]
+fn evd_wait_w10_queries_between_messages_lose_none_of_the_threshold() {
+    let bed = Bed::new();
+    let shared = Shared::new(&bed, DEFAULT);
+    let recv = shared.talk.recv();
+    let mut next = 0;
+    for round in 0..100 {
+        for tag in next..next + 3 {
+            shared.post(tag);
+        }
+        thread::scope(|scope| {
+            let waiter = recv.in_thread(scope, LONG, 3);
+            for which in 0..3 {
+                shared.ask(round + which);
+                shared.talk.say();
+                shared.ask(round + which + 1);
+            }
+            let waited = super::joined(waiter).soon();
+            assert_eq!(waited.tag(), (next, 2));
+        });
+        assert_eq!(take_dto(recv.0).cookie, next + 1);
+        assert_eq!(take_dto(recv.0).cookie, next + 2);
+        next += 3;
+    }
+}
+
+/// Without a waiter the completions are moved there and then, and come out in
+/// order with those that arrive later.
+#[test]
+fn evd_wait_w15_what_a_query_has_moved_stays_in_order() {
+    let bed = Bed::new();
+    let shared = Shared::new(&bed, DEFAULT);
+    let recv = shared.talk.recv();
+    let mut next = 0;
+    for round in 0..40_usize {
+        for tag in next..next + 4 {
+            shared.post(tag);
+        }
+        for message in 0..4 {
+            shared.talk.say();
+            if (round >> message) & 1 == 1 {
+                shared.ask(round + message);
+            }
+        }
+        for left in (0..4).rev() {
+            let tag = if (round + left) % 2 == 0 {
+                let (tag, nmore) = recv.wait(0, 1).tag();
+                assert_eq!(nmore, left as DAT_COUNT);
+                tag
+            } else {
+                take_dto(recv.0).cookie
+            };
+            assert_eq!(tag, next);
+            next += 1;
+        }
+        nothing_on(recv.0);
+    }
+}
+
+/// The same for a waiter on an EVD that several endpoints share.
+#[test]
+fn evd_wait_w10_a_state_query_of_any_endpoint_on_the_evd_loses_no_wake_up() {
+    let bed = Bed::new();
+    let shape = Shape::default();
+    let talk = Talk::new(&bed, &shape);
+    let mut bystander = End::without_ep(&bed, &shape);
+    bystander.recv = talk.pair.passive.recv;
+    let attributes = shape.attributes();
+    // SAFETY: live handles; the result is writable.
+    ok(unsafe {
+        dat_ep_create(
+            bed.ia,
+            bed.pz,
+            bystander.recv,
+            bystander.request,
+            bystander.connect,
+            &raw const attributes,
+            &raw mut bystander.ep,
+        )
+    });
+    let recv = Evd(bystander.recv);
+    let _one = OneCpu::new();
+    for tag in 0..150 {
+        talk.listen(tag..tag + 1);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(move || {
+                modest();
+                recv.wait(LONG, 1)
+            });
+            recv.until_waited();
+            talk.say();
+            let ep = [bystander.ep, talk.pair.passive.ep][tag as usize % 2];
+            assert_ne!(state_of(ep), DAT_EP_STATE_DISCONNECTED);
+            assert_eq!(super::joined(waiter).soon().tag(), (tag, 0));
+        });
+    }
+}

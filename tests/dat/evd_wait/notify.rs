@@ -1,0 +1,306 @@
+//! Which events wake a waiter. Any event that is there when a wait begins ends
+//! it; so each test lets the waiter sleep first.
+
+use std::thread;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Evd, LONG, SOON, Talk, joined, stays};
+use crate::support::{Bed, Shape, expect, nothing_on, ok, take_dto};
+
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+const QUIET: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
+const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+
+fn talk(bed: &Bed, recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> Talk<'_> {
+    let shape = Shape {
+        recv_flags: recv,
+        request_flags: request,
+        ..Shape::default()
+    };
+    Talk::new(bed, &shape)
+}
+
+/// A post that makes one completion on the request EVD.
+type Post = fn(&Talk<'_>, u64, DAT_COMPLETION_FLAGS) -> DAT_RETURN;
+
+const POSTS: [Post; 3] = [
+    |talk, tag, flags| {
+        talk.listen(0..1);
+        let segment = talk.memory.segment(0, 8);
+        talk.pair.active.post_send(&[segment], tag, flags)
+    },
+    |talk, tag, flags| {
+        let (here, there) = (talk.memory.segment(0, 8), talk.memory.remote(2048, 8));
+        talk.pair.active.post_write(&[here], &there, tag, flags)
+    },
+    |talk, tag, flags| {
+        let (here, there) = (talk.memory.segment(0, 8), talk.memory.remote(2048, 8));
+        talk.pair.active.post_read(&[here], &there, tag, flags)
+    },
+];
+
+#[test]
+fn evd_wait_w21_by_default_every_receive_notifies() {
+    let bed = Bed::new();
+    for configured in [DEFAULT, DAT_COMPLETION_EVD_THRESHOLD_FLAG] {
+        let talk = talk(&bed, configured, DEFAULT);
+        for flags in [DEFAULT, SOLICITED, DAT_COMPLETION_SUPPRESS_FLAG] {
+            talk.listen(1..2);
+            thread::scope(|scope| {
+                let waiter = talk.recv().asleep(scope, 1);
+                talk.send(5, flags);
+                assert_eq!(joined(waiter).soon().tag(), (1, 0));
+            });
+            if flags != DAT_COMPLETION_SUPPRESS_FLAG {
+                assert_eq!(take_dto(talk.request().0).cookie, 5);
+            }
+            nothing_on(talk.request().0);
+        }
+    }
+}
+
+#[test]
+fn evd_wait_w21_by_default_every_request_notifies() {
+    let bed = Bed::new();
+    for configured in [DEFAULT, DAT_COMPLETION_EVD_THRESHOLD_FLAG] {
+        let talk = talk(&bed, DEFAULT, configured);
+        for (tag, post) in POSTS.into_iter().enumerate() {
+            thread::scope(|scope| {
+                let waiter = talk.request().asleep(scope, 1);
+                ok(post(&talk, tag as u64, DEFAULT));
+                bed.run();
+                assert_eq!(joined(waiter).soon().tag(), (tag as u64, 0));
+            });
+        }
+    }
+}
+
+#[test]
+fn evd_wait_w21_connection_and_software_events_notify() {
+    let bed = Bed::new();
+    let talk = talk(&bed, DEFAULT, DEFAULT);
+    let software = Evd::software(&bed, 2);
+    let connect = Evd(talk.pair.passive.connect);
+    thread::scope(|scope| {
+        let waiter = software.asleep(scope, 1);
+        software.post(3);
+        assert_eq!(joined(waiter).soon().number(), (3, 0));
+        let waiter = connect.asleep(scope, 1);
+        // SAFETY: a live endpoint.
+        ok(unsafe { dat_ep_disconnect(talk.pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
+        let waited = joined(waiter).soon();
+        ok(waited.answer);
+        assert_eq!(waited.event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+    });
+}
+
+#[test]
+fn evd_wait_w21_unsignalled_receives_are_queued_and_wake_nobody() {
+    let bed = Bed::new();
+    let talk = talk(&bed, QUIET, DEFAULT);
+    let recv = talk.recv();
+    for loud in 1..4 {
+        for tag in 0..loud {
+            talk.listen_with(tag, QUIET);
+        }
+        talk.listen_with(loud, DEFAULT);
+        thread::scope(|scope| {
+            let waiter = recv.asleep(scope, 1);
+            for _ in 0..loud {
+                talk.say();
+                stays(&waiter, recv);
+            }
+            talk.say();
+            // In order: the quiet ones first.
+            assert_eq!(joined(waiter).soon().tag(), (0, loud as DAT_COUNT));
+        });
+        for tag in 1..=loud {
+            assert_eq!(take_dto(recv.0).cookie, tag);
+        }
+        nothing_on(recv.0);
+    }
+}
+
+#[test]
+fn evd_wait_w21_unsignalled_requests_are_queued_and_wake_nobody() {
+    let bed = Bed::new();
+    let talk = talk(&bed, DEFAULT, QUIET);
+    let request = talk.request();
+    for quiet in POSTS {
+        for loud in POSTS {
+            thread::scope(|scope| {
+                let waiter = request.asleep(scope, 1);
+                ok(quiet(&talk, 1, QUIET));
+                bed.run();
+                stays(&waiter, request);
+                ok(loud(&talk, 2, DEFAULT));
+                bed.run();
+                assert_eq!(joined(waiter).soon().tag(), (1, 1));
+            });
+            assert_eq!(take_dto(request.0).cookie, 2);
+            while crate::support::dequeue(talk.recv().0).is_ok() {}
+        }
+    }
+}
+
+/// A wait that begins later finds them, and so does its end.
+#[test]
+fn evd_wait_w21_quiet_completions_are_there_for_who_looks() {
+    let bed = Bed::new();
+    let talk = talk(&bed, QUIET, DEFAULT);
+    let recv = talk.recv();
+    for tag in 0..5 {
+        talk.listen_with(tag, QUIET);
+    }
+    talk.say();
+    assert_eq!(recv.wait(0, 1).tag(), (0, 0));
+    talk.say();
+    assert_eq!(recv.wait(LONG, 1).soon().tag(), (1, 0));
+    talk.say();
+    assert_eq!(take_dto(recv.0).cookie, 2);
+    thread::scope(|scope| {
+        let waiter = recv.in_thread(scope, 300_000, 1);
+        talk.say();
+        talk.say();
+        let waited = joined(waiter);
+        assert_eq!(waited.tag(), (3, 1));
+    });
+    assert_eq!(take_dto(recv.0).cookie, 4);
+}
+
+#[test]
+fn evd_wait_w21_what_goes_wrong_notifies_however_it_was_posted() {
+    let bed = Bed::new();
+    let talk = talk(&bed, QUIET, QUIET);
+    let (recv, request) = (talk.recv(), talk.request());
+    talk.listen_with(1, QUIET);
+    let mut nowhere = talk.memory.remote(2048, 8);
+    nowhere.rmr_context ^= 0x5500;
+    let here = talk.memory.segment(0, 8);
+    thread::scope(|scope| {
+        let waiters = [request.asleep(scope, 1), recv.asleep(scope, 1)];
+        ok(talk.pair.active.post_write(&[here], &nowhere, 2, QUIET));
+        bed.run();
+        let [sent, received] = waiters.map(|waiter| {
+            // The passive end learns of it by its connection manager, and its
+            // receives are flushed by the device after that.
+            while !waiter.is_finished() {
+                bed.run();
+                thread::yield_now();
+            }
+            joined(waiter).soon().dto().0
+        });
+        assert_eq!((sent.cookie, sent.status), (2, DAT_DTO_ERR_REMOTE_ACCESS));
+        assert_eq!((received.cookie, received.status), (1, DAT_DTO_ERR_FLUSHED));
+    });
+}
+
+/// A request that is suppressed makes no event if it succeeds, and so counts
+/// for no threshold.
+#[test]
+fn evd_wait_w21_suppressed_requests_make_no_event() {
+    let bed = Bed::new();
+    for configured in [DEFAULT, QUIET] {
+        let talk = talk(&bed, DEFAULT, configured);
+        let request = talk.request();
+        for post in POSTS {
+            thread::scope(|scope| {
+                let waiter = request.asleep(scope, 1);
+                ok(post(&talk, 1, DAT_COMPLETION_SUPPRESS_FLAG));
+                bed.run();
+                stays(&waiter, request);
+                ok(post(&talk, 2, DEFAULT));
+                bed.run();
+                assert_eq!(joined(waiter).soon().tag(), (2, 0));
+            });
+            while crate::support::dequeue(talk.recv().0).is_ok() {}
+        }
+        nothing_on(request.0);
+    }
+}
+
+#[test]
+fn evd_wait_w21_only_solicited_receives_wake_where_so_configured() {
+    let bed = Bed::new();
+    let talk = talk(&bed, SOLICITED, DEFAULT);
+    let recv = talk.recv();
+    for round in 0..3 {
+        talk.listen(0..4);
+        thread::scope(|scope| {
+            let waiter = recv.asleep(scope, 1);
+            for _ in 0..round {
+                talk.say();
+                stays(&waiter, recv);
+            }
+            talk.say_with(SOLICITED);
+            assert_eq!(joined(waiter).soon().tag(), (0, round as DAT_COUNT));
+        });
+        for _ in round + 1..4 {
+            talk.say();
+        }
+        for tag in 1..4 {
+            assert_eq!(take_dto(recv.0).cookie, tag);
+        }
+    }
+}
+
+#[test]
+fn evd_wait_w21_flushed_receives_wake_where_solicited_ones_do() {
+    let bed = Bed::new();
+    let talk = talk(&bed, SOLICITED, DEFAULT);
+    let recv = talk.recv();
+    talk.listen(0..2);
+    thread::scope(|scope| {
+        let waiter = recv.asleep(scope, 1);
+        // SAFETY: a live endpoint.
+        ok(unsafe { dat_ep_disconnect(talk.pair.passive.ep, DAT_CLOSE_ABRUPT_FLAG) });
+        while !waiter.is_finished() {
+            bed.run();
+            thread::yield_now();
+        }
+        let (dto, _) = joined(waiter).soon().dto();
+        assert_eq!((dto.cookie, dto.status), (0, DAT_DTO_ERR_FLUSHED));
+    });
+    expect(talk.pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+}
+
+/// The sleeping waiter is woken by the device each time, not only the first.
+#[test]
+fn evd_wait_w21_every_one_of_many_wakes() {
+    let bed = Bed::new();
+    let talk = talk(&bed, DEFAULT, DEFAULT);
+    let recv = talk.recv();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(move || {
+            for tag in 0..150 {
+                let waited = recv.wait(LONG, 1).soon();
+                assert_eq!(waited.tag(), (tag, 0));
+                assert!(waited.took < SOON);
+            }
+        });
+        for tag in 0..150 {
+            talk.listen(tag..tag + 1);
+            recv.until_waited();
+            if tag % 3 == 0 {
+                // Long enough that it sleeps.
+                thread::sleep(std::time::Duration::from_millis(2));
+            }
+            talk.say();
+            // One at a time.
+            while !waiter.is_finished() && !is_taken(&talk) {
+                thread::yield_now();
+            }
+        }
+        joined(waiter);
+    });
+}
+
+/// Whether every receive has been handed out.
+fn is_taken(talk: &Talk<'_>) -> bool {
+    let mut held = -1;
+    // SAFETY: a live endpoint; the result is writable, the other not wanted.
+    ok(unsafe { dat_ep_recv_query(talk.pair.passive.ep, &raw mut held, std::ptr::null_mut()) });
+    held == 0
+}

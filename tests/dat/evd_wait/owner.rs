@@ -1,0 +1,215 @@
+//! Who waits has the EVD for himself.
+
+use std::ptr;
+use std::sync::{Barrier, mpsc};
+use std::thread;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Evd, LONG, SOON, Talk, joined, stays};
+use crate::support::{Bed, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
+
+/// No other may take anything.
+#[track_caller]
+fn is_taken(evd: Evd) {
+    for (timeout, threshold) in [(0, 1), (1, 1), (LONG, 1), (DAT_TIMEOUT_INFINITE, 2)] {
+        let second = evd.wait(timeout, threshold).soon();
+        second.refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+    }
+    match dequeue(evd.0) {
+        Ok(event) => panic!("took {:#x} from under a waiter", event.event_number),
+        Err(answer) => {
+            fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+        }
+    }
+}
+
+#[test]
+fn evd_wait_w06_the_waiter_has_it_alone() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(1..4);
+    let recv = talk.recv();
+    thread::scope(|scope| {
+        let waiter = recv.asleep(scope, 1);
+        is_taken(recv);
+        stays(&waiter, recv);
+        talk.say();
+        assert_eq!(joined(waiter).soon().tag(), (1, 0));
+    });
+    // And not longer than it waits.
+    talk.say();
+    assert_eq!(take_dto(recv.0).cookie, 2);
+    talk.say();
+    assert_eq!(recv.wait(0, 1).tag(), (3, 0));
+}
+
+/// Events are there, but too few: nobody else gets them either.
+#[test]
+fn evd_wait_w06_what_is_queued_is_the_waiters() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(1..4);
+    let recv = talk.recv();
+    talk.say();
+    thread::scope(|scope| {
+        let waiter = recv.asleep(scope, 3);
+        is_taken(recv);
+        talk.say();
+        stays(&waiter, recv);
+        is_taken(recv);
+        talk.say();
+        assert_eq!(joined(waiter).soon().tag(), (1, 2));
+    });
+    assert_eq!([(); 2].map(|()| take_dto(recv.0).cookie), [2, 3]);
+}
+
+#[test]
+fn evd_wait_w06_the_evd_is_free_after_each_way_to_end() {
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    thread::scope(|scope| {
+        let waiter = evd.in_thread(scope, 50_000, 1);
+        assert_eq!(joined(waiter).expired(), 0);
+    });
+    nothing_on(evd.0);
+    thread::scope(|scope| {
+        let waiter = evd.asleep(scope, 1);
+        evd.set_unwaitable();
+        fails(joined(waiter).answer, DAT_INVALID_STATE);
+        evd.clear_unwaitable();
+    });
+    nothing_on(evd.0);
+    evd.post(7);
+    assert_eq!(evd.wait(0, 1).number(), (7, 0));
+}
+
+/// Calls that take nothing work under a waiter.
+#[test]
+fn evd_wait_w06_a_waiter_does_not_hinder_other_calls() {
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    thread::scope(|scope| {
+        let waiter = evd.asleep(scope, 2);
+        let before = evd.query();
+        assert_eq!(
+            (before.ia_handle, before.evd_flags),
+            (bed.ia, DAT_EVD_SOFTWARE_FLAG)
+        );
+        // SAFETY: a live EVD.
+        unsafe {
+            ok(dat_evd_disable(evd.0));
+            ok(dat_evd_enable(evd.0));
+            ok(dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL));
+        }
+        stays(&waiter, evd);
+        evd.post(1);
+        evd.post(2);
+        assert_eq!(joined(waiter).soon().number(), (1, 1));
+    });
+    assert_eq!(evd.take_number(), 2);
+}
+
+#[test]
+fn evd_wait_w06_a_waiter_has_one_evd_not_all() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(1..3);
+    thread::scope(|scope| {
+        let waiter = talk.recv().asleep(scope, 2);
+        talk.send(5, DAT_COMPLETION_DEFAULT_FLAG);
+        assert_eq!(talk.request().wait(LONG, 1).tag(), (5, 0));
+        nothing_on(talk.request().0);
+        stays(&waiter, talk.recv());
+        talk.say();
+        assert_eq!(joined(waiter).soon().tag(), (1, 1));
+    });
+}
+
+/// Of those who come at the same time, one waits; the others are told at once.
+fn one_of(threads: usize) {
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    for round in 0..60 {
+        let barrier = Barrier::new(threads);
+        thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            for _ in 0..threads {
+                let (tell, barrier) = (tell.clone(), &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    tell.send(evd.wait(LONG, 1)).expect("somebody listens");
+                });
+            }
+            for _ in 1..threads {
+                let loser = told.recv_timeout(SOON).expect("one who may not wait");
+                loser.refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+            }
+            // All others are gone, so this one is the waiter.
+            assert!(evd.is_waited() && told.try_recv().is_err());
+            evd.post(round);
+            let winner = told.recv_timeout(SOON).expect("who may");
+            assert_eq!(winner.number(), (round, 0));
+        });
+    }
+}
+
+#[test]
+fn evd_wait_w06_one_of_two_waits() {
+    one_of(2);
+}
+
+#[test]
+fn evd_wait_w06_one_of_four_waits() {
+    one_of(4);
+}
+
+/// There are no CNOs yet. When there are, an EVD with one is to be waited for
+/// here, an event to come, and `dat_cno_wait` with timeout 0 to find nothing;
+/// and something once nobody waits any more.
+#[test]
+fn evd_wait_w07_there_are_no_cnos_yet() {
+    let bed = Bed::new();
+    let agent = DAT_OS_WAIT_PROXY_AGENT {
+        instance_data: ptr::null_mut(),
+        proxy_agent_func: None,
+    };
+    let mut cno = ptr::null_mut();
+    // SAFETY: a live adapter; the result is writable.
+    let answer = unsafe { dat_cno_create(bed.ia, agent, &raw mut cno) };
+    fails(answer, DAT_NOT_IMPLEMENTED);
+}
+
+/// Notification is between an EVD and its CNO: who waits on the EVD itself
+/// gets its events whether it is on or off.
+#[test]
+fn evd_wait_w07_notification_does_not_matter_to_a_waiter() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let recv = talk.recv();
+    let calls: [unsafe extern "C" fn(DAT_EVD_HANDLE) -> DAT_RETURN; 2] =
+        [dat_evd_disable, dat_evd_enable];
+    for (call, state) in calls
+        .into_iter()
+        .zip([DAT_EVD_STATE_DISABLED, DAT_EVD_STATE_ENABLED])
+    {
+        talk.listen(1..3);
+        // SAFETY: a live EVD.
+        ok(unsafe { call(recv.0) });
+        thread::scope(|scope| {
+            let waiter = recv.asleep(scope, 1);
+            talk.say();
+            assert_eq!(joined(waiter).soon().tag(), (1, 0));
+            // Switched under a waiter.
+            let waiter = recv.asleep(scope, 1);
+            // SAFETY: a live EVD.
+            ok(unsafe { call(recv.0) });
+            stays(&waiter, recv);
+            talk.say();
+            assert_eq!(joined(waiter).soon().tag(), (2, 0));
+        });
+        let axis = DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_DISABLED;
+        assert_eq!(recv.query().evd_state & axis, state);
+    }
+}

@@ -1,0 +1,196 @@
+//! Signals that the waiting thread handles.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use dat::abi::*;
+
+use super::{Evd, LONG, SOON, Talk, Waited, joined, own_thread, stays};
+use crate::support::{Bed, Shape, fails_with, take_dto};
+
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn handler(_: libc::c_int) {
+    HANDLED.fetch_add(1, Ordering::SeqCst);
+}
+
+/// One is handled as programs do that want their calls restarted, one as those
+/// do that do not: that makes no difference. The third is ignored.
+const SIGNALS: [libc::c_int; 2] = [libc::SIGUSR1, libc::SIGUSR2];
+const IGNORED: libc::c_int = libc::SIGWINCH;
+
+fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for (signal, flags) in SIGNALS.into_iter().zip([libc::SA_RESTART, 0]) {
+            // SAFETY: zero is an empty mask, no flags.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = flags;
+            // SAFETY: the handler does nothing that a handler must not.
+            let failed =
+                unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+            assert_eq!(failed, 0);
+        }
+        // SAFETY: takes numbers.
+        unsafe { libc::signal(IGNORED, libc::SIG_IGN) };
+    });
+}
+
+fn interrupt(thread: libc::pthread_t, signal: libc::c_int) {
+    // SAFETY: the thread is joined later.
+    assert_eq!(unsafe { libc::pthread_kill(thread, signal) }, 0);
+}
+
+/// Signals until the thread has returned. The first is enough, unless it was
+/// handled before the wait holds signals back; so there is more than one.
+fn until_returned(
+    waiter: ScopedJoinHandle<'_, Waited>,
+    thread: libc::pthread_t,
+    signal: libc::c_int,
+) -> (Waited, u32) {
+    let mut sent = 0;
+    while !waiter.is_finished() {
+        interrupt(thread, signal);
+        sent += 1;
+        let patience = Instant::now();
+        while !waiter.is_finished() && patience.elapsed() < Duration::from_secs(2) {
+            thread::yield_now();
+        }
+    }
+    (joined(waiter), sent)
+}
+
+#[test]
+fn evd_wait_w19_w14_a_signal_ends_it_and_nmore_is_told() {
+    install();
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let recv = talk.recv();
+    let mut again = 0;
+    let mut rounds = 0;
+    for queued in 0..5 {
+        for signal in SIGNALS {
+            for timeout in [DAT_TIMEOUT_INFINITE, 60_000_000] {
+                rounds += 1;
+                let before = HANDLED.load(Ordering::SeqCst);
+                thread::scope(|scope| {
+                    let (tell, told) = mpsc::channel();
+                    let waiter = scope.spawn(move || {
+                        own_thread(&tell);
+                        recv.wait(timeout, 6)
+                    });
+                    let thread = told.recv().expect("a thread");
+                    recv.until_waited();
+                    // From spinning to sleeping.
+                    thread::sleep(Duration::from_micros(100 * rounds));
+                    let (waited, sent) = until_returned(waiter, thread, signal);
+                    fails_with(waited.answer, DAT_INTERRUPTED_CALL, DAT_NO_SUBTYPE);
+                    assert_eq!(waited.nmore, queued);
+                    again += u32::from(sent > 1);
+                });
+                assert!(HANDLED.load(Ordering::SeqCst) > before);
+            }
+        }
+        talk.listen(queued as u64..queued as u64 + 1);
+        talk.say();
+    }
+    assert!(again <= 2, "{again} of {rounds} signals were slept over");
+    // Nothing was taken, and it can be waited for again.
+    assert_eq!(recv.wait(0, 5).tag(), (0, 4));
+    assert_eq!([(); 4].map(|()| take_dto(recv.0).cookie), [1, 2, 3, 4]);
+}
+
+#[test]
+fn evd_wait_w19_a_signal_to_another_thread_does_not_end_it() {
+    install();
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(1..2);
+    let recv = talk.recv();
+    thread::scope(|scope| {
+        let waiter = recv.asleep(scope, 1);
+        for signal in SIGNALS {
+            let before = HANDLED.load(Ordering::SeqCst);
+            // SAFETY: always safe.
+            interrupt(unsafe { libc::pthread_self() }, signal);
+            assert_eq!(HANDLED.load(Ordering::SeqCst), before + 1);
+            stays(&waiter, recv);
+        }
+        talk.say();
+        assert_eq!(joined(waiter).soon().tag(), (1, 0));
+    });
+}
+
+/// Neither one that the thread blocks, nor one that it ignores.
+#[test]
+fn evd_wait_w19_a_signal_that_is_not_handled_does_not_end_it() {
+    install();
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(1..2);
+    let recv = talk.recv();
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let waiter = scope.spawn(move || {
+            // SAFETY: sets are written before they are read.
+            unsafe {
+                let mut set: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, SIGNALS[0]);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            }
+            own_thread(&tell);
+            recv.wait(LONG, 1)
+        });
+        let thread = told.recv().expect("a thread");
+        recv.until_waited();
+        thread::sleep(Duration::from_millis(5));
+        for signal in [SIGNALS[0], IGNORED] {
+            interrupt(thread, signal);
+            stays(&waiter, recv);
+        }
+        talk.say();
+        assert_eq!(joined(waiter).soon().tag(), (1, 0));
+    });
+}
+
+/// The caller's mask is the caller's again afterwards, however the wait ended.
+#[test]
+fn evd_wait_w19_the_signal_mask_is_left_as_it_was() {
+    install();
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    let mask = || {
+        // SAFETY: the set is written before it is read.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut set);
+            (1..libc::SIGRTMAX())
+                .filter(|&signal| libc::sigismember(&raw const set, signal) == 1)
+                .collect::<Vec<_>>()
+        }
+    };
+    let before = mask();
+    assert_eq!(evd.wait(0, 1).expired(), 0);
+    assert_eq!(evd.wait(3000, 1).expired(), 0);
+    assert_eq!(mask(), before);
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let (before, mask) = (&before, &mask);
+        let waiter = scope.spawn(move || {
+            own_thread(&tell);
+            let waited = evd.wait(LONG, 1);
+            assert_eq!(mask(), *before);
+            waited
+        });
+        let thread = told.recv().expect("a thread");
+        evd.until_waited();
+        let (waited, _) = until_returned(waiter, thread, SIGNALS[0]);
+        fails_with(waited.answer, DAT_INTERRUPTED_CALL, DAT_NO_SUBTYPE);
+        assert!(waited.took < SOON);
+    });
+}

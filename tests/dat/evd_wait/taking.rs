@@ -1,0 +1,459 @@
+//! What a wait takes, what it fills in, and what it leaves.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::time::Instant;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Evd, LONG, SOON, Talk, joined};
+use crate::support::{
+    Bed, Dto, End, Pair, Shape, blank, dequeue, dto, expect, fails, fails_with, nothing_on, ok,
+    take_dto,
+};
+
+/// Waits into memory that is full of something else.
+#[track_caller]
+fn poisoned(evd: DAT_EVD_HANDLE) -> DAT_EVENT {
+    let mut event = MaybeUninit::<DAT_EVENT>::uninit();
+    let mut nmore = -77;
+    // SAFETY: ours; integers and pointers, for which every byte is good.
+    unsafe { ptr::write_bytes(event.as_mut_ptr(), 0xa5, 1) };
+    // SAFETY: both results are writable.
+    ok(unsafe { dat_evd_wait(evd, LONG, 1, event.as_mut_ptr(), &raw mut nmore) });
+    // SAFETY: every byte was written above.
+    let event = unsafe { event.assume_init() };
+    assert_eq!((event.evd_handle, nmore), (evd, 0));
+    event
+}
+
+#[test]
+fn evd_wait_w01_takes_the_first_and_only_it() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(1..4);
+    for _ in 0..3 {
+        talk.say();
+    }
+    assert_eq!(talk.recv().wait(0, 1).tag(), (1, 2));
+    assert_eq!(take_dto(talk.recv().0).cookie, 2);
+    assert_eq!(talk.recv().wait(LONG, 1).tag(), (3, 0));
+    nothing_on(talk.recv().0);
+}
+
+#[test]
+fn evd_wait_w01_fills_every_field_of_a_receive() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let (active, passive) = (talk.pair.active, talk.pair.passive);
+    for (cookie, len) in [(0xfedc_ba98_7654_3210, 24), (0, 0), (u64::MAX, 64)] {
+        ok(passive.post_recv(&[talk.memory.segment(1024, 64)], cookie));
+        ok(active.post_send(
+            &[talk.memory.segment(0, len)],
+            1,
+            DAT_COMPLETION_DEFAULT_FLAG,
+        ));
+        bed.run();
+        let received = Dto {
+            ep: passive.ep,
+            cookie,
+            status: DAT_DTO_SUCCESS,
+            length: len as u64,
+        };
+        assert_eq!(dto(&poisoned(passive.recv)), received);
+        active.requested();
+    }
+}
+
+#[test]
+fn evd_wait_w01_fills_every_field_of_a_request() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let active = talk.pair.active;
+    let whole = DAT_COMPLETION_DEFAULT_FLAG;
+    let done = |cookie, length| {
+        bed.run();
+        let completed = Dto {
+            ep: active.ep,
+            cookie,
+            status: DAT_DTO_SUCCESS,
+            length,
+        };
+        assert_eq!(dto(&poisoned(active.request)), completed);
+    };
+    talk.listen(1..3);
+    ok(active.post_send(&[talk.memory.segment(0, 24)], 1 << 63, whole));
+    done(1 << 63, 24);
+    ok(active.post_send(&[], 5, whole));
+    done(5, 0);
+    let (here, there) = (talk.memory.segment(0, 40), talk.memory.remote(2048, 40));
+    ok(active.post_write(&[here], &there, 6, whole));
+    done(6, 40);
+    ok(active.post_read(&[here], &there, 7, whole));
+    done(7, 40);
+}
+
+#[test]
+fn evd_wait_w01_a_failed_transfer_is_told_with_its_status_and_cookie() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let mut nowhere = talk.memory.remote(2048, 8);
+    nowhere.rmr_context ^= 0x5500;
+    let active = talk.pair.active;
+    ok(active.post_write(
+        &[talk.memory.segment(0, 8)],
+        &nowhere,
+        9,
+        DAT_COMPLETION_DEFAULT_FLAG,
+    ));
+    bed.run();
+    let failed = dto(&poisoned(active.request));
+    assert_eq!(
+        (failed.ep, failed.cookie, failed.status),
+        (active.ep, 9, DAT_DTO_ERR_REMOTE_ACCESS)
+    );
+}
+
+#[test]
+fn evd_wait_w01_fills_every_field_of_connection_events() {
+    let bed = Bed::new();
+    let (active, passive) = (
+        End::new(&bed, &Shape::default()),
+        End::new(&bed, &Shape::default()),
+    );
+    let requests = bed.evd(8, DAT_EVD_CR_FLAG);
+    let (mut qualifier, mut psp) = (0, ptr::null_mut());
+    let mut address = Pair::address();
+    // SAFETY: live handles; results are writable; no private data.
+    unsafe {
+        ok(dat_psp_create_any(
+            bed.ia,
+            &raw mut qualifier,
+            requests,
+            DAT_PSP_CONSUMER_FLAG,
+            &raw mut psp,
+        ));
+        ok(dat_ep_connect(
+            active.ep,
+            (&raw mut address).cast(),
+            qualifier,
+            LONG,
+            0,
+            ptr::null_mut(),
+            DAT_QOS_BEST_EFFORT,
+            DAT_CONNECT_DEFAULT_FLAG,
+        ));
+    }
+    let event = poisoned(requests);
+    assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
+    // SAFETY: the number tells which member holds; the address is that of the
+    // adapter, which is open.
+    unsafe {
+        let arrival = event.event_data.cr_arrival_event_data;
+        assert_eq!(arrival.sp_handle.psp_handle, psp);
+        assert_eq!(arrival.conn_qual, qualifier);
+        let family = libc::c_int::from((*arrival.local_ia_address_ptr).sa_family);
+        assert!([libc::AF_INET, libc::AF_INET6].contains(&family));
+        let mut kind = 99;
+        ok(dat_get_handle_type(arrival.cr_handle, &raw mut kind));
+        assert_eq!(kind, DAT_HANDLE_TYPE_CR);
+        ok(dat_cr_accept(
+            arrival.cr_handle,
+            passive.ep,
+            0,
+            ptr::null_mut(),
+        ));
+    }
+    for end in [active, passive] {
+        let event = poisoned(end.connect);
+        assert_eq!(event.event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
+        // SAFETY: the number tells which member holds.
+        let data = unsafe { event.event_data.connect_event_data };
+        assert_eq!((data.ep_handle, data.private_data_size), (end.ep, 0));
+    }
+    // SAFETY: a live endpoint.
+    ok(unsafe { dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG) });
+    for end in [active, passive] {
+        let event = poisoned(end.connect);
+        assert_eq!(event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+        // SAFETY: as above.
+        let data = unsafe { event.event_data.connect_event_data };
+        assert_eq!((data.ep_handle, data.private_data_size), (end.ep, 0));
+    }
+}
+
+#[test]
+fn evd_wait_w01_fills_every_field_of_software_events() {
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    for number in [0, 1, usize::MAX] {
+        evd.post(number);
+        assert_eq!(super::number(&poisoned(evd.0)), number);
+    }
+}
+
+/// An EVD for one connection event that gets two: the second is lost, and the
+/// asynchronous EVD told.
+#[test]
+fn evd_wait_w01_fills_every_field_of_asynchronous_events() {
+    let bed = Bed::new();
+    let shape = Shape::default();
+    let narrow = bed.evd(1, DAT_EVD_CONNECTION_FLAG);
+    let pairs = [(); 2].map(|()| {
+        let mut end = End::without_ep(&bed, &shape);
+        ok(
+            // SAFETY: the bed's own handles.
+            unsafe { dat_evd_free(end.connect) },
+        );
+        end.connect = narrow;
+        let attributes = shape.attributes();
+        // SAFETY: live handles; the result is writable.
+        ok(unsafe {
+            dat_ep_create(
+                bed.ia,
+                bed.pz,
+                end.recv,
+                end.request,
+                end.connect,
+                &raw const attributes,
+                &raw mut end.ep,
+            )
+        });
+        Pair::connect(&bed, end, End::new(&bed, &shape))
+    });
+    for pair in pairs {
+        // SAFETY: a live endpoint.
+        ok(unsafe { dat_ep_disconnect(pair.passive.ep, DAT_CLOSE_ABRUPT_FLAG) });
+        expect(pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+    let event = poisoned(bed.async_evd);
+    assert_eq!(event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
+    // SAFETY: the number tells which member holds.
+    let data = unsafe { event.event_data.asynch_error_event_data };
+    assert_eq!(
+        (data.dat_handle, data.reason),
+        (narrow, DAT_EVD_OVERFLOW_ERROR as DAT_COUNT)
+    );
+    expect(narrow, DAT_CONNECTION_EVENT_DISCONNECTED);
+    nothing_on(narrow);
+    nothing_on(bed.async_evd);
+}
+
+#[test]
+fn evd_wait_w01_without_a_place_for_the_results_nothing_is_taken() {
+    let bed = Bed::new();
+    let evd = Evd::software(&bed, 4);
+    evd.post(1);
+    let (mut event, mut nmore) = (blank(), 0);
+    // SAFETY: what is not null is writable.
+    unsafe {
+        fails_with(
+            dat_evd_wait(evd.0, 0, 1, ptr::null_mut(), &raw mut nmore),
+            DAT_INVALID_PARAMETER,
+            DAT_INVALID_ARG4,
+        );
+        fails_with(
+            dat_evd_wait(evd.0, 0, 1, &raw mut event, ptr::null_mut()),
+            DAT_INVALID_PARAMETER,
+            DAT_INVALID_ARG5,
+        );
+    }
+    assert_eq!(evd.wait(0, 1).number(), (1, 0));
+}
+
+#[test]
+fn evd_wait_w13_nmore_is_what_is_left() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    talk.listen(0..7);
+    for _ in 0..7 {
+        talk.say();
+    }
+    // Two of the completions are with the EVD by then, the others are not.
+    let left = [(0, 1, 6), (1, 4, 5), (2, 5, 4), (3, 1, 3), (4, 3, 2)];
+    for (tag, threshold, nmore) in left {
+        assert_eq!(talk.recv().wait(LONG, threshold).tag(), (tag, nmore));
+    }
+    talk.listen(7..8);
+    talk.say();
+    assert_eq!(talk.recv().wait(LONG, 1).tag(), (5, 2));
+    assert_eq!([(); 2].map(|()| take_dto(talk.recv().0).cookie), [6, 7]);
+    nothing_on(talk.recv().0);
+}
+
+#[test]
+fn evd_wait_w13_nmore_counts_every_stream() {
+    let bed = Bed::new();
+    let (shape, all) = (
+        Shape::default(),
+        bed.evd(64, DAT_EVD_DEFAULT_FLAG | DAT_EVD_SOFTWARE_FLAG),
+    );
+    let mut end = End::without_ep(&bed, &shape);
+    (end.recv, end.request, end.connect) = (all, all, all);
+    let attributes = shape.attributes();
+    // SAFETY: live handles; the result is writable.
+    ok(unsafe {
+        dat_ep_create(
+            bed.ia,
+            bed.pz,
+            all,
+            all,
+            all,
+            &raw const attributes,
+            &raw mut end.ep,
+        )
+    });
+    let mut talk = Talk::of(&bed, Pair::connect(&bed, end, End::new(&bed, &shape)));
+    // A receive, a send, a software event and an end of the connection.
+    talk.listen(0..1);
+    talk.send(1, DAT_COMPLETION_DEFAULT_FLAG);
+    (talk.pair.active, talk.pair.passive) = (talk.pair.passive, talk.pair.active);
+    talk.listen(2..3);
+    talk.say();
+    Evd(all).post(3);
+    // SAFETY: a live endpoint.
+    ok(unsafe { dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG) });
+    expect(talk.pair.active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    let first = Evd(all).wait(LONG, 4);
+    assert_eq!(first.tag(), (1, 3));
+    let mut rest = [(); 3].map(|()| dequeue(all).map(|event| event.event_number));
+    rest.sort_unstable();
+    assert_eq!(
+        rest,
+        [
+            Ok(DAT_DTO_COMPLETION_EVENT),
+            Ok(DAT_CONNECTION_EVENT_DISCONNECTED),
+            Ok(DAT_SOFTWARE_EVENT)
+        ]
+    );
+    nothing_on(all);
+}
+
+#[test]
+fn evd_wait_w13_nmore_is_at_least_the_threshold_less_one_after_blocking() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    for threshold in 1..=4 {
+        talk.listen(0..5);
+        talk.say();
+        std::thread::scope(|scope| {
+            let waiter = (threshold > 1).then(|| talk.recv().asleep(scope, threshold));
+            for _ in 1..5 {
+                talk.say();
+            }
+            let waited = match waiter {
+                Some(waiter) => joined(waiter).soon(),
+                None => talk.recv().wait(LONG, 1),
+            };
+            let (tag, nmore) = waited.tag();
+            assert_eq!(tag, 0);
+            assert!((threshold - 1..=4).contains(&nmore), "{nmore} are left");
+        });
+        let rest = [(); 4].map(|()| take_dto(talk.recv().0).cookie);
+        assert_eq!(rest, [1, 2, 3, 4]);
+        nothing_on(talk.recv().0);
+    }
+}
+
+#[test]
+fn evd_wait_w15_one_stream_comes_in_order_however_it_is_taken() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let recv = talk.recv();
+    let (mut posted, mut next) = (0, 0);
+    for round in 0_u64..60 {
+        let burst = 1 + round % 5;
+        talk.listen(posted..posted + burst);
+        for _ in 0..burst {
+            talk.say();
+        }
+        posted += burst;
+        for taken in 0..burst {
+            let tag = match (round + taken) % 4 {
+                0 => recv.wait(0, 1).tag().0,
+                1 => {
+                    // Nothing is taken by this, but everything looked at.
+                    recv.wait(0, 30).expired();
+                    take_dto(recv.0).cookie
+                }
+                2 => recv.wait(LONG, (burst - taken) as DAT_COUNT).tag().0,
+                _ => take_dto(recv.0).cookie,
+            };
+            assert_eq!(tag, next);
+            next += 1;
+        }
+    }
+    nothing_on(recv.0);
+}
+
+/// Two endpoints report their receives to one EVD: each in its order, and none
+/// is held back behind the other.
+#[test]
+fn evd_wait_w15_streams_that_share_an_evd_keep_their_orders() {
+    let bed = Bed::new();
+    let shape = Shape::default();
+    let shared = bed.evd(64, DAT_EVD_DTO_FLAG);
+    let talks = [(); 2].map(|()| {
+        let mut passive = End::without_ep(&bed, &shape);
+        passive.recv = shared;
+        let attributes = shape.attributes();
+        // SAFETY: live handles; the result is writable.
+        ok(unsafe {
+            dat_ep_create(
+                bed.ia,
+                bed.pz,
+                passive.recv,
+                passive.request,
+                passive.connect,
+                &raw const attributes,
+                &raw mut passive.ep,
+            )
+        });
+        Talk::of(&bed, Pair::connect(&bed, End::new(&bed, &shape), passive))
+    });
+    let mut next = [0, 0];
+    for round in 0..20 {
+        for (index, talk) in talks.iter().enumerate() {
+            let tag = 4 * round;
+            talk.listen(tag..tag + 4);
+            for _ in 0..4 - 2 * (index & 1) {
+                talk.say();
+            }
+        }
+        for turn in 0..6 {
+            let (dto, nmore) = Evd(shared).wait(LONG, 6 - turn).dto();
+            assert_eq!(nmore, 5 - turn);
+            let from = usize::from(dto.ep == talks[1].pair.passive.ep);
+            assert_eq!(dto.ep, talks[from].pair.passive.ep);
+            assert_eq!(dto.cookie, next[from]);
+            next[from] += 1;
+        }
+        // The two that the second endpoint still waits for.
+        for _ in 0..2 {
+            talks[1].say();
+            assert_eq!(Evd(shared).wait(LONG, 1).tag(), (next[1], 0));
+            next[1] += 1;
+        }
+    }
+}
+
+#[test]
+fn evd_wait_w20_timeout_0_returns_at_once() {
+    let bed = Bed::new();
+    let talk = Talk::new(&bed, &Shape::default());
+    let recv = talk.recv();
+    let begin = Instant::now();
+    for _ in 0..20_000 {
+        assert_eq!(recv.wait(0, 1).expired(), 0);
+    }
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    talk.listen(0..2);
+    talk.say();
+    assert_eq!(recv.wait(0, 2).expired(), 1);
+    assert_eq!(recv.wait(0, 1).tag(), (0, 0));
+    talk.say();
+    assert_eq!(recv.wait(0, 1).tag(), (1, 0));
+    assert_eq!(recv.wait(0, 1).expired(), 0);
+    fails(dequeue(recv.0).err().unwrap_or(0), DAT_QUEUE_EMPTY);
+}
