@@ -11,6 +11,7 @@
 //! ```
 
 mod control;
+mod patience;
 mod placement;
 mod scheduling;
 pub mod serve;

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::station::{Batch, Station};
-use super::waiting::Wait;
 use super::{Control, Driver, now};
 use crate::fabric::bells::Bells;
 use crate::limits::CQ_ARM_OFFSET;
@@ -101,7 +100,7 @@ impl<D: Driver> StoreServer<'_, D> {
         let sleeps_too_long = station
             .sleeps_until
             .is_some_and(|until| station.deadline.unwrap_or(Nanos::MAX) < until);
-        let is_to_spin = station.policy.wait(now) == Wait::Spin;
+        let is_to_spin = station.wants_spinning(now);
         drop(station);
         self.bells.ring(wakes);
         if polls && !wakes.is_empty() {

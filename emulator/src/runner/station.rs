@@ -5,6 +5,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Driver;
+use super::patience::Patience;
 use super::waiting::{Wait, WaitPolicy};
 use crate::fabric::bells::Wakes;
 use crate::fabric::port::Port;
@@ -27,6 +28,11 @@ pub struct Station<D> {
     pub(super) deadline: Option<Nanos>,
     /// How long the NIC thread sleeps unless woken; `None` while it is awake.
     pub(super) sleeps_until: Option<Nanos>,
+    pub(super) patience: Patience,
+    /// The core that the NIC thread was on when it had nothing to do.
+    thread_core: Option<u32>,
+    /// The core that a store was trapped on last.
+    store_core: Option<u32>,
 }
 
 /// What one batch left to do.
@@ -43,7 +49,8 @@ pub(super) struct Batch {
 pub(super) struct Pause {
     pub(super) wait: Wait,
     pub(super) deadline: Option<Nanos>,
-    /// Peers have acknowledgements that they were not woken for.
+    /// Peers have acknowledgements that they were not woken for, and no timer
+    /// tells when to.
     pub(super) patient: bool,
 }
 
@@ -56,6 +63,9 @@ impl<D> Station<D> {
             policy: WaitPolicy::default(),
             deadline: None,
             sleeps_until: None,
+            patience: Patience::new(),
+            thread_core: None,
+            store_core: None,
         }
     }
 }
@@ -77,17 +87,43 @@ impl<D: Driver> Station<D> {
 
     /// The NIC thread has nothing to do.
     pub(super) fn pause(&mut self, now: Nanos) -> Pause {
-        let wait = self.policy.wait(now);
+        self.thread_core = current_core();
+        let wait = self.policy.wait(now, self.thread_has_core());
         self.sleeps_until = match wait {
             Wait::Sleep(_) => Some(self.deadline.unwrap_or(Nanos::MAX)),
             Wait::Spin | Wait::Nap(_) => None,
         };
+        let patient = wait != Wait::Spin && self.port.has_patient();
         Pause {
             wait,
             deadline: self.deadline,
-            patient: self.port.has_patient(),
+            patient: patient && !self.patience.begin(),
         }
     }
+
+    /// A store was trapped on the calling thread. Answers whether the NIC
+    /// thread is to spin from now on.
+    pub(super) fn wants_spinning(&mut self, now: Nanos) -> bool {
+        self.store_core = current_core();
+        self.policy.wait(now, self.thread_has_core()) == Wait::Spin
+    }
+
+    /// Whether the NIC thread may spin without keeping from the application
+    /// the core it rings from.
+    fn thread_has_core(&self) -> bool {
+        self.store_core.is_none() || self.store_core != self.thread_core
+    }
+
+    /// Nobody is waited with any longer.
+    pub(super) fn patience_over(&mut self) -> Wakes {
+        self.patience.over();
+        self.port.take_wakes()
+    }
+}
+
+fn current_core() -> Option<u32> {
+    // SAFETY: sched_getcpu has no demands.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
 /// Locks a station. What a panic has interrupted is still a NIC, and the

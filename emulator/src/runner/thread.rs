@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::patience::ACKNOWLEDGE_DELAY;
 use super::placement::Placement;
 use super::station::{Batch, Pause, Station, lock};
 use super::waiting::Wait;
@@ -14,10 +15,6 @@ use crate::nic::Nanos;
 use crate::nic::spec::UarWrite;
 use crate::trap;
 use crate::uar::UarBank;
-
-/// How long a peer may sleep on acknowledgements, if this thread sleeps too:
-/// what follows them, an answer say, mostly comes sooner and wakes once.
-const ACKNOWLEDGE_DELAY: Nanos = 30_000;
 
 /// Looks for work between two looks at the clock.
 const SPINS: u32 = 16;
@@ -63,8 +60,10 @@ impl<D: Driver> NicThread<'_, D> {
     pub fn run(self) {
         self.control.wakes(Arc::clone(&self.bells));
         let (control, bank) = (self.control, self.bank);
+        let patience = self.lock_station().patience.raw_fd();
         let mut turns = Turns {
             thread: self,
+            patience,
             placement: Placement::default(),
             doorbells: Vec::with_capacity(64),
             deadline: None,
@@ -114,6 +113,8 @@ struct Turns<'a, D> {
     again: bool,
     /// Stores wait in page faults; whether all of them are in `doorbells`.
     faulted: Option<bool>,
+    /// The timer of the station's patience.
+    patience: i32,
 }
 
 impl<D: Driver> Turns<'_, D> {
@@ -220,6 +221,7 @@ impl<D: Driver> Turns<'_, D> {
                         }
                     }
                     WokenBy::Time if patient => self.wake_patient(),
+                    WokenBy::Patience => self.wake_patient(),
                     WokenBy::Time => {}
                 }
             }
@@ -228,7 +230,7 @@ impl<D: Driver> Turns<'_, D> {
     }
 
     fn wake_patient(&self) {
-        let wakes = self.thread.lock_station().port.take_wakes();
+        let wakes = self.thread.lock_station().patience_over();
         self.thread.bells.ring(wakes);
     }
 
@@ -268,7 +270,11 @@ impl<D: Driver> Turns<'_, D> {
             events: libc::POLLIN,
             revents: 0,
         };
-        let mut fds = [poll(self.thread.bells.fd().as_raw_fd()), poll(fault)];
+        let mut fds = [
+            poll(self.thread.bells.fd().as_raw_fd()),
+            poll(fault),
+            poll(self.patience),
+        ];
         let timeout = until.map(|nanos| libc::timespec {
             tv_sec: (nanos / 1_000_000_000) as libc::time_t,
             tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
@@ -276,9 +282,10 @@ impl<D: Driver> Turns<'_, D> {
         let timeout = timeout
             .as_ref()
             .map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: two pollfds, and a timespec or null, that live through the
-        // call. An error is no event, and the caller looks by itself.
-        unsafe { libc::ppoll(fds.as_mut_ptr(), 2, timeout, std::ptr::null()) };
+        let count = fds.len() as libc::nfds_t;
+        // SAFETY: so many pollfds, and a timespec or null, that live through
+        // the call. An error is no event, and the caller looks by itself.
+        unsafe { libc::ppoll(fds.as_mut_ptr(), count, timeout, std::ptr::null()) };
         if fds[0].revents != 0 {
             self.thread.bells.drain();
         }
@@ -286,6 +293,8 @@ impl<D: Driver> Turns<'_, D> {
             WokenBy::Store
         } else if fds[0].revents != 0 {
             WokenBy::Bell
+        } else if fds[2].revents & libc::POLLIN != 0 {
+            WokenBy::Patience
         } else {
             WokenBy::Time
         }
@@ -296,5 +305,6 @@ impl<D: Driver> Turns<'_, D> {
 enum WokenBy {
     Store,
     Bell,
+    Patience,
     Time,
 }

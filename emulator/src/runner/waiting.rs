@@ -112,8 +112,9 @@ impl Default for WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// There is nothing to do: how to wait.
-    pub(super) fn wait(&mut self, now: Nanos) -> Wait {
+    /// There is nothing to do: how to wait. Without a core that is not the
+    /// application's own, spinning is out of the question.
+    pub(super) fn wait(&mut self, now: Nanos, has_core: bool) -> Wait {
         let mut idle = match self.idle {
             Some(idle) => idle,
             None => Idle {
@@ -122,6 +123,9 @@ impl WaitPolicy {
                 nap: SHORTEST_NAP,
             },
         };
+        if !has_core {
+            idle.way = Way::Sleep;
+        }
         let for_now = now.saturating_sub(idle.since);
         let nap = idle.nap;
         let wait = if idle.way == Way::Spin && for_now < SPIN_LIMIT {
@@ -244,7 +248,7 @@ mod tests {
     ) -> u32 {
         let mut spun = 0;
         for _ in 0..periods {
-            let spins = policy.wait(*now) == Wait::Spin;
+            let spins = policy.wait(*now, true) == Wait::Spin;
             spun += u32::from(spins);
             *now += if spins { spin } else { sleep };
             policy.work_arrived(*now, true);
@@ -294,17 +298,17 @@ mod tests {
             gaps: [Some(1_000), Some(9_000)],
             ..WaitPolicy::default()
         };
-        assert_eq!(policy.wait(1), Wait::Spin);
-        assert_eq!(policy.wait(SPIN_LIMIT), Wait::Spin);
-        assert_eq!(policy.wait(SPIN_LIMIT + 1), Wait::Sleep(SHORTEST_NAP));
+        assert_eq!(policy.wait(1, true), Wait::Spin);
+        assert_eq!(policy.wait(SPIN_LIMIT, true), Wait::Spin);
+        assert_eq!(policy.wait(SPIN_LIMIT + 1, true), Wait::Sleep(SHORTEST_NAP));
         assert_eq!(
-            policy.wait(SPIN_LIMIT + 2),
+            policy.wait(SPIN_LIMIT + 2, true),
             Wait::Sleep(SHORTEST_NAP * 3 / 2)
         );
         for _ in 0..100 {
-            policy.wait(SPIN_LIMIT + 2);
+            policy.wait(SPIN_LIMIT + 2, true);
         }
-        assert_eq!(policy.wait(SPIN_LIMIT + 2), Wait::Sleep(LONGEST_NAP));
+        assert_eq!(policy.wait(SPIN_LIMIT + 2, true), Wait::Sleep(LONGEST_NAP));
         policy.interrupted();
         policy.work_arrived(SPIN_LIMIT * 2, true);
         assert_eq!(policy.gaps, [Some(1_000), Some(9_000)]);
@@ -318,18 +322,18 @@ mod tests {
         };
         let now = 1_000_000_000;
         policy.store_announced(now, true);
-        assert_eq!(policy.wait(now), Wait::Nap(SERVED_NAP));
+        assert_eq!(policy.wait(now, true), Wait::Nap(SERVED_NAP));
         policy.interrupted();
         policy.work_arrived(now + 1, false);
-        assert_eq!(policy.wait(now + 2), Wait::Nap(NEAR_NAP));
+        assert_eq!(policy.wait(now + 2, true), Wait::Nap(NEAR_NAP));
         policy.work_arrived(now + 3, true);
-        assert!(!matches!(policy.wait(now + 4), Wait::Nap(_)));
+        assert!(!matches!(policy.wait(now + 4, true), Wait::Nap(_)));
         assert_eq!(policy.gaps, [None; 2]);
 
         policy.store_announced(now, false);
         let end = now + ANNOUNCED_LIMIT;
-        assert!(matches!(policy.wait(end - 1), Wait::Nap(_)));
-        assert!(matches!(policy.wait(end), Wait::Sleep(_)));
+        assert!(matches!(policy.wait(end - 1, true), Wait::Nap(_)));
+        assert!(matches!(policy.wait(end, true), Wait::Sleep(_)));
     }
 
     #[test]
@@ -337,9 +341,17 @@ mod tests {
         let mut policy = WaitPolicy::default();
         let now = 1_000_000_000;
         policy.store_announced(now, true);
-        assert_eq!(policy.wait(now), Wait::Spin);
+        assert_eq!(policy.wait(now, true), Wait::Spin);
         policy.work_arrived(now + SPIN_LIMIT, false);
-        assert_eq!(policy.wait(now + SPIN_LIMIT), Wait::Spin);
-        assert_eq!(policy.wait(now + 2 * SPIN_LIMIT), Wait::Nap(NEAR_NAP));
+        assert_eq!(policy.wait(now + SPIN_LIMIT, true), Wait::Spin);
+        assert_eq!(policy.wait(now + 2 * SPIN_LIMIT, true), Wait::Nap(NEAR_NAP));
+    }
+
+    #[test]
+    fn without_a_core_of_its_own_it_sleeps() {
+        let mut policy = WaitPolicy::default();
+        assert!(matches!(policy.wait(1, false), Wait::Sleep(_)));
+        policy.work_arrived(2, true);
+        assert_eq!(policy.wait(3, true), Wait::Spin);
     }
 }
