@@ -12,5 +12,6 @@ mod ep_recv_query;
 mod support;
 
 mod evd_wait;
+mod safe;
 mod smoke;
 mod srq_set_lw;
