@@ -5,7 +5,7 @@
 //! device goes on to libc untouched, after one relaxed load or a look at the
 //! first bytes of a path.
 //!
-//! The signal calls are interposed as well, for one signal: see [`signals`].
+//! The signal calls are interposed as well, for one signal: see `signals`.
 //!
 //! Nothing happens before a program looks for a device: no constructor runs,
 //! and the NIC's thread starts when a device is opened first.

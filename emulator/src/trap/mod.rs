@@ -7,7 +7,7 @@
 //!
 //! The signal must reach the handler. A thread that has it blocked would be
 //! killed, so [`crate::preload`] keeps it out of every signal mask, and lets
-//! the application's own `SIGBUS` handler stand behind ours ([`chain`]).
+//! the application's own `SIGBUS` handler stand behind ours (`chain`).
 //! [`install`] refuses where that cannot be relied on.
 
 pub(crate) mod actions;

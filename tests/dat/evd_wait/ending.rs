@@ -355,7 +355,9 @@ fn evd_wait_w18_closed_at_any_moment() {
             let waiters = evds.map(|evd| scope.spawn(move || evd.wait(LONG, 1)));
             linger(round * 20);
             if round % 2 == 0 {
-                evds.map(Evd::until_waited);
+                for evd in evds {
+                    evd.until_waited();
+                }
             }
             ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
             for waiter in waiters {
