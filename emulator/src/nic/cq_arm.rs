@@ -20,10 +20,11 @@ impl Core {
     pub(super) fn arm_doorbell(&mut self, page: UarPage, bytes: [u8; 8]) {
         match self.options.view {
             DoorbellView::Exact => {
-                self.arm_exactly(page, bytes);
                 // All CQs of a page arm at one place: of the stores of two
                 // threads only the last is still there to be seen.
-                self.scan_arms(Some(page));
+                if self.arm_exactly(page, bytes) {
+                    self.scan_arms(Some(page));
+                }
             }
             DoorbellView::Register | DoorbellView::Records => self.scan_arms(Some(page)),
         }
@@ -48,19 +49,22 @@ impl Core {
         }
     }
 
-    fn arm_exactly(&mut self, page: UarPage, bytes: [u8; 8]) {
+    /// Answers whether the doorbell is one.
+    fn arm_exactly(&mut self, page: UarPage, bytes: [u8; 8]) -> bool {
         let (word, number) = parse_arm(bytes);
         let Some(cq) = self.cqs.get(number).filter(|cq| cq.spec.uar == page) else {
-            return self.violation(format!(
+            self.violation(format!(
                 "arm doorbell names CQ {number:#x}: not on this page"
             ));
+            return false;
         };
         let arm = ArmWord::parse(word);
         let record = memory::load_be32(cq.spec.dbrec + 4);
         if record != Ok(word) {
-            return self.violation(format!(
+            self.violation(format!(
                 "arm doorbell {word:#010x} of CQ {number:#x} differs from its record {record:x?}"
             ));
+            return false;
         }
         let ahead = cq.pending(arm.consumer) > cq.spec.cqe_count && !cq.failed;
         if ahead {
@@ -73,6 +77,7 @@ impl Core {
             self.violations.count_stale_arm();
             self.note(|| format!("arm of CQ {number:#x}: stale number {}", arm.sequence));
         }
+        true
     }
 
     /// Arms, and fires at once for what no event has told of yet.

@@ -171,15 +171,19 @@ fn in_the_exact_view_an_arm_is_heard_only_through_its_page() {
 }
 
 #[test]
-fn a_store_seen_on_the_page_arms_every_cq_of_it_in_the_register_view() {
-    let mut world = world(DoorbellView::Register);
-    let mut other = world.a.host.cq(16, 64);
-    // The doorbell of the first arm was overwritten by the second one's.
-    world.a.cq.dbrec.put_be32(4, 0);
-    other.arm(&mut world.a.host, 0, false);
-    nop(&mut world);
-    assert_eq!(
-        world.a.host.events.take(),
-        [Event::Completion(world.a.cq.cqn)]
-    );
+fn a_store_seen_on_the_page_arms_every_cq_of_it() {
+    for view in [DoorbellView::Exact, DoorbellView::Register] {
+        let mut world = world(view);
+        let mut other = world.a.host.cq(16, 64);
+        // The doorbell of the first arm was overwritten by the second one's.
+        world.a.cq.dbrec.put_be32(4, 0);
+        other.arm(&mut world.a.host, 0, false);
+        nop(&mut world);
+        assert_eq!(
+            world.a.host.events.take(),
+            [Event::Completion(world.a.cq.cqn)],
+            "{view:?}"
+        );
+        assert_eq!(world.a.host.nic.violations().count(), 0, "{view:?}");
+    }
 }
