@@ -71,8 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         expect(&connection, ConnectionKind::Disconnected)?;
         // Ends the wait of the other thread.
-        drop(endpoint);
-        adapter.close()?;
+        watermarks.end_waiting()?;
         let refills = refiller.join().expect("no panic")?;
         println!("{count} messages, refilled {refills} times");
         Ok(())
@@ -84,8 +83,8 @@ fn post(shared: &SharedReceiveQueue, memory: &Memory, buffer: usize) -> Result<(
     shared.post_recv(&[memory.segment(at..at + BYTES)], buffer as u64)
 }
 
-/// Posts buffers again whenever the watermark says so, until the adapter is
-/// closed. Answers how often.
+/// Posts buffers again whenever the watermark says so, until waiting for
+/// it is ended. Answers how often.
 fn refill(
     watermarks: &EventDispatcher,
     shared: &SharedReceiveQueue,
@@ -99,7 +98,7 @@ fn refill(
                 Ok(event) => eprintln!("unexpected: {event:?}"),
                 Err(error) => match error.kind() {
                     Some(ReturnType::InterruptedCall) => {}
-                    Some(ReturnType::Abort | ReturnType::InvalidHandle) => return Ok(refills),
+                    Some(ReturnType::InvalidState) => return Ok(refills),
                     _ => return Err(error),
                 },
             }

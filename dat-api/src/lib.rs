@@ -14,6 +14,11 @@
 //! The C faces are packages of their own that convert and call here; nothing
 //! in this crate has a layout that C knows.
 //!
+//! [`object`] is for faces. Who posts through it promises that no other call
+//! on the same endpoint or queue runs meanwhile, by whatever name: the types
+//! of [`safe`] keep that promise among themselves, so do not free, connect or
+//! reset by handle what one of them owns.
+//!
 //! # Adapters and their names
 //! An RDMA device needs no configuration: its adapter is called `DEVICE`, or
 //! `DEVICE-PORT` for another port than the first. dat.conf can give further

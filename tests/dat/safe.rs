@@ -118,16 +118,44 @@ fn memory_outlives_its_name_while_messages_may_come() {
 }
 
 #[test]
-fn a_closed_adapter_makes_everything_of_it_answer() {
+fn an_adapter_closes_when_nothing_is_made_of_it() {
     let _bed = Bed::new();
     let adapter = Adapter::open("mlx5_0").expect("the device is there");
-    let [(mut one, ones), _other] = pair(&adapter);
-    adapter.close().expect("open until now");
-    let waited = ones.wait(SOON).expect_err("no dispatcher");
-    assert!(waited.is(ReturnType::InvalidHandle), "{waited}");
-    assert!(one.disconnect(false).is_err() || !one.status().request_idle);
-    let posted = one.post_send(&[], 1, CompletionFlags::empty());
-    assert!(posted.is_err(), "posted to a dead endpoint");
+    let [one, other] = pair(&adapter);
+    let refused = adapter.close().expect_err("endpoints live");
+    assert!(refused.code().is(ReturnType::InvalidState), "{refused}");
+    drop((one, other));
+    let watermarks = adapter.async_events();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| watermarks.wait(None));
+        std::thread::sleep(Duration::from_millis(20));
+        adapter.close().expect("nothing is left");
+        let ended = waiter.join().expect("no panic").expect_err("no event");
+        let expected = ended.is(ReturnType::Abort) || ended.is(ReturnType::InvalidHandle);
+        assert!(expected, "{ended}");
+    });
+    assert!(adapter.close().is_err(), "once");
+}
+
+#[test]
+fn a_wait_can_be_ended_and_allowed_again() {
+    let _bed = Bed::new();
+    let adapter = Adapter::open("mlx5_0").expect("the device is there");
+    let events = adapter
+        .dispatcher(4, EvdFlags::SOFTWARE)
+        .expect("a dispatcher");
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| events.wait(None));
+        std::thread::sleep(Duration::from_millis(20));
+        events.end_waiting().expect("it lives");
+        let ended = waiter.join().expect("no panic").expect_err("no event");
+        assert!(ended.is(ReturnType::InvalidState), "{ended}");
+    });
+    events.post(5).expect("room");
+    assert!(events.wait(SOON).is_err());
+    events.allow_waiting().expect("it lives");
+    let event = events.wait(SOON).expect("the event that was posted");
+    assert_eq!(event.data, EventData::Software { pointer: 5 });
 }
 
 /// Whether a page is mapped: `mincore` knows.

@@ -42,8 +42,8 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Everything made of it is gone, for it keeps the adapter open; or it
-        // was closed before.
+        // Everything made of it is gone, for it keeps the adapter open: nobody
+        // posts. Fails if it was closed before.
         let _ = Ia::close(self.ia.handle(), false);
     }
 }
@@ -121,13 +121,16 @@ impl Adapter {
         EventDispatcher::create(self, length, streams, None)
     }
 
-    /// Closes the adapter now, whatever is left of it: who waits for events
-    /// gets `DAT_ABORT`, and all its objects are dead.
+    /// Closes the adapter, if nothing made of it is left but its asynchronous
+    /// events: who waits for those gets `DAT_ABORT`. Not needed: it is closed
+    /// with its last owner.
     ///
     /// # Errors
-    /// It was closed before.
-    pub fn close(self) -> Result<()> {
-        Ia::close(self.0.ia.handle(), false)
+    /// `DAT_INVALID_STATE` while objects made of it live; it stays open.
+    pub fn close(&self) -> Result<()> {
+        // Never abruptly: that ends endpoints that other threads may be
+        // posting to.
+        Ia::close(self.0.ia.handle(), true)
     }
 
     pub(super) fn ia(&self) -> &Arc<Ia> {

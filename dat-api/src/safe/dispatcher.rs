@@ -33,7 +33,7 @@ struct Dispatcher {
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         if self.own {
-            // What reports to it owns it: only a closed adapter makes this fail.
+            // What reports to it owns it; the adapter may have been closed.
             let _ = Evd::free(self.handle);
         }
     }
@@ -138,6 +138,24 @@ impl EventDispatcher {
     /// The dispatcher was not made for [`EvdFlags::SOFTWARE`], or is full.
     pub fn post(&self, value: usize) -> Result<(), DatReturn> {
         self.with(|evd| evd.post_software(value))?
+    }
+
+    /// Ends waiting: who waits is refused with `DAT_INVALID_STATE`, and so is
+    /// every later wait, until [`Self::allow_waiting`]. Events can still be
+    /// taken by [`Self::next`].
+    ///
+    /// # Errors
+    /// The adapter was closed.
+    pub fn end_waiting(&self) -> Result<(), DatReturn> {
+        self.with(Evd::set_unwaitable)
+    }
+
+    /// Takes [`Self::end_waiting`] back.
+    ///
+    /// # Errors
+    /// The adapter was closed.
+    pub fn allow_waiting(&self) -> Result<(), DatReturn> {
+        self.with(Evd::clear_unwaitable)
     }
 
     /// How waits on it went.
