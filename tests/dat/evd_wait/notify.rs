@@ -7,7 +7,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Evd, LONG, SOON, Talk, joined, stays};
-use crate::support::{Bed, Shape, expect, nothing_on, ok, take_dto};
+use crate::support::{Bed, End, Pair, Shape, expect, nothing_on, ok, state_of, take_dto};
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 const QUIET: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -246,6 +246,36 @@ fn evd_wait_w21_only_solicited_receives_wake_where_so_configured() {
     }
 }
 
+/// Woken for another reason, the waiter finds what does not notify, and goes on.
+#[test]
+fn evd_wait_w21_what_does_not_notify_does_not_end_a_wait_that_finds_it() {
+    let bed = Bed::new();
+    for configured in [SOLICITED, QUIET] {
+        let talk = talk(&bed, configured, DEFAULT);
+        let recv = talk.recv();
+        // How it is listened for, and how it is said.
+        let (quiet, loud) = match configured {
+            SOLICITED => ([DEFAULT, DEFAULT], [DEFAULT, SOLICITED]),
+            _ => ([QUIET, DEFAULT], [DEFAULT, DEFAULT]),
+        };
+        for (tag, [listen, _]) in [quiet, quiet, loud].into_iter().enumerate() {
+            talk.listen_with(tag as u64, listen);
+        }
+        thread::scope(|scope| {
+            let waiter = recv.asleep(scope, 1);
+            for _ in 0..2 {
+                talk.say_with(quiet[1]);
+                // He is asked to see to his queues.
+                let state = state_of(talk.pair.passive.ep);
+                assert_eq!(state, DAT_EP_STATE_CONNECTED);
+                stays(&waiter, recv);
+            }
+            talk.say_with(loud[1]);
+            assert_eq!(joined(waiter).soon().tag(), (0, 2));
+        });
+    }
+}
+
 #[test]
 fn evd_wait_w21_flushed_receives_wake_where_solicited_ones_do() {
     let bed = Bed::new();
@@ -264,6 +294,65 @@ fn evd_wait_w21_flushed_receives_wake_where_solicited_ones_do() {
         assert_eq!((dto.cookie, dto.status), (0, DAT_DTO_ERR_FLUSHED));
     });
     expect(talk.pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+}
+
+/// An EVD made for few events gets one completion queue after another as
+/// endpoints come, the last of them under its waiter: each of them wakes.
+#[test]
+fn evd_wait_w21_every_endpoint_of_an_evd_wakes_its_waiter() {
+    let bed = Bed::new();
+    let recv = Evd(bed.evd(2, DAT_EVD_DTO_FLAG));
+    let join = |recvs| {
+        let shape = Shape {
+            recvs,
+            ..Shape::default()
+        };
+        let mut passive = End::without_ep(&bed, &shape);
+        passive.recv = recv.0;
+        let attributes = shape.attributes();
+        // SAFETY: live handles; the result is writable.
+        ok(unsafe {
+            dat_ep_create(
+                bed.ia,
+                bed.pz,
+                passive.recv,
+                passive.request,
+                passive.connect,
+                &raw const attributes,
+                &raw mut passive.ep,
+            )
+        });
+        Talk::of(&bed, Pair::connect(&bed, End::new(&bed, &shape), passive))
+    };
+    let mut talks = vec![join(16), join(64)];
+    thread::scope(|scope| {
+        let waiter = recv.asleep(scope, 1);
+        talks.push(join(200));
+        stays(&waiter, recv);
+        talks[2].listen(9..10);
+        talks[2].say();
+        assert_eq!(joined(waiter).soon().tag(), (9, 0));
+    });
+    for round in 0..12 {
+        let talk = &talks[round as usize % 3];
+        talk.listen(round..round + 1);
+        thread::scope(|scope| {
+            let waiter = recv.asleep(scope, 1);
+            talk.say();
+            let (dto, _) = joined(waiter).soon().dto();
+            assert_eq!((dto.ep, dto.cookie), (talk.pair.passive.ep, round));
+        });
+    }
+    // And they count together.
+    thread::scope(|scope| {
+        let waiter = recv.asleep(scope, 3);
+        for talk in &talks {
+            stays(&waiter, recv);
+            talk.listen(1..2);
+            talk.say();
+        }
+        assert_eq!(joined(waiter).soon().tag(), (1, 2));
+    });
 }
 
 /// The sleeping waiter is woken by the device each time, not only the first.
