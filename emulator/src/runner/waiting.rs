@@ -28,7 +28,7 @@ const TRIAL_LENGTH: usize = 4;
 /// The first nap where faults cannot be had; each further one is half as
 /// long again…
 const SHORTEST_NAP: Nanos = 10_000;
-/// …up to this, which costs some 0.5 % of a core.
+/// …up to this, which costs 1 to 2 % of a core in a virtual machine.
 const LONGEST_NAP: Nanos = 4_000_000;
 /// The nap after a fault that was served: the store that follows says nothing
 /// new, and the one after it is mostly seen when the answer to the first
