@@ -2,7 +2,7 @@
 //!
 //! A handle is the address of a slot. The slot tells whether it holds an
 //! object, and of what kind; so a handle that is null, garbage, stale or of
-//! another kind is refused after two comparisons and one load, and no freed
+//! another kind is refused after a few instructions and one load, and no freed
 //! memory is touched.
 //!
 //! A call uses the object in one of three ways:
