@@ -8,7 +8,7 @@ use std::{env, fs, process};
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, fails, fails_with, ok};
+use crate::support::{Bed, device, fails, fails_with, ok};
 
 /// A file, and the variable that names it, while this lives. The bed is what
 /// keeps the other tests away from the environment.
@@ -102,7 +102,7 @@ fn garbage_in_dat_conf_hides_no_adapter_and_names_none() {
         fs::write(&path, bytes).expect("a file");
         let _set = Override::new(&bed, &path);
         fails(open("nope"), DAT_PROVIDER_NOT_FOUND);
-        ok(open("mlx5_0"));
+        ok(open(device::name()));
         ok(list());
     }
     // One line without an end, longer than any buffer.
@@ -110,7 +110,7 @@ fn garbage_in_dat_conf_hides_no_adapter_and_names_none() {
     {
         let _set = Override::new(&bed, &path);
         fails(open("nope"), DAT_PROVIDER_NOT_FOUND);
-        ok(open("mlx5_0"));
+        ok(open(device::name()));
     }
     fs::remove_file(&path).expect("ours");
 }
@@ -120,8 +120,11 @@ fn garbage_in_dat_conf_hides_no_adapter_and_names_none() {
 fn a_good_line_behind_bad_ones_is_found() {
     let bed = Bed::new();
     let path = scratch().with_extension("good.conf");
-    let text = "nonsense\n\"unfinished\n\
-                mine u1.2 nonthreadsafe default libdat.so.1 dapl.1.2 \"mlx5_0 1\" \"\"\n";
+    let text = format!(
+        "nonsense\n\"unfinished\n\
+         mine u1.2 nonthreadsafe default libdat.so.1 dapl.1.2 \"{} 1\" \"\"\n",
+        device::name()
+    );
     fs::write(&path, text).expect("a file");
     {
         let _set = Override::new(&bed, &path);
@@ -147,7 +150,7 @@ fn a_dat_conf_that_is_no_file_is_as_none() {
     ] {
         let _set = Override::new(&bed, path);
         fails(open("nope"), DAT_PROVIDER_NOT_FOUND);
-        ok(open("mlx5_0"));
+        ok(open(device::name()));
         ok(list());
     }
 }
@@ -155,18 +158,19 @@ fn a_dat_conf_that_is_no_file_is_as_none() {
 #[test]
 fn names_and_versions_that_are_none_are_not_found() {
     let _bed = Bed::new();
-    for name in [
-        "",
-        " ",
-        "mlx5_0 ",
-        "mlx5_",
-        "MLX5_0",
-        "mlx5_0-99",
-        "mlx5_0-",
-        "mlx5_0-0",
-        "/etc/passwd",
-    ] {
+    for name in ["", " ", "/etc/passwd"] {
         fails(open(name), DAT_PROVIDER_NOT_FOUND);
+    }
+    let name = device::name();
+    for nearly in [
+        format!("{name} "),
+        name[..name.len() - 1].to_owned(),
+        name.to_uppercase(),
+        format!("{name}-99"),
+        format!("{name}-"),
+        format!("{name}-0"),
+    ] {
+        fails(open(&nearly), DAT_PROVIDER_NOT_FOUND);
     }
     // A name has a byte less than DAT_NAME_MAX_LENGTH at most.
     for length in [256, 100_000] {
@@ -182,7 +186,7 @@ fn names_and_versions_that_are_none_are_not_found() {
         // SAFETY: every pointer leads to what the call expects.
         let answer = unsafe {
             dat_ia_openv(
-                c"mlx5_0".as_ptr().cast_mut(),
+                device::c_name().as_ptr().cast_mut(),
                 8,
                 &raw mut evd,
                 &raw mut ia,
@@ -193,6 +197,7 @@ fn names_and_versions_that_are_none_are_not_found() {
         };
         fails(answer, DAT_PROVIDER_NOT_FOUND);
     }
+    let name = device::c_name();
     // SAFETY: null is what is tested.
     unsafe {
         let answer = dat_ia_openv(
@@ -205,7 +210,7 @@ fn names_and_versions_that_are_none_are_not_found() {
             DAT_FALSE,
         );
         fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG1);
-        let name = c"mlx5_0".as_ptr().cast_mut();
+        let name = name.as_ptr().cast_mut();
         let answer = dat_ia_openv(name, 8, &raw mut evd, ptr::null_mut(), 1, 2, DAT_FALSE);
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
         let answer = dat_ia_openv(name, 8, ptr::null_mut(), &raw mut ia, 1, 2, DAT_FALSE);

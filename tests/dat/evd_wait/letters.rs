@@ -191,11 +191,7 @@ fn evd_wait_w10_queries_around_a_message_lose_no_wake_up() {
                 bed.run();
                 (0..4).for_each(|which| shared.ask(which));
             }
-            _ => {
-                while bed.step() {
-                    shared.ask(which);
-                }
-            }
+            _ => bed.meanwhile(|| shared.ask(which)),
         }
     });
 }

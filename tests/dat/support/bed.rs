@@ -1,22 +1,14 @@
 //! The adapter that a test works on, and the device behind it.
 
-use std::ffi::CString;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use dat::abi::*;
 use dat::exports::*;
-use mlx5emu::config::{Config, Mode};
-use mlx5emu::emulator::Emulator;
-use mlx5emu::preload::{Installed, install};
 
-use super::{Memory, ok};
-
-static DEVICE: OnceLock<Mutex<Option<Installed>>> = OnceLock::new();
-static ONE_TEST: Mutex<()> = Mutex::new(());
+use super::{Memory, address, device, ok};
 
 /// An open adapter. Closed abruptly when dropped, or by [`Bed::close`].
 pub struct Bed {
@@ -24,7 +16,7 @@ pub struct Bed {
     pub async_evd: DAT_EVD_HANDLE,
     pub pz: DAT_PZ_HANDLE,
     closed: bool,
-    _one_test: MutexGuard<'static, ()>,
+    _turn: device::Turn,
 }
 
 // SAFETY: handles are numbers; the calls that the tests make from several
@@ -34,9 +26,8 @@ unsafe impl Sync for Bed {}
 impl Bed {
     /// Opens the adapter. Tests of one process take turns.
     pub fn new() -> Self {
-        let one_test = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
-        DEVICE.get_or_init(set_up);
-        let name = CString::new("mlx5_0").expect("no NUL");
+        let turn = device::turn();
+        let name = device::c_name();
         let (mut ia, mut async_evd, mut pz) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         // SAFETY: every pointer leads to what the call expects.
         unsafe {
@@ -51,28 +42,40 @@ impl Bed {
             ));
             ok(dat_pz_create(ia, &raw mut pz));
         }
+        address::learn(ia);
         Self {
             ia,
             async_evd,
             pz,
             closed: false,
-            _one_test: one_test,
+            _turn: turn,
         }
     }
 
     /// Lets the device work until nothing is left to do now.
     pub fn run(&self) {
-        emulator().run_until_idle();
+        device::run();
     }
 
-    /// Lets the device do one thing; `false` if there was nothing to do.
-    pub fn step(&self) -> bool {
-        emulator().step()
+    /// Lets the device do so many things; one that is not stepped by hand has
+    /// a while that is the longer the more things there are.
+    pub fn steps(&self, count: u32) {
+        device::steps(count);
+    }
+
+    /// Calls something between all that the device does.
+    pub fn meanwhile(&self, call: impl FnMut()) {
+        device::meanwhile(call);
+    }
+
+    /// Whether nothing happens before the test says so.
+    pub fn is_stepped(&self) -> bool {
+        device::emulator().is_some()
     }
 
     /// Lets virtual time pass, and the device do what falls due.
     pub fn advance(&self, by: Duration) {
-        emulator().advance(by);
+        device::advance(by);
     }
 
     /// Keeps the device running from a thread of its own until the answer is
@@ -82,9 +85,13 @@ impl Bed {
         let seen = std::sync::Arc::clone(&stop);
         let thread = scope.spawn(move || {
             while !seen.load(Ordering::Acquire) {
-                if emulator().run_until_idle() == 0 {
-                    emulator().advance(Duration::from_micros(100));
-                    std::thread::sleep(Duration::from_micros(50));
+                match device::emulator() {
+                    Some(emulator) if emulator.run_until_idle() > 0 => {}
+                    Some(emulator) => {
+                        emulator.advance(Duration::from_micros(100));
+                        std::thread::sleep(Duration::from_micros(50));
+                    }
+                    None => device::run(),
                 }
             }
         });
@@ -152,31 +159,5 @@ impl Drop for Turning<'_> {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-fn emulator() -> &'static Emulator {
-    Emulator::get().expect("started when the adapter was opened")
-}
-
-fn set_up() -> Mutex<Option<Installed>> {
-    // SAFETY: the tests read the environment only under ONE_TEST, which is
-    // held. libmlx5 prints every error CQE, of which these tests make many.
-    unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
-    let config = Config {
-        mode: Mode::Stepped,
-        ..Config::default()
-    };
-    // SAFETY: as above.
-    let installed = unsafe { install(&config) }.expect("an emulated device");
-    // SAFETY: the function may be called at exit.
-    unsafe { libc::atexit(take_down) };
-    Mutex::new(Some(installed))
-}
-
-/// Removes the directory of the emulated device, which statics do not do.
-extern "C" fn take_down() {
-    if let Some(device) = DEVICE.get() {
-        drop(device.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

@@ -7,6 +7,8 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
+use super::device;
+
 /// Type bits of an answer.
 const TYPE: DAT_RETURN = 0x3fff_0000;
 
@@ -86,6 +88,14 @@ pub fn dequeue(evd: DAT_EVD_HANDLE) -> Result<DAT_EVENT, DAT_RETURN> {
     }
 }
 
+/// The next event, which must be there.
+#[track_caller]
+pub fn take(evd: DAT_EVD_HANDLE, what: &str) -> DAT_EVENT {
+    let mut refused = DAT_SUCCESS;
+    let event = device::comes(|| dequeue(evd).map_err(|answer| refused = answer).ok());
+    event.unwrap_or_else(|| panic!("no {what}: {}", words(refused)))
+}
+
 /// Checks that an EVD has nothing.
 #[track_caller]
 pub fn nothing_on(evd: DAT_EVD_HANDLE) {
@@ -136,10 +146,7 @@ pub fn dto(event: &DAT_EVENT) -> Dto {
 /// The next event, which must be there and be a completion.
 #[track_caller]
 pub fn take_dto(evd: DAT_EVD_HANDLE) -> Dto {
-    match dequeue(evd) {
-        Ok(event) => dto(&event),
-        Err(answer) => panic!("no completion: {}", words(answer)),
-    }
+    dto(&take(evd, "completion"))
 }
 
 /// State of an endpoint.

@@ -1,8 +1,12 @@
-//! What the tests share: an adapter on the stepped device, memory, connected
+//! What the tests share: an adapter on the device, memory, connected
 //! endpoints, and calls that check their answers.
 
+mod address;
 mod bed;
 mod calls;
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "../../support/device.rs"]
+pub mod device;
 mod door;
 mod memory;
 mod pair;
@@ -10,6 +14,7 @@ mod queries;
 mod srq;
 mod tally;
 
+pub use address::here;
 pub use bed::Bed;
 pub use calls::*;
 pub use door::Door;

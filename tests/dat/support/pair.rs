@@ -6,7 +6,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Bed, Dto, cookie, expect, ok, take_dto};
+use super::{Bed, Dto, cookie, expect, here, ok, take_dto};
 
 /// What endpoints are made like.
 #[derive(Clone, Copy, Debug)]
@@ -263,15 +263,8 @@ impl Pair {
         Self { active, passive }
     }
 
-    /// 127.0.0.1, as DAT wants an address.
-    pub fn address() -> libc::sockaddr_in {
-        libc::sockaddr_in {
-            sin_family: libc::AF_INET as libc::sa_family_t,
-            sin_port: 0,
-            sin_addr: libc::in_addr {
-                s_addr: u32::from_ne_bytes([127, 0, 0, 1]),
-            },
-            sin_zero: [0; 8],
-        }
+    /// Where the endpoints of this adapter are connected to.
+    pub fn address() -> libc::sockaddr_storage {
+        here()
     }
 }

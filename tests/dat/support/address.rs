@@ -1,0 +1,48 @@
+//! Where the adapter of the test is to be found.
+
+use std::mem;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::ok;
+
+// SAFETY: integers: zeros are good.
+static HERE: Mutex<libc::sockaddr_storage> = Mutex::new(unsafe { mem::zeroed() });
+
+/// Keeps the address of an adapter that was opened.
+pub fn learn(ia: DAT_IA_HANDLE) {
+    // SAFETY: integers and pointers: zeros are good.
+    let mut adapter: DAT_IA_ATTR = unsafe { mem::zeroed() };
+    // SAFETY: what is asked for is writable, the rest is not asked for.
+    ok(unsafe {
+        dat_ia_query(
+            ia,
+            ptr::null_mut(),
+            DAT_IA_FIELD_ALL,
+            &raw mut adapter,
+            0,
+            ptr::null_mut(),
+        )
+    });
+    // SAFETY: integers: zeros are good.
+    let mut here: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    // SAFETY: the address of an adapter that is open, as long as its family says.
+    unsafe {
+        let from = adapter.ia_address_ptr;
+        let len = match libc::c_int::from((*from).sa_family) {
+            libc::AF_INET => size_of::<libc::sockaddr_in>(),
+            libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
+            other => panic!("an address of the family {other}"),
+        };
+        ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut here).cast::<u8>(), len);
+    }
+    *HERE.lock().unwrap_or_else(PoisonError::into_inner) = here;
+}
+
+/// The address of the adapter that was opened last.
+pub fn here() -> libc::sockaddr_storage {
+    *HERE.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,171 @@
+//! The device that the tests of this process work on: an emulated one in the
+//! process itself, stepped by hand; or, if `DAT_TEST_DEVICE` names one, a
+//! device that works on its own and is there already.
+
+use std::ffi::CString;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mlx5emu::config::{Config, Mode};
+use mlx5emu::emulator::Emulator;
+use mlx5emu::preload::{Installed, install};
+
+/// Names the device to work on.
+const VARIABLE: &str = "DAT_TEST_DEVICE";
+
+/// How long a device of its own may take for what must come.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+static DEVICE: OnceLock<Device> = OnceLock::new();
+static ONE_TEST: Mutex<()> = Mutex::new(());
+
+enum Device {
+    /// In this process, and removed when it ends.
+    Stepped(Mutex<Option<Installed>>),
+    /// Of this name.
+    OfItsOwn(String),
+}
+
+/// The device is there, and no other test has it.
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'static, ()>);
+
+/// Waits until no other test has the device, and sees to it that it is there.
+pub fn turn() -> Turn {
+    let turn = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
+    DEVICE.get_or_init(set_up);
+    Turn(turn)
+}
+
+/// Its name.
+pub fn name() -> &'static str {
+    match DEVICE.get() {
+        Some(Device::OfItsOwn(name)) => name,
+        _ => "mlx5_0",
+    }
+}
+
+/// The same for C.
+pub fn c_name() -> CString {
+    CString::new(name()).expect("no NUL")
+}
+
+/// The emulator, if the device is stepped by hand.
+pub fn emulator() -> Option<&'static Emulator> {
+    match DEVICE.get().expect("a test has its turn") {
+        Device::Stepped(_) => Some(Emulator::get().expect("installed")),
+        Device::OfItsOwn(_) => None,
+    }
+}
+
+/// Lets the device do what is to be done now. One that works on its own gets
+/// a moment: whoever wants something of it waits for that, as by [`comes`].
+pub fn run() {
+    match emulator() {
+        Some(emulator) => {
+            emulator.run_until_idle();
+        }
+        None => moment(),
+    }
+}
+
+/// Lets a stepped device do so many things; one that works on its own has a
+/// while that is the longer the more things there are.
+pub fn steps(count: u32) {
+    match emulator() {
+        Some(emulator) => {
+            for _ in 0..count {
+                if !emulator.step() {
+                    break;
+                }
+            }
+        }
+        None => thread::sleep(count * Duration::from_micros(10)),
+    }
+}
+
+/// Calls something before, between and after all that a stepped device has to
+/// do; on one that works on its own, again and again while it works.
+pub fn meanwhile(mut call: impl FnMut()) {
+    match emulator() {
+        Some(emulator) => {
+            while emulator.step() {
+                call();
+            }
+        }
+        None => {
+            for _ in 0..20 {
+                call();
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Lets a stepped device see a doorbell before the next one is rung: it checks
+/// each of them.
+pub fn rung() {
+    steps(1);
+}
+
+/// Lets time pass, virtual on a stepped device, and the device do what falls due.
+pub fn advance(by: Duration) {
+    match emulator() {
+        Some(emulator) => {
+            emulator.advance(by);
+        }
+        None => thread::sleep(by),
+    }
+}
+
+/// What must be there by now. From a device that works on its own it may come
+/// a little later.
+pub fn comes<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let begin = Instant::now();
+    loop {
+        let found = look();
+        if found.is_some() || emulator().is_some() || begin.elapsed() > PATIENCE {
+            return found;
+        }
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Long enough for a device that has nothing else to do. Several naps rather
+/// than one: where cores are few, each gives way to whoever works for it.
+fn moment() {
+    for _ in 0..3 {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn set_up() -> Device {
+    // SAFETY: the tests read the environment only in their turn, which this
+    // is. libmlx5 prints every error CQE, of which these tests make many.
+    unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
+    if let Some(name) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
+        return Device::OfItsOwn(name.into_string().expect("the name of a device"));
+    }
+    let config = Config {
+        mode: Mode::Stepped,
+        ..Config::default()
+    };
+    // SAFETY: as above.
+    let installed = unsafe { install(&config) }.expect("an emulated device");
+    // SAFETY: the function may be called at exit.
+    unsafe { libc::atexit(take_down) };
+    Device::Stepped(Mutex::new(Some(installed)))
+}
+
+/// Removes the directory of the emulated device, which statics do not do.
+extern "C" fn take_down() {
+    if let Some(Device::Stepped(installed)) = DEVICE.get() {
+        drop(
+            installed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+    }
+}
