@@ -1,5 +1,6 @@
 //! Turns, adapters, and what the process holds.
 
+use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_api::handle::Handle;
@@ -94,24 +95,33 @@ pub fn descriptors_at_most(before: usize) {
 
 /// Variables of the environment, put back when this is dropped. Only with
 /// [`turn`].
-pub struct Variables(Vec<&'static str>);
+pub struct Variables(Vec<(&'static str, Option<OsString>)>);
 
 impl Variables {
     pub fn set(pairs: &[(&'static str, &str)]) -> Self {
+        let before = pairs
+            .iter()
+            .map(|&(name, _)| (name, std::env::var_os(name)));
+        let before = Self(before.collect());
         for (name, value) in pairs {
             // SAFETY: one test at a time, and the library's threads do not
             // look at the environment.
             unsafe { std::env::set_var(name, value) };
         }
-        Self(pairs.iter().map(|&(name, _)| name).collect())
+        before
     }
 }
 
 impl Drop for Variables {
     fn drop(&mut self) {
-        for name in &self.0 {
+        for (name, before) in &self.0 {
             // SAFETY: as above.
-            unsafe { std::env::remove_var(name) };
+            unsafe {
+                match before {
+                    Some(value) => std::env::set_var(name, value),
+                    None => std::env::remove_var(name),
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Endpoints, shared receive queues, service points and connections on the
-//! emulated NIC, which runs in this process on a thread of its own. Names carry
-//! the requirement that a test proves.
+//! emulated NIC, which runs in this process on a thread of its own; or on the
+//! device that `DAT_TEST_DEVICE` names. Names carry the requirement that a test
+//! proves.
 
 #![allow(unreachable_pub, reason = "a test binary has no interface")]
 

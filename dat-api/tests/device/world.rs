@@ -24,13 +24,31 @@ use mlx5emu::preload::{Installed, install};
 
 static DEVICE: OnceLock<Mutex<Option<Installed>>> = OnceLock::new();
 
+/// Names a device that is there already, to be used instead of an emulated one.
+const VARIABLE: &str = "DAT_TEST_DEVICE";
+
 /// Long for a computer, and short enough for whoever waits for a failing test.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The device that [`VARIABLE`] names.
+fn given() -> Option<String> {
+    let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty())?;
+    Some(name.into_string().expect("the name of a device"))
+}
+
+/// The name of the device.
+pub fn name() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| given().unwrap_or_else(|| "mlx5_0".to_owned()))
+}
 
 fn set_up() -> Mutex<Option<Installed>> {
     // SAFETY: the first thing that any test does, under the cell's lock.
     // libmlx5 prints every error CQE, of which these tests make many.
     unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
+    if given().is_some() {
+        return Mutex::new(None);
+    }
     // Apart from whatever else runs on this host.
     let fabric = format!("dat-api-{}", std::process::id());
     let config = Config {
@@ -53,7 +71,7 @@ extern "C" fn take_down() {
     }
 }
 
-/// Sees to it that the emulated device is there.
+/// Sees to it that the device is there.
 pub fn device() {
     DEVICE.get_or_init(set_up);
 }
@@ -133,7 +151,7 @@ impl World {
     pub fn open(threadsafe: bool) -> Self {
         device();
         let (ia, events) = Ia::open(&OpenRequest {
-            name: "mlx5_0",
+            name: name(),
             async_qlen: 64,
             async_evd: AsyncEvd::New,
             threadsafe,
