@@ -10,22 +10,11 @@
 //! A key of the instance data in dat.conf goes before the variable. An empty
 //! variable counts as not set.
 
+use dat_engine::PathRequest;
 use dat_engine::wait::WaitPolicy;
 
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
-
-/// How the device is to be driven.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PathChoice {
-    /// The best way there is.
-    #[default]
-    Auto,
-    /// By writing to its rings.
-    Direct,
-    /// Through libibverbs.
-    Verbs,
-}
 
 /// How connections are to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +32,7 @@ pub enum CmChoice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// How the device is to be driven.
-    pub path: PathChoice,
+    pub path: PathRequest,
     /// How threads wait for events, unless an EVD has a policy of its own.
     pub wait: WaitPolicy,
     /// How connections are to be made.
@@ -89,9 +78,9 @@ impl Options {
         match key {
             "path" => {
                 self.path = match value {
-                    "auto" => PathChoice::Auto,
-                    "direct" => PathChoice::Direct,
-                    "verbs" => PathChoice::Verbs,
+                    "auto" => PathRequest::Auto,
+                    "direct" => PathRequest::Direct,
+                    "verbs" => PathRequest::Verbs,
                     _ => return Err(unknown("auto, direct, verbs")),
                 }
             }
@@ -127,10 +116,6 @@ impl Options {
     pub(crate) fn require_supported(&self) -> Result<()> {
         let missing = match self {
             Self {
-                path: PathChoice::Verbs,
-                ..
-            } => "the path verbs was asked for, but this library only has direct",
-            Self {
                 cm: CmChoice::RdmaCm,
                 ..
             } => "the connection manager rdma_cm was asked for, but this library only has socket",
@@ -160,7 +145,7 @@ mod tests {
     fn unset_and_empty_variables_leave_the_defaults() {
         let none = Options::read(|_| None).expect("nothing to refuse");
         assert_eq!(none, Options::default());
-        assert_eq!(none.path, PathChoice::Auto);
+        assert_eq!(none.path, PathRequest::Auto);
         assert!(matches!(none.wait, WaitPolicy::Adaptive { .. }));
         assert_eq!(with("DAT_WAIT", "").expect("as if unset"), none);
     }
@@ -168,9 +153,9 @@ mod tests {
     #[test]
     fn every_value_of_every_variable_is_understood() {
         let path = |value| with("DAT_PATH", value).expect("a value").path;
-        assert_eq!(path("auto"), PathChoice::Auto);
-        assert_eq!(path("direct"), PathChoice::Direct);
-        assert_eq!(path("verbs"), PathChoice::Verbs);
+        assert_eq!(path("auto"), PathRequest::Auto);
+        assert_eq!(path("direct"), PathRequest::Direct);
+        assert_eq!(path("verbs"), PathRequest::Verbs);
         let cm = |value| with("DAT_CM", value).expect("a value").cm;
         assert_eq!(cm("rdma_cm"), CmChoice::RdmaCm);
         assert_eq!(cm("socket"), CmChoice::Socket);
@@ -209,11 +194,9 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused_as_a_model() {
-        for (name, value) in [("DAT_PATH", "verbs"), ("DAT_CM", "rdma_cm")] {
-            let options = with(name, value).expect("a value");
-            let error = options.require_supported().expect_err("not there");
-            assert_eq!(error.code().kind(), Some(ReturnType::ModelNotSupported));
-        }
+        let options = with("DAT_CM", "rdma_cm").expect("a value");
+        let error = options.require_supported().expect_err("not there");
+        assert_eq!(error.code().kind(), Some(ReturnType::ModelNotSupported));
         assert!(Options::default().require_supported().is_ok());
     }
 }

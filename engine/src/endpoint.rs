@@ -134,7 +134,9 @@ impl ProtectionDomain {
             payload_in_completion: options.payload_in_completion,
         };
         let verbs = Arc::new(VerbsQp::create(self, &spec)?);
-        let mut send = verbs.send_layout();
+        let Some(mut send) = verbs.send_layout() else {
+            return Err(crate::queue::not_yet("create an endpoint"));
+        };
         if switches.no_inline {
             send.max_inline = 0;
         }
@@ -404,13 +406,14 @@ impl Endpoint {
     }
 
     /// Where its send ring lies: for tests and measurements that play the device.
+    /// `None` on the verbs path.
     #[must_use]
-    pub fn send_layout(&self) -> SendLayout {
+    pub fn send_layout(&self) -> Option<SendLayout> {
         self.verbs().send_layout()
     }
 
     /// Where its receive ring lies, if it has one: for tests and measurements
-    /// that play the device.
+    /// that play the device. `None` on the verbs path.
     #[must_use]
     pub fn recv_layout(&self) -> Option<RecvLayout> {
         self.verbs().recv_layout()

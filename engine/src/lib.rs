@@ -1,4 +1,5 @@
-//! A kernel-bypass RDMA engine: mlx5 rings driven directly, verbs for control.
+//! A kernel-bypass RDMA engine: mlx5 rings driven directly, verbs for control
+//! and for devices whose rings it does not know.
 
 pub mod cm;
 pub mod completion;
@@ -18,8 +19,8 @@ pub mod wire;
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
     Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
-    DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, MemoryRegion, PortInfo,
-    PortState, ProtectionDomain, RegisteredBuffer, devices,
+    DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, MemoryRegion, PathRequest,
+    PortInfo, PortState, ProtectionDomain, RegisteredBuffer, devices, devices_with,
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions};
 pub use error::{ControlError, ControlErrorKind};

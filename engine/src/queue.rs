@@ -57,11 +57,14 @@ impl Device {
             vector,
         } = *options;
         let verbs = VerbsCq::create(self, depth, cqe_size, channel, vector)?;
+        let Some(layout) = verbs.layout() else {
+            return Err(not_yet("create a completion queue"));
+        };
         // SAFETY: the layout is that of a queue that was just created, which
         // lives as long as the owner; its ring was handed to us alone, and
         // endpoints are made with this poller's mailbox only.
-        let path = unsafe { direct::Poller::new(&verbs.layout(), Arc::new(verbs.clone())) }
-            .map_err(|error| {
+        let path =
+            unsafe { direct::Poller::new(&layout, Arc::new(verbs.clone())) }.map_err(|error| {
                 ControlError::new(
                     ControlErrorKind::Unsupported,
                     "drive a completion queue directly",
@@ -155,7 +158,7 @@ impl CompletionQueueHandle {
     /// How many completions it holds.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.verbs.layout().cqe_count - 1
+        self.verbs.capacity()
     }
 
     /// The channel that its events go to.
@@ -171,10 +174,19 @@ impl CompletionQueueHandle {
     }
 
     /// Where its ring lies: for tests and measurements that play the device.
+    /// `None` on the verbs path.
     #[must_use]
-    pub fn layout(&self) -> CompletionLayout {
+    pub fn layout(&self) -> Option<CompletionLayout> {
         self.verbs.layout()
     }
+}
+
+pub(crate) fn not_yet(operation: &'static str) -> ControlError {
+    ControlError::new(
+        ControlErrorKind::Unsupported,
+        operation,
+        "the device cannot be driven directly",
+    )
 }
 
 impl fmt::Debug for CompletionQueue {

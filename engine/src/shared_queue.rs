@@ -44,9 +44,12 @@ impl ProtectionDomain {
     /// no memory for it.
     pub fn create_srq(&self, options: &SrqOptions) -> Result<SharedReceiveQueue, ControlError> {
         let verbs = VerbsSrq::create(self, options.depth, options.max_segments)?;
+        let Some(layout) = verbs.layout() else {
+            return Err(crate::queue::not_yet("create a shared receive queue"));
+        };
         // SAFETY: the layout is that of a queue that was just created, which
         // lives as long as the owner, and is used by nobody else.
-        let path = unsafe { direct::SharedReceives::new(&verbs.layout(), Arc::new(verbs.clone())) }
+        let path = unsafe { direct::SharedReceives::new(&layout, Arc::new(verbs.clone())) }
             .map_err(|error| {
                 ControlError::new(
                     ControlErrorKind::Unsupported,
@@ -147,8 +150,9 @@ impl SharedReceiveQueueHandle {
     }
 
     /// Where its ring lies: for tests and measurements that play the device.
+    /// `None` on the verbs path.
     #[must_use]
-    pub fn layout(&self) -> SharedRecvLayout {
+    pub fn layout(&self) -> Option<SharedRecvLayout> {
         self.verbs.layout()
     }
 }

@@ -100,7 +100,12 @@ impl System {
         ours.connect(&peers[0], &super::libmlx5::Link::default());
         let registers = [
             theirs.qp.rings().bf.reg as usize,
-            ours.endpoint.send_layout().register.reg.as_ptr() as usize,
+            ours.endpoint
+                .send_layout()
+                .expect("direct path")
+                .register
+                .reg
+                .as_ptr() as usize,
         ];
         let shared = theirs.srq.as_ref().map(|srq| {
             let rings = srq.rings();

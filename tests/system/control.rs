@@ -43,7 +43,8 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
 
     let nic = Emulator::get().expect("running").nic();
     for (cq, size) in [(&narrow, 64), (&wide, 128)] {
-        let (here, there) = (cq.layout(), nic.cq_spec(Cqn(cq.cqn())).expect("the CQ"));
+        let layout = cq.layout().expect("direct path");
+        let (here, there) = (layout, nic.cq_spec(Cqn(cq.cqn())).expect("the CQ"));
         assert_eq!(here.buf.addr().get() as u64, there.buf);
         assert_eq!(here.dbrec.addr().get() as u64, there.dbrec);
         assert_eq!(
@@ -54,7 +55,7 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
         assert!(here.cqe_count >= 100);
     }
     let (here, there) = (
-        srq.layout(),
+        srq.layout().expect("direct path"),
         nic.srq_spec(Srqn(srq.srqn())).expect("the SRQ"),
     );
     assert_eq!(here.buf.addr().get() as u64, there.buf);
@@ -62,7 +63,10 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
     assert_eq!(here.stride, 1 << there.stride_log2);
     assert!((40..there.wqe_count).contains(&u32::from(here.tail - here.head)));
 
-    let (send, recv) = (qp.send_layout(), qp.recv_layout().expect("a receive queue"));
+    let (send, recv) = (
+        qp.send_layout().expect("direct path"),
+        qp.recv_layout().expect("a receive queue"),
+    );
     let there = nic.qp_spec(Qpn(qp.qpn())).expect("the QP");
     assert_eq!(send.buf.addr().get() as u64, there.sq_buf);
     assert_eq!(send.wqebb_count, there.sq_wqebb_count);
@@ -95,7 +99,7 @@ fn handles_may_be_dropped_in_any_order_and_the_device_forgets_all() {
             ..spec(&cq, &cq, Some(&srq))
         };
         let qp = VerbsQp::create(&domain, &exclusive).expect("a QP");
-        assert!(qp.send_layout().register.exclusive);
+        assert!(qp.send_layout().expect("direct path").register.exclusive);
         (qpn, cqn, srqn) = (qp.qpn(), cq.cqn(), srq.srqn());
         // What is used before what uses it.
         drop(device);

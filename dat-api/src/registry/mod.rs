@@ -49,7 +49,8 @@ pub struct Provider {
 /// # Errors
 /// libibverbs could not list devices.
 pub fn list_providers() -> Result<Vec<Provider>> {
-    let names = dat_engine::devices()?
+    // Names are the same on every path.
+    let names = dat_engine::devices_with(dat_engine::PathRequest::Auto)?
         .into_iter()
         .flat_map(|device| names_of(&device.name, device.ports.len()));
     Ok(listed(&File::read().conf, names))

@@ -198,7 +198,6 @@ fn the_environment_says_how_adapters_work() {
     for (name, value, kind) in [
         ("DAT_WAIT", "sometimes", ReturnType::InvalidParameter),
         ("DAT_PATH", "scenic", ReturnType::InvalidParameter),
-        ("DAT_PATH", "verbs", ReturnType::ModelNotSupported),
         ("DAT_CM", "rdma_cm", ReturnType::ModelNotSupported),
     ] {
         let _variables = Variables::set(&[(name, value)]);

@@ -15,7 +15,7 @@ use dv_sys::mlx5dv::{MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE, mlx5dv_cq_init_attr, mlx
 use dv_sys::verbs::{self, ibv_cq, ibv_cq_init_attr_ex};
 use std::sync::Arc;
 
-/// Size of a CQE.
+/// Size of a CQE. Means something on the direct path only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CqeSize {
     /// What libmlx5 takes: 64 bytes, unless `MLX5_CQE_SIZE` says otherwise.
@@ -27,8 +27,8 @@ pub enum CqeSize {
     B128,
 }
 
-/// A CQ of a device, with its ring left to us: libmlx5 does not look at it
-/// any more. Clones are handles to the same CQ; it is destroyed with the last
+/// A CQ of a device. On the direct path its ring is left to us: libmlx5 does
+/// not look at it any more. Clones are handles to the same CQ; it is destroyed with the last
 /// of them and of the queues that complete on it.
 #[derive(Clone)]
 pub struct VerbsCq(Arc<RawCq>);
@@ -39,7 +39,7 @@ impl VerbsCq {
     ///
     /// # Errors
     /// Arguments beyond the limits, or a device that has no more CQs or
-    /// whose rings cannot be driven directly.
+    /// whose rings are not as its library says.
     pub fn create(
         device: &Device,
         depth: u32,
@@ -47,7 +47,7 @@ impl VerbsCq {
         channel: Option<&CompletionChannel>,
         vector: u32,
     ) -> Result<Self, ControlError> {
-        device.require_direct(OPERATION)?;
+        device.context.require_here(OPERATION)?;
         check(device, depth, vector)?;
         if channel.is_some_and(|channel| !channel.raw.belongs_to(&device.context)) {
             return Err(ControlError::new(
@@ -64,7 +64,12 @@ impl VerbsCq {
         let context = Arc::as_ptr(&shared).cast_mut().cast();
         // SAFETY: device and channel are alive; `context` outlives the CQ: see
         // the drop of RawCq.
-        let raw = unsafe { create(device, depth, cqe_size, channel_raw, vector, context) };
+        let raw = unsafe {
+            match device.is_direct() {
+                true => create(device, depth, cqe_size, channel_raw, vector, context),
+                false => create_plain(device, depth, channel_raw, vector, context),
+            }
+        };
         let Some(raw) = NonNull::new(raw) else {
             let error = ControlError::last(OPERATION);
             return Err(LockedMemory::current().explain(error, u64::from(depth) * 64));
@@ -77,23 +82,40 @@ impl VerbsCq {
             channel: channel.cloned(),
             context: Arc::clone(&device.context),
         };
-        // SAFETY: a live CQ of an mlx5 device (`require_direct`).
-        let layout = unsafe { export::completion_layout(raw)? };
-        tracing::debug!(cqn = layout.cqn, entries = layout.cqe_count, "created a CQ");
-        cq.layout = Some(layout);
-        Ok(Self(Arc::new(cq)))
+        if device.is_direct() {
+            // SAFETY: a live CQ of an mlx5 device: others are not direct.
+            cq.layout = Some(unsafe { export::completion_layout(raw)? });
+        }
+        let cq = Self(Arc::new(cq));
+        tracing::debug!(cqn = cq.cqn(), capacity = cq.capacity(), "created a CQ");
+        Ok(cq)
     }
 
-    /// Where its ring lies.
+    /// Where its ring lies; `None` on the verbs path.
     #[must_use]
-    pub fn layout(&self) -> CompletionLayout {
-        self.0.layout.expect("set by `create`")
+    pub fn layout(&self) -> Option<CompletionLayout> {
+        self.0.layout
     }
 
-    /// Its CQ number.
+    /// Its CQ number. On the verbs path, where that is not told, the number
+    /// that the kernel knows it by, for reports.
     #[must_use]
     pub fn cqn(&self) -> u32 {
-        self.layout().cqn
+        match self.0.layout {
+            Some(layout) => layout.cqn,
+            // SAFETY: the CQ is alive, and the field does not change.
+            None => unsafe { (*self.as_ptr()).handle },
+        }
+    }
+
+    /// How many completions it holds.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        match self.0.layout {
+            Some(layout) => layout.cqe_count - 1,
+            // SAFETY: the CQ is alive, and nobody resizes it.
+            None => u32::try_from(unsafe { (*self.as_ptr()).cqe }).unwrap_or(0),
+        }
     }
 
     /// Its name in asynchronous events.
@@ -115,7 +137,7 @@ impl VerbsCq {
         self.0.shared.events.load(Ordering::Acquire)
     }
 
-    pub(super) fn as_ptr(&self) -> *mut ibv_cq {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_cq {
         self.0.raw.as_ptr()
     }
 
@@ -186,6 +208,31 @@ unsafe fn create(
     }
 }
 
+/// [`create`] on the verbs path: nothing that only some devices understand.
+///
+/// # Safety
+/// As there.
+unsafe fn create_plain(
+    device: &Device,
+    depth: u32,
+    channel: *mut verbs::ibv_comp_channel,
+    vector: u32,
+    context: *mut core::ffi::c_void,
+) -> *mut ibv_cq {
+    // Both are within limits that are of this type themselves.
+    let signed = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    // SAFETY: the arguments are alive for the call; see the caller.
+    unsafe {
+        verbs::ibv_create_cq(
+            device.context.as_ptr(),
+            signed(depth),
+            context,
+            channel,
+            signed(vector),
+        )
+    }
+}
+
 /// What libibverbs keeps a pointer to, as the context of a CQ.
 pub(super) struct CqShared {
     pub(super) id: ObjectId,
@@ -195,7 +242,7 @@ pub(super) struct CqShared {
 
 struct RawCq {
     raw: NonNull<ibv_cq>,
-    /// Set when creation is complete.
+    /// Set when creation is complete, on the direct path.
     layout: Option<CompletionLayout>,
     shared: Arc<CqShared>,
     // Used by the CQ, so dropped after it.

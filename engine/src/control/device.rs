@@ -3,6 +3,7 @@
 use super::context::{self, Context};
 use super::limits::Limits;
 use super::memlock::LockedMemory;
+use super::path::PathRequest;
 use super::port::PortInfo;
 use crate::error::{ControlError, ControlErrorKind, last_errno};
 use core::ffi::CStr;
@@ -12,18 +13,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, fs};
 
-/// How the engine would drive a device.
+/// How the engine drives a device, or would.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataPath {
     /// By writing to its mlx5 rings.
     Direct,
-    /// Only through libibverbs, for the given reason.
+    /// Through libibverbs, for the given reason.
     Verbs {
         /// Why not directly.
         reason: String,
     },
-    /// Not at all: it could not be opened. Of the other fields of its
-    /// [`DeviceInfo`] only `name` and `guid` are known.
+    /// Not at all: it could not be opened, or not driven as was asked. In the
+    /// first case only `name` and `guid` of its [`DeviceInfo`] are known.
     Unusable {
         /// The error, with its remedy.
         reason: String,
@@ -55,16 +56,30 @@ pub struct DeviceInfo {
     pub firmware: String,
     /// Ports, in order of their numbers.
     pub ports: Vec<PortInfo>,
-    /// How it would be driven.
+    /// How it is driven, or, of a device that is only described, would be.
     pub path: DataPath,
 }
 
-/// Describes every RDMA device that libibverbs sees; empty if there is none.
+/// Describes every RDMA device that libibverbs sees, as [`Device::open`] would
+/// drive it; empty if there is none.
+///
+/// # Errors
+/// libibverbs could not list devices, or `DAT_PATH` means nothing.
+pub fn devices() -> Result<Vec<DeviceInfo>, ControlError> {
+    devices_with(PathRequest::from_environment()?)
+}
+
+/// Describes every RDMA device that libibverbs sees, as [`Device::open_with`]
+/// would drive it; empty if there is none.
 ///
 /// # Errors
 /// libibverbs could not list devices.
-pub fn devices() -> Result<Vec<DeviceInfo>, ControlError> {
-    Ok(DeviceList::new()?.iter().map(describe).collect())
+pub fn devices_with(request: PathRequest) -> Result<Vec<DeviceInfo>, ControlError> {
+    let list = DeviceList::new()?;
+    Ok(list
+        .iter()
+        .map(|device| describe(device, request))
+        .collect())
 }
 
 /// An open device. Clones are handles to the same one.
@@ -76,16 +91,31 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the device of the given name.
+    /// Opens the device of the given name, and drives it as the variable
+    /// `DAT_PATH` says: see [`PathRequest::from_environment`].
     ///
     /// # Errors
-    /// No such device, no permission, or a failure of the driver.
+    /// As for [`Self::open_with`], or `DAT_PATH` means nothing.
     pub fn open(name: &str) -> Result<Self, ControlError> {
+        Self::open_with(name, PathRequest::from_environment()?)
+    }
+
+    /// Opens the device of the given name; all that is made of it is driven as
+    /// [`DeviceInfo::path`] then says.
+    ///
+    /// # Errors
+    /// No such device, no permission, or a failure of the driver; or the device
+    /// cannot be driven as asked.
+    pub fn open_with(name: &str, request: PathRequest) -> Result<Self, ControlError> {
         LockedMemory::current().warn_if_low();
         let list = DeviceList::new()?;
         let Some(device) = list.iter().find(|&device| name_of(device) == name) else {
             return Err(not_found(name, &list));
         };
+        let path = data_path(device, request);
+        if let DataPath::Unusable { reason } = path {
+            return Err(not_as_asked(name, reason));
+        }
         let context = open(device)?;
         context::set_nonblocking(context.async_fd(), "prepare the device's event descriptor")?;
         let attr = query(&context, name)?;
@@ -96,7 +126,7 @@ impl Device {
             part_id: attr.orig_attr.vendor_part_id,
             firmware: firmware_of(&attr),
             ports: ports(&context, &attr)?,
-            path: data_path(device),
+            path,
         };
         let limits = Limits::new(&attr.orig_attr, context.vectors());
         tracing::info!(device = name, path = %info.path, firmware = info.firmware, "opened");
@@ -127,20 +157,9 @@ impl Device {
         PortInfo::query(&self.context, number)
     }
 
-    /// Refuses to make rings where the engine cannot drive them.
-    pub(super) fn require_direct(&self, operation: &'static str) -> Result<(), ControlError> {
-        self.context.require_here(operation)?;
-        match &self.info.path {
-            DataPath::Direct => Ok(()),
-            DataPath::Verbs { reason } | DataPath::Unusable { reason } => Err(ControlError::new(
-                ControlErrorKind::Unsupported,
-                operation,
-                format!(
-                    "the rings of {} cannot be driven directly: {reason}",
-                    self.info.name
-                ),
-            )),
-        }
+    /// Whether what is made of it has rings for us, or is left to libibverbs.
+    pub(super) fn is_direct(&self) -> bool {
+        self.info.path == DataPath::Direct
     }
 }
 
@@ -266,7 +285,7 @@ fn ports(context: &Context, attr: &ibv_device_attr_ex) -> Result<Vec<PortInfo>, 
         .collect()
 }
 
-fn describe(device: &ibv_device) -> DeviceInfo {
+fn describe(device: &ibv_device, request: PathRequest) -> DeviceInfo {
     let (name, guid) = (name_of(device), guid_of(device));
     let opened = open(device).and_then(|context| {
         let attr = query(&context, &name)?;
@@ -280,7 +299,7 @@ fn describe(device: &ibv_device) -> DeviceInfo {
             part_id: attr.orig_attr.vendor_part_id,
             firmware: firmware_of(&attr),
             ports,
-            path: data_path(device),
+            path: data_path(device, request),
         },
         Err(error) => DeviceInfo {
             name,
@@ -296,22 +315,40 @@ fn describe(device: &ibv_device) -> DeviceInfo {
     }
 }
 
-fn data_path(device: &ibv_device) -> DataPath {
+/// How to drive a device that can be opened.
+fn data_path(device: &ibv_device, request: PathRequest) -> DataPath {
+    match (request, obstacle(device)) {
+        (PathRequest::Verbs, _) => DataPath::Verbs {
+            reason: "it was asked for".to_owned(),
+        },
+        (_, None) => DataPath::Direct,
+        (PathRequest::Auto, Some(reason)) => DataPath::Verbs { reason },
+        (PathRequest::Direct, Some(reason)) => DataPath::Unusable {
+            reason: format!("the direct path was asked for, but {reason}"),
+        },
+    }
+}
+
+/// What keeps us from a device's rings.
+fn obstacle(device: &ibv_device) -> Option<String> {
     // SAFETY: the device is alive by its borrow; the call only reads it.
     if !unsafe { dv_sys::mlx5dv::mlx5dv_is_supported(pointer(device)) } {
-        return DataPath::Verbs {
-            reason: "it is no mlx5 device".to_owned(),
-        };
+        return Some("it is no mlx5 device".to_owned());
     }
     // Either adds a signature to the WQEs of its queues, which moves the segments.
-    for switch in ["MLX5_QP_SIGNATURE", "MLX5_SRQ_SIGNATURE"] {
-        if std::env::var_os(switch).is_some() {
-            return DataPath::Verbs {
-                reason: format!("{switch} is set and changes the rings"),
-            };
-        }
-    }
-    DataPath::Direct
+    ["MLX5_QP_SIGNATURE", "MLX5_SRQ_SIGNATURE"]
+        .into_iter()
+        .find(|switch| std::env::var_os(switch).is_some())
+        .map(|switch| format!("{switch} is set and changes the rings"))
+}
+
+fn not_as_asked(name: &str, reason: String) -> ControlError {
+    ControlError::new(
+        ControlErrorKind::Unsupported,
+        format!("open {name}"),
+        reason,
+    )
+    .with_remedy("ask for the path auto or verbs (DAT_PATH)")
 }
 
 fn not_found(name: &str, list: &DeviceList) -> ControlError {

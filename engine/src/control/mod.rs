@@ -3,7 +3,8 @@
 //! Each verbs object has one file and one owner type that destroys it. An
 //! object keeps what it was made of alive, so the order in which handles are
 //! dropped does not matter. Nothing here runs per message: at the end,
-//! `export` hands the place of the rings to [`crate::ring`] as plain values.
+//! `export` hands the place of the rings to [`crate::ring`] as plain values;
+//! objects of a device on the verbs path have none, and hand out themselves.
 
 mod access;
 mod address;
@@ -20,6 +21,7 @@ mod gid;
 mod id;
 mod limits;
 mod memlock;
+mod path;
 mod port;
 mod qp;
 mod region;
@@ -33,14 +35,15 @@ pub use buffer::RegisteredBuffer;
 pub use channel::CompletionChannel;
 pub use connect::QpState;
 pub use cq::{CqeSize, VerbsCq};
-pub use device::{DataPath, Device, DeviceInfo, devices};
+pub use device::{DataPath, Device, DeviceInfo, devices, devices_with};
 pub use domain::ProtectionDomain;
 pub use events::{AsyncEvent, AsyncEventKind, AsyncEvents, AsyncSource};
 pub use gid::{Gid, GidChoice, GidEntry, GidKind};
 pub use id::ObjectId;
 pub use limits::Limits;
 pub use memlock::LockedMemory;
+pub use path::PathRequest;
 pub use port::{LinkLayer, Mtu, PortInfo, PortState};
-pub use qp::{QpSpec, VerbsQp};
+pub use qp::{QpGrant, QpSpec, VerbsQp};
 pub use region::MemoryRegion;
 pub use srq::VerbsSrq;

@@ -21,8 +21,8 @@ use dv_sys::mlx5dv::{
     mlx5dv_create_qp, mlx5dv_qp_init_attr,
 };
 use dv_sys::verbs::{
-    self, ibv_qp, ibv_qp_cap, ibv_qp_create_send_ops_flags as SendOps, ibv_qp_init_attr_ex,
-    ibv_qp_init_attr_mask as Mask, ibv_qp_type,
+    self, ibv_qp, ibv_qp_cap, ibv_qp_create_send_ops_flags as SendOps, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_qp_init_attr_mask as Mask, ibv_qp_type,
 };
 use std::sync::Arc;
 
@@ -46,17 +46,36 @@ pub struct QpSpec<'a> {
     /// The most bytes of an inline send.
     pub inline_bytes: u32,
     /// Ask for a doorbell register that no other QP uses. If the device has
-    /// none left a shared one is taken: [`crate::ring::layout::RegisterLayout`] tells.
+    /// none left a shared one is taken: [`crate::ring::layout::RegisterLayout`]
+    /// tells. Means nothing on the verbs path.
     pub exclusive_register: bool,
-    /// The device may leave short messages in their completions.
+    /// The device may leave short messages in their completions. Means nothing
+    /// on the verbs path.
     pub payload_in_completion: bool,
 }
 
-/// A reliable-connected QP, whose rings are ours. Destroyed when dropped.
+/// What a QP has, at least what its specification asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpGrant {
+    /// The most sends outstanding.
+    pub sends: u32,
+    /// The most receives outstanding; 0 without a receive queue of its own.
+    pub receives: u32,
+    /// The most segments of a send.
+    pub send_segments: u32,
+    /// The most segments of a receive.
+    pub recv_segments: u32,
+    /// The most bytes of an inline send.
+    pub inline_bytes: u32,
+}
+
+/// A reliable-connected QP. On the direct path its rings are ours. Destroyed
+/// when dropped.
 pub struct VerbsQp {
     raw: NonNull<ibv_qp>,
     id: ObjectId,
-    /// Set when creation is complete.
+    grant: QpGrant,
+    /// Set when creation is complete, on the direct path.
     layouts: Option<QueueLayouts>,
     /// First packet sequence number that it sends in its next connection.
     pub(super) psn: AtomicU32,
@@ -81,14 +100,14 @@ impl VerbsQp {
     ///
     /// # Errors
     /// Arguments beyond the limits, parts of another device, or a device that
-    /// has no more QPs or whose rings cannot be driven directly.
+    /// has no more QPs or whose rings are not as its library says.
     pub fn create(domain: &ProtectionDomain, spec: &QpSpec<'_>) -> Result<Self, ControlError> {
-        domain.device().require_direct(CREATE)?;
+        let direct = domain.device().is_direct();
+        domain.raw.context.require_here(CREATE)?;
         check(domain.device().limits(), spec)?;
         same_device(domain, spec)?;
-        let register = spec
-            .exclusive_register
-            .then(|| ExclusiveRegister::allocate(domain));
+        let register =
+            (direct && spec.exclusive_register).then(|| ExclusiveRegister::allocate(domain));
         let register = register.and_then(|allocated| {
             allocated
                 .inspect_err(|error| tracing::warn!("{error}; taking a shared register"))
@@ -97,12 +116,28 @@ impl VerbsQp {
         let id = ObjectId::next();
         // SAFETY: what the specification borrows is alive and, checked above,
         // of the same device.
-        let (raw, granted) = unsafe { create(domain, spec, register.as_ref(), id)? };
+        let (raw, granted) = unsafe {
+            match direct {
+                true => create(domain, spec, register.as_ref(), id)?,
+                false => create_plain(domain, spec, id)?,
+            }
+        };
         // From here the drop of `qp` destroys it.
         let exclusive = register.is_some();
         let mut qp = Self {
             raw,
             id,
+            grant: QpGrant {
+                sends: granted.max_send_wr,
+                receives: if spec.srq.is_none() {
+                    granted.max_recv_wr
+                } else {
+                    0
+                },
+                send_segments: granted.max_send_sge,
+                recv_segments: granted.max_recv_sge,
+                inline_bytes: granted.max_inline_data,
+            },
             layouts: None,
             psn: AtomicU32::new(random_psn()),
             domain: domain.clone(),
@@ -111,24 +146,20 @@ impl VerbsQp {
             _recv_cq: spec.recv_cq.clone(),
             _srq: spec.srq.cloned(),
         };
-        // SAFETY: a live QP of an mlx5 device (`require_direct`).
-        let layouts = unsafe { export::queue_layouts(raw, &granted, exclusive, qp.context())? };
-        tracing::debug!(
-            qpn = layouts.send.qpn,
-            wqebbs = layouts.send.wqebb_count,
-            max_send = granted.max_send_wr,
-            max_inline = granted.max_inline_data,
-            exclusive,
-            "created a QP"
-        );
-        qp.layouts = Some(layouts);
+        if direct {
+            // SAFETY: a live QP of an mlx5 device: others are not direct.
+            let layouts = unsafe { export::queue_layouts(raw, &granted, exclusive, qp.context())? };
+            qp.layouts = Some(layouts);
+        }
+        tracing::debug!(qpn = qp.qpn(), grant = ?qp.grant, exclusive, "created a QP");
         Ok(qp)
     }
 
     /// QP number, 24 bits.
     #[must_use]
     pub fn qpn(&self) -> u32 {
-        self.layouts().send.qpn
+        // SAFETY: the QP is alive, and its number does not change.
+        unsafe { (*self.as_ptr()).qp_num }
     }
 
     /// Its name in asynchronous events.
@@ -137,23 +168,25 @@ impl VerbsQp {
         self.id
     }
 
-    /// Where its send ring lies.
+    /// What it has.
     #[must_use]
-    pub fn send_layout(&self) -> SendLayout {
-        self.layouts().send
+    pub fn grant(&self) -> QpGrant {
+        self.grant
     }
 
-    /// Where its receive ring lies; `None` if it has none.
+    /// Where its send ring lies; `None` on the verbs path.
+    #[must_use]
+    pub fn send_layout(&self) -> Option<SendLayout> {
+        Some(self.layouts.as_ref()?.send)
+    }
+
+    /// Where its receive ring lies; `None` if it has none, and on the verbs path.
     #[must_use]
     pub fn recv_layout(&self) -> Option<RecvLayout> {
-        self.layouts().recv
+        self.layouts.as_ref()?.recv
     }
 
-    fn layouts(&self) -> &QueueLayouts {
-        self.layouts.as_ref().expect("set by `create`")
-    }
-
-    pub(super) fn as_ptr(&self) -> *mut ibv_qp {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_qp {
         self.raw.as_ptr()
     }
 
@@ -248,20 +281,13 @@ unsafe fn create(
     register: Option<&ExclusiveRegister>,
     id: ObjectId,
 ) -> Result<(NonNull<ibv_qp>, ibv_qp_cap), ControlError> {
-    let own_recv = spec.srq.is_none();
     // SAFETY: integers and pointers, for which zero is valid.
     let mut attr: ibv_qp_init_attr_ex = unsafe { core::mem::zeroed() };
     attr.qp_context = id.to_context();
     attr.send_cq = spec.send_cq.as_ptr();
     attr.recv_cq = spec.recv_cq.as_ptr();
     attr.srq = spec.srq.map_or(ptr::null_mut(), VerbsSrq::as_ptr);
-    attr.cap = ibv_qp_cap {
-        max_send_wr: spec.send_depth,
-        max_recv_wr: if own_recv { spec.recv_depth } else { 0 },
-        max_send_sge: spec.send_segments,
-        max_recv_sge: if own_recv { spec.recv_segments } else { 0 },
-        max_inline_data: spec.inline_bytes,
-    };
+    attr.cap = capacities(spec);
     attr.qp_type = ibv_qp_type::IBV_QPT_RC;
     attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
     attr.pd = register.map_or(domain.raw.as_ptr(), ExclusiveRegister::parent);
@@ -281,6 +307,47 @@ unsafe fn create(
     match NonNull::new(qp) {
         Some(qp) => Ok((qp, attr.cap)),
         None => Err(explain(ControlError::last(CREATE), spec)),
+    }
+}
+
+/// [`create`] on the verbs path: nothing that only some devices understand.
+///
+/// # Safety
+/// As there.
+unsafe fn create_plain(
+    domain: &ProtectionDomain,
+    spec: &QpSpec<'_>,
+    id: ObjectId,
+) -> Result<(NonNull<ibv_qp>, ibv_qp_cap), ControlError> {
+    // SAFETY: integers and pointers, for which zero is valid.
+    let mut attr: ibv_qp_init_attr = unsafe { core::mem::zeroed() };
+    attr.qp_context = id.to_context();
+    attr.send_cq = spec.send_cq.as_ptr();
+    attr.recv_cq = spec.recv_cq.as_ptr();
+    attr.srq = spec.srq.map_or(ptr::null_mut(), VerbsSrq::as_ptr);
+    attr.cap = capacities(spec);
+    // As on the direct path, where a request has room for one anyway.
+    attr.cap.max_send_sge = attr.cap.max_send_sge.max(1);
+    if attr.cap.max_recv_wr > 0 {
+        attr.cap.max_recv_sge = attr.cap.max_recv_sge.max(1);
+    }
+    attr.qp_type = ibv_qp_type::IBV_QPT_RC;
+    // SAFETY: the caller's promise.
+    let qp = unsafe { verbs::ibv_create_qp(domain.raw.as_ptr(), &raw mut attr) };
+    match NonNull::new(qp) {
+        Some(qp) => Ok((qp, attr.cap)),
+        None => Err(explain(ControlError::last(CREATE), spec)),
+    }
+}
+
+fn capacities(spec: &QpSpec<'_>) -> ibv_qp_cap {
+    let own_recv = spec.srq.is_none();
+    ibv_qp_cap {
+        max_send_wr: spec.send_depth,
+        max_recv_wr: if own_recv { spec.recv_depth } else { 0 },
+        max_send_sge: spec.send_segments,
+        max_recv_sge: if own_recv { spec.recv_segments } else { 0 },
+        max_inline_data: spec.inline_bytes,
     }
 }
 

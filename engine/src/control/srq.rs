@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 use dv_sys::verbs::{self, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
 use std::sync::Arc;
 
-/// An SRQ, whose ring is ours to post to. Clones are handles to the same one;
+/// An SRQ. On the direct path its ring is ours to post to. Clones are handles to the same one;
 /// it is destroyed with the last of them and of the QPs that take from it.
 #[derive(Clone)]
 pub struct VerbsSrq(Arc<RawSrq>);
@@ -24,13 +24,13 @@ impl VerbsSrq {
     ///
     /// # Errors
     /// Arguments beyond the limits, or a device that has no more SRQs or
-    /// whose rings cannot be driven directly.
+    /// whose rings are not as its library says.
     pub fn create(
         domain: &ProtectionDomain,
         depth: u32,
         max_segments: u32,
     ) -> Result<Self, ControlError> {
-        domain.device().require_direct(CREATE)?;
+        domain.raw.context.require_here(CREATE)?;
         check(domain, depth, max_segments)?;
         let id = ObjectId::next();
         let mut attr = MaybeUninit::<ibv_srq_init_attr>::zeroed();
@@ -55,27 +55,46 @@ impl VerbsSrq {
             raw,
             id,
             layout: None,
-            // SAFETY: as above; the call has set it to what it granted.
+            // SAFETY: as above; the call has set both to what it granted.
+            capacity: unsafe { (*fields).attr.max_wr },
+            // SAFETY: as above.
             max_segments: unsafe { (*fields).attr.max_sge },
             domain: Arc::clone(&domain.raw),
         };
-        // SAFETY: a live SRQ of an mlx5 device (`require_direct`).
-        let layout = unsafe { export::shared_recv_layout(raw)? };
-        tracing::debug!(srqn = layout.srqn, tail = layout.tail, "created an SRQ");
-        srq.layout = Some(layout);
-        Ok(Self(Arc::new(srq)))
+        if domain.device().is_direct() {
+            // SAFETY: a live SRQ of an mlx5 device: others are not direct.
+            srq.layout = Some(unsafe { export::shared_recv_layout(raw)? });
+        }
+        let srq = Self(Arc::new(srq));
+        tracing::debug!(
+            srqn = srq.srqn(),
+            granted = srq.capacity(),
+            "created an SRQ"
+        );
+        Ok(srq)
     }
 
-    /// Where its ring lies, as it was after creation.
+    /// Where its ring lies, as it was after creation; `None` on the verbs path.
     #[must_use]
-    pub fn layout(&self) -> SharedRecvLayout {
-        self.0.layout.expect("set by `create`")
+    pub fn layout(&self) -> Option<SharedRecvLayout> {
+        self.0.layout
     }
 
-    /// Its SRQ number.
+    /// Its SRQ number. On the verbs path, where that is not told, the number
+    /// that the kernel knows it by, for reports.
     #[must_use]
     pub fn srqn(&self) -> u32 {
-        self.layout().srqn
+        match self.0.layout {
+            Some(layout) => layout.srqn,
+            // SAFETY: the SRQ is alive, and the field does not change.
+            None => unsafe { (*self.as_ptr()).handle },
+        }
+    }
+
+    /// Receives that may be outstanding, as the device granted them.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.0.capacity
     }
 
     /// Its name in asynchronous events.
@@ -174,7 +193,7 @@ impl VerbsSrq {
         }
     }
 
-    pub(super) fn as_ptr(&self) -> *mut ibv_srq {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_srq {
         self.0.raw.as_ptr()
     }
 
@@ -208,8 +227,9 @@ fn check(domain: &ProtectionDomain, depth: u32, max_segments: u32) -> Result<(),
 struct RawSrq {
     raw: NonNull<ibv_srq>,
     id: ObjectId,
-    /// Set when creation is complete.
+    /// Set when creation is complete, on the direct path.
     layout: Option<SharedRecvLayout>,
+    capacity: u32,
     max_segments: u32,
     domain: Arc<RawDomain>,
 }

@@ -62,7 +62,7 @@ fn places(pair: &Pair) -> [ArmPlace; 2] {
         .device
         .create_cq(&options)
         .expect("a completion queue");
-    let ours = probe.layout().uar.as_ptr() as usize;
+    let ours = probe.layout().expect("direct path").uar.as_ptr() as usize;
     [place(0, ours), place(1, theirs)]
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dat_engine::{ControlErrorKind, DataPath, Device, PortInfo};
+use dat_engine::{ControlErrorKind, Device, PathRequest, PortInfo};
 
 use super::Ia;
 use super::children::Children;
@@ -88,8 +88,7 @@ impl Ia {
             threadsafe: request.threadsafe,
         })?;
         let environment = Options::from_environment()?;
-        let (device, instance) = open_device(request.name, &resolved)?;
-        let options = configured(environment, &instance)?;
+        let (device, instance, options) = open_device(request.name, &resolved, environment)?;
         let port = device.port(instance.port)?;
         check(&device, &port, &options)?;
 
@@ -184,15 +183,24 @@ impl Ia {
     }
 }
 
-/// Opens the first candidate that there is.
-fn open_device(name: &str, resolved: &Resolved) -> Result<(Device, Instance)> {
+/// Opens the first candidate that there is, as its settings say.
+fn open_device(
+    name: &str,
+    resolved: &Resolved,
+    environment: Options,
+) -> Result<(Device, Instance, Options)> {
     let mut cause: Option<String> = None;
     for instance in &resolved.candidates {
-        match Device::open(&instance.device) {
+        let options = configured(environment, instance);
+        // Settings that mean nothing are told of a device that is there.
+        let path = options
+            .as_ref()
+            .map_or(PathRequest::Auto, |known| known.path);
+        match Device::open_with(&instance.device, path) {
             Ok(device) => {
                 let ports = &device.info().ports;
                 if ports.iter().any(|port| port.number == instance.port) {
-                    return Ok((device, instance.clone()));
+                    return Ok((device, instance.clone(), options?));
                 }
                 cause = Some(format!(
                     "{} has {} ports, and no port {}",
@@ -232,16 +240,6 @@ fn configured(mut options: Options, instance: &Instance) -> Result<Options> {
 
 /// Refuses a device that will not do.
 fn check(device: &Device, port: &PortInfo, options: &Options) -> Result<()> {
-    match &device.info().path {
-        DataPath::Direct => {}
-        DataPath::Verbs { reason } | DataPath::Unusable { reason } => {
-            return Err(DatError::new(
-                ReturnType::ModelNotSupported,
-                Subtype::NoSubtype,
-                format!("{} cannot be driven directly: {reason}", device.info().name),
-            ));
-        }
-    }
     match options.gid {
         Some(index) if port.gids.iter().all(|entry| entry.index != index) => Err(DatError::new(
             ReturnType::InvalidAddress,
