@@ -19,8 +19,9 @@ pub mod wire;
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
     Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
-    DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, MemoryRegion, PathRequest,
-    PortInfo, PortState, ProtectionDomain, RegisteredBuffer, devices, devices_with,
+    DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, ManagedRoute, MemoryRegion,
+    PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route, devices,
+    devices_with,
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions};
 pub use error::{ControlError, ControlErrorKind};

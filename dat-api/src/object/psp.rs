@@ -159,18 +159,21 @@ impl Psp {
             Some(qualifier) => {
                 let listener = ia
                     .cm()
-                    .listen(qualifier, door)
+                    .listen(ia.local(), qualifier, door)
                     .map_err(|error| manager_error(&error))?;
                 (listener, qualifier)
             }
-            None => ia.cm().listen_any(door).map_err(|error| match error {
-                CmError::InUse => DatError::new(
-                    ReturnType::ConnQualUnavailable,
-                    Subtype::NoSubtype,
-                    "no qualifier is left on this host",
-                ),
-                error => manager_error(&error),
-            })?,
+            None => ia
+                .cm()
+                .listen_any(ia.local(), door)
+                .map_err(|error| match error {
+                    CmError::InUse => DatError::new(
+                        ReturnType::ConnQualUnavailable,
+                        Subtype::NoSubtype,
+                        "no qualifier is left on this host",
+                    ),
+                    error => manager_error(&error),
+                })?,
         };
         let psp = Arc::new(Self {
             handle: place.handle(),

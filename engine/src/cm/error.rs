@@ -18,7 +18,7 @@ pub enum CmError {
     /// The manager has ended.
     #[error("the connection manager has ended\nstart another one; a log line tells why it ended")]
     Unavailable,
-    /// The private data is longer than [`super::MAX_PRIVATE_DATA`].
+    /// The private data is longer than [`super::Manager::max_private_data`].
     #[error("the private data is too long\nsend at most {max} bytes")]
     TooLong {
         /// Most bytes that fit.
@@ -27,6 +27,27 @@ pub enum CmError {
     /// The address cannot be connected to, or listened on.
     #[error("{0}\ngive the address of a host's network interface")]
     Address(String),
+    /// The qualifier means a port that only privileged processes may have.
+    #[error(
+        "the qualifier means port {port}, on which this process may not listen\n\
+         take a qualifier from 1024 on, or give the process CAP_NET_BIND_SERVICE"
+    )]
+    Privileged {
+        /// The port.
+        port: u16,
+    },
+    /// The kernel's connection manager is not there, or may not be used.
+    #[error(
+        "the kernel's connection manager cannot be used: {0}\n\
+         load it with `modprobe rdma_ucm`, and see the rights of /dev/infiniband/rdma_cm"
+    )]
+    Missing(#[source] io::Error),
+    /// The kernel's connection manager does not serve the port.
+    #[error(
+        "{0}\ngive the port's network interface an IP address and bring it up \
+         (see `ip address` and `rdma link`), or connect by sockets"
+    )]
+    NotServed(String),
     /// Descriptors, ports, memory or threads are used up.
     #[error(
         "the system refuses what a connection needs: {0}\n\

@@ -1,12 +1,13 @@
 //! The handles: manager, listener, request, connection.
 
 use super::socket;
-use super::types::{ConnectionSink, ListenSink, ManagerOptions, Parameters};
-use super::{CmError, local};
+use super::types::{
+    ConnectionSink, ListenSink, Local, ManagerKind, ManagerOptions, Parameters, Peer, Target,
+};
+use super::{CmError, MAX_PRIVATE_DATA, local};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A connection manager with one service thread. Clones are handles to the
 /// same one, and its listeners, requests and connections keep it too; with the
@@ -19,7 +20,12 @@ use std::time::Duration;
 /// when the child ends too. An orderly disconnect they notice at once.
 #[derive(Clone)]
 pub struct Manager {
-    service: Arc<socket::Service>,
+    service: ServiceOf,
+}
+
+#[derive(Clone)]
+enum ServiceOf {
+    Socket(Arc<socket::Service>),
 }
 
 impl Manager {
@@ -27,9 +33,31 @@ impl Manager {
     ///
     /// # Errors
     /// [`CmError::Resources`]: no descriptors or no thread to be had.
-    pub fn start(options: ManagerOptions) -> Result<Self, CmError> {
-        let service = socket::Service::start(options)?;
+    /// [`CmError::Missing`]: the kernel has no connection manager.
+    pub fn start(kind: ManagerKind, options: ManagerOptions) -> Result<Self, CmError> {
+        let service = match kind {
+            ManagerKind::Socket => ServiceOf::Socket(socket::Service::start(options)?),
+            ManagerKind::Rdma => {
+                return Err(CmError::Missing(std::io::ErrorKind::Unsupported.into()));
+            }
+        };
         Ok(Self { service })
+    }
+
+    /// What it exchanges messages by.
+    #[must_use]
+    pub fn kind(&self) -> ManagerKind {
+        match self.service {
+            ServiceOf::Socket(_) => ManagerKind::Socket,
+        }
+    }
+
+    /// Most bytes of private data that a request or an answer carries.
+    #[must_use]
+    pub fn max_private_data(&self) -> usize {
+        match self.service {
+            ServiceOf::Socket(_) => MAX_PRIVATE_DATA,
+        }
     }
 
     /// Listens for requests for a qualifier, of which every value is allowed.
@@ -40,47 +68,65 @@ impl Manager {
     /// on its port; [`CmError::Address`] if this host does not have the address
     /// [`ManagerOptions::listen_on`]; [`CmError::Resources`],
     /// [`CmError::Unavailable`], [`CmError::Forked`].
-    pub fn listen(&self, qualifier: u64, sink: Arc<dyn ListenSink>) -> Result<Listener, CmError> {
-        let inner = socket::Listener::new(&self.service, Some(qualifier), sink)?;
-        Ok(Listener { inner })
+    pub fn listen(
+        &self,
+        local: &Local,
+        qualifier: u64,
+        sink: Arc<dyn ListenSink>,
+    ) -> Result<Listener, CmError> {
+        self.listen_on(local, Some(qualifier), sink)
     }
 
     /// Listens on a qualifier that nobody on this host uses, and tells it.
     ///
     /// # Errors
     /// As [`Manager::listen`].
-    pub fn listen_any(&self, sink: Arc<dyn ListenSink>) -> Result<(Listener, u64), CmError> {
-        let inner = socket::Listener::new(&self.service, None, sink)?;
-        let qualifier = inner.qualifier();
-        Ok((Listener { inner }, qualifier))
+    pub fn listen_any(
+        &self,
+        local: &Local,
+        sink: Arc<dyn ListenSink>,
+    ) -> Result<(Listener, u64), CmError> {
+        let listener = self.listen_on(local, None, sink)?;
+        let qualifier = listener.qualifier();
+        Ok((listener, qualifier))
     }
 
-    /// Requests a connection with whoever listens for `qualifier` at `to`,
-    /// whose port is ignored. Never blocks: the outcome is told to the sink,
-    /// possibly before this returns. `timeout` runs until the peer has
-    /// accepted or refused; without one the peer may take for ever to answer,
-    /// and the system decides when its host counts as unreachable.
+    fn listen_on(
+        &self,
+        _local: &Local,
+        qualifier: Option<u64>,
+        sink: Arc<dyn ListenSink>,
+    ) -> Result<Listener, CmError> {
+        let inner = match &self.service {
+            ServiceOf::Socket(service) => {
+                ListenerOf::Socket(socket::Listener::new(service, qualifier, sink)?)
+            }
+        };
+        Ok(Listener { inner })
+    }
+
+    /// Requests a connection with whoever listens at `to`. Never blocks: the
+    /// outcome is told to the sink, possibly before this returns.
     ///
     /// # Errors
     /// [`CmError::TooLong`] if `private_data` exceeds
-    /// [`super::MAX_PRIVATE_DATA`]; [`CmError::Address`] if `to` cannot be one
-    /// host's address; [`CmError::Resources`], [`CmError::Unavailable`],
+    /// [`Manager::max_private_data`]; [`CmError::Address`] if the host's
+    /// cannot be one host's address; [`CmError::Resources`], [`CmError::Unavailable`],
     /// [`CmError::Forked`]. The sink then hears nothing.
     pub fn connect(
         &self,
-        to: SocketAddr,
-        qualifier: u64,
-        local: Parameters,
+        _local: &Local,
+        to: Target,
+        endpoint: Parameters,
         private_data: &[u8],
-        timeout: Option<Duration>,
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Connection, CmError> {
-        let target = socket::Target {
-            host: to,
-            qualifier,
-            timeout,
+        let inner = match &self.service {
+            ServiceOf::Socket(service) => {
+                let made = socket::Connection::connect(service, to, &endpoint, private_data, sink);
+                ConnectionOf::Socket(made?)
+            }
         };
-        let inner = socket::Connection::connect(&self.service, target, &local, private_data, sink)?;
         Ok(Connection { inner })
     }
 
@@ -90,7 +136,8 @@ impl Manager {
     /// else loopback. The port is 0, since qualifiers say it.
     #[must_use]
     pub fn local_address(&self, device: &str) -> SocketAddr {
-        let address = self.service.options().publish;
+        let ServiceOf::Socket(service) = &self.service;
+        let address = service.options().publish;
         SocketAddr::new(address.unwrap_or_else(|| local::address_for(device)), 0)
     }
 }
@@ -99,44 +146,63 @@ impl Manager {
 /// were delivered before stay answerable. Dropping waits for a callback of its
 /// sink in progress, except inside a callback: do not hold what that waits for.
 pub struct Listener {
-    inner: socket::Listener,
+    inner: ListenerOf,
+}
+
+enum ListenerOf {
+    Socket(socket::Listener),
 }
 
 impl Listener {
     /// What it listens for.
     #[must_use]
     pub fn qualifier(&self) -> u64 {
-        self.inner.qualifier()
+        match &self.inner {
+            ListenerOf::Socket(listener) => listener.qualifier(),
+        }
     }
 }
 
 /// Somebody who wants to connect. Dropped without an answer, he is told
 /// [`super::ConnectionEvent::NonPeerRejected`].
 pub struct Request {
-    inner: socket::Request,
+    details: Details,
+    inner: RequestOf,
+}
+
+pub(super) enum RequestOf {
+    Socket(socket::Request),
+}
+
+/// What a request says.
+pub(super) struct Details {
+    pub(super) qualifier: u64,
+    pub(super) requester: SocketAddr,
+    pub(super) peer: Peer,
+    pub(super) private_data: Vec<u8>,
 }
 
 impl Request {
-    pub(super) fn new(inner: socket::Request) -> Self {
-        Self { inner }
+    pub(super) fn new(details: Details, inner: RequestOf) -> Self {
+        Self { details, inner }
     }
 
     /// What the requester passed to [`Manager::connect`].
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
-        &self.inner.details().private_data
+        &self.details.private_data
     }
 
     /// The requester's address.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
-        self.inner.details().peer
+        self.details.requester
     }
 
     /// The qualifier that was listened for.
     #[must_use]
     pub fn qualifier(&self) -> u64 {
-        self.inner.details().qualifier
+        self.details.qualifier
     }
 
     /// The port that the requester connects from: a number that no other
@@ -148,15 +214,17 @@ impl Request {
 
     /// The requester's endpoint.
     #[must_use]
-    pub fn parameters(&self) -> &Parameters {
-        &self.inner.details().parameters
+    pub fn parameters(&self) -> &Peer {
+        &self.details.peer
     }
 
     /// Whether the requester still waits, as far as is known. One that gives
     /// up after this makes the accepted connection fail instead.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.inner.is_alive()
+        match &self.inner {
+            RequestOf::Socket(request) => request.is_alive(),
+        }
     }
 
     /// Accepts. The caller has moved his queue pair to RTR and RTS, since the
@@ -167,28 +235,38 @@ impl Request {
     ///
     /// # Errors
     /// [`CmError::TooLong`] if `private_data` exceeds
-    /// [`super::MAX_PRIVATE_DATA`]; [`CmError::Unavailable`];
+    /// [`Manager::max_private_data`]; [`CmError::Unavailable`];
     /// [`CmError::Forked`]. The requester is then refused as by nobody.
     pub fn accept(
         self,
-        local: Parameters,
+        endpoint: Parameters,
         private_data: &[u8],
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Connection, CmError> {
-        let inner = self.inner.accept(&local, private_data, sink)?;
+        let inner = match self.inner {
+            RequestOf::Socket(request) => {
+                ConnectionOf::Socket(request.accept(&endpoint, private_data, sink)?)
+            }
+        };
         Ok(Connection { inner })
     }
 
     /// Refuses: the requester is told [`super::ConnectionEvent::PeerRejected`].
     pub fn reject(self) {
-        self.inner.reject();
+        match self.inner {
+            RequestOf::Socket(request) => request.reject(),
+        }
     }
 }
 
 /// A connection, from its first step to its last. Dropping it is
 /// [`Connection::abort`].
 pub struct Connection {
-    inner: socket::Connection,
+    inner: ConnectionOf,
+}
+
+enum ConnectionOf {
+    Socket(socket::Connection),
 }
 
 impl Connection {
@@ -198,7 +276,9 @@ impl Connection {
     /// has not answered yet is given up at once, with the same event. After a
     /// terminal event, or the second time, this does nothing.
     pub fn disconnect(&self) {
-        self.inner.disconnect();
+        match &self.inner {
+            ConnectionOf::Socket(connection) => connection.disconnect(),
+        }
     }
 
     /// Forgets the connection: no event any more once this has returned. The
@@ -206,7 +286,9 @@ impl Connection {
     /// this connection's sink in progress, except inside a callback: do not
     /// hold a lock that the sink takes.
     pub fn abort(&self) {
-        self.inner.abort();
+        match &self.inner {
+            ConnectionOf::Socket(connection) => connection.abort(),
+        }
     }
 }
 

@@ -29,7 +29,11 @@ mod types;
 pub use error::CmError;
 pub use manager::{Connection, Listener, Manager, Request};
 pub use port::port_of;
-pub use types::{ConnectionEvent, ConnectionSink, ListenSink, ManagerOptions, Parameters};
+pub use types::{
+    ConnectionEvent, ConnectionSink, ListenSink, Local, ManagerKind, ManagerOptions, Parameters,
+    Peer, Target,
+};
 
-/// Most bytes of private data that a request or an answer carries.
+/// Most bytes of private data that a request or an answer carries over TCP:
+/// see [`Manager::max_private_data`].
 pub const MAX_PRIVATE_DATA: usize = 512;

@@ -1,9 +1,65 @@
 //! What the application's side of the connection manager sees.
 
 use super::manager::Request;
-use crate::control::EndpointAddress;
-use std::net::IpAddr;
+use crate::control::{EndpointAddress, Route};
+use core::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+
+/// How a manager exchanges what two endpoints must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManagerKind {
+    /// By messages over TCP; works wherever verbs do.
+    Socket,
+    /// By the kernel's connection manager; needs a port with an IP address of
+    /// its own, and `/dev/infiniband/rdma_cm`.
+    Rdma,
+}
+
+impl fmt::Display for ManagerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Socket => "socket",
+            Self::Rdma => "rdma_cm",
+        })
+    }
+}
+
+/// Whose a listener or a connection is. Over TCP it does not matter; the
+/// kernel's connection manager takes no connection through another port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Local {
+    /// Name of the device.
+    pub device: String,
+    /// Number of its port, from 1.
+    pub port: u8,
+    /// The address of the port's network interface.
+    pub address: IpAddr,
+}
+
+/// Whom to connect to, and how long to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The host's address; its port is ignored.
+    pub host: SocketAddr,
+    /// What is listened for there.
+    pub qualifier: u64,
+    /// Runs until the peer has accepted or refused. Without one the peer may
+    /// take for ever to answer, and the system decides when its host counts as
+    /// unreachable.
+    pub timeout: Option<Duration>,
+}
+
+/// What is told of the peer's endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// How to reach it: see [`crate::EndpointHandle::connect_by`].
+    pub route: Route,
+    /// RDMA reads of ours that it serves at a time.
+    pub reads_served: u8,
+    /// RDMA reads that it would like to have in flight.
+    pub reads_asked: u8,
+}
 
 /// What one side tells the other of its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +144,7 @@ pub enum ConnectionEvent {
     /// and answers `Ok`, on which the peer is told that it is ready.
     Accepted {
         /// The peer's endpoint.
-        peer: Parameters,
+        peer: Peer,
         /// What the peer passed to [`Request::accept`].
         private_data: Vec<u8>,
     },

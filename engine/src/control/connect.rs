@@ -237,7 +237,7 @@ impl VerbsQp {
     }
 
     /// `from` is the state that it must be in, if any.
-    fn modify(
+    pub(super) fn modify(
         &self,
         operation: &'static str,
         attr: &mut ibv_qp_attr,
@@ -264,7 +264,7 @@ impl VerbsQp {
     }
 }
 
-fn empty() -> ibv_qp_attr {
+pub(super) fn empty() -> ibv_qp_attr {
     // SAFETY: integers and a union of byte arrays, for which zero is valid.
     unsafe { core::mem::zeroed() }
 }

@@ -35,7 +35,7 @@ impl Gid {
         ibv_gid { raw: self.0 }
     }
 
-    fn from_verbs(gid: ibv_gid) -> Self {
+    pub(super) fn from_verbs(gid: ibv_gid) -> Self {
         // SAFETY: every bit pattern of the union's 16 bytes is a valid `raw`.
         Self(unsafe { gid.raw })
     }

@@ -9,7 +9,7 @@
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::control::{Access, ConnectOptions, EndpointAddress, QpState, VerbsQp};
+use crate::control::{Access, ConnectOptions, EndpointAddress, QpState, Route, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::direct;
 
@@ -144,6 +144,27 @@ impl EndpointHandle {
         }
         self.receive_locked(&mut inner, peer, options)?;
         self.send_locked(&mut inner, options)
+    }
+
+    /// As [`Self::connect`], by whatever way a connection manager told.
+    ///
+    /// # Errors
+    /// As for [`Self::connect`], or the way is through another port than
+    /// [`ConnectOptions::port`].
+    pub fn connect_by(&self, route: &Route, options: &ConnectOptions) -> Result<(), ControlError> {
+        let route = match route {
+            Route::Address(peer) => return self.connect(peer, options),
+            Route::Managed(route) => route,
+        };
+        let mut inner = self.lock_for("connect an endpoint")?;
+        if inner.state == State::Reset {
+            self.init_locked(&mut inner, options)?;
+        }
+        self.0.verbs.to_rtr_by(route, options)?;
+        inner.state = State::ReadyToReceive;
+        self.0.verbs.to_rts_by(route, options)?;
+        inner.state = State::ReadyToSend;
+        Ok(())
     }
 
     /// INIT to RTR: messages of `peer` are taken. The half of

@@ -1,8 +1,9 @@
 //! Ends without further events.
 
-use super::support::{Events, Host, Mailbox, loopback, parameters, start};
+use super::support::{Events, Host, Mailbox, local, loopback, parameters, start, target};
 use dat_engine::cm::{
-    Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerOptions, Request,
+    Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerKind, ManagerOptions,
+    Request,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -73,11 +74,10 @@ fn a_sink_ends_its_own_connection() {
         let (_active, active_events) = {
             // The acceptance cannot come before the handle is in its place.
             let made = host.manager.connect(
-                loopback(),
-                host.qualifier,
+                &local(),
+                target(loopback(), host.qualifier, None),
                 parameters(1),
                 b"",
-                None,
                 sink.clone(),
             );
             *sink.connection.lock().unwrap() = Some(made.unwrap());
@@ -149,11 +149,10 @@ impl ListenSink for Panics {
 fn a_sink_that_panics_harms_itself_only() {
     let host = Host::new();
     let made = host.manager.connect(
-        loopback(),
-        host.qualifier,
+        &local(),
+        target(loopback(), host.qualifier, None),
         parameters(1),
         b"",
-        None,
         Arc::new(Panics),
     );
     let events = Arc::new(Events::default());
@@ -163,7 +162,7 @@ fn a_sink_that_panics_harms_itself_only() {
         .accept(parameters(2), b"", events.clone())
         .unwrap();
     assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
-    let (_listener, qualifier) = host.manager.listen_any(Arc::new(Panics)).unwrap();
+    let (_listener, qualifier) = host.manager.listen_any(&local(), Arc::new(Panics)).unwrap();
     let (_request, events) = super::support::connect(&host.manager, qualifier, None);
     assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
     host.connected();
@@ -187,8 +186,8 @@ impl ListenSink for Last {
 #[test]
 fn the_last_handle_may_go_in_a_callback() {
     let last = Arc::new(Last(Mutex::new(None), Mailbox::default()));
-    let manager = Manager::start(ManagerOptions::default()).unwrap();
-    let (listener, qualifier) = manager.listen_any(last.clone()).unwrap();
+    let manager = Manager::start(ManagerKind::Socket, ManagerOptions::default()).unwrap();
+    let (listener, qualifier) = manager.listen_any(&local(), last.clone()).unwrap();
     *last.0.lock().unwrap() = Some((manager, listener));
     let (_connection, events) = super::support::connect(&start(), qualifier, None);
     last.1.next();

@@ -1,6 +1,6 @@
 //! Everybody does anything at any time; the promises hold nevertheless.
 
-use super::support::{Mailbox, loopback, parameters, start};
+use super::support::{Mailbox, local, loopback, parameters, start, target};
 use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Manager, Request,
 };
@@ -88,11 +88,10 @@ impl Player {
                 let time = [None, Some(Duration::from_millis(self.dice.roll(30)))];
                 let time = time[self.dice.roll(2) as usize];
                 let made = self.manager.connect(
-                    loopback(),
-                    self.other,
+                    &local(),
+                    target(loopback(), self.other, time),
                     parameters(1),
                     &[0; 99],
-                    time,
                     sink.clone(),
                 );
                 self.open.push((made.unwrap(), sink));
@@ -149,7 +148,7 @@ fn every_connection_ends_once_whatever_happens() {
     let hosts: Vec<(Manager, Arc<Queue>, Listener, u64)> = (0..2)
         .map(|_| {
             let (manager, queue) = (start(), Arc::new(Queue::default()));
-            let (listener, qualifier) = manager.listen_any(queue.clone()).unwrap();
+            let (listener, qualifier) = manager.listen_any(&local(), queue.clone()).unwrap();
             (manager, queue, listener, qualifier)
         })
         .collect();

@@ -1,7 +1,9 @@
 //! Requests and their answers.
 
-use super::support::{Events, Host, connect, loopback, parameters, start};
-use dat_engine::cm::{CmError, ConnectionEvent, MAX_PRIVATE_DATA, Manager, ManagerOptions};
+use super::support::{Events, Host, connect, local, loopback, parameters, peer, start, target};
+use dat_engine::cm::{
+    CmError, ConnectionEvent, MAX_PRIVATE_DATA, Manager, ManagerKind, ManagerOptions,
+};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,17 +19,16 @@ fn parameters_and_private_data_of_every_length_arrive_whole_on_both_sides() {
         let _active = host
             .manager
             .connect(
-                loopback(),
-                host.qualifier,
+                &local(),
+                target(loopback(), host.qualifier, None),
                 parameters(number),
                 &there,
-                None,
                 active_events.clone(),
             )
             .unwrap();
         let request = host.requests.next();
         assert_eq!(request.private_data(), there);
-        assert_eq!(*request.parameters(), parameters(number));
+        assert_eq!(*request.parameters(), peer(number));
         assert_eq!(request.qualifier(), host.qualifier);
         assert!(request.is_alive());
         assert_eq!(request.peer().ip(), loopback().ip());
@@ -36,7 +37,7 @@ fn parameters_and_private_data_of_every_length_arrive_whole_on_both_sides() {
         let sink: Arc<Events> = Arc::clone(&passive_events);
         let _passive = request.accept(parameters(!number), &back, sink).unwrap();
         let expected = ConnectionEvent::Accepted {
-            peer: parameters(!number),
+            peer: peer(!number),
             private_data: back,
         };
         assert_eq!(active_events.next(), expected);
@@ -52,11 +53,10 @@ fn private_data_that_is_too_long_is_refused_on_both_sides() {
     let error = host
         .manager
         .connect(
-            loopback(),
-            host.qualifier,
+            &local(),
+            target(loopback(), host.qualifier, None),
             parameters(1),
             &long,
-            None,
             events.clone(),
         )
         .unwrap_err();
@@ -122,7 +122,13 @@ fn a_network_without_a_way_is_unreachable() {
     ));
     let events = Arc::new(Events::default());
     let sink = events.clone();
-    match start().connect(nowhere, 2000, parameters(1), b"", None, sink) {
+    match start().connect(
+        &local(),
+        target(nowhere, 2000, None),
+        parameters(1),
+        b"",
+        sink,
+    ) {
         Ok(_connection) => assert_eq!(events.next(), ConnectionEvent::Unreachable),
         // A host without IPv6 says so.
         Err(error) => assert!(matches!(error, CmError::Address(_)), "{error}"),
@@ -141,7 +147,13 @@ fn addresses_of_no_host_are_refused_at_once() {
     ] {
         let (to, events) = (address.parse().unwrap(), Arc::new(Events::default()));
         let error = manager
-            .connect(to, 2000, parameters(1), b"", None, events.clone())
+            .connect(
+                &local(),
+                target(to, 2000, None),
+                parameters(1),
+                b"",
+                events.clone(),
+            )
             .unwrap_err();
         assert!(matches!(error, CmError::Address(_)), "{address}: {error}");
         events.assert_quiet();
@@ -220,7 +232,13 @@ fn a_sink_that_cannot_follow_fails_the_acceptance() {
     let sink = refusing.clone();
     let _active = host
         .manager
-        .connect(loopback(), host.qualifier, parameters(1), b"", None, sink)
+        .connect(
+            &local(),
+            target(loopback(), host.qualifier, None),
+            parameters(1),
+            b"",
+            sink,
+        )
         .unwrap();
     let passive_events = Arc::new(Events::default());
     let request = host.requests.next();
@@ -241,9 +259,13 @@ fn ipv6_and_mapped_addresses_reach_the_same_listener() {
             address.parse::<SocketAddr>().unwrap(),
             Arc::new(Events::default()),
         );
-        let made =
-            host.manager
-                .connect(to, host.qualifier, parameters(1), b"", None, events.clone());
+        let made = host.manager.connect(
+            &local(),
+            target(to, host.qualifier, None),
+            parameters(1),
+            b"",
+            events.clone(),
+        );
         let _connection = match made {
             Ok(connection) => connection,
             Err(CmError::Address(_)) if to.is_ipv6() => continue,
@@ -284,6 +306,8 @@ fn the_address_to_publish_is_one_that_others_can_connect_to() {
         publish: Some("192.0.2.9".parse().unwrap()),
         ..ManagerOptions::default()
     };
-    let given = Manager::start(options).unwrap().local_address("mlx5_0");
+    let given = Manager::start(ManagerKind::Socket, options)
+        .unwrap()
+        .local_address("mlx5_0");
     assert_eq!(given, "192.0.2.9:0".parse().unwrap());
 }

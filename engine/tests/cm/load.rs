@@ -1,8 +1,9 @@
 //! Many connections.
 
-use super::support::{Events, Host, PATIENCE, parameters};
+use super::support::{Events, Host, PATIENCE, local, parameters, target};
 use dat_engine::cm::{
-    Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerOptions, Request,
+    Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerKind, ManagerOptions,
+    Request,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -110,15 +111,21 @@ fn await_count(count: &AtomicUsize, least: usize) {
 fn rate_of_connections() {
     const ALL: usize = 4000;
     raise_descriptors(2 * ALL as u64 + 100);
-    let manager = Manager::start(ManagerOptions::default()).unwrap();
+    let manager = Manager::start(ManagerKind::Socket, ManagerOptions::default()).unwrap();
     for _ in 0..5 {
         let accepting = Arc::new(Accepting::default());
-        let (_listener, qualifier) = manager.listen_any(accepting.clone()).unwrap();
+        let (_listener, qualifier) = manager.listen_any(&local(), accepting.clone()).unwrap();
         let count = Arc::new(Count::default());
         let begun = Instant::now();
         let connect = |_| {
             let (to, sink) = (super::support::loopback(), count.clone());
-            let made = manager.connect(to, qualifier, parameters(1), &[0; 64], None, sink);
+            let made = manager.connect(
+                &local(),
+                target(to, qualifier, None),
+                parameters(1),
+                &[0; 64],
+                sink,
+            );
             made.unwrap()
         };
         let connections: Vec<_> = (0..ALL).map(connect).collect();

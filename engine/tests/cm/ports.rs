@@ -1,7 +1,7 @@
 //! Qualifiers, and who may listen.
 
-use super::support::{Events, Host, Requests, connect, loopback, parameters, start};
-use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerOptions, port_of};
+use super::support::{Events, Host, Requests, connect, local, loopback, parameters, start};
+use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerKind, ManagerOptions, port_of};
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -23,7 +23,9 @@ fn a_qualifier_of_64_bits_arrives_whole() {
     let manager = start();
     let requests = Arc::new(Requests::default());
     let qualifier = free_qualifier();
-    let listener = manager.listen(qualifier, requests.clone()).unwrap();
+    let listener = manager
+        .listen(&local(), qualifier, requests.clone())
+        .unwrap();
     assert_eq!(listener.qualifier(), qualifier);
     let (_connection, events) = connect(&manager, qualifier, None);
     let request = requests.next();
@@ -37,7 +39,9 @@ fn a_request_for_another_qualifier_of_the_port_is_not_delivered() {
     let manager = start();
     let requests = Arc::new(Requests::default());
     let qualifier = free_qualifier();
-    let _listener = manager.listen(qualifier, requests.clone()).unwrap();
+    let _listener = manager
+        .listen(&local(), qualifier, requests.clone())
+        .unwrap();
     let low = u64::from(port_of(qualifier));
     for other in [sibling(qualifier), low] {
         let (_connection, events) = connect(&manager, other, None);
@@ -51,7 +55,7 @@ fn who_comes_second_is_told_that_it_is_in_use() {
     let (one, two) = (start(), start());
     let qualifier = free_qualifier();
     let listener = one
-        .listen(qualifier, Arc::new(Requests::default()))
+        .listen(&local(), qualifier, Arc::new(Requests::default()))
         .unwrap();
     for (manager, wanted) in [
         (&one, qualifier),
@@ -60,14 +64,14 @@ fn who_comes_second_is_told_that_it_is_in_use() {
         (&one, port_of(qualifier).into()),
     ] {
         let error = manager
-            .listen(wanted, Arc::new(Requests::default()))
+            .listen(&local(), wanted, Arc::new(Requests::default()))
             .unwrap_err();
         assert!(matches!(error, CmError::InUse), "{error}");
     }
     drop(listener);
     // At once: the port is free when the drop has returned.
     let _again = two
-        .listen(sibling(qualifier), Arc::new(Requests::default()))
+        .listen(&local(), sibling(qualifier), Arc::new(Requests::default()))
         .unwrap();
 }
 
@@ -76,7 +80,7 @@ fn a_port_of_any_other_program_is_in_use() {
     let foreign = TcpListener::bind(loopback()).unwrap();
     let port = foreign.local_addr().unwrap().port();
     let error = start()
-        .listen(port.into(), Arc::new(Requests::default()))
+        .listen(&local(), port.into(), Arc::new(Requests::default()))
         .unwrap_err();
     assert!(matches!(error, CmError::InUse), "{error}");
 }
@@ -85,7 +89,11 @@ fn a_port_of_any_other_program_is_in_use() {
 fn listeners_of_any_qualifier_get_different_ones() {
     let manager = start();
     let listeners: Vec<_> = (0..20)
-        .map(|_| manager.listen_any(Arc::new(Requests::default())).unwrap())
+        .map(|_| {
+            manager
+                .listen_any(&local(), Arc::new(Requests::default()))
+                .unwrap()
+        })
         .collect();
     let mut qualifiers: Vec<_> = listeners.iter().map(|(_, qualifier)| *qualifier).collect();
     qualifiers.sort_unstable();
@@ -114,7 +122,7 @@ fn connections_do_not_keep_anybody_from_listening_on_their_port() {
         ..
     } = host;
     drop(listener);
-    let listen = |port| manager.listen(port, Arc::new(Requests::default()));
+    let listen = |port| manager.listen(&local(), port, Arc::new(Requests::default()));
     // The port that they came to, while they live and when they are gone.
     drop(listen(qualifier).unwrap());
     // A port that they came from. Not each of them: one may also be that of a
@@ -159,9 +167,9 @@ fn one_address_to_listen_on_is_the_only_one() {
         listen_on: Some("203.0.113.7".parse().unwrap()),
         ..ManagerOptions::default()
     };
-    let manager = Manager::start(elsewhere).unwrap();
+    let manager = Manager::start(ManagerKind::Socket, elsewhere).unwrap();
     let error = manager
-        .listen_any(Arc::new(Requests::default()))
+        .listen_any(&local(), Arc::new(Requests::default()))
         .unwrap_err();
     assert!(matches!(error, CmError::Address(_)), "{error}");
 }

@@ -1,7 +1,7 @@
 //! Processes that die, and processes that fork.
 
-use super::support::{Events, Host, connect, parameters, start};
-use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerOptions};
+use super::support::{Events, Host, connect, local, parameters, start, target};
+use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerKind, ManagerOptions};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,14 +90,18 @@ fn a_peer_that_pauses_is_not_dead() {
 fn in_a_fork(host: &Host, pair: super::support::Pair) -> i32 {
     let sink = || Arc::new(Events::default());
     let to = super::support::loopback();
-    let made = host
-        .manager
-        .connect(to, host.qualifier, parameters(1), b"", None, sink());
+    let made = host.manager.connect(
+        &local(),
+        target(to, host.qualifier, None),
+        parameters(1),
+        b"",
+        sink(),
+    );
     if !matches!(made, Err(CmError::Forked)) {
         return 1;
     }
     if !matches!(
-        host.manager.listen_any(host.requests.clone()),
+        host.manager.listen_any(&local(), host.requests.clone()),
         Err(CmError::Forked)
     ) {
         return 2;
@@ -189,7 +193,7 @@ fn a_fork_that_lives_on_does_not_hold_up_an_orderly_end() {
     drop(listener);
     let (_connection, events) = connect(&manager, qualifier, None);
     assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
-    drop(manager.listen(qualifier, requests).unwrap());
+    drop(manager.listen(&local(), qualifier, requests).unwrap());
     // SAFETY: the child made above.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
@@ -253,7 +257,7 @@ fn lonely() {
     drop(pair);
     service_threads_are_gone();
     for _ in 0..200 {
-        drop(Manager::start(ManagerOptions::default()).unwrap());
+        drop(Manager::start(ManagerKind::Socket, ManagerOptions::default()).unwrap());
         service_threads_are_gone();
     }
 }
@@ -283,13 +287,17 @@ fn starving() {
     while let Ok(file) = std::fs::File::open("/dev/null") {
         hoard.push(file);
     }
-    let made = host.manager.listen_any(host.requests.clone());
+    let made = host.manager.listen_any(&local(), host.requests.clone());
     assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
     let sink = Arc::new(Events::default());
     let to = super::support::loopback();
-    let made = host
-        .manager
-        .connect(to, host.qualifier, parameters(1), b"", None, sink);
+    let made = host.manager.connect(
+        &local(),
+        target(to, host.qualifier, None),
+        parameters(1),
+        b"",
+        sink,
+    );
     assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
     // One for us, none for the manager.
     hoard.pop();

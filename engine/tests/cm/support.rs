@@ -1,10 +1,10 @@
 //! Sinks that remember, and connections ready-made.
 
 use dat_engine::cm::{
-    Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Manager, ManagerOptions,
-    Parameters, Request,
+    Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Local, Manager, ManagerKind,
+    ManagerOptions, Parameters, Peer, Request, Target,
 };
-use dat_engine::{EndpointAddress, LinkLayer};
+use dat_engine::{EndpointAddress, LinkLayer, Route};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
@@ -108,11 +108,38 @@ impl ListenSink for Requests {
 }
 
 pub(crate) fn start() -> Manager {
-    Manager::start(ManagerOptions::default()).expect("a manager")
+    Manager::start(ManagerKind::Socket, ManagerOptions::default()).expect("a manager")
 }
 
 pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
+}
+
+/// Of no device: over TCP it does not matter.
+pub(crate) fn local() -> Local {
+    Local {
+        device: String::new(),
+        port: 1,
+        address: loopback().ip(),
+    }
+}
+
+pub(crate) fn target(host: SocketAddr, qualifier: u64, timeout: Option<Duration>) -> Target {
+    Target {
+        host,
+        qualifier,
+        timeout,
+    }
+}
+
+/// What the peer is told of [`parameters`].
+pub(crate) fn peer(number: u8) -> Peer {
+    let parameters = parameters(number);
+    Peer {
+        route: Route::Address(parameters.address),
+        reads_served: parameters.reads_served,
+        reads_asked: parameters.reads_asked,
+    }
 }
 
 /// Parameters that differ in every field from those of another number.
@@ -151,9 +178,11 @@ impl Host {
     }
 
     pub(crate) fn with(options: ManagerOptions) -> Self {
-        let manager = Manager::start(options).expect("a manager");
+        let manager = Manager::start(ManagerKind::Socket, options).expect("a manager");
         let requests = Arc::new(Requests::default());
-        let (listener, qualifier) = manager.listen_any(requests.clone()).expect("a listener");
+        let (listener, qualifier) = manager
+            .listen_any(&local(), requests.clone())
+            .expect("a listener");
         Self {
             manager,
             listener,
@@ -201,7 +230,13 @@ pub(crate) fn connect(
     let events = Arc::new(Events::default());
     let sink = events.clone();
     let connection = manager
-        .connect(loopback(), qualifier, parameters(1), b"", timeout, sink)
+        .connect(
+            &local(),
+            target(loopback(), qualifier, timeout),
+            parameters(1),
+            b"",
+            sink,
+        )
         .expect("the request is on its way");
     (connection, events)
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use dat_engine::cm::Request;
 
 use super::Ep;
-use super::life::check_private_data;
 use super::sink::Sink;
 use crate::error::{DatError, Result};
 use crate::state::{self, Call, Trigger};
@@ -21,7 +20,7 @@ impl Ep {
         private_data: &[u8],
     ) -> Result<()> {
         let bad = |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleEp, cause);
-        check_private_data(private_data, Subtype::InvalidArg3)?;
+        self.check_private_data(private_data, Subtype::InvalidArg3)?;
         let mut held = self.hold();
         let control = &mut *held.control;
         if !call.legal().has(self.state()) {

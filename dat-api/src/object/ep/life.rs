@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use dat_engine::cm::{CmError, MAX_PRIVATE_DATA, Parameters};
+use dat_engine::cm::{CmError, Parameters, Target};
 use dat_engine::{SendFlags, SendOp, SendRequest};
 
 use super::poster::Held;
@@ -42,7 +42,12 @@ pub(crate) fn manager_error(error: &CmError) -> DatError {
             Subtype::InvalidAddressUnsupported,
         ),
         CmError::Forked => (ReturnType::InvalidHandle, Subtype::NoSubtype),
-        CmError::Unavailable | CmError::Resources(_) => {
+        CmError::Privileged { .. } => (ReturnType::PrivilegesViolation, Subtype::NoSubtype),
+        CmError::NotServed(_) => (
+            ReturnType::InvalidAddress,
+            Subtype::InvalidAddressUnreachable,
+        ),
+        CmError::Unavailable | CmError::Missing(_) | CmError::Resources(_) => {
             (ReturnType::InsufficientResources, Subtype::ResourceDevice)
         }
     };
@@ -80,7 +85,7 @@ impl Ep {
                 "a timeout of 0: nothing connects in no time",
             ));
         }
-        check_private_data(how.private_data, Subtype::InvalidArg5)?;
+        self.check_private_data(how.private_data, Subtype::InvalidArg5)?;
         if how.qos != 0 || how.flags != 0 {
             return Err(DatError::new(
                 ReturnType::ModelNotSupported,
@@ -94,12 +99,16 @@ impl Ep {
         control.local_qualifier = 0;
         // Events come at any moment, and wait for the lock.
         self.step(control, Trigger::Connect);
+        let target = Target {
+            host: how.address,
+            qualifier: how.qualifier,
+            timeout: how.timeout,
+        };
         let connection = self.ia.cm().connect(
-            how.address,
-            how.qualifier,
+            self.ia.local(),
+            target,
             local,
             how.private_data,
-            how.timeout,
             Sink::of(&me),
         );
         match connection {
@@ -113,6 +122,22 @@ impl Ep {
                 Err(manager_error(&error))
             }
         }
+    }
+
+    /// That private data is no longer than what travels.
+    pub(super) fn check_private_data(&self, data: &[u8], argument: Subtype) -> Result<()> {
+        let most = self.ia.cm().max_private_data();
+        if data.len() <= most {
+            return Ok(());
+        }
+        Err(DatError::new(
+            ReturnType::InvalidParameter,
+            argument,
+            format!(
+                "{} bytes of private data; max_private_data_size is {most}",
+                data.len()
+            ),
+        ))
     }
 
     /// What the peer must know.
@@ -327,21 +352,6 @@ impl Ep {
         drop(parts);
         self.ia.unregister(self.handle);
     }
-}
-
-/// That private data is no longer than what travels.
-pub(crate) fn check_private_data(data: &[u8], argument: Subtype) -> Result<()> {
-    if data.len() <= MAX_PRIVATE_DATA {
-        return Ok(());
-    }
-    Err(DatError::new(
-        ReturnType::InvalidParameter,
-        argument,
-        format!(
-            "{} bytes of private data; max_private_data_size is {MAX_PRIVATE_DATA}",
-            data.len()
-        ),
-    ))
 }
 
 #[allow(unsafe_code)]

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use dat_engine::cm::{ConnectionEvent, ConnectionSink, Parameters};
+use dat_engine::cm::{ConnectionEvent, ConnectionSink, Peer};
 
 use super::Ep;
 use super::control::Control;
@@ -69,7 +69,7 @@ impl Ep {
     fn accepted(
         &self,
         control: &mut Control,
-        peer: &Parameters,
+        peer: &Peer,
         private_data: Vec<u8>,
     ) -> Result<(), ()> {
         if self.state() != EpState::ActiveConnectionPending {
@@ -97,13 +97,13 @@ impl Ep {
     pub(super) fn bring_up(
         &self,
         control: &Control,
-        peer: &Parameters,
+        peer: &Peer,
     ) -> Result<(), dat_engine::ControlError> {
         let mut options = self.options(&control.attributes);
         // More than the peer serves would break the connection.
         options.reads_issued = options.reads_issued.min(peer.reads_served);
         if let Some(qp) = &control.qp {
-            qp.connect(&peer.address, &options)?;
+            qp.connect_by(&peer.route, &options)?;
         }
         self.reads_issued
             .store(options.reads_issued.into(), Ordering::Release);

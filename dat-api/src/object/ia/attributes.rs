@@ -39,7 +39,7 @@
 //! | `dat_qos_supported` | best effort | |
 //! | `completion_flags_supported` | all five | |
 //! | `is_thread_safe` | as it was opened | a thread-safe IA takes a gate per EP while it posts |
-//! | `max_private_data_size` | [`MAX_PRIVATE_DATA`] | |
+//! | `max_private_data_size` | 512 over sockets, 56 by rdma_cm | see [`Manager::max_private_data`] |
 //! | `supports_multipath` | false | |
 //! | `ep_creator` | if asked | |
 //! | `pz_support` | unique | a zone is a protection domain of one IA |
@@ -56,7 +56,7 @@
 //!
 //! [`MAX_SEGMENTS`]: crate::object::ep::MAX_SEGMENTS
 //! [`lmr::CAPACITY`]: crate::object::lmr
-//! [`MAX_PRIVATE_DATA`]: dat_engine::cm::MAX_PRIVATE_DATA
+//! [`Manager::max_private_data`]: dat_engine::cm::Manager::max_private_data
 
 use core::net::SocketAddr;
 

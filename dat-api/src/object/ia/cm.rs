@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use dat_engine::cm::{CmError, Manager, ManagerOptions};
+use dat_engine::cm::{CmError, Manager, ManagerKind, ManagerOptions};
 
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
@@ -26,7 +26,8 @@ impl SharedManager {
         if let Some(shared) = current.upgrade().filter(|shared| shared.process == process) {
             return Ok(shared);
         }
-        let manager = Manager::start(ManagerOptions::default()).map_err(no_manager)?;
+        let manager =
+            Manager::start(ManagerKind::Socket, ManagerOptions::default()).map_err(no_manager)?;
         let shared = Arc::new(Self { process, manager });
         *current = Arc::downgrade(&shared);
         Ok(shared)

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use dat_engine::cm::MAX_PRIVATE_DATA;
+use dat_engine::cm::Manager;
 use dat_engine::{Device, PortInfo};
 
 use super::attributes::{
@@ -22,6 +22,7 @@ pub(super) struct Described<'a> {
     pub(super) port: &'a PortInfo,
     pub(super) address: SocketAddr,
     pub(super) local_address: usize,
+    pub(super) manager: &'a Manager,
     pub(super) threadsafe: bool,
     pub(super) options: &'a Options,
 }
@@ -90,7 +91,8 @@ impl Described<'_> {
             dat_qos_supported: 0,
             completion_flags_supported: CompletionFlags::all(),
             is_thread_safe: self.threadsafe,
-            max_private_data_size: i32::try_from(MAX_PRIVATE_DATA).unwrap_or(i32::MAX),
+            max_private_data_size: i32::try_from(self.manager.max_private_data())
+                .unwrap_or(i32::MAX),
             supports_multipath: false,
             ep_creator: EpCreator::IfAsked,
             pz_support: PzSupport::Unique,
@@ -107,7 +109,7 @@ impl Described<'_> {
             provider_specific_attributes: vec![
                 named("path", self.device.info().path.to_string()),
                 named("wait", self.options.wait.to_string()),
-                named("cm", "socket".to_owned()),
+                named("cm", self.manager.kind().to_string()),
             ],
         }
     }

@@ -25,7 +25,7 @@ use core::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use dat_engine::Device;
-use dat_engine::cm::Manager;
+use dat_engine::cm::{Local, Manager};
 use dat_engine::control::ObjectId;
 use dat_engine::wait::WaitPolicy;
 
@@ -59,6 +59,8 @@ pub struct Ia {
     port: u8,
     options: Options,
     threadsafe: bool,
+    /// What its listeners and connections are of.
+    local: Local,
     address: SocketAddr,
     local_address: PeerAddress,
     attributes: (IaAttributes, ProviderAttributes),
@@ -144,6 +146,11 @@ impl Ia {
     /// The connection manager; all IAs of a process share one.
     pub(crate) fn cm(&self) -> &Manager {
         self.cm.manager()
+    }
+
+    /// What its listeners and connections are of.
+    pub(crate) fn local(&self) -> &Local {
+        &self.local
     }
 
     /// Publishes an object made of this IA, to be ended with `abort` when the

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dat_engine::cm::Local;
 use dat_engine::{ControlErrorKind, Device, PathRequest, PortInfo};
 
 use super::Ia;
@@ -113,6 +114,11 @@ impl Ia {
     ) -> Result<Arc<Self>> {
         let cm = SharedManager::get()?;
         let address = cm.manager().local_address(&device.info().name);
+        let local = Local {
+            device: device.info().name.clone(),
+            port: port.number,
+            address: address.ip(),
+        };
         let local_address = PeerAddress::new(address);
         let described = Described {
             name: request.name,
@@ -120,6 +126,7 @@ impl Ia {
             port,
             address,
             local_address: local_address.address(),
+            manager: cm.manager(),
             threadsafe: request.threadsafe,
             options: &options,
         };
@@ -132,6 +139,7 @@ impl Ia {
             port: port.number,
             options,
             threadsafe: request.threadsafe,
+            local,
             address,
             local_address,
             attributes,

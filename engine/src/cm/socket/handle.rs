@@ -5,20 +5,13 @@ use super::open;
 use super::service::{Command, Connecting, Listening, Service};
 use super::session::ConnectionGate;
 use crate::cm::gate::Gate;
-use crate::cm::{CmError, ConnectionSink, ListenSink, MAX_PRIVATE_DATA, Parameters};
+use crate::cm::{CmError, ConnectionSink, ListenSink, MAX_PRIVATE_DATA, Parameters, Target};
 use mio::{Interest, Token};
 use socket2::SockRef;
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// Whom to connect to, and how long to try.
-pub(in crate::cm) struct Target {
-    pub(in crate::cm) host: SocketAddr,
-    pub(in crate::cm) qualifier: u64,
-    pub(in crate::cm) timeout: Option<Duration>,
-}
+use std::time::Instant;
 
 pub(in crate::cm) struct Listener {
     service: Arc<Service>,
@@ -75,40 +68,21 @@ impl Drop for Listener {
     }
 }
 
-/// What a request says.
-pub(in crate::cm) struct Details {
-    pub(in crate::cm) qualifier: u64,
-    pub(in crate::cm) peer: SocketAddr,
-    pub(in crate::cm) parameters: Parameters,
-    pub(in crate::cm) private_data: Vec<u8>,
-}
-
 pub(in crate::cm) struct Request {
     service: Arc<Service>,
     token: Token,
     alive: Arc<AtomicBool>,
-    details: Details,
     answered: bool,
 }
 
 impl Request {
-    pub(super) fn new(
-        service: Arc<Service>,
-        token: Token,
-        alive: Arc<AtomicBool>,
-        details: Details,
-    ) -> Self {
+    pub(super) fn new(service: Arc<Service>, token: Token, alive: Arc<AtomicBool>) -> Self {
         Self {
             service,
             token,
             alive,
-            details,
             answered: false,
         }
-    }
-
-    pub(in crate::cm) fn details(&self) -> &Details {
-        &self.details
     }
 
     pub(in crate::cm) fn is_alive(&self) -> bool {

@@ -21,5 +21,5 @@ mod run;
 mod service;
 mod session;
 
-pub(super) use handle::{Connection, Listener, Request, Target};
+pub(super) use handle::{Connection, Listener, Request};
 pub(super) use service::Service;

@@ -1,11 +1,13 @@
 //! One connection: a stream, its state, and what each message does to it.
 
 use super::frame::{self, Frame, Malformed, Reason};
-use super::handle::{Details, Request};
+use super::handle::Request;
 use super::open;
 use super::service::{Connecting, Listening, Service};
 use crate::cm::gate::Gate;
-use crate::cm::{ConnectionEvent, ConnectionSink, ListenSink, ManagerOptions};
+use crate::cm::manager::{Details, RequestOf};
+use crate::cm::{ConnectionEvent, ConnectionSink, ListenSink, ManagerOptions, Parameters, Peer};
+use crate::control::Route;
 use mio::Token;
 use mio::net::TcpStream;
 use std::io::{self, Read, Write};
@@ -267,7 +269,7 @@ impl Session {
             ) => {
                 self.deadline = None;
                 self.accepted(ConnectionEvent::Accepted {
-                    peer: parameters,
+                    peer: peer(&parameters),
                     private_data,
                 })
             }
@@ -288,14 +290,14 @@ impl Session {
                     private_data,
                 },
             ) => {
-                let (listening, peer) = (Arc::clone(listening), self.peer);
-                let (true, Some(peer)) = (listening.qualifier == qualifier, peer) else {
+                let (listening, requester) = (Arc::clone(listening), self.peer);
+                let (true, Some(requester)) = (listening.qualifier == qualifier, requester) else {
                     return self.reject(false);
                 };
                 let details = Details {
                     qualifier,
-                    peer,
-                    parameters,
+                    requester,
+                    peer: peer(&parameters),
                     private_data,
                 };
                 self.requested(&listening, details, around)
@@ -335,9 +337,9 @@ impl Session {
         self.deadline = None;
         let alive = Arc::new(AtomicBool::new(true));
         self.state = State::Pending(Arc::clone(&alive));
-        let request = Request::new(service, around.token, alive, details);
+        let request = Request::new(service, around.token, alive);
         // A request that nobody takes refuses itself when it is dropped.
-        let request = crate::cm::Request::new(request);
+        let request = crate::cm::Request::new(details, RequestOf::Socket(request));
         let _ = listening.gate.call(false, |sink| sink.request(request));
         GoesOn
     }
@@ -423,6 +425,14 @@ impl Session {
                 Err(_) => self.outbox.clear(),
             }
         }
+    }
+}
+
+fn peer(parameters: &Parameters) -> Peer {
+    Peer {
+        route: Route::Address(parameters.address),
+        reads_served: parameters.reads_served,
+        reads_asked: parameters.reads_asked,
     }
 }
 

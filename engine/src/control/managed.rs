@@ -1,0 +1,209 @@
+//! The way to a peer as the kernel's connection manager found it.
+//!
+//! Who exchanges addresses himself computes the attributes of his queue pair
+//! ([`super::route`]). With rdma_cm the kernel knows them: it resolved the
+//! peer's IP address, chose the GID, and agreed with the peer on packet
+//! sequence numbers. [`ManagedRoute`] has what it says as plain values.
+
+use super::address::{ConnectOptions, EndpointAddress};
+use super::connect::{QpState, empty};
+use super::gid::Gid;
+use super::qp::VerbsQp;
+use crate::error::{ControlError, ControlErrorKind};
+use dv_sys::verbs::{
+    ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_qp_attr_mask as Mask, ibv_qp_state,
+};
+
+/// How to reach the endpoint of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By the address that the peer told.
+    Address(EndpointAddress),
+    /// As the kernel's connection manager says.
+    Managed(Box<ManagedRoute>),
+}
+
+/// What the kernel's connection manager says of a connection. Good for this
+/// connection only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagedRoute {
+    port: u8,
+    pkey_index: u16,
+    peer_qpn: u32,
+    /// First packet sequence number of the peer.
+    peer_psn: u32,
+    /// Our own first one.
+    psn: u32,
+    /// Code of `enum ibv_mtu`.
+    mtu: u32,
+    /// How long to wait for an acknowledgement, as in [`ConnectOptions`].
+    timeout: u8,
+    vector: Vector,
+}
+
+/// `ibv_ah_attr` without its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Vector {
+    gid: Gid,
+    flow_label: u32,
+    gid_index: u8,
+    hop_limit: u8,
+    traffic_class: u8,
+    lid: u16,
+    sl: u8,
+    src_path_bits: u8,
+    static_rate: u8,
+    global: bool,
+}
+
+impl ManagedRoute {
+    /// From the attributes that `rdma_init_qp_attr` gives for INIT, RTR and
+    /// RTS. An alternate path is left out: nobody migrates.
+    #[allow(dead_code, reason = "the manager by rdma_cm is being written")]
+    pub(crate) fn from_attributes(
+        init: &ibv_qp_attr,
+        rtr: &ibv_qp_attr,
+        rts: &ibv_qp_attr,
+    ) -> Self {
+        let ah = &rtr.ah_attr;
+        Self {
+            port: init.port_num,
+            pkey_index: init.pkey_index,
+            peer_qpn: rtr.dest_qp_num,
+            peer_psn: rtr.rq_psn,
+            psn: rts.sq_psn,
+            mtu: rtr.path_mtu,
+            timeout: rts.timeout,
+            vector: Vector {
+                gid: Gid::from_verbs(ah.grh.dgid),
+                flow_label: ah.grh.flow_label,
+                gid_index: ah.grh.sgid_index,
+                hop_limit: ah.grh.hop_limit,
+                traffic_class: ah.grh.traffic_class,
+                lid: ah.dlid,
+                sl: ah.sl,
+                src_path_bits: ah.src_path_bits,
+                static_rate: ah.static_rate,
+                global: ah.is_global != 0,
+            },
+        }
+    }
+
+    /// The number of the peer's queue pair.
+    #[must_use]
+    pub fn peer_qpn(&self) -> u32 {
+        self.peer_qpn
+    }
+
+    /// Our port.
+    #[must_use]
+    pub fn port(&self) -> u8 {
+        self.port
+    }
+
+    /// How long to wait for an acknowledgement: 4.096 µs · 2^timeout.
+    #[must_use]
+    pub fn timeout(&self) -> u8 {
+        self.timeout
+    }
+
+    fn ah(&self) -> ibv_ah_attr {
+        let vector = &self.vector;
+        ibv_ah_attr {
+            grh: ibv_global_route {
+                dgid: vector.gid.to_verbs(),
+                flow_label: vector.flow_label,
+                sgid_index: vector.gid_index,
+                hop_limit: vector.hop_limit,
+                traffic_class: vector.traffic_class,
+            },
+            dlid: vector.lid,
+            sl: vector.sl,
+            src_path_bits: vector.src_path_bits,
+            static_rate: vector.static_rate,
+            is_global: u8::from(vector.global),
+            port_num: self.port,
+        }
+    }
+}
+
+impl VerbsQp {
+    /// INIT to RTR by what the kernel's connection manager says. Of the
+    /// options count the port, which must be the route's, the RNR timer (the
+    /// kernel's is the longest there is) and the reads served.
+    ///
+    /// # Errors
+    /// The QP is in another state, or the route goes through another port.
+    pub fn to_rtr_by(
+        &self,
+        route: &ManagedRoute,
+        options: &ConnectOptions,
+    ) -> Result<(), ControlError> {
+        const OPERATION: &str = "bring a queue pair to RTR";
+        options.check(OPERATION)?;
+        if route.port != options.port {
+            return Err(ControlError::new(
+                ControlErrorKind::Invalid,
+                OPERATION,
+                format!(
+                    "the way to the peer is through port {}, the endpoint is on port {}",
+                    route.port, options.port
+                ),
+            )
+            .with_remedy("connect to and from the address of this port's network interface"));
+        }
+        let mut attr = empty();
+        attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
+        attr.path_mtu = route.mtu;
+        attr.dest_qp_num = route.peer_qpn;
+        attr.rq_psn = route.peer_psn;
+        attr.max_dest_rd_atomic = options
+            .reads_served
+            .min(self.domain.device().limits().reads_served);
+        attr.min_rnr_timer = options.min_rnr_timer;
+        attr.ah_attr = route.ah();
+        let mut mask = Mask::IBV_QP_STATE
+            | Mask::IBV_QP_AV
+            | Mask::IBV_QP_PATH_MTU
+            | Mask::IBV_QP_DEST_QPN
+            | Mask::IBV_QP_RQ_PSN
+            | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
+            | Mask::IBV_QP_MIN_RNR_TIMER;
+        if route.pkey_index != 0 {
+            // INIT was entered with the first key, before the peer was known.
+            attr.pkey_index = route.pkey_index;
+            mask |= Mask::IBV_QP_PKEY_INDEX;
+        }
+        self.modify(OPERATION, &mut attr, mask, Some(QpState::Init))
+    }
+
+    /// RTR to RTS by what the kernel's connection manager says. Of the options
+    /// count the retries and the reads issued.
+    ///
+    /// # Errors
+    /// The QP is in another state, or an option is out of range.
+    pub fn to_rts_by(
+        &self,
+        route: &ManagedRoute,
+        options: &ConnectOptions,
+    ) -> Result<(), ControlError> {
+        const OPERATION: &str = "bring a queue pair to RTS";
+        options.check(OPERATION)?;
+        let mut attr = empty();
+        attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
+        attr.sq_psn = route.psn;
+        attr.timeout = route.timeout;
+        attr.retry_cnt = options.retry;
+        attr.rnr_retry = options.rnr_retry;
+        attr.max_rd_atomic = options
+            .reads_issued
+            .min(self.domain.device().limits().reads_issued);
+        let mask = Mask::IBV_QP_STATE
+            | Mask::IBV_QP_SQ_PSN
+            | Mask::IBV_QP_TIMEOUT
+            | Mask::IBV_QP_RETRY_CNT
+            | Mask::IBV_QP_RNR_RETRY
+            | Mask::IBV_QP_MAX_QP_RD_ATOMIC;
+        self.modify(OPERATION, &mut attr, mask, Some(QpState::ReadyToReceive))
+    }
+}
