@@ -1,15 +1,17 @@
 /* Sizes and offsets as C has them; src/layout.rs compares Rust's. */
 #include <infiniband/mlx5dv.h>
+#include <rdma/rdma_cma.h>
 
 #include <stddef.h>
 
 struct dv_layout {
-	const char *name; /* "type" or "type.field" */
-	size_t value;	  /* size of the type, or offset of the field */
+	const char *name; /* "type", "type.field", or a constant */
+	size_t value;	  /* size of the type, offset of the field, or the constant */
 };
 
 #define SIZE(kind, type) { #type, sizeof(kind type) }
 #define FIELD(kind, type, field) { #type "." #field, offsetof(kind type, field) }
+#define VALUE(name) { #name, name }
 
 const struct dv_layout dv_layouts[] = {
 	SIZE(union, ibv_gid),
@@ -341,6 +343,65 @@ const struct dv_layout dv_layouts[] = {
 	SIZE(struct, mlx5_wqe_srq_next_seg),
 	FIELD(struct, mlx5_wqe_srq_next_seg, next_wqe_index),
 	FIELD(struct, mlx5_wqe_srq_next_seg, signature),
+	SIZE(struct, rdma_ib_addr),
+	FIELD(struct, rdma_ib_addr, sgid),
+	FIELD(struct, rdma_ib_addr, dgid),
+	FIELD(struct, rdma_ib_addr, pkey),
+	SIZE(struct, rdma_addr),
+	FIELD(struct, rdma_addr, src_addr),
+	FIELD(struct, rdma_addr, src_sin6),
+	FIELD(struct, rdma_addr, src_storage),
+	FIELD(struct, rdma_addr, dst_addr),
+	FIELD(struct, rdma_addr, dst_storage),
+	FIELD(struct, rdma_addr, addr.ibaddr),
+	SIZE(struct, rdma_route),
+	FIELD(struct, rdma_route, addr),
+	FIELD(struct, rdma_route, path_rec),
+	FIELD(struct, rdma_route, num_paths),
+	SIZE(struct, rdma_event_channel),
+	FIELD(struct, rdma_event_channel, fd),
+	SIZE(struct, rdma_cm_id),
+	FIELD(struct, rdma_cm_id, verbs),
+	FIELD(struct, rdma_cm_id, channel),
+	FIELD(struct, rdma_cm_id, context),
+	FIELD(struct, rdma_cm_id, qp),
+	FIELD(struct, rdma_cm_id, route),
+	FIELD(struct, rdma_cm_id, ps),
+	FIELD(struct, rdma_cm_id, port_num),
+	FIELD(struct, rdma_cm_id, event),
+	FIELD(struct, rdma_cm_id, send_cq_channel),
+	FIELD(struct, rdma_cm_id, send_cq),
+	FIELD(struct, rdma_cm_id, recv_cq_channel),
+	FIELD(struct, rdma_cm_id, recv_cq),
+	FIELD(struct, rdma_cm_id, srq),
+	FIELD(struct, rdma_cm_id, pd),
+	FIELD(struct, rdma_cm_id, qp_type),
+	SIZE(struct, rdma_conn_param),
+	FIELD(struct, rdma_conn_param, private_data),
+	FIELD(struct, rdma_conn_param, private_data_len),
+	FIELD(struct, rdma_conn_param, responder_resources),
+	FIELD(struct, rdma_conn_param, initiator_depth),
+	FIELD(struct, rdma_conn_param, flow_control),
+	FIELD(struct, rdma_conn_param, retry_count),
+	FIELD(struct, rdma_conn_param, rnr_retry_count),
+	FIELD(struct, rdma_conn_param, srq),
+	FIELD(struct, rdma_conn_param, qp_num),
+	SIZE(struct, rdma_ud_param),
+	FIELD(struct, rdma_ud_param, private_data),
+	FIELD(struct, rdma_ud_param, private_data_len),
+	FIELD(struct, rdma_ud_param, ah_attr),
+	FIELD(struct, rdma_ud_param, qp_num),
+	FIELD(struct, rdma_ud_param, qkey),
+	SIZE(struct, rdma_cm_event),
+	FIELD(struct, rdma_cm_event, id),
+	FIELD(struct, rdma_cm_event, listen_id),
+	FIELD(struct, rdma_cm_event, event),
+	FIELD(struct, rdma_cm_event, status),
+	FIELD(struct, rdma_cm_event, param),
+	FIELD(struct, rdma_cm_event, param.conn),
+	FIELD(struct, rdma_cm_event, param.ud),
+	VALUE(RDMA_OPTION_ID),
+	VALUE(RDMA_OPTION_ID_AFONLY),
 };
 
 const size_t dv_layout_count = sizeof(dv_layouts) / sizeof(dv_layouts[0]);

@@ -4,7 +4,7 @@
 //! bindgen asserts the layouts of what it generates, but not of what rdma-sys
 //! wrote by hand, and rdma-sys' own generated tests do not run on today's Rust.
 
-use crate::{event, mlx5dv, verbs};
+use crate::{event, mlx5dv, rdmacm, verbs};
 use core::ffi::{CStr, c_char};
 use core::mem::offset_of;
 use std::collections::BTreeMap;
@@ -55,7 +55,12 @@ macro_rules! layouts {
 #[test]
 fn every_struct_has_the_layout_that_c_gives_it() {
     let mut c = layouts_in_c();
-    for (name, here) in layouts_here() {
+    let constants = [
+        ("RDMA_OPTION_ID", rdmacm::RDMA_OPTION_ID),
+        ("RDMA_OPTION_ID_AFONLY", rdmacm::RDMA_OPTION_ID_AFONLY),
+    ];
+    let constants = constants.map(|(name, value)| (name, value as usize));
+    for (name, here) in layouts_here().into_iter().chain(constants) {
         let there = c
             .remove(name)
             .unwrap_or_else(|| panic!("c/layout.c lacks {name}"));
@@ -438,6 +443,71 @@ fn layouts_here() -> impl IntoIterator<Item = (&'static str, usize)> {
         mlx5dv::mlx5_wqe_srq_next_seg {
             "next_wqe_index" => next_wqe_index,
             "signature" => signature,
+        }
+        rdmacm::rdma_ib_addr {
+            "sgid" => sgid,
+            "dgid" => dgid,
+            "pkey" => pkey,
+        }
+        rdmacm::rdma_addr {
+            "src_addr" => src_addr_union,
+            "src_sin6" => src_addr_union.src_sin6,
+            "src_storage" => src_addr_union.src_storage,
+            "dst_addr" => dst_addr_union,
+            "dst_storage" => dst_addr_union.dst_storage,
+            "addr.ibaddr" => addr.ibaddr,
+        }
+        rdmacm::rdma_route {
+            "addr" => addr,
+            "path_rec" => path_rec,
+            "num_paths" => num_paths,
+        }
+        rdmacm::rdma_event_channel {
+            "fd" => fd,
+        }
+        rdmacm::rdma_cm_id {
+            "verbs" => verbs,
+            "channel" => channel,
+            "context" => context,
+            "qp" => qp,
+            "route" => route,
+            "ps" => ps,
+            "port_num" => port_num,
+            "event" => event,
+            "send_cq_channel" => send_cq_channel,
+            "send_cq" => send_cq,
+            "recv_cq_channel" => recv_cq_channel,
+            "recv_cq" => recv_cq,
+            "srq" => srq,
+            "pd" => pd,
+            "qp_type" => qp_type,
+        }
+        rdmacm::rdma_conn_param {
+            "private_data" => private_data,
+            "private_data_len" => private_data_len,
+            "responder_resources" => responder_resources,
+            "initiator_depth" => initiator_depth,
+            "flow_control" => flow_control,
+            "retry_count" => retry_count,
+            "rnr_retry_count" => rnr_retry_count,
+            "srq" => srq,
+            "qp_num" => qp_num,
+        }
+        rdmacm::rdma_ud_param {
+            "private_data" => private_data,
+            "private_data_len" => private_data_len,
+            "ah_attr" => ah_attr,
+            "qp_num" => qp_num,
+            "qkey" => qkey,
+        }
+        rdmacm::rdma_cm_event {
+            "id" => id,
+            "listen_id" => listen_id,
+            "event" => event,
+            "status" => status,
+            "param" => param,
+            "param.conn" => param.conn,
+            "param.ud" => param.ud,
         }
     }
 }
