@@ -2,7 +2,6 @@
 //! process itself, stepped by hand; or, if `DAT_TEST_DEVICE` names one, a
 //! device that works on its own and is there already.
 
-use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,11 +43,6 @@ pub fn name() -> &'static str {
         Some(Device::OfItsOwn(name)) => name,
         _ => "mlx5_0",
     }
-}
-
-/// The same for C.
-pub fn c_name() -> CString {
-    CString::new(name()).expect("no NUL")
 }
 
 /// The emulator, if the device is stepped by hand.
@@ -109,13 +103,23 @@ pub fn rung() {
     steps(1);
 }
 
-/// Lets time pass, virtual on a stepped device, and the device do what falls due.
+/// Lets time pass, virtual on a stepped device, and the device do what falls
+/// due. With one that works on its own that is real time, and so a tenth of a
+/// second at most: whoever wants what comes after more of it waits for that.
 pub fn advance(by: Duration) {
     match emulator() {
         Some(emulator) => {
             emulator.advance(by);
         }
-        None => thread::sleep(by),
+        None => thread::sleep(by.min(Duration::from_millis(100))),
+    }
+}
+
+/// So many cases of a property, or a few where each takes real time.
+pub fn cases(count: u32) -> u32 {
+    match std::env::var_os(VARIABLE).is_some_and(|name| !name.is_empty()) {
+        true => count / 10,
+        false => count,
     }
 }
 
@@ -130,6 +134,16 @@ pub fn comes<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
         }
         thread::sleep(Duration::from_micros(200));
     }
+}
+
+/// All that there are by now, of which so many must come.
+pub fn all<T>(count: usize, mut next: impl FnMut() -> Option<T>) -> Vec<T> {
+    let mut found = Vec::new();
+    comes(|| {
+        found.extend(std::iter::from_fn(&mut next));
+        (found.len() >= count).then_some(())
+    });
+    found
 }
 
 /// Long enough for a device that has nothing else to do. Several naps rather

@@ -1,5 +1,6 @@
 //! What the whole-system tests share.
 
+pub mod device;
 pub mod hand;
 pub mod lib_side;
 pub mod libmlx5;

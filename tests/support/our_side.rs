@@ -114,23 +114,30 @@ impl Side for OurSide {
 
     fn peer(&self) -> Peer {
         let address = self.endpoint.local_address(1).expect("an active port");
-        let EndpointAddress {
-            qpn, psn, lid, gid, ..
-        } = address;
-        Peer { qpn, psn, lid, gid }
-    }
-
-    fn connect(&mut self, peer: &Peer, link: &Link) {
-        let &Peer { qpn, psn, lid, gid } = peer;
-        let (gid_index, mtu, layer) = (0, link.mtu as u8, LinkLayer::InfiniBand);
-        let address = EndpointAddress {
+        let EndpointAddress { qpn, psn, lid, .. } = address;
+        let EndpointAddress { gid, gid_index, .. } = address;
+        Peer {
             qpn,
             psn,
             lid,
             gid,
             gid_index,
-            mtu,
-            link: layer,
+            ethernet: address.link == LinkLayer::Ethernet,
+        }
+    }
+
+    fn connect(&mut self, peer: &Peer, link: &Link) {
+        let address = EndpointAddress {
+            qpn: peer.qpn,
+            psn: peer.psn,
+            lid: peer.lid,
+            gid: peer.gid,
+            gid_index: peer.gid_index,
+            mtu: link.mtu as u8,
+            link: match peer.ethernet {
+                true => LinkLayer::Ethernet,
+                false => LinkLayer::InfiniBand,
+            },
         };
         let options = ConnectOptions {
             timeout: link.timeout,

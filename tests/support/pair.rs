@@ -17,17 +17,26 @@ pub enum Driver {
 }
 
 /// Every combination that has the engine in it, as (first end, second end).
-pub const WITH_ENGINE: [[Driver; 2]; 3] = [
+const WITH_ENGINE: [[Driver; 2]; 3] = [
     [Driver::Engine, Driver::Engine],
-    [Driver::Engine, Driver::Libmlx5],
     [Driver::Libmlx5, Driver::Engine],
+    [Driver::Engine, Driver::Libmlx5],
 ];
+
+/// The combinations that the device allows: that with itself comes first, and
+/// libmlx5's ends know InfiniBand only, as the emulated NIC has it.
+pub fn with_engine(system: &System) -> &'static [[Driver; 2]] {
+    match system.is_stepped() {
+        true => &WITH_ENGINE,
+        false => &WITH_ENGINE[..1],
+    }
+}
 
 /// One end, not connected.
 pub fn end(system: &System, driver: Driver, shape: Shape) -> Box<dyn Side> {
     match driver {
         Driver::Engine => Box::new(OurSide::new(&system.device, shape, MEMORY)),
-        Driver::Libmlx5 => Box::new(LibSide::new(&system.context, shape, MEMORY)),
+        Driver::Libmlx5 => Box::new(LibSide::new(system.context(), shape, MEMORY)),
     }
 }
 
@@ -39,8 +48,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(drivers: [Driver; 2], shape: Shape, link: &Link) -> Self {
-        let system = System::stepped();
+    pub fn new(system: System, drivers: [Driver; 2], shape: Shape, link: &Link) -> Self {
         let mut sides = drivers.map(|driver| end(&system, driver, shape));
         connect(&mut sides, link);
         Pair { sides, system }

@@ -2,6 +2,7 @@
 
 use dat_engine::Segment;
 
+use super::device;
 use super::libmlx5::{Answer, Link, Peer};
 use super::work::{RecvWork, SendWork};
 
@@ -89,12 +90,14 @@ pub trait Side {
             .expect("room in the receive queue");
     }
 
-    fn send_answers(&mut self) -> Vec<Answer> {
-        std::iter::from_fn(|| self.poll_send()).collect()
+    /// All that there are, of which so many must come.
+    fn send_answers(&mut self, count: usize) -> Vec<Answer> {
+        device::all(count, || self.poll_send())
     }
 
-    fn recv_answers(&mut self) -> Vec<Answer> {
-        std::iter::from_fn(|| self.poll_recv()).collect()
+    /// The same of receives.
+    fn recv_answers(&mut self, count: usize) -> Vec<Answer> {
+        device::all(count, || self.poll_recv())
     }
 }
 

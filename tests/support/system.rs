@@ -1,15 +1,14 @@
-//! This process' emulated device, moved by hand, for one test at a time.
+//! The device of this process, open, for one test at a time.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use dat_engine::Device;
-use mlx5emu::config::{Config, Mode};
+use dat_engine::{AsyncEvent, Device};
 use mlx5emu::emulator::Emulator;
 use mlx5emu::nic::spec::{CqSpec, QpSpec, Qpn};
-use mlx5emu::preload::{Installed, install};
 
+use super::device;
 use super::hand::HandRing;
 use super::lib_side::LibSide;
 use super::libmlx5::{Context, Shape};
@@ -18,47 +17,74 @@ use super::rings::Rings;
 use super::side::Side;
 use super::twins::{SharedQueue, Twin, Twins};
 
-static DEVICE: OnceLock<Mutex<Option<Installed>>> = OnceLock::new();
-static ONE_TEST: Mutex<()> = Mutex::new(());
-
-/// The device, open on both sides. When it goes, the NIC must have seen no
-/// breach of the contract between driver and device, unless the test took them.
+/// The device, open by the engine, and by libmlx5 when a test wants it. When it
+/// goes, the emulated NIC must have seen no breach of the contract between
+/// driver and device, unless the test took them.
 pub struct System {
     pub device: Device,
-    pub context: Rc<Context>,
+    context: OnceCell<Rc<Context>>,
     violations: u64,
-    _one_test: MutexGuard<'static, ()>,
+    _turn: device::Turn,
 }
 
 impl System {
-    /// The stepped device of this process. Tests of one process take turns.
-    pub fn stepped() -> Self {
-        let one_test = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
-        DEVICE.get_or_init(set_up);
-        let context = Context::open();
-        let device = Device::open("mlx5_0").expect("the engine opens the emulated device");
-        let violations = emulator().nic().violations().count();
+    /// The device of this process. Tests of one process take turns.
+    pub fn new() -> Self {
+        let turn = device::turn();
+        let device = Device::open(device::name()).expect("the engine opens the device");
+        let violations = device::emulator().map_or(0, |it| it.nic().violations().count());
         System {
             device,
-            context,
+            context: OnceCell::new(),
             violations,
-            _one_test: one_test,
+            _turn: turn,
         }
     }
 
-    /// Takes doorbells and does one unit of work; `false` when idle.
-    pub fn step(&self) -> bool {
-        emulator().step()
+    /// The device as libmlx5 has it.
+    pub fn context(&self) -> &Rc<Context> {
+        self.context.get_or_init(Context::open)
+    }
+
+    /// Whether nothing happens before the test says so.
+    pub fn is_stepped(&self) -> bool {
+        device::emulator().is_some()
+    }
+
+    /// Lets the device see a doorbell before the next one is rung.
+    pub fn rung(&self) {
+        device::rung();
     }
 
     /// Runs until nothing is left to do now.
     pub fn run(&self) {
-        emulator().run_until_idle();
+        device::run();
+    }
+
+    /// Calls something between all that the device does.
+    pub fn meanwhile(&self, call: impl FnMut()) {
+        device::meanwhile(call);
     }
 
     /// Lets virtual time pass, and runs what falls due.
     pub fn advance(&self, by: Duration) {
-        emulator().advance(by);
+        device::advance(by);
+    }
+
+    /// The asynchronous events that there are.
+    pub fn events_by_now(&self) -> Vec<AsyncEvent> {
+        let events = self.device.async_events();
+        events.map(|event| event.expect("an event")).collect()
+    }
+
+    /// The asynchronous events that there are, of which such a one must come.
+    pub fn events(&self, wanted: impl Fn(&AsyncEvent) -> bool) -> Vec<AsyncEvent> {
+        let mut events = Vec::new();
+        device::comes(|| {
+            events.extend(self.events_by_now());
+            events.iter().any(&wanted).then_some(())
+        });
+        events
     }
 
     /// What a queue pair was created with, as the device was told.
@@ -77,7 +103,10 @@ impl System {
 
     /// Breaches of the contract that the NIC has recorded during this test.
     pub fn violations(&self) -> Vec<String> {
-        let nic = emulator().nic();
+        let Some(emulator) = device::emulator() else {
+            return Vec::new();
+        };
+        let nic = emulator.nic();
         let new = (nic.violations().count() - self.violations) as usize;
         let recent: Vec<_> = nic.violations().recent().map(str::to_owned).collect();
         recent[recent.len() - new.min(recent.len())..].to_vec()
@@ -93,7 +122,7 @@ impl System {
     /// Two queue pairs made alike, ready to send, whose device never runs:
     /// one of libmlx5's and one of the engine's.
     pub fn twins(&self, shape: Shape) -> Twins {
-        let mut theirs = LibSide::new(&self.context, shape, super::twins::MEMORY);
+        let mut theirs = LibSide::new(self.context(), shape, super::twins::MEMORY);
         let mut ours = OurSide::new(&self.device, shape, super::twins::MEMORY);
         let peers = [theirs.peer(), ours.peer()];
         theirs.connect(&peers[1], &super::libmlx5::Link::default());
@@ -173,27 +202,5 @@ impl Drop for System {
 }
 
 fn emulator() -> &'static Emulator {
-    Emulator::get().expect("started when the device was opened")
-}
-
-fn set_up() -> Mutex<Option<Installed>> {
-    // SAFETY: the tests read the environment only under ONE_TEST, which is
-    // held. libmlx5 prints every error CQE, of which these tests make many.
-    unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
-    let config = Config {
-        mode: Mode::Stepped,
-        ..Config::default()
-    };
-    // SAFETY: as above.
-    let installed = unsafe { install(&config) }.expect("an emulated device");
-    // SAFETY: the function may be called at exit.
-    unsafe { libc::atexit(take_down) };
-    Mutex::new(Some(installed))
-}
-
-/// Removes the directory of the emulated device, which statics do not do.
-extern "C" fn take_down() {
-    if let Some(device) = DEVICE.get() {
-        drop(device.lock().unwrap_or_else(PoisonError::into_inner).take());
-    }
+    device::emulator().expect("a device that is stepped by hand")
 }

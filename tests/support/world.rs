@@ -6,6 +6,7 @@ use dat_engine::{
     SendRequest, SharedReceiveQueue, SrqOptions,
 };
 
+use super::device;
 use super::system::System;
 
 /// What the endpoints of a test have in common.
@@ -21,7 +22,7 @@ pub struct World {
 impl World {
     /// A completion queue of that depth, and an SRQ of 16 receives.
     pub fn new(depth: u32) -> Self {
-        let system = System::stepped();
+        let system = System::new();
         let domain = system.device.alloc_pd().expect("a domain");
         let buffer = domain
             .allocate(1 << 16, Access::default())
@@ -80,8 +81,7 @@ impl World {
         };
         // SAFETY: the buffer lives longer than the endpoints.
         let posted = unsafe { end.post_send(&request) };
-        // Stepped, the device must see each doorbell.
-        self.system.step();
+        self.system.rung();
         posted
     }
 
@@ -107,9 +107,9 @@ impl World {
         }
     }
 
-    /// All completions that are there.
-    pub fn poll_all(&mut self) -> Vec<Completion> {
-        std::iter::from_fn(|| self.cq.poll()).collect()
+    /// All completions that there are, of which so many must come.
+    pub fn polled(&mut self, count: usize) -> Vec<Completion> {
+        device::all(count, || self.cq.poll())
     }
 }
 

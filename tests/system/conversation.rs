@@ -6,8 +6,9 @@ use proptest::prelude::*;
 
 use dat_engine::SendFlags;
 
+use crate::support::device::cases;
 use crate::support::libmlx5::{Link, Shape};
-use crate::support::pair::{Driver, end};
+use crate::support::pair::{Driver, end, with_engine};
 use crate::support::side::connect;
 use crate::support::system::System;
 use crate::support::traffic::{Kind, Limits, Op, any_round, play};
@@ -20,8 +21,8 @@ const LIMITS: Limits = Limits {
 /// Requests of one end in a round.
 const MOST: usize = 8;
 
-fn any_driver() -> impl Strategy<Value = Driver> {
-    prop_oneof![2 => Just(Driver::Engine), 1 => Just(Driver::Libmlx5)]
+fn any_drivers() -> impl Strategy<Value = [Driver; 2]> {
+    proptest::sample::select(with_engine(&System::new()))
 }
 
 /// A queue just deep enough for a round, so that rings wrap every few rounds.
@@ -40,16 +41,16 @@ fn any_shape() -> impl Strategy<Value = Shape> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(60), ..ProptestConfig::default() })]
 
     #[test]
     fn random_traffic_arrives_whole_and_in_order(
-        drivers in [any_driver(), any_driver()],
+        drivers in any_drivers(),
         shapes in [any_shape(), any_shape()],
         mtu in 1..=5u32,
         rounds in vec(any_round(LIMITS, MOST), 1..6),
     ) {
-        let system = System::stepped();
+        let system = System::new();
         let mut sides = [0, 1].map(|i| end(&system, drivers[i], shapes[i]));
         connect(&mut sides, &Link { mtu, ..Link::default() });
         for round in &rounds {
@@ -83,7 +84,7 @@ const SIZES: [usize; 20] = [
 ];
 
 fn every_operation(kinds: &[Kind], drivers: [Driver; 2], shape: Shape) {
-    let system = System::stepped();
+    let system = System::new();
     let mut sides = drivers.map(|driver| end(&system, driver, shape));
     connect(&mut sides, &Link::default());
     for &kind in kinds {
@@ -149,16 +150,17 @@ fn every_operation_and_size_between_libmlx5s() {
 /// A ring of few places, thousands of requests: counters and owner bits turn.
 #[test]
 fn a_long_conversation_wraps_every_counter() {
-    const ROUNDS: usize = 9_000;
-    let system = System::stepped();
+    const ROUNDS: u32 = 9_000;
+    let system = System::new();
     let shape = Shape {
         send_depth: 8,
         recv_depth: 8,
         ..Shape::default()
     };
-    let mut sides = [Driver::Engine, Driver::Libmlx5].map(|driver| end(&system, driver, shape));
+    let drivers = *with_engine(&system).last().expect("one at least");
+    let mut sides = drivers.map(|driver| end(&system, driver, shape));
     connect(&mut sides, &Link::default());
-    for i in 0..ROUNDS {
+    for i in 0..cases(ROUNDS) as usize {
         let op = |j: usize| Op {
             kind: Kind::ALL[(i + j) % 5],
             len: (i * 7 + j) % 100,

@@ -58,7 +58,7 @@ fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
         world.send(&mut ends[0], 20, SIGNALED).expect("room");
         world.system.run();
         assert_eq!(
-            told(&world.poll_all()),
+            told(&world.polled(2)),
             [
                 (second, 10, CompletionOp::Recv, Status::Success),
                 (first, 20, CompletionOp::Send, Status::Success),
@@ -70,7 +70,7 @@ fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
         world.send(&mut ends[0], 22, UNSIGNALED).expect("room");
         world.system.advance(std::time::Duration::from_secs(60));
         assert_eq!(
-            told(&world.poll_all()),
+            told(&world.polled(2)),
             [
                 (first, 21, CompletionOp::Send, Status::RetryExceeded),
                 (first, 22, CompletionOp::Send, Status::WrFlush),
@@ -109,7 +109,7 @@ fn a_handle_connects_and_the_poster_opens_when_it_pleases() {
     world.send(&mut ends[1], 2, SIGNALED).expect("room");
     world.system.run();
     assert_eq!(
-        told(&world.poll_all()),
+        told(&world.polled(2)),
         [
             (1, 0, CompletionOp::Recv, Status::Success),
             (2, 2, CompletionOp::Send, Status::Success),
@@ -135,7 +135,7 @@ fn the_passive_side_receives_before_it_sends() {
     ends[0].connect(&at[1], &options).expect("connected");
     world.send(&mut ends[0], 2, SIGNALED).expect("room");
     world.system.run();
-    assert_eq!(world.poll_all().len(), 2, "RTR takes messages");
+    assert_eq!(world.polled(2).len(), 2, "RTR takes messages");
     passive.ready_to_send(&options).expect("RTS");
     assert!(ends[1].open_sends());
 }
@@ -155,14 +155,14 @@ fn an_attempt_that_failed_flushes_what_was_and_what_will_be_posted() {
         handle.to_error().expect("ERR");
         assert_eq!(handle.state().expect("a state"), QpState::Error);
         world.system.run();
-        assert_eq!(told(&world.poll_all()), expected);
+        assert_eq!(told(&world.polled(expected.len())), expected);
         assert!(end.open_receives() && end.open_sends());
         world.recv(&mut end, 2).expect("room");
         world.send(&mut end, 3, SIGNALED).expect("room");
         world.send(&mut end, 4, UNSIGNALED).expect("room");
         world.system.run();
         assert_eq!(
-            told(&world.poll_all()),
+            told(&world.polled(3)),
             [
                 (9, 2, CompletionOp::Recv, Status::WrFlush),
                 (9, 3, CompletionOp::Send, Status::WrFlush),
@@ -179,7 +179,7 @@ fn an_attempt_that_failed_flushes_what_was_and_what_will_be_posted() {
         world.recv(&mut ends[1], 6).expect("room");
         world.send(&mut ends[0], 7, SIGNALED).expect("room");
         world.system.run();
-        assert_eq!(world.poll_all().len(), 2);
+        assert_eq!(world.polled(2).len(), 2);
     }
 }
 
@@ -189,7 +189,7 @@ fn a_handle_of_an_endpoint_that_is_gone_refuses_to_move_it() {
     let end = endpoint(&world, 0, false);
     let (handle, qpn) = (end.handle(), end.qpn());
     drop(end);
-    world.poll_all();
+    world.polled(0);
     let options = ConnectOptions::default();
     let gone = |result: Result<(), dat_engine::ControlError>| {
         let error = result.expect_err("gone");
@@ -234,7 +234,7 @@ fn counts_follow_posts_and_polled_completions() {
             ((false, 0), (true, 3)),
             "nothing was polled"
         );
-        assert_eq!(world.poll_all().len(), 3);
+        assert_eq!(world.polled(3).len(), 3);
         assert_eq!(
             (counts(&ends[0]), counts(&ends[1])),
             ((false, 0), (true, 1)),
@@ -242,7 +242,7 @@ fn counts_follow_posts_and_polled_completions() {
         );
         world.send(&mut ends[0], 2, SIGNALED).expect("room");
         world.system.run();
-        world.poll_all();
+        world.polled(1);
         assert_eq!((counts(&ends[0]), counts(&ends[1])), ((true, 0), (true, 0)));
     }
     world.recv(&mut ends[1], 0).expect("room");
@@ -268,7 +268,7 @@ fn a_shared_queue_counts_what_is_posted_and_not_polled() {
             world.send(&mut ends[0], i, SIGNALED).expect("room");
             world.system.run();
             assert_eq!(count(&world), 5 - i as u32);
-            assert_eq!(world.poll_all().len(), 2);
+            assert_eq!(world.polled(2).len(), 2);
             assert_eq!(count(&world), 4 - i as u32);
         }
     }
@@ -303,7 +303,7 @@ fn one_thread_connects_while_another_posts_receives() {
         assert!(ends[0].open_sends());
         world.send(&mut ends[0], 100, SIGNALED).expect("room");
         world.system.run();
-        let done = world.poll_all();
+        let done = world.polled(if round % 2 == 1 { 9 } else { 2 });
         let flushed = done.iter().filter(|one| one.status == Status::WrFlush);
         if round % 2 == 1 {
             assert_eq!(flushed.count(), 8, "{done:?}");

@@ -32,7 +32,8 @@ fn a_full_send_queue_is_an_answer_and_takes_more_when_polled() {
             world.send(&mut ends[0], 99, SIGNALED),
             Err(PostError::QueueFull)
         );
-        assert_eq!(world.poll_all().len() as u64, 2 * capacity, "lap {lap}");
+        let done = world.polled(2 * capacity as usize);
+        assert_eq!(done.len() as u64, 2 * capacity, "lap {lap}");
     }
 }
 
@@ -51,7 +52,8 @@ fn a_full_receive_queue_is_an_answer_and_takes_more_when_polled() {
         }
         world.system.run();
         assert_eq!(world.recv(&mut ends[1], 99), Err(PostError::QueueFull));
-        assert_eq!(world.poll_all().len() as u64, 2 * capacity, "lap {lap}");
+        let done = world.polled(2 * capacity as usize);
+        assert_eq!(done.len() as u64, 2 * capacity, "lap {lap}");
     }
 }
 
@@ -79,7 +81,7 @@ fn a_list_stops_at_the_first_request_without_room() {
     }
     world.system.advance(std::time::Duration::from_millis(50));
     assert_eq!(
-        world.poll_all().len(),
+        world.polled(2 * capacity).len(),
         2 * capacity,
         "what was posted before it is done"
     );
@@ -103,7 +105,7 @@ fn an_unsignalled_run_gives_its_places_back_with_the_next_completion() {
                 .unwrap_or_else(|e| panic!("{i} of {lap}: {e}"));
         }
         world.system.run();
-        let done = world.poll_all();
+        let done = world.polled(capacity as usize + 1);
         let sends: Vec<_> = done
             .iter()
             .filter(|one| one.op == CompletionOp::Send)
@@ -123,7 +125,8 @@ fn a_queue_that_was_never_signalled_stays_full_until_it_is_flushed() {
         world.send(&mut ends[0], i, UNSIGNALED).expect("room");
     }
     world.system.run();
-    assert_eq!(world.poll_all().len() as u64, capacity, "the receives");
+    let done = world.polled(capacity as usize);
+    assert_eq!(done.len() as u64, capacity, "the receives");
     assert_eq!(
         world.send(&mut ends[0], 99, SIGNALED),
         Err(PostError::QueueFull)
@@ -137,7 +140,7 @@ fn a_queue_that_was_never_signalled_stays_full_until_it_is_flushed() {
         .send(&mut ends[0], 1, SIGNALED)
         .expect("an empty queue");
     world.system.run();
-    assert_eq!(world.poll_all().len(), 2);
+    assert_eq!(world.polled(2).len(), 2);
 }
 
 #[test]
@@ -164,12 +167,9 @@ fn an_overrun_completion_queue_is_reported_and_nothing_hangs() {
         world.send(&mut ends[0], i, SIGNALED).expect("room");
     }
     world.system.run();
-    let events: Vec<_> = world
+    let events = world
         .system
-        .device
-        .async_events()
-        .map(|event| event.expect("an event"))
-        .collect();
+        .events(|event| event.kind == AsyncEventKind::QpFatal);
     let overrun = events
         .iter()
         .find(|event| event.kind == AsyncEventKind::CqError);
@@ -187,7 +187,7 @@ fn an_overrun_completion_queue_is_reported_and_nothing_hangs() {
         polled <= capacity,
         "{polled} completions from a ring of {capacity}"
     );
-    world.poll_all();
+    world.polled(0);
     let breaches = world.system.forgive();
     assert!(
         breaches.iter().all(|breach| breach.contains("overr")),
@@ -249,19 +249,14 @@ fn a_refused_access_is_told_to_its_owner() {
     // SAFETY: the buffer lives longer than the endpoints.
     unsafe { ends[0].post_send(&request) }.expect("room");
     world.system.run();
-    let done = world.poll_all();
+    let done = world.polled(1);
     assert_eq!(done.len(), 1);
     assert_eq!((done[0].cookie, done[0].status), (1, Status::RemoteAccess));
-    let events: Vec<_> = world
-        .system
-        .device
-        .async_events()
-        .map(|event| event.expect("an event"))
-        .collect();
     let refusing = AsyncSource::Qp(ends[1].verbs().id(), ends[1].qpn());
     let refused = |event: &dat_engine::AsyncEvent| {
         event.kind == AsyncEventKind::QpAccessError && event.source == refusing
     };
+    let events = world.system.events(refused);
     assert!(events.iter().any(refused), "{events:?}");
 }
 
@@ -278,16 +273,15 @@ fn the_limit_of_a_shared_queue_is_told_once_per_setting() {
         for i in 0..6 {
             world.send(&mut ends[0], i, SIGNALED).expect("room");
             world.system.run();
-            let events = world.system.device.async_events();
-            let limits = events.filter(|event| {
-                event
-                    .as_ref()
-                    .is_ok_and(|event| event.kind == AsyncEventKind::SrqLimit)
-            });
-            told.push(limits.count());
-            world.poll_all();
+            world.polled(2);
+            // Six, five, four are left: only below the limit it is told.
+            let is_limit = |event: &dat_engine::AsyncEvent| event.kind == AsyncEventKind::SrqLimit;
+            let events = match i {
+                2 => world.system.events(is_limit),
+                _ => world.system.events_by_now(),
+            };
+            told.push(events.into_iter().filter(is_limit).count());
         }
-        // Six, five, four are left: only below the limit it is told.
         assert_eq!(told, [0, 0, 1, 0, 0, 0], "lap {lap}");
     }
 }
@@ -300,17 +294,11 @@ fn an_endpoint_in_error_tells_when_it_is_through_with_the_shared_queue() {
     ends[1].to_error().expect("the error state");
     world.system.run();
     let source = AsyncSource::Qp(ends[1].verbs().id(), ends[1].qpn());
-    let events: Vec<_> = world
-        .system
-        .device
-        .async_events()
-        .map(|event| event.expect("an event"))
-        .collect();
-    let last = events
-        .iter()
-        .find(|event| event.kind == AsyncEventKind::LastReceive);
+    let is_last = |event: &dat_engine::AsyncEvent| event.kind == AsyncEventKind::LastReceive;
+    let events = world.system.events(is_last);
+    let last = events.iter().find(|event| is_last(event));
     assert_eq!(last.map(|event| event.source), Some(source), "{events:?}");
-    assert_eq!(world.poll_all(), [], "the receive was not taken, and stays");
+    assert_eq!(world.polled(0), [], "the receive was not taken, and stays");
 }
 
 /// Posts a marker and lets the device see its doorbell.
@@ -323,7 +311,7 @@ fn mark(world: &World, end: &mut dat_engine::Endpoint, cookie: u64) -> Result<()
     };
     // SAFETY: a marker names no memory.
     let posted = unsafe { end.post_send(&marker) };
-    world.system.step();
+    world.system.rung();
     posted
 }
 
@@ -342,11 +330,11 @@ fn a_marker_waits_for_the_acknowledgement_of_the_send_before_it() {
     mark(&world, &mut ends[0], 2).expect("room");
     world.system.run();
     world.system.advance(std::time::Duration::from_millis(50));
-    assert_eq!(world.poll_all(), [], "a marker went past a send");
+    assert_eq!(world.polled(0), [], "a marker went past a send");
     assert!(!ends[0].sends_idle());
     world.recv_shared(3).expect("room");
     world.system.advance(std::time::Duration::from_millis(50));
-    let mut done = ops(&world.poll_all());
+    let mut done = ops(&world.polled(2));
     done.sort_by_key(|one| one.0);
     assert_eq!(
         done,
@@ -361,7 +349,7 @@ fn a_marker_waits_for_the_acknowledgement_of_the_send_before_it() {
         mark(&world, &mut ends[0], lap).expect("room");
         world.system.run();
         assert_eq!(
-            ops(&world.poll_all()),
+            ops(&world.polled(1)),
             [(lap, CompletionOp::Nop, Status::Success)]
         );
     }
@@ -390,10 +378,9 @@ fn a_marker_waits_for_the_response_of_the_read_before_it() {
     // SAFETY: the buffer lives longer than the endpoints.
     unsafe { ends[0].post_send_list(&[read, marker]) }.expect("room");
     let mut done = Vec::new();
-    while world.system.step() {
-        done.extend(ops(&world.poll_all()));
-    }
-    done.extend(ops(&world.poll_all()));
+    let World { system, cq, .. } = &mut world;
+    system.meanwhile(|| done.extend(ops(&std::iter::from_fn(|| cq.poll()).collect::<Vec<_>>())));
+    done.extend(ops(&world.polled(2 - done.len())));
     assert_eq!(
         done,
         [
@@ -413,7 +400,7 @@ fn markers_are_flushed_as_markers() {
     mark(&world, &mut ends[0], 3).expect("room");
     world.system.run();
     assert_eq!(
-        ops(&world.poll_all()),
+        ops(&world.polled(3)),
         [
             (1, CompletionOp::Send, Status::WrFlush),
             (2, CompletionOp::Nop, Status::WrFlush),

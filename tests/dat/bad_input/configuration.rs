@@ -8,7 +8,7 @@ use std::{env, fs, process};
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, device, fails, fails_with, ok};
+use crate::support::{Bed, c_name, device, fails, fails_with, ok};
 
 /// A file, and the variable that names it, while this lives. The bed is what
 /// keeps the other tests away from the environment.
@@ -186,7 +186,7 @@ fn names_and_versions_that_are_none_are_not_found() {
         // SAFETY: every pointer leads to what the call expects.
         let answer = unsafe {
             dat_ia_openv(
-                device::c_name().as_ptr().cast_mut(),
+                c_name().as_ptr().cast_mut(),
                 8,
                 &raw mut evd,
                 &raw mut ia,
@@ -197,7 +197,7 @@ fn names_and_versions_that_are_none_are_not_found() {
         };
         fails(answer, DAT_PROVIDER_NOT_FOUND);
     }
-    let name = device::c_name();
+    let name = c_name();
     // SAFETY: null is what is tested.
     unsafe {
         let answer = dat_ia_openv(

@@ -7,7 +7,7 @@ use dat::exports::*;
 
 use super::{Call, DEFAULT, send};
 use crate::support::{
-    Bed, Door, End, Pair, Shape, abilities, device, ep_info, expect, fails, fails_with, nothing_on,
+    Bed, Door, End, Pair, Shape, abilities, c_name, ep_info, expect, fails, fails_with, nothing_on,
     ok, post_srq, reaches, srq, srq_in, srq_info, state_of,
 };
 
@@ -271,7 +271,7 @@ fn ep_create_with_srq_e10_parts_of_another_adapter_are_refused() {
     // SAFETY: every pointer leads to what the call expects.
     unsafe {
         ok(dat_ia_openv(
-            device::c_name().as_ptr().cast_mut(),
+            c_name().as_ptr().cast_mut(),
             4,
             &raw mut async_evd,
             &raw mut ia,

@@ -9,7 +9,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Evd, LONG, MESSAGE, SOON, Talk, joined};
-use crate::support::{Bed, Shape, dequeue, device, dto, fails, fails_with, nothing_on, ok};
+use crate::support::{Bed, Shape, c_name, dequeue, dto, fails, fails_with, nothing_on, ok};
 
 /// What a thread does to get events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,7 +280,7 @@ fn evd_wait_w22_w18_one_ia_goes_while_another_is_waited_on() {
             // SAFETY: every pointer leads to what the call expects.
             ok(unsafe {
                 dat_ia_openv(
-                    device::c_name().as_ptr().cast_mut(),
+                    c_name().as_ptr().cast_mut(),
                     8,
                     &raw mut async_evd,
                     &raw mut ia,

@@ -1,5 +1,6 @@
 //! The adapter that a test works on, and the device behind it.
 
+use std::ffi::CString;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -9,6 +10,11 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Memory, address, device, ok};
+
+/// The name of the device.
+pub fn c_name() -> CString {
+    CString::new(device::name()).expect("no NUL")
+}
 
 /// An open adapter. Closed abruptly when dropped, or by [`Bed::close`].
 pub struct Bed {
@@ -27,7 +33,7 @@ impl Bed {
     /// Opens the adapter. Tests of one process take turns.
     pub fn new() -> Self {
         let turn = device::turn();
-        let name = device::c_name();
+        let name = c_name();
         let (mut ia, mut async_evd, mut pz) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         // SAFETY: every pointer leads to what the call expects.
         unsafe {

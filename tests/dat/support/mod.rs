@@ -15,7 +15,7 @@ mod srq;
 mod tally;
 
 pub use address::here;
-pub use bed::Bed;
+pub use bed::{Bed, c_name};
 pub use calls::*;
 pub use door::Door;
 pub use memory::Memory;

@@ -64,6 +64,8 @@ pub struct Peer {
     pub psn: u32,
     pub lid: u16,
     pub gid: [u8; 16],
+    pub gid_index: u8,
+    pub ethernet: bool,
 }
 
 /// What a connection is made with; the defaults are those of the engine.
@@ -146,6 +148,8 @@ impl Qp {
             psn,
             lid: self.pd.context.lid,
             gid: self.pd.context.gid,
+            gid_index: 0,
+            ethernet: false,
         }
     }
 

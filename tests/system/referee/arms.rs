@@ -4,6 +4,7 @@
 use crate::support::libmlx5::{Link, Shape};
 use crate::support::pair::{Driver, Pair};
 use crate::support::store_tracer::{self, Store, StoreTracer, coalesced};
+use crate::support::system::System;
 use crate::support::work::SendWork;
 use dat_engine::{SendFlags, SendOp};
 
@@ -52,7 +53,7 @@ fn places(pair: &Pair) -> [ArmPlace; 2] {
             cqn: qp.recv_cq.0,
         }
     };
-    let theirs = pair.system.context.arm_page();
+    let theirs = pair.system.context().arm_page();
     let options = dat_engine::CqOptions {
         depth: 1,
         ..Default::default()
@@ -76,7 +77,8 @@ fn arming_stores_the_same_and_brings_the_same_events() {
         recv_depth: 8,
         ..Shape::default()
     };
-    let mut pair = Pair::new([Driver::Engine, Driver::Libmlx5], shape, &Link::default());
+    let drivers = [Driver::Engine, Driver::Libmlx5];
+    let mut pair = Pair::new(System::new(), drivers, shape, &Link::default());
     let places = places(&pair);
     let mut tracer = StoreTracer::default();
     for place in places {
@@ -114,7 +116,7 @@ fn arming_stores_the_same_and_brings_the_same_events() {
                 "stores by us, stores by libmlx5: lap {lap}, round {i}"
             );
             assert_eq!(seen[0].len(), 2);
-            pair.system.step();
+            pair.system.rung();
             for &solicited in messages {
                 exchange(&mut pair, solicited);
             }
@@ -128,7 +130,10 @@ fn arming_stores_the_same_and_brings_the_same_events() {
                 assert_eq!(events[0], 1, "one event per arm: lap {lap}, round {i}");
             }
             for end in [0, 1] {
-                assert_eq!(pair.sides[end].recv_answers().len(), messages.len());
+                assert_eq!(
+                    pair.sides[end].recv_answers(messages.len()).len(),
+                    messages.len()
+                );
             }
         }
     }
@@ -147,6 +152,6 @@ fn exchange(pair: &mut Pair, solicited: bool) {
             segments: vec![],
         });
         pair.system.run();
-        assert_eq!(pair[end].send_answers().len(), 1);
+        assert_eq!(pair[end].send_answers(1).len(), 1);
     }
 }

@@ -228,10 +228,10 @@ fn play_receives(twins: &mut Twins, memory: &dyn Memory, place: InlinePlace, all
 
 /// Runs both kinds on fresh twins and shared memory for the payload.
 fn play(shared: bool, large_cqes: bool, start: u32, sends: &[Said], receives: &[Said]) {
-    let system = System::stepped();
+    let system = System::new();
     let mut twins = system.twins(shape(shared, large_cqes));
     twins.advance_to(start);
-    let memory = Buffer::new(&Pd::new(&system.context), 1024);
+    let memory = Buffer::new(&Pd::new(system.context()), 1024);
     let place = if large_cqes {
         InlinePlace::Before
     } else {
@@ -257,9 +257,9 @@ proptest! {
 
 #[test]
 fn every_syndrome_is_the_same_answer() {
-    let system = System::stepped();
+    let system = System::new();
     let mut twins = system.twins(shape(false, false));
-    let memory = Buffer::new(&Pd::new(&system.context), 1024);
+    let memory = Buffer::new(&Pd::new(system.context()), 1024);
     let said = |syndrome: u8| Said {
         lengths: vec![8],
         cookie: 0x1234_5678_9abc_def0 ^ u64::from(syndrome),
@@ -283,9 +283,9 @@ fn every_syndrome_is_the_same_answer() {
 /// sides, and neither writes past a segment.
 #[test]
 fn payload_that_does_not_fit_is_a_length_error() {
-    let system = System::stepped();
+    let system = System::new();
     let mut twins = system.twins(shape(false, false));
-    let memory = Buffer::new(&Pd::new(&system.context), 1024);
+    let memory = Buffer::new(&Pd::new(system.context()), 1024);
     for lengths in [[1, 1, 1, 1], [7, 8, 9, 7], [28, 1, 1, 1]] {
         let mut at = 0;
         let mut segment = |length: usize| {
@@ -320,7 +320,7 @@ fn payload_that_does_not_fit_is_a_length_error() {
 
 #[test]
 fn an_empty_queue_is_empty_for_both_in_every_lap() {
-    let system = System::stepped();
+    let system = System::new();
     let mut twins = system.twins(shape(false, false));
     for _ in 0..200 {
         for twin in [&mut twins.theirs, &mut twins.ours] {

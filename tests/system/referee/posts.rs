@@ -84,7 +84,7 @@ proptest! {
         if !store_tracer::supported() {
             return Ok(());
         }
-        let system = System::stepped();
+        let system = System::new();
         let mut twins = system.twins(shape());
         twins.advance_to(start);
         twins.trace(false);
@@ -101,7 +101,7 @@ proptest! {
         if !store_tracer::supported() {
             return Ok(());
         }
-        let system = System::stepped();
+        let system = System::new();
         let mut twins = system.twins(Shape { exclusive: false, ..shape() });
         twins.advance_to(start);
         twins.trace(false);
@@ -128,7 +128,7 @@ proptest! {
         if !store_tracer::supported() {
             return Ok(());
         }
-        let system = System::stepped();
+        let system = System::new();
         let mut twins = system.twins(shape());
         twins.trace(false);
         receive_walk(&mut twins, lists);
@@ -142,7 +142,7 @@ proptest! {
         if !store_tracer::supported() {
             return Ok(());
         }
-        let system = System::stepped();
+        let system = System::new();
         let mut twins = system.twins(Shape { shared: true, ..shape() });
         twins.trace(false);
         shared_walk(&mut twins, lists, order);
@@ -182,7 +182,7 @@ fn receives_are_identical_when_the_counter_wraps() {
         return;
     }
     for shared in [false, true] {
-        let system = System::stepped();
+        let system = System::new();
         let mut twins = system.twins(Shape { shared, ..shape() });
         for wrap in [1 << 15, 1 << 16] {
             twins.advance_receives(wrap - 20 - twins.received());
@@ -217,7 +217,7 @@ fn a_list_stops_at_the_same_bad_request() {
         return;
     }
     for shared in [false, true] {
-        let system = System::stepped();
+        let system = System::new();
         let mut twins = system.twins(Shape { shared, ..shape() });
         twins.trace(false);
         let segment = Segment {
@@ -292,7 +292,7 @@ proptest! {
         if !store_tracer::supported() {
             return Ok(());
         }
-        let system = System::stepped();
+        let system = System::new();
         let mut twins = system.twins(Shape { exclusive, shared, ..shape() });
         twins.trace(true);
         for mut list in sends {
