@@ -1,16 +1,35 @@
-//! Tests that need a device start themselves again, each on an emulated one.
+//! Tests that need a device start themselves again, each on an emulated one;
+//! or run on the device that `DAT_TEST_DEVICE` names.
 
+use std::ffi::CString;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use crate::emulator::{fabric, launcher};
 
 /// Set in a test that was started again.
 const INSIDE: &str = "LIBDAT_TEST_INSIDE";
 
+/// Names a device that is there already.
+const GIVEN: &str = "DAT_TEST_DEVICE";
+
+/// The device that is there already, if one is named.
+fn given() -> Option<String> {
+    std::env::var(GIVEN).ok().filter(|name| !name.is_empty())
+}
+
+/// The name of the device.
+pub(crate) fn device() -> CString {
+    CString::new(given().unwrap_or_else(|| "mlx5_0".to_owned())).expect("no NUL")
+}
+
 /// Runs `test` on an emulated device that no other test has; `name` is the
-/// path of the calling test in this binary.
+/// path of the calling test in this binary. On a device that is there already
+/// the tests take turns.
 pub(crate) fn on_a_device(name: &str, test: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
+    static TURN: Mutex<()> = Mutex::new(());
+    if std::env::var_os(INSIDE).is_some() || given().is_some() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         return test();
     }
     let output = Command::new(launcher())

@@ -8,7 +8,7 @@ use dat::exports::*;
 use dat_api::{ReturnType, Subtype};
 
 use crate::common::{expect, success};
-use crate::launcher::on_a_device;
+use crate::launcher::{device, on_a_device};
 use crate::world::{World, dirty, open};
 
 #[test]
@@ -51,7 +51,8 @@ fn every_handle_leads_to_the_table_and_has_a_context_of_its_own() {
                 let mut ia = DAT_HANDLE_NULL;
                 let mut evd = DAT_HANDLE_NULL;
                 let open = dat::PROVIDER.ia_open_func.expect("there");
-                let name = c"mlx5_0".as_ptr().cast_mut();
+                let name = device();
+                let name = name.as_ptr().cast_mut();
                 success("open", open(name, 4, &raw mut evd, &raw mut ia));
                 let close = dat::PROVIDER.ia_close_func.expect("there");
                 success("close", close(ia, DAT_CLOSE_GRACEFUL_FLAG));
@@ -267,7 +268,7 @@ fn w18_a_waiter_is_told_that_its_adapter_is_closed() {
     on_a_device(
         "objects::w18_a_waiter_is_told_that_its_adapter_is_closed",
         || {
-            let (ia, evd) = open(c"mlx5_0");
+            let (ia, evd) = open(&device());
             let evd = evd.expose_provenance();
             let waiter = std::thread::spawn(move || {
                 let mut event = dirty::<DAT_EVENT>();

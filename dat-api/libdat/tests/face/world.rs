@@ -7,6 +7,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::common::success;
+use crate::launcher::device;
 
 /// What [`World`] posts from and to.
 pub(crate) const BYTES: usize = 4096;
@@ -61,7 +62,7 @@ pub(crate) fn evd(ia: DAT_IA_HANDLE, flags: DAT_EVD_FLAGS) -> DAT_EVD_HANDLE {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let (ia, async_evd) = open(c"mlx5_0");
+        let (ia, async_evd) = open(&device());
         let memory = Box::leak(Box::new([0_u8; BYTES])).as_mut_ptr();
         let (mut pz, mut lmr, mut ep) = (DAT_HANDLE_NULL, DAT_HANDLE_NULL, DAT_HANDLE_NULL);
         let (mut srq, mut srq_ep, mut psp) = (DAT_HANDLE_NULL, DAT_HANDLE_NULL, DAT_HANDLE_NULL);
