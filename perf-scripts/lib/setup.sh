@@ -65,3 +65,8 @@ BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdm
 TEST_PACKAGES=(ibverbs-utils perftest g++ clang valgrind shellcheck python3)
 
 setup_log=${TMPDIR:-/tmp}/udapl-setup.$$.log
+
+# update_package_lists: makes apt know what there is, as root or with a sudo that does not ask.
+update_package_lists() {
+    if [ "$(id -u)" -eq 0 ]; then apt-get update -qq; else sudo -n apt-get update -qq; fi
+}

@@ -1,78 +1,169 @@
 # shellcheck shell=bash
-# What the VM needs on this machine: programs, a kernel, an initramfs.
-# Sourced, never run. All of it but the Debian packages is in a cache outside the tree.
+# What the VM needs on this machine: programs, a kernel, an initramfs. The
+# last two are kept in a cache outside the tree. Sourced, never run.
 
-vm_fail() { printf 'perf-scripts/vm: %s\n' "$*" >&2; exit 125; }
+# vm_fail LINE…: the VM is not to be had.
+vm_fail() { printf 'perf-scripts/vm: %s\n' "$@" >&2; exit 125; }
 
-VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod rdma-core iproute2)
+vm_lib=$(dirname "${BASH_SOURCE[0]}")
 vm_cache=${XDG_CACHE_HOME:-$HOME/.cache}/udapl-vm
 
-# In the order in which they are wanted; what they depend on is found in modules.dep.
-# rdma_rxe needs crc32_generic without saying so: it asks the kernel's crypto for "crc32".
-VM_MODULES=(virtio_pci virtio_console 9pnet_virtio 9p overlay crc32_generic rdma_rxe rdma_ucm dummy)
+VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 xz-utils util-linux)
+VM_PROGRAMS=(qemu-system-x86_64 busybox cpio depmod ip rdma xz flock)
 
-# The newest 6.1 kernel that apt knows, neither real-time nor for clouds. The unsigned
-# package is the one with the same files and no dependency on a boot loader's signature.
-newest_kernel() {
-    apt-cache search --names-only '^linux-image-6\.1\.[0-9]+-[0-9]+-amd64-unsigned$' 2>/dev/null |
-        sed -n 's/^linux-image-\(6\.1[^ ]*\)-unsigned .*/\1/p' | sort -V | tail -n 1
-}
+# In this order; what they depend on is found in modules.dep and comes before.
+# rdma_rxe needs crc32_generic and does not say so: it asks for "crc32" by name.
+VM_MODULES=(virtio_pci virtio_console 9pnet_virtio 9p overlay)
+VM_MODULES+=(crc32_generic rdma_rxe rdma_ucm dummy)
 
+# prepare [KERNEL]: sets `kernel_dir` and `initramfs`, for that kernel or any 6.1 one.
 prepare() {
-    need_packages "${VM_PACKAGES[@]}" >&2
-    mkdir -p "$vm_cache"
+    [ "$(uname -m)" = x86_64 ] ||
+        vm_fail "the VM runs this machine's programs on an x86-64 kernel; this machine is $(uname -m)"
+    mkdir -p "$vm_cache" || vm_fail "no place for the VM's kernel; set XDG_CACHE_HOME to a directory you can write to"
     exec 9>"$vm_cache/lock"
-    flock 9
-    # A kernel that is there already is good enough: it needs no network.
-    kernel=$(find "$vm_cache" -mindepth 2 -maxdepth 2 -name modules.list -printf '%h\n' | sort -V | tail -n 1)
-    kernel=${kernel##*/}
-    [ -n "$kernel" ] || get_kernel
-    kernel_dir=$vm_cache/$kernel
+    flock 9 # two runs prepare one after the other
+    need_programs
+    find_kernel "${1-}" || get_kernel "${1-}"
     make_initramfs
     exec 9>&-
 }
 
+missing_programs() {
+    local program
+    for program in "${VM_PROGRAMS[@]}"; do
+        command -v "$program" >/dev/null 2>&1 || printf ' %s' "$program"
+    done
+    # A busybox with a dynamic loader cannot run in the initramfs.
+    if command -v busybox >/dev/null 2>&1 && LC_ALL=C grep -qa '/ld-linux-x86-64' "$(command -v busybox)"; then
+        printf ' busybox(static)'
+    fi
+}
+
+need_programs() {
+    local missing
+    missing=$(missing_programs)
+    [ -n "$missing" ] || return 0
+    (need_packages "${VM_PACKAGES[@]}") >&2 || exit 125
+    missing=$(missing_programs)
+    [ -z "$missing" ] || vm_fail "not on PATH:$missing" \
+        "Debian, Ubuntu: apt-get install ${VM_PACKAGES[*]}" \
+        "Fedora, RHEL: dnf install qemu-system-x86 busybox cpio kmod iproute xz util-linux"
+}
+
+# --- the kernel ---------------------------------------------------------------
+
+# What a kernel's directory in the cache was made for; one made for something else is made anew.
+kernel_contents() { printf 'vmlinux, modules 1: %s\n' "${VM_MODULES[*]}"; }
+
+# find_kernel [KERNEL]: one that is in the cache is good enough, as it needs no network.
+find_kernel() {
+    local dir
+    while read -r dir; do
+        if [ "$(cat "$dir/contents" 2>/dev/null)" = "$(kernel_contents)" ]; then
+            kernel_dir=$dir
+            return 0
+        fi
+    done < <(find "$vm_cache" -mindepth 1 -maxdepth 1 -type d -name "${1:-6.1.*}" | sort -rV)
+    return 1
+}
+
+# kernel_packages [KERNEL]: Debian's packages of it, or of 6.1 kernels (neither real-time nor
+# for clouds), best first.
+kernel_packages() {
+    local pattern='6\.1\.[0-9]+-[0-9]+-amd64'
+    [ -z "${1-}" ] || pattern=${1//./\\.}
+    apt-cache search --names-only "^linux-image-$pattern(-unsigned)?\$" 2>/dev/null | cut -d' ' -f1 | sort -rV
+}
+
+# get_kernel [KERNEL]: unpacks a kernel package into the cache; it is never installed.
 get_kernel() {
-    kernel=$(newest_kernel)
-    [ -n "$kernel" ] || vm_fail "apt knows no linux-image-6.1…-amd64-unsigned"
-    local package=linux-image-$kernel-unsigned tmp
-    say "Getting the VM's kernel $kernel (70 MB, kept in $vm_cache, not installed) …" >&2
+    local wanted=${1-} tmp package log packages=()
     tmp=$(mktemp -d "$vm_cache/new.XXXXXX")
-    (cd "$tmp" && apt-get download -qq "$package" >&2)
-    dpkg-deb --fsys-tarfile "$tmp/$package"_*.deb | tar -x -C "$tmp" ./boot ./lib
+    log=$tmp/log
+    # shellcheck disable=SC2064 # this directory
+    trap "rm -rf '$tmp'" EXIT
+    if compgen -G "$vm_cache/linux-image-${wanted:-6.1}*_amd64.deb" >/dev/null; then
+        cp "$(compgen -G "$vm_cache/linux-image-${wanted:-6.1}*_amd64.deb" | sort -rV | head -n 1)" "$tmp/"
+    elif command -v apt-get >/dev/null 2>&1; then
+        mapfile -t packages < <(kernel_packages "$wanted")
+        if [ "${#packages[@]}" -eq 0 ]; then
+            update_package_lists >>"$log" 2>&1 || true
+            mapfile -t packages < <(kernel_packages "$wanted")
+        fi
+        # A mirror may list what it no longer has.
+        for package in "${packages[@]:0:4}"; do
+            say "Getting the VM's kernel, $package (70 MB; kept in $vm_cache, not installed) …" >&2
+            (cd "$tmp" && apt-get download -qq -o APT::Sandbox::User=root "$package") >>"$log" 2>&1 && break
+        done
+    fi
+    compgen -G "$tmp/linux-image-*.deb" >/dev/null || no_kernel "$wanted" "$log"
+    unpack_kernel "$tmp" "$tmp"/linux-image-*.deb
+    rm -rf "$tmp"
+    trap - EXIT
+}
+
+no_kernel() { # KERNEL LOG
+    tail -n 5 "$2" 2>/dev/null >&2 || true
+    vm_fail "no kernel for the VM: apt offers no linux-image-${1:-6.1.*-amd64}-unsigned that can be downloaded" \
+        "apt-cache search '^linux-image-6.1.*-amd64' shows what there is (for --kernel, without 'linux-image-')" \
+        "Or put Debian's linux-image-6.1…-amd64-unsigned_…_amd64.deb (packages.debian.org/bookworm) into $vm_cache"
+}
+
+unpack_kernel() { # TMP PACKAGE-FILE
+    local tmp=$1 kernel module line path seen=' '
+    dpkg-deb --fsys-tarfile "$2" | tar -x -C "$tmp" ./boot ./lib || vm_fail "$2 cannot be unpacked"
+    kernel=$(basename "$tmp"/lib/modules/*)
     depmod -b "$tmp" "$kernel"
-    mkdir "$tmp/keep" "$tmp/keep/modules"
-    mv "$tmp/boot/vmlinuz-$kernel" "$tmp/keep/vmlinuz"
-    # modules.dep names a module's dependencies last first.
-    local module line path seen=" "
+    mkdir -p "$tmp/keep/modules"
+    unpack_image "$tmp/boot/vmlinuz-$kernel" "$tmp/keep/vmlinux"
     for module in "${VM_MODULES[@]}"; do
-        line=$(grep -E "/${module//_/[-_]}\.ko:" "$tmp/lib/modules/$kernel/modules.dep") || vm_fail "no module $module in $package"
-        # shellcheck disable=SC2086 # words
-        for path in $(printf '%s\n' ${line/:/} | tac); do
+        # A module is listed with what it depends on, which is to be loaded from the last to the first.
+        line=$(grep -E "/${module//_/[-_]}\.ko[.xz]*:" "$tmp/lib/modules/$kernel/modules.dep") ||
+            vm_fail "the kernel $kernel has no module $module; try another one: --kernel"
+        for path in $(tr ' ' '\n' <<<"${line/:/}" | tac); do
             case $seen in *" $path "*) continue ;; esac
             seen+="$path "
             cp "$tmp/lib/modules/$kernel/$path" "$tmp/keep/modules/"
-            printf '%s\n' "${path##*/}" >>"$tmp/keep/modules.list"
+            path=${path##*/}
+            [ "$path" = "${path%.xz}" ] || xz -d "$tmp/keep/modules/$path"
+            printf '%s\n' "${path%.xz}" >>"$tmp/keep/modules.list"
         done
     done
-    rm -rf "${vm_cache:?}/$kernel"
-    mv "$tmp/keep" "$vm_cache/$kernel"
-    rm -rf "$tmp"
+    kernel_contents >"$tmp/keep/contents"
+    kernel_dir=$vm_cache/$kernel
+    rm -rf "$kernel_dir"
+    mv "$tmp/keep" "$kernel_dir"
 }
 
+# unpack_image VMLINUZ FILE: the kernel without its decompressor, which takes seconds in an
+# emulation and which QEMU can do without. The image as it is if it has no such part.
+unpack_image() {
+    local offset
+    offset=$(LC_ALL=C grep -abo -m1 $'\xfd7zXZ' "$1" | head -n 1 | cut -d: -f1) || true
+    if [ -n "$offset" ]; then
+        # xz complains about what follows the compressed part; the result decides.
+        tail -c +$((offset + 1)) "$1" | xz -dc --single-stream >"$2" 2>/dev/null || true
+        [ "$(head -c 4 "$2" | tail -c 3)" = ELF ] && return 0
+    fi
+    cp "$1" "$2"
+}
+
+# --- the initramfs ------------------------------------------------------------
+
 make_initramfs() {
-    local lib=$here/lib/vm tag tmp
-    tag=$(cat "$lib/init" "$lib/session" "$(command -v busybox)" "$kernel_dir/modules.list" | sha256sum | cut -c1-16)
-    initramfs=$kernel_dir/initramfs-$tag
-    [ -e "$initramfs" ] && return 0
+    local busybox tmp
+    busybox=$(command -v busybox)
+    initramfs=$kernel_dir/initramfs-$(cat "$vm_lib/init" "$vm_lib/session" "$busybox" "$kernel_dir/contents" | sha256sum | cut -c1-16)
+    [ ! -e "$initramfs" ] || return 0
+    # Those of other versions of these files; a run that begins just now may still want a fresh one.
+    find "$kernel_dir" -name 'initramfs-*' -mmin +60 -delete
     tmp=$(mktemp -d "$vm_cache/new.XXXXXX")
     mkdir "$tmp/bin"
-    cp "$(command -v busybox)" "$tmp/bin/busybox"
+    cp "$busybox" "$tmp/bin/busybox"
     ln -s busybox "$tmp/bin/sh"
-    cp "$lib/init" "$lib/session" "$tmp/"
+    cp -r "$vm_lib/init" "$vm_lib/session" "$kernel_dir/modules" "$kernel_dir/modules.list" "$tmp/"
     chmod +x "$tmp/init"
-    cp -r "$kernel_dir/modules" "$tmp/modules"
-    cp "$kernel_dir/modules.list" "$tmp/modules/order"
     (cd "$tmp" && find . | cpio -o -H newc --quiet) >"$initramfs.new"
     mv "$initramfs.new" "$initramfs"
     rm -rf "$tmp"

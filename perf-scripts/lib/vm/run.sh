@@ -1,61 +1,129 @@
 # shellcheck shell=bash
-# One run of the VM. Sourced, never run.
+# One run of the VM. Sourced by perf-scripts/vm after prepare.sh, never run.
+# Takes its options (limit, cpus, mem, icount, rxe, keep_env, shares) from there.
+# shellcheck disable=SC2154
 
-# write_job DIR COMMAND…: the files that become /run/vm in the guest.
+# The part of the environment that has a meaning in the VM; `--env` adds to it.
+passes() { # NAME
+    case $1 in
+    PATH | HOME | USER | LANG | LC_* | TERM | LD_LIBRARY_PATH) return 0 ;;
+    CARGO_* | RUST_* | RUSTUP_* | DAT_* | MLX5_* | IBV_* | RDMAV_*) return 0 ;;
+    *) return 1 ;;
+    esac
+}
+
+# write_job DIR COMMAND…: the files that become /run/vm in the VM; no COMMAND is a shell.
 write_job() {
-    local dir=$1 name
+    local dir=$1 name rows_cols
     shift
-    printf 'vm_rxe=%d\n' "$rxe" >"$dir/settings"
+    printf 'vm_rxe=%d vm_shell=%d vm_bash=%q\n' "$rxe" $(($# == 0)) "$BASH" >"$dir/settings"
+    : >"$dir/shares"
+    for name in "${!shares[@]}"; do printf 'share%d %s\n' "$name" "${shares[name]}" >>"$dir/shares"; done
     {
         for name in $(compgen -e); do
-            case $name in
-            PATH | HOME | LANG | LC_* | TERM | LD_LIBRARY_PATH | CARGO_* | RUST_* | RUSTUP_* | DAT_* | MLX5_* | RDMAV_*)
-                printf 'export %s=%s\n' "$name" "${!name@Q}" ;;
-            esac
+            ! passes "$name" || printf 'export %s=%q\n' "$name" "${!name}"
         done
-        printf 'cd %s || exit 126\n' "${PWD@Q}"
-        printf 'exec'
-        printf ' %s' "${@@Q}"
-        printf '\n'
+        for name in "${keep_env[@]}"; do printf 'export %s=%q\n' "${name%%=*}" "${name#*=}"; done
+        printf 'ulimit -Sn %q\n' "$(ulimit -Sn)"
+        printf 'cd %q || { echo "perf-scripts/vm: this directory cannot be seen in the VM" >&2; exit 125; }\n' "$PWD"
+        if [ $# -eq 0 ]; then
+            rows_cols=$(stty size)
+            printf 'stty rows %d cols %d\n' "${rows_cols% *}" "${rows_cols#* }"
+            printf 'echo "rxe0 is on dummy0: 10.99.0.1, fd99::1. What is written is lost. exit or Ctrl-A X ends the VM."\n'
+            printf 'exec %q -i\n' "$BASH"
+        else
+            printf 'exec --'
+            printf ' %q' "$@"
+            printf '\n'
+        fi
     } >"$dir/job"
 }
 
-run_vm() {
-    local dir pid code=0 status tails=()
+# qemu_command DIR: sets `qemu`.
+qemu_command() {
+    local dir=$1 name share
+    # TSC: the emulation passes the host's on, yet the kernel would not trust it and would read
+    # the slow HPET. Self-tests, protected text and AppArmor only take time here.
+    local append="console=ttyS0 loglevel=4 panic=-1 tsc=reliable cryptomgr.notests rodata=off apparmor=0"
+    append+=" mitigations=off nokaslr random.trust_cpu=on audit=0"
+    qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot)
+    qemu+=(-cpu "max,la57=off" -m "$mem" -kernel "$kernel_dir/vmlinux" -initrd "$dir/initramfs" -append "$append")
+    # Software emulation even where /dev/kvm exists: the same everywhere.
+    if [ "$icount" = 1 ]; then
+        qemu+=(-accel "tcg,thread=single" -smp 1 -icount "shift=0,sleep=off")
+    else
+        qemu+=(-accel "tcg,thread=multi" -smp "$cpus")
+    fi
+    qemu+=(-fsdev "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap")
+    qemu+=(-device "virtio-9p-pci,fsdev=root,mount_tag=root")
+    for share in "${!shares[@]}"; do
+        # In QEMU's options a comma is written twice.
+        qemu+=(-fsdev "local,id=share$share,path=${shares[share]//,/,,},security_model=none,multidevs=remap")
+        qemu+=(-device "virtio-9p-pci,fsdev=share$share,mount_tag=share$share")
+    done
+    qemu+=(-device virtio-serial-pci)
+    for name in stdout stderr status; do
+        # Into files: QEMU has written what the guest wrote before the guest goes on, so nothing is lost.
+        : >"$dir/$name"
+        qemu+=(-chardev "file,id=$name,path=$dir/$name" -device "virtserialport,chardev=$name,name=$name")
+    done
+}
+
+# new_run COMMAND…: sets `dir`, which is gone when the script ends.
+new_run() {
     dir=$(mktemp -d "${TMPDIR:-/tmp}/udapl-vm.XXXXXX")
-    # shellcheck disable=SC2064 # now
+    # shellcheck disable=SC2064 # this directory
     trap "rm -rf '$dir'" EXIT
     mkdir "$dir/job"
     write_job "$dir/job" "$@"
+    # The kernel takes several archives, one after the other.
     { cat "$initramfs"; (cd "$dir" && find job | cpio -o -H newc --quiet); } >"$dir/initramfs"
-    touch "$dir/stdout" "$dir/stderr" "$dir/status"
-    local qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
-        -cpu max,la57=off -m "$mem"
-        -kernel "$kernel_dir/vmlinuz" -initrd "$dir/initramfs"
-        -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr random.trust_cpu=on audit=0 ${VM_APPEND-}"
-        -serial "file:$dir/console"
-        -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap
-        -device virtio-9p-pci,fsdev=root,mount_tag=hostroot
-        -device virtio-serial-pci)
-    local name
-    for name in stdout stderr status; do
-        qemu+=(-chardev "file,id=$name,path=$dir/$name" -device "virtserialport,chardev=$name,name=$name")
-    done
-    if [ "$icount" = 1 ]; then
-        qemu+=(-accel tcg,thread=single -smp 1 -icount shift=0,sleep=off)
-    else
-        qemu+=(-accel tcg,thread=multi -smp "$cpus")
-    fi
-    timeout --kill-after=5 "$limit" "${qemu[@]}" </dev/null >"$dir/qemu" 2>&1 &
+    qemu_command "$dir"
+}
+
+console_end() {
+    cat "$dir/qemu" >&2
+    tail -n 25 "$dir/console" 2>/dev/null | tr -d '\r' | sed 's/^/console: /' >&2 || true
+}
+
+# run_vm COMMAND…: runs it, and ends the script with its status.
+run_vm() {
+    local dir qemu pid code=0 status='' ended=''
+    new_run "$@"
+    # `timeout` is what ends QEMU when its time is up, even if this script is killed before.
+    timeout --kill-after=5 "$limit" "${qemu[@]}" -serial "file:$dir/console" </dev/null >"$dir/qemu" 2>&1 &
     pid=$!
-    trap 'kill $pid 2>/dev/null; exit 130' INT TERM
-    tail -s 0.1 -n +1 -f --pid=$pid "$dir/stdout" 2>/dev/null & tails+=($!)
-    tail -s 0.1 -n +1 -f --pid=$pid "$dir/stderr" >&2 2>/dev/null & tails+=($!)
-    wait $pid || code=$?
-    wait "${tails[@]}" || true
+    trap 'ended=130; kill $pid 2>/dev/null' INT
+    trap 'ended=143; kill $pid 2>/dev/null' TERM HUP
+    tail -s 0.1 -n +1 -f --pid=$pid "$dir/stdout" 2>/dev/null &
+    tail -s 0.1 -n +1 -f --pid=$pid "$dir/stderr" >&2 2>/dev/null &
+    # A signal ends this `wait`, not the VM: `timeout` passes it on.
+    while kill -0 $pid 2>/dev/null; do code=0; wait $pid || code=$?; done
+    wait
+    [ -z "$ended" ] || exit "$ended"
     status=$(sed -n 's/^exit //p' "$dir/status")
-    [ -n "$status" ] && exit "$status"
-    { cat "$dir/qemu"; tail -n 20 "$dir/console"; } >&2
-    [ $code = 124 ] && { printf 'perf-scripts/vm: stopped after %s seconds (--limit)\n' "$limit" >&2; exit 124; }
-    vm_fail "the VM ended without a result"
+    if [ -n "$status" ]; then exit "$status"; fi
+    console_end
+    if ! grep -qx up "$dir/status"; then
+        [ "$code" != 124 ] || printf 'perf-scripts/vm: the VM had not booted after %s s (--limit)\n' "$limit" >&2
+        [ "$code" != 124 ] || exit 124
+        vm_fail "the VM did not boot; above is the end of its console, or what QEMU said" \
+            "More memory may help (--mem), or another kernel (--kernel), or a fresh cache: rm -r $vm_cache"
+    fi
+    if [ "$code" = 124 ]; then
+        printf 'perf-scripts/vm: ended after %s s (--limit); above is the end of its console\n' "$limit" >&2
+        exit 124
+    fi
+    vm_fail "the VM ended before the command did; above is the end of its console, or what QEMU said"
+}
+
+# shell_vm: a shell on the VM's serial console, until it exits.
+shell_vm() {
+    local dir qemu terminal
+    [ -t 0 ] || { printf 'perf-scripts/vm: shell needs a terminal; use run for commands\n' >&2; exit 2; }
+    new_run
+    qemu+=(-chardev "stdio,id=con,mux=on,signal=off" -serial chardev:con -mon chardev=con)
+    terminal=$(stty -g)
+    timeout --foreground --kill-after=5 "$limit" "${qemu[@]}" || true
+    stty "$terminal"
 }
