@@ -7,7 +7,7 @@
 //! their place; this one refuses only what can never be an address.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Memory that cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,36 @@ pub fn store_be32(address: u64, value: u32) -> Result<(), Fault> {
     let word = unsafe { AtomicU32::from_ptr(address as *mut u32) };
     word.store(value.to_be(), Ordering::Release);
     Ok(())
+}
+
+/// Replaces the 8 bytes at `address` by `swap` if they are `compare`; answers
+/// what was there. Atomic towards every thread and every other NIC.
+///
+/// # Errors
+/// The address is impossible or not aligned to 8.
+pub fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
+    let word = word_of_region(address)?;
+    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    let was = word.compare_exchange(compare, swap, success, failure);
+    Ok(was.unwrap_or_else(|other| other))
+}
+
+/// Adds to the 8 bytes at `address`; answers what was there. Atomic as
+/// [`compare_swap`].
+///
+/// # Errors
+/// As [`compare_swap`].
+pub fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
+    Ok(word_of_region(address)?.fetch_add(add, Ordering::AcqRel))
+}
+
+fn word_of_region<'a>(address: u64) -> Result<&'a AtomicU64, Fault> {
+    check(address, 8, 8)?;
+    // SAFETY: aligned by `check`; mapped and writable because it lies in a
+    // region that was registered for remote atomics and whose key was looked
+    // up just before. The reference does not outlive the one operation, and
+    // software that shares the word with atomics uses atomics itself.
+    Ok(unsafe { AtomicU64::from_ptr(address as *mut u64) })
 }
 
 /// Copies host memory into `into`. Aligned words of 2, 4 and 8 bytes are read
@@ -185,6 +215,42 @@ mod tests {
                 assert!(outside.into_iter().all(|(_, byte)| *byte == 0xee));
             }
         }
+    }
+
+    #[test]
+    fn atomics_answer_what_was_there() {
+        let mut host = vec![7_u64, 7];
+        let at = host.as_mut_ptr() as u64;
+        assert_eq!(compare_swap(at, 6, 9), Ok(7), "no match, no change");
+        assert_eq!(compare_swap(at, 7, u64::MAX), Ok(7));
+        assert_eq!(fetch_add(at, 3), Ok(u64::MAX));
+        assert_eq!(fetch_add(at, 0), Ok(2), "it wraps");
+        let mut neighbour = [0; 8];
+        read(at + 8, &mut neighbour).unwrap();
+        assert_eq!(neighbour, 7_u64.to_ne_bytes());
+        assert_eq!(fetch_add(at + 4, 1), Err(Fault { address: at + 4 }));
+    }
+
+    #[test]
+    fn atomics_of_two_threads_do_not_lose_each_other() {
+        let mut host = vec![0_u64];
+        let at = host.as_mut_ptr() as u64;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    fetch_add(at, 1).unwrap();
+                }
+            });
+            for _ in 0..20_000 {
+                let mut seen = fetch_add(at, 0).unwrap();
+                while let Ok(was) = compare_swap(at, seen, seen + 1)
+                    && was != seen
+                {
+                    seen = was;
+                }
+            }
+        });
+        assert_eq!(fetch_add(at, 0), Ok(40_000));
     }
 
     #[test]

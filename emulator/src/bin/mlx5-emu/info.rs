@@ -17,10 +17,10 @@ mlx5-emu {version}: an emulated ConnectX-6 Dx for unmodified libibverbs + libmlx
 Emulated
   link           InfiniBand (RoCE: not yet)
   commands       ioctl, and write commands inside ioctls (plain write: not yet)
-  transport      reliable connection (RC): SEND, RDMA WRITE, RDMA READ, immediate data
+  transport      reliable connection (RC): SEND, RDMA WRITE, RDMA READ, atomics, immediate data
   queues         RQ and SRQ; CQEs of 64 and 128 bytes, versions 0 and 1; BlueFlame
   events         completion channels, asynchronous events of CQ, QP and SRQ
-  not            rdma_cm, UC, UD, XRC, DC, atomics, memory windows, on-demand paging,
+  not            rdma_cm, UC, UD, XRC, DC, memory windows, on-demand paging,
                  CQ resizing, multicast, DEVX
 
 Limits (per process unless said otherwise)
@@ -30,7 +30,7 @@ Limits (per process unless said otherwise)
   CQs            {} of up to {} entries
   SRQs           {} of up to {} receives
   work requests  {} per queue, with {} segments ({} from an SRQ)
-  RDMA READs     {} outstanding per QP and direction
+  reads, atomics {} outstanding per QP and direction
   messages       {} bytes
 
 Tested with

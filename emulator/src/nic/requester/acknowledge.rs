@@ -28,7 +28,9 @@ impl Qp {
         }
         match header.operation {
             Operation::Acknowledge => self.take_acknowledge(core, header),
-            Operation::ReadResponse => self.take_read_response(core, header, data),
+            Operation::ReadResponse | Operation::AtomicResponse => {
+                self.take_response(core, header, data);
+            }
             _ => {}
         }
         self.tell_drained(core);
@@ -71,12 +73,12 @@ impl Qp {
                 }
                 break;
             }
-            if request.is_read() {
+            if request.awaits_data() {
                 if request.progress == request.packets {
                     continue;
                 }
                 // Answers come in order: a later one means that a response
-                // to this read was lost.
+                // to this request was lost.
                 lost_response = answered > request.progress.cast_signed();
                 break;
             }
@@ -96,14 +98,20 @@ impl Qp {
         }
     }
 
-    fn take_read_response(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+    /// Takes data that were read, or the original value of an atomic: in the
+    /// byte order of the hosts, which is the same on both sides of this fabric.
+    fn take_response(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+        let original = header.atomic[0].to_ne_bytes();
+        let is_atomic = header.operation == Operation::AtomicResponse;
+        let data = if is_atomic { &original } else { data };
         self.acknowledge_through(core, psn::add(header.psn, psn::MASK));
         let mtu = self.mtu();
-        let room = self.inline_read_room(core);
+        let room = self.inline_answer_room(core);
         let Some(request) = self.sq.requests.front_mut() else {
             return;
         };
-        if !request.is_read() || request.unanswered() != header.psn {
+        let is_awaited = request.awaits_data() && request.atomic.is_some() == is_atomic;
+        if !is_awaited || request.unanswered() != header.psn {
             return;
         }
         let offset = request.progress * mtu;
@@ -185,7 +193,11 @@ impl Qp {
             qpn: self.qpn.0,
             resource: self.cqe_resource(false),
             wqe_counter: request.counter,
-            byte_count: if request.is_read() { request.length } else { 0 },
+            byte_count: if request.awaits_data() {
+                request.length
+            } else {
+                0
+            },
             immediate: [0; 4],
             remote_qpn: 0,
             service_level: 0,
@@ -218,10 +230,10 @@ impl Qp {
         core.complete(self.spec.send_cq, cqe);
     }
 
-    /// How much read data may be delivered inside the CQE. The driver asks for
-    /// it only where every request is signalled (a read without a CQE would be
+    /// How many bytes of an answer may be delivered inside the CQE. The driver asks for
+    /// it only where every request is signalled (an answer without a CQE would be
     /// lost), and libmlx5 before v64 reads the 64-byte form from a wrong place.
-    fn inline_read_room(&self, core: &Core) -> usize {
+    fn inline_answer_room(&self, core: &Core) -> usize {
         let cqe_size = core
             .cqs
             .get(self.spec.send_cq.0)

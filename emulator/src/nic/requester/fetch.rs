@@ -11,6 +11,9 @@ use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{self, Body, Control, Data, Opcode, SEGMENT, WQEBB};
 use crate::limits::MAX_MSG;
 
+/// Bytes an atomic works on.
+const ATOMIC: u32 = 8;
+
 impl Qp {
     /// Takes the next WQE. One that makes no sense becomes a request that has
     /// failed, to be told in its turn.
@@ -26,6 +29,7 @@ impl Qp {
             fenced: false,
             immediate: [0; 4],
             remote: wqe::Remote::default(),
+            atomic: None,
             list: self.sq.spare.pop().unwrap_or_default(),
             length: 0,
             first_psn: self.sq.next_psn,
@@ -99,6 +103,7 @@ impl Qp {
         })?;
         request.operation = Some(body.opcode);
         request.remote = body.remote;
+        request.atomic = body.atomic;
         if !is_supported(self.spec.service, body.opcode) {
             self.report_wqe(
                 core,
@@ -113,7 +118,11 @@ impl Qp {
             Ok(length) if length <= MAX_MSG => length,
             _ => return Err(Syndrome::LocalLength),
         };
-        let needs = if body.opcode == Opcode::Read {
+        // There are no atomics of other sizes.
+        if request.atomic.is_some() && request.length != ATOMIC {
+            return Err(Syndrome::LocalLength);
+        }
+        let needs = if request.awaits_data() {
             Access::LOCAL_WRITE
         } else {
             Access::empty()
@@ -141,11 +150,11 @@ impl Qp {
                         key: Some(key),
                     });
                 }
-                Ok(Data::Inline { offset, length }) if body.opcode != Opcode::Read => {
+                Ok(Data::Inline { offset, length }) if !request.awaits_data() => {
                     self.inline_pieces(request.counter, offset, length, &mut request.list);
                 }
                 Ok(Data::Inline { .. }) => {
-                    self.report_wqe(core, request.counter, "a read into inline data");
+                    self.report_wqe(core, request.counter, "an answer into inline data");
                     return Err(Syndrome::LocalQpOperation);
                 }
                 Err(malformed) => {
@@ -192,10 +201,9 @@ fn is_supported(service: Service, opcode: Opcode) -> bool {
         | Opcode::SendImmediate
         | Opcode::Write
         | Opcode::WriteImmediate
-        | Opcode::Read => service == Service::Rc,
-        Opcode::SendInvalidate
+        | Opcode::Read
         | Opcode::AtomicCompareSwap
-        | Opcode::AtomicFetchAdd
-        | Opcode::Umr => false,
+        | Opcode::AtomicFetchAdd => service == Service::Rc,
+        Opcode::SendInvalidate | Opcode::Umr => false,
     }
 }

@@ -16,7 +16,7 @@ use super::gather::Piece;
 use super::psn;
 use super::spec::QpAttr;
 use crate::decode::cqe::Syndrome;
-use crate::decode::wqe::{Opcode, Remote};
+use crate::decode::wqe::{Atomic, Opcode, Remote};
 use std::collections::VecDeque;
 
 /// The send side's cursors and requests.
@@ -61,16 +61,18 @@ pub(super) struct Request {
     fenced: bool,
     immediate: [u8; 4],
     remote: Remote,
+    /// Operands, for atomics only.
+    atomic: Option<Atomic>,
     list: Vec<Piece>,
     length: u32,
     first_psn: u32,
-    /// Sequence numbers it takes: packets sent, or responses for a read.
+    /// Sequence numbers it takes: packets sent, or responses awaited.
     packets: u32,
     /// How many of them are answered.
     progress: u32,
     /// It failed here; it says so when all before it have completed.
     failure: Option<Syndrome>,
-    /// Read data to be delivered inside the CQE.
+    /// What was read, to be delivered inside the CQE.
     inline: Option<[u8; INLINE_READ]>,
 }
 
@@ -80,6 +82,12 @@ const INLINE_READ: usize = 32;
 impl Request {
     fn is_read(&self) -> bool {
         self.operation == Some(Opcode::Read)
+    }
+
+    /// It is one packet, and done when the data it asks for have come: a read
+    /// or an atomic.
+    fn awaits_data(&self) -> bool {
+        self.is_read() || self.atomic.is_some()
     }
 
     /// The PSN of its oldest packet that is not answered.

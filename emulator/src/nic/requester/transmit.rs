@@ -92,7 +92,7 @@ impl Qp {
             .front()
             .map_or(request.first_psn, Request::unanswered);
         let next = psn::add(request.first_psn, self.sq.packet);
-        if self.sq.cursor > 0 || !request.is_read() {
+        if self.sq.cursor > 0 || !request.awaits_data() {
             let unanswered = psn::distance(next, oldest);
             if unanswered >= WINDOW {
                 return true;
@@ -102,20 +102,20 @@ impl Qp {
             return false;
         }
         let allowed = usize::from(self.attr.max_rd_atomic.max(1));
-        self.fence_holds(request) || (request.is_read() && self.reads_out() >= allowed)
+        self.fence_holds(request) || (request.awaits_data() && self.reads_out() >= allowed)
     }
 
     fn fence_holds(&self, request: &Request) -> bool {
         request.fenced && self.reads_out() > 0
     }
 
-    /// Reads before the cursor that are not fully answered.
+    /// Reads and atomics before the cursor that are not fully answered.
     fn reads_out(&self) -> usize {
         self.sq
             .requests
             .iter()
             .take(self.sq.cursor)
-            .filter(|request| request.is_read())
+            .filter(|request| request.awaits_data())
             .count()
     }
 
@@ -129,14 +129,14 @@ impl Qp {
         let mtu = self.mtu();
         let request = &self.sq.requests[self.sq.cursor];
         let mut payload = core.take_buffer();
-        let number = if request.is_read() {
+        let number = if request.awaits_data() {
             request.progress
         } else {
             self.sq.packet
         };
         let offset = number * mtu;
-        let is_last = request.is_read() || number + 1 == request.packets;
-        if !request.is_read() {
+        let is_last = request.awaits_data() || number + 1 == request.packets;
+        if !request.awaits_data() {
             let length = mtu.min(request.length - offset);
             let list = &request.list;
             if core
@@ -168,7 +168,7 @@ impl Qp {
     /// Moves the cursor behind the packet just sent.
     fn advance(&mut self, is_last: bool) {
         let request = &self.sq.requests[self.sq.cursor];
-        let sent = if request.is_read() {
+        let sent = if request.awaits_data() {
             request.packets
         } else {
             self.sq.packet + 1
@@ -194,6 +194,7 @@ impl Qp {
     ) -> Header {
         let operation = match request.operation {
             Some(Opcode::Read) => Operation::ReadRequest,
+            Some(Opcode::AtomicCompareSwap | Opcode::AtomicFetchAdd) => Operation::AtomicRequest,
             Some(Opcode::Write | Opcode::WriteImmediate) => Operation::Write,
             _ => Operation::Send,
         };
@@ -202,14 +203,14 @@ impl Qp {
             Some(Opcode::SendImmediate | Opcode::WriteImmediate)
         );
         let mut flags = PacketFlags::empty();
-        flags.set(PacketFlags::FIRST, request.is_read() || number == 0);
+        flags.set(PacketFlags::FIRST, request.awaits_data() || number == 0);
         flags.set(PacketFlags::LAST, is_last);
         flags.set(PacketFlags::IMMEDIATE, is_last && has_immediate);
         flags.set(PacketFlags::SOLICITED, is_last && request.solicited);
         let asks = is_last || number % ACK_INTERVAL == ACK_INTERVAL - 1;
         flags.set(PacketFlags::ACK_REQUEST, asks);
         // A read that is repeated asks for the rest only.
-        let skip = if request.is_read() {
+        let skip = if request.awaits_data() {
             number * self.mtu()
         } else {
             0
@@ -220,6 +221,10 @@ impl Qp {
         header.remote_address = request.remote.address.wrapping_add(u64::from(skip));
         header.key = request.remote.key;
         header.length = request.length - skip;
+        if let Some(operands) = request.atomic {
+            header.atomic = [operands.swap_add, operands.compare];
+            header.atomic_compare = request.operation == Some(Opcode::AtomicCompareSwap);
+        }
         header
     }
 

@@ -1,4 +1,4 @@
-//! Sending what is owed: acknowledges, NAKs, read responses.
+//! Sending what is owed: acknowledges, NAKs, responses to reads and atomics.
 
 use super::super::core::Core;
 use super::super::memory;
@@ -20,6 +20,8 @@ pub(in crate::nic) enum Answer {
     },
     /// The data of a read.
     Read(Read),
+    /// What an atomic found.
+    Atomic { psn: u32, original: u64, msn: u32 },
 }
 
 /// A read being answered.
@@ -86,6 +88,15 @@ impl Qp {
                     Vec::new(),
                     true,
                 ),
+                Answer::Atomic { psn, original, msn } => {
+                    let answer = aeth::Answer::Acknowledge;
+                    let mut header =
+                        self.answer_header(Operation::AtomicResponse, psn, answer, msn);
+                    if let Some(header) = &mut header {
+                        header.atomic[0] = original;
+                    }
+                    (header, Vec::new(), true)
+                }
                 Answer::Read(read) => match self.read_response(core, &read) {
                     Some((header, payload)) => (header, payload, read.sent + 1 == read.packets),
                     None => continue,

@@ -6,6 +6,7 @@
 
 pub(super) mod aeth;
 mod answer;
+mod atomic;
 mod place;
 mod take;
 
@@ -31,6 +32,8 @@ pub(super) struct Responder {
     target: Target,
     /// What is owed to the requester, in order.
     pub(super) answers: VecDeque<Answer>,
+    /// Atomics executed lately.
+    atomics: atomic::Executed,
     /// A packet has arrived since RTR.
     established: bool,
 }

@@ -13,7 +13,7 @@ use crate::fabric::packet::{Header, Operation, PacketFlags};
 use crate::limits::MAX_MSG;
 
 /// Why a packet is not executed.
-enum Refusal {
+pub(super) enum Refusal {
     /// No receive is posted.
     NotReady,
     /// The packet does not fit its message or this QP.
@@ -32,6 +32,7 @@ impl Qp {
                     Operation::Send => self.place_send(core, header, data),
                     Operation::Write => self.place_write(core, header, data),
                     Operation::ReadRequest => self.begin_read(core, header),
+                    Operation::AtomicRequest => self.execute_atomic(core, header),
                     _ => Err(Refusal::Invalid),
                 });
         match done {
@@ -50,9 +51,12 @@ impl Qp {
         } else {
             responder.message = Some(header.operation);
         }
-        // A read is acknowledged by its responses.
-        let is_read = header.operation == Operation::ReadRequest;
-        if !is_read && header.flags.contains(PacketFlags::ACK_REQUEST) {
+        // Reads and atomics are acknowledged by their responses.
+        let is_answered = matches!(
+            header.operation,
+            Operation::ReadRequest | Operation::AtomicRequest
+        );
+        if !is_answered && header.flags.contains(PacketFlags::ACK_REQUEST) {
             self.owe_acknowledge(core, header.psn);
         }
     }
@@ -211,16 +215,20 @@ impl Qp {
         if !self.read_is_allowed(core, header) {
             return Err(Refusal::Access);
         }
-        let answers = &self.responder.answers;
-        let open = answers
-            .iter()
-            .filter(|answer| matches!(answer, Answer::Read(_)))
-            .count();
-        if header.length > MAX_MSG || open >= usize::from(self.attr.max_dest_rd_atomic) {
+        if header.length > MAX_MSG || !self.has_resource() {
             return Err(Refusal::Invalid);
         }
         self.owe_read(core, header);
         Ok(header.length.div_ceil(self.mtu()).max(1))
+    }
+
+    /// Whether one more read or atomic may be answered at the same time.
+    pub(super) fn has_resource(&self) -> bool {
+        let answers = self.responder.answers.iter();
+        let open = answers
+            .filter(|answer| !matches!(answer, Answer::Acknowledge { .. }))
+            .count();
+        open < usize::from(self.attr.max_dest_rd_atomic)
     }
 
     /// Whether the peer may read that. Without resources for reads the QP

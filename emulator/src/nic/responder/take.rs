@@ -73,6 +73,7 @@ impl Qp {
         let asks = header.flags.contains(PacketFlags::ACK_REQUEST);
         match header.operation {
             Operation::ReadRequest => self.repeat_read(core, header),
+            Operation::AtomicRequest => self.repeat_atomic(core, header),
             Operation::Send | Operation::Write if asks => {
                 let executed = self.responder.executed();
                 self.owe_acknowledge(core, executed);

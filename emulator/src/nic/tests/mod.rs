@@ -2,6 +2,7 @@
 //! as a number.
 
 mod arm;
+mod atomic;
 mod completion;
 mod connection;
 mod control;

@@ -120,7 +120,9 @@ impl Call<'_> {
             max_res_rd_atom: u32::from(limits::MAX_RD_ATOMIC) * limits::MAX_QP,
             max_qp_init_rd_atom: limits::MAX_RD_ATOMIC.into(),
             max_ee_init_rd_atom: 0,
-            atomic_cap: 0,
+            // IB_ATOMIC_HCA: atomic among all that goes through this device. (The
+            // processor's atomics take part as well, which is not promised.)
+            atomic_cap: 1,
             max_ee: 0,
             max_rdd: 0,
             max_mw: 0,
