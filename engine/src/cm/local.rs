@@ -1,5 +1,6 @@
 //! The address of this host that others are to connect to.
 
+use super::CmError;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -15,6 +16,38 @@ pub(super) fn address_for(device: &str) -> IpAddr {
         .or_else(towards_others)
         .or_else(|| best(all.iter().map(if_addrs::Interface::ip)))
         .unwrap_or(Ipv4Addr::LOCALHOST.into())
+}
+
+/// The best address of a port's own network interfaces, by which the kernel's
+/// connection manager knows it: of the interface itself before its VLANs.
+#[must_use]
+pub fn own_address(device: &str, port: u8) -> Option<IpAddr> {
+    let interfaces = interfaces_of_port(device, port);
+    interfaces.iter().find_map(|name| interface_address(name))
+}
+
+/// The best address of a network interface.
+#[must_use]
+pub fn interface_address(name: &str) -> Option<IpAddr> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let own = all.iter().filter(|one| one.name == name);
+    best(own.map(if_addrs::Interface::ip))
+}
+
+/// Whether an interface of this host has the address.
+pub(super) fn is_ours(address: IpAddr) -> bool {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    all.iter().any(|one| one.ip() == address)
+}
+
+/// Refuses addresses that cannot be those of one host.
+pub(super) fn require_one_host(address: IpAddr) -> Result<(), CmError> {
+    let ip = address.to_canonical();
+    let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    if ip.is_unspecified() || ip.is_multicast() || broadcast {
+        return Err(CmError::Address(format!("{ip} is not one host's address")));
+    }
+    Ok(())
 }
 
 /// IPv4 before IPv6: every host of a cluster has it, and it needs no scope.
@@ -55,11 +88,46 @@ fn interfaces_of(device: &str) -> BTreeSet<String> {
     // What the kernel says of the first GID knows of bonds; the device's own
     // list names their members, which have no address.
     let of_gid = fs::read_to_string(root.join("ports/1/gid_attrs/ndevs/0"));
-    let of_device = fs::read_dir(root.join("device/net")).into_iter().flatten();
-    of_device
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+    names_in(&root.join("device/net"))
         .chain(of_gid.ok().map(|name| name.trim().to_owned()))
         .collect()
+}
+
+/// The network interfaces of a port: of its GIDs, in their order, and those
+/// of IPoIB, which have no GID of their own.
+fn interfaces_of_port(device: &str, port: u8) -> Vec<String> {
+    if device.is_empty() || device.contains('/') || device.starts_with('.') {
+        return Vec::new();
+    }
+    let root = Path::new("/sys/class/infiniband").join(device);
+    let table = root.join(format!("ports/{port}/gid_attrs/ndevs"));
+    let mut indices: Vec<u16> = names_in(&table)
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    indices.sort_unstable();
+    let of_gids = indices.into_iter().filter_map(|index| {
+        // Unused entries have no interface, and reading them fails.
+        let name = fs::read_to_string(table.join(index.to_string())).ok()?;
+        Some(name.trim().to_owned())
+    });
+    let net = root.join("device/net");
+    let carries = |name: &String| {
+        let number = fs::read_to_string(net.join(name).join("dev_port"));
+        number.is_ok_and(|number| number.trim().parse() == Ok(u16::from(port).saturating_sub(1)))
+    };
+    let of_device = names_in(&net).filter(carries);
+    let mut names = Vec::new();
+    for name in of_gids.chain(of_device) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn names_in(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The handles: manager, listener, request, connection.
 
-use super::socket;
 use super::types::{
-    ConnectionSink, ListenSink, Local, ManagerKind, ManagerOptions, Parameters, Peer, Target,
+    ConnectionSink, DeviceSink, ListenSink, Local, ManagerKind, ManagerOptions, Parameters, Peer,
+    Target,
 };
 use super::{CmError, MAX_PRIVATE_DATA, local};
+use super::{rdma, socket};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub struct Manager {
 #[derive(Clone)]
 enum ServiceOf {
     Socket(Arc<socket::Service>),
+    Rdma(Arc<rdma::Service>),
 }
 
 impl Manager {
@@ -37,9 +39,7 @@ impl Manager {
     pub fn start(kind: ManagerKind, options: ManagerOptions) -> Result<Self, CmError> {
         let service = match kind {
             ManagerKind::Socket => ServiceOf::Socket(socket::Service::start(options)?),
-            ManagerKind::Rdma => {
-                return Err(CmError::Missing(std::io::ErrorKind::Unsupported.into()));
-            }
+            ManagerKind::Rdma => ServiceOf::Rdma(rdma::Service::start(options)?),
         };
         Ok(Self { service })
     }
@@ -49,6 +49,7 @@ impl Manager {
     pub fn kind(&self) -> ManagerKind {
         match self.service {
             ServiceOf::Socket(_) => ManagerKind::Socket,
+            ServiceOf::Rdma(_) => ManagerKind::Rdma,
         }
     }
 
@@ -57,6 +58,7 @@ impl Manager {
     pub fn max_private_data(&self) -> usize {
         match self.service {
             ServiceOf::Socket(_) => MAX_PRIVATE_DATA,
+            ServiceOf::Rdma(_) => rdma::MAX_PRIVATE_DATA,
         }
     }
 
@@ -93,13 +95,16 @@ impl Manager {
 
     fn listen_on(
         &self,
-        _local: &Local,
+        local: &Local,
         qualifier: Option<u64>,
         sink: Arc<dyn ListenSink>,
     ) -> Result<Listener, CmError> {
         let inner = match &self.service {
             ServiceOf::Socket(service) => {
                 ListenerOf::Socket(socket::Listener::new(service, qualifier, sink)?)
+            }
+            ServiceOf::Rdma(service) => {
+                ListenerOf::Rdma(rdma::Listener::new(service, local, qualifier, sink)?)
             }
         };
         Ok(Listener { inner })
@@ -115,7 +120,7 @@ impl Manager {
     /// [`CmError::Forked`]. The sink then hears nothing.
     pub fn connect(
         &self,
-        _local: &Local,
+        local: &Local,
         to: Target,
         endpoint: Parameters,
         private_data: &[u8],
@@ -126,8 +131,32 @@ impl Manager {
                 let made = socket::Connection::connect(service, to, &endpoint, private_data, sink);
                 ConnectionOf::Socket(made?)
             }
+            ServiceOf::Rdma(service) => {
+                let (to, end) = (&to, &endpoint);
+                let made = rdma::Connection::connect(service, local, to, end, private_data, sink);
+                ConnectionOf::Rdma(made?)
+            }
         };
         Ok(Connection { inner })
+    }
+
+    /// Has a sink told when a device goes, until the answer is dropped. By
+    /// rdma_cm only; this also finds out whether rdma_cm serves the port at
+    /// that address. Over TCP nothing is watched.
+    ///
+    /// # Errors
+    /// [`CmError::NotServed`]; [`CmError::Resources`],
+    /// [`CmError::Unavailable`], [`CmError::Forked`].
+    pub fn watch_device(
+        &self,
+        local: &Local,
+        sink: Arc<dyn DeviceSink>,
+    ) -> Result<DeviceWatch, CmError> {
+        let inner = match &self.service {
+            ServiceOf::Socket(_) => None,
+            ServiceOf::Rdma(service) => Some(rdma::DeviceWatch::new(service, local, sink)?),
+        };
+        Ok(DeviceWatch { _inner: inner })
     }
 
     /// The address to publish for a device, by which other hosts reach this
@@ -136,10 +165,18 @@ impl Manager {
     /// else loopback. The port is 0, since qualifiers say it.
     #[must_use]
     pub fn local_address(&self, device: &str) -> SocketAddr {
-        let ServiceOf::Socket(service) = &self.service;
-        let address = service.options().publish;
+        let address = match &self.service {
+            ServiceOf::Socket(service) => service.options().publish,
+            ServiceOf::Rdma(service) => service.options().publish,
+        };
         SocketAddr::new(address.unwrap_or_else(|| local::address_for(device)), 0)
     }
+}
+
+/// Tells whether a device goes, until dropped. Dropping waits for a callback
+/// of its sink in progress, except inside a callback.
+pub struct DeviceWatch {
+    _inner: Option<rdma::DeviceWatch>,
 }
 
 /// Listens until dropped; no request is delivered after that. Requests that
@@ -151,6 +188,7 @@ pub struct Listener {
 
 enum ListenerOf {
     Socket(socket::Listener),
+    Rdma(rdma::Listener),
 }
 
 impl Listener {
@@ -159,6 +197,7 @@ impl Listener {
     pub fn qualifier(&self) -> u64 {
         match &self.inner {
             ListenerOf::Socket(listener) => listener.qualifier(),
+            ListenerOf::Rdma(listener) => listener.qualifier(),
         }
     }
 }
@@ -172,6 +211,7 @@ pub struct Request {
 
 pub(super) enum RequestOf {
     Socket(socket::Request),
+    Rdma(rdma::Request),
 }
 
 /// What a request says.
@@ -224,6 +264,7 @@ impl Request {
     pub fn is_alive(&self) -> bool {
         match &self.inner {
             RequestOf::Socket(request) => request.is_alive(),
+            RequestOf::Rdma(request) => request.is_alive(),
         }
     }
 
@@ -247,6 +288,9 @@ impl Request {
             RequestOf::Socket(request) => {
                 ConnectionOf::Socket(request.accept(&endpoint, private_data, sink)?)
             }
+            RequestOf::Rdma(request) => {
+                ConnectionOf::Rdma(request.accept(&endpoint, private_data, sink)?)
+            }
         };
         Ok(Connection { inner })
     }
@@ -255,6 +299,7 @@ impl Request {
     pub fn reject(self) {
         match self.inner {
             RequestOf::Socket(request) => request.reject(),
+            RequestOf::Rdma(request) => request.reject(),
         }
     }
 }
@@ -267,6 +312,7 @@ pub struct Connection {
 
 enum ConnectionOf {
     Socket(socket::Connection),
+    Rdma(rdma::Connection),
 }
 
 impl Connection {
@@ -278,6 +324,7 @@ impl Connection {
     pub fn disconnect(&self) {
         match &self.inner {
             ConnectionOf::Socket(connection) => connection.disconnect(),
+            ConnectionOf::Rdma(connection) => connection.disconnect(),
         }
     }
 
@@ -288,6 +335,7 @@ impl Connection {
     pub fn abort(&self) {
         match &self.inner {
             ConnectionOf::Socket(connection) => connection.abort(),
+            ConnectionOf::Rdma(connection) => connection.abort(),
         }
     }
 }
@@ -295,6 +343,12 @@ impl Connection {
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manager").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for DeviceWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceWatch").finish_non_exhaustive()
     }
 }
 

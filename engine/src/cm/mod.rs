@@ -1,8 +1,8 @@
 //! The connection manager: how two endpoints find each other and agree.
 //!
-//! It carries what the two sides must know of each other ([`Parameters`]) and
-//! the application's private data, and tells a sink what happens. It touches
-//! no verbs object: the sink moves its queue pair when it is told.
+//! It carries what the two sides must know of each other ([`Parameters`],
+//! [`Peer`]) and the application's private data, and tells a sink what happens.
+//! It touches no queue pair: the sink moves its own when it is told.
 //!
 //! ```text
 //!  active side                                     passive side
@@ -15,23 +15,27 @@
 //!  Disconnected ◄─────── its answer ───────────────
 //! ```
 //!
-//! The types here say nothing of the transport of these messages. The one
-//! there is, `socket`, uses TCP, and so works wherever verbs do.
+//! The types here say nothing of the transport of these messages. `socket`
+//! uses TCP, and so works wherever verbs do; `rdma` has the kernel carry them,
+//! as other programs of RDMA do, and find the way as well.
 
 mod error;
 mod gate;
 mod local;
 mod manager;
 mod port;
+mod post;
+mod rdma;
 mod socket;
 mod types;
 
 pub use error::CmError;
-pub use manager::{Connection, Listener, Manager, Request};
+pub use local::{interface_address, own_address};
+pub use manager::{Connection, DeviceWatch, Listener, Manager, Request};
 pub use port::port_of;
 pub use types::{
-    ConnectionEvent, ConnectionSink, ListenSink, Local, ManagerKind, ManagerOptions, Parameters,
-    Peer, Target,
+    ConnectionEvent, ConnectionSink, DeviceSink, ListenSink, Local, ManagerKind, ManagerOptions,
+    Parameters, Peer, Target,
 };
 
 /// Most bytes of private data that a request or an answer carries over TCP:

@@ -119,6 +119,14 @@ pub trait ListenSink: Send + Sync {
     fn request(&self, request: Request);
 }
 
+/// Who is told of a device.
+pub trait DeviceSink: Send + Sync {
+    /// The device is gone, or about to be: its connections are broken, and the
+    /// system may wait until it is closed. Called once, on the service thread;
+    /// must not block long.
+    fn removed(&self);
+}
+
 /// Who is told of a connection.
 pub trait ConnectionSink: Send + Sync {
     /// Something happened. Called on the service thread, one event at a time

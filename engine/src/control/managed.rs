@@ -59,7 +59,6 @@ struct Vector {
 impl ManagedRoute {
     /// From the attributes that `rdma_init_qp_attr` gives for INIT, RTR and
     /// RTS. An alternate path is left out: nobody migrates.
-    #[allow(dead_code, reason = "the manager by rdma_cm is being written")]
     pub(crate) fn from_attributes(
         init: &ibv_qp_attr,
         rtr: &ibv_qp_attr,

@@ -1,10 +1,7 @@
 //! Ends without further events.
 
-use super::support::{Events, Host, Mailbox, local, loopback, parameters, start, target};
-use dat_engine::cm::{
-    Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerKind, ManagerOptions,
-    Request,
-};
+use super::support::{Events, Host, Mailbox, local, own, parameters, start, target};
+use dat_engine::cm::{Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -75,7 +72,7 @@ fn a_sink_ends_its_own_connection() {
             // The acceptance cannot come before the handle is in its place.
             let made = host.manager.connect(
                 &local(),
-                target(loopback(), host.qualifier, None),
+                target(own(), host.qualifier, None),
                 parameters(1),
                 b"",
                 sink.clone(),
@@ -150,7 +147,7 @@ fn a_sink_that_panics_harms_itself_only() {
     let host = Host::new();
     let made = host.manager.connect(
         &local(),
-        target(loopback(), host.qualifier, None),
+        target(own(), host.qualifier, None),
         parameters(1),
         b"",
         Arc::new(Panics),
@@ -186,7 +183,7 @@ impl ListenSink for Last {
 #[test]
 fn the_last_handle_may_go_in_a_callback() {
     let last = Arc::new(Last(Mutex::new(None), Mailbox::default()));
-    let manager = Manager::start(ManagerKind::Socket, ManagerOptions::default()).unwrap();
+    let manager = start();
     let (listener, qualifier) = manager.listen_any(&local(), last.clone()).unwrap();
     *last.0.lock().unwrap() = Some((manager, listener));
     let (_connection, events) = super::support::connect(&start(), qualifier, None);

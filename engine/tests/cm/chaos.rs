@@ -1,6 +1,6 @@
 //! Everybody does anything at any time; the promises hold nevertheless.
 
-use super::support::{Mailbox, local, loopback, parameters, start, target};
+use super::support::{Mailbox, local, own, parameters, start, target};
 use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Manager, Request,
 };
@@ -89,7 +89,7 @@ impl Player {
                 let time = time[self.dice.roll(2) as usize];
                 let made = self.manager.connect(
                     &local(),
-                    target(loopback(), self.other, time),
+                    target(own(), self.other, time),
                     parameters(1),
                     &[0; 99],
                     sink.clone(),

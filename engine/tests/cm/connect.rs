@@ -1,9 +1,9 @@
 //! Requests and their answers.
 
-use super::support::{Events, Host, connect, local, loopback, parameters, peer, start, target};
-use dat_engine::cm::{
-    CmError, ConnectionEvent, MAX_PRIVATE_DATA, Manager, ManagerKind, ManagerOptions,
+use super::support::{
+    Events, Host, assert_told, connect, local, loopback, own, parameters, start, target,
 };
+use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerKind, ManagerOptions};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,36 +11,40 @@ use std::time::{Duration, Instant};
 #[test]
 fn parameters_and_private_data_of_every_length_arrive_whole_on_both_sides() {
     let host = Host::new();
-    for length in (0..=MAX_PRIVATE_DATA).rev().step_by(7).chain([1]) {
+    let most = host.manager.max_private_data();
+    for length in (0..=most).rev().step_by(7).chain([1]) {
         let there: Vec<u8> = (0..length).map(|n| n as u8).collect();
         let back: Vec<u8> = (0..length).map(|n| !n as u8).collect();
         let (active_events, passive_events) = (Arc::new(Events::default()), Arc::default());
         let number = length as u8;
+        let (ours, theirs) = (parameters(number), parameters(!number));
         let _active = host
             .manager
             .connect(
                 &local(),
-                target(loopback(), host.qualifier, None),
-                parameters(number),
+                target(own(), host.qualifier, None),
+                ours,
                 &there,
                 active_events.clone(),
             )
             .unwrap();
         let request = host.requests.next();
         assert_eq!(request.private_data(), there);
-        assert_eq!(*request.parameters(), peer(number));
+        assert_told(request.parameters(), &ours);
         assert_eq!(request.qualifier(), host.qualifier);
         assert!(request.is_alive());
-        assert_eq!(request.peer().ip(), loopback().ip());
+        assert_eq!(request.peer().ip(), own().ip());
         assert_eq!(request.remote_port(), u64::from(request.peer().port()));
         assert_ne!(request.remote_port(), 0);
         let sink: Arc<Events> = Arc::clone(&passive_events);
-        let _passive = request.accept(parameters(!number), &back, sink).unwrap();
-        let expected = ConnectionEvent::Accepted {
-            peer: peer(!number),
-            private_data: back,
-        };
-        assert_eq!(active_events.next(), expected);
+        let _passive = request.accept(theirs, &back, sink).unwrap();
+        match active_events.next() {
+            ConnectionEvent::Accepted { peer, private_data } => {
+                assert_told(&peer, &theirs);
+                assert_eq!(private_data, back);
+            }
+            other => panic!("{other:?}"),
+        }
         assert_eq!(passive_events.next(), ConnectionEvent::Established);
     }
 }
@@ -48,28 +52,24 @@ fn parameters_and_private_data_of_every_length_arrive_whole_on_both_sides() {
 #[test]
 fn private_data_that_is_too_long_is_refused_on_both_sides() {
     let host = Host::new();
-    let long = [0; MAX_PRIVATE_DATA + 1];
+    let most = host.manager.max_private_data();
+    let long = vec![0; most + 1];
     let events = Arc::new(Events::default());
     let error = host
         .manager
         .connect(
             &local(),
-            target(loopback(), host.qualifier, None),
+            target(own(), host.qualifier, None),
             parameters(1),
             &long,
             events.clone(),
         )
         .unwrap_err();
     assert!(
-        matches!(
-            error,
-            CmError::TooLong {
-                max: MAX_PRIVATE_DATA
-            }
-        ),
+        matches!(error, CmError::TooLong { max } if max == most),
         "{error}"
     );
-    assert!(error.to_string().contains("512"), "{error}");
+    assert!(error.to_string().contains(&most.to_string()), "{error}");
     let (_connection, active) = host.connect();
     let request = host.requests.next();
     let error = request
@@ -234,7 +234,7 @@ fn a_sink_that_cannot_follow_fails_the_acceptance() {
         .manager
         .connect(
             &local(),
-            target(loopback(), host.qualifier, None),
+            target(own(), host.qualifier, None),
             parameters(1),
             b"",
             sink,

@@ -1,6 +1,6 @@
 //! Peers that speak something else, or not enough.
 
-use super::support::{Events, Host, PATIENCE, connect, loopback, parameters, peer, start};
+use super::support::{Events, Host, PATIENCE, assert_told, connect, loopback, parameters, start};
 use dat_engine::cm::{ConnectionEvent, ManagerOptions};
 use proptest::prelude::*;
 use std::io::{Read, Write};
@@ -153,7 +153,7 @@ fn a_request_in_single_bytes_is_one_nevertheless() {
     for byte in request_for(host.qualifier) {
         raw.say(&[byte]);
     }
-    assert_eq!(*host.requests.next().parameters(), peer(1));
+    assert_told(host.requests.next().parameters(), &parameters(1));
 }
 
 #[test]

@@ -1,10 +1,7 @@
 //! Many connections.
 
-use super::support::{Events, Host, PATIENCE, local, parameters, target};
-use dat_engine::cm::{
-    Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerKind, ManagerOptions,
-    Request,
-};
+use super::support::{Events, Host, PATIENCE, local, parameters, start, target};
+use dat_engine::cm::{Connection, ConnectionEvent, ConnectionSink, ListenSink, Request};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -111,14 +108,14 @@ fn await_count(count: &AtomicUsize, least: usize) {
 fn rate_of_connections() {
     const ALL: usize = 4000;
     raise_descriptors(2 * ALL as u64 + 100);
-    let manager = Manager::start(ManagerKind::Socket, ManagerOptions::default()).unwrap();
+    let manager = start();
     for _ in 0..5 {
         let accepting = Arc::new(Accepting::default());
         let (_listener, qualifier) = manager.listen_any(&local(), accepting.clone()).unwrap();
         let count = Arc::new(Count::default());
         let begun = Instant::now();
         let connect = |_| {
-            let (to, sink) = (super::support::loopback(), count.clone());
+            let (to, sink) = (super::support::own(), count.clone());
             let made = manager.connect(
                 &local(),
                 target(to, qualifier, None),

@@ -1,7 +1,7 @@
 //! Processes that die, and processes that fork.
 
 use super::support::{Events, Host, connect, local, parameters, start, target};
-use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerKind, ManagerOptions};
+use dat_engine::cm::{CmError, ConnectionEvent};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ fn a_peer_that_pauses_is_not_dead() {
 /// What the child of a fork tries; the number of what went wrong.
 fn in_a_fork(host: &Host, pair: super::support::Pair) -> i32 {
     let sink = || Arc::new(Events::default());
-    let to = super::support::loopback();
+    let to = super::support::own();
     let made = host.manager.connect(
         &local(),
         target(to, host.qualifier, None),
@@ -257,7 +257,7 @@ fn lonely() {
     drop(pair);
     service_threads_are_gone();
     for _ in 0..200 {
-        drop(Manager::start(ManagerKind::Socket, ManagerOptions::default()).unwrap());
+        drop(start());
         service_threads_are_gone();
     }
 }
@@ -290,7 +290,7 @@ fn starving() {
     let made = host.manager.listen_any(&local(), host.requests.clone());
     assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
     let sink = Arc::new(Events::default());
-    let to = super::support::loopback();
+    let to = super::support::own();
     let made = host.manager.connect(
         &local(),
         target(to, host.qualifier, None),

@@ -2,11 +2,12 @@
 
 use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Local, Manager, ManagerKind,
-    ManagerOptions, Parameters, Peer, Request, Target,
+    ManagerOptions, Parameters, Peer, Request, Target, own_address,
 };
 use dat_engine::{EndpointAddress, LinkLayer, Route};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -107,20 +108,48 @@ impl ListenSink for Requests {
     }
 }
 
+/// `DAT_TEST_CM=rdma_cm` has the tests use the kernel's connection manager,
+/// on the device `DAT_TEST_DEVICE`.
+pub(crate) fn kind() -> ManagerKind {
+    match std::env::var("DAT_TEST_CM").as_deref() {
+        Err(_) | Ok("" | "socket") => ManagerKind::Socket,
+        Ok("rdma_cm") => ManagerKind::Rdma,
+        Ok(other) => panic!("DAT_TEST_CM={other} is none of socket, rdma_cm"),
+    }
+}
+
 pub(crate) fn start() -> Manager {
-    Manager::start(ManagerKind::Socket, ManagerOptions::default()).expect("a manager")
+    start_with(ManagerOptions::default())
 }
 
+pub(crate) fn start_with(options: ManagerOptions) -> Manager {
+    Manager::start(kind(), options).expect("a manager")
+}
+
+/// For streams of the tests' own.
 pub(crate) fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
+    (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// Of no device: over TCP it does not matter.
+/// The address by which the tests reach themselves.
+pub(crate) fn own() -> SocketAddr {
+    SocketAddr::new(local().address, 0)
+}
+
+/// Over TCP of no device, for it does not matter.
 pub(crate) fn local() -> Local {
+    let device = match kind() {
+        ManagerKind::Socket => String::new(),
+        ManagerKind::Rdma => std::env::var("DAT_TEST_DEVICE").expect("DAT_TEST_DEVICE is set"),
+    };
+    let address = match kind() {
+        ManagerKind::Socket => Ipv4Addr::LOCALHOST.into(),
+        ManagerKind::Rdma => own_address(&device, 1).expect("the device has an address"),
+    };
     Local {
-        device: String::new(),
+        device,
         port: 1,
-        address: loopback().ip(),
+        address,
     }
 }
 
@@ -132,20 +161,23 @@ pub(crate) fn target(host: SocketAddr, qualifier: u64, timeout: Option<Duration>
     }
 }
 
-/// What the peer is told of [`parameters`].
-pub(crate) fn peer(number: u8) -> Peer {
-    let parameters = parameters(number);
-    Peer {
-        route: Route::Address(parameters.address),
-        reads_served: parameters.reads_served,
-        reads_asked: parameters.reads_asked,
+/// The peer is told what the other side gave.
+pub(crate) fn assert_told(peer: &Peer, given: &Parameters) {
+    match &peer.route {
+        Route::Address(address) => {
+            assert_eq!(*address, given.address);
+            assert_eq!(peer.reads_served, given.reads_served);
+            assert_eq!(peer.reads_asked, given.reads_asked);
+        }
+        // What of the reads is told: see the tests of rdma_cm.
+        Route::Managed(route) => assert_eq!(route.peer_qpn(), given.address.qpn),
     }
 }
 
 /// Parameters that differ in every field from those of another number.
 pub(crate) fn parameters(number: u8) -> Parameters {
     let address = EndpointAddress {
-        qpn: 0x10_0000 + u32::from(number),
+        qpn: qpn(number),
         psn: 0xab_0000 + u32::from(number),
         lid: 0x100 + u16::from(number),
         gid: [number; 16],
@@ -159,8 +191,26 @@ pub(crate) fn parameters(number: u8) -> Parameters {
     };
     Parameters {
         address,
-        reads_served: number.wrapping_add(100),
-        reads_asked: number.wrapping_add(200),
+        reads_served: match kind() {
+            ManagerKind::Socket => number.wrapping_add(100),
+            ManagerKind::Rdma => 1 + number % 8,
+        },
+        reads_asked: match kind() {
+            ManagerKind::Socket => number.wrapping_add(200),
+            ManagerKind::Rdma => 2 + number % 8,
+        },
+    }
+}
+
+/// To the kernel a number that comes back is that of the same queue pair.
+fn qpn(number: u8) -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    match kind() {
+        ManagerKind::Socket => 0x10_0000 + u32::from(number),
+        ManagerKind::Rdma => {
+            let first = (std::process::id() & 0x3f) << 16;
+            0x80_0000 + first + (NEXT.fetch_add(1, Ordering::Relaxed) & 0xffff)
+        }
     }
 }
 
@@ -178,7 +228,7 @@ impl Host {
     }
 
     pub(crate) fn with(options: ManagerOptions) -> Self {
-        let manager = Manager::start(ManagerKind::Socket, options).expect("a manager");
+        let manager = start_with(options);
         let requests = Arc::new(Requests::default());
         let (listener, qualifier) = manager
             .listen_any(&local(), requests.clone())
@@ -232,7 +282,7 @@ pub(crate) fn connect(
     let connection = manager
         .connect(
             &local(),
-            target(loopback(), qualifier, timeout),
+            target(own(), qualifier, timeout),
             parameters(1),
             b"",
             sink,

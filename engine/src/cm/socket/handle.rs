@@ -27,16 +27,18 @@ impl Listener {
         sink: Arc<dyn ListenSink>,
     ) -> Result<Self, CmError> {
         let shared = &service.shared;
-        shared.require_here()?;
+        shared.post.require_here()?;
         let (mut socket, qualifier) = open::listener(&shared.options, qualifier)?;
-        let token = shared.token();
+        let token = shared.post.token();
         shared.register(&mut socket, token, Interest::READABLE)?;
         let listening = Arc::new(Listening {
             qualifier,
             socket: Mutex::new(Some(socket)),
             gate: Gate::new(sink),
         });
-        shared.command(Command::Listen(token, Arc::clone(&listening)))?;
+        shared
+            .post
+            .command(Command::Listen(token, Arc::clone(&listening)))?;
         Ok(Self {
             service: Arc::clone(service),
             token,
@@ -52,7 +54,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         let shared = &self.service.shared;
-        if !shared.here() {
+        if !shared.post.here() {
             return;
         }
         let socket = self.listening.socket.lock();
@@ -63,8 +65,8 @@ impl Drop for Listener {
             let _ = SockRef::from(&socket).shutdown(Shutdown::Both);
             shared.deregister(&mut socket);
         }
-        self.listening.gate.shut(shared.on_service_thread());
-        let _ = shared.command(Command::Unlisten(self.token));
+        self.listening.gate.shut(shared.post.on_service_thread());
+        let _ = shared.post.command(Command::Unlisten(self.token));
     }
 }
 
@@ -95,12 +97,12 @@ impl Request {
         private_data: &[u8],
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Connection, CmError> {
-        self.service.shared.require_here()?;
+        self.service.shared.post.require_here()?;
         fits(private_data)?;
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let answer = frame::accept(local, private_data);
         let command = Command::Accept(self.token, Arc::clone(&gate), answer);
-        self.service.shared.command(command)?;
+        self.service.shared.post.command(command)?;
         self.answered = true;
         Ok(Connection {
             service: Arc::clone(&self.service),
@@ -115,9 +117,11 @@ impl Request {
 
     fn refuse(&mut self, as_the_application: bool) {
         let shared = &self.service.shared;
-        if !self.answered && shared.here() {
+        if !self.answered && shared.post.here() {
             self.answered = true;
-            let _ = shared.command(Command::Reject(self.token, as_the_application));
+            let _ = shared
+                .post
+                .command(Command::Reject(self.token, as_the_application));
         }
     }
 }
@@ -143,14 +147,14 @@ impl Connection {
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Self, CmError> {
         let shared = &service.shared;
-        shared.require_here()?;
+        shared.post.require_here()?;
         fits(private_data)?;
         // A deadline beyond the clock's end is none.
         let deadline = target.timeout.and_then(|it| Instant::now().checked_add(it));
         let mut to = target.host;
         to.set_port(crate::cm::port_of(target.qualifier));
         let mut stream = open::stream(&shared.options, to)?;
-        let token = shared.token();
+        let token = shared.post.token();
         if let Ok(stream) = &mut stream {
             shared.register(stream, token, Interest::READABLE | Interest::WRITABLE)?;
         }
@@ -161,7 +165,7 @@ impl Connection {
             request: frame::request(target.qualifier, local, private_data),
             deadline,
         };
-        shared.command(Command::Connect(token, connecting))?;
+        shared.post.command(Command::Connect(token, connecting))?;
         Ok(Self {
             service: Arc::clone(service),
             token,
@@ -171,16 +175,16 @@ impl Connection {
 
     pub(in crate::cm) fn disconnect(&self) {
         let shared = &self.service.shared;
-        if shared.here() {
-            let _ = shared.command(Command::Disconnect(self.token));
+        if shared.post.here() {
+            let _ = shared.post.command(Command::Disconnect(self.token));
         }
     }
 
     pub(in crate::cm) fn abort(&self) {
         let shared = &self.service.shared;
         // A shut gate says that the thread knows the end already.
-        if shared.here() && self.gate.shut(shared.on_service_thread()) {
-            let _ = shared.command(Command::Abort(self.token));
+        if shared.post.here() && self.gate.shut(shared.post.on_service_thread()) {
+            let _ = shared.post.command(Command::Abort(self.token));
         }
     }
 }

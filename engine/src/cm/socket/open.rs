@@ -1,6 +1,6 @@
 //! Opening sockets, and what their errors mean.
 
-use crate::cm::{CmError, ConnectionEvent, ManagerOptions, port_of};
+use crate::cm::{CmError, ConnectionEvent, ManagerOptions, local, port_of};
 use mio::net::{TcpListener, TcpStream};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
@@ -73,11 +73,8 @@ pub(super) fn stream(
     options: &ManagerOptions,
     to: SocketAddr,
 ) -> Result<Result<TcpStream, ConnectionEvent>, CmError> {
+    local::require_one_host(to.ip())?;
     let ip = to.ip().to_canonical();
-    let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-    if ip.is_unspecified() || ip.is_multicast() || broadcast {
-        return Err(CmError::Address(format!("{ip} is not one host's address")));
-    }
     let socket = socket(to).map_err(|error| match error.raw_os_error() {
         Some(libc::EAFNOSUPPORT) => {
             CmError::Address(format!("this host does not have the family of {ip}"))

@@ -4,6 +4,7 @@ use super::frame::MAX_FRAME;
 use super::open;
 use super::service::{Command, Listening, Shared};
 use super::session::{Fate, Session, Surroundings};
+use crate::cm::post::WAKE;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeSet, HashMap};
@@ -12,8 +13,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Says that there are commands.
-pub(super) const WAKE: Token = Token(0);
 /// Connections taken from one listener before others have their turn.
 const TURN: usize = 64;
 /// Connections that may be without a request at a time; beyond, the oldest goes.
@@ -95,7 +94,7 @@ impl Runner<'_> {
     /// Does what the handles want, until they want nothing. Whether to stop.
     fn obey(&mut self) -> bool {
         loop {
-            let commands = self.shared.take_commands();
+            let commands = self.shared.post.take_commands();
             if commands.is_empty() {
                 return false;
             }
@@ -181,7 +180,7 @@ impl Runner<'_> {
     }
 
     fn welcome(&mut self, mut stream: TcpStream, peer: SocketAddr, listening: &Arc<Listening>) {
-        let (token, options) = (self.shared.token(), &self.shared.options);
+        let (token, options) = (self.shared.post.token(), &self.shared.options);
         open::taken(&stream, options);
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.shared.register(&mut stream, token, interest) {

@@ -2,13 +2,12 @@
 
 use super::run;
 use super::session::{ConnectionGate, ListenGate};
+use crate::cm::post::{self, End, Post};
 use crate::cm::{CmError, ManagerOptions};
-use crate::thread::{SignalsBlocked, leave_pinned_cpus};
 use mio::net::{TcpListener, TcpStream};
-use mio::{Interest, Poll, Registry, Token, Waker, event::Source};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::thread::{self, JoinHandle, ThreadId};
+use mio::{Interest, Poll, Registry, Token, event::Source};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// Keeps the thread: all handles have one, the thread itself only a `Weak`.
@@ -20,21 +19,10 @@ pub(in crate::cm) struct Service {
 /// Also the thread's.
 pub(super) struct Shared {
     pub(super) options: ManagerOptions,
-    /// The process that started it: there is no thread in its forks.
-    process: u32,
+    pub(super) post: Post<Command>,
     registry: Registry,
-    waker: Waker,
-    next_token: AtomicUsize,
-    queue: Mutex<Queue>,
-    thread: OnceLock<ThreadId>,
     /// For the requests that the thread makes.
     service: OnceLock<Weak<Service>>,
-}
-
-struct Queue {
-    commands: Vec<Command>,
-    /// Nobody takes commands any more.
-    ended: bool,
 }
 
 /// What handles want of the thread.
@@ -79,33 +67,16 @@ impl Service {
         let keep_affinity = options.keep_affinity;
         let shared = Arc::new(Shared {
             options,
-            process: std::process::id(),
+            post: Post::new(&poll)?,
             registry: poll.registry().try_clone().map_err(CmError::Resources)?,
-            waker: Waker::new(poll.registry(), run::WAKE).map_err(CmError::Resources)?,
-            next_token: AtomicUsize::new(run::WAKE.0 + 1),
-            queue: Mutex::new(Queue {
-                commands: Vec::new(),
-                ended: false,
-            }),
-            thread: OnceLock::new(),
             service: OnceLock::new(),
         });
-        // The thread is born with all signals blocked: no handler of the
-        // application ever runs on it.
-        let blocked = SignalsBlocked::new();
         let its = Arc::clone(&shared);
-        let thread = thread::Builder::new()
-            .name("engine-cm".into())
-            .spawn(move || {
-                let _end = End(&its);
-                if !keep_affinity {
-                    leave_pinned_cpus();
-                }
-                run::run(&its, poll);
-            })
-            .map_err(CmError::Resources)?;
-        drop(blocked);
-        let _ = shared.thread.set(thread.thread().id());
+        let thread = post::spawn(keep_affinity, move || {
+            let _end = End(&its.post);
+            run::run(&its, poll);
+        })?;
+        shared.post.serve(&thread);
         let service = Arc::new(Self {
             shared,
             thread: Some(thread),
@@ -121,48 +92,13 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else {
-            return;
-        };
-        if !self.shared.here() {
-            // There is no such thread to detach from.
-            core::mem::forget(thread);
-            return;
-        }
-        let _ = self.shared.command(Command::Stop);
-        // So that none of our code runs any more, even if it is unloaded next.
-        // The thread cannot wait for itself; it ends after the callback.
-        if !self.shared.on_service_thread() {
-            let _ = thread.join();
+        if let Some(thread) = self.thread.take() {
+            self.shared.post.end(thread, Command::Stop);
         }
     }
 }
 
 impl Shared {
-    /// Whether this is the process that started the manager.
-    pub(super) fn here(&self) -> bool {
-        self.process == std::process::id()
-    }
-
-    /// Refuses in a fork. Before any lock: another thread of the parent may
-    /// have held it at the fork.
-    pub(super) fn require_here(&self) -> Result<(), CmError> {
-        if self.here() {
-            Ok(())
-        } else {
-            Err(CmError::Forked)
-        }
-    }
-
-    pub(super) fn on_service_thread(&self) -> bool {
-        self.thread.get() == Some(&thread::current().id())
-    }
-
-    /// A name for a socket, never used again.
-    pub(super) fn token(&self) -> Token {
-        Token(self.next_token.fetch_add(1, Ordering::Relaxed))
-    }
-
     /// Has the thread woken for a socket. What comes before the thread knows
     /// the token is lost, so it looks at the socket when it is told.
     pub(super) fn register(
@@ -185,51 +121,5 @@ impl Shared {
     pub(super) fn service(&self) -> &Weak<Service> {
         static NONE: Weak<Service> = Weak::new();
         self.service.get().unwrap_or(&NONE)
-    }
-
-    /// Hands a command to the thread; not in a fork.
-    pub(super) fn command(&self, command: Command) -> Result<(), CmError> {
-        let mut queue = self.queue();
-        if queue.ended {
-            return Err(CmError::Unavailable);
-        }
-        let first = queue.commands.is_empty();
-        queue.commands.push(command);
-        drop(queue);
-        // Whoever found the queue empty wakes; the thread itself looks before
-        // it sleeps.
-        if first
-            && !self.on_service_thread()
-            && let Err(error) = self.waker.wake()
-        {
-            tracing::error!(%error, "cannot wake the connection manager");
-        }
-        Ok(())
-    }
-
-    /// All commands, oldest first.
-    pub(super) fn take_commands(&self) -> Vec<Command> {
-        core::mem::take(&mut self.queue().commands)
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Nothing panics under the lock.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Marks the end of the thread, however it came.
-struct End<'a>(&'a Shared);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            tracing::error!("the connection manager failed; its connections get no more events");
-        }
-        let mut queue = self.0.queue();
-        queue.ended = true;
-        let left = core::mem::take(&mut queue.commands);
-        drop(queue);
-        drop(left);
     }
 }

@@ -1,0 +1,355 @@
+//! What the application holds: each tells the service thread what it wants.
+
+use super::id::{Channel, Id, Offer};
+use super::payload::{self, MAX_PRIVATE_DATA};
+use super::port::port_of;
+use super::service::{Command, Connecting, Listening, Service};
+use super::session::ConnectionGate;
+use super::wire::Active;
+use crate::cm::gate::Gate;
+use crate::cm::{
+    CmError, ConnectionSink, DeviceSink, ListenSink, Local, Parameters, Target, local,
+};
+use mio::Token;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Requests that may wait to be taken; the kernel lowers it to its limit.
+const BACKLOG: i32 = 4096;
+
+pub(in crate::cm) struct Listener {
+    service: Arc<Service>,
+    token: Token,
+    listening: Arc<Listening>,
+}
+
+impl Listener {
+    /// For a qualifier of the kernel's choice if none is given.
+    pub(in crate::cm) fn new(
+        service: &Arc<Service>,
+        local: &Local,
+        qualifier: Option<u64>,
+        sink: Arc<dyn ListenSink>,
+    ) -> Result<Self, CmError> {
+        let shared = &service.shared;
+        shared.post.require_here()?;
+        let token = shared.post.token();
+        let (port, on) = (qualifier.map_or(0, port_of), shared.options.listen_on);
+        let id =
+            bound(&shared.channel, token, on, port).map_err(|error| refused(error, on, port))?;
+        let listening = Arc::new(Listening {
+            // A port of the kernel's choice is its own qualifier.
+            qualifier: qualifier.unwrap_or_else(|| id.port().into()),
+            local: local.clone(),
+            id: Mutex::new(Some(id)),
+            gate: Gate::new(sink),
+        });
+        // Known to the thread before the first request can come.
+        let command = Command::Listen(token, Arc::clone(&listening));
+        shared.post.command(command)?;
+        let listener = Self {
+            service: Arc::clone(service),
+            token,
+            listening,
+        };
+        listener
+            .listen()
+            .map_err(|error| refused(error, on, port))?;
+        Ok(listener)
+    }
+
+    fn listen(&self) -> io::Result<()> {
+        let id = self.listening.id.lock();
+        match &*id.unwrap_or_else(PoisonError::into_inner) {
+            Some(id) => id.listen(BACKLOG),
+            None => Ok(()),
+        }
+    }
+
+    pub(in crate::cm) fn qualifier(&self) -> u64 {
+        self.listening.qualifier
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let post = &self.service.shared.post;
+        if !post.here() {
+            return;
+        }
+        let id = self.listening.id.lock();
+        let id = id.unwrap_or_else(PoisonError::into_inner).take();
+        // Here and now, so that the qualifier can be listened for again.
+        drop(id);
+        self.listening.gate.shut(post.on_service_thread());
+        let _ = post.command(Command::Unlisten(self.token));
+    }
+}
+
+/// An id on a port of all addresses, or of one.
+fn bound(channel: &Arc<Channel>, token: Token, on: Option<IpAddr>, port: u16) -> io::Result<Id> {
+    let id = Id::create(channel, token)?;
+    if let Some(address) = on {
+        id.bind((address, port).into())?;
+        return Ok(id);
+    }
+    // Of both families at once; a host without IPv6 has no such address.
+    id.serve_both_families()?;
+    match id.bind((Ipv6Addr::UNSPECIFIED, port).into()) {
+        Ok(()) => Ok(id),
+        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+            let id = Id::create(channel, token)?;
+            id.bind((Ipv4Addr::UNSPECIFIED, port).into())?;
+            Ok(id)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Why nobody can listen on a port.
+fn refused(error: io::Error, on: Option<IpAddr>, port: u16) -> CmError {
+    match (error.raw_os_error(), on) {
+        (Some(libc::EADDRINUSE), _) | (Some(libc::EADDRNOTAVAIL), None) => CmError::InUse,
+        (Some(libc::EACCES), _) => CmError::Privileged { port },
+        // Somebody listens on all addresses.
+        (Some(libc::EADDRNOTAVAIL), Some(address)) if local::is_ours(address) => CmError::InUse,
+        (
+            Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL | libc::ENODEV),
+            Some(address),
+        ) => CmError::Address(format!("cannot listen on {address}: {error}")),
+        _ => CmError::Resources(error),
+    }
+}
+
+pub(in crate::cm) struct Request {
+    service: Arc<Service>,
+    token: Token,
+    alive: Arc<AtomicBool>,
+    /// Dropped when it is answered: the service thread is to destroy it.
+    id: Option<Arc<Id>>,
+    /// What the requester serves and asks for.
+    reads: (u8, u8),
+}
+
+impl Request {
+    pub(super) fn new(
+        service: Arc<Service>,
+        token: Token,
+        alive: Arc<AtomicBool>,
+        id: Arc<Id>,
+        reads: (u8, u8),
+    ) -> Self {
+        Self {
+            service,
+            token,
+            alive,
+            id: Some(id),
+            reads,
+        }
+    }
+
+    pub(in crate::cm) fn is_alive(&self) -> bool {
+        let id = self.id.as_ref();
+        self.alive.load(Ordering::Acquire)
+            && self.service.shared.post.here()
+            && id.is_some_and(|id| id.is_alive())
+    }
+
+    pub(in crate::cm) fn accept(
+        mut self,
+        endpoint: &Parameters,
+        private_data: &[u8],
+        sink: Arc<dyn ConnectionSink>,
+    ) -> Result<Connection, CmError> {
+        let post = &self.service.shared.post;
+        post.require_here()?;
+        fits(private_data)?;
+        let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
+        let (served, asked) = self.reads;
+        let offer = Offer {
+            qpn: endpoint.address.qpn,
+            // No more than the requester has asked for, and has.
+            reads_served: endpoint.reads_served.min(asked),
+            reads_asked: endpoint.reads_asked.min(served),
+            private_data: payload::wrap(private_data, payload::REPLY),
+        };
+        post.command(Command::Accept(self.token, Arc::clone(&gate), offer))?;
+        self.id = None;
+        Ok(Connection {
+            service: Arc::clone(&self.service),
+            token: self.token,
+            gate,
+        })
+    }
+
+    pub(in crate::cm) fn reject(mut self) {
+        self.refuse(true);
+    }
+
+    fn refuse(&mut self, as_the_application: bool) {
+        let post = &self.service.shared.post;
+        if post.here() && self.id.take().is_some() {
+            let _ = post.command(Command::Reject(self.token, as_the_application));
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.refuse(false);
+    }
+}
+
+pub(in crate::cm) struct Connection {
+    service: Arc<Service>,
+    token: Token,
+    gate: Arc<ConnectionGate>,
+}
+
+impl Connection {
+    pub(in crate::cm) fn connect(
+        service: &Arc<Service>,
+        local: &Local,
+        target: &Target,
+        endpoint: &Parameters,
+        private_data: &[u8],
+        sink: Arc<dyn ConnectionSink>,
+    ) -> Result<Self, CmError> {
+        let shared = &service.shared;
+        shared.post.require_here()?;
+        fits(private_data)?;
+        local::require_one_host(target.host.ip())?;
+        // A deadline beyond the clock's end is none.
+        let deadline = target.timeout.and_then(|it| Instant::now().checked_add(it));
+        let offer = Offer {
+            qpn: endpoint.address.qpn,
+            reads_served: endpoint.reads_served,
+            reads_asked: endpoint.reads_asked,
+            private_data: payload::wrap(private_data, payload::REQUEST),
+        };
+        let token = shared.post.token();
+        let line = Active::new(&shared.channel, token, local, target, offer)?;
+        let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
+        let connecting = Connecting {
+            line,
+            gate: Arc::clone(&gate),
+            deadline,
+        };
+        shared.post.command(Command::Connect(token, connecting))?;
+        Ok(Self {
+            service: Arc::clone(service),
+            token,
+            gate,
+        })
+    }
+
+    pub(in crate::cm) fn disconnect(&self) {
+        let post = &self.service.shared.post;
+        if post.here() {
+            let _ = post.command(Command::Disconnect(self.token));
+        }
+    }
+
+    pub(in crate::cm) fn abort(&self) {
+        let post = &self.service.shared.post;
+        // A shut gate says that the thread knows the end already.
+        if post.here() && self.gate.shut(post.on_service_thread()) {
+            let _ = post.command(Command::Abort(self.token));
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+/// An id that does nothing but belong to a device.
+pub(in crate::cm) struct DeviceWatch {
+    service: Arc<Service>,
+    token: Token,
+    gate: Arc<Gate<dyn DeviceSink>>,
+    id: Option<Id>,
+}
+
+impl DeviceWatch {
+    pub(in crate::cm) fn new(
+        service: &Arc<Service>,
+        local: &Local,
+        sink: Arc<dyn DeviceSink>,
+    ) -> Result<Self, CmError> {
+        let post = &service.shared.post;
+        post.require_here()?;
+        let token = post.token();
+        let id = Id::create(&service.shared.channel, token).map_err(CmError::Resources)?;
+        let gate: Arc<Gate<dyn DeviceSink>> = Arc::new(Gate::new(sink));
+        post.command(Command::Watch(token, Arc::clone(&gate)))?;
+        let watch = Self {
+            service: Arc::clone(service),
+            token,
+            gate,
+            id: Some(id),
+        };
+        watch.bind(local)?;
+        Ok(watch)
+    }
+
+    fn bind(&self, local: &Local) -> Result<(), CmError> {
+        let Some(id) = &self.id else {
+            return Err(CmError::Unavailable);
+        };
+        let Local {
+            device,
+            port,
+            address,
+        } = local;
+        id.bind((*address, 0).into()).map_err(|error| {
+            let cause = match error.raw_os_error() {
+                Some(libc::EADDRNOTAVAIL) => "no network interface of this host has it".to_owned(),
+                Some(libc::ENODEV) => "no RDMA device is behind its network interface".to_owned(),
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
+                    return CmError::Resources(error);
+                }
+                _ => error.to_string(),
+            };
+            CmError::NotServed(format!(
+                "rdma_cm does not serve the address {address}: {cause}"
+            ))
+        })?;
+        match id.device() {
+            Some((found, number)) if found == *device && number == *port => Ok(()),
+            Some((found, number)) => Err(CmError::NotServed(format!(
+                "to rdma_cm the address {address} is that of {found} port {number}, \
+                 not of {device} port {port}"
+            ))),
+            None => Err(CmError::NotServed(format!(
+                "to rdma_cm the address {address} is that of no device"
+            ))),
+        }
+    }
+}
+
+impl Drop for DeviceWatch {
+    fn drop(&mut self) {
+        let post = &self.service.shared.post;
+        if post.here() {
+            self.gate.shut(post.on_service_thread());
+            drop(self.id.take());
+            let _ = post.command(Command::Unwatch(self.token));
+        }
+    }
+}
+
+fn fits(private_data: &[u8]) -> Result<(), CmError> {
+    if private_data.len() <= MAX_PRIVATE_DATA {
+        Ok(())
+    } else {
+        Err(CmError::TooLong {
+            max: MAX_PRIVATE_DATA,
+        })
+    }
+}

@@ -1,0 +1,438 @@
+//! librdmacm: the channel that events come on, and ids. Nothing else of the
+//! connection manager calls it.
+
+use super::event::{Event, Said};
+use crate::cm::CmError;
+use crate::control::ManagedRoute;
+use core::ffi::{CStr, c_int, c_void};
+use core::ptr::{self, NonNull};
+use dv_sys::rdmacm::{self, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
+use dv_sys::verbs::{ibv_get_device_name, ibv_qp_attr, ibv_qp_state};
+use mio::Token;
+use socket2::SockAddr;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long the kernel looks for the way to a host. Longer than its own
+/// timeouts for neighbours.
+const RESOLVE: Duration = Duration::from_secs(4);
+
+/// Where events come from. Closed with the last of its ids.
+pub(super) struct Channel {
+    raw: NonNull<rdma_event_channel>,
+    process: u32,
+}
+
+// SAFETY: librdmacm lets any thread use a channel; the pointer is only passed
+// to it, and `fd` never changes.
+unsafe impl Send for Channel {}
+// SAFETY: as above.
+unsafe impl Sync for Channel {}
+
+/// An event, and whose it is.
+pub(super) struct Told {
+    /// The token of the id, or of the listener.
+    pub(super) token: Token,
+    pub(super) event: Event,
+    /// A request's own id. Dropped, it is refused as by nobody.
+    pub(super) new: Option<Id>,
+}
+
+impl Channel {
+    /// # Errors
+    /// `Missing` if the kernel has no rdma_cm; `Resources`.
+    pub(super) fn open() -> Result<Arc<Self>, CmError> {
+        // librdmacm would print its own complaint.
+        if !Path::new("/sys/class/misc/rdma_cm").exists()
+            && !Path::new("/dev/infiniband/rdma_cm").exists()
+        {
+            return Err(CmError::Missing(io::Error::from_raw_os_error(libc::ENOENT)));
+        }
+        // SAFETY: takes nothing.
+        let raw = unsafe { rdmacm::rdma_create_event_channel() };
+        let Some(raw) = NonNull::new(raw) else {
+            let error = io::Error::last_os_error();
+            return Err(match error.raw_os_error() {
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => CmError::Resources(error),
+                _ => CmError::Missing(error),
+            });
+        };
+        let channel = Arc::new(Self {
+            raw,
+            process: std::process::id(),
+        });
+        set_nonblocking(channel.fd()).map_err(CmError::Resources)?;
+        Ok(channel)
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        // SAFETY: the channel is open.
+        unsafe { (*self.raw.as_ptr()).fd }
+    }
+
+    /// The next event, if there is one. Only the service thread calls: what
+    /// the event points to is read before anybody may free it.
+    pub(super) fn take(self: &Arc<Self>) -> io::Result<Option<Told>> {
+        let mut event = ptr::null_mut();
+        // SAFETY: the channel is open; the result is written.
+        if unsafe { rdmacm::rdma_get_cm_event(self.raw.as_ptr(), &raw mut event) } != 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock => Ok(None),
+                _ => Err(error),
+            };
+        }
+        // SAFETY: the event is ours until it is acknowledged, and so long its
+        // ids are not freed.
+        let told = unsafe { self.read(event) };
+        // SAFETY: taken above, and acknowledged once. Before anything else is
+        // done: `rdma_destroy_id` waits for it.
+        unsafe { rdmacm::rdma_ack_cm_event(event) };
+        Ok(Some(told))
+    }
+
+    /// # Safety
+    /// `event` is one of this channel that was not acknowledged.
+    unsafe fn read(self: &Arc<Self>, event: *const rdma_cm_event) -> Told {
+        // SAFETY: the caller's; an event points to its ids, and the private
+        // data lies in it. All members of the union begin with a pointer and a
+        // length, and reliable connections have `conn`.
+        let (event, id, listener, conn) = unsafe {
+            (
+                &*event,
+                (*event).id,
+                (*event).listen_id,
+                (*event).param.conn,
+            )
+        };
+        let private_data = match (conn.private_data, conn.private_data_len) {
+            (data, length) if data.is_null() || length == 0 => Vec::new(),
+            // SAFETY: as above.
+            (data, length) => unsafe {
+                core::slice::from_raw_parts(data.cast::<u8>(), length.into()).to_vec()
+            },
+        };
+        let said = Said {
+            // In the kernel's view: what we may have in flight, and what we
+            // are to serve.
+            reads_served: conn.initiator_depth,
+            reads_asked: conn.responder_resources,
+            private_data,
+        };
+        let what = Event::new(event.event, event.status, said);
+        let new = matches!(what, Event::Requested(_))
+            .then(|| NonNull::new(id))
+            .flatten()
+            .map(|raw| Id::new(raw, Arc::clone(self)));
+        let whose = if new.is_some() { listener } else { id };
+        // SAFETY: as above; the context was written before the id was used.
+        let context = unsafe { (*whose).context };
+        Told {
+            token: Token(context.addr()),
+            event: what,
+            new,
+        }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // Of a fork's copy the kernel closes the descriptor at its end.
+        if self.process == std::process::id() {
+            // SAFETY: open, and no id is left: each has an `Arc`.
+            unsafe { rdmacm::rdma_destroy_event_channel(self.raw.as_ptr()) };
+        }
+    }
+}
+
+/// A connection, a listener, or somebody bound to an address; destroyed on drop.
+pub(super) struct Id {
+    /// Locked for each call: librdmacm writes some of an id's fields.
+    raw: Mutex<NonNull<rdma_cm_id>>,
+    channel: Arc<Channel>,
+}
+
+// SAFETY: librdmacm lets any thread use an id; the lock lets one at a time.
+unsafe impl Send for Id {}
+// SAFETY: as above.
+unsafe impl Sync for Id {}
+
+/// What an endpoint says of itself to its peer.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    pub(super) qpn: u32,
+    pub(super) reads_served: u8,
+    pub(super) reads_asked: u8,
+    /// As it is to travel.
+    pub(super) private_data: Vec<u8>,
+}
+
+impl Offer {
+    fn as_param(&self) -> rdma_conn_param {
+        rdma_conn_param {
+            private_data: self.private_data.as_ptr().cast(),
+            private_data_len: u8::try_from(self.private_data.len()).unwrap_or(u8::MAX),
+            responder_resources: self.reads_served,
+            initiator_depth: self.reads_asked,
+            flow_control: 0,
+            // Told to the peer; our own are set by `to_rts_by`.
+            retry_count: 7,
+            rnr_retry_count: 7,
+            srq: 0,
+            qp_num: self.qpn,
+        }
+    }
+}
+
+impl Id {
+    /// Of reliable connections, whose events bear the token.
+    pub(super) fn create(channel: &Arc<Channel>, token: Token) -> io::Result<Self> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the channel is open; the context is a number that only we read.
+        done(unsafe {
+            rdmacm::rdma_create_id(
+                channel.raw.as_ptr(),
+                &raw mut raw,
+                context_of(token),
+                rdmacm::rdma_port_space::RDMA_PS_TCP,
+            )
+        })?;
+        let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self::new(raw, Arc::clone(channel)))
+    }
+
+    fn new(raw: NonNull<rdma_cm_id>, channel: Arc<Channel>) -> Self {
+        Self {
+            raw: Mutex::new(raw),
+            channel,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, NonNull<rdma_cm_id>> {
+        self.raw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call(&self, call: impl FnOnce(*mut rdma_cm_id) -> c_int) -> io::Result<()> {
+        let raw = self.lock();
+        done(call(raw.as_ptr()))
+    }
+
+    /// Renames a request's id, which has its listener's token. On the service
+    /// thread, which reads it.
+    pub(super) fn set_token(&self, token: Token) {
+        let raw = self.lock();
+        // SAFETY: the id lives, and the thread that reads the field is this.
+        unsafe { (*raw.as_ptr()).context = context_of(token) };
+    }
+
+    /// Lets an IPv6 address be one of IPv4 too.
+    pub(super) fn serve_both_families(&self) -> io::Result<()> {
+        let mut no: c_int = 0;
+        self.call(|raw| {
+            // SAFETY: the id lives, and the option is an `int`.
+            unsafe {
+                rdmacm::rdma_set_option(
+                    raw,
+                    rdmacm::RDMA_OPTION_ID,
+                    rdmacm::RDMA_OPTION_ID_AFONLY,
+                    (&raw mut no).cast(),
+                    size_of::<c_int>(),
+                )
+            }
+        })
+    }
+
+    pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
+        let address = SockAddr::from(address);
+        // SAFETY: the id lives, and the address through the call, which only
+        // reads it.
+        self.call(|raw| unsafe { rdmacm::rdma_bind_addr(raw, address.as_ptr().cast_mut().cast()) })
+    }
+
+    pub(super) fn listen(&self, backlog: c_int) -> io::Result<()> {
+        // SAFETY: the id lives.
+        self.call(|raw| unsafe { rdmacm::rdma_listen(raw, backlog) })
+    }
+
+    /// The port that it is bound to.
+    pub(super) fn port(&self) -> u16 {
+        let raw = self.lock();
+        // SAFETY: the id lives.
+        u16::from_be(unsafe { rdmacm::rdma_get_src_port(raw.as_ptr()) })
+    }
+
+    /// Finds the device towards an address, as an event.
+    pub(super) fn resolve_address(
+        &self,
+        from: Option<SocketAddr>,
+        to: SocketAddr,
+    ) -> io::Result<()> {
+        let (from, to) = (from.map(SockAddr::from), SockAddr::from(to));
+        let from = from.as_ref().map_or(ptr::null(), SockAddr::as_ptr);
+        // SAFETY: the id lives, and the addresses through the call, which only
+        // reads them.
+        self.call(|raw| unsafe {
+            rdmacm::rdma_resolve_addr(
+                raw,
+                from.cast_mut().cast(),
+                to.as_ptr().cast_mut().cast(),
+                milliseconds(RESOLVE),
+            )
+        })
+    }
+
+    /// Finds the way there, as an event. The address is resolved.
+    pub(super) fn resolve_route(&self) -> io::Result<()> {
+        // SAFETY: the id lives and has a device.
+        self.call(|raw| unsafe { rdmacm::rdma_resolve_route(raw, milliseconds(RESOLVE)) })
+    }
+
+    pub(super) fn connect(&self, offer: &Offer) -> io::Result<()> {
+        let mut param = offer.as_param();
+        // SAFETY: the id lives and has a device; the private data through the call.
+        self.call(|raw| unsafe { rdmacm::rdma_connect(raw, &raw mut param) })
+    }
+
+    pub(super) fn accept(&self, offer: &Offer) -> io::Result<()> {
+        let mut param = offer.as_param();
+        // SAFETY: as in `connect`.
+        self.call(|raw| unsafe { rdmacm::rdma_accept(raw, &raw mut param) })
+    }
+
+    pub(super) fn establish(&self) -> io::Result<()> {
+        // SAFETY: the id lives.
+        self.call(|raw| unsafe { rdmacm::rdma_establish(raw) })
+    }
+
+    pub(super) fn reject(&self, private_data: &[u8]) -> io::Result<()> {
+        let length = u8::try_from(private_data.len()).unwrap_or(u8::MAX);
+        // SAFETY: the id lives; the data has at least `length` bytes.
+        self.call(|raw| unsafe { rdmacm::rdma_reject(raw, private_data.as_ptr().cast(), length) })
+    }
+
+    pub(super) fn disconnect(&self) -> io::Result<()> {
+        // SAFETY: the id lives and has a device.
+        self.call(|raw| unsafe { rdmacm::rdma_disconnect(raw) })
+    }
+
+    /// What the queue pair is to be set to. Fails unless a connection is being
+    /// made or is there.
+    pub(super) fn route(&self) -> io::Result<ManagedRoute> {
+        let of = |state| {
+            // SAFETY: integers and a union of byte arrays, for which zero is valid.
+            let mut attr: ibv_qp_attr = unsafe { core::mem::zeroed() };
+            attr.qp_state = state;
+            let mut mask = 0;
+            self.call(|raw| {
+                // SAFETY: the id lives, and both results are written.
+                unsafe { rdmacm::rdma_init_qp_attr(raw, &raw mut attr, &raw mut mask) }
+            })?;
+            Ok::<_, io::Error>(attr)
+        };
+        let init = of(ibv_qp_state::IBV_QPS_INIT)?;
+        let rtr = of(ibv_qp_state::IBV_QPS_RTR)?;
+        let rts = of(ibv_qp_state::IBV_QPS_RTS)?;
+        Ok(ManagedRoute::from_attributes(&init, &rtr, &rts))
+    }
+
+    /// Whether a connection is being made or is there, as far as the kernel
+    /// knows. It tells no event of a request that was not answered.
+    pub(super) fn is_alive(&self) -> bool {
+        self.route().is_ok()
+    }
+
+    /// The device and port that it is bound to, if it is.
+    pub(super) fn device(&self) -> Option<(String, u8)> {
+        let raw = self.lock();
+        // SAFETY: the id lives.
+        let (verbs, port) = unsafe { ((*raw.as_ptr()).verbs, (*raw.as_ptr()).port_num) };
+        if verbs.is_null() {
+            return None;
+        }
+        // SAFETY: librdmacm keeps the device open while an id is bound to it.
+        let name = unsafe { ibv_get_device_name((*verbs).device) };
+        // SAFETY: a string of the device's, or null.
+        let name = unsafe { (!name.is_null()).then(|| CStr::from_ptr(name)) }?;
+        Some((name.to_string_lossy().into_owned(), port))
+    }
+
+    /// The address of the peer.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        let raw = self.lock();
+        // SAFETY: the id lives; every bit pattern of the union is valid as
+        // each of its members.
+        let (family, v4, v6) = unsafe {
+            let address = &(*raw.as_ptr()).route.addr.dst_addr_union;
+            (
+                c_int::from(address.dst_addr.sa_family),
+                address.dst_sin,
+                address.dst_sin6,
+            )
+        };
+        match family {
+            libc::AF_INET => {
+                let ip = u32::from_be(v4.sin_addr.s_addr);
+                Some(SocketAddrV4::new(ip.into(), u16::from_be(v4.sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+                let port = u16::from_be(v6.sin6_port);
+                let address = SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id);
+                let canonical = ip.to_canonical();
+                Some(match canonical {
+                    std::net::IpAddr::V4(_) => SocketAddr::new(canonical, port),
+                    std::net::IpAddr::V6(_) => address.into(),
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        if self.channel.process != std::process::id() {
+            return;
+        }
+        let raw = *self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: ours, and destroyed once. Waits for an event that the
+        // service thread is just reading.
+        if unsafe { rdmacm::rdma_destroy_id(raw.as_ptr()) } != 0 {
+            let error = io::Error::last_os_error();
+            tracing::error!(%error, "an id of rdma_cm cannot be destroyed");
+        }
+    }
+}
+
+fn context_of(token: Token) -> *mut c_void {
+    ptr::without_provenance_mut(token.0)
+}
+
+fn milliseconds(time: Duration) -> c_int {
+    c_int::try_from(time.as_millis()).unwrap_or(c_int::MAX)
+}
+
+fn done(result: c_int) -> io::Result<()> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: fcntl with these commands touches no memory of ours.
+    let ok = unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) == 0
+    };
+    if ok {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,354 @@
+//! The service thread: events, commands, deadlines.
+
+use super::event::{Event, Said};
+use super::handle::Request;
+use super::id::{Id, Told};
+use super::payload;
+use super::service::{Command, Listening, Shared};
+use super::session::{Fate, Session};
+use super::wire::Line;
+use crate::cm::gate::Gate;
+use crate::cm::manager::{Details, RequestOf};
+use crate::cm::{ConnectionEvent, DeviceSink, Local, Peer};
+use crate::control::{ManagedRoute, Route};
+use mio::{Events, Poll, Token};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Says that the channel has events. No token of an id: those are counted up.
+pub(super) const EVENTS: Token = Token(usize::MAX);
+/// Events taken before commands and deadlines have their turn.
+const TURN: usize = 64;
+/// How much later than ours the peer's kernel may forget a connection.
+const MARGIN: Duration = Duration::from_millis(50);
+
+/// Serves until told to stop.
+pub(super) fn run(shared: &Shared, poll: Poll) {
+    let runner = Runner {
+        shared,
+        listeners: HashMap::new(),
+        watches: HashMap::new(),
+        sessions: HashMap::new(),
+        deadlines: BTreeSet::new(),
+        resting: HashMap::new(),
+    };
+    runner.run(poll);
+}
+
+struct Runner<'a> {
+    shared: &'a Shared,
+    listeners: HashMap<Token, Arc<Listening>>,
+    watches: HashMap<Token, Arc<Gate<dyn DeviceSink>>>,
+    sessions: HashMap<Token, Entry>,
+    /// Of sessions, earliest first.
+    deadlines: BTreeSet<(Instant, Token)>,
+    /// Queue pairs that the kernel of a requester remembers, and how long.
+    resting: HashMap<Remembered, Instant>,
+}
+
+struct Entry {
+    session: Session<Line>,
+    /// Its deadline in `deadlines`.
+    armed: Option<Instant>,
+    /// Of a request: what its requester's kernel will remember.
+    passive: Option<Passive>,
+}
+
+struct Passive {
+    local: Arc<Listening>,
+    requester: IpAddr,
+    /// Of our queue pair, once there is one.
+    qpn: Option<u32>,
+    /// How long kernels remember a connection on this way.
+    memory: Duration,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Remembered {
+    local: Local,
+    requester: IpAddr,
+    qpn: u32,
+}
+
+impl Passive {
+    fn remembered(&self, qpn: u32) -> Remembered {
+        Remembered {
+            local: self.local.local.clone(),
+            requester: self.requester,
+            qpn,
+        }
+    }
+}
+
+impl Runner<'_> {
+    fn run(mut self, mut poll: Poll) {
+        let mut events = Events::with_capacity(4);
+        let mut more = true;
+        loop {
+            if self.obey() {
+                return;
+            }
+            let patience = if more {
+                Some(Duration::ZERO)
+            } else {
+                self.patience()
+            };
+            let waited = match poll.poll(&mut events, patience) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+                _ => Ok(()),
+            };
+            // Whatever woke us: readiness is told once, and the channel is asked
+            // until it has nothing.
+            match waited.and_then(|()| self.take()) {
+                Ok(Some(rest)) => more = rest,
+                // Told to stop.
+                Ok(None) => return,
+                Err(error) => {
+                    // Somebody closed descriptors that are not his: nothing can
+                    // be served any more.
+                    tracing::error!(%error, "the connection manager cannot take events");
+                    for entry in self.sessions.values_mut() {
+                        entry.session.fail();
+                    }
+                    return;
+                }
+            }
+            self.expire();
+        }
+    }
+
+    /// Takes events; whether there may be more, or nothing if told to stop.
+    fn take(&mut self) -> io::Result<Option<bool>> {
+        for _ in 0..TURN {
+            let Some(told) = self.shared.channel.take()? else {
+                return Ok(Some(false));
+            };
+            // What it is about may have been announced meanwhile.
+            if self.obey() {
+                return Ok(None);
+            }
+            self.dispatch(told);
+        }
+        Ok(Some(true))
+    }
+
+    /// Does what the handles want, until they want nothing. Whether to stop.
+    fn obey(&mut self) -> bool {
+        loop {
+            let commands = self.shared.post.take_commands();
+            if commands.is_empty() {
+                return false;
+            }
+            for command in commands {
+                if matches!(command, Command::Stop) {
+                    return true;
+                }
+                self.command(command);
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Listen(token, listening) => drop(self.listeners.insert(token, listening)),
+            Command::Unlisten(token) => drop(self.listeners.remove(&token)),
+            Command::Watch(token, gate) => drop(self.watches.insert(token, gate)),
+            Command::Unwatch(token) => drop(self.watches.remove(&token)),
+            Command::Connect(token, connecting) => {
+                let line = Line::Active(connecting.line);
+                let session = Session::active(line, connecting.gate, connecting.deadline);
+                if let Some(session) = session {
+                    self.admit(token, session, None);
+                }
+            }
+            Command::Accept(token, gate, offer) => {
+                let Some(entry) = self.sessions.get_mut(&token) else {
+                    // The requester has given up meanwhile.
+                    let event = ConnectionEvent::AcceptFailed;
+                    let _ = gate.call(true, |sink| sink.event(event));
+                    return;
+                };
+                let now = Instant::now();
+                let mut not_before = None;
+                if let Some(passive) = &mut entry.passive {
+                    passive.qpn = Some(offer.qpn);
+                    let until = self.resting.get(&passive.remembered(offer.qpn));
+                    not_before = until.copied().filter(|&until| until > now);
+                }
+                let fate = entry.session.accept(gate, offer, not_before);
+                self.settle(token, fate);
+            }
+            Command::Reject(token, as_the_application) => {
+                self.with(token, |session| session.reject(as_the_application));
+            }
+            Command::Disconnect(token) => {
+                let patience = self.shared.options.disconnect_timeout;
+                let deadline = Instant::now().checked_add(patience);
+                self.with(token, |session| session.disconnect(deadline));
+            }
+            Command::Abort(token) => self.with(token, Session::abort),
+            // Handles are gone, so all that is left are connections that
+            // nobody has asked for anything.
+            Command::Stop => (),
+        }
+    }
+
+    /// How long nothing needs doing; `None` is for ever.
+    fn patience(&self) -> Option<Duration> {
+        let (at, _) = self.deadlines.first()?;
+        Some(at.saturating_duration_since(Instant::now()))
+    }
+
+    fn dispatch(&mut self, told: Told) {
+        let Told { token, event, new } = told;
+        match (event, new) {
+            (Event::Requested(said), Some(id)) => {
+                if let Some(listening) = self.listeners.get(&token).map(Arc::clone) {
+                    self.welcome(&listening, id, said);
+                }
+            }
+            (Event::DeviceRemoved, _) if self.watches.contains_key(&token) => {
+                if let Some(gate) = self.watches.remove(&token) {
+                    let _ = gate.call(true, DeviceSink::removed);
+                }
+            }
+            (Event::DeviceRemoved, _) if self.listeners.contains_key(&token) => {
+                tracing::warn!("a device is gone, and a listener on its address with it");
+            }
+            (event, _) => self.with(token, |session| session.handle(event, Instant::now())),
+        }
+    }
+
+    /// Asks the application about a request.
+    fn welcome(&mut self, listening: &Arc<Listening>, id: Id, said: Said) {
+        let Local { device, port, .. } = &listening.local;
+        let found = id.device();
+        if found
+            .as_ref()
+            .is_none_or(|(on, at)| (on, at) != (device, port))
+        {
+            tracing::warn!(wanted = ?(device, port), ?found,
+                "a request is refused: it came through another device");
+            return;
+        }
+        let (requester, route) = match (id.peer(), id.route()) {
+            (Some(requester), Ok(route)) => (requester, route),
+            // The requester has given up meanwhile.
+            (requester, route) => {
+                let error = route.err();
+                tracing::debug!(?requester, ?error, "a request is refused");
+                return;
+            }
+        };
+        let Some(service) = self.shared.service() else {
+            return;
+        };
+        let (token, id) = (self.shared.post.token(), Arc::new(id));
+        id.set_token(token);
+        let alive = Arc::new(AtomicBool::new(true));
+        let reads = (said.reads_served, said.reads_asked);
+        let request = Request::new(service, token, Arc::clone(&alive), Arc::clone(&id), reads);
+        let passive = Passive {
+            local: Arc::clone(listening),
+            requester: requester.ip(),
+            qpn: None,
+            memory: memory(&route),
+        };
+        let session = Session::passive(Line::Passive(id), alive);
+        self.admit(token, session, Some(passive));
+        let details = details(listening, requester, route, said);
+        // A request that nobody takes refuses itself when it is dropped.
+        let request = crate::cm::Request::new(details, RequestOf::Rdma(request));
+        let _ = listening.gate.call(false, |sink| sink.request(request));
+    }
+
+    fn admit(&mut self, token: Token, session: Session<Line>, passive: Option<Passive>) {
+        let entry = Entry {
+            session,
+            armed: None,
+            passive,
+        };
+        self.sessions.insert(token, entry);
+        self.settle(token, Fate::GoesOn);
+    }
+
+    fn with(&mut self, token: Token, change: impl FnOnce(&mut Session<Line>) -> Fate) {
+        if let Some(entry) = self.sessions.get_mut(&token) {
+            let fate = change(&mut entry.session);
+            self.settle(token, fate);
+        }
+    }
+
+    /// Brings the books in line with a session that was changed.
+    fn settle(&mut self, token: Token, fate: Fate) {
+        let Some(entry) = self.sessions.get_mut(&token) else {
+            return;
+        };
+        let over = fate == Fate::Over;
+        let due = entry.session.due().filter(|_| !over);
+        if entry.armed != due {
+            if let Some(old) = entry.armed {
+                self.deadlines.remove(&(old, token));
+            }
+            if let Some(new) = due {
+                self.deadlines.insert((new, token));
+            }
+            entry.armed = due;
+        }
+        if over && let Some(entry) = self.sessions.remove(&token) {
+            self.rest(&entry);
+            // And with it its id, unless a request asks about it just now.
+            drop(entry);
+        }
+    }
+
+    /// Remembers what the requester's kernel will remember.
+    fn rest(&mut self, entry: &Entry) {
+        let (true, Some(passive)) = (entry.session.is_remembered(), &entry.passive) else {
+            return;
+        };
+        let now = Instant::now();
+        self.resting.retain(|_, until| *until > now);
+        if let (Some(qpn), Some(until)) = (passive.qpn, now.checked_add(passive.memory)) {
+            self.resting.insert(passive.remembered(qpn), until);
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = Instant::now();
+        while let Some(&(at, token)) = self.deadlines.first()
+            && at <= now
+        {
+            self.with(token, |session| session.expire(now));
+        }
+    }
+}
+
+fn details(
+    listening: &Listening,
+    requester: SocketAddr,
+    route: ManagedRoute,
+    said: Said,
+) -> Details {
+    Details {
+        qualifier: listening.qualifier,
+        requester,
+        peer: Peer {
+            route: Route::Managed(Box::new(route)),
+            reads_served: said.reads_served,
+            reads_asked: said.reads_asked,
+        },
+        private_data: payload::unwrap(said.private_data),
+    }
+}
+
+/// How long kernels remember a connection (TIMEWAIT): as long as it takes for
+/// its packets to be acknowledged or lost, which they count in 1.05 ms.
+fn memory(route: &ManagedRoute) -> Duration {
+    let time = Duration::from_millis(1 << route.timeout().saturating_sub(8).min(31));
+    time + time / 16 + MARGIN
+}

@@ -1,0 +1,411 @@
+//! One connection: its states, and what each event does to it. Knows no id,
+//! no clock and no thread: these are the caller's.
+
+use super::event::{CONSUMER_DEFINED, Event, STALE_CONNECTION, Said};
+use super::id::Offer;
+use super::payload;
+use crate::cm::gate::Gate;
+use crate::cm::{ConnectionEvent, ConnectionSink, Peer};
+use crate::control::{ManagedRoute, Route};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub(super) type ConnectionGate = Gate<dyn ConnectionSink>;
+
+/// First pause before a request that came too early is repeated, and the longest.
+const PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(320);
+/// How long a request without a timeout is repeated: several times longer than
+/// any kernel remembers a connection.
+const STALE_FOR: Duration = Duration::from_secs(8);
+
+/// Whether a session goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Fate {
+    GoesOn,
+    Over,
+}
+
+use Fate::{GoesOn, Over};
+
+/// What a session asks of the kernel. The answers come as events.
+pub(super) trait Wire {
+    fn resolve_address(&mut self) -> io::Result<()>;
+    /// Also checks that the address was found on the right device.
+    fn resolve_route(&mut self) -> io::Result<()>;
+    fn connect(&mut self) -> io::Result<()>;
+    /// Begins anew, as if nothing had been asked.
+    fn renew(&mut self) -> io::Result<()>;
+    fn route(&mut self) -> io::Result<ManagedRoute>;
+    fn establish(&mut self) -> io::Result<()>;
+    fn accept(&mut self, offer: &Offer) -> io::Result<()>;
+    /// As the application, or as nobody.
+    fn reject(&mut self, as_the_application: bool) -> io::Result<()>;
+    fn disconnect(&mut self) -> io::Result<()>;
+}
+
+enum State {
+    /// Active: the device towards the peer is looked for.
+    Resolving,
+    /// Active: the way is looked for.
+    Routing,
+    /// Active: the answer is awaited.
+    Requested,
+    /// Active: the peer's kernel is to forget the last connection first.
+    Paused,
+    /// Passive: the application is asked. The flag is the request's.
+    Pending(Arc<AtomicBool>),
+    /// Passive: accepted, but the requester's kernel is to forget the last
+    /// connection first.
+    Held(Offer),
+    /// Passive: accepted; the requester's word is awaited.
+    Accepted,
+    /// Either: connected.
+    Up,
+    /// Either: goodbye is said, or will be when the requester is ready; the
+    /// answer is awaited.
+    Closing,
+}
+
+pub(super) struct Session<W> {
+    pub(super) wire: W,
+    state: State,
+    /// `None` until a request is accepted.
+    gate: Option<Arc<ConnectionGate>>,
+    /// When patience ends.
+    deadline: Option<Instant>,
+    /// When a pause ends.
+    pause: Option<Instant>,
+    /// The next pause.
+    step: Duration,
+    /// When the peer's kernel first said that it remembers.
+    stale: Option<Instant>,
+    /// Whether the kernels will remember it.
+    remembered: bool,
+}
+
+impl<W: Wire> Session<W> {
+    /// Of the active side. An attempt that fails at once is told of.
+    pub(super) fn active(
+        wire: W,
+        gate: Arc<ConnectionGate>,
+        deadline: Option<Instant>,
+    ) -> Option<Self> {
+        let mut session = Self::new(wire, State::Resolving, deadline);
+        session.gate = Some(gate);
+        (session.begin() == GoesOn).then_some(session)
+    }
+
+    /// Of the passive side.
+    pub(super) fn passive(wire: W, alive: Arc<AtomicBool>) -> Self {
+        Self::new(wire, State::Pending(alive), None)
+    }
+
+    fn new(wire: W, state: State, deadline: Option<Instant>) -> Self {
+        Self {
+            wire,
+            state,
+            gate: None,
+            deadline,
+            pause: None,
+            step: PAUSE,
+            stale: None,
+            remembered: false,
+        }
+    }
+
+    /// When [`Session::expire`] is to be called.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.deadline.into_iter().chain(self.pause).min()
+    }
+
+    /// Whether the kernels will remember it for a while.
+    pub(super) fn is_remembered(&self) -> bool {
+        self.remembered
+    }
+
+    fn begin(&mut self) -> Fate {
+        self.state = State::Resolving;
+        let done = self.wire.resolve_address();
+        self.or_unreachable(done)
+    }
+
+    /// Something happened to the id.
+    pub(super) fn handle(&mut self, event: Event, now: Instant) -> Fate {
+        match (&self.state, event) {
+            (_, Event::Other(number)) => {
+                tracing::debug!(number, "an event of rdma_cm that changes nothing");
+                GoesOn
+            }
+            (State::Resolving, Event::AddressResolved) => {
+                self.state = State::Routing;
+                let done = self.wire.resolve_route();
+                self.or_unreachable(done)
+            }
+            (State::Routing, Event::RouteResolved) => {
+                self.state = State::Requested;
+                let done = self.wire.connect();
+                self.or_unreachable(done)
+            }
+            (State::Requested, Event::Accepted(said)) => self.accepted(said),
+            (
+                State::Requested,
+                Event::Rejected {
+                    reason,
+                    private_data,
+                },
+            ) => self.rejected(reason, &private_data, now),
+            (
+                State::Resolving | State::Routing | State::Requested | State::Paused,
+                Event::Failed(_) | Event::DeviceRemoved | Event::Rejected { .. },
+            ) => self.over(ConnectionEvent::Unreachable),
+            (State::Accepted, Event::Established) => {
+                self.state = State::Up;
+                self.tell(ConnectionEvent::Established);
+                GoesOn
+            }
+            (State::Up, Event::Disconnected) => {
+                // Answers.
+                let _ = self.wire.disconnect();
+                self.over(ConnectionEvent::Disconnected)
+            }
+            // The peer took its acceptance back, or could not become ready.
+            (State::Up, Event::Rejected { .. }) => self.over(ConnectionEvent::Disconnected),
+            (State::Up, Event::Failed(_) | Event::DeviceRemoved) => {
+                let _ = self.wire.disconnect();
+                self.over(ConnectionEvent::Broken)
+            }
+            // The disconnect waited for it.
+            (State::Closing, Event::Established) => {
+                let _ = self.wire.disconnect();
+                GoesOn
+            }
+            (
+                State::Pending(_) | State::Held(_) | State::Accepted | State::Closing,
+                Event::Disconnected
+                | Event::Rejected { .. }
+                | Event::Failed(_)
+                | Event::DeviceRemoved,
+            ) => self.ended(),
+            (_, event) => {
+                tracing::debug!(?event, "an event of rdma_cm that was not awaited");
+                GoesOn
+            }
+        }
+    }
+
+    /// The deadline or a pause is over.
+    pub(super) fn expire(&mut self, now: Instant) -> Fate {
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.deadline = None;
+            match self.state {
+                State::Resolving | State::Routing | State::Requested | State::Paused => {
+                    return self.over(ConnectionEvent::TimedOut);
+                }
+                State::Closing => return self.over(ConnectionEvent::Disconnected),
+                State::Pending(_) | State::Held(_) | State::Accepted | State::Up => (),
+            }
+        }
+        if self.pause.is_some_and(|pause| pause <= now) {
+            self.pause = None;
+            match &self.state {
+                State::Paused => return self.begin(),
+                State::Held(offer) => {
+                    let offer = offer.clone();
+                    return self.answer(&offer);
+                }
+                _ => (),
+            }
+        }
+        GoesOn
+    }
+
+    /// The application accepts the request; the requester is not to hear of it
+    /// before `not_before`.
+    pub(super) fn accept(
+        &mut self,
+        gate: Arc<ConnectionGate>,
+        offer: Offer,
+        not_before: Option<Instant>,
+    ) -> Fate {
+        self.gate = Some(gate);
+        if not_before.is_some() {
+            self.pause = not_before;
+            self.state = State::Held(offer);
+            return GoesOn;
+        }
+        self.answer(&offer)
+    }
+
+    fn answer(&mut self, offer: &Offer) -> Fate {
+        self.state = State::Accepted;
+        match self.wire.accept(offer) {
+            Ok(()) => {
+                self.remembered = true;
+                GoesOn
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a request cannot be accepted any more");
+                self.over(ConnectionEvent::AcceptFailed)
+            }
+        }
+    }
+
+    /// The request is refused, as by the application or as by nobody.
+    pub(super) fn reject(&mut self, as_the_application: bool) -> Fate {
+        // Whoever gave up need not be told.
+        let _ = self.wire.reject(as_the_application);
+        Over
+    }
+
+    /// The application disconnects; it waits for the answer until `deadline`.
+    pub(super) fn disconnect(&mut self, deadline: Option<Instant>) -> Fate {
+        match self.state {
+            // The kernel tells the peer, if it knows of us, when the id goes.
+            State::Resolving | State::Routing | State::Requested | State::Paused => {
+                self.over(ConnectionEvent::Disconnected)
+            }
+            State::Held(_) => {
+                let _ = self.wire.reject(false);
+                self.over(ConnectionEvent::Disconnected)
+            }
+            // No goodbye is possible before the requester is ready.
+            State::Accepted => {
+                self.state = State::Closing;
+                self.deadline = deadline;
+                GoesOn
+            }
+            State::Up => {
+                // If it fails, the peer's goodbye is on its way to us.
+                let _ = self.wire.disconnect();
+                self.state = State::Closing;
+                self.deadline = deadline;
+                GoesOn
+            }
+            State::Closing | State::Pending(_) => GoesOn,
+        }
+    }
+
+    /// The application forgets the connection; its gate is shut.
+    pub(super) fn abort(&mut self) -> Fate {
+        if matches!(self.state, State::Up) {
+            let _ = self.wire.disconnect();
+        }
+        Over
+    }
+
+    /// Nothing can be served any more.
+    pub(super) fn fail(&mut self) {
+        let _ = match self.state {
+            State::Up => self.over(ConnectionEvent::Broken),
+            State::Pending(_) | State::Held(_) | State::Accepted | State::Closing => self.ended(),
+            _ => self.over(ConnectionEvent::Unreachable),
+        };
+    }
+
+    /// Active: the sink makes its endpoint ready, or the connection fails.
+    fn accepted(&mut self, said: Said) -> Fate {
+        let Some(gate) = self.gate.clone() else {
+            return Over;
+        };
+        self.deadline = None;
+        let route = match self.wire.route() {
+            Ok(route) => route,
+            Err(error) => {
+                // Taken back meanwhile.
+                tracing::debug!(%error, "an acceptance came to nothing");
+                return self.over(ConnectionEvent::NonPeerRejected);
+            }
+        };
+        let event = ConnectionEvent::Accepted {
+            peer: Peer {
+                route: Route::Managed(Box::new(route)),
+                reads_served: said.reads_served,
+                reads_asked: said.reads_asked,
+            },
+            private_data: payload::unwrap(said.private_data),
+        };
+        self.remembered = true;
+        match gate.call(false, |sink| sink.event(event)) {
+            Some(Ok(())) if !gate.is_shut() => match self.wire.establish() {
+                Ok(()) => {
+                    self.state = State::Up;
+                    GoesOn
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                    self.over(ConnectionEvent::Broken)
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "an acceptance was taken back");
+                    self.over(ConnectionEvent::Disconnected)
+                }
+            },
+            _ => {
+                gate.shut(true);
+                let _ = self.wire.reject(false);
+                Over
+            }
+        }
+    }
+
+    /// Active: the request was refused, by whomever.
+    fn rejected(&mut self, reason: i32, private_data: &[u8], now: Instant) -> Fate {
+        if reason == STALE_CONNECTION {
+            let since = *self.stale.get_or_insert(now);
+            if self.deadline.is_none() && now.duration_since(since) >= STALE_FOR {
+                tracing::warn!("refused: the peer's kernel does not forget the last connection");
+                return self.over(ConnectionEvent::NonPeerRejected);
+            }
+            self.state = State::Paused;
+            self.pause = now.checked_add(self.step);
+            self.step = (2 * self.step).min(LONGEST_PAUSE);
+            let done = self.wire.renew();
+            return self.or_unreachable(done);
+        }
+        tracing::debug!(reason, "refused");
+        self.over(
+            if reason == CONSUMER_DEFINED && payload::is_applications(private_data) {
+                ConnectionEvent::PeerRejected
+            } else {
+                ConnectionEvent::NonPeerRejected
+            },
+        )
+    }
+
+    /// Passive, or closing: it came to nothing.
+    fn ended(&mut self) -> Fate {
+        match &self.state {
+            State::Pending(alive) => {
+                alive.store(false, Ordering::Release);
+                Over
+            }
+            State::Closing => self.over(ConnectionEvent::Disconnected),
+            _ => self.over(ConnectionEvent::AcceptFailed),
+        }
+    }
+
+    fn or_unreachable(&mut self, done: io::Result<()>) -> Fate {
+        match done {
+            Ok(()) => GoesOn,
+            Err(error) => {
+                tracing::debug!(%error, "no way to the peer");
+                self.over(ConnectionEvent::Unreachable)
+            }
+        }
+    }
+
+    /// Tells a terminal event.
+    fn over(&mut self, event: ConnectionEvent) -> Fate {
+        self.tell(event);
+        Over
+    }
+
+    fn tell(&self, event: ConnectionEvent) {
+        if let Some(gate) = &self.gate {
+            let _ = gate.call(event.is_terminal(), |sink| sink.event(event));
+        }
+    }
+}

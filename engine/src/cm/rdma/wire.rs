@@ -1,0 +1,123 @@
+//! A session's id, and what it needs to make another one.
+
+use super::id::{Channel, Id, Offer};
+use super::payload;
+use super::port::port_of;
+use super::session::Wire;
+use crate::cm::{CmError, Local, Target};
+use crate::control::ManagedRoute;
+use mio::Token;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Of the active side.
+pub(super) struct Active {
+    channel: Arc<Channel>,
+    id: Id,
+    token: Token,
+    local: Local,
+    to: SocketAddr,
+    offer: Offer,
+}
+
+impl Active {
+    pub(super) fn new(
+        channel: &Arc<Channel>,
+        token: Token,
+        local: &Local,
+        target: &Target,
+        offer: Offer,
+    ) -> Result<Self, CmError> {
+        let mut to = target.host;
+        to.set_port(port_of(target.qualifier));
+        Ok(Self {
+            channel: Arc::clone(channel),
+            id: Id::create(channel, token).map_err(CmError::Resources)?,
+            token,
+            local: local.clone(),
+            to,
+            offer,
+        })
+    }
+}
+
+/// A session's id.
+pub(super) enum Line {
+    Active(Active),
+    /// Also the request's, which asks whether it lives.
+    Passive(Arc<Id>),
+}
+
+impl Line {
+    fn id(&self) -> &Id {
+        match self {
+            Self::Active(active) => &active.id,
+            Self::Passive(id) => id,
+        }
+    }
+
+    fn active(&mut self) -> io::Result<&mut Active> {
+        match self {
+            Self::Active(active) => Ok(active),
+            Self::Passive(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl Wire for Line {
+    fn resolve_address(&mut self) -> io::Result<()> {
+        let active = self.active()?;
+        let from = SocketAddr::new(active.local.address, 0);
+        let from = (from.is_ipv4() == active.to.is_ipv4()).then_some(from);
+        active.id.resolve_address(from, active.to)
+    }
+
+    fn resolve_route(&mut self) -> io::Result<()> {
+        let active = self.active()?;
+        let wanted = (&*active.local.device, active.local.port);
+        match active.id.device() {
+            Some((device, port)) if (&*device, port) == wanted => active.id.resolve_route(),
+            found => {
+                tracing::warn!(to = %active.to, ?wanted, ?found,
+                    "the way to a peer is not through the device that is to be used");
+                Err(io::Error::from_raw_os_error(libc::EHOSTUNREACH))
+            }
+        }
+    }
+
+    fn connect(&mut self) -> io::Result<()> {
+        let active = self.active()?;
+        active.id.connect(&active.offer)
+    }
+
+    fn renew(&mut self) -> io::Result<()> {
+        let active = self.active()?;
+        active.id = Id::create(&active.channel, active.token)?;
+        Ok(())
+    }
+
+    fn route(&mut self) -> io::Result<ManagedRoute> {
+        self.id().route()
+    }
+
+    fn establish(&mut self) -> io::Result<()> {
+        self.id().establish()
+    }
+
+    fn accept(&mut self, offer: &Offer) -> io::Result<()> {
+        self.id().accept(offer)
+    }
+
+    fn reject(&mut self, as_the_application: bool) -> io::Result<()> {
+        self.id().reject(if as_the_application {
+            &payload::REFUSAL
+        } else {
+            &[]
+        })
+    }
+
+    fn disconnect(&mut self) -> io::Result<()> {
+        self.id().disconnect()
+    }
+}
