@@ -20,8 +20,8 @@ static inline void must_succeed(DAT_RETURN answer, const char *call)
 }
 
 /*
- * Ends the program if it is not called again within so many seconds; it then
- * says what it was doing. So polling and waiting need no clock of their own.
+ * Ends the program if it is not called again within so many seconds, if not 0;
+ * it then says what it was doing. So polling and waiting need no clock of their own.
  */
 void watchdog(const char *doing, unsigned seconds);
 

@@ -38,7 +38,7 @@ static void usage(FILE *to, const char *program)
             "  -n COUNT     messages, writes or calls in a round (default 2000; even, at least %d)\n"
             "  -c COUNT     connections in a round (default 50)\n"
             "  -t TEST,…    only these tests\n"
-            "  -l SECONDS   longest time of one test (default 120)\n"
+            "  -l SECONDS   longest time of one test (default 120); 0: no limit\n"
             "  -m           for machines: name, median, least, greatest; separated by tabs\n"
             "\n"
             "Tests:\n",
@@ -146,7 +146,7 @@ static struct options parse(int argc, char **argv)
         case 'r': options.rounds = (unsigned)number_of(value, word, 1, MOST_ROUNDS); break;
         case 'n': options.count = number_of(value, word, WINDOW, 1000000000); break;
         case 'c': options.connections = number_of(value, word, 1, 1000000); break;
-        case 'l': options.seconds = (unsigned)number_of(value, word, 1, 86400); break;
+        case 'l': options.seconds = (unsigned)number_of(value, word, 0, 86400); break;
         case 't': options.only = value; break;
         }
     }
