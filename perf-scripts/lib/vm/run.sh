@@ -30,7 +30,8 @@ write_job() {
             rows_cols=$(stty size)
             printf 'stty rows %d cols %d\n' "${rows_cols% *}" "${rows_cols#* }"
             printf 'echo "rxe0 is on dummy0: 10.99.0.1, fd99::1. What is written is lost. exit or Ctrl-A X ends the VM."\n'
-            printf 'exec %q -i\n' "$BASH"
+            # Without ~/.bashrc, which may start dozens of programs: that takes a minute in here.
+            printf "PS1='vm:\\w\\$ ' exec %q --norc -i\n" "$BASH"
         else
             printf 'exec --'
             printf ' %q' "$@"
@@ -82,8 +83,14 @@ new_run() {
 }
 
 console_end() {
-    cat "$dir/qemu" >&2
-    tail -n 25 "$dir/console" 2>/dev/null | tr -d '\r' | sed 's/^/console: /' >&2 || true
+    {
+        grep -v ': terminating on signal' "$dir/qemu" | sed 's/^/qemu: /'
+        if [ -s "$dir/console" ]; then
+            tail -n 25 "$dir/console" | tr -d '\r' | sed 's/^/console: /'
+        else
+            echo "console: (nothing)"
+        fi
+    } >&2 || true
 }
 
 # run_vm COMMAND…: runs it, and ends the script with its status.
