@@ -46,7 +46,7 @@ qemu_command() {
     # TSC: the emulation passes the host's on, yet the kernel would not trust it and would read
     # the slow HPET. Self-tests, protected text and AppArmor only take time here.
     local append="console=ttyS0 loglevel=4 panic=-1 tsc=reliable cryptomgr.notests rodata=off apparmor=0"
-    append+=" mitigations=off nokaslr random.trust_cpu=on audit=0"
+    append+=" no_timer_check nowatchdog mitigations=off nokaslr random.trust_cpu=on audit=0"
     qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot)
     qemu+=(-cpu "max,la57=off" -m "$mem" -kernel "$kernel_dir/vmlinux" -initrd "$dir/initramfs" -append "$append")
     # Software emulation even where /dev/kvm exists: the same everywhere.
