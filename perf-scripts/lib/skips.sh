@@ -1,0 +1,64 @@
+# shellcheck shell=bash
+# Tests that a lane leaves out, from one list for every way to run them.
+# Sourced, never run.
+#
+# A list has one line for each: the test binary, a part of the names of the
+# tests (best a module, as "referee::"), and why they cannot apply there.
+
+skip_binaries=() skip_patterns=() skip_reasons=()
+
+# read_skips FILE…: learns the lists.
+read_skips() {
+    local binary pattern reason
+    skip_binaries=() skip_patterns=() skip_reasons=()
+    while read -r binary pattern reason; do
+        case $binary in '' | '#'*) continue ;; esac
+        [ -n "$reason" ] || fail "$*: \"$binary $pattern\" has no reason"
+        skip_binaries+=("$binary") skip_patterns+=("$pattern") skip_reasons+=("$reason")
+    done < <(cat "$@")
+}
+
+# skips_of BINARY: the options that make a test binary leave them out, in `skip_options`.
+skips_of() {
+    local i
+    skip_options=()
+    for i in "${!skip_binaries[@]}"; do
+        # shellcheck disable=SC2034 # for the caller
+        [ "${skip_binaries[i]}" != "$1" ] || skip_options+=(--skip "${skip_patterns[i]}")
+    done
+}
+
+# nextest_filter BINARY…: the tests of these that are not left out, for nextest's -E.
+nextest_filter() {
+    local i binary filter=
+    for binary in "$@"; do filter+="${filter:+ | }binary(=$binary)"; done
+    filter="($filter)"
+    for i in "${!skip_binaries[@]}"; do
+        filter+=" & not (binary(=${skip_binaries[i]}) & test(~${skip_patterns[i]}))"
+    done
+    printf '%s\n' "$filter"
+}
+
+# say_skips WHERE BINARY…: what is left out of these, and why.
+say_skips() {
+    local where=$1 i
+    shift
+    for i in "${!skip_binaries[@]}"; do
+        case " $* " in
+        *" ${skip_binaries[i]} "*)
+            printf 'SKIPPED %s: %s %s: %s\n' "$where" "${skip_binaries[i]}" "${skip_patterns[i]}" "${skip_reasons[i]}" ;;
+        esac
+    done
+}
+
+# check_skips BINARY NAMES: each pattern of the binary must fit some test.
+check_skips() {
+    local i stale=0
+    for i in "${!skip_binaries[@]}"; do
+        [ "${skip_binaries[i]}" = "$1" ] || continue
+        grep -qF -- "${skip_patterns[i]}" <<<"$2" && continue
+        printf 'no test of %s has "%s" in its name: correct tests/skip\n' "$1" "${skip_patterns[i]}" >&2
+        stale=1
+    done
+    return $stale
+}
