@@ -101,6 +101,10 @@ impl Platform for World {
         0
     }
 
+    fn others_run(&self) -> bool {
+        true
+    }
+
     fn guard(&self) {}
 
     fn interrupted(&self, (): &()) -> bool {

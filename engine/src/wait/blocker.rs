@@ -3,6 +3,7 @@
 use core::ptr;
 use core::time::Duration;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 use super::protocol::{BlockResult, Platform};
 use super::word::SleepWord;
@@ -133,6 +134,14 @@ impl Blocker {
     }
 }
 
+/// Whether the host has more than one processor: asked once. A thread's own mask
+/// does not count; what is waited for may run where this thread may not.
+fn has_several_processors() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    // SAFETY: takes a number. An error (-1) counts as several.
+    *ANSWER.get_or_init(|| unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) } != 1)
+}
+
 fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -145,6 +154,10 @@ impl Platform for Blocker {
 
     fn now(&self) -> u64 {
         monotonic_nanos()
+    }
+
+    fn others_run(&self) -> bool {
+        has_several_processors()
     }
 
     fn guard(&self) -> SignalGuard {

@@ -4,6 +4,12 @@
 //! event came later than the budget but no later than the cap, a longer spin
 //! would have caught it, so grow; if it came after the cap, no spin that is
 //! allowed would have, so shrink. What came within the budget changes nothing.
+//!
+//! One case has no such lesson: the spin itself keeps away what brings the
+//! event (it takes the processor of the peer, or of the device's thread). Then
+//! the event comes just after the thread has gone to sleep, however long it spun
+//! before. Three such misses with no hit between them end spinning for a number
+//! of waits that doubles each time.
 
 use core::time::Duration;
 
@@ -13,6 +19,13 @@ use super::WaitPolicy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpinBudget {
     nanos: u64,
+    /// Spins in a row that missed an event by so little that they may have kept
+    /// it away.
+    near_misses: u32,
+    /// Waits to come that are not to spin.
+    rest: u32,
+    /// How long the next rest is.
+    next_rest: u32,
 }
 
 /// What growing begins at, and a budget that knows nothing: about the price of
@@ -20,10 +33,23 @@ pub struct SpinBudget {
 const START: u64 = 50_000;
 /// A shrinking budget ends here: it would be over before the second poll.
 const LEAST: u64 = 1_000;
+/// An event that comes so soon after the spin has ended is a near miss: about
+/// what a thread needs to get the processor and do its part.
+const NEAR: u64 = 50_000;
+/// So many near misses are no chance: growing twice takes the budget from its
+/// beginning to the default cap.
+const NEAR_MISSES: u32 = 3;
+/// The first rest, in waits, and the longest.
+const RESTS: (u32, u32) = (64, 1 << 14);
 
 impl Default for SpinBudget {
     fn default() -> Self {
-        Self { nanos: START }
+        Self {
+            nanos: START,
+            near_misses: 0,
+            rest: 0,
+            next_rest: RESTS.0,
+        }
     }
 }
 
@@ -59,12 +85,37 @@ impl SpinBudget {
             return;
         };
         let now = self.nanos(policy);
-        if waited > nanos(max) {
+        if self.is_to_rest(now, waited, was_in_vain) {
+            self.nanos = 0;
+        } else if waited > nanos(max) {
             let half = now / 2;
             self.nanos = if half < LEAST { 0 } else { half }.max(nanos(min));
         } else if waited > now && !was_in_vain {
             self.nanos = now.saturating_mul(2).max(START).min(nanos(max));
         }
+    }
+
+    /// A spin was ended by what was waited for: it does not keep it away.
+    pub fn hit(&mut self) {
+        self.near_misses = 0;
+        self.next_rest = RESTS.0;
+    }
+
+    /// Whether the next wait is not to spin, as far as it may choose.
+    fn is_to_rest(&mut self, spun: u64, waited: u64, was_in_vain: bool) -> bool {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return self.rest > 0;
+        }
+        let near = !was_in_vain && spun > 0 && waited > spun && waited - spun <= NEAR;
+        self.near_misses = if near { self.near_misses + 1 } else { 0 };
+        if self.near_misses < NEAR_MISSES {
+            return false;
+        }
+        self.near_misses = 0;
+        self.rest = self.next_rest;
+        self.next_rest = (self.next_rest * 2).min(RESTS.1);
+        true
     }
 }
 
@@ -149,6 +200,57 @@ mod tests {
         assert_eq!(budget, SpinBudget::new());
         budget.learn(DEFAULT, 200_001, true);
         assert_eq!(budget.nanos(DEFAULT), 25_000);
+    }
+
+    /// Waits on a processor that the spin itself keeps from the peer: the event
+    /// comes 20 µs after the spin has ended. Answers how many of them spun.
+    fn keeping_the_peer_away(budget: &mut SpinBudget, waits: usize) -> usize {
+        let spins = |_: &usize| {
+            let spun = budget.nanos(DEFAULT);
+            budget.learn(DEFAULT, spun + 20_000, false);
+            spun > 0
+        };
+        (0..waits).filter(spins).count()
+    }
+
+    #[test]
+    fn a_spin_that_keeps_its_event_away_is_given_up_for_longer_each_time() {
+        let mut budget = SpinBudget::new();
+        assert_eq!(keeping_the_peer_away(&mut budget, 3 + 64), 3);
+        assert_eq!(keeping_the_peer_away(&mut budget, 3 + 128), 3);
+        let later = keeping_the_peer_away(&mut budget, 100_000);
+        assert!((9..60).contains(&later), "{later} of 100,000");
+    }
+
+    #[test]
+    fn a_hit_makes_near_misses_a_chance() {
+        let mut budget = SpinBudget::new();
+        for _ in 0..100 {
+            for _ in 0..2 {
+                let spun = budget.nanos(DEFAULT);
+                assert!(spun > 0);
+                budget.learn(DEFAULT, spun + 1, false);
+            }
+            budget.hit();
+            // As from a wait that was long.
+            budget.learn(DEFAULT, 300_000, false);
+        }
+    }
+
+    #[test]
+    fn after_a_rest_it_spins_again_where_that_helps() {
+        let mut budget = SpinBudget::new();
+        keeping_the_peer_away(&mut budget, 3 + 63);
+        assert_eq!(budget.nanos(DEFAULT), 0);
+        budget.learn(DEFAULT, 20_000, false);
+        assert_eq!(budget.nanos(DEFAULT), 50_000);
+    }
+
+    #[test]
+    fn a_least_spin_that_is_asked_for_stays_whatever_it_keeps_away() {
+        let policy = adaptive(30_000, 200_000);
+        let waits = [80_000, 150_000, 210_000, 230_000, 60_000, 60_000];
+        assert!(after(policy, &waits).iter().all(|&spin| spin >= 30_000));
     }
 
     proptest! {

@@ -93,6 +93,8 @@ pub trait Platform {
 
     /// Nanoseconds of a clock that only goes forward.
     fn now(&self) -> u64;
+    /// Whether anybody else can run while this thread spins.
+    fn others_run(&self) -> bool;
     /// Holds signals back.
     fn guard(&self) -> Self::Guard;
     /// Lets signals that came since be handled now. Answers whether any was.
@@ -163,14 +165,18 @@ fn missed<S: Source, P: Platform>(
     if deadline.has_passed(start) {
         return Ok(WaitOutcome::TimedOut);
     }
-    let allowed = match source.spin_counts() {
-        true => budget.nanos(policy),
-        false => 0,
+    let allowed = match (source.spin_counts(), budget.nanos(policy)) {
+        (false, _) => 0,
+        // Without an end is how it was asked for; less is a bet that what is
+        // waited for goes on meanwhile.
+        (true, nanos) if nanos < u64::MAX && !platform.others_run() => 0,
+        (true, nanos) => nanos,
     };
     if allowed > 0 {
         counters.spins += 1;
         if (0..POLLS_UNGUARDED).any(|_| source.ready()) {
             counters.hits += 1;
+            budget.hit();
             return Ok(WaitOutcome::Ready);
         }
     }
@@ -184,8 +190,10 @@ fn missed<S: Source, P: Platform>(
         && let Some(outcome) = spin.run(source, platform, &guard)
     {
         match outcome {
-            // Within the budget: nothing to learn.
-            WaitOutcome::Ready => counters.hits += 1,
+            WaitOutcome::Ready => {
+                counters.hits += 1;
+                budget.hit();
+            }
             WaitOutcome::TimedOut => budget.learn(policy, platform.now() - start, true),
             WaitOutcome::Interrupted => {}
         }

@@ -37,6 +37,8 @@ struct Script {
     /// When a signal comes.
     signal_at: Option<u64>,
     no_spin: bool,
+    /// There is one processor.
+    alone: bool,
     take_fails: bool,
 }
 
@@ -112,6 +114,10 @@ impl Platform for Fake {
         let mut script = self.0.borrow_mut();
         script.clock_reads += 1;
         script.now
+    }
+
+    fn others_run(&self) -> bool {
+        !self.0.borrow().alone
     }
 
     fn guard(&self) -> FakeGuard {
@@ -440,6 +446,26 @@ fn a_source_that_only_an_event_makes_ready_is_not_spun_for() {
         is(&ran, WaitOutcome::Ready);
         assert_eq!(ran.steps[..3], [Poll(1), Guard, Announce]);
         assert_eq!(ran.counters.spins, 0);
+    }
+}
+
+#[test]
+fn on_one_processor_only_a_spin_without_end_is_a_spin() {
+    for (policy, spins) in [
+        (WaitPolicy::default(), 0),
+        (spin_for(1_000), 0),
+        (WaitPolicy::Poll, 1),
+    ] {
+        let script = Script {
+            alone: true,
+            polls_left: Some(5),
+            sleeps: [(BlockResult::Woken, 10, true)].into(),
+            ..Script::default()
+        };
+        let ran = ran(script, policy, Deadline::NEVER);
+        is(&ran, WaitOutcome::Ready);
+        assert_eq!(ran.counters.spins, spins, "{policy}");
+        assert_eq!(ran.counters.blocks, 1 - spins, "{policy}");
     }
 }
 
