@@ -22,8 +22,12 @@ pub(super) fn address_for(device: &str) -> IpAddr {
 /// connection manager knows it: of the interface itself before its VLANs.
 #[must_use]
 pub fn own_address(device: &str, port: u8) -> Option<IpAddr> {
-    let interfaces = interfaces_of_port(device, port);
-    interfaces.iter().find_map(|name| interface_address(name))
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    // The table may have a thousand entries, of which the first will do.
+    interfaces_of_port(device, port).find_map(|name| {
+        let own = all.iter().filter(|one| one.name == name);
+        best(own.map(if_addrs::Interface::ip))
+    })
 }
 
 /// The best address of a network interface.
@@ -95,37 +99,30 @@ fn interfaces_of(device: &str) -> BTreeSet<String> {
 
 /// The network interfaces of a port: of its GIDs, in their order, and those
 /// of IPoIB, which have no GID of their own.
-fn interfaces_of_port(device: &str, port: u8) -> Vec<String> {
-    if device.is_empty() || device.contains('/') || device.starts_with('.') {
-        return Vec::new();
-    }
-    let root = Path::new("/sys/class/infiniband").join(device);
+fn interfaces_of_port(device: &str, port: u8) -> impl Iterator<Item = String> + use<> {
+    let plain = !device.is_empty() && !device.contains('/') && !device.starts_with('.');
+    let class = Path::new("/sys/class/infiniband");
+    // A name that leaves the folder has nothing in it.
+    let root = class.join(if plain { device } else { "\0" });
     let table = root.join(format!("ports/{port}/gid_attrs/ndevs"));
     let mut indices: Vec<u16> = names_in(&table)
         .filter_map(|name| name.parse().ok())
         .collect();
     indices.sort_unstable();
-    let of_gids = indices.into_iter().filter_map(|index| {
+    let of_gids = indices.into_iter().filter_map(move |index| {
         // Unused entries have no interface, and reading them fails.
         let name = fs::read_to_string(table.join(index.to_string())).ok()?;
         Some(name.trim().to_owned())
     });
     let net = root.join("device/net");
-    let carries = |name: &String| {
+    let of_device = names_in(&net).filter(move |name| {
         let number = fs::read_to_string(net.join(name).join("dev_port"));
         number.is_ok_and(|number| number.trim().parse() == Ok(u16::from(port).saturating_sub(1)))
-    };
-    let of_device = names_in(&net).filter(carries);
-    let mut names = Vec::new();
-    for name in of_gids.chain(of_device) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+    });
+    of_gids.chain(of_device)
 }
 
-fn names_in(folder: &Path) -> impl Iterator<Item = String> {
+fn names_in(folder: &Path) -> impl Iterator<Item = String> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }

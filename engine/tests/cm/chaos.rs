@@ -91,7 +91,7 @@ impl Player {
                     &local(),
                     target(own(), self.other, time),
                     parameters(1),
-                    &[0; 99],
+                    &vec![0; self.manager.max_private_data() / 2],
                     sink.clone(),
                 );
                 self.open.push((made.unwrap(), sink));
@@ -103,7 +103,11 @@ impl Player {
                         1 => drop(request),
                         _ => {
                             let sink = self.sink();
-                            let made = request.accept(parameters(2), &[1; 512], sink.clone());
+                            let made = request.accept(
+                                parameters(2),
+                                &vec![1; self.manager.max_private_data()],
+                                sink.clone(),
+                            );
                             self.open.push((made.unwrap(), sink));
                         }
                     }

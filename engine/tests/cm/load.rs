@@ -1,7 +1,9 @@
 //! Many connections.
 
-use super::support::{Events, Host, PATIENCE, local, parameters, start, target};
-use dat_engine::cm::{Connection, ConnectionEvent, ConnectionSink, ListenSink, Request};
+use super::support::{Events, Host, PATIENCE, kind, local, parameters, start, target};
+use dat_engine::cm::{
+    Connection, ConnectionEvent, ConnectionSink, ListenSink, ManagerKind, Request,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,15 +25,21 @@ pub(crate) fn raise_descriptors(count: u64) {
     }
 }
 
-/// More than may be without a request at a time.
-const MANY: usize = 1200;
+/// More streams than may be without a request at a time. By rdma_cm not more
+/// than its queue of datagrams holds: what is lost is repeated after seconds.
+fn many() -> usize {
+    match kind() {
+        ManagerKind::Socket => 1200,
+        ManagerKind::Rdma => 100,
+    }
+}
 
 #[test]
 fn more_than_a_thousand_connections_live_at_a_time() {
     raise_descriptors(4000);
     let host = Host::new();
-    let active: Vec<_> = (0..MANY).map(|_| host.connect()).collect();
-    let passive: Vec<_> = (0..MANY)
+    let active: Vec<_> = (0..many()).map(|_| host.connect()).collect();
+    let passive: Vec<_> = (0..many())
         .map(|_| {
             let events = Arc::new(Events::default());
             let request = host.requests.next();
@@ -120,7 +128,7 @@ fn rate_of_connections() {
                 &local(),
                 target(to, qualifier, None),
                 parameters(1),
-                &[0; 64],
+                &[0; 56],
                 sink,
             );
             made.unwrap()

@@ -8,7 +8,7 @@ use dat_engine::{EndpointAddress, LinkLayer, Route};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes that is going to happen.
@@ -138,6 +138,11 @@ pub(crate) fn own() -> SocketAddr {
 
 /// Over TCP of no device, for it does not matter.
 pub(crate) fn local() -> Local {
+    static LOCAL: OnceLock<Local> = OnceLock::new();
+    LOCAL.get_or_init(find_local).clone()
+}
+
+fn find_local() -> Local {
     let device = match kind() {
         ManagerKind::Socket => String::new(),
         ManagerKind::Rdma => std::env::var("DAT_TEST_DEVICE").expect("DAT_TEST_DEVICE is set"),

@@ -1,6 +1,8 @@
 //! Peers that speak something else, or not enough.
 
-use super::support::{Events, Host, PATIENCE, assert_told, connect, loopback, parameters, start};
+use crate::cm::support::{
+    Events, Host, PATIENCE, assert_told, connect, loopback, parameters, start,
+};
 use dat_engine::cm::{ConnectionEvent, ManagerOptions};
 use proptest::prelude::*;
 use std::io::{Read, Write};
@@ -158,7 +160,7 @@ fn a_request_in_single_bytes_is_one_nevertheless() {
 
 #[test]
 fn too_many_who_do_not_speak_make_room_for_those_who_do() {
-    super::load::raise_descriptors(4000);
+    crate::cm::load::raise_descriptors(4000);
     let host = Host::new();
     let mut crowd: Vec<_> = (0..1100).map(|_| Raw::new(&host)).collect();
     host.connected();

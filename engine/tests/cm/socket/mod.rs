@@ -1,0 +1,6 @@
+//! The manager over TCP: what only it promises.
+
+mod hostile;
+mod ports;
+mod process;
+mod streams;

@@ -1,0 +1,87 @@
+//! What a program does to its streams: forks that keep them open, and
+//! descriptors that are used up.
+
+use crate::cm::process::{QUALIFIER, child};
+use crate::cm::support::{Events, Host, connect, local, parameters, target};
+use dat_engine::cm::{CmError, ConnectionEvent};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[test]
+fn a_fork_that_lives_on_does_not_hold_up_an_orderly_end() {
+    let host = Host::new();
+    let pair = host.connected();
+    let mut raw = super::hostile::Raw::requesting(&host);
+    let request = host.requests.next();
+    // SAFETY: the child only sleeps, until it is killed.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: touches nothing.
+        unsafe {
+            libc::alarm(30);
+            loop {
+                libc::pause();
+            }
+        }
+    }
+    pair.active.disconnect();
+    assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
+    assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
+    request.reject();
+    // Also the stream itself ends, though the child has it open.
+    assert!(!raw.hear_all().is_empty());
+    let Host {
+        manager,
+        listener,
+        qualifier,
+        requests,
+    } = host;
+    drop(listener);
+    let (_connection, events) = connect(&manager, qualifier, None);
+    assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
+    drop(manager.listen(&local(), qualifier, requests).unwrap());
+    // SAFETY: the child made above.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
+}
+
+#[test]
+#[ignore = "the other process of the test below"]
+fn starving() {
+    if std::env::var_os(QUALIFIER).is_none() {
+        return;
+    }
+    let host = Host::new();
+    let request = super::hostile::request_for(host.qualifier);
+    let mut hoard = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        hoard.push(file);
+    }
+    let made = host.manager.listen_any(&local(), host.requests.clone());
+    assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
+    let sink = Arc::new(Events::default());
+    let to = crate::cm::support::own();
+    let made = host.manager.connect(
+        &local(),
+        target(to, host.qualifier, None),
+        parameters(1),
+        b"",
+        sink,
+    );
+    assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
+    // One for us, none for the manager.
+    hoard.pop();
+    let mut stream = std::net::TcpStream::connect(host.raw_address()).unwrap();
+    std::io::Write::write_all(&mut stream, &request).unwrap();
+    assert!(host.requests.0.within(Duration::from_millis(300)).is_none());
+    hoard.clear();
+    assert!(host.requests.next().is_alive());
+}
+
+#[test]
+fn who_comes_while_descriptors_are_short_is_served_later() {
+    let status = child("cm::socket::process::starving", 0).wait().unwrap();
+    assert!(status.success());
+}

@@ -1,0 +1,92 @@
+//! Peers made of bare streams, and what TCP makes of addresses.
+
+use crate::cm::support::{Events, Host, connect, local, loopback, parameters, start, target};
+use dat_engine::cm::{CmError, ConnectionEvent, ManagerOptions};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_host_that_swallows_everything_times_out() {
+    // A queue of connections that is full: the system drops what comes next.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&loopback().into()).unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let fill = || {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let _ = socket.connect(&address.into());
+        socket
+    };
+    let _full = [fill(), fill(), fill(), fill()];
+    let manager = start();
+    let time = Some(Duration::from_millis(200));
+    let (_connection, events) = connect(&manager, address.port().into(), time);
+    assert_eq!(events.next(), ConnectionEvent::TimedOut);
+    events.assert_quiet();
+}
+
+#[test]
+fn somebody_who_listens_but_never_speaks_times_out() {
+    let silent = TcpListener::bind(loopback()).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let manager = start();
+    for time in [Duration::ZERO, Duration::from_millis(100)] {
+        let (_connection, events) = connect(&manager, port.into(), Some(time));
+        assert_eq!(events.next(), ConnectionEvent::TimedOut);
+        events.assert_quiet();
+    }
+    // So long a time is none, and must not overflow.
+    let (connection, events) = connect(&manager, port.into(), Some(Duration::MAX));
+    events.assert_quiet();
+    connection.disconnect();
+    assert_eq!(events.next(), ConnectionEvent::Disconnected);
+}
+
+#[test]
+fn ipv6_and_mapped_addresses_reach_the_same_listener() {
+    let host = Host::new();
+    for address in ["[::1]:1", "[::ffff:127.0.0.1]:0", "127.0.0.1:65535"] {
+        let (to, events) = (
+            address.parse::<SocketAddr>().unwrap(),
+            Arc::new(Events::default()),
+        );
+        let made = host.manager.connect(
+            &local(),
+            target(to, host.qualifier, None),
+            parameters(1),
+            b"",
+            events.clone(),
+        );
+        let _connection = match made {
+            Ok(connection) => connection,
+            Err(CmError::Address(_)) if to.is_ipv6() => continue,
+            Err(error) => panic!("{address}: {error}"),
+        };
+        let request = host.requests.next();
+        assert_eq!(request.peer().ip(), to.ip().to_canonical());
+        request.reject();
+        assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_answer_the_goodbye_is_not_awaited_long() {
+    let host = Host::with(ManagerOptions {
+        disconnect_timeout: Duration::from_millis(200),
+        ..ManagerOptions::default()
+    });
+    let mut raw = super::hostile::Raw::requesting(&host);
+    let events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+    raw.say_ready();
+    assert_eq!(events.next(), ConnectionEvent::Established);
+    let begun = Instant::now();
+    connection.disconnect();
+    assert_eq!(events.next(), ConnectionEvent::Disconnected);
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    events.assert_quiet();
+}
