@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `DAT_PATH` | `path` | `auto` (default), `direct`, `verbs` |
 //! | `DAT_WAIT` | `wait` | `adaptive` (default), `adaptive:MIN_US:MAX_US`, `poll`, `block` |
-//! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket` |
+//! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket`; both sides must use the same |
 //! | – | `gid` | index in the port's GID table; chosen by the engine if not given |
 //!
 //! A key of the instance data in dat.conf goes before the variable. An empty
@@ -19,10 +19,11 @@ use crate::status::{ReturnType, Subtype};
 /// How connections are to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CmChoice {
-    /// The best way there is.
+    /// By rdma_cm where the kernel has it and the port has an IP address that
+    /// it serves, else by sockets.
     #[default]
     Auto,
-    /// By rdma_cm.
+    /// By rdma_cm, the kernel's connection manager.
     RdmaCm,
     /// By messages over TCP.
     Socket,
@@ -108,25 +109,6 @@ impl Options {
         }
         Ok(())
     }
-
-    /// Refuses what is not there to be chosen.
-    ///
-    /// # Errors
-    /// `DAT_MODEL_NOT_SUPPORTED`.
-    pub(crate) fn require_supported(&self) -> Result<()> {
-        let missing = match self {
-            Self {
-                cm: CmChoice::RdmaCm,
-                ..
-            } => "the connection manager rdma_cm was asked for, but this library only has socket",
-            _ => return Ok(()),
-        };
-        Err(DatError::new(
-            ReturnType::ModelNotSupported,
-            Subtype::NoSubtype,
-            missing,
-        ))
-    }
 }
 
 fn wrong(cause: String) -> DatError {
@@ -190,13 +172,5 @@ mod tests {
             cause.contains("colour") && cause.contains("path"),
             "{cause}"
         );
-    }
-
-    #[test]
-    fn what_is_not_there_is_refused_as_a_model() {
-        let options = with("DAT_CM", "rdma_cm").expect("a value");
-        let error = options.require_supported().expect_err("not there");
-        assert_eq!(error.code().kind(), Some(ReturnType::ModelNotSupported));
-        assert!(Options::default().require_supported().is_ok());
     }
 }

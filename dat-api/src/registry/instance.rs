@@ -7,6 +7,8 @@ use super::interface;
 pub(crate) struct Instance {
     pub(crate) device: String,
     pub(crate) port: u8,
+    /// The network interface that it was found by, or an address of it.
+    pub(crate) interface: Option<String>,
     /// Keys and values of the instance data: see [`crate::options`].
     pub(crate) settings: Vec<(String, String)>,
 }
@@ -16,6 +18,7 @@ impl Instance {
         Self {
             device: device.to_owned(),
             port,
+            interface: None,
             settings: Vec::new(),
         }
     }
@@ -52,7 +55,10 @@ impl Instance {
         let mut instance = match (port, port_number(port)) {
             ("0", _) => {
                 let (device, port) = device_of(name)?;
-                Self::new(&device, port)
+                Self {
+                    interface: Some(name.to_owned()),
+                    ..Self::new(&device, port)
+                }
             }
             (_, Some(port)) => Self::new(name, port),
             _ => return Err(format!("\"{port}\" is no port number, in \"{text}\"")),
@@ -119,8 +125,13 @@ mod tests {
 
     #[test]
     fn port_0_means_a_network_interface_or_address() {
-        assert_eq!(read("ib0 0"), Ok(Instance::new("mlx5_3", 2)));
-        assert_eq!(read("10.0.0.1 0"), Ok(Instance::new("mlx5_3", 2)));
+        for interface in ["ib0", "10.0.0.1"] {
+            let expected = Instance {
+                interface: Some(interface.to_owned()),
+                ..Instance::new("mlx5_3", 2)
+            };
+            assert_eq!(read(&format!("{interface} 0")), Ok(expected));
+        }
         assert!(
             read("eth9 0")
                 .expect_err("no such interface")

@@ -10,6 +10,12 @@ pub(super) fn device_of(name: &str) -> Result<(String, u8), String> {
         Ok(address) => interface_of(address)?,
         Err(_) => name.to_owned(),
     };
+    let folder = Path::new("/sys/class/net");
+    if !plain(&interface).is_some_and(|name| folder.join(name).exists()) {
+        return Err(format!(
+            "this host has no network interface {interface} (`ip link` lists them)"
+        ));
+    }
     in_class(Path::new("/sys/class/infiniband"), &interface)
         .ok_or_else(|| format!("there is no RDMA device behind the network interface {interface}"))
 }

@@ -57,6 +57,9 @@ impl Ia {
         if let Some(service) = service {
             service.stop();
         }
+        let watch = self.device_watch.lock();
+        let watch = watch.unwrap_or_else(PoisonError::into_inner).take();
+        drop(watch);
         if let Some(evd) = self.reports.clear() {
             Evd::abort(evd);
         }

@@ -1,33 +1,40 @@
-//! The connection manager, one for all IAs of the process.
+//! The connection managers, one of each kind for all IAs of the process.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use core::net::IpAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use dat_engine::cm::{CmError, Manager, ManagerKind, ManagerOptions};
+use dat_engine::cm::{
+    self, CmError, DeviceSink, DeviceWatch, Local, Manager, ManagerKind, ManagerOptions,
+};
 
+use super::Ia;
 use crate::error::{DatError, Result};
+use crate::options::CmChoice;
 use crate::status::{ReturnType, Subtype};
 
-/// The manager, as long as any IA has it. Its thread ends with the last.
+/// A manager, as long as any IA has it. Its thread ends with the last.
 pub(super) struct SharedManager {
     process: u32,
     manager: Manager,
 }
 
-static CURRENT: Mutex<Weak<SharedManager>> = Mutex::new(Weak::new());
+/// By kind.
+static CURRENT: [Mutex<Weak<SharedManager>>; 2] =
+    [Mutex::new(Weak::new()), Mutex::new(Weak::new())];
 
 impl SharedManager {
     /// The manager of this process, started if there is none.
-    pub(super) fn get() -> Result<Arc<Self>> {
+    fn get(kind: ManagerKind) -> Result<Arc<Self>, CmError> {
         // Held while one is started: two IAs that are opened at the same time
         // are to share it.
-        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = &CURRENT[usize::from(kind == ManagerKind::Rdma)];
+        let mut current = place.lock().unwrap_or_else(PoisonError::into_inner);
         let process = std::process::id();
         // In a fork, that of the parent may still be there.
         if let Some(shared) = current.upgrade().filter(|shared| shared.process == process) {
             return Ok(shared);
         }
-        let manager =
-            Manager::start(ManagerKind::Socket, ManagerOptions::default()).map_err(no_manager)?;
+        let manager = Manager::start(kind, ManagerOptions::default())?;
         let shared = Arc::new(Self { process, manager });
         *current = Arc::downgrade(&shared);
         Ok(shared)
@@ -38,10 +45,124 @@ impl SharedManager {
     }
 }
 
-fn no_manager(error: CmError) -> DatError {
+/// How an IA connects.
+pub(super) struct Chosen {
+    pub(super) shared: Arc<SharedManager>,
+    pub(super) local: Local,
+    /// Told when the device goes: of the IA, once that is made.
+    pub(super) departure: Arc<Departure>,
+    pub(super) watch: DeviceWatch,
+}
+
+/// A port, and the network interface that the configuration names for it.
+pub(super) struct Port<'a> {
+    pub(super) device: &'a str,
+    pub(super) number: u8,
+    /// Its name, or an address of it.
+    pub(super) interface: Option<&'a str>,
+}
+
+/// Starts what was chosen, or by default what works: rdma_cm where the port
+/// has an IP address of its own that the kernel serves, else sockets.
+pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
+    match choice {
+        CmChoice::Socket => port.start(ManagerKind::Socket).map_err(refused),
+        CmChoice::RdmaCm => port.start(ManagerKind::Rdma).map_err(refused),
+        CmChoice::Auto => port
+            .start(ManagerKind::Rdma)
+            .inspect_err(|error| {
+                let cause = error.to_string().replace('\n', "; ");
+                tracing::debug!(
+                    device = port.device,
+                    cause,
+                    "connections are made by sockets"
+                );
+            })
+            .or_else(|_| port.start(ManagerKind::Socket))
+            .map_err(refused),
+    }
+}
+
+impl Port<'_> {
+    fn start(&self, kind: ManagerKind) -> Result<Chosen, CmError> {
+        let shared = SharedManager::get(kind)?;
+        let address = match (self.named_address(), kind) {
+            (Some(address), _) => address,
+            (None, ManagerKind::Socket) => shared.manager.local_address(self.device).ip(),
+            (None, ManagerKind::Rdma) => self.own_address()?,
+        };
+        let local = Local {
+            device: self.device.to_owned(),
+            port: self.number,
+            address,
+        };
+        let departure = Arc::new(Departure::default());
+        let watch = shared.manager.watch_device(&local, departure.clone())?;
+        Ok(Chosen {
+            shared,
+            local,
+            departure,
+            watch,
+        })
+    }
+
+    fn named_address(&self) -> Option<IpAddr> {
+        let interface = self.interface?;
+        interface
+            .parse()
+            .ok()
+            .or_else(|| cm::interface_address(interface))
+    }
+
+    fn own_address(&self) -> Result<IpAddr, CmError> {
+        let found = match self.interface {
+            Some(_) => None,
+            None => cm::own_address(self.device, self.number),
+        };
+        found.ok_or_else(|| {
+            let whose = match self.interface {
+                Some(interface) => format!("the network interface {interface}"),
+                None => format!(
+                    "the network interface of {} port {}",
+                    self.device, self.number
+                ),
+            };
+            CmError::NotServed(format!("{whose} has no IP address"))
+        })
+    }
+}
+
+/// Why there is no manager. Neither is a shortage: something is to be changed.
+fn refused(error: CmError) -> DatError {
+    let (kind, subtype) = match error {
+        CmError::Missing(_) => (ReturnType::ModelNotSupported, Subtype::NoSubtype),
+        CmError::NotServed(_) => (
+            ReturnType::InvalidAddress,
+            Subtype::InvalidAddressUnsupported,
+        ),
+        _ => (ReturnType::InsufficientResources, Subtype::ResourceDevice),
+    };
     DatError::new(
-        ReturnType::InsufficientResources,
-        Subtype::ResourceDevice,
+        kind,
+        subtype,
         format!("the connection manager does not start: {error}"),
     )
+}
+
+/// Passes on that the device goes.
+#[derive(Default)]
+pub(super) struct Departure(OnceLock<Weak<Ia>>);
+
+impl Departure {
+    pub(super) fn of(&self, ia: &Arc<Ia>) {
+        let _ = self.0.set(Arc::downgrade(ia));
+    }
+}
+
+impl DeviceSink for Departure {
+    fn removed(&self) {
+        if let Some(ia) = self.0.get().and_then(Weak::upgrade) {
+            ia.device_lost();
+        }
+    }
 }

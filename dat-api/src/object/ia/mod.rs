@@ -8,7 +8,7 @@
 //! | `reports.rs` | where asynchronous events go |
 //! | `watch.rs` | what the device's events mean to the objects |
 //! | `service.rs` | the thread that takes the device's events |
-//! | `cm.rs` | the connection manager of the process |
+//! | `cm.rs` | the connection managers of the process, and which one to use |
 
 pub mod attributes;
 mod children;
@@ -22,10 +22,11 @@ mod watch;
 
 use core::fmt;
 use core::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use dat_engine::Device;
-use dat_engine::cm::{Local, Manager};
+use dat_engine::cm::{DeviceWatch, Local, Manager};
 use dat_engine::control::ObjectId;
 use dat_engine::wait::WaitPolicy;
 
@@ -69,6 +70,9 @@ pub struct Ia {
     reports: Reports,
     watch: Watch,
     service: Mutex<Option<Service>>,
+    device_watch: Mutex<Option<DeviceWatch>>,
+    /// Whether it was reported that the device is gone.
+    lost: AtomicBool,
 }
 
 impl Ia {
@@ -143,7 +147,7 @@ impl Ia {
         self.local_address.address()
     }
 
-    /// The connection manager; all IAs of a process share one.
+    /// The connection manager; all IAs of a process that use its kind share one.
     pub(crate) fn cm(&self) -> &Manager {
         self.cm.manager()
     }

@@ -1,13 +1,14 @@
 //! Opening an IA.
 
+use core::net::SocketAddr;
+use core::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dat_engine::cm::Local;
 use dat_engine::{ControlErrorKind, Device, PathRequest, PortInfo};
 
 use super::Ia;
 use super::children::Children;
-use super::cm::SharedManager;
+use super::cm::{self, Chosen};
 use super::describe::Described;
 use super::reports::{self, Reports};
 use super::service::Service;
@@ -55,8 +56,8 @@ impl Ia {
     /// Opens an adapter. Also answers the new asynchronous EVD, if one was
     /// made: it cannot be freed, and goes with the IA.
     ///
-    /// Starts the IA's thread, and with the first IA of the process that of
-    /// the connection manager.
+    /// Starts the IA's thread, and with the first IA of the process that uses
+    /// a connection manager the thread of that.
     ///
     /// # Errors
     /// - `DAT_INVALID_PARAMETER`: argument 1, the name is longer than 255
@@ -66,9 +67,12 @@ impl Ia {
     ///   something that cannot be done. The cause lists what there is.
     /// - `DAT_INVALID_HANDLE_EVD_ASYNC`: the given EVD is none, was not made
     ///   for asynchronous events, or is of another device.
-    /// - `DAT_INVALID_ADDRESS`: the configured GID is not in the port's table.
+    /// - `DAT_INVALID_ADDRESS`: the configured GID is not in the port's table;
+    ///   or rdma_cm was asked for, and the port's network interface has no
+    ///   address that it serves.
     /// - `DAT_MODEL_NOT_SUPPORTED`: the device cannot be driven as the
-    ///   configuration says, or not at all.
+    ///   configuration says, or not at all; or the kernel has no rdma_cm that
+    ///   was asked for.
     /// - `DAT_INSUFFICIENT_RESOURCES`: descriptors, threads, memory, or the
     ///   permission to use the device.
     pub fn open(request: &OpenRequest<'_>) -> Result<(Arc<Self>, Option<Handle>)> {
@@ -94,7 +98,16 @@ impl Ia {
         check(&device, &port, &options)?;
 
         let place = Reservation::new().ok_or_else(exhausted)?;
-        let ia = Self::assemble(request, place.handle(), device, &port, options)?;
+        let interface = instance.interface.as_deref();
+        let chosen = cm::choose(
+            options.cm,
+            &cm::Port {
+                device: &device.info().name,
+                number: port.number,
+                interface,
+            },
+        )?;
+        let ia = Self::assemble(request, place.handle(), device, &port, options, chosen);
         let made = ia.attach_events(request)?;
         if let Err(error) = ia.start() {
             // The EVD and the IA know each other.
@@ -111,14 +124,15 @@ impl Ia {
         device: Device,
         port: &PortInfo,
         options: Options,
-    ) -> Result<Arc<Self>> {
-        let cm = SharedManager::get()?;
-        let address = cm.manager().local_address(&device.info().name);
-        let local = Local {
-            device: device.info().name.clone(),
-            port: port.number,
-            address: address.ip(),
-        };
+        chosen: Chosen,
+    ) -> Arc<Self> {
+        let Chosen {
+            shared: cm,
+            local,
+            departure,
+            watch: device_watch,
+        } = chosen;
+        let address = SocketAddr::new(local.address, 0);
         let local_address = PeerAddress::new(address);
         let described = Described {
             name: request.name,
@@ -131,7 +145,7 @@ impl Ia {
             options: &options,
         };
         let attributes = (described.adapter(), described.provider());
-        Ok(Arc::new(Self {
+        let ia = Arc::new(Self {
             handle,
             process: std::process::id(),
             name: request.name.to_owned(),
@@ -148,7 +162,11 @@ impl Ia {
             reports: Reports::default(),
             watch: Watch::default(),
             service: Mutex::new(None),
-        }))
+            device_watch: Mutex::new(Some(device_watch)),
+            lost: AtomicBool::new(false),
+        });
+        departure.of(&ia);
+        ia
     }
 
     /// Decides where asynchronous events go; answers the EVD if it was made.
@@ -242,7 +260,6 @@ fn configured(mut options: Options, instance: &Instance) -> Result<Options> {
             registry::not_found(format!("in the instance data of dat.conf: {cause}"))
         })?;
     }
-    options.require_supported()?;
     Ok(options)
 }
 

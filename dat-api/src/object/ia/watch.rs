@@ -1,6 +1,7 @@
 //! What the device's asynchronous events mean to the objects of an IA.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_engine::control::ObjectId;
@@ -43,8 +44,7 @@ impl Watch {
     }
 }
 
-/// What is to be reported of an event: the DAT event and its reason. Of an
-/// object unless it is [`AsyncKind::IaCatastrophic`].
+/// What is to be reported of an object's event: the DAT event and its reason.
 fn meaning(kind: AsyncEventKind) -> Option<(AsyncKind, AsyncReason)> {
     use AsyncEventKind as Device;
     match kind {
@@ -55,7 +55,6 @@ fn meaning(kind: AsyncEventKind) -> Option<(AsyncKind, AsyncReason)> {
         Device::CqError => Some((AsyncKind::EvdOverflow, AsyncReason::Failed)),
         // DAT has no number for it; the handle and the reason say it.
         Device::SrqError => Some((AsyncKind::ProviderInternalError, AsyncReason::Failed)),
-        Device::DeviceFatal => Some((AsyncKind::IaCatastrophic, AsyncReason::Failed)),
         _ => None,
     }
 }
@@ -71,8 +70,8 @@ impl Ia {
             }
             AsyncSource::Device => {
                 tracing::warn!(device = self.device.info().name, kind = ?event.kind, "device event");
-                if let Some((kind, reason)) = meaning(event.kind) {
-                    self.report(kind, self.handle, reason);
+                if event.kind == AsyncEventKind::DeviceFatal {
+                    self.device_lost();
                 }
                 return;
             }
@@ -87,8 +86,12 @@ impl Ia {
         hook(handle, event.kind);
     }
 
-    /// The device's events cannot be read any more.
+    /// The device is gone, or its events cannot be read any more. Told once,
+    /// whoever notices first.
     pub(super) fn device_lost(&self) {
+        if self.lost.swap(true, Ordering::Relaxed) {
+            return;
+        }
         self.report(AsyncKind::IaCatastrophic, self.handle, AsyncReason::Failed);
     }
 }
