@@ -22,8 +22,10 @@ use crate::fabric::bells::Bells;
 use crate::fabric::directory::JoinError;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
-use crate::nic::spec::{DoorbellView, EventSink, Path, PortAddress, UarPage, UarWrite};
-use crate::nic::{Nanos, Nic, NicOptions, Progress, Resolver};
+use crate::nic::spec::{
+    DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage, UarWrite,
+};
+use crate::nic::{Identify, Nanos, Nic, NicOptions, Progress, Resolver};
 use crate::runner::serve::StoreServer;
 use crate::runner::station::Station;
 use crate::runner::stepped::Stepper;
@@ -115,6 +117,7 @@ impl Emulator {
             devices: config.devices,
             view: view(&config),
             resolve: resolver(&config),
+            identify: identifier(&config),
             ..NicOptions::default()
         };
         let mut nic = Nic::new(options, events);
@@ -355,19 +358,20 @@ fn view(config: &Config) -> DoorbellView {
     }
 }
 
-/// Where an address vector leads: by LID on an InfiniBand link, by GID
-/// elsewhere and where there is no LID.
+/// Where an address vector leads: by LID on an InfiniBand link, by GID where
+/// there is no LID; on Ethernet by GID, and by address where one is given.
 fn resolver(config: &Config) -> Resolver {
     let identities: Vec<_> = (0..config.devices)
         .map(|d| DeviceIdentity::derive(&config.fabric, d))
         .collect();
-    let by_lid = config.link == Link::Ib;
+    let link = config.link;
     Box::new(move |_, path: &Path| {
-        let leads_here = |identity: &DeviceIdentity| {
-            if by_lid && path.dlid != 0 {
-                identity.lid == path.dlid
-            } else {
-                identity.gid == path.dgid
+        let leads_here = |identity: &DeviceIdentity| match link {
+            Link::Ib if path.dlid != 0 => identity.lid == path.dlid,
+            Link::Ib => identity.gid == path.dgid,
+            Link::Roce => {
+                let is_addressed = path.dmac.is_none_or(|mac| mac == identity.mac);
+                is_addressed && identity.ethernet_gid == path.dgid
             }
         };
         let device = identities.iter().position(leads_here)?;
@@ -375,6 +379,26 @@ fn resolver(config: &Config) -> Resolver {
             device: u8::try_from(device).ok()?,
             port: 1,
         })
+    })
+}
+
+/// What the ports are.
+fn identifier(config: &Config) -> Identify {
+    let (fabric, link) = (config.fabric.clone(), config.link);
+    Box::new(move |device| {
+        let identity = DeviceIdentity::derive(&fabric, device);
+        match link {
+            Link::Ib => PortIdentity {
+                lid: identity.lid,
+                gid: identity.gid,
+                ethernet: false,
+            },
+            Link::Roce => PortIdentity {
+                lid: 0,
+                gid: identity.ethernet_gid,
+                ethernet: true,
+            },
+        }
     })
 }
 

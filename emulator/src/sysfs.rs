@@ -3,6 +3,7 @@
 //! Only what libibverbs and its tools read is there; the values are those a
 //! kernel would show for the devices of [`Config`].
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,10 @@ use crate::fabric::name::DeviceIdentity;
 pub const DEVICE_MAJOR: u32 = 231;
 /// Minor number of `uverbs0`.
 pub const FIRST_MINOR: u32 = 192;
+
+/// The network interface behind every RoCE port. It must exist, and no other
+/// does everywhere.
+pub const INTERFACE: &CStr = c"lo";
 
 /// libibverbs' `IBV_SYSFS_PATH_MAX` for `$SYSFS_PATH/class/infiniband/NAME`,
 /// less what comes after `$SYSFS_PATH`.
@@ -83,15 +88,21 @@ impl Sysfs {
             put(format!("{ib}/device/device"), "0x101d")?;
 
             let port = format!("{ib}/ports/1");
-            put(format!("{port}/gids/0"), &groups(&identity.gid))?;
             put(format!("{port}/pkeys/0"), "0xffff")?;
             put(format!("{port}/state"), "4: ACTIVE")?;
             put(format!("{port}/phys_state"), "5: LinkUp")?;
             put(format!("{port}/rate"), "100 Gb/sec (4X EDR)")?;
-            let (lid, layer) = match config.link {
-                Link::Ib => (identity.lid, "InfiniBand"),
-                Link::Roce => (0, "Ethernet"),
+            let (lid, layer, gid) = match config.link {
+                Link::Ib => (identity.lid, "InfiniBand", identity.gid),
+                Link::Roce => (0, "Ethernet", identity.ethernet_gid),
             };
+            put(format!("{port}/gids/0"), &groups(&gid))?;
+            if config.link == Link::Roce {
+                // On InfiniBand there must not even be the directory.
+                put(format!("{port}/gid_attrs/types/0"), "RoCE v2")?;
+                let interface = INTERFACE.to_string_lossy();
+                put(format!("{port}/gid_attrs/ndevs/0"), &interface)?;
+            }
             put(format!("{port}/lid"), &format!("{lid:#x}"))?;
             put(format!("{port}/link_layer"), layer)?;
         }
@@ -178,7 +189,25 @@ mod tests {
             "{gid}"
         );
         assert!(!root.join("class/infiniband/mlx5_2").exists());
+        let attributes = "class/infiniband/mlx5_0/ports/1/gid_attrs";
+        assert!(!root.join(attributes).exists());
         drop(sysfs);
         assert!(!root.exists());
+    }
+
+    #[test]
+    fn a_roce_port_tells_type_and_interface_of_its_gid() {
+        let config = Config {
+            link: Link::Roce,
+            ..Config::default()
+        };
+        let sysfs = Sysfs::create(&config).unwrap();
+        let port = sysfs.root().join("class/infiniband/mlx5_0/ports/1");
+        let read = |path: &str| fs::read_to_string(port.join(path)).unwrap();
+        assert_eq!(read("gid_attrs/types/0"), "RoCE v2\n");
+        assert_eq!(read("gid_attrs/ndevs/0"), "lo\n");
+        assert_eq!(read("link_layer"), "Ethernet\n");
+        let identity = DeviceIdentity::derive(&config.fabric, 0);
+        assert_eq!(read("gids/0").trim(), groups(&identity.ethernet_gid));
     }
 }

@@ -61,13 +61,21 @@ fn a_configuration_that_cannot_be_is_told_and_leaves_no_device() {
 
 /// Runs a program in two processes: one serves, the other connects to it.
 fn both_sides(program: &str, package: &str, arguments: &[&str], through: &[&str]) {
+    pair("ib", program, package, arguments, through);
+}
+
+fn on_link(link: &str, program: &str, package: &str, arguments: &[&str]) {
+    pair(link, program, package, arguments, &[]);
+}
+
+fn pair(link: &str, program: &str, package: &str, arguments: &[&str], through: &[&str]) {
     let Some(program) = find(program, package) else {
         return;
     };
     let fabric = fabric();
     let port = free_port();
     let side = |peer: &[&str]| {
-        let mut command = run(&["--fabric", &fabric]);
+        let mut command = run(&["--fabric", &fabric, "--link", link]);
         command
             .args(through)
             .arg(&program)
@@ -178,6 +186,35 @@ fn ib_write_lat_measures() {
 #[test]
 fn ib_read_lat_measures() {
     both_sides("ib_read_lat", PERFTEST, &["-F", "-n", "50"], &[]);
+}
+
+#[test]
+fn ib_atomic_lat_measures() {
+    both_sides("ib_atomic_lat", PERFTEST, &["-F", "-n", "50"], &[]);
+}
+
+#[test]
+fn unreliable_pingpongs_check_their_data() {
+    for program in ["ibv_uc_pingpong", "ibv_ud_pingpong"] {
+        both_sides(program, UTILITIES, &["-c", "-n", "50"], &[]);
+        both_sides(program, UTILITIES, &["-e", "-n", "50"], &[]);
+    }
+}
+
+#[test]
+fn every_transport_runs_on_roce() {
+    for program in ["rc", "uc", "ud", "srq"] {
+        let program = format!("ibv_{program}_pingpong");
+        on_link("roce", &program, UTILITIES, &["-g", "0", "-c", "-n", "50"]);
+    }
+    for transport in ["RC", "UC", "UD"] {
+        on_link(
+            "roce",
+            "ib_send_lat",
+            PERFTEST,
+            &["-F", "-n", "50", "-c", transport],
+        );
+    }
 }
 
 #[test]

@@ -98,7 +98,9 @@ pub struct Good {
     pub immediate: [u8; 4],
     /// Peer's QP, for receives.
     pub remote_qpn: u32,
-    /// Service level and source LID, for receives.
+    /// A global route header came with it, for receives.
+    pub has_grh: bool,
+    /// Service level, for receives.
     pub service_level: u8,
     /// Source LID, for receives.
     pub source_lid: u16,
@@ -142,7 +144,9 @@ impl Cqe {
     pub fn good(good: &Good) -> Self {
         let mut body = [0; CQE];
         body[22..24].copy_from_slice(&good.source_lid.to_be_bytes());
-        let flags_rqpn = u32::from(good.service_level & 0xf) << 24 | good.remote_qpn & 0x00ff_ffff;
+        let flags_rqpn = u32::from(good.has_grh) << 28
+            | u32::from(good.service_level & 0xf) << 24
+            | good.remote_qpn & 0x00ff_ffff;
         body[24..28].copy_from_slice(&flags_rqpn.to_be_bytes());
         body[32..36].copy_from_slice(&good.resource.to_be_bytes());
         body[36..40].copy_from_slice(&good.immediate);
@@ -206,12 +210,13 @@ mod tests {
             byte_count: 99,
             immediate: [9, 8, 7, 6],
             remote_qpn: 0x04_0506,
+            has_grh: true,
             service_level: 5,
             source_lid: 0x77,
             solicited: true,
             timestamp: 0x55,
         });
-        assert_eq!(cqe.body[22..28], [0, 0x77, 5, 4, 5, 6]);
+        assert_eq!(cqe.body[22..28], [0, 0x77, 0x15, 4, 5, 6]);
         assert_eq!(cqe.body[32..40], [0, 0x0a, 0x0b, 0x0c, 9, 8, 7, 6]);
         assert_eq!(cqe.body[44..56], [0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0x55]);
         assert_eq!(cqe.body[56..], [0, 1, 2, 3, 0x12, 0x34, 0, 0x32]);

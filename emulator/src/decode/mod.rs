@@ -5,6 +5,7 @@
 //! libmlx5 as the referee. Everything works on byte slices; host memory is
 //! the business of [`crate::nic`].
 
+pub mod address;
 pub mod cqe;
 pub mod doorbell;
 pub mod text;

@@ -24,7 +24,7 @@ pub use doorbell::{arm_doorbell, doorbell, send_doorbell};
 pub use dump::{Kind, dump};
 pub use input::{HexError, InputError, bytes_of_argument, bytes_of_hex};
 pub use trace::TraceWriter;
-pub use wqe::{receive_wqe, send_wqe, send_wqes, shared_receive_wqe};
+pub use wqe::{Form, datagram_wqe, receive_wqe, send_wqe, send_wqes, shared_receive_wqe};
 
 /// Bytes that cannot be read as what they were said to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,7 @@
 //! Work requests as bytes: control, remote address and data segments of send
 //! WQEs, scatter lists of receive WQEs, and the SRQ's link.
 
+use super::address::AddressVector;
 use std::fmt;
 
 /// Bytes of a WQEBB, the unit of the send ring.
@@ -193,6 +194,8 @@ pub struct Body<'a> {
     pub remote: Remote,
     /// Operands, for atomics only.
     pub atomic: Option<Atomic>,
+    /// Where it goes, for datagrams only.
+    pub address: Option<AddressVector>,
     /// The data segments.
     pub data: DataSegments<'a>,
 }
@@ -249,9 +252,43 @@ pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
             opcode,
             remote,
             atomic,
+            address: None,
             data,
         },
     ))
+}
+
+/// Reads a datagram (UD) send WQE: as [`parse_connected`], with the address
+/// vector behind the control segment.
+///
+/// # Errors
+/// Says what makes the bytes unreadable.
+pub fn parse_datagram(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
+    let control = Control::parse(wqe.first_chunk().ok_or(Malformed::Truncated)?);
+    let opcode = Opcode::from_code(control.opcode).ok_or(Malformed::Opcode(control.opcode))?;
+    let (address, data) = if opcode == Opcode::Nop {
+        let wqe = &wqe[..SEGMENT];
+        (
+            None,
+            DataSegments {
+                wqe,
+                position: SEGMENT,
+            },
+        )
+    } else {
+        let parsed = AddressVector::parse(&wqe[SEGMENT..]);
+        let (address, length) = parsed.ok_or(Malformed::Truncated)?;
+        let position = SEGMENT + length;
+        (Some(address), DataSegments { wqe, position })
+    };
+    let body = Body {
+        opcode,
+        remote: Remote::default(),
+        atomic: None,
+        address,
+        data,
+    };
+    Ok((control, body))
 }
 
 /// Walks the data segments of a send WQE.

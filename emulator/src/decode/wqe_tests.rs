@@ -54,6 +54,54 @@ fn a_write_has_its_remote_address_before_its_data() {
 }
 
 #[test]
+fn a_datagram_has_its_address_before_its_data() {
+    let mut wqe = control(0x0a, 5);
+    wqe.extend(0x8111_1111_u32.to_be_bytes());
+    wqe.extend([0; 4]);
+    wqe.extend(0x8001_0002_u32.to_be_bytes());
+    wqe.extend([0x35, 0x81, 0, 7, 0, 0, 0, 0]);
+    wqe.extend([2, 3, 4, 5, 6, 7, 0x20, 63]);
+    wqe.extend((1 << 30 | 4 << 20 | 0xf_1234_u32).to_be_bytes());
+    wqe.extend([0xab; 16]);
+    wqe.extend(data(100, 7, 0x1000));
+    let (_, body) = parse_datagram(&wqe).unwrap();
+    let expected = AddressVector {
+        qkey: 0x8111_1111,
+        qpn: 0x1_0002,
+        rate_and_level: 0x35,
+        path_bits: 1,
+        lid: 7,
+        mac: [2, 3, 4, 5, 6, 7],
+        traffic_class: 0x20,
+        hop_limit: 63,
+        has_grh: true,
+        source_gid: 4,
+        flow_label: 0xf_1234,
+        gid: [0xab; 16],
+    };
+    assert_eq!((body.address, body.data.count()), (Some(expected), 1));
+    // The short form ends after the LID.
+    wqe[24] = 0;
+    let (_, body) = parse_datagram(&wqe[..48]).unwrap();
+    let address = body.address.unwrap();
+    assert_eq!(
+        (address.lid, address.has_grh, body.data.count()),
+        (7, false, 1)
+    );
+    for len in [16, 31] {
+        assert_eq!(
+            parse_datagram(&wqe[..len]).unwrap_err(),
+            Malformed::Truncated
+        );
+    }
+    wqe[24] = 0x80;
+    assert_eq!(
+        parse_datagram(&wqe[..48]).unwrap_err(),
+        Malformed::Truncated
+    );
+}
+
+#[test]
 fn inline_data_share_their_padding_with_the_length() {
     let mut wqe = control(0x0a, 4);
     wqe.extend((INLINE | 13).to_be_bytes());

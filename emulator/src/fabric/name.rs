@@ -58,10 +58,16 @@ impl fmt::Display for FabricName {
 pub struct DeviceIdentity {
     /// Node and port GUID, in network byte order.
     pub guid: [u8; 8],
-    /// GID index 0: the link-local prefix `fe80::/64` and the GUID.
+    /// GID index 0 on an InfiniBand link: the link-local prefix `fe80::/64` and
+    /// the GUID.
     pub gid: [u8; 16],
     /// LID of port 1 on an InfiniBand link.
     pub lid: u16,
+    /// Ethernet address of port 1 on a RoCE link.
+    pub mac: [u8; 6],
+    /// GID index 0 on a RoCE link: the link-local prefix and the EUI-64 of the
+    /// Ethernet address.
+    pub ethernet_gid: [u8; 16],
 }
 
 impl DeviceIdentity {
@@ -83,12 +89,40 @@ impl DeviceIdentity {
         gid[0] = 0xfe;
         gid[1] = 0x80;
         gid[8..].copy_from_slice(&guid);
+        // Locally administered as well.
+        let mac = [guid[0], guid[1], guid[2], guid[3], guid[4], device];
         Self {
             guid,
             gid,
             lid: u16::from(device) + 1,
+            mac,
+            ethernet_gid: gid_of_mac(mac),
         }
     }
+}
+
+/// The bit of an Ethernet address that an EUI-64 has inverted.
+const LOCAL: u8 = 0x02;
+
+/// The link-local GID of an Ethernet address (RFC 4291, appendix A).
+fn gid_of_mac(mac: [u8; 6]) -> [u8; 16] {
+    let [a, b, c, d, e, f] = mac;
+    let mut gid = [0; 16];
+    gid[..2].copy_from_slice(&[0xfe, 0x80]);
+    gid[8..].copy_from_slice(&[a ^ LOCAL, b, c, 0xff, 0xfe, d, e, f]);
+    gid
+}
+
+/// The Ethernet address behind a GID, as the kernel derives it from link-local
+/// (`rdma_get_ll_mac`) and multicast GIDs. The neighbours of the fabric have no
+/// others.
+#[must_use]
+pub fn mac_of_gid(gid: &[u8; 16]) -> Option<[u8; 6]> {
+    if gid[0] == 0xff {
+        return Some([0x33, 0x33, gid[12], gid[13], gid[14], gid[15]]);
+    }
+    let is_local = gid[..8] == [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
+    is_local.then(|| [gid[8] ^ LOCAL, gid[9], gid[10], gid[13], gid[14], gid[15]])
 }
 
 #[cfg(test)]
@@ -128,5 +162,18 @@ mod tests {
         assert_eq!(first.gid[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
         assert_eq!(first.gid[8..], first.guid);
         assert_eq!(first.guid[0] & 0x03, 0x02);
+    }
+
+    #[test]
+    fn gids_of_ethernet_ports_lead_back_to_their_addresses() {
+        let identity = DeviceIdentity::derive(&FabricName::default(), 5);
+        assert_eq!(identity.mac[0] & 0x03, 0x02);
+        assert_eq!(identity.ethernet_gid[11..13], [0xff, 0xfe]);
+        assert_eq!(mac_of_gid(&identity.ethernet_gid), Some(identity.mac));
+        let mut other = identity.ethernet_gid;
+        other[2] = 1;
+        assert_eq!(mac_of_gid(&other), None, "not link-local");
+        let group = [0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(mac_of_gid(&group), Some([0x33, 0x33, 0, 0, 0, 1]));
     }
 }

@@ -37,7 +37,7 @@ bitflags::bitflags! {
         const SOLICITED = 8;
         /// The requester wants an acknowledge.
         const ACK_REQUEST = 16;
-        /// The receiver sees a global route header.
+        /// Datagrams: the payload begins with a global route header (40 bytes).
         const GRH = 32;
         /// `immediate` is an rkey to invalidate.
         const INVALIDATE = 64;
@@ -59,6 +59,11 @@ pub struct Header {
     pub operation: Operation,
     /// Bits.
     pub flags: PacketFlags,
+    /// LID of the sending port; 0 on an Ethernet link.
+    pub source_lid: u16,
+    /// Service level. On an Ethernet link, where there is none, what a
+    /// ConnectX reports in its place: the type of the network header.
+    pub service_level: u8,
     /// Packet sequence number, 24 bits.
     pub psn: u32,
     /// Immediate data, as the application's bytes in memory order.
@@ -84,7 +89,7 @@ pub struct Header {
 pub struct Packet {
     /// Header.
     pub header: Header,
-    /// Payload, at most the path MTU.
+    /// Payload, at most the path MTU, and a global route header before it.
     pub payload: Vec<u8>,
 }
 

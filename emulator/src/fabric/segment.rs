@@ -23,7 +23,7 @@ const _: () = assert!(SLOTS <= 64);
 const MAGIC: u64 = u64::from_ne_bytes(*b"mlx5emuF");
 /// Counts every change of the layout of segment, ring or record, but for new
 /// words that may as well stay 0.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const GEOMETRY: u64 = (SLOTS as u64) << 32 | RING_BYTES as u64;
 
 const SLOT_TABLE: usize = 4096;

@@ -20,6 +20,8 @@ pub(crate) fn packet(from: u8, to: u8, psn: u32, payload: &[u8]) -> Packet {
         destination_qpn: Qpn(u32::from(to) << 16 | 2),
         operation: Operation::Send,
         flags: PacketFlags::FIRST | PacketFlags::LAST,
+        source_lid: 1,
+        service_level: 0,
         psn,
         immediate: [1, 2, 3, 4],
         remote_address: 0,

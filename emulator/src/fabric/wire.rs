@@ -6,8 +6,8 @@
 use super::packet::{Header, Operation, Packet, PacketFlags};
 use crate::nic::spec::{PortAddress, Qpn};
 
-/// Largest payload of a packet: the largest path MTU.
-pub(super) const MAX_PAYLOAD: usize = 4096;
+/// Largest payload of a packet: the largest path MTU and a global route header.
+pub(super) const MAX_PAYLOAD: usize = 4096 + 40;
 /// Bytes before the payload.
 pub(super) const HEADER_BYTES: usize = 80;
 
@@ -42,7 +42,8 @@ pub(super) fn encode(header: &Header, payload_len: usize, lives: Lives) -> [u8; 
     out.u32(header.key);
     out.u32(header.length);
     out.u32(header.msn);
-    out.u32(0);
+    out.put(header.source_lid.to_ne_bytes());
+    out.put([header.service_level, 0]);
     out.u32(0);
     out.u64(header.remote_address);
     out.u64(header.atomic[0]);
@@ -73,7 +74,9 @@ pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, Lives)> {
     let [operation, flags, syndrome, compare] = from.take();
     let (psn, immediate, key) = (from.u32(), from.take(), from.u32());
     let (length, msn) = (from.u32(), from.u32());
-    let reserved = [from.u32(), from.u32()];
+    let source_lid = u16::from_ne_bytes(from.take());
+    let [service_level, reserved] = from.take();
+    let reserved = [u32::from(reserved), from.u32()];
     let header = Header {
         source: PortAddress {
             device: source_device,
@@ -84,6 +87,8 @@ pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, Lives)> {
         destination_qpn,
         operation: operation_of(operation)?,
         flags: PacketFlags::from_bits(flags)?,
+        source_lid,
+        service_level,
         psn,
         immediate,
         remote_address: from.u64(),
@@ -173,7 +178,13 @@ pub(super) mod tests {
     pub(crate) fn headers() -> impl Strategy<Value = Header> {
         let number = || 0_u32..1 << 24;
         let names = (ports(), ports(), number(), number());
-        let kind = (0_u8..7, 0_u8..128, any::<u8>(), any::<bool>());
+        let kind = (
+            0_u8..7,
+            0_u8..128,
+            any::<u8>(),
+            any::<bool>(),
+            any::<(u16, u8)>(),
+        );
         let fields = (number(), number(), any::<[u8; 4]>(), any::<(u32, u32)>());
         (names, kind, fields, any::<(u64, [u64; 2])>()).prop_map(
             |((source, destination, from, to), kind, (psn, msn, immediate, pair), wide)| Header {
@@ -183,6 +194,8 @@ pub(super) mod tests {
                 destination_qpn: Qpn(to),
                 operation: operation_of(kind.0).unwrap(),
                 flags: PacketFlags::from_bits(kind.1).unwrap(),
+                source_lid: kind.4.0,
+                service_level: kind.4.1,
                 psn,
                 immediate,
                 remote_address: wide.0,
@@ -217,7 +230,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_length_that_no_record_has_is_refused() {
-        for len in [0, 1, 79, 80 + 4097, u32::MAX] {
+        for len in [0, 1, 79, 80 + 4137, u32::MAX] {
             assert_eq!(record_len(len), None);
         }
     }

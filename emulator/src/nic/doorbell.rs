@@ -168,7 +168,10 @@ impl Qp {
 
     /// Takes what the record says when its doorbell may have gone unseen.
     fn scan_record(&mut self, core: &mut Core) {
-        let running = matches!(self.state, QpState::Rts | QpState::Sqd | QpState::Err);
+        let running = matches!(
+            self.state,
+            QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
+        );
         if !running || self.spec.sq_wqebb_count == 0 {
             return;
         }
@@ -191,7 +194,7 @@ impl Qp {
 
     fn post_sends(&mut self, core: &mut Core, producer: u16) {
         self.sq.producer = producer;
-        if self.state == QpState::Err {
+        if matches!(self.state, QpState::Sqe | QpState::Err) {
             self.flush_sends(core);
         } else {
             self.make_ready(core);

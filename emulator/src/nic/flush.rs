@@ -1,4 +1,4 @@
-//! The error state: what is outstanding and what is still posted completes
+//! The error states: what is outstanding and what is still posted completes
 //! as flushed, in order.
 
 use super::adapter::Nic;
@@ -35,16 +35,35 @@ impl Qp {
         self.state = QpState::Err;
         self.timer.stop();
         self.notify_drained = false;
-        while let Some(request) = self.sq.pop_front() {
-            self.complete_failed(core, request.counter, request.opcode, Syndrome::Flushed);
-        }
-        self.flush_sends(core);
+        self.flush_requests(core);
         self.flush_receives(core);
         if self.spec.srq.is_some() {
             self.raise(core, AsyncEvent::QpLastWqeReached);
         } else if self.spec.rq_wqe_count > 0 {
             core.flushing.push(self.qpn.0);
         }
+    }
+
+    /// A send failed here. The receive side of an unreliable QP goes on, and
+    /// software may bring its send queue back (IBA 10.3.1.6).
+    pub(super) fn enter_send_error(&mut self, core: &mut Core) {
+        if self.is_reliable() {
+            return self.enter_error(core);
+        }
+        if matches!(self.state, QpState::Sqe | QpState::Err) {
+            return;
+        }
+        self.state = QpState::Sqe;
+        self.notify_drained = false;
+        self.flush_requests(core);
+    }
+
+    /// Flushes what was begun and what was posted to the send queue.
+    fn flush_requests(&mut self, core: &mut Core) {
+        while let Some(request) = self.sq.pop_front() {
+            self.complete_failed(core, request.counter, request.opcode, Syndrome::Flushed);
+        }
+        self.flush_sends(core);
     }
 
     /// Goes to error because of what no completion can tell.

@@ -14,8 +14,9 @@
 //!
 //! The requester takes WQEs from a send ring, cuts them into packets and
 //! retires them when the responder has answered; the responder places
-//! packets into memory and answers. Both serve the reliable connection as
-//! the InfiniBand architecture has it (IBA vol. 1, chapter 9).
+//! packets into memory and answers. Both serve the reliable connection, the
+//! unreliable connection and datagrams as the InfiniBand architecture has
+//! them (IBA vol. 1, chapter 9).
 
 mod adapter;
 mod core;
@@ -24,6 +25,7 @@ mod cq_arm;
 mod doorbell;
 mod flush;
 mod gather;
+mod grh;
 pub mod memory;
 mod mr;
 mod number;
@@ -43,7 +45,7 @@ mod timers;
 mod violations;
 
 pub use adapter::Nic;
-pub use options::{Nanos, NicOptions, Progress, Resolver, Trace};
+pub use options::{Identify, Nanos, NicOptions, Progress, Resolver, Trace};
 pub use violations::Violations;
 
 #[cfg(test)]

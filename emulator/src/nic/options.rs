@@ -1,6 +1,6 @@
 //! What a NIC is made with, and what it tells while it runs.
 
-use super::spec::{DoorbellView, Path, PortAddress};
+use super::spec::{DoorbellView, Path, PortAddress, PortIdentity};
 
 /// Monotonic time in nanoseconds, from any origin.
 pub type Nanos = u64;
@@ -8,6 +8,9 @@ pub type Nanos = u64;
 /// Finds the port that an address vector of a device leads to; `None` when
 /// there is none, and packets vanish as on a wire.
 pub type Resolver = Box<dyn Fn(u8, &Path) -> Option<PortAddress> + Send>;
+
+/// Tells what the port of a device is.
+pub type Identify = Box<dyn Fn(u8) -> PortIdentity + Send>;
 
 /// What a NIC is made with.
 pub struct NicOptions {
@@ -26,6 +29,8 @@ pub struct NicOptions {
     /// n + 1 for port 1 of device n, and a path without one (a global one)
     /// for device 0.
     pub resolve: Resolver,
+    /// What the ports are. The default fits that of `resolve`.
+    pub identify: Identify,
 }
 
 impl Default for NicOptions {
@@ -39,6 +44,11 @@ impl Default for NicOptions {
             resolve: Box::new(|_, path| {
                 let device = u8::try_from(path.dlid.saturating_sub(1)).ok()?;
                 Some(PortAddress { device, port: 1 })
+            }),
+            identify: Box::new(|device| PortIdentity {
+                lid: u16::from(device) + 1,
+                gid: [device; 16],
+                ethernet: false,
             }),
         }
     }
@@ -55,8 +65,9 @@ pub struct Progress {
 
 /// Told of everything that crosses the border to software.
 pub trait Trace {
-    /// A send WQE was taken; `counter` is the WQEBB counter of its start.
-    fn send_wqe(&mut self, qpn: u32, counter: u16, bytes: &[u8]);
+    /// A send WQE was taken, of a datagram QP or of a connected one; `counter`
+    /// is the WQEBB counter of its start.
+    fn send_wqe(&mut self, qpn: u32, counter: u16, datagram: bool, bytes: &[u8]);
     /// A receive WQE was taken by a QP: from its own queue, where `index` is
     /// a counter, or from a shared one, where it is the WQE's place.
     fn receive_wqe(&mut self, qpn: u32, index: u16, shared: bool, bytes: &[u8]);

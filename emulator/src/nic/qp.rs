@@ -7,10 +7,14 @@ use super::receive_queue::ReceiveQueue;
 use super::requester::SendQueue;
 use super::responder::Responder;
 use super::spec::{
-    AsyncEvent, AsyncObject, Errno, PortAddress, QpAttr, QpSpec, QpState, Qpn, Result,
+    AsyncEvent, AsyncObject, Errno, PortAddress, PortIdentity, QpAttr, QpSpec, QpState, Qpn,
+    Result, Service,
 };
 use super::timers::Timer;
 use crate::limits::MAX_WR;
+
+/// Bytes of the longest datagram: the ports' MTU.
+const DATAGRAM: u32 = 4096;
 
 /// A queue pair.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub(super) struct Qp {
     pub(super) attr: QpAttr,
     /// The emulated device.
     pub(super) device: u8,
+    /// What its port is.
+    pub(super) here: PortIdentity,
     /// Where the primary path leads; packets to nowhere vanish.
     pub(super) peer: Option<PortAddress>,
     pub(super) sq: SendQueue,
@@ -45,7 +51,24 @@ impl Qp {
 
     /// Bytes of a full packet.
     pub(super) fn mtu(&self) -> u32 {
-        128 << self.attr.path_mtu.clamp(1, 5)
+        match self.spec.service {
+            // Datagrams are bound by the port only.
+            Service::Ud => DATAGRAM,
+            Service::Rc | Service::Uc => 128 << self.attr.path_mtu.clamp(1, 5),
+        }
+    }
+
+    /// Whether lost packets are repeated.
+    pub(super) fn is_reliable(&self) -> bool {
+        self.spec.service == Service::Rc
+    }
+
+    /// Whether packets are taken.
+    pub(super) fn receives(&self) -> bool {
+        matches!(
+            self.state,
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
+        )
     }
 
     /// What CQEs carry besides the QP number, by the agreed version: the
@@ -110,6 +133,7 @@ impl Nic {
                 state: QpState::Reset,
                 attr: QpAttr::default(),
                 device: context.device,
+                here: (core.options.identify)(context.device),
                 peer: None,
                 sq: SendQueue::default(),
                 rq: ReceiveQueue::default(),

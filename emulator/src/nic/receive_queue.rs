@@ -23,8 +23,13 @@ pub(super) struct ReceiveQueue {
 }
 
 impl Qp {
-    /// Takes the next receive WQE into use; `false` when none is posted.
+    /// Takes the next receive WQE into use, unless one is: an unreliable
+    /// message that was cut off leaves its own to the next one. `false` when
+    /// none is posted.
     pub(super) fn take_receive(&mut self, core: &mut Core) -> bool {
+        if self.has_receive() {
+            return true;
+        }
         let segments = if let Some(srqn) = self.spec.srq {
             match core.take_srq_wqe(srqn, &mut self.rq.bytes) {
                 Taken::Empty => return false,
@@ -97,8 +102,9 @@ impl Qp {
             byte_count: bytes,
             immediate: if immediate { header.immediate } else { [0; 4] },
             remote_qpn: header.source_qpn.0,
-            service_level: self.attr.path.sl,
-            source_lid: self.attr.path.dlid,
+            has_grh: header.flags.contains(PacketFlags::GRH),
+            service_level: header.service_level,
+            source_lid: header.source_lid,
             solicited: header.flags.contains(PacketFlags::SOLICITED),
             timestamp: core.now,
         });
@@ -137,7 +143,7 @@ impl Qp {
     pub(super) fn inline_room(&self, core: &Core) -> usize {
         if !core.options.scatter_to_cqe
             || !self.spec.scatter_to_cqe
-            || self.spec.service != Service::Rc
+            || self.spec.service == Service::Ud
         {
             return 0;
         }

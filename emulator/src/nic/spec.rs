@@ -297,6 +297,9 @@ pub struct Path {
     pub is_global: bool,
     /// Port of the path.
     pub port: u8,
+    /// Destination's Ethernet address, where software names it: in the
+    /// address vectors of datagrams.
+    pub dmac: Option<[u8; 6]>,
 }
 
 /// A new memory region.
@@ -380,6 +383,18 @@ pub trait EventSink: Send {
     fn completion(&self, channel: ChannelId, cq: Cqn, cq_user_handle: u64);
     /// An asynchronous event for a context.
     fn asynchronous(&self, context: ContextId, event: AsyncEvent, object: AsyncObject);
+}
+
+/// What a port is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortIdentity {
+    /// LID; 0 on an Ethernet link.
+    pub lid: u16,
+    /// GID at index 0, the only one.
+    pub gid: [u8; 16],
+    /// The link is Ethernet with RoCE v2: address vectors of datagrams lead by
+    /// GID, and every packet has a network header.
+    pub ethernet: bool,
 }
 
 /// Where on the fabric a port is: the device's index, from 0, and its port.

@@ -30,6 +30,7 @@ pub mod object {
     pub const CQ: u16 = 3;
     pub const QP: u16 = 4;
     pub const SRQ: u16 = 5;
+    pub const AH: u16 = 6;
     pub const MR: u16 = 7;
     pub const ASYNC_EVENT: u16 = 16;
     pub const MLX5_UAR: u16 = 0x1008;
@@ -51,6 +52,7 @@ pub mod method {
     pub const CQ_DESTROY: u16 = 1;
     pub const QP_CREATE: u16 = 0;
     pub const QP_DESTROY: u16 = 1;
+    pub const AH_DESTROY: u16 = 0;
     pub const SRQ_CREATE: u16 = 0;
     pub const SRQ_DESTROY: u16 = 1;
     pub const MR_DESTROY: u16 = 1;
@@ -68,6 +70,8 @@ pub mod write_command {
     pub const QUERY_PORT: u32 = 2;
     pub const ALLOC_PD: u32 = 3;
     pub const DEALLOC_PD: u32 = 4;
+    pub const CREATE_AH: u32 = 5;
+    pub const DESTROY_AH: u32 = 8;
     pub const REG_MR: u32 = 9;
     pub const DEREG_MR: u32 = 13;
     pub const CREATE_COMP_CHANNEL: u32 = 17;
@@ -229,6 +233,17 @@ wire! {
         port_num: u8, timeout: u8, retry_cnt: u8, rnr_retry: u8,
         alt_port_num: u8, alt_timeout: u8, sq_sig_all: u8, reserved: [u8; 5],
     }
+    /// `struct ib_uverbs_ah_attr`.
+    struct AhAttr = 32 {
+        dgid: [u8; 16], flow_label: u32, sgid_index: u8, hop_limit: u8, traffic_class: u8, reserved0: u8,
+        dlid: u16, sl: u8, src_path_bits: u8, static_rate: u8, is_global: u8, port_num: u8, reserved1: u8,
+    }
+    /// `struct ib_uverbs_create_ah`.
+    struct CreateAh = 56 { response: u64, user_handle: u64, pd_handle: u32, reserved: u32, attr: AhAttr, }
+    /// `struct ib_uverbs_create_ah_resp`.
+    struct CreateAhResp = 4 { ah_handle: u32, }
+    /// `struct mlx5_ib_create_ah_resp`.
+    struct Mlx5CreateAhResp = 16 { response_length: u32, dmac: [u8; 6], reserved: [u8; 6], }
     /// `struct ib_uverbs_create_srq`.
     struct CreateSrq = 32 {
         response: u64, user_handle: u64, pd_handle: u32, max_wr: u32, max_sge: u32, srq_limit: u32,

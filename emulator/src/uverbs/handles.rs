@@ -72,6 +72,11 @@ pub(super) struct Qp {
     pub(super) max_recv_sge: u32,
 }
 
+/// An address handle. All that a datagram needs is in its WQE; the kernel
+/// keeps the handle for its own books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ah;
+
 /// A doorbell page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Uar {
@@ -88,6 +93,7 @@ pub(super) enum Object {
     Cq(Cq),
     Srq(Srq),
     Qp(Qp),
+    Ah(Ah),
     Uar(Uar),
 }
 
@@ -114,7 +120,7 @@ macro_rules! kinds {
         }
     )*};
 }
-kinds!(Pd Mr Cq Srq Qp Uar);
+kinds!(Pd Mr Cq Srq Qp Ah Uar);
 
 /// Handles this object was made with; they cannot go before it.
 type Parents = Vec<u32>;

@@ -7,10 +7,11 @@ use libc::{ENOSPC, EOPNOTSUPP};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::abi::{
-    self, AllocPdResp, CreateCq, CreateCqResp, CreateQp, CreateQpResp, CreateSrq, CreateSrqResp,
-    DestroyCqResp, ExCreateCq, ExCreateCqResp, ExCreateQp, ExCreateQpResp, ExModifyQp,
-    ExModifyQpResp, HandleOnly, HandleRequest, ModifyQp, ModifySrq, QueryDeviceResp, QueryPort,
-    QueryPortResp, QueryQp, QueryQpResp, QuerySrqResp, RegMr, RegMrResp, request, write_command,
+    self, AllocPdResp, CreateAh, CreateAhResp, CreateCq, CreateCqResp, CreateQp, CreateQpResp,
+    CreateSrq, CreateSrqResp, DestroyCqResp, ExCreateCq, ExCreateCqResp, ExCreateQp,
+    ExCreateQpResp, ExModifyQp, ExModifyQpResp, HandleOnly, HandleRequest, ModifyQp, ModifySrq,
+    QueryDeviceResp, QueryPort, QueryPortResp, QueryQp, QueryQpResp, QuerySrqResp, RegMr,
+    RegMrResp, request, write_command,
 };
 use super::commands::{Call, CqRequest, QpRequest, SrqRequest};
 use super::context::DeviceFile;
@@ -85,6 +86,10 @@ const COMMANDS: &[Entry] = &[
     entry::<u64, AllocPdResp>(write_command::ALLOC_PD, alloc_pd),
     entry::<HandleOnly, ()>(write_command::DEALLOC_PD, |file, it| {
         Call::new(file).dealloc_pd(it.core::<HandleOnly>().handle)
+    }),
+    entry::<CreateAh, CreateAhResp>(write_command::CREATE_AH, create_ah),
+    entry::<HandleOnly, ()>(write_command::DESTROY_AH, |file, it| {
+        Call::new(file).destroy_ah(it.core::<HandleOnly>().handle)
     }),
     entry::<RegMr, RegMrResp>(write_command::REG_MR, reg_mr),
     entry::<HandleOnly, ()>(write_command::DEREG_MR, |file, it| {
@@ -190,6 +195,29 @@ fn alloc_pd(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         .inspect_err(|_| {
             let _ = call.dealloc_pd(pd_handle);
         })
+}
+
+fn create_ah(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    let core: CreateAh = it.core();
+    let mut call = Call::new(file);
+    let (ah_handle, mac) = call.create_ah(core.pd_handle, &core.attr)?;
+    let reply = || {
+        if let Some(dmac) = mac {
+            // What libmlx5 asked for the handle for.
+            if it.driver_reply.len < size_of::<abi::Mlx5CreateAhResp>() - 6 {
+                return Err(Errno(libc::EINVAL));
+            }
+            it.driver_reply.reply(&abi::Mlx5CreateAhResp {
+                response_length: length_of::<abi::Mlx5CreateAhResp>(),
+                dmac,
+                reserved: [0; 6],
+            })?;
+        }
+        it.core_reply.reply(&CreateAhResp { ah_handle })
+    };
+    reply().inspect_err(|_| {
+        let _ = call.destroy_ah(ah_handle);
+    })
 }
 
 fn reg_mr(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {

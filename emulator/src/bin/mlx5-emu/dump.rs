@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use mlx5emu::decode::text::{self, Kind};
+use mlx5emu::decode::text::{self, Form, Kind};
 
 use super::Failure;
 
@@ -21,8 +21,10 @@ pub(super) struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum KindName {
-    /// Send WQEs, each at a multiple of 64 bytes.
+    /// Send WQEs of an RC or UC QP, each at a multiple of 64 bytes.
     Wqe,
+    /// Send WQEs of a UD QP.
+    UdWqe,
     /// One receive WQE.
     RecvWqe,
     /// One receive WQE of a shared receive queue.
@@ -38,7 +40,8 @@ pub(super) fn dump(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let bytes = text::bytes_of_argument(&arguments.bytes.join(" "))
         .map_err(|error| Failure::usage(error.to_string()))?;
     let kind = match arguments.kind {
-        KindName::Wqe => Kind::SendWqe,
+        KindName::Wqe => Kind::SendWqe(Form::Connected),
+        KindName::UdWqe => Kind::SendWqe(Form::Datagram),
         KindName::RecvWqe => Kind::ReceiveWqe,
         KindName::SrqWqe => Kind::SharedReceiveWqe,
         KindName::Cqe if arguments.cqe_size == "128" => Kind::Cqe(128),

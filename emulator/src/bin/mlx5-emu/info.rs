@@ -15,12 +15,14 @@ pub(super) fn print() -> Result<ExitCode, Failure> {
 mlx5-emu {version}: an emulated ConnectX-6 Dx for unmodified libibverbs + libmlx5
 
 Emulated
-  link           InfiniBand (RoCE: not yet)
+  link           InfiniBand, or RoCE v2 (GID index 0)
   commands       ioctl, and write commands inside ioctls (plain write: not yet)
   transport      reliable connection (RC): SEND, RDMA WRITE, RDMA READ, atomics, immediate data
+                 unreliable connection (UC): SEND, RDMA WRITE, immediate data
+                 datagrams (UD): SEND, immediate data, global route headers
   queues         RQ and SRQ; CQEs of 64 and 128 bytes, versions 0 and 1; BlueFlame
   events         completion channels, asynchronous events of CQ, QP and SRQ
-  not            rdma_cm, UC, UD, XRC, DC, memory windows, on-demand paging,
+  not            rdma_cm, XRC, DC, memory windows, on-demand paging,
                  CQ resizing, multicast, DEVX
 
 Limits (per process unless said otherwise)

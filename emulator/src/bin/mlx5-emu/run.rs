@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use clap::{Args, ValueEnum};
-use mlx5emu::config::{Config, Face, Link};
+use mlx5emu::config::{Config, Face};
 use mlx5emu::sysfs::Sysfs;
 
 use super::Failure;
@@ -76,11 +76,6 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             .or_else(|| std::env::var_os(name))
     };
     let config = Config::from_lookup(lookup).map_err(|error| Failure::usage(error.to_string()))?;
-    if config.link == Link::Roce {
-        return Err(Failure::usage(
-            "the RoCE link is not available yet in this version; use ib",
-        ));
-    }
     if config.face == Face::Write {
         return Err(Failure::usage(
             "the write face is not available yet in this version; use ioctl",

@@ -1,12 +1,12 @@
 //! `mlx5-emu dump`: bytes of a named kind, one thing or a ring of them.
 
-use super::{TextError, cqe, doorbell, receive_wqe, send_wqes, shared_receive_wqe};
+use super::{Form, TextError, cqe, doorbell, receive_wqe, send_wqes, shared_receive_wqe};
 
 /// What the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Send WQEs, each at a multiple of 64 bytes.
-    SendWqe,
+    SendWqe(Form),
     /// One receive WQE.
     ReceiveWqe,
     /// One SRQ WQE.
@@ -23,7 +23,7 @@ pub enum Kind {
 /// They cannot be that; with several CQEs or WQEs, the first that cannot.
 pub fn dump(kind: Kind, bytes: &[u8]) -> Result<String, TextError> {
     match kind {
-        Kind::SendWqe => send_wqes(bytes),
+        Kind::SendWqe(form) => send_wqes(bytes, form),
         Kind::ReceiveWqe => receive_wqe(bytes),
         Kind::SharedReceiveWqe => shared_receive_wqe(bytes),
         Kind::Cqe(size) if bytes.len() > size && bytes.len().is_multiple_of(size) => {

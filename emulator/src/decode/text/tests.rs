@@ -76,11 +76,34 @@ fn a_write_with_two_segments() {
 }
 
 #[test]
+fn a_datagram_with_its_address() {
+    let bytes = hex(
+        "0000000a 00004105 00000008 00000000  11111111 00000000 80010002 05000001
+                     00000000 02112233 44550740 4010abcd fe800000 00000000 00000000 00000007
+                     00000008 00005678 00000000 deadbe00",
+    );
+    assert_eq!(
+        datagram_wqe(&bytes).expect("a WQE"),
+        "  ctrl    SEND (opcode 0x0a), index 0, QPN 0x000041, 5 units, signalled\n  \
+         av      QPN 0x010002, Q_Key 0x11111111, LID 0x0001, rate and SL 0x05, \
+         GRH, GID fe80::7, source GID 1, flow 0x0abcd, class 0x07, 64 hops, \
+         MAC 02:11:22:33:44:55\n  \
+         data    address 0x00000000deadbe00, lkey 0x00005678, 8 bytes\n"
+    );
+    let short = datagram_wqe(&hex("0000000a 00004101 00000008 00000000"));
+    assert!(
+        short
+            .expect("a WQE, if a bad one")
+            .contains("missing: 16 or 48 bytes")
+    );
+}
+
+#[test]
 fn a_ring_is_shown_block_by_block() {
     let mut ring = vec![0; 256];
     ring[..16].copy_from_slice(&hex("0000000a 00004101 00000008 00000000"));
     ring[128..144].copy_from_slice(&hex("00000200 00004101 00000008 00000000"));
-    let text = send_wqes(&ring).expect("two WQEs");
+    let text = send_wqes(&ring, Form::Connected).expect("two WQEs");
     assert_eq!(text.matches("ctrl").count(), 2, "{text}");
     assert!(text.contains("NOP (opcode 0x00), index 2"), "{text}");
 }
@@ -225,7 +248,8 @@ fn no_bytes_make_it_panic() {
         }
         bytes[3] = [0x00, 0x08, 0x0a, 0x10, 0x11, 0x25][usize::from(bytes[3] % 6)];
         let len = usize::from(bytes[190]);
-        let _ = send_wqes(&bytes[..len.min(192)]);
+        let _ = send_wqes(&bytes[..len.min(192)], Form::Connected);
+        let _ = send_wqes(&bytes[..len.min(192)], Form::Datagram);
         let _ = receive_wqe(&bytes[..len.min(192)]);
         let _ = shared_receive_wqe(&bytes[..len.min(192)]);
         let _ = cqe(&bytes[..64]);
@@ -240,7 +264,7 @@ fn a_trace_has_a_title_per_event() {
     use crate::nic::Trace;
     let mut out = Vec::new();
     let mut trace = TraceWriter::new(&mut out);
-    trace.send_wqe(0x41, 5, &hex("0000050a 00004101 00000008 00000000"));
+    trace.send_wqe(0x41, 5, false, &hex("0000050a 00004101 00000008 00000000"));
     trace.receive_wqe(0x41, 7, true, &hex("00000009 00000000 00000000 00000000"));
     trace.note("link down");
     trace.cqe(3, 1, &[0x70; 64]);

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{TextError, cqe, receive_wqe, send_wqe, shared_receive_wqe};
+use super::{TextError, cqe, datagram_wqe, receive_wqe, send_wqe, shared_receive_wqe};
 use crate::nic::Trace;
 
 /// Writes the text of each WQE and CQE to a file or to standard error.
@@ -29,11 +29,13 @@ impl<W: Write> TraceWriter<W> {
 }
 
 impl<W: Write> Trace for TraceWriter<W> {
-    fn send_wqe(&mut self, qpn: u32, counter: u16, bytes: &[u8]) {
-        self.entry(
-            &format!("send WQE {counter} of QP {qpn:#08x}"),
-            send_wqe(bytes),
-        );
+    fn send_wqe(&mut self, qpn: u32, counter: u16, datagram: bool, bytes: &[u8]) {
+        let text = if datagram {
+            datagram_wqe(bytes)
+        } else {
+            send_wqe(bytes)
+        };
+        self.entry(&format!("send WQE {counter} of QP {qpn:#08x}"), text);
     }
 
     fn receive_wqe(&mut self, qpn: u32, index: u16, shared: bool, bytes: &[u8]) {

@@ -1,6 +1,7 @@
 //! Work queue elements: of send queues, receive queues and SRQs.
 
 use super::{TextError, be16, be32, be64, names, payload};
+use crate::decode::address::AddressVector;
 
 /// The unit in which a WQE counts its length (`ds`).
 const UNIT: usize = 16;
@@ -16,7 +17,24 @@ const INLINE: u32 = 1 << 31;
 /// # Errors
 /// The bytes are too few, or hold no control segment.
 pub fn send_wqe(bytes: &[u8]) -> Result<String, TextError> {
-    one_send_wqe(bytes, 0).map(|(text, _)| text)
+    one_send_wqe(bytes, 0, Form::Connected).map(|(text, _)| text)
+}
+
+/// As [`send_wqe`], of a datagram (UD) QP.
+///
+/// # Errors
+/// As [`send_wqe`].
+pub fn datagram_wqe(bytes: &[u8]) -> Result<String, TextError> {
+    one_send_wqe(bytes, 0, Form::Datagram).map(|(text, _)| text)
+}
+
+/// What a send WQE has behind its control segment; its bytes do not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// What the opcode wants: of RC and UC QPs.
+    Connected,
+    /// An address vector first: of UD QPs.
+    Datagram,
 }
 
 /// Send WQEs one after the other, each at the next 64-byte block, as in a ring.
@@ -24,7 +42,7 @@ pub fn send_wqe(bytes: &[u8]) -> Result<String, TextError> {
 ///
 /// # Errors
 /// As [`send_wqe`], at the first block that is none.
-pub fn send_wqes(bytes: &[u8]) -> Result<String, TextError> {
+pub fn send_wqes(bytes: &[u8], form: Form) -> Result<String, TextError> {
     let mut text = String::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -33,7 +51,7 @@ pub fn send_wqes(bytes: &[u8]) -> Result<String, TextError> {
             at += WQEBB;
             continue;
         }
-        let (one, len) = one_send_wqe(bytes, at)?;
+        let (one, len) = one_send_wqe(bytes, at, form)?;
         text.push_str(&one);
         at += len.next_multiple_of(WQEBB);
     }
@@ -48,7 +66,7 @@ pub fn send_wqes(bytes: &[u8]) -> Result<String, TextError> {
 }
 
 /// The WQE at byte `at`, and its length in bytes.
-fn one_send_wqe(bytes: &[u8], at: usize) -> Result<(String, usize), TextError> {
+fn one_send_wqe(bytes: &[u8], at: usize, form: Form) -> Result<(String, usize), TextError> {
     let given = bytes.len() - at;
     let wqe = &bytes[at..];
     if given < UNIT {
@@ -74,7 +92,7 @@ fn one_send_wqe(bytes: &[u8], at: usize) -> Result<(String, usize), TextError> {
     let mut lines = Lines::default();
     lines.add("ctrl", &control(wqe, name));
     let mut rest = &wqe[UNIT..];
-    for take in prologue(opcode) {
+    for take in prologue(opcode, form) {
         rest = take(rest, &mut lines);
     }
     scatter_gather(rest, &mut lines);
@@ -168,8 +186,9 @@ fn control(wqe: &[u8], name: &str) -> String {
 type Take = for<'a> fn(&'a [u8], &mut Lines) -> &'a [u8];
 
 /// The segments between the control segment and the data, by opcode.
-fn prologue(opcode: u8) -> &'static [Take] {
+fn prologue(opcode: u8, form: Form) -> &'static [Take] {
     match opcode {
+        0x01.. if form == Form::Datagram => &[address],
         0x08 | 0x09 | 0x10 => &[remote_address],
         0x11 | 0x12 => &[remote_address, atomic],
         0x25 => &[umr_control, memory_key],
@@ -202,6 +221,37 @@ fn remote_address<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
         ),
     );
     &rest[UNIT..]
+}
+
+fn address<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
+    let Some((to, len)) = AddressVector::parse(rest) else {
+        lines.add(
+            "av",
+            &format!("missing: 16 or 48 bytes expected, {} left", rest.len()),
+        );
+        return &[];
+    };
+    let mut text = format!(
+        "QPN {:#08x}, Q_Key {:#010x}, LID {:#06x}, rate and SL {:#04x}",
+        to.qpn, to.qkey, to.lid, to.rate_and_level
+    );
+    if to.has_grh || to.gid != [0; 16] {
+        text.push_str(&format!(
+            ", {}GID {}, source GID {}, flow {:#07x}, class {:#04x}, {} hops",
+            if to.has_grh { "GRH, " } else { "" },
+            std::net::Ipv6Addr::from(to.gid),
+            to.source_gid,
+            to.flow_label,
+            to.traffic_class,
+            to.hop_limit
+        ));
+    }
+    if to.mac != [0; 6] {
+        let bytes: Vec<String> = to.mac.iter().map(|byte| format!("{byte:02x}")).collect();
+        text.push_str(&format!(", MAC {}", bytes.join(":")));
+    }
+    lines.add("av", &text);
+    &rest[len..]
 }
 
 fn atomic<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {

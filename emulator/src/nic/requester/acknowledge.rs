@@ -178,12 +178,13 @@ impl Qp {
         completed
     }
 
-    /// Fails the oldest request, and the QP with it.
+    /// Fails the oldest request, and the send queue with it; of a reliable
+    /// connection the whole QP.
     pub(super) fn fail_oldest(&mut self, core: &mut Core, syndrome: Syndrome) {
         if let Some(request) = self.sq.pop_front() {
             self.complete_failed(core, request.counter, request.opcode, syndrome);
         }
-        self.enter_error(core);
+        self.enter_send_error(core);
     }
 
     fn complete_good(&self, core: &mut Core, request: &Request) {
@@ -200,6 +201,7 @@ impl Qp {
             },
             immediate: [0; 4],
             remote_qpn: 0,
+            has_grh: false,
             service_level: 0,
             source_lid: 0,
             solicited: false,

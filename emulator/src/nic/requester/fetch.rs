@@ -29,6 +29,7 @@ impl Qp {
             fenced: false,
             immediate: [0; 4],
             remote: wqe::Remote::default(),
+            datagram: None,
             atomic: None,
             list: self.sq.spare.pop().unwrap_or_default(),
             length: 0,
@@ -47,7 +48,8 @@ impl Qp {
                 request.fenced = control.fenced();
                 request.immediate = control.immediate;
                 if let Some(trace) = &mut core.trace {
-                    trace.send_wqe(self.qpn.0, counter, &self.sq.bytes);
+                    let datagram = self.spec.service == Service::Ud;
+                    trace.send_wqe(self.qpn.0, counter, datagram, &self.sq.bytes);
                 }
                 request.failure = self.read_body(core, &mut request).err();
             }
@@ -97,7 +99,11 @@ impl Qp {
     }
 
     fn read_body(&self, core: &mut Core, request: &mut Request) -> Result<(), Syndrome> {
-        let (_, body) = wqe::parse_connected(&self.sq.bytes).map_err(|malformed| {
+        let parse = match self.spec.service {
+            Service::Rc | Service::Uc => wqe::parse_connected,
+            Service::Ud => wqe::parse_datagram,
+        };
+        let (_, body) = parse(&self.sq.bytes).map_err(|malformed| {
             self.report_wqe(core, request.counter, &malformed.to_string());
             Syndrome::LocalQpOperation
         })?;
@@ -112,14 +118,19 @@ impl Qp {
             );
             return Err(Syndrome::LocalQpOperation);
         }
+        if let Some(address) = body.address {
+            request.datagram = Some(self.read_address(core, request.counter, address)?);
+        }
         self.read_list(core, request, &body)?;
         let length = gather::total(&request.list);
         request.length = match u32::try_from(length) {
             Ok(length) if length <= MAX_MSG => length,
             _ => return Err(Syndrome::LocalLength),
         };
-        // There are no atomics of other sizes.
-        if request.atomic.is_some() && request.length != ATOMIC {
+        // There are no atomics of other sizes, and no datagrams of two packets.
+        let is_odd_atomic = request.atomic.is_some() && request.length != ATOMIC;
+        let is_long_datagram = request.datagram.is_some() && request.length > self.mtu();
+        if is_odd_atomic || is_long_datagram {
             return Err(Syndrome::LocalLength);
         }
         let needs = if request.awaits_data() {
@@ -188,7 +199,7 @@ impl Qp {
         }
     }
 
-    fn report_wqe(&self, core: &mut Core, counter: u16, text: &str) {
+    pub(super) fn report_wqe(&self, core: &mut Core, counter: u16, text: &str) {
         core.violation(format!("QP {:#x}, WQE {counter:#x}: {text}", self.qpn.0));
     }
 }
@@ -197,13 +208,9 @@ impl Qp {
 fn is_supported(service: Service, opcode: Opcode) -> bool {
     match opcode {
         Opcode::Nop => true,
-        Opcode::Send
-        | Opcode::SendImmediate
-        | Opcode::Write
-        | Opcode::WriteImmediate
-        | Opcode::Read
-        | Opcode::AtomicCompareSwap
-        | Opcode::AtomicFetchAdd => service == Service::Rc,
+        Opcode::Send | Opcode::SendImmediate => true,
+        Opcode::Write | Opcode::WriteImmediate => service != Service::Ud,
+        Opcode::Read | Opcode::AtomicCompareSwap | Opcode::AtomicFetchAdd => service == Service::Rc,
         Opcode::SendInvalidate | Opcode::Umr => false,
     }
 }

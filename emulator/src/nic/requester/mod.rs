@@ -3,9 +3,11 @@
 //! Requests leave in order and complete in order. A request waits in the
 //! queue until the responder has answered all of its packets; whatever goes
 //! wrong on the way, sending begins again at the oldest packet that is not
-//! answered (go-back-N, IBA 9.7.5 and 9.7.7).
+//! answered (go-back-N, IBA 9.7.5 and 9.7.7). Of an unreliable QP a request is
+//! done when its last packet has left.
 
 mod acknowledge;
+mod datagram;
 mod fetch;
 mod retry;
 mod transmit;
@@ -17,6 +19,7 @@ use super::psn;
 use super::spec::QpAttr;
 use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{Atomic, Opcode, Remote};
+use datagram::Datagram;
 use std::collections::VecDeque;
 
 /// The send side's cursors and requests.
@@ -61,6 +64,8 @@ pub(super) struct Request {
     fenced: bool,
     immediate: [u8; 4],
     remote: Remote,
+    /// Where it goes, for datagrams only.
+    datagram: Option<Datagram>,
     /// Operands, for atomics only.
     atomic: Option<Atomic>,
     list: Vec<Piece>,

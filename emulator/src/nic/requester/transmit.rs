@@ -14,6 +14,9 @@ use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
 const WINDOW: i32 = 1024;
 /// Within a message an acknowledge is asked for every so many packets.
 const ACK_INTERVAL: u32 = 64;
+/// What a ConnectX reports in place of a service level of what came by RoCE
+/// v2 over IPv6 (`MLX5_CQE_ROCE_L3_HEADER_TYPE_IPV6`).
+const IPV6: u8 = 1;
 /// Requests taken from the ring and not completed.
 const MAX_REQUESTS: usize = 2048;
 
@@ -46,6 +49,7 @@ impl Qp {
                 break;
             }
         }
+        self.tell_drained(core);
         turn
     }
 
@@ -121,13 +125,16 @@ impl Qp {
 
     /// Sends the packet at the cursor; `false` ends the turn.
     fn send_packet(&mut self, core: &mut Core, tx: &mut dyn Transmit, turn: &mut Turn) -> bool {
-        let destination = Qpn(self.attr.dest_qpn);
+        let mtu = self.mtu();
+        let request = &self.sq.requests[self.sq.cursor];
+        let (destination, peer) = match &request.datagram {
+            Some(datagram) => (datagram.qpn(), datagram.peer),
+            None => (Qpn(self.attr.dest_qpn), self.peer),
+        };
         if !tx.has_room(destination) {
             turn.has_more = true;
             return false;
         }
-        let mtu = self.mtu();
-        let request = &self.sq.requests[self.sq.cursor];
         let mut payload = core.take_buffer();
         let number = if request.awaits_data() {
             request.progress
@@ -139,6 +146,9 @@ impl Qp {
         if !request.awaits_data() {
             let length = mtu.min(request.length - offset);
             let list = &request.list;
+            let datagram = request.datagram.as_ref();
+            let network = datagram.and_then(|it| self.network_header(it, length));
+            payload.extend(network.iter().flatten());
             if core
                 .gather(list, self.spec.pd, offset, length, &mut payload)
                 .is_err()
@@ -149,7 +159,7 @@ impl Qp {
                 return false;
             }
         }
-        if let Some(peer) = self.peer {
+        if let Some(peer) = peer {
             let header = self.request_header(request, peer, number, is_last);
             if let Err(packet) = tx.send(Packet { header, payload }) {
                 core.recycle(packet.payload);
@@ -161,13 +171,22 @@ impl Qp {
         }
         turn.packets += 1;
         self.advance(is_last);
-        self.watch_for_answers(core);
+        if self.is_reliable() {
+            self.watch_for_answers(core);
+        } else {
+            turn.completed |= self.retire(core);
+        }
         true
     }
 
-    /// Moves the cursor behind the packet just sent.
+    /// Moves the cursor behind the packet just sent. To an unreliable QP that
+    /// is as good as its arrival.
     fn advance(&mut self, is_last: bool) {
-        let request = &self.sq.requests[self.sq.cursor];
+        let is_reliable = self.is_reliable();
+        let request = &mut self.sq.requests[self.sq.cursor];
+        if !is_reliable {
+            request.progress += 1;
+        }
         let sent = if request.awaits_data() {
             request.packets
         } else {
@@ -208,7 +227,7 @@ impl Qp {
         flags.set(PacketFlags::IMMEDIATE, is_last && has_immediate);
         flags.set(PacketFlags::SOLICITED, is_last && request.solicited);
         let asks = is_last || number % ACK_INTERVAL == ACK_INTERVAL - 1;
-        flags.set(PacketFlags::ACK_REQUEST, asks);
+        flags.set(PacketFlags::ACK_REQUEST, asks && self.is_reliable());
         // A read that is repeated asks for the rest only.
         let skip = if request.awaits_data() {
             number * self.mtu()
@@ -224,6 +243,9 @@ impl Qp {
         if let Some(operands) = request.atomic {
             header.atomic = [operands.swap_add, operands.compare];
             header.atomic_compare = request.operation == Some(Opcode::AtomicCompareSwap);
+        }
+        if let Some(datagram) = &request.datagram {
+            self.address(&mut header, datagram);
         }
         header
     }
@@ -245,6 +267,12 @@ impl Qp {
             destination_qpn: Qpn(self.attr.dest_qpn),
             operation,
             flags: PacketFlags::empty(),
+            source_lid: self.here.lid,
+            service_level: if self.here.ethernet {
+                IPV6
+            } else {
+                self.attr.path.sl
+            },
             psn,
             immediate: [0; 4],
             remote_address: 0,

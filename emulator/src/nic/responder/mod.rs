@@ -1,14 +1,17 @@
 //! The responder: places requests into memory and answers them.
 //!
-//! It accepts packets in order only. A gap is refused once, a duplicate is
-//! answered again and never executed twice, except for reads (IBA 9.7.4,
-//! 9.7.5).
+//! A reliable connection accepts packets in order only. A gap is refused
+//! once, a duplicate is answered again and never executed twice, except for
+//! reads (IBA 9.7.4, 9.7.5). An unreliable one drops what it cannot use and
+//! waits for the next message; a datagram stands alone (IBA 9.8).
 
 pub(super) mod aeth;
 mod answer;
 mod atomic;
+mod datagram;
 mod place;
 mod take;
+mod unreliable;
 
 use super::psn;
 use crate::fabric::packet::Operation;

@@ -41,7 +41,7 @@ impl Qp {
         }
     }
 
-    fn executed(&mut self, core: &mut Core, header: &Header, packets: u32) {
+    pub(super) fn executed(&mut self, core: &mut Core, header: &Header, packets: u32) {
         let responder = &mut self.responder;
         responder.expected = psn::add(responder.expected, packets);
         if header.flags.contains(PacketFlags::LAST) {
@@ -96,7 +96,11 @@ impl Qp {
     }
 
     /// First, middle and last packets must follow each other, full but the last.
-    fn check_place_in_message(&self, header: &Header, data: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn check_place_in_message(
+        &self,
+        header: &Header,
+        data: &[u8],
+    ) -> Result<(), Refusal> {
         let is_first = header.flags.contains(PacketFlags::FIRST);
         let is_last = header.flags.contains(PacketFlags::LAST);
         let follows = match self.responder.message {
@@ -116,7 +120,7 @@ impl Qp {
         }
     }
 
-    fn place_send(
+    pub(super) fn place_send(
         &mut self,
         core: &mut Core,
         header: &Header,
@@ -145,7 +149,7 @@ impl Qp {
         Ok(1)
     }
 
-    fn place_write(
+    pub(super) fn place_write(
         &mut self,
         core: &mut Core,
         header: &Header,
@@ -163,7 +167,7 @@ impl Qp {
             return Err(Refusal::Invalid);
         }
         // The immediate takes a receive, and without one nothing is written.
-        if is_last && has_immediate && !self.has_receive() && !self.take_receive(core) {
+        if is_last && has_immediate && !self.take_receive(core) {
             return Err(Refusal::NotReady);
         }
         if !data.is_empty() {

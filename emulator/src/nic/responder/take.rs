@@ -14,9 +14,14 @@ const REPEATED_READS: usize = 16;
 impl Qp {
     /// A packet for this QP.
     pub(in crate::nic) fn take_packet(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
-        if self.spec.service != Service::Rc || !self.is_from_peer(header) {
-            core.note(|| format!("packet from {header:?} dropped"));
-            return;
+        if self.spec.service == Service::Ud {
+            return self.take_datagram(core, header, data);
+        }
+        if !self.is_from_peer(header) {
+            return core.note(|| format!("packet from {header:?} dropped"));
+        }
+        if self.spec.service == Service::Uc {
+            return self.take_unreliable(core, header, data);
         }
         match header.operation {
             Operation::Acknowledge | Operation::ReadResponse | Operation::AtomicResponse => {
@@ -30,28 +35,35 @@ impl Qp {
     }
 
     fn is_from_peer(&self, header: &Header) -> bool {
+        header.source_qpn.0 == self.attr.dest_qpn
+            && self.is_for_this_port(header)
+            && self.peer == Some(header.source)
+    }
+
+    pub(super) fn is_for_this_port(&self, header: &Header) -> bool {
         let here = PortAddress {
             device: self.device,
             port: self.attr.port,
         };
-        header.source_qpn.0 == self.attr.dest_qpn
-            && header.destination == here
-            && self.peer == Some(header.source)
+        header.destination == here
     }
 
-    fn take_request_packet(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
-        if !matches!(
-            self.state,
-            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
-        ) {
-            return;
-        }
+    /// A connection's first packet before RTS tells software that the peer
+    /// is there.
+    pub(super) fn notice_peer(&mut self, core: &Core) {
         if !self.responder.established {
             self.responder.established = true;
             if self.state == QpState::Rtr {
                 self.raise(core, AsyncEvent::CommEst);
             }
         }
+    }
+
+    fn take_request_packet(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+        if !self.receives() {
+            return;
+        }
+        self.notice_peer(core);
         match psn::distance(header.psn, self.responder.expected) {
             0 => {
                 self.responder.refused = false;

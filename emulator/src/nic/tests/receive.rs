@@ -4,8 +4,8 @@ use super::rig::*;
 use crate::nic::spec::*;
 
 /// A shared receive queue with the driver's part played by hand.
-struct TestSrq {
-    srqn: Srqn,
+pub(super) struct TestSrq {
+    pub(super) srqn: Srqn,
     ring: Buffer,
     dbrec: Buffer,
     posted: u16,
@@ -14,7 +14,7 @@ struct TestSrq {
 const STRIDE: usize = 32;
 
 impl TestSrq {
-    fn new(host: &mut Host, wqe_count: u32, limit: u32) -> Self {
+    pub(super) fn new(host: &mut Host, wqe_count: u32, limit: u32) -> Self {
         let (ring, dbrec) = (Buffer::new(wqe_count as usize * STRIDE), Buffer::new(8));
         let spec = SrqSpec {
             context: host.context,
@@ -37,7 +37,7 @@ impl TestSrq {
     }
 
     /// Posts at `index`; `next` is where the following post will be.
-    fn post(&mut self, index: u16, next: u16, segment: &[u8]) {
+    pub(super) fn post(&mut self, index: u16, next: u16, segment: &[u8]) {
         let at = usize::from(index) * STRIDE;
         self.ring.put(at + 2, &next.to_be_bytes());
         self.ring.put(at + 16, segment);

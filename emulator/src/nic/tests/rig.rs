@@ -427,13 +427,24 @@ pub(super) fn set_state(nic: &mut Nic, qpn: Qpn, state: u8) {
     .unwrap();
 }
 
+/// What a modify to INIT, RTR and RTS carries.
+fn masks(service: Service) -> [u32; 3] {
+    const SQ_PSN: u32 = 1 << 16;
+    match service {
+        Service::Rc => [INIT_MASK, RTR_MASK, RTS_MASK],
+        Service::Uc => [INIT_MASK, RTR_MASK & !(1 << 15 | 1 << 17), 1 | SQ_PSN],
+        Service::Ud => [INIT_MASK & !(1 << 3) | 1 << 6, 1, 1 | SQ_PSN],
+    }
+}
+
 /// RESET to RTS towards `peer`.
 pub(super) fn bring_up(nic: &mut Nic, qpn: Qpn, peer: Qpn, attr: QpAttr) {
     let attr = QpAttr {
         dest_qpn: peer.0,
         ..attr
     };
-    for (mask, state) in [(INIT_MASK, 1), (RTR_MASK, 2), (RTS_MASK, 3)] {
+    let service = nic.qp_spec(qpn).unwrap().service;
+    for (mask, state) in masks(service).into_iter().zip(1..) {
         nic.modify_qp(
             qpn,
             &QpAttr {

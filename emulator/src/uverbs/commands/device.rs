@@ -6,6 +6,7 @@ use super::Call;
 use crate::config::Link;
 use crate::limits;
 use crate::nic::spec::{Errno, Result};
+use crate::sysfs::INTERFACE;
 use crate::uverbs::abi::{
     ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextReq, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
     QueryDeviceResp, QueryPortResp, QueryPortRespEx,
@@ -79,8 +80,8 @@ impl Call<'_> {
             comp_mask: 0,
             response_length: u32::try_from(size_of::<Mlx5AllocUcontextResp>()).unwrap_or(0),
             cqe_version: self.state.cqe_version,
-            // QUERY_DEVICE takes driver data.
-            cmds_supp_uhw: 1,
+            // QUERY_DEVICE and CREATE_AH take driver data.
+            cmds_supp_uhw: 3,
             eth_min_inline: 0,
             clock_info_versions: 0,
             hca_core_clock_offset: 0,
@@ -131,7 +132,7 @@ impl Call<'_> {
             max_mcast_grp: 0,
             max_mcast_qp_attach: 0,
             max_total_mcast_qp_attach: 0,
-            max_ah: 0,
+            max_ah: i32::MAX.cast_unsigned(),
             max_fmr: 0,
             max_map_per_fmr: 0,
             max_srq: limits::MAX_SRQ,
@@ -184,20 +185,22 @@ impl Call<'_> {
         self.context()?;
         check_port(port)?;
         let identity = self.machine().identity(self.file.device());
-        let (lid, link_layer) = match self.file.link() {
-            Link::Ib => (identity.lid, 1),
-            Link::Roce => (0, 2),
+        // What a port has by its link. Capabilities: system image GUID and
+        // extended speeds; with Ethernet a communication manager, and GIDs
+        // that are IP addresses.
+        let (port_cap_flags, lid, sm_lid, link_layer) = match self.file.link() {
+            Link::Ib => (1 << 11 | 1 << 14, identity.lid, 1, 1),
+            Link::Roce => (1 << 16 | 1 << 26, 0, 0, 2),
         };
         let legacy = QueryPortResp {
-            // System image GUID and extended speeds.
-            port_cap_flags: 1 << 11 | 1 << 14,
+            port_cap_flags,
             max_msg_sz: limits::MAX_MSG,
             bad_pkey_cntr: 0,
             qkey_viol_cntr: 0,
             gid_tbl_len: 1,
             pkey_tbl_len: 1,
             lid,
-            sm_lid: 1,
+            sm_lid,
             state: ACTIVE,
             max_mtu: 5,
             active_mtu: 5,
@@ -224,17 +227,19 @@ impl Call<'_> {
     /// All GIDs of the device.
     pub(in crate::uverbs) fn gid_table(&mut self) -> Result<Vec<GidEntry>> {
         self.context()?;
-        let gid = self.machine().identity(self.file.device()).gid;
-        let gid_type = match self.file.link() {
-            Link::Ib => 0,
-            Link::Roce => 2,
+        let identity = self.machine().identity(self.file.device());
+        // `IB_UVERBS_GID_TYPE_IB` and `…_ROCE_V2`; the latter have a network
+        // interface behind them.
+        let (gid, gid_type, netdev_ifindex) = match self.file.link() {
+            Link::Ib => (identity.gid, 0, 0),
+            Link::Roce => (identity.ethernet_gid, 2, interface()),
         };
         Ok(vec![GidEntry {
             gid,
             gid_index: 0,
             port_num: 1,
             gid_type,
-            netdev_ifindex: 0,
+            netdev_ifindex,
         }])
     }
 
@@ -244,6 +249,13 @@ impl Call<'_> {
         let index = usize::try_from(index).map_err(|_| Errno(EINVAL))?;
         self.gid_table()?.get(index).copied().ok_or(Errno(ENODATA))
     }
+}
+
+/// Index of the network interface that stands behind RoCE ports: the one that
+/// every host has. 0 in a network namespace without any.
+fn interface() -> u32 {
+    // SAFETY: the call reads a C string.
+    unsafe { libc::if_nametoindex(INTERFACE.as_ptr()) }
 }
 
 fn check_port(port: u64) -> Result<()> {

@@ -3,6 +3,7 @@
 //! A function here takes a request whose bytes were already read, checks it
 //! as ib_core and mlx5_ib do, asks the machine, and keeps the handle tables.
 
+mod ah;
 mod channel;
 mod cq;
 mod device;

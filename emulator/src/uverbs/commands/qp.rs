@@ -17,8 +17,10 @@ const FLAG_SCATTER_CQE: u32 = 1 << 1;
 const FLAG_ALLOW_SCATTER_CQE: u32 = 1 << 8;
 const FLAG_UAR_PAGE_INDEX: u32 = 1 << 10;
 
-/// `IB_UVERBS_QPT_RC`.
+/// `IB_UVERBS_QPT_*`.
 const QPT_RC: u64 = 2;
+const QPT_UC: u64 = 3;
+const QPT_UD: u64 = 4;
 
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`, the only creation flag known here.
 pub(in crate::uverbs) const QP_CREATE_SQ_SIG_ALL: u32 = 1 << 12;
@@ -79,10 +81,10 @@ impl Call<'_> {
     pub(in crate::uverbs) fn create_qp(&mut self, request: &QpRequest) -> Result<QpReply> {
         let context = self.context()?;
         let driver = &request.driver;
-        // The NIC carries reliable connections only: a UC or UD queue pair
-        // would come into being and then fail every send.
         let service = match request.kind {
             QPT_RC => Service::Rc,
+            QPT_UC => Service::Uc,
+            QPT_UD => Service::Ud,
             _ => return Err(Errno(EOPNOTSUPP)),
         };
         let asynchronous = event_file(request.event_fd)?;
@@ -175,7 +177,19 @@ impl Call<'_> {
         {
             return Err(Errno(EINVAL));
         }
+        if has(MASK_AV) {
+            self.check_dest(&request.dest)?;
+        }
+        if has(MASK_ALT_PATH) {
+            self.check_dest(&request.alt_dest)?;
+        }
         self.machine().modify_qp(qp.qpn, &attributes(request)?)
+    }
+
+    fn check_dest(&self, dest: &QpDest) -> Result<()> {
+        let is_global = dest.is_global != 0;
+        self.check_path(is_global.then_some((dest.sgid_index, &dest.dgid)))
+            .map(|_| ())
     }
 
     pub(in crate::uverbs) fn query_qp(&mut self, handle: u32) -> Result<QueryQpResp> {
@@ -303,6 +317,8 @@ fn path(dest: &QpDest) -> Path {
         static_rate: dest.static_rate,
         is_global: dest.is_global != 0,
         port: dest.port_num,
+        // As in the kernel, the destination's address follows from its GID.
+        dmac: None,
     }
 }
 

@@ -113,6 +113,13 @@ pub(super) const METHODS: &[Method] = &[
         run: |file, it| it.answer(0x1001, &Call::new(file).query_pd(it.handle(0x1000)?)?),
     },
     Method {
+        object: object::AH,
+        method: method::AH_DESTROY,
+        attributes: &[must(0, ID)],
+        uhw: false,
+        run: |file, it| Call::new(file).destroy_ah(it.handle(0)?),
+    },
+    Method {
         object: object::MR,
         method: method::MR_DESTROY,
         attributes: &[must(0, ID)],

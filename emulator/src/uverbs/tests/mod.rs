@@ -1,6 +1,7 @@
 //! Commands as libibverbs sends them, good and bad, against a machine that
 //! only writes down what it is asked.
 
+mod addresses;
 mod garbage;
 mod ioctls;
 mod machine;

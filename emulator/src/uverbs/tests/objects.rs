@@ -6,7 +6,8 @@ use libc::{EBADF, EBUSY, EFAULT, EINVAL, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::machine::Recorder;
-use super::sender::{Answer, Command, open_context};
+use super::sender::{Answer, Command, open_context_on};
+use crate::config::Link;
 use crate::nic::spec::{Access, AsyncEvent, AsyncObject, Errno, EventSink, Result, Service};
 use crate::uverbs::abi::{
     DestroyCqResp, Mlx5CreateCq, Mlx5CreateQp, Mlx5CreateSrq, ModifyQp, ModifySrq, QpCap,
@@ -15,9 +16,9 @@ use crate::uverbs::abi::{
 use crate::uverbs::{DeviceFile, FILES};
 
 /// An application with rings to hand out.
-struct Application {
-    file: Arc<DeviceFile>,
-    recorder: Arc<Recorder>,
+pub(super) struct Application {
+    pub(super) file: Arc<DeviceFile>,
+    pub(super) recorder: Arc<Recorder>,
     ring: Vec<[u64; 8]>,
     page: u32,
     asynchronous: i32,
@@ -25,7 +26,11 @@ struct Application {
 
 impl Application {
     fn new() -> Self {
-        let (file, recorder) = open_context();
+        Self::on(Link::Ib)
+    }
+
+    pub(super) fn on(link: Link) -> Self {
+        let (file, recorder) = open_context_on(link);
         let page = alloc_uar(&file).unwrap().u32(0x1004);
         let allocated = Command::new(object::ASYNC_EVENT, method::ASYNC_EVENT_ALLOC).id(0, 0);
         let asynchronous = allocated.send(&file).unwrap().id(0).cast_signed();
@@ -43,7 +48,7 @@ impl Application {
         (self.ring.as_ptr() as u64).next_multiple_of(64)
     }
 
-    fn pd(&self) -> u32 {
+    pub(super) fn pd(&self) -> u32 {
         let answer = Command::write(write_command::ALLOC_PD, &[0; 8], 4).output(UHW_OUT, 4);
         answer.send(&self.file).unwrap().u32(1)
     }
@@ -75,7 +80,7 @@ impl Application {
             .output(UHW_OUT, 8)
     }
 
-    fn cq(&self) -> u32 {
+    pub(super) fn cq(&self) -> u32 {
         self.cq_command(63, &self.cq_driver())
             .send(&self.file)
             .unwrap()
@@ -102,7 +107,7 @@ impl Application {
             .output(UHW_OUT, 8)
     }
 
-    fn qp_driver(&self) -> Mlx5CreateQp {
+    pub(super) fn qp_driver(&self) -> Mlx5CreateQp {
         let mut driver = Mlx5CreateQp::new_zeroed();
         driver.buf_addr = self.buffer();
         driver.db_addr = self.buffer();
@@ -115,7 +120,7 @@ impl Application {
         driver
     }
 
-    fn qp_command(&self, pd: u32, cq: u32, kind: u64, driver: &Mlx5CreateQp) -> Command {
+    pub(super) fn qp_command(&self, pd: u32, cq: u32, kind: u64, driver: &Mlx5CreateQp) -> Command {
         let cap = QpCap {
             max_send_wr: 16,
             max_recv_wr: 16,
@@ -138,7 +143,7 @@ impl Application {
             .output(UHW_OUT, 40)
     }
 
-    fn qp(&self, pd: u32, cq: u32) -> u32 {
+    pub(super) fn qp(&self, pd: u32, cq: u32) -> u32 {
         self.qp_command(pd, cq, 2, &self.qp_driver())
             .send(&self.file)
             .unwrap()
@@ -152,7 +157,7 @@ impl Application {
             .send(&self.file)
     }
 
-    fn dealloc_pd(&self, pd: u32) -> Result<Answer> {
+    pub(super) fn dealloc_pd(&self, pd: u32) -> Result<Answer> {
         Command::new(object::PD, method::PD_DESTROY)
             .id(0, pd)
             .send(&self.file)
@@ -177,7 +182,7 @@ fn alloc_uar(file: &Arc<DeviceFile>) -> Result<Answer> {
         .send(file)
 }
 
-fn errno(result: Result<Answer>) -> Option<i32> {
+pub(super) fn errno(result: Result<Answer>) -> Option<i32> {
     result.err().map(|errno| errno.0)
 }
 

@@ -141,10 +141,14 @@ impl Answer {
 
 /// A device file that was just opened.
 pub(super) fn open() -> (Arc<DeviceFile>, Arc<Recorder>) {
+    open_on(Link::Ib)
+}
+
+fn open_on(link: Link) -> (Arc<DeviceFile>, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
     let machine: Arc<Recorder> = Arc::clone(&recorder);
     (
-        Arc::new(DeviceFile::open(machine, 0, Link::Ib).unwrap()),
+        Arc::new(DeviceFile::open(machine, 0, link).unwrap()),
         recorder,
     )
 }
@@ -171,7 +175,11 @@ pub(super) fn context_request(flags: u32, lib_caps: u64) -> Command {
 
 /// A device file with its context.
 pub(super) fn open_context() -> (Arc<DeviceFile>, Arc<Recorder>) {
-    let (file, recorder) = open();
+    open_context_on(Link::Ib)
+}
+
+pub(super) fn open_context_on(link: Link) -> (Arc<DeviceFile>, Arc<Recorder>) {
+    let (file, recorder) = open_on(link);
     context_request(0, 3).send(&file).unwrap();
     (file, recorder)
 }

@@ -1,0 +1,78 @@
+//! Where a datagram goes: its WQE's address vector.
+
+use super::super::core::Core;
+use super::super::grh;
+use super::super::qp::Qp;
+use super::super::spec::{Path, PortAddress, Qpn};
+use crate::decode::address::AddressVector;
+use crate::decode::cqe::Syndrome;
+use crate::fabric::packet::{Header, PacketFlags};
+
+/// A posted queue key with this bit asks for the QP's own (IBA 10.2.5).
+const OWN_QKEY: u32 = 1 << 31;
+
+/// The destination of one datagram.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Datagram {
+    to: AddressVector,
+    /// Where the vector leads; packets to nowhere vanish.
+    pub(super) peer: Option<PortAddress>,
+    qkey: u32,
+}
+
+impl Datagram {
+    pub(super) fn qpn(&self) -> Qpn {
+        Qpn(self.to.qpn)
+    }
+}
+
+impl Qp {
+    pub(super) fn read_address(
+        &self,
+        core: &mut Core,
+        counter: u16,
+        to: AddressVector,
+    ) -> Result<Datagram, Syndrome> {
+        let ethernet = self.here.ethernet;
+        let is_global = ethernet || to.has_grh;
+        if is_global && to.source_gid != 0 {
+            self.report_wqe(core, counter, "its source GID is not in the table");
+            return Err(Syndrome::LocalQpOperation);
+        }
+        let path = Path {
+            dgid: to.gid,
+            dlid: to.lid,
+            is_global,
+            dmac: ethernet.then_some(to.mac),
+            port: self.attr.port,
+            ..Path::default()
+        };
+        Ok(Datagram {
+            to,
+            peer: (core.options.resolve)(self.device, &path),
+            qkey: if to.qkey & OWN_QKEY == 0 {
+                to.qkey
+            } else {
+                self.attr.qkey
+            },
+        })
+    }
+
+    /// The network header that the payload begins with, if there is one.
+    pub(super) fn network_header(&self, datagram: &Datagram, length: u32) -> Option<[u8; 40]> {
+        let is_global = self.here.ethernet || datagram.to.has_grh;
+        is_global.then(|| grh::encode(&self.here, &datagram.to, length))
+    }
+
+    /// Makes a packet's header that of a datagram.
+    pub(super) fn address(&self, header: &mut Header, datagram: &Datagram) {
+        let is_global = self.here.ethernet || datagram.to.has_grh;
+        header.flags.set(PacketFlags::GRH, is_global);
+        header.destination_qpn = datagram.qpn();
+        header.key = datagram.qkey;
+        if !self.here.ethernet {
+            header.source_lid |= u16::from(datagram.to.path_bits);
+            header.service_level = datagram.to.rate_and_level & 0xf;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Address handles, and what an address must be like.
+
+use libc::{EHOSTUNREACH, EINVAL};
+
+use super::Call;
+use crate::config::Link;
+use crate::fabric::name::mac_of_gid;
+use crate::nic::spec::{Errno, Result};
+use crate::uverbs::abi::AhAttr;
+use crate::uverbs::handles::{Ah, Pd};
+
+/// GIDs of a port.
+pub(super) const GIDS: u8 = 1;
+
+impl Call<'_> {
+    /// Answers the handle and, on Ethernet, the destination's address.
+    pub(in crate::uverbs) fn create_ah(
+        &mut self,
+        pd_handle: u32,
+        attributes: &AhAttr,
+    ) -> Result<(u32, Option<[u8; 6]>)> {
+        self.context()?;
+        let pd: Result<Pd> = self.state.handles.get(pd_handle);
+        if attributes.port_num != 1 || pd.is_err() {
+            return Err(Errno(EINVAL));
+        }
+        let is_global = attributes.is_global != 0;
+        let global = is_global.then_some((attributes.sgid_index, &attributes.dgid));
+        let mac = self.check_path(global)?;
+        let handle = self.state.handles.insert(Ah, &[pd_handle])?;
+        Ok((handle, mac))
+    }
+
+    pub(in crate::uverbs) fn destroy_ah(&mut self, handle: u32) -> Result<()> {
+        self.context()?;
+        self.state.handles.get_unused::<Ah>(handle)?;
+        self.state.handles.remove(handle);
+        Ok(())
+    }
+
+    /// Checks the global part of a path, its source GID index and destination
+    /// GID, as ib_core does; answers the destination's address on Ethernet.
+    ///
+    /// # Errors
+    /// `EINVAL` for a GID index without a GID and, on Ethernet, for a path
+    /// without global part; `EHOSTUNREACH` for a GID there that no neighbour
+    /// has.
+    pub(super) fn check_path(&self, global: Option<(u8, &[u8; 16])>) -> Result<Option<[u8; 6]>> {
+        if global.is_some_and(|(source, _)| source >= GIDS) {
+            return Err(Errno(EINVAL));
+        }
+        match (self.file.link(), global) {
+            (Link::Ib, _) => Ok(None),
+            (Link::Roce, None) => Err(Errno(EINVAL)),
+            (Link::Roce, Some((_, gid))) => mac_of_gid(gid).map(Some).ok_or(Errno(EHOSTUNREACH)),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Paths, address handles, and what a port is by its link.
+
+use libc::{EBUSY, EHOSTUNREACH, EINVAL, ENOENT, EOPNOTSUPP};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::objects::{Application, errno};
+use super::sender::{Answer, Command};
+use crate::config::Link;
+use crate::fabric::name::{DeviceIdentity, FabricName};
+use crate::nic::spec::{Result, Service};
+use crate::uverbs::abi::{
+    AhAttr, CreateAh, GidEntry, Mlx5CreateAhResp, ModifyQp, QueryPortRespEx, UHW_OUT, method,
+    object, request, write_command,
+};
+
+fn identity() -> DeviceIdentity {
+    DeviceIdentity::derive(&FabricName::default(), 0)
+}
+
+/// A global address, and one by LID.
+fn addresses() -> (AhAttr, AhAttr) {
+    let mut local = AhAttr::new_zeroed();
+    local.port_num = 1;
+    local.dlid = 1;
+    let mut global = local;
+    global.is_global = 1;
+    global.dgid = identity().ethernet_gid;
+    (global, local)
+}
+
+fn create(app: &Application, pd: u32, attr: AhAttr, room: usize) -> Result<Answer> {
+    let mut core = CreateAh::new_zeroed();
+    core.pd_handle = pd;
+    core.attr = attr;
+    Command::write(write_command::CREATE_AH, core.as_bytes(), 4)
+        .output(UHW_OUT, room)
+        .send(&app.file)
+}
+
+fn destroy(app: &Application, handle: u32) -> Result<Answer> {
+    Command::new(object::AH, method::AH_DESTROY)
+        .id(0, handle)
+        .send(&app.file)
+}
+
+#[test]
+fn on_ethernet_an_address_handle_answers_the_ethernet_address() {
+    let app = Application::on(Link::Roce);
+    let pd = app.pd();
+    let (global, local) = addresses();
+    let answer = create(&app, pd, global, 16).unwrap();
+    let reply: Mlx5CreateAhResp = request(&answer.output(UHW_OUT));
+    assert_eq!((reply.response_length, reply.dmac), (16, identity().mac));
+    assert_eq!(errno(app.dealloc_pd(pd)), Some(EBUSY));
+    let handle = answer.u32(1);
+    assert_eq!(
+        errno(destroy(&app, pd)),
+        Some(EINVAL),
+        "not a handle of this kind"
+    );
+    assert_eq!(errno(destroy(&app, handle)), None);
+    assert_eq!(errno(destroy(&app, handle)), Some(ENOENT));
+
+    let refused = |attr, room| errno(create(&app, pd, attr, room));
+    assert_eq!(refused(local, 16), Some(EINVAL), "no GID");
+    assert_eq!(refused(global, 8), Some(EINVAL), "no room for the address");
+    let mut strange = global;
+    strange.dgid[0] = 0x20;
+    assert_eq!(refused(strange, 16), Some(EHOSTUNREACH));
+    let mut empty = global;
+    empty.sgid_index = 1;
+    assert_eq!(refused(empty, 16), Some(EINVAL), "no such source GID");
+    let mut other = global;
+    other.port_num = 2;
+    assert_eq!(refused(other, 16), Some(EINVAL), "no such port");
+    assert_eq!(
+        errno(create(&app, 77, global, 16)),
+        Some(EINVAL),
+        "no such PD"
+    );
+    assert_eq!(errno(app.dealloc_pd(pd)), None, "nothing was kept");
+}
+
+#[test]
+fn on_infiniband_an_address_handle_is_a_handle() {
+    let app = Application::on(Link::Ib);
+    let pd = app.pd();
+    let (mut global, local) = addresses();
+    assert_eq!(errno(create(&app, pd, global, 0)), None);
+    assert_eq!(errno(create(&app, pd, local, 0)), None);
+    global.sgid_index = 1;
+    assert_eq!(errno(create(&app, pd, global, 0)), Some(EINVAL));
+}
+
+#[test]
+fn every_transport_there_is_can_be_asked_for() {
+    let app = Application::on(Link::Ib);
+    let (pd, cq) = (app.pd(), app.cq());
+    let kinds = [(2, Service::Rc), (3, Service::Uc), (4, Service::Ud)];
+    for (kind, service) in kinds {
+        let command = app.qp_command(pd, cq, kind, &app.qp_driver());
+        assert_eq!(errno(command.send(&app.file)), None);
+        let spec = app.recorder.seen.lock().unwrap().qp.unwrap();
+        assert_eq!(spec.service, service);
+    }
+    for kind in [0, 1, 8, 9, 10, 0xff] {
+        let command = app.qp_command(pd, cq, kind, &app.qp_driver());
+        assert_eq!(errno(command.send(&app.file)), Some(EOPNOTSUPP), "{kind}");
+    }
+}
+
+#[test]
+fn a_path_is_checked_by_its_link() {
+    // {link, global, source GID, GID of a neighbour}
+    let cases = [
+        (Link::Ib, 0, 9, false, None),
+        (Link::Ib, 1, 0, false, None),
+        (Link::Ib, 1, 1, false, Some(EINVAL)),
+        (Link::Roce, 1, 0, true, None),
+        (Link::Roce, 0, 0, true, Some(EINVAL)),
+        (Link::Roce, 1, 1, true, Some(EINVAL)),
+        (Link::Roce, 1, 0, false, Some(EHOSTUNREACH)),
+    ];
+    for (link, is_global, sgid_index, is_neighbour, expected) in cases {
+        let app = Application::on(link);
+        let mut modify = ModifyQp::new_zeroed();
+        modify.qp_handle = app.qp(app.pd(), app.cq());
+        modify.attr_mask = 1 << 7;
+        modify.dest.port_num = 1;
+        modify.dest.is_global = is_global;
+        modify.dest.sgid_index = sgid_index;
+        if is_neighbour {
+            modify.dest.dgid = identity().ethernet_gid;
+        }
+        let command = Command::write(write_command::MODIFY_QP, modify.as_bytes(), 0);
+        let case = (link, is_global, sgid_index, is_neighbour);
+        assert_eq!(errno(command.send(&app.file)), expected, "{case:?}");
+    }
+}
+
+#[test]
+fn a_roce_port_has_gids_and_no_lid() {
+    let app = Application::on(Link::Roce);
+    let port = Command::new(object::DEVICE, method::DEVICE_QUERY_PORT)
+        .input(0, &1_u64.to_ne_bytes())
+        .output(1, 48);
+    let port: QueryPortRespEx = request(&port.send(&app.file).unwrap().output(1));
+    let port = port.legacy;
+    assert_eq!((port.link_layer, port.lid, port.sm_lid), (2, 0, 0));
+    let entry = Command::new(object::DEVICE, method::DEVICE_QUERY_GID_ENTRY)
+        .input(0, &1_u64.to_ne_bytes())
+        .input(1, &0_u64.to_ne_bytes())
+        .input(2, &[0; 4])
+        .output(3, 32);
+    let entry: GidEntry = request(&entry.send(&app.file).unwrap().output(3));
+    assert_eq!((entry.gid, entry.gid_type), (identity().ethernet_gid, 2));
+    // SAFETY: the call reads a C string.
+    let loopback = unsafe { libc::if_nametoindex(c"lo".as_ptr()) };
+    assert_eq!(entry.netdev_ifindex, loopback);
+}
