@@ -106,7 +106,9 @@ fn memory_outlives_its_name_while_messages_may_come() {
     let mut endpoint = zone
         .endpoint(&EndpointOptions::new(&events))
         .expect("an endpoint");
-    let memory = zone.memory(4096, MemPrivileges::all()).expect("memory");
+    // Long, so that what other threads map meanwhile does not come to lie on
+    // its first page.
+    let memory = zone.memory(1 << 20, MemPrivileges::all()).expect("memory");
     endpoint
         .post_recv(&[memory.segment(0..4096)], 1, CompletionFlags::empty())
         .expect("posted");

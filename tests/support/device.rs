@@ -150,7 +150,7 @@ pub fn all<T>(count: usize, mut next: impl FnMut() -> Option<T>) -> Vec<T> {
 /// than one: where cores are few, each gives way to whoever works for it.
 fn moment() {
     for _ in 0..3 {
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_micros(200));
     }
 }
 

@@ -150,8 +150,7 @@ fn ep_post_recv_r08_in_disconnect_pending() {
     let pair = Pair::new(&bed, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     ok(from.post_recv(&[memory.segment(1024, 64)], 1));
-    ok(to.post_recv(&[memory.segment(1024, 64)], 9));
-    // Not stepped: the send stays outstanding.
+    // The peer has no buffer yet: the send stays outstanding.
     ok(from.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(from.ep, DAT_CLOSE_GRACEFUL_FLAG) });
@@ -159,6 +158,7 @@ fn ep_post_recv_r08_in_disconnect_pending() {
     ok(from.post_recv(&[memory.segment(1024, 64)], 2));
     assert_eq!(held(from.ep), (2, 2));
     nothing_on(from.recv);
+    ok(to.post_recv(&[memory.segment(1024, 64)], 9));
     bed.run();
     assert_eq!(to.received().status, DAT_DTO_SUCCESS);
     expect(from.connect, DAT_CONNECTION_EVENT_DISCONNECTED);

@@ -149,6 +149,17 @@ pub fn take_dto(evd: DAT_EVD_HANDLE) -> Dto {
     dto(&take(evd, "completion"))
 }
 
+/// Checks that the peer refused an access; answers whether it was this end that
+/// was told. With a device that works on its own, the peer's news that the
+/// connection is broken may overtake its refusal, and flush the request.
+#[track_caller]
+pub fn refused_access(status: DAT_DTO_COMPLETION_STATUS) -> bool {
+    let told = status == DAT_DTO_ERR_REMOTE_ACCESS;
+    let overtaken = status == DAT_DTO_ERR_FLUSHED && device::emulator().is_none();
+    assert!(told || overtaken, "status {status}");
+    told
+}
+
 /// State of an endpoint.
 pub fn state_of(ep: DAT_EP_HANDLE) -> DAT_EP_STATE {
     let mut state = 99;
