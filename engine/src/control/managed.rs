@@ -106,6 +106,12 @@ impl ManagedRoute {
         self.timeout
     }
 
+    /// One that leads nowhere.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Self {
+        Self::from_attributes(&empty(), &empty(), &empty())
+    }
+
     fn ah(&self) -> ibv_ah_attr {
         let vector = &self.vector;
         ibv_ah_attr {

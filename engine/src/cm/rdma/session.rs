@@ -409,3 +409,6 @@ impl<W: Wire> Session<W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

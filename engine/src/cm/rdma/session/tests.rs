@@ -1,0 +1,393 @@
+//! Sessions on a wire that does as it is told.
+
+use super::*;
+use crate::cm::rdma::event::Said;
+use proptest::prelude::*;
+use std::sync::Mutex;
+
+/// Notes what is asked, and refuses what it is told to refuse.
+#[derive(Default)]
+struct Fake {
+    asked: Vec<&'static str>,
+    /// A bit for each call, beginning with the lowest: whether it fails.
+    fails: u64,
+}
+
+impl Fake {
+    fn ask(&mut self, what: &'static str) -> io::Result<()> {
+        self.asked.push(what);
+        let fails = self.fails & 1 != 0;
+        self.fails >>= 1;
+        if fails {
+            Err(io::Error::from_raw_os_error(libc::EINVAL))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Wire for Fake {
+    fn resolve_address(&mut self) -> io::Result<()> {
+        self.ask("resolve address")
+    }
+    fn resolve_route(&mut self) -> io::Result<()> {
+        self.ask("resolve route")
+    }
+    fn connect(&mut self) -> io::Result<()> {
+        self.ask("connect")
+    }
+    fn renew(&mut self) -> io::Result<()> {
+        self.ask("renew")
+    }
+    fn route(&mut self) -> io::Result<ManagedRoute> {
+        self.ask("route").map(|()| ManagedRoute::nowhere())
+    }
+    fn establish(&mut self) -> io::Result<()> {
+        self.ask("establish")
+    }
+    fn accept(&mut self, _: &Offer) -> io::Result<()> {
+        self.ask("accept")
+    }
+    fn reject(&mut self, as_the_application: bool) -> io::Result<()> {
+        self.ask(if as_the_application {
+            "reject"
+        } else {
+            "refuse"
+        })
+    }
+    fn disconnect(&mut self) -> io::Result<()> {
+        self.ask("disconnect")
+    }
+}
+
+#[derive(Default)]
+struct Sink {
+    seen: Mutex<Vec<ConnectionEvent>>,
+    refuses: bool,
+}
+
+impl Sink {
+    fn gate(self: &Arc<Self>) -> Arc<ConnectionGate> {
+        let sink: Arc<dyn ConnectionSink> = self.clone();
+        Arc::new(Gate::new(sink))
+    }
+
+    fn take(&self) -> Vec<ConnectionEvent> {
+        core::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+impl ConnectionSink for Sink {
+    fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
+        self.seen.lock().unwrap().push(event);
+        if self.refuses { Err(()) } else { Ok(()) }
+    }
+}
+
+fn offer() -> Offer {
+    Offer {
+        qpn: 7,
+        reads_served: 1,
+        reads_asked: 1,
+        private_data: Vec::new(),
+    }
+}
+
+fn rejected(reason: i32, private_data: &[u8]) -> Event {
+    Event::Rejected {
+        reason,
+        private_data: private_data.to_vec(),
+    }
+}
+
+fn active(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>) {
+    let sink = Arc::new(Sink::default());
+    let session = Session::active(Fake::default(), sink.gate(), deadline);
+    (session.expect("it goes on"), sink)
+}
+
+/// Until the answer is awaited.
+fn requested(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>, Instant) {
+    let (mut session, sink) = active(deadline);
+    let now = Instant::now();
+    assert_eq!(session.handle(Event::AddressResolved, now), GoesOn);
+    assert_eq!(session.handle(Event::RouteResolved, now), GoesOn);
+    (session, sink, now)
+}
+
+#[test]
+fn an_active_side_goes_its_way_to_the_end() {
+    let (mut session, sink, now) = requested(None);
+    let event = Event::Accepted(Said::default());
+    assert_eq!(session.handle(event, now), GoesOn);
+    assert!(matches!(
+        sink.take()[..],
+        [ConnectionEvent::Accepted { .. }]
+    ));
+    assert_eq!(session.handle(Event::Disconnected, now), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
+    assert_eq!(
+        session.wire.asked,
+        [
+            "resolve address",
+            "resolve route",
+            "connect",
+            "route",
+            "establish",
+            "disconnect"
+        ]
+    );
+    assert!(session.is_remembered());
+}
+
+#[test]
+fn refusals_are_told_apart() {
+    let application = [payload::REFUSAL.to_vec(), vec![0; 144]].concat();
+    let cases = [
+        (
+            CONSUMER_DEFINED,
+            &application[..],
+            ConnectionEvent::PeerRejected,
+        ),
+        // A kernel whose program is gone.
+        (
+            CONSUMER_DEFINED,
+            &[0; 148],
+            ConnectionEvent::NonPeerRejected,
+        ),
+        // Nobody listens.
+        (8, &application, ConnectionEvent::NonPeerRejected),
+    ];
+    for (reason, data, expected) in cases {
+        let (mut session, sink, now) = requested(None);
+        assert_eq!(session.handle(rejected(reason, data), now), Over);
+        assert_eq!(sink.take(), [expected], "{reason}");
+    }
+}
+
+#[test]
+fn who_is_remembered_asks_again_until_it_is_forgotten() {
+    let (mut session, sink, mut now) = requested(None);
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        assert_eq!(session.handle(rejected(STALE_CONNECTION, &[]), now), GoesOn);
+        let due = session.due().expect("a pause");
+        assert_eq!(session.expire(due - Duration::from_millis(1)), GoesOn);
+        pauses.push(due - now);
+        now = due;
+        assert_eq!(session.expire(now), GoesOn);
+        assert_eq!(session.handle(Event::AddressResolved, now), GoesOn);
+        assert_eq!(session.handle(Event::RouteResolved, now), GoesOn);
+    }
+    let pauses: Vec<u128> = pauses.iter().map(Duration::as_millis).collect();
+    assert_eq!(pauses, [20, 40, 80, 160, 320, 320]);
+    assert!(sink.take().is_empty());
+    assert_eq!(
+        session.handle(Event::Accepted(Said::default()), now),
+        GoesOn
+    );
+    assert_eq!(sink.take().len(), 1);
+}
+
+#[test]
+fn who_is_never_forgotten_gives_up() {
+    let (mut session, sink, begun) = requested(None);
+    let mut now = begun;
+    while session.handle(rejected(STALE_CONNECTION, &[]), now) == GoesOn {
+        now = session.due().expect("a pause");
+        assert!(now - begun < Duration::from_secs(9), "for ever");
+        assert_eq!(session.expire(now), GoesOn);
+        let _ = session.handle(Event::AddressResolved, now);
+        let _ = session.handle(Event::RouteResolved, now);
+    }
+    assert!(now - begun >= STALE_FOR);
+    assert_eq!(sink.take(), [ConnectionEvent::NonPeerRejected]);
+
+    // With a timeout it is that which counts.
+    let begun = Instant::now();
+    let deadline = begun + Duration::from_millis(50);
+    let (mut session, sink, now) = requested(Some(deadline));
+    assert_eq!(session.handle(rejected(STALE_CONNECTION, &[]), now), GoesOn);
+    assert_eq!(session.expire(deadline), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::TimedOut]);
+}
+
+fn pending() -> (Session<Fake>, Arc<AtomicBool>) {
+    let alive = Arc::new(AtomicBool::new(true));
+    let session = Session::passive(Fake::default(), Arc::clone(&alive));
+    (session, alive)
+}
+
+#[test]
+fn an_acceptance_waits_until_the_requester_has_forgotten() {
+    let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
+    let (mut session, _) = pending();
+    let until = now + Duration::from_millis(500);
+    assert_eq!(session.accept(sink.gate(), offer(), Some(until)), GoesOn);
+    assert!(session.wire.asked.is_empty());
+    assert!(!session.is_remembered());
+    assert_eq!(session.due(), Some(until));
+    assert_eq!(session.expire(until), GoesOn);
+    assert_eq!(session.wire.asked, ["accept"]);
+    assert_eq!(session.handle(Event::Established, until), GoesOn);
+    assert_eq!(sink.take(), [ConnectionEvent::Established]);
+}
+
+#[test]
+fn an_acceptance_that_is_taken_back_says_goodbye_when_it_can() {
+    let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
+    let (mut session, _) = pending();
+    assert_eq!(session.accept(sink.gate(), offer(), None), GoesOn);
+    let deadline = now + Duration::from_secs(2);
+    assert_eq!(session.disconnect(Some(deadline)), GoesOn);
+    assert_eq!(session.wire.asked, ["accept"]);
+    assert_eq!(session.handle(Event::Established, now), GoesOn);
+    assert_eq!(session.wire.asked, ["accept", "disconnect"]);
+    assert_eq!(session.handle(Event::Disconnected, now), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
+}
+
+#[test]
+fn a_device_that_goes_ends_each_state_in_its_way() {
+    let now = Instant::now();
+    let (mut session, sink, _) = requested(None);
+    assert_eq!(session.handle(Event::DeviceRemoved, now), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::Unreachable]);
+
+    let (mut session, alive) = pending();
+    assert_eq!(session.handle(Event::DeviceRemoved, now), Over);
+    assert!(!alive.load(Ordering::Relaxed));
+
+    let sink = Arc::new(Sink::default());
+    let (mut session, _) = pending();
+    assert_eq!(session.accept(sink.gate(), offer(), None), GoesOn);
+    assert_eq!(session.handle(Event::DeviceRemoved, now), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
+
+    let (mut session, _) = pending();
+    assert_eq!(session.accept(sink.gate(), offer(), None), GoesOn);
+    assert_eq!(session.handle(Event::Established, now), GoesOn);
+    // A hint, for instance that a bond changed its member.
+    assert_eq!(session.handle(Event::Other(14), now), GoesOn);
+    assert_eq!(session.handle(Event::DeviceRemoved, now), Over);
+    let seen = [ConnectionEvent::Established, ConnectionEvent::Broken];
+    assert_eq!(sink.take(), seen);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Event(Event),
+    Pass(u64),
+    Accept(Option<u64>),
+    Reject(bool),
+    Disconnect,
+    Abort,
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => Just(Event::AddressResolved),
+        3 => Just(Event::RouteResolved),
+        2 => Just(Event::Accepted(Said::default())),
+        1 => Just(Event::Requested(Said::default())),
+        2 => prop::sample::select(vec![8, 10, 28]).prop_map(|reason| rejected(reason, &[1; 148])),
+        3 => Just(Event::Established),
+        1 => Just(Event::Disconnected),
+        1 => Just(Event::Failed(-110)),
+        1 => Just(Event::DeviceRemoved),
+        1 => (12_u32..99).prop_map(Event::Other),
+    ]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => any_event().prop_map(Step::Event),
+        4 => (0_u64..3000).prop_map(Step::Pass),
+        4 => prop::option::of(0_u64..900).prop_map(Step::Accept),
+        1 => any::<bool>().prop_map(Step::Reject),
+        2 => Just(Step::Disconnect),
+        1 => Just(Step::Abort),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Whatever comes in whatever order: an application that was told of a
+    /// connection hears of exactly one end, and of nothing after it.
+    #[test]
+    fn every_order_of_events_ends_in_exactly_one_terminal_event(
+        is_active in any::<bool>(),
+        refuses in prop::bool::weighted(0.2),
+        timeout in prop::option::of(0_u64..5000),
+        fails in prop_oneof![Just(0_u64), any::<u64>()],
+        steps in prop::collection::vec(any_step(), 0..40),
+    ) {
+        let begun = Instant::now();
+        let sink = Arc::new(Sink { refuses, ..Sink::default() });
+        let gate = sink.gate();
+        let mut now = begun;
+        let after = |now: Instant, milliseconds| now + Duration::from_millis(milliseconds);
+        let wire = Fake { fails, ..Fake::default() };
+        // Whether the application has a connection to hear of.
+        let mut told_of = is_active;
+        let mut aborted = false;
+        let mut session = if is_active {
+            let deadline = timeout.map(|timeout| after(begun, timeout));
+            Session::active(wire, Arc::clone(&gate), deadline)
+        } else {
+            Some(Session::passive(wire, Arc::new(AtomicBool::new(true))))
+        };
+        for step in steps {
+            let Some(current) = &mut session else { break };
+            let fate = match step {
+                Step::Event(event) => current.handle(event, now),
+                Step::Pass(milliseconds) => {
+                    now = after(now, milliseconds);
+                    current.expire(now)
+                }
+                // A request is answered once, and only then is there a connection.
+                Step::Accept(pause) if !is_active && !told_of => {
+                    told_of = true;
+                    current.accept(Arc::clone(&gate), offer(), pause.map(|it| after(now, it)))
+                }
+                Step::Reject(who) if !told_of => current.reject(who),
+                Step::Disconnect if told_of => current.disconnect(Some(after(now, 2000))),
+                Step::Abort if told_of => {
+                    aborted = true;
+                    gate.shut(true);
+                    current.abort()
+                }
+                _ => GoesOn,
+            };
+            if fate == Over {
+                session = None;
+            }
+        }
+        // Nothing lasts longer than a disconnect.
+        if let Some(mut current) = session {
+            let fate = if told_of {
+                match current.disconnect(Some(after(now, 2000))) {
+                    Over => Over,
+                    GoesOn => current.expire(after(now, 2001)),
+                }
+            } else {
+                current.reject(false)
+            };
+            prop_assert_eq!(fate, Over);
+        }
+        let seen = sink.take();
+        let ends = seen.iter().filter(|event| event.is_terminal()).count();
+        let refused = refuses && seen.iter().any(|event| matches!(event, ConnectionEvent::Accepted { .. }));
+        if refused || !told_of {
+            prop_assert_eq!(ends, 0, "{:?}", seen);
+        } else if !aborted {
+            prop_assert_eq!(ends, 1, "{:?}", seen);
+        }
+        if ends > 0 {
+            prop_assert!(seen.last().is_some_and(ConnectionEvent::is_terminal), "{:?}", seen);
+        }
+        // At most an acceptance or an establishment, and an end.
+        prop_assert!(seen.len() <= 2, "{:?}", seen);
+    }
+}
