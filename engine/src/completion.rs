@@ -147,6 +147,28 @@ impl Status {
         }
     }
 
+    /// The status of a number in `enum ibv_wc_status`; [`Self::General`] for
+    /// one that has no name here.
+    pub const fn from_ibv_wc_status(number: u32) -> Self {
+        match number {
+            0 => Self::Success,
+            1 => Self::LocalLength,
+            2 => Self::LocalQpOperation,
+            4 => Self::LocalProtection,
+            5 => Self::WrFlush,
+            6 => Self::MwBind,
+            7 => Self::BadResponse,
+            8 => Self::LocalAccess,
+            9 => Self::RemoteInvalidRequest,
+            10 => Self::RemoteAccess,
+            11 => Self::RemoteOperation,
+            12 => Self::RetryExceeded,
+            13 => Self::RnrRetryExceeded,
+            16 => Self::RemoteAborted,
+            _ => Self::General,
+        }
+    }
+
     /// The likely cause and what to look at next.
     pub const fn hint(self) -> &'static str {
         match self {
@@ -266,6 +288,17 @@ mod tests {
                 assert_ne!(a.to_string(), b.to_string());
                 assert_ne!(a.hint(), b.hint());
             }
+        }
+    }
+
+    #[test]
+    fn a_status_is_found_again_by_its_number() {
+        for status in Status::ALL {
+            let number = status.ibv_wc_status();
+            assert_eq!(Status::from_ibv_wc_status(number), status);
+        }
+        for unnamed in [3, 14, 15, 17, 22, u32::MAX] {
+            assert_eq!(Status::from_ibv_wc_status(unnamed), Status::General);
         }
     }
 

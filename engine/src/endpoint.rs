@@ -5,9 +5,11 @@ use core::mem::ManuallyDrop;
 use std::env;
 use std::sync::Arc;
 
-use crate::control::{ConnectOptions, EndpointAddress, ProtectionDomain, QpSpec, QpState, VerbsQp};
+use crate::control::{
+    ConnectOptions, EndpointAddress, ProtectionDomain, QpGrant, QpSpec, QpState, VerbsQp,
+};
 use crate::error::{ControlError, ControlErrorKind};
-use crate::path::direct;
+use crate::path::{self, CqSide, SrqSide, direct, verbs};
 use crate::queue::CompletionQueueHandle;
 use crate::request::{ListError, PostError, RecvRequest, SendRequest};
 use crate::ring::layout::{RecvLayout, SendLayout};
@@ -43,15 +45,18 @@ pub struct EndpointOptions<'a> {
     pub context: u64,
     /// Ask for a doorbell register of its own: single sends then go to the
     /// device whole (BlueFlame), and no lock is taken. Devices have some
-    /// hundreds; when there is none left, a shared one is taken.
+    /// hundreds; when there is none left, a shared one is taken. Means nothing
+    /// on the verbs path.
     pub exclusive_register: bool,
     /// The application promises that no two threads post sends to endpoints of
     /// one device at the same time: no lock is taken for a shared register.
-    /// libmlx5's `MLX5_SINGLE_THREADED=1` promises the same.
+    /// libmlx5's `MLX5_SINGLE_THREADED=1` promises the same. Means nothing on
+    /// the verbs path.
     pub single_threaded: bool,
     /// The device may leave short received messages in their completions, from
     /// where polling moves them to their buffers: one access of the bus less.
-    /// Not for endpoints whose completions are not polled as they come.
+    /// Not for endpoints whose completions are not polled as they come. They may
+    /// not on the verbs path.
     pub payload_in_completion: bool,
 }
 
@@ -104,7 +109,7 @@ impl Switches {
 /// Its completions appear in the completion queues that it was created with.
 /// They may be polled by other threads; see [`crate::CompletionQueue`].
 pub struct Endpoint {
-    path: ManuallyDrop<direct::QueuePair>,
+    path: ManuallyDrop<path::QueuePair>,
     handle: EndpointHandle,
     max_inline: u32,
 }
@@ -134,44 +139,117 @@ impl ProtectionDomain {
             payload_in_completion: options.payload_in_completion,
         };
         let verbs = Arc::new(VerbsQp::create(self, &spec)?);
-        let Some(mut send) = verbs.send_layout() else {
-            return Err(crate::queue::not_yet("create an endpoint"));
-        };
-        if switches.no_inline {
-            send.max_inline = 0;
-        }
         let single = options.single_threaded || switches.single_threaded;
-        let parts = direct::QueuePairParts {
-            send,
-            doorbell: DoorbellPolicy {
-                blue_flame: !switches.no_blue_flame,
-                serialised: !send.register.exclusive && !single,
-            },
-            recv: verbs.recv_layout(),
-            shared: options.srq.map(|srq| srq.path.clone()),
-            send_mailbox: Arc::clone(&options.send_cq.mailbox),
-            recv_mailbox: Arc::clone(&options.recv_cq.mailbox),
-            context: options.context,
-            owner: Arc::clone(&verbs) as direct::Owner,
+        let doorbell = DoorbellPolicy {
+            blue_flame: !switches.no_blue_flame,
+            serialised: !single,
         };
-        // SAFETY: the layouts are those of a queue pair that was just created,
-        // which lives, and keeps its number, as long as the owner; its rings
-        // are used by nobody else. The register is its own, or shared with
-        // others of ours, serialised unless the application promised otherwise.
-        let path = unsafe { direct::QueuePair::new(parts) }.map_err(|error| {
+        let mut grant = verbs.grant();
+        if switches.no_inline {
+            grant.inline_bytes = 0;
+        }
+        let path = match verbs.send_layout() {
+            Some(send) => direct_path(&verbs, send, options, doorbell, grant)?,
+            None => verbs_path(&verbs, options, grant)?,
+        };
+        Ok(Endpoint {
+            handle: EndpointHandle::new(verbs, path.watch()),
+            path: ManuallyDrop::new(path),
+            max_inline: grant.inline_bytes,
+        })
+    }
+}
+
+fn direct_path(
+    verbs: &Arc<VerbsQp>,
+    mut send: SendLayout,
+    options: &EndpointOptions<'_>,
+    doorbell: DoorbellPolicy,
+    grant: QpGrant,
+) -> Result<path::QueuePair, ControlError> {
+    send.max_inline = grant.inline_bytes;
+    let (CqSide::Direct(send_mailbox), CqSide::Direct(recv_mailbox)) =
+        (&options.send_cq.path, &options.recv_cq.path)
+    else {
+        return Err(mixed());
+    };
+    let shared = match options.srq.map(|srq| &srq.path) {
+        None => None,
+        Some(SrqSide::Direct(shared)) => Some(shared.clone()),
+        Some(SrqSide::Verbs(_)) => return Err(mixed()),
+    };
+    let parts = direct::QueuePairParts {
+        send,
+        doorbell: DoorbellPolicy {
+            serialised: doorbell.serialised && !send.register.exclusive,
+            ..doorbell
+        },
+        recv: verbs.recv_layout(),
+        shared,
+        send_mailbox: Arc::clone(send_mailbox),
+        recv_mailbox: Arc::clone(recv_mailbox),
+        context: options.context,
+        owner: Arc::clone(verbs) as direct::Owner,
+    };
+    // SAFETY: the layouts are those of a queue pair that was just created,
+    // which lives, and keeps its number, as long as the owner; its rings
+    // are used by nobody else. The register is its own, or shared with
+    // others of ours, serialised unless the application promised otherwise.
+    unsafe { direct::QueuePair::new(parts) }
+        .map(path::QueuePair::Direct)
+        .map_err(|error| {
             ControlError::new(
                 ControlErrorKind::Unsupported,
                 "drive a queue pair directly",
                 error.to_string(),
             )
-        })?;
-        Ok(Endpoint {
-            handle: EndpointHandle::new(verbs, path.watch()),
-            path: ManuallyDrop::new(path),
-            max_inline: send.max_inline,
         })
-    }
 }
+
+fn verbs_path(
+    verbs: &Arc<VerbsQp>,
+    options: &EndpointOptions<'_>,
+    grant: QpGrant,
+) -> Result<path::QueuePair, ControlError> {
+    let (CqSide::Verbs(send), CqSide::Verbs(recv)) = (&options.send_cq.path, &options.recv_cq.path)
+    else {
+        return Err(mixed());
+    };
+    let shared = match options.srq.map(|srq| &srq.path) {
+        None => None,
+        Some(SrqSide::Verbs(shared)) => Some(shared.clone()),
+        Some(SrqSide::Direct(_)) => return Err(mixed()),
+    };
+    let parts = verbs::QueuePairParts {
+        queue: Arc::clone(verbs),
+        grant,
+        shared,
+        send: send.clone(),
+        recv: recv.clone(),
+        context: options.context,
+    };
+    verbs::QueuePair::new(parts)
+        .map(path::QueuePair::Verbs)
+        .ok_or_else(|| {
+            ControlError::new(
+                ControlErrorKind::OutOfResources,
+                CREATE,
+                "a completion queue serves no more than 2^20 endpoints",
+            )
+            .with_remedy("let some report to another completion queue")
+        })
+}
+
+/// Creating the queue pair has refused parts of different devices before.
+fn mixed() -> ControlError {
+    ControlError::new(
+        ControlErrorKind::Invalid,
+        CREATE,
+        "its parts are driven on different paths",
+    )
+}
+
+const CREATE: &str = "create an endpoint";
 
 impl Endpoint {
     /// Posts one receive.
@@ -359,6 +437,7 @@ impl Endpoint {
     /// The device failed.
     pub fn reset(&mut self) -> Result<(), ControlError> {
         let mut inner = self.handle.lock();
+        self.path.before_reset();
         self.handle.verbs().to_reset()?;
         inner.state = State::Reset;
         self.path.reset();
@@ -426,6 +505,7 @@ impl Drop for Endpoint {
         let mut inner = self.handle.lock();
         inner.state = State::Gone;
         inner.watch = None;
+        self.path.before_reset();
         match self.handle.verbs().to_reset() {
             // The parent goes on using the queues; this copy of the handle must
             // not touch them.

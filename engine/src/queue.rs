@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::completion::Completion;
 use crate::control::{CompletionChannel, CqeSize, Device, VerbsCq};
 use crate::error::{ControlError, ControlErrorKind};
-use crate::path::direct;
+use crate::path::{self, PollerCounters, direct, verbs};
 use crate::ring::layout::CompletionLayout;
 
 /// How to create a [`CompletionQueue`].
@@ -16,7 +16,7 @@ pub struct CqOptions<'a> {
     /// Completions that it holds, at least. Make it as deep as all the queues
     /// that report to it together: a completion queue that overflows is dead.
     pub depth: u32,
-    /// Size of its entries.
+    /// Size of its entries, on the direct path.
     pub cqe_size: CqeSize,
     /// Where its events go, for those who wait.
     pub channel: Option<&'a CompletionChannel>,
@@ -30,7 +30,7 @@ pub struct CqOptions<'a> {
 /// another thread polls, such as creating an endpoint that reports here, takes a
 /// [`CompletionQueueHandle`], to which this dereferences.
 pub struct CompletionQueue {
-    path: direct::Poller,
+    path: path::Poller,
     handle: CompletionQueueHandle,
     /// Of [`VerbsCq::event_count`], how many [`Self::take_events`] has reported.
     events_taken: u32,
@@ -41,7 +41,7 @@ pub struct CompletionQueue {
 #[derive(Clone)]
 pub struct CompletionQueueHandle {
     pub(crate) verbs: VerbsCq,
-    pub(crate) mailbox: Arc<direct::Mailbox>,
+    pub(crate) path: path::CqSide,
 }
 
 impl Device {
@@ -57,22 +57,26 @@ impl Device {
             vector,
         } = *options;
         let verbs = VerbsCq::create(self, depth, cqe_size, channel, vector)?;
-        let Some(layout) = verbs.layout() else {
-            return Err(not_yet("create a completion queue"));
+        let path = match verbs.layout() {
+            Some(layout) => {
+                // SAFETY: the layout is that of a queue that was just created,
+                // which lives as long as the owner; its ring was handed to us
+                // alone, and endpoints are made with this poller's mailbox only.
+                let poller = unsafe { direct::Poller::new(&layout, Arc::new(verbs.clone())) };
+                path::Poller::Direct(poller.map_err(|error| {
+                    ControlError::new(
+                        ControlErrorKind::Unsupported,
+                        "drive a completion queue directly",
+                        error.to_string(),
+                    )
+                })?)
+            }
+            None => path::Poller::Verbs(verbs::Poller::new(verbs.clone())),
         };
-        // SAFETY: the layout is that of a queue that was just created, which
-        // lives as long as the owner; its ring was handed to us alone, and
-        // endpoints are made with this poller's mailbox only.
-        let path =
-            unsafe { direct::Poller::new(&layout, Arc::new(verbs.clone())) }.map_err(|error| {
-                ControlError::new(
-                    ControlErrorKind::Unsupported,
-                    "drive a completion queue directly",
-                    error.to_string(),
-                )
-            })?;
-        let mailbox = Arc::clone(path.mailbox());
-        let handle = CompletionQueueHandle { verbs, mailbox };
+        let handle = CompletionQueueHandle {
+            verbs,
+            path: path.side(),
+        };
         Ok(CompletionQueue {
             path,
             handle,
@@ -98,9 +102,14 @@ impl CompletionQueue {
     /// Asks for one event on the channel at the next completion, or at the next
     /// that is solicited or an error. Completions that came before count too,
     /// so poll once more after arming, and wait only if there is nothing.
-    pub fn arm(&mut self, solicited_only: bool) {
+    ///
+    /// # Errors
+    /// On the verbs path: the device failed, or belongs to a parent of this
+    /// process. Then there will be no event.
+    pub fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
         self.path
-            .arm(solicited_only, self.handle.verbs.event_count());
+            .arm(solicited_only, self.handle.verbs.event_count())
+            .map_err(|errno| ControlError::verbs("ask a completion queue for an event", errno))
     }
 
     /// Takes the events off the channel without blocking, for all queues that
@@ -122,14 +131,15 @@ impl CompletionQueue {
     /// Takes note of endpoints that were created and dropped. Polling does it
     /// by itself when it finds nothing; a queue that is not polled keeps the
     /// verbs objects, and the numbers, of endpoints that were dropped until
-    /// this is called, or until it is dropped itself.
+    /// this is called, or until it is dropped itself. On the verbs path there
+    /// is nothing to be done.
     pub fn settle(&mut self) {
         self.path.settle();
     }
 
     /// Completions that polling had to skip.
     #[must_use]
-    pub fn counters(&self) -> direct::PollerCounters {
+    pub fn counters(&self) -> PollerCounters {
         self.path.counters()
     }
 
@@ -161,6 +171,14 @@ impl CompletionQueueHandle {
         self.verbs.capacity()
     }
 
+    /// Whether its completions tell which of them the peer wanted to be told of
+    /// ([`crate::CompletionFlags::SOLICITED`]). On the verbs path they do not;
+    /// [`CompletionQueue::arm`] with `solicited_only` works nevertheless.
+    #[must_use]
+    pub fn tells_solicited(&self) -> bool {
+        matches!(self.path, path::CqSide::Direct(_))
+    }
+
     /// The channel that its events go to.
     #[must_use]
     pub fn channel(&self) -> Option<&CompletionChannel> {
@@ -179,14 +197,6 @@ impl CompletionQueueHandle {
     pub fn layout(&self) -> Option<CompletionLayout> {
         self.verbs.layout()
     }
-}
-
-pub(crate) fn not_yet(operation: &'static str) -> ControlError {
-    ControlError::new(
-        ControlErrorKind::Unsupported,
-        operation,
-        "the device cannot be driven directly",
-    )
 }
 
 impl fmt::Debug for CompletionQueue {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::control::{ProtectionDomain, VerbsSrq};
 use crate::error::{ControlError, ControlErrorKind};
-use crate::path::direct;
+use crate::path::{self, direct, verbs};
 use crate::request::{ListError, PostError, RecvRequest};
 use crate::ring::layout::SharedRecvLayout;
 
@@ -24,7 +24,7 @@ pub struct SrqOptions {
 /// What may be done while another thread posts takes a
 /// [`SharedReceiveQueueHandle`], to which this dereferences.
 pub struct SharedReceiveQueue {
-    path: direct::SharedReceives,
+    path: path::SharedReceives,
     handle: SharedReceiveQueueHandle,
 }
 
@@ -33,7 +33,7 @@ pub struct SharedReceiveQueue {
 #[derive(Clone)]
 pub struct SharedReceiveQueueHandle {
     pub(crate) verbs: VerbsSrq,
-    pub(crate) path: direct::SharedReceivesHandle,
+    pub(crate) path: path::SrqSide,
 }
 
 impl ProtectionDomain {
@@ -44,22 +44,29 @@ impl ProtectionDomain {
     /// no memory for it.
     pub fn create_srq(&self, options: &SrqOptions) -> Result<SharedReceiveQueue, ControlError> {
         let verbs = VerbsSrq::create(self, options.depth, options.max_segments)?;
-        let Some(layout) = verbs.layout() else {
-            return Err(crate::queue::not_yet("create a shared receive queue"));
+        let path = match verbs.layout() {
+            Some(layout) => {
+                let owner = Arc::new(verbs.clone());
+                // SAFETY: the layout is that of a queue that was just created,
+                // which lives as long as the owner, and is used by nobody else.
+                let receives = unsafe { direct::SharedReceives::new(&layout, owner) };
+                path::SharedReceives::Direct(receives.map_err(|error| {
+                    ControlError::new(
+                        ControlErrorKind::Unsupported,
+                        "drive a shared receive queue directly",
+                        error.to_string(),
+                    )
+                })?)
+            }
+            None => path::SharedReceives::Verbs(verbs::SharedReceives::new(
+                verbs.clone(),
+                verbs.capacity(),
+                verbs.max_segments(),
+            )),
         };
-        // SAFETY: the layout is that of a queue that was just created, which
-        // lives as long as the owner, and is used by nobody else.
-        let path = unsafe { direct::SharedReceives::new(&layout, Arc::new(verbs.clone())) }
-            .map_err(|error| {
-                ControlError::new(
-                    ControlErrorKind::Unsupported,
-                    "drive a shared receive queue directly",
-                    error.to_string(),
-                )
-            })?;
         let handle = SharedReceiveQueueHandle {
             verbs,
-            path: path.handle(),
+            path: path.side(),
         };
         Ok(SharedReceiveQueue { path, handle })
     }

@@ -195,7 +195,7 @@ impl Side for OurSide {
     }
 
     fn arm_recv(&mut self, solicited_only: bool) {
-        self.recv_cq.arm(solicited_only);
+        self.recv_cq.arm(solicited_only).expect("armed");
     }
 
     fn take_events(&mut self) -> u32 {

@@ -158,16 +158,10 @@ fn an_attempt_that_failed_flushes_what_was_and_what_will_be_posted() {
         assert_eq!(told(&world.polled(expected.len())), expected);
         assert!(end.open_receives() && end.open_sends());
         world.recv(&mut end, 2).expect("room");
-        world.send(&mut end, 3, SIGNALED).expect("room");
-        world.send(&mut end, 4, UNSIGNALED).expect("room");
         world.system.run();
         assert_eq!(
-            told(&world.polled(3)),
-            [
-                (9, 2, CompletionOp::Recv, Status::WrFlush),
-                (9, 3, CompletionOp::Send, Status::WrFlush),
-                (9, 4, CompletionOp::Send, Status::WrFlush),
-            ]
+            told(&world.polled(1)),
+            [(9, 2, CompletionOp::Recv, Status::WrFlush)]
         );
         assert!(end.sends_idle() && end.recvs_outstanding() == 0);
         // And again, and back to a connection.

@@ -8,6 +8,7 @@ mod support;
 
 mod control;
 mod conversation;
+mod direct;
 mod failures;
 mod handles;
 mod queues;

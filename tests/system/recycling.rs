@@ -53,23 +53,6 @@ fn a_number_comes_back_without_the_completions_of_the_dead() {
 }
 
 #[test]
-fn a_number_does_not_come_back_before_its_completions_are_cleaned() {
-    let mut world = World::new(64);
-    let [mut a, b] = world.pair(false);
-    let number = a.qpn();
-    world.send(&mut a, 1, SIGNALED).expect("room");
-    a.to_error().expect("the error state");
-    world.system.run();
-    drop(a);
-    let early = world.endpoint(false);
-    assert_ne!(early.qpn(), number, "the queue was not polled since");
-    assert_eq!(world.polled(0), []);
-    let late = world.endpoint(false);
-    assert_eq!(late.qpn(), number);
-    drop(b);
-}
-
-#[test]
 fn a_reset_endpoint_starts_afresh_with_the_same_number() {
     let mut world = World::new(64);
     let mut ends = world.pair(false);

@@ -2,7 +2,33 @@
 
 use crate::error::{ControlError, ControlErrorKind};
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::verbs::{self, ibv_context};
+use std::sync::Once;
+
+/// Of how many forks this process is the child, since the first device was
+/// opened. A load, where asking for the process is a system call: for checks
+/// per message.
+#[inline(always)]
+pub(crate) fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Has [`forks`] count.
+fn count_forks() {
+    static ONCE: Once = Once::new();
+    extern "C" fn forked() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    ONCE.call_once(|| {
+        // SAFETY: the handler does one atomic addition. It fails for want of
+        // memory only; then a child is not told, and must know itself that the
+        // device is its parent's.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+}
 
 /// Closed when the last object of the device is gone.
 pub(super) struct Context {
@@ -26,6 +52,7 @@ impl Context {
     /// # Safety
     /// `raw` comes from `ibv_open_device` and is closed by nobody else.
     pub(super) unsafe fn from_raw(raw: NonNull<ibv_context>) -> Self {
+        count_forks();
         Self {
             raw,
             process: std::process::id(),

@@ -88,6 +88,7 @@ pub struct Device {
     pub(super) context: Arc<Context>,
     info: Arc<DeviceInfo>,
     limits: Limits,
+    mlx5: bool,
 }
 
 impl Device {
@@ -134,6 +135,7 @@ impl Device {
             context: Arc::new(context),
             info: Arc::new(info),
             limits,
+            mlx5: is_mlx5(device),
         })
     }
 
@@ -160,6 +162,11 @@ impl Device {
     /// Whether what is made of it has rings for us, or is left to libibverbs.
     pub(super) fn is_direct(&self) -> bool {
         self.info.path == DataPath::Direct
+    }
+
+    /// Whether libmlx5 is its library, whatever the path.
+    pub(super) fn is_mlx5(&self) -> bool {
+        self.mlx5
     }
 }
 
@@ -331,8 +338,7 @@ fn data_path(device: &ibv_device, request: PathRequest) -> DataPath {
 
 /// What keeps us from a device's rings.
 fn obstacle(device: &ibv_device) -> Option<String> {
-    // SAFETY: the device is alive by its borrow; the call only reads it.
-    if !unsafe { dv_sys::mlx5dv::mlx5dv_is_supported(pointer(device)) } {
+    if !is_mlx5(device) {
         return Some("it is no mlx5 device".to_owned());
     }
     // Either adds a signature to the WQEs of its queues, which moves the segments.
@@ -340,6 +346,11 @@ fn obstacle(device: &ibv_device) -> Option<String> {
         .into_iter()
         .find(|switch| std::env::var_os(switch).is_some())
         .map(|switch| format!("{switch} is set and changes the rings"))
+}
+
+fn is_mlx5(device: &ibv_device) -> bool {
+    // SAFETY: the device is alive by its borrow; the call only reads it.
+    unsafe { dv_sys::mlx5dv::mlx5dv_is_supported(pointer(device)) }
 }
 
 fn not_as_asked(name: &str, reason: String) -> ControlError {

@@ -35,6 +35,7 @@ pub use address::{ConnectOptions, EndpointAddress};
 pub use buffer::RegisteredBuffer;
 pub use channel::CompletionChannel;
 pub use connect::QpState;
+pub(crate) use context::forks;
 pub use cq::{CqeSize, VerbsCq};
 pub use device::{DataPath, Device, DeviceInfo, devices, devices_with};
 pub use domain::ProtectionDomain;

@@ -49,8 +49,8 @@ pub struct QpSpec<'a> {
     /// none left a shared one is taken: [`crate::ring::layout::RegisterLayout`]
     /// tells. Means nothing on the verbs path.
     pub exclusive_register: bool,
-    /// The device may leave short messages in their completions. Means nothing
-    /// on the verbs path.
+    /// The device may leave short messages in their completions. It may not on
+    /// the verbs path.
     pub payload_in_completion: bool,
 }
 
@@ -117,9 +117,18 @@ impl VerbsQp {
         // SAFETY: what the specification borrows is alive and, checked above,
         // of the same device.
         let (raw, granted) = unsafe {
-            match direct {
-                true => create(domain, spec, register.as_ref(), id)?,
-                false => create_plain(domain, spec, id)?,
+            if direct {
+                create(domain, spec, register.as_ref(), id)?
+            } else if domain.device().is_mlx5() {
+                // Polling takes completions of endpoints that are gone, too. It
+                // must not place payloads in memory that may be gone with them.
+                let spec = QpSpec {
+                    payload_in_completion: false,
+                    ..*spec
+                };
+                create(domain, &spec, None, id)?
+            } else {
+                create_plain(domain, spec, id)?
             }
         };
         // From here the drop of `qp` destroys it.
@@ -326,11 +335,6 @@ unsafe fn create_plain(
     attr.recv_cq = spec.recv_cq.as_ptr();
     attr.srq = spec.srq.map_or(ptr::null_mut(), VerbsSrq::as_ptr);
     attr.cap = capacities(spec);
-    // As on the direct path, where a request has room for one anyway.
-    attr.cap.max_send_sge = attr.cap.max_send_sge.max(1);
-    if attr.cap.max_recv_wr > 0 {
-        attr.cap.max_recv_sge = attr.cap.max_recv_sge.max(1);
-    }
     attr.qp_type = ibv_qp_type::IBV_QPT_RC;
     // SAFETY: the caller's promise.
     let qp = unsafe { verbs::ibv_create_qp(domain.raw.as_ptr(), &raw mut attr) };
@@ -345,8 +349,13 @@ fn capacities(spec: &QpSpec<'_>) -> ibv_qp_cap {
     ibv_qp_cap {
         max_send_wr: spec.send_depth,
         max_recv_wr: if own_recv { spec.recv_depth } else { 0 },
-        max_send_sge: spec.send_segments,
-        max_recv_sge: if own_recv { spec.recv_segments } else { 0 },
+        // In rings there is room for one anyway.
+        max_send_sge: spec.send_segments.max(1),
+        max_recv_sge: if own_recv {
+            spec.recv_segments.max(1)
+        } else {
+            0
+        },
         max_inline_data: spec.inline_bytes,
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::control::{Access, ConnectOptions, EndpointAddress, QpState, Route, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
-use crate::path::direct;
+use crate::path::Watch;
 
 /// As far as we moved it. The device may have gone to the error state since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +56,11 @@ struct Shared {
 pub(super) struct Inner {
     pub(super) state: State,
     /// None when the endpoint is gone: the rings are not kept for a handle.
-    pub(super) watch: Option<direct::Watch>,
+    pub(super) watch: Option<Watch>,
 }
 
 impl EndpointHandle {
-    pub(super) fn new(verbs: Arc<VerbsQp>, watch: direct::Watch) -> Self {
+    pub(super) fn new(verbs: Arc<VerbsQp>, watch: Watch) -> Self {
         Self(Arc::new(Shared {
             verbs,
             inner: Mutex::new(Inner {
@@ -204,6 +204,9 @@ impl EndpointHandle {
             self.0.verbs.to_init(1, Access::empty())?;
             inner.state = State::Init;
         }
+        if let Some(watch) = &inner.watch {
+            watch.will_fail();
+        }
         self.0.verbs.to_error()?;
         inner.state = State::Error;
         Ok(())
@@ -217,10 +220,7 @@ impl EndpointHandle {
     /// ring; the posting thread asks [`super::Endpoint::sends_idle`].
     #[must_use]
     pub fn sends_idle(&self) -> bool {
-        self.lock()
-            .watch
-            .as_ref()
-            .is_none_or(direct::Watch::sends_idle)
+        self.lock().watch.as_ref().is_none_or(Watch::sends_idle)
     }
 
     /// Receives of its own queue that were posted and whose completions were
@@ -232,7 +232,7 @@ impl EndpointHandle {
         self.lock()
             .watch
             .as_ref()
-            .map_or(0, direct::Watch::recvs_outstanding)
+            .map_or(0, Watch::recvs_outstanding)
     }
 
     fn init_locked(&self, inner: &mut Inner, options: &ConnectOptions) -> Result<(), ControlError> {

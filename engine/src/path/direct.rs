@@ -27,8 +27,9 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub use super::PollerCounters;
 pub use mailbox::Mailbox;
-pub use poller::{Poller, PollerCounters};
+pub use poller::Poller;
 pub use queue_pair::{QueuePair, QueuePairParts};
 pub use shared::{SharedReceives, SharedReceivesHandle};
 pub use watch::Watch;

@@ -36,6 +36,30 @@ pub(super) enum Usual {
     Elsewhere,
 }
 
+/// What a look for events has brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Something that notifies a waiter.
+    pub(super) notifies: bool,
+    /// A completion, whether it notifies or not.
+    pub(super) completion: bool,
+}
+
+impl Found {
+    /// Something that was posted: that always notifies.
+    const POSTED: Self = Self {
+        notifies: true,
+        completion: false,
+    };
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            notifies: self.notifies | other.notifies,
+            completion: self.completion | other.completion,
+        }
+    }
+}
+
 /// See the head of the file. Its owner is who has the EVD.
 pub(super) struct Consumer {
     staged: VecDeque<Item>,
@@ -137,58 +161,59 @@ impl Consumer {
         self.staged.len() + evd.posted.len() as usize
     }
 
-    /// Stages what there is, up to the queue length. Answers whether any of it
-    /// notifies a waiter.
-    pub(super) fn gather(&mut self, evd: &Evd) -> bool {
-        let mut notifies = self.fetch(evd);
+    /// Stages what there is, up to the queue length.
+    pub(super) fn gather(&mut self, evd: &Evd) -> Found {
+        let mut found = self.fetch(evd);
         let most = evd.queue_length() as usize;
         let attribute = evd.switches.attribute();
         for queue in &mut self.queues {
             let room = most.saturating_sub(self.staged.len());
-            notifies |= stage(queue, room, &mut self.staged, attribute);
+            found = found.and(stage(queue, room, &mut self.staged, attribute));
         }
-        notifies
+        found
     }
 
     /// Acts on letters, and stages what was posted, behind the completions that
-    /// were there before it. Answers whether any of that notifies.
-    fn fetch(&mut self, evd: &Evd) -> bool {
+    /// were there before it.
+    fn fetch(&mut self, evd: &Evd) -> Found {
         if evd.posted.is_quiet() {
-            return false;
+            return Found::default();
         }
-        let notifies = self.read_letters(evd);
+        let found = self.read_letters(evd);
         // What is posted after this has to wait for the next time: completions
         // may come before it that the sweep has missed.
         let posted = evd.posted.len();
-        if posted == 0 || self.staged.len() > evd.queue_length() as usize {
-            return notifies || posted > 0;
+        if posted == 0 {
+            return found;
         }
-        self.sweep(evd);
+        if self.staged.len() > evd.queue_length() as usize {
+            return found.and(Found::POSTED);
+        }
+        let swept = self.sweep(evd);
         evd.posted.take(posted, |data| {
             self.staged.push_back(Item {
                 data,
                 receiver: None,
             });
         });
-        true
+        found.and(swept).and(Found::POSTED)
     }
 
     /// Stages every completion that is there now.
-    fn sweep(&mut self, evd: &Evd) -> bool {
+    fn sweep(&mut self, evd: &Evd) -> Found {
         let attribute = evd.switches.attribute();
-        let mut notifies = false;
+        let mut found = Found::default();
         for queue in &mut self.queues {
             // As many as it holds were there; more have come since.
             let most = queue.capacity() as usize;
-            notifies |= stage(queue, most, &mut self.staged, attribute);
+            found = found.and(stage(queue, most, &mut self.staged, attribute));
             queue.settle();
         }
-        notifies
+        found
     }
 
-    /// Answers whether it brought something that notifies.
     #[cold]
-    fn act_on(&mut self, evd: &Evd, letter: Letter) -> bool {
+    fn act_on(&mut self, evd: &Evd, letter: Letter) -> Found {
         match letter {
             Letter::Attach(queue) => self.queues.push(queue),
             Letter::Room(mut room) => {
@@ -199,18 +224,17 @@ impl Consumer {
             Letter::Sweep => return self.sweep(evd),
             Letter::Purge(ep) => self.purge(ep),
         }
-        false
+        Found::default()
     }
 
-    /// Acts on the letters of other threads. Answers whether they brought
-    /// something that notifies.
-    pub(super) fn read_letters(&mut self, evd: &Evd) -> bool {
-        let mut notifies = false;
+    /// Acts on the letters of other threads.
+    pub(super) fn read_letters(&mut self, evd: &Evd) -> Found {
+        let mut found = Found::default();
         for letter in evd.posted.letters() {
-            notifies |= self.act_on(evd, letter);
+            found = found.and(self.act_on(evd, letter));
             evd.posted.letter_done();
         }
-        notifies
+        found
     }
 
     fn purge(&mut self, unwanted: Handle) {
@@ -226,6 +250,11 @@ impl Consumer {
     /// Where the events of the queues come.
     pub(super) fn channel(&self) -> Option<BorrowedFd<'_>> {
         self.queues.first()?.channel()
+    }
+
+    /// Whether completions tell which of them were solicited.
+    pub(super) fn tells_solicited(&self) -> bool {
+        self.queues.iter().all(Queue::tells_solicited)
     }
 
     /// The queues, to be armed.
@@ -247,14 +276,14 @@ fn is_posted(data: &EventData) -> bool {
     !matches!(data, EventData::Dto { .. } | EventData::RmrBind { .. })
 }
 
-/// Moves up to `most` events of a queue. Answers whether any notifies.
+/// Moves up to `most` events of a queue.
 fn stage(
     queue: &mut Queue,
     most: usize,
     staged: &mut VecDeque<Item>,
     attribute: Option<Attribute>,
-) -> bool {
-    let mut notifies = false;
+) -> Found {
+    let mut found = Found::default();
     for _ in 0..most {
         let Some(completion) = queue.poll() else {
             break;
@@ -262,10 +291,11 @@ fn stage(
         convert(&completion, |taken| {
             taken.event.stage();
             staged.push_back(taken.event);
-            notifies |= does_notify(&taken, attribute);
+            found.completion = true;
+            found.notifies |= does_notify(&taken, attribute);
         });
     }
-    notifies
+    found
 }
 
 /// Whether a completion wakes who waits on an EVD so configured.

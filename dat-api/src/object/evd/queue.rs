@@ -45,9 +45,14 @@ impl Queue {
         }
     }
 
+    /// Whether completions tell which of them were solicited.
+    pub(super) fn tells_solicited(&self) -> bool {
+        each!(self, queue => queue.tells_solicited())
+    }
+
     /// Asks for an event on the channel.
-    pub(super) fn arm(&mut self, solicited_only: bool) {
-        each!(self, queue => queue.arm(solicited_only));
+    pub(super) fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
+        each!(self, queue => queue.arm(solicited_only))
     }
 
     /// Takes the events of the channel, of all queues on it.

@@ -49,6 +49,10 @@ impl From<DatReturn> for Waited {
 /// with unsignalled posts, [`super::Notification::Solicited`]): events that are there when
 /// the wait begins end it, whatever they are; once it sleeps, only those that
 /// notify do. Quiet ones that have come by then are found when the time is up.
+///
+/// Completions may not tell whether they were solicited (the verbs path): then
+/// only the device's event does. Such a wait does not spin, and what comes with
+/// an event, or just before the wait could have had one, counts as solicited.
 pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
     let handle = owned.handle();
     let (evd, consumer) = open(owned);
@@ -65,6 +69,10 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
         threshold,
         closings,
         notified: true,
+        asked: 0,
+        listening: 0,
+        evented: false,
+        failure: None,
     };
     let outcome = waiting.run(timeout);
     let nmore = |known: usize| u32::try_from(known).unwrap_or(u32::MAX);
@@ -142,9 +150,25 @@ struct Waiting<'a> {
     closings: u32,
     /// Something that notifies has come. At the first look, everything does.
     notified: bool,
+    /// Queues that the device was asked for events of, since the last look.
+    asked: usize,
+    /// Queues that the device was asked for events of before the last look, and
+    /// has sent none of: what they bring at the next look and was solicited,
+    /// raises an event. What other queues bring may have come too early.
+    listening: usize,
+    /// The device has sent an event since the last look.
+    evented: bool,
+    /// The device cannot be asked for an event.
+    failure: Option<ControlError>,
 }
 
 impl Waiting<'_> {
+    /// Whether only events of the device tell what notifies.
+    fn is_blind(&self) -> bool {
+        self.evd.switches.attribute() == Some(Attribute::Solicited)
+            && !self.consumer.tells_solicited()
+    }
+
     /// Whether the EVD was closed to waiters, or is going.
     fn is_stopped(&self) -> bool {
         let switches = &self.evd.switches;
@@ -183,6 +207,9 @@ impl Waiting<'_> {
             if enough || !matches!(outcome, Ok(WaitOutcome::Ready)) {
                 break outcome;
             }
+            if let Some(error) = self.failure.take() {
+                break Err(error);
+            }
         };
         evd.switches.set_waited(false);
         self.consumer.budget = budget;
@@ -197,17 +224,31 @@ impl Waiting<'_> {
 
 impl Source for Waiting<'_> {
     fn ready(&mut self) -> bool {
-        if self.is_stopped() {
+        if self.is_stopped() || self.failure.is_some() {
             return true;
         }
-        self.notified |= self.consumer.gather(self.evd);
-        self.notified && self.consumer.known(self.evd) >= self.threshold
+        let found = self.consumer.gather(self.evd);
+        let known = self.consumer.known(self.evd);
+        self.notified |= found.notifies;
+        if !self.notified && self.is_blind() {
+            let is_covered = self.listening == self.consumer.queues().len();
+            self.notified = found.completion && !is_covered || known > 0 && self.evented;
+        }
+        if self.asked > 0 {
+            self.listening = self.asked;
+        }
+        (self.asked, self.evented) = (0, false);
+        self.notified && known >= self.threshold
     }
 
     fn arm(&mut self) {
         let solicited = self.evd.switches.attribute() == Some(Attribute::Solicited);
-        for queue in self.consumer.queues() {
-            queue.arm(solicited);
+        let queues = self.consumer.queues();
+        self.asked = queues.len();
+        for queue in queues {
+            if let Err(error) = queue.arm(solicited) {
+                self.failure = Some(error);
+            }
         }
     }
 
@@ -217,7 +258,14 @@ impl Source for Waiting<'_> {
         for queue in self.consumer.queues() {
             events += queue.take_events()?;
         }
+        if events > 0 {
+            (self.evented, self.listening) = (true, 0);
+        }
         Ok(events)
+    }
+
+    fn spin_counts(&self) -> bool {
+        !self.is_blind()
     }
 
     fn channel(&self) -> Option<BorrowedFd<'_>> {

@@ -11,21 +11,11 @@ use super::mailbox::Change;
 use super::table::{Table, View};
 use super::{Mailbox, Owner};
 use crate::completion::Completion;
+use crate::path::PollerCounters;
 use crate::ring::LayoutError;
 use crate::ring::complete::{CompletionRing, Slot};
 use crate::ring::layout::CompletionLayout;
 use crate::wire::{CqeOpcode, CqeTail, OwnOp};
-
-/// What polling has met besides completions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PollerCounters {
-    /// Completions for a queue pair number that nobody has, or with an opcode
-    /// that no request of ours can have. They were skipped.
-    pub unknown: u64,
-    /// Completions of queue pairs that were destroyed or reset. They were
-    /// skipped.
-    pub stale: u64,
-}
 
 /// The polling side of a completion queue.
 pub struct Poller {

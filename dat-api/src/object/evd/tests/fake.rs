@@ -1,6 +1,6 @@
 //! A completion queue that the test fills.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -44,6 +44,8 @@ pub(in super::super) struct Ring {
     inside: Mutex<Inside>,
     pub(super) capacity: u32,
     channel: Arc<Channel>,
+    /// Whether its completions tell that they were solicited.
+    pub(super) tells_solicited: AtomicBool,
     /// How often it was armed.
     pub(super) arms: AtomicU32,
     /// How often it was settled.
@@ -95,6 +97,7 @@ impl FakeQueue {
             }),
             capacity,
             channel,
+            tells_solicited: AtomicBool::new(true),
             arms: AtomicU32::new(0),
             settled: AtomicU32::new(0),
         });
@@ -110,7 +113,11 @@ impl FakeQueue {
         self.0.capacity
     }
 
-    pub(in super::super) fn arm(&mut self, solicited_only: bool) {
+    pub(in super::super) fn tells_solicited(&self) -> bool {
+        self.0.tells_solicited.load(Ordering::Relaxed)
+    }
+
+    pub(in super::super) fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
         let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
         // A request for any completion is not narrowed by a later one.
         inside.armed = match (inside.armed, solicited_only) {
@@ -118,6 +125,7 @@ impl FakeQueue {
             _ => Armed::Solicited,
         };
         self.0.arms.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     pub(in super::super) fn take_events(&mut self) -> Result<u32, ControlError> {

@@ -1,0 +1,274 @@
+//! One of the two paths. The direct one is asked for first, and its methods
+//! are inlined here; those of the other are called.
+
+use std::sync::Arc;
+
+use super::{PollerCounters, direct, verbs};
+use crate::completion::Completion;
+use crate::request::{ListError, PostError, RecvRequest, SendRequest};
+
+/// Calls the same method of either.
+macro_rules! each {
+    ($path:expr, $name:ident => $call:expr) => {
+        match $path {
+            Self::Direct($name) => $call,
+            Self::Verbs($name) => $call,
+        }
+    };
+}
+
+/// A queue pair, for the one who posts to it.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "they are not moved about, and a box would cost every post a load"
+)]
+pub(crate) enum QueuePair {
+    Direct(direct::QueuePair),
+    Verbs(verbs::QueuePair),
+}
+
+impl QueuePair {
+    /// # Safety
+    /// As for both paths' method.
+    #[inline]
+    pub(crate) unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        each!(self, path => unsafe { path.post_recv(request) })
+    }
+
+    /// # Safety
+    /// As for both paths' method.
+    #[inline]
+    pub(crate) unsafe fn post_recv_list(
+        &mut self,
+        requests: &[RecvRequest<'_>],
+    ) -> Result<(), ListError> {
+        // SAFETY: passed on to the caller.
+        each!(self, path => unsafe { path.post_recv_list(requests) })
+    }
+
+    /// # Safety
+    /// As for both paths' method.
+    #[inline]
+    pub(crate) unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        each!(self, path => unsafe { path.post_send(request) })
+    }
+
+    /// # Safety
+    /// As for both paths' method.
+    #[inline]
+    pub(crate) unsafe fn post_send_noted(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+    ) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        each!(self, path => unsafe { path.post_send_noted(request, note) })
+    }
+
+    /// # Safety
+    /// As for both paths' method.
+    #[inline]
+    pub(crate) unsafe fn post_send_list(
+        &mut self,
+        requests: &[SendRequest<'_>],
+    ) -> Result<(), ListError> {
+        // SAFETY: passed on to the caller.
+        each!(self, path => unsafe { path.post_send_list(requests) })
+    }
+
+    pub(crate) fn open_receives(&mut self) {
+        each!(self, path => path.open_receives());
+    }
+
+    pub(crate) fn open_sends(&mut self) {
+        each!(self, path => path.open_sends());
+    }
+
+    /// The queue pair will be put to RESET, by its last user or for
+    /// [`Self::reset`].
+    pub(crate) fn before_reset(&mut self) {
+        match self {
+            Self::Direct(_) => {}
+            Self::Verbs(path) => path.before_reset(),
+        }
+    }
+
+    /// The queue pair is in RESET.
+    pub(crate) fn reset(&mut self) {
+        each!(self, path => path.reset());
+    }
+
+    pub(crate) fn limit(&mut self, sends: u32, receives: u32) {
+        each!(self, path => path.limit(sends, receives));
+    }
+
+    pub(crate) fn send_capacity(&self) -> u32 {
+        each!(self, path => path.send_capacity())
+    }
+
+    pub(crate) fn recv_capacity(&self) -> u32 {
+        each!(self, path => path.recv_capacity())
+    }
+
+    #[inline]
+    pub(crate) fn sends_idle(&self) -> bool {
+        each!(self, path => path.sends_idle())
+    }
+
+    #[inline]
+    pub(crate) fn recvs_outstanding(&self) -> u32 {
+        each!(self, path => path.recvs_outstanding())
+    }
+
+    pub(crate) fn watch(&self) -> Watch {
+        match self {
+            Self::Direct(path) => Watch::Direct(path.watch()),
+            Self::Verbs(path) => Watch::Verbs(path.watch()),
+        }
+    }
+}
+
+/// What any thread may ask of a queue pair, until it is reset.
+#[derive(Clone, Debug)]
+pub(crate) enum Watch {
+    Direct(direct::Watch),
+    Verbs(verbs::Watch),
+}
+
+impl Watch {
+    pub(crate) fn sends_idle(&self) -> bool {
+        each!(self, path => path.sends_idle())
+    }
+
+    pub(crate) fn recvs_outstanding(&self) -> u32 {
+        each!(self, path => path.recvs_outstanding())
+    }
+
+    /// Who calls this moves the queue pair to ERR after it.
+    pub(crate) fn will_fail(&self) {
+        match self {
+            Self::Direct(_) => {}
+            Self::Verbs(path) => path.will_fail(),
+        }
+    }
+}
+
+/// The polling side of a completion queue.
+#[derive(Debug)]
+pub(crate) enum Poller {
+    Direct(direct::Poller),
+    Verbs(verbs::Poller),
+}
+
+impl Poller {
+    #[inline]
+    pub(crate) fn poll(&mut self) -> Option<Completion> {
+        each!(self, path => path.poll())
+    }
+
+    #[inline]
+    pub(crate) fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
+        each!(self, path => path.poll_batch(out))
+    }
+
+    /// Asks for an event; `events_read` is how many came so far.
+    ///
+    /// # Errors
+    /// The error number of the device.
+    pub(crate) fn arm(&mut self, solicited_only: bool, events_read: u32) -> Result<(), i32> {
+        match self {
+            Self::Direct(path) => {
+                path.arm(solicited_only, events_read);
+                Ok(())
+            }
+            Self::Verbs(path) => path.arm(solicited_only),
+        }
+    }
+
+    /// Queue pairs leave at once on the verbs path.
+    pub(crate) fn settle(&mut self) {
+        match self {
+            Self::Direct(path) => path.settle(),
+            Self::Verbs(_) => {}
+        }
+    }
+
+    pub(crate) fn counters(&self) -> PollerCounters {
+        each!(self, path => path.counters())
+    }
+
+    /// For those who create queue pairs.
+    pub(crate) fn side(&self) -> CqSide {
+        match self {
+            Self::Direct(path) => CqSide::Direct(Arc::clone(path.mailbox())),
+            Self::Verbs(path) => CqSide::Verbs(path.completions().clone()),
+        }
+    }
+}
+
+/// A completion queue, for those who create queue pairs.
+#[derive(Clone, Debug)]
+pub(crate) enum CqSide {
+    Direct(Arc<direct::Mailbox>),
+    Verbs(verbs::Completions),
+}
+
+/// The posting side of a shared receive queue.
+#[derive(Debug)]
+pub(crate) enum SharedReceives {
+    Direct(direct::SharedReceives),
+    Verbs(verbs::SharedReceives),
+}
+
+impl SharedReceives {
+    /// # Safety
+    /// As for both paths' method.
+    #[inline]
+    pub(crate) unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        each!(self, path => unsafe { path.post(request) })
+    }
+
+    /// # Safety
+    /// As for both paths' method.
+    #[inline]
+    pub(crate) unsafe fn post_list(
+        &mut self,
+        requests: &[RecvRequest<'_>],
+    ) -> Result<(), ListError> {
+        // SAFETY: passed on to the caller.
+        each!(self, path => unsafe { path.post_list(requests) })
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        each!(self, path => path.capacity())
+    }
+
+    pub(crate) fn max_segments(&self) -> usize {
+        each!(self, path => path.max_segments())
+    }
+
+    /// For those who create queue pairs.
+    pub(crate) fn side(&self) -> SrqSide {
+        match self {
+            Self::Direct(path) => SrqSide::Direct(path.handle()),
+            Self::Verbs(path) => SrqSide::Verbs(path.handle()),
+        }
+    }
+}
+
+/// A shared receive queue, for those who create queue pairs.
+#[derive(Clone, Debug)]
+pub(crate) enum SrqSide {
+    Direct(direct::SharedReceivesHandle),
+    Verbs(verbs::SharedReceivesHandle),
+}
+
+impl SrqSide {
+    pub(crate) fn outstanding(&self) -> u32 {
+        each!(self, path => path.outstanding())
+    }
+}

@@ -1,0 +1,349 @@
+//! From requests to the work requests of libibverbs.
+
+use core::mem::offset_of;
+
+use dv_sys::verbs::{
+    ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode,
+    imm_data_invalidated_rkey_union_t, rdma_t, wr_t,
+};
+
+use crate::completion::CompletionOp;
+use crate::request::{PostError, Segment, SendFlags, SendOp, SendRequest};
+
+/// Requests given to libibverbs at a time, at most.
+pub(super) const CHUNK: usize = 8;
+
+// A segment is passed on as it is.
+const _: () = {
+    assert!(size_of::<Segment>() == size_of::<ibv_sge>());
+    assert!(align_of::<Segment>() == align_of::<ibv_sge>());
+    assert!(offset_of!(Segment, addr) == offset_of!(ibv_sge, addr));
+    assert!(offset_of!(Segment, length) == offset_of!(ibv_sge, length));
+    assert!(offset_of!(Segment, lkey) == offset_of!(ibv_sge, lkey));
+};
+
+/// What a queue takes of one request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) segments: u32,
+    /// Means nothing for receives.
+    pub(super) inline_bytes: u32,
+}
+
+impl Bounds {
+    /// Refuses more segments than there is room for.
+    #[inline]
+    pub(super) fn check_count(self, segments: &[Segment]) -> Result<(), PostError> {
+        if segments.len() > self.segments as usize {
+            return Err(PostError::TooManySegments);
+        }
+        Ok(())
+    }
+
+    /// Refuses a receive that is too large, by the rules of the direct path.
+    #[inline]
+    pub(super) fn check_recv(self, segments: &[Segment]) -> Result<(), PostError> {
+        self.check_count(segments)?;
+        check_lengths(segments)
+    }
+
+    /// Refuses a request of the send queue that is too large, by the rules of
+    /// the direct path. Answers its length.
+    #[inline]
+    pub(super) fn check_send(self, request: &SendRequest<'_>) -> Result<u32, PostError> {
+        self.check_count(request.segments)?;
+        if request.op == SendOp::Nop {
+            return Ok(0);
+        }
+        let length: u64 = request
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.length))
+            .sum();
+        if is_inline(request) && length > u64::from(self.inline_bytes) {
+            return Err(PostError::InlineTooLong);
+        }
+        match u32::try_from(length) {
+            Ok(length) if length >> 31 == 0 => Ok(length),
+            _ => Err(PostError::MessageTooLong),
+        }
+    }
+}
+
+/// Refuses segments of a receive that are longer than any message.
+#[inline]
+pub(super) fn check_lengths(segments: &[Segment]) -> Result<(), PostError> {
+    if segments.iter().any(|segment| segment.length >> 31 != 0) {
+        return Err(PostError::MessageTooLong);
+    }
+    Ok(())
+}
+
+/// A read has nothing to copy.
+#[inline]
+fn is_inline(request: &SendRequest<'_>) -> bool {
+    request.flags.contains(SendFlags::INLINE) && !matches!(request.op, SendOp::Read { .. })
+}
+
+/// What the completion of a request calls it.
+#[inline]
+pub(super) fn op_of(op: SendOp) -> CompletionOp {
+    match op {
+        SendOp::Send | SendOp::SendImm(_) => CompletionOp::Send,
+        SendOp::Write { .. } | SendOp::WriteImm { .. } => CompletionOp::Write,
+        SendOp::Read { .. } => CompletionOp::Read,
+        SendOp::Nop => CompletionOp::Nop,
+    }
+}
+
+/// A work request, not linked yet. It points to the segments.
+#[inline]
+pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
+    // SAFETY: integers, pointers and unions of them, for which zero is valid.
+    let mut work: ibv_send_wr = unsafe { core::mem::zeroed() };
+    let (opcode, imm, remote) = match request.op {
+        SendOp::Send => (ibv_wr_opcode::IBV_WR_SEND, 0, None),
+        SendOp::SendImm(imm) => (ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, imm, None),
+        SendOp::Write { remote_addr, rkey } => (
+            ibv_wr_opcode::IBV_WR_RDMA_WRITE,
+            0,
+            Some((remote_addr, rkey)),
+        ),
+        SendOp::WriteImm {
+            remote_addr,
+            rkey,
+            imm,
+        } => (
+            ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
+            imm,
+            Some((remote_addr, rkey)),
+        ),
+        SendOp::Read { remote_addr, rkey } => (
+            ibv_wr_opcode::IBV_WR_RDMA_READ,
+            0,
+            Some((remote_addr, rkey)),
+        ),
+        // No verb does nothing; a write of no bytes touches nothing, and its
+        // key is not looked at.
+        SendOp::Nop => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, 0, Some((0, 0))),
+    };
+    work.wr_id = tag;
+    work.opcode = opcode;
+    work.send_flags = flags(request);
+    work.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t {
+        imm_data: imm.to_be(),
+    };
+    if let Some((remote_addr, rkey)) = remote {
+        work.wr = wr_t {
+            rdma: rdma_t { remote_addr, rkey },
+        };
+    }
+    if request.op != SendOp::Nop {
+        (work.sg_list, work.num_sge) = gather(request.segments);
+    }
+    work
+}
+
+#[inline]
+fn flags(request: &SendRequest<'_>) -> u32 {
+    let mut flags = 0;
+    let mut put = |set: bool, flag: ibv_send_flags| {
+        if set {
+            flags |= flag.0;
+        }
+    };
+    let is_marker = request.op == SendOp::Nop;
+    let has = |flag| request.flags.contains(flag);
+    put(has(SendFlags::FENCE), ibv_send_flags::IBV_SEND_FENCE);
+    put(
+        has(SendFlags::SIGNALED) || is_marker,
+        ibv_send_flags::IBV_SEND_SIGNALED,
+    );
+    if !is_marker {
+        put(
+            has(SendFlags::SOLICITED),
+            ibv_send_flags::IBV_SEND_SOLICITED,
+        );
+        put(is_inline(request), ibv_send_flags::IBV_SEND_INLINE);
+    }
+    flags
+}
+
+/// A work request, not linked yet. It points to the segments.
+#[inline]
+pub(super) fn recv_work(segments: &[Segment], tag: u64) -> ibv_recv_wr {
+    let (sg_list, num_sge) = gather(segments);
+    ibv_recv_wr {
+        wr_id: tag,
+        next: core::ptr::null_mut(),
+        sg_list,
+        num_sge,
+    }
+}
+
+/// Their number was checked, and libibverbs only reads them.
+#[inline]
+fn gather(segments: &[Segment]) -> (*mut ibv_sge, i32) {
+    let first = segments.as_ptr().cast_mut().cast();
+    (first, segments.len() as i32)
+}
+
+/// A work request that another may follow.
+pub(super) trait Link {
+    fn set_next(&mut self, next: *mut Self);
+}
+
+impl Link for ibv_send_wr {
+    #[inline]
+    fn set_next(&mut self, next: *mut Self) {
+        self.next = next;
+    }
+}
+
+impl Link for ibv_recv_wr {
+    #[inline]
+    fn set_next(&mut self, next: *mut Self) {
+        self.next = next;
+    }
+}
+
+/// Links a chain in order.
+#[inline]
+pub(super) fn link<T: Link>(chain: &mut [T]) {
+    let count = chain.len();
+    let first = chain.as_mut_ptr();
+    for at in 1..count {
+        // SAFETY: both are in the chain, and nothing else refers to it.
+        unsafe { (*first.add(at - 1)).set_next(first.add(at)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        segments: 2,
+        inline_bytes: 100,
+    };
+
+    fn segment(length: u32) -> Segment {
+        Segment {
+            addr: 0x1000,
+            length,
+            lkey: 7,
+        }
+    }
+
+    fn request(op: SendOp, flags: SendFlags, segments: &[Segment]) -> SendRequest<'_> {
+        SendRequest {
+            cookie: 0,
+            op,
+            flags,
+            segments,
+        }
+    }
+
+    #[test]
+    fn every_operation_has_its_verb() {
+        let (remote_addr, rkey, imm) = (0x1234_5678_9abc, 77, 0x0102_0304);
+        let rows = [
+            (SendOp::Send, 2, None, None),
+            (SendOp::SendImm(imm), 3, Some(imm), None),
+            (
+                SendOp::Write { remote_addr, rkey },
+                0,
+                None,
+                Some((remote_addr, rkey)),
+            ),
+            (
+                SendOp::WriteImm {
+                    remote_addr,
+                    rkey,
+                    imm,
+                },
+                1,
+                Some(imm),
+                Some((remote_addr, rkey)),
+            ),
+            (
+                SendOp::Read { remote_addr, rkey },
+                4,
+                None,
+                Some((remote_addr, rkey)),
+            ),
+        ];
+        let segments = [segment(3), segment(4)];
+        for (op, opcode, imm, remote) in rows {
+            let work = send_work(&request(op, SendFlags::SIGNALED, &segments), 99);
+            assert_eq!((work.opcode, work.wr_id, work.send_flags), (opcode, 99, 2));
+            assert_eq!(
+                (work.sg_list.addr(), work.num_sge),
+                (segments.as_ptr().addr(), 2)
+            );
+            // SAFETY: plain integers, zero where nothing was set.
+            unsafe {
+                let data = work.imm_data_invalidated_rkey_union.imm_data;
+                assert_eq!(u32::from_be(data), imm.unwrap_or(0));
+                let rdma = work.wr.rdma;
+                assert_eq!((rdma.remote_addr, rdma.rkey), remote.unwrap_or((0, 0)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_marker_is_a_signalled_write_of_nothing() {
+        let all = SendFlags::INLINE | SendFlags::SOLICITED;
+        let work = send_work(&request(SendOp::Nop, all, &[segment(5)]), 1);
+        assert_eq!((work.opcode, work.num_sge, work.send_flags), (0, 0, 2));
+        let fenced = request(SendOp::Nop, SendFlags::FENCE, &[]);
+        assert_eq!(send_work(&fenced, 1).send_flags, 1 | 2);
+    }
+
+    #[test]
+    fn flags_are_those_of_verbs_and_reads_are_never_inline() {
+        let all = SendFlags::all();
+        assert_eq!(flags(&request(SendOp::Send, all, &[])), 1 | 2 | 4 | 8);
+        let read = SendOp::Read {
+            remote_addr: 0,
+            rkey: 0,
+        };
+        assert_eq!(flags(&request(read, all, &[])), 1 | 2 | 4);
+        assert_eq!(flags(&request(SendOp::Send, SendFlags::empty(), &[])), 0);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_as_on_the_direct_path() {
+        let send = |flags, segments: &[Segment]| {
+            BOUNDS.check_send(&request(SendOp::Send, flags, segments))
+        };
+        let (none, inline) = (SendFlags::empty(), SendFlags::INLINE);
+        assert_eq!(send(none, &[segment(60), segment(41)]), Ok(101));
+        assert_eq!(send(inline, &[segment(60), segment(40)]), Ok(100));
+        let too_long = [segment(60), segment(41)];
+        assert_eq!(send(inline, &too_long), Err(PostError::InlineTooLong));
+        let three = [segment(0); 3];
+        assert_eq!(send(none, &three), Err(PostError::TooManySegments));
+        assert_eq!(BOUNDS.check_recv(&three), Err(PostError::TooManySegments));
+        let huge = [segment(1 << 31)];
+        assert_eq!(send(none, &huge), Err(PostError::MessageTooLong));
+        assert_eq!(BOUNDS.check_recv(&huge), Err(PostError::MessageTooLong));
+        let sum = [segment((1 << 31) - 1), segment(1)];
+        assert_eq!(send(none, &sum), Err(PostError::MessageTooLong));
+        assert_eq!(BOUNDS.check_recv(&sum), Ok(()), "each for itself");
+    }
+
+    #[test]
+    fn a_chain_goes_on_to_its_end() {
+        let mut chain: [ibv_recv_wr; 3] = [1, 2, 3].map(|tag| recv_work(&[], tag));
+        link(&mut chain);
+        let mut at: *const ibv_recv_wr = &raw const chain[0];
+        let mut tags = Vec::new();
+        // SAFETY: the links are those of the chain above.
+        while let Some(work) = unsafe { at.as_ref() } {
+            tags.push(work.wr_id);
+            at = work.next;
+        }
+        assert_eq!(tags, [1, 2, 3]);
+    }
+}

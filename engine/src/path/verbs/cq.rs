@@ -1,0 +1,404 @@
+//! A completion queue: polling it, and taking the completions of one queue pair
+//! out of it.
+//!
+//! A queue pair that goes leaves completions behind, and the device may give
+//! its number to another at once. They are taken out of the queue there and
+//! then, those of others are *staged*, in order, and the poller takes what is
+//! staged first. So who polls never meets a completion of a queue pair that is
+//! gone.
+
+use core::fmt;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::device::{BATCH, CompletionCalls, Device, Work};
+use super::record::{Receives, Record};
+use super::shared::SharedState;
+use super::table::Table;
+use super::tag::{Name, Side, Tag};
+use crate::completion::{Completion, CompletionFlags, CompletionOp};
+use crate::control::forks;
+use crate::path::PollerCounters;
+
+/// What creating queue pairs that report to a completion queue takes. Clones
+/// are handles to the same queue.
+pub struct Completions<D: Device>(Arc<Queue<D>>);
+
+struct Queue<D: Device> {
+    calls: D::Completions,
+    state: Mutex<State<D>>,
+}
+
+/// What the poller shares with those who create and drop queue pairs.
+struct State<D: Device> {
+    /// Completions that were taken from the device, oldest first.
+    staged: VecDeque<Work>,
+    table: Table<D>,
+    /// Shared queues whose receives are reported here.
+    shared: Vec<Weak<SharedState<D>>>,
+    counters: PollerCounters,
+    /// The poller is gone: what is found is reported to nobody.
+    closed: bool,
+}
+
+/// The polling side of a completion queue.
+pub struct Poller<D: Device> {
+    completions: Completions<D>,
+    forks: u32,
+}
+
+/// Whose completions are to be forgotten: those under a name, and those of
+/// shared receives under a number.
+struct Whose<'a, D: Device> {
+    name: Name,
+    record: &'a Record<D>,
+}
+
+impl<D: Device> Clone for Completions<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Device> fmt::Debug for Completions<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completions").finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> Completions<D> {
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<D>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a queue pair known, before its first completion. `None` if there
+    /// are too many.
+    pub(super) fn attach(&self, record: &Arc<Record<D>>) -> Option<Name> {
+        let mut state = self.lock();
+        if let Receives::Shared(shared) = &record.receives {
+            state.meet(shared);
+        }
+        state.table.insert(Arc::clone(record))
+    }
+
+    /// Takes the completions of a queue pair that are there now out of the
+    /// queue, and gives shared receives back.
+    pub(super) fn forget(&self, name: Name, record: &Record<D>) {
+        self.lock().forget(&self.0.calls, &Whose { name, record });
+    }
+
+    /// [`Self::forget`], of a queue pair that completes no more, which goes on
+    /// as `next`.
+    pub(super) fn renew(&self, name: Name, record: &Record<D>, next: &Arc<Record<D>>) -> Name {
+        let mut state = self.lock();
+        state.forget(&self.0.calls, &Whose { name, record });
+        state.table.replace(name, Arc::clone(next))
+    }
+
+    /// [`Self::forget`], of a queue pair that is gone.
+    pub(super) fn detach(&self, name: Name, record: &Record<D>) {
+        let mut state = self.lock();
+        state.forget(&self.0.calls, &Whose { name, record });
+        state.table.remove(name);
+    }
+}
+
+impl<D: Device> Poller<D> {
+    /// The poller of a queue.
+    pub fn new(calls: D::Completions) -> Self {
+        let state = State {
+            staged: VecDeque::new(),
+            table: Table::new(),
+            shared: Vec::new(),
+            counters: PollerCounters::default(),
+            closed: false,
+        };
+        Self {
+            completions: Completions(Arc::new(Queue {
+                calls,
+                state: Mutex::new(state),
+            })),
+            forks: forks(),
+        }
+    }
+
+    /// For creating queue pairs that report here.
+    pub fn completions(&self) -> &Completions<D> {
+        &self.completions
+    }
+
+    /// What polling has met so far.
+    pub fn counters(&self) -> PollerCounters {
+        self.completions.lock().counters
+    }
+
+    /// The next completion, if there is one.
+    #[inline(never)]
+    pub fn poll(&mut self) -> Option<Completion> {
+        let mut one = [Completion::default()];
+        (self.poll_some::<1>(&mut one) == 1).then_some(one[0])
+    }
+
+    /// Fills `out` with completions as far as there are any. Answers how many.
+    #[inline(never)]
+    pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
+        self.poll_some::<BATCH>(out)
+    }
+
+    /// Takes `N` at a time from the device.
+    #[inline]
+    fn poll_some<const N: usize>(&mut self, out: &mut [Completion]) -> usize {
+        if self.forks != forks() {
+            return 0;
+        }
+        let queue = &*self.completions.0;
+        let mut state = self.completions.lock();
+        let mut filled = 0;
+        while filled < out.len()
+            && let Some(work) = state.staged.pop_front()
+        {
+            filled += state.report(&work, &mut out[filled..]);
+        }
+        let mut batch = [Work::default(); N];
+        while filled < out.len() {
+            let most = N.min(out.len() - filled);
+            let found = queue.calls.poll(&mut batch[..most]);
+            for work in &batch[..found] {
+                filled += state.report(work, &mut out[filled..]);
+            }
+            // Fewer than asked for: that was all there is.
+            if found < most {
+                break;
+            }
+        }
+        filled
+    }
+
+    /// Asks for an event at the next completion.
+    ///
+    /// # Errors
+    /// The error number of the device.
+    pub fn arm(&mut self, solicited_only: bool) -> Result<(), i32> {
+        if self.forks != forks() {
+            return Err(libc::EPERM);
+        }
+        self.completions.0.calls.arm(solicited_only)
+    }
+}
+
+impl<D: Device> Drop for Poller<D> {
+    fn drop(&mut self) {
+        // In a child of a fork, another thread of the parent may have the lock.
+        if self.forks != forks() {
+            return;
+        }
+        let mut state = self.completions.lock();
+        state.closed = true;
+        for work in core::mem::take(&mut state.staged) {
+            state.give_back(&work);
+        }
+    }
+}
+
+impl<D: Device> fmt::Debug for Poller<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.completions.lock();
+        f.debug_struct("Poller")
+            .field("queue_pairs", &state.table.len())
+            .field("staged", &state.staged.len())
+            .field("counters", &state.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> State<D> {
+    /// Receives of a shared queue will be reported here.
+    fn meet(&mut self, shared: &Arc<SharedState<D>>) {
+        self.shared.retain(|known| known.strong_count() > 0);
+        let same = |known: &Weak<_>| core::ptr::eq(known.as_ptr(), Arc::as_ptr(shared));
+        if !self.shared.iter().any(same) {
+            self.shared.push(Arc::downgrade(shared));
+        }
+    }
+
+    /// Puts the completion at the front of `out`, if there is one to report.
+    /// Answers how many it put.
+    #[inline]
+    fn report(&mut self, work: &Work, out: &mut [Completion]) -> usize {
+        match (self.complete(work), out) {
+            (Some(completion), [place, ..]) => {
+                *place = completion;
+                1
+            }
+            _ => 0,
+        }
+    }
+
+    /// What the application sees of a completion. `None`, counted, if it is of
+    /// nobody.
+    #[inline]
+    fn complete(&mut self, work: &Work) -> Option<Completion> {
+        let completion = self.find(work);
+        if completion.is_none() {
+            self.unknown(work);
+        }
+        completion
+    }
+
+    #[inline]
+    fn find(&self, work: &Work) -> Option<Completion> {
+        let tag = Tag::from_bits(work.tag)?;
+        match tag.side {
+            Side::Send => {
+                let record = self.table.find(tag.name)?;
+                let sent = record.sends.retire(tag.slot)?;
+                let good = work.status.is_success();
+                let read = good && sent.op == CompletionOp::Read;
+                Some(Completion {
+                    cookie: sent.cookie,
+                    byte_len: if read { sent.length } else { 0 },
+                    imm: sent.note,
+                    op: sent.op,
+                    ..common(work, record)
+                })
+            }
+            Side::Recv => {
+                let record = self.table.find(tag.name)?;
+                let Receives::Own(shadow) = &record.receives else {
+                    return None;
+                };
+                let cookie = shadow.retire(tag.slot)?;
+                Some(received(cookie, work, record))
+            }
+            Side::Shared => {
+                let record = self.table.find_number(work.qpn)?;
+                let Receives::Shared(shared) = &record.receives else {
+                    return None;
+                };
+                if shared.name != tag.name {
+                    return None;
+                }
+                let cookie = shared.take(tag.slot)?;
+                Some(received(cookie, work, record))
+            }
+        }
+    }
+
+    /// A completion that nobody is to hear of. The device broke its word, but a
+    /// shared receive is not lost with it.
+    #[cold]
+    fn unknown(&mut self, work: &Work) {
+        let was_ours = Tag::from_bits(work.tag)
+            .is_some_and(|tag| tag.side != Side::Shared && self.table.find(tag.name).is_none());
+        if was_ours || self.give_back(work) {
+            self.counters.stale += 1;
+        } else {
+            self.counters.unknown += 1;
+        }
+    }
+
+    /// Frees the place of a shared receive. Answers whether it was one.
+    fn give_back(&mut self, work: &Work) -> bool {
+        let Some(Tag {
+            side: Side::Shared,
+            name,
+            slot,
+        }) = Tag::from_bits(work.tag)
+        else {
+            return false;
+        };
+        self.shared
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|shared| shared.name == name)
+            .is_some_and(|shared| shared.take(slot).is_some())
+    }
+
+    /// Takes out what there is of one queue pair, and stages the rest.
+    fn forget(&mut self, calls: &D::Completions, whose: &Whose<'_, D>) {
+        let mut staged = core::mem::take(&mut self.staged);
+        staged.retain(|work| !self.is_forgotten(work, whose));
+        let mut batch = [Work::default(); BATCH];
+        // Others go on completing; what is meant was there at the beginning.
+        let mut left = calls.capacity() as usize + 1;
+        while left > 0 {
+            let found = calls.poll(&mut batch);
+            for work in &batch[..found] {
+                if !self.is_forgotten(work, whose) {
+                    staged.push_back(*work);
+                }
+            }
+            if found < BATCH {
+                break;
+            }
+            left = left.saturating_sub(found);
+        }
+        self.staged = staged;
+    }
+
+    /// Whether a completion is not to be reported. Then what it held is free.
+    fn is_forgotten(&mut self, work: &Work, whose: &Whose<'_, D>) -> bool {
+        let forgotten = self.closed || whose.is_of(work);
+        if forgotten {
+            self.give_back(work);
+        }
+        forgotten
+    }
+}
+
+impl<D: Device> Whose<'_, D> {
+    fn is_of(&self, work: &Work) -> bool {
+        let Some(tag) = Tag::from_bits(work.tag) else {
+            return false;
+        };
+        match (tag.side, &self.record.receives) {
+            (Side::Send | Side::Recv, _) => tag.name == self.name,
+            (Side::Shared, Receives::Shared(shared)) => {
+                work.qpn == self.record.qpn && tag.name == shared.name
+            }
+            (Side::Shared, _) => false,
+        }
+    }
+}
+
+/// A completion, but for what its kind adds.
+#[inline]
+fn common<D: Device>(work: &Work, record: &Record<D>) -> Completion {
+    if !work.status.is_success() {
+        record.has_failed();
+    }
+    Completion {
+        cookie: 0,
+        context: record.context,
+        byte_len: 0,
+        imm: 0,
+        qpn: record.qpn,
+        status: work.status,
+        op: CompletionOp::Send,
+        flags: CompletionFlags::empty(),
+        vendor_syndrome: work.vendor,
+    }
+}
+
+#[inline]
+fn received<D: Device>(cookie: u64, work: &Work, record: &Record<D>) -> Completion {
+    let flags = match work.imm {
+        Some(_) => CompletionFlags::WITH_IMM,
+        None => CompletionFlags::empty(),
+    };
+    Completion {
+        cookie,
+        byte_len: work.length,
+        imm: work.imm.unwrap_or(0),
+        op: match work.by_write {
+            true => CompletionOp::RecvWriteImm,
+            false => CompletionOp::Recv,
+        },
+        flags,
+        ..common(work, record)
+    }
+}

@@ -1,0 +1,75 @@
+//! The shadow of a queue pair's own receive queue. Receives complete in order.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::sends::ring_size;
+use super::slots::Slots;
+use crate::ring::RingSize;
+
+/// The poster writes cookies, the poller reads them.
+#[derive(Debug)]
+pub(super) struct RecvShadow {
+    pub(super) slots: Slots,
+    capacity: u32,
+    size: RingSize,
+    cookies: Box<[AtomicU64]>,
+}
+
+impl RecvShadow {
+    /// Room for `capacity` receives.
+    pub(super) fn new(capacity: u32) -> Self {
+        let size = ring_size(capacity);
+        Self {
+            slots: Slots::default(),
+            capacity,
+            size,
+            cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Notes the cookie of receive `slot`: for the poster, before it is counted.
+    #[inline]
+    pub(super) fn note(&self, slot: u32, cookie: u64) {
+        self.cookies[self.size.index(slot)].store(cookie, Ordering::Relaxed);
+    }
+
+    /// Retires receive `slot`: for the poller. Its cookie, or `None` if it is
+    /// not outstanding.
+    #[inline]
+    pub(super) fn retire(&self, slot: u32) -> Option<u64> {
+        if !self.slots.has(slot) {
+            return None;
+        }
+        let cookie = self.cookies[self.size.index(slot)].load(Ordering::Relaxed);
+        self.slots.retire(slot);
+        Some(cookie)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receives_come_back_once_and_in_order() {
+        let shadow = RecvShadow::new(3);
+        for (slot, cookie) in (0..3).zip([70, 71, 72]) {
+            shadow.note(slot, cookie);
+        }
+        shadow.slots.set_posted(3);
+        assert_eq!(shadow.slots.outstanding(), 3);
+        assert_eq!(shadow.retire(0), Some(70));
+        assert_eq!(shadow.retire(0), None);
+        assert_eq!(shadow.retire(3), None);
+        shadow.note(3, 73);
+        shadow.slots.set_posted(4);
+        for cookie in 71..74u64 {
+            assert_eq!(shadow.retire(cookie as u32 - 70), Some(cookie));
+        }
+        assert_eq!(shadow.slots.outstanding(), 0);
+    }
+}

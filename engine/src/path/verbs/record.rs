@@ -1,0 +1,79 @@
+//! What polling must know of a queue pair, between two resets.
+
+use core::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::Arc;
+
+use super::device::{Device, QueueCalls};
+use super::receives::RecvShadow;
+use super::sends::SendShadow;
+use super::shared::SharedState;
+
+/// Where the receives of a queue pair come from.
+pub(super) enum Receives<D: Device> {
+    /// It can only send.
+    None,
+    /// Its own queue.
+    Own(RecvShadow),
+    /// A shared one.
+    Shared(Arc<SharedState<D>>),
+}
+
+/// Shared by the poster and the pollers of the send and the receive queue.
+pub(super) struct Record<D: Device> {
+    pub(super) qpn: u32,
+    /// What every completion of the queue pair carries.
+    pub(super) context: u64,
+    pub(super) sends: SendShadow,
+    pub(super) receives: Receives<D>,
+    /// It is in ERR, or on its way there.
+    failing: AtomicBool,
+    pub(super) queue: D::Queue,
+}
+
+/// Soft-RoCE learns of receives by looking into memory, and in ERR it looks
+/// once. So a receive that comes later waits for ever, unless the queue pair is
+/// moved to ERR again. Who moves it first tells ([`Record::fails`]), and who
+/// posts a receive looks afterwards ([`Record::flush_late`]): one of the two
+/// sees the other.
+impl<D: Device> Record<D> {
+    pub(super) fn new(
+        queue: D::Queue,
+        context: u64,
+        sends: SendShadow,
+        receives: Receives<D>,
+    ) -> Self {
+        Self {
+            qpn: queue.qpn(),
+            context,
+            sends,
+            receives,
+            failing: AtomicBool::new(false),
+            queue,
+        }
+    }
+
+    /// Who calls this moves the queue pair to ERR after it. Answers whether
+    /// that was known before.
+    pub(super) fn fails(&self) -> bool {
+        let known = self.failing.swap(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        known
+    }
+
+    /// A completion says that the queue pair has gone to ERR by itself.
+    #[cold]
+    pub(super) fn has_failed(&self) {
+        if !self.fails() && matches!(self.receives, Receives::Own(_)) {
+            self.queue.flush();
+        }
+    }
+
+    /// A receive was posted to its own queue.
+    #[inline]
+    pub(super) fn flush_late(&self) {
+        fence(Ordering::SeqCst);
+        if self.failing.load(Ordering::Relaxed) {
+            self.queue.flush();
+        }
+    }
+}

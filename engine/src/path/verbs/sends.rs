@@ -1,0 +1,155 @@
+//! The shadow of a send queue.
+//!
+//! Requests complete in order, and one that is reported retires those before
+//! it that were not to be: so the place of an unsignalled request comes back
+//! with the next completion, as on the direct path.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use super::slots::Slots;
+use crate::completion::CompletionOp;
+use crate::ring::RingSize;
+
+/// What a completion must tell of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) cookie: u64,
+    pub(super) note: u32,
+    pub(super) op: CompletionOp,
+    /// The bytes of a read; of others, anything.
+    pub(super) length: u32,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    cookie: AtomicU64,
+    note: AtomicU32,
+    length: AtomicU32,
+    op: AtomicU8,
+}
+
+/// See the head of the file. The poster writes entries, the poller reads them.
+#[derive(Debug)]
+pub(super) struct SendShadow {
+    pub(super) slots: Slots,
+    capacity: u32,
+    size: RingSize,
+    entries: Box<[Entry]>,
+}
+
+impl SendShadow {
+    /// Room for `capacity` requests.
+    pub(super) fn new(capacity: u32) -> Self {
+        let size = ring_size(capacity);
+        Self {
+            slots: Slots::default(),
+            capacity,
+            size,
+            entries: (0..size.count()).map(|_| Entry::default()).collect(),
+        }
+    }
+
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Notes what request `slot` is: for the poster, before it is counted.
+    #[inline]
+    pub(super) fn note(&self, slot: u32, sent: Sent) {
+        let entry = &self.entries[self.size.index(slot)];
+        entry.cookie.store(sent.cookie, Ordering::Relaxed);
+        entry.note.store(sent.note, Ordering::Relaxed);
+        entry.length.store(sent.length, Ordering::Relaxed);
+        entry.op.store(sent.op as u8, Ordering::Relaxed);
+    }
+
+    /// Retires request `slot` and those before it: for the poller. `None` if it
+    /// is not outstanding.
+    #[inline]
+    pub(super) fn retire(&self, slot: u32) -> Option<Sent> {
+        if !self.slots.has(slot) {
+            return None;
+        }
+        let entry = &self.entries[self.size.index(slot)];
+        let sent = Sent {
+            cookie: entry.cookie.load(Ordering::Relaxed),
+            note: entry.note.load(Ordering::Relaxed),
+            length: entry.length.load(Ordering::Relaxed),
+            op: op_of(entry.op.load(Ordering::Relaxed)),
+        };
+        self.slots.retire(slot);
+        Some(sent)
+    }
+}
+
+/// The operation that was stored as a byte.
+#[inline]
+fn op_of(byte: u8) -> CompletionOp {
+    const WRITE: u8 = CompletionOp::Write as u8;
+    const READ: u8 = CompletionOp::Read as u8;
+    const NOP: u8 = CompletionOp::Nop as u8;
+    match byte {
+        WRITE => CompletionOp::Write,
+        READ => CompletionOp::Read,
+        NOP => CompletionOp::Nop,
+        _ => CompletionOp::Send,
+    }
+}
+
+/// The smallest ring that holds so many.
+pub(super) fn ring_size(capacity: u32) -> RingSize {
+    // Depths are far below 2^31.
+    RingSize::new(capacity.max(1).next_power_of_two()).unwrap_or(RingSize::ONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OPS: [CompletionOp; 4] = [
+        CompletionOp::Send,
+        CompletionOp::Write,
+        CompletionOp::Read,
+        CompletionOp::Nop,
+    ];
+
+    fn sent(number: u64) -> Sent {
+        Sent {
+            cookie: number,
+            note: (number >> 1) as u32,
+            op: OPS[number as usize % OPS.len()],
+            length: (number >> 2) as u32,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn requests_come_back_as_they_were_noted_and_retire_those_before_them(
+            capacity in 1..40u32, start in prop_oneof![Just(0), Just(u32::MAX - 5), any::<u32>()],
+            steps in prop::collection::vec((any::<bool>(), 0..8usize, any::<u64>()), 0..200),
+        ) {
+            let mut shadow = SendShadow::new(capacity);
+            shadow.slots = Slots::starting_at(start);
+            let (mut model, mut next) = (VecDeque::new(), start);
+            for (post, which, cookie) in steps {
+                if post && model.len() < capacity as usize {
+                    shadow.note(next, sent(cookie));
+                    next = next.wrapping_add(1);
+                    shadow.slots.set_posted(next);
+                    model.push_back(sent(cookie));
+                } else if which < model.len() {
+                    let slot = next.wrapping_sub((model.len() - which) as u32);
+                    let done = model.drain(..=which).next_back();
+                    prop_assert_eq!(shadow.retire(slot), done);
+                    prop_assert_eq!(shadow.retire(slot), None, "twice");
+                }
+                prop_assert_eq!(shadow.slots.outstanding() as usize, model.len());
+                prop_assert_eq!(shadow.retire(next), None, "not posted");
+            }
+        }
+    }
+}

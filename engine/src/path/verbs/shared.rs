@@ -1,0 +1,250 @@
+//! Shared receives: the shadow of a queue of receives for many queue pairs.
+//!
+//! A place is free, or holds the cookie of a receive that the device has. Free
+//! places lie with the poster; those that pollers return are handed over all
+//! at once, under a lock that is hardly ever waited for.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dv_sys::verbs::ibv_recv_wr;
+
+use super::chain::{Bounds, CHUNK, check_lengths, link, recv_work};
+use super::device::{Device, Refused, SharedCalls};
+use super::tag::{Name, Side, Tag};
+use crate::control::forks;
+use crate::request::{ListError, PostError, RecvRequest};
+
+/// What pollers and queue pairs need.
+pub(super) struct SharedState<D: Device> {
+    pub(super) name: Name,
+    queue: D::Shared,
+    places: Box<[Place]>,
+    /// Places that came back and that the poster has not fetched. Never grows
+    /// beyond the room that it was made with.
+    returned: Mutex<Vec<u32>>,
+    /// Receives that were ever posted.
+    posted: AtomicU32,
+    /// Receives that ever came back.
+    back: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    cookie: AtomicU64,
+    /// The device has it.
+    taken: AtomicBool,
+}
+
+impl<D: Device> SharedState<D> {
+    /// The cookie of a receive that is done, whose place is free again. `None`,
+    /// with nothing done, if the device does not have it.
+    #[inline]
+    pub(super) fn take(&self, slot: u32) -> Option<u64> {
+        let place = self.places.get(slot as usize)?;
+        // Acquire: the cookie that the poster wrote.
+        if !place.taken.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        let cookie = place.cookie.load(Ordering::Relaxed);
+        // Counts and places are the pollers' by this lock.
+        self.returned().push(slot);
+        self.back.fetch_add(1, Ordering::Relaxed);
+        Some(cookie)
+    }
+
+    fn returned(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The posting side of a shared receive queue.
+pub struct SharedReceives<D: Device> {
+    state: Arc<SharedState<D>>,
+    /// Places for the next posts.
+    free: Vec<u32>,
+    bounds: Bounds,
+    forks: u32,
+}
+
+/// What a queue pair needs to take its receives from a shared queue.
+pub struct SharedReceivesHandle<D: Device>(pub(super) Arc<SharedState<D>>);
+
+impl<D: Device> Clone for SharedReceivesHandle<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Device> fmt::Debug for SharedReceivesHandle<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceivesHandle")
+            .field("outstanding", &self.outstanding())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> SharedReceivesHandle<D> {
+    /// Receives that were posted and have not been given back by a completion.
+    /// Exact when nobody posts or polls meanwhile.
+    pub fn outstanding(&self) -> u32 {
+        let back = self.0.back.load(Ordering::Relaxed);
+        self.0.posted.load(Ordering::Relaxed).wrapping_sub(back)
+    }
+}
+
+impl<D: Device> SharedReceives<D> {
+    /// A queue that holds `capacity` receives of `segments` segments.
+    pub fn new(queue: D::Shared, capacity: u32, segments: u32) -> Self {
+        /// Names are not used again for as long as it takes to make 2^30 queues.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let state = Arc::new(SharedState {
+            name: Name::new(NEXT.fetch_add(1, Ordering::Relaxed)),
+            queue,
+            places: (0..capacity).map(|_| Place::default()).collect(),
+            returned: Mutex::new(Vec::with_capacity(capacity as usize)),
+            posted: AtomicU32::new(0),
+            back: AtomicU32::new(0),
+        });
+        Self {
+            state,
+            free: (0..capacity).rev().collect(),
+            bounds: Bounds {
+                segments,
+                inline_bytes: 0,
+            },
+            forks: forks(),
+        }
+    }
+
+    /// For creating queue pairs on it.
+    pub fn handle(&self) -> SharedReceivesHandle<D> {
+        SharedReceivesHandle(Arc::clone(&self.state))
+    }
+
+    /// The most receives that may be outstanding.
+    pub fn capacity(&self) -> u32 {
+        self.state.places.len() as u32
+    }
+
+    /// The most segments of one receive.
+    pub fn max_segments(&self) -> usize {
+        self.bounds.segments as usize
+    }
+
+    /// Posts one receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// The memory of the segments is writable and left alone until the receive
+    /// completes.
+    pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_chunk::<1>(core::slice::from_ref(request)) }
+            .map_err(|refused| refused.error)
+    }
+
+    /// Posts several receives.
+    ///
+    /// # Errors
+    /// [`ListError`]; the receives before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every request.
+    pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+        let mut posted = 0;
+        for chunk in requests.chunks(CHUNK) {
+            // SAFETY: passed on to the caller.
+            if let Err(Refused { taken, error }) = unsafe { self.post_chunk::<CHUNK>(chunk) } {
+                let posted = posted + taken;
+                return Err(ListError { posted, error });
+            }
+            posted += chunk.len();
+        }
+        Ok(())
+    }
+
+    /// Posts up to `N` receives.
+    unsafe fn post_chunk<const N: usize>(
+        &mut self,
+        requests: &[RecvRequest<'_>],
+    ) -> Result<(), Refused> {
+        let mut chain: [ibv_recv_wr; N] = core::array::from_fn(|_| recv_work(&[], 0));
+        let mut slots = [0; N];
+        let mut filled = 0;
+        let mut end = Ok(());
+        for ((request, work), slot) in requests.iter().zip(&mut chain).zip(&mut slots) {
+            match self.place(request) {
+                Ok(free) => *slot = free,
+                Err(error) => {
+                    end = Err(Refused {
+                        taken: filled,
+                        error,
+                    });
+                    break;
+                }
+            }
+            let tag = Tag {
+                side: Side::Shared,
+                name: self.state.name,
+                slot: *slot,
+            };
+            *work = recv_work(request.segments, tag.to_bits());
+            filled += 1;
+        }
+        let chain = &mut chain[..filled];
+        if chain.is_empty() {
+            return end;
+        }
+        link(chain);
+        // SAFETY: linked above; the memory of the segments is the caller's promise.
+        let answer = unsafe { self.state.queue.post(chain) };
+        let taken = answer.map_or_else(|refused| refused.taken.min(filled), |()| filled);
+        self.withdraw(&slots[taken..filled]);
+        answer.and(end)
+    }
+
+    /// A place for a receive, which is as good as posted.
+    #[inline]
+    fn place(&mut self, request: &RecvRequest<'_>) -> Result<u32, PostError> {
+        if self.forks != forks() {
+            return Err(PostError::NotReady);
+        }
+        self.bounds.check_count(request.segments)?;
+        if self.free.is_empty() {
+            core::mem::swap(&mut self.free, &mut *self.state.returned());
+        }
+        let slot = *self.free.last().ok_or(PostError::QueueFull)?;
+        check_lengths(request.segments)?;
+        self.free.pop();
+        let place = &self.state.places[slot as usize];
+        place.cookie.store(request.cookie, Ordering::Relaxed);
+        // Release: the cookie is there.
+        place.taken.store(true, Ordering::Release);
+        self.state.posted.fetch_add(1, Ordering::Relaxed);
+        Ok(slot)
+    }
+
+    /// Takes back what was not posted after all.
+    fn withdraw(&mut self, slots: &[u32]) {
+        for &slot in slots {
+            self.state.places[slot as usize]
+                .taken
+                .store(false, Ordering::Relaxed);
+            self.free.push(slot);
+        }
+        let count = slots.len() as u32;
+        self.state.posted.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+impl<D: Device> fmt::Debug for SharedReceives<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceives")
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,112 @@
+//! What is so on the direct path alone: rings, and what we do with them
+//! ourselves.
+
+use dat_engine::control::{QpSpec, VerbsCq, VerbsQp, VerbsSrq};
+use dat_engine::{CompletionOp, CqeSize, SendFlags, Status};
+use mlx5emu::emulator::Emulator;
+use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
+
+use crate::support::system::System;
+use crate::support::world::World;
+
+const SIGNALED: SendFlags = SendFlags::SIGNALED;
+const UNSIGNALED: SendFlags = SendFlags::empty();
+
+#[test]
+fn the_engine_and_the_device_are_told_the_same_rings() {
+    let system = System::new();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let narrow = VerbsCq::create(&system.device, 100, CqeSize::B64, None, 0).expect("a CQ");
+    let wide = VerbsCq::create(&system.device, 100, CqeSize::B128, None, 0).expect("a CQ");
+    let srq = VerbsSrq::create(&domain, 40, 3).expect("an SRQ");
+    let spec = QpSpec {
+        send_cq: &narrow,
+        recv_cq: &wide,
+        srq: None,
+        send_depth: 16,
+        recv_depth: 32,
+        send_segments: 2,
+        recv_segments: 2,
+        inline_bytes: 64,
+        exclusive_register: false,
+        payload_in_completion: true,
+    };
+    let qp = VerbsQp::create(&domain, &spec).expect("a QP");
+
+    let nic = Emulator::get().expect("running").nic();
+    for (cq, size) in [(&narrow, 64), (&wide, 128)] {
+        let layout = cq.layout().expect("direct path");
+        let (here, there) = (layout, nic.cq_spec(Cqn(cq.cqn())).expect("the CQ"));
+        assert_eq!(here.buf.addr().get() as u64, there.buf);
+        assert_eq!(here.dbrec.addr().get() as u64, there.dbrec);
+        assert_eq!(
+            (here.cqe_count, here.cqe_size),
+            (there.cqe_count, there.cqe_size)
+        );
+        assert_eq!(here.cqe_size, size);
+        assert!(here.cqe_count >= 100);
+    }
+    let (here, there) = (
+        srq.layout().expect("direct path"),
+        nic.srq_spec(Srqn(srq.srqn())).expect("the SRQ"),
+    );
+    assert_eq!(here.buf.addr().get() as u64, there.buf);
+    assert_eq!(here.dbrec.addr().get() as u64, there.dbrec);
+    assert_eq!(here.stride, 1 << there.stride_log2);
+    assert!((40..there.wqe_count).contains(&u32::from(here.tail - here.head)));
+
+    let (send, recv) = (
+        qp.send_layout().expect("direct path"),
+        qp.recv_layout().expect("a receive queue"),
+    );
+    let there = nic.qp_spec(Qpn(qp.qpn())).expect("the QP");
+    assert_eq!(send.buf.addr().get() as u64, there.sq_buf);
+    assert_eq!(send.wqebb_count, there.sq_wqebb_count);
+    assert_eq!(recv.buf.addr().get() as u64, there.rq_buf);
+    assert_eq!(
+        (recv.wqe_count, recv.stride),
+        (there.rq_wqe_count, 1 << there.rq_stride_log2)
+    );
+    assert_eq!(recv.dbrec.addr().get() as u64, there.dbrec);
+    assert_eq!(send.dbrec.addr().get() as u64, there.dbrec + 4);
+    assert!(send.max_requests >= 16 && send.max_segments >= 2 && send.max_inline >= 64);
+    // A WQE of control, address and two data segments, or 64 inline bytes and
+    // their headers, takes two blocks at most: no room is left for binding windows.
+    assert_eq!(send.wqebb_count, 32);
+}
+
+#[test]
+fn a_number_does_not_come_back_before_its_completions_are_cleaned() {
+    let mut world = World::new(64);
+    let [mut a, b] = world.pair(false);
+    let number = a.qpn();
+    world.send(&mut a, 1, SIGNALED).expect("room");
+    a.to_error().expect("the error state");
+    world.system.run();
+    drop(a);
+    let early = world.endpoint(false);
+    assert_ne!(early.qpn(), number, "the queue was not polled since");
+    assert_eq!(world.polled(0), []);
+    let late = world.endpoint(false);
+    assert_eq!(late.qpn(), number);
+    drop(b);
+}
+
+/// libmlx5 itself refuses sends in ERR, unless the queue pair has been in RTS.
+#[test]
+fn sends_of_an_attempt_that_failed_are_flushed() {
+    let mut world = World::new(64);
+    let mut end = world.endpoint(false);
+    end.to_error().expect("ERR");
+    world.send(&mut end, 3, SIGNALED).expect("room");
+    world.send(&mut end, 4, UNSIGNALED).expect("room");
+    world.system.run();
+    let flushed = |cookie| (CompletionOp::Send, cookie, Status::WrFlush);
+    let done: Vec<_> = world
+        .polled(2)
+        .iter()
+        .map(|one| (one.op, one.cookie, one.status))
+        .collect();
+    assert_eq!(done, [flushed(3), flushed(4)]);
+    assert!(end.sends_idle());
+}
