@@ -5,5 +5,6 @@ mod disconnect;
 mod load;
 mod ports;
 mod process;
+mod rdma;
 mod socket;
 mod support;

@@ -1,0 +1,89 @@
+//! Devices that are served, and devices that go.
+
+use super::{Ends, ends, host};
+use crate::cm::support::{Events, Mailbox, PATIENCE, QUIET, local, parameters};
+use dat_engine::cm::{CmError, ConnectionEvent, DeviceSink, Local};
+use std::process::Command;
+use std::sync::Arc;
+
+#[derive(Default)]
+struct Gone(Mailbox<()>);
+
+impl DeviceSink for Gone {
+    fn removed(&self) {
+        self.0.put(());
+    }
+}
+
+#[test]
+#[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
+fn what_is_not_served_is_refused_with_its_cause() {
+    let manager = host().manager;
+    let watch = |local: &Local| manager.watch_device(local, Arc::new(Gone::default()));
+    drop(watch(&local()).expect("the device is served"));
+    let at = |address: &str| Local {
+        address: address.parse().unwrap(),
+        ..local()
+    };
+    let elsewhere = Local {
+        device: "mlx5_77".into(),
+        ..local()
+    };
+    let cases = [
+        (at("203.0.113.7"), "203.0.113.7"),
+        (elsewhere, "mlx5_77"),
+        (Local { port: 2, ..local() }, "port 2"),
+    ];
+    for (wrong, named) in cases {
+        let error = watch(&wrong).unwrap_err();
+        assert!(matches!(error, CmError::NotServed(_)), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(named) && text.contains('\n'), "{text}");
+    }
+}
+
+/// Removes the device while it is in use. The kernel's `rdma link del` returns
+/// when nobody has it open any more, which for a program that has used rdma_cm
+/// is its end: librdmacm closes no device, and Soft-RoCE takes none away.
+#[test]
+#[ignore = "removes the device: alone, in a machine that is thrown away"]
+fn device_goes() {
+    let host = host();
+    let gone = Arc::new(Gone::default());
+    let _watch = host.manager.watch_device(&local(), gone.clone()).unwrap();
+    let (active, passive) = ends();
+    let ends = Ends::connect(&host, active, passive);
+    let (_waiting, waiting_events) = host.connect();
+    let request = host.requests.next();
+    assert!(gone.0.within(QUIET).is_none());
+    let device = local().device;
+    let mut remover = Command::new("rdma");
+    let mut remover = remover.args(["link", "del", &device]).spawn().unwrap();
+    gone.0.within(PATIENCE).expect("the device's end is told");
+    // The end that is removed first may say goodbye to the other.
+    let seen = [ends.active_events.next(), ends.passive_events.next()];
+    let (broken, goodbye) = (ConnectionEvent::Broken, ConnectionEvent::Disconnected);
+    assert!(seen.contains(&broken), "{seen:?}");
+    assert!(
+        seen.iter().all(|one| [&broken, &goodbye].contains(&one)),
+        "{seen:?}"
+    );
+    assert_eq!(waiting_events.next(), ConnectionEvent::Unreachable);
+    assert!(!request.is_alive());
+    let sink = Arc::new(Events::default());
+    let _late = request.accept(parameters(2), b"", sink.clone()).unwrap();
+    assert_eq!(sink.next(), ConnectionEvent::AcceptFailed);
+    // Nothing is served any more, and nothing hangs.
+    let error = host
+        .manager
+        .watch_device(&local(), gone.clone())
+        .unwrap_err();
+    assert!(matches!(error, CmError::NotServed(_)), "{error}");
+    let (_connection, events) = host.connect();
+    assert_eq!(events.next(), ConnectionEvent::Unreachable);
+    assert!(gone.0.within(QUIET).is_none(), "told twice");
+    assert!(
+        remover.try_wait().unwrap().is_none(),
+        "it waits for our end"
+    );
+}

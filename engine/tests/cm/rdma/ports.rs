@@ -1,0 +1,78 @@
+//! Qualifiers, and who may listen.
+
+use super::host;
+use crate::cm::support::{Requests, connect, local, start};
+use dat_engine::cm::{CmError, ConnectionEvent, ManagerKind, ManagerOptions};
+use std::sync::Arc;
+
+/// Beyond 16 bits; those of one remainder share a port.
+fn qualifier(number: u64) -> u64 {
+    let seed = u64::from(std::process::id()) % 30_000;
+    32_001 * (1000 + number) + seed
+}
+
+#[test]
+#[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
+fn who_comes_second_is_told_that_it_is_in_use() {
+    super::require_rdma();
+    let (one, two) = (start(), start());
+    let listen = |manager: &dat_engine::cm::Manager, qualifier| {
+        manager.listen(&local(), qualifier, Arc::new(Requests::default()))
+    };
+    let port = qualifier(0) % 32_001 + 33_534;
+    let listener = listen(&one, qualifier(0)).unwrap();
+    for (manager, wanted) in [
+        (&one, qualifier(0)),
+        (&two, qualifier(0)),
+        (&two, qualifier(1)),
+        (&one, port),
+    ] {
+        let error = listen(manager, wanted).unwrap_err();
+        assert!(matches!(error, CmError::InUse), "{error}");
+    }
+    drop(listener);
+    // At once: the port is free when the drop has returned.
+    drop(listen(&two, qualifier(1)).unwrap());
+    // Also ports that are TCP's, for these are not.
+    let tcp = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    drop(listen(&two, tcp.local_addr().unwrap().port().into()).unwrap());
+}
+
+#[test]
+#[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
+fn the_port_is_all_that_travels_of_a_qualifier() {
+    let host = host();
+    let requests = Arc::new(Requests::default());
+    let listener = host
+        .manager
+        .listen(&local(), qualifier(0), requests.clone());
+    let listener = listener.unwrap();
+    for asked in [qualifier(0), qualifier(1), qualifier(0) % 32_001 + 33_534] {
+        let (_connection, events) = connect(&host.manager, asked, None);
+        let request = requests.next();
+        assert_eq!(request.qualifier(), qualifier(0));
+        request.reject();
+        assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+    }
+    drop(listener);
+    let (_connection, events) = connect(&host.manager, qualifier(0), None);
+    assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
+    requests.assert_quiet();
+}
+
+#[test]
+#[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
+fn one_address_to_listen_on_must_be_a_devices() {
+    super::require_rdma();
+    let with = |address: std::net::IpAddr| {
+        let options = ManagerOptions {
+            listen_on: Some(address),
+            ..ManagerOptions::default()
+        };
+        let manager = dat_engine::cm::Manager::start(ManagerKind::Rdma, options).unwrap();
+        manager.listen_any(&local(), Arc::new(Requests::default()))
+    };
+    drop(with(local().address).unwrap());
+    let error = with("203.0.113.7".parse().unwrap()).unwrap_err();
+    assert!(matches!(error, CmError::Address(_)), "{error}");
+}
