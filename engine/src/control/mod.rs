@@ -8,6 +8,7 @@
 
 mod access;
 mod address;
+mod agreed;
 mod buffer;
 mod channel;
 mod connect;
@@ -32,6 +33,7 @@ mod srq;
 
 pub use access::Access;
 pub use address::{ConnectOptions, EndpointAddress};
+pub use agreed::Agreed;
 pub use buffer::RegisteredBuffer;
 pub use channel::CompletionChannel;
 pub use connect::QpState;

@@ -10,6 +10,7 @@ mod connect;
 mod device;
 mod ports;
 mod stale;
+mod traffic;
 
 use super::support::{Events, Host, assert_told, kind, local, own, parameters, target};
 use dat_engine::cm::{Connection, ConnectionEvent, ManagerKind, Parameters};

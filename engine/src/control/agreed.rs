@@ -1,0 +1,76 @@
+//! What a connection was set to, as the device tells.
+
+use super::connect::empty;
+use super::qp::VerbsQp;
+use crate::error::ControlError;
+use dv_sys::verbs::{self, ibv_qp_attr_mask as Mask, ibv_qp_init_attr};
+
+/// The settings of a connected queue pair, in the units of
+/// [`super::ConnectOptions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// Number of the peer's queue pair.
+    pub peer_qpn: u32,
+    /// Path MTU, as a code of `enum ibv_mtu`.
+    pub mtu: u8,
+    /// How long to wait for an acknowledgement.
+    pub timeout: u8,
+    /// How often to repeat without an acknowledgement.
+    pub retry: u8,
+    /// How often to repeat when the peer has no receive.
+    pub rnr_retry: u8,
+    /// How long the peer is to wait when we have no receive.
+    pub min_rnr_timer: u8,
+    /// Reads of ours in flight.
+    pub reads_issued: u8,
+    /// Reads of the peer served at a time.
+    pub reads_served: u8,
+    /// Index of our GID.
+    pub gid_index: u8,
+}
+
+impl VerbsQp {
+    /// Asks the device what the connection was set to.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn agreed(&self) -> Result<Agreed, ControlError> {
+        const OPERATION: &str = "query a connected queue pair";
+        self.context().require_here(OPERATION)?;
+        let mut attr = empty();
+        // SAFETY: integers and pointers, for which zero is valid.
+        let mut init: ibv_qp_init_attr = unsafe { core::mem::zeroed() };
+        let mask = Mask::IBV_QP_DEST_QPN
+            | Mask::IBV_QP_PATH_MTU
+            | Mask::IBV_QP_TIMEOUT
+            | Mask::IBV_QP_RETRY_CNT
+            | Mask::IBV_QP_RNR_RETRY
+            | Mask::IBV_QP_MIN_RNR_TIMER
+            | Mask::IBV_QP_MAX_QP_RD_ATOMIC
+            | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
+            | Mask::IBV_QP_AV;
+        // SAFETY: the QP is alive, and both results are writable.
+        let errno = unsafe {
+            verbs::ibv_query_qp(
+                self.as_ptr(),
+                &raw mut attr,
+                mask.0.cast_signed(),
+                &raw mut init,
+            )
+        };
+        match errno {
+            0 => Ok(Agreed {
+                peer_qpn: attr.dest_qp_num,
+                mtu: u8::try_from(attr.path_mtu).unwrap_or(0),
+                timeout: attr.timeout,
+                retry: attr.retry_cnt,
+                rnr_retry: attr.rnr_retry,
+                min_rnr_timer: attr.min_rnr_timer,
+                reads_issued: attr.max_rd_atomic,
+                reads_served: attr.max_dest_rd_atomic,
+                gid_index: attr.ah_attr.grh.sgid_index,
+            }),
+            _ => Err(ControlError::verbs(OPERATION, errno)),
+        }
+    }
+}
