@@ -10,8 +10,10 @@ impl Qp {
     /// Takes a datagram, or drops it in silence.
     pub(super) fn take_datagram(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
         let whole = PacketFlags::FIRST | PacketFlags::LAST;
+        let has_grh = header.flags.contains(PacketFlags::GRH);
         let is_datagram = header.operation == Operation::Send
             && header.flags.contains(whole)
+            && (!has_grh || data.len() >= grh::BYTES)
             && self.is_for_this_port(header);
         if !self.receives() || !is_datagram || header.key != self.attr.qkey {
             return core.note(|| format!("datagram from {header:?} dropped"));
@@ -21,11 +23,7 @@ impl Qp {
         }
         // A receive has room for a global route header whether there is one
         // or not.
-        let skip = if header.flags.contains(PacketFlags::GRH) {
-            0
-        } else {
-            grh::BYTES as u32
-        };
+        let skip = if has_grh { 0 } else { grh::BYTES as u32 };
         let (pd, bytes) = (self.receive_pd(core), skip + data.len() as u32);
         let placed = core
             .check_scatter(&self.rq.list, pd, bytes)

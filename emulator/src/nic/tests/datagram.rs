@@ -126,6 +126,37 @@ fn a_global_address_brings_its_header() {
 }
 
 #[test]
+fn a_packet_that_is_no_whole_datagram_is_dropped() {
+    use crate::fabric::packet::{Operation, Packet, PacketFlags};
+    let mut world = world();
+    let address = Address {
+        global: 1 << 30,
+        ..Address::of(world.b.qp.qpn)
+    };
+    send(&mut world, &address, b"datagram");
+    world.run();
+    let sound = world.wire.sent[0].clone();
+    assert_eq!(sound.payload.len(), GRH + 8);
+    for _ in 0..4 {
+        post_receive(&mut world, 100);
+    }
+    let wrongs: [fn(&mut Packet); 4] = [
+        |packet| packet.payload.truncate(GRH - 1),
+        |packet| packet.header.flags.remove(PacketFlags::LAST),
+        |packet| packet.header.operation = Operation::Write,
+        |packet| packet.header.destination.port = 2,
+    ];
+    for wrong in wrongs {
+        let mut packet = sound.clone();
+        wrong(&mut packet);
+        world.b.host.nic.receive(packet, &mut world.wire);
+    }
+    assert_eq!(world.b.cq.all(), []);
+    world.b.host.nic.receive(sound, &mut world.wire);
+    assert_eq!(outcome(&world.b.cq.all()), [(OK, 0)]);
+}
+
+#[test]
 fn on_ethernet_there_always_is_a_header_and_the_address_must_be_right() {
     let host = |slot| {
         Host::with(NicOptions {
