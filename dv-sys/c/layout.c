@@ -402,6 +402,7 @@ const struct dv_layout dv_layouts[] = {
 	FIELD(struct, rdma_cm_event, param.ud),
 	VALUE(RDMA_OPTION_ID),
 	VALUE(RDMA_OPTION_ID_AFONLY),
+	VALUE(RDMA_OPTION_ID_ACK_TIMEOUT),
 };
 
 const size_t dv_layout_count = sizeof(dv_layouts) / sizeof(dv_layouts[0]);

@@ -58,6 +58,10 @@ fn every_struct_has_the_layout_that_c_gives_it() {
     let constants = [
         ("RDMA_OPTION_ID", rdmacm::RDMA_OPTION_ID),
         ("RDMA_OPTION_ID_AFONLY", rdmacm::RDMA_OPTION_ID_AFONLY),
+        (
+            "RDMA_OPTION_ID_ACK_TIMEOUT",
+            rdmacm::RDMA_OPTION_ID_ACK_TIMEOUT,
+        ),
     ];
     let constants = constants.map(|(name, value)| (name, value as usize));
     for (name, here) in layouts_here().into_iter().chain(constants) {

@@ -24,3 +24,5 @@ pub use rdma_sys::{
 pub const RDMA_OPTION_ID: core::ffi::c_int = 0;
 /// Option, `int`: an IPv6 address is not also one of IPv4.
 pub const RDMA_OPTION_ID_AFONLY: core::ffi::c_int = 2;
+/// Option, `uint8_t`: how long the queue pair waits for an acknowledgement.
+pub const RDMA_OPTION_ID_ACK_TIMEOUT: core::ffi::c_int = 3;

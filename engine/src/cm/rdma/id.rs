@@ -231,16 +231,33 @@ impl Id {
 
     /// Lets an IPv6 address be one of IPv4 too.
     pub(super) fn serve_both_families(&self) -> io::Result<()> {
-        let mut no: c_int = 0;
+        let no: c_int = 0;
+        // SAFETY: the option is an `int`.
+        unsafe { self.set(rdmacm::RDMA_OPTION_ID_AFONLY, no) }
+    }
+
+    /// Says how long the queue pairs of both sides wait for an acknowledgement,
+    /// in the code of [`crate::ConnectOptions`]. On RoCE the kernels also take
+    /// it for how long packets live, and so remember a connection for as long:
+    /// by themselves they would do both for two seconds.
+    pub(super) fn set_ack_timeout(&self, timeout: u8) -> io::Result<()> {
+        // SAFETY: the option is a `uint8_t`.
+        unsafe { self.set(rdmacm::RDMA_OPTION_ID_ACK_TIMEOUT, timeout) }
+    }
+
+    /// # Safety
+    /// The option is of this type.
+    unsafe fn set<T>(&self, option: c_int, mut value: T) -> io::Result<()> {
         self.call(|raw| {
-            // SAFETY: the id lives, and the option is an `int`.
+            // SAFETY: the id lives, and the value through the call; its type
+            // is the caller's promise.
             unsafe {
                 rdmacm::rdma_set_option(
                     raw,
                     rdmacm::RDMA_OPTION_ID,
-                    rdmacm::RDMA_OPTION_ID_AFONLY,
-                    (&raw mut no).cast(),
-                    size_of::<c_int>(),
+                    option,
+                    (&raw mut value).cast(),
+                    size_of::<T>(),
                 )
             }
         })

@@ -5,7 +5,7 @@ use super::payload;
 use super::port::port_of;
 use super::session::Wire;
 use crate::cm::{CmError, Local, Target};
-use crate::control::ManagedRoute;
+use crate::control::{ConnectOptions, ManagedRoute};
 use mio::Token;
 use std::io;
 use std::net::SocketAddr;
@@ -68,6 +68,9 @@ impl Line {
 impl Wire for Line {
     fn resolve_address(&mut self) -> io::Result<()> {
         let active = self.active()?;
+        // As the managers do that exchange addresses. A kernel that does not
+        // know the option has its own opinion.
+        let _ = active.id.set_ack_timeout(ConnectOptions::default().timeout);
         let from = SocketAddr::new(active.local.address, 0);
         let from = (from.is_ipv4() == active.to.is_ipv4()).then_some(from);
         active.id.resolve_address(from, active.to)

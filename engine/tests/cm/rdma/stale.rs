@@ -1,13 +1,13 @@
 //! Queue pairs that connect again at once: the kernels remember their last
-//! connection for about half a second, and refuse another one.
+//! connection for a while, and refuse another one.
 
 use super::{Ends, ends, host};
 use crate::cm::support::parameters;
 use std::time::{Duration, Instant};
 
-/// Longer than any kernel remembers, and shorter than a request that was lost
-/// takes to be repeated.
-const SOON: Duration = Duration::from_secs(4);
+/// Longer than the kernels are asked to remember, and shorter than they would
+/// unasked, or than a request that was lost takes to be repeated.
+const SOON: Duration = Duration::from_millis(1500);
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
