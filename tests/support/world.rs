@@ -116,7 +116,11 @@ impl World {
 /// Connects two endpoints that are in RESET.
 pub fn join(ends: &mut [Endpoint; 2]) {
     let at = [0, 1].map(|i: usize| ends[i].local_address(1).expect("an active port"));
-    let options = ConnectOptions::default();
+    // To rxe, 7 retries are as many as there may ever be.
+    let options = ConnectOptions {
+        retry: 6,
+        ..ConnectOptions::default()
+    };
     ends[0].connect(&at[1], &options).expect("connected");
     ends[1].connect(&at[0], &options).expect("connected");
 }

@@ -208,11 +208,16 @@ fn a_receive_that_never_comes_is_an_rnr_error() {
 
 #[test]
 fn a_peer_that_is_gone_is_a_retry_error() {
+    // To rxe, 7 retries are as many as there may ever be.
+    let link = Link {
+        retries: 6,
+        ..Link::default()
+    };
     for &drivers in drivers() {
         let Pair {
             sides: [mut here, there],
             system,
-        } = Pair::new(System::new(), drivers, shape(false), &Link::default());
+        } = Pair::new(System::new(), drivers, shape(false), &link);
         drop(there);
         for cookie in [100, 101, 102] {
             let local = here.memory().segment(0, 64);

@@ -297,7 +297,7 @@ fn one_thread_connects_while_another_posts_receives() {
         assert!(ends[0].open_sends());
         world.send(&mut ends[0], 100, SIGNALED).expect("room");
         world.system.run();
-        let done = world.polled(if round % 2 == 1 { 9 } else { 2 });
+        let done = world.polled(if round % 2 == 1 { 8 } else { 2 });
         let flushed = done.iter().filter(|one| one.status == Status::WrFlush);
         if round % 2 == 1 {
             assert_eq!(flushed.count(), 8, "{done:?}");

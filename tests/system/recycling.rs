@@ -34,11 +34,9 @@ fn a_number_comes_back_without_the_completions_of_the_dead() {
     // Eight completions of dead endpoints lie in the ring now.
     world.cq.settle();
     let [mut a, mut b] = world.pair(false);
-    assert_eq!(
-        a.qpn(),
-        number,
-        "the device gives the last number out first"
-    );
+    if world.system.is_stepped() {
+        assert_eq!(a.qpn(), number, "it gives the last number out first");
+    }
     assert_eq!(world.polled(0), []);
     world.recv(&mut b, 7).expect("room");
     world.send(&mut a, 8, SIGNALED).expect("room");

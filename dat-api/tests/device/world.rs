@@ -36,6 +36,11 @@ fn given() -> Option<String> {
     Some(name.into_string().expect("the name of a device"))
 }
 
+/// Whether the device was there already.
+pub fn is_given() -> bool {
+    given().is_some()
+}
+
 /// The name of the device.
 pub fn name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
