@@ -157,6 +157,11 @@ pub(super) fn read_table(
     length: usize,
     link: LinkLayer,
 ) -> Vec<GidEntry> {
+    // Tables are long (1024 entries with Soft-RoCE) and nearly empty, and this
+    // is done for every connection.
+    if let Some(entries) = read_at_once(context, port) {
+        return entries;
+    }
     let length = length.min(usize::from(u8::MAX) + 1);
     (0..=u8::MAX)
         .take(length)
@@ -164,14 +169,53 @@ pub(super) fn read_table(
         .collect()
 }
 
-fn read(context: &Context, port: u8, index: u8, link: LinkLayer) -> Option<GidEntry> {
-    let mut entry = ibv_gid_entry {
-        gid: ibv_gid { raw: [0; 16] },
-        gid_index: 0,
-        port_num: 0,
-        gid_type: 0,
-        ndev_ifindex: 0,
+const UNUSED: ibv_gid_entry = ibv_gid_entry {
+    gid: ibv_gid { raw: [0; 16] },
+    gid_index: 0,
+    port_num: 0,
+    gid_type: 0,
+    ndev_ifindex: 0,
+};
+
+/// The used entries in one call to the kernel. `None` if it knows no such call,
+/// or there are very many.
+fn read_at_once(context: &Context, port: u8) -> Option<Vec<GidEntry>> {
+    let mut table = [UNUSED; 128];
+    // SAFETY: the context is open, and so many entries are writable.
+    let found = unsafe {
+        dv_sys::inline::ibv_query_gid_table(
+            context.as_ptr(),
+            table.as_mut_ptr(),
+            table.len() as _,
+            0,
+        )
     };
+    let found = table.get(..usize::try_from(found).ok()?)?;
+    let of_port = found
+        .iter()
+        .filter(|entry| entry.port_num == u32::from(port));
+    Some(of_port.filter_map(used).collect())
+}
+
+/// An entry as libibverbs tells it, if there is a GID in it, within the indices
+/// that an address vector has room for.
+fn used(entry: &ibv_gid_entry) -> Option<GidEntry> {
+    let gid = Gid::from_verbs(entry.gid);
+    let index = u8::try_from(entry.gid_index).ok()?;
+    let kind = kind_of(entry);
+    (!gid.is_zero()).then_some(GidEntry { index, gid, kind })
+}
+
+fn kind_of(entry: &ibv_gid_entry) -> GidKind {
+    match entry.gid_type {
+        verbs::IBV_GID_TYPE_ROCE_V1 => GidKind::RoceV1,
+        verbs::IBV_GID_TYPE_ROCE_V2 => GidKind::RoceV2,
+        _ => GidKind::InfiniBand,
+    }
+}
+
+fn read(context: &Context, port: u8, index: u8, link: LinkLayer) -> Option<GidEntry> {
+    let mut entry = UNUSED;
     // SAFETY: the context is open, and the entry is writable for its size.
     let failed = unsafe {
         dv_sys::inline::ibv_query_gid_ex(
@@ -186,12 +230,7 @@ fn read(context: &Context, port: u8, index: u8, link: LinkLayer) -> Option<GidEn
         // An unused entry, or a kernel that does not tell types.
         (read_untyped(context, port, index)?, untyped_kind(link))
     } else {
-        let kind = match entry.gid_type {
-            verbs::IBV_GID_TYPE_ROCE_V1 => GidKind::RoceV1,
-            verbs::IBV_GID_TYPE_ROCE_V2 => GidKind::RoceV2,
-            _ => GidKind::InfiniBand,
-        };
-        (Gid::from_verbs(entry.gid), kind)
+        (Gid::from_verbs(entry.gid), kind_of(&entry))
     };
     (!gid.is_zero()).then_some(GidEntry { index, gid, kind })
 }
@@ -251,6 +290,24 @@ mod tests {
         ];
         let choice = GidChoice::choose(LinkLayer::InfiniBand, &table).expect("a choice");
         assert_eq!(choice.entry.index, 0);
+    }
+
+    #[test]
+    fn entries_are_taken_over_as_they_are_told_and_empty_ones_are_not() {
+        let told = |index, gid_type, first| ibv_gid_entry {
+            gid: ibv_gid {
+                raw: [first, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9],
+            },
+            gid_index: index,
+            port_num: 1,
+            gid_type,
+            ndev_ifindex: 3,
+        };
+        let seen = used(&told(200, verbs::IBV_GID_TYPE_ROCE_V2, 0xfe)).expect("an entry");
+        assert_eq!((seen.index, seen.kind), (200, GidKind::RoceV2));
+        assert_eq!((seen.gid.0[0], seen.gid.0[15]), (0xfe, 9));
+        assert_eq!(used(&told(256, verbs::IBV_GID_TYPE_ROCE_V2, 0xfe)), None);
+        assert_eq!(used(&UNUSED), None);
     }
 
     #[test]
