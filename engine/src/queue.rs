@@ -107,6 +107,9 @@ impl CompletionQueue {
     /// On the verbs path: the device failed, or belongs to a parent of this
     /// process. Then there will be no event.
     pub fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
+        if let Some(channel) = self.handle.verbs.channel() {
+            channel.expect_one_more();
+        }
         self.path
             .arm(solicited_only, self.handle.verbs.event_count())
             .map_err(|errno| ControlError::verbs("ask a completion queue for an event", errno))
@@ -114,7 +117,8 @@ impl CompletionQueue {
 
     /// Takes the events off the channel without blocking, for all queues that
     /// share it, and returns how many there were for this one since the last
-    /// call. 0 if it has no channel.
+    /// call. 0 if it has no channel. As many are taken as queues were armed; if
+    /// there are more, the channel stays readable.
     ///
     /// # Errors
     /// The device failed.
@@ -122,10 +126,16 @@ impl CompletionQueue {
         if let Some(channel) = self.handle.verbs.channel() {
             channel.drain()?;
         }
+        Ok(self.taken_events())
+    }
+
+    /// The same, of events that [`Self::take_events`] of another queue on the
+    /// channel has taken: without a system call.
+    pub fn taken_events(&mut self) -> u32 {
         let count = self.handle.verbs.event_count();
         let new = count.wrapping_sub(self.events_taken);
         self.events_taken = count;
-        Ok(new)
+        new
     }
 
     /// Takes note of endpoints that were created and dropped. Polling does it

@@ -60,6 +60,11 @@ impl Queue {
         each!(self, queue => queue.take_events())
     }
 
+    /// The events of this queue that another on its channel has taken.
+    pub(super) fn taken_events(&mut self) -> u32 {
+        each!(self, queue => queue.taken_events())
+    }
+
     /// Lets go of endpoints that are no more.
     pub(super) fn settle(&mut self) {
         each!(self, queue => queue.settle());

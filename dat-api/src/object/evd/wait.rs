@@ -253,10 +253,13 @@ impl Source for Waiting<'_> {
     }
 
     fn take_events(&mut self) -> Result<u32, ControlError> {
-        // One call takes the events of all queues on the channel.
         let mut events = 0;
-        for queue in self.consumer.queues() {
-            events += queue.take_events()?;
+        for (index, queue) in self.consumer.queues().iter_mut().enumerate() {
+            // The first takes those of all queues: they share the channel.
+            events += match index {
+                0 => queue.take_events()?,
+                _ => queue.taken_events(),
+            };
         }
         if events > 0 {
             (self.evented, self.listening) = (true, 0);
