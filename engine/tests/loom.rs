@@ -105,6 +105,8 @@ impl Platform for World {
         true
     }
 
+    fn give_way(&self) {}
+
     fn guard(&self) {}
 
     fn interrupted(&self, (): &()) -> bool {

@@ -160,6 +160,10 @@ impl Platform for Blocker {
         has_several_processors()
     }
 
+    fn give_way(&self) {
+        std::thread::yield_now();
+    }
+
     fn guard(&self) -> SignalGuard {
         SignalGuard::new()
     }

@@ -101,6 +101,14 @@ impl SpinBudget {
         self.next_rest = RESTS.0;
     }
 
+    /// What was waited for came, but a thread that had been let run in between
+    /// kept the processor beyond the budget; it would not have kept it from a
+    /// thread that is woken.
+    pub fn overran(&mut self) {
+        self.nanos = 0;
+        self.begin_rest();
+    }
+
     /// Whether the next wait is not to spin, as far as it may choose.
     fn is_to_rest(&mut self, spun: u64, waited: u64, was_in_vain: bool) -> bool {
         if self.rest > 0 {
@@ -112,10 +120,14 @@ impl SpinBudget {
         if self.near_misses < NEAR_MISSES {
             return false;
         }
+        self.begin_rest();
+        true
+    }
+
+    fn begin_rest(&mut self) {
         self.near_misses = 0;
         self.rest = self.next_rest;
         self.next_rest = (self.next_rest * 2).min(RESTS.1);
-        true
     }
 }
 

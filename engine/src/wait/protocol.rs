@@ -95,6 +95,8 @@ pub trait Platform {
     fn now(&self) -> u64;
     /// Whether anybody else can run while this thread spins.
     fn others_run(&self) -> bool;
+    /// Lets others run, if any wants to.
+    fn give_way(&self);
     /// Holds signals back.
     fn guard(&self) -> Self::Guard;
     /// Lets signals that came since be handled now. Answers whether any was.
@@ -124,6 +126,10 @@ const POLLS_PER_LOOK: u32 = 32;
 /// Polls before signals are held back, which costs two system calls: what comes
 /// within the first hundred nanoseconds or so is had without.
 const POLLS_UNGUARDED: u32 = POLLS_PER_LOOK;
+/// The same for turns given to others on the only processor: each costs less
+/// than holding signals back, and the first brings what is waited for if it
+/// comes from another thread here.
+const TURNS_UNGUARDED: u32 = 2;
 /// Nanoseconds of spinning between two looks for signals, each a system call of
 /// some hundred: they take a part in a hundred of the spin.
 const SIGNAL_INTERVAL: u64 = 20_000;
@@ -165,34 +171,42 @@ fn missed<S: Source, P: Platform>(
     if deadline.has_passed(start) {
         return Ok(WaitOutcome::TimedOut);
     }
-    let allowed = match (source.spin_counts(), budget.nanos(policy)) {
-        (false, _) => 0,
-        // Without an end is how it was asked for; less is a bet that what is
-        // waited for goes on meanwhile.
-        (true, nanos) if nanos < u64::MAX && !platform.others_run() => 0,
-        (true, nanos) => nanos,
+    let allowed = match source.spin_counts() {
+        true => budget.nanos(policy),
+        false => 0,
+    };
+    // Without an end is how it was asked for; less is a bet that what is waited
+    // for goes on meanwhile, which the only processor must be given away for.
+    let gives_way = allowed < u64::MAX && !platform.others_run();
+    let spin = Spin {
+        start,
+        allowed,
+        gives_way,
+        deadline: *deadline,
     };
     if allowed > 0 {
         counters.spins += 1;
-        if (0..POLLS_UNGUARDED).any(|_| source.ready()) {
+        let found = match gives_way {
+            true => (0..TURNS_UNGUARDED).any(|_| {
+                platform.give_way();
+                source.ready()
+            }),
+            false => (0..POLLS_UNGUARDED).any(|_| source.ready()),
+        };
+        if found {
             counters.hits += 1;
-            budget.hit();
+            spin.judge_hit(platform, budget);
             return Ok(WaitOutcome::Ready);
         }
     }
     let guard = platform.guard();
-    let spin = Spin {
-        start,
-        allowed,
-        deadline: *deadline,
-    };
     if allowed > 0
         && let Some(outcome) = spin.run(source, platform, &guard)
     {
         match outcome {
             WaitOutcome::Ready => {
                 counters.hits += 1;
-                budget.hit();
+                spin.judge_hit(platform, budget);
             }
             WaitOutcome::TimedOut => budget.learn(policy, platform.now() - start, true),
             WaitOutcome::Interrupted => {}
@@ -210,10 +224,22 @@ fn missed<S: Source, P: Platform>(
 struct Spin {
     start: u64,
     allowed: u64,
+    /// Others run only while this thread lets them.
+    gives_way: bool,
     deadline: Deadline,
 }
 
 impl Spin {
+    /// What a hit teaches: nothing, unless somebody who was let run has made the
+    /// spin longer than it was allowed to be.
+    fn judge_hit<P: Platform>(&self, platform: &P, budget: &mut SpinBudget) {
+        if self.gives_way && platform.now() - self.start > self.allowed {
+            budget.overran();
+        } else {
+            budget.hit();
+        }
+    }
+
     /// Polls until something ends the wait, or, answering `None`, the budget is
     /// spent.
     ///
@@ -227,7 +253,13 @@ impl Spin {
     ) -> Option<WaitOutcome> {
         let mut looked = self.start;
         loop {
-            if (0..POLLS_PER_LOOK).any(|_| source.ready()) {
+            let polls = if self.gives_way {
+                platform.give_way();
+                1
+            } else {
+                POLLS_PER_LOOK
+            };
+            if (0..polls).any(|_| source.ready()) {
                 return Some(WaitOutcome::Ready);
             }
             let now = platform.now();

@@ -10,6 +10,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr;
+use std::sync::LazyLock;
 
 use libc::{c_int, sigset_t};
 
@@ -35,18 +36,17 @@ impl SignalGuard {
     /// Begins.
     #[must_use]
     pub fn new() -> Self {
-        let mut all = MaybeUninit::<sigset_t>::uninit();
+        static HELD_BACK: LazyLock<sigset_t> = LazyLock::new(all_but_faults);
         let mut caller = MaybeUninit::<sigset_t>::uninit();
-        // SAFETY: a set to write to, and then one that is written.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            for fault in FAULTS {
-                libc::sigdelset(all.as_mut_ptr(), fault);
-            }
-        }
         // SAFETY: two sets, the first of them written. It cannot fail: SIG_SETMASK
         // is a known action.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), caller.as_mut_ptr()) };
+        unsafe {
+            libc::pthread_sigmask(
+                libc::SIG_SETMASK,
+                &raw const *HELD_BACK,
+                caller.as_mut_ptr(),
+            )
+        };
         Self {
             // SAFETY: written by the call.
             caller: unsafe { caller.assume_init() },
@@ -69,6 +69,18 @@ impl SignalGuard {
     /// The mask that the caller had.
     pub(super) fn caller(&self) -> *const sigset_t {
         &raw const self.caller
+    }
+}
+
+fn all_but_faults() -> sigset_t {
+    let mut all = MaybeUninit::<sigset_t>::uninit();
+    // SAFETY: a set to write to, and then one that is written.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        for fault in FAULTS {
+            libc::sigdelset(all.as_mut_ptr(), fault);
+        }
+        all.assume_init()
     }
 }
 

@@ -10,6 +10,7 @@ use super::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Poll(u32),
+    GiveWay,
     Guard,
     Unguard,
     Look,
@@ -20,7 +21,7 @@ enum Step {
     Retract,
 }
 
-use Step::{Announce, Arm, Block, Guard, Look, Poll, Retract, Take, Unguard};
+use Step::{Announce, Arm, Block, GiveWay, Guard, Look, Poll, Retract, Take, Unguard};
 
 #[derive(Default)]
 struct Script {
@@ -39,6 +40,8 @@ struct Script {
     no_spin: bool,
     /// There is one processor.
     alone: bool,
+    /// How long others keep it when they are let.
+    turn_time: u64,
     take_fails: bool,
 }
 
@@ -118,6 +121,12 @@ impl Platform for Fake {
 
     fn others_run(&self) -> bool {
         !self.0.borrow().alone
+    }
+
+    fn give_way(&self) {
+        self.did(GiveWay);
+        let mut script = self.0.borrow_mut();
+        script.now += script.turn_time;
     }
 
     fn guard(&self) -> FakeGuard {
@@ -450,23 +459,55 @@ fn a_source_that_only_an_event_makes_ready_is_not_spun_for() {
 }
 
 #[test]
-fn on_one_processor_only_a_spin_without_end_is_a_spin() {
-    for (policy, spins) in [
-        (WaitPolicy::default(), 0),
-        (spin_for(1_000), 0),
-        (WaitPolicy::Poll, 1),
-    ] {
-        let script = Script {
-            alone: true,
-            polls_left: Some(5),
-            sleeps: [(BlockResult::Woken, 10, true)].into(),
-            ..Script::default()
-        };
-        let ran = ran(script, policy, Deadline::NEVER);
-        is(&ran, WaitOutcome::Ready);
-        assert_eq!(ran.counters.spins, spins, "{policy}");
-        assert_eq!(ran.counters.blocks, 1 - spins, "{policy}");
-    }
+fn on_one_processor_a_spin_gives_way_before_each_look() {
+    let script = Script {
+        alone: true,
+        polls_left: Some(2),
+        ..Script::default()
+    };
+    let ran = ran(script, WaitPolicy::default(), Deadline::NEVER);
+    is(&ran, WaitOutcome::Ready);
+    assert_eq!(ran.steps, [Poll(1), GiveWay, Poll(1), GiveWay, Poll(1)]);
+    assert_eq!((ran.counters.spins, ran.counters.hits), (1, 1));
+    assert_eq!(ran.budget, SpinBudget::new());
+}
+
+#[test]
+fn on_one_processor_a_spin_is_as_long_as_anywhere_and_one_without_end_keeps_it() {
+    let script = Script {
+        alone: true,
+        turn_time: 400,
+        sleeps: [(BlockResult::Woken, 10, true)].into(),
+        ..Script::default()
+    };
+    let spun = ran(script, spin_for(1_000), Deadline::NEVER);
+    is(&spun, WaitOutcome::Ready);
+    let turns = |steps: &[Step]| steps.iter().filter(|&&step| step == GiveWay).count();
+    assert_eq!((turns(&spun.steps), spun.counters.blocks), (3, 1));
+    let script = Script {
+        alone: true,
+        polls_left: Some(500),
+        ..Script::default()
+    };
+    let endless = ran(script, WaitPolicy::Poll, Deadline::NEVER);
+    is(&endless, WaitOutcome::Ready);
+    assert_eq!(turns(&endless.steps), 0);
+}
+
+#[test]
+fn who_keeps_the_only_processor_too_long_is_not_given_way_again_soon() {
+    let script = Script {
+        alone: true,
+        turn_time: 4_000_000,
+        polls_left: Some(1),
+        ..Script::default()
+    };
+    let ran = ran(script, WaitPolicy::default(), Deadline::NEVER);
+    is(&ran, WaitOutcome::Ready);
+    assert_eq!(ran.budget.nanos(WaitPolicy::default()), 0);
+    let mut budget = ran.budget;
+    budget.learn(WaitPolicy::default(), 20_000, false);
+    assert_eq!(budget.nanos(WaitPolicy::default()), 0, "it rests");
 }
 
 #[test]
