@@ -101,8 +101,13 @@ impl SpinBudget {
         self.next_rest = RESTS.0;
     }
 
+    /// Whether a wait was longer than any spin may be.
+    pub fn is_beyond(&self, policy: WaitPolicy, waited: u64) -> bool {
+        matches!(policy, WaitPolicy::Adaptive { max: Some(max), .. } if waited > nanos(max))
+    }
+
     /// What was waited for came, but a thread that had been let run in between
-    /// kept the processor beyond the budget; it would not have kept it from a
+    /// kept the processor beyond the cap; it would not have kept it from a
     /// thread that is woken.
     pub fn overran(&mut self) {
         self.nanos = 0;

@@ -195,7 +195,7 @@ fn missed<S: Source, P: Platform>(
         };
         if found {
             counters.hits += 1;
-            spin.judge_hit(platform, budget);
+            spin.judge_hit(platform, policy, budget);
             return Ok(WaitOutcome::Ready);
         }
     }
@@ -206,7 +206,7 @@ fn missed<S: Source, P: Platform>(
         match outcome {
             WaitOutcome::Ready => {
                 counters.hits += 1;
-                spin.judge_hit(platform, budget);
+                spin.judge_hit(platform, policy, budget);
             }
             WaitOutcome::TimedOut => budget.learn(policy, platform.now() - start, true),
             WaitOutcome::Interrupted => {}
@@ -231,9 +231,9 @@ struct Spin {
 
 impl Spin {
     /// What a hit teaches: nothing, unless somebody who was let run has made the
-    /// spin longer than it was allowed to be.
-    fn judge_hit<P: Platform>(&self, platform: &P, budget: &mut SpinBudget) {
-        if self.gives_way && platform.now() - self.start > self.allowed {
+    /// spin longer than any may be.
+    fn judge_hit<P: Platform>(&self, platform: &P, policy: WaitPolicy, budget: &mut SpinBudget) {
+        if self.gives_way && budget.is_beyond(policy, platform.now() - self.start) {
             budget.overran();
         } else {
             budget.hit();
