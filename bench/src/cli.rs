@@ -14,7 +14,7 @@ const LARGEST: u32 = 1 << 30;
 /// The largest size of `-a`, as in perftest.
 const LARGEST_OF_ALL: u32 = 1 << 23;
 
-/// Latency over our own mlx5 rings, with histograms.
+/// Latency over our own mlx5 rings (or libibverbs), with histograms.
 #[derive(Debug, Parser)]
 #[command(name = "dat-bench", version, about)]
 pub(crate) struct Cli {
@@ -52,6 +52,7 @@ Examples:
   dat-bench lat -d mlx5_0 server-host          client: measures and prints
   dat-bench lat -a --json r.json server-host   all sizes; start the server with -a, too
   dat-bench lat --loopback --api engine,rust,c what DAT's layers add to the engine
+  dat-bench lat --loopback --path verbs        through libibverbs, on any RDMA device
   dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm server-host
 
 How to get a good number:
@@ -69,6 +70,9 @@ pub(crate) struct DevicesArgs {
     /// Device: a name, or 'emu' for the emulated one [default: all]
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
     pub(crate) device: Option<String>,
+    /// How devices would be driven [default: as DAT_PATH says, else auto]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) path: Option<Path>,
     /// Print JSON, to FILE or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     #[expect(
@@ -76,6 +80,28 @@ pub(crate) struct DevicesArgs {
         reason = "absent, given without and with a file are three things"
     )]
     pub(crate) json: Option<Option<PathBuf>>,
+}
+
+/// How a device is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Path {
+    /// Directly where that can be, else through libibverbs
+    Auto,
+    /// By writing to its rings
+    Direct,
+    /// Through libibverbs
+    Verbs,
+}
+
+impl Path {
+    /// As DAT_PATH has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Direct => "direct",
+            Self::Verbs => "verbs",
+        }
+    }
 }
 
 /// What is measured.
@@ -163,6 +189,9 @@ pub(crate) struct LatArgs {
     /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
     pub(crate) device: Option<String>,
+    /// How the device is driven [default: as DAT_PATH says, else auto]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) path: Option<Path>,
     /// Port of the device
     #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ib_port: u8,

@@ -13,6 +13,7 @@ use crate::select;
 
 /// Runs the command.
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
+    select::drive(args.path);
     let fabric = launcher::fabric();
     let mut devices = match args.device.as_deref() {
         None => select::list()?,

@@ -1,7 +1,8 @@
 //! Which device a run gets.
 
-use dat_engine::{DataPath, DeviceInfo, PortState};
+use dat_engine::{DataPath, DeviceInfo, PortInfo, PortState};
 
+use crate::cli::Path;
 use crate::failure::Failure;
 use crate::launcher::{self, EMULATED};
 
@@ -21,6 +22,15 @@ enum Choice {
     Take(String),
     /// Run again where the device is emulated.
     Emulate,
+}
+
+/// Has devices driven in that way: by this program, by the one it may start in
+/// its place, and by DAT. Called before there are other threads.
+pub(crate) fn drive(path: Option<Path>) {
+    if let Some(path) = path {
+        // SAFETY: no other thread of this program runs before a device is opened.
+        unsafe { std::env::set_var("DAT_PATH", path.name()) };
+    }
 }
 
 /// Chooses by name, or the best device here; may replace this process by one
@@ -69,7 +79,7 @@ fn choose(
         None => Ok(present
             .iter()
             .filter(|device| is_usable(device))
-            .min_by(|a, b| a.name.cmp(&b.name))
+            .min_by_key(|device| (device.path != DataPath::Direct, &device.name))
             .map_or(Choice::Emulate, |device| Choice::Take(device.name.clone()))),
     }
 }
@@ -88,17 +98,18 @@ fn by_name(name: &str, present: &[DeviceInfo]) -> Result<Choice, Failure> {
     )))
 }
 
-/// Whether a measurement on it can work: driven directly, with an active port.
+/// Whether a measurement on it can work: it can be driven, and a port is active.
 fn is_usable(device: &DeviceInfo) -> bool {
-    device.path == DataPath::Direct
-        && device
-            .ports
-            .iter()
-            .any(|port| port.state == PortState::Active)
+    let is_active = |port: &PortInfo| port.state == PortState::Active;
+    is_driven(device) && device.ports.iter().any(is_active)
+}
+
+fn is_driven(device: &DeviceInfo) -> bool {
+    !matches!(device.path, DataPath::Unusable { .. })
 }
 
 fn why_not(device: &DeviceInfo) -> String {
-    if device.path == DataPath::Direct {
+    if is_driven(device) {
         "no port is active".to_owned()
     } else {
         device.path.to_string()
@@ -108,8 +119,8 @@ fn why_not(device: &DeviceInfo) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dat_engine::LinkLayer;
     use dat_engine::control::Mtu;
-    use dat_engine::{LinkLayer, PortInfo};
 
     fn device(name: &str, state: PortState, path: DataPath) -> DeviceInfo {
         let mtu = Mtu::from_code(5).unwrap();
@@ -141,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_wish_the_first_usable_device_is_taken() {
+    fn without_a_wish_the_first_device_of_the_better_path_is_taken() {
         let present = [
             device("rxe0", PortState::Active, verbs()),
             device("mlx5_0", PortState::Down, DataPath::Direct),
@@ -155,10 +166,26 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_usable_the_emulated_device_is_taken() {
+    fn the_verbs_path_is_better_than_an_emulated_device() {
         let present = [
+            device("rxe1", PortState::Active, verbs()),
             device("rxe0", PortState::Active, verbs()),
             device("mlx5_0", PortState::Down, DataPath::Direct),
+        ];
+        assert_eq!(
+            choose(None, &present, false).unwrap(),
+            Choice::Take("rxe0".into())
+        );
+    }
+
+    #[test]
+    fn with_nothing_usable_the_emulated_device_is_taken() {
+        let unusable = DataPath::Unusable {
+            reason: "no permission".into(),
+        };
+        let present = [
+            device("rxe0", PortState::Down, verbs()),
+            device("mlx5_0", PortState::Active, unusable),
         ];
         assert_eq!(choose(None, &present, false).unwrap(), Choice::Emulate);
         assert_eq!(choose(None, &[], false).unwrap(), Choice::Emulate);

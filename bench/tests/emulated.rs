@@ -26,6 +26,18 @@ fn emu_is_started_by_dat_bench_itself() {
 }
 
 #[test]
+fn every_interface_goes_over_libibverbs_if_asked() {
+    for operation in ["send", "write", "read"] {
+        let words = format!("lat --loopback --path verbs -o {operation} -s 64 -n 500");
+        let ended = run(emulated("verbs", &words)).expect(0, &["verbs path (it was asked for)"]);
+        check_row(&ended, 64, 500);
+    }
+    let words = "lat --loopback --path verbs --api engine,rust -n 300";
+    run(emulated("verbs", words)).expect(0, &["verbs path", "rust"]);
+    run(bench("devices -d emu --path verbs")).expect(0, &["mlx5_0", "verbs (it was asked for)"]);
+}
+
+#[test]
 fn deep_queues_and_plain_messages_work_as_well() {
     for words in [
         "lat --loopback -t 64 -r 1 -n 1000 -I 0",

@@ -1,6 +1,6 @@
 //! The device and the port of a run, whichever interface goes over them.
 
-use dat_engine::{Device, PortInfo};
+use dat_engine::{DataPath, Device, PortInfo};
 
 use crate::cli::LatArgs;
 use crate::failure::Failure;
@@ -59,12 +59,19 @@ impl Ground {
 
     pub(super) fn facts(&self) -> DeviceFacts {
         let info = self.device.info();
+        let (path, path_reason) = match &info.path {
+            DataPath::Direct => ("direct", None),
+            DataPath::Verbs { reason } => ("verbs", Some(reason.clone())),
+            // Such a device does not open.
+            DataPath::Unusable { reason } => ("unusable", Some(reason.clone())),
+        };
         DeviceFacts {
             name: info.name.clone(),
             port: self.port.number,
             firmware: info.firmware.clone(),
             link: self.port.link.to_string(),
-            path: info.path.to_string(),
+            path,
+            path_reason,
             emulated_fabric: self.fabric.clone(),
         }
     }

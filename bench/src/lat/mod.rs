@@ -68,6 +68,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var("DAT_WAIT", wait.name()) };
     }
+    select::drive(args.path);
     let selected = select::select(args.device.as_deref())?;
     let ground = Ground::open(selected, args)?;
     let open = |&api| way::open(api, libdat.as_ref(), &ground, args);

@@ -47,7 +47,9 @@ pub(crate) struct DeviceFacts {
     /// Link layer.
     pub(crate) link: String,
     /// The data path: direct or verbs.
-    pub(crate) path: String,
+    pub(crate) path: &'static str,
+    /// Why it is not the direct one.
+    pub(crate) path_reason: Option<String>,
     /// The fabric of the emulator, if it is emulated.
     pub(crate) emulated_fabric: Option<String>,
 }
@@ -163,11 +165,15 @@ impl fmt::Display for Conditions {
             },
             self.operation.name()
         )?;
-        writeln!(
+        write!(
             f,
             " device   : {} port {}, {}, firmware {}, {} path",
             device.name, device.port, device.link, device.firmware, device.path
         )?;
+        match &device.path_reason {
+            Some(reason) => writeln!(f, " ({reason})")?,
+            None => writeln!(f)?,
+        }
         writeln!(f, " api      : {}", self.what_is_measured())?;
         if let Some(path) = &self.libdat {
             writeln!(f, " libdat   : {}", path.display())?;
