@@ -34,7 +34,8 @@ pub struct ConnectOptions {
     /// How long to wait for an acknowledgement: 4.096 µs · 2^timeout; 0 is
     /// for ever. At most 31.
     pub timeout: u8,
-    /// How often to repeat without an acknowledgement, at most 7.
+    /// How often to repeat without an acknowledgement, at most 7; on devices
+    /// other than mlx5, of which some take 7 for "for ever", at most 6.
     pub retry: u8,
     /// How often to repeat when the peer has no receive; 7 is for ever.
     pub rnr_retry: u8,

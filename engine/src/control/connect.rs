@@ -153,7 +153,7 @@ impl VerbsQp {
         attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = self.psn.load(Ordering::Relaxed);
         attr.timeout = options.timeout;
-        attr.retry_cnt = options.retry;
+        attr.retry_cnt = self.retries(options);
         attr.rnr_retry = options.rnr_retry;
         attr.max_rd_atomic = options
             .reads_issued
@@ -165,6 +165,15 @@ impl VerbsQp {
             | Mask::IBV_QP_RNR_RETRY
             | Mask::IBV_QP_MAX_QP_RD_ATOMIC;
         self.modify(OPERATION, &mut attr, mask, Some(QpState::ReadyToReceive))
+    }
+
+    /// The retries of a connection. Soft-RoCE takes 7 of these for "for ever",
+    /// as it is with RNR retries, and would never notice that a peer is gone.
+    pub(super) fn retries(&self, options: &ConnectOptions) -> u8 {
+        match self.domain.device().is_mlx5() {
+            true => options.retry,
+            false => options.retry.min(6),
+        }
     }
 
     /// Any state to ERR: what is posted completes as flushed.

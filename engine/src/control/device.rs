@@ -159,6 +159,14 @@ impl Device {
         PortInfo::query(&self.context, number)
     }
 
+    /// Whether receives of a shared queue are checked against the domain of that
+    /// queue, so that its endpoints may be of other domains. Known of mlx5;
+    /// Soft-RoCE checks against the domain of the endpoint.
+    #[must_use]
+    pub fn srq_domain_may_differ(&self) -> bool {
+        self.mlx5
+    }
+
     /// Whether what is made of it has rings for us, or is left to libibverbs.
     pub(super) fn is_direct(&self) -> bool {
         self.info.path == DataPath::Direct

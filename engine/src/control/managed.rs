@@ -198,7 +198,7 @@ impl VerbsQp {
         attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = route.psn;
         attr.timeout = route.timeout;
-        attr.retry_cnt = options.retry;
+        attr.retry_cnt = self.retries(options);
         attr.rnr_retry = options.rnr_retry;
         attr.max_rd_atomic = options
             .reads_issued

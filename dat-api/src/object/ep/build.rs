@@ -9,9 +9,10 @@ use super::control::{Control, Streams};
 use super::drain::Unwanted;
 use super::poster::Held;
 use super::{Ep, INLINE_BYTES};
-use crate::error::Result;
+use crate::error::{DatError, Result};
 use crate::object::evd::{DtoRole, Evd};
 use crate::object::srq::Srq;
+use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpAttributes};
 
 /// What decides how the queue pair is made: if none of it changes, the queue
@@ -119,6 +120,15 @@ impl Ep {
             return Ok(None);
         };
         let srq = control.srq.as_deref();
+        if srq.is_some_and(|srq| srq.zone() != pz.id()) && !self.ia.device().srq_domain_may_differ()
+        {
+            return Err(DatError::new(
+                ReturnType::ModelNotSupported,
+                Subtype::NoSubtype,
+                "with this device, an endpoint and its SRQ must be of one protection zone \
+                 (srq_ep_pz_difference_supported is false)",
+            ));
+        }
         let unwanted = if streams.recv.is_none() || streams.request.is_none() {
             let receives = match srq {
                 Some(srq) => srq.capacity(),

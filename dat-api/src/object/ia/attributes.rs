@@ -45,7 +45,8 @@
 //! | `pz_support` | unique | a zone is a protection domain of one IA |
 //! | `optimal_buffer_alignment` | 64 | see [`ALIGNMENT`] (R15) |
 //! | `evd_stream_merging_supported` | all | |
-//! | `srq_supported`, `srq_ep_pz_difference_supported` | true | |
+//! | `srq_supported` | true | |
+//! | `srq_ep_pz_difference_supported` | on mlx5 devices | others may check shared receives against the zone of the EP |
 //! | `srq_watermarks_supported` | [`LOW_WATERMARK`] | the high ones are not yet there (L07) |
 //! | `srq_info_supported` | [`AVAILABLE`] and [`OUTSTANDING`] | both are counted |
 //! | `ep_recv_info_supported` | [`ALLOCATED`] and [`SPAN`] | both are counted (Q06) |

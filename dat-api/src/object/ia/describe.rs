@@ -100,7 +100,7 @@ impl Described<'_> {
             evd_stream_merging_supported: [[true; 6]; 6],
             srq_supported: true,
             srq_watermarks_supported: LOW_WATERMARK,
-            srq_ep_pz_difference_supported: true,
+            srq_ep_pz_difference_supported: self.device.srq_domain_may_differ(),
             srq_info_supported: AVAILABLE | OUTSTANDING,
             ep_recv_info_supported: ALLOCATED | SPAN,
             lmr_sync_req: false,

@@ -145,6 +145,11 @@ impl Srq {
         Ok(srq)
     }
 
+    /// The protection zone of its receives, by its number.
+    pub(crate) fn zone(&self) -> u32 {
+        self.zone
+    }
+
     /// Its name.
     #[must_use]
     pub fn handle(&self) -> Handle {
