@@ -1,6 +1,8 @@
 //! The connection managers, one of each kind for all IAs of the process.
 
 use core::net::IpAddr;
+use std::fs;
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use dat_engine::cm::{
@@ -66,8 +68,13 @@ pub(super) struct Port<'a> {
 /// has an IP address of its own that the kernel serves, else sockets.
 pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
     match choice {
-        CmChoice::Socket => port.start(ManagerKind::Socket).map_err(refused),
-        CmChoice::RdmaCm => port.start(ManagerKind::Rdma).map_err(refused),
+        CmChoice::Socket => port
+            .start(ManagerKind::Socket)
+            .map_err(|error| refused(ManagerKind::Socket, &error)),
+        CmChoice::RdmaCm => port
+            .start(ManagerKind::Rdma)
+            .and_then(|chosen| require_up(chosen.local.address).map(|()| chosen))
+            .map_err(|error| refused(ManagerKind::Rdma, &error)),
         CmChoice::Auto => port
             .start(ManagerKind::Rdma)
             .inspect_err(|error| {
@@ -79,7 +86,7 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
                 );
             })
             .or_else(|_| port.start(ManagerKind::Socket))
-            .map_err(refused),
+            .map_err(|error| refused(ManagerKind::Socket, &error)),
     }
 }
 
@@ -132,8 +139,31 @@ impl Port<'_> {
     }
 }
 
+/// Refuses an address that the kernel serves, but whose interface is down.
+/// Only where it was asked for: by default a link that is down for a moment is
+/// not to change how an adapter connects.
+fn require_up(address: IpAddr) -> Result<(), CmError> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let Some(interface) = all.into_iter().find(|one| one.ip() == address) else {
+        return Ok(());
+    };
+    let name = interface.name;
+    // As the kernel prints them: 0x1003.
+    let flags = fs::read_to_string(Path::new("/sys/class/net").join(&name).join("flags"));
+    let flags = flags.ok().and_then(|text| {
+        let digits = text.trim().trim_start_matches("0x");
+        i32::from_str_radix(digits, 16).ok()
+    });
+    match flags {
+        Some(flags) if flags & libc::IFF_UP == 0 => Err(CmError::NotServed(format!(
+            "the network interface {name}, which has the address {address}, is down"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Why there is no manager. Neither is a shortage: something is to be changed.
-fn refused(error: CmError) -> DatError {
+fn refused(manager: ManagerKind, error: &CmError) -> DatError {
     let (kind, subtype) = match error {
         CmError::Missing(_) => (ReturnType::ModelNotSupported, Subtype::NoSubtype),
         CmError::NotServed(_) => (
@@ -145,7 +175,7 @@ fn refused(error: CmError) -> DatError {
     DatError::new(
         kind,
         subtype,
-        format!("the connection manager does not start: {error}"),
+        format!("no connections by {manager}: {error}"),
     )
 }
 

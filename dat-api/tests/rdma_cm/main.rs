@@ -1,0 +1,34 @@
+//! Adapters whose connections the kernel makes. These tests need a device that
+//! its connection manager serves, and a machine whose network interfaces may
+//! be changed:
+//!
+//! ```text
+//! perf-scripts/vm run -- env DAT_TEST_DEVICE=rxe0 BINARY --ignored --test-threads 1
+//! ```
+
+#![allow(unreachable_pub, reason = "a test binary has no interface")]
+
+mod choice;
+mod departure;
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "../adapters/rig.rs"]
+mod rig;
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "../device/world.rs"]
+mod world;
+
+/// Runs a program that is to succeed.
+fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let mut program = std::process::Command::new(words.next().expect("a program"));
+    let status = program.args(words).status().expect("the program is there");
+    assert!(status.success(), "{command}: {status}");
+}
+
+/// The network interface of the device, and its address.
+fn interface() -> (String, std::net::IpAddr) {
+    let address = dat_engine::cm::own_address(world::name(), 1).expect("an address");
+    let all = if_addrs::get_if_addrs().expect("the system's interfaces");
+    let own = all.into_iter().find(|one| one.ip() == address);
+    (own.expect("an interface").name, address)
+}
