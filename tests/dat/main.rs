@@ -1,5 +1,5 @@
 //! uDAPL 1.2 as C programs see it, on the emulated NIC, in one process,
-//! stepped by hand. Each test carries the number of the statement it proves:
+//! stepped by hand, or on the device that `DAT_TEST_DEVICE` names. Each test carries the number of the statement it proves:
 //! W `dat_evd_wait`, L `dat_srq_set_lw`, Q `dat_ep_recv_query`,
 //! R `dat_ep_post_recv`, E `dat_ep_create_with_srq`.
 

@@ -286,13 +286,13 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
     stir();
     transfer(&bed, ends, &memory);
     assert_eq!(told(&data), answer);
-    // A send that the device has not looked at yet keeps the disconnect.
-    ok(passive.post_recv(&[memory.segment(1024, 8)], 2));
+    // A send for which the peer has no buffer yet keeps the disconnect.
     ok(active.post_send(&[memory.segment(0, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_disconnect(active.ep, DAT_CLOSE_GRACEFUL_FLAG) });
     assert_eq!(state_of(active.ep), DAT_EP_STATE_DISCONNECT_PENDING);
     assert_eq!(told(&data), answer);
+    ok(passive.post_recv(&[memory.segment(1024, 8)], 2));
     bed.run();
     expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     assert_eq!(state_of(active.ep), DAT_EP_STATE_DISCONNECTED);
