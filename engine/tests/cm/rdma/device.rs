@@ -1,10 +1,11 @@
 //! Devices that are served, and devices that go.
 
 use super::{Ends, ends, host};
-use crate::cm::support::{Events, Mailbox, PATIENCE, QUIET, local, parameters};
+use crate::cm::support::{Events, Mailbox, PATIENCE, QUIET, local, own, parameters};
 use dat_engine::cm::{CmError, ConnectionEvent, DeviceSink, Local};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 #[derive(Default)]
 struct Gone(Mailbox<()>);
@@ -40,6 +41,66 @@ fn what_is_not_served_is_refused_with_its_cause() {
         let text = error.to_string();
         assert!(text.contains(named) && text.contains('\n'), "{text}");
     }
+}
+
+fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let status = Command::new(words.next().unwrap()).args(words).status();
+    assert!(status.unwrap().success(), "{command}");
+}
+
+/// Addresses put back, however the test ends.
+struct Restore(Vec<String>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|command| run(command));
+    }
+}
+
+#[test]
+#[ignore = "needs an rdma_cm device, whose addresses it removes: see perf-scripts/vm"]
+fn an_address_that_goes_ends_nothing_but_lets_nothing_begin() {
+    let host = host();
+    let all = if_addrs::get_if_addrs().unwrap();
+    let ours = all.iter().find(|one| one.ip() == own().ip()).unwrap();
+    let name = &ours.name;
+    let put = |one: &if_addrs::Interface| match &one.addr {
+        if_addrs::IfAddr::V4(v4) => format!("{}/{}", v4.ip, v4.prefixlen),
+        if_addrs::IfAddr::V6(v6) => format!("{}/{} nodad", v6.ip, v6.prefixlen),
+    };
+    let theirs = all.iter().filter(|one| one.name == *name).map(put);
+    let restore = Restore(
+        theirs
+            .map(|address| format!("ip address replace dev {name} {address}"))
+            .collect(),
+    );
+    let gone = Arc::new(Gone::default());
+    let _watch = host.manager.watch_device(&local(), gone.clone()).unwrap();
+    let (active, passive) = ends();
+    let ends = Ends::connect(&host, active, passive);
+    run(&format!("ip address flush dev {name}"));
+    assert!(gone.0.within(QUIET).is_none(), "the device is there");
+    ends.active_events.assert_quiet();
+    ends.passive_events.assert_quiet();
+    let (_connection, events) = host.connect();
+    assert_eq!(events.next(), ConnectionEvent::Unreachable);
+    let error = host.manager.watch_device(&local(), gone).unwrap_err();
+    assert!(matches!(error, CmError::NotServed(_)), "{error}");
+    // No goodbye arrives: each end has to disconnect, and waits for its own
+    // timeout.
+    for (end, events) in [
+        (&ends.active, &ends.active_events),
+        (&ends.passive, &ends.passive_events),
+    ] {
+        let begun = Instant::now();
+        end.disconnect();
+        assert_eq!(events.next(), ConnectionEvent::Disconnected);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{begun:?}");
+    }
+    drop(restore);
+    let (active, passive) = super::ends();
+    Ends::connect(&host, active, passive).disconnect(false);
 }
 
 /// Removes the device while it is in use. The kernel's `rdma link del` returns
