@@ -503,10 +503,19 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         // Moves that are under way end first, and none begins after.
         let mut inner = self.handle.lock();
-        inner.state = State::Gone;
+        let flushed = core::mem::replace(&mut inner.state, State::Gone) == State::Error;
         inner.watch = None;
         self.path.before_reset();
-        match self.handle.verbs().to_reset() {
+        // In ERR nothing is begun any more, and if this is the last that knows
+        // the queue pair it is destroyed below, which ends the rest: as good as
+        // RESET where no completion is looked for by its number, and much
+        // cheaper with Soft-RoCE.
+        let destroyed = flushed && self.handle.is_the_last() && self.path.may_go_from_error();
+        let reset = match destroyed {
+            true => self.handle.verbs().require_here(),
+            false => self.handle.verbs().to_reset(),
+        };
+        match reset {
             // The parent goes on using the queues; this copy of the handle must
             // not touch them.
             Err(error) if error.kind() == ControlErrorKind::Forked => return,

@@ -67,7 +67,7 @@ impl VerbsQp {
         gid_index: Option<u8>,
     ) -> Result<EndpointAddress, ControlError> {
         const OPERATION: &str = "tell the address of a queue pair";
-        let port = self.port(port, OPERATION)?;
+        let port = self.port(port, gid_index, OPERATION)?;
         let (gid, gid_index) = local_gid(&port, gid_index)?;
         Ok(EndpointAddress {
             qpn: self.qpn(),
@@ -113,7 +113,13 @@ impl VerbsQp {
     ) -> Result<(), ControlError> {
         const OPERATION: &str = "bring a queue pair to RTR";
         options.check(OPERATION)?;
-        let port = self.port(options.port, OPERATION)?;
+        // As it was when the own address was told, just now; what has changed
+        // since is found out if the device refuses.
+        let known = self.context().known_port(options.port);
+        let port = match known {
+            Some(port) if port.require_active(OPERATION).is_ok() => port,
+            _ => self.port(options.port, options.gid_index, OPERATION)?,
+        };
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
         attr.path_mtu = u32::from(path_mtu(&port, peer)?.code());
@@ -238,9 +244,14 @@ impl VerbsQp {
         }
     }
 
-    fn port(&self, number: u8, operation: &'static str) -> Result<PortInfo, ControlError> {
+    fn port(
+        &self,
+        number: u8,
+        gid_index: Option<u8>,
+        operation: &'static str,
+    ) -> Result<PortInfo, ControlError> {
         self.context().require_here(operation)?;
-        let port = self.domain.device().port(number)?;
+        let port = PortInfo::query_for(self.context(), number, gid_index)?;
         port.require_active(operation)?;
         Ok(port)
     }

@@ -1,10 +1,11 @@
 //! An open device (`ibv_context`), shared by everything made of it.
 
+use super::port::PortInfo;
 use crate::error::{ControlError, ControlErrorKind};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::verbs::{self, ibv_context};
-use std::sync::Once;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// Of how many forks this process is the child, since the first device was
 /// opened. A load, where asking for the process is a system call: for checks
@@ -33,8 +34,12 @@ fn count_forks() {
 /// Closed when the last object of the device is gone.
 pub(super) struct Context {
     raw: NonNull<ibv_context>,
-    /// The process that opened it: see [`Context::here`].
+    /// The process that opened it, and [`forks`] then: see [`Context::here`].
     process: u32,
+    forks: u32,
+    /// Ports as they were when last asked for. Empty again after an event that
+    /// says that one has changed.
+    ports: Mutex<Vec<PortInfo>>,
     /// `MLX5_SHUT_UP_BF`: see [`super::export`].
     pub(super) blue_flame: bool,
 }
@@ -56,6 +61,8 @@ impl Context {
         Self {
             raw,
             process: std::process::id(),
+            forks: forks(),
+            ports: Mutex::default(),
             blue_flame: !asked_to_shut_up_blue_flame(),
         }
     }
@@ -68,7 +75,29 @@ impl Context {
     /// kernel's objects with its parent, whose queues it must not touch, nor
     /// destroy by dropping its copies of the handles.
     pub(super) fn here(&self) -> bool {
-        self.process == std::process::id()
+        self.forks == forks()
+    }
+
+    /// A port as it was when last asked for.
+    pub(super) fn known_port(&self, number: u8) -> Option<PortInfo> {
+        let known = self.lock_ports();
+        known.iter().find(|port| port.number == number).cloned()
+    }
+
+    /// Keeps what a port is now.
+    pub(super) fn remember_port(&self, port: &PortInfo) {
+        let mut known = self.lock_ports();
+        known.retain(|old| old.number != port.number);
+        known.push(port.clone());
+    }
+
+    /// Ports have changed.
+    pub(super) fn forget_ports(&self) {
+        self.lock_ports().clear();
+    }
+
+    fn lock_ports(&self) -> MutexGuard<'_, Vec<PortInfo>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn require_here(&self, operation: &'static str) -> Result<(), ControlError> {

@@ -118,6 +118,9 @@ impl Iterator for AsyncEvents {
                 event::ibv_ack_async_event(raw.as_mut_ptr());
                 event
             };
+            if matches!(event.source, AsyncSource::Port(_)) {
+                self.context.forget_ports();
+            }
             tracing::debug!(?event, "asynchronous event");
             return Some(Ok(event));
         }

@@ -169,6 +169,11 @@ pub(super) fn read_table(
         .collect()
 }
 
+/// Whether an entry of the table is what it was.
+pub(super) fn is_still(context: &Context, port: u8, link: LinkLayer, entry: &GidEntry) -> bool {
+    read(context, port, entry.index, link).as_ref() == Some(entry)
+}
+
 const UNUSED: ibv_gid_entry = ibv_gid_entry {
     gid: ibv_gid { raw: [0; 16] },
     gid_index: 0,

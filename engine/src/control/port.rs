@@ -107,18 +107,51 @@ pub struct PortInfo {
 impl PortInfo {
     pub(super) fn query(context: &Context, number: u8) -> Result<Self, ControlError> {
         let attr = query(context, number)?;
-        let link = link_of(&attr);
         let length = usize::try_from(attr.gid_tbl_len).unwrap_or(0);
-        Ok(Self {
+        let gids = gid::read_table(context, number, length, link_of(&attr));
+        let port = Self::new(number, &attr, gids);
+        context.remember_port(&port);
+        Ok(port)
+    }
+
+    /// [`Self::query`] for a connection from the GID at `index`, or the one that
+    /// the engine chooses: the others are taken over from when they were last
+    /// read, as long as this one is still what it was. Reading all of them is
+    /// most of what a connection costs.
+    pub(super) fn query_for(
+        context: &Context,
+        number: u8,
+        index: Option<u8>,
+    ) -> Result<Self, ControlError> {
+        let Some(known) = context.known_port(number) else {
+            return Self::query(context, number);
+        };
+        let attr = query(context, number)?;
+        let port = Self::new(number, &attr, known.gids);
+        let entry = match index {
+            Some(index) => port.gids.iter().find(|entry| entry.index == index).copied(),
+            None => port.gid().ok().map(|choice| choice.entry),
+        };
+        match entry {
+            Some(entry) if gid::is_still(context, number, port.link, &entry) => {
+                context.remember_port(&port);
+                Ok(port)
+            }
+            _ => Self::query(context, number),
+        }
+    }
+
+    fn new(number: u8, attr: &ibv_port_attr, gids: Vec<GidEntry>) -> Self {
+        Self {
             number,
-            state: state_of(&attr),
-            link,
+            state: state_of(attr),
+            link: link_of(attr),
             lid: attr.lid,
             active_mtu: Mtu::from_verbs(attr.active_mtu),
             max_mtu: Mtu::from_verbs(attr.max_mtu),
             max_message: attr.max_msg_sz,
-            gids: gid::read_table(context, number, length, link),
-        })
+            gids,
+        }
     }
 
     /// The GID that connections use, and why.

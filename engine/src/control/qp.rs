@@ -199,6 +199,11 @@ impl VerbsQp {
         self.raw.as_ptr()
     }
 
+    /// Refuses in a fork of the process that opened the device.
+    pub(crate) fn require_here(&self) -> Result<(), ControlError> {
+        self.context().require_here("destroy a queue pair")
+    }
+
     pub(super) fn context(&self) -> &Arc<Context> {
         let domain: &RawDomain = &self.domain.raw;
         &domain.context

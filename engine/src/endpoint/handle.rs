@@ -74,6 +74,11 @@ impl EndpointHandle {
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there is no other handle to the endpoint.
+    pub(super) fn is_the_last(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
     /// The lock, if there is still an endpoint to move.
     fn lock_for(&self, operation: &'static str) -> Result<MutexGuard<'_, Inner>, ControlError> {
         let inner = self.lock();
@@ -198,6 +203,9 @@ impl EndpointHandle {
     /// The device failed, or the endpoint is gone.
     pub fn to_error(&self) -> Result<(), ControlError> {
         let mut inner = self.lock_for("end the connection of an endpoint")?;
+        if inner.state == State::Error {
+            return Ok(());
+        }
         if inner.state == State::Reset {
             // Linux knows no way from RESET to ERR but through INIT. Which
             // port and rights does not matter: nothing will come.

@@ -96,6 +96,15 @@ impl QueuePair {
         }
     }
 
+    /// Whether it may be destroyed in ERR: completions that are left then are
+    /// told from others, and hold nothing that a library would throw away.
+    pub(crate) fn may_go_from_error(&self) -> bool {
+        match self {
+            Self::Direct(_) => false,
+            Self::Verbs(path) => !path.has_shared_receives(),
+        }
+    }
+
     /// The queue pair is in RESET.
     pub(crate) fn reset(&mut self) {
         each!(self, path => path.reset());

@@ -122,6 +122,11 @@ impl<D: Device> QueuePair<D> {
         self.sends.open(self.record.sends.slots.retired());
     }
 
+    /// Whether its receives come from a shared queue.
+    pub fn has_shared_receives(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// The queue pair will be put to RESET. It may hold shared receives that
     /// only completions name; in ERR they are flushed, and given back here,
     /// before a library throws them away.
@@ -379,7 +384,8 @@ impl<D: Device> QueuePair<D> {
 }
 
 impl<D: Device> Drop for QueuePair<D> {
-    /// The queue pair must be in RESET, so that it completes nothing more.
+    /// The queue pair must be in RESET, so that it completes nothing more; or in
+    /// ERR and about to be destroyed, if its receives are its own.
     fn drop(&mut self) {
         self.send.detach(self.send_name, &self.record);
         if !self.recv.is(&self.send) {
