@@ -24,6 +24,23 @@ pub struct EndpointAddress {
     pub link: LinkLayer,
 }
 
+impl EndpointAddress {
+    /// The number alone, for a connection manager that finds the way itself
+    /// (`rdma_cm`): it reads nothing else.
+    #[must_use]
+    pub fn of_number(qpn: u32) -> Self {
+        Self {
+            qpn,
+            psn: 0,
+            lid: 0,
+            gid: [0; 16],
+            gid_index: 0,
+            mtu: 1,
+            link: LinkLayer::InfiniBand,
+        }
+    }
+}
+
 /// How a connection behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectOptions {

@@ -3,8 +3,8 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use dat_engine::cm::{CmError, Parameters, Target};
-use dat_engine::{SendFlags, SendOp, SendRequest};
+use dat_engine::cm::{CmError, ManagerKind, Parameters, Target};
+use dat_engine::{EndpointAddress, SendFlags, SendOp, SendRequest};
 
 use super::poster::Held;
 use super::sink::Sink;
@@ -147,10 +147,14 @@ impl Ep {
         control: &super::control::Control,
     ) -> Result<Parameters> {
         let options = self.options(&control.attributes);
-        Ok(Parameters {
-            address: qp
+        let address = match self.ia.cm().kind() {
+            ManagerKind::Rdma => EndpointAddress::of_number(qp.qpn()),
+            ManagerKind::Socket => qp
                 .verbs()
                 .local_address_at(self.ia.port(), self.ia.gid_index())?,
+        };
+        Ok(Parameters {
+            address,
             reads_served: options.reads_served,
             reads_asked: options.reads_issued,
         })

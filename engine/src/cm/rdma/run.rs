@@ -97,13 +97,19 @@ impl Runner<'_> {
             } else {
                 self.patience()
             };
-            let waited = match poll.poll(&mut events, patience) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-                _ => Ok(()),
+            // Readiness is told once, and the channel is asked until it has
+            // nothing.
+            let ready = match poll.poll(&mut events, patience) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+                Err(error) => Err(error),
+                Ok(()) => Ok(more || events.iter().any(|event| event.token() == EVENTS)),
             };
-            // Whatever woke us: readiness is told once, and the channel is asked
-            // until it has nothing.
-            match waited.and_then(|()| self.take()) {
+            let taken = ready.and_then(|ready| match ready {
+                true => self.take(),
+                // A command woke us, or a deadline.
+                false => Ok(Some(false)),
+            });
+            match taken {
                 Ok(Some(rest)) => more = rest,
                 // Told to stop.
                 Ok(None) => return,
