@@ -15,6 +15,8 @@ struct State<S: ?Sized> {
     sink: Option<Arc<S>>,
     /// A call is in progress.
     busy: bool,
+    /// Threads that wait for its end.
+    waiting: u32,
 }
 
 impl<S: ?Sized> Gate<S> {
@@ -22,6 +24,7 @@ impl<S: ?Sized> Gate<S> {
         let state = State {
             sink: Some(sink),
             busy: false,
+            waiting: 0,
         };
         Self {
             state: Mutex::new(state),
@@ -44,8 +47,15 @@ impl<S: ?Sized> Gate<S> {
             sink?
         };
         let result = catch_unwind(AssertUnwindSafe(|| call(&sink)));
-        self.lock().busy = false;
-        self.idle.notify_all();
+        let waiting = {
+            let mut state = self.lock();
+            state.busy = false;
+            state.waiting
+        };
+        // A system call, which hardly ever wakes anybody.
+        if waiting > 0 {
+            self.idle.notify_all();
+        }
         // Here, not under the lock: it may be the last one, and its drop is
         // the application's code. That may panic as well.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(sink)));
@@ -66,10 +76,12 @@ impl<S: ?Sized> Gate<S> {
         let mut state = self.lock();
         let sink = state.sink.take();
         while state.busy && !on_service_thread {
+            state.waiting += 1;
             state = self
                 .idle
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
         drop(state);
         sink.is_some()

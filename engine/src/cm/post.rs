@@ -1,6 +1,7 @@
 //! Commands to a service thread, and how it starts and ends.
 
 use super::CmError;
+use crate::control::{count_forks, forks};
 use crate::thread::{SignalsBlocked, leave_pinned_cpus};
 use mio::{Poll, Token, Waker};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,8 +13,8 @@ pub(super) const WAKE: Token = Token(0);
 
 /// Where handles put what they want of the thread.
 pub(super) struct Post<C> {
-    /// The process that started it: there is no thread in its forks.
-    process: u32,
+    /// When it was started: there is no thread in forks.
+    forks: u32,
     waker: Waker,
     next_token: AtomicUsize,
     queue: Mutex<Queue<C>>,
@@ -30,7 +31,7 @@ impl<C> Post<C> {
     /// Wakes whoever waits with `poll`.
     pub(super) fn new(poll: &Poll) -> Result<Self, CmError> {
         Ok(Self {
-            process: std::process::id(),
+            forks: count_forks(),
             waker: Waker::new(poll.registry(), WAKE).map_err(CmError::Resources)?,
             next_token: AtomicUsize::new(WAKE.0 + 1),
             queue: Mutex::new(Queue {
@@ -43,7 +44,7 @@ impl<C> Post<C> {
 
     /// Whether this is the process that started the manager.
     pub(super) fn here(&self) -> bool {
-        self.process == std::process::id()
+        self.forks == forks()
     }
 
     /// Refuses in a fork. Before any lock: another thread of the parent may

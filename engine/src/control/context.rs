@@ -17,8 +17,8 @@ pub(crate) fn forks() -> u32 {
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Has [`forks`] count.
-fn count_forks() {
+/// Has [`forks`] count from now on; its answer.
+pub(crate) fn count_forks() -> u32 {
     static ONCE: Once = Once::new();
     extern "C" fn forked() {
         FORKS.fetch_add(1, Ordering::Relaxed);
@@ -29,6 +29,7 @@ fn count_forks() {
         // device is its parent's.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     });
+    forks()
 }
 
 /// Closed when the last object of the device is gone.
@@ -57,11 +58,10 @@ impl Context {
     /// # Safety
     /// `raw` comes from `ibv_open_device` and is closed by nobody else.
     pub(super) unsafe fn from_raw(raw: NonNull<ibv_context>) -> Self {
-        count_forks();
         Self {
             raw,
             process: std::process::id(),
-            forks: forks(),
+            forks: count_forks(),
             ports: Mutex::default(),
             blue_flame: !asked_to_shut_up_blue_flame(),
         }

@@ -126,10 +126,10 @@ const POLLS_PER_LOOK: u32 = 32;
 /// Polls before signals are held back, which costs two system calls: what comes
 /// within the first hundred nanoseconds or so is had without.
 const POLLS_UNGUARDED: u32 = POLLS_PER_LOOK;
-/// The same for turns given to others on the only processor: each costs less
-/// than holding signals back, and the first brings what is waited for if it
-/// comes from another thread here.
-const TURNS_UNGUARDED: u32 = 2;
+/// Turns given to others on the only processor. The first brings what is waited
+/// for, if it comes from another thread here that is ready to run; what needs
+/// more than a few is better slept for.
+const TURNS: u32 = 2;
 /// Nanoseconds of spinning between two looks for signals, each a system call of
 /// some hundred: they take a part in a hundred of the spin.
 const SIGNAL_INTERVAL: u64 = 20_000;
@@ -181,13 +181,12 @@ fn missed<S: Source, P: Platform>(
     let spin = Spin {
         start,
         allowed,
-        gives_way,
         deadline: *deadline,
     };
     if allowed > 0 {
         counters.spins += 1;
         let found = match gives_way {
-            true => (0..TURNS_UNGUARDED).any(|_| {
+            true => (0..TURNS).any(|_| {
                 platform.give_way();
                 source.ready()
             }),
@@ -195,18 +194,23 @@ fn missed<S: Source, P: Platform>(
         };
         if found {
             counters.hits += 1;
-            spin.judge_hit(platform, policy, budget);
+            // Somebody who was let run may have made the spin longer than any may be.
+            match gives_way && budget.is_beyond(policy, platform.now() - start) {
+                true => budget.overran(),
+                false => budget.hit(),
+            }
             return Ok(WaitOutcome::Ready);
         }
     }
     let guard = platform.guard();
     if allowed > 0
+        && !gives_way
         && let Some(outcome) = spin.run(source, platform, &guard)
     {
         match outcome {
             WaitOutcome::Ready => {
                 counters.hits += 1;
-                spin.judge_hit(platform, policy, budget);
+                budget.hit();
             }
             WaitOutcome::TimedOut => budget.learn(policy, platform.now() - start, true),
             WaitOutcome::Interrupted => {}
@@ -224,22 +228,10 @@ fn missed<S: Source, P: Platform>(
 struct Spin {
     start: u64,
     allowed: u64,
-    /// Others run only while this thread lets them.
-    gives_way: bool,
     deadline: Deadline,
 }
 
 impl Spin {
-    /// What a hit teaches: nothing, unless somebody who was let run has made the
-    /// spin longer than any may be.
-    fn judge_hit<P: Platform>(&self, platform: &P, policy: WaitPolicy, budget: &mut SpinBudget) {
-        if self.gives_way && budget.is_beyond(policy, platform.now() - self.start) {
-            budget.overran();
-        } else {
-            budget.hit();
-        }
-    }
-
     /// Polls until something ends the wait, or, answering `None`, the budget is
     /// spent.
     ///
@@ -253,13 +245,7 @@ impl Spin {
     ) -> Option<WaitOutcome> {
         let mut looked = self.start;
         loop {
-            let polls = if self.gives_way {
-                platform.give_way();
-                1
-            } else {
-                POLLS_PER_LOOK
-            };
-            if (0..polls).any(|_| source.ready()) {
+            if (0..POLLS_PER_LOOK).any(|_| source.ready()) {
                 return Some(WaitOutcome::Ready);
             }
             let now = platform.now();

@@ -3,7 +3,7 @@
 
 use super::event::{Event, Said};
 use crate::cm::CmError;
-use crate::control::ManagedRoute;
+use crate::control::{ManagedRoute, count_forks, forks};
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
 use dv_sys::rdmacm::{self, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
@@ -24,7 +24,7 @@ const RESOLVE: Duration = Duration::from_secs(4);
 /// Where events come from. Closed with the last of its ids.
 pub(super) struct Channel {
     raw: NonNull<rdma_event_channel>,
-    process: u32,
+    forks: u32,
 }
 
 // SAFETY: librdmacm lets any thread use a channel; the pointer is only passed
@@ -63,7 +63,7 @@ impl Channel {
         };
         let channel = Arc::new(Self {
             raw,
-            process: std::process::id(),
+            forks: count_forks(),
         });
         set_nonblocking(channel.fd()).map_err(CmError::Resources)?;
         Ok(channel)
@@ -142,7 +142,7 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         // Of a fork's copy the kernel closes the descriptor at its end.
-        if self.process == std::process::id() {
+        if self.forks == forks() {
             // SAFETY: open, and no id is left: each has an `Arc`.
             unsafe { rdmacm::rdma_destroy_event_channel(self.raw.as_ptr()) };
         }
@@ -412,7 +412,7 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        if self.channel.process != std::process::id() {
+        if self.channel.forks != forks() {
             return;
         }
         let raw = *self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
