@@ -63,12 +63,15 @@ impl Manager {
     }
 
     /// Listens for requests for a qualifier, of which every value is allowed.
-    /// See [`super::port_of`] for which may be listened for together.
+    /// See [`super::port_of`] for which may be listened for together over TCP.
+    /// By rdma_cm those up to 65535 are ports of its own, others share the
+    /// ports from 33534 on, and who shares one gets requests for all of them.
     ///
     /// # Errors
     /// [`CmError::InUse`] if anybody on this host listens on the qualifier or
     /// on its port; [`CmError::Address`] if this host does not have the address
-    /// [`ManagerOptions::listen_on`]; [`CmError::Resources`],
+    /// [`ManagerOptions::listen_on`]; [`CmError::Privileged`], by rdma_cm;
+    /// [`CmError::Resources`],
     /// [`CmError::Unavailable`], [`CmError::Forked`].
     pub fn listen(
         &self,
