@@ -118,6 +118,14 @@ fn e04_the_zones_of_queue_and_endpoint_may_differ() {
     );
     post(theirs.local(0, 8)).expect("its own zone");
     let evds = [world.evd(16), world.evd(16)];
+    if !world.ia.query().provider.srq_ep_pz_difference_supported {
+        assert!(is_given(), "mlx5 devices support it");
+        let (pz, evd) = (Some(&world.pz), Some(&evds[1]));
+        let refused = Ep::create_with_srq(&world.ia, pz, evd, evd, evd, &srq, &plain());
+        let kind = refused.expect_err("another zone").code().kind();
+        assert_eq!(kind, Some(ReturnType::ModelNotSupported));
+        return;
+    }
     let eps = [
         world.ep(&evds[0], &plain()),
         world.shared_ep(&evds[1], &srq),
