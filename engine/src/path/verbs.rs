@@ -40,6 +40,9 @@ mod table;
 mod tag;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 use device::Libibverbs;
 
 /// A queue pair, for the one who posts to it.

@@ -1,5 +1,6 @@
 //! From requests to the work requests of libibverbs.
 
+use core::marker::PhantomData;
 use core::mem::offset_of;
 
 use dv_sys::verbs::{
@@ -207,14 +208,42 @@ impl Link for ibv_recv_wr {
     }
 }
 
-/// Links a chain in order.
+/// Linked work requests. Only the pointer may be used, by which they were
+/// linked: a reference to one of them would cut the links off.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain<'a, T> {
+    first: *mut T,
+    count: usize,
+    _requests: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Chain<'_, T> {
+    /// The first.
+    #[inline]
+    pub fn first(&self) -> *mut T {
+        self.first
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+}
+
+/// Links work requests in order.
 #[inline]
-pub(super) fn link<T: Link>(chain: &mut [T]) {
-    let count = chain.len();
-    let first = chain.as_mut_ptr();
+pub(super) fn link<T: Link>(requests: &mut [T]) -> Chain<'_, T> {
+    let count = requests.len();
+    let first = requests.as_mut_ptr();
     for at in 1..count {
-        // SAFETY: both are in the chain, and nothing else refers to it.
+        // SAFETY: both are among the requests, and nothing else refers to them.
         unsafe { (*first.add(at - 1)).set_next(first.add(at)) };
+    }
+    Chain {
+        first,
+        count,
+        _requests: PhantomData,
     }
 }
 
@@ -336,8 +365,9 @@ mod tests {
     #[test]
     fn a_chain_goes_on_to_its_end() {
         let mut chain: [ibv_recv_wr; 3] = [1, 2, 3].map(|tag| recv_work(&[], tag));
-        link(&mut chain);
-        let mut at: *const ibv_recv_wr = &raw const chain[0];
+        let chain = link(&mut chain);
+        assert_eq!(chain.count(), 3);
+        let mut at = chain.first().cast_const();
         let mut tags = Vec::new();
         // SAFETY: the links are those of the chain above.
         while let Some(work) = unsafe { at.as_ref() } {

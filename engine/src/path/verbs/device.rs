@@ -10,6 +10,7 @@ use dv_sys::verbs::{
     ibv_wc_flags, ibv_wc_opcode,
 };
 
+use super::chain::Chain;
 use crate::completion::Status;
 use crate::control::{VerbsCq, VerbsQp, VerbsSrq};
 use crate::error::last_errno;
@@ -36,15 +37,14 @@ pub trait QueueCalls: Send + Sync {
     /// Posts a chain of sends.
     ///
     /// # Safety
-    /// The chain is linked in order, and what it points to is as
-    /// `ibv_post_send` wants it.
-    unsafe fn post_send(&self, chain: &mut [ibv_send_wr]) -> Result<(), Refused>;
+    /// What the chain points to is as `ibv_post_send` wants it.
+    unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused>;
 
     /// Posts a chain of receives.
     ///
     /// # Safety
     /// As for [`Self::post_send`].
-    unsafe fn post_recv(&self, chain: &mut [ibv_recv_wr]) -> Result<(), Refused>;
+    unsafe fn post_recv(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused>;
 
     /// Has the device flush what is posted: to ERR, though it may be there.
     fn flush(&self);
@@ -71,7 +71,7 @@ pub trait SharedCalls: Send + Sync {
     ///
     /// # Safety
     /// As for [`QueueCalls::post_send`].
-    unsafe fn post(&self, chain: &mut [ibv_recv_wr]) -> Result<(), Refused>;
+    unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused>;
 }
 
 /// A chain was posted in part.
@@ -117,21 +117,21 @@ impl QueueCalls for Arc<VerbsQp> {
     }
 
     #[inline]
-    unsafe fn post_send(&self, chain: &mut [ibv_send_wr]) -> Result<(), Refused> {
-        let first = chain.as_mut_ptr();
+    unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused> {
+        let first = chain.first();
         let mut bad = first;
         // SAFETY: the queue pair is alive, and the chain is the caller's promise.
         let errno = unsafe { inline::ibv_post_send(self.as_ptr(), first, &raw mut bad) };
-        judge(errno, chain, bad)
+        judge(errno, &chain, bad)
     }
 
     #[inline]
-    unsafe fn post_recv(&self, chain: &mut [ibv_recv_wr]) -> Result<(), Refused> {
-        let first = chain.as_mut_ptr();
+    unsafe fn post_recv(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
+        let first = chain.first();
         let mut bad = first;
         // SAFETY: as above.
         let errno = unsafe { inline::ibv_post_recv(self.as_ptr(), first, &raw mut bad) };
-        judge(errno, chain, bad)
+        judge(errno, &chain, bad)
     }
 
     fn flush(&self) {
@@ -147,19 +147,19 @@ impl QueueCalls for Arc<VerbsQp> {
 
 impl SharedCalls for VerbsSrq {
     #[inline]
-    unsafe fn post(&self, chain: &mut [ibv_recv_wr]) -> Result<(), Refused> {
-        let first = chain.as_mut_ptr();
+    unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
+        let first = chain.first();
         let mut bad = first;
         // SAFETY: the queue is alive, and the chain is the caller's promise.
         let errno = unsafe { inline::ibv_post_srq_recv(self.as_ptr(), first, &raw mut bad) };
-        judge(errno, chain, bad)
+        judge(errno, &chain, bad)
     }
 }
 
 /// What the answer to a post means. `bad` is the first of the chain that was
 /// not posted; some libraries clear it where they have not looked at the chain.
 #[inline]
-fn judge<T>(errno: i32, chain: &[T], bad: *const T) -> Result<(), Refused> {
+fn judge<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(), Refused> {
     if errno == 0 {
         return Ok(());
     }
@@ -167,14 +167,10 @@ fn judge<T>(errno: i32, chain: &[T], bad: *const T) -> Result<(), Refused> {
 }
 
 #[cold]
-fn refused<T>(errno: i32, chain: &[T], bad: *const T) -> Refused {
+fn refused<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Refused {
     let errno = if errno == -1 { last_errno() } else { errno };
-    let before = bad.addr().wrapping_sub(chain.as_ptr().addr());
-    let taken = if chain.as_ptr_range().contains(&bad) {
-        before / size_of::<T>()
-    } else {
-        0
-    };
+    let before = bad.addr().wrapping_sub(chain.first().addr()) / size_of::<T>();
+    let taken = if before < chain.count() { before } else { 0 };
     Refused {
         taken,
         error: match errno.abs() {
@@ -239,6 +235,7 @@ fn work_of(wc: &ibv_wc) -> Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::verbs::chain::{link, recv_work};
 
     fn wc() -> ibv_wc {
         // SAFETY: integers, for which zero is valid.
@@ -275,8 +272,9 @@ mod tests {
 
     #[test]
     fn a_refusal_says_how_much_of_the_chain_was_taken() {
-        let chain = [0u64; 4];
-        let at = |index: usize| chain.as_ptr().wrapping_add(index);
+        let mut requests: [ibv_recv_wr; 4] = core::array::from_fn(|_| recv_work(&[], 0));
+        let chain = link(&mut requests);
+        let at = |index: usize| chain.first().wrapping_add(index);
         assert_eq!(judge(0, &chain, at(0)), Ok(()));
         let refused = |taken, error| Err(Refused { taken, error });
         assert_eq!(

@@ -297,14 +297,13 @@ impl<D: Device> QueuePair<D> {
             }
             filled += 1;
         }
-        let chain = &mut chain[..filled];
-        if chain.is_empty() {
+        if filled == 0 {
             return end;
         }
-        link(chain);
+        let chain = link(&mut chain[..filled]);
         let slots = &self.record.sends.slots;
         slots.set_posted(self.sends.posted());
-        // SAFETY: linked above; the memory of the segments is the caller's promise.
+        // SAFETY: the memory of the segments is the caller's promise.
         let answer = unsafe { self.record.queue.post_send(chain) };
         withdraw(&mut self.sends, before, slots, answer).and(end)
     }
@@ -344,13 +343,12 @@ impl<D: Device> QueuePair<D> {
             *work = recv_work(request.segments, tag.to_bits());
             filled += 1;
         }
-        let chain = &mut chain[..filled];
-        if chain.is_empty() {
+        if filled == 0 {
             return end;
         }
-        link(chain);
+        let chain = link(&mut chain[..filled]);
         shadow.slots.set_posted(self.receives.posted());
-        // SAFETY: linked above; the memory of the segments is the caller's promise.
+        // SAFETY: the memory of the segments is the caller's promise.
         let answer = unsafe { self.record.queue.post_recv(chain) };
         let answer = withdraw(&mut self.receives, before, &shadow.slots, answer);
         self.record.flush_late();

@@ -110,6 +110,7 @@ mod tests {
 
     use super::*;
 
+    const MOST_STEPS: usize = if cfg!(miri) { 30 } else { 200 };
     const OPS: [CompletionOp; 4] = [
         CompletionOp::Send,
         CompletionOp::Write,
@@ -130,7 +131,7 @@ mod tests {
         #[test]
         fn requests_come_back_as_they_were_noted_and_retire_those_before_them(
             capacity in 1..40u32, start in prop_oneof![Just(0), Just(u32::MAX - 5), any::<u32>()],
-            steps in prop::collection::vec((any::<bool>(), 0..8usize, any::<u64>()), 0..200),
+            steps in prop::collection::vec((any::<bool>(), 0..8usize, any::<u64>()), 0..MOST_STEPS),
         ) {
             let mut shadow = SendShadow::new(capacity);
             shadow.slots = Slots::starting_at(start);

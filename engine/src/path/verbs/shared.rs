@@ -195,12 +195,11 @@ impl<D: Device> SharedReceives<D> {
             *work = recv_work(request.segments, tag.to_bits());
             filled += 1;
         }
-        let chain = &mut chain[..filled];
-        if chain.is_empty() {
+        if filled == 0 {
             return end;
         }
-        link(chain);
-        // SAFETY: linked above; the memory of the segments is the caller's promise.
+        let chain = link(&mut chain[..filled]);
+        // SAFETY: the memory of the segments is the caller's promise.
         let answer = unsafe { self.state.queue.post(chain) };
         let taken = answer.map_or_else(|refused| refused.taken.min(filled), |()| filled);
         self.withdraw(&slots[taken..filled]);

@@ -1,0 +1,331 @@
+//! The whole verbs path without libibverbs: the tests play the device.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use dv_sys::verbs::{ibv_recv_wr, ibv_send_wr};
+
+use super::chain::Chain;
+use super::cq::Poller;
+use super::device::{CompletionCalls, Device, QueueCalls, Refused, SharedCalls, Work};
+use super::queue_pair::{QueuePair, QueuePairParts};
+use super::shared::SharedReceives;
+use crate::completion::{Completion, CompletionOp, Status};
+use crate::control::QpGrant;
+use crate::path::PollerCounters;
+use crate::request::{ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
+
+mod lifetimes;
+mod model;
+mod polling;
+mod posting;
+
+/// The device of these tests.
+struct Fake;
+
+impl Device for Fake {
+    type Queue = Arc<FakeQueue>;
+    type Completions = Arc<FakeCq>;
+    type Shared = Arc<FakeSrq>;
+}
+
+/// Takes work requests, as many as it is let.
+#[derive(Default)]
+struct FakeQueue {
+    qpn: u32,
+    sends: Mutex<VecDeque<u64>>,
+    recvs: Mutex<VecDeque<u64>>,
+    /// How often it was told to flush.
+    flushes: AtomicU32,
+    /// From the next chain on it takes so many, and no more.
+    patience: Patience,
+}
+
+struct Patience(AtomicUsize);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(AtomicUsize::new(usize::MAX))
+    }
+}
+
+impl Patience {
+    /// How many of a chain are taken.
+    fn take(&self, count: usize) -> usize {
+        let left = self.0.load(Ordering::Relaxed);
+        let taken = left.min(count);
+        self.0.store(left - taken, Ordering::Relaxed);
+        taken
+    }
+
+    fn answer(taken: usize, count: usize) -> Result<(), Refused> {
+        if taken == count {
+            return Ok(());
+        }
+        let error = PostError::QueueFull;
+        Err(Refused { taken, error })
+    }
+}
+
+/// What following the links of a chain finds.
+fn follow<T, P>(chain: Chain<'_, T>, look: impl Fn(&T) -> (P, *mut T)) -> Vec<P> {
+    let (mut at, mut found) = (chain.first().cast_const(), Vec::new());
+    // SAFETY: the links of a chain that is being posted.
+    while let Some(work) = unsafe { at.as_ref() } {
+        let (one, next) = look(work);
+        found.push(one);
+        at = next;
+    }
+    assert_eq!(found.len(), chain.count());
+    found
+}
+
+fn tags(chain: Chain<'_, ibv_recv_wr>) -> Vec<u64> {
+    follow(chain, |work| (work.wr_id, work.next))
+}
+
+impl QueueCalls for Arc<FakeQueue> {
+    fn qpn(&self) -> u32 {
+        self.qpn
+    }
+
+    unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused> {
+        let posted = follow(chain, |work| (work.wr_id, work.next));
+        let taken = self.patience.take(posted.len());
+        self.sends.lock().unwrap().extend(&posted[..taken]);
+        Patience::answer(taken, posted.len())
+    }
+
+    unsafe fn post_recv(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
+        let posted = tags(chain);
+        let taken = self.patience.take(posted.len());
+        self.recvs.lock().unwrap().extend(&posted[..taken]);
+        Patience::answer(taken, posted.len())
+    }
+
+    fn flush(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl FakeQueue {
+    /// The oldest send, or receive.
+    fn next(&self, receive: bool) -> Option<u64> {
+        let queue = if receive { &self.recvs } else { &self.sends };
+        queue.lock().unwrap().pop_front()
+    }
+
+    fn flushes(&self) -> u32 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Default)]
+struct FakeSrq {
+    recvs: Mutex<VecDeque<u64>>,
+    patience: Patience,
+}
+
+impl SharedCalls for Arc<FakeSrq> {
+    unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
+        let posted = tags(chain);
+        let taken = self.patience.take(posted.len());
+        self.recvs.lock().unwrap().extend(&posted[..taken]);
+        Patience::answer(taken, posted.len())
+    }
+}
+
+#[derive(Default)]
+struct FakeCq {
+    works: Mutex<VecDeque<Work>>,
+    arms: Mutex<Vec<bool>>,
+}
+
+impl CompletionCalls for Arc<FakeCq> {
+    fn capacity(&self) -> u32 {
+        1 << 10
+    }
+
+    fn poll(&self, out: &mut [Work]) -> usize {
+        let mut works = self.works.lock().unwrap();
+        let found = out.len().min(works.len()).min(super::device::BATCH);
+        for (place, work) in out.iter_mut().zip(works.drain(..found)) {
+            *place = work;
+        }
+        found
+    }
+
+    fn arm(&self, solicited_only: bool) -> Result<(), i32> {
+        self.arms.lock().unwrap().push(solicited_only);
+        Ok(())
+    }
+}
+
+/// A completion queue, and the device that fills it.
+struct Cq {
+    device: Arc<FakeCq>,
+    poller: Poller<Fake>,
+}
+
+impl Cq {
+    fn new() -> Self {
+        let device = Arc::<FakeCq>::default();
+        let poller = Poller::new(Arc::clone(&device));
+        Self { device, poller }
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        self.poller.poll()
+    }
+
+    fn cookies(&mut self) -> Vec<u64> {
+        std::iter::from_fn(|| self.poll())
+            .map(|one| one.cookie)
+            .collect()
+    }
+
+    fn write(&self, work: Work) {
+        self.device.works.lock().unwrap().push_back(work);
+    }
+
+    fn counters(&self) -> [u64; 2] {
+        let PollerCounters { unknown, stale } = self.poller.counters();
+        [unknown, stale]
+    }
+}
+
+/// Receives for several queue pairs.
+struct Srq {
+    device: Arc<FakeSrq>,
+    receives: SharedReceives<Fake>,
+}
+
+impl Srq {
+    fn new(capacity: u32) -> Self {
+        let device = Arc::<FakeSrq>::default();
+        let receives = SharedReceives::new(Arc::clone(&device), capacity, 2);
+        Self { device, receives }
+    }
+
+    fn post(&mut self, cookie: u64) -> Result<(), PostError> {
+        let segments = &[];
+        // SAFETY: no segments.
+        unsafe { self.receives.post(&RecvRequest { cookie, segments }) }
+    }
+
+    fn next(&self) -> u64 {
+        let mut recvs = self.device.recvs.lock().unwrap();
+        recvs.pop_front().expect("a posted receive")
+    }
+
+    fn outstanding(&self) -> u32 {
+        self.receives.handle().outstanding()
+    }
+}
+
+/// A queue pair of 4 sends and 4 receives of 2 segments.
+struct Qp {
+    device: Arc<FakeQueue>,
+    pair: QueuePair<Fake>,
+}
+
+const GRANT: QpGrant = QpGrant {
+    sends: 4,
+    receives: 4,
+    send_segments: 2,
+    recv_segments: 2,
+    inline_bytes: 16,
+};
+
+fn closed(qpn: u32, send: &Cq, recv: &Cq, srq: Option<&Srq>) -> Qp {
+    let device = Arc::new(FakeQueue {
+        qpn,
+        ..FakeQueue::default()
+    });
+    let parts = QueuePairParts {
+        queue: Arc::clone(&device),
+        grant: GRANT,
+        shared: srq.map(|srq| srq.receives.handle()),
+        send: send.poller.completions().clone(),
+        recv: recv.poller.completions().clone(),
+        context: context(qpn),
+    };
+    let pair = QueuePair::new(parts).expect("few queue pairs");
+    Qp { device, pair }
+}
+
+fn qp(qpn: u32, send: &Cq, recv: &Cq, srq: Option<&Srq>) -> Qp {
+    let mut qp = closed(qpn, send, recv, srq);
+    qp.open();
+    qp
+}
+
+/// What the completions of these queue pairs carry.
+fn context(qpn: u32) -> u64 {
+    0xc0de_0000_0000_0000 | u64::from(qpn)
+}
+
+impl Qp {
+    fn open(&mut self) {
+        self.pair.open_receives();
+        self.pair.open_sends();
+    }
+
+    fn send(&mut self, cookie: u64) -> Result<(), PostError> {
+        self.post(cookie, SendOp::Send, SendFlags::SIGNALED, 0)
+    }
+
+    fn post(
+        &mut self,
+        cookie: u64,
+        op: SendOp,
+        flags: SendFlags,
+        note: u32,
+    ) -> Result<(), PostError> {
+        let request = SendRequest {
+            cookie,
+            op,
+            flags,
+            segments: &[SEGMENT],
+        };
+        // SAFETY: the device of these tests looks at no memory.
+        unsafe { self.pair.post_send_noted(&request, note) }
+    }
+
+    fn recv(&mut self, cookie: u64) -> Result<(), PostError> {
+        let segments = &[SEGMENT];
+        // SAFETY: as above.
+        unsafe { self.pair.post_recv(&RecvRequest { cookie, segments }) }
+    }
+
+    /// The device completes the oldest send, or receive.
+    fn complete(&self, cq: &Cq, receive: bool) {
+        cq.write(Work {
+            tag: self.device.next(receive).expect("a posted request"),
+            qpn: self.device.qpn,
+            ..Work::default()
+        });
+    }
+
+    /// The device completes a send without a report.
+    fn pass(&self) {
+        self.device.next(false).expect("a posted request");
+    }
+}
+
+const SEGMENT: Segment = Segment {
+    addr: 0x1000,
+    length: 9,
+    lkey: 1,
+};
+
+fn good(cookie: u64, op: CompletionOp, qpn: u32) -> Completion {
+    Completion {
+        cookie,
+        context: context(qpn),
+        op,
+        qpn,
+        ..Completion::default()
+    }
+}

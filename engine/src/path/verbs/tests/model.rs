@@ -1,0 +1,226 @@
+//! Whatever happens in whatever order: the living get all of theirs, once and
+//! in order, and nothing else; and no place is lost.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Under Miri making a step takes long, and taking it longer.
+const MOST_STEPS: usize = if cfg!(miri) { 30 } else { 300 };
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send { pair: usize, signalled: bool },
+    Recv { pair: usize },
+    Share,
+    Complete { pair: usize, which: u8, fail: bool },
+    Poll { most: usize },
+    Reset { pair: usize },
+    Replace { pair: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let pair = 0..4usize;
+    prop_oneof![
+        4 => (pair.clone(), any::<bool>()).prop_map(|(pair, signalled)| Step::Send { pair, signalled }),
+        3 => pair.clone().prop_map(|pair| Step::Recv { pair }),
+        3 => Just(Step::Share),
+        8 => (pair.clone(), 0..2u8, prop::bool::weighted(0.1))
+            .prop_map(|(pair, which, fail)| Step::Complete { pair, which, fail }),
+        3 => (1..20usize).prop_map(|most| Step::Poll { most }),
+        1 => pair.clone().prop_map(|pair| Step::Reset { pair }),
+        1 => pair.prop_map(|pair| Step::Replace { pair }),
+    ]
+}
+
+/// A queue pair, and what was posted to it and not completed.
+struct Modelled {
+    qp: Qp,
+    sends: VecDeque<(u64, bool)>,
+    recvs: VecDeque<u64>,
+    shares: bool,
+    life: u64,
+}
+
+/// Everything, with what polling has to answer: (life, cookie, status).
+struct World {
+    cq: Cq,
+    srq: Srq,
+    shared: VecDeque<u64>,
+    pairs: Vec<Modelled>,
+    expected: VecDeque<(u64, u64, Status)>,
+    lives: u64,
+    cookies: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self {
+            cq: Cq::new(),
+            srq: Srq::new(6),
+            shared: VecDeque::new(),
+            pairs: Vec::new(),
+            expected: VecDeque::new(),
+            lives: 0,
+            cookies: 0,
+        };
+        for at in 0..4 {
+            let made = world.make(at);
+            world.pairs.push(made);
+        }
+        world
+    }
+
+    /// The numbers are always the same four; two share receives.
+    fn make(&mut self, at: usize) -> Modelled {
+        let shares = at.is_multiple_of(2);
+        self.lives += 1;
+        Modelled {
+            qp: qp(at as u32, &self.cq, &self.cq, shares.then_some(&self.srq)),
+            sends: VecDeque::new(),
+            recvs: VecDeque::new(),
+            shares,
+            life: self.lives,
+        }
+    }
+
+    fn cookie(&mut self) -> u64 {
+        self.cookies += 1;
+        self.cookies
+    }
+
+    fn forget(&mut self, at: usize) {
+        let life = self.pairs[at].life;
+        self.expected.retain(|&(whose, _, _)| whose != life);
+    }
+
+    fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Send { pair, signalled } => {
+                let cookie = self.cookie();
+                let one = &mut self.pairs[pair];
+                let flags = match signalled {
+                    true => SendFlags::SIGNALED,
+                    false => SendFlags::empty(),
+                };
+                if one.qp.post(cookie, SendOp::Send, flags, 0).is_ok() {
+                    one.sends.push_back((cookie, signalled));
+                } else {
+                    prop_assert!(!one.qp.pair.sends_idle());
+                }
+            }
+            Step::Recv { pair } => {
+                let cookie = self.cookie();
+                let one = &mut self.pairs[pair];
+                match one.qp.recv(cookie) {
+                    Ok(()) => one.recvs.push_back(cookie),
+                    Err(PostError::NotReady) => prop_assert!(one.shares),
+                    Err(_) => prop_assert_eq!(one.qp.pair.recvs_outstanding(), 4),
+                }
+            }
+            Step::Share => {
+                let cookie = self.cookie();
+                match self.srq.post(cookie) {
+                    Ok(()) => self.shared.push_back(cookie),
+                    Err(_) => prop_assert_eq!(self.srq.outstanding(), 6),
+                }
+            }
+            Step::Complete { pair, which, fail } => self.complete(pair, which == 0, fail),
+            Step::Poll { most } => self.poll(most)?,
+            Step::Reset { pair } => {
+                self.forget(pair);
+                self.lives += 1;
+                let life = self.lives;
+                let one = &mut self.pairs[pair];
+                one.qp.pair.before_reset();
+                one.qp.device.sends.lock().unwrap().clear();
+                one.qp.device.recvs.lock().unwrap().clear();
+                one.qp.pair.reset();
+                one.qp.open();
+                one.sends.clear();
+                one.recvs.clear();
+                one.life = life;
+            }
+            Step::Replace { pair } => {
+                self.forget(pair);
+                // The number is free before it is given away again.
+                self.pairs[pair].qp.pair.before_reset();
+                let old =
+                    std::mem::replace(&mut self.pairs[pair].qp, qp(99, &self.cq, &self.cq, None));
+                drop(old);
+                self.pairs[pair] = self.make(pair);
+            }
+        }
+        Ok(())
+    }
+
+    /// The device completes something, if there is something.
+    fn complete(&mut self, pair: usize, send: bool, fail: bool) {
+        let status = match fail {
+            true => Status::WrFlush,
+            false => Status::Success,
+        };
+        let one = &mut self.pairs[pair];
+        let (tag, cookie) = if send {
+            let Some((cookie, signalled)) = one.sends.pop_front() else {
+                return;
+            };
+            let tag = one.qp.device.next(false).expect("posted");
+            if !signalled && !fail {
+                return;
+            }
+            (tag, cookie)
+        } else if one.shares {
+            let Some(cookie) = self.shared.pop_front() else {
+                return;
+            };
+            (self.srq.next(), cookie)
+        } else {
+            let Some(cookie) = one.recvs.pop_front() else {
+                return;
+            };
+            (one.qp.device.next(true).expect("posted"), cookie)
+        };
+        self.expected.push_back((one.life, cookie, status));
+        self.cq.write(Work {
+            tag,
+            qpn: pair as u32,
+            status,
+            ..Work::default()
+        });
+    }
+
+    fn poll(&mut self, most: usize) -> Result<(), TestCaseError> {
+        let mut out = vec![Completion::default(); most];
+        let found = self.cq.poller.poll_batch(&mut out);
+        prop_assert_eq!(found, most.min(self.expected.len()));
+        for one in &out[..found] {
+            let (life, cookie, status) = self.expected.pop_front().expect("counted");
+            prop_assert_eq!((one.cookie, one.status), (cookie, status));
+            prop_assert_eq!(self.pairs[one.qpn as usize].life, life);
+            prop_assert_eq!(one.context, context(one.qpn));
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_living_get_all_of_theirs_and_nothing_else(
+        steps in prop::collection::vec(step(), 0..MOST_STEPS),
+    ) {
+        let mut world = World::new();
+        for step in steps {
+            world.take(step)?;
+        }
+        world.poll(1000)?;
+        prop_assert_eq!(world.cq.counters(), [0, 0]);
+        prop_assert_eq!(world.srq.outstanding() as usize, world.shared.len());
+        // Every place is there: the queues can be filled to the brim.
+        for _ in world.shared.len()..6 {
+            let cookie = world.cookie();
+            prop_assert!(world.srq.post(cookie).is_ok());
+        }
+        prop_assert_eq!(world.srq.post(0), Err(PostError::QueueFull));
+    }
+}

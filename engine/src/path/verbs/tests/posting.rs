@@ -1,0 +1,226 @@
+//! What posting admits, and what becomes of a refusal.
+
+use super::*;
+
+fn sends(cookies: &[u64]) -> Vec<SendRequest<'static>> {
+    let send = |&cookie| SendRequest {
+        cookie,
+        op: SendOp::Send,
+        flags: SendFlags::SIGNALED,
+        segments: &[],
+    };
+    cookies.iter().map(send).collect()
+}
+
+fn recvs(cookies: &[u64]) -> Vec<RecvRequest<'static>> {
+    let recv = |&cookie| RecvRequest {
+        cookie,
+        segments: &[],
+    };
+    cookies.iter().map(recv).collect()
+}
+
+#[test]
+fn queues_are_closed_at_first_and_take_what_was_granted() {
+    let mut cq = Cq::new();
+    let mut pair = closed(5, &cq, &cq, None);
+    assert_eq!(pair.send(1), Err(PostError::NotReady));
+    assert_eq!(pair.recv(1), Err(PostError::NotReady));
+    pair.pair.open_receives();
+    assert_eq!(pair.send(1), Err(PostError::NotReady));
+    pair.pair.open_sends();
+    assert_eq!(
+        (pair.pair.send_capacity(), pair.pair.recv_capacity()),
+        (4, 4)
+    );
+    for cookie in 0..4 {
+        pair.send(cookie).unwrap();
+        pair.recv(10 + cookie).unwrap();
+    }
+    assert_eq!(pair.send(4), Err(PostError::QueueFull));
+    assert_eq!(pair.recv(14), Err(PostError::QueueFull));
+    assert_eq!(pair.pair.recvs_outstanding(), 4);
+    assert!(!pair.pair.sends_idle());
+    pair.complete(&cq, true);
+    assert_eq!(pair.recv(14), Err(PostError::QueueFull), "not polled yet");
+    assert_eq!(cq.cookies(), [10]);
+    pair.recv(14).unwrap();
+}
+
+#[test]
+fn unsignalled_sends_come_back_with_the_next_that_is_reported() {
+    let mut cq = Cq::new();
+    let mut pair = qp(5, &cq, &cq, None);
+    for cookie in 0..3 {
+        pair.post(cookie, SendOp::Send, SendFlags::empty(), 0)
+            .unwrap();
+        pair.pass();
+    }
+    pair.send(3).unwrap();
+    assert_eq!(pair.send(4), Err(PostError::QueueFull));
+    assert!(!pair.pair.watch().sends_idle());
+    pair.complete(&cq, false);
+    assert_eq!(cq.cookies(), [3]);
+    assert!(pair.pair.sends_idle() && pair.pair.watch().sends_idle());
+    for cookie in 4..8 {
+        pair.send(cookie).unwrap();
+    }
+}
+
+#[test]
+fn a_limit_holds_until_the_next_reset() {
+    let mut cq = Cq::new();
+    let mut pair = qp(5, &cq, &cq, None);
+    pair.pair.limit(1, 2);
+    pair.send(1).unwrap();
+    assert_eq!(pair.send(2), Err(PostError::QueueFull));
+    pair.recv(1).unwrap();
+    pair.recv(2).unwrap();
+    assert_eq!(pair.recv(3), Err(PostError::QueueFull));
+    pair.complete(&cq, false);
+    assert_eq!(cq.cookies(), [1]);
+    pair.send(2).unwrap();
+    pair.pair.limit(99, 99);
+    assert_eq!(
+        (pair.pair.send_capacity(), pair.pair.recv_capacity()),
+        (4, 4)
+    );
+}
+
+#[test]
+fn what_is_not_posted_takes_no_place() {
+    let cq = Cq::new();
+    let mut pair = qp(5, &cq, &cq, None);
+    let long = Segment {
+        length: 17,
+        ..SEGMENT
+    };
+    let request = SendRequest {
+        cookie: 0,
+        op: SendOp::Send,
+        flags: SendFlags::INLINE,
+        segments: &[long],
+    };
+    for _ in 0..10 {
+        // SAFETY: refused.
+        let answer = unsafe { pair.pair.post_send(&request) };
+        assert_eq!(answer, Err(PostError::InlineTooLong));
+    }
+    assert!(pair.pair.sends_idle());
+    let segments = [SEGMENT; 3];
+    let request = RecvRequest {
+        cookie: 0,
+        segments: &segments,
+    };
+    // SAFETY: refused.
+    let answer = unsafe { pair.pair.post_recv(&request) };
+    assert_eq!(answer, Err(PostError::TooManySegments));
+    assert_eq!(pair.pair.recvs_outstanding(), 0);
+}
+
+#[test]
+fn lists_go_in_chunks_and_stop_at_the_bad_one() {
+    let mut cq = Cq::new();
+    let mut pair = qp(5, &cq, &cq, None);
+    let list = sends(&[1, 2, 3, 4, 5, 6]);
+    // SAFETY: no segments.
+    let answer = unsafe { pair.pair.post_send_list(&list) };
+    let full = |posted| {
+        Err(ListError {
+            posted,
+            error: PostError::QueueFull,
+        })
+    };
+    assert_eq!(answer, full(4));
+    for _ in 0..4 {
+        pair.complete(&cq, false);
+    }
+    assert_eq!(cq.cookies(), [1, 2, 3, 4]);
+    let mut srq = Srq::new(20);
+    let list = recvs(&(0..25).collect::<Vec<_>>());
+    // SAFETY: as above.
+    let answer = unsafe { srq.receives.post_list(&list) };
+    assert_eq!(answer, full(20));
+    assert_eq!(srq.outstanding(), 20);
+}
+
+#[test]
+fn what_the_device_refuses_of_a_chain_can_be_posted_again() {
+    let mut cq = Cq::new();
+    let mut pair = qp(5, &cq, &cq, None);
+    pair.device.patience.0.store(1, Ordering::Relaxed);
+    let list = sends(&[1, 2, 3]);
+    // SAFETY: no segments.
+    let answer = unsafe { pair.pair.post_send_list(&list) };
+    let partly = Err(ListError {
+        posted: 1,
+        error: PostError::QueueFull,
+    });
+    assert_eq!(answer, partly);
+    let list = recvs(&[10, 11, 12]);
+    pair.device.patience.0.store(1, Ordering::Relaxed);
+    // SAFETY: as above.
+    assert_eq!(unsafe { pair.pair.post_recv_list(&list) }, partly);
+    assert_eq!(pair.pair.recvs_outstanding(), 1);
+    pair.device.patience.0.store(99, Ordering::Relaxed);
+    for cookie in 2..5 {
+        pair.send(cookie).unwrap();
+        pair.recv(9 + cookie).unwrap();
+    }
+    assert_eq!(pair.send(5), Err(PostError::QueueFull));
+    for receive in [false, true].repeat(4) {
+        pair.complete(&cq, receive);
+    }
+    assert_eq!(cq.cookies(), [1, 10, 2, 11, 3, 12, 4, 13]);
+    assert_eq!(cq.counters(), [0, 0]);
+}
+
+#[test]
+fn a_device_that_takes_nothing_at_all_is_not_ready() {
+    let cq = Cq::new();
+    let mut pair = qp(5, &cq, &cq, None);
+    pair.device.patience.0.store(0, Ordering::Relaxed);
+    assert_eq!(pair.send(1), Err(PostError::NotReady));
+    assert_eq!(pair.recv(1), Err(PostError::NotReady));
+    assert!(pair.pair.sends_idle());
+}
+
+#[test]
+fn shared_receives_that_are_refused_lose_no_place() {
+    let mut cq = Cq::new();
+    let mut srq = Srq::new(3);
+    let pair = qp(5, &cq, &cq, Some(&srq));
+    srq.device.patience.0.store(1, Ordering::Relaxed);
+    let list = recvs(&[1, 2, 3]);
+    // SAFETY: no segments.
+    let answer = unsafe { srq.receives.post_list(&list) };
+    let error = PostError::QueueFull;
+    assert_eq!(answer, Err(ListError { posted: 1, error }));
+    assert_eq!(srq.outstanding(), 1);
+    srq.device.patience.0.store(9, Ordering::Relaxed);
+    srq.post(2).unwrap();
+    srq.post(3).unwrap();
+    assert_eq!(srq.post(4), Err(PostError::QueueFull));
+    for _ in 0..3 {
+        cq.write(Work {
+            tag: srq.next(),
+            qpn: 5,
+            ..Work::default()
+        });
+    }
+    assert_eq!(cq.cookies(), [1, 2, 3]);
+    assert_eq!((srq.outstanding(), pair.pair.recv_capacity()), (0, 0));
+}
+
+#[test]
+fn a_queue_pair_on_a_shared_queue_has_no_receives_of_its_own() {
+    let cq = Cq::new();
+    let srq = Srq::new(3);
+    let mut pair = qp(5, &cq, &cq, Some(&srq));
+    assert_eq!(pair.recv(1), Err(PostError::NotReady));
+    let list = recvs(&[1]);
+    // SAFETY: refused.
+    let answer = unsafe { pair.pair.post_recv_list(&list) };
+    let error = PostError::NotReady;
+    assert_eq!(answer, Err(ListError { posted: 0, error }));
+}
