@@ -5,20 +5,20 @@
 //! Beneath, a request goes to `ibv_post_send`, `ibv_post_recv` or
 //! `ibv_post_srq_recv`, and comes back by `ibv_poll_cq`.
 //!
-//! **What a request carries.** Its `wr_id` is a [`tag::Tag`] of ours: a name of
+//! **What a request carries.** Its `wr_id` is a tag (`tag.rs`) of ours: a name of
 //! the queue pair (as it is between two resets) or of the shared queue, and the
 //! request's place. The cookie, the note and what it was wait in a *shadow* of
-//! the queue ([`sends`], [`receives`], [`shared`]), since a failed completion
+//! the queue (`sends.rs`, `receives.rs`, `shared.rs`), since a failed completion
 //! tells nothing but the tag. The shadow also counts: a post that the queue has
 //! no room for is refused before libibverbs is asked.
 //!
 //! **Threads.** As on the direct path: posting needs `&mut` of the poster,
 //! polling `&mut` of the poller, and the two share atomics. But a completion
 //! queue also has a lock, because a queue pair that goes must take its
-//! completions out of it ([`cq`]); the poller takes it once a poll. Nobody else
+//! completions out of it (`cq.rs`); the poller takes it once a poll. Nobody else
 //! does but who creates, resets or drops an endpoint.
 //!
-//! **A queue pair that goes** leaves nothing behind: see [`QueuePair::drop`].
+//! **A queue pair that goes** leaves nothing behind when it is dropped.
 //! Names are not soon used again, so that even a completion that a device
 //! brings out of turn is not taken for another's.
 //!
