@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dat_engine::{Completion, CompletionFlags, ControlError};
+use dat_engine::{Completion, CompletionFlags, ControlError, Device, PathRequest};
 
 /// What an armed queue raises an event for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub(in super::super) struct Ring {
     channel: Arc<Channel>,
     /// Whether its completions tell that they were solicited.
     pub(super) tells_solicited: AtomicBool,
+    /// Whether it can be asked for events no more.
+    pub(super) is_broken: AtomicBool,
     /// How often it was armed.
     pub(super) arms: AtomicU32,
     /// How often it was settled.
@@ -62,7 +64,11 @@ impl Ring {
             "a completion queue of {} overflows",
             self.capacity
         );
-        inside.completions.push_back(completion);
+        let mut seen = completion;
+        if !self.tells_solicited.load(Ordering::Relaxed) {
+            seen.flags -= CompletionFlags::SOLICITED;
+        }
+        inside.completions.push_back(seen);
         let counts = match inside.armed {
             Armed::No => false,
             Armed::Any => true,
@@ -98,6 +104,7 @@ impl FakeQueue {
             capacity,
             channel,
             tells_solicited: AtomicBool::new(true),
+            is_broken: AtomicBool::new(false),
             arms: AtomicU32::new(0),
             settled: AtomicU32::new(0),
         });
@@ -118,6 +125,10 @@ impl FakeQueue {
     }
 
     pub(in super::super) fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
+        if self.0.is_broken.load(Ordering::Relaxed) {
+            // Any error will do.
+            return Err(Device::open_with("", PathRequest::Auto).expect_err("no device"));
+        }
         let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
         // A request for any completion is not narrowed by a later one.
         inside.armed = match (inside.armed, solicited_only) {

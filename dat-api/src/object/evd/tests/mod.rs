@@ -1,6 +1,7 @@
 //! EVDs without a device: the tests play it.
 
 mod attaching;
+mod blind;
 mod fake;
 mod life;
 mod order;

@@ -1,0 +1,166 @@
+//! Waiting for solicited messages where completions do not tell which of them
+//! were: only the device's events do. And where not even these can be had.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat_engine::wait::WaitPolicy;
+
+use super::fake::Ring;
+use super::rig::{FakeEp, Rig, code, number};
+use crate::object::evd::{DtoRole, DtoStream, Timeout};
+use crate::status::{ReturnType, Subtype};
+use crate::types::{CompletionFlags, EvdFlags};
+
+/// Every way to wait. None of them may spin here.
+const POLICIES: [WaitPolicy; 3] = [
+    WaitPolicy::Block,
+    WaitPolicy::Poll,
+    WaitPolicy::Adaptive {
+        min: Duration::from_millis(1),
+        max: None,
+    },
+];
+
+/// Long enough for whoever would wake to have woken.
+const MOMENT: Duration = Duration::from_millis(15);
+
+fn blind(policy: WaitPolicy) -> (Rig, DtoStream, Arc<Ring>) {
+    let rig = Rig::with_policy(64, EvdFlags::DTO | EvdFlags::CONNECTION, policy);
+    let stream = rig
+        .evd
+        .attach_dto(DtoRole::Recv { depth: 64 }, CompletionFlags::SOLICITED_WAIT)
+        .expect("attached");
+    let ring = rig.world.rings().pop().expect("a queue");
+    ring.tells_solicited.store(false, Ordering::Relaxed);
+    (rig, stream, ring)
+}
+
+#[test]
+fn only_what_was_solicited_wakes() {
+    for policy in POLICIES {
+        let (rig, _stream, ring) = blind(policy);
+        let ep = FakeEp::new();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
+            rig.until_blocked();
+            for cookie in 0..2 {
+                ring.complete(ep.received(cookie));
+                thread::sleep(MOMENT);
+                assert!(!waiter.is_finished(), "{policy}: {cookie}");
+            }
+            ring.complete(ep.solicited(2));
+            let waited = waiter.join().expect("no panic");
+            assert_eq!(waited.result.map(|event| number(event.data)), Ok(0));
+            assert_eq!(waited.nmore, 2);
+        });
+    }
+}
+
+#[test]
+fn what_is_there_ends_a_wait_at_its_beginning_and_at_its_end() {
+    let (rig, _stream, ring) = blind(WaitPolicy::Block);
+    let ep = FakeEp::new();
+    ring.complete(ep.received(1));
+    let waited = rig.wait(Timeout::Infinite, 1);
+    assert_eq!(waited.result.map(|event| number(event.data)), Ok(1));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| rig.wait(Timeout::Micros(100_000), 1));
+        rig.until_blocked();
+        let start = Instant::now();
+        ring.complete(ep.received(2));
+        let waited = waiter.join().expect("no panic");
+        assert_eq!(waited.result.map(|event| number(event.data)), Ok(2));
+        assert!(start.elapsed() > MOMENT, "the time had to be up");
+    });
+}
+
+#[test]
+fn a_failure_wakes_as_well() {
+    let (rig, _stream, ring) = blind(WaitPolicy::Block);
+    let ep = FakeEp::new();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
+        rig.until_blocked();
+        ring.complete(dat_engine::Completion {
+            status: dat_engine::Status::WrFlush,
+            ..ep.received(1)
+        });
+        assert!(waiter.join().expect("no panic").result.is_ok());
+    });
+}
+
+#[test]
+fn an_old_event_makes_no_message_solicited() {
+    let (rig, _stream, ring) = blind(WaitPolicy::Block);
+    let ep = FakeEp::new();
+    // Armed by this wait, and raised after it.
+    assert!(rig.wait(Timeout::Micros(1000), 1).result.is_err());
+    ring.complete(ep.solicited(1));
+    assert_eq!(rig.dequeue().map(number), Ok(1));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
+        rig.until_blocked();
+        ring.complete(ep.received(2));
+        thread::sleep(MOMENT);
+        assert!(!waiter.is_finished());
+        ring.complete(ep.solicited(3));
+        assert_eq!(waiter.join().expect("no panic").nmore, 1);
+    });
+}
+
+#[test]
+fn what_another_thread_has_had_gathered_is_told_by_its_event_later() {
+    let (rig, _stream, ring) = blind(WaitPolicy::Block);
+    let ep = FakeEp::new();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
+        rig.until_blocked();
+        ring.complete(ep.received(1));
+        // Has the waiter look.
+        rig.evd.drain();
+        thread::sleep(MOMENT);
+        assert_eq!(ring.len(), 0, "it has looked");
+        assert!(!waiter.is_finished());
+        ring.complete(ep.solicited(2));
+        let waited = waiter.join().expect("no panic");
+        assert_eq!(waited.result.map(|event| number(event.data)), Ok(1));
+        assert_eq!(waited.nmore, 1);
+    });
+}
+
+#[test]
+fn nothing_solicited_is_lost_between_the_looks_and_the_arm() {
+    for policy in POLICIES {
+        let (rig, _stream, ring) = blind(policy);
+        let ep = FakeEp::new();
+        for round in 0..500u64 {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..(round * 37) % 4000 {
+                        core::hint::spin_loop();
+                    }
+                    ring.complete(ep.solicited(round));
+                });
+                let waited = rig.wait(Timeout::Micros(20_000_000), 1);
+                assert_eq!(waited.result.map(|event| number(event.data)), Ok(round));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_cannot_be_armed_fails_the_wait_and_hides_no_event() {
+    let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::empty());
+    let ep = FakeEp::new();
+    ring.is_broken.store(true, Ordering::Relaxed);
+    assert_eq!(
+        code(rig.wait(Timeout::Infinite, 1).result),
+        (ReturnType::InternalError, Subtype::NoSubtype)
+    );
+    ring.complete(ep.received(1));
+    assert!(rig.wait(Timeout::Infinite, 1).result.is_ok());
+    assert!(rig.wait(Timeout::Infinite, 1).result.is_err());
+}
