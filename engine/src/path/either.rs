@@ -31,7 +31,7 @@ pub(crate) enum QueuePair {
 impl QueuePair {
     /// # Safety
     /// As for both paths' method.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         each!(self, path => unsafe { path.post_recv(request) })
@@ -50,7 +50,7 @@ impl QueuePair {
 
     /// # Safety
     /// As for both paths' method.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         each!(self, path => unsafe { path.post_send(request) })
@@ -58,7 +58,7 @@ impl QueuePair {
 
     /// # Safety
     /// As for both paths' method.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn post_send_noted(
         &mut self,
         request: &SendRequest<'_>,
@@ -173,7 +173,7 @@ pub(crate) enum Poller {
 }
 
 impl Poller {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll(&mut self) -> Option<Completion> {
         each!(self, path => path.poll())
     }
@@ -235,7 +235,7 @@ pub(crate) enum SharedReceives {
 impl SharedReceives {
     /// # Safety
     /// As for both paths' method.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         each!(self, path => unsafe { path.post(request) })
