@@ -9,6 +9,7 @@ use crate::control::{
     ConnectOptions, EndpointAddress, ProtectionDomain, QpGrant, QpSpec, QpState, VerbsQp,
 };
 use crate::error::{ControlError, ControlErrorKind};
+use crate::path::route::Route;
 use crate::path::{self, CqSide, SrqSide, direct, verbs};
 use crate::queue::CompletionQueueHandle;
 use crate::request::{ListError, PostError, RecvRequest, SendRequest};
@@ -314,6 +315,17 @@ impl Endpoint {
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.path.post_send_noted(request, note) }
+    }
+
+    /// For posts that are compiled for one path: nothing if this is another's.
+    #[inline(always)]
+    pub fn on<R: Route>(&mut self) -> Option<R::Posts<'_>> {
+        R::find(self)
+    }
+
+    #[inline(always)]
+    pub(crate) fn queue_pair(&mut self) -> &mut path::QueuePair {
+        &mut self.path
     }
 
     /// Posts several requests to the send queue with one doorbell.

@@ -19,10 +19,6 @@ macro_rules! each {
 
 /// A queue pair, for the one who posts to it.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "they are not moved about, and a box would cost every post a load"
-)]
 pub(crate) enum QueuePair {
     Direct(direct::QueuePair),
     Verbs(verbs::QueuePair),

@@ -7,6 +7,7 @@
 
 pub mod direct;
 mod either;
+pub mod route;
 pub mod verbs;
 
 pub(crate) use either::{CqSide, Poller, QueuePair, SharedReceives, SrqSide, Watch};

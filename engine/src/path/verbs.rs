@@ -30,6 +30,9 @@
 mod chain;
 mod cq;
 mod device;
+mod lock;
+mod places;
+mod post;
 mod queue_pair;
 mod receives;
 mod record;

@@ -120,6 +120,11 @@ impl Credits {
         self.posted
     }
 
+    /// Some requests that were taken last are not posted after all.
+    pub const fn give_back(&mut self, requests: u32) {
+        self.posted = self.posted.wrapping_sub(requests);
+    }
+
     /// Requests posted so far.
     #[inline(always)]
     pub const fn posted(&self) -> u32 {

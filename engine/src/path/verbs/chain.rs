@@ -33,7 +33,7 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// Refuses more segments than there is room for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_count(self, segments: &[Segment]) -> Result<(), PostError> {
         if segments.len() > self.segments as usize {
             return Err(PostError::TooManySegments);
@@ -42,7 +42,7 @@ impl Bounds {
     }
 
     /// Refuses a receive that is too large, by the rules of the direct path.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_recv(self, segments: &[Segment]) -> Result<(), PostError> {
         self.check_count(segments)?;
         check_lengths(segments)
@@ -50,7 +50,7 @@ impl Bounds {
 
     /// Refuses a request of the send queue that is too large, by the rules of
     /// the direct path. Answers its length.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_send(self, request: &SendRequest<'_>) -> Result<u32, PostError> {
         self.check_count(request.segments)?;
         if request.op == SendOp::Nop {
@@ -72,7 +72,7 @@ impl Bounds {
 }
 
 /// Refuses segments of a receive that are longer than any message.
-#[inline]
+#[inline(always)]
 pub(super) fn check_lengths(segments: &[Segment]) -> Result<(), PostError> {
     if segments.iter().any(|segment| segment.length >> 31 != 0) {
         return Err(PostError::MessageTooLong);
@@ -81,13 +81,13 @@ pub(super) fn check_lengths(segments: &[Segment]) -> Result<(), PostError> {
 }
 
 /// A read has nothing to copy.
-#[inline]
+#[inline(always)]
 fn is_inline(request: &SendRequest<'_>) -> bool {
     request.flags.contains(SendFlags::INLINE) && !matches!(request.op, SendOp::Read { .. })
 }
 
 /// What the completion of a request calls it.
-#[inline]
+#[inline(always)]
 pub(super) fn op_of(op: SendOp) -> CompletionOp {
     match op {
         SendOp::Send | SendOp::SendImm(_) => CompletionOp::Send,
@@ -98,7 +98,7 @@ pub(super) fn op_of(op: SendOp) -> CompletionOp {
 }
 
 /// A work request, not linked yet. It points to the segments.
-#[inline]
+#[inline(always)]
 pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
     // SAFETY: integers, pointers and unions of them, for which zero is valid.
     let mut work: ibv_send_wr = unsafe { core::mem::zeroed() };
@@ -145,7 +145,7 @@ pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
     work
 }
 
-#[inline]
+#[inline(always)]
 fn flags(request: &SendRequest<'_>) -> u32 {
     let mut flags = 0;
     let mut put = |set: bool, flag: ibv_send_flags| {
@@ -171,7 +171,7 @@ fn flags(request: &SendRequest<'_>) -> u32 {
 }
 
 /// A work request, not linked yet. It points to the segments.
-#[inline]
+#[inline(always)]
 pub(super) fn recv_work(segments: &[Segment], tag: u64) -> ibv_recv_wr {
     let (sg_list, num_sge) = gather(segments);
     ibv_recv_wr {

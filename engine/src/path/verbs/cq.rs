@@ -8,10 +8,12 @@
 //! gone.
 
 use core::fmt;
+use core::mem::MaybeUninit;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::device::{BATCH, CompletionCalls, Device, Work};
+use super::lock::{Lock, Locked};
 use super::record::{Receives, Record};
 use super::shared::SharedState;
 use super::table::Table;
@@ -26,7 +28,7 @@ pub struct Completions<D: Device>(Arc<Queue<D>>);
 
 struct Queue<D: Device> {
     calls: D::Completions,
-    state: Mutex<State<D>>,
+    state: Lock<State<D>>,
 }
 
 /// What the poller shares with those who create and drop queue pairs.
@@ -40,6 +42,9 @@ struct State<D: Device> {
     /// The poller is gone: what is found is reported to nobody.
     closed: bool,
 }
+
+/// A completion as the device tells it.
+type Entry<D> = <<D as Device>::Completions as CompletionCalls>::Entry;
 
 /// The polling side of a completion queue.
 pub struct Poller<D: Device> {
@@ -71,8 +76,9 @@ impl<D: Device> Completions<D> {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<D>> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline(always)]
+    fn lock(&self) -> Locked<'_, State<D>> {
+        self.0.state.lock()
     }
 
     /// Makes a queue pair known, before its first completion. `None` if there
@@ -120,7 +126,7 @@ impl<D: Device> Poller<D> {
         Self {
             completions: Completions(Arc::new(Queue {
                 calls,
-                state: Mutex::new(state),
+                state: Lock::new(state),
             })),
             forks: forks(),
         }
@@ -139,19 +145,27 @@ impl<D: Device> Poller<D> {
     /// The next completion, if there is one.
     #[inline(never)]
     pub fn poll(&mut self) -> Option<Completion> {
-        let mut one = [Completion::default()];
-        (self.poll_some::<1>(&mut one) == 1).then_some(one[0])
+        if self.forks != forks() {
+            return None;
+        }
+        let queue = &*self.completions.0;
+        let mut state = queue.state.lock();
+        if !state.staged.is_empty() {
+            return state.next(&queue.calls);
+        }
+        let mut place = MaybeUninit::uninit();
+        let entry = queue.calls.poll_one(&mut place)?;
+        if D::Completions::is_good(entry)
+            && let Some(completion) = state.find(&D::Completions::read(entry))
+        {
+            return Some(completion);
+        }
+        state.next_from(entry, &queue.calls)
     }
 
     /// Fills `out` with completions as far as there are any. Answers how many.
     #[inline(never)]
     pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
-        self.poll_some::<BATCH>(out)
-    }
-
-    /// Takes `N` at a time from the device.
-    #[inline]
-    fn poll_some<const N: usize>(&mut self, out: &mut [Completion]) -> usize {
         if self.forks != forks() {
             return 0;
         }
@@ -159,16 +173,20 @@ impl<D: Device> Poller<D> {
         let mut state = self.completions.lock();
         let mut filled = 0;
         while filled < out.len()
-            && let Some(work) = state.staged.pop_front()
+            && let Some(completion) = state.next_staged()
         {
-            filled += state.report(&work, &mut out[filled..]);
+            out[filled] = completion;
+            filled += 1;
         }
-        let mut batch = [Work::default(); N];
+        let mut batch = [Work::default(); BATCH];
         while filled < out.len() {
-            let most = N.min(out.len() - filled);
+            let most = BATCH.min(out.len() - filled);
             let found = queue.calls.poll(&mut batch[..most]);
             for work in &batch[..found] {
-                filled += state.report(work, &mut out[filled..]);
+                if let Some(completion) = state.complete(work) {
+                    out[filled] = completion;
+                    filled += 1;
+                }
             }
             // Fewer than asked for: that was all there is.
             if found < most {
@@ -225,22 +243,47 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// Puts the completion at the front of `out`, if there is one to report.
-    /// Answers how many it put.
-    #[inline]
-    fn report(&mut self, work: &Work, out: &mut [Completion]) -> usize {
-        match (self.complete(work), out) {
-            (Some(completion), [place, ..]) => {
-                *place = completion;
-                1
+    /// The next completion, beginning with one that was taken from the device.
+    #[cold]
+    #[inline(never)]
+    fn next_from(&mut self, entry: &Entry<D>, calls: &D::Completions) -> Option<Completion> {
+        let work = D::Completions::read(entry);
+        self.complete(&work).or_else(|| self.next(calls))
+    }
+
+    /// The next completion, wherever it is.
+    #[cold]
+    #[inline(never)]
+    fn next(&mut self, calls: &D::Completions) -> Option<Completion> {
+        loop {
+            let completion = match self.next_staged() {
+                Some(completion) => Some(completion),
+                None => {
+                    let mut place = MaybeUninit::uninit();
+                    let entry = calls.poll_one(&mut place)?;
+                    self.complete(&D::Completions::read(entry))
+                }
+            };
+            if completion.is_some() {
+                return completion;
             }
-            _ => 0,
         }
+    }
+
+    /// The first of the staged completions that is to be reported.
+    fn next_staged(&mut self) -> Option<Completion> {
+        while let Some(work) = self.staged.pop_front() {
+            let completion = self.complete(&work);
+            if completion.is_some() {
+                return completion;
+            }
+        }
+        None
     }
 
     /// What the application sees of a completion. `None`, counted, if it is of
     /// nobody.
-    #[inline]
+    #[inline(never)]
     fn complete(&mut self, work: &Work) -> Option<Completion> {
         let completion = self.find(work);
         if completion.is_none() {
@@ -249,48 +292,45 @@ impl<D: Device> State<D> {
         completion
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, work: &Work) -> Option<Completion> {
-        let tag = Tag::from_bits(work.tag)?;
-        match tag.side {
-            Side::Send => {
-                let record = self.table.find(tag.name)?;
-                let sent = record.sends.retire(tag.slot)?;
-                let good = work.status.is_success();
-                let read = good && sent.op == CompletionOp::Read;
-                Some(Completion {
-                    cookie: sent.cookie,
-                    byte_len: if read { sent.length } else { 0 },
-                    imm: sent.note,
-                    op: sent.op,
-                    ..common(work, record)
-                })
-            }
-            Side::Recv => {
-                let record = self.table.find(tag.name)?;
-                let Receives::Own(shadow) = &record.receives else {
-                    return None;
-                };
-                let cookie = shadow.retire(tag.slot)?;
-                Some(received(cookie, work, record))
-            }
-            Side::Shared => {
-                let record = self.table.find_number(work.qpn)?;
-                let Receives::Shared(shared) = &record.receives else {
-                    return None;
-                };
-                if shared.name != tag.name {
-                    return None;
-                }
-                let cookie = shared.take(tag.slot)?;
-                Some(received(cookie, work, record))
-            }
+        let Some(tag) = Tag::of_queue_pair(work.tag) else {
+            return self.find_shared(*work);
+        };
+        let record = self.table.find(tag.name)?;
+        if tag.side == Side::Recv {
+            let cookie = record.own.retire(tag.slot)?;
+            return Some(received(cookie, work, record));
         }
+        let sent = record.sends.retire(tag.slot)?;
+        let read = work.status.is_success() && sent.op == CompletionOp::Read;
+        Some(Completion {
+            cookie: sent.cookie,
+            byte_len: if read { sent.length } else { 0 },
+            imm: sent.note,
+            op: sent.op,
+            ..common(work, record)
+        })
+    }
+
+    #[inline(never)]
+    fn find_shared(&self, work: Work) -> Option<Completion> {
+        let tag = Tag::from_bits(work.tag)?;
+        let record = self.table.find_number(work.qpn)?;
+        let Receives::Shared(shared) = &record.receives else {
+            return None;
+        };
+        if shared.name != tag.name {
+            return None;
+        }
+        let cookie = shared.take(tag.slot)?;
+        Some(received(cookie, &work, record))
     }
 
     /// A completion that nobody is to hear of. The device broke its word, but a
     /// shared receive is not lost with it.
     #[cold]
+    #[inline(never)]
     fn unknown(&mut self, work: &Work) {
         let was_ours = Tag::from_bits(work.tag)
             .is_some_and(|tag| tag.side != Side::Shared && self.table.find(tag.name).is_none());
@@ -366,7 +406,7 @@ impl<D: Device> Whose<'_, D> {
 }
 
 /// A completion, but for what its kind adds.
-#[inline]
+#[inline(always)]
 fn common<D: Device>(work: &Work, record: &Record<D>) -> Completion {
     if !work.status.is_success() {
         record.has_failed();
@@ -384,7 +424,7 @@ fn common<D: Device>(work: &Work, record: &Record<D>) -> Completion {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn received<D: Device>(cookie: u64, work: &Work, record: &Record<D>) -> Completion {
     let flags = match work.imm {
         Some(_) => CompletionFlags::WITH_IMM,

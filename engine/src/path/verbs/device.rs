@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dv_sys::inline;
 use dv_sys::verbs::{
     self, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state, ibv_recv_wr, ibv_send_wr, ibv_wc,
-    ibv_wc_flags, ibv_wc_opcode,
+    ibv_wc_flags, ibv_wc_opcode, ibv_wc_status,
 };
 
 use super::chain::Chain;
@@ -52,11 +52,23 @@ pub trait QueueCalls: Send + Sync {
 
 /// What is asked of a completion queue.
 pub trait CompletionCalls: Send + Sync {
+    /// A completion as the device tells it.
+    type Entry;
+
     /// Completions that it holds.
     fn capacity(&self) -> u32;
 
     /// Takes up to [`BATCH`] completions. Answers how many.
     fn poll(&self, out: &mut [Work]) -> usize;
+
+    /// Takes one completion, if there is one, to `place`.
+    fn poll_one<'a>(&self, place: &'a mut MaybeUninit<Self::Entry>) -> Option<&'a Self::Entry>;
+
+    /// What an entry tells.
+    fn read(entry: &Self::Entry) -> Work;
+
+    /// Whether it tells that all went well.
+    fn is_good(entry: &Self::Entry) -> bool;
 
     /// Asks for an event.
     ///
@@ -116,7 +128,7 @@ impl QueueCalls for Arc<VerbsQp> {
         VerbsQp::qpn(self)
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused> {
         let first = chain.first();
         let mut bad = first;
@@ -125,7 +137,7 @@ impl QueueCalls for Arc<VerbsQp> {
         judge(errno, &chain, bad)
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn post_recv(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
         let first = chain.first();
         let mut bad = first;
@@ -146,7 +158,7 @@ impl QueueCalls for Arc<VerbsQp> {
 }
 
 impl SharedCalls for VerbsSrq {
-    #[inline]
+    #[inline(always)]
     unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
         let first = chain.first();
         let mut bad = first;
@@ -158,7 +170,7 @@ impl SharedCalls for VerbsSrq {
 
 /// What the answer to a post means. `bad` is the first of the chain that was
 /// not posted; some libraries clear it where they have not looked at the chain.
-#[inline]
+#[inline(always)]
 fn judge<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(), Refused> {
     if errno == 0 {
         return Ok(());
@@ -167,6 +179,7 @@ fn judge<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(), Refus
 }
 
 #[cold]
+#[inline(never)]
 fn refused<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Refused {
     let errno = if errno == -1 { last_errno() } else { errno };
     let before = bad.addr().wrapping_sub(chain.first().addr()) / size_of::<T>();
@@ -183,6 +196,8 @@ fn refused<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Refused {
 }
 
 impl CompletionCalls for VerbsCq {
+    type Entry = ibv_wc;
+
     fn capacity(&self) -> u32 {
         Self::capacity(self)
     }
@@ -204,6 +219,27 @@ impl CompletionCalls for VerbsCq {
         count
     }
 
+    #[inline(always)]
+    fn poll_one<'a>(&self, place: &'a mut MaybeUninit<ibv_wc>) -> Option<&'a ibv_wc> {
+        // SAFETY: the queue is alive, and there is room for one.
+        let count = unsafe { inline::ibv_poll_cq(self.as_ptr(), 1, place.as_mut_ptr()) };
+        if count <= 0 {
+            return None;
+        }
+        // SAFETY: the call has filled it in.
+        Some(unsafe { place.assume_init_ref() })
+    }
+
+    #[inline(always)]
+    fn read(entry: &ibv_wc) -> Work {
+        work_of(entry)
+    }
+
+    #[inline(always)]
+    fn is_good(entry: &ibv_wc) -> bool {
+        entry.status == ibv_wc_status::IBV_WC_SUCCESS
+    }
+
     fn arm(&self, solicited_only: bool) -> Result<(), i32> {
         // SAFETY: the queue is alive.
         match unsafe { inline::ibv_req_notify_cq(self.as_ptr(), i32::from(solicited_only)) } {
@@ -214,22 +250,36 @@ impl CompletionCalls for VerbsCq {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn work_of(wc: &ibv_wc) -> Work {
-    let status = Status::from_ibv_wc_status(wc.status);
-    let good = status.is_success();
-    let has_imm = good && wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
+    if wc.status != ibv_wc_status::IBV_WC_SUCCESS {
+        // Of a failure only these are told.
+        return Work {
+            tag: wc.wr_id,
+            qpn: wc.qp_num,
+            status: failure(wc.status),
+            vendor: wc.vendor_err as u8,
+            ..Work::default()
+        };
+    }
+    let has_imm = wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
     Work {
         tag: wc.wr_id,
         qpn: wc.qp_num,
-        length: if good { wc.byte_len } else { 0 },
+        length: wc.byte_len,
         // SAFETY: either member is four bytes that the device's library has set,
         // and the flag says that they are immediate data.
         imm: has_imm.then(|| u32::from_be(unsafe { wc.imm_data_invalidated_rkey_union.imm_data })),
-        status,
-        vendor: if good { 0 } else { wc.vendor_err as u8 },
-        by_write: good && wc.opcode == ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM,
+        status: Status::Success,
+        vendor: 0,
+        by_write: wc.opcode == ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM,
     }
+}
+
+#[cold]
+#[inline(never)]
+fn failure(number: u32) -> Status {
+    Status::from_ibv_wc_status(number)
 }
 
 #[cfg(test)]

@@ -2,28 +2,24 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::sends::ring_size;
+use super::places::Places;
 use super::slots::Slots;
-use crate::ring::RingSize;
 
 /// The poster writes cookies, the poller reads them.
 #[derive(Debug)]
 pub(super) struct RecvShadow {
     pub(super) slots: Slots,
     capacity: u32,
-    size: RingSize,
-    cookies: Box<[AtomicU64]>,
+    cookies: Places<AtomicU64>,
 }
 
 impl RecvShadow {
-    /// Room for `capacity` receives.
+    /// Room for `capacity` receives; there may be none.
     pub(super) fn new(capacity: u32) -> Self {
-        let size = ring_size(capacity);
         Self {
             slots: Slots::default(),
             capacity,
-            size,
-            cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
+            cookies: Places::new(capacity),
         }
     }
 
@@ -34,7 +30,7 @@ impl RecvShadow {
     /// Notes the cookie of receive `slot`: for the poster, before it is counted.
     #[inline]
     pub(super) fn note(&self, slot: u32, cookie: u64) {
-        self.cookies[self.size.index(slot)].store(cookie, Ordering::Relaxed);
+        self.cookies.at(slot).store(cookie, Ordering::Relaxed);
     }
 
     /// Retires receive `slot`: for the poller. Its cookie, or `None` if it is
@@ -44,7 +40,7 @@ impl RecvShadow {
         if !self.slots.has(slot) {
             return None;
         }
-        let cookie = self.cookies[self.size.index(slot)].load(Ordering::Relaxed);
+        let cookie = self.cookies.at(slot).load(Ordering::Relaxed);
         self.slots.retire(slot);
         Some(cookie)
     }

@@ -12,8 +12,8 @@ use super::shared::SharedState;
 pub(super) enum Receives<D: Device> {
     /// It can only send.
     None,
-    /// Its own queue.
-    Own(RecvShadow),
+    /// Its own queue: [`Record::own`].
+    Own,
     /// A shared one.
     Shared(Arc<SharedState<D>>),
 }
@@ -25,6 +25,8 @@ pub(super) struct Record<D: Device> {
     pub(super) context: u64,
     pub(super) sends: SendShadow,
     pub(super) receives: Receives<D>,
+    /// The receives of its own queue. Without one there is never any.
+    pub(super) own: RecvShadow,
     /// It is in ERR, or on its way there.
     failing: AtomicBool,
     pub(super) queue: D::Queue,
@@ -41,12 +43,14 @@ impl<D: Device> Record<D> {
         context: u64,
         sends: SendShadow,
         receives: Receives<D>,
+        own: RecvShadow,
     ) -> Self {
         Self {
             qpn: queue.qpn(),
             context,
             sends,
             receives,
+            own,
             failing: AtomicBool::new(false),
             queue,
         }
@@ -62,18 +66,25 @@ impl<D: Device> Record<D> {
 
     /// A completion says that the queue pair has gone to ERR by itself.
     #[cold]
+    #[inline(never)]
     pub(super) fn has_failed(&self) {
-        if !self.fails() && matches!(self.receives, Receives::Own(_)) {
+        if !self.fails() && matches!(self.receives, Receives::Own) {
             self.queue.flush();
         }
     }
 
     /// A receive was posted to its own queue.
-    #[inline]
+    #[inline(always)]
     pub(super) fn flush_late(&self) {
         fence(Ordering::SeqCst);
         if self.failing.load(Ordering::Relaxed) {
-            self.queue.flush();
+            self.flush();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn flush(&self) {
+        self.queue.flush();
     }
 }

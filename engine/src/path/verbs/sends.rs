@@ -6,9 +6,9 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use super::places::Places;
 use super::slots::Slots;
 use crate::completion::CompletionOp;
-use crate::ring::RingSize;
 
 /// What a completion must tell of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +33,16 @@ struct Entry {
 pub(super) struct SendShadow {
     pub(super) slots: Slots,
     capacity: u32,
-    size: RingSize,
-    entries: Box<[Entry]>,
+    entries: Places<Entry>,
 }
 
 impl SendShadow {
     /// Room for `capacity` requests.
     pub(super) fn new(capacity: u32) -> Self {
-        let size = ring_size(capacity);
         Self {
             slots: Slots::default(),
             capacity,
-            size,
-            entries: (0..size.count()).map(|_| Entry::default()).collect(),
+            entries: Places::new(capacity),
         }
     }
 
@@ -56,7 +53,7 @@ impl SendShadow {
     /// Notes what request `slot` is: for the poster, before it is counted.
     #[inline]
     pub(super) fn note(&self, slot: u32, sent: Sent) {
-        let entry = &self.entries[self.size.index(slot)];
+        let entry = self.entries.at(slot);
         entry.cookie.store(sent.cookie, Ordering::Relaxed);
         entry.note.store(sent.note, Ordering::Relaxed);
         entry.length.store(sent.length, Ordering::Relaxed);
@@ -70,7 +67,7 @@ impl SendShadow {
         if !self.slots.has(slot) {
             return None;
         }
-        let entry = &self.entries[self.size.index(slot)];
+        let entry = self.entries.at(slot);
         let sent = Sent {
             cookie: entry.cookie.load(Ordering::Relaxed),
             note: entry.note.load(Ordering::Relaxed),
@@ -85,21 +82,15 @@ impl SendShadow {
 /// The operation that was stored as a byte.
 #[inline]
 fn op_of(byte: u8) -> CompletionOp {
-    const WRITE: u8 = CompletionOp::Write as u8;
-    const READ: u8 = CompletionOp::Read as u8;
-    const NOP: u8 = CompletionOp::Nop as u8;
-    match byte {
-        WRITE => CompletionOp::Write,
-        READ => CompletionOp::Read,
-        NOP => CompletionOp::Nop,
-        _ => CompletionOp::Send,
-    }
-}
-
-/// The smallest ring that holds so many.
-pub(super) fn ring_size(capacity: u32) -> RingSize {
-    // Depths are far below 2^31.
-    RingSize::new(capacity.max(1).next_power_of_two()).unwrap_or(RingSize::ONE)
+    // Read from a table, not chosen: it is once per completion.
+    const OPS: [CompletionOp; 8] = {
+        let mut ops = [CompletionOp::Send; 8];
+        ops[CompletionOp::Write as usize] = CompletionOp::Write;
+        ops[CompletionOp::Read as usize] = CompletionOp::Read;
+        ops[CompletionOp::Nop as usize] = CompletionOp::Nop;
+        ops
+    };
+    OPS[usize::from(byte % 8)]
 }
 
 #[cfg(test)]

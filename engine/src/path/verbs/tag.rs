@@ -73,6 +73,46 @@ impl Tag {
     }
 }
 
+impl Tag {
+    /// [`Self::from_bits`] of a tag that names a queue pair; `None` of others.
+    #[inline(always)]
+    pub(super) const fn of_queue_pair(bits: u64) -> Option<Self> {
+        if bits >> 63 != 0 {
+            return None;
+        }
+        Some(Self {
+            side: if bits >> 62 == 0 {
+                Side::Send
+            } else {
+                Side::Recv
+            },
+            name: Name::new((bits >> 32) as u32),
+            slot: bits as u32,
+        })
+    }
+}
+
+/// The tags of one queue, which differ in their slots only.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Series(u64);
+
+impl Series {
+    pub(super) const fn new(side: Side, name: Name) -> Self {
+        let first = Tag {
+            side,
+            name,
+            slot: 0,
+        };
+        Self(first.to_bits())
+    }
+
+    /// The bits of one of them.
+    #[inline(always)]
+    pub(super) const fn tag(self, slot: u32) -> u64 {
+        self.0 | slot as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -85,6 +125,9 @@ mod tests {
             let side = [Side::Send, Side::Recv, Side::Shared][usize::from(side)];
             let tag = Tag { side, name: Name::new(name), slot };
             prop_assert_eq!(Tag::from_bits(tag.to_bits()), Some(tag));
+            let own = (side != Side::Shared).then_some(tag);
+            prop_assert_eq!(Tag::of_queue_pair(tag.to_bits()), own);
+            prop_assert_eq!(Series::new(side, tag.name).tag(slot), tag.to_bits());
         }
 
         #[test]

@@ -1,5 +1,6 @@
 //! The whole verbs path without libibverbs: the tests play the device.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -143,6 +144,8 @@ struct FakeCq {
 }
 
 impl CompletionCalls for Arc<FakeCq> {
+    type Entry = Work;
+
     fn capacity(&self) -> u32 {
         1 << 10
     }
@@ -154,6 +157,19 @@ impl CompletionCalls for Arc<FakeCq> {
             *place = work;
         }
         found
+    }
+
+    fn poll_one<'a>(&self, place: &'a mut MaybeUninit<Work>) -> Option<&'a Work> {
+        let work = self.works.lock().unwrap().pop_front()?;
+        Some(place.write(work))
+    }
+
+    fn read(entry: &Work) -> Work {
+        *entry
+    }
+
+    fn is_good(entry: &Work) -> bool {
+        entry.status.is_success()
     }
 
     fn arm(&self, solicited_only: bool) -> Result<(), i32> {

@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::device::Device;
-use super::record::{Receives, Record};
+use super::record::Record;
 
 /// Looks at the shadows of a queue pair, until it is reset, with relaxed loads
 /// of what posting and polling store anyway. Exact when neither happens
@@ -19,10 +19,7 @@ impl<D: Device> Watch<D> {
 
     /// Receives of its own queue that were posted and not retired.
     pub fn recvs_outstanding(&self) -> u32 {
-        match &self.0.receives {
-            Receives::Own(shadow) => shadow.slots.outstanding(),
-            Receives::Shared(_) | Receives::None => 0,
-        }
+        self.0.own.slots.outstanding()
     }
 
     /// The queue pair will be moved to ERR after this: what is posted from now

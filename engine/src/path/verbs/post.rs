@@ -1,0 +1,337 @@
+//! Posting to a queue pair: a request is checked, noted in the shadow of its
+//! queue, counted, and given to libibverbs; what is refused there is taken back.
+
+use core::slice;
+
+use dv_sys::verbs::{ibv_recv_wr, ibv_send_wr};
+
+use super::chain::{CHUNK, link, op_of, recv_work, send_work};
+use super::device::{Device, QueueCalls, Refused};
+use super::queue_pair::QueuePair;
+use super::sends::Sent;
+use super::slots::Slots;
+use crate::control::forks;
+use crate::request::{ListError, PostError, RecvRequest, SendRequest};
+use crate::ring::Credits;
+
+impl<D: Device> QueuePair<D> {
+    /// Posts one receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then. `NotReady` also if the receives
+    /// of this queue pair come from a shared queue.
+    ///
+    /// # Safety
+    /// The memory of the segments is writable and left alone until the receive
+    /// completes, or until the queue pair is reset or gone.
+    #[inline(never)]
+    pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.admit_recv(request)?;
+            self.post_admitted_recv(request)
+        }
+    }
+
+    /// Posts several receives.
+    ///
+    /// # Errors
+    /// [`ListError`]; the receives before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv`], for every request.
+    #[inline(never)]
+    pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+        in_chunks(requests, |chunk| {
+            // SAFETY: passed on to the caller.
+            unsafe { self.post_recvs(chunk) }
+        })
+    }
+
+    /// Posts one request.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// Inline: the memory of the segments is readable now. Otherwise it is left
+    /// alone (for a read: writable and unused) until the request completes, or
+    /// until the queue pair is reset or gone.
+    pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_send_noted(request, 0) }
+    }
+
+    /// [`Self::post_send`] of a request whose completion carries `note`.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    pub unsafe fn post_send_noted(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+    ) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let length = self.admit_send(request)?;
+            self.post_admitted_send(request, note, length)
+        }
+    }
+
+    /// Posts several requests.
+    ///
+    /// # Errors
+    /// [`ListError`]; the requests before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send`], for every request.
+    #[inline(never)]
+    pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
+        in_chunks(requests, |chunk| {
+            // SAFETY: passed on to the caller.
+            unsafe { self.post_sends(chunk) }
+        })
+    }
+
+    /// [`Self::post_recv`], compiled into the caller, of a receive that nothing
+    /// stands in the way of as far as is known. Answers whether it was so; if
+    /// not, nothing is posted.
+    ///
+    /// # Errors
+    /// As there, from the device; nothing is posted then.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_usual_recv(&mut self, request: &RecvRequest<'_>) -> Result<bool, PostError> {
+        if self.forks != forks()
+            || self.receives.exhausted()
+            || self.recv_bounds.check_recv(request.segments).is_err()
+        {
+            return Ok(false);
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_admitted_recv(request) }.map(|()| true)
+    }
+
+    /// Posts a receive that has been checked, and that there is room for.
+    #[inline(always)]
+    unsafe fn post_admitted_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // Looked up once: it does not change with what is stored below.
+        let record = &*self.record;
+        let slot = self.receives.posted();
+        let end = self.receives.take(1);
+        record.own.note(slot, request.cookie);
+        record.own.slots.set_posted(end);
+        let mut work = recv_work(request.segments, self.recv_tags.tag(slot));
+        // SAFETY: the memory of the segments is the caller's promise.
+        if let Err(refused) = unsafe { record.queue.post_recv(link(slice::from_mut(&mut work))) } {
+            return Err(withdraw(&mut self.receives, 1, &record.own.slots, refused).error);
+        }
+        record.flush_late();
+        Ok(())
+    }
+
+    /// [`Self::post_send_noted`] in the way of [`Self::post_usual_recv`]. What
+    /// is constant of the request is so here.
+    ///
+    /// # Errors
+    /// As there, from the device; nothing is posted then.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_usual_send(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+    ) -> Result<bool, PostError> {
+        if self.forks != forks() || self.sends.exhausted() {
+            return Ok(false);
+        }
+        let Ok(length) = self.send_bounds.check_send(request) else {
+            return Ok(false);
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_admitted_send(request, note, length) }.map(|()| true)
+    }
+
+    /// Posts a request that has been checked, and that there is room for.
+    #[inline(always)]
+    unsafe fn post_admitted_send(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+        length: u32,
+    ) -> Result<(), PostError> {
+        let record = &*self.record;
+        let slot = self.sends.posted();
+        let end = self.sends.take(1);
+        record.sends.note(slot, sent_as(request, note, length));
+        record.sends.slots.set_posted(end);
+        let mut work = send_work(request, self.send_tags.tag(slot));
+        // SAFETY: the memory of the segments is the caller's promise.
+        if let Err(refused) = unsafe { record.queue.post_send(link(slice::from_mut(&mut work))) } {
+            return Err(withdraw(&mut self.sends, 1, &record.sends.slots, refused).error);
+        }
+        Ok(())
+    }
+
+    /// Posts up to [`CHUNK`] requests.
+    unsafe fn post_sends(&mut self, requests: &[SendRequest<'_>]) -> Result<(), Refused> {
+        // SAFETY: integers, pointers and unions of them, for which zero is valid.
+        let mut chain: [ibv_send_wr; CHUNK] = unsafe { core::mem::zeroed() };
+        let (filled, end) = fill(requests, &mut chain, |request| {
+            let tag = self.note_send(request)?;
+            Ok(send_work(request, tag))
+        });
+        if filled == 0 {
+            return end;
+        }
+        let chain = link(&mut chain[..filled]);
+        let slots = &self.record.sends.slots;
+        slots.set_posted(self.sends.posted());
+        // SAFETY: the memory of the segments is the caller's promise.
+        unsafe { self.record.queue.post_send(chain) }
+            .map_err(|refused| withdraw(&mut self.sends, filled, slots, refused))
+            .and(end)
+    }
+
+    /// Posts up to [`CHUNK`] receives.
+    unsafe fn post_recvs(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), Refused> {
+        let mut chain: [ibv_recv_wr; CHUNK] = core::array::from_fn(|_| recv_work(&[], 0));
+        let (filled, end) = fill(requests, &mut chain, |request| {
+            let tag = self.note_recv(request)?;
+            Ok(recv_work(request.segments, tag))
+        });
+        if filled == 0 {
+            return end;
+        }
+        let chain = link(&mut chain[..filled]);
+        let slots = &self.record.own.slots;
+        slots.set_posted(self.receives.posted());
+        // SAFETY: the memory of the segments is the caller's promise.
+        let answer = unsafe { self.record.queue.post_recv(chain) }
+            .map_err(|refused| withdraw(&mut self.receives, filled, slots, refused));
+        self.record.flush_late();
+        answer.and(end)
+    }
+
+    /// Whether a request may be posted. Answers its length.
+    #[inline]
+    fn admit_send(&mut self, request: &SendRequest<'_>) -> Result<u32, PostError> {
+        admit(&mut self.sends, &self.record.sends.slots, self.forks)?;
+        self.send_bounds.check_send(request)
+    }
+
+    /// Whether a receive may be posted. Without a queue of its own there is
+    /// never room.
+    #[inline]
+    fn admit_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        admit(&mut self.receives, &self.record.own.slots, self.forks)?;
+        self.recv_bounds.check_recv(request.segments)
+    }
+
+    /// Counts a request that is admitted. Answers its tag.
+    fn note_send(&mut self, request: &SendRequest<'_>) -> Result<u64, PostError> {
+        let length = self.admit_send(request)?;
+        let slot = self.sends.posted();
+        self.record.sends.note(slot, sent_as(request, 0, length));
+        self.sends.take(1);
+        Ok(self.send_tags.tag(slot))
+    }
+
+    /// Counts a receive that is admitted. Answers its tag.
+    fn note_recv(&mut self, request: &RecvRequest<'_>) -> Result<u64, PostError> {
+        self.admit_recv(request)?;
+        let slot = self.receives.posted();
+        self.record.own.note(slot, request.cookie);
+        self.receives.take(1);
+        Ok(self.recv_tags.tag(slot))
+    }
+}
+
+/// Whether there is room for one more request.
+#[inline]
+fn admit(credits: &mut Credits, slots: &Slots, made_at: u32) -> Result<(), PostError> {
+    if made_at != forks() {
+        return Err(PostError::NotReady);
+    }
+    if !credits.exhausted() {
+        return Ok(());
+    }
+    if !credits.is_open() {
+        return Err(PostError::NotReady);
+    }
+    match credits.refresh(slots.retired()) {
+        true => Ok(()),
+        false => Err(PostError::QueueFull),
+    }
+}
+
+/// What the completion of a request must tell.
+#[inline(always)]
+fn sent_as(request: &SendRequest<'_>, note: u32, length: u32) -> Sent {
+    Sent {
+        cookie: request.cookie,
+        note,
+        op: op_of(request.op),
+        length,
+    }
+}
+
+/// Makes work requests of the first requests, until one is refused. Answers
+/// how many, and why no more.
+fn fill<R, W>(
+    requests: &[R],
+    chain: &mut [W],
+    mut make: impl FnMut(&R) -> Result<W, PostError>,
+) -> (usize, Result<(), Refused>) {
+    let mut filled = 0;
+    for (request, work) in requests.iter().zip(chain) {
+        match make(request) {
+            Ok(made) => *work = made,
+            Err(error) => {
+                let taken = filled;
+                return (filled, Err(Refused { taken, error }));
+            }
+        }
+        filled += 1;
+    }
+    (filled, Ok(()))
+}
+
+/// Takes back what the device has not taken of the last `noted` requests.
+#[cold]
+#[inline(never)]
+fn withdraw(credits: &mut Credits, noted: usize, slots: &Slots, refused: Refused) -> Refused {
+    let Refused { taken, mut error } = refused;
+    credits.give_back(noted.saturating_sub(taken) as u32);
+    slots.set_posted(credits.posted());
+    if slots.outstanding() == 0 {
+        // So libmlx5 says that it takes no sends in ERR unless it took some before.
+        error = PostError::NotReady;
+    }
+    Refused { taken, error }
+}
+
+/// Posts a list chunk by chunk.
+#[inline]
+fn in_chunks<T>(
+    requests: &[T],
+    mut post: impl FnMut(&[T]) -> Result<(), Refused>,
+) -> Result<(), ListError> {
+    let mut posted = 0;
+    for chunk in requests.chunks(CHUNK) {
+        if let Err(Refused { taken, error }) = post(chunk) {
+            let posted = posted + taken;
+            return Err(ListError { posted, error });
+        }
+        posted += chunk.len();
+    }
+    Ok(())
+}
