@@ -57,7 +57,11 @@ impl Arena {
             // SAFETY: inside the mapping, which is never unmapped, at a
             // multiple of the slot's size from its page-aligned start; any
             // bytes, zero at first, are a slot of atomics.
-            Some(unsafe { &*base.byte_add(offset) })
+            Some(unsafe {
+                let slot = base.byte_add(offset);
+                core::hint::assert_unchecked(!slot.is_null());
+                &*slot
+            })
         } else {
             None
         }

@@ -189,8 +189,13 @@ fn clear(slot: &Slot) {
 /// the gate, or the caller's promise.
 #[inline(always)]
 unsafe fn object<T: Object>(slot: &'static Slot) -> &'static T {
-    // SAFETY: the pointer came from an `Arc<T>`: kinds and types go together.
-    unsafe { &*slot.object.load(Ordering::Acquire).cast::<T>() }
+    let object = slot.object.load(Ordering::Acquire).cast::<T>();
+    // SAFETY: the pointer came from an `Arc<T>`, so it is not null: kinds and
+    // types go together.
+    unsafe {
+        core::hint::assert_unchecked(!object.is_null());
+        &*object
+    }
 }
 
 /// An object in use: it is not freed before this is dropped.
@@ -262,7 +267,18 @@ pub fn pin<T: Object>(handle: Handle) -> Option<Pinned<T>> {
 #[inline(always)]
 #[must_use]
 pub unsafe fn peek<T: Object>(handle: Handle) -> Option<&'static T> {
-    let slot = handle.slot()?;
+    // SAFETY: passed on to the caller.
+    unsafe { peek_bits(handle.bits()) }
+}
+
+/// [`peek`] of a value that may also be null, where no slot is.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+#[must_use]
+pub unsafe fn peek_bits<T: Object>(bits: usize) -> Option<&'static T> {
+    let slot = ARENA.find(bits)?;
     if slot.tag.load(Ordering::Acquire) == live(T::KIND) {
         // SAFETY: the tag was just read; the caller promises the rest.
         Some(unsafe { object(slot) })
@@ -292,7 +308,16 @@ pub struct Owned<T: Object> {
 /// [`NotOwned`]; it never waits.
 #[inline(always)]
 pub fn own<T: Object>(handle: Handle) -> Result<Owned<T>, NotOwned> {
-    let slot = handle.slot().ok_or(NotOwned::Stale)?;
+    own_bits(handle.bits())
+}
+
+/// [`own`] of a value that may also be null, where no slot is.
+///
+/// # Errors
+/// As there.
+#[inline(always)]
+pub fn own_bits<T: Object>(bits: usize) -> Result<Owned<T>, NotOwned> {
+    let slot = ARENA.find(bits).ok_or(NotOwned::Stale)?;
     if slot.tag.load(Ordering::Acquire) != live(T::KIND) {
         return Err(NotOwned::Stale);
     }

@@ -46,6 +46,15 @@ impl DatReturn {
         self.0 == 0
     }
 
+    /// Success, or what else it is as an error.
+    ///
+    /// # Errors
+    /// The value, unless it is [`Self::SUCCESS`].
+    #[inline(always)]
+    pub const fn into_result(self) -> Result<(), Self> {
+        if self.is_success() { Ok(()) } else { Err(self) }
+    }
+
     /// Whether the class bits say error. Some providers return a bare type
     /// without them, so compare with [`Self::is_success`] instead.
     pub const fn is_error_class(self) -> bool {
@@ -71,6 +80,16 @@ impl DatReturn {
         Subtype::ALL
             .into_iter()
             .find(|subtype| *subtype as u32 == self.0 & SUBTYPE_MASK)
+    }
+}
+
+impl From<Result<(), DatReturn>> for DatReturn {
+    #[inline(always)]
+    fn from(result: Result<(), Self>) -> Self {
+        match result {
+            Ok(()) => Self::SUCCESS,
+            Err(code) => code,
+        }
     }
 }
 

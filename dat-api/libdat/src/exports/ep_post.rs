@@ -18,15 +18,6 @@ pub(super) const NO_SEGMENTS: DAT_RETURN =
 const NO_REMOTE: DAT_RETURN =
     DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg5).bits();
 
-/// The 32 bits of a post's answer.
-#[inline(always)]
-pub(super) fn answer(result: Result<(), DatReturn>) -> DAT_RETURN {
-    match result {
-        Ok(()) => DatReturn::SUCCESS.bits(),
-        Err(code) => code.bits(),
-    }
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_post_send(
     ep_handle: DAT_EP_HANDLE,
@@ -39,21 +30,36 @@ pub unsafe extern "C" fn dat_ep_post_send(
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
         return BAD_EP;
     };
-    // SAFETY: the contract: an array of so many.
-    let Some(segments) = (unsafe { Segments::new(num_segments, local_iov) }) else {
-        return NO_SEGMENTS;
-    };
-    // SAFETY: one thread at a time posts to it, and keeps the memory, by the
-    // contract; the poster asks for segments below the count; any 64 bits are
-    // a cookie.
-    answer(unsafe {
-        ep.post_send_with(
-            segments.count(),
-            |index| segments.get(index),
-            user_cookie.as_64,
-            CompletionFlags::from_bits_retain(completion_flags),
-        )
-    })
+    let flags = CompletionFlags::from_bits_retain(completion_flags);
+    // SAFETY: one thread at a time posts to it, and keeps the memory and the
+    // list, by the contract; any 64 bits are a cookie.
+    unsafe {
+        match Segments::one(num_segments, flags, local_iov) {
+            Some(segment) => ep.post_one_send(segment, user_cookie.as_64).bits(),
+            None => send_any(ep, num_segments, local_iov, user_cookie, completion_flags),
+        }
+    }
+}
+
+/// Any but a send of one segment without flags.
+#[inline(never)]
+unsafe extern "C" fn send_any(
+    ep: &Ep,
+    num_segments: DAT_COUNT,
+    local_iov: *mut DAT_LMR_TRIPLET,
+    user_cookie: DAT_DTO_COOKIE,
+    completion_flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    let flags = CompletionFlags::from_bits_retain(completion_flags);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let Some(segments) = Segments::new(num_segments, local_iov) else {
+            return NO_SEGMENTS;
+        };
+        let segment = |index| segments.get(index);
+        DatReturn::from(ep.post_send_with(segments.count(), segment, user_cookie.as_64, flags))
+            .bits()
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -68,19 +74,35 @@ pub unsafe extern "C" fn dat_ep_post_recv(
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
         return BAD_EP;
     };
+    let flags = CompletionFlags::from_bits_retain(completion_flags);
     // SAFETY: the same.
-    let Some(segments) = (unsafe { Segments::new(num_segments, local_iov) }) else {
-        return NO_SEGMENTS;
-    };
-    // SAFETY: the same.
-    answer(unsafe {
-        ep.post_recv_with(
-            segments.count(),
-            |index| segments.get(index),
-            user_cookie.as_64,
-            CompletionFlags::from_bits_retain(completion_flags),
-        )
-    })
+    unsafe {
+        match Segments::one(num_segments, flags, local_iov) {
+            Some(segment) => ep.post_one_recv(segment, user_cookie.as_64).bits(),
+            None => recv_any(ep, num_segments, local_iov, user_cookie, completion_flags),
+        }
+    }
+}
+
+/// Any but a receive of one segment without flags.
+#[inline(never)]
+unsafe extern "C" fn recv_any(
+    ep: &Ep,
+    num_segments: DAT_COUNT,
+    local_iov: *mut DAT_LMR_TRIPLET,
+    user_cookie: DAT_DTO_COOKIE,
+    completion_flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    let flags = CompletionFlags::from_bits_retain(completion_flags);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let Some(segments) = Segments::new(num_segments, local_iov) else {
+            return NO_SEGMENTS;
+        };
+        let segment = |index| segments.get(index);
+        DatReturn::from(ep.post_recv_with(segments.count(), segment, user_cookie.as_64, flags))
+            .bits()
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -96,24 +118,57 @@ pub unsafe extern "C" fn dat_ep_post_rdma_read(
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
         return BAD_EP;
     };
-    // SAFETY: the same.
-    let Some(segments) = (unsafe { Segments::new(num_segments, local_iov) }) else {
-        return NO_SEGMENTS;
-    };
-    // SAFETY: null or readable, by the contract.
-    let Some(remote) = (unsafe { remote(remote_iov) }) else {
-        return NO_REMOTE;
-    };
-    // SAFETY: as in `dat_ep_post_send`.
-    answer(unsafe {
-        ep.post_rdma_read_with(
+    let flags = CompletionFlags::from_bits_retain(completion_flags);
+    // SAFETY: the same; the remote segment is null or readable.
+    unsafe {
+        match (
+            Segments::one(num_segments, flags, local_iov),
+            remote(remote_iov),
+        ) {
+            (Some(segment), Some(remote)) => ep
+                .post_one_rdma_read(segment, user_cookie.as_64, remote)
+                .bits(),
+            _ => read_any(
+                ep,
+                num_segments,
+                local_iov,
+                user_cookie,
+                remote_iov,
+                completion_flags,
+            ),
+        }
+    }
+}
+
+/// Any but an RDMA read of one segment without flags.
+#[inline(never)]
+unsafe extern "C" fn read_any(
+    ep: &Ep,
+    num_segments: DAT_COUNT,
+    local_iov: *mut DAT_LMR_TRIPLET,
+    user_cookie: DAT_DTO_COOKIE,
+    remote_iov: *const DAT_RMR_TRIPLET,
+    completion_flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    let flags = CompletionFlags::from_bits_retain(completion_flags);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let Some(segments) = Segments::new(num_segments, local_iov) else {
+            return NO_SEGMENTS;
+        };
+        let Some(remote) = remote(remote_iov) else {
+            return NO_REMOTE;
+        };
+        let segment = |index| segments.get(index);
+        DatReturn::from(ep.post_rdma_read_with(
             segments.count(),
-            |index| segments.get(index),
+            segment,
             user_cookie.as_64,
-            &remote,
-            CompletionFlags::from_bits_retain(completion_flags),
-        )
-    })
+            &remote(),
+            flags,
+        ))
+        .bits()
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -129,22 +184,55 @@ pub unsafe extern "C" fn dat_ep_post_rdma_write(
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
         return BAD_EP;
     };
-    // SAFETY: the same.
-    let Some(segments) = (unsafe { Segments::new(num_segments, local_iov) }) else {
-        return NO_SEGMENTS;
-    };
-    // SAFETY: null or readable, by the contract.
-    let Some(remote) = (unsafe { remote(remote_iov) }) else {
-        return NO_REMOTE;
-    };
-    // SAFETY: as in `dat_ep_post_send`.
-    answer(unsafe {
-        ep.post_rdma_write_with(
+    let flags = CompletionFlags::from_bits_retain(completion_flags);
+    // SAFETY: the same; the remote segment is null or readable.
+    unsafe {
+        match (
+            Segments::one(num_segments, flags, local_iov),
+            remote(remote_iov),
+        ) {
+            (Some(segment), Some(remote)) => ep
+                .post_one_rdma_write(segment, user_cookie.as_64, remote)
+                .bits(),
+            _ => write_any(
+                ep,
+                num_segments,
+                local_iov,
+                user_cookie,
+                remote_iov,
+                completion_flags,
+            ),
+        }
+    }
+}
+
+/// Any but an RDMA write of one segment without flags.
+#[inline(never)]
+unsafe extern "C" fn write_any(
+    ep: &Ep,
+    num_segments: DAT_COUNT,
+    local_iov: *mut DAT_LMR_TRIPLET,
+    user_cookie: DAT_DTO_COOKIE,
+    remote_iov: *const DAT_RMR_TRIPLET,
+    completion_flags: DAT_COMPLETION_FLAGS,
+) -> DAT_RETURN {
+    let flags = CompletionFlags::from_bits_retain(completion_flags);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let Some(segments) = Segments::new(num_segments, local_iov) else {
+            return NO_SEGMENTS;
+        };
+        let Some(remote) = remote(remote_iov) else {
+            return NO_REMOTE;
+        };
+        let segment = |index| segments.get(index);
+        DatReturn::from(ep.post_rdma_write_with(
             segments.count(),
-            |index| segments.get(index),
+            segment,
             user_cookie.as_64,
-            &remote,
-            CompletionFlags::from_bits_retain(completion_flags),
-        )
-    })
+            &remote(),
+            flags,
+        ))
+        .bits()
+    }
 }

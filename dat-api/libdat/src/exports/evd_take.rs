@@ -22,12 +22,11 @@ const fn bad(argument: Subtype) -> DAT_RETURN {
 /// The EVD for this call alone.
 #[inline(always)]
 fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
-    let handle = ours(handle).ok_or(BAD_EVD)?;
-    match handle::own::<Evd>(handle) {
+    match handle::own_bits::<Evd>(handle.addr()) {
         Ok(owned) => Ok(owned),
         Err(NotOwned::Stale) => Err(BAD_EVD),
         // Another taker leaves soon, a waiter does not.
-        Err(NotOwned::Busy) => evd::own_when_free(handle),
+        Err(NotOwned::Busy) => evd::own_when_free(ours(handle).ok_or(BAD_EVD)?),
     }
 }
 

@@ -4,9 +4,9 @@ use dat_api::object::ia::Ia;
 use dat_api::object::pz::Pz;
 use dat_api::object::srq::Srq;
 use dat_api::types::SrqAttributes;
-use dat_api::{Kind, ReturnType, Subtype};
+use dat_api::{DatReturn, Kind, ReturnType, Subtype};
 
-use super::ep_post::{NO_SEGMENTS, answer};
+use super::ep_post::NO_SEGMENTS;
 use crate::abi::{
     DAT_COUNT, DAT_DTO_COOKIE, DAT_IA_HANDLE, DAT_LMR_TRIPLET, DAT_PZ_HANDLE, DAT_RETURN,
     DAT_SRQ_ATTR, DAT_SRQ_FIELD_ALL, DAT_SRQ_HANDLE, DAT_SRQ_PARAM, DAT_SRQ_PARAM_MASK,
@@ -75,13 +75,14 @@ pub unsafe extern "C" fn dat_srq_post_recv(
     // SAFETY: one thread at a time posts to it, and keeps the memory, by the
     // contract; the poster asks for segments below the count; any 64 bits are
     // a cookie.
-    answer(unsafe {
+    let result = unsafe {
         srq.post_recv_with(
             segments.count(),
             |index| segments.get(index),
             user_cookie.as_64,
         )
-    })
+    };
+    DatReturn::from(result).bits()
 }
 
 #[unsafe(no_mangle)]

@@ -1,6 +1,7 @@
 //! Segments as C passes them.
 
-use dat_api::types::{LmrSegment, RmrSegment};
+use dat_api::object::ep::is_usual;
+use dat_api::types::{CompletionFlags, LmrSegment, RmrSegment};
 
 use crate::abi::{DAT_COUNT, DAT_LMR_TRIPLET, DAT_RMR_TRIPLET};
 
@@ -21,11 +22,26 @@ impl Segments {
     /// `count`, while this is used; they need not be aligned.
     #[inline(always)]
     pub(crate) unsafe fn new(count: DAT_COUNT, first: *const DAT_LMR_TRIPLET) -> Option<Self> {
-        if first.is_null() && is_missing(count) {
+        if first.is_null() && count != 0 {
             return None;
         }
         let count = count.cast_unsigned() as usize;
         Some(Self { first, count })
+    }
+
+    /// Reads the only segment of a post of the usual kind, if it is one.
+    ///
+    /// # Safety
+    /// As for [`Self::new`].
+    #[inline(always)]
+    pub(crate) unsafe fn one(
+        count: DAT_COUNT,
+        flags: CompletionFlags,
+        first: *const DAT_LMR_TRIPLET,
+    ) -> Option<impl Fn() -> LmrSegment> {
+        let count = count.cast_unsigned() as usize;
+        // SAFETY: not null, as promised to the caller.
+        (is_usual(count, flags) && !first.is_null()).then_some(move || unsafe { read(first) })
     }
 
     /// How many there are, if C told the truth.
@@ -41,37 +57,41 @@ impl Segments {
     #[inline(always)]
     pub(crate) unsafe fn get(self, index: usize) -> LmrSegment {
         // SAFETY: inside the caller's array, as promised to `new`.
-        let triplet = unsafe { self.first.add(index).read_unaligned() };
-        LmrSegment {
-            context: triplet.lmr_context,
-            address: triplet.virtual_address,
-            length: triplet.segment_length,
-        }
+        unsafe { read(self.first.add(index)) }
     }
 }
 
-/// Whether a list that is null should hold something; apart, so that the
-/// usual list is not null by one comparison.
-#[cold]
-#[inline(never)]
-fn is_missing(count: DAT_COUNT) -> bool {
-    count != 0
-}
-
-/// The remote side of an RDMA transfer; nothing if the pointer is null.
+/// A segment that lies anywhere.
 ///
 /// # Safety
-/// Null, or readable; it need not be aligned.
+/// It is readable.
 #[inline(always)]
-pub(crate) unsafe fn remote(triplet: *const DAT_RMR_TRIPLET) -> Option<RmrSegment> {
+unsafe fn read(triplet: *const DAT_LMR_TRIPLET) -> LmrSegment {
+    // SAFETY: the caller's promise.
+    let triplet = unsafe { triplet.read_unaligned() };
+    LmrSegment {
+        context: triplet.lmr_context,
+        address: triplet.virtual_address,
+        length: triplet.segment_length,
+    }
+}
+
+/// Reads the remote side of an RDMA transfer; nothing if the pointer is null.
+///
+/// # Safety
+/// Null, or readable while this is used.
+#[inline(always)]
+pub(crate) unsafe fn remote(triplet: *const DAT_RMR_TRIPLET) -> Option<impl Fn() -> RmrSegment> {
     if triplet.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
-    let triplet = unsafe { triplet.read_unaligned() };
-    Some(RmrSegment {
-        context: triplet.rmr_context,
-        address: triplet.target_address,
-        length: triplet.segment_length,
+    Some(move || {
+        // SAFETY: the caller's promise.
+        let triplet = unsafe { triplet.read_unaligned() };
+        RmrSegment {
+            context: triplet.rmr_context,
+            address: triplet.target_address,
+            length: triplet.segment_length,
+        }
     })
 }

@@ -9,6 +9,7 @@ use super::control::Control;
 use super::gate::Gate;
 use super::poster::{Poster, PosterCell};
 use super::quiet::QuietReceives;
+use super::way::Way;
 use super::{Ep, drain};
 use crate::error::{DatError, Result};
 use crate::handle::Reservation;
@@ -170,6 +171,7 @@ impl Ep {
             handle: place.handle(),
             ia: Arc::clone(ia),
             state: AtomicU32::new(state as u32),
+            way: Way::of(ia),
             gate: Gate::new(ia.is_threadsafe()),
             poster: PosterCell::new(Poster::default()),
             posted: AtomicU32::new(0),

@@ -4,7 +4,7 @@
 //!
 //! | part | who touches it |
 //! | --- | --- |
-//! | the poster (`poster.rs`, `post_recv.rs`, `post_request.rs`) | posting calls; the other calls of the consumer, who serialises calls on one endpoint (in a threadsafe IA the gate does) |
+//! | the poster (`poster.rs`, `post_recv.rs`, `post_request.rs`, `post_one.rs`) | posting calls; the other calls of the consumer, who serialises calls on one endpoint (in a threadsafe IA the gate does) |
 //! | the control (`control.rs`), under a lock | calls of the consumer, the connection manager's thread, and who meets a failed completion |
 //! | the state, one word | all read it; it changes under the control's lock, by the tables of [`crate::state`] |
 //!
@@ -35,6 +35,8 @@ mod info;
 mod life;
 mod modify;
 #[allow(unsafe_code)]
+mod post_one;
+#[allow(unsafe_code)]
 mod post_recv;
 #[allow(unsafe_code)]
 mod post_request;
@@ -45,16 +47,19 @@ mod quiet;
 #[allow(unsafe_code)]
 mod segments;
 mod sink;
+mod way;
 
 use control::Control;
 use poster::PosterCell;
 use quiet::QuietReceives;
+use way::Way;
 
 pub use fields::EpFields;
 pub(crate) use gate::Gate;
 pub(crate) use hooks::{Verdict, completed, failed};
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use life::{find, manager_error};
+pub use poster::is_usual;
 pub(crate) use segments::{LONGEST, gather, refusal, single, too_many};
 
 /// Most segments of one request that any endpoint takes; the IA's limit is
@@ -70,6 +75,8 @@ pub struct Ep {
     handle: Handle,
     ia: Arc<Ia>,
     state: AtomicU32,
+    /// How usual posts go; it never changes.
+    way: Way,
     gate: Gate,
     poster: PosterCell,
     /// Receives that were posted since the endpoint was made or reset. Written

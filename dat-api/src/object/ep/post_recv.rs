@@ -3,10 +3,12 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
-use dat_engine::{PostError, RecvRequest};
+use dat_engine::path::route::{self, Posts, Route};
+use dat_engine::{Endpoint, PostError, RecvRequest};
 
-use super::poster::Poster;
-use super::segments::{bad_flags, gather, no_zone, refusal, single, too_many};
+use super::poster::{Poster, is_usual};
+use super::segments::{bad_flags, found, gather, no_zone, refusal, single, too_many};
+use super::way::Way;
 use super::{Ep, MAX_SEGMENTS};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
@@ -31,36 +33,133 @@ impl Ep {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        if count == 1 && flags.is_empty() {
-            let _gate = self.gate.enter();
-            // SAFETY: inside the gate, or the caller's promise.
-            let poster = unsafe { &mut *self.poster.0.get() };
-            let one = segment(0);
-            if one.length.wrapping_sub(1) < poster.usual.recv
-                && let Some(qp) = &mut poster.qp
-            {
-                let recent = &mut poster.recent.write;
-                let need = MemPrivileges::LOCAL_WRITE;
-                let segments = [single(one, recent, poster.zone, need)?];
-                let request = RecvRequest {
-                    cookie,
-                    segments: &segments,
-                };
-                // SAFETY: passed on to the caller.
-                if unsafe { qp.post_recv(&request) }.is_ok() {
-                    let number = self.posted.load(Ordering::Relaxed);
-                    self.posted.store(number.wrapping_add(1), Ordering::Relaxed);
-                    return Ok(());
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if is_usual(count, flags) {
+                self.post_one_recv(|| segment(0), cookie)
+            } else {
+                self.post_recv_any(count, segment, cookie, flags)
+            }
+        }
+        .into_result()
+    }
+
+    /// Posts a receive of one segment, without flags, which is a function's
+    /// last act: it ends in a jump.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv_with`].
+    #[inline(always)]
+    pub unsafe fn post_one_recv(&self, segment: impl Fn() -> LmrSegment, cookie: u64) -> DatReturn {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match self.way {
+                Way::Direct => self.post_recv_by::<route::Direct>(segment, cookie),
+                Way::Verbs => self.post_recv_by::<route::Verbs>(segment, cookie),
+                Way::Guarded => self.post_recv_guarded(segment, cookie),
+            }
+        }
+    }
+
+    /// Where nothing stands in the way. A function of C does not unwind, so
+    /// that C's own calls can jump to it.
+    #[inline(never)]
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    unsafe extern "C" fn post_recv_by<R: Route>(
+        &self,
+        segment: impl Fn() -> LmrSegment,
+        cookie: u64,
+    ) -> DatReturn {
+        // SAFETY: the caller's promise; there is no gate.
+        let poster = unsafe { &mut *self.poster.0.get() };
+        let one = segment();
+        if one.length.wrapping_sub(1) < poster.usual.recv
+            && let Some(queue) = poster.qp.as_mut().and_then(Endpoint::on::<R>)
+            && let Some(segment) = found(one, &poster.recent.write)
+        {
+            let segments = [segment];
+            // Made twice, so that the usual one need not lie in memory.
+            let request = || RecvRequest {
+                cookie,
+                segments: &segments,
+            };
+            // SAFETY: passed on to the caller.
+            match unsafe { queue.post_recv(&request()) } {
+                Ok(true) => {
+                    self.count_posted();
+                    return DatReturn::SUCCESS;
                 }
+                Ok(false) => {}
+                // SAFETY: passed on to the caller.
+                Err(error) => return unsafe { self.post_recv_again(&request(), error) },
             }
         }
         // SAFETY: passed on to the caller.
-        unsafe { self.post_recv_any(count, segment, cookie, flags) }
+        unsafe { self.post_recv_guarded(segment, cookie) }
+    }
+
+    /// The same inside the gate, if there is one; and where something does
+    /// stand in the way.
+    #[inline(never)]
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    unsafe extern "C" fn post_recv_guarded(
+        &self,
+        segment: impl Fn() -> LmrSegment,
+        cookie: u64,
+    ) -> DatReturn {
+        let gate = self.gate.enter();
+        // SAFETY: inside the gate, or the caller's promise.
+        let poster = unsafe { &mut *self.poster.0.get() };
+        let one = segment();
+        if one.length.wrapping_sub(1) < poster.usual.recv
+            && let Some(qp) = &mut poster.qp
+        {
+            let recent = &mut poster.recent.write;
+            let need = MemPrivileges::LOCAL_WRITE;
+            let segments = match single(one, recent, poster.zone, need) {
+                Ok(segment) => [segment],
+                Err(code) => return code,
+            };
+            let request = RecvRequest {
+                cookie,
+                segments: &segments,
+            };
+            // SAFETY: passed on to the caller.
+            if let Err(error) = unsafe { qp.post_recv(&request) } {
+                drop(gate);
+                // SAFETY: passed on to the caller.
+                return unsafe { self.post_recv_again(&request, error) };
+            }
+            self.count_posted();
+            return DatReturn::SUCCESS;
+        }
+        drop(gate);
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_recv_any(1, |_| segment(), cookie, CompletionFlags::empty()) }
+    }
+
+    /// A receive is posted; the gate, or the caller, keeps others from it.
+    #[inline(always)]
+    fn count_posted(&self) {
+        let number = self.posted.load(Ordering::Relaxed);
+        self.posted.store(number.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Any receive.
     #[inline(never)]
     unsafe fn post_recv_any(
+        &self,
+        count: usize,
+        segment: impl Fn(usize) -> LmrSegment,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> DatReturn {
+        // SAFETY: passed on to the caller.
+        unsafe { self.try_recv_any(count, segment, cookie, flags) }.into()
+    }
+
+    #[inline(always)]
+    unsafe fn try_recv_any(
         &self,
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,
@@ -98,9 +197,9 @@ impl Ep {
         if let Err(error) = unsafe { qp.post_recv(&request) } {
             drop(gate);
             // SAFETY: passed on to the caller.
-            unsafe { self.post_recv_again(&request, error) }?;
+            return unsafe { self.post_recv_again(&request, error) }.into_result();
         }
-        self.posted.store(number.wrapping_add(1), Ordering::Relaxed);
+        self.count_posted();
         Ok(())
     }
 
@@ -122,23 +221,25 @@ impl Ep {
     /// once more.
     #[cold]
     #[inline(never)]
-    unsafe fn post_recv_again(
-        &self,
-        request: &RecvRequest<'_>,
-        error: PostError,
-    ) -> Result<(), DatReturn> {
+    unsafe fn post_recv_again(&self, request: &RecvRequest<'_>, error: PostError) -> DatReturn {
         if error == PostError::QueueFull {
             self.take_unwanted();
         }
         let _gate = self.gate.enter();
         // SAFETY: as in `post_recv_with`.
         let poster = unsafe { &mut *self.poster.0.get() };
-        let qp = poster.qp.as_mut().ok_or_else(no_zone)?;
+        let Some(qp) = &mut poster.qp else {
+            return no_zone();
+        };
         if error == PostError::NotReady {
             qp.open_receives();
         }
         // SAFETY: passed on to the caller.
-        unsafe { qp.post_recv(request) }.map_err(refusal)
+        if let Err(error) = unsafe { qp.post_recv(request) } {
+            return refusal(error);
+        }
+        self.count_posted();
+        DatReturn::SUCCESS
     }
 
     /// [`Self::post_recv_with`] of an array.

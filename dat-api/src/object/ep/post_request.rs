@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering;
 
 use dat_engine::{PostError, SendFlags, SendOp, SendRequest};
 
-use super::poster::{Poster, QUIET, SWALLOW};
+use super::poster::{Poster, QUIET, SWALLOW, is_usual};
 use super::segments::{
-    bad_flags, full, gather, length_error, no_zone, refusal, single, too_long, too_many,
+    bad_flags, full, gather, length_error, no_zone, refusal, too_long, too_many,
 };
 use super::{Ep, MAX_SEGMENTS};
 use crate::state::{Call, wrong_state};
@@ -19,10 +19,10 @@ const POSTABLE: crate::state::States = Call::PostRequest.legal();
 
 /// Which kind of request, for what differs between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Request<'a> {
+pub(super) enum Request {
     Send,
-    Read(&'a RmrSegment),
-    Write(&'a RmrSegment),
+    Read(RmrSegment),
+    Write(RmrSegment),
 }
 
 impl Ep {
@@ -45,7 +45,19 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_request(Request::Send, count, segment, cookie, flags) }
+        unsafe { self.post_request(|| Request::Send, count, segment, cookie, flags) }.into_result()
+    }
+
+    /// [`Self::post_send_with`] of one segment, without flags; see
+    /// [`Self::post_one_recv`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_one_send(&self, segment: impl Fn() -> LmrSegment, cookie: u64) -> DatReturn {
+        let kind = || Request::Send;
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_one(kind, segment, cookie) }
     }
 
     /// Posts an RDMA read from `remote` into `count` segments.
@@ -66,7 +78,25 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_request(Request::Read(remote), count, segment, cookie, flags) }
+        unsafe { self.post_request(|| Request::Read(*remote), count, segment, cookie, flags) }
+            .into_result()
+    }
+
+    /// [`Self::post_rdma_read_with`] of one segment, without flags; see
+    /// [`Self::post_one_recv`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_one_rdma_read(
+        &self,
+        segment: impl Fn() -> LmrSegment,
+        cookie: u64,
+        remote: impl Fn() -> RmrSegment,
+    ) -> DatReturn {
+        let kind = move || Request::Read(remote());
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_one(kind, segment, cookie) }
     }
 
     /// Posts an RDMA write of `count` segments to `remote`.
@@ -86,94 +116,64 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_request(Request::Write(remote), count, segment, cookie, flags) }
+        unsafe { self.post_request(|| Request::Write(*remote), count, segment, cookie, flags) }
+            .into_result()
+    }
+
+    /// [`Self::post_rdma_write_with`] of one segment, without flags; see
+    /// [`Self::post_one_recv`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_one_rdma_write(
+        &self,
+        segment: impl Fn() -> LmrSegment,
+        cookie: u64,
+        remote: impl Fn() -> RmrSegment,
+    ) -> DatReturn {
+        let kind = move || Request::Write(remote());
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_one(kind, segment, cookie) }
     }
 
     #[inline(always)]
     unsafe fn post_request(
         &self,
-        kind: Request<'_>,
+        kind: impl Fn() -> Request,
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        if count == 1 && flags.is_empty() && self.is_connected() {
-            let _gate = self.gate.enter();
-            // SAFETY: inside the gate, or the caller's promise.
-            let poster = unsafe { &mut *self.poster.0.get() };
-            let (most, recent, need) = match kind {
-                Request::Send => (
-                    poster.usual.send,
-                    &mut poster.recent.read,
-                    MemPrivileges::LOCAL_READ,
-                ),
-                Request::Read(_) => (
-                    poster.usual.read,
-                    &mut poster.recent.write,
-                    MemPrivileges::LOCAL_WRITE,
-                ),
-                Request::Write(_) => (
-                    poster.usual.write,
-                    &mut poster.recent.read,
-                    MemPrivileges::LOCAL_READ,
-                ),
-            };
-            let one = segment(0);
-            if one.length.wrapping_sub(1) < most
-                && let Some(op) = self.usual_op(kind, one.length)
-                && let Some(qp) = &mut poster.qp
-            {
-                let segments = [single(one, recent, poster.zone, need)?];
-                poster.unsignalled = 0;
-                let mut how = SendFlags::SIGNALED;
-                if one.length <= poster.inline && !matches!(kind, Request::Read(_)) {
-                    how |= SendFlags::INLINE;
-                }
-                let request = SendRequest {
-                    cookie,
-                    op,
-                    flags: how,
-                    segments: &segments,
-                };
-                // SAFETY: passed on to the caller.
-                if unsafe { qp.post_send_noted(&request, one.length as u32) }.is_ok() {
-                    return Ok(());
-                }
-            }
-        }
+    ) -> DatReturn {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_any(kind, count, segment, cookie, flags) }
-    }
-
-    #[inline(always)]
-    fn is_connected(&self) -> bool {
-        self.state.load(Ordering::Acquire) == EpState::Connected as u32
-    }
-
-    /// The operation, if nothing is wrong with it.
-    #[inline(always)]
-    fn usual_op(&self, kind: Request<'_>, length: u64) -> Option<SendOp> {
-        match kind {
-            Request::Send => Some(SendOp::Send),
-            Request::Read(remote) => (remote.length == length
-                && self.reads_issued.load(Ordering::Relaxed) != 0)
-                .then_some(SendOp::Read {
-                    remote_addr: remote.address,
-                    rkey: remote.context,
-                }),
-            Request::Write(remote) => (remote.length == length).then_some(SendOp::Write {
-                remote_addr: remote.address,
-                rkey: remote.context,
-            }),
+        unsafe {
+            if is_usual(count, flags) {
+                self.post_one(kind, || segment(0), cookie)
+            } else {
+                self.post_any(kind(), count, segment, cookie, flags)
+            }
         }
     }
 
     /// Any request.
     #[inline(never)]
-    unsafe fn post_any(
+    pub(super) unsafe fn post_any(
         &self,
-        kind: Request<'_>,
+        kind: Request,
+        count: usize,
+        segment: impl Fn(usize) -> LmrSegment,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> DatReturn {
+        // SAFETY: passed on to the caller.
+        unsafe { self.try_any(kind, count, segment, cookie, flags) }.into()
+    }
+
+    #[inline(always)]
+    unsafe fn try_any(
+        &self,
+        kind: Request,
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
@@ -271,7 +271,7 @@ impl Ep {
         if let Err(error) = unsafe { qp.post_send_noted(&request, note) } {
             drop(gate);
             // SAFETY: passed on to the caller.
-            return unsafe { self.post_again(&request, note, error) };
+            return unsafe { self.post_again(&request, note, error) }.into_result();
         }
         Ok(())
     }
@@ -315,24 +315,28 @@ impl Ep {
     /// once more.
     #[cold]
     #[inline(never)]
-    unsafe fn post_again(
+    pub(super) unsafe fn post_again(
         &self,
         request: &SendRequest<'_>,
         note: u32,
         error: PostError,
-    ) -> Result<(), DatReturn> {
+    ) -> DatReturn {
         if error == PostError::QueueFull {
             self.take_suppressed();
         }
         let _gate = self.gate.enter();
         // SAFETY: as in `post_request`.
         let poster = unsafe { &mut *self.poster.0.get() };
-        let qp = poster.qp.as_mut().ok_or_else(no_zone)?;
+        let Some(qp) = &mut poster.qp else {
+            return no_zone();
+        };
         if error == PostError::NotReady {
             qp.open_sends();
         }
         // SAFETY: passed on to the caller.
-        unsafe { qp.post_send_noted(request, note) }.map_err(refusal)
+        unsafe { qp.post_send_noted(request, note) }
+            .map_err(refusal)
+            .into()
     }
 
     /// [`Self::post_send_with`] of an array.

@@ -1,8 +1,9 @@
 //! Posting: from DAT's segments to the engine's requests.
 //!
 //! Most posts have one segment and no flags, and nothing wrong: those take a
-//! short way of their own. All others, and those that it turns out not to be so
-//! simple with, take the long one, which checks everything and says what is wrong.
+//! short way of their own, compiled once for each path (`way.rs`). All others,
+//! and those that it turns out not to be so simple with, take the long one,
+//! which checks everything and says what is wrong.
 //!
 //! # Completion flags
 //! | flag | on the ring |
@@ -83,6 +84,13 @@ pub(super) struct Usual {
     pub(super) send: u64,
     pub(super) read: u64,
     pub(super) write: u64,
+}
+
+/// Whether a post has one segment and no flags: by one comparison.
+#[inline(always)]
+#[must_use]
+pub fn is_usual(count: usize, flags: CompletionFlags) -> bool {
+    (count ^ 1) | flags.bits() as usize == 0
 }
 
 impl Poster {

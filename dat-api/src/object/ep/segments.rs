@@ -36,6 +36,21 @@ pub(crate) fn single(
     })
 }
 
+/// [`single`] of what was used last; nothing if it is something else.
+#[inline(always)]
+pub(super) fn found(segment: LmrSegment, recent: &Recent) -> Option<Segment> {
+    let LmrSegment {
+        context,
+        address,
+        length,
+    } = segment;
+    Some(Segment {
+        addr: address,
+        length: length as u32,
+        lkey: recent.find(context, address, length)?,
+    })
+}
+
 /// The engine's segments of a post. Those of length 0 are left out, and their
 /// other fields not looked at.
 ///

@@ -48,18 +48,25 @@ impl Recent {
         pz: u32,
         need: MemPrivileges,
     ) -> Result<u32, DatReturn> {
-        let offset = address.wrapping_sub(self.first);
-        // The whole tag never comes back: it is still the same LMR.
-        if self.seen as u32 == context
-            && self.tag.load(Ordering::Acquire) == self.seen
-            && offset <= self.bytes
-            && length <= self.bytes - offset
-        {
-            return Ok(self.key);
+        match self.find(context, address, length) {
+            Some(key) => Ok(key),
+            None => self.miss(context, address, length, pz, need),
         }
-        self.miss(context, address, length, pz, need)
     }
 
+    /// The key, if it is the LMR that was used last.
+    #[inline(always)]
+    pub(crate) fn find(&self, context: u32, address: u64, length: u64) -> Option<u32> {
+        let offset = address.wrapping_sub(self.first);
+        let last = self.bytes.checked_sub(length)?;
+        // The whole tag never comes back: it is still the same LMR.
+        (self.seen as u32 == context
+            && self.tag.load(Ordering::Acquire) == self.seen
+            && offset <= last)
+            .then_some(self.key)
+    }
+
+    #[cold]
     #[inline(never)]
     fn miss(
         &mut self,

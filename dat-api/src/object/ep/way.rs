@@ -1,0 +1,30 @@
+//! How the usual posts of an endpoint reach its queue. Each way is compiled by
+//! itself, so that none saves the registers, or asks the questions, of another.
+
+use dat_engine::control::DataPath;
+
+use crate::object::ia::Ia;
+
+/// See the head of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The device's rings; the caller serialises.
+    Direct,
+    /// libibverbs; the caller serialises.
+    Verbs,
+    /// Whatever the path is, inside the gate.
+    Guarded,
+}
+
+impl Way {
+    /// That of the endpoints of an IA.
+    pub(super) fn of(ia: &Ia) -> Self {
+        if ia.is_threadsafe() {
+            Self::Guarded
+        } else if ia.device().info().path == DataPath::Direct {
+            Self::Direct
+        } else {
+            Self::Verbs
+        }
+    }
+}
