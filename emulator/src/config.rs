@@ -18,9 +18,9 @@ pub enum Link {
 /// Which of the kernel's two command interfaces is shown to libibverbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
-    /// `RDMA_VERBS_IOCTL` with native methods.
+    /// `RDMA_VERBS_IOCTL` with native methods, and commands by `write`.
     Ioctl,
-    /// Commands by `write`; every ioctl answers `ENOTTY`.
+    /// Commands by `write` only; every ioctl answers `ENOTTY`.
     Write,
 }
 

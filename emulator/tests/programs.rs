@@ -64,18 +64,43 @@ fn both_sides(program: &str, package: &str, arguments: &[&str], through: &[&str]
     pair("ib", program, package, arguments, through);
 }
 
+/// As `pair`, by a kernel that takes commands by `write` only.
+fn by_write(link: &str, program: &str, package: &str, arguments: &[&str], through: &[&str]) {
+    pair_with(
+        &["--face", "write"],
+        link,
+        program,
+        package,
+        arguments,
+        through,
+    );
+}
+
 fn on_link(link: &str, program: &str, package: &str, arguments: &[&str]) {
     pair(link, program, package, arguments, &[]);
 }
 
 fn pair(link: &str, program: &str, package: &str, arguments: &[&str], through: &[&str]) {
+    pair_with(&[], link, program, package, arguments, through);
+}
+
+fn pair_with(
+    options: &[&str],
+    link: &str,
+    program: &str,
+    package: &str,
+    arguments: &[&str],
+    through: &[&str],
+) {
     let Some(program) = find(program, package) else {
         return;
     };
     let fabric = fabric();
     let port = free_port();
     let side = |peer: &[&str]| {
-        let mut command = run(&["--fabric", &fabric, "--link", link]);
+        let mut all = vec!["--fabric", &fabric, "--link", link];
+        all.extend(options);
+        let mut command = run(&all);
         command
             .args(through)
             .arg(&program)
@@ -214,6 +239,42 @@ fn every_transport_runs_on_roce() {
             PERFTEST,
             &["-F", "-n", "50", "-c", transport],
         );
+    }
+}
+
+#[test]
+fn commands_by_write_serve_every_transport() {
+    let output = {
+        let Some(program) = find("ibv_devinfo", UTILITIES) else {
+            return;
+        };
+        let mut command = run(&["--face", "write", "--link", "roce"]);
+        command.arg(program).arg("-v");
+        finish(command).expect_success("ibv_devinfo")
+    };
+    assert!(output.contains("RoCE v2"), "{output}");
+    for program in ["rc", "uc", "ud", "srq"] {
+        let program = format!("ibv_{program}_pingpong");
+        by_write("ib", &program, UTILITIES, &["-e", "-n", "50"], &[]);
+        by_write(
+            "roce",
+            &program,
+            UTILITIES,
+            &["-g", "0", "-c", "-n", "50"],
+            &[],
+        );
+    }
+}
+
+/// Registers that the kernel hands out: many QPs on few of them, and pages
+/// that are mapped in another way where BlueFlame is shut up.
+#[test]
+fn registers_of_the_kernel_serve_many_queue_pairs() {
+    let arguments = ["-F", "-q", "32", "-n", "50"];
+    by_write("ib", "ib_send_bw", PERFTEST, &arguments, &[]);
+    for variable in ["MLX5_SHUT_UP_BF=1", "MLX5_TOTAL_UUARS=64"] {
+        let through = ["env", variable];
+        by_write("ib", "ib_write_bw", PERFTEST, &arguments, &through);
     }
 }
 

@@ -161,9 +161,11 @@ fn set_up() -> Device {
     if let Some(name) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
         return Device::OfItsOwn(name.into_string().expect("the name of a device"));
     }
+    // What the environment says of the device, as the face that it shows; in
+    // steps in any case.
     let config = Config {
         mode: Mode::Stepped,
-        ..Config::default()
+        ..Config::from_env().expect("variables of the emulated device")
     };
     // SAFETY: as above.
     let installed = unsafe { install(&config) }.expect("an emulated device");

@@ -9,12 +9,12 @@ use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use libc::{EINVAL, EIO, EOPNOTSUPP, EPROTONOSUPPORT};
+use libc::{EINVAL, EIO, EPROTONOSUPPORT};
 
 use super::{mappings, real, session};
 use crate::nic::spec::{Errno, Result};
 use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR};
-use crate::uverbs::{DeviceFile, FILES, Files, complain};
+use crate::uverbs::{DeviceFile, FILES, Files, PAGE_SIZE, complain};
 
 /// A function pointer of any interposed call.
 pub(super) type Call = *const ();
@@ -254,12 +254,8 @@ unsafe extern "C" fn __fxstat64(_version: c_int, fd: c_int, into: *mut libc::sta
 unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
     if let Some(device) = device(fd) {
         return answer(-1, || {
-            device?;
-            complain(
-                "write",
-                "commands by write() are not available in this version",
-            );
-            Err(Errno(EOPNOTSUPP))
+            let written = device?.write(from.expose_provenance() as u64, len)?;
+            isize::try_from(written).map_err(|_| Errno(EINVAL))
         });
     }
     // SAFETY: the application's arguments.
@@ -354,12 +350,13 @@ unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    let map = || {
-        // SAFETY: the application's arguments.
+    let map = |offset| {
+        // SAFETY: the application's arguments, but for the offset, which is
+        // one in the file behind the descriptor.
         unsafe { real::mmap(at, len, protection, flags, fd, offset) }
     };
     match device(fd) {
-        None => map(),
+        None => map(offset),
         Some(device) => answer(libc::MAP_FAILED, || {
             let device = device?;
             if flags & libc::MAP_SHARED == 0 {
@@ -367,7 +364,8 @@ unsafe extern "C" fn mmap(
             }
             let offset = u64::try_from(offset).map_err(|_| Errno(EINVAL))?;
             let page = device.check_mapping(offset, len)?;
-            let mapped = map();
+            // An offset is a name; the page lies where its number says.
+            let mapped = map(i64::from(page.page) * PAGE_SIZE.cast_signed());
             if mapped == libc::MAP_FAILED {
                 return Err(Errno(errno()));
             }

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::emulator::Emulator;
 use crate::nic::spec::{Errno, Result};
 use crate::sysfs::Sysfs;
-use crate::uverbs::{DeviceFile, Emulated, Events, FILES, Machine, complain};
+use crate::uverbs::{DeviceFile, Emulated, Events, FILES, Machine, Show, complain};
 
 /// The configuration; `None` when there are no emulated devices here.
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
@@ -136,10 +136,8 @@ pub(super) fn open(device: u8, close_on_exec: bool) -> Result<RawFd> {
         );
         return Err(Errno(ENODEV));
     }
-    let link = config()
-        .map(|config| config.link)
-        .unwrap_or(crate::config::Link::Ib);
-    let file = DeviceFile::open(machine()?, device, link).map_err(errno)?;
+    let show = config().map(Show::from).ok_or(Errno(ENODEV))?;
+    let file = DeviceFile::open(machine()?, device, show).map_err(errno)?;
     let fd = file.application_descriptor().map_err(errno)?;
     if !close_on_exec {
         // SAFETY: a plain call on a descriptor we own.

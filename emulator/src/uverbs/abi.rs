@@ -22,6 +22,9 @@ pub const UHW_OUT: u16 = 0x1001;
 /// `IB_USER_VERBS_CMD_FLAG_EXTENDED`.
 pub const WRITE_EXTENDED: u32 = 0x8000_0000;
 
+/// `IB_USER_VERBS_CMD_COMMAND_MASK`.
+pub const WRITE_COMMAND_MASK: u32 = 0xff;
+
 /// `enum uverbs_default_objects` and `enum mlx5_ib_objects`.
 pub mod object {
     #![allow(missing_docs)]
@@ -66,6 +69,7 @@ pub mod method {
 /// this device answers.
 pub mod write_command {
     #![allow(missing_docs)]
+    pub const GET_CONTEXT: u32 = 0;
     pub const QUERY_DEVICE: u32 = 1;
     pub const QUERY_PORT: u32 = 2;
     pub const ALLOC_PD: u32 = 3;
@@ -73,9 +77,12 @@ pub mod write_command {
     pub const CREATE_AH: u32 = 5;
     pub const DESTROY_AH: u32 = 8;
     pub const REG_MR: u32 = 9;
+    pub const REREG_MR: u32 = 11;
     pub const DEREG_MR: u32 = 13;
+    pub const ALLOC_MW: u32 = 14;
     pub const CREATE_COMP_CHANNEL: u32 = 17;
     pub const CREATE_CQ: u32 = 18;
+    pub const RESIZE_CQ: u32 = 19;
     pub const DESTROY_CQ: u32 = 20;
     pub const CREATE_QP: u32 = 24;
     pub const QUERY_QP: u32 = 25;
@@ -110,6 +117,16 @@ wire! {
     }
     /// `struct ib_uverbs_attr`.
     struct Attribute = 16 { id: u16, len: u16, flags: u16, reserved: u16, data: u64, }
+    /// `struct ib_uverbs_cmd_hdr`: lengths of the whole command and of its
+    /// reply in 4-byte words; of an extended command, lengths of the parts
+    /// that are not the driver's in 8-byte words.
+    struct WriteHeader = 8 { command: u32, in_words: u16, out_words: u16, }
+    /// `struct ib_uverbs_ex_cmd_hdr`: lengths in 8-byte words.
+    struct ExWriteHeader = 16 {
+        response: u64, provider_in_words: u16, provider_out_words: u16, reserved: u32,
+    }
+    /// `struct ib_uverbs_get_context_resp`.
+    struct GetContextResp = 8 { async_fd: i32, num_comp_vectors: u32, }
     /// `struct ib_uverbs_async_event_desc`.
     struct AsyncEventDesc = 16 { element: u64, event_type: u32, reserved: u32, }
 

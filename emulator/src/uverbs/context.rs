@@ -1,31 +1,48 @@
 //! One open device file: what the kernel keeps per `open` of
 //! `/dev/infiniband/uverbsN`.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use libc::{EINVAL, ENOMEM};
+use libc::{EINVAL, ENODEV};
 
 use super::events::Events;
 use super::handles::Handles;
 use super::machine::Machine;
-use crate::config::Link;
+use super::pages::{MAX_PAGES, Pages};
+use super::registers::Registers;
+use crate::config::{Config, Face, Link};
 use crate::nic::spec::{ContextId, Errno, Result, UarPage};
 
 /// Size of a doorbell page, and the unit of mmap offsets.
 pub const PAGE_SIZE: u64 = 4096;
 
-/// Doorbell pages of one context. A CQ names its page in 16 bits.
-const MAX_PAGES: u32 = 16_384;
+/// What of the configuration shows in the answers to commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Show {
+    /// Link layer of the ports.
+    pub link: Link,
+    /// The interface that takes commands. `write` is taken in any case, as by
+    /// a kernel that has both.
+    pub face: Face,
+}
+
+impl From<&Config> for Show {
+    fn from(config: &Config) -> Self {
+        Self {
+            link: config.link,
+            face: config.face,
+        }
+    }
+}
 
 /// An open device.
 pub struct DeviceFile {
     machine: Arc<dyn Machine>,
     device: u8,
-    link: Link,
-    /// The doorbell pages are pages of this file, at their mmap offset.
+    show: Show,
+    /// The doorbell pages are pages of this file, by their number.
     memory: OwnedFd,
     state: Mutex<State>,
 }
@@ -39,44 +56,9 @@ pub(super) struct State {
     pub(super) cqe_version: u8,
     pub(super) handles: Handles,
     pub(super) pages: Pages,
-}
-
-/// Which doorbell pages of a context exist. Page 0 never does, so that a
-/// page number left out of a request is not a valid one.
-#[derive(Default)]
-pub(super) struct Pages {
-    in_use: BTreeSet<u32>,
-    free: BTreeSet<u32>,
-    highest: u32,
-}
-
-impl Pages {
-    pub(super) fn allocate(&mut self) -> Result<u32> {
-        let page = match self.free.pop_first() {
-            Some(page) => page,
-            None if self.highest + 1 < MAX_PAGES => {
-                self.highest += 1;
-                self.highest
-            }
-            None => return Err(Errno(ENOMEM)),
-        };
-        self.in_use.insert(page);
-        Ok(page)
-    }
-
-    pub(super) fn release(&mut self, page: u32) {
-        if self.in_use.remove(&page) {
-            self.free.insert(page);
-        }
-    }
-
-    /// The page a request names.
-    pub(super) fn check(&self, page: u32) -> Result<u32> {
-        self.in_use
-            .contains(&page)
-            .then_some(page)
-            .ok_or(Errno(EINVAL))
-    }
+    /// The registers handed out by this side, where libmlx5 does not ask for
+    /// doorbell pages by command.
+    pub(super) registers: Option<Registers>,
 }
 
 impl DeviceFile {
@@ -85,7 +67,7 @@ impl DeviceFile {
     ///
     /// # Errors
     /// What making the memory file answers.
-    pub fn open(machine: Arc<dyn Machine>, device: u8, link: Link) -> std::io::Result<Self> {
+    pub fn open(machine: Arc<dyn Machine>, device: u8, show: Show) -> std::io::Result<Self> {
         // SAFETY: a C string and flags; the call touches no memory of ours.
         let fd = unsafe { libc::memfd_create(c"mlx5-emu-uverbs".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -98,7 +80,7 @@ impl DeviceFile {
         Ok(Self {
             machine,
             device,
-            link,
+            show,
             memory: memory.into(),
             state,
         })
@@ -112,21 +94,27 @@ impl DeviceFile {
         self.memory.try_clone()
     }
 
-    /// Checks a mapping before it is made.
+    /// Checks a mapping before it is made; answers the doorbell page that it
+    /// is to show.
     ///
     /// # Errors
-    /// `EINVAL` unless it is exactly one doorbell page that was allocated.
+    /// `ENODEV` before the context is open; `EINVAL` unless it is exactly one
+    /// doorbell page of the context.
     pub fn check_mapping(&self, offset: u64, len: usize) -> Result<UarPage> {
-        let state = self.lock();
-        let context = state.context.ok_or(Errno(EINVAL))?;
+        let mut state = self.lock();
+        let context = state.context.ok_or(Errno(ENODEV))?;
         if !offset.is_multiple_of(PAGE_SIZE) || len == 0 || len as u64 > PAGE_SIZE {
             return Err(Errno(EINVAL));
         }
-        let page = u32::try_from(offset / PAGE_SIZE).map_err(|_| Errno(EINVAL))?;
-        state
-            .pages
-            .check(page)
-            .map(|page| UarPage { context, page })
+        let place = offset / PAGE_SIZE;
+        let State {
+            pages, registers, ..
+        } = &mut *state;
+        let page = match registers {
+            Some(registers) => registers.page_at(place, pages)?,
+            None => u32::try_from(place).map_err(|_| Errno(EINVAL))?,
+        };
+        pages.check(page).map(|page| UarPage { context, page })
     }
 
     /// The checked mapping was made: from now on the NIC watches the page.
@@ -148,7 +136,11 @@ impl DeviceFile {
     }
 
     pub(super) fn link(&self) -> Link {
-        self.link
+        self.show.link
+    }
+
+    pub(super) fn face(&self) -> Face {
+        self.show.face
     }
 
     pub(super) fn machine(&self) -> &dyn Machine {
@@ -170,7 +162,7 @@ impl Drop for DeviceFile {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let Some(context) = state.context else { return };
         self.machine.close_context(context);
-        for &page in &state.pages.in_use {
+        for page in state.pages.iter() {
             self.machine.remove_page(UarPage { context, page });
         }
         self.machine.events().forget_context(context);

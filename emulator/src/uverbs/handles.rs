@@ -70,6 +70,8 @@ pub(super) struct Qp {
     pub(super) max_recv_wr: u32,
     /// Segments per receive.
     pub(super) max_recv_sge: u32,
+    /// The doorbell register that was chosen for it here.
+    pub(super) register: Option<u32>,
 }
 
 /// An address handle. All that a datagram needs is in its WQE; the kernel

@@ -1,5 +1,6 @@
-//! The write interface: numbered commands with plain structures. libibverbs
-//! sends most of them wrapped in an ioctl (`INVOKE_WRITE`).
+//! The commands of the write interface: numbered, with plain structures.
+//! libibverbs sends most of them wrapped in an ioctl (`INVOKE_WRITE`), and
+//! all of them by `write` where there are no ioctls.
 
 use std::sync::Arc;
 
@@ -9,11 +10,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::abi::{
     self, AllocPdResp, CreateAh, CreateAhResp, CreateCq, CreateCqResp, CreateQp, CreateQpResp,
     CreateSrq, CreateSrqResp, DestroyCqResp, ExCreateCq, ExCreateCqResp, ExCreateQp,
-    ExCreateQpResp, ExModifyQp, ExModifyQpResp, HandleOnly, HandleRequest, ModifyQp, ModifySrq,
-    QueryDeviceResp, QueryPort, QueryPortResp, QueryQp, QueryQpResp, QuerySrqResp, RegMr,
-    RegMrResp, request, write_command,
+    ExCreateQpResp, ExModifyQp, ExModifyQpResp, GetContextResp, HandleOnly, HandleRequest,
+    Mlx5AllocUcontextReq, ModifyQp, ModifySrq, QueryDeviceResp, QueryPort, QueryPortResp, QueryQp,
+    QueryQpResp, QuerySrqResp, RegMr, RegMrResp, request, write_command,
 };
-use super::commands::{Call, CqRequest, QpRequest, SrqRequest};
+use super::commands::{COMPLETION_VECTORS, Call, CqRequest, QpRequest, SrqRequest};
 use super::context::DeviceFile;
 use super::ioctl::close;
 use super::user;
@@ -46,10 +47,12 @@ pub(super) struct WriteCommand {
 }
 
 /// A command: the least it needs in both directions, and what it does.
-struct Entry {
+pub(super) struct Entry {
     number: u32,
-    request: usize,
-    reply: usize,
+    /// Bytes of the request, without the driver's part.
+    pub(super) request: usize,
+    /// Bytes of the reply, likewise.
+    pub(super) reply: usize,
     run: fn(&Arc<DeviceFile>, &WriteCommand) -> Result<()>,
 }
 
@@ -65,10 +68,39 @@ const fn entry<Request, Reply>(
     }
 }
 
+impl Entry {
+    /// The command of this number.
+    pub(super) fn find(number: u32) -> Option<&'static Self> {
+        COMMANDS.iter().find(|it| it.number == number)
+    }
+}
+
+/// Whether a command by plain `write` goes on with a part for the driver
+/// (`UAPI_DEF_WRITE_UDATA_*`). Where it does not, all is the command's.
+pub(super) fn has_driver_part(number: u32) -> bool {
+    use write_command as it;
+    matches!(
+        number,
+        it::GET_CONTEXT
+            | it::ALLOC_PD
+            | it::CREATE_AH
+            | it::REG_MR
+            | it::REREG_MR
+            | it::ALLOC_MW
+            | it::CREATE_CQ
+            | it::RESIZE_CQ
+            | it::CREATE_QP
+            | it::MODIFY_QP
+            | it::CREATE_SRQ
+            | it::MODIFY_SRQ
+    )
+}
+
 /// Extended replies may end after their `response_length`.
 const EX_QUERY_DEVICE_LEAST: usize = size_of::<QueryDeviceResp>() + 8;
 
 const COMMANDS: &[Entry] = &[
+    entry::<u64, GetContextResp>(write_command::GET_CONTEXT, get_context),
     entry::<u64, QueryDeviceResp>(write_command::QUERY_DEVICE, |file, it| {
         it.core_reply.reply(&Call::new(file).query_device()?)
     }),
@@ -141,10 +173,7 @@ impl WriteCommand {
     /// `ENOSPC` for a request or a reply that is too short, and the
     /// command's own.
     pub(super) fn run(&self, file: &Arc<DeviceFile>) -> Result<()> {
-        let command = COMMANDS
-            .iter()
-            .find(|it| it.number == self.number)
-            .ok_or(Errno(EOPNOTSUPP))?;
+        let command = Entry::find(self.number).ok_or(Errno(EOPNOTSUPP))?;
         if self.core.len() < command.request || self.core_reply.len < command.reply {
             return Err(Errno(ENOSPC));
         }
@@ -165,6 +194,37 @@ impl WriteCommand {
             Err(Errno(EOPNOTSUPP))
         }
     }
+}
+
+fn get_context(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    let mut call = Call::new(file);
+    let driver = call.get_context(&context_request(&it.driver)?)?;
+    let undo = |call: &mut Call| call.undo_context();
+    let async_fd = call
+        .create_asynchronous()
+        .inspect_err(|_| undo(&mut call))?;
+    let core = GetContextResp {
+        async_fd,
+        num_comp_vectors: COMPLETION_VECTORS,
+    };
+    it.core_reply
+        .reply(&core)
+        .and_then(|()| it.driver_reply.reply(&driver))
+        .inspect_err(|_| {
+            close(async_fd);
+            undo(&mut call);
+        })
+}
+
+/// The driver's part of a request for a context.
+///
+/// # Errors
+/// `EINVAL` if it is shorter than its first version, of two words.
+pub(super) fn context_request(sent: &[u8]) -> Result<Mlx5AllocUcontextReq> {
+    if sent.len() < 8 {
+        return Err(Errno(libc::EINVAL));
+    }
+    Ok(request(sent))
 }
 
 fn ex_query_device(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {

@@ -6,15 +6,15 @@
 //!               │
 //!             context    one open device file: handles, doorbell pages
 //!               │
-//!   ioctl ──► attributes ┐
-//!                        ├─► commands/*  ──► machine (the NIC)
-//!   write ──► legacy     ┘
+//!   ioctl ──► attributes ─────────────┐
+//!     └─ INVOKE_WRITE ─► legacy ──────┼─► commands/*  ──► machine (the NIC)
+//!   write ──► write ───────┘          ┘
 //! ```
 //!
 //! The commands know nothing of how they were sent: the ioctl interface, and
-//! the write interface wrapped in an ioctl (`INVOKE_WRITE`), bring the same
-//! typed requests to the same functions. Error numbers are those of the
-//! kernel's ib_core and mlx5_ib.
+//! the write interface, plain or wrapped in an ioctl (`INVOKE_WRITE`), bring
+//! the same typed requests to the same functions. Error numbers are those of
+//! the kernel's ib_core and mlx5_ib.
 
 pub mod abi;
 mod attributes;
@@ -27,12 +27,15 @@ mod handles;
 mod ioctl;
 mod legacy;
 mod machine;
+mod pages;
+mod registers;
 mod user;
+mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use context::{DeviceFile, PAGE_SIZE};
+pub use context::{DeviceFile, PAGE_SIZE, Show};
 pub use emulated::Emulated;
 pub use events::Events;
 pub use files::{Entry, FILES, Files};

@@ -16,7 +16,7 @@ mlx5-emu {version}: an emulated ConnectX-6 Dx for unmodified libibverbs + libmlx
 
 Emulated
   link           InfiniBand, or RoCE v2 (GID index 0)
-  commands       ioctl, and write commands inside ioctls (plain write: not yet)
+  commands       ioctl and write; or write alone (--face write)
   transport      reliable connection (RC): SEND, RDMA WRITE, RDMA READ, atomics, immediate data
                  unreliable connection (UC): SEND, RDMA WRITE, immediate data
                  datagrams (UD): SEND, immediate data, global route headers
@@ -36,7 +36,7 @@ Limits (per process unless said otherwise)
   messages       {} bytes
 
 Tested with
-  rdma-core      44 (Debian 12); needs 30 or later
+  rdma-core      44 (Debian 12)
 ",
         limits::MAX_PROCESSES,
         limits::MAX_QP,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use clap::{Args, ValueEnum};
-use mlx5emu::config::{Config, Face};
+use mlx5emu::config::Config;
 use mlx5emu::sysfs::Sysfs;
 
 use super::Failure;
@@ -57,9 +57,10 @@ enum LinkName {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FaceName {
-    /// RDMA_VERBS_IOCTL.
+    /// By ioctl, as a kernel of today does.
     Ioctl,
-    /// write().
+    /// By write() only: every ioctl is refused, and doorbell registers are
+    /// handed out by the kernel, as before Linux 4.20.
     Write,
 }
 
@@ -76,11 +77,6 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             .or_else(|| std::env::var_os(name))
     };
     let config = Config::from_lookup(lookup).map_err(|error| Failure::usage(error.to_string()))?;
-    if config.face == Face::Write {
-        return Err(Failure::usage(
-            "the write face is not available yet in this version; use ioctl",
-        ));
-    }
     let preload = preload_list(&find_library()?)?;
     let sysfs = Sysfs::create(&config).map_err(|error| {
         Failure::environment(format!(

@@ -66,10 +66,17 @@ impl Call<'_> {
         if driver.cqe_comp_en != 0 || driver.flags & (FLAG_PAD_128B | FLAG_REAL_TIME) != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
-        if driver.flags & FLAG_UAR_PAGE_INDEX == 0 {
-            return Err(Errno(EINVAL));
-        }
-        let page = self.state.pages.check(driver.uar_page_index.into())?;
+        let page = if driver.flags & FLAG_UAR_PAGE_INDEX != 0 {
+            driver.uar_page_index.into()
+        } else {
+            // The first page of the registers, if there are any.
+            self.state
+                .registers
+                .as_ref()
+                .map(|_| 0)
+                .ok_or(Errno(EINVAL))?
+        };
+        let page = self.state.pages.check(page)?;
         let cqe_count = (request.cqe + 1).next_power_of_two();
         check_aligned(driver.buf_addr, 64)?;
         check_aligned(driver.db_addr, 8)?;

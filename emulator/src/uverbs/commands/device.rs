@@ -3,7 +3,7 @@
 use libc::{EINVAL, ENODATA, EOPNOTSUPP};
 
 use super::Call;
-use crate::config::Link;
+use crate::config::{Face, Link};
 use crate::limits;
 use crate::nic::spec::{Errno, Result};
 use crate::sysfs::INTERFACE;
@@ -11,7 +11,7 @@ use crate::uverbs::abi::{
     ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextReq, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
     QueryDeviceResp, QueryPortResp, QueryPortRespEx,
 };
-use crate::uverbs::complain;
+use crate::uverbs::registers::Registers;
 
 /// Completion vectors of a device.
 pub(in crate::uverbs) const COMPLETION_VECTORS: u32 = 1;
@@ -42,17 +42,27 @@ impl Call<'_> {
         if request.flags & UCTX_DEVX != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
-        if request.lib_caps & LIB_CAP_DYN_UAR == 0 {
-            complain(
-                "dynamic doorbell pages",
-                "this libmlx5 does not ask for doorbell pages by command, \
-                 which needs rdma-core 30 or later",
-            );
-            return Err(Errno(EOPNOTSUPP));
-        }
+        // A kernel that takes no ioctls knows of no such request.
+        let asks_for_pages = request.lib_caps & LIB_CAP_DYN_UAR != 0;
+        let state = &mut *self.state;
+        let registers = if asks_for_pages && self.file.face() == Face::Ioctl {
+            None
+        } else {
+            let (total, low_latency) = (request.total_num_bfregs, request.num_low_latency_bfregs);
+            Some(Registers::new(total, low_latency, &mut state.pages)?)
+        };
+        state.registers = registers;
         self.state.context = Some(self.machine().open_context(self.file.device())?);
         self.state.cqe_version = request.max_cqe_version.min(1);
         Ok(self.context_reply())
+    }
+
+    /// Takes a context back that the application never learnt of.
+    pub(in crate::uverbs) fn undo_context(&mut self) {
+        if let Some(context) = self.state.context.take() {
+            self.machine().close_context(context);
+            self.machine().events().forget_context(context);
+        }
     }
 
     /// The reply of [`Call::get_context`] again, for an imported descriptor.
@@ -62,12 +72,17 @@ impl Call<'_> {
     }
 
     fn context_reply(&self) -> Mlx5AllocUcontextResp {
+        let (tot_bfregs, num_dyn_bfregs) = self
+            .state
+            .registers
+            .as_ref()
+            .map_or((0, 0), Registers::counts);
         let narrow = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
         Mlx5AllocUcontextResp {
             qp_tab_size: limits::MAX_QP.next_power_of_two(),
             bf_reg_size: limits::BF_REG_SIZE,
-            // None reserved: libmlx5 allocates doorbell pages as it needs them.
-            tot_bfregs: 0,
+            // With none, libmlx5 allocates doorbell pages as it needs them.
+            tot_bfregs,
             // The distance between doorbell records.
             cache_line_size: 64,
             max_sq_desc_sz: narrow(limits::MAX_SQ_DESC),
@@ -87,7 +102,7 @@ impl Call<'_> {
             hca_core_clock_offset: 0,
             log_uar_size: 12,
             num_uars_per_page: 1,
-            num_dyn_bfregs: 0,
+            num_dyn_bfregs,
             dump_fill_mkey: 0,
         }
     }

@@ -9,11 +9,13 @@ use crate::nic::spec::{
 };
 use crate::uverbs::abi::{Mlx5CreateQp, Mlx5CreateQpResp, ModifyQp, QpCap, QpDest, QueryQpResp};
 use crate::uverbs::handles::{Cq, Pd, Qp, Srq};
+use crate::uverbs::registers::{Place, Registers};
 use crate::uverbs::user;
 
 /// `MLX5_QP_FLAG_*`.
 const FLAG_SIGNATURE: u32 = 1;
 const FLAG_SCATTER_CQE: u32 = 1 << 1;
+const FLAG_BFREG_INDEX: u32 = 1 << 3;
 const FLAG_ALLOW_SCATTER_CQE: u32 = 1 << 8;
 const FLAG_UAR_PAGE_INDEX: u32 = 1 << 10;
 
@@ -60,6 +62,18 @@ pub(in crate::uverbs) struct QpReply {
     pub(in crate::uverbs) bfreg_index: u32,
 }
 
+/// Where the doorbells of a QP are stored.
+struct Bell {
+    place: Place,
+    /// What the reply calls it.
+    number: u32,
+    /// The register that goes back when the QP is destroyed.
+    taken: Option<u32>,
+}
+
+/// `MLX5_IB_INVALID_BFREG`: the application knows the register itself.
+const INVALID_BFREG: u32 = 1 << 31;
+
 impl QpReply {
     /// The driver's part of the reply.
     pub(in crate::uverbs) fn driver_reply(&self) -> Mlx5CreateQpResp {
@@ -96,19 +110,22 @@ impl Call<'_> {
             .srq
             .map(|handle| handles.get::<Srq>(handle))
             .transpose()?;
-        let known =
-            FLAG_SIGNATURE | FLAG_SCATTER_CQE | FLAG_ALLOW_SCATTER_CQE | FLAG_UAR_PAGE_INDEX;
+        let known = FLAG_SIGNATURE
+            | FLAG_SCATTER_CQE
+            | FLAG_BFREG_INDEX
+            | FLAG_ALLOW_SCATTER_CQE
+            | FLAG_UAR_PAGE_INDEX;
         if driver.flags & !known != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
-        if driver.flags & FLAG_UAR_PAGE_INDEX == 0 || driver.reserved != 0 {
+        if driver.reserved != 0 {
             return Err(Errno(EINVAL));
         }
-        let page = self.state.pages.check(driver.bfreg_index)?;
         check_rings(request)?;
         let rq_bytes = u64::from(driver.rq_wqe_count) << driver.rq_wqe_shift;
         let sq_buf = driver.buf_addr.checked_add(rq_bytes).ok_or(Errno(EINVAL))?;
-        let qpn = self.machine().create_qp(&QpSpec {
+        let bell = self.choose_bell(driver)?;
+        let made = self.machine().create_qp(&QpSpec {
             context,
             pd: pd.id,
             service,
@@ -121,10 +138,12 @@ impl Call<'_> {
             sq_buf,
             sq_wqebb_count: driver.sq_wqe_count,
             dbrec: driver.db_addr,
-            // The command names a page, and with it all its registers.
             register: Register {
-                page: UarPage { context, page },
-                offset: u16::try_from(limits::BF_OFFSET).unwrap_or(0),
+                page: UarPage {
+                    context,
+                    page: bell.place.page,
+                },
+                offset: bell.place.offset,
             },
             user_index: driver.uidx,
             cqe_version: self.state.cqe_version,
@@ -132,7 +151,8 @@ impl Call<'_> {
             scatter_to_cqe: driver.flags & FLAG_SCATTER_CQE != 0,
             wq_signature: driver.flags & FLAG_SIGNATURE != 0,
             user_handle: request.user_handle,
-        })?;
+        });
+        let qpn = made.inspect_err(|_| self.give_back(bell.taken))?;
         let qp = Qp {
             qpn,
             user_handle: request.user_handle,
@@ -140,11 +160,14 @@ impl Call<'_> {
             signal_all: request.signal_all,
             max_recv_wr: driver.rq_wqe_count,
             max_recv_sge: request.cap.max_recv_sge,
+            register: bell.taken,
         };
         let mut parents = vec![request.pd_handle, request.send_cq, request.recv_cq];
         parents.extend(request.srq);
-        let handle = self.state.handles.insert(qp, &parents).inspect_err(|_| {
+        let inserted = self.state.handles.insert(qp, &parents);
+        let handle = inserted.inspect_err(|_| {
             let _ = self.machine().destroy_qp(qpn);
+            self.give_back(bell.taken);
         })?;
         if let Some(file) = asynchronous {
             let object = AsyncObject::Qp(request.user_handle);
@@ -153,8 +176,47 @@ impl Call<'_> {
         Ok(QpReply {
             handle,
             qpn: qpn.0,
-            bfreg_index: driver.bfreg_index,
+            bfreg_index: bell.number,
         })
+    }
+
+    /// Where a QP's doorbells are stored, as mlx5_ib's `_create_user_qp`: on
+    /// a page of libmlx5's choice, on a register of a page that it has mapped
+    /// for itself, or on one that is chosen here.
+    fn choose_bell(&mut self, driver: &Mlx5CreateQp) -> Result<Bell> {
+        let state = &mut *self.state;
+        if driver.flags & FLAG_UAR_PAGE_INDEX != 0 {
+            let page = state.pages.check(driver.bfreg_index)?;
+            return Ok(Bell {
+                // The command names a page, and with it all its registers.
+                place: Place {
+                    page,
+                    offset: u16::try_from(limits::BF_OFFSET).unwrap_or(0),
+                },
+                number: page,
+                taken: None,
+            });
+        }
+        let registers = state.registers.as_mut().ok_or(Errno(EINVAL))?;
+        if driver.flags & FLAG_BFREG_INDEX != 0 {
+            return Ok(Bell {
+                place: registers.further_place(driver.bfreg_index, &state.pages)?,
+                number: INVALID_BFREG,
+                taken: None,
+            });
+        }
+        let register = registers.take();
+        Ok(Bell {
+            place: Registers::place(register),
+            number: Registers::number(register),
+            taken: Some(register),
+        })
+    }
+
+    fn give_back(&mut self, register: Option<u32>) {
+        if let (Some(registers), Some(register)) = (&mut self.state.registers, register) {
+            registers.give_back(register);
+        }
     }
 
     pub(in crate::uverbs) fn modify_qp(&mut self, request: &ModifyQp) -> Result<()> {
@@ -204,6 +266,7 @@ impl Call<'_> {
         let qp: Qp = self.state.handles.get_unused(handle)?;
         self.machine().destroy_qp(qp.qpn)?;
         self.state.handles.remove(handle);
+        self.give_back(qp.register);
         Ok(self
             .machine()
             .events()

@@ -8,16 +8,14 @@ use zerocopy::IntoBytes;
 
 use super::close;
 use crate::nic::spec::{Errno, Result};
-use crate::uverbs::abi::{
-    self, GidEntry, Mlx5AllocUcontextReq, QpCap, QueryPortRespEx, UHW_IN, UHW_OUT, request,
-};
+use crate::uverbs::abi::{self, GidEntry, QpCap, QueryPortRespEx, UHW_IN, UHW_OUT};
 use crate::uverbs::attributes::Attributes;
 use crate::uverbs::commands::{
     COMPLETION_VECTORS, CORE_SUPPORT, CQ_FLAGS, Call, CqRequest, QP_CREATE_SQ_SIG_ALL, QpRequest,
     SrqRequest,
 };
 use crate::uverbs::context::{DeviceFile, PAGE_SIZE};
-use crate::uverbs::legacy::{Buffer, WriteCommand};
+use crate::uverbs::legacy::{Buffer, WriteCommand, context_request};
 
 pub(super) fn invoke_write(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     WriteCommand {
@@ -44,12 +42,7 @@ pub(super) fn query_port(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> 
 }
 
 pub(super) fn get_context(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
-    let sent = it.bytes(UHW_IN);
-    // The first version of the request was two words.
-    if sent.len() < 8 {
-        return Err(Errno(EINVAL));
-    }
-    let reply = Call::new(file).get_context(&request::<Mlx5AllocUcontextReq>(sent))?;
+    let reply = Call::new(file).get_context(&context_request(it.bytes(UHW_IN))?)?;
     it.answer(0, &COMPLETION_VECTORS)?;
     it.answer(1, &CORE_SUPPORT)?;
     it.answer(UHW_OUT, &reply)

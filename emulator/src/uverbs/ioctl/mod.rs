@@ -13,6 +13,7 @@ use super::attributes::{Attributes, Spec, UHW};
 use super::context::DeviceFile;
 use super::files::FILES;
 use super::user;
+use crate::config::Face;
 use crate::nic::spec::{Errno, Result};
 
 /// A method: its attributes and what it does.
@@ -31,10 +32,11 @@ impl DeviceFile {
     /// `ioctl(fd, request, argument)`.
     ///
     /// # Errors
-    /// `ENOTTY` for other ioctls than `RDMA_VERBS_IOCTL`, `EPROTONOSUPPORT`
+    /// `ENOTTY` for other ioctls than `RDMA_VERBS_IOCTL`, and for that as
+    /// well where commands come by `write` only; `EPROTONOSUPPORT`
     /// for what this device has no method for, and the command's own.
     pub fn ioctl(self: &Arc<Self>, number: libc::c_ulong, argument: u64) -> Result<()> {
-        if number != RDMA_VERBS_IOCTL {
+        if number != RDMA_VERBS_IOCTL || self.face() == Face::Write {
             return Err(Errno(ENOTTY));
         }
         let header: IoctlHeader = request(&user::copy_in(argument, size_of::<IoctlHeader>())?);

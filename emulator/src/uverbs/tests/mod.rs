@@ -7,3 +7,4 @@ mod ioctls;
 mod machine;
 mod objects;
 mod sender;
+mod write;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 use super::machine::Recorder;
-use crate::config::Link;
+use crate::config::{Face, Link};
 use crate::nic::spec::Result;
-use crate::uverbs::DeviceFile;
 use crate::uverbs::abi::{
     ATTR_F_MANDATORY, Attribute, DRIVER_MLX5, IoctlHeader, Mlx5AllocUcontextReq, RDMA_VERBS_IOCTL,
     UHW_IN, UHW_OUT, method, object,
 };
+use crate::uverbs::{DeviceFile, Show};
 
 /// A command under construction. Inputs longer than 8 bytes and outputs live
 /// in buffers of their own, as in libibverbs.
@@ -141,21 +141,21 @@ impl Answer {
 
 /// A device file that was just opened.
 pub(super) fn open() -> (Arc<DeviceFile>, Arc<Recorder>) {
-    open_on(Link::Ib)
+    open_on(Link::Ib, Face::Ioctl)
 }
 
-fn open_on(link: Link) -> (Arc<DeviceFile>, Arc<Recorder>) {
+pub(super) fn open_on(link: Link, face: Face) -> (Arc<DeviceFile>, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
     let machine: Arc<Recorder> = Arc::clone(&recorder);
     (
-        Arc::new(DeviceFile::open(machine, 0, link).unwrap()),
+        Arc::new(DeviceFile::open(machine, 0, Show { link, face }).unwrap()),
         recorder,
     )
 }
 
 /// The request of libmlx5 44, with `flags` and `capabilities` as given.
-pub(super) fn context_request(flags: u32, lib_caps: u64) -> Command {
-    let request = Mlx5AllocUcontextReq {
+pub(super) fn context_structure(flags: u32, lib_caps: u64) -> Mlx5AllocUcontextReq {
+    Mlx5AllocUcontextReq {
         total_num_bfregs: 16,
         num_low_latency_bfregs: 4,
         flags,
@@ -165,7 +165,11 @@ pub(super) fn context_request(flags: u32, lib_caps: u64) -> Command {
         reserved1: 0,
         reserved2: 0,
         lib_caps,
-    };
+    }
+}
+
+pub(super) fn context_request(flags: u32, lib_caps: u64) -> Command {
+    let request = context_structure(flags, lib_caps);
     Command::new(object::DEVICE, method::DEVICE_GET_CONTEXT)
         .output(0, 4)
         .output(1, 8)
@@ -179,7 +183,7 @@ pub(super) fn open_context() -> (Arc<DeviceFile>, Arc<Recorder>) {
 }
 
 pub(super) fn open_context_on(link: Link) -> (Arc<DeviceFile>, Arc<Recorder>) {
-    let (file, recorder) = open_on(link);
+    let (file, recorder) = open_on(link, Face::Ioctl);
     context_request(0, 3).send(&file).unwrap();
     (file, recorder)
 }

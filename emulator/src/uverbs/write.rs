@@ -1,0 +1,150 @@
+//! Commands by `write` on the command descriptor: a header that says how long
+//! the parts are, then the parts.
+//!
+//! The structure of `ib_user_verbs.h` begins with the address of the reply;
+//! an extended command has that address in a second header. The driver's part
+//! of request and reply follow the others.
+
+use std::sync::Arc;
+
+use libc::{EFAULT, EINVAL, ENOSPC, EOPNOTSUPP};
+
+use super::abi::{ExWriteHeader, WRITE_COMMAND_MASK, WRITE_EXTENDED, WriteHeader, request};
+use super::context::DeviceFile;
+use super::legacy::{Buffer, Entry, WriteCommand, has_driver_part};
+use super::user;
+use crate::nic::spec::{Errno, Result};
+
+/// One more than the last command of each table of the kernel: `OPEN_QP` and
+/// `EX_MODIFY_CQ`.
+const COMMANDS: u32 = 41;
+const EXTENDED_COMMANDS: u32 = 58;
+
+impl DeviceFile {
+    /// `write(fd, address, count)`; answers `count`.
+    ///
+    /// # Errors
+    /// As the kernel's `ib_uverbs_write`: `EINVAL` for lengths that do not
+    /// add up or a command that no kernel has, `EOPNOTSUPP` for one that this
+    /// device does not have, `ENOSPC` for a request or a reply that is too
+    /// short, `EFAULT`, and the command's own.
+    pub fn write(self: &Arc<Self>, address: u64, count: usize) -> Result<usize> {
+        if count < size_of::<WriteHeader>() {
+            return Err(Errno(EINVAL));
+        }
+        let header: WriteHeader = request(&user::copy_in(address, size_of::<WriteHeader>())?);
+        let entry = known(header.command)?;
+        let command = match entry {
+            Some(entry) if header.command & WRITE_EXTENDED != 0 => {
+                extended(&header, entry, address, count)?
+            }
+            Some(entry) => plain(&header, entry, address, count)?,
+            // The kernel judges the length of these by the plain header.
+            None if usize::from(header.in_words) * 4 != count => return Err(Errno(EINVAL)),
+            None => return Err(Errno(EOPNOTSUPP)),
+        };
+        command.run(self)?;
+        Ok(count)
+    }
+}
+
+/// A command by its number; `None` if this device does not have it.
+fn known(number: u32) -> Result<Option<&'static Entry>> {
+    let index = number & WRITE_COMMAND_MASK;
+    if number & !(WRITE_EXTENDED | WRITE_COMMAND_MASK) != 0 {
+        return Err(Errno(EINVAL));
+    }
+    match number & WRITE_EXTENDED != 0 {
+        true if index >= EXTENDED_COMMANDS => Err(Errno(EOPNOTSUPP)),
+        false if index >= COMMANDS => Err(Errno(EINVAL)),
+        _ => Ok(Entry::find(number)),
+    }
+}
+
+fn plain(header: &WriteHeader, entry: &Entry, address: u64, count: usize) -> Result<WriteCommand> {
+    let (sent, wanted) = (
+        usize::from(header.in_words) * 4,
+        usize::from(header.out_words) * 4,
+    );
+    if sent != count {
+        return Err(Errno(EINVAL));
+    }
+    let body = count - size_of::<WriteHeader>();
+    if body < entry.request || wanted < entry.reply {
+        return Err(Errno(ENOSPC));
+    }
+    let bytes = user::copy_in(offset(address, size_of::<WriteHeader>())?, body)?;
+    let udata = has_driver_part(header.command);
+    let (core, driver) = bytes.split_at(if udata { entry.request } else { body });
+    // Commands without a reply have no address for it either.
+    let response = if entry.reply == 0 { 0 } else { request(core) };
+    let core_len = if udata { entry.reply } else { wanted };
+    let driver_len = if entry.reply == 0 {
+        0
+    } else {
+        wanted - core_len
+    };
+    Ok(WriteCommand {
+        number: header.command,
+        core: core.to_vec(),
+        driver: driver.to_vec(),
+        core_reply: Buffer {
+            address: response,
+            len: core_len,
+        },
+        driver_reply: Buffer {
+            address: response.wrapping_add(core_len as u64),
+            len: driver_len,
+        },
+    })
+}
+
+fn extended(
+    header: &WriteHeader,
+    entry: &Entry,
+    address: u64,
+    count: usize,
+) -> Result<WriteCommand> {
+    const HEADERS: usize = size_of::<WriteHeader>() + size_of::<ExWriteHeader>();
+    if count < HEADERS {
+        return Err(Errno(EINVAL));
+    }
+    let after = offset(address, size_of::<WriteHeader>())?;
+    let more: ExWriteHeader = request(&user::copy_in(after, size_of::<ExWriteHeader>())?);
+    let bytes_of = |words: u16| usize::from(words) * 8;
+    let (core_len, driver_len) = (bytes_of(header.in_words), bytes_of(more.provider_in_words));
+    let core_room = bytes_of(header.out_words);
+    let driver_room = bytes_of(more.provider_out_words);
+    if core_len + driver_len != count - HEADERS {
+        return Err(Errno(EINVAL));
+    }
+    if core_len < entry.request {
+        return Err(Errno(ENOSPC));
+    }
+    let has_room = core_room + driver_room != 0;
+    if more.reserved != 0 || (more.response != 0) != has_room {
+        return Err(Errno(EINVAL));
+    }
+    if has_room && core_room < entry.reply {
+        return Err(Errno(ENOSPC));
+    }
+    let mut core = user::copy_in(offset(address, HEADERS)?, core_len + driver_len)?;
+    let driver = core.split_off(core_len);
+    Ok(WriteCommand {
+        number: header.command,
+        core,
+        driver,
+        core_reply: Buffer {
+            address: more.response,
+            len: core_room,
+        },
+        driver_reply: Buffer {
+            address: more.response.wrapping_add(core_room as u64),
+            len: driver_room,
+        },
+    })
+}
+
+fn offset(address: u64, by: usize) -> Result<u64> {
+    address.checked_add(by as u64).ok_or(Errno(EFAULT))
+}
