@@ -5,6 +5,10 @@
 pub const MAX_WR: u32 = 32_768;
 /// Most CQEs of one CQ.
 pub const MAX_CQE: u32 = (1 << 22) - 1;
+/// Longest time an event may be held back, in microseconds (12 bits).
+pub const MAX_CQ_PERIOD: u16 = 0xfff;
+/// Most completions an event may be held back for.
+pub const MAX_CQ_COUNT: u16 = 0xffff;
 /// Most receives of one SRQ.
 pub const MAX_SRQ_WR: u32 = 32_767;
 /// Most segments of a request.
@@ -21,7 +25,7 @@ pub const MAX_QP: u32 = 65_535;
 pub const MAX_CQ: u32 = 65_535;
 /// SRQs of one process.
 pub const MAX_SRQ: u32 = 65_535;
-/// Memory regions of one process.
+/// Memory regions and windows of one process.
 pub const MAX_MR: u32 = 1 << 20;
 /// Protection domains of one process.
 pub const MAX_PD: u32 = 32_768;

@@ -22,6 +22,8 @@ pub enum CqeOpcode {
     SendImmediate = 3,
     /// SEND with invalidate arrived.
     SendInvalidate = 4,
+    /// The last CQE of a ring that the queue has left.
+    Resized = 5,
     /// A send request failed.
     RequestError = 13,
     /// A receive failed.
@@ -44,6 +46,8 @@ pub enum Syndrome {
     WindowBind = 0x06,
     /// A response made no sense.
     BadResponse = 0x10,
+    /// What a peer asked for failed here.
+    LocalAccess = 0x11,
     /// The responder refused the request.
     RemoteInvalidRequest = 0x12,
     /// Key, bounds or rights of remote memory.
@@ -69,6 +73,7 @@ impl Syndrome {
             Self::Flushed => 0xf9,
             Self::WindowBind => 0x79,
             Self::BadResponse => 0x8b,
+            Self::LocalAccess => 0x8d,
             Self::RemoteInvalidRequest => 0x8a,
             Self::RemoteAccess => 0x88,
             Self::RemoteOperation => 0x89,
@@ -178,6 +183,18 @@ impl Cqe {
             head: [0; CQE],
             body,
             notifies: true,
+        }
+    }
+
+    /// The end of a ring that the queue leaves (`MLX5_CQE_RESIZE_CQ`).
+    #[must_use]
+    pub fn resized() -> Self {
+        let mut body = [0; CQE];
+        body[OP_OWN] = (CqeOpcode::Resized as u8) << 4;
+        Self {
+            head: [0; CQE],
+            body,
+            notifies: false,
         }
     }
 

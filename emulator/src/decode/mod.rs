@@ -9,4 +9,5 @@ pub mod address;
 pub mod cqe;
 pub mod doorbell;
 pub mod text;
+pub mod umr;
 pub mod wqe;

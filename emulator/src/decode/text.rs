@@ -14,6 +14,7 @@ mod dump;
 mod input;
 mod names;
 mod trace;
+mod umr;
 mod wqe;
 
 #[cfg(test)]

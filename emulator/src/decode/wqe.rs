@@ -2,6 +2,7 @@
 //! WQEs, scatter lists of receive WQEs, and the SRQ's link.
 
 use super::address::AddressVector;
+use super::umr::Umr;
 use std::fmt;
 
 /// Bytes of a WQEBB, the unit of the send ring.
@@ -118,11 +119,30 @@ impl Control {
         self.flags & 0x02 != 0
     }
 
-    /// Waits for the reads and atomics before it (`MLX5_WQE_CTRL_FENCE`).
+    /// What it waits for.
     #[must_use]
-    pub fn fenced(&self) -> bool {
-        self.flags & 0x80 != 0
+    pub fn fence(&self) -> Fence {
+        match self.flags >> 5 {
+            0 => Fence::None,
+            1 => Fence::Small,
+            3 => Fence::Strong,
+            // 2 is the fence alone, 4 with the small one; the rest is reserved.
+            _ => Fence::Reads,
+        }
     }
+}
+
+/// What a WQE waits for before it begins (upper three bits of `fm_ce_se`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// Nothing.
+    None,
+    /// Changes of memory keys before it (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
+    Small,
+    /// Reads and atomics before it, and changes of keys (`MLX5_WQE_CTRL_FENCE`).
+    Reads,
+    /// Everything before it.
+    Strong,
 }
 
 /// Remote address segment (`mlx5_wqe_raddr_seg`).
@@ -196,6 +216,8 @@ pub struct Body<'a> {
     pub atomic: Option<Atomic>,
     /// Where it goes, for datagrams only.
     pub address: Option<AddressVector>,
+    /// What becomes of a memory key, for [`Opcode::Umr`] only.
+    pub umr: Option<Umr>,
     /// The data segments.
     pub data: DataSegments<'a>,
 }
@@ -238,6 +260,10 @@ pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
         });
         position += SEGMENT;
     }
+    let umr = match opcode {
+        Opcode::Umr => Some(Umr::parse(&wqe[SEGMENT..])?),
+        _ => None,
+    };
     // What follows the control segment of these is not a list of data.
     let data = match opcode {
         Opcode::Nop | Opcode::Umr => DataSegments {
@@ -253,6 +279,7 @@ pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
             remote,
             atomic,
             address: None,
+            umr,
             data,
         },
     ))
@@ -286,6 +313,7 @@ pub fn parse_datagram(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
         remote: Remote::default(),
         atomic: None,
         address,
+        umr: None,
         data,
     };
     Ok((control, body))

@@ -47,12 +47,15 @@ impl Cq {
     }
 
     fn is_full(&self) -> core::result::Result<bool, Fault> {
+        if self.spec.ignore_overrun {
+            return Ok(false);
+        }
         let consumer = memory::load_be32(self.spec.dbrec)?;
         Ok(self.pending(consumer) >= self.spec.cqe_count)
     }
 
     /// Writes a CQE at the producer: its owner bit last.
-    fn write(&mut self, cqe: &mut Cqe) -> core::result::Result<(), Fault> {
+    pub(super) fn write(&mut self, cqe: &mut Cqe) -> core::result::Result<(), Fault> {
         let spec = &self.spec;
         let index = self.producer & (spec.cqe_count - 1);
         let mut at = spec.buf + u64::from(index) * u64::from(spec.cqe_size);
@@ -89,7 +92,6 @@ impl Core {
             self.note(|| format!("CQ {:#x} overran at completion {index}", cqn.0));
             return;
         }
-        let size = cq.spec.cqe_size;
         let fires = match cq.armed {
             Some(Armed::Any) => true,
             Some(Armed::Solicited) => cqe.notifies,
@@ -98,12 +100,19 @@ impl Core {
         if fires {
             self.fire(cqn);
         }
-        if let Some(trace) = &mut self.trace {
-            if size == 128 {
-                trace.cqe(cqn.0, index, &[cqe.head, cqe.body].concat());
-            } else {
-                trace.cqe(cqn.0, index, &cqe.body);
-            }
+        self.trace_cqe(cqn, index, &cqe);
+    }
+
+    /// Tells the trace of a CQE that was written.
+    pub(super) fn trace_cqe(&mut self, cqn: Cqn, index: u32, cqe: &Cqe) {
+        let Some(trace) = &mut self.trace else {
+            return;
+        };
+        let size = self.cqs.get(cqn.0).map_or(64, |cq| cq.spec.cqe_size);
+        if size == 128 {
+            trace.cqe(cqn.0, index, &[cqe.head, cqe.body].concat());
+        } else {
+            trace.cqe(cqn.0, index, &cqe.body);
         }
     }
 

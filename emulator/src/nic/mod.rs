@@ -22,6 +22,7 @@ mod adapter;
 mod core;
 mod cq;
 mod cq_arm;
+mod cq_resize;
 mod doorbell;
 mod flush;
 mod gather;
@@ -43,6 +44,7 @@ pub mod spec;
 mod srq;
 mod timers;
 mod violations;
+mod window;
 
 pub use adapter::Nic;
 pub use options::{Identify, Nanos, NicOptions, Progress, Resolver, Trace};

@@ -1,9 +1,10 @@
-//! Memory regions and their keys.
+//! Memory keys, and the regions behind them.
 
 use super::adapter::Nic;
 use super::number::Table;
 use super::pin;
 use super::spec::{Access, ContextId, Errno, MrKeys, MrSpec, PdId, Result};
+use super::window::Window;
 use crate::limits::MAX_MR;
 
 /// Keys are `index << 8 | variant`. Indices start so high that the keys with
@@ -13,17 +14,35 @@ const FIRST_INDEX: u32 = 0x10;
 
 /// A registered range.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mr {
+pub(super) struct Region {
     spec: MrSpec,
     key: u32,
     /// Bytes of the pages it pins.
     pinned: u64,
+    /// Windows bound to it.
+    pub(super) windows: u32,
 }
 
-/// All regions, by key index.
+/// What a key opens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mkey {
+    Region(Region),
+    Window(Window),
+}
+
+impl Mkey {
+    fn context(&self) -> ContextId {
+        match self {
+            Self::Region(region) => region.spec.context,
+            Self::Window(window) => window.spec.context,
+        }
+    }
+}
+
+/// All memory keys, by index.
 #[derive(Debug)]
 pub(super) struct Mrs {
-    table: Table<Mr>,
+    table: Table<Mkey>,
     /// The low byte of the latest key of each index.
     variants: Vec<u8>,
     locked: pin::Locked,
@@ -38,7 +57,7 @@ pub(super) enum Denied {
     Domain,
     /// The range is not inside the region.
     Bounds,
-    /// The region was not registered for that.
+    /// The region or window was not made for that.
     Rights,
 }
 
@@ -62,11 +81,10 @@ impl Mrs {
         length: u64,
         needs: Access,
     ) -> core::result::Result<u64, Denied> {
-        let mr = self
-            .table
-            .get(key >> 8)
-            .filter(|mr| mr.key == key)
-            .ok_or(Denied::Key)?;
+        let mr = match self.table.get(key >> 8) {
+            Some(Mkey::Region(region)) if region.key == key => region,
+            _ => return Err(Denied::Key),
+        };
         if mr.spec.pd != pd {
             return Err(Denied::Domain);
         }
@@ -84,33 +102,45 @@ impl Mrs {
         let owned = self
             .table
             .iter()
-            .filter(|(_, mr)| mr.spec.context == context);
+            .filter(|(_, mkey)| mkey.context() == context);
         let indices: Vec<_> = owned.map(|(index, _)| index).collect();
         for index in indices {
             self.remove(index);
         }
     }
 
-    fn remove(&mut self, index: u32) -> Option<Mr> {
-        let mr = self.table.remove(index)?;
-        self.locked.release(mr.pinned);
-        Some(mr)
+    pub(super) fn get(&self, index: u32) -> Option<&Mkey> {
+        self.table.get(index)
     }
 
-    fn insert(&mut self, spec: &MrSpec, pinned: u64) -> Option<u32> {
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Mkey> {
+        self.table.get_mut(index)
+    }
+
+    pub(super) fn remove(&mut self, index: u32) {
+        match self.table.remove(index) {
+            Some(Mkey::Region(region)) => self.locked.release(region.pinned),
+            // Binds have moved its variant: the next key is another one again.
+            Some(Mkey::Window(window)) => {
+                self.variants[(index - FIRST_INDEX) as usize] = window.key as u8;
+            }
+            None => {}
+        }
+    }
+
+    /// Adds what `make` builds for its key; answers index and key.
+    pub(super) fn insert_with(&mut self, make: impl FnOnce(u32) -> Mkey) -> Option<(u32, u32)> {
         let variants = &mut self.variants;
-        self.table.insert_with(|index| {
+        let index = self.table.insert_with(|index| {
             let slot = (index - FIRST_INDEX) as usize;
             if variants.len() <= slot {
                 variants.resize(slot + 1, 0);
             }
             variants[slot] = variants[slot].wrapping_add(1);
-            Mr {
-                spec: *spec,
-                key: index << 8 | u32::from(variants[slot]),
-                pinned,
-            }
-        })
+            make(index << 8 | u32::from(variants[slot]))
+        })?;
+        let variant = self.variants[(index - FIRST_INDEX) as usize];
+        Some((index, index << 8 | u32::from(variant)))
     }
 }
 
@@ -142,16 +172,23 @@ impl Nic {
             mrs.locked.release(pinned);
             return Err(error);
         }
-        let Some(index) = mrs.insert(spec, pinned) else {
+        let region = |key| {
+            Mkey::Region(Region {
+                spec: *spec,
+                key,
+                pinned,
+                windows: 0,
+            })
+        };
+        let Some((handle, key)) = mrs.insert_with(region) else {
             mrs.locked.release(pinned);
             return Err(Errno(libc::ENOMEM));
         };
         if let Some(pd) = self.core.pds.get_mut(spec.pd.0) {
             pd.users += 1;
         }
-        let key = self.core.mrs.table.get(index).map_or(0, |mr| mr.key);
         Ok(MrKeys {
-            handle: index,
+            handle,
             lkey: key,
             rkey: key,
         })
@@ -160,16 +197,19 @@ impl Nic {
     /// Ends a registration: its keys open nothing any more.
     ///
     /// # Errors
-    /// `EINVAL` when the context has no such region.
+    /// `EINVAL` when the context has no such region, `EBUSY` while a window
+    /// is bound to it.
     pub fn dereg_mr(&mut self, context: ContextId, handle: u32) -> Result<()> {
         let mrs = &mut self.core.mrs;
-        let owned = mrs
-            .table
-            .get(handle)
-            .is_some_and(|mr| mr.spec.context == context);
-        let mr = if owned { mrs.remove(handle) } else { None };
-        let mr = mr.ok_or(Errno(libc::EINVAL))?;
-        if let Some(pd) = self.core.pds.get_mut(mr.spec.pd.0) {
+        let region = match mrs.table.get(handle) {
+            Some(Mkey::Region(region)) if region.spec.context == context => *region,
+            _ => return Err(Errno(libc::EINVAL)),
+        };
+        if region.windows > 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        mrs.remove(handle);
+        if let Some(pd) = self.core.pds.get_mut(region.spec.pd.0) {
             pd.users -= 1;
         }
         Ok(())

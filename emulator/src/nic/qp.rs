@@ -11,6 +11,7 @@ use super::spec::{
     Result, Service,
 };
 use super::timers::Timer;
+use super::window::User;
 use crate::limits::MAX_WR;
 
 /// Bytes of the longest datagram: the ports' MTU.
@@ -55,6 +56,14 @@ impl Qp {
             // Datagrams are bound by the port only.
             Service::Ud => DATAGRAM,
             Service::Rc | Service::Uc => 128 << self.attr.path_mtu.clamp(1, 5),
+        }
+    }
+
+    /// Whose remote keys it may use.
+    pub(super) fn key_user(&self) -> User {
+        User {
+            pd: self.spec.pd,
+            qpn: self.qpn.0,
         }
     }
 

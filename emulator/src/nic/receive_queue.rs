@@ -88,10 +88,12 @@ impl Qp {
             return;
         };
         let immediate = header.flags.contains(PacketFlags::IMMEDIATE);
-        let opcode = match (header.operation, immediate) {
-            (crate::fabric::packet::Operation::Write, _) => CqeOpcode::WriteImmediate,
-            (_, true) => CqeOpcode::SendImmediate,
-            (_, false) => CqeOpcode::Send,
+        let invalidates = header.flags.contains(PacketFlags::INVALIDATE);
+        let opcode = match (header.operation, immediate, invalidates) {
+            (crate::fabric::packet::Operation::Write, ..) => CqeOpcode::WriteImmediate,
+            (_, true, _) => CqeOpcode::SendImmediate,
+            (_, _, true) => CqeOpcode::SendInvalidate,
+            (_, false, false) => CqeOpcode::Send,
         };
         let mut cqe = Cqe::good(&Good {
             opcode,
@@ -100,7 +102,11 @@ impl Qp {
             resource: self.cqe_resource(true),
             wqe_counter,
             byte_count: bytes,
-            immediate: if immediate { header.immediate } else { [0; 4] },
+            immediate: if immediate || invalidates {
+                header.immediate
+            } else {
+                [0; 4]
+            },
             remote_qpn: header.source_qpn.0,
             has_grh: header.flags.contains(PacketFlags::GRH),
             service_level: header.service_level,

@@ -93,6 +93,20 @@ pub struct CqSpec {
     pub user_handle: u64,
     /// The page on which libmlx5 arms this CQ (offset 0x20).
     pub uar: UarPage,
+    /// Completions are written whether there is room or not: whoever asks for
+    /// that knows that there is.
+    pub ignore_overrun: bool,
+}
+
+/// The ring that a completion queue moves to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqBuffer {
+    /// Address of the ring.
+    pub buf: u64,
+    /// Number of CQEs, a power of two.
+    pub cqe_count: u32,
+    /// 64 or 128; must be what it was.
+    pub cqe_size: u32,
 }
 
 /// A new shared receive queue.
@@ -327,6 +341,35 @@ pub struct MrKeys {
     /// Local key.
     pub lkey: u32,
     /// Remote key.
+    pub rkey: u32,
+}
+
+/// How a memory window is bound (`enum ibv_mw_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowType {
+    /// By a bind that may replace another; belongs to a protection domain.
+    One,
+    /// By a bind of a free window; belongs to the binding queue pair.
+    Two,
+}
+
+/// A new memory window.
+#[derive(Clone, Copy, Debug)]
+pub struct MwSpec {
+    /// Owner.
+    pub context: ContextId,
+    /// Protection domain.
+    pub pd: PdId,
+    /// Type.
+    pub kind: WindowType,
+}
+
+/// What a memory window is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MwKeys {
+    /// Handle for destroy.
+    pub handle: u32,
+    /// Remote key, until the first bind.
     pub rkey: u32,
 }
 

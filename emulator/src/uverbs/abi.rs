@@ -35,6 +35,7 @@ pub mod object {
     pub const SRQ: u16 = 5;
     pub const AH: u16 = 6;
     pub const MR: u16 = 7;
+    pub const MW: u16 = 8;
     pub const ASYNC_EVENT: u16 = 16;
     pub const MLX5_UAR: u16 = 0x1008;
 }
@@ -58,6 +59,7 @@ pub mod method {
     pub const AH_DESTROY: u16 = 0;
     pub const SRQ_CREATE: u16 = 0;
     pub const SRQ_DESTROY: u16 = 1;
+    pub const MW_DESTROY: u16 = 0;
     pub const MR_DESTROY: u16 = 1;
     pub const MR_ADVISE: u16 = 2;
     pub const MR_QUERY: u16 = 3;
@@ -80,6 +82,7 @@ pub mod write_command {
     pub const REREG_MR: u32 = 11;
     pub const DEREG_MR: u32 = 13;
     pub const ALLOC_MW: u32 = 14;
+    pub const DEALLOC_MW: u32 = 16;
     pub const CREATE_COMP_CHANNEL: u32 = 17;
     pub const CREATE_CQ: u32 = 18;
     pub const RESIZE_CQ: u32 = 19;
@@ -96,6 +99,8 @@ pub mod write_command {
     pub const EX_CREATE_CQ: u32 = super::WRITE_EXTENDED | CREATE_CQ;
     pub const EX_CREATE_QP: u32 = super::WRITE_EXTENDED | CREATE_QP;
     pub const EX_MODIFY_QP: u32 = super::WRITE_EXTENDED | MODIFY_QP;
+    /// Beyond the numbers of plain commands.
+    pub const EX_MODIFY_CQ: u32 = super::WRITE_EXTENDED | 57;
 }
 
 macro_rules! wire {
@@ -171,7 +176,8 @@ wire! {
     struct QueryPort = 16 { response: u64, port_num: u8, reserved: [u8; 7], }
     /// `struct ib_uverbs_alloc_pd_resp`.
     struct AllocPdResp = 4 { pd_handle: u32, }
-    /// Any request that is one handle: `ib_uverbs_dealloc_pd`, `ib_uverbs_dereg_mr`.
+    /// Any request that is one handle: `ib_uverbs_dealloc_pd`, `ib_uverbs_dereg_mr`,
+    /// `ib_uverbs_dealloc_mw`.
     struct HandleOnly = 4 { handle: u32, }
     /// Any request that is a reply address and a handle: the destroy and
     /// query commands of the write interface.
@@ -182,6 +188,10 @@ wire! {
     }
     /// `struct ib_uverbs_reg_mr_resp`.
     struct RegMrResp = 12 { mr_handle: u32, lkey: u32, rkey: u32, }
+    /// `struct ib_uverbs_alloc_mw`.
+    struct AllocMw = 16 { response: u64, pd_handle: u32, mw_type: u8, reserved: [u8; 3], }
+    /// `struct ib_uverbs_alloc_mw_resp`.
+    struct AllocMwResp = 8 { mw_handle: u32, rkey: u32, }
     /// `struct ib_uverbs_create_cq`.
     struct CreateCq = 32 {
         response: u64, user_handle: u64, cqe: u32, comp_vector: u32, comp_channel: i32, reserved: u32,
@@ -195,6 +205,14 @@ wire! {
     struct CreateCqResp = 8 { cq_handle: u32, cqe: u32, }
     /// `struct ib_uverbs_ex_create_cq_resp`.
     struct ExCreateCqResp = 16 { base: CreateCqResp, comp_mask: u32, response_length: u32, }
+    /// `struct ib_uverbs_resize_cq`.
+    struct ResizeCq = 16 { response: u64, cq_handle: u32, cqe: u32, }
+    /// `struct ib_uverbs_resize_cq_resp`.
+    struct ResizeCqResp = 8 { cqe: u32, reserved: u32, }
+    /// `struct ib_uverbs_ex_modify_cq`.
+    struct ExModifyCq = 16 {
+        cq_handle: u32, attr_mask: u32, cq_count: u16, cq_period: u16, reserved: u32,
+    }
     /// `struct ib_uverbs_destroy_cq_resp`.
     struct DestroyCqResp = 8 { comp_events_reported: u32, async_events_reported: u32, }
     /// `struct ib_uverbs_qp_cap`.
@@ -297,6 +315,12 @@ wire! {
     }
     /// `struct mlx5_ib_create_cq_resp`.
     struct Mlx5CreateCqResp = 8 { cqn: u32, reserved: u32, }
+    /// `struct mlx5_ib_resize_cq`.
+    struct Mlx5ResizeCq = 16 { buf_addr: u64, cqe_size: u16, reserved0: u16, reserved1: u32, }
+    /// `struct mlx5_ib_alloc_mw`.
+    struct Mlx5AllocMw = 8 { comp_mask: u32, num_klms: u8, reserved1: u8, reserved2: u16, }
+    /// What mlx5_ib answers to that.
+    struct Mlx5AllocMwResp = 8 { comp_mask: u32, response_length: u32, }
     /// `struct mlx5_ib_create_srq`.
     struct Mlx5CreateSrq = 32 {
         buf_addr: u64, db_addr: u64, flags: u32, reserved0: u32, uidx: u32, reserved1: u32,

@@ -8,8 +8,8 @@ use super::machine::Machine;
 use crate::emulator::Emulator;
 use crate::fabric::name::DeviceIdentity;
 use crate::nic::spec::{
-    ContextId, CqSpec, Cqn, Errno, MrKeys, MrSpec, PdId, QpAttr, QpSpec, Qpn, Result, SrqSpec,
-    Srqn, UarPage,
+    ContextId, CqBuffer, CqSpec, Cqn, Errno, MrKeys, MrSpec, MwKeys, MwSpec, PdId, QpAttr, QpSpec,
+    Qpn, Result, SrqSpec, Srqn, UarPage,
 };
 
 /// The emulator, and the event files its NIC delivers to.
@@ -72,8 +72,20 @@ impl Machine for Emulated {
         self.emulator.nic().dereg_mr(context, handle)
     }
 
+    fn alloc_mw(&self, spec: &MwSpec) -> Result<MwKeys> {
+        self.emulator.nic().alloc_mw(spec)
+    }
+
+    fn dealloc_mw(&self, context: ContextId, handle: u32) -> Result<()> {
+        self.emulator.nic().dealloc_mw(context, handle)
+    }
+
     fn create_cq(&self, spec: &CqSpec) -> Result<Cqn> {
         self.emulator.nic().create_cq(spec)
+    }
+
+    fn resize_cq(&self, cq: Cqn, to: &CqBuffer) -> Result<()> {
+        self.emulator.nic().resize_cq(cq, to)
     }
 
     fn destroy_cq(&self, cq: Cqn) -> Result<()> {

@@ -31,6 +31,13 @@ pub(super) struct Mr {
     pub(super) iova: u64,
 }
 
+/// A memory window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mw {
+    /// The NIC's handle.
+    pub(super) nic_handle: u32,
+}
+
 /// A completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cq {
@@ -40,6 +47,8 @@ pub(super) struct Cq {
     pub(super) user_handle: u64,
     /// Where its completion events go.
     pub(super) channel: Option<ChannelId>,
+    /// Most completions it holds.
+    pub(super) cqe: u32,
 }
 
 /// A shared receive queue.
@@ -92,6 +101,7 @@ pub(super) struct Uar {
 pub(super) enum Object {
     Pd(Pd),
     Mr(Mr),
+    Mw(Mw),
     Cq(Cq),
     Srq(Srq),
     Qp(Qp),
@@ -122,7 +132,7 @@ macro_rules! kinds {
         }
     )*};
 }
-kinds!(Pd Mr Cq Srq Qp Ah Uar);
+kinds!(Pd Mr Mw Cq Srq Qp Ah Uar);
 
 /// Handles this object was made with; they cannot go before it.
 type Parents = Vec<u32>;
@@ -194,6 +204,13 @@ impl Handles {
         match self.slots[handle as usize].as_ref() {
             Some(entry) if entry.users > 0 => Err(Errno(EBUSY)),
             _ => Ok(found),
+        }
+    }
+
+    /// Changes what is known of an object.
+    pub(super) fn replace<K: Kind>(&mut self, handle: u32, object: K) {
+        if let Some(Some(entry)) = self.slots.get_mut(handle as usize) {
+            entry.object = object.into_object();
         }
     }
 

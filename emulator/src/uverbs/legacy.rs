@@ -8,11 +8,12 @@ use libc::{ENOSPC, EOPNOTSUPP};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::abi::{
-    self, AllocPdResp, CreateAh, CreateAhResp, CreateCq, CreateCqResp, CreateQp, CreateQpResp,
-    CreateSrq, CreateSrqResp, DestroyCqResp, ExCreateCq, ExCreateCqResp, ExCreateQp,
-    ExCreateQpResp, ExModifyQp, ExModifyQpResp, GetContextResp, HandleOnly, HandleRequest,
-    Mlx5AllocUcontextReq, ModifyQp, ModifySrq, QueryDeviceResp, QueryPort, QueryPortResp, QueryQp,
-    QueryQpResp, QuerySrqResp, RegMr, RegMrResp, request, write_command,
+    self, AllocMw, AllocMwResp, AllocPdResp, CreateAh, CreateAhResp, CreateCq, CreateCqResp,
+    CreateQp, CreateQpResp, CreateSrq, CreateSrqResp, DestroyCqResp, ExCreateCq, ExCreateCqResp,
+    ExCreateQp, ExCreateQpResp, ExModifyCq, ExModifyQp, ExModifyQpResp, GetContextResp, HandleOnly,
+    HandleRequest, Mlx5AllocMw, Mlx5AllocUcontextReq, ModifyQp, ModifySrq, QueryDeviceResp,
+    QueryPort, QueryPortResp, QueryQp, QueryQpResp, QuerySrqResp, RegMr, RegMrResp, ResizeCq,
+    ResizeCqResp, request, write_command,
 };
 use super::commands::{COMPLETION_VECTORS, Call, CqRequest, QpRequest, SrqRequest};
 use super::context::DeviceFile;
@@ -127,12 +128,24 @@ const COMMANDS: &[Entry] = &[
     entry::<HandleOnly, ()>(write_command::DEREG_MR, |file, it| {
         Call::new(file).dereg_mr(it.core::<HandleOnly>().handle)
     }),
+    entry::<AllocMw, AllocMwResp>(write_command::ALLOC_MW, alloc_mw),
+    entry::<HandleOnly, ()>(write_command::DEALLOC_MW, |file, it| {
+        Call::new(file).dealloc_mw(it.core::<HandleOnly>().handle)
+    }),
     entry::<u64, u32>(write_command::CREATE_COMP_CHANNEL, |file, it| {
         let fd = Call::new(file).create_channel()?;
         it.core_reply.reply(&fd).inspect_err(|_| close(fd))
     }),
     entry::<CreateCq, CreateCqResp>(write_command::CREATE_CQ, create_cq),
     entry::<ExCreateCq, ExCreateCqResp>(write_command::EX_CREATE_CQ, ex_create_cq),
+    entry::<ResizeCq, ResizeCqResp>(write_command::RESIZE_CQ, |file, it| {
+        let cqe = Call::new(file).resize_cq(&it.core(), &it.driver)?;
+        it.core_reply.reply(&ResizeCqResp { cqe, reserved: 0 })
+    }),
+    entry::<ExModifyCq, ()>(write_command::EX_MODIFY_CQ, |file, it| {
+        it.check_tail::<ExModifyCq>()?;
+        Call::new(file).modify_cq(&it.core())
+    }),
     entry::<HandleRequest, DestroyCqResp>(write_command::DESTROY_CQ, |file, it| {
         it.core_reply
             .reply(&Call::new(file).destroy_cq(it.core::<HandleRequest>().handle)?)
@@ -286,6 +299,25 @@ fn reg_mr(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.core_reply.reply(&reply).inspect_err(|_| {
         let _ = call.dereg_mr(reply.mr_handle);
     })
+}
+
+fn alloc_mw(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+    let known = size_of::<Mlx5AllocMw>();
+    if it.driver.iter().skip(known).any(|byte| *byte != 0) {
+        return Err(Errno(EOPNOTSUPP));
+    }
+    let mut call = Call::new(file);
+    let reply = call.alloc_mw(&it.core(), &request(&it.driver))?;
+    let driver = abi::Mlx5AllocMwResp {
+        comp_mask: 0,
+        response_length: length_of::<abi::Mlx5AllocMwResp>(),
+    };
+    it.core_reply
+        .reply(&reply)
+        .and_then(|()| it.driver_reply.reply(&driver))
+        .inspect_err(|_| {
+            let _ = call.dealloc_mw(reply.mw_handle);
+        })
 }
 
 fn create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {

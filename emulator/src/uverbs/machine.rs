@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::events::Events;
 use crate::fabric::name::DeviceIdentity;
 use crate::nic::spec::{
-    ContextId, CqSpec, Cqn, MrKeys, MrSpec, PdId, QpAttr, QpSpec, Qpn, Result, SrqSpec, Srqn,
-    UarPage,
+    ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, QpAttr, QpSpec, Qpn,
+    Result, SrqSpec, Srqn, UarPage,
 };
 
 /// The device behind a command descriptor. Every method may be called from
@@ -37,7 +37,10 @@ pub trait Machine: Send + Sync {
     fn dealloc_pd(&self, pd: PdId) -> Result<()>;
     fn reg_mr(&self, spec: &MrSpec) -> Result<MrKeys>;
     fn dereg_mr(&self, context: ContextId, handle: u32) -> Result<()>;
+    fn alloc_mw(&self, spec: &MwSpec) -> Result<MwKeys>;
+    fn dealloc_mw(&self, context: ContextId, handle: u32) -> Result<()>;
     fn create_cq(&self, spec: &CqSpec) -> Result<Cqn>;
+    fn resize_cq(&self, cq: Cqn, to: &CqBuffer) -> Result<()>;
     fn destroy_cq(&self, cq: Cqn) -> Result<()>;
     fn create_srq(&self, spec: &SrqSpec) -> Result<Srqn>;
     fn modify_srq_limit(&self, srq: Srqn, limit: u32) -> Result<()>;

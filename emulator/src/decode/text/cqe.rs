@@ -33,6 +33,7 @@ pub fn cqe(bytes: &[u8]) -> Result<String, TextError> {
     );
     match opcode {
         13 | 14 => text.push_str(&error(cqe)),
+        5 => text.push_str("  the queue goes on in another ring\n"),
         15 => text.push_str("  not written by the device yet\n"),
         _ => text.push_str(&success(opcode, extra, cqe)),
     }

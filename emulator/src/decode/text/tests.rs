@@ -285,3 +285,51 @@ fn a_trace_has_a_title_per_event() {
         "{text}"
     );
 }
+
+#[test]
+fn a_bind_and_an_invalidation_of_a_window() {
+    let mut bind = hex("00000525 0000410c 00000008 00123400");
+    bind.extend(hex("b0000000 00040000 00000000 203c6041"));
+    bind.resize(64, 0);
+    bind.extend(hex(
+        "00003000 00004101 00000000 00000000 00007f00 00001000 00000000 00000100",
+    ));
+    bind.resize(128, 0);
+    bind.extend(hex("00000100 00005678 00007f00 00001000"));
+    bind.resize(192, 0);
+    assert_eq!(
+        send_wqe(&bind).expect("a WQE"),
+        "  ctrl    UMR (opcode 0x25), index 5, QPN 0x000041, 12 units, signalled, mkey 0x00123400\n  \
+         umr     flags 0xb0 (inline, must be free), 4 octowords of translations from 0, \
+         mask 0x00000000203c6041 (changes state, key byte, QPN, address, length, local write, \
+         remote read, remote write, atomics)\n  \
+         mkey    QPN 0x000041, key byte 0x01, remote read, remote write, \
+         address 0x00007f0000001000, 256 bytes\n  \
+         klm     address 0x00007f0000001000, lkey 0x00005678, 256 bytes\n"
+    );
+    let mut invalidate = hex("00000825 00004108 00000028 00123401");
+    invalidate.extend(hex("98000000 00000000 00000000 20006000"));
+    invalidate.resize(64, 0);
+    invalidate.extend(hex("40000000 ffffff00 dddddddd"));
+    invalidate.resize(128, 0);
+    assert_eq!(
+        send_wqe(&invalidate).expect("a WQE"),
+        "  ctrl    UMR (opcode 0x25), index 8, QPN 0x000041, 8 units, signalled, small fence, \
+         mkey 0x00123401\n  \
+         umr     flags 0x98 (inline, must be this QP's), 0 octowords of translations from 0, \
+         mask 0x0000000020006000 (changes state, key byte, QPN)\n  \
+         mkey    free, of no QP, key byte 0x00\n"
+    );
+}
+
+#[test]
+fn the_end_of_a_ring_that_was_resized() {
+    let mut bytes = vec![0; 64];
+    bytes[63] = 0x51;
+    let text = cqe(&bytes).expect("a CQE");
+    assert!(text.contains("RESIZE_CQ (opcode 0x5)"), "{text}");
+    assert!(
+        text.ends_with("  the queue goes on in another ring\n"),
+        "{text}"
+    );
+}

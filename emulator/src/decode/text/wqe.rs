@@ -1,6 +1,6 @@
 //! Work queue elements: of send queues, receive queues and SRQs.
 
-use super::{TextError, be16, be32, be64, names, payload};
+use super::{TextError, be16, be32, be64, names, payload, umr};
 use crate::decode::address::AddressVector;
 
 /// The unit in which a WQE counts its length (`ds`).
@@ -136,10 +136,10 @@ fn whole_units(what: &'static str, bytes: &[u8]) -> Result<(), TextError> {
 
 /// Lines of the form `  name   fields`.
 #[derive(Default)]
-struct Lines(String);
+pub(super) struct Lines(String);
 
 impl Lines {
-    fn add(&mut self, segment: &str, fields: &str) {
+    pub(super) fn add(&mut self, segment: &str, fields: &str) {
         self.0.push_str(&format!("  {segment:<7} {fields}\n"));
     }
 }
@@ -167,8 +167,9 @@ fn control(wqe: &[u8], name: &str) -> String {
     text.push_str(match flags >> 5 {
         0 => "",
         1 => ", small fence",
-        4 => ", fence",
-        _ => ", other fence mode",
+        2 | 4 => ", fence",
+        3 => ", strong fence",
+        _ => ", reserved fence mode",
     });
     match wqe[3] {
         0x09 | 0x0b => text.push_str(&format!(", immediate {:#010x}", be32(wqe, 12))),
@@ -191,13 +192,18 @@ fn prologue(opcode: u8, form: Form) -> &'static [Take] {
         0x01.. if form == Form::Datagram => &[address],
         0x08 | 0x09 | 0x10 => &[remote_address],
         0x11 | 0x12 => &[remote_address, atomic],
-        0x25 => &[umr_control, memory_key],
+        0x25 => &[umr::control, umr::context, umr::translations],
         _ => &[],
     }
 }
 
 /// Splits a segment off, or says in the text that the WQE ends inside it.
-fn segment<'a>(rest: &'a [u8], len: usize, name: &str, lines: &mut Lines) -> Option<&'a [u8]> {
+pub(super) fn segment<'a>(
+    rest: &'a [u8],
+    len: usize,
+    name: &str,
+    lines: &mut Lines,
+) -> Option<&'a [u8]> {
     let segment = rest.get(..len);
     if segment.is_none() {
         lines.add(
@@ -265,38 +271,6 @@ fn atomic<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
     );
     lines.add("atomic", &text);
     &rest[UNIT..]
-}
-
-fn umr_control<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
-    const LEN: usize = 48;
-    let Some(seg) = segment(rest, LEN, "umr", lines) else {
-        return &[];
-    };
-    let text = format!(
-        "flags {:#04x}, {} octowords of translations, mask {:#018x}",
-        seg[0],
-        be16(seg, 4),
-        be64(seg, 8)
-    );
-    lines.add("umr", &text);
-    &rest[LEN..]
-}
-
-fn memory_key<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
-    const LEN: usize = 64;
-    let Some(seg) = segment(rest, LEN, "mkey", lines) else {
-        return &[];
-    };
-    let text = format!(
-        "{}access {:#04x}, QPN and key {:#010x}, address {:#018x}, {} bytes",
-        if seg[0] & 0x40 == 0 { "" } else { "free, " },
-        seg[2],
-        be32(seg, 4),
-        be64(seg, 16),
-        be64(seg, 24)
-    );
-    lines.add("mkey", &text);
-    &rest[LEN..]
 }
 
 /// Pointers and inline data until the bytes end.

@@ -8,7 +8,7 @@ use super::super::qp::Qp;
 use super::super::spec::{Access, Service};
 use super::Request;
 use crate::decode::cqe::Syndrome;
-use crate::decode::wqe::{self, Body, Control, Data, Opcode, SEGMENT, WQEBB};
+use crate::decode::wqe::{self, Body, Control, Data, Fence, Opcode, SEGMENT, WQEBB};
 use crate::limits::MAX_MSG;
 
 /// Bytes an atomic works on.
@@ -26,10 +26,11 @@ impl Qp {
             operation: None,
             signalled: false,
             solicited: false,
-            fenced: false,
+            fence: Fence::None,
             immediate: [0; 4],
             remote: wqe::Remote::default(),
             datagram: None,
+            umr: None,
             atomic: None,
             list: self.sq.spare.pop().unwrap_or_default(),
             length: 0,
@@ -45,12 +46,13 @@ impl Qp {
                 request.opcode = control.opcode;
                 request.signalled = control.signalled();
                 request.solicited = control.solicited();
-                request.fenced = control.fenced();
+                request.fence = control.fence();
                 request.immediate = control.immediate;
                 if let Some(trace) = &mut core.trace {
                     let datagram = self.spec.service == Service::Ud;
                     trace.send_wqe(self.qpn.0, counter, datagram, &self.sq.bytes);
                 }
+                self.expect_small_fence(core, counter, request.fence);
                 request.failure = self.read_body(core, &mut request).err();
             }
             Err(text) => {
@@ -59,7 +61,8 @@ impl Qp {
                 request.failure = Some(Syndrome::LocalQpOperation);
             }
         }
-        if request.failure.is_none() && request.operation != Some(Opcode::Nop) {
+        let is_local = matches!(request.operation, Some(Opcode::Nop | Opcode::Umr));
+        if request.failure.is_none() && !is_local {
             request.packets = request.length.div_ceil(self.mtu()).max(1);
             self.sq.next_psn = psn::add(self.sq.next_psn, request.packets);
         }
@@ -98,7 +101,15 @@ impl Qp {
         Ok(control)
     }
 
-    fn read_body(&self, core: &mut Core, request: &mut Request) -> Result<(), Syndrome> {
+    /// A device may begin the WQE behind a change of a key before the change
+    /// is made. This one does not: it tells whoever relies on that.
+    fn expect_small_fence(&mut self, core: &mut Core, counter: u16, fence: Fence) {
+        if std::mem::take(&mut self.sq.changes_key) && fence == Fence::None {
+            self.report_wqe(core, counter, "no small fence behind a change of a key");
+        }
+    }
+
+    fn read_body(&mut self, core: &mut Core, request: &mut Request) -> Result<(), Syndrome> {
         let parse = match self.spec.service {
             Service::Rc | Service::Uc => wqe::parse_connected,
             Service::Ud => wqe::parse_datagram,
@@ -110,6 +121,7 @@ impl Qp {
         request.operation = Some(body.opcode);
         request.remote = body.remote;
         request.atomic = body.atomic;
+        request.umr = body.umr;
         if !is_supported(self.spec.service, body.opcode) {
             self.report_wqe(
                 core,
@@ -122,6 +134,7 @@ impl Qp {
             request.datagram = Some(self.read_address(core, request.counter, address)?);
         }
         self.read_list(core, request, &body)?;
+        let changes_key = request.umr.is_some();
         let length = gather::total(&request.list);
         request.length = match u32::try_from(length) {
             Ok(length) if length <= MAX_MSG => length,
@@ -139,7 +152,9 @@ impl Qp {
             Access::empty()
         };
         let allowed = core.check_list(&request.list, self.spec.pd, needs);
-        allowed.map_err(|_| Syndrome::LocalProtection)
+        allowed.map_err(|_| Syndrome::LocalProtection)?;
+        self.sq.changes_key = changes_key;
+        Ok(())
     }
 
     fn read_list(
@@ -211,6 +226,6 @@ fn is_supported(service: Service, opcode: Opcode) -> bool {
         Opcode::Send | Opcode::SendImmediate => true,
         Opcode::Write | Opcode::WriteImmediate => service != Service::Ud,
         Opcode::Read | Opcode::AtomicCompareSwap | Opcode::AtomicFetchAdd => service == Service::Rc,
-        Opcode::SendInvalidate | Opcode::Umr => false,
+        Opcode::SendInvalidate | Opcode::Umr => service != Service::Ud,
     }
 }

@@ -18,7 +18,8 @@ use super::gather::Piece;
 use super::psn;
 use super::spec::QpAttr;
 use crate::decode::cqe::Syndrome;
-use crate::decode::wqe::{Atomic, Opcode, Remote};
+use crate::decode::umr::Umr;
+use crate::decode::wqe::{Atomic, Fence, Opcode, Remote};
 use datagram::Datagram;
 use std::collections::VecDeque;
 
@@ -43,6 +44,8 @@ pub(super) struct SendQueue {
     rnr_retries: u8,
     /// The responder asked to wait; nothing is sent until the timer.
     waits_for_receiver: bool,
+    /// The WQE before the next one changes a memory key.
+    changes_key: bool,
     /// Sending has gone back for a lost response and no progress was made since.
     repeats: bool,
     /// Emptied lists for reuse.
@@ -61,11 +64,13 @@ pub(super) struct Request {
     operation: Option<Opcode>,
     signalled: bool,
     solicited: bool,
-    fenced: bool,
+    fence: Fence,
     immediate: [u8; 4],
     remote: Remote,
     /// Where it goes, for datagrams only.
     datagram: Option<Datagram>,
+    /// What becomes of the memory key `immediate`; taken when it is done.
+    umr: Option<Umr>,
     /// Operands, for atomics only.
     atomic: Option<Atomic>,
     list: Vec<Piece>,

@@ -6,7 +6,7 @@ use super::super::qp::Qp;
 use super::super::spec::{QpState, Qpn};
 use super::Request;
 use crate::decode::cqe::Syndrome;
-use crate::decode::wqe::Opcode;
+use crate::decode::wqe::{Fence, Opcode};
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
 
 /// Sequence numbers that may be unanswered before a new packet is sent; a
@@ -74,6 +74,9 @@ impl Qp {
             if self.fence_holds(request) {
                 return false;
             }
+            if !self.change_key(core) {
+                continue;
+            }
             self.sq.cursor += 1;
             turn.completed |= self.retire(core);
         }
@@ -110,7 +113,26 @@ impl Qp {
     }
 
     fn fence_holds(&self, request: &Request) -> bool {
-        request.fenced && self.reads_out() > 0
+        match request.fence {
+            Fence::None | Fence::Small => false,
+            Fence::Reads => self.reads_out() > 0,
+            Fence::Strong => self.sq.cursor > 0,
+        }
+    }
+
+    /// Executes the request at the cursor if it changes a memory key, once.
+    /// Answers `false` when that failed: the request has then failed too.
+    fn change_key(&mut self, core: &mut Core) -> bool {
+        let user = self.key_user();
+        let request = &mut self.sq.requests[self.sq.cursor];
+        let key = u32::from_be_bytes(request.immediate);
+        match request.umr.take() {
+            Some(umr) if !core.change_key(user, key, &umr) => {
+                request.failure = Some(Syndrome::WindowBind);
+                false
+            }
+            _ => true,
+        }
     }
 
     /// Reads and atomics before the cursor that are not fully answered.
@@ -225,6 +247,8 @@ impl Qp {
         flags.set(PacketFlags::FIRST, request.awaits_data() || number == 0);
         flags.set(PacketFlags::LAST, is_last);
         flags.set(PacketFlags::IMMEDIATE, is_last && has_immediate);
+        let invalidates = request.operation == Some(Opcode::SendInvalidate);
+        flags.set(PacketFlags::INVALIDATE, is_last && invalidates);
         flags.set(PacketFlags::SOLICITED, is_last && request.solicited);
         let asks = is_last || number % ACK_INTERVAL == ACK_INTERVAL - 1;
         flags.set(PacketFlags::ACK_REQUEST, asks && self.is_reliable());

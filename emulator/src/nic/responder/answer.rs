@@ -134,7 +134,7 @@ impl Qp {
         let wide = u64::from(length);
         let host = core
             .mrs
-            .translate(read.key, self.spec.pd, address, wide, needs);
+            .translate_remote(read.key, self.key_user(), address, wide, needs);
         let is_read =
             length == 0 || host.is_ok_and(|host| memory::read(host, &mut payload).is_ok());
         if !is_read {

@@ -58,7 +58,7 @@ impl Qp {
         }
         let open = core
             .mrs
-            .translate(header.key, self.spec.pd, address, WIDTH, needs);
+            .translate_remote(header.key, self.key_user(), address, WIDTH, needs);
         let host = open.map_err(|_| Refusal::Access)?;
         let [operand, compare] = header.atomic;
         let done = if header.atomic_compare {

@@ -20,6 +20,8 @@ pub(super) enum Refusal {
     Invalid,
     /// Key, bounds or rights of the remote address.
     Access,
+    /// The key that a SEND asks to invalidate.
+    Invalidate,
     /// The receive in use cannot take the message.
     Receive(Refused),
 }
@@ -77,6 +79,7 @@ impl Qp {
                 let event = Some(AsyncEvent::QpAccessErr);
                 (aeth::Answer::AccessError, Syndrome::Flushed, event)
             }
+            Refusal::Invalidate => (aeth::Answer::AccessError, Syndrome::LocalAccess, None),
             // The completion tells the receiver; no event is needed.
             Refusal::Receive(Refused::TooShort) => {
                 (aeth::Answer::InvalidRequest, Syndrome::LocalLength, None)
@@ -143,6 +146,11 @@ impl Qp {
         placed.map_err(Refusal::Receive)?;
         self.responder.placed = offset + data.len() as u32;
         if is_last {
+            if header.flags.contains(PacketFlags::INVALIDATE) {
+                let key = u32::from_be_bytes(header.immediate);
+                let done = core.mrs.invalidate(key, self.key_user());
+                done.map_err(|_| Refusal::Invalidate)?;
+            }
             let bytes = self.responder.placed;
             self.complete_receive(core, header, bytes, inline.then_some(data));
         }
@@ -175,9 +183,10 @@ impl Qp {
                 .address
                 .wrapping_add(u64::from(self.responder.placed));
             let needs = Access::REMOTE_WRITE;
-            let pd = self.spec.pd;
+            let user = self.key_user();
             let wide = u64::from(length);
-            let host = core.mrs.translate(target.key, pd, address, wide, needs);
+            let mrs = &core.mrs;
+            let host = mrs.translate_remote(target.key, user, address, wide, needs);
             let written = host.is_ok_and(|host| memory::write(host, data).is_ok());
             if !written {
                 return Err(Refusal::Access);
@@ -200,10 +209,9 @@ impl Qp {
         let (address, key, length) = (header.remote_address, header.key, header.length);
         // The key of an empty message is not looked at.
         if length > 0 {
-            let (pd, needs) = (self.spec.pd, Access::REMOTE_WRITE);
-            let open = core
-                .mrs
-                .translate(key, pd, address, u64::from(length), needs);
+            let (user, wide) = (self.key_user(), u64::from(length));
+            let needs = Access::REMOTE_WRITE;
+            let open = core.mrs.translate_remote(key, user, address, wide, needs);
             open.map_err(|_| Refusal::Access)?;
         }
         self.responder.target = Target {
@@ -238,14 +246,14 @@ impl Qp {
     /// Whether the peer may read that. Without resources for reads the QP
     /// does not allow them (mlx5 clears the right).
     pub(super) fn read_is_allowed(&self, core: &Core, header: &Header) -> bool {
-        let (pd, needs) = (self.spec.pd, Access::REMOTE_READ);
+        let (user, needs) = (self.key_user(), Access::REMOTE_READ);
         let length = u64::from(header.length);
         self.attr.access.contains(needs)
             && self.attr.max_dest_rd_atomic > 0
             && (length == 0
                 || core
                     .mrs
-                    .translate(header.key, pd, header.remote_address, length, needs)
+                    .translate_remote(header.key, user, header.remote_address, length, needs)
                     .is_ok())
     }
 }

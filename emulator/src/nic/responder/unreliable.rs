@@ -30,7 +30,7 @@ impl Qp {
         match done {
             Ok(packets) => self.executed(core, header, packets),
             // What the peer sends wrongly, or too early, is dropped in silence.
-            Err(Refusal::NotReady | Refusal::Invalid | Refusal::Access) => {
+            Err(Refusal::NotReady | Refusal::Invalid | Refusal::Access | Refusal::Invalidate) => {
                 self.abandon_message();
                 core.note(|| format!("packet from {header:?} dropped"));
             }

@@ -11,6 +11,8 @@ mod doorbells;
 mod errors;
 mod loss;
 mod receive;
+mod resize;
 mod rig;
 mod unreliable;
+mod window;
 mod wire;

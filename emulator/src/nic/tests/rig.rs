@@ -135,10 +135,7 @@ impl Host {
     }
 
     pub(super) fn cq(&mut self, cqe_count: u32, cqe_size: u32) -> TestCq {
-        let mut ring = Buffer::new((cqe_count * cqe_size) as usize);
-        for index in 0..cqe_count {
-            ring.put((index * cqe_size + cqe_size - 1) as usize, &[0xf0]);
-        }
+        let ring = TestCq::empty_ring(cqe_count, cqe_size);
         let dbrec = Buffer::new(8);
         let spec = CqSpec {
             context: self.context,
@@ -149,6 +146,7 @@ impl Host {
             channel: Some(ChannelId(1)),
             user_handle: 0xc0,
             uar: self.uar(),
+            ignore_overrun: false,
         };
         let cqn = self.nic.create_cq(&spec).unwrap();
         TestCq {
@@ -252,15 +250,9 @@ impl TestCq {
     }
 
     pub(super) fn peek(&self) -> Option<Completion> {
-        let index = self.consumer & (self.count - 1);
-        let raw = self
-            .ring
-            .get((index * self.size) as usize, self.size as usize);
+        let raw = self.entry(self.consumer)?;
         let cqe = &raw[raw.len() - 64..];
         let op_own = cqe[63];
-        if op_own >> 4 == 15 || (op_own & 1 != 0) != (self.consumer & self.count != 0) {
-            return None;
-        }
         let be32 = |at: usize| u32::from_be_bytes(cqe[at..at + 4].try_into().unwrap());
         let failed = op_own >> 4 >= 13;
         Some(Completion {
@@ -280,6 +272,55 @@ impl TestCq {
 
     pub(super) fn all(&mut self) -> Vec<Completion> {
         std::iter::from_fn(|| self.poll()).collect()
+    }
+
+    /// Moves to another ring as libmlx5 does: the command, then everything in
+    /// front of the end of the old ring goes to the next higher index of the
+    /// new one.
+    pub(super) fn resize(&mut self, host: &mut Host, count: u32) -> Result<()> {
+        let mut ring = Self::empty_ring(count, self.size);
+        let to = CqBuffer {
+            buf: ring.at(),
+            cqe_count: count,
+            cqe_size: self.size,
+        };
+        host.nic.resize_cq(self.cqn, &to)?;
+        let mut index = self.consumer;
+        loop {
+            let old = self.entry(index).expect("the end of the ring comes first");
+            let op_own = old[old.len() - 1];
+            index += 1;
+            if op_own >> 4 == 5 {
+                break;
+            }
+            let mut moved = old;
+            let owner = u8::from(index & count != 0);
+            *moved.last_mut().unwrap() = op_own & !1 | owner;
+            ring.put(((index & (count - 1)) * self.size) as usize, &moved);
+        }
+        self.consumer += 1;
+        self.ring = ring;
+        self.count = count;
+        Ok(())
+    }
+
+    fn empty_ring(count: u32, size: u32) -> Buffer {
+        let mut ring = Buffer::new((count * size) as usize);
+        for index in 0..count {
+            ring.put((index * size + size - 1) as usize, &[0xf0]);
+        }
+        ring
+    }
+
+    /// The bytes at a consumer counter, if they are software's.
+    fn entry(&self, counter: u32) -> Option<Vec<u8>> {
+        let index = counter & (self.count - 1);
+        let raw = self
+            .ring
+            .get((index * self.size) as usize, self.size as usize);
+        let op_own = raw[raw.len() - 1];
+        let is_mine = (op_own & 1 != 0) == (counter & self.count != 0);
+        (op_own >> 4 != 15 && is_mine).then_some(raw)
     }
 
     /// Arms as libmlx5 does: the record, then the page.
@@ -336,6 +377,17 @@ pub(super) struct TestQp {
 impl TestQp {
     /// Writes a send WQE without telling anyone; answers its counter.
     pub(super) fn write(&mut self, opcode: u8, flags: u8, segments: &[Vec<u8>]) -> u16 {
+        self.write_with(opcode, flags, 0xcafe_babe, segments)
+    }
+
+    /// As [`TestQp::write`], with the last word of the control segment.
+    pub(super) fn write_with(
+        &mut self,
+        opcode: u8,
+        flags: u8,
+        immediate: u32,
+        segments: &[Vec<u8>],
+    ) -> u16 {
         let body = segments.concat();
         let ds = 1 + body.len().div_ceil(16);
         let counter = self.posted;
@@ -343,7 +395,8 @@ impl TestQp {
             .to_be_bytes()
             .to_vec();
         wqe.extend((self.qpn.0 << 8 | ds as u32).to_be_bytes());
-        wqe.extend([0, 0, 0, flags, 0xca, 0xfe, 0xba, 0xbe]);
+        wqe.extend([0, 0, 0, flags]);
+        wqe.extend(immediate.to_be_bytes());
         wqe.extend(body);
         let ring = self.spec.sq_wqebb_count as usize * 64;
         for (n, byte) in wqe.iter().enumerate() {

@@ -5,8 +5,10 @@ use libc::{EINVAL, EOPNOTSUPP};
 use super::device::COMPLETION_VECTORS;
 use super::{Call, check_aligned, event_file};
 use crate::limits;
-use crate::nic::spec::{AsyncObject, CqSpec, Errno, Result, UarPage};
-use crate::uverbs::abi::{DestroyCqResp, Mlx5CreateCq};
+use crate::nic::spec::{AsyncObject, CqBuffer, CqSpec, Errno, Result, UarPage};
+use crate::uverbs::abi::{
+    DestroyCqResp, ExModifyCq, Mlx5CreateCq, Mlx5ResizeCq, ResizeCq, request as read,
+};
 use crate::uverbs::handles::Cq;
 use crate::uverbs::user;
 
@@ -15,8 +17,12 @@ const FLAG_PAD_128B: u16 = 1;
 const FLAG_UAR_PAGE_INDEX: u16 = 2;
 const FLAG_REAL_TIME: u16 = 4;
 
-/// `IB_UVERBS_CQ_FLAGS_*`: timestamps in completions, overrun ignored.
+/// `IB_UVERBS_CQ_FLAGS_*`: timestamps in completions, which every one has,
+/// and overrun ignored.
 pub(in crate::uverbs) const CQ_FLAGS: u32 = 3;
+const FLAG_IGNORE_OVERRUN: u32 = 2;
+/// `IB_CQ_MODERATE`.
+const MASK_MODERATE: u32 = 1;
 
 /// A CQ as the application wants it.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +56,7 @@ impl Call<'_> {
         if request.comp_vector >= COMPLETION_VECTORS || request.cqe > limits::MAX_CQE {
             return Err(Errno(EINVAL));
         }
-        // Overruns cannot be ignored here, and there is no clock.
-        if request.flags != 0 {
+        if request.flags & !CQ_FLAGS != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
         let known = FLAG_PAD_128B | FLAG_UAR_PAGE_INDEX | FLAG_REAL_TIME;
@@ -94,11 +99,13 @@ impl Call<'_> {
             channel,
             user_handle: request.user_handle,
             uar: UarPage { context, page },
+            ignore_overrun: request.flags & FLAG_IGNORE_OVERRUN != 0,
         })?;
         let cq = Cq {
             cqn,
             user_handle: request.user_handle,
             channel,
+            cqe: cqe_count - 1,
         };
         let handle = self.state.handles.insert(cq, &[]).inspect_err(|_| {
             let _ = self.machine().destroy_cq(cqn);
@@ -112,6 +119,63 @@ impl Call<'_> {
             cqe: cqe_count - 1,
             cqn: cqn.0,
         })
+    }
+
+    /// Moves the CQ to another ring (`mlx5_ib_resize_cq`); answers how many
+    /// completions it holds.
+    pub(in crate::uverbs) fn resize_cq(
+        &mut self,
+        request: &ResizeCq,
+        driver: &[u8],
+    ) -> Result<u32> {
+        let invalid = Errno(EINVAL);
+        let mut cq: Cq = self
+            .state
+            .handles
+            .get(request.cq_handle)
+            .map_err(|_| invalid)?;
+        if !(1..=limits::MAX_CQE).contains(&request.cqe) {
+            return Err(invalid);
+        }
+        let cqe_count = (request.cqe + 1).next_power_of_two();
+        if cqe_count == cq.cqe + 1 {
+            return Ok(cq.cqe);
+        }
+        let driver: Mlx5ResizeCq = read(driver);
+        let known_size = matches!(driver.cqe_size, 64 | 128);
+        if driver.reserved0 != 0 || driver.reserved1 != 0 || !known_size {
+            return Err(invalid);
+        }
+        check_aligned(driver.buf_addr, 64)?;
+        let bytes = u64::from(cqe_count) * u64::from(driver.cqe_size);
+        user::check_writable(driver.buf_addr, bytes)?;
+        self.machine().resize_cq(
+            cq.cqn,
+            &CqBuffer {
+                buf: driver.buf_addr,
+                cqe_count,
+                cqe_size: driver.cqe_size.into(),
+            },
+        )?;
+        cq.cqe = cqe_count - 1;
+        self.state.handles.replace(request.cq_handle, cq);
+        Ok(cq.cqe)
+    }
+
+    /// Event moderation: how many completions, and how long, an event may
+    /// wait. It is taken note of as a permission; events here never wait.
+    pub(in crate::uverbs) fn modify_cq(&mut self, request: &ExModifyCq) -> Result<()> {
+        if request.attr_mask == 0 || request.reserved != 0 {
+            return Err(Errno(EINVAL));
+        }
+        if request.attr_mask > MASK_MODERATE {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        let known: Result<Cq> = self.state.handles.get(request.cq_handle);
+        if known.is_err() || request.cq_period > limits::MAX_CQ_PERIOD {
+            return Err(Errno(EINVAL));
+        }
+        Ok(())
     }
 
     pub(in crate::uverbs) fn destroy_cq(&mut self, handle: u32) -> Result<DestroyCqResp> {

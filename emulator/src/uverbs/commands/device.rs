@@ -22,6 +22,15 @@ pub(in crate::uverbs) const CORE_SUPPORT: u64 = 1;
 const LIB_CAP_DYN_UAR: u64 = 1 << 1;
 /// `MLX5_IB_ALLOC_UCTX_DEVX`.
 const UCTX_DEVX: u32 = 1;
+/// `enum ib_uverbs_device_cap_flags`: port events, a system image GUID, RNR
+/// NAKs, windows of type 1 and 2B, and (memory management) SEND with
+/// invalidate and local invalidation.
+const DEVICE_CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | 1 << 17 | 1 << 21 | 1 << 24;
+/// Completions carry the device's time: nanoseconds of the host's monotonic
+/// clock.
+const CLOCK_KHZ: u64 = 1_000_000;
+/// The bits of it that count, as mlx5_ib answers.
+const TIMESTAMPS: u64 = u64::MAX >> 1;
 /// Port states: `IB_PORT_ACTIVE` and physical `LinkUp`.
 const ACTIVE: u8 = 4;
 const LINK_UP: u8 = 5;
@@ -111,8 +120,6 @@ impl Call<'_> {
     pub(in crate::uverbs) fn query_device(&mut self) -> Result<QueryDeviceResp> {
         self.context()?;
         let guid = self.machine().identity(self.file.device()).guid;
-        // Port events, a system image GUID, RNR NAKs; and nothing optional.
-        let device_cap_flags = 1 << 10 | 1 << 11 | 1 << 12;
         Ok(QueryDeviceResp {
             fw_ver: 22 << 32,
             node_guid: guid,
@@ -124,7 +131,7 @@ impl Call<'_> {
             hw_ver: 0,
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_WR,
-            device_cap_flags,
+            device_cap_flags: DEVICE_CAPABILITIES,
             max_sge: limits::MAX_SGE,
             max_sge_rd: limits::MAX_SGE,
             max_cq: limits::MAX_CQ,
@@ -141,7 +148,7 @@ impl Call<'_> {
             atomic_cap: 1,
             max_ee: 0,
             max_rdd: 0,
-            max_mw: 0,
+            max_mw: limits::MAX_MR,
             max_raw_ipv6_qp: 0,
             max_raw_ethy_qp: 0,
             max_mcast_grp: 0,
@@ -171,15 +178,15 @@ impl Call<'_> {
             odp_general: 0,
             odp_transport: [0; 3],
             odp_reserved: 0,
-            timestamp_mask: 0,
-            hca_core_clock: 0,
-            device_cap_flags_ex: 1 << 10 | 1 << 11 | 1 << 12,
+            timestamp_mask: TIMESTAMPS,
+            hca_core_clock: CLOCK_KHZ,
+            device_cap_flags_ex: DEVICE_CAPABILITIES.into(),
             rss: [0; 4],
             max_wq_type_rq: 0,
             raw_packet_caps: 0,
             tag_matching: [0; 6],
-            max_cq_moderation_count: 0,
-            max_cq_moderation_period: 0,
+            max_cq_moderation_count: limits::MAX_CQ_COUNT,
+            max_cq_moderation_period: limits::MAX_CQ_PERIOD,
             moderation_reserved: 0,
             max_dm_size: 0,
             xrc_odp_caps: 0,

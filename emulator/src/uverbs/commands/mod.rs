@@ -8,6 +8,7 @@ mod channel;
 mod cq;
 mod device;
 mod mr;
+mod mw;
 mod pd;
 mod qp;
 mod srq;

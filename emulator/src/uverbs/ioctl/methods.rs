@@ -153,6 +153,13 @@ pub(super) const METHODS: &[Method] = &[
         run: query_mr,
     },
     Method {
+        object: object::MW,
+        method: method::MW_DESTROY,
+        attributes: &[must(0, ID)],
+        uhw: false,
+        run: |file, it| Call::new(file).dealloc_mw(it.handle(0)?),
+    },
+    Method {
         object: object::CQ,
         method: method::CQ_CREATE,
         attributes: &[

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::fabric::name::{DeviceIdentity, FabricName};
 use crate::nic::spec::{
-    ContextId, CqSpec, Cqn, MrKeys, MrSpec, PdId, QpAttr, QpSpec, Qpn, Result, SrqSpec, Srqn,
-    UarPage,
+    ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, QpAttr, QpSpec, Qpn,
+    Result, SrqSpec, Srqn, UarPage,
 };
 use crate::uverbs::{Events, Machine};
 
@@ -17,6 +17,8 @@ pub(super) struct Seen {
     pub(super) qp: Option<QpSpec>,
     pub(super) srq: Option<SrqSpec>,
     pub(super) mr: Option<MrSpec>,
+    pub(super) mw: Option<MwSpec>,
+    pub(super) resized: Option<CqBuffer>,
     pub(super) modified: Option<QpAttr>,
     pub(super) limit: Option<u32>,
     pub(super) closed: Vec<ContextId>,
@@ -91,9 +93,27 @@ impl Machine for Recorder {
         Ok(())
     }
 
+    fn alloc_mw(&self, spec: &MwSpec) -> Result<MwKeys> {
+        self.note(|seen| seen.mw = Some(*spec));
+        let handle = self.number();
+        Ok(MwKeys {
+            handle,
+            rkey: handle << 8,
+        })
+    }
+
+    fn dealloc_mw(&self, _context: ContextId, _handle: u32) -> Result<()> {
+        Ok(())
+    }
+
     fn create_cq(&self, spec: &CqSpec) -> Result<Cqn> {
         self.note(|seen| seen.cq = Some(*spec));
         Ok(Cqn(self.number()))
+    }
+
+    fn resize_cq(&self, _cq: Cqn, to: &CqBuffer) -> Result<()> {
+        self.note(|seen| seen.resized = Some(*to));
+        Ok(())
     }
 
     fn destroy_cq(&self, _cq: Cqn) -> Result<()> {

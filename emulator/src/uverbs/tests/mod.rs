@@ -7,4 +7,5 @@ mod ioctls;
 mod machine;
 mod objects;
 mod sender;
+mod windows;
 mod write;

@@ -25,7 +25,7 @@ pub(super) struct Application {
 }
 
 impl Application {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::on(Link::Ib)
     }
 
@@ -44,7 +44,7 @@ impl Application {
         }
     }
 
-    fn buffer(&self) -> u64 {
+    pub(super) fn buffer(&self) -> u64 {
         (self.ring.as_ptr() as u64).next_multiple_of(64)
     }
 

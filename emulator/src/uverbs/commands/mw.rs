@@ -1,0 +1,67 @@
+//! Memory windows.
+
+use libc::{EINVAL, EOPNOTSUPP};
+
+use super::Call;
+use crate::nic::spec::{Errno, MwSpec, Result, WindowType};
+use crate::uverbs::abi::{AllocMw, AllocMwResp, Mlx5AllocMw};
+use crate::uverbs::handles::{Mw, Pd};
+
+/// Translations of one window: binds name one region.
+const MOST_KLMS: u8 = 1;
+
+impl Call<'_> {
+    /// Allocates a window; `driver` is zero where nothing was sent, as
+    /// libmlx5 does.
+    pub(in crate::uverbs) fn alloc_mw(
+        &mut self,
+        request: &AllocMw,
+        driver: &Mlx5AllocMw,
+    ) -> Result<AllocMwResp> {
+        let context = self.context()?;
+        if driver.comp_mask != 0 || driver.reserved1 != 0 || driver.reserved2 != 0 {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        if driver.num_klms > MOST_KLMS {
+            return Err(Errno(EINVAL));
+        }
+        // ib_uverbs_alloc_mw: the type is looked at after the domain.
+        let pd: Pd = self
+            .state
+            .handles
+            .get(request.pd_handle)
+            .map_err(|_| Errno(EINVAL))?;
+        let kind = match request.mw_type {
+            1 => WindowType::One,
+            2 => WindowType::Two,
+            _ => return Err(Errno(EINVAL)),
+        };
+        let keys = self.machine().alloc_mw(&MwSpec {
+            context,
+            pd: pd.id,
+            kind,
+        })?;
+        let mw = Mw {
+            nic_handle: keys.handle,
+        };
+        let mw_handle = self
+            .state
+            .handles
+            .insert(mw, &[request.pd_handle])
+            .inspect_err(|_| {
+                let _ = self.machine().dealloc_mw(context, keys.handle);
+            })?;
+        Ok(AllocMwResp {
+            mw_handle,
+            rkey: keys.rkey,
+        })
+    }
+
+    pub(in crate::uverbs) fn dealloc_mw(&mut self, handle: u32) -> Result<()> {
+        let context = self.context()?;
+        let mw: Mw = self.state.handles.get_unused(handle)?;
+        self.machine().dealloc_mw(context, mw.nic_handle)?;
+        self.state.handles.remove(handle);
+        Ok(())
+    }
+}
