@@ -152,26 +152,9 @@ impl Nic {
     /// domain or a range that wraps around or is empty; `EFAULT` when part of
     /// the range is not mapped; `ENOMEM` above the limits.
     pub fn reg_mr(&mut self, spec: &MrSpec) -> Result<MrKeys> {
-        let invalid = Errno(libc::EINVAL);
-        let pd = self.core.pds.get(spec.pd.0).ok_or(invalid)?;
-        if pd.context != spec.context || !rights_make_sense(spec.access) {
-            return Err(invalid);
-        }
-        if spec.hca_va.checked_add(spec.length).is_none() {
-            return Err(invalid);
-        }
-        let (first, bytes) = pin::page_range(spec.start, spec.length)?;
+        self.check_mr(spec)?;
+        let pinned = self.pin(spec)?;
         let mrs = &mut self.core.mrs;
-        let enforced = self.core.options.enforce_memlock;
-        let pinned = if enforced { bytes } else { 0 };
-        if enforced {
-            mrs.locked.take(pinned, pin::lock_limit())?;
-        }
-        let writable = spec.access.contains(Access::LOCAL_WRITE);
-        if let Err(error) = pin::probe(first, bytes, writable) {
-            mrs.locked.release(pinned);
-            return Err(error);
-        }
         let region = |key| {
             Mkey::Region(Region {
                 spec: *spec,
@@ -192,6 +175,64 @@ impl Nic {
             lkey: key,
             rkey: key,
         })
+    }
+
+    /// Changes a registration to what `spec` says; its keys stay. With
+    /// `moved`, its pages are pinned anew.
+    ///
+    /// # Errors
+    /// As [`Nic::reg_mr`]; then nothing has changed. `EINVAL` as well when the
+    /// context has no such region, `EBUSY` while a window is bound to it.
+    pub fn rereg_mr(&mut self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()> {
+        let invalid = Errno(libc::EINVAL);
+        self.check_mr(spec)?;
+        let before = match self.core.mrs.get(handle) {
+            Some(Mkey::Region(region)) if region.spec.context == spec.context => *region,
+            _ => return Err(invalid),
+        };
+        if before.windows > 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        let pinned = if moved {
+            self.pin(spec)?
+        } else {
+            before.pinned
+        };
+        if moved {
+            self.core.mrs.locked.release(before.pinned);
+        }
+        for (pd, by) in [(spec.pd, 1), (before.spec.pd, -1)] {
+            if let Some(pd) = self.core.pds.get_mut(pd.0) {
+                pd.users = pd.users.saturating_add_signed(by);
+            }
+        }
+        if let Some(Mkey::Region(region)) = self.core.mrs.get_mut(handle) {
+            (region.spec, region.pinned) = (*spec, pinned);
+        }
+        Ok(())
+    }
+
+    /// Whether a region can be as asked for.
+    fn check_mr(&self, spec: &MrSpec) -> Result<()> {
+        let pd = self.core.pds.get(spec.pd.0);
+        let fits = pd.is_some_and(|pd| pd.context == spec.context)
+            && rights_make_sense(spec.access)
+            && spec.hca_va.checked_add(spec.length).is_some();
+        fits.then_some(()).ok_or(Errno(libc::EINVAL))
+    }
+
+    /// Pins the pages of a region; answers how many bytes count.
+    fn pin(&mut self, spec: &MrSpec) -> Result<u64> {
+        let (first, bytes) = pin::page_range(spec.start, spec.length)?;
+        let locked = &mut self.core.mrs.locked;
+        let enforced = self.core.options.enforce_memlock;
+        let pinned = if enforced { bytes } else { 0 };
+        if enforced {
+            locked.take(pinned, pin::lock_limit())?;
+        }
+        let writable = spec.access.contains(Access::LOCAL_WRITE);
+        pin::probe(first, bytes, writable).inspect_err(|_| locked.release(pinned))?;
+        Ok(pinned)
     }
 
     /// Ends a registration: its keys open nothing any more.

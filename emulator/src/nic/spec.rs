@@ -225,7 +225,7 @@ bitflags::bitflags! {
         const MW_BIND = 16;
         /// Addresses count from 0.
         const ZERO_BASED = 32;
-        /// Accepted and without effect here.
+        /// Pages are pinned when they are used; the kernel face refuses it.
         const ON_DEMAND = 64;
         /// Accepted and without effect here.
         const HUGETLB = 128;

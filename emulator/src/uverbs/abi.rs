@@ -192,6 +192,13 @@ wire! {
     struct AllocMw = 16 { response: u64, pd_handle: u32, mw_type: u8, reserved: [u8; 3], }
     /// `struct ib_uverbs_alloc_mw_resp`.
     struct AllocMwResp = 8 { mw_handle: u32, rkey: u32, }
+    /// `struct ib_uverbs_rereg_mr`.
+    struct ReregMr = 48 {
+        response: u64, mr_handle: u32, flags: u32, start: u64, length: u64, hca_va: u64,
+        pd_handle: u32, access_flags: u32,
+    }
+    /// `struct ib_uverbs_rereg_mr_resp`.
+    struct ReregMrResp = 8 { lkey: u32, rkey: u32, }
     /// `struct ib_uverbs_create_cq`.
     struct CreateCq = 32 {
         response: u64, user_handle: u64, cqe: u32, comp_vector: u32, comp_channel: i32, reserved: u32,

@@ -68,6 +68,10 @@ impl Machine for Emulated {
         self.emulator.nic().reg_mr(spec)
     }
 
+    fn rereg_mr(&self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()> {
+        self.emulator.nic().rereg_mr(handle, spec, moved)
+    }
+
     fn dereg_mr(&self, context: ContextId, handle: u32) -> Result<()> {
         self.emulator.nic().dereg_mr(context, handle)
     }

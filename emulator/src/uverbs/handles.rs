@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use libc::{EBUSY, EINVAL, ENOENT, ENOMEM};
 
-use crate::nic::spec::{ChannelId, Cqn, Errno, PdId, Qpn, Result, Srqn};
+use crate::nic::spec::{Access, ChannelId, Cqn, Errno, PdId, Qpn, Result, Srqn};
 
 /// A protection domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +25,14 @@ pub(super) struct Mr {
     pub(super) lkey: u32,
     /// Remote key.
     pub(super) rkey: u32,
+    /// Where it begins in this process.
+    pub(super) start: u64,
     /// Length in bytes.
     pub(super) length: u64,
     /// Address peers use.
     pub(super) iova: u64,
+    /// Rights.
+    pub(super) access: Access,
 }
 
 /// A memory window.
@@ -169,9 +173,7 @@ impl Handles {
             None => return Err(Errno(ENOMEM)),
         };
         for &parent in parents {
-            if let Some(Some(entry)) = self.slots.get_mut(parent as usize) {
-                entry.users += 1;
-            }
+            self.count_users(parent, 1);
         }
         self.slots[handle] = Some(Entry {
             object: object.into_object(),
@@ -214,6 +216,33 @@ impl Handles {
         }
     }
 
+    /// As [`Handles::replace`], of an object that uses `parents` now.
+    pub(super) fn move_to<K: Kind>(&mut self, handle: u32, object: K, parents: &[u32]) {
+        for &parent in parents {
+            self.count_users(parent, 1);
+        }
+        let Some(Some(entry)) = self.slots.get_mut(handle as usize) else {
+            return;
+        };
+        entry.object = object.into_object();
+        let before = std::mem::replace(&mut entry.parents, parents.to_vec());
+        for parent in before {
+            self.count_users(parent, -1);
+        }
+    }
+
+    fn count_users(&mut self, parent: u32, by: i32) {
+        if let Some(Some(entry)) = self.slots.get_mut(parent as usize) {
+            entry.users = entry.users.saturating_add_signed(by);
+        }
+    }
+
+    /// What an object was made with.
+    pub(super) fn parents(&self, handle: u32) -> Vec<u32> {
+        let entry = self.slots.get(handle as usize).and_then(Option::as_ref);
+        entry.map_or_else(Vec::new, |entry| entry.parents.clone())
+    }
+
     /// Forgets an object, after the NIC did.
     pub(super) fn remove(&mut self, handle: u32) {
         let Some(entry) = self.slots.get_mut(handle as usize).and_then(Option::take) else {
@@ -221,9 +250,7 @@ impl Handles {
         };
         self.free.insert(handle as usize);
         for parent in entry.parents {
-            if let Some(Some(parent)) = self.slots.get_mut(parent as usize) {
-                parent.users -= 1;
-            }
+            self.count_users(parent, -1);
         }
     }
 }
@@ -251,12 +278,20 @@ mod tests {
             nic_handle: 1,
             lkey: 2,
             rkey: 2,
+            start: 0,
             length: 8,
             iova: 0,
+            access: Access::empty(),
         };
         let mr = handles.insert(mr, &[pd]).unwrap();
         assert_eq!(handles.get::<Cq>(pd), Err(Errno(EINVAL)));
         assert_eq!(handles.get_unused::<Pd>(pd), Err(Errno(EBUSY)));
+        let other = handles.insert(Pd { id: PdId(2) }, &[]).unwrap();
+        let moved: Mr = handles.get(mr).unwrap();
+        handles.move_to(mr, moved, &[other]);
+        assert!(handles.get_unused::<Pd>(pd).is_ok());
+        assert_eq!(handles.get_unused::<Pd>(other), Err(Errno(EBUSY)));
+        handles.move_to(mr, moved, &[pd]);
         handles.remove(mr);
         assert!(handles.get_unused::<Pd>(pd).is_ok());
     }

@@ -12,10 +12,12 @@ use super::abi::{
     CreateQp, CreateQpResp, CreateSrq, CreateSrqResp, DestroyCqResp, ExCreateCq, ExCreateCqResp,
     ExCreateQp, ExCreateQpResp, ExModifyCq, ExModifyQp, ExModifyQpResp, GetContextResp, HandleOnly,
     HandleRequest, Mlx5AllocMw, Mlx5AllocUcontextReq, ModifyQp, ModifySrq, QueryDeviceResp,
-    QueryPort, QueryPortResp, QueryQp, QueryQpResp, QuerySrqResp, RegMr, RegMrResp, ResizeCq,
-    ResizeCqResp, request, write_command,
+    QueryPort, QueryPortResp, QueryQp, QueryQpResp, QuerySrqResp, RegMr, RegMrResp, ReregMr,
+    ReregMrResp, ResizeCq, ResizeCqResp, request, write_command,
 };
-use super::commands::{COMPLETION_VECTORS, Call, CqRequest, QpRequest, SrqRequest};
+use super::commands::{
+    COMPLETION_VECTORS, Call, CqRequest, QP_CREATE_FLAGS, QpRequest, SrqRequest,
+};
 use super::context::DeviceFile;
 use super::ioctl::close;
 use super::user;
@@ -125,6 +127,9 @@ const COMMANDS: &[Entry] = &[
         Call::new(file).destroy_ah(it.core::<HandleOnly>().handle)
     }),
     entry::<RegMr, RegMrResp>(write_command::REG_MR, reg_mr),
+    entry::<ReregMr, ReregMrResp>(write_command::REREG_MR, |file, it| {
+        it.core_reply.reply(&Call::new(file).rereg_mr(&it.core())?)
+    }),
     entry::<HandleOnly, ()>(write_command::DEREG_MR, |file, it| {
         Call::new(file).dereg_mr(it.core::<HandleOnly>().handle)
     }),
@@ -438,8 +443,8 @@ fn create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
 fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.check_tail::<ExCreateQp>()?;
     let core: ExCreateQp = it.core();
-    // Neither indirection tables nor creation flags exist here.
-    if core.comp_mask != 0 || core.create_flags != 0 {
+    // There are no indirection tables, which the mask is about.
+    if core.comp_mask != 0 || core.create_flags & !QP_CREATE_FLAGS != 0 {
         return Err(Errno(EOPNOTSUPP));
     }
     let wanted = QpRequest {

@@ -36,6 +36,8 @@ pub trait Machine: Send + Sync {
     fn alloc_pd(&self, context: ContextId) -> Result<PdId>;
     fn dealloc_pd(&self, pd: PdId) -> Result<()>;
     fn reg_mr(&self, spec: &MrSpec) -> Result<MrKeys>;
+    /// Changes a region to what the specification says; its keys stay.
+    fn rereg_mr(&self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()>;
     fn dereg_mr(&self, context: ContextId, handle: u32) -> Result<()>;
     fn alloc_mw(&self, spec: &MwSpec) -> Result<MwKeys>;
     fn dealloc_mw(&self, context: ContextId, handle: u32) -> Result<()>;

@@ -174,6 +174,62 @@ fn a_deregistered_key_opens_nothing() {
 }
 
 #[test]
+fn a_changed_region_opens_what_it_says_then_under_the_same_key() {
+    let mut world = World::new();
+    let host = &mut world.b.host;
+    let spec = MrSpec {
+        context: host.context,
+        pd: host.pd,
+        start: world.b.memory.at(),
+        length: 100,
+        hca_va: world.b.memory.at(),
+        access: ALL_ACCESS,
+    };
+    let keys = host.nic.reg_mr(&spec).unwrap();
+    let elsewhere = host.nic.alloc_pd(host.context).unwrap();
+    let moved = MrSpec {
+        start: spec.start + 50,
+        hca_va: 0x7000_0000,
+        pd: elsewhere,
+        ..spec
+    };
+    let invalid = Err(crate::nic::spec::Errno(libc::EINVAL));
+    assert_eq!(host.nic.rereg_mr(keys.handle + 77, &moved, true), invalid);
+    let nowhere = MrSpec {
+        start: 0x1000,
+        ..moved
+    };
+    let fault = Err(crate::nic::spec::Errno(libc::EFAULT));
+    assert_eq!(host.nic.rereg_mr(keys.handle, &nowhere, true), fault);
+
+    // Refused, it is as it was.
+    let segments = [remote(spec.start, keys.rkey), world.a.segment(0, 100)];
+    world.a.post(WRITE, SIGNALLED, &segments);
+    world.run();
+    assert_eq!(outcome(&world.a.cq.all()), [(OK, 0)]);
+
+    let host = &mut world.b.host;
+    host.nic.rereg_mr(keys.handle, &moved, true).unwrap();
+    let busy = Err(crate::nic::spec::Errno(libc::EBUSY));
+    assert_eq!(
+        host.nic.dealloc_pd(elsewhere),
+        busy,
+        "it is in this one now"
+    );
+    let back = MrSpec {
+        pd: spec.pd,
+        ..moved
+    };
+    host.nic.rereg_mr(keys.handle, &back, false).unwrap();
+    assert_eq!(host.nic.dealloc_pd(elsewhere), Ok(()));
+    let there = [remote(0x7000_0000, keys.rkey), world.a.segment(0, 50)];
+    world.a.post(WRITE, SIGNALLED, &there);
+    world.run();
+    assert_eq!(outcome(&world.a.cq.all()), [(OK, 1)]);
+    a_fails_with(world, REMOTE_ACCESS, WRITE, &segments);
+}
+
+#[test]
 fn a_message_longer_than_the_receive_fails_both_sides() {
     let mut world = World::new();
     let receive = world.b.segment(0, 2999);

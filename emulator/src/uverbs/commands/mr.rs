@@ -1,14 +1,33 @@
 //! Memory regions.
 
-use libc::EINVAL;
+use libc::{EINVAL, EOPNOTSUPP};
 
 use super::Call;
 use crate::nic::spec::{Access, Errno, MrSpec, Result};
-use crate::uverbs::abi::{RegMr, RegMrResp};
+use crate::uverbs::abi::{RegMr, RegMrResp, ReregMr, ReregMrResp};
 use crate::uverbs::handles::{Mr, Pd};
 
 /// `IB_UVERBS_ACCESS_OPTIONAL_RANGE`: hints that a device may ignore.
 const OPTIONAL_ACCESS: u32 = 0x3ff0_0000;
+
+/// `IB_MR_REREG_*`.
+const REREG_TRANSLATION: u32 = 1;
+const REREG_PD: u32 = 2;
+const REREG_ACCESS: u32 = 4;
+
+/// Rights as a command names them (`ib_check_mr_access`, but for what of it
+/// the NIC checks).
+///
+/// # Errors
+/// `EINVAL` for unknown ones; `EOPNOTSUPP` for on-demand paging, which this
+/// device does not have.
+fn check_access(flags: u32) -> Result<Access> {
+    let access = Access::from_bits(flags & !OPTIONAL_ACCESS).ok_or(Errno(EINVAL))?;
+    if access.contains(Access::ON_DEMAND) {
+        return Err(Errno(EOPNOTSUPP));
+    }
+    Ok(access)
+}
 
 impl Call<'_> {
     pub(in crate::uverbs) fn reg_mr(&mut self, request: &RegMr) -> Result<RegMrResp> {
@@ -17,7 +36,7 @@ impl Call<'_> {
         if request.start & 0xfff != request.hca_va & 0xfff {
             return Err(Errno(EINVAL));
         }
-        let wanted = Access::from_bits(request.access_flags & !OPTIONAL_ACCESS);
+        let access = check_access(request.access_flags)?;
         let pd: Pd = self
             .state
             .handles
@@ -29,14 +48,16 @@ impl Call<'_> {
             start: request.start,
             length: request.length,
             hca_va: request.hca_va,
-            access: wanted.ok_or(Errno(EINVAL))?,
+            access,
         })?;
         let mr = Mr {
             nic_handle: keys.handle,
             lkey: keys.lkey,
             rkey: keys.rkey,
+            start: request.start,
             length: request.length,
             iova: request.hca_va,
+            access,
         };
         let mr_handle = self
             .state
@@ -49,6 +70,53 @@ impl Call<'_> {
             mr_handle,
             lkey: keys.lkey,
             rkey: keys.rkey,
+        })
+    }
+
+    /// Changes the range, the domain or the rights of a region. Its keys stay,
+    /// as where mlx5_ib changes it by a UMR.
+    pub(in crate::uverbs) fn rereg_mr(&mut self, request: &ReregMr) -> Result<ReregMrResp> {
+        let context = self.context()?;
+        let has = |flag| request.flags & flag != 0;
+        if request.flags == 0 {
+            return Err(Errno(EINVAL));
+        }
+        if has(!(REREG_TRANSLATION | REREG_PD | REREG_ACCESS)) {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        if has(REREG_TRANSLATION) && request.start & 0xfff != request.hca_va & 0xfff {
+            return Err(Errno(EINVAL));
+        }
+        let handles = &self.state.handles;
+        let mut mr: Mr = handles.get(request.mr_handle)?;
+        let mut parents = handles.parents(request.mr_handle);
+        if has(REREG_ACCESS) {
+            mr.access = check_access(request.access_flags)?;
+        }
+        if has(REREG_PD) {
+            parents = vec![request.pd_handle];
+        }
+        let pd: Pd = match parents[..] {
+            [pd] => handles.get(pd).map_err(|_| Errno(EINVAL))?,
+            _ => return Err(Errno(EINVAL)),
+        };
+        if has(REREG_TRANSLATION) {
+            (mr.start, mr.length, mr.iova) = (request.start, request.length, request.hca_va);
+        }
+        let spec = MrSpec {
+            context,
+            pd: pd.id,
+            start: mr.start,
+            length: mr.length,
+            hca_va: mr.iova,
+            access: mr.access,
+        };
+        self.machine()
+            .rereg_mr(mr.nic_handle, &spec, has(REREG_TRANSLATION | REREG_ACCESS))?;
+        self.state.handles.move_to(request.mr_handle, mr, &parents);
+        Ok(ReregMrResp {
+            lkey: mr.lkey,
+            rkey: mr.rkey,
         })
     }
 

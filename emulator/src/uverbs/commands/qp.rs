@@ -24,7 +24,11 @@ const QPT_RC: u64 = 2;
 const QPT_UC: u64 = 3;
 const QPT_UD: u64 = 4;
 
-/// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`, the only creation flag known here.
+/// Creation flags that are accepted in any case:
+/// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`. There is no multicast, so
+/// none comes back.
+pub(in crate::uverbs) const QP_CREATE_FLAGS: u32 = 1 << 1;
+/// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
 pub(in crate::uverbs) const QP_CREATE_SQ_SIG_ALL: u32 = 1 << 12;
 
 /// `IB_QP_STATE`, `IB_QP_CUR_STATE`, `IB_QP_PORT`, `IB_QP_AV`, `IB_QP_ALT_PATH`.

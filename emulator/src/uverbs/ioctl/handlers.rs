@@ -11,8 +11,8 @@ use crate::nic::spec::{Errno, Result};
 use crate::uverbs::abi::{self, GidEntry, QpCap, QueryPortRespEx, UHW_IN, UHW_OUT};
 use crate::uverbs::attributes::Attributes;
 use crate::uverbs::commands::{
-    COMPLETION_VECTORS, CORE_SUPPORT, CQ_FLAGS, Call, CqRequest, QP_CREATE_SQ_SIG_ALL, QpRequest,
-    SrqRequest,
+    COMPLETION_VECTORS, CORE_SUPPORT, CQ_FLAGS, Call, CqRequest, QP_CREATE_FLAGS,
+    QP_CREATE_SQ_SIG_ALL, QpRequest, SrqRequest,
 };
 use crate::uverbs::context::{DeviceFile, PAGE_SIZE};
 use crate::uverbs::legacy::{Buffer, WriteCommand, context_request};
@@ -163,7 +163,7 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
         return Err(Errno(EINVAL));
     }
     let flags = it.u32(10)?;
-    if flags & !QP_CREATE_SQ_SIG_ALL != 0 {
+    if flags & !(QP_CREATE_SQ_SIG_ALL | QP_CREATE_FLAGS) != 0 {
         return Err(Errno(EOPNOTSUPP));
     }
     let cap: QpCap = it.structure(8);

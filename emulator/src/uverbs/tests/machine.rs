@@ -19,6 +19,7 @@ pub(super) struct Seen {
     pub(super) mr: Option<MrSpec>,
     pub(super) mw: Option<MwSpec>,
     pub(super) resized: Option<CqBuffer>,
+    pub(super) rereg: Option<(u32, MrSpec, bool)>,
     pub(super) modified: Option<QpAttr>,
     pub(super) limit: Option<u32>,
     pub(super) closed: Vec<ContextId>,
@@ -87,6 +88,11 @@ impl Machine for Recorder {
             lkey: handle << 8,
             rkey: handle << 8,
         })
+    }
+
+    fn rereg_mr(&self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()> {
+        self.note(|seen| seen.rereg = Some((handle, *spec, moved)));
+        Ok(())
     }
 
     fn dereg_mr(&self, _context: ContextId, _handle: u32) -> Result<()> {

@@ -11,7 +11,8 @@ use crate::config::Link;
 use crate::nic::spec::{Access, AsyncEvent, AsyncObject, Errno, EventSink, Result, Service};
 use crate::uverbs::abi::{
     DestroyCqResp, Mlx5CreateCq, Mlx5CreateQp, Mlx5CreateSrq, ModifyQp, ModifySrq, QpCap,
-    QueryQpResp, RegMr, RegMrResp, UHW_IN, UHW_OUT, method, object, request, write_command,
+    QueryQpResp, RegMr, RegMrResp, ReregMr, ReregMrResp, UHW_IN, UHW_OUT, method, object, request,
+    write_command,
 };
 use crate::uverbs::{DeviceFile, FILES};
 
@@ -372,10 +373,12 @@ fn a_qp_that_cannot_be_is_refused() {
         Some(EOPNOTSUPP),
         "XRC"
     );
-    let flags = app
-        .qp_command(pd, cq, 2, &driver)
-        .input(10, &2_u32.to_ne_bytes());
-    assert_eq!(refused(flags), Some(EOPNOTSUPP), "creation flags");
+    // Multicast that does not come back, then timestamps of the wire.
+    for (flag, expected) in [(1_u32 << 1, None), (1 << 2, Some(EOPNOTSUPP))] {
+        let command = app.qp_command(pd, cq, 2, &driver);
+        let flags = command.input(10, &flag.to_ne_bytes());
+        assert_eq!(refused(flags), expected, "creation flag {flag}");
+    }
 }
 
 #[test]
@@ -525,6 +528,73 @@ fn memory_is_registered_with_the_rights_asked_for() {
     let destroy = Command::new(object::MR, method::MR_DESTROY).id(0, keys.mr_handle);
     assert_eq!(errno(destroy.send(&app.file)), None);
     assert_eq!(errno(app.dealloc_pd(pd)), None);
+}
+
+#[test]
+fn on_demand_paging_is_refused_as_by_a_device_without_it() {
+    let app = Application::new();
+    let mut request = RegMr::new_zeroed();
+    (request.start, request.hca_va, request.length) = (0x5000, 0x5000, 64);
+    (request.pd_handle, request.access_flags) = (app.pd(), 1 << 6);
+    let command = Command::write(write_command::REG_MR, request.as_bytes(), 12);
+    assert_eq!(errno(command.send(&app.file)), Some(EOPNOTSUPP));
+}
+
+#[test]
+fn a_region_changes_what_it_is_asked_to_and_keeps_its_keys() {
+    let app = Application::new();
+    let (first, second) = (app.pd(), app.pd());
+    let mut request = RegMr::new_zeroed();
+    (request.start, request.hca_va, request.length) = (0x5008, 0x9008, 64);
+    (request.pd_handle, request.access_flags) = (first, 1);
+    let answer = Command::write(write_command::REG_MR, request.as_bytes(), 12).send(&app.file);
+    let made: RegMrResp = crate::uverbs::abi::request(&answer.unwrap().output(1));
+    let rereg = |flags, change: &dyn Fn(&mut ReregMr)| {
+        let mut request = ReregMr::new_zeroed();
+        (request.mr_handle, request.flags) = (made.mr_handle, flags);
+        change(&mut request);
+        Command::write(write_command::REREG_MR, request.as_bytes(), 8).send(&app.file)
+    };
+    let refused = |flags, change: &dyn Fn(&mut ReregMr)| errno(rereg(flags, change));
+    assert_eq!(refused(0, &|_| ()), Some(EINVAL), "nothing to change");
+    assert_eq!(refused(8, &|_| ()), Some(EOPNOTSUPP), "no such change");
+    assert_eq!(
+        refused(1, &|it| it.start = 1),
+        Some(EINVAL),
+        "offsets differ"
+    );
+    assert_eq!(
+        refused(2, &|it| it.pd_handle = 77),
+        Some(EINVAL),
+        "no such PD"
+    );
+    assert_eq!(refused(4, &|it| it.access_flags = 1 << 15), Some(EINVAL));
+    assert_eq!(refused(4, &|it| it.access_flags = 1 << 6), Some(EOPNOTSUPP));
+    assert_eq!(refused(4, &|it| it.mr_handle = 99), Some(ENOENT));
+    assert_eq!(refused(4, &|it| it.mr_handle = first), Some(EINVAL), "a PD");
+    assert!(app.recorder.seen.lock().unwrap().rereg.is_none());
+
+    let answer = rereg(4, &|it| it.access_flags = 7).unwrap();
+    let keys: ReregMrResp = crate::uverbs::abi::request(&answer.output(1));
+    assert_eq!((keys.lkey, keys.rkey), (made.lkey, made.rkey));
+    let changed = || app.recorder.seen.lock().unwrap().rereg.unwrap();
+    let (_, spec, moved) = changed();
+    assert_eq!((spec.start, spec.length, spec.hca_va), (0x5008, 64, 0x9008));
+    assert!(spec.access.contains(Access::REMOTE_READ) && moved);
+
+    assert_eq!(refused(2, &|it| it.pd_handle = second), None);
+    assert!(!changed().2, "its pages are those it had");
+    assert_eq!(errno(app.dealloc_pd(first)), None, "nothing is in it");
+    assert_eq!(errno(app.dealloc_pd(second)), Some(EBUSY));
+
+    let there = |it: &mut ReregMr| (it.start, it.hca_va, it.length) = (0x7010, 0x7010, 8);
+    assert_eq!(refused(1, &there), None);
+    let spec = changed().1;
+    assert_eq!((spec.start, spec.length, spec.hca_va), (0x7010, 8, 0x7010));
+    assert!(
+        spec.access.contains(Access::REMOTE_READ),
+        "as changed before"
+    );
 }
 
 #[test]
