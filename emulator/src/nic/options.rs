@@ -22,6 +22,9 @@ pub struct NicOptions {
     pub view: DoorbellView,
     /// Receives and reads may be delivered inside their CQE where the QP allows it.
     pub scatter_to_cqe: bool,
+    /// Answers may be delivered inside CQEs of 128 bytes, too, as a ConnectX
+    /// does. libmlx5 before version 64 takes them from a wrong place there.
+    pub scatter_to_large_cqes: bool,
     /// Registered memory counts against `RLIMIT_MEMLOCK`, as pinned memory
     /// does without `CAP_IPC_LOCK`.
     pub enforce_memlock: bool,
@@ -40,6 +43,7 @@ impl Default for NicOptions {
             devices: 1,
             view: DoorbellView::Exact,
             scatter_to_cqe: true,
+            scatter_to_large_cqes: false,
             enforce_memlock: false,
             resolve: Box::new(|_, path| {
                 let device = u8::try_from(path.dlid.saturating_sub(1)).ok()?;

@@ -179,10 +179,12 @@ pub struct QpSpec {
     pub user_index: u32,
     /// CQE version agreed with the context: 0 or 1.
     pub cqe_version: u8,
-    /// Software posts every request signalled (it sets the bit in each WQE;
-    /// the device does not add it). Small reads may then come in their CQE.
-    pub signal_all: bool,
-    /// Receives of up to 32 bytes may be delivered inside the CQE.
+    /// Answers to signalled reads and atomics may be delivered inside their
+    /// CQE. The driver asks for it where software posts every request
+    /// signalled, or takes that upon itself.
+    pub scatter_answers: bool,
+    /// Small receives may be delivered inside their CQE: 32 bytes, or 64 in a
+    /// CQE of 128.
     pub scatter_to_cqe: bool,
     /// Receive WQEs begin with a signature segment (`MLX5_QP_SIGNATURE=1`).
     pub wq_signature: bool,

@@ -7,7 +7,7 @@ use super::super::psn;
 use super::super::qp::Qp;
 use super::super::responder::aeth;
 use super::super::spec::QpState;
-use super::{INLINE_READ, Request};
+use super::{INLINE_ANSWER, INLINE_ANSWER_32, Request};
 use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Good, Syndrome};
 use crate::fabric::packet::{Header, Operation};
 
@@ -118,8 +118,9 @@ impl Qp {
         if data.len() as u32 != mtu.min(request.length - offset) {
             return self.fail_oldest(core, Syndrome::BadResponse);
         }
-        if request.length > 0 && request.length as usize <= room {
-            let mut inline = [0; INLINE_READ];
+        let is_small = request.length > 0 && request.length as usize <= room;
+        if is_small && request.signalled {
+            let mut inline = [0; INLINE_ANSWER];
             inline[..data.len()].copy_from_slice(data);
             request.inline = Some(inline);
         } else {
@@ -208,7 +209,12 @@ impl Qp {
             timestamp: core.now,
         });
         if let Some(inline) = &request.inline {
-            cqe.inline_32(&inline[..request.length as usize]);
+            let data = &inline[..request.length as usize];
+            if self.send_cqe_size(core) == 128 {
+                cqe.inline_64(data);
+            } else {
+                cqe.inline_32(data);
+            }
         }
         core.complete(self.spec.send_cq, cqe);
     }
@@ -232,20 +238,21 @@ impl Qp {
         core.complete(self.spec.send_cq, cqe);
     }
 
-    /// How many bytes of an answer may be delivered inside the CQE. The driver asks for
-    /// it only where every request is signalled (an answer without a CQE would be
-    /// lost), and libmlx5 before v64 reads the 64-byte form from a wrong place.
+    /// How many bytes of an answer may be delivered inside the CQE; 0 for none.
     fn inline_answer_room(&self, core: &Core) -> usize {
-        let cqe_size = core
-            .cqs
-            .get(self.spec.send_cq.0)
-            .map_or(0, |cq| cq.spec.cqe_size);
-        let wanted =
-            core.options.scatter_to_cqe && self.spec.scatter_to_cqe && self.spec.signal_all;
-        if wanted && cqe_size == 64 {
-            INLINE_READ
-        } else {
-            0
+        let options = &core.options;
+        if !options.scatter_to_cqe || !self.spec.scatter_answers {
+            return 0;
         }
+        match self.send_cqe_size(core) {
+            128 if options.scatter_to_large_cqes => INLINE_ANSWER,
+            64 => INLINE_ANSWER_32,
+            _ => 0,
+        }
+    }
+
+    fn send_cqe_size(&self, core: &Core) -> u32 {
+        let cq = core.cqs.get(self.spec.send_cq.0);
+        cq.map_or(64, |cq| cq.spec.cqe_size)
     }
 }

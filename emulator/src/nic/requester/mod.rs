@@ -83,11 +83,12 @@ pub(super) struct Request {
     /// It failed here; it says so when all before it have completed.
     failure: Option<Syndrome>,
     /// What was read, to be delivered inside the CQE.
-    inline: Option<[u8; INLINE_READ]>,
+    inline: Option<[u8; INLINE_ANSWER]>,
 }
 
-/// Bytes of a read that fit into a 64-byte CQE.
-const INLINE_READ: usize = 32;
+/// Bytes of an answer that fit into a CQE of 128 bytes, and into one of 64.
+const INLINE_ANSWER: usize = 64;
+const INLINE_ANSWER_32: usize = 32;
 
 impl Request {
     fn is_read(&self) -> bool {

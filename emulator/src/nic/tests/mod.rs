@@ -9,6 +9,7 @@ mod control;
 mod datagram;
 mod doorbells;
 mod errors;
+mod garbage;
 mod loss;
 mod receive;
 mod resize;

@@ -1,6 +1,7 @@
 //! Receive queues: their own and shared ones, and small messages in the CQE.
 
 use super::rig::*;
+use crate::nic::NicOptions;
 use crate::nic::spec::*;
 
 /// A shared receive queue with the driver's part played by hand.
@@ -233,33 +234,54 @@ fn an_inline_message_must_fit_the_receive_all_the_same() {
     assert_eq!(outcome(&world.b.cq.all()), [(0x01, 0)]);
 }
 
+/// A reads so many bytes of B into a CQE of that size; answers what it was told,
+/// and what lies in A's memory then.
+fn answered(options: NicOptions, cqe_size: u32, flags: u8, bytes: u32) -> (Vec<u8>, Vec<u8>) {
+    let mut host = Host::with(options);
+    let cq = host.cq(16, cqe_size);
+    let cqn = cq.cqn;
+    let mut a = end(host, |spec| {
+        spec.scatter_answers = true;
+        spec.send_cq = cqn;
+    });
+    a.cq = cq;
+    let mut world = World::of(a, end(Host::new(2), |_| {}), attributes());
+    world.b.fill(0, bytes as usize, 4);
+    let segments = [world.b.remote(0), world.a.segment(0, bytes)];
+    world.a.post(READ, flags, &segments);
+    world.a.post(NOP, SIGNALLED, &[]);
+    world.run();
+    let cqe = world.a.cq.poll().unwrap();
+    let holds = match cqe.format {
+        1 => cqe.raw[cqe.raw.len() - 64..][..bytes as usize].to_vec(),
+        2 => cqe.raw[..bytes as usize].to_vec(),
+        _ => Vec::new(),
+    };
+    (holds, world.a.memory.get(0, bytes as usize))
+}
+
 #[test]
-fn small_reads_come_in_the_cqe_only_where_all_is_signalled() {
-    for signal_all in [true, false] {
-        let a = end(Host::new(1), |spec| {
-            spec.scatter_to_cqe = true;
-            spec.signal_all = signal_all;
-        });
-        let mut world = World::of(a, end(Host::new(2), |_| {}), attributes());
-        let there = world.b.fill(0, 32, 4);
-        world.a.post(
-            READ,
-            SIGNALLED,
-            &[world.b.remote(0), world.a.segment(0, 32)],
-        );
-        world.run();
-        let cqe = world.a.cq.poll().unwrap();
-        assert_eq!(
-            (cqe.syndrome, cqe.bytes, cqe.format),
-            (OK, 32, u8::from(signal_all))
-        );
-        let data = if signal_all {
-            cqe.raw[..32].to_vec()
-        } else {
-            world.a.memory.get(0, 32)
-        };
-        assert_eq!(data, there);
-    }
+fn small_answers_come_in_the_cqe_where_that_is_wanted() {
+    let plain = || NicOptions::default();
+    let large = || NicOptions {
+        scatter_to_large_cqes: true,
+        ..NicOptions::default()
+    };
+    let bytes =
+        |count: usize| -> Vec<u8> { (0..count).map(|n| (n as u8).wrapping_mul(31) ^ 4).collect() };
+    let (data, nothing) = (bytes(32), Vec::new());
+    let in_cqe = answered(plain(), 64, SIGNALLED, 32);
+    assert_eq!(in_cqe, (data, vec![0; 32]));
+    let too_long = answered(plain(), 64, SIGNALLED, 33);
+    assert_eq!(too_long, (nothing.clone(), bytes(33)));
+    let without_a_cqe = answered(plain(), 64, 0, 32);
+    assert_eq!(without_a_cqe, (nothing.clone(), bytes(32)));
+    let large_cqe = answered(plain(), 128, SIGNALLED, 32);
+    assert_eq!(large_cqe, (nothing.clone(), bytes(32)));
+    let asked_for = answered(large(), 128, SIGNALLED, 64);
+    assert_eq!(asked_for, (bytes(64), vec![0; 64]));
+    let too_long = answered(large(), 128, SIGNALLED, 65);
+    assert_eq!(too_long, (nothing, bytes(65)));
 }
 
 #[test]

@@ -129,6 +129,8 @@ impl Call<'_> {
         let rq_bytes = u64::from(driver.rq_wqe_count) << driver.rq_wqe_shift;
         let sq_buf = driver.buf_addr.checked_add(rq_bytes).ok_or(Errno(EINVAL))?;
         let bell = self.choose_bell(driver)?;
+        let scatters = driver.flags & FLAG_SCATTER_CQE != 0;
+        let allows_unsignalled = driver.flags & FLAG_ALLOW_SCATTER_CQE != 0;
         let made = self.machine().create_qp(&QpSpec {
             context,
             pd: pd.id,
@@ -151,8 +153,8 @@ impl Call<'_> {
             },
             user_index: driver.uidx,
             cqe_version: self.state.cqe_version,
-            signal_all: request.signal_all,
-            scatter_to_cqe: driver.flags & FLAG_SCATTER_CQE != 0,
+            scatter_answers: scatters && (request.signal_all || allows_unsignalled),
+            scatter_to_cqe: scatters,
             wq_signature: driver.flags & FLAG_SIGNATURE != 0,
             user_handle: request.user_handle,
         });

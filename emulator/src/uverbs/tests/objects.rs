@@ -330,7 +330,23 @@ fn a_qp_reaches_the_nic_as_it_was_asked_for() {
         (spec.user_index, spec.cqe_version, spec.register.page.page),
         (9, 1, app.page)
     );
-    assert!(spec.scatter_to_cqe && !spec.wq_signature && !spec.signal_all);
+    assert!(spec.scatter_to_cqe && !spec.wq_signature && !spec.scatter_answers);
+    let answers_in_cqes = |flags: u32, signal_all: bool| {
+        let mut driver = app.qp_driver();
+        driver.flags |= flags;
+        let mut command = app.qp_command(pd, cq, 2, &driver);
+        if signal_all {
+            command = command.input(10, &(1_u64 << 12).to_ne_bytes());
+        }
+        command.send(&app.file).unwrap();
+        let qp = app.recorder.seen.lock().unwrap().qp;
+        qp.unwrap().scatter_answers
+    };
+    assert!(answers_in_cqes(0, true), "all is signalled");
+    assert!(
+        answers_in_cqes(1 << 8, false),
+        "the application answers for it"
+    );
 }
 
 #[test]
