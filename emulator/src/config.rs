@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::fabric::name::FabricName;
+use crate::faults::FaultSpec;
+use crate::faults::spec::SpecError;
 
 /// Link layer of every port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ pub struct Config {
     pub mode: Mode,
     /// How a doorbell reaches the NIC while its thread is asleep.
     pub wake: Wake,
+    /// What goes wrong.
+    pub faults: Option<FaultSpec>,
 }
 
 impl Default for Config {
@@ -82,6 +86,7 @@ impl Default for Config {
             trace: None,
             mode: Mode::Threaded,
             wake: Wake::Auto,
+            faults: None,
         }
     }
 }
@@ -113,6 +118,9 @@ impl Config {
     pub const TRACE: &'static str = "MLX5EMU_TRACE";
     /// `auto`, `signal`, `uffd` or `nap`.
     pub const WAKE: &'static str = "MLX5EMU_WAKE";
+
+    /// Faults to inject, in the language of [`FaultSpec`].
+    pub const FAULTS: &'static str = "MLX5EMU_FAULTS";
 
     /// Reads the environment. A variable that is unset or empty has its default.
     ///
@@ -172,6 +180,15 @@ impl Config {
                 ("nap", Wake::Nap),
             ];
             config.wake = choice(Self::WAKE, &value, &known)?;
+        }
+        if let Some(value) = get(Self::FAULTS) {
+            let text = value
+                .to_str()
+                .ok_or_else(|| refused(Self::FAULTS, &value, "give ASCII text"))?;
+            let faults = text
+                .parse()
+                .map_err(|error: SpecError| refused(Self::FAULTS, &value, &error.to_string()))?;
+            config.faults = Some(faults);
         }
         config.trace = get(Self::TRACE).map(PathBuf::from);
         Ok(config)
@@ -242,6 +259,7 @@ mod tests {
             (Config::FACE, "write"),
             (Config::TRACE, "/tmp/t"),
             (Config::WAKE, "nap"),
+            (Config::FAULTS, "seed=3,drop=0.5"),
         ])
         .unwrap();
         assert_eq!(config.fabric.as_str(), "lab-1");
@@ -251,6 +269,8 @@ mod tests {
         );
         assert_eq!((config.face, config.wake), (Face::Write, Wake::Nap));
         assert_eq!(config.trace, Some(PathBuf::from("/tmp/t")));
+        let faults = config.faults.expect("given").to_string();
+        assert_eq!(faults, "seed=3,drop=0.5");
     }
 
     #[test]
@@ -264,6 +284,7 @@ mod tests {
             (Config::LENIENT, "yes"),
             (Config::FACE, "netlink"),
             (Config::WAKE, "spin"),
+            (Config::FAULTS, "drop=2"),
         ] {
             let text = read(&[(variable, value)]).unwrap_err().to_string();
             assert!(text.contains(variable) && text.contains(value), "{text}");

@@ -22,15 +22,17 @@ use crate::fabric::bells::Bells;
 use crate::fabric::directory::JoinError;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
+use crate::faults::FaultSpec;
+use crate::hardware::Hardware;
 use crate::nic::spec::{
-    DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage, UarWrite,
+    DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage,
 };
-use crate::nic::{Identify, Nanos, Nic, NicOptions, Progress, Resolver};
+use crate::nic::{Identify, Nic, NicOptions, Resolver};
 use crate::runner::serve::StoreServer;
 use crate::runner::station::Station;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
-use crate::runner::{BATCH, Control, Driver};
+use crate::runner::Control;
 use crate::trap;
 use crate::uar::UarBank;
 use crate::uar::fault::{FaultWatch, Manner};
@@ -48,7 +50,7 @@ pub struct Emulator {
     config: Config,
     pid: u32,
     slot: u8,
-    station: Mutex<Station<Nic>>,
+    station: Mutex<Station<Hardware>>,
     uar: UarBank,
     control: Control,
     stepper: Option<Mutex<Stepper>>,
@@ -124,6 +126,8 @@ impl Emulator {
         if let Some(path) = &config.trace {
             nic.set_trace(Box::new(TraceWriter::new(trace_file(path)?)));
         }
+        let mut hardware = Hardware::new(nic);
+        hardware.set_faults(config.faults.as_ref());
         let life_lock = port.attachment().map_or(-1, Attachment::lock_fd);
         let slot = port.slot();
         let bells = port.attachment().map(|it| Arc::clone(it.bells()));
@@ -132,7 +136,7 @@ impl Emulator {
             config,
             pid: std::process::id(),
             slot,
-            station: Mutex::new(Station::new(nic, port)),
+            station: Mutex::new(Station::new(hardware, port)),
             uar: UarBank::new(faults),
             control: Control::default(),
             stepper,
@@ -265,7 +269,18 @@ impl Emulator {
         self.stepping(|stepper, nic, port| stepper.advance(nic, port, &self.uar, by));
     }
 
-    fn stepping<T>(&self, step: impl FnOnce(&mut Stepper, &mut Nic, &mut Port) -> T) -> Option<T> {
+    /// From now on these faults happen, counted anew, or none any more.
+    pub fn set_faults(&self, spec: Option<&FaultSpec>) {
+        let mut station = self.station.lock().unwrap_or_else(PoisonError::into_inner);
+        station.driver.set_faults(spec);
+        drop(station);
+        self.control.kick();
+    }
+
+    fn stepping<T>(
+        &self,
+        step: impl FnOnce(&mut Stepper, &mut Hardware, &mut Port) -> T,
+    ) -> Option<T> {
         let mut stepper = self
             .stepper
             .as_ref()?
@@ -279,7 +294,7 @@ impl Emulator {
 
 /// The NIC, locked for a command.
 pub struct NicGuard<'a> {
-    station: Option<MutexGuard<'a, Station<Nic>>>,
+    station: Option<MutexGuard<'a, Station<Hardware>>>,
     control: &'a Control,
 }
 
@@ -301,23 +316,6 @@ impl Drop for NicGuard<'_> {
     fn drop(&mut self) {
         self.station = None;
         self.control.kick();
-    }
-}
-
-impl Driver for Nic {
-    fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress {
-        for doorbell in doorbells {
-            self.doorbell(doorbell);
-        }
-        let mut received = false;
-        for _ in 0..BATCH {
-            let Some(packet) = port.receive() else { break };
-            self.receive(packet, port);
-            received = true;
-        }
-        let mut progress = self.work(now, port, BATCH);
-        progress.worked |= received;
-        progress
     }
 }
 

@@ -4,6 +4,8 @@ pub mod config;
 pub mod decode;
 pub mod emulator;
 pub mod fabric;
+pub mod faults;
+pub mod hardware;
 pub mod limits;
 pub mod nic;
 pub mod preload;

@@ -198,6 +198,29 @@ impl Cqe {
         }
     }
 
+    /// Whose completion it is.
+    #[must_use]
+    pub fn qpn(&self) -> u32 {
+        u32::from_be_bytes([0, self.body[57], self.body[58], self.body[59]])
+    }
+
+    /// Makes it a failed completion of the same WQE, with a syndrome that
+    /// means nothing.
+    pub fn corrupt(&mut self) {
+        const NO_SYNDROME: u8 = 0xee;
+        let failed = if self.body[OP_OWN] >> 4 == CqeOpcode::Request as u8
+            || self.body[OP_OWN] >> 4 == CqeOpcode::RequestError as u8
+        {
+            CqeOpcode::RequestError
+        } else {
+            CqeOpcode::ResponseError
+        };
+        self.body[54] = NO_SYNDROME;
+        self.body[55] = NO_SYNDROME;
+        self.body[OP_OWN] = (failed as u8) << 4;
+        self.notifies = true;
+    }
+
     /// Puts up to 32 bytes of data into the first bytes of the completion.
     /// They overwrite the fields there, as on hardware.
     pub fn inline_32(&mut self, data: &[u8]) {
@@ -237,6 +260,38 @@ mod tests {
         assert_eq!(cqe.body[32..40], [0, 0x0a, 0x0b, 0x0c, 9, 8, 7, 6]);
         assert_eq!(cqe.body[44..56], [0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0x55]);
         assert_eq!(cqe.body[56..], [0, 1, 2, 3, 0x12, 0x34, 0, 0x32]);
+    }
+
+    #[test]
+    fn a_corrupt_completion_is_a_failed_one_of_the_same_wqe() {
+        for (opcode, corrupt) in [
+            (CqeOpcode::Request, 0xd0),
+            (CqeOpcode::SendImmediate, 0xe0),
+        ] {
+            let mut cqe = Cqe::good(&Good {
+                opcode,
+                wqe_opcode: 0x0a,
+                qpn: 0x01_0203,
+                resource: 5,
+                wqe_counter: 0x1234,
+                byte_count: 99,
+                immediate: [0; 4],
+                remote_qpn: 0,
+                has_grh: false,
+                service_level: 0,
+                source_lid: 0,
+                solicited: true,
+                timestamp: 0,
+            });
+            cqe.inline_32(&[1; 32]);
+            cqe.corrupt();
+            assert_eq!(cqe.qpn(), 0x01_0203);
+            assert_eq!(cqe.body[32..36], [0, 0, 0, 5][..]);
+            assert_eq!(
+                cqe.body[54..],
+                [0xee, 0xee, 0x0a, 1, 2, 3, 0x12, 0x34, 0, corrupt]
+            );
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::core::Core;
 use super::doorbell::PageUsers;
 use super::number::Table;
-use super::options::{Nanos, NicOptions, Progress, Trace};
+use super::options::{Mishaps, Nanos, NicOptions, Progress, Trace};
 use super::qp::Qp;
 use super::spec::{CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, SrqSpec, Srqn, UarPage};
 use super::violations::Violations;
@@ -45,6 +45,11 @@ impl Nic {
         self.core.trace = Some(trace);
     }
 
+    /// Who is asked from now on for what happens to this NIC; `None` for nothing.
+    pub fn set_mishaps(&mut self, mishaps: Option<Box<dyn Mishaps + Send>>) {
+        self.core.mishaps = mishaps;
+    }
+
     /// What software did that hardware would not forgive.
     #[must_use]
     pub fn violations(&self) -> &Violations {
@@ -73,7 +78,9 @@ impl Nic {
     /// [`Nic::work`], so that one acknowledges many.
     pub fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
         let Packet { header, payload } = packet;
-        if let Some(qp) = self.qps.get_mut(header.destination_qpn.0) {
+        if !self.core.devices.reaches(header.destination.device) {
+            self.core.note(|| "packet for a port that is down".into());
+        } else if let Some(qp) = self.qps.get_mut(header.destination_qpn.0) {
             qp.take_packet(&mut self.core, &header, &payload);
         } else {
             self.core
@@ -140,8 +147,14 @@ impl Nic {
         worked
     }
 
-    /// Tells the QPs of CQs that overran.
+    /// Tells the QPs of CQs that overran, and those whose completions were no
+    /// good.
     pub(super) fn settle(&mut self) {
+        while let Some(qpn) = self.core.corrupted.pop() {
+            if let Some(qp) = self.qps.get_mut(qpn) {
+                qp.fail_fatally(&mut self.core);
+            }
+        }
         while let Some(cqn) = self.core.overrun.pop() {
             for (_, qp) in self.qps.iter_mut() {
                 if qp.spec.send_cq.0 == cqn || qp.spec.recv_cq.0 == cqn {

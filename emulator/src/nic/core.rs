@@ -4,7 +4,8 @@
 use super::cq::Cq;
 use super::mr::Mrs;
 use super::number::Table;
-use super::options::{Nanos, NicOptions, Trace};
+use super::incidents::Devices;
+use super::options::{Mishaps, Nanos, NicOptions, Trace};
 use super::pd::{Context, Pd};
 use super::spec::{AsyncEvent, AsyncObject, ContextId, EventSink};
 use super::srq::Srq;
@@ -23,7 +24,10 @@ pub(super) struct Core {
     pub(super) options: NicOptions,
     pub(super) events: Box<dyn EventSink>,
     pub(super) trace: Option<Box<dyn Trace + Send>>,
+    pub(super) mishaps: Option<Box<dyn Mishaps + Send>>,
     pub(super) violations: Violations,
+    /// Ports that are down, devices that have failed.
+    pub(super) devices: Devices,
     pub(super) contexts: Table<Context>,
     pub(super) pds: Table<Pd>,
     pub(super) mrs: Mrs,
@@ -38,6 +42,8 @@ pub(super) struct Core {
     pub(super) flushing: Vec<u32>,
     /// CQs that overran and whose QPs are still to be told.
     pub(super) overrun: Vec<u32>,
+    /// QPs with a completion that was no good.
+    pub(super) corrupted: Vec<u32>,
     pool: Vec<Vec<u8>>,
 }
 
@@ -47,7 +53,9 @@ impl Core {
             options,
             events,
             trace: None,
+            mishaps: None,
             violations: Violations::default(),
+            devices: Devices::default(),
             contexts: Table::new(1, MAX_CONTEXT),
             pds: Table::new(1, MAX_PD),
             mrs: Mrs::new(),
@@ -58,6 +66,7 @@ impl Core {
             ready: std::collections::VecDeque::new(),
             flushing: Vec::new(),
             overrun: Vec::new(),
+            corrupted: Vec::new(),
             pool: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 use super::adapter::Nic;
 use super::core::Core;
 use super::memory::{self, Fault};
+use super::options::CompletionFate;
 use super::spec::{AsyncEvent, AsyncObject, CqSpec, Cqn, DoorbellView, Errno, Result};
 use crate::decode::cqe::{CQE, Cqe, OP_OWN};
 
@@ -80,11 +81,17 @@ impl Core {
     /// Writes a completion and notifies. A full ring is an overrun: the CQ
     /// fails, and its QPs with it at the end of the round.
     pub(super) fn complete(&mut self, cqn: Cqn, mut cqe: Cqe) {
+        let fate = self.mishaps.as_mut().map(|mishaps| mishaps.completion());
         let Some(cq) = self.cqs.get_mut(cqn.0).filter(|cq| !cq.failed) else {
             return;
         };
+        if fate == Some(CompletionFate::Corrupt) {
+            self.corrupted.push(cqe.qpn());
+            cqe.corrupt();
+        }
         let index = cq.producer;
-        if cq.is_full() != Ok(false) || cq.write(&mut cqe).is_err() {
+        let overruns = fate == Some(CompletionFate::Overrun) || cq.is_full() != Ok(false);
+        if overruns || cq.write(&mut cqe).is_err() {
             cq.failed = true;
             let (context, handle) = (cq.spec.context, cq.spec.user_handle);
             self.overrun.push(cqn.0);

@@ -55,6 +55,9 @@ impl PageUsers {
 impl Nic {
     /// A store seen on a doorbell page.
     pub fn doorbell(&mut self, write: &UarWrite) {
+        if self.has_failed(write.page.context) {
+            return;
+        }
         if u32::from(write.offset) == CQ_ARM_OFFSET {
             self.core.arm_doorbell(write.page, write.bytes);
         } else if u32::from(write.offset) >= BF_OFFSET {
@@ -187,7 +190,9 @@ impl Qp {
                 "QP {:#x}: {ahead} blocks posted in a ring of {}",
                 self.qpn.0, self.spec.sq_wqebb_count
             ));
-            return;
+            // What they are cannot be told: the queue is lost.
+            self.sq.producer = self.sq.fetch;
+            return self.fail_fatally(core);
         }
         self.post_sends(core, producer);
     }

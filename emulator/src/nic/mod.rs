@@ -27,6 +27,7 @@ mod doorbell;
 mod flush;
 mod gather;
 mod grh;
+mod incidents;
 pub mod memory;
 mod mr;
 mod number;
@@ -47,7 +48,9 @@ mod violations;
 mod window;
 
 pub use adapter::Nic;
-pub use options::{Identify, Nanos, NicOptions, Progress, Resolver, Trace};
+pub use options::{
+    CompletionFate, Identify, Mishaps, Nanos, NicOptions, Progress, Resolver, Trace,
+};
 pub use violations::Violations;
 
 #[cfg(test)]

@@ -58,6 +58,26 @@ impl Default for NicOptions {
     }
 }
 
+/// What befalls a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompletionFate {
+    /// Nothing.
+    Good,
+    /// It is an error that no driver knows, and its QP fails.
+    Corrupt,
+    /// It finds its CQ full.
+    Overrun,
+}
+
+/// What happens to a NIC from outside. It is asked where it matters, for the
+/// NIC knows no chance itself.
+pub trait Mishaps {
+    /// A message is about to take a receive: whether it finds none.
+    fn receiver_is_not_ready(&mut self) -> bool;
+    /// A completion is about to be written.
+    fn completion(&mut self) -> CompletionFate;
+}
+
 /// What a round of work did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {

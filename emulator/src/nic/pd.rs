@@ -22,10 +22,13 @@ impl Nic {
     /// Opens a context on a device.
     ///
     /// # Errors
-    /// `ENODEV` when there is no such device.
+    /// `ENODEV` when there is no such device, `EIO` when it has failed.
     pub fn open_context(&mut self, device: u8) -> Result<ContextId> {
         if device >= self.core.options.devices {
             return Err(Errno(libc::ENODEV));
+        }
+        if self.core.devices.is_failed(device) {
+            return Err(Errno(libc::EIO));
         }
         let id = self.core.contexts.insert_with(|_| Context { device });
         id.map(ContextId).ok_or(Errno(libc::ENOMEM))

@@ -30,6 +30,11 @@ impl Qp {
         if self.has_receive() {
             return true;
         }
+        if let Some(mishaps) = &mut core.mishaps
+            && mishaps.receiver_is_not_ready()
+        {
+            return false;
+        }
         let segments = if let Some(srqn) = self.spec.srq {
             match core.take_srq_wqe(srqn, &mut self.rq.bytes) {
                 Taken::Empty => return false,

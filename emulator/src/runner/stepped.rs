@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::fabric::packet::{Packet, Transmit};
 use crate::fabric::port::Port;
 use crate::nic::spec::UarWrite;
-use crate::nic::{Nanos, Nic, Progress};
+use crate::nic::{Nanos, Progress};
 use crate::uar::UarBank;
 
 /// What a stepper moves: the NIC, or in tests something simpler.
@@ -16,20 +16,6 @@ pub trait Stepped {
     fn receive(&mut self, packet: Packet, tx: &mut dyn Transmit);
     /// One unit of work, if there is any.
     fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress;
-}
-
-impl Stepped for Nic {
-    fn doorbell(&mut self, write: &UarWrite) {
-        Nic::doorbell(self, write);
-    }
-
-    fn receive(&mut self, packet: Packet, tx: &mut dyn Transmit) {
-        Nic::receive(self, packet, tx);
-    }
-
-    fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress {
-        Nic::work(self, now, tx, budget)
-    }
 }
 
 /// The time of a NIC that is moved by hand.

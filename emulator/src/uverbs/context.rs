@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use libc::{EINVAL, ENODEV};
+use libc::{EINVAL, EIO, ENODEV};
 
 use super::events::Events;
 use super::handles::Handles;
@@ -141,6 +141,16 @@ impl DeviceFile {
 
     pub(super) fn face(&self) -> Face {
         self.show.face
+    }
+
+    /// Answers `EIO` once the device has failed, as a kernel that has taken
+    /// the device away from its users.
+    pub(super) fn check_alive(&self) -> Result<()> {
+        let context = self.lock().context;
+        if context.is_some_and(|context| self.machine.events().is_dead(context)) {
+            return Err(Errno(EIO));
+        }
+        Ok(())
     }
 
     pub(super) fn machine(&self) -> &dyn Machine {

@@ -35,6 +35,10 @@ impl Machine for Emulated {
         self.emulator.device_identity(device)
     }
 
+    fn port_is_up(&self, device: u8) -> bool {
+        self.emulator.nic().port_is_up(device)
+    }
+
     fn open_context(&self, device: u8) -> Result<ContextId> {
         self.emulator.nic().open_context(device)
     }

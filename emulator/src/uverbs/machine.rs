@@ -22,6 +22,9 @@ pub trait Machine: Send + Sync {
     /// GUID, GID and LID of a device.
     fn identity(&self, device: u8) -> DeviceIdentity;
 
+    /// Whether the device's port is up.
+    fn port_is_up(&self, device: u8) -> bool;
+
     fn open_context(&self, device: u8) -> Result<ContextId>;
     fn close_context(&self, context: ContextId);
 

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use clap::{Args, ValueEnum};
 use mlx5emu::config::Config;
+use mlx5emu::faults::FaultSpec;
 use mlx5emu::sysfs::Sysfs;
 
 use super::Failure;
@@ -34,9 +35,9 @@ pub(super) struct Arguments {
     /// programs can share, or write them to standard error if it is "-".
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Faults to inject.
-    #[arg(long, value_name = "SPEC")]
-    faults: Option<OsString>,
+    /// Faults to inject, as "seed=7,drop=0.01,delay=0.05:100us,kill-qp@500".
+    #[arg(long, value_name = "SPEC", long_help = faults_help())]
+    faults: Option<String>,
     /// The command and its arguments, after "--".
     #[arg(
         required = true,
@@ -112,11 +113,6 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// The options as environment variables; what is not given stays as it is
 /// in the environment.
 fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, Failure> {
-    if arguments.faults.is_some() {
-        return Err(Failure::usage(
-            "--faults is not available yet in this version",
-        ));
-    }
     let mut chosen: Vec<(&'static str, OsString)> = Vec::new();
     if let Some(fabric) = &arguments.fabric {
         if fabric.is_empty() {
@@ -144,10 +140,27 @@ fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString
     if arguments.lenient {
         chosen.push((Config::LENIENT, "1".into()));
     }
+    if let Some(faults) = &arguments.faults {
+        let spec: Result<FaultSpec, _> = faults.parse();
+        spec.map_err(|error| {
+            Failure::usage(format!(
+                "--faults {error}\n\n{}",
+                FaultSpec::help()
+            ))
+        })?;
+        chosen.push((Config::FAULTS, faults.into()));
+    }
     if let Some(trace) = &arguments.trace {
         chosen.push((Config::TRACE, trace_file(trace)?.into()));
     }
     Ok(chosen)
+}
+
+fn faults_help() -> String {
+    format!(
+        "Faults to inject, as \"seed=7,drop=0.01,delay=0.05:100us,kill-qp@500\".\n{}",
+        FaultSpec::help()
+    )
 }
 
 /// The trace file under a path that holds wherever the program goes.

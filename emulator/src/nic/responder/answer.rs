@@ -102,6 +102,7 @@ impl Qp {
                     None => continue,
                 },
             };
+            let header = header.filter(|_| core.devices.reaches(self.device));
             if let Some(header) = header {
                 if let Err(packet) = tx.send(Packet { header, payload }) {
                     core.recycle(packet.payload);

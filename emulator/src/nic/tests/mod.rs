@@ -10,6 +10,7 @@ mod datagram;
 mod doorbells;
 mod errors;
 mod garbage;
+mod incidents;
 mod loss;
 mod receive;
 mod resize;

@@ -9,8 +9,8 @@ use crate::uverbs::files::FILES;
 impl Call<'_> {
     /// A new completion channel; answers the application's descriptor.
     pub(in crate::uverbs) fn create_channel(&mut self) -> Result<i32> {
-        self.context()?;
-        let (fd, id) = self.file.events().open_channel()?;
+        let context = self.context()?;
+        let (fd, id) = self.file.events().open_channel(context)?;
         self.publish(fd, id)
     }
 

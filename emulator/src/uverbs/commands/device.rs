@@ -32,9 +32,10 @@ const DEVICE_CAPABILITIES: u32 =
 const CLOCK_KHZ: u64 = 1_000_000;
 /// The bits of it that count, as mlx5_ib answers.
 const TIMESTAMPS: u64 = u64::MAX >> 1;
-/// Port states: `IB_PORT_ACTIVE` and physical `LinkUp`.
-const ACTIVE: u8 = 4;
-const LINK_UP: u8 = 5;
+/// Port states {logical, physical}: `IB_PORT_ACTIVE` and `LinkUp`.
+const UP: (u8, u8) = (4, 5);
+/// `IB_PORT_DOWN` and `Polling`.
+const DOWN: (u8, u8) = (1, 2);
 
 impl Call<'_> {
     /// Opens the context of this file: once.
@@ -215,6 +216,8 @@ impl Call<'_> {
             Link::Ib => (1 << 11 | 1 << 14, identity.lid, 1, 1),
             Link::Roce => (1 << 16 | 1 << 26, 0, 0, 2),
         };
+        let is_up = self.machine().port_is_up(self.file.device());
+        let (state, phys_state) = if is_up { UP } else { DOWN };
         let legacy = QueryPortResp {
             port_cap_flags,
             max_msg_sz: limits::MAX_MSG,
@@ -224,7 +227,7 @@ impl Call<'_> {
             pkey_tbl_len: 1,
             lid,
             sm_lid,
-            state: ACTIVE,
+            state,
             max_mtu: 5,
             active_mtu: 5,
             lmc: 0,
@@ -235,7 +238,7 @@ impl Call<'_> {
             // 4 lanes of 25 Gb/s.
             active_width: 2,
             active_speed: 32,
-            phys_state: LINK_UP,
+            phys_state,
             link_layer,
             flags: 0,
             reserved: 0,

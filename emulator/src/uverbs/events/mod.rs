@@ -6,10 +6,14 @@
 //!
 //! When an object is destroyed, its unread events vanish, and the reply tells
 //! how many were read: libibverbs waits until that many were acknowledged.
+//!
+//! When a device fails, its contexts are told and their files end: what is
+//! unread can still be read, then comes the end of the file. So every wait on
+//! them wakes, as in a kernel, where reads answer `EIO` then.
 
 mod file;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard};
@@ -32,6 +36,10 @@ pub struct Events {
 struct Inner {
     last_id: u32,
     files: HashMap<ChannelId, EventFile>,
+    /// The completion channels of each context.
+    channels: HashMap<ContextId, Vec<ChannelId>>,
+    /// Contexts whose device has failed.
+    dead: HashSet<ContextId>,
     /// The asynchronous files of each context, oldest first.
     asynchronous: HashMap<ContextId, Vec<ChannelId>>,
     /// The file an object was created with, if not the context's first.
@@ -60,12 +68,18 @@ impl ObjectKey {
 }
 
 impl Events {
-    /// A new completion channel: the descriptor for the application and our
-    /// name for it.
+    /// A new completion channel of a context: the descriptor for the
+    /// application and our name for it.
     ///
     /// # Errors
     /// `EMFILE` and what else making a pipe can answer.
-    pub fn open_channel(&self) -> Result<(OwnedFd, ChannelId)> {
+    pub fn open_channel(&self, context: ContextId) -> Result<(OwnedFd, ChannelId)> {
+        let (reader, id) = self.open_file()?;
+        self.lock().channels.entry(context).or_default().push(id);
+        Ok((reader, id))
+    }
+
+    fn open_file(&self) -> Result<(OwnedFd, ChannelId)> {
         let (file, reader) = EventFile::open().map_err(errno)?;
         let mut inner = self.lock();
         inner.last_id += 1;
@@ -74,12 +88,19 @@ impl Events {
         Ok((reader, id))
     }
 
+    /// Whether the device of a context has failed: every command of it is
+    /// refused from then on.
+    #[must_use]
+    pub fn is_dead(&self, context: ContextId) -> bool {
+        self.lock().dead.contains(&context)
+    }
+
     /// A new file for the asynchronous events of a context.
     ///
     /// # Errors
     /// As [`Events::open_channel`].
     pub fn open_asynchronous(&self, context: ContextId) -> Result<(OwnedFd, ChannelId)> {
-        let (reader, id) = self.open_channel()?;
+        let (reader, id) = self.open_file()?;
         self.lock()
             .asynchronous
             .entry(context)
@@ -92,16 +113,22 @@ impl Events {
     pub fn close_file(&self, id: ChannelId) {
         let mut inner = self.lock();
         inner.files.remove(&id);
-        inner
-            .asynchronous
-            .values_mut()
-            .for_each(|files| files.retain(|file| *file != id));
+        let Inner {
+            asynchronous,
+            channels,
+            ..
+        } = &mut *inner;
+        for files in asynchronous.values_mut().chain(channels.values_mut()) {
+            files.retain(|file| *file != id);
+        }
     }
 
     /// A context is gone, with all its objects.
     pub fn forget_context(&self, context: ContextId) {
         let mut inner = self.lock();
         inner.asynchronous.remove(&context);
+        inner.channels.remove(&context);
+        inner.dead.remove(&context);
         inner.routes.retain(|key, _| key.0 != context);
         inner.object_events.retain(|key, _| key.0 != context);
     }
@@ -159,6 +186,18 @@ impl Events {
 }
 
 impl Inner {
+    /// The device of a context has failed: its files end.
+    fn end(&mut self, context: ContextId) {
+        self.dead.insert(context);
+        let ended = [&mut self.asynchronous, &mut self.channels]
+            .into_iter()
+            .filter_map(|files| files.remove(&context))
+            .flatten();
+        for id in ended {
+            self.files.remove(&id);
+        }
+    }
+
     fn file_of(&self, key: &ObjectKey) -> Option<ChannelId> {
         let routed = self.routes.get(key).copied();
         routed.or_else(|| self.asynchronous.get(&key.0)?.first().copied())
@@ -198,6 +237,9 @@ impl EventSink for std::sync::Arc<Events> {
                 if let Some(file) = inner.files.get_mut(&id) {
                     file.push(desc.as_bytes());
                 }
+            }
+            if event == AsyncEvent::DeviceFatal {
+                inner.end(context);
             }
             return;
         };
@@ -250,7 +292,7 @@ mod tests {
     #[test]
     fn destroying_a_cq_takes_its_unread_events_and_no_others() {
         let events = Arc::new(Events::default());
-        let (reader, channel) = events.open_channel().unwrap();
+        let (reader, channel) = events.open_channel(CONTEXT).unwrap();
         let mut reader = File::from(reader);
         events.completion(channel, Cqn(1), 0xa);
         assert_eq!(read_u64(&mut reader), 0xa);
@@ -289,7 +331,7 @@ mod tests {
     #[test]
     fn more_events_than_a_pipe_holds_are_kept_in_order() {
         let events = Arc::new(Events::default());
-        let (reader, channel) = events.open_channel().unwrap();
+        let (reader, channel) = events.open_channel(CONTEXT).unwrap();
         let count = 2 * u64::from(file::LARGEST_PIPE.unsigned_abs()) / 8;
         for n in 0..count {
             events.completion(channel, Cqn(1), n);
@@ -312,10 +354,44 @@ mod tests {
     #[test]
     fn events_for_a_closed_file_are_dropped() {
         let events = Arc::new(Events::default());
-        let (reader, channel) = events.open_channel().unwrap();
+        let (reader, channel) = events.open_channel(CONTEXT).unwrap();
         drop(reader);
         events.close_file(channel);
         events.completion(channel, Cqn(1), 1);
         assert_eq!(events.forget_completions(Some(channel), Cqn(1), 1), 0);
+    }
+
+    #[test]
+    fn what_a_context_was_told_before_its_device_failed_is_read_and_then_its_files_end() {
+        let events = Arc::new(Events::default());
+        let other = ContextId(8);
+        let (channel, id) = events.open_channel(CONTEXT).unwrap();
+        let (asynchronous, _) = events.open_asynchronous(CONTEXT).unwrap();
+        let (untouched, other_id) = events.open_channel(other).unwrap();
+        events.completion(id, Cqn(1), 0xa);
+        events.asynchronous(CONTEXT, AsyncEvent::PortErr, AsyncObject::Port(1));
+        events.asynchronous(CONTEXT, AsyncEvent::DeviceFatal, AsyncObject::Device);
+        assert!(events.is_dead(CONTEXT) && !events.is_dead(other));
+        // Nothing is told any more, and nobody waits for it.
+        events.completion(id, Cqn(1), 0xb);
+        let all = |reader: OwnedFd| {
+            let mut bytes = Vec::new();
+            File::from(reader).read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(all(channel), 0xa_u64.to_ne_bytes());
+        let told = all(asynchronous);
+        let types: Vec<u32> = told
+            .chunks(size_of::<AsyncEventDesc>())
+            .map(|record| {
+                let desc: AsyncEventDesc = super::super::abi::request(record);
+                desc.event_type
+            })
+            .collect();
+        assert_eq!(types, [10, 8]);
+        events.completion(other_id, Cqn(2), 0xc);
+        assert_eq!(read_u64(&mut File::from(untouched)), 0xc);
+        events.forget_context(CONTEXT);
+        assert!(!events.is_dead(CONTEXT));
     }
 }

@@ -33,12 +33,14 @@ impl DeviceFile {
     ///
     /// # Errors
     /// `ENOTTY` for other ioctls than `RDMA_VERBS_IOCTL`, and for that as
-    /// well where commands come by `write` only; `EPROTONOSUPPORT`
+    /// well where commands come by `write` only; `EIO` when the device has
+    /// failed; `EPROTONOSUPPORT`
     /// for what this device has no method for, and the command's own.
     pub fn ioctl(self: &Arc<Self>, number: libc::c_ulong, argument: u64) -> Result<()> {
         if number != RDMA_VERBS_IOCTL || self.face() == Face::Write {
             return Err(Errno(ENOTTY));
         }
+        self.check_alive()?;
         let header: IoctlHeader = request(&user::copy_in(argument, size_of::<IoctlHeader>())?);
         let expected =
             size_of::<IoctlHeader>() + usize::from(header.num_attrs) * size_of::<abi::Attribute>();

@@ -1,0 +1,142 @@
+//! The NIC with what befalls it: a bad wire, QPs, ports and devices that fail.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::fabric::packet::{Packet, Transmit};
+use crate::fabric::port::Port;
+use crate::faults::FaultSpec;
+use crate::faults::mishaps::Decided;
+use crate::faults::wire::{Order, Wire};
+use crate::nic::spec::UarWrite;
+use crate::nic::{Nanos, Nic, Progress};
+use crate::runner::stepped::Stepped;
+use crate::runner::{BATCH, Driver};
+
+/// What a runner moves: a NIC, and between it and the fabric the faults.
+pub struct Hardware {
+    nic: Nic,
+    faults: Option<Faults>,
+}
+
+struct Faults {
+    wire: Wire,
+    /// Devices whose port comes up again, and when.
+    up_again: Vec<(Nanos, u8)>,
+}
+
+impl Hardware {
+    /// A NIC to which nothing happens.
+    #[must_use]
+    pub fn new(nic: Nic) -> Self {
+        Self { nic, faults: None }
+    }
+
+    /// From now on these faults happen, counted anew; what the wire holds
+    /// back is lost, and ports that are down come up.
+    pub fn set_faults(&mut self, spec: Option<&FaultSpec>) {
+        for (_, device) in self.faults.take().into_iter().flat_map(|it| it.up_again) {
+            self.nic.set_port(device, true);
+        }
+        let spec = spec.filter(|spec| !spec.is_empty());
+        self.nic
+            .set_mishaps(spec.map(|spec| Box::new(Decided::new(spec)) as _));
+        self.faults = spec.map(|spec| Faults {
+            wire: Wire::new(spec),
+            up_again: Vec::new(),
+        });
+    }
+
+    fn work_at(&mut self, now: Nanos, fabric: &mut dyn Transmit, budget: usize) -> Progress {
+        let Some(faults) = &mut self.faults else {
+            return self.nic.work(now, fabric, budget);
+        };
+        let mut over = faults.wire.over(fabric, now);
+        let released = over.release();
+        let mut progress = self.nic.work(now, &mut over, budget);
+        progress.worked |= released | faults.follow(&mut self.nic, now);
+        progress.next_deadline = [progress.next_deadline, faults.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min();
+        progress
+    }
+}
+
+impl Faults {
+    /// Does what packets have ordered, and what has become due of it.
+    fn follow(&mut self, nic: &mut Nic, now: Nanos) -> bool {
+        let orders = self.wire.take_orders();
+        let mut worked = !orders.is_empty();
+        for order in orders {
+            match order {
+                // A QP that was destroyed meanwhile cannot fail any more.
+                Order::KillQp(qpn) => drop(nic.fail_qp(qpn)),
+                Order::PortFlap(device, time) => {
+                    nic.set_port(device, false);
+                    self.up_again.push((now.saturating_add(time), device));
+                }
+                Order::GidChange(device) => nic.change_gids(device),
+                Order::DeviceFatal(device) => nic.fail_device(device),
+            }
+        }
+        self.up_again.retain(|&(due, device)| {
+            let waits = due > now;
+            if !waits {
+                nic.set_port(device, true);
+                worked = true;
+            }
+            waits
+        });
+        worked
+    }
+
+    fn next_deadline(&self) -> Option<Nanos> {
+        let ports = self.up_again.iter().map(|&(due, _)| due);
+        ports.chain(self.wire.next_deadline()).min()
+    }
+}
+
+impl Deref for Hardware {
+    type Target = Nic;
+
+    fn deref(&self) -> &Nic {
+        &self.nic
+    }
+}
+
+impl DerefMut for Hardware {
+    fn deref_mut(&mut self) -> &mut Nic {
+        &mut self.nic
+    }
+}
+
+impl Driver for Hardware {
+    fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress {
+        for doorbell in doorbells {
+            self.nic.doorbell(doorbell);
+        }
+        let mut received = false;
+        for _ in 0..BATCH {
+            let Some(packet) = port.receive() else { break };
+            self.nic.receive(packet, port);
+            received = true;
+        }
+        let mut progress = self.work_at(now, port, BATCH);
+        progress.worked |= received;
+        progress
+    }
+}
+
+impl Stepped for Hardware {
+    fn doorbell(&mut self, write: &UarWrite) {
+        self.nic.doorbell(write);
+    }
+
+    fn receive(&mut self, packet: Packet, tx: &mut dyn Transmit) {
+        self.nic.receive(packet, tx);
+    }
+
+    fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress {
+        self.work_at(now, tx, budget)
+    }
+}

@@ -1,0 +1,105 @@
+//! What happens to a device as a whole, or to a QP from outside: ports that
+//! go down, tables that change, failures.
+
+use super::adapter::Nic;
+use super::spec::{AsyncEvent, AsyncObject, ContextId, Errno, QpState, Qpn, Result};
+
+/// Ports of a device.
+const PORT: u8 = 1;
+
+/// The state of the emulated devices, a bit each.
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    down: u32,
+    failed: u32,
+}
+
+impl Devices {
+    /// Whether packets come and go there.
+    pub(super) fn reaches(&self, device: u8) -> bool {
+        (self.down | self.failed) & bit(device) == 0
+    }
+
+    pub(super) fn is_failed(&self, device: u8) -> bool {
+        self.failed & bit(device) != 0
+    }
+}
+
+fn bit(device: u8) -> u32 {
+    1_u32.checked_shl(device.into()).unwrap_or(0)
+}
+
+impl Nic {
+    /// A QP fails, as by an error of the device that no completion tells: it
+    /// goes to error, and its owner is told (`IBV_EVENT_QP_FATAL`).
+    ///
+    /// # Errors
+    /// `EINVAL` when it is unknown.
+    pub fn fail_qp(&mut self, qpn: Qpn) -> Result<()> {
+        let qp = self.qps.get_mut(qpn.0).ok_or(Errno(libc::EINVAL))?;
+        qp.fail_fatally(&mut self.core);
+        self.settle();
+        Ok(())
+    }
+
+    /// The port of a device goes down or comes up again. Packets to and from
+    /// a port that is down vanish; every context is told of a change.
+    pub fn set_port(&mut self, device: u8, up: bool) {
+        let down = &mut self.core.devices.down;
+        let was_up = *down & bit(device) == 0;
+        if was_up == up {
+            return;
+        }
+        *down ^= bit(device);
+        let event = if up {
+            AsyncEvent::PortActive
+        } else {
+            AsyncEvent::PortErr
+        };
+        self.tell_all(device, event, AsyncObject::Port(PORT));
+    }
+
+    /// Whether the port of a device is up.
+    #[must_use]
+    pub fn port_is_up(&self, device: u8) -> bool {
+        self.core.devices.reaches(device)
+    }
+
+    /// The GID table of a device is announced as changed. What is in it now
+    /// is what was in it: an address was taken away and came back.
+    pub fn change_gids(&mut self, device: u8) {
+        self.tell_all(device, AsyncEvent::GidChange, AsyncObject::Port(PORT));
+    }
+
+    /// A device fails, for good: it neither executes nor completes anything
+    /// from now on, and every context is told. What the kernel does to their
+    /// commands and files is the business of who hears the event.
+    pub fn fail_device(&mut self, device: u8) {
+        if self.core.devices.is_failed(device) {
+            return;
+        }
+        self.core.devices.failed |= bit(device);
+        for (qpn, qp) in self.qps.iter_mut().filter(|(_, qp)| qp.device == device) {
+            qp.forget();
+            qp.state = QpState::Reset;
+            self.core.ready.retain(|ready| *ready != qpn);
+            self.core.flushing.retain(|flushing| *flushing != qpn);
+            qp.is_ready = false;
+        }
+        self.tell_all(device, AsyncEvent::DeviceFatal, AsyncObject::Device);
+    }
+
+    /// Whether the device of a context has failed.
+    #[must_use]
+    pub fn has_failed(&self, context: ContextId) -> bool {
+        let context = self.core.contexts.get(context.0);
+        context.is_some_and(|context| self.core.devices.is_failed(context.device))
+    }
+
+    fn tell_all(&self, device: u8, event: AsyncEvent, object: AsyncObject) {
+        let contexts = self.core.contexts.iter();
+        for (context, _) in contexts.filter(|(_, context)| context.device == device) {
+            self.core.raise(ContextId(context), event, object);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What happens to a QP, a port or a device from outside, and who is told.
+
+use std::collections::VecDeque;
+
+use super::rig::*;
+use crate::nic::spec::*;
+use crate::nic::{CompletionFate, Mishaps};
+
+const FLUSHED: u8 = 0x05;
+const NO_SYNDROME: u8 = 0xee;
+const RESET: u8 = 0;
+const ERR: u8 = 6;
+/// The ack timeout of code 14.
+const TIMEOUT: u64 = 4096 << 14;
+
+/// What is to happen, in order; then nothing more.
+#[derive(Default)]
+struct Script {
+    receives: VecDeque<bool>,
+    completions: VecDeque<CompletionFate>,
+}
+
+impl Mishaps for Script {
+    fn receiver_is_not_ready(&mut self) -> bool {
+        self.receives.pop_front().unwrap_or(false)
+    }
+
+    fn completion(&mut self) -> CompletionFate {
+        self.completions.pop_front().unwrap_or(CompletionFate::Good)
+    }
+}
+
+fn told(end: &End) -> Vec<(AsyncEvent, AsyncObject)> {
+    let events = end.host.events.take();
+    let kind = |event| match event {
+        Event::Asynchronous(event, object) => Some((event, object)),
+        Event::Completion(_) => None,
+    };
+    events.into_iter().filter_map(kind).collect()
+}
+
+#[test]
+fn a_qp_that_fails_flushes_everything_and_its_owner_is_told_once() {
+    let mut world = World::new();
+    let receive = world.a.segment(0, 64);
+    world.a.qp.post_receive(&[receive]);
+    let counter = world.a.post(SEND, SIGNALLED, &[inline(b"x")]);
+    let (nic, qpn) = (&mut world.a.host.nic, world.a.qp.qpn);
+    nic.fail_qp(qpn).unwrap();
+    nic.fail_qp(qpn).unwrap();
+    assert_eq!(
+        outcome(&world.a.cq.all()),
+        [(FLUSHED, counter), (FLUSHED, 0)]
+    );
+    assert_eq!(world.a.state(), ERR);
+    let object = AsyncObject::Qp(0xa0);
+    assert_eq!(told(&world.a), [(AsyncEvent::QpFatal, object)]);
+    let unknown = Qpn(world.a.qp.qpn.0 + 99);
+    assert_eq!(world.a.host.nic.fail_qp(unknown), Err(Errno(libc::EINVAL)));
+}
+
+#[test]
+fn a_port_that_is_down_loses_packets_and_a_short_flap_costs_a_retry_only() {
+    let mut world = World::new();
+    let counter = world.a.post(
+        WRITE,
+        SIGNALLED,
+        &[world.b.remote(0), world.a.segment(0, 64)],
+    );
+    world.a.host.nic.set_port(0, false);
+    world.a.host.nic.set_port(0, false);
+    assert!(!world.a.host.nic.port_is_up(0));
+    let port = AsyncObject::Port(1);
+    assert_eq!(told(&world.a), [(AsyncEvent::PortErr, port)]);
+    world.run();
+    assert!(world.wire.sent.is_empty());
+    world.a.host.nic.set_port(0, true);
+    assert_eq!(told(&world.a), [(AsyncEvent::PortActive, port)]);
+    world.pass(TIMEOUT + 1_000_000, 1_000_000);
+    assert_eq!(outcome(&world.a.cq.all()), [(OK, counter)]);
+    // The other side's port: requests arrive nowhere.
+    let counter = world.a.post(
+        WRITE,
+        SIGNALLED,
+        &[world.b.remote(0), world.a.segment(0, 64)],
+    );
+    world.b.host.nic.set_port(0, false);
+    world.run();
+    assert_eq!(world.a.cq.all(), []);
+    world.b.host.nic.set_port(0, true);
+    world.pass(TIMEOUT + 1_000_000, 1_000_000);
+    assert_eq!(outcome(&world.a.cq.all()), [(OK, counter)]);
+}
+
+#[test]
+fn a_changed_gid_table_is_told_and_stops_nothing() {
+    let mut world = World::new();
+    world.a.host.nic.change_gids(0);
+    world.a.host.nic.change_gids(1);
+    let port = AsyncObject::Port(1);
+    assert_eq!(told(&world.a), [(AsyncEvent::GidChange, port)]);
+    world.a.post(NOP, SIGNALLED, &[]);
+    world.run();
+    assert_eq!(world.a.cq.all().len(), 1);
+}
+
+#[test]
+fn a_device_that_failed_does_nothing_more_and_its_peer_gives_up() {
+    let mut world = World::with(QpAttr {
+        retry_count: 1,
+        ..attributes()
+    });
+    let receive = world.b.segment(0, 64);
+    world.b.qp.post_receive(&[receive]);
+    let counter = world.a.post(SEND, SIGNALLED, &[inline(b"x")]);
+    world.b.host.nic.fail_device(0);
+    world.b.host.nic.fail_device(0);
+    assert_eq!(
+        told(&world.b),
+        [(AsyncEvent::DeviceFatal, AsyncObject::Device)]
+    );
+    world.pass(3 * TIMEOUT, 1_000_000);
+    assert_eq!(outcome(&world.a.cq.all()), [(0x15, counter)]);
+    // Nothing is executed, completed or complained about.
+    world.b.post(NOP, SIGNALLED, &[]);
+    world.run();
+    assert_eq!(world.b.cq.all(), []);
+    assert_eq!(world.b.state(), RESET);
+    world.assert_no_violations();
+    let nic = &mut world.b.host.nic;
+    assert!(nic.has_failed(world.b.host.context));
+    assert_eq!(nic.open_context(0), Err(Errno(libc::EIO)));
+    assert_eq!(told(&world.b), []);
+}
+
+#[test]
+fn other_devices_of_the_process_go_on() {
+    let mut host = Host::with(crate::nic::NicOptions {
+        devices: 2,
+        ..crate::nic::NicOptions::default()
+    });
+    host.nic.open_context(1).unwrap();
+    host.nic.fail_device(1);
+    assert!(!host.nic.has_failed(host.context));
+    assert!(host.nic.port_is_up(0) && !host.nic.port_is_up(1));
+    assert_eq!(host.events.take().len(), 1, "the context of device 1 only");
+    assert!(host.nic.open_context(0).is_ok());
+}
+
+#[test]
+fn a_receiver_that_happens_not_to_be_ready_is_waited_for() {
+    let mut world = World::new();
+    let receive = world.b.segment(0, 64);
+    world.b.qp.post_receive(&[receive]);
+    world.b.host.nic.set_mishaps(Some(Box::new(Script {
+        receives: [true].into(),
+        ..Script::default()
+    })));
+    let counter = world.a.post(SEND, SIGNALLED, &[inline(b"again")]);
+    world.run();
+    assert_eq!((world.a.cq.all(), world.b.cq.all()), (vec![], vec![]));
+    world.pass(1_000_000, 100_000);
+    assert_eq!(outcome(&world.a.cq.all()), [(OK, counter)]);
+    assert_eq!(world.b.memory.get(0, 5), b"again");
+    assert_eq!(world.b.cq.all().len(), 1);
+}
+
+#[test]
+fn a_corrupt_completion_fails_its_qp_and_the_rest_is_flushed() {
+    let mut world = World::new();
+    world.a.host.nic.set_mishaps(Some(Box::new(Script {
+        completions: [CompletionFate::Good, CompletionFate::Corrupt].into(),
+        ..Script::default()
+    })));
+    for _ in 0..2 {
+        world.a.post(NOP, SIGNALLED, &[]);
+    }
+    let segments = [world.b.remote(0), world.a.segment(0, 64)];
+    world.a.post(WRITE, SIGNALLED, &segments);
+    world.run();
+    assert_eq!(
+        outcome(&world.a.cq.all()),
+        [(OK, 0), (NO_SYNDROME, 1), (FLUSHED, 2)]
+    );
+    let object = AsyncObject::Qp(0xa0);
+    assert_eq!(told(&world.a), [(AsyncEvent::QpFatal, object)]);
+}
+
+#[test]
+fn an_overrun_that_happens_is_an_overrun() {
+    let mut world = World::new();
+    world.a.host.nic.set_mishaps(Some(Box::new(Script {
+        completions: [CompletionFate::Overrun].into(),
+        ..Script::default()
+    })));
+    world.a.post(NOP, SIGNALLED, &[]);
+    world.a.post(NOP, SIGNALLED, &[]);
+    world.run();
+    assert_eq!(world.a.cq.all(), []);
+    assert_eq!(
+        told(&world.a),
+        [
+            (AsyncEvent::CqErr, AsyncObject::Cq(0xc0)),
+            (AsyncEvent::QpFatal, AsyncObject::Qp(0xa0))
+        ]
+    );
+    assert_eq!(world.a.state(), ERR);
+}
+
+#[test]
+fn a_record_that_announces_more_than_a_ring_holds_fails_the_qp() {
+    let mut host = Host::with(crate::nic::NicOptions {
+        view: DoorbellView::Register,
+        ..crate::nic::NicOptions::default()
+    });
+    let cq = host.cq(64, 64);
+    let spec = host.qp_spec(cq.cqn);
+    let mut qp = host.qp(spec);
+    bring_up(&mut host.nic, qp.qpn, Qpn(2 << 16 | 1), attributes());
+    qp.dbrec.put_be32(4, 1000);
+    host.store(0x800, [1; 8]);
+    assert_eq!(host.nic.query_qp(qp.qpn).unwrap().state, ERR);
+    assert_eq!(host.nic.violations().count(), 1);
+    let object = AsyncObject::Qp(0xa0);
+    assert_eq!(
+        host.events.take(),
+        [Event::Asynchronous(AsyncEvent::QpFatal, object)]
+    );
+    // And once: what it says is not looked at again.
+    host.store(0x800, [1; 8]);
+    assert_eq!(host.events.take(), []);
+}
