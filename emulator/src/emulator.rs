@@ -24,15 +24,13 @@ use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::hardware::Hardware;
-use crate::nic::spec::{
-    DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage,
-};
+use crate::nic::spec::{DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage};
 use crate::nic::{Identify, Nic, NicOptions, Resolver};
+use crate::runner::Control;
 use crate::runner::serve::StoreServer;
 use crate::runner::station::Station;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
-use crate::runner::Control;
 use crate::trap;
 use crate::uar::UarBank;
 use crate::uar::fault::{FaultWatch, Manner};

@@ -264,10 +264,7 @@ mod tests {
 
     #[test]
     fn a_corrupt_completion_is_a_failed_one_of_the_same_wqe() {
-        for (opcode, corrupt) in [
-            (CqeOpcode::Request, 0xd0),
-            (CqeOpcode::SendImmediate, 0xe0),
-        ] {
+        for (opcode, corrupt) in [(CqeOpcode::Request, 0xd0), (CqeOpcode::SendImmediate, 0xe0)] {
             let mut cqe = Cqe::good(&Good {
                 opcode,
                 wqe_opcode: 0x0a,

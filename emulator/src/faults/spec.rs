@@ -194,7 +194,9 @@ impl FaultSpec {
     /// Whether nothing goes wrong.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rules.iter().all(|it| it.rate == 0.0 && it.at.is_empty())
+        self.rules
+            .iter()
+            .all(|it| it.rate == 0.0 && it.at.is_empty())
     }
 
     fn read(&mut self, text: &str) -> Result<(), String> {
@@ -240,8 +242,9 @@ impl FaultSpec {
             if word.time.is_none() {
                 return Err(format!("{name} takes no time; only delay and port-flap do"));
             }
-            rule.time = nanoseconds(time)
-                .ok_or_else(|| format!("{time:?} is no time: give one as 500ns, 100us, 2ms or 1s"))?;
+            rule.time = nanoseconds(time).ok_or_else(|| {
+                format!("{time:?} is no time: give one as 500ns, 100us, 2ms or 1s")
+            })?;
         }
         Ok(())
     }
@@ -319,7 +322,12 @@ mod tests {
 
     #[test]
     fn times_have_units() {
-        let units = [("5ns", 5), ("5us", 5_000), ("5ms", 5_000_000), ("2s", 2_000_000_000)];
+        let units = [
+            ("5ns", 5),
+            ("5us", 5_000),
+            ("5ms", 5_000_000),
+            ("2s", 2_000_000_000),
+        ];
         for (text, expected) in units {
             assert_eq!(nanoseconds(text), Some(expected));
         }
@@ -333,7 +341,11 @@ mod tests {
         for (text, word, hint) in [
             ("drop", "drop", "NAME=PROBABILITY"),
             ("", "", "names: drop, dup"),
-            ("drop=0.1,dorp=0.1", "dorp=0.1", "names: seed, drop, dup, delay"),
+            (
+                "drop=0.1,dorp=0.1",
+                "dorp=0.1",
+                "names: seed, drop, dup, delay",
+            ),
             ("drop=2", "drop=2", "from 0 to 1"),
             ("drop=NaN", "drop=NaN", "from 0 to 1"),
             ("drop=-0.1", "drop=-0.1", "from 0 to 1"),

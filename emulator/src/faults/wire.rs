@@ -145,13 +145,9 @@ impl Transmit for Over<'_> {
         self.wire.note_orders(&packet);
         let from = packet.header.source_qpn;
         let decisions = &mut self.wire.decisions;
-        let [lost, doubled, late, overtaken] = [
-            Kind::Drop,
-            Kind::Duplicate,
-            Kind::Delay,
-            Kind::Reorder,
-        ]
-        .map(|kind| decisions.strikes(kind));
+        let [lost, doubled, late, overtaken] =
+            [Kind::Drop, Kind::Duplicate, Kind::Delay, Kind::Reorder]
+                .map(|kind| decisions.strikes(kind));
         if lost {
             return Ok(());
         }

@@ -2,9 +2,9 @@
 //! events, buffers, the time.
 
 use super::cq::Cq;
+use super::incidents::Devices;
 use super::mr::Mrs;
 use super::number::Table;
-use super::incidents::Devices;
 use super::options::{Mishaps, Nanos, NicOptions, Trace};
 use super::pd::{Context, Pd};
 use super::spec::{AsyncEvent, AsyncObject, ContextId, EventSink};

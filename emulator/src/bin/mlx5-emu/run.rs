@@ -142,12 +142,7 @@ fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString
     }
     if let Some(faults) = &arguments.faults {
         let spec: Result<FaultSpec, _> = faults.parse();
-        spec.map_err(|error| {
-            Failure::usage(format!(
-                "--faults {error}\n\n{}",
-                FaultSpec::help()
-            ))
-        })?;
+        spec.map_err(|error| Failure::usage(format!("--faults {error}\n\n{}", FaultSpec::help())))?;
         chosen.push((Config::FAULTS, faults.into()));
     }
     if let Some(trace) = &arguments.trace {

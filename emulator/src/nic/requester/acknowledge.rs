@@ -141,10 +141,13 @@ impl Qp {
     fn made_progress(&mut self, core: &mut Core) {
         self.sq.refill_retries(&self.attr);
         self.sq.repeats = false;
-        if !self.sq.waits_for_receiver {
-            self.timer.stop();
-            self.watch_for_answers(core);
+        if std::mem::take(&mut self.sq.waits_for_receiver) {
+            // The packet that was to wait has arrived otherwise: it had been
+            // sent twice. What was sent behind it may be lost.
+            self.go_back(core);
         }
+        self.timer.stop();
+        self.watch_for_answers(core);
         // There may be room for requests that had to wait.
         self.make_ready(core);
     }

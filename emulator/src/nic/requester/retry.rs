@@ -64,6 +64,10 @@ impl Qp {
     /// Sends again from the oldest unanswered packet, or fails its request
     /// when that was done often enough.
     pub(super) fn repeat_or_give_up(&mut self, core: &mut Core) {
+        if self.sq.waits_for_receiver {
+            // It goes back anyway, when the receiver's time is over.
+            return;
+        }
         if self.sq.retries == 0 {
             return self.fail_oldest(core, Syndrome::TransportRetryExceeded);
         }
@@ -71,7 +75,7 @@ impl Qp {
         self.go_back(core);
     }
 
-    fn go_back(&mut self, core: &mut Core) {
+    pub(super) fn go_back(&mut self, core: &mut Core) {
         self.sq.cursor = 0;
         self.sq.packet = self
             .sq

@@ -21,7 +21,12 @@ pub(in crate::nic) enum Answer {
     /// The data of a read.
     Read(Read),
     /// What an atomic found.
-    Atomic { psn: u32, original: u64, msn: u32 },
+    Atomic {
+        psn: u32,
+        original: u64,
+        msn: u32,
+        repeated: bool,
+    },
 }
 
 /// A read being answered.
@@ -34,6 +39,19 @@ pub(in crate::nic) struct Read {
     pub(super) key: u32,
     pub(super) length: u32,
     pub(super) msn: u32,
+    pub(super) repeated: bool,
+}
+
+impl Answer {
+    /// Whether it is one of those that the responder promised resources for:
+    /// to a read or an atomic, and for the first time. What is repeated is
+    /// bounded by itself.
+    pub(super) fn holds_resource(&self) -> bool {
+        match self {
+            Self::Acknowledge { .. } => false,
+            Self::Read(Read { repeated, .. }) | Self::Atomic { repeated, .. } => !repeated,
+        }
+    }
 }
 
 impl Qp {
@@ -88,7 +106,9 @@ impl Qp {
                     Vec::new(),
                     true,
                 ),
-                Answer::Atomic { psn, original, msn } => {
+                Answer::Atomic {
+                    psn, original, msn, ..
+                } => {
                     let answer = aeth::Answer::Acknowledge;
                     let mut header =
                         self.answer_header(Operation::AtomicResponse, psn, answer, msn);

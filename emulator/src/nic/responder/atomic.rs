@@ -69,7 +69,7 @@ impl Qp {
         // A region may lie otherwise than its addresses say.
         let original = done.map_err(|_| Refusal::Invalid)?;
         self.responder.atomics.remember(header.psn, original);
-        self.owe_original(core, header.psn, original);
+        self.owe_original(core, header.psn, original, false);
         Ok(1)
     }
 
@@ -85,15 +85,18 @@ impl Qp {
             return;
         }
         if let Some(original) = self.responder.atomics.find(header.psn) {
-            self.owe_original(core, header.psn, original);
+            self.owe_original(core, header.psn, original, true);
         }
     }
 
-    fn owe_original(&mut self, core: &mut Core, psn: u32, original: u64) {
+    fn owe_original(&mut self, core: &mut Core, psn: u32, original: u64, repeated: bool) {
         let msn = self.responder.msn;
-        self.responder
-            .answers
-            .push_back(Answer::Atomic { psn, original, msn });
+        self.responder.answers.push_back(Answer::Atomic {
+            psn,
+            original,
+            msn,
+            repeated,
+        });
         self.make_ready(core);
     }
 }

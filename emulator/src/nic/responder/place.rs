@@ -6,7 +6,6 @@ use super::super::memory;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::spec::{Access, AsyncEvent};
-use super::answer::Answer;
 use super::{Target, aeth};
 use crate::decode::cqe::Syndrome;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
@@ -230,16 +229,14 @@ impl Qp {
         if header.length > MAX_MSG || !self.has_resource() {
             return Err(Refusal::Invalid);
         }
-        self.owe_read(core, header);
+        self.owe_read(core, header, false);
         Ok(header.length.div_ceil(self.mtu()).max(1))
     }
 
     /// Whether one more read or atomic may be answered at the same time.
     pub(super) fn has_resource(&self) -> bool {
         let answers = self.responder.answers.iter();
-        let open = answers
-            .filter(|answer| !matches!(answer, Answer::Acknowledge { .. }))
-            .count();
+        let open = answers.filter(|answer| answer.holds_resource()).count();
         open < usize::from(self.attr.max_dest_rd_atomic)
     }
 

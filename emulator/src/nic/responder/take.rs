@@ -108,11 +108,11 @@ impl Qp {
         }
         let most = usize::from(self.attr.max_dest_rd_atomic) + REPEATED_READS;
         if open < most && self.read_is_allowed(core, header) {
-            self.owe_read(core, header);
+            self.owe_read(core, header, true);
         }
     }
 
-    pub(super) fn owe_read(&mut self, core: &mut Core, header: &Header) {
+    pub(super) fn owe_read(&mut self, core: &mut Core, header: &Header, repeated: bool) {
         self.responder.answers.push_back(Answer::Read(Read {
             first_psn: header.psn,
             packets: header.length.div_ceil(self.mtu()).max(1),
@@ -121,6 +121,7 @@ impl Qp {
             key: header.key,
             length: header.length,
             msn: self.responder.msn,
+            repeated,
         }));
         self.make_ready(core);
     }

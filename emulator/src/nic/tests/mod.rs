@@ -3,6 +3,7 @@
 
 mod arm;
 mod atomic;
+mod bad_wire;
 mod completion;
 mod connection;
 mod control;
