@@ -27,11 +27,12 @@ impl DeviceFile {
     /// As the kernel's `ib_uverbs_write`: `EINVAL` for lengths that do not
     /// add up or a command that no kernel has, `EOPNOTSUPP` for one that this
     /// device does not have, `ENOSPC` for a request or a reply that is too
-    /// short, `EFAULT`, and the command's own.
+    /// short, `EFAULT`, `EIO` when the device has failed, and the command's own.
     pub fn write(self: &Arc<Self>, address: u64, count: usize) -> Result<usize> {
         if count < size_of::<WriteHeader>() {
             return Err(Errno(EINVAL));
         }
+        self.check_alive()?;
         let header: WriteHeader = request(&user::copy_in(address, size_of::<WriteHeader>())?);
         let entry = known(header.command)?;
         let command = match entry {

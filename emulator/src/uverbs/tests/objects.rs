@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use libc::{EBADF, EBUSY, EFAULT, EINVAL, ENOENT, EOPNOTSUPP};
+use libc::{EBADF, EBUSY, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::machine::Recorder;
@@ -298,6 +298,25 @@ fn destroying_a_cq_answers_the_events_that_were_read() {
         (reply.comp_events_reported, reply.async_events_reported),
         (0, 1)
     );
+}
+
+#[test]
+fn every_command_of_a_device_that_failed_is_an_input_output_error() {
+    let app = Application::new();
+    let (cq, other) = (app.cq(), Application::new());
+    let context = app.recorder.seen.lock().unwrap().cq.unwrap().context;
+    let object = AsyncObject::Device;
+    let fatal = AsyncEvent::DeviceFatal;
+    app.recorder.events.asynchronous(context, fatal, object);
+    let alloc = |app: &Application| {
+        let alloc_pd = 3;
+        errno(Command::write(alloc_pd, &[0; 8], 4).send(&app.file))
+    };
+    assert_eq!(alloc(&app), Some(EIO));
+    let destroyed = app.destroy(object::CQ, method::CQ_DESTROY, cq, 8);
+    assert_eq!(errno(destroyed), Some(EIO));
+    assert_eq!(app.file.write(0x1000, 64), Err(Errno(EIO)));
+    assert_ne!(alloc(&other), Some(EIO), "another device");
 }
 
 #[test]
