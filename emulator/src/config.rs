@@ -52,6 +52,9 @@ pub enum Wake {
 /// Most devices of one fabric.
 pub const MAX_DEVICES: u8 = 16;
 
+/// Most ports of one device, as libmlx5 has it.
+pub const MAX_PORTS: u8 = 2;
+
 /// Everything that is chosen before the first device is opened.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -61,6 +64,8 @@ pub struct Config {
     pub link: Link,
     /// Number of devices, from 1 to [`MAX_DEVICES`].
     pub devices: u8,
+    /// Number of ports of each device, from 1 to [`MAX_PORTS`].
+    pub ports: u8,
     /// Doorbell records alone start work.
     pub lenient: bool,
     /// Command interface.
@@ -81,6 +86,7 @@ impl Default for Config {
             fabric: FabricName::default(),
             link: Link::Ib,
             devices: 1,
+            ports: 1,
             lenient: false,
             face: Face::Ioctl,
             trace: None,
@@ -110,6 +116,8 @@ impl Config {
     pub const LINK: &'static str = "MLX5EMU_LINK";
     /// Number of devices.
     pub const DEVICES: &'static str = "MLX5EMU_DEVICES";
+    /// Number of ports of each device.
+    pub const PORTS: &'static str = "MLX5EMU_PORTS";
     /// `1` for lenient doorbells.
     pub const LENIENT: &'static str = "MLX5EMU_LENIENT";
     /// `ioctl` or `write`.
@@ -153,14 +161,10 @@ impl Config {
             )?;
         }
         if let Some(value) = get(Self::DEVICES) {
-            config.devices = value
-                .to_str()
-                .and_then(|text| text.parse().ok())
-                .filter(|count| (1..=MAX_DEVICES).contains(count))
-                .ok_or_else(|| {
-                    let expected = format!("give a number from 1 to {MAX_DEVICES}");
-                    refused(Self::DEVICES, &value, &expected)
-                })?;
+            config.devices = count(Self::DEVICES, &value, MAX_DEVICES)?;
+        }
+        if let Some(value) = get(Self::PORTS) {
+            config.ports = count(Self::PORTS, &value, MAX_PORTS)?;
         }
         if let Some(value) = get(Self::LENIENT) {
             config.lenient = choice(Self::LENIENT, &value, &[("0", false), ("1", true)])?;
@@ -201,6 +205,14 @@ fn refused(variable: &'static str, value: &OsString, expected: &str) -> ConfigEr
         value: value.clone(),
         expected: expected.to_owned(),
     }
+}
+
+fn count(variable: &'static str, value: &OsString, most: u8) -> Result<u8, ConfigError> {
+    value
+        .to_str()
+        .and_then(|text| text.parse().ok())
+        .filter(|count| (1..=most).contains(count))
+        .ok_or_else(|| refused(variable, value, &format!("give a number from 1 to {most}")))
 }
 
 fn choice<T: Copy>(
@@ -255,6 +267,7 @@ mod tests {
             (Config::FABRIC, "lab-1"),
             (Config::LINK, "roce"),
             (Config::DEVICES, "3"),
+            (Config::PORTS, "2"),
             (Config::LENIENT, "1"),
             (Config::FACE, "write"),
             (Config::TRACE, "/tmp/t"),
@@ -264,8 +277,8 @@ mod tests {
         .unwrap();
         assert_eq!(config.fabric.as_str(), "lab-1");
         assert_eq!(
-            (config.link, config.devices, config.lenient),
-            (Link::Roce, 3, true)
+            (config.link, config.devices, config.ports, config.lenient),
+            (Link::Roce, 3, 2, true)
         );
         assert_eq!((config.face, config.wake), (Face::Write, Wake::Nap));
         assert_eq!(config.trace, Some(PathBuf::from("/tmp/t")));
@@ -281,6 +294,8 @@ mod tests {
             (Config::DEVICES, "0"),
             (Config::DEVICES, "17"),
             (Config::DEVICES, "two"),
+            (Config::PORTS, "0"),
+            (Config::PORTS, "3"),
             (Config::LENIENT, "yes"),
             (Config::FACE, "netlink"),
             (Config::WAKE, "spin"),

@@ -20,7 +20,7 @@ use crate::decode::text::TraceWriter;
 use crate::fabric::attachment::Attachment;
 use crate::fabric::bells::Bells;
 use crate::fabric::directory::JoinError;
-use crate::fabric::name::DeviceIdentity;
+use crate::fabric::name::{DeviceIdentity, PortNames};
 use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::hardware::Hardware;
@@ -115,6 +115,7 @@ impl Emulator {
         let options = NicOptions {
             slot: port.slot(),
             devices: config.devices,
+            ports: config.ports,
             view: view(&config),
             resolve: resolver(&config),
             identify: identifier(&config),
@@ -242,7 +243,7 @@ impl Emulator {
         std::process::id() != self.pid
     }
 
-    /// GUID, GID and LID of a device, equal in all processes of the fabric.
+    /// GUID of a device, and names of its ports, equal in all processes of the fabric.
     #[must_use]
     pub fn device_identity(&self, device: u8) -> DeviceIdentity {
         DeviceIdentity::derive(&self.config.fabric, device)
@@ -357,41 +358,43 @@ fn view(config: &Config) -> DoorbellView {
 /// Where an address vector leads: by LID on an InfiniBand link, by GID where
 /// there is no LID; on Ethernet by GID, and by address where one is given.
 fn resolver(config: &Config) -> Resolver {
-    let identities: Vec<_> = (0..config.devices)
-        .map(|d| DeviceIdentity::derive(&config.fabric, d))
+    let identities = (0..config.devices).map(|d| DeviceIdentity::derive(&config.fabric, d));
+    let ports: Vec<_> = (0..)
+        .zip(identities)
+        .flat_map(|(device, identity)| {
+            let address = move |port| PortAddress { device, port };
+            (1..=config.ports).map(move |port| (address(port), identity.port(port)))
+        })
         .collect();
     let link = config.link;
     Box::new(move |_, path: &Path| {
-        let leads_here = |identity: &DeviceIdentity| match link {
-            Link::Ib if path.dlid != 0 => identity.lid == path.dlid,
-            Link::Ib => identity.gid == path.dgid,
+        let leads_here = |names: &PortNames| match link {
+            Link::Ib if path.dlid != 0 => names.lid == path.dlid,
+            Link::Ib => names.gid == path.dgid,
             Link::Roce => {
-                let is_addressed = path.dmac.is_none_or(|mac| mac == identity.mac);
-                is_addressed && identity.ethernet_gid == path.dgid
+                let is_addressed = path.dmac.is_none_or(|mac| mac == names.mac);
+                is_addressed && names.ethernet_gid == path.dgid
             }
         };
-        let device = identities.iter().position(leads_here)?;
-        Some(PortAddress {
-            device: u8::try_from(device).ok()?,
-            port: 1,
-        })
+        let found = ports.iter().find(|(_, names)| leads_here(names));
+        found.map(|(address, _)| *address)
     })
 }
 
 /// What the ports are.
 fn identifier(config: &Config) -> Identify {
     let (fabric, link) = (config.fabric.clone(), config.link);
-    Box::new(move |device| {
-        let identity = DeviceIdentity::derive(&fabric, device);
+    Box::new(move |address| {
+        let names = DeviceIdentity::derive(&fabric, address.device).port(address.port);
         match link {
             Link::Ib => PortIdentity {
-                lid: identity.lid,
-                gid: identity.gid,
+                lid: names.lid,
+                gid: names.gid,
                 ethernet: false,
             },
             Link::Roce => PortIdentity {
                 lid: 0,
-                gid: identity.ethernet_gid,
+                gid: names.ethernet_gid,
                 ethernet: true,
             },
         }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Link};
 use crate::fabric::name::DeviceIdentity;
+use crate::limits::GID_TABLE;
 
 /// Major and first minor number of `/dev/infiniband/uverbs*`.
 pub const DEVICE_MAJOR: u32 = 231;
@@ -87,24 +88,35 @@ impl Sysfs {
             put(format!("{ib}/device/vendor"), "0x15b3")?;
             put(format!("{ib}/device/device"), "0x101d")?;
 
-            let port = format!("{ib}/ports/1");
-            put(format!("{port}/pkeys/0"), "0xffff")?;
-            put(format!("{port}/state"), "4: ACTIVE")?;
-            put(format!("{port}/phys_state"), "5: LinkUp")?;
-            put(format!("{port}/rate"), "100 Gb/sec (4X EDR)")?;
-            let (lid, layer, gid) = match config.link {
-                Link::Ib => (identity.lid, "InfiniBand", identity.gid),
-                Link::Roce => (0, "Ethernet", identity.ethernet_gid),
-            };
-            put(format!("{port}/gids/0"), &groups(&gid))?;
-            if config.link == Link::Roce {
-                // On InfiniBand there must not even be the directory.
-                put(format!("{port}/gid_attrs/types/0"), "RoCE v2")?;
-                let interface = INTERFACE.to_string_lossy();
-                put(format!("{port}/gid_attrs/ndevs/0"), &interface)?;
+            for number in 1..=config.ports {
+                let names = identity.port(number);
+                let port = format!("{ib}/ports/{number}");
+                put(format!("{port}/pkeys/0"), "0xffff")?;
+                put(format!("{port}/state"), "4: ACTIVE")?;
+                put(format!("{port}/phys_state"), "5: LinkUp")?;
+                put(format!("{port}/rate"), "100 Gb/sec (4X EDR)")?;
+                let (lid, layer, gid) = match config.link {
+                    Link::Ib => (names.lid, "InfiniBand", names.gid),
+                    Link::Roce => (0, "Ethernet", names.ethernet_gid),
+                };
+                put(format!("{port}/lid"), &format!("{lid:#x}"))?;
+                put(format!("{port}/link_layer"), layer)?;
+                for index in 0..GID_TABLE {
+                    let gid = if index == 0 { gid } else { [0; 16] };
+                    put(format!("{port}/gids/{index}"), &groups(&gid))?;
+                    // On InfiniBand there must not even be the directory. A
+                    // kernel refuses to tell the type of an empty entry, which
+                    // is then taken for this one.
+                    if config.link == Link::Roce {
+                        let kind = if index == 0 { "RoCE v2" } else { "IB/RoCE v1" };
+                        put(format!("{port}/gid_attrs/types/{index}"), kind)?;
+                    }
+                }
+                if config.link == Link::Roce {
+                    let interface = INTERFACE.to_string_lossy();
+                    put(format!("{port}/gid_attrs/ndevs/0"), &interface)?;
+                }
             }
-            put(format!("{port}/lid"), &format!("{lid:#x}"))?;
-            put(format!("{port}/link_layer"), layer)?;
         }
         Ok(())
     }
@@ -175,6 +187,7 @@ mod tests {
     fn the_tree_names_every_device_and_goes_with_its_owner() {
         let sysfs = Sysfs::create(&Config {
             devices: 2,
+            ports: 2,
             ..Config::default()
         })
         .unwrap();
@@ -183,6 +196,9 @@ mod tests {
         assert_eq!(read("class/infiniband_verbs/uverbs1/dev"), "231:193\n");
         assert_eq!(read("class/infiniband_verbs/uverbs1/ibdev"), "mlx5_1\n");
         assert_eq!(read("class/infiniband/mlx5_1/ports/1/lid"), "0x2\n");
+        assert_eq!(read("class/infiniband/mlx5_1/ports/2/lid"), "0x42\n");
+        let empty = read("class/infiniband/mlx5_1/ports/2/gids/7");
+        assert_eq!(empty.trim(), groups(&[0; 16]));
         let gid = read("class/infiniband/mlx5_0/ports/1/gids/0");
         assert!(
             gid.starts_with("fe80:0000:0000:0000:") && gid.len() == 40,
@@ -207,7 +223,7 @@ mod tests {
         assert_eq!(read("gid_attrs/types/0"), "RoCE v2\n");
         assert_eq!(read("gid_attrs/ndevs/0"), "lo\n");
         assert_eq!(read("link_layer"), "Ethernet\n");
-        let identity = DeviceIdentity::derive(&config.fabric, 0);
-        assert_eq!(read("gids/0").trim(), groups(&identity.ethernet_gid));
+        let names = DeviceIdentity::derive(&config.fabric, 0).port(1);
+        assert_eq!(read("gids/0").trim(), groups(&names.ethernet_gid));
     }
 }

@@ -60,6 +60,7 @@ fn bad_command_lines_are_1_with_a_reason() {
         (&["run"][..], "<CMD>"),
         (&["fly"], "fly"),
         (&["run", "--devices", "0", "--", "true"], "1 to 16"),
+        (&["run", "--ports", "3", "--", "true"], "1 to 2"),
         (&["run", "--devices", "many", "--", "true"], "many"),
         (&["run", "--fabric", "../x", "--", "true"], "../x"),
         (&["run", "--fabric", "", "--", "true"], "empty"),

@@ -266,6 +266,54 @@ fn commands_by_write_serve_every_transport() {
     }
 }
 
+/// A QP works on the port it was moved to, and ports of all devices are on
+/// one fabric.
+#[test]
+fn every_port_of_every_device_reaches_every_other() {
+    let (server, client) = (["-d", "mlx5_0", "-i", "1"], ["-d", "mlx5_1", "-i", "2"]);
+    for (link, program) in [
+        ("ib", "ibv_rc_pingpong"),
+        ("ib", "ibv_ud_pingpong"),
+        ("roce", "ibv_ud_pingpong"),
+    ] {
+        let Some(program) = find(program, UTILITIES) else {
+            return;
+        };
+        let (fabric, port) = (fabric(), free_port());
+        let side = |device: &[&str], peer: &[&str]| {
+            let mut command = run(&[
+                "--fabric",
+                &fabric,
+                "--link",
+                link,
+                "--devices",
+                "2",
+                "--ports",
+                "2",
+            ]);
+            command
+                .arg(&program)
+                .args(["-c", "-n", "50", "-p", &port.to_string()]);
+            if link == "roce" {
+                command.args(["-g", "0"]);
+            }
+            command.args(device).args(peer);
+            start(command)
+        };
+        let server = side(&server, &[]);
+        await_listener(port);
+        let client = side(&client, &["127.0.0.1"])
+            .finish()
+            .expect_success("client");
+        server.finish().expect_success("server");
+        assert_eq!(
+            client.contains("local address:  LID 0x0042"),
+            link == "ib",
+            "{client}"
+        );
+    }
+}
+
 /// Registers that the kernel hands out: many QPs on few of them, and pages
 /// that are mapped in another way where BlueFlame is shut up.
 #[test]

@@ -56,16 +56,21 @@ impl fmt::Display for FabricName {
 /// The addresses of a device, equal in all processes of its fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceIdentity {
-    /// Node and port GUID, in network byte order.
+    /// Node GUID, and GUID of port 1, in network byte order.
     pub guid: [u8; 8],
-    /// GID index 0 on an InfiniBand link: the link-local prefix `fe80::/64` and
-    /// the GUID.
+}
+
+/// The addresses of one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortNames {
+    /// The GID on an InfiniBand link: the link-local prefix `fe80::/64` and
+    /// the port's GUID.
     pub gid: [u8; 16],
-    /// LID of port 1 on an InfiniBand link.
+    /// LID on an InfiniBand link.
     pub lid: u16,
-    /// Ethernet address of port 1 on a RoCE link.
+    /// Ethernet address on a RoCE link.
     pub mac: [u8; 6],
-    /// GID index 0 on a RoCE link: the link-local prefix and the EUI-64 of the
+    /// The GID on a RoCE link: the link-local prefix and the EUI-64 of the
     /// Ethernet address.
     pub ethernet_gid: [u8; 16],
 }
@@ -85,16 +90,27 @@ impl DeviceIdentity {
         let mut guid = hash.to_be_bytes();
         guid[0] = (guid[0] | 0x02) & !0x01;
         guid[7] = device;
+        Self { guid }
+    }
+
+    /// The names of a port, from 1.
+    #[must_use]
+    pub fn port(&self, port: u8) -> PortNames {
+        /// Above the devices that there can be.
+        const LIDS_OF_A_PORT: u16 = 0x40;
+        let device = self.guid[7];
+        let further = port.saturating_sub(1);
+        let mut guid = self.guid;
+        guid[6] = guid[6].wrapping_add(further);
         let mut gid = [0; 16];
-        gid[0] = 0xfe;
-        gid[1] = 0x80;
+        gid[..2].copy_from_slice(&[0xfe, 0x80]);
         gid[8..].copy_from_slice(&guid);
         // Locally administered as well.
-        let mac = [guid[0], guid[1], guid[2], guid[3], guid[4], device];
-        Self {
-            guid,
+        let [a, b, c, d, e, ..] = self.guid;
+        let mac = [a, b, c, d, e.wrapping_add(further), device];
+        PortNames {
             gid,
-            lid: u16::from(device) + 1,
+            lid: u16::from(device) + 1 + u16::from(further) * LIDS_OF_A_PORT,
             mac,
             ethernet_gid: gid_of_mac(mac),
         }
@@ -151,26 +167,34 @@ mod tests {
     }
 
     #[test]
-    fn identities_depend_on_fabric_and_device_only() {
+    fn identities_depend_on_fabric_device_and_port_only() {
         let name = |text| FabricName::new(text).unwrap();
         let first = DeviceIdentity::derive(&name("a"), 0);
         assert_eq!(first, DeviceIdentity::derive(&name("a"), 0));
         assert_ne!(first.guid, DeviceIdentity::derive(&name("b"), 0).guid);
         let second = DeviceIdentity::derive(&name("a"), 1);
         assert_ne!(first.guid, second.guid);
-        assert_eq!((first.lid, second.lid), (1, 2));
-        assert_eq!(first.gid[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(first.gid[8..], first.guid);
+        let ports = [first.port(1), first.port(2), second.port(1), second.port(2)];
+        assert_eq!(ports.map(|port| port.lid), [1, 0x41, 2, 0x42]);
+        for (index, port) in ports.iter().enumerate() {
+            for other in &ports[..index] {
+                assert_ne!(port.gid, other.gid);
+                assert_ne!(port.mac, other.mac);
+                assert_ne!(port.ethernet_gid, other.ethernet_gid);
+            }
+        }
+        assert_eq!(ports[0].gid[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(ports[0].gid[8..], first.guid);
         assert_eq!(first.guid[0] & 0x03, 0x02);
     }
 
     #[test]
     fn gids_of_ethernet_ports_lead_back_to_their_addresses() {
-        let identity = DeviceIdentity::derive(&FabricName::default(), 5);
-        assert_eq!(identity.mac[0] & 0x03, 0x02);
-        assert_eq!(identity.ethernet_gid[11..13], [0xff, 0xfe]);
-        assert_eq!(mac_of_gid(&identity.ethernet_gid), Some(identity.mac));
-        let mut other = identity.ethernet_gid;
+        let port = DeviceIdentity::derive(&FabricName::default(), 5).port(2);
+        assert_eq!(port.mac[0] & 0x03, 0x02);
+        assert_eq!(port.ethernet_gid[11..13], [0xff, 0xfe]);
+        assert_eq!(mac_of_gid(&port.ethernet_gid), Some(port.mac));
+        let mut other = port.ethernet_gid;
         other[2] = 1;
         assert_eq!(mac_of_gid(&other), None, "not link-local");
         let group = [0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];

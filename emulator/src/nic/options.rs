@@ -9,8 +9,8 @@ pub type Nanos = u64;
 /// there is none, and packets vanish as on a wire.
 pub type Resolver = Box<dyn Fn(u8, &Path) -> Option<PortAddress> + Send>;
 
-/// Tells what the port of a device is.
-pub type Identify = Box<dyn Fn(u8) -> PortIdentity + Send>;
+/// Tells what a port is.
+pub type Identify = Box<dyn Fn(PortAddress) -> PortIdentity + Send>;
 
 /// What a NIC is made with.
 pub struct NicOptions {
@@ -18,6 +18,8 @@ pub struct NicOptions {
     pub slot: u8,
     /// Emulated devices.
     pub devices: u8,
+    /// Ports of each device.
+    pub ports: u8,
     /// How doorbells are seen.
     pub view: DoorbellView,
     /// Receives and reads may be delivered inside their CQE where the QP allows it.
@@ -41,6 +43,7 @@ impl Default for NicOptions {
         Self {
             slot: 1,
             devices: 1,
+            ports: 1,
             view: DoorbellView::Exact,
             scatter_to_cqe: true,
             scatter_to_large_cqes: false,
@@ -49,9 +52,9 @@ impl Default for NicOptions {
                 let device = u8::try_from(path.dlid.saturating_sub(1)).ok()?;
                 Some(PortAddress { device, port: 1 })
             }),
-            identify: Box::new(|device| PortIdentity {
-                lid: u16::from(device) + 1,
-                gid: [device; 16],
+            identify: Box::new(|port| PortIdentity {
+                lid: u16::from(port.device) + 1,
+                gid: [port.device; 16],
                 ethernet: false,
             }),
         }

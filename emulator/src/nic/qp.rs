@@ -27,7 +27,7 @@ pub(super) struct Qp {
     pub(super) attr: QpAttr,
     /// The emulated device.
     pub(super) device: u8,
-    /// What its port is.
+    /// What its port is; before it has one, what port 1 is.
     pub(super) here: PortIdentity,
     /// Where the primary path leads; packets to nowhere vanish.
     pub(super) peer: Option<PortAddress>,
@@ -142,7 +142,10 @@ impl Nic {
                 state: QpState::Reset,
                 attr: QpAttr::default(),
                 device: context.device,
-                here: (core.options.identify)(context.device),
+                here: (core.options.identify)(PortAddress {
+                    device: context.device,
+                    port: 1,
+                }),
                 peer: None,
                 sq: SendQueue::default(),
                 rq: ReceiveQueue::default(),

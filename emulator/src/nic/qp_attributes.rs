@@ -4,11 +4,9 @@ use super::adapter::Nic;
 use super::memory;
 use super::qp::Qp;
 use super::qp_modify::{is_allowed, mask};
-use super::spec::{AsyncEvent, Errno, QpAttr, QpState, Qpn, Result};
+use super::spec::{AsyncEvent, Errno, PortAddress, QpAttr, QpState, Qpn, Result};
 use crate::limits::MAX_RD_ATOMIC;
 
-/// Ports of a device.
-const PORTS: u8 = 1;
 /// Largest `enum ibv_mtu` code: 4096 bytes, the active MTU.
 const MTU_4096: u8 = 5;
 /// Partition keys of a port.
@@ -34,7 +32,9 @@ impl Nic {
         } else {
             from
         };
-        if !is_allowed(from, to, qp.spec.service, attr.mask) || !in_range(attr) {
+        if !is_allowed(from, to, qp.spec.service, attr.mask)
+            || !in_range(attr, self.core.options.ports)
+        {
             return Err(invalid);
         }
         // What the caller believes must also be so.
@@ -42,6 +42,10 @@ impl Nic {
             return Err(invalid);
         }
         qp.store(attr);
+        if has(mask::PORT) {
+            let (device, port) = (qp.device, attr.port);
+            qp.here = (self.core.options.identify)(PortAddress { device, port });
+        }
         if has(mask::AV) {
             let resolve = &self.core.options.resolve;
             qp.peer = resolve(qp.device, &qp.attr.path);
@@ -152,10 +156,10 @@ fn state_of(code: u8) -> Option<QpState> {
     })
 }
 
-fn in_range(attr: &QpAttr) -> bool {
+fn in_range(attr: &QpAttr, ports: u8) -> bool {
     let has = |bit| attr.mask & bit != 0;
     let checks = [
-        (mask::PORT, (1..=PORTS).contains(&attr.port)),
+        (mask::PORT, (1..=ports).contains(&attr.port)),
         (mask::PKEY_INDEX, attr.pkey_index < PKEYS),
         (mask::PATH_MTU, (1..=MTU_4096).contains(&attr.path_mtu)),
         (mask::TIMEOUT, attr.timeout < 32),
@@ -171,9 +175,9 @@ fn in_range(attr: &QpAttr) -> bool {
         (mask::PATH_MIG_STATE, attr.path_mig_state < 3),
         (
             mask::AV,
-            attr.path.sl < 16 && (attr.path.port == 0 || attr.path.port <= PORTS),
+            attr.path.sl < 16 && (attr.path.port == 0 || attr.path.port <= ports),
         ),
-        (mask::ALT_PATH, attr.alt_port == 0 || attr.alt_port <= PORTS),
+        (mask::ALT_PATH, attr.alt_port == 0 || attr.alt_port <= ports),
     ];
     checks.iter().all(|(bit, good)| !has(*bit) || *good)
 }

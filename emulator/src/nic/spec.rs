@@ -435,7 +435,7 @@ pub trait EventSink: Send {
 pub struct PortIdentity {
     /// LID; 0 on an Ethernet link.
     pub lid: u16,
-    /// GID at index 0, the only one.
+    /// GID at index 0, the only one in the table.
     pub gid: [u8; 16],
     /// The link is Ethernet with RoCE v2: address vectors of datagrams lead by
     /// GID, and every packet has a network header.

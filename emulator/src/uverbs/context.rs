@@ -13,6 +13,7 @@ use super::machine::Machine;
 use super::pages::{MAX_PAGES, Pages};
 use super::registers::Registers;
 use crate::config::{Config, Face, Link};
+use crate::fabric::name::PortNames;
 use crate::nic::spec::{ContextId, Errno, Result, UarPage};
 
 /// Size of a doorbell page, and the unit of mmap offsets.
@@ -23,6 +24,8 @@ pub const PAGE_SIZE: u64 = 4096;
 pub struct Show {
     /// Link layer of the ports.
     pub link: Link,
+    /// Ports of each device.
+    pub ports: u8,
     /// The interface that takes commands. `write` is taken in any case, as by
     /// a kernel that has both.
     pub face: Face,
@@ -32,6 +35,7 @@ impl From<&Config> for Show {
     fn from(config: &Config) -> Self {
         Self {
             link: config.link,
+            ports: config.ports,
             face: config.face,
         }
     }
@@ -137,6 +141,23 @@ impl DeviceFile {
 
     pub(super) fn link(&self) -> Link {
         self.show.link
+    }
+
+    pub(super) fn ports(&self) -> u8 {
+        self.show.ports
+    }
+
+    /// The names of a port.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none of this number.
+    pub(super) fn port_names(&self, port: u64) -> Result<PortNames> {
+        let port = u8::try_from(port).map_err(|_| Errno(EINVAL))?;
+        if (1..=self.ports()).contains(&port) {
+            Ok(self.machine.identity(self.device).port(port))
+        } else {
+            Err(Errno(EINVAL))
+        }
     }
 
     pub(super) fn face(&self) -> Face {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mlx5emu::config::MAX_DEVICES;
+use mlx5emu::config::{MAX_DEVICES, MAX_PORTS};
 use mlx5emu::limits;
 
 use super::Failure;
@@ -26,7 +26,7 @@ Emulated
                  CQ resizing, multicast, DEVX
 
 Limits (per process unless said otherwise)
-  devices        {MAX_DEVICES}
+  devices        {MAX_DEVICES}, each with up to {MAX_PORTS} ports
   processes      {} on one fabric
   QPs            {}
   CQs            {} of up to {} entries

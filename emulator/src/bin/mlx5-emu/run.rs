@@ -21,6 +21,9 @@ pub(super) struct Arguments {
     /// Number of devices, mlx5_0, mlx5_1, … [default: 1].
     #[arg(long, value_name = "N")]
     devices: Option<u8>,
+    /// Number of ports of each device, 1 or 2 [default: 1].
+    #[arg(long, value_name = "N")]
+    ports: Option<u8>,
     /// Link layer of the ports [default: ib].
     #[arg(long)]
     link: Option<LinkName>,
@@ -122,6 +125,9 @@ fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString
     }
     if let Some(devices) = arguments.devices {
         chosen.push((Config::DEVICES, devices.to_string().into()));
+    }
+    if let Some(ports) = arguments.ports {
+        chosen.push((Config::PORTS, ports.to_string().into()));
     }
     if let Some(link) = arguments.link {
         let name = match link {

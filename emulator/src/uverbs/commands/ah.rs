@@ -9,7 +9,7 @@ use crate::nic::spec::{Errno, Result};
 use crate::uverbs::abi::AhAttr;
 use crate::uverbs::handles::{Ah, Pd};
 
-/// GIDs of a port.
+/// GIDs of a port that are in use.
 pub(super) const GIDS: u8 = 1;
 
 impl Call<'_> {
@@ -21,7 +21,7 @@ impl Call<'_> {
     ) -> Result<(u32, Option<[u8; 6]>)> {
         self.context()?;
         let pd: Result<Pd> = self.state.handles.get(pd_handle);
-        if attributes.port_num != 1 || pd.is_err() {
+        if self.file.port_names(attributes.port_num.into()).is_err() || pd.is_err() {
             return Err(Errno(EINVAL));
         }
         let is_global = attributes.is_global != 0;

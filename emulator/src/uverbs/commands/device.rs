@@ -101,7 +101,7 @@ impl Call<'_> {
             max_send_wqebb: limits::MAX_WR,
             max_recv_wr: limits::MAX_WR,
             max_srq_recv_wr: limits::MAX_SRQ_WR,
-            num_ports: 1,
+            num_ports: self.file.ports().into(),
             flow_action_flags: 0,
             comp_mask: 0,
             response_length: u32::try_from(size_of::<Mlx5AllocUcontextResp>()).unwrap_or(0),
@@ -164,7 +164,7 @@ impl Call<'_> {
             max_srq_sge: limits::MAX_SRQ_SGE,
             max_pkeys: 1,
             local_ca_ack_delay: 16,
-            phys_port_cnt: 1,
+            phys_port_cnt: self.file.ports(),
             reserved: [0; 4],
         })
     }
@@ -207,13 +207,12 @@ impl Call<'_> {
     /// A port.
     pub(in crate::uverbs) fn query_port(&mut self, port: u64) -> Result<QueryPortRespEx> {
         self.context()?;
-        check_port(port)?;
-        let identity = self.machine().identity(self.file.device());
+        let names = self.file.port_names(port)?;
         // What a port has by its link. Capabilities: system image GUID and
         // extended speeds; with Ethernet a communication manager, and GIDs
         // that are IP addresses.
         let (port_cap_flags, lid, sm_lid, link_layer) = match self.file.link() {
-            Link::Ib => (1 << 11 | 1 << 14, identity.lid, 1, 1),
+            Link::Ib => (1 << 11 | 1 << 14, names.lid, 1, 1),
             Link::Roce => (1 << 16 | 1 << 26, 0, 0, 2),
         };
         let is_up = self.machine().port_is_up(self.file.device());
@@ -223,7 +222,7 @@ impl Call<'_> {
             max_msg_sz: limits::MAX_MSG,
             bad_pkey_cntr: 0,
             qkey_viol_cntr: 0,
-            gid_tbl_len: 1,
+            gid_tbl_len: limits::GID_TABLE,
             pkey_tbl_len: 1,
             lid,
             sm_lid,
@@ -253,27 +252,38 @@ impl Call<'_> {
     /// All GIDs of the device.
     pub(in crate::uverbs) fn gid_table(&mut self) -> Result<Vec<GidEntry>> {
         self.context()?;
-        let identity = self.machine().identity(self.file.device());
+        (1..=self.file.ports())
+            .map(|port| self.first_gid(port.into()))
+            .collect()
+    }
+
+    /// The one entry in use of a port's table.
+    fn first_gid(&self, port: u64) -> Result<GidEntry> {
+        let names = self.file.port_names(port)?;
         // `IB_UVERBS_GID_TYPE_IB` and `…_ROCE_V2`; the latter have a network
         // interface behind them.
         let (gid, gid_type, netdev_ifindex) = match self.file.link() {
-            Link::Ib => (identity.gid, 0, 0),
-            Link::Roce => (identity.ethernet_gid, 2, interface()),
+            Link::Ib => (names.gid, 0, 0),
+            Link::Roce => (names.ethernet_gid, 2, interface()),
         };
-        Ok(vec![GidEntry {
+        Ok(GidEntry {
             gid,
             gid_index: 0,
-            port_num: 1,
+            port_num: u32::try_from(port).unwrap_or(0),
             gid_type,
             netdev_ifindex,
-        }])
+        })
     }
 
     /// One GID.
     pub(in crate::uverbs) fn gid_entry(&mut self, port: u64, index: u64) -> Result<GidEntry> {
-        check_port(port)?;
-        let index = usize::try_from(index).map_err(|_| Errno(EINVAL))?;
-        self.gid_table()?.get(index).copied().ok_or(Errno(ENODATA))
+        self.context()?;
+        let entry = self.first_gid(port)?;
+        match index {
+            0 => Ok(entry),
+            _ if index < limits::GID_TABLE.into() => Err(Errno(ENODATA)),
+            _ => Err(Errno(EINVAL)),
+        }
     }
 }
 
@@ -282,12 +292,4 @@ impl Call<'_> {
 fn interface() -> u32 {
     // SAFETY: the call reads a C string.
     unsafe { libc::if_nametoindex(INTERFACE.as_ptr()) }
-}
-
-fn check_port(port: u64) -> Result<()> {
-    if port == 1 {
-        Ok(())
-    } else {
-        Err(Errno(EINVAL))
-    }
 }

@@ -235,7 +235,7 @@ impl Call<'_> {
             .get(request.qp_handle)
             .map_err(|_| Errno(EINVAL))?;
         let has = |bit| request.attr_mask & bit != 0;
-        let bad_port = |bit, port| has(bit) && port != 1;
+        let bad_port = |bit, port: u8| has(bit) && self.file.port_names(port.into()).is_err();
         if bad_port(MASK_PORT, request.port_num)
             || bad_port(MASK_AV, request.dest.port_num)
             || bad_port(MASK_ALT_PATH, request.alt_port_num)

@@ -4,17 +4,18 @@ use libc::{EBUSY, EHOSTUNREACH, EINVAL, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::objects::{Application, errno};
-use super::sender::{Answer, Command};
-use crate::config::Link;
-use crate::fabric::name::{DeviceIdentity, FabricName};
+use super::sender::{Answer, Command, context_request, open_as};
+use crate::config::{Face, Link};
+use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
 use crate::nic::spec::{Result, Service};
+use crate::uverbs::Show;
 use crate::uverbs::abi::{
-    AhAttr, CreateAh, GidEntry, Mlx5CreateAhResp, ModifyQp, QueryPortRespEx, UHW_OUT, method,
-    object, request, write_command,
+    AhAttr, CreateAh, GidEntry, Mlx5AllocUcontextResp, Mlx5CreateAhResp, ModifyQp, QueryPortRespEx,
+    UHW_OUT, method, object, request, write_command,
 };
 
-fn identity() -> DeviceIdentity {
-    DeviceIdentity::derive(&FabricName::default(), 0)
+fn identity() -> PortNames {
+    DeviceIdentity::derive(&FabricName::default(), 0).port(1)
 }
 
 /// A global address, and one by LID.
@@ -157,4 +158,43 @@ fn a_roce_port_has_gids_and_no_lid() {
     // SAFETY: the call reads a C string.
     let loopback = unsafe { libc::if_nametoindex(c"lo".as_ptr()) };
     assert_eq!(entry.netdev_ifindex, loopback);
+}
+
+#[test]
+fn a_second_port_has_names_of_its_own() {
+    for link in [Link::Ib, Link::Roce] {
+        let (file, _) = open_as(Show {
+            link,
+            ports: 2,
+            face: Face::Ioctl,
+        });
+        let context = context_request(0, 3).send(&file).unwrap();
+        let context: Mlx5AllocUcontextResp = request(&context.output(UHW_OUT));
+        assert_eq!(context.num_ports, 2);
+        let port = |port: u64| {
+            let query = Command::new(object::DEVICE, method::DEVICE_QUERY_PORT)
+                .input(0, &port.to_ne_bytes())
+                .output(1, 48);
+            let answer = query.send(&file)?;
+            Ok(request::<QueryPortRespEx>(&answer.output(1)).legacy)
+        };
+        let (first, second) = (port(1).unwrap(), port(2).unwrap());
+        assert_eq!(first.lid != second.lid, link == Link::Ib);
+        assert_eq!(errno(port(3).map(|_| ())), Some(EINVAL));
+        let table = Command::new(object::DEVICE, method::DEVICE_QUERY_GID_TABLE)
+            .input(0, &32_u64.to_ne_bytes())
+            .input(1, &[0; 4])
+            .output(2, 3 * 32)
+            .output(3, 8)
+            .send(&file)
+            .unwrap();
+        assert_eq!(table.u32(3), 2);
+        let bytes = table.output(2);
+        let entries: [GidEntry; 2] = [request(&bytes), request(&bytes[32..])];
+        assert_eq!(
+            entries.map(|entry| (entry.port_num, entry.gid_index)),
+            [(1, 0), (2, 0)]
+        );
+        assert_ne!(entries[0].gid, entries[1].gid);
+    }
 }

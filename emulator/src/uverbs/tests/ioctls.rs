@@ -209,7 +209,8 @@ fn gids_are_told_in_the_callers_entry_size() {
             .err()
     };
     assert_eq!(entry(1, 0), None);
-    assert_eq!(entry(1, 1), Some(Errno(ENODATA)));
+    assert_eq!(entry(1, 1), Some(Errno(ENODATA)), "empty");
+    assert_eq!(entry(1, 8), Some(Errno(EINVAL)), "beyond the table");
     assert_eq!(entry(2, 0), Some(Errno(EINVAL)));
 }
 

@@ -183,7 +183,7 @@ fn alloc_uar(file: &Arc<DeviceFile>) -> Result<Answer> {
         .send(file)
 }
 
-pub(super) fn errno(result: Result<Answer>) -> Option<i32> {
+pub(super) fn errno<T>(result: Result<T>) -> Option<i32> {
     result.err().map(|errno| errno.0)
 }
 

@@ -145,10 +145,18 @@ pub(super) fn open() -> (Arc<DeviceFile>, Arc<Recorder>) {
 }
 
 pub(super) fn open_on(link: Link, face: Face) -> (Arc<DeviceFile>, Arc<Recorder>) {
+    open_as(Show {
+        link,
+        ports: 1,
+        face,
+    })
+}
+
+pub(super) fn open_as(show: Show) -> (Arc<DeviceFile>, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
     let machine: Arc<Recorder> = Arc::clone(&recorder);
     (
-        Arc::new(DeviceFile::open(machine, 0, Show { link, face }).unwrap()),
+        Arc::new(DeviceFile::open(machine, 0, show).unwrap()),
         recorder,
     )
 }

@@ -1,0 +1,92 @@
+"""Runs tests of rdma-core's Python suite and tells how each ended.
+
+usage: rdma_core_tests.py TESTS EXPECTED LINK [MODULE...] -- [options of the suite]
+
+TESTS is the folder with the package `tests`. One line for each test that ended
+otherwise than EXPECTED says, and a last line with the counts. Exit status 0
+only if all ended as expected.
+"""
+
+import fnmatch
+import importlib
+import sys
+import unittest
+
+
+def expectations(path, link):
+    """The lines of the file that concern this link: (pattern, outcome)."""
+    found = []
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            words = line.split("#")[0].split()
+            if words and words[0] in ("any", link):
+                found.append((words[1], words[2]))
+    return found
+
+
+class Outcomes(unittest.TestResult):
+    """Remembers how each test ended, and why."""
+
+    def __init__(self):
+        super().__init__()
+        self.ended = {}
+
+    def note(self, test, outcome, why=""):
+        name = test.id().removeprefix("tests.")
+        # A failure of the clean-up after a pass counts.
+        if outcome != "pass" or name not in self.ended:
+            self.ended[name] = (outcome, why)
+
+    def addSuccess(self, test):
+        self.note(test, "pass")
+
+    def addSkip(self, test, reason):
+        self.note(test, "skip", reason)
+
+    def addError(self, test, err):
+        self.note(test, "fail", self._exc_info_to_string(err, test))
+
+    def addFailure(self, test, err):
+        self.addError(test, err)
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self.addError(test, err)
+
+
+def main():
+    folder, expected, link, *rest = sys.argv[1:]
+    split = rest.index("--")
+    modules, sys.argv[1:] = rest[:split], rest[split + 1:]
+    sys.path.insert(0, folder + "/tests")
+    sys.path.insert(0, folder)
+    from args_parser import parser
+
+    parser.parse_args()
+    known = expectations(expected, link)
+    outcomes = Outcomes()
+    for module in modules:
+        loaded = importlib.import_module("tests." + module)
+        unittest.defaultTestLoader.loadTestsFromModule(loaded).run(outcomes)
+    wrong = 0
+    counts = {"pass": 0, "skip": 0, "fail": 0}
+    for name, (outcome, why) in sorted(outcomes.ended.items()):
+        counts[outcome] += 1
+        wanted = [want for pattern, want in known if fnmatch.fnmatchcase(name, pattern)]
+        if outcome not in (wanted[0] if wanted else "pass").split("|"):
+            wrong += 1
+            print(f"{outcome}, not {wanted[0] if wanted else 'pass'}: {name}: {why.strip()}")
+    for pattern, _ in known:
+        of_these = pattern.split(".")[0] in modules
+        if of_these and not any(fnmatch.fnmatchcase(name, pattern) for name in outcomes.ended):
+            wrong += 1
+            print(f"no test is called {pattern}")
+    print(f"{counts['pass']} passed, {counts['skip']} skipped themselves, "
+          f"{counts['fail']} failed; {wrong} not as expected")
+    return 1 if wrong or not outcomes.ended else 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.exit(status)
