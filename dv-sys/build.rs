@@ -12,7 +12,7 @@ mod rdma_core;
 const INLINE_VERBS: &str = "dv_.*|ibv_(wr|wc_read)_.*|ibv_(start|next|end)_poll|ibv_cq_ex_to_cq|\
      ibv_query_(device|gid)_ex|ibv_query_gid_table|ibv_create_(cq|qp|srq)_ex|ibv_get_srq_num|\
      ibv_(alloc|dealloc)_td|ibv_alloc_parent_domain|ibv_(alloc|dealloc|bind)_mw|ibv_inc_rkey|\
-     ibv_post_(send|recv|srq_recv)|ibv_poll_cq|ibv_req_notify_cq|ibv_advise_mr";
+     ibv_post_(send|recv|srq_recv)|ibv_poll_cq|ibv_req_notify_cq|ibv_modify_cq|ibv_advise_mr";
 
 /// Exported functions of libibverbs that name `ibv_event_type`: rdma-sys
 /// types it as a Rust `enum`, for which an event unknown to the header would

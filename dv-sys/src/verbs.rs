@@ -8,11 +8,11 @@
 pub use rdma_sys::{
     ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,
     ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_gid_global_t,
-    ibv_global_route, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_parent_domain_init_attr,
-    ibv_pd, ibv_poll_cq_attr, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex,
-    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_query_device_ex_input, ibv_recv_wr, ibv_sge,
-    ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_td, ibv_td_init_attr,
-    ibv_wc, ibv_wq,
+    ibv_global_route, ibv_modify_cq_attr, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info,
+    ibv_parent_domain_init_attr, ibv_pd, ibv_poll_cq_attr, ibv_port_attr, ibv_qp, ibv_qp_attr,
+    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_query_device_ex_input,
+    ibv_recv_wr, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_td,
+    ibv_td_init_attr, ibv_wc, ibv_wq,
 };
 
 // `ibv_send_wr`, with the names rdma-sys gives to its unnamed members.
@@ -48,6 +48,6 @@ pub use rdma_sys::{
     ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp, ibv_destroy_srq, ibv_fork_init,
     ibv_free_device_list, ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_list,
     ibv_get_device_name, ibv_is_fork_initialized, ibv_modify_qp, ibv_modify_srq, ibv_node_type_str,
-    ibv_open_device, ibv_port_state_str, ibv_qp_to_qp_ex, ibv_query_gid, ibv_query_pkey,
-    ibv_query_qp, ibv_query_srq, ibv_wc_status_str,
+    ibv_open_device, ibv_port_state_str, ibv_qp_to_qp_ex, ibv_query_device, ibv_query_gid,
+    ibv_query_pkey, ibv_query_qp, ibv_query_srq, ibv_resize_cq, ibv_wc_status_str,
 };

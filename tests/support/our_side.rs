@@ -228,6 +228,7 @@ pub fn answer(completion: &Completion) -> Answer {
         opcode: good.then_some(opcode),
         byte_len: (good && has_length).then_some(completion.byte_len),
         imm: (good && with_imm).then_some(completion.imm),
+        invalidated: None,
         vendor_err: (!good).then_some(completion.vendor_syndrome.into()),
     }
 }

@@ -252,6 +252,7 @@ fn sent(wr_id: u64, op: &Op, qp_num: u32) -> Answer {
         opcode,
         byte_len,
         imm,
+        invalidated: None,
         vendor_err,
     }
 }
@@ -267,6 +268,7 @@ fn received(wr_id: u64, op: &Op, qp_num: u32) -> Answer {
         opcode,
         byte_len,
         imm,
+        invalidated: None,
         vendor_err: None,
     }
 }

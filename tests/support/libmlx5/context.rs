@@ -130,13 +130,43 @@ pub fn all_access() -> u32 {
 /// Registered memory.
 pub struct Buffer {
     memory: Box<[UnsafeCell<u8>]>,
-    mr: *mut ibv_mr,
+    pub mr: *mut ibv_mr,
     _pd: Rc<Pd>,
 }
 
 impl Buffer {
     pub fn new(pd: &Rc<Pd>, len: usize) -> Self {
         Self::with_access(pd, len, all_access())
+    }
+
+    /// Whether it can be deregistered now; if so, it is no more.
+    ///
+    /// # Errors
+    /// What `ibv_dereg_mr` answers.
+    pub fn deregister(&mut self) -> Result<(), i32> {
+        // SAFETY: registered, and forgotten here if it no longer is.
+        match unsafe { ibv_dereg_mr(self.mr) } {
+            0 => {
+                self.mr = ptr::null_mut();
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    /// Bytes of the memory.
+    pub fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
+        let cells = &self.memory[at..at + len];
+        // SAFETY: the device does not run while the test looks.
+        cells.iter().map(|cell| unsafe { *cell.get() }).collect()
+    }
+
+    /// Puts bytes into the memory.
+    pub fn put(&self, at: usize, bytes: &[u8]) {
+        for (cell, byte) in self.memory[at..].iter().zip(bytes) {
+            // SAFETY: as in `bytes`.
+            unsafe { *cell.get() = *byte };
+        }
     }
 
     pub fn with_access(pd: &Rc<Pd>, len: usize, access: u32) -> Self {
@@ -175,6 +205,9 @@ impl Memory for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if self.mr.is_null() {
+            return;
+        }
         // SAFETY: registered by `with_access`.
         checked("ibv_dereg_mr", unsafe { ibv_dereg_mr(self.mr) });
     }

@@ -4,7 +4,7 @@ use core::mem::zeroed;
 use core::ptr;
 use std::rc::Rc;
 
-use dv_sys::inline::{ibv_cq_ex_to_cq, ibv_poll_cq, ibv_req_notify_cq};
+use dv_sys::inline::{ibv_cq_ex_to_cq, ibv_create_cq_ex, ibv_poll_cq, ibv_req_notify_cq};
 use dv_sys::mlx5dv::*;
 use dv_sys::verbs::*;
 
@@ -56,6 +56,8 @@ pub struct Answer {
     pub byte_len: Option<u32>,
     /// In host byte order.
     pub imm: Option<u32>,
+    /// The key that a SEND has invalidated.
+    pub invalidated: Option<u32>,
     /// Of an error.
     pub vendor_err: Option<u32>,
 }
@@ -108,6 +110,49 @@ impl Cq {
                 channel,
                 _context: Rc::clone(context),
             })
+        }
+    }
+
+    /// Moves to a ring for so many completions; answers how many it holds.
+    ///
+    /// # Errors
+    /// What `ibv_resize_cq` answers.
+    pub fn resize(&self, depth: u32) -> Result<u32, i32> {
+        // SAFETY: the CQ is alive.
+        match unsafe { ibv_resize_cq(self.raw, depth as i32) } {
+            // SAFETY: as above.
+            0 => Ok(unsafe { (*self.raw).cqe } as u32),
+            error => Err(error),
+        }
+    }
+
+    /// An extended CQ.
+    ///
+    /// # Errors
+    /// The errno of `ibv_create_cq_ex`.
+    pub fn extended(
+        context: &Rc<Context>,
+        depth: u32,
+        wc_flags: u64,
+        flags: u32,
+    ) -> Result<Rc<Self>, i32> {
+        // SAFETY: the context is open; zeroed attributes are valid.
+        unsafe {
+            let mut attr: ibv_cq_init_attr_ex = zeroed();
+            (attr.cqe, attr.wc_flags) = (depth, wc_flags);
+            if flags != 0 {
+                attr.comp_mask = ibv_cq_init_attr_mask::IBV_CQ_INIT_ATTR_MASK_FLAGS.0;
+                attr.flags = flags;
+            }
+            let cq = ibv_create_cq_ex(context.raw, &raw mut attr);
+            if cq.is_null() {
+                return Err(errno().raw_os_error().expect("an errno"));
+            }
+            Ok(Rc::new(Cq {
+                raw: ibv_cq_ex_to_cq(cq),
+                channel: None,
+                _context: Rc::clone(context),
+            }))
         }
     }
 
@@ -174,7 +219,10 @@ fn answer(wc: &ibv_wc) -> Answer {
     );
     let received = wc.opcode & ibv_wc_opcode::IBV_WC_RECV != 0;
     let with_imm = received && wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
+    let with_inv = received && wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;
     // SAFETY: both members of the union are plain 32-bit numbers.
+    let key = unsafe { wc.imm_data_invalidated_rkey_union.invalidated_rkey };
+    // SAFETY: as above.
     let imm = u32::from_be(unsafe { wc.imm_data_invalidated_rkey_union.imm_data });
     Answer {
         wr_id: wc.wr_id,
@@ -183,6 +231,7 @@ fn answer(wc: &ibv_wc) -> Answer {
         opcode: good.then_some(wc.opcode),
         byte_len: (good && with_length).then_some(wc.byte_len),
         imm: (good && with_imm).then_some(imm),
+        invalidated: (good && with_inv).then_some(key),
         vendor_err: (!good).then_some(wc.vendor_err),
     }
 }

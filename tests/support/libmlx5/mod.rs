@@ -8,11 +8,13 @@ mod cq;
 mod qp;
 mod requests;
 mod srq;
+mod window;
 
 pub use context::{Buffer, Context, Pd, all_access};
 pub use cq::{Answer, Channel, Cq};
 pub use qp::{Link, Peer, Qp, Shape};
 pub use srq::Srq;
+pub use window::{Bind, Window};
 
 fn errno() -> std::io::Error {
     std::io::Error::last_os_error()

@@ -135,6 +135,51 @@ impl Qp {
         }
     }
 
+    /// A QP with room for every operation that the service has, windows
+    /// included; all requests are signalled if that is wanted.
+    pub fn of_every_operation(
+        pd: &Rc<Pd>,
+        cqs: [&Rc<Cq>; 2],
+        depth: u32,
+        signal_all: bool,
+    ) -> Self {
+        // SAFETY: domain and CQs are alive and kept alive; zeroed attributes
+        // are valid.
+        unsafe {
+            let mut attr: ibv_qp_init_attr = zeroed();
+            (attr.send_cq, attr.recv_cq) = (cqs[0].raw, cqs[1].raw);
+            attr.qp_type = ibv_qp_type::IBV_QPT_RC;
+            (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (depth, depth);
+            (attr.cap.max_send_sge, attr.cap.max_recv_sge) = (2, 2);
+            attr.cap.max_inline_data = 64;
+            attr.sq_sig_all = signal_all.into();
+            let raw = ibv_create_qp(pd.raw, &raw mut attr);
+            assert!(!raw.is_null(), "ibv_create_qp: {}", errno());
+            let [send_cq, recv_cq] = cqs.map(Rc::clone);
+            Qp {
+                raw,
+                pd: Rc::clone(pd),
+                send_cq,
+                recv_cq,
+                _srq: None,
+            }
+        }
+    }
+
+    /// The errno of `ibv_post_send` of one request.
+    ///
+    /// # Safety
+    /// As for [`Qp::post_send`].
+    pub unsafe fn post(&self, request: &mut ibv_send_wr) -> Result<(), i32> {
+        let mut bad = core::ptr::null_mut();
+        // SAFETY: one request that is valid for the call; segments: the
+        // caller's promise.
+        match unsafe { ibv_post_send(self.raw, request, &raw mut bad) } {
+            0 => Ok(()),
+            error => Err(error),
+        }
+    }
+
     pub fn qpn(&self) -> u32 {
         // SAFETY: the QP is alive.
         unsafe { (*self.raw).qp_num }
@@ -219,6 +264,13 @@ impl Qp {
                 attr.max_rd_atomic = link.reads;
             },
         );
+    }
+
+    /// Gives the peer of a connection these rights.
+    pub fn allow(&self, access: u32) {
+        self.modify(&[ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS], |attr| {
+            attr.qp_access_flags = access;
+        });
     }
 
     pub fn to_error(&self) {

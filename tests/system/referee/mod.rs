@@ -2,5 +2,7 @@
 //! the same.
 
 mod arms;
+mod completion_queues;
 mod polls;
 mod posts;
+mod windows;

@@ -20,10 +20,11 @@ Emulated
   transport      reliable connection (RC): SEND, RDMA WRITE, RDMA READ, atomics, immediate data
                  unreliable connection (UC): SEND, RDMA WRITE, immediate data
                  datagrams (UD): SEND, immediate data, global route headers
-  queues         RQ and SRQ; CQEs of 64 and 128 bytes, versions 0 and 1; BlueFlame
+  queues         RQ and SRQ; CQEs of 64 and 128 bytes, versions 0 and 1, with small payload in them,
+                 timestamps, CQs that are resized or ignore overruns; BlueFlame
+  memory         regions; windows of type 1 and 2, SEND with invalidate, local invalidation
   events         completion channels, asynchronous events of CQ, QP and SRQ
-  not            rdma_cm, XRC, DC, memory windows, on-demand paging,
-                 CQ resizing, multicast, DEVX
+  not            rdma_cm, XRC, DC, on-demand paging, multicast, DEVX
 
 Limits (per process unless said otherwise)
   devices        {MAX_DEVICES}, each with up to {MAX_PORTS} ports

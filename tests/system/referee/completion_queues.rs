@@ -1,0 +1,311 @@
+//! Completion queues of unmodified libmlx5 that are moved to other rings,
+//! polled field by field, and payload that comes inside CQEs.
+
+use core::mem::zeroed;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dv_sys::inline::{
+    ibv_end_poll, ibv_modify_cq, ibv_start_poll, ibv_wc_read_byte_len, ibv_wc_read_completion_ts,
+    ibv_wc_read_opcode, ibv_wc_read_qp_num,
+};
+use dv_sys::verbs::*;
+use mlx5emu::nic::spec::Qpn;
+use proptest::prelude::*;
+
+use crate::support::device;
+use crate::support::libmlx5::{Buffer, Cq, Link, Pd, Qp, all_access};
+use crate::support::side::Memory;
+use crate::support::system::System;
+
+const SUCCESS: u32 = ibv_wc_status::IBV_WC_SUCCESS;
+const SIGNALED: u32 = ibv_send_flags::IBV_SEND_SIGNALED.0;
+const ATOMIC: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0;
+
+/// A connection of a queue pair with itself.
+struct Loop {
+    qp: Qp,
+    buffer: Buffer,
+    system: System,
+}
+
+impl Loop {
+    fn new(system: System, cqs: [&Rc<Cq>; 2], signal_all: bool) -> Self {
+        let pd = Pd::new(system.context());
+        let qp = Qp::of_every_operation(&pd, cqs, 64, signal_all);
+        let link = Link::default();
+        qp.connect(&qp.address(), &link);
+        qp.allow(all_access() | ATOMIC);
+        let buffer = Buffer::with_access(&pd, 4096, all_access() | ATOMIC);
+        Loop { qp, buffer, system }
+    }
+
+    fn segment(&self, at: usize, len: u32) -> ibv_sge {
+        ibv_sge {
+            addr: self.buffer.addr() + at as u64,
+            length: len,
+            lkey: self.buffer.lkey(),
+        }
+    }
+
+    /// Posts one request with these segments at the buffer's byte `there`.
+    fn post(&self, wr_id: u64, opcode: u32, flags: u32, segments: &mut [ibv_sge], there: usize) {
+        // SAFETY: all zeroes is a valid ibv_send_wr; the memory lives as long
+        // as the connection.
+        unsafe {
+            let mut wr: ibv_send_wr = zeroed();
+            (wr.wr_id, wr.opcode, wr.send_flags) = (wr_id, opcode, flags);
+            (wr.sg_list, wr.num_sge) = (segments.as_mut_ptr(), segments.len() as i32);
+            let remote_addr = self.buffer.addr() + there as u64;
+            let rkey = self.buffer.rkey();
+            if opcode == ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD {
+                wr.wr.atomic = atomic_t {
+                    remote_addr,
+                    compare_add: 5,
+                    swap: 0,
+                    rkey,
+                };
+            } else {
+                wr.wr.rdma = rdma_t { remote_addr, rkey };
+            }
+            self.qp.post(&mut wr).expect("posted");
+        }
+        self.system.rung();
+    }
+
+    /// A write of no bytes, done.
+    fn complete_one(&self, wr_id: u64) {
+        let write = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+        self.post(wr_id, write, SIGNALED, &mut [], 0);
+        self.system.run();
+    }
+
+    fn post_recv(&self, wr_id: u64, segments: &mut [ibv_sge]) {
+        // SAFETY: as in `post`.
+        unsafe {
+            let mut wr: ibv_recv_wr = zeroed();
+            (wr.wr_id, wr.sg_list) = (wr_id, segments.as_mut_ptr());
+            wr.num_sge = segments.len() as i32;
+            let mut bad = core::ptr::null_mut();
+            let posted = dv_sys::inline::ibv_post_recv(self.qp.raw, &raw mut wr, &raw mut bad);
+            assert_eq!(posted, 0);
+        }
+    }
+}
+
+fn queue(system: &System, depth: u32, large: bool) -> Rc<Cq> {
+    match large {
+        true => Cq::with_large_cqes(system.context(), depth),
+        false => Cq::new(system.context(), depth),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Completions, polls and moves in any order, over many laps: libmlx5 sees
+    /// each completion once and in order.
+    #[test]
+    fn no_completion_is_lost_when_the_ring_moves(
+        steps in proptest::collection::vec((0_u8..8, 1_u32..12), 1..80),
+        large: bool,
+    ) {
+        let system = System::new();
+        let cq = queue(&system, 15, large);
+        let it = Loop::new(system, [&cq, &cq], false);
+        let mut waiting = VecDeque::new();
+        let (mut capacity, mut next) = (15, 0);
+        for (step, amount) in steps {
+            match step {
+                0..=2 => for _ in 0..amount {
+                    if (waiting.len() as u32) < capacity {
+                        it.complete_one(next);
+                        waiting.push_back(next);
+                        next += 1;
+                    }
+                },
+                3..=5 => for _ in 0..amount {
+                    let seen = cq.poll().map(|answer| answer.wr_id);
+                    prop_assert_eq!(seen, waiting.pop_front());
+                },
+                _ => {
+                    let wanted = (2 << (amount % 6)) - 1;
+                    let fits = waiting.len() as u32 <= wanted;
+                    let done = cq.resize(wanted);
+                    prop_assert_eq!(done, if fits { Ok(wanted) } else { Err(libc::EINVAL) });
+                    if fits {
+                        capacity = wanted;
+                    }
+                    // libmlx5 tells its consumer index when it polls next.
+                    let seen = cq.poll().map(|answer| answer.wr_id);
+                    prop_assert_eq!(seen, waiting.pop_front());
+                }
+            }
+        }
+        for expected in waiting {
+            prop_assert_eq!(cq.poll().map(|answer| answer.wr_id), Some(expected));
+        }
+        prop_assert_eq!(cq.poll(), None);
+    }
+}
+
+#[test]
+fn answers_come_in_the_cqe_and_libmlx5_puts_them_in_their_place() {
+    let system = System::new();
+    let cq = queue(&system, 63, false);
+    let it = Loop::new(system, [&cq, &cq], true);
+    let read = ibv_wr_opcode::IBV_WR_RDMA_READ;
+    for (len, is_inline) in [(1, true), (31, true), (32, true), (33, false)] {
+        let data: Vec<u8> = (0..len).map(|n| n as u8 ^ len as u8).collect();
+        it.buffer.put(1024, &data);
+        it.buffer.put(0, &[0; 64]);
+        // Two segments with a gap.
+        let first = len / 2;
+        let mut into = [it.segment(0, first), it.segment(40, len - first)];
+        it.post(7, read, 0, &mut into, 1024);
+        it.system.run();
+        let before = [
+            it.buffer.bytes(0, first as usize),
+            it.buffer.bytes(40, (len - first) as usize),
+        ];
+        assert_eq!(before.concat() != data, is_inline, "{len} bytes");
+        let answer = cq.poll().expect("it completes");
+        assert_eq!((answer.status, answer.byte_len), (SUCCESS, Some(len)));
+        let after = [
+            it.buffer.bytes(0, first as usize),
+            it.buffer.bytes(40, (len - first) as usize),
+        ];
+        assert_eq!(after.concat(), data, "{len} bytes");
+    }
+    it.buffer.put(1024, &37_u64.to_ne_bytes());
+    let add = ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
+    it.post(8, add, 0, &mut [it.segment(0, 8)], 1024);
+    it.system.run();
+    assert_eq!(cq.poll().expect("it completes").status, SUCCESS);
+    assert_eq!(it.buffer.bytes(0, 8), 37_u64.to_ne_bytes());
+    assert_eq!(it.buffer.bytes(1024, 8), 42_u64.to_ne_bytes());
+}
+
+#[test]
+fn answers_for_large_cqes_are_placed_by_the_device() {
+    let system = System::new();
+    let cq = queue(&system, 63, true);
+    let it = Loop::new(system, [&cq, &cq], true);
+    it.buffer.put(1024, &[9; 64]);
+    let read = ibv_wr_opcode::IBV_WR_RDMA_READ;
+    it.post(7, read, 0, &mut [it.segment(0, 64)], 1024);
+    it.system.run();
+    assert_eq!(it.buffer.bytes(0, 64), [9; 64]);
+    assert_eq!(cq.poll().expect("it completes").status, SUCCESS);
+    assert_eq!(it.buffer.bytes(0, 64), [9; 64]);
+}
+
+#[test]
+fn receives_come_in_cqes_of_both_sizes() {
+    for (large, most) in [(false, 32_u32), (true, 64)] {
+        let system = System::new();
+        let sends = queue(&system, 63, false);
+        let receives = queue(&system, 63, large);
+        let it = Loop::new(system, [&sends, &receives], false);
+        for len in [1, most - 1, most, most + 1] {
+            let data = vec![len as u8; len as usize];
+            it.buffer.put(2048, &data);
+            it.buffer.put(0, &[0; 80]);
+            it.post_recv(3, &mut [it.segment(0, 5), it.segment(5, 75)]);
+            let send = ibv_wr_opcode::IBV_WR_SEND;
+            it.post(4, send, SIGNALED, &mut [it.segment(2048, len)], 0);
+            it.system.run();
+            let is_inline = it.buffer.bytes(0, 1) == [0];
+            assert_eq!(is_inline, len <= most, "{len} bytes");
+            let answer = receives.poll().expect("it arrived");
+            assert_eq!((answer.status, answer.byte_len), (SUCCESS, Some(len)));
+            assert_eq!(it.buffer.bytes(0, len as usize), data);
+            assert_eq!(sends.poll().expect("sent").status, SUCCESS);
+        }
+    }
+}
+
+#[test]
+fn an_extended_queue_tells_each_field_and_the_device_s_time() {
+    let system = System::new();
+    let flags = ibv_create_cq_wc_flags::IBV_WC_EX_WITH_BYTE_LEN.0
+        | ibv_create_cq_wc_flags::IBV_WC_EX_WITH_QP_NUM.0
+        | ibv_create_cq_wc_flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP.0;
+    let alone = ibv_create_cq_attr_flags::IBV_CREATE_CQ_ATTR_SINGLE_THREADED.0;
+    for attributes in [0, alone] {
+        let cq = Cq::extended(system.context(), 15, flags.into(), attributes).expect("a CQ");
+        drop(cq);
+    }
+    let cq = Cq::extended(system.context(), 15, flags.into(), 0).expect("a CQ");
+    let it = Loop::new(system, [&cq, &cq], false);
+    let extended: *mut ibv_cq_ex = cq.raw.cast();
+    let mut times = Vec::new();
+    for wr_id in 1..=3 {
+        it.buffer.put(0, &[wr_id as u8; 40]);
+        let read = ibv_wr_opcode::IBV_WR_RDMA_READ;
+        it.post(wr_id, read, SIGNALED, &mut [it.segment(512, 40)], 0);
+        it.system.run();
+        // SAFETY: the CQ is extended and alive; between start and end its
+        // fields may be read.
+        unsafe {
+            assert_eq!(ibv_start_poll(extended, &mut zeroed()), 0);
+            assert_eq!(((*extended).wr_id, (*extended).status), (wr_id, SUCCESS));
+            let opcode = ibv_wc_read_opcode(extended);
+            assert_eq!(opcode, ibv_wc_opcode::IBV_WC_RDMA_READ);
+            assert_eq!(ibv_wc_read_byte_len(extended), 40);
+            assert_eq!(ibv_wc_read_qp_num(extended), it.qp.qpn());
+            times.push(ibv_wc_read_completion_ts(extended));
+            ibv_end_poll(extended);
+        }
+        device::advance(Duration::from_micros(5));
+    }
+    // The device's clock counts nanoseconds.
+    let passed: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(
+        passed.iter().all(|&ns| (5_000..6_000).contains(&ns)),
+        "{times:?}"
+    );
+}
+
+#[test]
+fn what_the_device_has_no_clock_for_is_refused() {
+    let system = System::new();
+    let wallclock = ibv_create_cq_wc_flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK.0;
+    let refused = Cq::extended(system.context(), 15, wallclock.into(), 0).err();
+    assert_eq!(refused, Some(libc::EOPNOTSUPP), "time stands still here");
+}
+
+#[test]
+fn a_queue_that_ignores_overruns_goes_on() {
+    let system = System::new();
+    let ignore = ibv_create_cq_attr_flags::IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN.0;
+    let cq = Cq::extended(system.context(), 3, 0, ignore).expect("a CQ");
+    let it = Loop::new(system, [&cq, &cq], false);
+    for wr_id in 0..9 {
+        it.complete_one(wr_id);
+    }
+    let emulator = device::emulator().expect("a stepped device");
+    let state = emulator
+        .nic()
+        .query_qp(Qpn(it.qp.qpn()))
+        .expect("alive")
+        .state;
+    assert_eq!(state, 3, "ready to send");
+}
+
+#[test]
+fn events_are_moderated_within_the_limits_that_are_told() {
+    let system = System::new();
+    let cq = Cq::new(system.context(), 15);
+    // SAFETY: zeroed attributes are valid, the CQ is alive.
+    let modify = |count, period| unsafe {
+        let mut attr: ibv_modify_cq_attr = zeroed();
+        attr.attr_mask = 1;
+        (attr.moderate.cq_count, attr.moderate.cq_period) = (count, period);
+        ibv_modify_cq(cq.raw, &raw mut attr)
+    };
+    assert_eq!(modify(16, 100), 0);
+    assert_eq!(modify(0xffff, 0xfff), 0);
+    assert_eq!(modify(1, 0x1000), libc::EINVAL);
+}
