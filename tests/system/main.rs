@@ -15,4 +15,5 @@ mod handles;
 mod queues;
 mod recycling;
 mod referee;
+mod schedules;
 mod tracer;

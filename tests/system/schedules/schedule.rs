@@ -1,0 +1,380 @@
+//! One schedule: what the program, the device and fate do, in an order made
+//! from a seed.
+
+use std::time::Duration;
+
+use dat_engine::control::QpState;
+use dat_engine::{
+    Completion, ConnectOptions, Endpoint, EndpointOptions, RecvRequest, Segment, SendFlags, SendOp,
+    SendRequest, Status,
+};
+use mlx5emu::faults::FaultSpec;
+
+use super::account::{Account, Posted, Queue, Totals};
+use super::chance::Chance;
+use crate::support::device;
+use crate::support::side::Memory;
+use crate::support::world::World;
+
+/// Things that happen in a schedule.
+const ACTIONS: usize = 150;
+/// Bytes of a request's place in the common buffer.
+const SLOT: usize = 512;
+/// Bytes of a message's number, at its beginning.
+const NUMBER: usize = 8;
+
+/// What a schedule leaves behind.
+pub struct Outcome {
+    pub totals: Totals,
+    /// Every completion, as it came.
+    pub log: Vec<(u64, Status, u32)>,
+}
+
+struct Schedule {
+    chance: Chance,
+    // Dropped in this order: the world last, which gives the device away.
+    _faults: Faults,
+    ends: Vec<Endpoint>,
+    world: World,
+    account: Account,
+    free: Vec<usize>,
+    messages: u64,
+    shared: bool,
+    log: Vec<(u64, Status, u32)>,
+}
+
+/// While this lives, the device has faults.
+struct Faults;
+
+impl Faults {
+    fn begin(spec: &FaultSpec) -> Self {
+        device::emulator().expect("emulated").set_faults(Some(spec));
+        Faults
+    }
+}
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        device::emulator().expect("emulated").set_faults(None);
+    }
+}
+
+fn faults(chance: &mut Chance, seed: u64) -> FaultSpec {
+    let mut words = vec![format!("seed={seed}")];
+    for name in ["drop", "dup", "delay", "reorder", "rnr"] {
+        match chance.below(4) {
+            0 => words.push(format!("{name}=0.01")),
+            1 => words.push(format!("{name}=0.1")),
+            _ => {}
+        }
+    }
+    if chance.one_in(3) {
+        let late = chance.pick(&["1us", "70us", "2ms", "90ms"]);
+        words.push(format!("delay=0.03:{late}"));
+    }
+    for (name, rarity, within) in [
+        ("kill-qp", 4, 150),
+        ("corrupt-cqe", 6, 80),
+        ("port-flap", 5, 150),
+        ("gid-change", 8, 150),
+    ] {
+        if chance.one_in(rarity) {
+            words.push(format!("{name}@{}", 1 + chance.below(within)));
+        }
+    }
+    words.join(",").parse().expect("a specification")
+}
+
+/// Plays the schedule of a seed. Panics when the books are wrong.
+pub fn run(seed: u64) -> Outcome {
+    let mut chance = Chance::new(seed);
+    let world = World::new(256);
+    let shared = chance.one_in(3);
+    let pairs = 1 + chance.below(2);
+    let spec = faults(&mut chance, seed);
+    let slots = world.buffer.len() / SLOT;
+    let mut schedule = Schedule {
+        ends: (0..2 * pairs).map(|_| endpoint(&world, shared)).collect(),
+        chance,
+        account: Account::default(),
+        // The first is for writes and reads, of which nobody looks at the bytes.
+        free: (1..slots).rev().collect(),
+        messages: 0,
+        shared,
+        log: Vec::new(),
+        world,
+        _faults: Faults::begin(&spec),
+    };
+    for pair in 0..pairs {
+        schedule.join(pair);
+    }
+    for _ in 0..ACTIONS {
+        schedule.act();
+    }
+    schedule.finish();
+    Outcome {
+        totals: schedule.account.totals,
+        log: schedule.log,
+    }
+}
+
+fn endpoint(world: &World, shared: bool) -> Endpoint {
+    let options = EndpointOptions {
+        srq: shared.then(|| world.srq.handle()),
+        send_depth: 8,
+        recv_depth: 8,
+        inline_bytes: 16,
+        ..EndpointOptions::new(world.cq.handle(), world.cq.handle())
+    };
+    world.domain.create_endpoint(&options).expect("an endpoint")
+}
+
+impl Schedule {
+    fn join(&mut self, pair: usize) {
+        let options = ConnectOptions {
+            // Both are shorter than any delay is long, sometimes.
+            timeout: self.chance.pick(&[8, 12, 14]),
+            retry: self.chance.pick(&[1, 7, 7, 7]),
+            rnr_retry: self.chance.pick(&[0, 3, 7, 7, 7]),
+            reads_issued: self.chance.pick(&[1, 16]),
+            ..ConnectOptions::default()
+        };
+        let pair = &mut self.ends[2 * pair..2 * pair + 2];
+        let at = [0, 1].map(|i: usize| pair[i].local_address(1).expect("an active port"));
+        pair[0].connect(&at[1], &options).expect("connected");
+        pair[1].connect(&at[0], &options).expect("connected");
+    }
+
+    fn act(&mut self) {
+        let end = self.chance.below(self.ends.len());
+        match self.chance.below(100) {
+            0..30 => self.send(end),
+            30..55 => self.receive(end),
+            55..75 => device::steps(1 + self.chance.below(40) as u32),
+            75..85 => {
+                let most = 1 + self.chance.below(8);
+                self.poll(most);
+            }
+            85..90 => device::run(),
+            90..98 => {
+                let time = self.chance.pick(&[1, 50, 1_000, 20_000, 100_000]);
+                device::advance(Duration::from_micros(time));
+            }
+            98 => {
+                if self.chance.one_in(3) {
+                    self.ends[end].to_error().expect("to error");
+                }
+            }
+            _ => {
+                if self.chance.one_in(2) {
+                    self.reset(end / 2);
+                }
+            }
+        }
+    }
+
+    fn segment(&self, slot: usize, length: usize) -> Segment {
+        self.world
+            .buffer
+            .segment(slot * SLOT, length as u32)
+            .expect("inside")
+    }
+
+    fn send(&mut self, end: usize) {
+        let Some(slot) = self.free.pop() else { return };
+        let cookie = self.account.cookie();
+        let peer = end ^ 1;
+        let length = NUMBER + self.chance.below(SLOT - NUMBER);
+        let spare = self.world.buffer.segment(0, SLOT as u32).expect("inside");
+        let (remote_addr, rkey) = (spare.addr, self.world.buffer.rkey());
+        let imm = cookie as u32;
+        let op = match self.chance.below(10) {
+            0..4 => SendOp::Send,
+            4..6 => SendOp::SendImm(imm),
+            6..8 => SendOp::Write { remote_addr, rkey },
+            8 => SendOp::Read { remote_addr, rkey },
+            _ => SendOp::Nop,
+        };
+        let takes_receive = matches!(op, SendOp::Send | SendOp::SendImm(_));
+        let signalled = op == SendOp::Nop || self.chance.one_in(2);
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::SIGNALED, signalled);
+        flags.set(SendFlags::FENCE, self.chance.one_in(8));
+        let mut segment = self.segment(slot, length);
+        if takes_receive && self.chance.one_in(3) {
+            flags |= SendFlags::INLINE;
+            segment.length = NUMBER as u32;
+        }
+        let message = takes_receive.then_some(self.messages);
+        self.write_number(slot, self.messages);
+        let request = SendRequest {
+            cookie,
+            op,
+            flags,
+            segments: &[segment],
+        };
+        // SAFETY: the buffer lives longer than the endpoints, and the slot is
+        // not used otherwise before the request is accounted for.
+        let posted = unsafe { self.ends[end].post_send(&request) };
+        if posted.is_err() {
+            self.account.refused();
+            self.free.push(slot);
+            return;
+        }
+        device::rung();
+        self.messages += u64::from(takes_receive);
+        let queue = Queue::Send(end);
+        let request = Posted {
+            queue,
+            signalled,
+            message,
+            slot,
+        };
+        self.account.posted(request, peer);
+    }
+
+    fn receive(&mut self, end: usize) {
+        let Some(slot) = self.free.pop() else { return };
+        let request = RecvRequest {
+            cookie: self.account.cookie(),
+            segments: &[self.segment(slot, SLOT)],
+        };
+        // SAFETY: as in `send`.
+        let posted = unsafe {
+            if self.shared {
+                self.world.srq.post(&request)
+            } else {
+                self.ends[end].post_recv(&request)
+            }
+        };
+        if posted.is_err() {
+            self.account.refused();
+            self.free.push(slot);
+            return;
+        }
+        let queue = match self.shared {
+            true => Queue::Shared,
+            false => Queue::Receive(end),
+        };
+        let request = Posted {
+            queue,
+            signalled: true,
+            message: None,
+            slot,
+        };
+        self.account.posted(request, end);
+    }
+
+    fn write_number(&self, slot: usize, number: u64) {
+        let at = self.segment(slot, NUMBER).addr as *mut u64;
+        // SAFETY: inside the buffer, in a slot that no request uses now.
+        unsafe { at.write_volatile(number) };
+    }
+
+    fn poll(&mut self, most: usize) -> bool {
+        for taken in 0..most {
+            let Some(completion) = self.world.cq.poll() else {
+                return taken > 0;
+            };
+            self.account_for(&completion);
+        }
+        true
+    }
+
+    fn account_for(&mut self, completion: &Completion) {
+        let end = self
+            .ends
+            .iter()
+            .position(|end| end.qpn() == completion.qpn)
+            .unwrap_or_else(|| panic!("of nobody: {completion:?}"));
+        let buffer = &self.world.buffer;
+        let read = |slot: usize| {
+            let segment = buffer.segment(slot * SLOT, NUMBER as u32).expect("inside");
+            // SAFETY: inside the buffer, written by the device before the
+            // completion.
+            unsafe { (segment.addr as *const u64).read_volatile() }
+        };
+        let free = self.account.completed(completion, end, read);
+        self.free.extend(free);
+        // The number of the queue pair is not part of what repeats a run.
+        self.log
+            .push((completion.cookie, completion.status, completion.byte_len));
+    }
+
+    /// Both ends begin anew; what they had is given up.
+    fn reset(&mut self, pair: usize) {
+        // A receive that an end took from the shared queue comes back to it
+        // without a word: the books could not tell it from one that is lost.
+        if self.shared {
+            return;
+        }
+        let ends = [2 * pair, 2 * pair + 1];
+        for end in ends {
+            self.ends[end].reset().expect("RESET");
+        }
+        // What the wire holds back of the life before arrives, if ever, now.
+        device::advance(Duration::from_millis(100));
+        let free = self.account.reset(ends);
+        self.free.extend(free);
+        self.join(pair);
+    }
+
+    /// Lets everything come to an end, and closes the books.
+    fn finish(&mut self) {
+        self.settle();
+        self.see_that_everything_arrives();
+        for end in &mut self.ends {
+            end.to_error().expect("to error");
+        }
+        self.settle();
+        self.account.close();
+        let left = self.account.shared_open() as u32;
+        let capacity = self.world.srq.capacity();
+        // What nobody took is still posted: so many more fit, and no more.
+        let more = (0..).take_while(|_| self.shared_has_room()).count() as u32;
+        assert_eq!(left + more, capacity, "places of the shared queue");
+    }
+
+    /// Between ends that are both well, every message arrives once there are
+    /// receives for it, and every request is done.
+    fn see_that_everything_arrives(&mut self) {
+        for _ in 0..8 {
+            for end in self.ends_that_are_well() {
+                let wanted = self.account.messages_to(end);
+                let posted = self.account.receives_open(end, self.shared);
+                for _ in posted..wanted {
+                    self.receive(end);
+                }
+            }
+            self.settle();
+        }
+        for end in self.ends_that_are_well() {
+            self.account.assert_no_sends_open(end);
+        }
+    }
+
+    fn ends_that_are_well(&self) -> Vec<usize> {
+        let is_well = |end: &usize| matches!(self.ends[*end].state(), Ok(QpState::ReadyToSend));
+        let all = 0..self.ends.len();
+        all.filter(|end| is_well(end) && is_well(&(end ^ 1)))
+            .collect()
+    }
+
+    fn shared_has_room(&mut self) -> bool {
+        let segments = [self.segment(0, SLOT)];
+        let request = RecvRequest {
+            cookie: u64::MAX,
+            segments: &segments,
+        };
+        // SAFETY: as in `send`; no endpoint takes receives any more.
+        unsafe { self.world.srq.post(&request) }.is_ok()
+    }
+
+    /// Long enough for every retry, delay and port.
+    fn settle(&mut self) {
+        for _ in 0..4 {
+            device::advance(Duration::from_millis(300));
+            while self.poll(64) {}
+        }
+    }
+}
