@@ -23,6 +23,7 @@ use crate::fabric::directory::JoinError;
 use crate::fabric::name::{DeviceIdentity, PortNames};
 use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
+use crate::guard;
 use crate::hardware::Hardware;
 use crate::nic::spec::{DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage};
 use crate::nic::{Identify, Nic, NicOptions, Resolver};
@@ -101,6 +102,7 @@ impl Emulator {
         if let Some(running) = EMULATOR.get() {
             return Ok(running);
         }
+        guard::install();
         let threaded = config.mode == Mode::Threaded;
         let (wake, faults) = if threaded {
             watch_faults(config.wake)?

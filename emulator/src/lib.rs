@@ -5,6 +5,7 @@ pub mod decode;
 pub mod emulator;
 pub mod fabric;
 pub mod faults;
+mod guard;
 pub mod hardware;
 pub mod limits;
 pub mod nic;

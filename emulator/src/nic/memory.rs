@@ -2,12 +2,13 @@
 //!
 //! The NIC lives in the process whose memory it reads and writes, as a real
 //! one does by DMA: while the program runs on it. So there are no references
-//! here, only addresses, and every access is volatile or atomic. The functions
-//! answer a [`Fault`] so that a door which survives unmapped memory can take
-//! their place; this one refuses only what can never be an address.
+//! here, only addresses, and every access is one of [`crate::guard`]'s. The
+//! functions answer a [`Fault`] where no memory is, or none that may be
+//! written: a program that unmaps what it gave to the device is its own fault.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::guard;
 
 /// Memory that cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +26,6 @@ impl fmt::Display for Fault {
 /// The lowest page is never mapped (`vm.mmap_min_addr`).
 const LOWEST: u64 = 4096;
 const WORD: usize = 8;
-/// Bytes copied by words in one go: a constant, so that the loop is unrolled.
-const BLOCK: usize = 64;
 
 fn check(address: u64, length: usize, align: u64) -> Result<(), Fault> {
     let end = address.checked_add(length as u64);
@@ -40,38 +39,30 @@ fn check(address: u64, length: usize, align: u64) -> Result<(), Fault> {
 /// before it is visible after this.
 ///
 /// # Errors
-/// The address is impossible or not aligned to 4.
+/// There is no such memory, or the address is not aligned to 4.
 pub fn load_be32(address: u64) -> Result<u32, Fault> {
     check(address, 4, 4)?;
-    // SAFETY: aligned by `check`; mapped because it lies in a doorbell record
-    // that the driver library gave the device and keeps until the object that
-    // owns it is destroyed.
-    let word = unsafe { AtomicU32::from_ptr(address as *mut u32) };
-    Ok(u32::from_be(word.load(Ordering::Acquire)))
+    let word: u32 = guard::load(address).map_err(|_| Fault { address })?;
+    Ok(u32::from_be(word))
 }
 
 /// Writes a big-endian word of a doorbell record.
 ///
 /// # Errors
-/// The address is impossible or not aligned to 4.
+/// There is no such memory, or the address is not aligned to 4.
 pub fn store_be32(address: u64, value: u32) -> Result<(), Fault> {
     check(address, 4, 4)?;
-    // SAFETY: as in `load_be32`; software reads and writes the word whole.
-    let word = unsafe { AtomicU32::from_ptr(address as *mut u32) };
-    word.store(value.to_be(), Ordering::Release);
-    Ok(())
+    guard::store(address, value.to_be()).map_err(|_| Fault { address })
 }
 
 /// Replaces the 8 bytes at `address` by `swap` if they are `compare`; answers
 /// what was there. Atomic towards every thread and every other NIC.
 ///
 /// # Errors
-/// The address is impossible or not aligned to 8.
+/// There is no such memory, or the address is not aligned to 8.
 pub fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
-    let word = word_of_region(address)?;
-    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-    let was = word.compare_exchange(compare, swap, success, failure);
-    Ok(was.unwrap_or_else(|other| other))
+    check(address, 8, 8)?;
+    guard::compare_swap(address, compare, swap).map_err(|_| Fault { address })
 }
 
 /// Adds to the 8 bytes at `address`; answers what was there. Atomic as
@@ -80,41 +71,28 @@ pub fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault>
 /// # Errors
 /// As [`compare_swap`].
 pub fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
-    Ok(word_of_region(address)?.fetch_add(add, Ordering::AcqRel))
-}
-
-fn word_of_region<'a>(address: u64) -> Result<&'a AtomicU64, Fault> {
     check(address, 8, 8)?;
-    // SAFETY: aligned by `check`; mapped and writable because it lies in a
-    // region that was registered for remote atomics and whose key was looked
-    // up just before. The reference does not outlive the one operation, and
-    // software that shares the word with atomics uses atomics itself.
-    Ok(unsafe { AtomicU64::from_ptr(address as *mut u64) })
+    guard::add(address, add).map_err(|_| Fault { address })
 }
 
 /// Copies host memory into `into`. Aligned words of 2, 4 and 8 bytes are read
 /// whole.
 ///
 /// # Errors
-/// The range is impossible.
+/// Some of the range is no memory.
 pub fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
     check(address, into.len(), 1)?;
+    let gone = |_| Fault { address };
     let mut at = address;
     let mut rest = into;
     while !rest.is_empty() {
         let bytes = step(at, rest.len());
         let (piece, behind) = rest.split_at_mut(bytes);
-        if bytes == BLOCK {
-            for (word, into) in (0_u64..).zip(piece.as_chunks_mut::<WORD>().0) {
-                *into = load::<u64>(at + word * WORD as u64).to_ne_bytes();
-            }
-        } else {
-            match bytes {
-                8 => piece.copy_from_slice(&load::<u64>(at).to_ne_bytes()),
-                4 => piece.copy_from_slice(&load::<u32>(at).to_ne_bytes()),
-                2 => piece.copy_from_slice(&load::<u16>(at).to_ne_bytes()),
-                _ => piece[0] = load(at),
-            }
+        match bytes {
+            1 => piece[0] = guard::load(at).map_err(gone)?,
+            2 => piece.copy_from_slice(&guard::load::<u16>(at).map_err(gone)?.to_ne_bytes()),
+            4 => piece.copy_from_slice(&guard::load::<u32>(at).map_err(gone)?.to_ne_bytes()),
+            _ => guard::load_words(at, piece).map_err(gone)?,
         }
         at += bytes as u64;
         rest = behind;
@@ -127,27 +105,22 @@ pub fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
 /// visible: a program may watch it.
 ///
 /// # Errors
-/// The range is impossible.
+/// Some of the range is no memory.
 pub fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
     check(address, bytes.len(), 1)?;
+    let gone = |_| Fault { address };
     let mut at = address;
     let mut rest = bytes;
     while !rest.is_empty() {
         let length = step(at, rest.len());
         let (piece, behind) = rest.split_at(length);
-        if behind.is_empty() {
-            fence(Ordering::Release);
-        }
         match *piece {
-            [a] => store(at, a),
-            [a, b] => store(at, u16::from_ne_bytes([a, b])),
-            [a, b, c, d] => store(at, u32::from_ne_bytes([a, b, c, d])),
-            _ => {
-                for (word, bytes) in (0_u64..).zip(piece.as_chunks::<WORD>().0) {
-                    store(at + word * WORD as u64, u64::from_ne_bytes(*bytes));
-                }
-            }
+            [a] => guard::store(at, a),
+            [a, b] => guard::store(at, u16::from_ne_bytes([a, b])),
+            [a, b, c, d] => guard::store(at, u32::from_ne_bytes([a, b, c, d])),
+            _ => guard::store_words(at, piece),
         }
+        .map_err(gone)?;
         at += length as u64;
         rest = behind;
     }
@@ -159,37 +132,21 @@ pub fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
 #[inline(always)]
 fn step(address: u64, left: usize) -> usize {
     let aligned = 1 << address.trailing_zeros().min(WORD.trailing_zeros());
-    if aligned == WORD && left > BLOCK {
-        BLOCK
+    if aligned == WORD && left > WORD {
+        (left - 1) / WORD * WORD
     } else {
         aligned.min(1 << left.ilog2())
     }
-}
-
-#[inline(always)]
-fn load<T: Copy>(address: u64) -> T {
-    // SAFETY: inside the range that `read` was given, which its caller took
-    // from a ring or a registered region of this process; `step` aligns it.
-    unsafe { (address as *const T).read_volatile() }
-}
-
-#[inline(always)]
-fn store<T: Copy>(address: u64, value: T) {
-    // SAFETY: inside the range that `write` was given, as in `load`.
-    unsafe { (address as *mut T).write_volatile(value) };
 }
 
 /// Stores the byte that hands a CQE over: everything written before it is
 /// visible to whoever sees it.
 ///
 /// # Errors
-/// The address is impossible.
+/// There is no such memory.
 pub fn publish_byte(address: u64, value: u8) -> Result<(), Fault> {
     check(address, 1, 1)?;
-    // SAFETY: inside a CQ ring, which lives until the CQ is destroyed.
-    let byte = unsafe { AtomicU8::from_ptr(address as *mut u8) };
-    byte.store(value, Ordering::Release);
-    Ok(())
+    guard::store(address, value).map_err(|_| Fault { address })
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The calls by which a program could keep `SIGBUS` from the handler that
-//! takes its doorbells (see [`crate::trap`]).
+//! takes its doorbells (see [`crate::trap`]), and `SIGSEGV` from the one that
+//! tells the NIC of memory that is gone (see [`crate::guard`]).
 //!
-//! No mask holds the signal, for a thread that stores a doorbell with it
-//! blocked would be killed; the program's own action for it is kept behind
+//! No mask holds these signals, for a thread that stores a doorbell with them
+//! blocked would be killed; the program's own actions for them are kept behind
 //! ours. All other signals are none of our business.
 #![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract
 
@@ -34,9 +35,7 @@ unsafe extern "C" fn sigaction(
     if let Some(new) = &mut new {
         new.sa_mask = without_ours(new.sa_mask);
     }
-    if signal == libc::SIGBUS
-        && let Some(theirs) = exchange(new)
-    {
+    if let Some(theirs) = exchange(signal, new) {
         if !old.is_null() {
             // SAFETY: the application's room for an action.
             unsafe { old.write(theirs) };
@@ -50,12 +49,12 @@ unsafe extern "C" fn sigaction(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
-    if signal == libc::SIGBUS && handler != libc::SIG_ERR {
+    if matches!(signal, libc::SIGBUS | libc::SIGSEGV) && handler != libc::SIG_ERR {
         // SAFETY: plain data, for which zeros are valid.
         let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
         new.sa_sigaction = handler;
         new.sa_flags = libc::SA_RESTART;
-        if let Some(theirs) = exchange(Some(new)) {
+        if let Some(theirs) = exchange(signal, Some(new)) {
             return theirs.sa_sigaction;
         }
     }

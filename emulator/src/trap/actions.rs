@@ -1,22 +1,30 @@
-//! What the application may do about `SIGBUS` while ours stands.
+//! What the application may do about the signals that we handle ourselves.
 
-use super::{chain, is_installed};
+use super::is_installed;
+use crate::guard;
 
-/// The application asks for another action for `SIGBUS`, or for the one it
+/// The application asks for another action for a signal, or for the one it
 /// has: answers that, or `None` if the kernel keeps it.
-pub(crate) fn exchange(new: Option<libc::sigaction>) -> Option<libc::sigaction> {
-    if !is_installed() {
-        return None;
-    }
+pub(crate) fn exchange(
+    signal: libc::c_int,
+    new: Option<libc::sigaction>,
+) -> Option<libc::sigaction> {
+    let chain = match signal {
+        libc::SIGBUS if is_installed() => &super::THEIRS,
+        libc::SIGSEGV if guard::is_installed() => &guard::THEIRS,
+        _ => return None,
+    };
     match new {
-        Some(new) => chain::replace(new),
-        None => chain::current(),
+        Some(new) => chain.replace(new),
+        None => chain.current(),
     }
 }
 
-/// The set without `SIGBUS`.
+/// The set without the signals that must reach us on any thread.
 pub(crate) fn without_ours(mut set: libc::sigset_t) -> libc::sigset_t {
-    // SAFETY: an initialised set.
-    unsafe { libc::sigdelset(&raw mut set, libc::SIGBUS) };
+    for signal in [libc::SIGBUS, libc::SIGSEGV] {
+        // SAFETY: an initialised set.
+        unsafe { libc::sigdelset(&raw mut set, signal) };
+    }
     set
 }

@@ -1,7 +1,7 @@
-//! The application's own handling of `SIGBUS`, which ours stands before.
+//! The application's own handling of a signal, which ours stands before.
 //!
 //! While our handler is installed the application's `sigaction` for this
-//! signal reads and writes what is kept here. A `SIGBUS` that is not ours is
+//! signal reads and writes what is kept here. A signal that is not ours is
 //! handed on the way the kernel would deliver it, as far as that can be done
 //! from a handler: on the same stack, with the signals blocked that the
 //! application asked for.
@@ -13,27 +13,52 @@ use crate::preload::real;
 
 /// What the application has asked for last. Each is left for good when the
 /// next takes its place: a handler may be reading it.
-static THEIRS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+pub(crate) struct Chain(AtomicPtr<libc::sigaction>);
 
-/// Takes the place of what the application has asked for; answers that.
-pub(super) fn replace(new: libc::sigaction) -> Option<libc::sigaction> {
-    let new = Box::into_raw(Box::new(new));
-    // SAFETY: whatever is in THEIRS came from `Box::into_raw` and stays.
-    unsafe { THEIRS.swap(new, Ordering::AcqRel).as_ref() }.copied()
-}
+impl Chain {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
 
-/// What the application has asked for.
-pub(super) fn current() -> Option<libc::sigaction> {
-    // SAFETY: as in `replace`.
-    unsafe { THEIRS.load(Ordering::Acquire).as_ref() }.copied()
+    /// Takes the place of what the application has asked for; answers that.
+    pub(crate) fn replace(&self, new: libc::sigaction) -> Option<libc::sigaction> {
+        let new = Box::into_raw(Box::new(new));
+        // SAFETY: whatever is in there came from `Box::into_raw` and stays.
+        unsafe { self.0.swap(new, Ordering::AcqRel).as_ref() }.copied()
+    }
+
+    /// What the application has asked for.
+    pub(crate) fn current(&self) -> Option<libc::sigaction> {
+        // SAFETY: as in `replace`.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }.copied()
+    }
+
+    /// Hands a signal on.
+    ///
+    /// # Safety
+    /// The arguments are those of a signal handler of `SA_SIGINFO`.
+    pub(crate) unsafe fn forward(
+        &self,
+        signal: c_int,
+        info: *mut libc::siginfo_t,
+        context: *mut c_void,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { forward(self.current(), signal, info, context) };
+    }
 }
 
 /// Hands a signal on.
 ///
 /// # Safety
 /// The arguments are those of a signal handler of `SA_SIGINFO`.
-pub(super) unsafe fn forward(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let theirs = current().unwrap_or_else(default_action);
+unsafe fn forward(
+    theirs: Option<libc::sigaction>,
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    let theirs = theirs.unwrap_or_else(default_action);
     // SAFETY: the kernel's, valid while the handler runs.
     let from_fault = unsafe { (*info).si_code } > 0;
     match theirs.sa_sigaction {

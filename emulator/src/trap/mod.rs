@@ -11,13 +11,14 @@
 //! [`install`] refuses where that cannot be relied on.
 
 pub(crate) mod actions;
-mod chain;
+pub(crate) mod chain;
 mod fitness;
 mod store;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use crate::guard;
 use crate::nic::spec::{UarPage, UarWrite};
 use crate::preload::real;
 pub use fitness::Unfit;
@@ -41,6 +42,8 @@ struct Told {
 
 /// Everyone who was ever [`tell`]ed of; never shortened.
 static TOLD: AtomicPtr<Told> = AtomicPtr::new(std::ptr::null_mut());
+/// The application's own action for `SIGBUS`.
+static THEIRS: chain::Chain = chain::Chain::new();
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the application's actions for `SIGBUS` are kept by us.
@@ -65,7 +68,7 @@ pub(crate) fn install_handler() -> Result<(), Unfit> {
     let mut before = action_of(libc::SIG_DFL);
     // SAFETY: room for an action.
     unsafe { real::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut before) };
-    chain::replace(before);
+    THEIRS.replace(before);
     let ours = action_of(ours());
     // SAFETY: a handler of the right type, which lives as long as the process.
     let status = unsafe { real::sigaction(libc::SIGBUS, &raw const ours, std::ptr::null_mut()) };
@@ -123,10 +126,13 @@ fn action_of(handler: usize) -> libc::sigaction {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-    // No other handler runs on top of this one, which holds the NIC. Not on
+    // No other handler runs on top of this one, which holds the NIC, but for
+    // the one that tells the NIC of memory that is gone. Not on
     // the alternate stack: those are small, and made for full stacks.
     // SAFETY: a set to fill.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
+    // SAFETY: as above.
+    unsafe { libc::sigdelset(&raw mut action.sa_mask, libc::SIGSEGV) };
     action
 }
 
@@ -148,7 +154,11 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
             }
         }
         // SAFETY: our own arguments.
-        None => unsafe { chain::forward(signal, info, context) },
+        None => unsafe {
+            if !guard::recover(context) {
+                THEIRS.forward(signal, info, context);
+            }
+        },
     }
     // SAFETY: as above.
     unsafe { *errno = before };

@@ -201,3 +201,161 @@ proptest! {
         prop_assert_eq!(world.a.cq.all().len(), count);
     }
 }
+
+/// A mapping that a wrong program takes away.
+struct Mapping(u64);
+
+impl Mapping {
+    const BYTES: usize = 16384;
+
+    fn new() -> Self {
+        // SAFETY: a fresh anonymous mapping.
+        let at = unsafe {
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), Self::BYTES, rights, flags, -1, 0)
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        Self(at as u64)
+    }
+
+    /// Nothing else comes to lie there, as after unmapping it might.
+    fn take_away(&self) {
+        // SAFETY: the test's own mapping, of which it holds no reference.
+        let done = unsafe { libc::mprotect(self.0 as *mut _, Self::BYTES, libc::PROT_NONE) };
+        assert_eq!(done, 0);
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, used no more.
+        unsafe { libc::munmap(self.0 as *mut _, Self::BYTES) };
+    }
+}
+
+/// Whether accesses can fail here; says so if not.
+fn accesses_can_fail() -> bool {
+    crate::guard::install();
+    let can = crate::guard::is_installed();
+    if !can {
+        eprintln!("SKIPPED: memory that is gone ends the process on this processor");
+    }
+    can
+}
+
+/// A region of B that is gone, by its key.
+fn vanished(world: &mut World, mapping: &Mapping) -> u32 {
+    let host = &mut world.b.host;
+    let spec = MrSpec {
+        context: host.context,
+        pd: host.pd,
+        start: mapping.0,
+        length: Mapping::BYTES as u64,
+        hca_va: mapping.0,
+        access: ALL_ACCESS | Access::REMOTE_ATOMIC,
+    };
+    let key = host.nic.reg_mr(&spec).unwrap().lkey;
+    mapping.take_away();
+    key
+}
+
+#[test]
+fn memory_that_is_gone_fails_the_request_that_wants_it() {
+    if !accesses_can_fail() {
+        return;
+    }
+    let all = ALL_ACCESS | Access::REMOTE_ATOMIC;
+    let operands = vec![0_u8; 16];
+    for (opcode, syndrome) in [(WRITE, 0x13), (READ, 0x13), (0x12, 0x12), (SEND, 0x14)] {
+        let mapping = Mapping::new();
+        let mut world = World::with(QpAttr {
+            access: all,
+            ..attributes()
+        });
+        let key = vanished(&mut world, &mapping);
+        let there = remote(mapping.0, key);
+        let own = world.a.segment(0, 8);
+        let segments = match opcode {
+            SEND => {
+                world.b.qp.post_receive(&[pointer(64, key, mapping.0)]);
+                vec![own]
+            }
+            0x12 => vec![there, operands.clone(), own],
+            _ => vec![there, own],
+        };
+        world.a.post(opcode, SIGNALLED, &segments);
+        world.run();
+        assert_eq!(outcome(&world.a.cq.all()), [(syndrome, 0)]);
+        assert_eq!(world.b.state(), 6);
+    }
+}
+
+#[test]
+fn data_to_send_that_are_gone_are_a_protection_error() {
+    if !accesses_can_fail() {
+        return;
+    }
+    let mapping = Mapping::new();
+    let mut world = World::new();
+    let key = vanished(&mut world, &mapping);
+    world
+        .b
+        .post(SEND, SIGNALLED, &[pointer(64, key, mapping.0)]);
+    world.run();
+    assert_eq!(outcome(&world.b.cq.all()), [(0x04, 0)]);
+}
+
+#[test]
+fn a_queue_pair_whose_rings_are_gone_ends_in_error() {
+    if !accesses_can_fail() {
+        return;
+    }
+    let mapping = Mapping::new();
+    let mut world = World::new();
+    let mut spec = world.a.host.qp_spec(world.a.cq.cqn);
+    (spec.sq_buf, spec.sq_wqebb_count) = (mapping.0, 64);
+    (spec.rq_buf, spec.rq_wqe_count) = (mapping.0 + 4096, 16);
+    let records = Buffer::new(8);
+    spec.dbrec = records.at();
+    let qpn = world.a.host.nic.create_qp(&spec).unwrap();
+    let peer = world.b.qp.qpn;
+    bring_up(&mut world.a.host.nic, qpn, peer, attributes());
+    let control = [0, 0, 0, NOP, 0, 0, 0, 0];
+    let mut control = control.to_vec();
+    control[4..8].copy_from_slice(&(qpn.0 << 8 | 1).to_be_bytes());
+    control.extend([0, 0, 0, SIGNALLED, 0, 0, 0, 0]);
+    crate::nic::memory::write(mapping.0, &control).unwrap();
+    crate::nic::memory::store_be32(records.at() + 4, 1).unwrap();
+    world.a.host.store(0x800, control[..8].try_into().unwrap());
+    mapping.take_away();
+    world.run();
+    assert_eq!(outcome(&world.a.cq.all()), [(0x02, 0)]);
+    assert_eq!(world.a.host.nic.query_qp(qpn).unwrap().state, 6);
+    // The other pair of the same NICs is as it was.
+    let counter = world.a.post(NOP, SIGNALLED, &[]);
+    world.run();
+    assert_eq!(outcome(&world.a.cq.all()), [(OK, counter)]);
+}
+
+#[test]
+fn a_completion_queue_whose_ring_is_gone_fails_with_its_queue_pairs() {
+    if !accesses_can_fail() {
+        return;
+    }
+    let mapping = Mapping::new();
+    let mut host = Host::new(1);
+    let cq = host.cq(16, 64);
+    let mut spec = *host.nic.cq_spec(cq.cqn).unwrap();
+    spec.buf = mapping.0;
+    let cqn = host.nic.create_cq(&spec).unwrap();
+    let a = end(host, |spec| spec.send_cq = cqn);
+    let mut world = World::of(a, end(Host::new(2), |_| {}), attributes());
+    mapping.take_away();
+    world.a.post(NOP, SIGNALLED, &[]);
+    world.run();
+    let failed = Event::Asynchronous(AsyncEvent::CqErr, AsyncObject::Cq(0xc0));
+    let fatal = Event::Asynchronous(AsyncEvent::QpFatal, AsyncObject::Qp(0xa0));
+    assert_eq!(world.a.host.events.take(), [failed, fatal]);
+    assert_eq!(world.a.state(), 6);
+}
