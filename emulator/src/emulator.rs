@@ -104,7 +104,6 @@ impl Emulator {
         }
         guard::install();
         let threaded = config.mode == Mode::Threaded;
-        trap::guard::install();
         let (wake, faults) = if threaded {
             watch_faults(config.wake)?
         } else {

@@ -2,7 +2,6 @@
 //!
 //! The NIC lives in the process whose memory it reads and writes, as a real
 //! one does by DMA: while the program runs on it. So there are no references
-<<<<<<< HEAD
 //! here, only addresses, and every access is one of [`crate::guard`]'s. The
 //! functions answer a [`Fault`] where no memory is, or none that may be
 //! written: a program that unmaps what it gave to the device is its own fault.
@@ -10,18 +9,6 @@
 use std::fmt;
 
 use crate::guard;
-=======
-//! here, only addresses, and every access is volatile or atomic. Memory that
-//! is not there (any more) is a [`Fault`] to answer, not the end of the
-//! program: see [`access`].
-
-mod access;
-
-use std::fmt;
-use std::sync::atomic::{Ordering, fence};
-
-pub(crate) use access::resume;
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 
 /// Memory that cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +26,6 @@ impl fmt::Display for Fault {
 /// The lowest page is never mapped (`vm.mmap_min_addr`).
 const LOWEST: u64 = 4096;
 const WORD: usize = 8;
-<<<<<<< HEAD
-=======
-/// Bytes copied by words in one go.
-const BLOCK: usize = access::BLOCK;
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 
 fn check(address: u64, length: usize, align: u64) -> Result<(), Fault> {
     let end = address.checked_add(length as u64);
@@ -57,51 +39,30 @@ fn check(address: u64, length: usize, align: u64) -> Result<(), Fault> {
 /// before it is visible after this.
 ///
 /// # Errors
-<<<<<<< HEAD
 /// There is no such memory, or the address is not aligned to 4.
 pub fn load_be32(address: u64) -> Result<u32, Fault> {
     check(address, 4, 4)?;
     let word: u32 = guard::load(address).map_err(|_| Fault { address })?;
-=======
-/// The address is impossible, not there, or not aligned to 4.
-pub fn load_be32(address: u64) -> Result<u32, Fault> {
-    check(address, 4, 4)?;
-    let word = access::load32(address).ok_or(Fault { address })?;
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
     Ok(u32::from_be(word))
 }
 
 /// Writes a big-endian word of a doorbell record.
 ///
 /// # Errors
-<<<<<<< HEAD
 /// There is no such memory, or the address is not aligned to 4.
 pub fn store_be32(address: u64, value: u32) -> Result<(), Fault> {
     check(address, 4, 4)?;
     guard::store(address, value.to_be()).map_err(|_| Fault { address })
-=======
-/// The address is impossible, not there, or not aligned to 4.
-pub fn store_be32(address: u64, value: u32) -> Result<(), Fault> {
-    check(address, 4, 4)?;
-    access::store32(address, value.to_be()).ok_or(Fault { address })
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 }
 
 /// Replaces the 8 bytes at `address` by `swap` if they are `compare`; answers
 /// what was there. Atomic towards every thread and every other NIC.
 ///
 /// # Errors
-<<<<<<< HEAD
 /// There is no such memory, or the address is not aligned to 8.
 pub fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
     check(address, 8, 8)?;
     guard::compare_swap(address, compare, swap).map_err(|_| Fault { address })
-=======
-/// The address is impossible, not there, or not aligned to 8.
-pub fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
-    check(address, 8, 8)?;
-    access::compare_swap(address, compare, swap).ok_or(Fault { address })
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 }
 
 /// Adds to the 8 bytes at `address`; answers what was there. Atomic as
@@ -111,22 +72,14 @@ pub fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault>
 /// As [`compare_swap`].
 pub fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
     check(address, 8, 8)?;
-<<<<<<< HEAD
     guard::add(address, add).map_err(|_| Fault { address })
-=======
-    access::fetch_add(address, add).ok_or(Fault { address })
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 }
 
 /// Copies host memory into `into`. Aligned words of 2, 4 and 8 bytes are read
 /// whole.
 ///
 /// # Errors
-<<<<<<< HEAD
 /// Some of the range is no memory.
-=======
-/// The range is impossible, or part of it is not there.
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 pub fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
     check(address, into.len(), 1)?;
     let gone = |_| Fault { address };
@@ -135,18 +88,11 @@ pub fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
     while !rest.is_empty() {
         let bytes = step(at, rest.len());
         let (piece, behind) = rest.split_at_mut(bytes);
-<<<<<<< HEAD
         match bytes {
             1 => piece[0] = guard::load(at).map_err(gone)?,
             2 => piece.copy_from_slice(&guard::load::<u16>(at).map_err(gone)?.to_ne_bytes()),
             4 => piece.copy_from_slice(&guard::load::<u32>(at).map_err(gone)?.to_ne_bytes()),
             _ => guard::load_words(at, piece).map_err(gone)?,
-=======
-        let fault = Fault { address: at };
-        match piece.as_chunks_mut::<BLOCK>().0 {
-            [block] => access::load_block(at, block).ok_or(fault)?,
-            _ => load(at, piece).ok_or(fault)?,
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
         }
         at += bytes as u64;
         rest = behind;
@@ -159,11 +105,7 @@ pub fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
 /// visible: a program may watch it.
 ///
 /// # Errors
-<<<<<<< HEAD
 /// Some of the range is no memory.
-=======
-/// The range is impossible, or part of it is not there.
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 pub fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
     check(address, bytes.len(), 1)?;
     let gone = |_| Fault { address };
@@ -172,21 +114,11 @@ pub fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
     while !rest.is_empty() {
         let length = step(at, rest.len());
         let (piece, behind) = rest.split_at(length);
-<<<<<<< HEAD
         match *piece {
             [a] => guard::store(at, a),
             [a, b] => guard::store(at, u16::from_ne_bytes([a, b])),
             [a, b, c, d] => guard::store(at, u32::from_ne_bytes([a, b, c, d])),
             _ => guard::store_words(at, piece),
-=======
-        if behind.is_empty() {
-            fence(Ordering::Release);
-        }
-        let fault = Fault { address: at };
-        match piece.as_chunks::<BLOCK>().0 {
-            [block] => access::store_block(at, block).ok_or(fault)?,
-            _ => store(at, piece).ok_or(fault)?,
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
         }
         .map_err(gone)?;
         at += length as u64;
@@ -207,30 +139,6 @@ fn step(address: u64, left: usize) -> usize {
     }
 }
 
-<<<<<<< HEAD
-=======
-/// Loads a word of the piece's length: 1, 2, 4 or 8 bytes.
-fn load(address: u64, piece: &mut [u8]) -> Option<()> {
-    match piece.len() {
-        8 => piece.copy_from_slice(&access::load64(address)?.to_ne_bytes()),
-        4 => piece.copy_from_slice(&access::load32(address)?.to_ne_bytes()),
-        2 => piece.copy_from_slice(&access::load16(address)?.to_ne_bytes()),
-        _ => piece[0] = access::load8(address)?,
-    }
-    Some(())
-}
-
-/// Stores a word of the piece's length: 1, 2, 4 or 8 bytes.
-fn store(address: u64, piece: &[u8]) -> Option<()> {
-    match *piece {
-        [a] => access::store8(address, a),
-        [a, b] => access::store16(address, u16::from_ne_bytes([a, b])),
-        [a, b, c, d] => access::store32(address, u32::from_ne_bytes([a, b, c, d])),
-        _ => access::store64(address, u64::from_ne_bytes(*piece.as_array()?)),
-    }
-}
-
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 /// Stores the byte that hands a CQE over: everything written before it is
 /// visible to whoever sees it.
 ///
@@ -238,12 +146,7 @@ fn store(address: u64, piece: &[u8]) -> Option<()> {
 /// There is no such memory.
 pub fn publish_byte(address: u64, value: u8) -> Result<(), Fault> {
     check(address, 1, 1)?;
-<<<<<<< HEAD
     guard::store(address, value).map_err(|_| Fault { address })
-=======
-    fence(Ordering::Release);
-    access::store8(address, value).ok_or(Fault { address })
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 }
 
 #[cfg(test)]

@@ -1,15 +1,8 @@
 //! The calls by which a program could keep `SIGBUS` from the handler that
-<<<<<<< HEAD
 //! takes its doorbells (see [`crate::trap`]), and `SIGSEGV` from the one that
 //! tells the NIC of memory that is gone (see [`crate::guard`]).
 //!
 //! No mask holds these signals, for a thread that stores a doorbell with them
-=======
-//! takes its doorbells, and `SIGSEGV` from the one that takes the NIC's own
-//! faults (see [`crate::trap`]).
-//!
-//! No mask holds these signals, for a thread that stores a doorbell with one
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 //! blocked would be killed; the program's own actions for them are kept behind
 //! ours. All other signals are none of our business.
 #![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract

@@ -3,7 +3,7 @@
 //! Everything here is a wish. What a kernel or a container does not grant
 //! costs latency, not correctness.
 
-/// Blocks every signal of others in the calling thread, and so in the threads it
+/// Blocks every signal in the calling thread, and so in the threads it
 /// starts; dropping it restores the mask.
 pub(super) struct SignalsBlocked(libc::sigset_t);
 
@@ -14,9 +14,6 @@ impl SignalsBlocked {
         // SAFETY: both sets are valid and distinct.
         unsafe {
             libc::sigfillset(&raw mut all);
-            // The NIC answers its own faults.
-            libc::sigdelset(&raw mut all, libc::SIGSEGV);
-            libc::sigdelset(&raw mut all, libc::SIGBUS);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         }
         Self(before)

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! What the application may do about the signals that we handle ourselves.
 
 use super::is_installed;
@@ -22,33 +21,6 @@ pub(crate) fn exchange(
 }
 
 /// The set without the signals that must reach us on any thread.
-=======
-//! What the application may do about the signals that are ours while our
-//! handlers stand.
-
-use std::ffi::c_int;
-
-use super::{chain, guard, is_installed};
-
-/// The application asks for another action for a signal, or for the one it
-/// has: answers that, or `None` if the kernel keeps it.
-pub(crate) fn exchange(signal: c_int, new: Option<libc::sigaction>) -> Option<libc::sigaction> {
-    let is_kept = match signal {
-        libc::SIGBUS => is_installed(),
-        libc::SIGSEGV => guard::is_installed(),
-        _ => false,
-    };
-    if !is_kept {
-        return None;
-    }
-    match new {
-        Some(new) => chain::replace(signal, new),
-        None => chain::current(signal),
-    }
-}
-
-/// The set without the signals that are ours: blocked, they would kill.
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 pub(crate) fn without_ours(mut set: libc::sigset_t) -> libc::sigset_t {
     for signal in [libc::SIGBUS, libc::SIGSEGV] {
         // SAFETY: an initialised set.

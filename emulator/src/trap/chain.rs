@@ -1,17 +1,8 @@
-<<<<<<< HEAD
 //! The application's own handling of a signal, which ours stands before.
 //!
 //! While our handler is installed the application's `sigaction` for this
 //! signal reads and writes what is kept here. A signal that is not ours is
 //! handed on the way the kernel would deliver it, as far as that can be done
-=======
-//! The application's own handling of `SIGBUS` and `SIGSEGV`, which ours stands
-//! before.
-//!
-//! While our handler is installed the application's `sigaction` for such a
-//! signal reads and writes what is kept here. One that is not ours is handed
-//! on the way the kernel would deliver it, as far as that can be done
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 //! from a handler: on the same stack, with the signals blocked that the
 //! application asked for.
 
@@ -22,7 +13,6 @@ use crate::preload::real;
 
 /// What the application has asked for last. Each is left for good when the
 /// next takes its place: a handler may be reading it.
-<<<<<<< HEAD
 pub(crate) struct Chain(AtomicPtr<libc::sigaction>);
 
 impl Chain {
@@ -56,33 +46,12 @@ impl Chain {
         // SAFETY: the caller's promise.
         unsafe { forward(self.current(), signal, info, context) };
     }
-=======
-static THEIRS: [AtomicPtr<libc::sigaction>; 2] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
-
-fn theirs(signal: c_int) -> &'static AtomicPtr<libc::sigaction> {
-    &THEIRS[usize::from(signal == libc::SIGSEGV)]
-}
-
-/// Takes the place of what the application has asked for; answers that.
-pub(super) fn replace(signal: c_int, new: libc::sigaction) -> Option<libc::sigaction> {
-    let new = Box::into_raw(Box::new(new));
-    // SAFETY: whatever is in THEIRS came from `Box::into_raw` and stays.
-    unsafe { theirs(signal).swap(new, Ordering::AcqRel).as_ref() }.copied()
-}
-
-/// What the application has asked for.
-pub(super) fn current(signal: c_int) -> Option<libc::sigaction> {
-    // SAFETY: as in `replace`.
-    unsafe { theirs(signal).load(Ordering::Acquire).as_ref() }.copied()
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
 }
 
 /// Hands a signal on.
 ///
 /// # Safety
 /// The arguments are those of a signal handler of `SA_SIGINFO`.
-<<<<<<< HEAD
 unsafe fn forward(
     theirs: Option<libc::sigaction>,
     signal: c_int,
@@ -90,10 +59,6 @@ unsafe fn forward(
     context: *mut c_void,
 ) {
     let theirs = theirs.unwrap_or_else(default_action);
-=======
-pub(super) unsafe fn forward(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let theirs = current(signal).unwrap_or_else(default_action);
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
     // SAFETY: the kernel's, valid while the handler runs.
     let from_fault = unsafe { (*info).si_code } > 0;
     match theirs.sa_sigaction {

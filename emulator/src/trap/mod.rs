@@ -13,7 +13,6 @@
 pub(crate) mod actions;
 pub(crate) mod chain;
 mod fitness;
-pub(crate) mod guard;
 mod store;
 
 use std::ffi::{c_int, c_void};
@@ -69,11 +68,7 @@ pub(crate) fn install_handler() -> Result<(), Unfit> {
     let mut before = action_of(libc::SIG_DFL);
     // SAFETY: room for an action.
     unsafe { real::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut before) };
-<<<<<<< HEAD
     THEIRS.replace(before);
-=======
-    chain::replace(libc::SIGBUS, before);
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
     let ours = action_of(ours());
     // SAFETY: a handler of the right type, which lives as long as the process.
     let status = unsafe { real::sigaction(libc::SIGBUS, &raw const ours, std::ptr::null_mut()) };
@@ -136,13 +131,8 @@ fn action_of(handler: usize) -> libc::sigaction {
     // the alternate stack: those are small, and made for full stacks.
     // SAFETY: a set to fill.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
-<<<<<<< HEAD
     // SAFETY: as above.
     unsafe { libc::sigdelset(&raw mut action.sa_mask, libc::SIGSEGV) };
-=======
-    // But that of the NIC's own faults.
-    action.sa_mask = actions::without_ours(action.sa_mask);
->>>>>>> 94eed44 (emulator: memory that a program takes away is a fault to answer: guarded accesses, QP fatal, SRQ error; ports fail one by one)
     action
 }
 
@@ -154,10 +144,6 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
     let before = unsafe { *errno };
     // SAFETY: the kernel's, valid while this runs.
     let (code, addr) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
-    // SAFETY: our own argument.
-    if unsafe { guard::resume(context) } {
-        return;
-    }
     let owner = (code == libc::BUS_ADRERR).then(|| owner_of(addr)).flatten();
     match owner {
         Some((taker, page)) => {

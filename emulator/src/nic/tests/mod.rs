@@ -11,7 +11,6 @@ mod datagram;
 mod doorbells;
 mod errors;
 mod garbage;
-mod gone;
 mod incidents;
 mod loss;
 mod receive;
