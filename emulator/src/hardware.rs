@@ -7,7 +7,7 @@ use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::faults::mishaps::Decided;
 use crate::faults::wire::{Order, Wire};
-use crate::nic::spec::UarWrite;
+use crate::nic::spec::{PortAddress, UarWrite};
 use crate::nic::{Nanos, Nic, Progress};
 use crate::runner::stepped::Stepped;
 use crate::runner::{BATCH, Driver};
@@ -20,8 +20,8 @@ pub struct Hardware {
 
 struct Faults {
     wire: Wire,
-    /// Devices whose port comes up again, and when.
-    up_again: Vec<(Nanos, u8)>,
+    /// Ports that come up again, and when.
+    up_again: Vec<(Nanos, PortAddress)>,
 }
 
 impl Hardware {
@@ -34,8 +34,8 @@ impl Hardware {
     /// From now on these faults happen, counted anew; what the wire holds
     /// back is lost, and ports that are down come up.
     pub fn set_faults(&mut self, spec: Option<&FaultSpec>) {
-        for (_, device) in self.faults.take().into_iter().flat_map(|it| it.up_again) {
-            self.nic.set_port(device, true);
+        for (_, port) in self.faults.take().into_iter().flat_map(|it| it.up_again) {
+            self.nic.set_port(port, true);
         }
         let spec = spec.filter(|spec| !spec.is_empty());
         self.nic
@@ -71,18 +71,18 @@ impl Faults {
             match order {
                 // A QP that was destroyed meanwhile cannot fail any more.
                 Order::KillQp(qpn) => drop(nic.fail_qp(qpn)),
-                Order::PortFlap(device, time) => {
-                    nic.set_port(device, false);
-                    self.up_again.push((now.saturating_add(time), device));
+                Order::PortFlap(port, time) => {
+                    nic.set_port(port, false);
+                    self.up_again.push((now.saturating_add(time), port));
                 }
-                Order::GidChange(device) => nic.change_gids(device),
+                Order::GidChange(port) => nic.change_gids(port),
                 Order::DeviceFatal(device) => nic.fail_device(device),
             }
         }
-        self.up_again.retain(|&(due, device)| {
+        self.up_again.retain(|&(due, port)| {
             let waits = due > now;
             if !waits {
-                nic.set_port(device, true);
+                nic.set_port(port, true);
                 worked = true;
             }
             waits

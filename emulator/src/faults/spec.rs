@@ -27,7 +27,7 @@ pub enum Kind {
     KillQp,
     /// The port that sends a packet goes down for a while.
     PortFlap,
-    /// The GID table of the device that sends a packet is announced as changed.
+    /// The GID table of the port that sends a packet is announced as changed.
     GidChange,
     /// The device that sends a packet fails, for good.
     DeviceFatal,
@@ -114,7 +114,7 @@ const WORDS: [Word; KINDS] = [
         Kind::GidChange,
         "gid-change",
         "packet",
-        "its device announces a new GID table",
+        "its port announces a new GID table",
     ),
     word(
         Kind::DeviceFatal,

@@ -5,7 +5,7 @@ use super::decisions::Decisions;
 use super::spec::{FaultSpec, Kind};
 use crate::fabric::packet::{Packet, Transmit};
 use crate::nic::Nanos;
-use crate::nic::spec::Qpn;
+use crate::nic::spec::{PortAddress, Qpn};
 
 /// Most packets that are held back at a time; then there is no room.
 const MOST_HELD: usize = 4096;
@@ -17,10 +17,10 @@ const REORDER_PATIENCE: Nanos = 50_000;
 pub enum Order {
     /// This QP fails.
     KillQp(Qpn),
-    /// The port of this device goes down for that long.
-    PortFlap(u8, Nanos),
-    /// This device's GID table has changed.
-    GidChange(u8),
+    /// This port goes down for that long.
+    PortFlap(PortAddress, Nanos),
+    /// This port's GID table has changed.
+    GidChange(PortAddress),
     /// This device fails.
     DeviceFatal(u8),
 }
@@ -75,15 +75,15 @@ impl Wire {
     }
 
     fn note_orders(&mut self, packet: &Packet) {
-        let device = packet.header.source.device;
+        let from = packet.header.source;
         let orders = [
             (Kind::KillQp, Order::KillQp(packet.header.source_qpn)),
             (
                 Kind::PortFlap,
-                Order::PortFlap(device, self.decisions.time(Kind::PortFlap)),
+                Order::PortFlap(from, self.decisions.time(Kind::PortFlap)),
             ),
-            (Kind::GidChange, Order::GidChange(device)),
-            (Kind::DeviceFatal, Order::DeviceFatal(device)),
+            (Kind::GidChange, Order::GidChange(from)),
+            (Kind::DeviceFatal, Order::DeviceFatal(from.device)),
         ];
         for (kind, order) in orders {
             if self.decisions.strikes(kind) {
@@ -279,12 +279,13 @@ mod tests {
         let mut bench = Bench::new("kill-qp@1,port-flap@2:3ms,gid-change@2,device-fatal@3");
         bench.send(0, 1..=4);
         let qpn = packet(5, 5, 1, b"").header.source_qpn;
+        let port = PortAddress { device: 0, port: 1 };
         assert_eq!(
             bench.wire.take_orders(),
             [
                 Order::KillQp(qpn),
-                Order::PortFlap(0, 3_000_000),
-                Order::GidChange(0),
+                Order::PortFlap(port, 3_000_000),
+                Order::GidChange(port),
                 Order::DeviceFatal(0)
             ]
         );

@@ -78,7 +78,8 @@ impl Nic {
     /// [`Nic::work`], so that one acknowledges many.
     pub fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
         let Packet { header, payload } = packet;
-        if !self.core.devices.reaches(header.destination.device) {
+        let to = header.destination;
+        if !self.core.devices.reaches(to.device, to.port) {
             self.core.note(|| "packet for a port that is down".into());
         } else if let Some(qp) = self.qps.get_mut(header.destination_qpn.0) {
             qp.take_packet(&mut self.core, &header, &payload);
@@ -147,10 +148,9 @@ impl Nic {
         worked
     }
 
-    /// Tells the QPs of CQs that overran, and those whose completions were no
-    /// good.
+    /// Tells the QPs of CQs that overran, and those that are to fail.
     pub(super) fn settle(&mut self) {
-        while let Some(qpn) = self.core.corrupted.pop() {
+        while let Some(qpn) = self.core.failing.pop() {
             if let Some(qp) = self.qps.get_mut(qpn) {
                 qp.fail_fatally(&mut self.core);
             }

@@ -42,8 +42,9 @@ pub(super) struct Core {
     pub(super) flushing: Vec<u32>,
     /// CQs that overran and whose QPs are still to be told.
     pub(super) overrun: Vec<u32>,
-    /// QPs with a completion that was no good.
-    pub(super) corrupted: Vec<u32>,
+    /// QPs that fail at the end of the round: a completion of theirs was no
+    /// good, or their rings cannot be read.
+    pub(super) failing: Vec<u32>,
     pool: Vec<Vec<u8>>,
 }
 
@@ -66,7 +67,7 @@ impl Core {
             ready: std::collections::VecDeque::new(),
             flushing: Vec::new(),
             overrun: Vec::new(),
-            corrupted: Vec::new(),
+            failing: Vec::new(),
             pool: Vec::new(),
         }
     }

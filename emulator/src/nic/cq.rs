@@ -86,7 +86,7 @@ impl Core {
             return;
         };
         if fate == Some(CompletionFate::Corrupt) {
-            self.corrupted.push(cqe.qpn());
+            self.failing.push(cqe.qpn());
             cqe.corrupt();
         }
         let index = cq.producer;

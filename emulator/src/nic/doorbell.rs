@@ -117,6 +117,10 @@ impl Nic {
                     "doorbell {bytes:02x?} of QP {:#x}: {text}",
                     rung.qpn
                 ));
+                let first = memory::load_be32(qp.spec.sq_buf);
+                if first.is_err() || qp.posted_sends().is_err() {
+                    qp.fail_fatally(core);
+                }
             }
         }
     }
@@ -179,7 +183,7 @@ impl Qp {
             return;
         }
         let Ok(producer) = self.posted_sends() else {
-            return;
+            return self.fail_fatally(core);
         };
         if producer == self.sq.producer {
             return;

@@ -1,23 +1,23 @@
 //! What happens to a device as a whole, or to a QP from outside: ports that
 //! go down, tables that change, failures.
 
+use std::collections::BTreeSet;
+
 use super::adapter::Nic;
-use super::spec::{AsyncEvent, AsyncObject, ContextId, Errno, QpState, Qpn, Result};
+use super::spec::{AsyncEvent, AsyncObject, ContextId, Errno, PortAddress, QpState, Qpn, Result};
 
-/// Ports of a device.
-const PORT: u8 = 1;
-
-/// The state of the emulated devices, a bit each.
+/// The state of the emulated devices.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    down: u32,
+    down: BTreeSet<(u8, u8)>,
+    /// A bit each.
     failed: u32,
 }
 
 impl Devices {
     /// Whether packets come and go there.
-    pub(super) fn reaches(&self, device: u8) -> bool {
-        (self.down | self.failed) & bit(device) == 0
+    pub(super) fn reaches(&self, device: u8, port: u8) -> bool {
+        !self.is_failed(device) && (self.down.is_empty() || !self.down.contains(&(device, port)))
     }
 
     pub(super) fn is_failed(&self, device: u8) -> bool {
@@ -42,33 +42,32 @@ impl Nic {
         Ok(())
     }
 
-    /// The port of a device goes down or comes up again. Packets to and from
-    /// a port that is down vanish; every context is told of a change.
-    pub fn set_port(&mut self, device: u8, up: bool) {
+    /// A port goes down or comes up again. Packets to and from a port that is
+    /// down vanish; every context of its device is told of a change.
+    pub fn set_port(&mut self, at: PortAddress, up: bool) {
+        let PortAddress { device, port } = at;
         let down = &mut self.core.devices.down;
-        let was_up = *down & bit(device) == 0;
-        if was_up == up {
-            return;
-        }
-        *down ^= bit(device);
-        let event = if up {
-            AsyncEvent::PortActive
+        let (changed, event) = if up {
+            (down.remove(&(device, port)), AsyncEvent::PortActive)
         } else {
-            AsyncEvent::PortErr
+            (down.insert((device, port)), AsyncEvent::PortErr)
         };
-        self.tell_all(device, event, AsyncObject::Port(PORT));
+        if changed {
+            self.tell_all(device, event, AsyncObject::Port(port));
+        }
     }
 
-    /// Whether the port of a device is up.
+    /// Whether a port is up.
     #[must_use]
-    pub fn port_is_up(&self, device: u8) -> bool {
-        self.core.devices.reaches(device)
+    pub fn port_is_up(&self, at: PortAddress) -> bool {
+        self.core.devices.reaches(at.device, at.port)
     }
 
-    /// The GID table of a device is announced as changed. What is in it now
+    /// The GID table of a port is announced as changed. What is in it now
     /// is what was in it: an address was taken away and came back.
-    pub fn change_gids(&mut self, device: u8) {
-        self.tell_all(device, AsyncEvent::GidChange, AsyncObject::Port(PORT));
+    pub fn change_gids(&mut self, at: PortAddress) {
+        let object = AsyncObject::Port(at.port);
+        self.tell_all(at.device, AsyncEvent::GidChange, object);
     }
 
     /// A device fails, for good: it neither executes nor completes anything

@@ -42,7 +42,11 @@ impl Qp {
             }
             ReceiveSegments::of_srq(&self.rq.bytes)
         } else {
-            if self.receives_posted(core) == 0 || !self.read_receive() {
+            if self.receives_posted(core) == 0 {
+                return false;
+            }
+            if !self.read_receive() {
+                core.failing.push(self.qpn.0);
                 return false;
             }
             self.rq.current = Some(self.rq.taken);
@@ -189,6 +193,7 @@ impl Qp {
             return 0;
         }
         let Ok(posted) = memory::load_be32(self.spec.dbrec) else {
+            core.failing.push(self.qpn.0);
             return 0;
         };
         let available = (posted as u16).wrapping_sub(self.rq.taken);
@@ -197,6 +202,7 @@ impl Qp {
                 "QP {:#x}: {available} receives posted in a ring of {}",
                 self.qpn.0, self.spec.rq_wqe_count
             ));
+            core.failing.push(self.qpn.0);
             return 0;
         }
         available

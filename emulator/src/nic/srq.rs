@@ -21,7 +21,7 @@ pub(super) struct Srq {
     limit: u32,
     /// QPs that receive from it.
     pub(super) users: u32,
-    /// The list was broken: nothing is taken any more.
+    /// The list was broken, or is gone: nothing is taken any more.
     failed: bool,
 }
 
@@ -39,7 +39,10 @@ impl Core {
         let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
             return Taken::Empty;
         };
+        let (context, handle) = (srq.spec.context, srq.spec.user_handle);
         let Ok(posted) = memory::load_be32(srq.spec.dbrec) else {
+            srq.failed = true;
+            self.raise(context, AsyncEvent::SrqErr, AsyncObject::Srq(handle));
             return Taken::Empty;
         };
         let available = (posted as u16).wrapping_sub(srq.taken);
@@ -57,7 +60,6 @@ impl Core {
             }
             _ => true,
         };
-        let (context, handle) = (srq.spec.context, srq.spec.user_handle);
         if broken {
             srq.failed = true;
             let head = srq.head;

@@ -8,8 +8,8 @@ use super::machine::Machine;
 use crate::emulator::Emulator;
 use crate::fabric::name::DeviceIdentity;
 use crate::nic::spec::{
-    ContextId, CqBuffer, CqSpec, Cqn, Errno, MrKeys, MrSpec, MwKeys, MwSpec, PdId, QpAttr, QpSpec,
-    Qpn, Result, SrqSpec, Srqn, UarPage,
+    ContextId, CqBuffer, CqSpec, Cqn, Errno, MrKeys, MrSpec, MwKeys, MwSpec, PdId, PortAddress,
+    QpAttr, QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage,
 };
 
 /// The emulator, and the event files its NIC delivers to.
@@ -35,8 +35,8 @@ impl Machine for Emulated {
         self.emulator.device_identity(device)
     }
 
-    fn port_is_up(&self, device: u8) -> bool {
-        self.emulator.nic().port_is_up(device)
+    fn port_is_up(&self, port: PortAddress) -> bool {
+        self.emulator.nic().port_is_up(port)
     }
 
     fn open_context(&self, device: u8) -> Result<ContextId> {

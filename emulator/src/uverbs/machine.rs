@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::events::Events;
 use crate::fabric::name::DeviceIdentity;
 use crate::nic::spec::{
-    ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, QpAttr, QpSpec, Qpn,
-    Result, SrqSpec, Srqn, UarPage,
+    ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, PortAddress, QpAttr,
+    QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage,
 };
 
 /// The device behind a command descriptor. Every method may be called from
@@ -22,8 +22,8 @@ pub trait Machine: Send + Sync {
     /// GUID, GID and LID of a device.
     fn identity(&self, device: u8) -> DeviceIdentity;
 
-    /// Whether the device's port is up.
-    fn port_is_up(&self, device: u8) -> bool;
+    /// Whether a port is up.
+    fn port_is_up(&self, port: PortAddress) -> bool;
 
     fn open_context(&self, device: u8) -> Result<ContextId>;
     fn close_context(&self, context: ContextId);

@@ -153,7 +153,7 @@ impl Qp {
             Some(datagram) => (datagram.qpn(), datagram.peer),
             None => (Qpn(self.attr.dest_qpn), self.peer),
         };
-        let peer = peer.filter(|_| core.devices.reaches(self.device));
+        let peer = peer.filter(|_| core.devices.reaches(self.device, self.attr.port));
         if !tx.has_room(destination) {
             turn.has_more = true;
             return false;

@@ -122,7 +122,7 @@ impl Qp {
                     None => continue,
                 },
             };
-            let header = header.filter(|_| core.devices.reaches(self.device));
+            let header = header.filter(|_| core.devices.reaches(self.device, self.attr.port));
             if let Some(header) = header {
                 if let Err(packet) = tx.send(Packet { header, payload }) {
                     core.recycle(packet.payload);

@@ -10,6 +10,8 @@ const FLUSHED: u8 = 0x05;
 const NO_SYNDROME: u8 = 0xee;
 const RESET: u8 = 0;
 const ERR: u8 = 6;
+const PORT: PortAddress = PortAddress { device: 0, port: 1 };
+const OTHER: PortAddress = PortAddress { device: 1, port: 1 };
 /// The ack timeout of code 14.
 const TIMEOUT: u64 = 4096 << 14;
 
@@ -67,14 +69,14 @@ fn a_port_that_is_down_loses_packets_and_a_short_flap_costs_a_retry_only() {
         SIGNALLED,
         &[world.b.remote(0), world.a.segment(0, 64)],
     );
-    world.a.host.nic.set_port(0, false);
-    world.a.host.nic.set_port(0, false);
-    assert!(!world.a.host.nic.port_is_up(0));
+    world.a.host.nic.set_port(PORT, false);
+    world.a.host.nic.set_port(PORT, false);
+    assert!(!world.a.host.nic.port_is_up(PORT));
     let port = AsyncObject::Port(1);
     assert_eq!(told(&world.a), [(AsyncEvent::PortErr, port)]);
     world.run();
     assert!(world.wire.sent.is_empty());
-    world.a.host.nic.set_port(0, true);
+    world.a.host.nic.set_port(PORT, true);
     assert_eq!(told(&world.a), [(AsyncEvent::PortActive, port)]);
     world.pass(TIMEOUT + 1_000_000, 1_000_000);
     assert_eq!(outcome(&world.a.cq.all()), [(OK, counter)]);
@@ -84,10 +86,10 @@ fn a_port_that_is_down_loses_packets_and_a_short_flap_costs_a_retry_only() {
         SIGNALLED,
         &[world.b.remote(0), world.a.segment(0, 64)],
     );
-    world.b.host.nic.set_port(0, false);
+    world.b.host.nic.set_port(PORT, false);
     world.run();
     assert_eq!(world.a.cq.all(), []);
-    world.b.host.nic.set_port(0, true);
+    world.b.host.nic.set_port(PORT, true);
     world.pass(TIMEOUT + 1_000_000, 1_000_000);
     assert_eq!(outcome(&world.a.cq.all()), [(OK, counter)]);
 }
@@ -95,8 +97,8 @@ fn a_port_that_is_down_loses_packets_and_a_short_flap_costs_a_retry_only() {
 #[test]
 fn a_changed_gid_table_is_told_and_stops_nothing() {
     let mut world = World::new();
-    world.a.host.nic.change_gids(0);
-    world.a.host.nic.change_gids(1);
+    world.a.host.nic.change_gids(PORT);
+    world.a.host.nic.change_gids(OTHER);
     let port = AsyncObject::Port(1);
     assert_eq!(told(&world.a), [(AsyncEvent::GidChange, port)]);
     world.a.post(NOP, SIGNALLED, &[]);
@@ -142,7 +144,7 @@ fn other_devices_of_the_process_go_on() {
     host.nic.open_context(1).unwrap();
     host.nic.fail_device(1);
     assert!(!host.nic.has_failed(host.context));
-    assert!(host.nic.port_is_up(0) && !host.nic.port_is_up(1));
+    assert!(host.nic.port_is_up(PORT) && !host.nic.port_is_up(OTHER));
     assert_eq!(host.events.take().len(), 1, "the context of device 1 only");
     assert!(host.nic.open_context(0).is_ok());
 }

@@ -11,6 +11,7 @@ mod datagram;
 mod doorbells;
 mod errors;
 mod garbage;
+mod gone;
 mod incidents;
 mod loss;
 mod receive;

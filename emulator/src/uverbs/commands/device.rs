@@ -5,7 +5,7 @@ use libc::{EINVAL, ENODATA, EOPNOTSUPP};
 use super::Call;
 use crate::config::{Face, Link};
 use crate::limits;
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::{Errno, PortAddress, Result};
 use crate::sysfs::INTERFACE;
 use crate::uverbs::abi::{
     ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextReq, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
@@ -215,7 +215,11 @@ impl Call<'_> {
             Link::Ib => (1 << 11 | 1 << 14, names.lid, 1, 1),
             Link::Roce => (1 << 16 | 1 << 26, 0, 0, 2),
         };
-        let is_up = self.machine().port_is_up(self.file.device());
+        let at = PortAddress {
+            device: self.file.device(),
+            port: u8::try_from(port).map_err(|_| Errno(EINVAL))?,
+        };
+        let is_up = self.machine().port_is_up(at);
         let (state, phys_state) = if is_up { UP } else { DOWN };
         let legacy = QueryPortResp {
             port_cap_flags,

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::fabric::name::{DeviceIdentity, FabricName};
 use crate::nic::spec::{
-    ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, QpAttr, QpSpec, Qpn,
-    Result, SrqSpec, Srqn, UarPage,
+    ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, PortAddress, QpAttr,
+    QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage,
 };
 use crate::uverbs::{Events, Machine};
 
@@ -54,7 +54,7 @@ impl Machine for Recorder {
         DeviceIdentity::derive(&FabricName::default(), device)
     }
 
-    fn port_is_up(&self, _device: u8) -> bool {
+    fn port_is_up(&self, _port: PortAddress) -> bool {
         true
     }
 
