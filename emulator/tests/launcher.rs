@@ -45,16 +45,6 @@ fn a_command_that_cannot_be_run_is_126_or_127() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_refused_not_ignored() {
-    let (status, output) = emu(&["run", "--faults", "drop=1", "--", "true"]);
-    assert_eq!(status, Some(1), "{output}");
-    assert!(
-        output.contains("not available yet in this version"),
-        "{output}"
-    );
-}
-
-#[test]
 fn bad_command_lines_are_1_with_a_reason() {
     for (arguments, reason) in [
         (&["run"][..], "<CMD>"),
