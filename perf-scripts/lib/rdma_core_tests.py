@@ -1,6 +1,6 @@
 """Runs tests of rdma-core's Python suite and tells how each ended.
 
-usage: rdma_core_tests.py TESTS EXPECTED LINK [MODULE...] -- [options of the suite]
+usage: rdma_core_tests.py TESTS EXPECTED FACE LINK [MODULE...] -- [options of the suite]
 
 TESTS is the folder with the package `tests`. One line for each test that ended
 otherwise than EXPECTED says, and a last line with the counts. Exit status 0
@@ -13,13 +13,13 @@ import sys
 import unittest
 
 
-def expectations(path, link):
-    """The lines of the file that concern this link: (pattern, outcome)."""
+def expectations(path, *places):
+    """The lines of the file that concern these places: (pattern, outcome)."""
     found = []
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             words = line.split("#")[0].split()
-            if words and words[0] in ("any", link):
+            if words and words[0] in ("any", *places):
                 found.append((words[1], words[2]))
     return found
 
@@ -55,7 +55,7 @@ class Outcomes(unittest.TestResult):
 
 
 def main():
-    folder, expected, link, *rest = sys.argv[1:]
+    folder, expected, face, link, *rest = sys.argv[1:]
     split = rest.index("--")
     modules, sys.argv[1:] = rest[:split], rest[split + 1:]
     sys.path.insert(0, folder + "/tests")
@@ -63,7 +63,7 @@ def main():
     from args_parser import parser
 
     parser.parse_args()
-    known = expectations(expected, link)
+    known = expectations(expected, face, link)
     outcomes = Outcomes()
     for module in modules:
         loaded = importlib.import_module("tests." + module)

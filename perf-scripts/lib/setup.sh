@@ -57,12 +57,32 @@ need_packages() {
     }
 }
 
+# want_packages PACKAGE…: as need_packages, for those that this system has; the others are named.
+want_packages() {
+    command -v dpkg-query >/dev/null 2>&1 || return 0
+    local there=() package
+    for package in "$@"; do
+        if dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+            apt-cache show "$package" >/dev/null 2>&1; then
+            there+=("$package")
+        elif update_package_lists >/dev/null 2>&1 && apt-cache show "$package" >/dev/null 2>&1; then
+            there+=("$package")
+        else
+            say "$package cannot be had here; what needs it is skipped"
+        fi
+    done
+    [ "${#there[@]}" -eq 0 ] || need_packages "${there[@]}"
+}
+
 # shellcheck disable=SC2034 # used by the scripts that source this file
 # What building needs: rdma-core's headers and providers, libclang for bindgen.
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdmacm-dev ibverbs-providers)
 # shellcheck disable=SC2034 # likewise
 # What only the tests need: the unmodified programs that run on the emulated NIC, and checkers.
 TEST_PACKAGES=(ibverbs-utils perftest g++ clang valgrind shellcheck python3)
+# shellcheck disable=SC2034 # likewise
+# Programs for the emulated NIC that not every distribution has.
+FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs)
 
 setup_log=${TMPDIR:-/tmp}/udapl-setup.$$.log
 
