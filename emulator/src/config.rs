@@ -70,6 +70,8 @@ pub struct Config {
     pub lenient: bool,
     /// Command interface.
     pub face: Face,
+    /// The newest version of CQEs that is agreed on: 0 or 1.
+    pub cqe_version: u8,
     /// Where WQEs and CQEs are appended as text.
     pub trace: Option<PathBuf>,
     /// Who makes the NIC move.
@@ -89,6 +91,7 @@ impl Default for Config {
             ports: 1,
             lenient: false,
             face: Face::Ioctl,
+            cqe_version: 1,
             trace: None,
             mode: Mode::Threaded,
             wake: Wake::Auto,
@@ -122,6 +125,8 @@ impl Config {
     pub const LENIENT: &'static str = "MLX5EMU_LENIENT";
     /// `ioctl` or `write`.
     pub const FACE: &'static str = "MLX5EMU_FACE";
+    /// `0` for completions that name no user index, as of old kernels.
+    pub const CQE_VERSION: &'static str = "MLX5EMU_CQE_VERSION";
     /// File that receives the trace.
     pub const TRACE: &'static str = "MLX5EMU_TRACE";
     /// `auto`, `signal`, `uffd` or `nap`.
@@ -175,6 +180,9 @@ impl Config {
                 &value,
                 &[("ioctl", Face::Ioctl), ("write", Face::Write)],
             )?;
+        }
+        if let Some(value) = get(Self::CQE_VERSION) {
+            config.cqe_version = choice(Self::CQE_VERSION, &value, &[("0", 0), ("1", 1)])?;
         }
         if let Some(value) = get(Self::WAKE) {
             let known = [

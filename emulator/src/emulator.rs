@@ -25,13 +25,15 @@ use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::guard;
 use crate::hardware::Hardware;
-use crate::nic::spec::{DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage};
+use crate::nic::spec::{
+    DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage, WallClock,
+};
 use crate::nic::{Identify, Nic, NicOptions, Resolver};
-use crate::runner::Control;
 use crate::runner::serve::StoreServer;
 use crate::runner::station::Station;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
+use crate::runner::{self, Control};
 use crate::trap;
 use crate::uar::UarBank;
 use crate::uar::fault::{FaultWatch, Manner};
@@ -175,6 +177,13 @@ impl Emulator {
             libc::atexit(leave_fabric);
         }
         Ok(())
+    }
+
+    /// What the time of day is by the device's clock; `None` when it is
+    /// stepped, for then its time is the test's.
+    #[must_use]
+    pub fn wall_clock(&self) -> Option<WallClock> {
+        self.stepper.is_none().then(runner::wall_clock)
     }
 
     /// Locks the NIC for a command. When the guard goes, the NIC runs once:

@@ -182,7 +182,11 @@ impl System {
         Twin {
             side,
             rings,
-            user_index: spec.user_index,
+            user_index: match spec.cqe_version {
+                // Of old, completions name the shared queue, or nothing.
+                0 => spec.srq.map_or(0, |srq| srq.0),
+                _ => spec.user_index,
+            },
             send_cq,
             recv_cq,
         }

@@ -98,6 +98,15 @@ pub struct CqSpec {
     pub ignore_overrun: bool,
 }
 
+/// The same moment by two clocks, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WallClock {
+    /// The device's, as in completions.
+    pub device: u64,
+    /// The time of day, since 1970.
+    pub nanoseconds: u64,
+}
+
 /// The ring that a completion queue moves to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqBuffer {

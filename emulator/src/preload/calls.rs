@@ -363,6 +363,13 @@ unsafe extern "C" fn mmap(
                 return Err(Errno(EINVAL));
             }
             let offset = u64::try_from(offset).map_err(|_| Errno(EINVAL))?;
+            let writes = protection & libc::PROT_WRITE != 0;
+            if let Some(place) = device.check_clock_mapping(offset, len, writes)? {
+                return match map(place.cast_signed()) {
+                    libc::MAP_FAILED => Err(Errno(errno())),
+                    mapped => Ok(mapped),
+                };
+            }
             let page = device.check_mapping(offset, len)?;
             // An offset is a name; the page lies where its number says.
             let mapped = map(i64::from(page.page) * PAGE_SIZE.cast_signed());

@@ -23,7 +23,7 @@ mod waiting;
 pub use control::Control;
 
 use crate::fabric::port::Port;
-use crate::nic::spec::UarWrite;
+use crate::nic::spec::{UarWrite, WallClock};
 use crate::nic::{Nanos, Progress};
 
 /// The NIC as those see it who move it: something to run for one batch.
@@ -36,16 +36,29 @@ pub trait Driver {
 /// control command does not wait long.
 pub const BATCH: usize = 64;
 
-/// `CLOCK_MONOTONIC` in nanoseconds.
+/// Monotonic time, the NIC's.
 #[must_use]
 pub fn now() -> Nanos {
+    read_clock(libc::CLOCK_MONOTONIC)
+}
+
+/// The same moment by the NIC's clock and by the time of day.
+#[must_use]
+pub fn wall_clock() -> WallClock {
+    WallClock {
+        device: now(),
+        nanoseconds: read_clock(libc::CLOCK_REALTIME),
+    }
+}
+
+fn read_clock(clock: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: `time` is a valid timespec; the call writes nothing else, and
-    // cannot fail for this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // cannot fail for these clocks.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -322,6 +322,11 @@ wire! {
     }
     /// `struct mlx5_ib_create_cq_resp`.
     struct Mlx5CreateCqResp = 8 { cqn: u32, reserved: u32, }
+    /// `struct mlx5_ib_clock_info`.
+    struct Mlx5ClockInfo = 56 {
+        sign: u32, reserved: u32, nsec: u64, cycles: u64, frac: u64,
+        mult: u32, shift: u32, mask: u64, overflow_period: u64,
+    }
     /// `struct mlx5_ib_resize_cq`.
     struct Mlx5ResizeCq = 16 { buf_addr: u64, cqe_size: u16, reserved0: u16, reserved1: u32, }
     /// `struct mlx5_ib_alloc_mw`.

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use libc::{EINVAL, EIO, ENODEV};
 
+use super::clock;
 use super::events::Events;
 use super::handles::Handles;
 use super::machine::Machine;
-use super::pages::{MAX_PAGES, Pages};
+use super::pages::Pages;
 use super::registers::Registers;
 use crate::config::{Config, Face, Link};
 use crate::fabric::name::PortNames;
@@ -29,6 +30,8 @@ pub struct Show {
     /// The interface that takes commands. `write` is taken in any case, as by
     /// a kernel that has both.
     pub face: Face,
+    /// The newest version of CQEs that is agreed on.
+    pub cqe_version: u8,
 }
 
 impl From<&Config> for Show {
@@ -37,6 +40,7 @@ impl From<&Config> for Show {
             link: config.link,
             ports: config.ports,
             face: config.face,
+            cqe_version: config.cqe_version,
         }
     }
 }
@@ -48,6 +52,8 @@ pub struct DeviceFile {
     show: Show,
     /// The doorbell pages are pages of this file, by their number.
     memory: OwnedFd,
+    /// The page of the clock is filled.
+    shows_clock: bool,
     state: Mutex<State>,
 }
 
@@ -79,13 +85,18 @@ impl DeviceFile {
         }
         // SAFETY: memfd_create has just made it; nobody else owns it.
         let memory = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        memory.set_len(u64::from(MAX_PAGES) * PAGE_SIZE)?;
+        memory.set_len(clock::MEMORY_PAGES * PAGE_SIZE)?;
+        let wall_clock = machine.wall_clock();
+        if let Some(wall_clock) = wall_clock {
+            clock::show(memory.as_fd(), wall_clock)?;
+        }
         let state = Mutex::default();
         Ok(Self {
             machine,
             device,
             show,
             memory: memory.into(),
+            shows_clock: wall_clock.is_some(),
             state,
         })
     }
@@ -96,6 +107,24 @@ impl DeviceFile {
     /// `EMFILE`.
     pub fn application_descriptor(&self) -> std::io::Result<OwnedFd> {
         self.memory.try_clone()
+    }
+
+    /// Checks a mapping of the page of the clock before it is made; answers
+    /// which offset it is to show, or `None` if it is of another page.
+    ///
+    /// # Errors
+    /// As mlx5_ib: `EINVAL`, `EOPNOTSUPP`, `EPERM`; see [`clock`].
+    pub fn check_clock_mapping(
+        &self,
+        offset: u64,
+        len: usize,
+        writes: bool,
+    ) -> Result<Option<u64>> {
+        clock::check(offset, len, writes, self.shows_clock)
+    }
+
+    pub(super) fn clock_versions(&self) -> u8 {
+        if self.shows_clock { clock::VERSIONS } else { 0 }
     }
 
     /// Checks a mapping before it is made; answers the doorbell page that it
@@ -158,6 +187,10 @@ impl DeviceFile {
         } else {
             Err(Errno(EINVAL))
         }
+    }
+
+    pub(super) fn cqe_version(&self) -> u8 {
+        self.show.cqe_version
     }
 
     pub(super) fn face(&self) -> Face {

@@ -9,7 +9,7 @@ use crate::emulator::Emulator;
 use crate::fabric::name::DeviceIdentity;
 use crate::nic::spec::{
     ContextId, CqBuffer, CqSpec, Cqn, Errno, MrKeys, MrSpec, MwKeys, MwSpec, PdId, PortAddress,
-    QpAttr, QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage,
+    QpAttr, QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage, WallClock,
 };
 
 /// The emulator, and the event files its NIC delivers to.
@@ -29,6 +29,10 @@ impl Emulated {
 impl Machine for Emulated {
     fn events(&self) -> &Arc<Events> {
         &self.events
+    }
+
+    fn wall_clock(&self) -> Option<WallClock> {
+        self.emulator.wall_clock()
     }
 
     fn identity(&self, device: u8) -> DeviceIdentity {

@@ -10,7 +10,7 @@ use super::events::Events;
 use crate::fabric::name::DeviceIdentity;
 use crate::nic::spec::{
     ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, PortAddress, QpAttr,
-    QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage,
+    QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage, WallClock,
 };
 
 /// The device behind a command descriptor. Every method may be called from
@@ -19,6 +19,8 @@ use crate::nic::spec::{
 pub trait Machine: Send + Sync {
     /// Where events of this machine's objects are delivered.
     fn events(&self) -> &Arc<Events>;
+    /// What the time of day is by the device's clock, if that goes.
+    fn wall_clock(&self) -> Option<WallClock>;
     /// GUID, GID and LID of a device.
     fn identity(&self, device: u8) -> DeviceIdentity;
 

@@ -18,6 +18,7 @@
 
 pub mod abi;
 mod attributes;
+mod clock;
 mod commands;
 mod context;
 mod emulated;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use libc::{EINVAL, ENOMEM};
 
+use super::clock;
 use crate::nic::spec::{Errno, Result};
 
 /// Doorbell pages of one context. A CQ names its page in 16 bits.
@@ -26,6 +27,9 @@ impl Pages {
             Some(page) => page,
             None if self.highest + 1 < MAX_PAGES => {
                 self.highest += 1;
+                while clock::takes(self.highest) {
+                    self.highest += 1;
+                }
                 self.highest
             }
             None => return Err(Errno(ENOMEM)),

@@ -64,7 +64,7 @@ impl Call<'_> {
         };
         state.registers = registers;
         self.state.context = Some(self.machine().open_context(self.file.device())?);
-        self.state.cqe_version = request.max_cqe_version.min(1);
+        self.state.cqe_version = request.max_cqe_version.min(self.file.cqe_version());
         Ok(self.context_reply())
     }
 
@@ -109,7 +109,7 @@ impl Call<'_> {
             // QUERY_DEVICE and CREATE_AH take driver data.
             cmds_supp_uhw: 3,
             eth_min_inline: 0,
-            clock_info_versions: 0,
+            clock_info_versions: self.file.clock_versions(),
             hca_core_clock_offset: 0,
             log_uar_size: 12,
             num_uars_per_page: 1,

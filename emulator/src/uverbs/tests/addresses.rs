@@ -167,6 +167,7 @@ fn a_second_port_has_names_of_its_own() {
             link,
             ports: 2,
             face: Face::Ioctl,
+            cqe_version: 1,
         });
         let context = context_request(0, 3).send(&file).unwrap();
         let context: Mlx5AllocUcontextResp = request(&context.output(UHW_OUT));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::fabric::name::{DeviceIdentity, FabricName};
 use crate::nic::spec::{
     ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, PortAddress, QpAttr,
-    QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage,
+    QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage, WallClock,
 };
 use crate::uverbs::{Events, Machine};
 
@@ -48,6 +48,13 @@ impl Recorder {
 impl Machine for Recorder {
     fn events(&self) -> &Arc<Events> {
         &self.events
+    }
+
+    fn wall_clock(&self) -> Option<WallClock> {
+        Some(WallClock {
+            device: 5,
+            nanoseconds: 1_000_000,
+        })
     }
 
     fn identity(&self, device: u8) -> DeviceIdentity {

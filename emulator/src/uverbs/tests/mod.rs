@@ -2,6 +2,7 @@
 //! only writes down what it is asked.
 
 mod addresses;
+mod clock;
 mod garbage;
 mod ioctls;
 mod machine;

@@ -149,6 +149,7 @@ pub(super) fn open_on(link: Link, face: Face) -> (Arc<DeviceFile>, Arc<Recorder>
         link,
         ports: 1,
         face,
+        cqe_version: 1,
     })
 }
 

@@ -1,0 +1,77 @@
+//! The page that turns the device's time into the time of day, as mlx5_ib
+//! shows it to libmlx5 (`struct mlx5_ib_clock_info`).
+//!
+//! Device time is the host's monotonic clock in nanoseconds, which is slewed
+//! as the time of day is. So one pair of both is enough; a later step of the
+//! time of day is not seen by a context that was open before.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+
+use libc::{EINVAL, EOPNOTSUPP, EPERM};
+use zerocopy::IntoBytes;
+
+use super::abi::Mlx5ClockInfo;
+use super::context::PAGE_SIZE;
+use super::pages::MAX_PAGES;
+use crate::nic::spec::{Errno, Result, WallClock};
+
+/// `MLX5_IB_MMAP_CLOCK_INFO` in a mapping's offset, in pages; the low byte is
+/// the version of the page.
+const COMMAND: u64 = 7;
+/// `MLX5_IB_CLOCK_INFO_V1`, the only version.
+const VERSION: u64 = 0;
+/// The bit of that version in the answer of `GET_CONTEXT`.
+pub(super) const VERSIONS: u8 = 1 << VERSION;
+/// Where the page lies in the memory of a command descriptor: behind all
+/// doorbell pages.
+const PAGE: u64 = MAX_PAGES as u64;
+/// Pages of that memory.
+pub(super) const MEMORY_PAGES: u64 = PAGE + 1;
+
+/// Whether doorbell pages of that number would have the offset of this page.
+pub(super) fn takes(page: u32) -> bool {
+    u64::from(page) >> 8 == COMMAND
+}
+
+/// Fills the page.
+pub(super) fn show(memory: BorrowedFd<'_>, clock: WallClock) -> std::io::Result<()> {
+    let info = Mlx5ClockInfo {
+        sign: 0,
+        reserved: 0,
+        nsec: clock.nanoseconds,
+        cycles: clock.device,
+        frac: 0,
+        // Device time is nanoseconds already.
+        mult: 1,
+        shift: 0,
+        mask: u64::MAX >> 1,
+        overflow_period: u64::MAX >> 1,
+    };
+    let file = File::from(memory.as_fd().try_clone_to_owned()?);
+    file.write_all_at(info.as_bytes(), PAGE * PAGE_SIZE)
+}
+
+/// Where a mapping of this page is to show, in bytes of the memory; `None` for
+/// a mapping of another page.
+///
+/// # Errors
+/// As mlx5_ib: `EINVAL` for another length than a page's, `EOPNOTSUPP` for
+/// another version or where there is no clock, `EPERM` to write.
+pub(super) fn check(offset: u64, len: usize, writes: bool, is_shown: bool) -> Result<Option<u64>> {
+    let place = offset / PAGE_SIZE;
+    if place >> 8 != COMMAND || !offset.is_multiple_of(PAGE_SIZE) {
+        return Ok(None);
+    }
+    if len as u64 != PAGE_SIZE {
+        return Err(Errno(EINVAL));
+    }
+    if place & 0xff != VERSION || !is_shown {
+        return Err(Errno(EOPNOTSUPP));
+    }
+    if writes {
+        return Err(Errno(EPERM));
+    }
+    Ok(Some(PAGE * PAGE_SIZE))
+}

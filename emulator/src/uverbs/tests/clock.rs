@@ -1,0 +1,27 @@
+//! The page that turns device time into the time of day.
+
+use libc::{EINVAL, EOPNOTSUPP, EPERM};
+
+use super::objects::Application;
+use crate::nic::spec::Errno;
+use crate::uverbs::PAGE_SIZE;
+
+/// `MLX5_IB_MMAP_CLOCK_INFO`, version 1.
+const PLACE: u64 = 7 << 8;
+
+#[test]
+fn the_clock_is_one_page_to_be_read() {
+    let app = Application::new();
+    let check = |place: u64, len, writes| app.file.check_clock_mapping(place * 4096, len, writes);
+    let at = check(PLACE, 4096, false).unwrap().expect("a page");
+    assert_eq!(check(PLACE, 8192, false), Err(Errno(EINVAL)));
+    assert_eq!(check(PLACE, 4096, true), Err(Errno(EPERM)));
+    assert_eq!(check(PLACE + 1, 4096, false), Err(Errno(EOPNOTSUPP)));
+    assert_eq!(check(1, 4096, false), Ok(None), "a doorbell page");
+    let memory = std::fs::File::from(app.file.application_descriptor().unwrap());
+    let mut page = [0; PAGE_SIZE as usize];
+    std::os::unix::fs::FileExt::read_exact_at(&memory, &mut page, at).unwrap();
+    let word = |at: usize| u64::from_ne_bytes(page[at..at + 8].try_into().unwrap());
+    assert_eq!([word(0), word(8), word(16)], [0, 1_000_000, 5]);
+    assert_eq!(word(32), 1, "a nanosecond each: factor 1, no shift");
+}
