@@ -100,6 +100,7 @@ impl Credits {
     }
 
     /// Takes note of the consumer's count. Answers whether there is room now.
+    #[inline]
     pub const fn refresh(&mut self, retired: u32) -> bool {
         if self.open {
             self.limit = retired.wrapping_add(self.capacity);

@@ -109,7 +109,7 @@ impl<D: Device> QueuePair<D> {
     #[inline(always)]
     pub unsafe fn post_usual_recv(&mut self, request: &RecvRequest<'_>) -> Result<bool, PostError> {
         if self.forks != forks()
-            || self.receives.exhausted()
+            || !has_room(&mut self.receives, &self.record.own.slots)
             || self.recv_bounds.check_recv(request.segments).is_err()
         {
             return Ok(false);
@@ -150,7 +150,7 @@ impl<D: Device> QueuePair<D> {
         request: &SendRequest<'_>,
         note: u32,
     ) -> Result<bool, PostError> {
-        if self.forks != forks() || self.sends.exhausted() {
+        if self.forks != forks() || !has_room(&mut self.sends, &self.record.sends.slots) {
             return Ok(false);
         }
         let Ok(length) = self.send_bounds.check_send(request) else {
@@ -255,7 +255,14 @@ impl<D: Device> QueuePair<D> {
     }
 }
 
-/// Whether there is room for one more request.
+/// Whether there is room for one more request, here, where a queue that is kept
+/// full takes a look at what is retired for each.
+#[inline(always)]
+fn has_room(credits: &mut Credits, slots: &Slots) -> bool {
+    !credits.exhausted() || credits.refresh(slots.retired())
+}
+
+/// Whether one more request may be posted.
 #[inline]
 fn admit(credits: &mut Credits, slots: &Slots, made_at: u32) -> Result<(), PostError> {
     if made_at != forks() {
