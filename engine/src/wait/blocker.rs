@@ -1,9 +1,12 @@
 //! Where a waiting thread sleeps, and how others wake it.
 
 use core::ptr;
+use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
+
+use libc::{c_int, c_long, epoll_event};
 
 use super::protocol::{BlockResult, Platform};
 use super::word::SleepWord;
@@ -12,28 +15,95 @@ use crate::error::{ControlError, last_errno};
 
 /// A place to sleep for one thread at a time, and its alarm clock: a descriptor
 /// (`eventfd`) that wakers write to, but only if somebody sleeps.
+///
+/// What is slept on stays the same from sleep to sleep, so the kernel is told
+/// once (`epoll`): a sleep on two descriptors costs no more than a `poll` of one.
 #[derive(Debug)]
 pub struct Blocker {
     word: SleepWord,
     alarm: OwnedFd,
+    /// Watches the alarm, and the channel once there is one.
+    watch: OwnedFd,
+    /// The channel that is watched, or [`NONE`].
+    channel: AtomicI32,
 }
+
+/// No descriptor.
+const NONE: c_int = -1;
+/// What an event of [`Blocker::watch`] says came.
+const ALARM: u64 = 0;
+const CHANNEL: u64 = 1;
 
 impl Blocker {
     /// Creates one.
     ///
     /// # Errors
-    /// Out of file descriptors.
+    /// Out of file descriptors: it takes two.
     pub fn new() -> Result<Self, ControlError> {
+        const OPERATION: &str = "create a wake descriptor";
         // SAFETY: takes integers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(ControlError::last("create a wake descriptor"));
-        }
-        Ok(Self {
+        let alarm = owned(
+            unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) },
+            OPERATION,
+        )?;
+        // SAFETY: takes an integer.
+        let watch = owned(
+            unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) },
+            OPERATION,
+        )?;
+        let blocker = Self {
             word: SleepWord::new(),
-            // SAFETY: just created, and nobody else's.
-            alarm: unsafe { OwnedFd::from_raw_fd(fd) },
-        })
+            alarm,
+            watch,
+            channel: AtomicI32::new(NONE),
+        };
+        blocker.add(blocker.alarm.as_raw_fd(), ALARM, libc::EPOLLIN)?;
+        Ok(blocker)
+    }
+
+    /// Has a descriptor watched.
+    fn add(&self, fd: c_int, name: u64, how: c_int) -> Result<(), ControlError> {
+        let mut event = epoll_event {
+            events: how.cast_unsigned(),
+            u64: name,
+        };
+        // SAFETY: two descriptors and an event that is read.
+        match unsafe {
+            libc::epoll_ctl(
+                self.watch.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                fd,
+                &raw mut event,
+            )
+        } {
+            0 => Ok(()),
+            _ => Err(ControlError::last("watch for events")),
+        }
+    }
+
+    /// Has the channel watched, the first time that there is one: for what comes
+    /// new, which saves the kernel a second look at what has just been told.
+    #[cold]
+    #[inline(never)]
+    fn watch_channel(&self, channel: c_int) -> Result<(), ControlError> {
+        let before = self.channel.swap(channel, Ordering::Relaxed);
+        if before != NONE {
+            // SAFETY: descriptors; the event is not read. It may be closed,
+            // which ended the watch too.
+            unsafe {
+                libc::epoll_ctl(
+                    self.watch.as_raw_fd(),
+                    libc::EPOLL_CTL_DEL,
+                    before,
+                    ptr::null_mut(),
+                )
+            };
+        }
+        if channel == NONE {
+            return Ok(());
+        }
+        self.add(channel, CHANNEL, libc::EPOLLIN | libc::EPOLLET)
+            .inspect_err(|_| self.channel.store(NONE, Ordering::Relaxed))
     }
 
     /// Wakes the thread that sleeps here, or is about to, if there is one. To be
@@ -76,9 +146,13 @@ impl Blocker {
         }
     }
 
-    /// Sleeps until the alarm rings, `channel` is readable, `timeout` is over
+    /// Sleeps until the alarm rings, `channel` has something that no sleep here
+    /// has told of before (or its other end is gone), `timeout` is over
     /// (`None`: never), or a signal that the caller's mask lets in was handled.
     /// Takes [`Self::announce`] back.
+    ///
+    /// A channel stays open as long as the blocker sleeps on it: what is watched
+    /// is known by the number of its descriptor.
     ///
     /// # Errors
     /// The system failed.
@@ -88,31 +162,92 @@ impl Blocker {
         timeout: Option<Duration>,
         guard: &SignalGuard,
     ) -> Result<BlockResult, ControlError> {
-        let watch = |fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
+        let channel = channel.map_or(NONE, |channel| channel.as_raw_fd());
+        if channel != self.channel.load(Ordering::Relaxed)
+            && let Err(error) = self.watch_channel(channel)
+        {
+            self.retract();
+            return Err(error);
+        }
+        let mut events = [epoll_event { events: 0, u64: 0 }; 2];
+        let found = match timeout {
+            None => self.sleep(&mut events, guard),
+            Some(timeout) => self.sleep_for(&mut events, timeout, guard),
         };
-        // A negative descriptor is passed over.
-        let channel = channel.map_or(-1, |channel| channel.as_raw_fd());
-        let mut fds = [watch(self.alarm.as_raw_fd()), watch(channel)];
-        let timeout = timeout.map(timespec);
-        let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: two descriptors to write to, a timeout or none, and a mask.
-        let found = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, timeout, guard.caller()) };
-        let result = match found {
-            0 => Ok(BlockResult::TimedOut),
-            1.. => Ok(BlockResult::Woken),
-            _ => match last_errno() {
-                libc::EINTR => Ok(BlockResult::Signal),
-                errno => Err(ControlError::verbs("sleep until there is an event", errno)),
+        let (result, came) = match usize::try_from(found) {
+            Ok(0) => (Ok(BlockResult::TimedOut), 0),
+            Ok(came) => (Ok(BlockResult::Woken), came),
+            Err(_) => match last_errno() {
+                libc::EINTR => (Ok(BlockResult::Signal), 0),
+                errno => {
+                    let error = ControlError::verbs("sleep until there is an event", errno);
+                    (Err(error), 0)
+                }
             },
         };
         // It may have been rung for this sleep, or late, for one before.
-        if self.word.retract() || fds[0].revents != 0 {
+        let rung = events[..came].iter().any(|event| event.u64 == ALARM);
+        if self.word.retract() || rung {
             self.silence();
         }
         result
+    }
+
+    /// As `epoll_pwait`, without end.
+    fn sleep(&self, events: &mut [epoll_event; 2], guard: &SignalGuard) -> c_int {
+        // SAFETY: a descriptor, two events to write to, and a mask.
+        unsafe {
+            libc::epoll_pwait(
+                self.watch.as_raw_fd(),
+                events.as_mut_ptr(),
+                2,
+                -1,
+                guard.caller(),
+            )
+        }
+    }
+
+    /// As `epoll_pwait2`, which Linux has since 5.11.
+    fn sleep_for(
+        &self,
+        events: &mut [epoll_event; 2],
+        timeout: Duration,
+        guard: &SignalGuard,
+    ) -> c_int {
+        /// Bytes of the kernel's set of signals: `_NSIG` (64) bits.
+        const MASK_BYTES: c_long = 8;
+        let timeout = timespec(timeout);
+        let watch = self.watch.as_raw_fd();
+        // SAFETY: a descriptor, two events to write to, a timeout and a mask that
+        // are read; the mask begins with the kernel's.
+        let found = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                c_long::from(watch),
+                events.as_mut_ptr(),
+                2 as c_long,
+                &raw const timeout,
+                guard.caller(),
+                MASK_BYTES,
+            )
+        };
+        if found >= 0 || last_errno() != libc::ENOSYS {
+            // Two at most, or -1.
+            return found as c_int;
+        }
+        let mut watched = libc::pollfd {
+            fd: watch,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: a descriptor to write to, a timeout, and a mask; then two
+        // events to write to.
+        unsafe {
+            match libc::ppoll(&raw mut watched, 1, &raw const timeout, guard.caller()) {
+                1.. => libc::epoll_wait(watch, events.as_mut_ptr(), 2, 0),
+                none => none,
+            }
+        }
     }
 
     /// The two halves of [`Self::wake`], for a waker that is slow.
@@ -132,6 +267,15 @@ impl Blocker {
         // SAFETY: eight writable bytes. It does not block: EFD_NONBLOCK.
         unsafe { libc::read(self.alarm.as_raw_fd(), (&raw mut rung).cast(), 8) };
     }
+}
+
+/// A new descriptor, which is nobody else's.
+fn owned(fd: c_int, operation: &'static str) -> Result<OwnedFd, ControlError> {
+    if fd < 0 {
+        return Err(ControlError::last(operation));
+    }
+    // SAFETY: just created, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Whether the host has more than one processor: asked once. A thread's own mask

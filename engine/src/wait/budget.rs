@@ -9,7 +9,9 @@
 //! event (it takes the processor of the peer, or of the device's thread). Then
 //! the event comes just after the thread has gone to sleep, however long it spun
 //! before. Three such misses with no hit between them end spinning for a number
-//! of waits that doubles each time.
+//! of waits that doubles each time. On one processor a spin gives it to others
+//! before each look; there it takes more misses, since the scheduler lets others
+//! run only when this thread has had its share.
 
 use core::time::Duration;
 
@@ -39,6 +41,11 @@ const NEAR: u64 = 50_000;
 /// So many near misses are no chance: growing twice takes the budget from its
 /// beginning to the default cap.
 const NEAR_MISSES: u32 = 3;
+/// So many where each spin gave others the only processor, and the event came
+/// no later after it than a spin may last. One thread is ahead
+/// of another by some milliseconds at most (half of Linux's scheduling latency
+/// for who wakes from a sleep), which so many spins of the default cap use up.
+const VAIN_TURNS: u32 = 32;
 /// The first rest, in waits, and the longest.
 const RESTS: (u32, u32) = (64, 1 << 14);
 
@@ -85,7 +92,41 @@ impl SpinBudget {
             return;
         };
         let now = self.nanos(policy);
-        if self.is_to_rest(now, waited, was_in_vain) {
+        let near = now > 0 && waited > now && waited - now <= NEAR;
+        self.learn_from(now, (min, max), waited, was_in_vain, near, NEAR_MISSES);
+    }
+
+    /// [`Self::learn`] from a wait whose spin, if there was one, gave the only
+    /// processor to others.
+    pub fn learn_turns(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
+        let WaitPolicy::Adaptive {
+            min,
+            max: Some(max),
+        } = policy
+        else {
+            return;
+        };
+        let now = self.nanos(policy);
+        let near = now > 0 && waited.saturating_sub(now) <= nanos(max);
+        self.learn_from(now, (min, max), waited, was_in_vain, near, VAIN_TURNS);
+    }
+
+    /// Whether the length of the next wait teaches anything.
+    #[must_use]
+    pub fn is_learning(&self, policy: WaitPolicy) -> bool {
+        matches!(policy, WaitPolicy::Adaptive { max: Some(_), .. }) && self.rest <= 1
+    }
+
+    fn learn_from(
+        &mut self,
+        now: u64,
+        (min, max): (Duration, Duration),
+        waited: u64,
+        was_in_vain: bool,
+        near: bool,
+        misses: u32,
+    ) {
+        if self.is_to_rest(near && !was_in_vain, misses) {
             self.nanos = 0;
         } else if waited > nanos(max) {
             let half = now / 2;
@@ -115,14 +156,13 @@ impl SpinBudget {
     }
 
     /// Whether the next wait is not to spin, as far as it may choose.
-    fn is_to_rest(&mut self, spun: u64, waited: u64, was_in_vain: bool) -> bool {
+    fn is_to_rest(&mut self, near: bool, misses: u32) -> bool {
         if self.rest > 0 {
             self.rest -= 1;
             return self.rest > 0;
         }
-        let near = !was_in_vain && spun > 0 && waited > spun && waited - spun <= NEAR;
         self.near_misses = if near { self.near_misses + 1 } else { 0 };
-        if self.near_misses < NEAR_MISSES {
+        if self.near_misses < misses {
             return false;
         }
         self.begin_rest();

@@ -50,6 +50,12 @@ impl Deadline {
         matches!(self.0, Kind::Now)
     }
 
+    /// Whether there is no end, whatever the clock says.
+    #[must_use]
+    pub const fn is_never(&self) -> bool {
+        matches!(self.0, Kind::Never)
+    }
+
     /// Fixes the point, if it is not yet: the wait began at `now`, nanoseconds
     /// of the monotonic clock.
     pub const fn start(&mut self, now: u64) {
@@ -123,6 +129,7 @@ mod tests {
         let mut never = Deadline::NEVER;
         never.start(7);
         assert!(!never.has_passed(u64::MAX) && never.left(0).is_none());
+        assert!(never.is_never() && !Deadline::NOW.is_never());
         for mut long in [
             Deadline::from_micros(u64::MAX),
             Deadline::after(Duration::MAX),

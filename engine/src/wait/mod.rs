@@ -51,3 +51,20 @@ pub fn wait(
 ) -> Result<WaitOutcome, ControlError> {
     protocol::run(source, blocker, budget, policy, deadline, counters)
 }
+
+/// [`wait`] for who has just polled, and missed: that was the first poll. The
+/// deadline is not [`Deadline::NOW`].
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn wait_on(
+    source: &mut impl Source,
+    blocker: &Blocker,
+    budget: &mut SpinBudget,
+    policy: WaitPolicy,
+    deadline: &mut Deadline,
+    counters: &mut WaitCounters,
+) -> Result<WaitOutcome, ControlError> {
+    protocol::run_on(source, blocker, budget, policy, deadline, counters)
+}

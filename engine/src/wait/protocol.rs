@@ -31,7 +31,8 @@ pub trait Source {
     fn arm(&mut self);
 
     /// Takes the device's events off the channel, without blocking. Answers how
-    /// many there were.
+    /// many there were. What is left there wakes nobody again: what it told of
+    /// is for the poll that follows to see.
     ///
     /// # Errors
     /// The device failed.
@@ -103,7 +104,7 @@ pub trait Platform {
     fn interrupted(&self, guard: &Self::Guard) -> bool;
     /// Tells wakers that there will be a sleeper.
     fn announce(&self);
-    /// Sleeps until woken, until the channel has something, or for `timeout`.
+    /// Sleeps until woken, until the channel has something new, or for `timeout`.
     /// Ends the announcement.
     ///
     /// # Errors
@@ -126,9 +127,9 @@ const POLLS_PER_LOOK: u32 = 32;
 /// Polls before signals are held back, which costs two system calls: what comes
 /// within the first hundred nanoseconds or so is had without.
 const POLLS_UNGUARDED: u32 = POLLS_PER_LOOK;
-/// Turns given to others on the only processor. The first brings what is waited
-/// for, if it comes from another thread here that is ready to run; what needs
-/// more than a few is better slept for.
+/// Turns given to others on the only processor before signals are held back.
+/// The first brings what is waited for, if it comes from another thread here
+/// that the scheduler lets run.
 const TURNS: u32 = 2;
 /// Nanoseconds of spinning between two looks for signals, each a system call of
 /// some hundred: they take a part in a hundred of the spin.
@@ -153,12 +154,15 @@ pub fn run<S: Source, P: Platform>(
     if deadline.is_now() {
         return Ok(WaitOutcome::TimedOut);
     }
-    missed(source, platform, budget, policy, deadline, counters)
+    run_on(source, platform, budget, policy, deadline, counters)
 }
 
-/// [`run`] after the first poll.
+/// [`run`] after a first poll that missed, with a deadline that is not now.
+///
+/// # Errors
+/// As there.
 #[inline(never)]
-fn missed<S: Source, P: Platform>(
+pub fn run_on<S: Source, P: Platform>(
     source: &mut S,
     platform: &P,
     budget: &mut SpinBudget,
@@ -166,51 +170,55 @@ fn missed<S: Source, P: Platform>(
     deadline: &mut Deadline,
     counters: &mut WaitCounters,
 ) -> Result<WaitOutcome, ControlError> {
-    let start = platform.now();
-    deadline.start(start);
-    if deadline.has_passed(start) {
-        return Ok(WaitOutcome::TimedOut);
-    }
     let allowed = match source.spin_counts() {
         true => budget.nanos(policy),
         false => 0,
     };
+    // A look at the clock is left out where nobody wants to know.
+    let is_learning = budget.is_learning(policy);
+    let start = match deadline.is_never() && allowed == 0 && !is_learning {
+        true => 0,
+        false => platform.now(),
+    };
+    deadline.start(start);
+    if deadline.has_passed(start) {
+        return Ok(WaitOutcome::TimedOut);
+    }
     // Without an end is how it was asked for; less is a bet that what is waited
-    // for goes on meanwhile, which the only processor must be given away for.
+    // for goes on meanwhile, which the only processor must be given away for. The
+    // scheduler may not take it before this thread has had its share: a thread
+    // that sleeps instead is ahead of its peer for ever, and never gets a turn
+    // for nothing.
     let gives_way = allowed < u64::MAX && !platform.others_run();
     let spin = Spin {
         start,
         allowed,
+        gives_way,
         deadline: *deadline,
+    };
+    // Somebody who was let run may have made the spin longer than any may be.
+    let hit = |budget: &mut SpinBudget| match gives_way
+        && budget.is_beyond(policy, platform.now() - start)
+    {
+        true => budget.overran(),
+        false => budget.hit(),
     };
     if allowed > 0 {
         counters.spins += 1;
-        let found = match gives_way {
-            true => (0..TURNS).any(|_| {
-                platform.give_way();
-                source.ready()
-            }),
-            false => (0..POLLS_UNGUARDED).any(|_| source.ready()),
-        };
-        if found {
+        if spin.begin(source, platform) {
             counters.hits += 1;
-            // Somebody who was let run may have made the spin longer than any may be.
-            match gives_way && budget.is_beyond(policy, platform.now() - start) {
-                true => budget.overran(),
-                false => budget.hit(),
-            }
+            hit(budget);
             return Ok(WaitOutcome::Ready);
         }
     }
     let guard = platform.guard();
     if allowed > 0
-        && !gives_way
         && let Some(outcome) = spin.run(source, platform, &guard)
     {
         match outcome {
             WaitOutcome::Ready => {
                 counters.hits += 1;
-                budget.hit();
+                hit(budget);
             }
             WaitOutcome::TimedOut => budget.learn(policy, platform.now() - start, true),
             WaitOutcome::Interrupted => {}
@@ -219,8 +227,15 @@ fn missed<S: Source, P: Platform>(
     }
     let outcome = sleep(source, platform, deadline, counters, &guard)?;
     if outcome != WaitOutcome::Interrupted {
-        let waited = platform.now() - start;
-        budget.learn(policy, waited, outcome == WaitOutcome::TimedOut);
+        let waited = match is_learning {
+            true => platform.now() - start,
+            false => 0,
+        };
+        let was_in_vain = outcome == WaitOutcome::TimedOut;
+        match gives_way {
+            true => budget.learn_turns(policy, waited, was_in_vain),
+            false => budget.learn(policy, waited, was_in_vain),
+        }
     }
     Ok(outcome)
 }
@@ -228,10 +243,23 @@ fn missed<S: Source, P: Platform>(
 struct Spin {
     start: u64,
     allowed: u64,
+    /// Others are let run before each look.
+    gives_way: bool,
     deadline: Deadline,
 }
 
 impl Spin {
+    /// The first polls, with no look at the clock.
+    fn begin<S: Source, P: Platform>(&self, source: &mut S, platform: &P) -> bool {
+        match self.gives_way {
+            true => (0..TURNS).any(|_| {
+                platform.give_way();
+                source.ready()
+            }),
+            false => (0..POLLS_UNGUARDED).any(|_| source.ready()),
+        }
+    }
+
     /// Polls until something ends the wait, or, answering `None`, the budget is
     /// spent.
     ///
@@ -245,7 +273,14 @@ impl Spin {
     ) -> Option<WaitOutcome> {
         let mut looked = self.start;
         loop {
-            if (0..POLLS_PER_LOOK).any(|_| source.ready()) {
+            let found = match self.gives_way {
+                true => {
+                    platform.give_way();
+                    source.ready()
+                }
+                false => (0..POLLS_PER_LOOK).any(|_| source.ready()),
+            };
+            if found {
                 return Some(WaitOutcome::Ready);
             }
             let now = platform.now();
@@ -281,7 +316,10 @@ fn sleep<S: Source, P: Platform>(
             return Ok(WaitOutcome::Ready);
         }
         counters.blocks += 1;
-        let left = deadline.left(platform.now());
+        let left = match deadline.is_never() {
+            true => None,
+            false => deadline.left(platform.now()),
+        };
         match platform.block(source.channel(), left, guard)? {
             BlockResult::Woken => {
                 source.take_events()?;
@@ -289,7 +327,7 @@ fn sleep<S: Source, P: Platform>(
                     return Ok(WaitOutcome::Ready);
                 }
                 counters.spurious += 1;
-                if deadline.has_passed(platform.now()) {
+                if !deadline.is_never() && deadline.has_passed(platform.now()) {
                     return Ok(last_look(source, WaitOutcome::TimedOut));
                 }
             }
