@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-use dat_engine::Completion;
 use dat_engine::wait::{SpinBudget, WaitCounters};
+use dat_engine::{Completion, ControlError};
 
 use super::Evd;
 use super::convert::{Item, Taken, convert, hand_out_usual};
@@ -98,18 +98,26 @@ impl Consumer {
     /// only queue, with nothing staged and nothing posted.
     #[inline(always)]
     pub(super) fn next_usual(&mut self, evd: &Evd) -> Usual {
-        if !self.staged.is_empty() || !evd.posted.is_quiet() {
-            return Usual::Elsewhere;
+        match self.poll_usual(evd) {
+            Some(Some(completion)) => match hand_out_usual(&completion) {
+                Some(event) => Usual::Event(event),
+                None => Usual::Completion(completion),
+            },
+            Some(None) => Usual::Nothing,
+            None => Usual::Elsewhere,
         }
-        let [queue] = self.queues.as_mut_slice() else {
-            return Usual::Elsewhere;
-        };
-        let Some(completion) = queue.poll() else {
-            return Usual::Nothing;
-        };
-        match hand_out_usual(&completion) {
-            Some(event) => Usual::Event(event),
-            None => Usual::Completion(completion),
+    }
+
+    /// The next completion of the only queue, with nothing staged and nothing
+    /// posted; nothing at all if one has to look everywhere.
+    #[inline(always)]
+    pub(super) fn poll_usual(&mut self, evd: &Evd) -> Option<Option<Completion>> {
+        if !self.staged.is_empty() || !evd.posted.is_quiet() {
+            return None;
+        }
+        match self.queues.as_mut_slice() {
+            [queue] => Some(queue.poll()),
+            _ => None,
         }
     }
 
@@ -161,8 +169,69 @@ impl Consumer {
         self.staged.len() + evd.posted.len() as usize
     }
 
+    /// Whether completions come in one queue, and nothing is staged.
+    pub(super) fn has_one_queue(&self) -> bool {
+        self.staged.is_empty() && self.queues.len() == 1
+    }
+
+    /// Stages a completion that was taken from a queue.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep(&mut self, evd: &Evd, completion: &Completion) {
+        let attribute = evd.switches.attribute();
+        put(
+            completion,
+            &mut self.staged,
+            attribute,
+            &mut Found::default(),
+        );
+    }
+
+    /// Asks for an event of the only queue, at any completion.
+    pub(super) fn arm_queue(&mut self) -> Result<(), ControlError> {
+        match self.queues.as_mut_slice() {
+            [queue] => queue.arm(false),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the events of the only queue.
+    pub(super) fn take_queue_events(&mut self) -> Result<u32, ControlError> {
+        match self.queues.as_mut_slice() {
+            [queue] => queue.take_events(),
+            _ => Ok(0),
+        }
+    }
+
     /// Stages what there is, up to the queue length.
+    ///
+    /// A wait looks often and finds rarely, so nothing is what is found soonest:
+    /// in the only queue, with nothing posted.
+    #[inline]
     pub(super) fn gather(&mut self, evd: &Evd) -> Found {
+        if let [queue] = self.queues.as_mut_slice()
+            && self.staged.is_empty()
+            && evd.posted.is_quiet()
+        {
+            return match queue.poll() {
+                Some(completion) => self.gather_from(evd, &completion),
+                None => Found::default(),
+            };
+        }
+        self.gather_all(evd)
+    }
+
+    /// [`Self::gather`], beginning with a completion of the only queue.
+    #[inline(never)]
+    fn gather_from(&mut self, evd: &Evd, completion: &Completion) -> Found {
+        let attribute = evd.switches.attribute();
+        let mut found = Found::default();
+        put(completion, &mut self.staged, attribute, &mut found);
+        found.and(self.gather_all(evd))
+    }
+
+    #[inline(never)]
+    fn gather_all(&mut self, evd: &Evd) -> Found {
         let mut found = self.fetch(evd);
         let most = evd.queue_length() as usize;
         let attribute = evd.switches.attribute();
@@ -288,14 +357,25 @@ fn stage(
         let Some(completion) = queue.poll() else {
             break;
         };
-        convert(&completion, |taken| {
-            taken.event.stage();
-            staged.push_back(taken.event);
-            found.completion = true;
-            found.notifies |= does_notify(&taken, attribute);
-        });
+        put(&completion, staged, attribute, &mut found);
     }
     found
+}
+
+/// Stages a completion, if it is for the consumer.
+#[inline(always)]
+fn put(
+    completion: &Completion,
+    staged: &mut VecDeque<Item>,
+    attribute: Option<Attribute>,
+    found: &mut Found,
+) {
+    convert(completion, |taken| {
+        taken.event.stage();
+        staged.push_back(taken.event);
+        found.completion = true;
+        found.notifies |= does_notify(&taken, attribute);
+    });
 }
 
 /// Whether a completion wakes who waits on an EVD so configured.

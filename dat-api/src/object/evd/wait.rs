@@ -1,5 +1,7 @@
 //! Waiting for events.
 
+mod usual;
+
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::BorrowedFd;
 
@@ -14,6 +16,10 @@ use super::take::DEAD;
 use crate::handle::Owned;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::Event;
+
+const FAILED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
+const INTERRUPTED: DatReturn = DatReturn::error(ReturnType::InterruptedCall, Subtype::NoSubtype);
+const TIMED_OUT: DatReturn = DatReturn::error(ReturnType::TimeoutExpired, Subtype::NoSubtype);
 
 /// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +69,15 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
         Ok(threshold) => threshold,
         Err(error) => return error.into(),
     };
+    let mut deadline = match timeout {
+        Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
+        Timeout::Infinite => Deadline::NEVER,
+    };
+    if threshold == 1
+        && let Some(waited) = usual::wait(evd, consumer, closings, &mut deadline)
+    {
+        return waited;
+    }
     let mut waiting = Waiting {
         evd,
         consumer,
@@ -74,8 +89,7 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
         evented: false,
         failure: None,
     };
-    let outcome = waiting.run(timeout);
-    let nmore = |known: usize| u32::try_from(known).unwrap_or(u32::MAX);
+    let outcome = waiting.run(&mut deadline);
     let refused = |kind, subtype| DatReturn::error(kind, subtype).into();
     if evd.switches.is_aborted() {
         return refused(ReturnType::Abort, Subtype::NoSubtype);
@@ -88,10 +102,8 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
     }
     let known = consumer.known(evd);
     let end = match outcome {
-        Err(_) => return refused(ReturnType::InternalError, Subtype::NoSubtype),
-        Ok(WaitOutcome::Interrupted) => {
-            DatReturn::error(ReturnType::InterruptedCall, Subtype::NoSubtype)
-        }
+        Err(_) => return FAILED.into(),
+        Ok(WaitOutcome::Interrupted) => INTERRUPTED,
         Ok(WaitOutcome::Ready | WaitOutcome::TimedOut) if known >= threshold => {
             match consumer.next(evd) {
                 Some(data) => {
@@ -100,17 +112,19 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
                         nmore: nmore(consumer.known(evd)),
                     };
                 }
-                None => DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype),
+                None => FAILED,
             }
         }
-        Ok(WaitOutcome::Ready | WaitOutcome::TimedOut) => {
-            DatReturn::error(ReturnType::TimeoutExpired, Subtype::NoSubtype)
-        }
+        Ok(WaitOutcome::Ready | WaitOutcome::TimedOut) => TIMED_OUT,
     };
     Waited {
         result: Err(end),
         nmore: nmore(known),
     }
+}
+
+fn nmore(known: usize) -> u32 {
+    u32::try_from(known).unwrap_or(u32::MAX)
 }
 
 impl Evd {
@@ -175,50 +189,68 @@ impl Waiting<'_> {
         switches.is_over() || switches.closings() != self.closings
     }
 
-    fn run(&mut self, timeout: Timeout) -> Result<WaitOutcome, ControlError> {
+    fn run(&mut self, deadline: &mut Deadline) -> Result<WaitOutcome, ControlError> {
         // Another call that finds the EVD owned may as well try again, unless
         // this one blocks.
         if self.ready() {
             return Ok(WaitOutcome::Ready);
         }
-        let mut deadline = match timeout {
-            Timeout::Micros(0) => return Ok(WaitOutcome::TimedOut),
-            Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
-            Timeout::Infinite => Deadline::NEVER,
-        };
-        let evd = self.evd;
-        let mut budget = self.consumer.budget;
-        let mut counters = self.consumer.counters;
-        evd.switches.set_waited(true);
+        if deadline.is_now() {
+            return Ok(WaitOutcome::TimedOut);
+        }
         self.notified = false;
-        let outcome = loop {
-            let outcome = dat_engine::wait::wait(
-                self,
-                &evd.blocker,
-                &mut budget,
-                evd.policy,
-                &mut deadline,
-                &mut counters,
-            );
-            // What came last is counted too. And it may be less than before: an
-            // endpoint that is reset takes its completions away.
-            self.consumer.gather(evd);
-            let enough = self.is_stopped() || self.consumer.known(evd) >= self.threshold;
-            if enough || !matches!(outcome, Ok(WaitOutcome::Ready)) {
-                break outcome;
+        // However it ends, there was a look for events just before.
+        let outcome = self.evd.wait_for(self, deadline);
+        match (outcome, self.failure.take()) {
+            (Ok(WaitOutcome::Ready), Some(error))
+                if self.consumer.known(self.evd) < self.threshold =>
+            {
+                tracing::error!(evd = ?self.evd.handle, "waiting failed: {error}");
+                Err(error)
             }
-            if let Some(error) = self.failure.take() {
-                break Err(error);
-            }
-        };
-        evd.switches.set_waited(false);
-        self.consumer.budget = budget;
-        self.consumer.counters = counters;
-        evd.counts.publish(&counters);
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+/// What waits for events of an EVD.
+trait Waiter: Source {
+    fn consumer(&mut self) -> &mut Consumer;
+}
+
+impl Evd {
+    /// Waits, after a first look that found too little.
+    #[inline]
+    fn wait_for<W: Waiter>(
+        &self,
+        waiter: &mut W,
+        deadline: &mut Deadline,
+    ) -> Result<WaitOutcome, ControlError> {
+        let consumer = waiter.consumer();
+        let (mut budget, mut counters) = (consumer.budget, consumer.counters);
+        self.switches.set_waited(true);
+        let outcome = dat_engine::wait::wait_on(
+            waiter,
+            &self.blocker,
+            &mut budget,
+            self.policy,
+            deadline,
+            &mut counters,
+        );
+        self.switches.set_waited(false);
+        let consumer = waiter.consumer();
+        (consumer.budget, consumer.counters) = (budget, counters);
+        self.counts.publish(&counters);
         if let Err(error) = &outcome {
-            tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
+            tracing::error!(evd = ?self.handle, "waiting failed: {error}");
         }
         outcome
+    }
+}
+
+impl Waiter for Waiting<'_> {
+    fn consumer(&mut self) -> &mut Consumer {
+        self.consumer
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use dat_engine::wait::WaitPolicy;
 
 use super::rig::{FakeEp, Rig, code, number};
-use crate::object::evd::{DtoRole, Evd, Timeout};
+use crate::object::evd::{DtoRole, DtoStream, Evd, Timeout};
 use crate::status::ReturnType;
 use crate::types::{CompletionFlags, EvdFlags};
 
@@ -175,13 +175,15 @@ fn evd_no_completion_is_slept_over() {
 
 #[test]
 fn evd_w18_abort_under_waiters_at_any_moment() {
-    for round in 0..400u64 {
+    for round in 0..800u64 {
         let policy = if round % 2 == 0 {
             WaitPolicy::Block
         } else {
             ADAPTIVE
         };
-        let rig = Rig::with_policy(4, EvdFlags::SOFTWARE, policy);
+        let rig = Rig::with_policy(4, EvdFlags::SOFTWARE | EvdFlags::DTO, policy);
+        // With a completion queue, one event is waited for in a way of its own.
+        let _stream = (round % 4 < 2).then(|| receives(&rig));
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
@@ -196,7 +198,7 @@ fn evd_w18_abort_under_waiters_at_any_moment() {
                 });
             }
             let begin = std::time::Instant::now();
-            while begin.elapsed() < Duration::from_micros(round) {
+            while begin.elapsed() < Duration::from_micros(round / 2) {
                 core::hint::spin_loop();
             }
             Evd::abort(rig.handle());
@@ -207,6 +209,21 @@ fn evd_w18_abort_under_waiters_at_any_moment() {
 #[test]
 fn evd_w16_unwaitable_under_a_waiter_at_any_moment() {
     let rig = Rig::with_policy(4, EvdFlags::SOFTWARE, ADAPTIVE);
+    unwaitable_at_any_moment(&rig);
+    let rig = Rig::with_policy(4, EvdFlags::DTO, ADAPTIVE);
+    let _stream = receives(&rig);
+    unwaitable_at_any_moment(&rig);
+}
+
+fn receives(rig: &Rig) -> DtoStream {
+    let role = DtoRole::Recv { depth: 2 };
+    let stream = rig.evd.attach_dto(role, CompletionFlags::empty());
+    // The queue is known to the owner now.
+    assert!(rig.dequeue().is_err());
+    stream.expect("attached")
+}
+
+fn unwaitable_at_any_moment(rig: &Rig) {
     let (stop, refusals) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dat_engine::wait::{WaitCounters, WaitPolicy};
 
 use super::rig::{FakeEp, Rig, code, number};
-use crate::object::evd::{Evd, Timeout};
+use crate::object::evd::{Evd, Timeout, own, wait};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EvdFlags};
 
@@ -283,6 +283,21 @@ fn evd_wait_w18_freeing_wakes_the_waiter() {
             });
             assert_eq!(code(rig.dequeue()).0, ReturnType::InvalidHandle);
         }
+    }
+}
+
+#[test]
+fn evd_wait_w18_what_ended_before_the_wait_is_seen_by_it() {
+    for flags in [EvdFlags::SOFTWARE, EvdFlags::DTO] {
+        let rig = Rig::with_policy(2, flags, WaitPolicy::Block);
+        let role = crate::object::evd::DtoRole::Recv { depth: 2 };
+        let _stream = rig.evd.attach_dto(role, CompletionFlags::empty());
+        // The queue is known to the owner now.
+        assert!(rig.dequeue().is_err());
+        let mut owned = own(rig.handle()).expect("nobody else has it");
+        rig.evd.switches.abort();
+        let waited = wait(&mut owned, Timeout::Infinite, 1);
+        assert_eq!(code(waited.result), (ReturnType::Abort, Subtype::NoSubtype));
     }
 }
 
