@@ -2,11 +2,11 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::slot::Slot;
+use super::slot::{FREE, PARENTS, Slot};
 
 /// Slots of one arena: the most objects that a process can have at a time.
 /// 64 MiB of address space; memory is taken page by page as slots are used.
@@ -25,7 +25,8 @@ pub(super) struct Arena {
     used: AtomicUsize,
 }
 
-struct State {
+/// What taking and giving back slots changes.
+pub(super) struct State {
     memory: Option<MmapRaw>,
     /// Freed slots, longest first.
     resting: VecDeque<&'static Slot>,
@@ -69,8 +70,9 @@ impl Arena {
 
     /// A free slot, or nothing when all are used or memory has run out.
     pub(super) fn take(&self) -> Option<&'static Slot> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         if state.memory.is_none() {
+            super::fork::watch();
             let memory = MmapOptions::new()
                 .len(SLOTS * size_of::<Slot>())
                 .no_reserve_swap()
@@ -93,10 +95,23 @@ impl Arena {
 
     /// Gives a slot back.
     pub(super) fn give_back(&self, slot: &'static Slot) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .resting
-            .push_back(slot);
+        self.lock().resting.push_back(slot);
+    }
+
+    /// Nobody takes or gives back a slot while the answer lives.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes all handles stale for good. Only stores: good in a child of a fork.
+    pub(super) fn disown(&self) {
+        let base = self.base.load(Ordering::Acquire);
+        for number in 0..self.used.load(Ordering::Acquire) {
+            // SAFETY: inside the mapping, aligned, as in `find`.
+            let slot = unsafe { &*base.add(number) };
+            if slot.tag.load(Ordering::Relaxed) != FREE {
+                slot.tag.store(PARENTS, Ordering::Relaxed);
+            }
+        }
     }
 }

@@ -18,6 +18,7 @@
 //! long time before it serves again.
 
 mod arena;
+mod fork;
 mod kind;
 mod slot;
 

@@ -12,6 +12,9 @@ pub(super) const LIVE: u32 = 0x100;
 /// The object is on its way out: no call finds it any more.
 pub(super) const DYING: u32 = 0x200;
 
+/// The object is that of the process which this one is a fork of.
+pub(super) const PARENTS: u32 = 0x300;
+
 /// The tag of a live object of a kind.
 #[inline(always)]
 pub(super) const fn live(kind: Kind) -> u32 {
@@ -26,7 +29,7 @@ pub struct Slot {
     /// The table of functions of the C face that the object was made through:
     /// DAT wants it as the first word of what a handle points to.
     pub(super) table: AtomicPtr<c_void>,
-    /// [`FREE`], [`live`] or [`DYING`].
+    /// [`FREE`], [`live`], [`DYING`] or [`PARENTS`].
     pub(super) tag: AtomicU32,
     /// Calls that use the object now and hold no gate.
     pub(super) pins: AtomicU32,

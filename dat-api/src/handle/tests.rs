@@ -162,3 +162,67 @@ fn an_unused_reservation_gives_its_slot_back() {
     drop(place);
     assert!(pin::<Thing>(handle).is_none());
 }
+
+/// What a child of a fork answers; 255 if it hangs or dies.
+fn in_child(answer: impl FnOnce() -> u8) -> i32 {
+    // SAFETY: the child touches what is under test, and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends a child that hangs, and one that is done.
+        unsafe {
+            libc::alarm(20);
+            libc::_exit(answer().into())
+        }
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    match libc::WIFEXITED(status) {
+        true => libc::WEXITSTATUS(status),
+        false => 255,
+    }
+}
+
+#[test]
+fn a_child_has_none_of_its_parents_handles_and_may_make_its_own() {
+    let handle = thing(5);
+    let owned = own::<Thing>(handle).expect("nobody else has it");
+    let place = Reservation::new().expect("a slot");
+    let answer = in_child(|| {
+        let stale = pin::<Thing>(handle).is_none()
+            && own::<Thing>(handle).err() == Some(NotOwned::Stale)
+            // SAFETY: nobody frees it.
+            && unsafe { peek::<Thing>(handle) }.is_none()
+            && retire::<Thing>(handle, |_| ()).is_none()
+            && handle.kind().is_none();
+        let own = thing(6);
+        let live = own != handle && pin::<Thing>(own).is_some();
+        u8::from(stale) + 2 * u8::from(live)
+    });
+    assert_eq!(answer, 3);
+    drop((owned, place));
+    assert!(pin::<Thing>(handle).is_some(), "the parent's is as before");
+    retire::<Thing>(handle, |_| ()).expect("live");
+}
+
+#[test]
+fn a_child_is_born_while_others_make_and_free_objects() {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    retire::<Thing>(thing(1), |_| ()).expect("live");
+                }
+            });
+        }
+        for _ in 0..50 {
+            let answer = in_child(|| match Reservation::new() {
+                Some(_) => 7,
+                None => 8,
+            });
+            assert_eq!(answer, 7);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}

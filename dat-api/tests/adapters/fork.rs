@@ -1,5 +1,7 @@
 //! A child after fork gets errors, and does not hang.
 
+use std::sync::Arc;
+
 use dat_api::ReturnType;
 use dat_api::handle::{self, Handle};
 use dat_api::object::evd::Evd;
@@ -9,29 +11,31 @@ use dat_api::types::EvdFlags;
 
 use crate::rig::*;
 
-/// What the child finds; the number of the first surprise.
-fn child(ia: Handle, pz: Handle) -> i32 {
+/// What the child finds, by handles and with an object that it still holds; the
+/// number of the first surprise.
+fn child(adapter: &Arc<Ia>, ia: Handle, pz: Handle) -> i32 {
     let refused = |result: Result<(), dat_api::DatError>| {
         result.is_err_and(|error| error.code().kind() == Some(ReturnType::InvalidHandle))
     };
-    let Some(adapter) = handle::pin::<Ia>(ia).map(|ia| ia.to_arc()) else {
+    if handle::pin::<Ia>(ia).is_some() || handle::pin::<Pz>(pz).is_some() {
         return 1;
-    };
+    }
     if adapter.query().ia.adapter_name != "mlx5_0" {
         return 2;
     }
-    if !refused(Pz::create(&adapter).map(drop)) {
+    if !refused(Pz::create(adapter).map(drop)) {
         return 3;
     }
-    // The zone's own memory is a copy, and what it stands for the parent's.
-    let _ = Pz::free(pz);
+    if !refused(Pz::free(pz)) {
+        return 5;
+    }
     for graceful in [true, false] {
         if !refused(Ia::close(ia, graceful)) {
             return 4;
         }
     }
     let waits = EvdFlags::SOFTWARE;
-    if let Ok(evd) = Evd::create(&adapter, 4, waits, None) {
+    if let Ok(evd) = Evd::create(adapter, 4, waits, None) {
         let _ = Evd::free(evd.handle());
     }
     0
@@ -49,7 +53,8 @@ fn a_fork_is_told_that_the_adapter_is_its_parents() {
     if pid == 0 {
         // SAFETY: ends a child that hangs.
         unsafe { libc::alarm(20) };
-        let surprise = std::panic::catch_unwind(move || child(handles.0, handles.1)).unwrap_or(99);
+        let looks = std::panic::AssertUnwindSafe(|| child(&ia, handles.0, handles.1));
+        let surprise = std::panic::catch_unwind(looks).unwrap_or(99);
         // SAFETY: nothing of the parent's is to be cleaned up here.
         unsafe { libc::_exit(surprise) };
     }
