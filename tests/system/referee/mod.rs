@@ -3,6 +3,7 @@
 
 mod arms;
 mod completion_queues;
+mod memory;
 mod polls;
 mod posts;
 mod windows;
