@@ -52,6 +52,7 @@ fn bad_command_lines_are_1_with_a_reason() {
         (&["run", "--devices", "0", "--", "true"], "1 to 16"),
         (&["run", "--ports", "3", "--", "true"], "1 to 2"),
         (&["run", "--devices", "many", "--", "true"], "many"),
+        (&["run", "--faults", "drop=2", "--", "true"], "from 0 to 1"),
         (&["run", "--fabric", "../x", "--", "true"], "../x"),
         (&["run", "--fabric", "", "--", "true"], "empty"),
         (&["dump", "cqe", "zz"], "zz"),

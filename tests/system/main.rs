@@ -12,6 +12,7 @@ mod conversation;
 mod direct;
 mod failures;
 mod handles;
+mod incidents;
 mod queues;
 mod recycling;
 mod referee;

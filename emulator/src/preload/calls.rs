@@ -35,6 +35,7 @@ pub(super) const ALL: &[fn() -> Call] = &[
     || fstat64 as Call,
     || __fxstat as Call,
     || __fxstat64 as Call,
+    || read as Call,
     || write as Call,
     || ioctl as Call,
     || close as Call,
@@ -248,6 +249,18 @@ unsafe extern "C" fn __fxstat(_version: c_int, fd: c_int, into: *mut libc::stat)
 unsafe extern "C" fn __fxstat64(_version: c_int, fd: c_int, into: *mut libc::stat) -> c_int {
     // SAFETY: as `__xstat`.
     unsafe { stat_descriptor(fd, into) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
+    // SAFETY: the application's arguments.
+    let got = unsafe { real::read(fd, into, len) };
+    // The files of a device that failed have an end, where a kernel's answer
+    // an error.
+    if got == 0 && len > 0 && concerns(fd) && FILES.device(fd).is_none() {
+        return answer(-1, || Err(Errno(EIO)));
+    }
+    got
 }
 
 #[unsafe(no_mangle)]

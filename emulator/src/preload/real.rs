@@ -39,6 +39,7 @@ real! {
     openat = c"openat" (dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     stat = c"stat" (path: *const c_char, into: *mut libc::stat) -> c_int;
     fstat = c"fstat" (fd: c_int, into: *mut libc::stat) -> c_int;
+    read = c"read" (fd: c_int, into: *mut c_void, len: usize) -> isize;
     write = c"write" (fd: c_int, from: *const c_void, len: usize) -> isize;
     ioctl = c"ioctl" (fd: c_int, number: c_ulong, argument: usize) -> c_int;
     close = c"close" (fd: c_int) -> c_int;

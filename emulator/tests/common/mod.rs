@@ -146,22 +146,34 @@ pub(crate) fn free_port() -> u16 {
 /// Waits until somebody listens on a port, without connecting to it.
 pub(crate) fn await_listener(port: u16) {
     const LISTEN: &str = "0A";
-    let wanted = format!(":{port:04X}");
-    let listens = |line: &str| {
+    await_socket(port, LISTEN);
+}
+
+/// Waits until somebody is connected to a port.
+pub(crate) fn await_connection(port: u16) {
+    const ESTABLISHED: &str = "01";
+    await_socket(port, ESTABLISHED);
+}
+
+fn await_socket(port: u16, wanted: &str) {
+    let local_end = format!(":{port:04X}");
+    let is_there = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
-        fields.next().is_some_and(|local| local.ends_with(&wanted))
-            && fields.nth(1).is_some_and(|state| state == LISTEN)
+        fields
+            .next()
+            .is_some_and(|local| local.ends_with(&local_end))
+            && fields.nth(1).is_some_and(|state| state == wanted)
     };
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
         if tables
             .iter()
-            .any(|it| std::fs::read_to_string(it).is_ok_and(|it| it.lines().any(listens)))
+            .any(|it| std::fs::read_to_string(it).is_ok_and(|it| it.lines().any(is_there)))
         {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    panic!("nobody listens on port {port}");
+    panic!("no socket in state {wanted} on port {port}");
 }

@@ -8,8 +8,9 @@
 //! how many were read: libibverbs waits until that many were acknowledged.
 //!
 //! When a device fails, its contexts are told and their files end: what is
-//! unread can still be read, then comes the end of the file. So every wait on
-//! them wakes, as in a kernel, where reads answer `EIO` then.
+//! unread can still be read, then comes the end of the file, of which
+//! [`crate::preload`] makes the `EIO` that a kernel answers. So every wait on
+//! them wakes.
 
 mod file;
 

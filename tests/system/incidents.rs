@@ -1,0 +1,214 @@
+//! What happens to queue pairs, ports and devices from outside, as the engine
+//! sees it; and how many queue pairs there may be.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use dat_engine::control::{AsyncEventKind, AsyncSource, PortState};
+use dat_engine::{Completion, CqOptions, Endpoint, EndpointOptions, PostError, SendFlags, Status};
+use mlx5emu::emulator::Emulator;
+use mlx5emu::nic::spec::{PortAddress, Qpn};
+
+use crate::support::device;
+use crate::support::world::{World, join};
+
+const SIGNALED: SendFlags = SendFlags::SIGNALED;
+const PORT: PortAddress = PortAddress { device: 0, port: 1 };
+
+/// The incidents are the emulated NIC's: a device that works on its own has
+/// none at will.
+fn emulated(depth: u32) -> Option<(World, &'static Emulator)> {
+    let world = World::new(depth);
+    let emulator = device::emulator();
+    if emulator.is_none() {
+        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+    }
+    emulator.map(|emulator| (world, emulator))
+}
+
+fn statuses(done: &[Completion]) -> Vec<(u64, Status)> {
+    done.iter().map(|one| (one.cookie, one.status)).collect()
+}
+
+fn told(world: &World) -> Vec<(AsyncEventKind, AsyncSource)> {
+    let events = world.system.events_by_now();
+    events.iter().map(|it| (it.kind, it.source)).collect()
+}
+
+#[test]
+fn a_queue_pair_that_fails_is_told_with_its_number_and_comes_back_by_reset() {
+    let Some((mut world, emulator)) = emulated(64) else {
+        return;
+    };
+    let mut ends = world.pair(false);
+    world.recv(&mut ends[0], 7).expect("room");
+    let qpn = ends[0].qpn();
+    emulator.nic().fail_qp(Qpn(qpn)).expect("known");
+    world.send(&mut ends[0], 8, SIGNALED).expect("room");
+    world.system.run();
+    let mut done = statuses(&world.polled(2));
+    done.sort_unstable_by_key(|&(cookie, _)| cookie);
+    assert_eq!(done, [(7, Status::WrFlush), (8, Status::WrFlush)]);
+    let events = told(&world);
+    let is_ours = |source: &AsyncSource| matches!(source, AsyncSource::Qp(_, n) if *n == qpn);
+    assert!(
+        matches!(&events[..], [(AsyncEventKind::QpFatal, source)] if is_ours(source)),
+        "{events:?}"
+    );
+    for end in &mut ends {
+        end.reset().expect("RESET");
+    }
+    join(&mut ends);
+    world.recv(&mut ends[1], 1).expect("room");
+    world.send(&mut ends[0], 2, SIGNALED).expect("room");
+    world.system.run();
+    assert_eq!(world.polled(2).len(), 2);
+}
+
+#[test]
+fn a_port_that_goes_down_and_up_is_told_and_what_was_sent_arrives() {
+    let Some((mut world, emulator)) = emulated(64) else {
+        return;
+    };
+    let mut ends = world.pair(false);
+    let state = |world: &World| world.system.device.port(1).expect("a port").state;
+    emulator.nic().set_port(PORT, false);
+    assert_eq!(
+        told(&world),
+        [(AsyncEventKind::PortError, AsyncSource::Port(1))]
+    );
+    assert_ne!(state(&world), PortState::Active);
+    world.recv(&mut ends[1], 1).expect("room");
+    world.send(&mut ends[0], 2, SIGNALED).expect("room");
+    world.system.advance(Duration::from_millis(100));
+    assert_eq!(world.polled(0), []);
+    emulator.nic().set_port(PORT, true);
+    emulator.nic().change_gids(PORT);
+    assert_eq!(
+        told(&world),
+        [
+            (AsyncEventKind::PortActive, AsyncSource::Port(1)),
+            (AsyncEventKind::PortAddress, AsyncSource::Port(1))
+        ]
+    );
+    assert_eq!(state(&world), PortState::Active);
+    world.system.advance(Duration::from_millis(200));
+    assert_eq!(world.polled(2).len(), 2);
+}
+
+/// The device fails for the rest of the process, so this has one of its own.
+#[test]
+fn after_a_fatal_error_of_the_device_every_call_is_refused_and_every_wait_wakes() {
+    let program = std::env::current_exe().expect("this test");
+    let mut child = Command::new(program);
+    child.args([
+        "--exact",
+        "incidents::device_fatal",
+        "--ignored",
+        "--nocapture",
+    ]);
+    let output = child.output().expect("started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn device_fatal() {
+    let Some((mut world, emulator)) = emulated(64) else {
+        return;
+    };
+    let mut ends = world.pair(false);
+    let channel = world.system.device.create_channel().expect("a channel");
+    let options = CqOptions {
+        depth: 8,
+        channel: Some(&channel),
+        ..CqOptions::default()
+    };
+    let mut waited = world.system.device.create_cq(&options).expect("a CQ");
+    waited.arm(false).expect("armed");
+    world.recv(&mut ends[0], 1).expect("room");
+    emulator.nic().fail_device(0);
+    // Waits wake: the descriptors are readable, and say what happened.
+    let mut events = world.system.device.async_events();
+    let event = events.next().expect("one").expect("readable");
+    assert_eq!(event.kind, AsyncEventKind::DeviceFatal);
+    let end = events.next().expect("an answer").expect_err("no more");
+    assert!(end.to_string().contains("Input/output"), "{end}");
+    let refused = waited.take_events().expect_err("no more events");
+    assert!(refused.to_string().contains("Input/output"), "{refused}");
+    // Calls are refused, and none hangs.
+    let refused = world.system.device.alloc_pd().err().expect("refused");
+    assert!(refused.to_string().contains("Input/output"), "{refused}");
+    ends[0].to_error().expect_err("refused");
+    // Posting is the program's own memory; nothing comes of it.
+    let posted = world.send(&mut ends[0], 2, SIGNALED);
+    assert!(matches!(posted, Ok(()) | Err(PostError::NotReady)));
+    world.system.run();
+    assert_eq!(world.polled(0), []);
+    drop((ends, waited, world));
+}
+
+/// Ten thousand queue pairs: none is slower to use for the others.
+#[test]
+fn ten_thousand_queue_pairs_fit_and_work() {
+    const PAIRS: usize = 5_000;
+    let Some((mut world, _)) = emulated(4096) else {
+        return;
+    };
+    let before = (Instant::now(), resident());
+    let mut pairs: Vec<[Endpoint; 2]> = Vec::with_capacity(PAIRS);
+    for _ in 0..PAIRS {
+        let mut pair = [small(&world), small(&world)];
+        join(&mut pair);
+        pairs.push(pair);
+    }
+    let made = (before.0.elapsed(), resident() - before.1);
+    let begin = Instant::now();
+    for (number, pair) in (0..).zip(&mut pairs) {
+        world.recv(&mut pair[1], number).expect("room");
+        world.send(&mut pair[0], number, SIGNALED).expect("room");
+        if number % 512 == 511 {
+            world.system.run();
+            assert_eq!(world.polled(1024).len(), 1024);
+        }
+    }
+    world.system.run();
+    let used = begin.elapsed();
+    let begin = Instant::now();
+    drop(pairs);
+    println!(
+        "{} queue pairs: made and connected in {:?}, {} KiB each; one message each way in {used:?}; \
+         gone in {:?}",
+        2 * PAIRS,
+        made.0,
+        made.1 / 1024 / (2 * PAIRS),
+        begin.elapsed()
+    );
+}
+
+fn small(world: &World) -> Endpoint {
+    let options = EndpointOptions {
+        send_depth: 1,
+        recv_depth: 1,
+        inline_bytes: 0,
+        exclusive_register: false,
+        ..EndpointOptions::new(world.cq.handle(), world.cq.handle())
+    };
+    world.domain.create_endpoint(&options).expect("an endpoint")
+}
+
+/// Bytes of memory that the process uses.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("readable");
+    let pages: usize = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .expect("a number");
+    pages * 4096
+}
