@@ -103,11 +103,17 @@ fn window(end: &mut End, kind: WindowType) -> MwKeys {
 
 impl Windows {
     fn new() -> Self {
+        Self::of(Service::Rc)
+    }
+
+    fn of(service: Service) -> Self {
+        let end = |slot| end(Host::new(slot), |spec| spec.service = service);
         let access = ALL_ACCESS | Access::REMOTE_ATOMIC;
-        let mut world = World::with(QpAttr {
+        let attr = QpAttr {
             access,
             ..attributes()
-        });
+        };
+        let mut world = World::of(end(1), end(2), attr);
         // Only the windows give rights to the peer.
         let keys = register(&mut world.b, Access::LOCAL_WRITE | Access::MW_BIND);
         let one = window(&mut world.b, WindowType::One);
@@ -534,4 +540,48 @@ fn what_follows_a_bind_without_a_fence_is_told() {
     let texts: Vec<_> = it.world.b.host.nic.violations().recent().collect();
     assert_eq!(texts.len(), 1, "{texts:?}");
     assert!(texts[0].contains("no small fence"), "{texts:?}");
+}
+
+#[test]
+fn an_unreliable_connection_has_windows_and_drops_what_they_refuse() {
+    let mut it = Windows::of(Service::Uc);
+    let bind = it.bind(WindowType::Two);
+    assert_eq!(it.post(&bind), OK);
+    let (key, at) = (it.two.rkey, it.inside());
+    assert_eq!(it.write(key, at), OK);
+    assert_eq!(it.world.b.memory.get(4096, 8), b"windowed");
+    // What has left is done, whatever becomes of it.
+    assert_eq!(it.write(key, at + 256), OK);
+    assert_eq!(it.world.b.memory.get(4096 + 256, 8), [0; 8]);
+    let receive = it.world.b.segment(0, 64);
+    it.world.b.qp.post_receive(&[receive]);
+    let World { a, .. } = &mut it.world;
+    a.qp.write_with(SEND_INVALIDATE, SIGNALLED, key, &[inline(b"x")]);
+    a.qp.ring(&mut a.host);
+    assert_eq!(it.outcome(), OK);
+    assert_eq!(it.world.b.cq.poll().unwrap().opcode, 4);
+    it.world.b.memory.put(4096, &[0; 8]);
+    assert_eq!(it.write(key, at), OK);
+    assert_eq!(it.world.b.memory.get(4096, 8), [0; 8], "it is closed");
+    assert_eq!(it.free(WindowType::Two), WINDOW_BIND);
+    assert_eq!(it.world.b.state(), 5, "the send queue is in error");
+}
+
+#[test]
+fn a_datagram_queue_has_no_windows() {
+    let spec = |spec: &mut QpSpec| spec.service = Service::Ud;
+    let mut world = World::of(
+        end(Host::new(1), spec),
+        end(Host::new(2), spec),
+        attributes(),
+    );
+    let window = window(&mut world.a, WindowType::One);
+    let address = vec![0; 48];
+    let mut segments = vec![address];
+    segments.extend(free_segments(WindowType::One, 9));
+    let World { a, .. } = &mut world;
+    a.qp.write_with(UMR, SIGNALLED, window.rkey, &segments);
+    a.qp.ring(&mut a.host);
+    world.run();
+    assert_eq!(outcome(&world.a.cq.all()), [(0x02, 0)]);
 }
