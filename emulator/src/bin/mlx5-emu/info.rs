@@ -23,7 +23,8 @@ Emulated
   queues         RQ and SRQ; CQEs of 64 and 128 bytes, versions 0 and 1, with small payload in them,
                  timestamps, CQs that are resized or ignore overruns; BlueFlame
   memory         regions; windows of type 1 and 2, SEND with invalidate, local invalidation
-  events         completion channels, asynchronous events of CQ, QP and SRQ
+  events         completion channels, asynchronous events of CQ, QP, SRQ, port and device
+  faults         on demand (run --faults): packets, completions, QPs, ports, the device
   not            rdma_cm, XRC, DC, on-demand paging, multicast, DEVX
 
 Limits (per process unless said otherwise)
