@@ -384,7 +384,7 @@ fn resolver(config: &Config) -> Resolver {
             Link::Ib => names.gid == path.dgid,
             Link::Roce => {
                 let is_addressed = path.dmac.is_none_or(|mac| mac == names.mac);
-                is_addressed && names.ethernet_gid == path.dgid
+                is_addressed && [names.ethernet_gid, names.ip_gid].contains(&path.dgid)
             }
         };
         let found = ports.iter().find(|(_, names)| leads_here(names));
@@ -400,12 +400,12 @@ fn identifier(config: &Config) -> Identify {
         match link {
             Link::Ib => PortIdentity {
                 lid: names.lid,
-                gid: names.gid,
+                gids: [Some(names.gid), None],
                 ethernet: false,
             },
             Link::Roce => PortIdentity {
                 lid: 0,
-                gid: names.ethernet_gid,
+                gids: [Some(names.ethernet_gid), Some(names.ip_gid)],
                 ethernet: true,
             },
         }

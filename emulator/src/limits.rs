@@ -41,5 +41,5 @@ pub const BF_REG_SIZE: u32 = 512;
 pub const BF_OFFSET: u32 = 0x800;
 /// Offset of the CQ arm doorbell in a UAR page.
 pub const CQ_ARM_OFFSET: u32 = 0x20;
-/// Entries of a port's GID table, of which the first is in use.
+/// Entries of a port's GID table. In use are the first, and on RoCE the second.
 pub const GID_TABLE: u32 = 8;

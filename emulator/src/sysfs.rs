@@ -95,26 +95,30 @@ impl Sysfs {
                 put(format!("{port}/state"), "4: ACTIVE")?;
                 put(format!("{port}/phys_state"), "5: LinkUp")?;
                 put(format!("{port}/rate"), "100 Gb/sec (4X EDR)")?;
-                let (lid, layer, gid) = match config.link {
-                    Link::Ib => (names.lid, "InfiniBand", names.gid),
-                    Link::Roce => (0, "Ethernet", names.ethernet_gid),
+                let (lid, layer, gids) = match config.link {
+                    Link::Ib => (names.lid, "InfiniBand", vec![names.gid]),
+                    Link::Roce => (0, "Ethernet", vec![names.ethernet_gid, names.ip_gid]),
                 };
                 put(format!("{port}/lid"), &format!("{lid:#x}"))?;
                 put(format!("{port}/link_layer"), layer)?;
                 for index in 0..GID_TABLE {
-                    let gid = if index == 0 { gid } else { [0; 16] };
-                    put(format!("{port}/gids/{index}"), &groups(&gid))?;
-                    // On InfiniBand there must not even be the directory. A
-                    // kernel refuses to tell the type of an empty entry, which
-                    // is then taken for this one.
-                    if config.link == Link::Roce {
-                        let kind = if index == 0 { "RoCE v2" } else { "IB/RoCE v1" };
-                        put(format!("{port}/gid_attrs/types/{index}"), kind)?;
+                    let gid = gids.get(index as usize);
+                    put(
+                        format!("{port}/gids/{index}"),
+                        &groups(gid.unwrap_or(&[0; 16])),
+                    )?;
+                    // On InfiniBand there must not even be the directory.
+                    if config.link == Link::Ib {
+                        continue;
                     }
-                }
-                if config.link == Link::Roce {
-                    let interface = INTERFACE.to_string_lossy();
-                    put(format!("{port}/gid_attrs/ndevs/0"), &interface)?;
+                    // A kernel refuses to tell the type of an empty entry,
+                    // which is then taken for the first of these.
+                    let kind = gid.map_or("IB/RoCE v1", |_| "RoCE v2");
+                    put(format!("{port}/gid_attrs/types/{index}"), kind)?;
+                    if gid.is_some() {
+                        let interface = INTERFACE.to_string_lossy();
+                        put(format!("{port}/gid_attrs/ndevs/{index}"), &interface)?;
+                    }
                 }
             }
         }
@@ -225,5 +229,8 @@ mod tests {
         assert_eq!(read("link_layer"), "Ethernet\n");
         let names = DeviceIdentity::derive(&config.fabric, 0).port(1);
         assert_eq!(read("gids/0").trim(), groups(&names.ethernet_gid));
+        assert_eq!(read("gids/1").trim(), groups(&names.ip_gid));
+        assert_eq!(read("gid_attrs/types/1"), "RoCE v2\n");
+        assert_eq!(read("gids/2").trim(), groups(&[0; 16]));
     }
 }

@@ -232,6 +232,10 @@ fn every_transport_runs_on_roce() {
         let program = format!("ibv_{program}_pingpong");
         on_link("roce", &program, UTILITIES, &["-g", "0", "-c", "-n", "50"]);
     }
+    // By IPv4 addresses, which perftest chooses by itself.
+    for program in ["ibv_rc_pingpong", "ibv_ud_pingpong"] {
+        on_link("roce", program, UTILITIES, &["-g", "1", "-c", "-n", "50"]);
+    }
     for transport in ["RC", "UC", "UD"] {
         on_link(
             "roce",

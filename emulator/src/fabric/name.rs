@@ -73,6 +73,9 @@ pub struct PortNames {
     /// The GID on a RoCE link: the link-local prefix and the EUI-64 of the
     /// Ethernet address.
     pub ethernet_gid: [u8; 16],
+    /// The second GID on a RoCE link: an address of the loopback net, which
+    /// the interface behind the port has, as an IPv4-mapped one.
+    pub ip_gid: [u8; 16],
 }
 
 impl DeviceIdentity {
@@ -113,6 +116,8 @@ impl DeviceIdentity {
             lid: u16::from(device) + 1 + u16::from(further) * LIDS_OF_A_PORT,
             mac,
             ethernet_gid: gid_of_mac(mac),
+            // Fabrics differ, and nobody else takes such addresses.
+            ip_gid: mapped([127, b | 0x40, c, 0x20 * further + device + 1]),
         }
     }
 }
@@ -129,9 +134,25 @@ fn gid_of_mac(mac: [u8; 6]) -> [u8; 16] {
     gid
 }
 
+/// An IPv4 address as a GID.
+fn mapped(address: [u8; 4]) -> [u8; 16] {
+    let mut gid = [0; 16];
+    gid[10..12].copy_from_slice(&[0xff; 2]);
+    gid[12..].copy_from_slice(&address);
+    gid
+}
+
+/// The IPv4 address that a GID is, if it is one.
+#[must_use]
+pub fn ipv4_of_gid(gid: &[u8; 16]) -> Option<[u8; 4]> {
+    let mut address = [0; 4];
+    address.copy_from_slice(&gid[12..]);
+    (mapped(address) == *gid).then_some(address)
+}
+
 /// The Ethernet address behind a GID, as the kernel derives it from link-local
-/// (`rdma_get_ll_mac`) and multicast GIDs. The neighbours of the fabric have no
-/// others.
+/// (`rdma_get_ll_mac`) and multicast GIDs. Of others, the neighbours of the
+/// fabric have only their IPv4 addresses.
 #[must_use]
 pub fn mac_of_gid(gid: &[u8; 16]) -> Option<[u8; 6]> {
     if gid[0] == 0xff {
@@ -181,6 +202,7 @@ mod tests {
                 assert_ne!(port.gid, other.gid);
                 assert_ne!(port.mac, other.mac);
                 assert_ne!(port.ethernet_gid, other.ethernet_gid);
+                assert_ne!(port.ip_gid, other.ip_gid);
             }
         }
         assert_eq!(ports[0].gid[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
@@ -194,6 +216,9 @@ mod tests {
         assert_eq!(port.mac[0] & 0x03, 0x02);
         assert_eq!(port.ethernet_gid[11..13], [0xff, 0xfe]);
         assert_eq!(mac_of_gid(&port.ethernet_gid), Some(port.mac));
+        assert_eq!(ipv4_of_gid(&port.ip_gid).map(|it| it[0]), Some(127));
+        assert_eq!(ipv4_of_gid(&port.ethernet_gid), None);
+        assert_eq!(mac_of_gid(&port.ip_gid), None);
         let mut other = port.ethernet_gid;
         other[2] = 1;
         assert_eq!(mac_of_gid(&other), None, "not link-local");

@@ -1,8 +1,8 @@
 //! The global route header, as receivers of datagrams find it before the
-//! payload (IBA 8.3). On a RoCE v2 link it is the IPv6 header.
+//! payload (IBA 8.3). On a RoCE v2 link it is the IPv6 or IPv4 header.
 
-use super::spec::PortIdentity;
 use crate::decode::address::AddressVector;
+use crate::fabric::name::ipv4_of_gid;
 
 /// Bytes of the header.
 pub(super) const BYTES: usize = 40;
@@ -15,23 +15,62 @@ const NEXT_UDP: u8 = 17;
 const TRANSPORT: usize = 12 + 8 + 4;
 const UDP: usize = 8;
 
-/// The header of a datagram of `length` bytes from `source` to where `to` leads.
-pub(super) fn encode(source: &PortIdentity, to: &AddressVector, length: u32) -> [u8; BYTES] {
-    let (next, outer) = if source.ethernet {
+/// The header of a datagram of `length` bytes from the GID `source`, on an
+/// Ethernet link or not, to where `to` leads.
+pub(super) fn encode(
+    source: [u8; 16],
+    ethernet: bool,
+    to: &AddressVector,
+    length: u32,
+) -> [u8; BYTES] {
+    let (next, outer) = if ethernet {
         (NEXT_UDP, UDP)
     } else {
         (NEXT_IBA, 0)
     };
     let payload = (length as usize).next_multiple_of(4) + TRANSPORT + outer;
+    if ethernet && let (Some(from), Some(to_ip)) = (ipv4_of_gid(&source), ipv4_of_gid(&to.gid)) {
+        return ipv4(from, to_ip, to, payload);
+    }
     let first = 6 << 28 | u32::from(to.traffic_class) << 20 | to.flow_label;
     let mut bytes = [0; BYTES];
     bytes[..4].copy_from_slice(&first.to_be_bytes());
     bytes[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
     bytes[6] = next;
     bytes[7] = to.hop_limit;
-    bytes[8..24].copy_from_slice(&source.gid);
+    bytes[8..24].copy_from_slice(&source);
     bytes[24..].copy_from_slice(&to.gid);
     bytes
+}
+
+/// An IPv4 header stands in the second half (IBA annex A17); the first one
+/// says nothing.
+fn ipv4(from: [u8; 4], to_ip: [u8; 4], to: &AddressVector, payload: usize) -> [u8; BYTES] {
+    const HEADER: usize = 20;
+    /// Version 4, five words; not to be fragmented.
+    const VERSION: u8 = 0x45;
+    const DO_NOT_FRAGMENT: u8 = 0x40;
+    let mut bytes = [0; BYTES];
+    let header = &mut bytes[BYTES - HEADER..];
+    (header[0], header[1]) = (VERSION, to.traffic_class);
+    header[2..4].copy_from_slice(&((payload + HEADER) as u16).to_be_bytes());
+    header[6] = DO_NOT_FRAGMENT;
+    (header[8], header[9]) = (to.hop_limit, NEXT_UDP);
+    header[12..16].copy_from_slice(&from);
+    header[16..].copy_from_slice(&to_ip);
+    let sum = check_sum(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// RFC 1071.
+fn check_sum(header: &[u8]) -> u16 {
+    let words = header
+        .chunks_exact(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
 #[cfg(test)]
@@ -47,15 +86,30 @@ mod tests {
         wqe[28..32].copy_from_slice(&(1 << 30 | 0x000c_dead_u32).to_be_bytes());
         wqe[32..].copy_from_slice(&[9; 16]);
         let to = AddressVector::parse(&wqe).unwrap().0;
-        let mut source = PortIdentity {
-            lid: 1,
-            gid: [7; 16],
-            ethernet: false,
-        };
-        let bytes = encode(&source, &to, 5);
+        let bytes = encode([7; 16], false, &to, 5);
         assert_eq!(bytes[..8], [0x6a, 0xbc, 0xde, 0xad, 0, 32, 0x1b, 64]);
         assert_eq!((&bytes[8..24], &bytes[24..]), (&[7; 16][..], &[9; 16][..]));
-        source.ethernet = true;
-        assert_eq!(encode(&source, &to, 5)[4..7], [0, 40, 17]);
+        assert_eq!(encode([7; 16], true, &to, 5)[4..7], [0, 40, 17]);
+    }
+
+    #[test]
+    fn between_ipv4_addresses_the_second_half_is_an_ipv4_header() {
+        let mut wqe = [0; 48];
+        wqe[8] = 0x80;
+        wqe[26] = 0xab;
+        wqe[27] = 64;
+        wqe[28] = 0x40;
+        wqe[42..].copy_from_slice(&[0xff, 0xff, 127, 1, 2, 3]);
+        let to = AddressVector::parse(&wqe).unwrap().0;
+        let mut source = [0; 16];
+        source[10..].copy_from_slice(&[0xff, 0xff, 127, 4, 5, 6]);
+        let bytes = encode(source, true, &to, 5);
+        assert_eq!(bytes[..20], [0; 20]);
+        let header = &bytes[20..];
+        assert_eq!(header[..10], [0x45, 0xab, 0, 60, 0, 0, 0x40, 0, 64, 17]);
+        assert_eq!(header[12..], [127, 4, 5, 6, 127, 1, 2, 3]);
+        assert_eq!(check_sum(header), 0, "the sum over all is complete");
+        // From an address of the other kind it is an IPv6 header.
+        assert_eq!(encode([7; 16], true, &to, 5)[0] >> 4, 6);
     }
 }

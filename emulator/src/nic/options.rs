@@ -54,7 +54,7 @@ impl Default for NicOptions {
             }),
             identify: Box::new(|port| PortIdentity {
                 lid: u16::from(port.device) + 1,
-                gid: [port.device; 16],
+                gids: [Some([port.device; 16]), None],
                 ethernet: false,
             }),
         }

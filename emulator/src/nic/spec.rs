@@ -444,11 +444,30 @@ pub trait EventSink: Send {
 pub struct PortIdentity {
     /// LID; 0 on an Ethernet link.
     pub lid: u16,
-    /// GID at index 0, the only one in the table.
-    pub gid: [u8; 16],
+    /// GIDs at index 0 and 1, as far as there are any; the second is an
+    /// IPv4-mapped one.
+    pub gids: [Option<[u8; 16]>; 2],
     /// The link is Ethernet with RoCE v2: address vectors of datagrams lead by
     /// GID, and every packet has a network header.
     pub ethernet: bool,
+}
+
+impl PortIdentity {
+    /// The GID at an index of the port's table.
+    #[must_use]
+    pub fn gid(&self, index: u8) -> Option<[u8; 16]> {
+        *self.gids.get(usize::from(index))?
+    }
+
+    /// The type of the network header of what leaves under the GID at an
+    /// index, as a ConnectX reports it (`MLX5_CQE_ROCE_L3_HEADER_TYPE_*`):
+    /// that of IPv6 or of IPv4.
+    #[must_use]
+    pub fn network(&self, index: u8) -> u8 {
+        const IPV6: u8 = 1;
+        const IPV4: u8 = 2;
+        if index == 0 { IPV6 } else { IPV4 }
+    }
 }
 
 /// Where on the fabric a port is: the device's index, from 0, and its port.

@@ -14,7 +14,7 @@ use super::machine::Machine;
 use super::pages::Pages;
 use super::registers::Registers;
 use crate::config::{Config, Face, Link};
-use crate::fabric::name::PortNames;
+use crate::fabric::name::{PortNames, mac_of_gid};
 use crate::nic::spec::{ContextId, Errno, Result, UarPage};
 
 /// Size of a doorbell page, and the unit of mmap offsets.
@@ -25,6 +25,8 @@ pub const PAGE_SIZE: u64 = 4096;
 pub struct Show {
     /// Link layer of the ports.
     pub link: Link,
+    /// Devices.
+    pub devices: u8,
     /// Ports of each device.
     pub ports: u8,
     /// The interface that takes commands. `write` is taken in any case, as by
@@ -38,6 +40,7 @@ impl From<&Config> for Show {
     fn from(config: &Config) -> Self {
         Self {
             link: config.link,
+            devices: config.devices,
             ports: config.ports,
             face: config.face,
             cqe_version: config.cqe_version,
@@ -191,6 +194,32 @@ impl DeviceFile {
 
     pub(super) fn cqe_version(&self) -> u8 {
         self.show.cqe_version
+    }
+
+    /// The GIDs of a port that are in use, by their index.
+    ///
+    /// # Errors
+    /// As [`DeviceFile::port_names`].
+    pub(super) fn gids(&self, port: u64) -> Result<Vec<[u8; 16]>> {
+        let names = self.port_names(port)?;
+        Ok(match self.link() {
+            Link::Ib => vec![names.gid],
+            Link::Roce => vec![names.ethernet_gid, names.ip_gid],
+        })
+    }
+
+    /// The Ethernet address of a neighbour on a RoCE link.
+    pub(super) fn mac_of(&self, gid: &[u8; 16]) -> Option<[u8; 6]> {
+        let ports = (0..self.show.devices).flat_map(|device| {
+            let identity = self.machine.identity(device);
+            (1..=self.ports()).map(move |port| identity.port(port))
+        });
+        mac_of_gid(gid).or_else(|| {
+            ports
+                .into_iter()
+                .find(|it| it.ip_gid == *gid)
+                .map(|it| it.mac)
+        })
     }
 
     pub(super) fn face(&self) -> Face {

@@ -15,7 +15,7 @@ pub(super) fn print() -> Result<ExitCode, Failure> {
 mlx5-emu {version}: an emulated ConnectX-6 Dx for unmodified libibverbs + libmlx5
 
 Emulated
-  link           InfiniBand, or RoCE v2 (GID index 0)
+  link           InfiniBand, or RoCE v2 (GID index 0: link-local, 1: IPv4)
   commands       ioctl and write; or write alone (--face write)
   transport      reliable connection (RC): SEND, RDMA WRITE, RDMA READ, atomics, immediate data
                  unreliable connection (UC): SEND, RDMA WRITE, immediate data

@@ -35,7 +35,7 @@ impl Qp {
     ) -> Result<Datagram, Syndrome> {
         let ethernet = self.here.ethernet;
         let is_global = ethernet || to.has_grh;
-        if is_global && to.source_gid != 0 {
+        if is_global && self.here.gid(to.source_gid).is_none() {
             self.report_wqe(core, counter, "its source GID is not in the table");
             return Err(Syndrome::LocalQpOperation);
         }
@@ -61,7 +61,8 @@ impl Qp {
     /// The network header that the payload begins with, if there is one.
     pub(super) fn network_header(&self, datagram: &Datagram, length: u32) -> Option<[u8; 40]> {
         let is_global = self.here.ethernet || datagram.to.has_grh;
-        is_global.then(|| grh::encode(&self.here, &datagram.to, length))
+        let source = self.here.gid(datagram.to.source_gid)?;
+        is_global.then(|| grh::encode(source, self.here.ethernet, &datagram.to, length))
     }
 
     /// Makes a packet's header that of a datagram.
@@ -70,7 +71,9 @@ impl Qp {
         header.flags.set(PacketFlags::GRH, is_global);
         header.destination_qpn = datagram.qpn();
         header.key = datagram.qkey;
-        if !self.here.ethernet {
+        if self.here.ethernet {
+            header.service_level = self.here.network(datagram.to.source_gid);
+        } else {
             header.source_lid |= u16::from(datagram.to.path_bits);
             header.service_level = datagram.to.rate_and_level & 0xf;
         }

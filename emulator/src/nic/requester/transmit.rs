@@ -14,9 +14,6 @@ use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
 const WINDOW: i32 = 1024;
 /// Within a message an acknowledge is asked for every so many packets.
 const ACK_INTERVAL: u32 = 64;
-/// What a ConnectX reports in place of a service level of what came by RoCE
-/// v2 over IPv6 (`MLX5_CQE_ROCE_L3_HEADER_TYPE_IPV6`).
-const IPV6: u8 = 1;
 /// Requests taken from the ring and not completed.
 const MAX_REQUESTS: usize = 2048;
 
@@ -294,7 +291,7 @@ impl Qp {
             flags: PacketFlags::empty(),
             source_lid: self.here.lid,
             service_level: if self.here.ethernet {
-                IPV6
+                self.here.network(self.attr.path.sgid_index)
             } else {
                 self.attr.path.sl
             },

@@ -167,7 +167,7 @@ fn on_ethernet_there_always_is_a_header_and_the_address_must_be_right() {
             }),
             identify: Box::new(|_| PortIdentity {
                 lid: 0,
-                gid: [0x77; 16],
+                gids: [Some([0x77; 16]), None],
                 ethernet: true,
             }),
             ..NicOptions::default()

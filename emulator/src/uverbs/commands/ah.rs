@@ -4,13 +4,10 @@ use libc::{EHOSTUNREACH, EINVAL};
 
 use super::Call;
 use crate::config::Link;
-use crate::fabric::name::mac_of_gid;
+use crate::fabric::name::ipv4_of_gid;
 use crate::nic::spec::{Errno, Result};
 use crate::uverbs::abi::AhAttr;
 use crate::uverbs::handles::{Ah, Pd};
-
-/// GIDs of a port that are in use.
-pub(super) const GIDS: u8 = 1;
 
 impl Call<'_> {
     /// Answers the handle and, on Ethernet, the destination's address.
@@ -26,7 +23,7 @@ impl Call<'_> {
         }
         let is_global = attributes.is_global != 0;
         let global = is_global.then_some((attributes.sgid_index, &attributes.dgid));
-        let mac = self.check_path(global)?;
+        let mac = self.check_path(attributes.port_num, global)?;
         let handle = self.state.handles.insert(Ah, &[pd_handle])?;
         Ok((handle, mac))
     }
@@ -43,16 +40,28 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `EINVAL` for a GID index without a GID and, on Ethernet, for a path
-    /// without global part; `EHOSTUNREACH` for a GID there that no neighbour
+    /// without global part or to an IPv4 address from another kind; `EHOSTUNREACH` for a GID there that no neighbour
     /// has.
-    pub(super) fn check_path(&self, global: Option<(u8, &[u8; 16])>) -> Result<Option<[u8; 6]>> {
-        if global.is_some_and(|(source, _)| source >= GIDS) {
-            return Err(Errno(EINVAL));
-        }
-        match (self.file.link(), global) {
-            (Link::Ib, _) => Ok(None),
-            (Link::Roce, None) => Err(Errno(EINVAL)),
-            (Link::Roce, Some((_, gid))) => mac_of_gid(gid).map(Some).ok_or(Errno(EHOSTUNREACH)),
+    pub(super) fn check_path(
+        &self,
+        port: u8,
+        global: Option<(u8, &[u8; 16])>,
+    ) -> Result<Option<[u8; 6]>> {
+        let invalid = Errno(EINVAL);
+        let gids = self.file.gids(port.into())?;
+        let source = global
+            .map(|(index, _)| gids.get(usize::from(index)).ok_or(invalid))
+            .transpose()?;
+        match (self.file.link(), source, global) {
+            (Link::Ib, ..) => Ok(None),
+            (Link::Roce, Some(source), Some((_, gid))) => {
+                // From one kind of address to the other there is no way.
+                if ipv4_of_gid(gid).is_some() && ipv4_of_gid(source).is_none() {
+                    return Err(invalid);
+                }
+                self.file.mac_of(gid).map(Some).ok_or(Errno(EHOSTUNREACH))
+            }
+            (Link::Roce, ..) => Err(invalid),
         }
     }
 }

@@ -256,38 +256,40 @@ impl Call<'_> {
     /// All GIDs of the device.
     pub(in crate::uverbs) fn gid_table(&mut self) -> Result<Vec<GidEntry>> {
         self.context()?;
-        (1..=self.file.ports())
-            .map(|port| self.first_gid(port.into()))
-            .collect()
+        let ports = (1..=self.file.ports()).map(|port| self.port_gids(port.into()));
+        Ok(ports.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// The one entry in use of a port's table.
-    fn first_gid(&self, port: u64) -> Result<GidEntry> {
-        let names = self.file.port_names(port)?;
+    /// The entries in use of a port's table.
+    fn port_gids(&self, port: u64) -> Result<Vec<GidEntry>> {
         // `IB_UVERBS_GID_TYPE_IB` and `…_ROCE_V2`; the latter have a network
         // interface behind them.
-        let (gid, gid_type, netdev_ifindex) = match self.file.link() {
-            Link::Ib => (names.gid, 0, 0),
-            Link::Roce => (names.ethernet_gid, 2, interface()),
+        let (gid_type, netdev_ifindex) = match self.file.link() {
+            Link::Ib => (0, 0),
+            Link::Roce => (2, interface()),
         };
-        Ok(GidEntry {
+        let gids = self.file.gids(port)?;
+        let entry = |(gid_index, gid)| GidEntry {
             gid,
-            gid_index: 0,
+            gid_index,
             port_num: u32::try_from(port).unwrap_or(0),
             gid_type,
             netdev_ifindex,
-        })
+        };
+        Ok((0..).zip(gids).map(entry).collect())
     }
 
     /// One GID.
     pub(in crate::uverbs) fn gid_entry(&mut self, port: u64, index: u64) -> Result<GidEntry> {
         self.context()?;
-        let entry = self.first_gid(port)?;
-        match index {
-            0 => Ok(entry),
-            _ if index < limits::GID_TABLE.into() => Err(Errno(ENODATA)),
-            _ => Err(Errno(EINVAL)),
+        let entries = self.port_gids(port)?;
+        if index >= limits::GID_TABLE.into() {
+            return Err(Errno(EINVAL));
         }
+        let found = entries
+            .into_iter()
+            .find(|it| u64::from(it.gid_index) == index);
+        found.ok_or(Errno(ENODATA))
     }
 }
 

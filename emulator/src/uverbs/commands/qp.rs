@@ -256,8 +256,8 @@ impl Call<'_> {
 
     fn check_dest(&self, dest: &QpDest) -> Result<()> {
         let is_global = dest.is_global != 0;
-        self.check_path(is_global.then_some((dest.sgid_index, &dest.dgid)))
-            .map(|_| ())
+        let global = is_global.then_some((dest.sgid_index, &dest.dgid));
+        self.check_path(dest.port_num, global).map(|_| ())
     }
 
     pub(in crate::uverbs) fn query_qp(&mut self, handle: u32) -> Result<QueryQpResp> {

@@ -69,8 +69,22 @@ fn on_ethernet_an_address_handle_answers_the_ethernet_address() {
     strange.dgid[0] = 0x20;
     assert_eq!(refused(strange, 16), Some(EHOSTUNREACH));
     let mut empty = global;
-    empty.sgid_index = 1;
+    empty.sgid_index = 2;
     assert_eq!(refused(empty, 16), Some(EINVAL), "no such source GID");
+    let mut mapped = global;
+    mapped.dgid = identity().ip_gid;
+    assert_eq!(
+        refused(mapped, 16),
+        Some(EINVAL),
+        "from another kind of address"
+    );
+    mapped.sgid_index = 1;
+    let answer = create(&app, pd, mapped, 16).unwrap();
+    let reply: Mlx5CreateAhResp = request(&answer.output(UHW_OUT));
+    assert_eq!(reply.dmac, identity().mac);
+    assert_eq!(errno(destroy(&app, answer.u32(1))), None);
+    mapped.dgid[15] ^= 0x80;
+    assert_eq!(refused(mapped, 16), Some(EHOSTUNREACH), "nobody has it");
     let mut other = global;
     other.port_num = 2;
     assert_eq!(refused(other, 16), Some(EINVAL), "no such port");
@@ -119,7 +133,8 @@ fn a_path_is_checked_by_its_link() {
         (Link::Ib, 1, 1, false, Some(EINVAL)),
         (Link::Roce, 1, 0, true, None),
         (Link::Roce, 0, 0, true, Some(EINVAL)),
-        (Link::Roce, 1, 1, true, Some(EINVAL)),
+        (Link::Roce, 1, 1, true, None),
+        (Link::Roce, 1, 2, true, Some(EINVAL)),
         (Link::Roce, 1, 0, false, Some(EHOSTUNREACH)),
     ];
     for (link, is_global, sgid_index, is_neighbour, expected) in cases {
@@ -165,6 +180,7 @@ fn a_second_port_has_names_of_its_own() {
     for link in [Link::Ib, Link::Roce] {
         let (file, _) = open_as(Show {
             link,
+            devices: 1,
             ports: 2,
             face: Face::Ioctl,
             cqe_version: 1,
@@ -185,17 +201,21 @@ fn a_second_port_has_names_of_its_own() {
         let table = Command::new(object::DEVICE, method::DEVICE_QUERY_GID_TABLE)
             .input(0, &32_u64.to_ne_bytes())
             .input(1, &[0; 4])
-            .output(2, 3 * 32)
+            .output(2, 4 * 32)
             .output(3, 8)
             .send(&file)
             .unwrap();
-        assert_eq!(table.u32(3), 2);
+        let each = if link == Link::Ib { 1 } else { 2 };
+        assert_eq!(table.u32(3), 2 * each);
         let bytes = table.output(2);
-        let entries: [GidEntry; 2] = [request(&bytes), request(&bytes[32..])];
-        assert_eq!(
-            entries.map(|entry| (entry.port_num, entry.gid_index)),
-            [(1, 0), (2, 0)]
-        );
-        assert_ne!(entries[0].gid, entries[1].gid);
+        let entries: Vec<GidEntry> = bytes.chunks(32).map(request).collect();
+        let places: Vec<_> = entries[..2 * each as usize]
+            .iter()
+            .map(|entry| (entry.port_num, entry.gid_index))
+            .collect();
+        let all = [(1, 0), (1, 1), (2, 0), (2, 1)];
+        let expected: Vec<_> = all.into_iter().filter(|it| it.1 < each).collect();
+        assert_eq!(places, expected);
+        assert_ne!(entries[0].gid, entries[each as usize].gid);
     }
 }

@@ -147,6 +147,7 @@ pub(super) fn open() -> (Arc<DeviceFile>, Arc<Recorder>) {
 pub(super) fn open_on(link: Link, face: Face) -> (Arc<DeviceFile>, Arc<Recorder>) {
     open_as(Show {
         link,
+        devices: 1,
         ports: 1,
         face,
         cqe_version: 1,
