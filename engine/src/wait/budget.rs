@@ -43,9 +43,10 @@ const NEAR: u64 = 50_000;
 const NEAR_MISSES: u32 = 3;
 /// So many where each spin gave others the only processor, and the event came
 /// no later after it than a spin may last. One thread is ahead
-/// of another by some milliseconds at most (half of Linux's scheduling latency
-/// for who wakes from a sleep), which so many spins of the default cap use up.
-const VAIN_TURNS: u32 = 32;
+/// of another by some milliseconds at most (in Linux half a scheduling latency for
+/// who wakes from a sleep, and a slice if the other is new), which so many spins
+/// of the default cap use up.
+const VAIN_TURNS: u32 = 64;
 /// The first rest, in waits, and the longest.
 const RESTS: (u32, u32) = (64, 1 << 14);
 

@@ -565,7 +565,7 @@ fn turns_that_bring_nothing_are_given_up_for_a_while() {
         let reads = fake.0.borrow().clock_reads;
         (turns(&fake.steps()), reads)
     };
-    for misses in 0..32 {
+    for misses in 0..64 {
         let (turns, _) = wait();
         assert!(
             turns >= 125,
