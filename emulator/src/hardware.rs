@@ -123,6 +123,7 @@ impl Driver for Hardware {
         }
         let mut progress = self.work_at(now, port, BATCH);
         progress.worked |= received;
+        port.served();
         progress
     }
 }

@@ -146,6 +146,13 @@ impl fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
+/// Forgets the calling thread's `errno`: before calls that may fail without
+/// setting it, as those of libibverbs do that read a file which has ended.
+pub(crate) fn clear_errno() {
+    // SAFETY: the C library's place for it, of this thread.
+    unsafe { *libc::__errno_location() = 0 };
+}
+
 /// The calling thread's `errno`; `EIO` if a call failed without setting it.
 pub(crate) fn last_errno() -> i32 {
     match io::Error::last_os_error().raw_os_error() {
@@ -190,6 +197,15 @@ fn usual_meaning(errno: i32) -> (ControlErrorKind, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_that_fails_without_a_number_does_not_answer_the_one_before() {
+        // SAFETY: no such descriptor, which is an error.
+        assert_eq!(unsafe { libc::close(-1) }, -1);
+        assert_eq!(last_errno(), libc::EBADF);
+        clear_errno();
+        assert_eq!(last_errno(), libc::EIO);
+    }
 
     #[test]
     fn shows_operation_cause_number_and_remedy_on_two_lines() {

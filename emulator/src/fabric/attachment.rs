@@ -47,6 +47,8 @@ pub struct Attachment {
     peers: Vec<Peer>,
     /// Sources whose rings are to be looked at, as in `SlotWords::pending`.
     sources: u64,
+    /// Something was received, and [`Self::served`] not called since.
+    serving: bool,
     turn: u32,
     /// Slots to be woken at once, for what was sent to them.
     urgent: Wakes,
@@ -114,6 +116,7 @@ impl Attachment {
         let words = segment.slot(slot);
         let life = (words.life.load(Ordering::Relaxed) | 1).wrapping_add(2);
         words.sleep.fetch_and(!1, Ordering::Relaxed);
+        words.serving.store(0, Ordering::Relaxed);
         words.life.store(life, Ordering::Release);
         let mut peers = Vec::new();
         peers.resize_with(usize::from(SLOTS), Peer::default);
@@ -127,6 +130,7 @@ impl Attachment {
             slot_lock: Some(slot_lock),
             peers,
             sources: 0,
+            serving: false,
             turn: 0,
             urgent: Wakes::default(),
             patient: Wakes::default(),
@@ -233,13 +237,26 @@ impl Attachment {
         Ok(())
     }
 
-    /// Whether packets sent to that slot wait for its process, which lives.
+    /// Whether packets sent to that slot wait for its process, which lives; or
+    /// it has taken some, and has not come to the end of what they ask of it.
     pub fn is_unheard(&mut self, to: Slot) -> bool {
-        let waiting = self.life_of(to).is_some()
-            && self
-                .outgoing(to)
-                .is_some_and(|outgoing| !outgoing.producer.is_empty());
+        if self.life_of(to).is_none() {
+            return false;
+        }
+        let waiting = self
+            .outgoing(to)
+            .is_some_and(|outgoing| !outgoing.producer.is_empty());
+        // Read after what was taken: set before it was.
+        let waiting = waiting || self.segment.slot(to).serving.load(Ordering::Acquire) != 0;
         waiting && self.directory.is_alive(to)
+    }
+
+    /// All that was received has been answered: see [`Self::is_unheard`].
+    pub fn served(&mut self) {
+        if std::mem::take(&mut self.serving) {
+            let serving = self.segment.slot(self.slot).serving;
+            serving.store(0, Ordering::Release);
+        }
     }
 
     /// The slots to be woken at once, by [`Bells::ring`].
@@ -270,6 +287,11 @@ impl Attachment {
         let pending = self.segment.slot(self.slot).pending;
         if pending.load(Ordering::Relaxed) != 0 {
             self.sources |= pending.swap(0, Ordering::SeqCst);
+        }
+        if self.sources != 0 && !self.serving {
+            self.serving = true;
+            let serving = self.segment.slot(self.slot).serving;
+            serving.store(1, Ordering::Release);
         }
         loop {
             let from = self.next_source()?;

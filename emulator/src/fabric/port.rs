@@ -105,6 +105,14 @@ impl Port {
         }
     }
 
+    /// What was received has been answered, as far as it is to be: until then
+    /// senders do not count the time that it takes.
+    pub fn served(&mut self) {
+        if let Some(shared) = &mut self.shared {
+            shared.served();
+        }
+    }
+
     /// Whether a packet has been refused since this was asked last: then the
     /// NIC wants to be run again when there is room.
     pub fn take_refused(&mut self) -> bool {

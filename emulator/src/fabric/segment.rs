@@ -47,6 +47,8 @@ pub(super) struct SlotWords<'a> {
     pub(super) life: &'a AtomicU32,
     /// Odd while the NIC thread sleeps; counts up at every change.
     pub(super) sleep: &'a AtomicU32,
+    /// 1 while the process is busy with packets that it has taken.
+    pub(super) serving: &'a AtomicU32,
     /// Bit n-1: look at the ring from (and to) slot n.
     pub(super) pending: &'a AtomicU64,
     /// The core its bell was rung from last, plus 1; 0 when that was read.
@@ -101,6 +103,7 @@ impl Segment {
         SlotWords {
             life: word32(0),
             sleep: word32(4),
+            serving: word32(8),
             pending: self.word(base + 64),
             rung_from: word32(72),
         }

@@ -471,13 +471,15 @@ fn a_writer_killed_at_any_moment_leaves_only_whole_packets() {
 }
 
 #[test]
-fn packets_are_unheard_until_their_reader_takes_them_or_dies() {
+fn packets_are_unheard_until_their_reader_has_served_them_or_dies() {
     let scratch = Scratch::new("unheard");
     let (mut one, mut two) = (scratch.join(), scratch.join());
     assert!(!one.is_unheard(2), "nothing was sent");
     one.send(2, &packet(1, 2, 7, b"x")).unwrap();
     assert!(one.is_unheard(2));
     assert_eq!(psns(&mut two), [7]);
+    assert!(one.is_unheard(2), "taken, and not yet answered");
+    two.served();
     assert!(!one.is_unheard(2));
     drop(two);
     let mut second = Second::start(&scratch, "deaf");

@@ -2,7 +2,7 @@
 //!
 //! The NIC lives in the process whose memory it reads and writes, as a real
 //! one does by DMA: while the program runs on it. So there are no references
-//! here, only addresses, and every access is one of [`crate::guard`]'s. The
+//! here, only addresses, and every access is one of `crate::guard`'s. The
 //! functions answer a [`Fault`] where no memory is, or none that may be
 //! written: a program that unmaps what it gave to the device is its own fault.
 

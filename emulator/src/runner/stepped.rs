@@ -51,6 +51,7 @@ impl Stepper {
         }
         let progress = nic.work(self.now, port, 1);
         self.deadline = progress.next_deadline;
+        port.served();
         moved | progress.worked
     }
 

@@ -116,7 +116,7 @@ impl DeviceFile {
     /// which offset it is to show, or `None` if it is of another page.
     ///
     /// # Errors
-    /// As mlx5_ib: `EINVAL`, `EOPNOTSUPP`, `EPERM`; see [`clock`].
+    /// As mlx5_ib: `EINVAL`, `EOPNOTSUPP`, `EPERM`; see `clock`.
     pub fn check_clock_mapping(
         &self,
         offset: u64,

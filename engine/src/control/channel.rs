@@ -3,7 +3,7 @@
 use super::context::{self, Context, forks};
 use super::cq::CqShared;
 use super::device::Device;
-use crate::error::{ControlError, last_errno};
+use crate::error::{ControlError, clear_errno, last_errno};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::verbs::{self, ibv_comp_channel};
@@ -84,6 +84,7 @@ impl CompletionChannel {
         let mut taken = 0;
         while taken < most {
             let (mut cq, mut shared) = (ptr::null_mut(), ptr::null_mut());
+            clear_errno();
             // SAFETY: the channel is alive; both results are writable.
             let failed = unsafe {
                 verbs::ibv_get_cq_event(self.raw.raw.as_ptr(), &raw mut cq, &raw mut shared)

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::cq::CqShared;
 use super::device::Device;
 use super::id::ObjectId;
-use crate::error::{ControlError, last_errno};
+use crate::error::{ControlError, clear_errno, last_errno};
 use core::mem::MaybeUninit;
 use dv_sys::event::{self, ibv_async_event};
 use std::os::fd::BorrowedFd;
@@ -101,6 +101,7 @@ impl Iterator for AsyncEvents {
         }
         loop {
             let mut raw = MaybeUninit::<ibv_async_event>::uninit();
+            clear_errno();
             // SAFETY: the context is open, and `raw` writable.
             let failed =
                 unsafe { event::ibv_get_async_event(self.context.as_ptr(), raw.as_mut_ptr()) } != 0;
