@@ -24,9 +24,8 @@ const LIB_CAP_DYN_UAR: u64 = 1 << 1;
 const UCTX_DEVX: u32 = 1;
 /// `enum ib_uverbs_device_cap_flags`: port events, a system image GUID, RNR
 /// NAKs, windows of type 1 and 2B, (memory management) SEND with invalidate
-/// and local invalidation, and multicast that does not come back.
-const DEVICE_CAPABILITIES: u32 =
-    1 << 10 | 1 << 11 | 1 << 12 | 1 << 17 | 1 << 21 | 1 << 22 | 1 << 24;
+/// and local invalidation.
+const DEVICE_CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | 1 << 17 | 1 << 21 | 1 << 24;
 /// Completions carry the device's time: nanoseconds of the host's monotonic
 /// clock.
 const CLOCK_KHZ: u64 = 1_000_000;
