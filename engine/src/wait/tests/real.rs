@@ -158,6 +158,22 @@ fn a_channel_wakes_too_and_a_closed_one_does_not_hang() {
 }
 
 #[test]
+fn a_kernel_without_epoll_pwait2_sleeps_and_wakes_too() {
+    let _turn = counted();
+    let blocker = Blocker::new().expect("a descriptor");
+    let guard = SignalGuard::new();
+    let (short, long) = (Duration::from_millis(1), Duration::from_secs(20));
+    assert_eq!(blocker.old_sleep_for_test(short, &guard), Ok(0));
+    blocker.announce();
+    blocker.wake();
+    assert_eq!(blocker.old_sleep_for_test(long, &guard), Ok(1));
+    blocker.retract();
+    raise(libc::SIGUSR1);
+    assert_eq!(blocker.old_sleep_for_test(long, &guard), Err(libc::EINTR));
+    assert_eq!(HANDLED.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn a_deadline_is_kept_by_every_policy() {
     for policy in [WaitPolicy::Poll, WaitPolicy::Block, spin_for(500_000)] {
         let blocker = Blocker::new().expect("a descriptor");
