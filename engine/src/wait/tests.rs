@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use super::protocol::Platform;
 use super::*;
 
+mod one_processor;
 mod real;
 mod scripted;
 

@@ -8,7 +8,7 @@ use super::*;
 
 /// What was done, in order; polls in a row are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Poll(u32),
     GiveWay,
     Guard,
@@ -21,35 +21,35 @@ enum Step {
     Retract,
 }
 
-use Step::{Announce, Arm, Block, GiveWay, Guard, Look, Poll, Retract, Take, Unguard};
+pub(super) use Step::{Announce, Arm, Block, GiveWay, Guard, Look, Poll, Retract, Take, Unguard};
 
 #[derive(Default)]
-struct Script {
-    steps: Vec<Step>,
+pub(super) struct Script {
+    pub(super) steps: Vec<Step>,
     /// How many polls until one hits; `None`: never.
-    polls_left: Option<u32>,
-    now: u64,
-    clock_reads: u32,
+    pub(super) polls_left: Option<u32>,
+    pub(super) now: u64,
+    pub(super) clock_reads: u32,
     /// Nanoseconds that a poll takes.
-    poll_time: u64,
+    pub(super) poll_time: u64,
     /// Results of the sleeps to come, how long each takes, and whether the
     /// source is ready after it.
-    sleeps: VecDeque<(BlockResult, u64, bool)>,
+    pub(super) sleeps: VecDeque<(BlockResult, u64, bool)>,
     /// When a signal comes.
-    signal_at: Option<u64>,
-    no_spin: bool,
+    pub(super) signal_at: Option<u64>,
+    pub(super) no_spin: bool,
     /// There is one processor.
-    alone: bool,
+    pub(super) alone: bool,
     /// How long others keep it when they are let.
-    turn_time: u64,
-    take_fails: bool,
+    pub(super) turn_time: u64,
+    pub(super) take_fails: bool,
 }
 
 #[derive(Clone, Default)]
-struct Fake(Rc<RefCell<Script>>);
+pub(super) struct Fake(pub(super) Rc<RefCell<Script>>);
 
 impl Fake {
-    fn new(script: Script) -> Self {
+    pub(super) fn new(script: Script) -> Self {
         Self(Rc::new(RefCell::new(script)))
     }
 
@@ -61,7 +61,7 @@ impl Fake {
         }
     }
 
-    fn steps(&self) -> Vec<Step> {
+    pub(super) fn steps(&self) -> Vec<Step> {
         self.0.borrow().steps.clone()
     }
 }
@@ -102,7 +102,7 @@ impl Source for Fake {
     }
 }
 
-struct FakeGuard(Fake);
+pub(super) struct FakeGuard(Fake);
 
 impl Drop for FakeGuard {
     fn drop(&mut self) {
@@ -165,15 +165,15 @@ impl Platform for Fake {
     }
 }
 
-struct Ran {
-    outcome: Result<WaitOutcome, ControlError>,
-    steps: Vec<Step>,
-    counters: WaitCounters,
-    budget: SpinBudget,
-    fake: Fake,
+pub(super) struct Ran {
+    pub(super) outcome: Result<WaitOutcome, ControlError>,
+    pub(super) steps: Vec<Step>,
+    pub(super) counters: WaitCounters,
+    pub(super) budget: SpinBudget,
+    pub(super) fake: Fake,
 }
 
-fn ran(script: Script, policy: WaitPolicy, mut deadline: Deadline) -> Ran {
+pub(super) fn ran(script: Script, policy: WaitPolicy, mut deadline: Deadline) -> Ran {
     let fake = Fake::new(script);
     let (mut budget, mut counters) = (SpinBudget::new(), WaitCounters::default());
     let outcome = protocol::run(
@@ -193,7 +193,7 @@ fn ran(script: Script, policy: WaitPolicy, mut deadline: Deadline) -> Ran {
     }
 }
 
-fn is(ran: &Ran, outcome: WaitOutcome) {
+pub(super) fn is(ran: &Ran, outcome: WaitOutcome) {
     assert_eq!(*ran.outcome.as_ref().expect("no failure"), outcome);
 }
 
@@ -456,127 +456,6 @@ fn a_source_that_only_an_event_makes_ready_is_not_spun_for() {
         assert_eq!(ran.steps[..3], [Poll(1), Guard, Announce]);
         assert_eq!(ran.counters.spins, 0);
     }
-}
-
-#[test]
-fn on_one_processor_a_spin_gives_way_before_each_look() {
-    let script = Script {
-        alone: true,
-        polls_left: Some(2),
-        ..Script::default()
-    };
-    let ran = ran(script, WaitPolicy::default(), Deadline::NEVER);
-    is(&ran, WaitOutcome::Ready);
-    assert_eq!(ran.steps, [Poll(1), GiveWay, Poll(1), GiveWay, Poll(1)]);
-    assert_eq!((ran.counters.spins, ran.counters.hits), (1, 1));
-    assert_eq!(ran.budget, SpinBudget::new());
-}
-
-fn turns(steps: &[Step]) -> usize {
-    steps.iter().filter(|&&step| step == GiveWay).count()
-}
-
-#[test]
-fn on_one_processor_turns_are_given_as_long_as_a_spin_is_allowed() {
-    let script = Script {
-        alone: true,
-        turn_time: 400,
-        sleeps: [(BlockResult::Woken, 10, true)].into(),
-        ..Script::default()
-    };
-    let spun = ran(script, spin_for(4_000), Deadline::NEVER);
-    is(&spun, WaitOutcome::Ready);
-    assert_eq!((turns(&spun.steps), spun.counters.blocks), (10, 1));
-    // The first of them hold no signals back.
-    let begin = [
-        Poll(1),
-        GiveWay,
-        Poll(1),
-        GiveWay,
-        Poll(1),
-        Guard,
-        GiveWay,
-        Poll(1),
-    ];
-    assert_eq!(spun.steps[..8], begin);
-}
-
-#[test]
-fn on_one_processor_a_spin_without_end_gives_no_turns() {
-    let script = Script {
-        alone: true,
-        polls_left: Some(500),
-        ..Script::default()
-    };
-    let endless = ran(script, WaitPolicy::Poll, Deadline::NEVER);
-    is(&endless, WaitOutcome::Ready);
-    assert_eq!(turns(&endless.steps), 0);
-}
-
-#[test]
-fn a_signal_ends_a_spin_of_turns_too() {
-    let script = Script {
-        alone: true,
-        turn_time: 1_000,
-        signal_at: Some(25_000),
-        ..Script::default()
-    };
-    let ran = ran(script, spin_for(100_000), Deadline::NEVER);
-    is(&ran, WaitOutcome::Interrupted);
-    // Looked for every 20 µs.
-    assert_eq!(ran.fake.0.borrow().now, 40_000);
-}
-
-#[test]
-fn who_keeps_the_only_processor_too_long_is_not_given_way_again_soon() {
-    let script = Script {
-        alone: true,
-        turn_time: 4_000_000,
-        polls_left: Some(1),
-        ..Script::default()
-    };
-    let ran = ran(script, WaitPolicy::default(), Deadline::NEVER);
-    is(&ran, WaitOutcome::Ready);
-    assert_eq!(ran.budget.nanos(WaitPolicy::default()), 0);
-    let mut budget = ran.budget;
-    budget.learn(WaitPolicy::default(), 20_000, false);
-    assert_eq!(budget.nanos(WaitPolicy::default()), 0, "it rests");
-}
-
-#[test]
-fn turns_that_bring_nothing_are_given_up_for_a_while() {
-    let mut budget = SpinBudget::new();
-    let mut wait = || {
-        let fake = Fake::new(Script {
-            alone: true,
-            turn_time: 400,
-            sleeps: [(BlockResult::Woken, 20_000, true)].into(),
-            ..Script::default()
-        });
-        let outcome = protocol::run(
-            &mut fake.clone(),
-            &fake,
-            &mut budget,
-            WaitPolicy::default(),
-            &mut { Deadline::NEVER },
-            &mut WaitCounters::default(),
-        );
-        assert_eq!(outcome.expect("no failure"), WaitOutcome::Ready);
-        let reads = fake.0.borrow().clock_reads;
-        (turns(&fake.steps()), reads)
-    };
-    for misses in 0..64 {
-        let (turns, _) = wait();
-        assert!(
-            turns >= 125,
-            "50 µs and more, after {misses} misses: {turns}"
-        );
-    }
-    let resting: Vec<_> = (0..63).map(|_| wait()).collect();
-    assert_eq!(resting, [(0, 0); 63]);
-    // The last of the rest is timed, to know what comes then.
-    assert_eq!(wait(), (0, 2));
-    assert_eq!(wait().0, 125);
 }
 
 #[test]

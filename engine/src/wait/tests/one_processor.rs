@@ -1,0 +1,125 @@
+//! Spins that give the only processor away.
+
+use super::scripted::{Fake, GiveWay, Guard, Poll, Script, Step, is, ran};
+use super::*;
+
+#[test]
+fn on_one_processor_a_spin_gives_way_before_each_look() {
+    let script = Script {
+        alone: true,
+        polls_left: Some(2),
+        ..Script::default()
+    };
+    let ran = ran(script, WaitPolicy::default(), Deadline::NEVER);
+    is(&ran, WaitOutcome::Ready);
+    assert_eq!(ran.steps, [Poll(1), GiveWay, Poll(1), GiveWay, Poll(1)]);
+    assert_eq!((ran.counters.spins, ran.counters.hits), (1, 1));
+    assert_eq!(ran.budget, SpinBudget::new());
+}
+
+fn turns(steps: &[Step]) -> usize {
+    steps.iter().filter(|&&step| step == GiveWay).count()
+}
+
+#[test]
+fn on_one_processor_turns_are_given_as_long_as_a_spin_is_allowed() {
+    let script = Script {
+        alone: true,
+        turn_time: 400,
+        sleeps: [(BlockResult::Woken, 10, true)].into(),
+        ..Script::default()
+    };
+    let spun = ran(script, spin_for(4_000), Deadline::NEVER);
+    is(&spun, WaitOutcome::Ready);
+    assert_eq!((turns(&spun.steps), spun.counters.blocks), (10, 1));
+    // The first of them hold no signals back.
+    let begin = [
+        Poll(1),
+        GiveWay,
+        Poll(1),
+        GiveWay,
+        Poll(1),
+        Guard,
+        GiveWay,
+        Poll(1),
+    ];
+    assert_eq!(spun.steps[..8], begin);
+}
+
+#[test]
+fn on_one_processor_a_spin_without_end_gives_no_turns() {
+    let script = Script {
+        alone: true,
+        polls_left: Some(500),
+        ..Script::default()
+    };
+    let endless = ran(script, WaitPolicy::Poll, Deadline::NEVER);
+    is(&endless, WaitOutcome::Ready);
+    assert_eq!(turns(&endless.steps), 0);
+}
+
+#[test]
+fn a_signal_ends_a_spin_of_turns_too() {
+    let script = Script {
+        alone: true,
+        turn_time: 1_000,
+        signal_at: Some(25_000),
+        ..Script::default()
+    };
+    let ran = ran(script, spin_for(100_000), Deadline::NEVER);
+    is(&ran, WaitOutcome::Interrupted);
+    // Looked for every 20 µs.
+    assert_eq!(ran.fake.0.borrow().now, 40_000);
+}
+
+#[test]
+fn who_keeps_the_only_processor_too_long_is_not_given_way_again_soon() {
+    let script = Script {
+        alone: true,
+        turn_time: 4_000_000,
+        polls_left: Some(1),
+        ..Script::default()
+    };
+    let ran = ran(script, WaitPolicy::default(), Deadline::NEVER);
+    is(&ran, WaitOutcome::Ready);
+    assert_eq!(ran.budget.nanos(WaitPolicy::default()), 0);
+    let mut budget = ran.budget;
+    budget.learn(WaitPolicy::default(), 20_000, false);
+    assert_eq!(budget.nanos(WaitPolicy::default()), 0, "it rests");
+}
+
+#[test]
+fn turns_that_bring_nothing_are_given_up_for_a_while() {
+    let mut budget = SpinBudget::new();
+    let mut wait = || {
+        let fake = Fake::new(Script {
+            alone: true,
+            turn_time: 400,
+            sleeps: [(BlockResult::Woken, 20_000, true)].into(),
+            ..Script::default()
+        });
+        let outcome = protocol::run(
+            &mut fake.clone(),
+            &fake,
+            &mut budget,
+            WaitPolicy::default(),
+            &mut { Deadline::NEVER },
+            &mut WaitCounters::default(),
+        );
+        assert_eq!(outcome.expect("no failure"), WaitOutcome::Ready);
+        let reads = fake.0.borrow().clock_reads;
+        (turns(&fake.steps()), reads)
+    };
+    for misses in 0..64 {
+        let (turns, _) = wait();
+        assert!(
+            turns >= 125,
+            "50 µs and more, after {misses} misses: {turns}"
+        );
+    }
+    let resting: Vec<_> = (0..63).map(|_| wait()).collect();
+    assert_eq!(resting, [(0, 0); 63]);
+    // The last of the rest is timed, to know what comes then.
+    assert_eq!(wait(), (0, 2));
+    assert_eq!(wait().0, 125);
+}
