@@ -23,6 +23,8 @@ pub(super) struct Post<C> {
 
 struct Queue<C> {
     commands: Vec<C>,
+    /// The thread was told to look, and has not yet.
+    told: bool,
     /// Nobody takes commands any more.
     ended: bool,
 }
@@ -36,6 +38,7 @@ impl<C> Post<C> {
             next_token: AtomicUsize::new(WAKE.0 + 1),
             queue: Mutex::new(Queue {
                 commands: Vec::new(),
+                told: false,
                 ended: false,
             }),
             thread: OnceLock::new(),
@@ -68,15 +71,8 @@ impl<C> Post<C> {
 
     /// Hands a command to the thread; not in a fork.
     pub(super) fn command(&self, command: C) -> Result<(), CmError> {
-        let mut queue = self.queue();
-        if queue.ended {
-            return Err(CmError::Unavailable);
-        }
-        let first = queue.commands.is_empty();
-        queue.commands.push(command);
-        drop(queue);
-        // Whoever found the queue empty wakes; the thread itself looks before
-        // it sleeps.
+        let first = self.put(command, true)?;
+        // The thread itself looks before it sleeps.
         if first
             && !self.on_service_thread()
             && let Err(error) = self.waker.wake()
@@ -86,9 +82,28 @@ impl<C> Post<C> {
         Ok(())
     }
 
+    /// Hands over a command that has time until something wakes the thread.
+    pub(super) fn command_in_time(&self, command: C) -> Result<(), CmError> {
+        self.put(command, false).map(drop)
+    }
+
+    /// Whether somebody is to tell the thread, who is then the caller.
+    fn put(&self, command: C, tell: bool) -> Result<bool, CmError> {
+        let mut queue = self.queue();
+        if queue.ended {
+            return Err(CmError::Unavailable);
+        }
+        queue.commands.push(command);
+        let first = tell && !queue.told;
+        queue.told |= tell;
+        Ok(first)
+    }
+
     /// All commands, oldest first.
     pub(super) fn take_commands(&self) -> Vec<C> {
-        core::mem::take(&mut self.queue().commands)
+        let mut queue = self.queue();
+        queue.told = false;
+        core::mem::take(&mut queue.commands)
     }
 
     /// The thread that takes the commands.

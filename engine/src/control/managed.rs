@@ -57,17 +57,13 @@ struct Vector {
 }
 
 impl ManagedRoute {
-    /// From the attributes that `rdma_init_qp_attr` gives for INIT, RTR and
-    /// RTS. An alternate path is left out: nobody migrates.
-    pub(crate) fn from_attributes(
-        init: &ibv_qp_attr,
-        rtr: &ibv_qp_attr,
-        rts: &ibv_qp_attr,
-    ) -> Self {
+    /// From the partition, of INIT, and the attributes that `rdma_init_qp_attr`
+    /// gives for RTR and RTS. An alternate path is left out: nobody migrates.
+    pub(crate) fn from_attributes(pkey_index: u16, rtr: &ibv_qp_attr, rts: &ibv_qp_attr) -> Self {
         let ah = &rtr.ah_attr;
         Self {
-            port: init.port_num,
-            pkey_index: init.pkey_index,
+            port: ah.port_num,
+            pkey_index,
             peer_qpn: rtr.dest_qp_num,
             peer_psn: rtr.rq_psn,
             psn: rts.sq_psn,
@@ -109,7 +105,7 @@ impl ManagedRoute {
     /// One that leads nowhere.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
-        Self::from_attributes(&empty(), &empty(), &empty())
+        Self::from_attributes(0, &empty(), &empty())
     }
 
     fn ah(&self) -> ibv_ah_attr {

@@ -1,6 +1,6 @@
 //! What the application holds: each tells the service thread what it wants.
 
-use super::id::{Channel, Id, Offer};
+use super::id::{Channel, Id, Offer, RESOLVE};
 use super::payload::{self, MAX_PRIVATE_DATA};
 use super::port::port_of;
 use super::service::{Command, Connecting, Listening, Service};
@@ -232,13 +232,24 @@ impl Connection {
         };
         let token = shared.post.token();
         let line = Active::new(&shared.channel, token, local, target, offer)?;
+        let way = line.way();
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let connecting = Connecting {
             line,
             gate: Arc::clone(&gate),
             deadline,
         };
-        shared.post.command(Command::Connect(token, connecting))?;
+        let command = Command::Connect(token, connecting);
+        // The first event wakes the thread, and comes within the kernel's own
+        // time; a shorter one the thread has to watch.
+        match target.timeout {
+            Some(timeout) if timeout <= RESOLVE => shared.post.command(command)?,
+            _ => shared.post.command_in_time(command)?,
+        }
+        // After it, so that the event finds somebody whom it concerns.
+        if let Err(error) = way.resolve() {
+            shared.post.command(Command::Unresolved(token, error))?;
+        }
         Ok(Self {
             service: Arc::clone(service),
             token,

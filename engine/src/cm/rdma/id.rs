@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How long the kernel looks for the way to a host. Longer than its own
 /// timeouts for neighbours.
-const RESOLVE: Duration = Duration::from_secs(4);
+pub(super) const RESOLVE: Duration = Duration::from_secs(4);
 
 /// Where events come from. Closed with the last of its ids.
 pub(super) struct Channel {
@@ -350,10 +350,15 @@ impl Id {
             })?;
             Ok::<_, io::Error>(attr)
         };
-        let init = of(ibv_qp_state::IBV_QPS_INIT)?;
         let rtr = of(ibv_qp_state::IBV_QPS_RTR)?;
         let rts = of(ibv_qp_state::IBV_QPS_RTS)?;
-        Ok(ManagedRoute::from_attributes(&init, &rtr, &rts))
+        // Which partition: of InfiniBand only, whose routes have a LID. A port
+        // of RoCE has one partition.
+        let pkey_index = match rtr.ah_attr.dlid {
+            0 => 0,
+            _ => of(ibv_qp_state::IBV_QPS_INIT)?.pkey_index,
+        };
+        Ok(ManagedRoute::from_attributes(pkey_index, &rtr, &rts))
     }
 
     /// Whether a connection is being made or is there, as far as the kernel

@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 
 /// Says that the channel has events. No token of an id: those are counted up.
 pub(super) const EVENTS: Token = Token(usize::MAX);
-/// Events taken before commands and deadlines have their turn.
-const TURN: usize = 64;
 /// How much later than ours the peer's kernel may forget a connection.
 const MARGIN: Duration = Duration::from_millis(50);
 
@@ -87,32 +85,30 @@ impl Passive {
 impl Runner<'_> {
     fn run(mut self, mut poll: Poll) {
         let mut events = Events::with_capacity(4);
-        let mut more = true;
         loop {
             if self.obey() {
                 return;
             }
-            let patience = if more {
-                Some(Duration::ZERO)
-            } else {
-                self.patience()
-            };
-            // Readiness is told once, and the channel is asked until it has
-            // nothing.
+            let patience = self.expire();
             let ready = match poll.poll(&mut events, patience) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
                 Err(error) => Err(error),
-                Ok(()) => Ok(more || events.iter().any(|event| event.token() == EVENTS)),
+                Ok(()) => Ok(events.iter().any(|event| event.token() == EVENTS)),
             };
-            let taken = ready.and_then(|ready| match ready {
-                true => self.take(),
+            let told = ready.and_then(|ready| match ready {
+                true => self.shared.channel.take(),
                 // A command woke us, or a deadline.
-                false => Ok(Some(false)),
+                false => Ok(None),
             });
-            match taken {
-                Ok(Some(rest)) => more = rest,
-                // Told to stop.
-                Ok(None) => return,
+            match told {
+                Ok(None) => (),
+                Ok(Some(told)) => {
+                    // What it is about may have been announced meanwhile.
+                    if self.obey() {
+                        return;
+                    }
+                    self.dispatch(told);
+                }
                 Err(error) => {
                     // Somebody closed descriptors that are not his: nothing can
                     // be served any more.
@@ -123,23 +119,7 @@ impl Runner<'_> {
                     return;
                 }
             }
-            self.expire();
         }
-    }
-
-    /// Takes events; whether there may be more, or nothing if told to stop.
-    fn take(&mut self) -> io::Result<Option<bool>> {
-        for _ in 0..TURN {
-            let Some(told) = self.shared.channel.take()? else {
-                return Ok(Some(false));
-            };
-            // What it is about may have been announced meanwhile.
-            if self.obey() {
-                return Ok(None);
-            }
-            self.dispatch(told);
-        }
-        Ok(Some(true))
     }
 
     /// Does what the handles want, until they want nothing. Whether to stop.
@@ -167,9 +147,10 @@ impl Runner<'_> {
             Command::Connect(token, connecting) => {
                 let line = Line::Active(connecting.line);
                 let session = Session::active(line, connecting.gate, connecting.deadline);
-                if let Some(session) = session {
-                    self.admit(token, session, None);
-                }
+                self.admit(token, session, None);
+            }
+            Command::Unresolved(token, error) => {
+                self.with(token, |session| session.unresolved(&error));
             }
             Command::Accept(token, gate, offer) => {
                 let Some(entry) = self.sessions.get_mut(&token) else {
@@ -178,12 +159,11 @@ impl Runner<'_> {
                     let _ = gate.call(true, |sink| sink.event(event));
                     return;
                 };
-                let now = Instant::now();
                 let mut not_before = None;
                 if let Some(passive) = &mut entry.passive {
                     passive.qpn = Some(offer.qpn);
                     let until = self.resting.get(&passive.remembered(offer.qpn));
-                    not_before = until.copied().filter(|&until| until > now);
+                    not_before = until.copied().filter(|&until| until > Instant::now());
                 }
                 let fate = entry.session.accept(gate, offer, not_before);
                 self.settle(token, fate);
@@ -203,12 +183,6 @@ impl Runner<'_> {
         }
     }
 
-    /// How long nothing needs doing; `None` is for ever.
-    fn patience(&self) -> Option<Duration> {
-        let (at, _) = self.deadlines.first()?;
-        Some(at.saturating_duration_since(Instant::now()))
-    }
-
     fn dispatch(&mut self, told: Told) {
         let Told { token, event, new } = told;
         match (event, new) {
@@ -225,7 +199,7 @@ impl Runner<'_> {
             (Event::DeviceRemoved, _) if self.listeners.contains_key(&token) => {
                 tracing::warn!("a device is gone, and a listener on its address with it");
             }
-            (event, _) => self.with(token, |session| session.handle(event, Instant::now())),
+            (event, _) => self.with(token, |session| session.handle(event, Instant::now)),
         }
     }
 
@@ -324,13 +298,17 @@ impl Runner<'_> {
         }
     }
 
-    fn expire(&mut self) {
+    /// Does what is due. How long nothing else is; `None` is for ever.
+    fn expire(&mut self) -> Option<Duration> {
+        self.deadlines.first()?;
         let now = Instant::now();
-        while let Some(&(at, token)) = self.deadlines.first()
-            && at <= now
-        {
+        while let Some(&(at, token)) = self.deadlines.first() {
+            if at > now {
+                return Some(at - now);
+            }
             self.with(token, |session| session.expire(now));
         }
+        None
     }
 }
 

@@ -7,8 +7,9 @@ use super::wire::Active;
 use crate::cm::gate::Gate;
 use crate::cm::post::{self, End, Post};
 use crate::cm::{CmError, DeviceSink, ListenSink, Local, ManagerOptions};
-use mio::unix::SourceFd;
-use mio::{Interest, Poll, Token};
+use mio::{Poll, Token};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -36,7 +37,10 @@ pub(super) enum Command {
     /// Tell whether a device goes.
     Watch(Token, Arc<Gate<dyn DeviceSink>>),
     Unwatch(Token),
+    /// Make a connection. The address is being resolved.
     Connect(Token, Connecting),
+    /// The address could not even be asked about.
+    Unresolved(Token, io::Error),
     /// Answer a request: accept.
     Accept(Token, Arc<ConnectionGate>, Offer),
     /// Answer a request: refuse; `true` as the application.
@@ -67,10 +71,7 @@ impl Service {
     pub(in crate::cm) fn start(options: ManagerOptions) -> Result<Arc<Self>, CmError> {
         let channel = Channel::open()?;
         let poll = Poll::new().map_err(CmError::Resources)?;
-        let mut events = SourceFd(&channel.fd());
-        poll.registry()
-            .register(&mut events, run::EVENTS, Interest::READABLE)
-            .map_err(CmError::Resources)?;
+        watch(&poll, &channel).map_err(CmError::Resources)?;
         let keep_affinity = options.keep_affinity;
         let shared = Arc::new(Shared {
             options,
@@ -94,6 +95,27 @@ impl Service {
 
     pub(in crate::cm) fn options(&self) -> &ManagerOptions {
         &self.shared.options
+    }
+}
+
+/// Has a poll tell of events as long as there are any. (`mio` itself would tell
+/// once, and after each event one would have to ask for another in vain.)
+fn watch(poll: &Poll, channel: &Channel) -> io::Result<()> {
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN.cast_unsigned(),
+        u64: run::EVENTS.0 as u64,
+    };
+    // SAFETY: two open descriptors, and an event that is read.
+    match unsafe {
+        libc::epoll_ctl(
+            poll.as_raw_fd(),
+            libc::EPOLL_CTL_ADD,
+            channel.fd(),
+            &raw mut event,
+        )
+    } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -88,15 +88,17 @@ pub(super) struct Session<W> {
 }
 
 impl<W: Wire> Session<W> {
-    /// Of the active side. An attempt that fails at once is told of.
-    pub(super) fn active(
-        wire: W,
-        gate: Arc<ConnectionGate>,
-        deadline: Option<Instant>,
-    ) -> Option<Self> {
+    /// Of the active side. Whoever makes it has the address resolved.
+    pub(super) fn active(wire: W, gate: Arc<ConnectionGate>, deadline: Option<Instant>) -> Self {
         let mut session = Self::new(wire, State::Resolving, deadline);
         session.gate = Some(gate);
-        (session.begin() == GoesOn).then_some(session)
+        session
+    }
+
+    /// The address could not even be asked about.
+    pub(super) fn unresolved(&mut self, error: &io::Error) -> Fate {
+        tracing::debug!(%error, "no way to the peer");
+        self.over(ConnectionEvent::Unreachable)
     }
 
     /// Of the passive side.
@@ -134,7 +136,7 @@ impl<W: Wire> Session<W> {
     }
 
     /// Something happened to the id.
-    pub(super) fn handle(&mut self, event: Event, now: Instant) -> Fate {
+    pub(super) fn handle(&mut self, event: Event, clock: impl FnOnce() -> Instant) -> Fate {
         match (&self.state, event) {
             (_, Event::Other(number)) => {
                 tracing::debug!(number, "an event of rdma_cm that changes nothing");
@@ -157,7 +159,7 @@ impl<W: Wire> Session<W> {
                     reason,
                     private_data,
                 },
-            ) => self.rejected(reason, &private_data, now),
+            ) => self.rejected(reason, &private_data, clock()),
             (
                 State::Resolving | State::Routing | State::Requested | State::Paused,
                 Event::Failed(_) | Event::DeviceRemoved | Event::Rejected { .. },
@@ -390,10 +392,7 @@ impl<W: Wire> Session<W> {
     fn or_unreachable(&mut self, done: io::Result<()>) -> Fate {
         match done {
             Ok(()) => GoesOn,
-            Err(error) => {
-                tracing::debug!(%error, "no way to the peer");
-                self.over(ConnectionEvent::Unreachable)
-            }
+            Err(error) => self.unresolved(&error),
         }
     }
 

@@ -8,17 +8,37 @@ use crate::cm::{CmError, Local, Target};
 use crate::control::{ConnectOptions, ManagedRoute};
 use mio::Token;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Of the active side.
 pub(super) struct Active {
     channel: Arc<Channel>,
-    id: Id,
+    /// Also of [`Way`].
+    id: Arc<Id>,
     token: Token,
     local: Local,
     to: SocketAddr,
     offer: Offer,
+}
+
+/// What it takes to ask where an address is.
+pub(super) struct Way {
+    id: Arc<Id>,
+    from: IpAddr,
+    to: SocketAddr,
+}
+
+impl Way {
+    /// The answer comes as an event.
+    pub(super) fn resolve(&self) -> io::Result<()> {
+        // As the managers do that exchange addresses. A kernel that does not
+        // know the option has its own opinion.
+        let _ = self.id.set_ack_timeout(ConnectOptions::default().timeout);
+        let from = SocketAddr::new(self.from, 0);
+        let from = (from.is_ipv4() == self.to.is_ipv4()).then_some(from);
+        self.id.resolve_address(from, self.to)
+    }
 }
 
 impl Active {
@@ -33,12 +53,20 @@ impl Active {
         to.set_port(port_of(target.qualifier));
         Ok(Self {
             channel: Arc::clone(channel),
-            id: Id::create(channel, token).map_err(CmError::Resources)?,
+            id: Arc::new(Id::create(channel, token).map_err(CmError::Resources)?),
             token,
             local: local.clone(),
             to,
             offer,
         })
+    }
+
+    pub(super) fn way(&self) -> Way {
+        Way {
+            id: Arc::clone(&self.id),
+            from: self.local.address,
+            to: self.to,
+        }
     }
 }
 
@@ -67,13 +95,7 @@ impl Line {
 
 impl Wire for Line {
     fn resolve_address(&mut self) -> io::Result<()> {
-        let active = self.active()?;
-        // As the managers do that exchange addresses. A kernel that does not
-        // know the option has its own opinion.
-        let _ = active.id.set_ack_timeout(ConnectOptions::default().timeout);
-        let from = SocketAddr::new(active.local.address, 0);
-        let from = (from.is_ipv4() == active.to.is_ipv4()).then_some(from);
-        active.id.resolve_address(from, active.to)
+        self.active()?.way().resolve()
     }
 
     fn resolve_route(&mut self) -> io::Result<()> {
@@ -96,7 +118,7 @@ impl Wire for Line {
 
     fn renew(&mut self) -> io::Result<()> {
         let active = self.active()?;
-        active.id = Id::create(&active.channel, active.token)?;
+        active.id = Arc::new(Id::create(&active.channel, active.token)?);
         Ok(())
     }
 

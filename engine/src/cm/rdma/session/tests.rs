@@ -103,15 +103,15 @@ fn rejected(reason: i32, private_data: &[u8]) -> Event {
 fn active(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>) {
     let sink = Arc::new(Sink::default());
     let session = Session::active(Fake::default(), sink.gate(), deadline);
-    (session.expect("it goes on"), sink)
+    (session, sink)
 }
 
 /// Until the answer is awaited.
 fn requested(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>, Instant) {
     let (mut session, sink) = active(deadline);
     let now = Instant::now();
-    assert_eq!(session.handle(Event::AddressResolved, now), GoesOn);
-    assert_eq!(session.handle(Event::RouteResolved, now), GoesOn);
+    assert_eq!(session.handle(Event::AddressResolved, || now), GoesOn);
+    assert_eq!(session.handle(Event::RouteResolved, || now), GoesOn);
     (session, sink, now)
 }
 
@@ -119,17 +119,16 @@ fn requested(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>, Instant) {
 fn an_active_side_goes_its_way_to_the_end() {
     let (mut session, sink, now) = requested(None);
     let event = Event::Accepted(Said::default());
-    assert_eq!(session.handle(event, now), GoesOn);
+    assert_eq!(session.handle(event, || now), GoesOn);
     assert!(matches!(
         sink.take()[..],
         [ConnectionEvent::Accepted { .. }]
     ));
-    assert_eq!(session.handle(Event::Disconnected, now), Over);
+    assert_eq!(session.handle(Event::Disconnected, || now), Over);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
     assert_eq!(
         session.wire.asked,
         [
-            "resolve address",
             "resolve route",
             "connect",
             "route",
@@ -160,7 +159,7 @@ fn refusals_are_told_apart() {
     ];
     for (reason, data, expected) in cases {
         let (mut session, sink, now) = requested(None);
-        assert_eq!(session.handle(rejected(reason, data), now), Over);
+        assert_eq!(session.handle(rejected(reason, data), || now), Over);
         assert_eq!(sink.take(), [expected], "{reason}");
     }
 }
@@ -170,20 +169,23 @@ fn who_is_remembered_asks_again_until_it_is_forgotten() {
     let (mut session, sink, mut now) = requested(None);
     let mut pauses = Vec::new();
     for _ in 0..6 {
-        assert_eq!(session.handle(rejected(STALE_CONNECTION, &[]), now), GoesOn);
+        assert_eq!(
+            session.handle(rejected(STALE_CONNECTION, &[]), || now),
+            GoesOn
+        );
         let due = session.due().expect("a pause");
         assert_eq!(session.expire(due - Duration::from_millis(1)), GoesOn);
         pauses.push(due - now);
         now = due;
         assert_eq!(session.expire(now), GoesOn);
-        assert_eq!(session.handle(Event::AddressResolved, now), GoesOn);
-        assert_eq!(session.handle(Event::RouteResolved, now), GoesOn);
+        assert_eq!(session.handle(Event::AddressResolved, || now), GoesOn);
+        assert_eq!(session.handle(Event::RouteResolved, || now), GoesOn);
     }
     let pauses: Vec<u128> = pauses.iter().map(Duration::as_millis).collect();
     assert_eq!(pauses, [20, 40, 80, 160, 320, 320]);
     assert!(sink.take().is_empty());
     assert_eq!(
-        session.handle(Event::Accepted(Said::default()), now),
+        session.handle(Event::Accepted(Said::default()), || now),
         GoesOn
     );
     assert_eq!(sink.take().len(), 1);
@@ -193,12 +195,12 @@ fn who_is_remembered_asks_again_until_it_is_forgotten() {
 fn who_is_never_forgotten_gives_up() {
     let (mut session, sink, begun) = requested(None);
     let mut now = begun;
-    while session.handle(rejected(STALE_CONNECTION, &[]), now) == GoesOn {
+    while session.handle(rejected(STALE_CONNECTION, &[]), || now) == GoesOn {
         now = session.due().expect("a pause");
         assert!(now - begun < Duration::from_secs(9), "for ever");
         assert_eq!(session.expire(now), GoesOn);
-        let _ = session.handle(Event::AddressResolved, now);
-        let _ = session.handle(Event::RouteResolved, now);
+        let _ = session.handle(Event::AddressResolved, || now);
+        let _ = session.handle(Event::RouteResolved, || now);
     }
     assert!(now - begun >= STALE_FOR);
     assert_eq!(sink.take(), [ConnectionEvent::NonPeerRejected]);
@@ -207,7 +209,10 @@ fn who_is_never_forgotten_gives_up() {
     let begun = Instant::now();
     let deadline = begun + Duration::from_millis(50);
     let (mut session, sink, now) = requested(Some(deadline));
-    assert_eq!(session.handle(rejected(STALE_CONNECTION, &[]), now), GoesOn);
+    assert_eq!(
+        session.handle(rejected(STALE_CONNECTION, &[]), || now),
+        GoesOn
+    );
     assert_eq!(session.expire(deadline), Over);
     assert_eq!(sink.take(), [ConnectionEvent::TimedOut]);
 }
@@ -229,7 +234,7 @@ fn an_acceptance_waits_until_the_requester_has_forgotten() {
     assert_eq!(session.due(), Some(until));
     assert_eq!(session.expire(until), GoesOn);
     assert_eq!(session.wire.asked, ["accept"]);
-    assert_eq!(session.handle(Event::Established, until), GoesOn);
+    assert_eq!(session.handle(Event::Established, || until), GoesOn);
     assert_eq!(sink.take(), [ConnectionEvent::Established]);
 }
 
@@ -241,9 +246,9 @@ fn an_acceptance_that_is_taken_back_says_goodbye_when_it_can() {
     let deadline = now + Duration::from_secs(2);
     assert_eq!(session.disconnect(Some(deadline)), GoesOn);
     assert_eq!(session.wire.asked, ["accept"]);
-    assert_eq!(session.handle(Event::Established, now), GoesOn);
+    assert_eq!(session.handle(Event::Established, || now), GoesOn);
     assert_eq!(session.wire.asked, ["accept", "disconnect"]);
-    assert_eq!(session.handle(Event::Disconnected, now), Over);
+    assert_eq!(session.handle(Event::Disconnected, || now), Over);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
 }
 
@@ -251,25 +256,25 @@ fn an_acceptance_that_is_taken_back_says_goodbye_when_it_can() {
 fn a_device_that_goes_ends_each_state_in_its_way() {
     let now = Instant::now();
     let (mut session, sink, _) = requested(None);
-    assert_eq!(session.handle(Event::DeviceRemoved, now), Over);
+    assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
     assert_eq!(sink.take(), [ConnectionEvent::Unreachable]);
 
     let (mut session, alive) = pending();
-    assert_eq!(session.handle(Event::DeviceRemoved, now), Over);
+    assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
     assert!(!alive.load(Ordering::Relaxed));
 
     let sink = Arc::new(Sink::default());
     let (mut session, _) = pending();
     assert_eq!(session.accept(sink.gate(), offer(), None), GoesOn);
-    assert_eq!(session.handle(Event::DeviceRemoved, now), Over);
+    assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
     assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
 
     let (mut session, _) = pending();
     assert_eq!(session.accept(sink.gate(), offer(), None), GoesOn);
-    assert_eq!(session.handle(Event::Established, now), GoesOn);
+    assert_eq!(session.handle(Event::Established, || now), GoesOn);
     // A hint, for instance that a bond changed its member.
-    assert_eq!(session.handle(Event::Other(14), now), GoesOn);
-    assert_eq!(session.handle(Event::DeviceRemoved, now), Over);
+    assert_eq!(session.handle(Event::Other(14), || now), GoesOn);
+    assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
     let seen = [ConnectionEvent::Established, ConnectionEvent::Broken];
     assert_eq!(sink.take(), seen);
 }
@@ -278,6 +283,7 @@ fn a_device_that_goes_ends_each_state_in_its_way() {
 enum Step {
     Event(Event),
     Pass(u64),
+    Unresolved,
     Accept(Option<u64>),
     Reject(bool),
     Disconnect,
@@ -303,6 +309,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => any_event().prop_map(Step::Event),
         4 => (0_u64..3000).prop_map(Step::Pass),
+        1 => Just(Step::Unresolved),
         4 => prop::option::of(0_u64..900).prop_map(Step::Accept),
         1 => any::<bool>().prop_map(Step::Reject),
         2 => Just(Step::Disconnect),
@@ -334,17 +341,20 @@ proptest! {
         let mut aborted = false;
         let mut session = if is_active {
             let deadline = timeout.map(|timeout| after(begun, timeout));
-            Session::active(wire, Arc::clone(&gate), deadline)
+            Some(Session::active(wire, Arc::clone(&gate), deadline))
         } else {
             Some(Session::passive(wire, Arc::new(AtomicBool::new(true))))
         };
         for step in steps {
             let Some(current) = &mut session else { break };
             let fate = match step {
-                Step::Event(event) => current.handle(event, now),
+                Step::Event(event) => current.handle(event, || now),
                 Step::Pass(milliseconds) => {
                     now = after(now, milliseconds);
                     current.expire(now)
+                }
+                Step::Unresolved if is_active => {
+                    current.unresolved(&std::io::ErrorKind::NetworkUnreachable.into())
                 }
                 // A request is answered once, and only then is there a connection.
                 Step::Accept(pause) if !is_active && !told_of => {
