@@ -11,7 +11,7 @@ Installs below the prefix:
   lib/libdat.so.1.2.0, libdat.so.1, libdat.so    the library and its links
   include/dat/*.h                                the headers
   lib/pkgconfig/dat.pc                           for pkg-config
-  share/man/man*/                                the manual pages
+  share/man/man{3,5,7}/                          the manual pages: man udapl
   share/udapl/installed                          what was installed, for --uninstall
 
   --prefix DIR    where programs will find it, for example /usr/local
@@ -76,7 +76,7 @@ manifest=$root/share/udapl/installed
 need_writable() {
     local folder=$root below
     while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
-    for below in "$folder" "$root"/{lib,lib/pkgconfig,include,include/dat,share,share/udapl}; do
+    for below in "$folder" "$root"/{lib,lib/pkgconfig,include,include/dat,share,share/udapl,share/man,share/man/man{3,5,7}}; do
         if [ ! -d "$below" ]; then
             [ ! -e "$below" ] || fail "$below is not a folder"
         elif [ ! -w "$below" ] || [ ! -x "$below" ]; then
@@ -121,6 +121,12 @@ build() {
     fi
     [ -f "$library" ] ||
         fail "$library is missing: build it first, by cargo build --release -p libdat"
+}
+
+# page_place FILE: where a manual page goes.
+page_place() {
+    local section=${1##*.}
+    printf 'share/man/man%s/%s' "${section:0:1}" "${1##*/}"
 }
 
 installed=()
@@ -169,7 +175,9 @@ TXT
 [ -f "$library" ] || fail "$library is missing"
 need_writable
 [ ! -f "$manifest" ] || remove_installed
-for other in "$root"/{lib/libdat.so*,lib/pkgconfig/dat.pc,include/dat/*}; do
+others=("$root"/{lib/libdat.so*,lib/pkgconfig/dat.pc,include/dat/*})
+for page in "$source"/man/*; do others+=("$root/$(page_place "$page")"); done
+for other in "${others[@]}"; do
     if [ -e "$other" ] || [ -L "$other" ]; then
         fail "$other is there and not from this script: remove it, or choose another --prefix"
     fi
@@ -190,15 +198,13 @@ done
 folder lib/pkgconfig
 pkg_config >"$root/lib/pkgconfig/dat.pc"
 installed+=("file lib/pkgconfig/dat.pc")
-if [ -d "$source/man" ]; then
-    for page in "$source"/man/*.[0-9]*; do
-        section=${page##*.}
-        put 644 "$page" "share/man/man${section:0:1}/${page##*/}"
-    done
-fi
+for page in "$source"/man/*; do
+    put 644 "$page" "$(page_place "$page")"
+done
 
 say "installed uDAPL 1.2 below $root"
 if [ -z "$destdir" ]; then
-    say "pkg-config finds it with PKG_CONFIG_PATH=$prefix/lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/lib;"
-    say "neither is needed where the system looks anyway (/usr/local, after ldconfig)"
+    say "pkg-config finds it with PKG_CONFIG_PATH=$prefix/lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/lib,"
+    say "man with MANPATH=$prefix/share/man: (the colon keeps the other pages);"
+    say "none is needed where the system looks anyway (/usr/local, after ldconfig)"
 fi

@@ -32,7 +32,7 @@ need_rust() {
 need_packages() {
     if ! command -v dpkg-query >/dev/null 2>&1; then
         say "This is not Debian or Ubuntu. Make sure that your packages of these are installed: $*"
-        say "(Fedora, RHEL: dnf install rdma-core-devel libibverbs-utils perftest clang-devel pkgconf gcc valgrind ShellCheck)"
+        say "(Fedora, RHEL: dnf install rdma-core-devel libibverbs-utils perftest clang-devel pkgconf gcc valgrind ShellCheck man-db groff)"
         return 0
     fi
     local missing=() package
@@ -79,10 +79,10 @@ want_packages() {
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdmacm-dev ibverbs-providers)
 # shellcheck disable=SC2034 # likewise
 # What only the tests need: the unmodified programs that run on the emulated NIC, and checkers.
-TEST_PACKAGES=(ibverbs-utils perftest g++ clang valgrind shellcheck python3)
+TEST_PACKAGES=(ibverbs-utils perftest g++ clang valgrind shellcheck python3 man-db groff)
 # shellcheck disable=SC2034 # likewise
 # Programs for the emulated NIC that not every distribution has.
-FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs)
+FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs mandoc)
 
 setup_log=${TMPDIR:-/tmp}/udapl-setup.$$.log
 

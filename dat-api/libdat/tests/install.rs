@@ -90,6 +90,21 @@ fn compile_and_run(prefix: &Path, source: &str) -> String {
     String::from_utf8(run.stdout).expect("text")
 }
 
+/// That `man NAME` finds the page below the prefix.
+fn shows(prefix: &Path, name: &str) {
+    let manual = Command::new("man")
+        .args(["-w", name])
+        .env("MANPATH", prefix.join("share/man"))
+        .output();
+    match manual {
+        Ok(manual) => {
+            let found = String::from_utf8_lossy(&manual.stdout).into_owned();
+            assert!(found.starts_with(text(prefix)), "man {name}: {found}");
+        }
+        Err(error) => eprintln!("SKIPPED: man {name}: {error}"),
+    }
+}
+
 #[test]
 fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
     let folder = folder("whole");
@@ -115,6 +130,33 @@ fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
             fs::read(installed).expect("a header"),
             fs::read(&header).expect("a header")
         );
+    }
+    let pages = below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("man"));
+    assert_eq!(
+        below(&prefix.join("share/man")).len(),
+        pages.len() + 3,
+        "3, 5, 7"
+    );
+    for page in pages {
+        let name = page
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("a name");
+        let (_, section) = name.rsplit_once('.').expect("a section");
+        let folder = prefix.join(format!("share/man/man{}", &section[..1]));
+        // No link: the page that it names may be packed by others.
+        let installed = folder.join(name);
+        assert!(
+            fs::symlink_metadata(&installed).is_ok_and(|file| file.is_file()),
+            "{name}"
+        );
+        assert_eq!(
+            fs::read(installed).expect("a page"),
+            fs::read(&page).expect("a page")
+        );
+    }
+    for name in ["dat_evd_wait", "dat_ia_open", "dat.conf", "udapl"] {
+        shows(&prefix, name);
     }
     for path in below(&prefix) {
         let mode = fs::symlink_metadata(&path).expect("it is there").mode();
@@ -193,6 +235,14 @@ fn files_of_others_are_neither_replaced_nor_removed() {
     succeed(&arguments);
     succeed(&["--prefix", text(&prefix), "--uninstall"]);
     assert_eq!(below(&prefix), [own, prefix.join("lib")]);
+
+    let page = prefix.join("share/man/man5/dat.conf.5");
+    fs::create_dir_all(page.parent().expect("a folder")).expect("it can be made");
+    fs::write(&page, "another").expect("it can be written");
+    let (status, complaint) = refusal(&arguments);
+    assert_eq!(status, Some(2));
+    assert!(complaint.contains("dat.conf.5"), "{complaint}");
+    assert_eq!(fs::read_to_string(&page).expect("it stays"), "another");
 }
 
 #[test]

@@ -1,0 +1,394 @@
+//! The manual pages say what the headers say: a page for every call, with the
+//! header's own prototype, names that exist, and no page that renders badly.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names in the style of the headers that are variables of the environment.
+const VARIABLES: [&str; 6] = [
+    "DAT_CM",
+    "DAT_DBG_DEST",
+    "DAT_DBG_TYPE",
+    "DAT_OVERRIDE",
+    "DAT_PATH",
+    "DAT_WAIT",
+];
+
+/// Pages under a second name: what programs write is a macro.
+const OTHER_NAMES: [(&str, &str); 1] = [("dat_ia_open", "dat_ia_openv")];
+
+/// Calls for which DAT states no MT level.
+const NOT_STATED: [&str; 4] = [
+    "dat_provider_fini",
+    "dat_provider_init",
+    "dat_registry_add_provider",
+    "dat_registry_remove_provider",
+];
+
+/// Calls that threads may make at once for one object (MT level Safe of the
+/// published pages; `dat_evd_create`, which has none, as the other makers).
+const SAFE: [&str; 27] = [
+    "dat_cno_create",
+    "dat_cno_wait",
+    "dat_cr_query",
+    "dat_ep_create",
+    "dat_ep_create_with_srq",
+    "dat_ep_get_status",
+    "dat_evd_clear_unwaitable",
+    "dat_evd_create",
+    "dat_evd_dequeue",
+    "dat_evd_disable",
+    "dat_evd_enable",
+    "dat_evd_set_unwaitable",
+    "dat_evd_wait",
+    "dat_ia_openv",
+    "dat_ia_query",
+    "dat_lmr_create",
+    "dat_psp_create",
+    "dat_psp_create_any",
+    "dat_psp_query",
+    "dat_pz_create",
+    "dat_pz_query",
+    "dat_registry_list_providers",
+    "dat_rmr_create",
+    "dat_rsp_create",
+    "dat_rsp_query",
+    "dat_srq_create",
+    "dat_strerror",
+];
+
+/// In the order in which they stand; notes and examples only where there is
+/// something to say, arguments where there are any.
+const SECTIONS: [&str; 7] = [
+    "NAME",
+    "LIBRARY",
+    "SYNOPSIS",
+    "DESCRIPTION",
+    "RETURN VALUES",
+    "MT LEVEL",
+    "SEE ALSO",
+];
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What the library exports.
+fn exports() -> BTreeSet<String> {
+    read(&here("exports.txt"))
+        .lines()
+        .filter(|line| line.starts_with("dat_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Every page: its name and section as the file is called, and its source.
+fn pages() -> Vec<(String, String, String)> {
+    let mut pages: Vec<_> = fs::read_dir(here("man"))
+        .expect("the folder of the pages")
+        .map(|entry| entry.expect("an entry").path())
+        .map(|path| {
+            let file = path.file_name().and_then(|name| name.to_str());
+            let (name, section) = file
+                .and_then(|file| file.rsplit_once('.'))
+                .expect("NAME.SECTION");
+            (name.to_owned(), section.to_owned(), read(&path))
+        })
+        .collect();
+    pages.sort();
+    pages
+}
+
+/// The pages of calls: name and source.
+fn calls() -> impl Iterator<Item = (String, String)> {
+    let other = |name: &str| OTHER_NAMES.iter().any(|(other, _)| *other == name);
+    pages()
+        .into_iter()
+        .filter(move |(name, section, _)| section == "3dat" && !other(name))
+        .map(|(name, _, source)| (name, source))
+}
+
+fn headers() -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir(here("include/dat")).expect("the headers") {
+        all.push_str(&read(&entry.expect("an entry").path()));
+    }
+    all
+}
+
+/// A section's lines.
+fn section<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
+    page.lines()
+        .skip_while(|line| line.strip_prefix(".SH ") != Some(name))
+        .skip(1)
+        .take_while(|line| !line.starts_with(".SH"))
+        .collect()
+}
+
+/// Blanks as in no text: what is left is the same however it was broken.
+fn squeeze(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.replace("( ", "(").replace("* ", "*")
+}
+
+/// The arguments of a macro as man(7) sees them, joined.
+fn joined(line: &str) -> String {
+    let Some((macro_name, arguments)) = line.split_once(' ') else {
+        return String::new();
+    };
+    let mut quoted = false;
+    let mut text = String::new();
+    for letter in arguments.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ' ' if !quoted && macro_name == ".BI" => {}
+            _ => text.push(letter),
+        }
+    }
+    text
+}
+
+/// Without comments, and with the names of the two functions of providers.
+fn code(headers: &str) -> String {
+    let mut code = String::new();
+    let mut rest = headers;
+    while let Some((before, comment)) = rest.split_once("/*") {
+        code.push_str(before);
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+    }
+    code.push_str(rest);
+    code.replace(
+        "void DAT_PROVIDER_INIT_FUNC_NAME(",
+        "void dat_provider_init(",
+    )
+    .replace(
+        "void DAT_PROVIDER_FINI_FUNC_NAME(",
+        "void dat_provider_fini(",
+    )
+}
+
+/// The declaration of a call, and what stands above it.
+fn declaration<'a>(code: &'a str, name: &str) -> &'a str {
+    let start = [format!("\nDAT_RETURN {name}("), format!("\nvoid {name}(")]
+        .iter()
+        .find_map(|start| code.find(start.as_str()))
+        .unwrap_or_else(|| panic!("no header declares {name}"));
+    let length = code[start..].find(';').expect("a declaration ends");
+    &code[start..=start + length]
+}
+
+/// Everything that looks like a name of the headers.
+fn names(text: &str) -> BTreeSet<&str> {
+    let part =
+        |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+    let mut names = BTreeSet::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("DAT_") {
+        let boundary = rest[..at].chars().next_back().is_none_or(|letter| {
+            // \fBDAT_X: the letter belongs to the change of font.
+            !part(letter) || rest[..at].ends_with("\\fB") || rest[..at].ends_with("\\fI")
+        });
+        let length = rest[at..]
+            .find(|letter| !part(letter))
+            .unwrap_or(rest.len() - at);
+        if boundary {
+            names.insert(&rest[at..at + length]);
+        }
+        rest = &rest[at + length..];
+    }
+    names
+}
+
+#[test]
+fn every_call_has_a_page_and_every_page_a_call() {
+    let mut wanted = exports();
+    assert_eq!(wanted.len(), 74);
+    let written: BTreeSet<String> = calls().map(|(name, _)| name).collect();
+    assert_eq!(written, wanted);
+    for (other, name) in OTHER_NAMES {
+        let page = |name: &str| read(&here("man").join(name).with_extension("3dat"));
+        assert_eq!(page(other), page(name), "{other} is {name}");
+        wanted.insert(other.to_owned());
+    }
+    let others: Vec<_> = pages()
+        .into_iter()
+        .filter(|(_, section, _)| section != "3dat")
+        .map(|(name, section, _)| format!("{name}({section})"))
+        .collect();
+    assert_eq!(others, ["dat.conf(5)", "udapl(7)"]);
+}
+
+#[test]
+fn pages_are_called_as_they_say_and_have_all_their_sections() {
+    for (name, section_of, page) in pages() {
+        let of = OTHER_NAMES.iter().find(|(other, _)| *other == name);
+        let name = of.map_or(name.as_str(), |(_, name)| name);
+        let title = format!(".TH {name} {} ", section_of.to_uppercase());
+        assert!(
+            page.lines().any(|line| line.starts_with(&title)),
+            "{name}: {title}"
+        );
+        let brief = section(&page, "NAME").join(" ");
+        assert!(
+            brief.starts_with(&format!("{name} \\- ")) || brief.starts_with(&format!("{name}, ")),
+            "{name}: {brief}"
+        );
+    }
+    for (name, page) in calls() {
+        let found: Vec<_> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix(".SH "))
+            .filter(|section| SECTIONS.contains(section))
+            .collect();
+        assert_eq!(found, SECTIONS, "{name}");
+    }
+}
+
+#[test]
+fn prototypes_are_those_of_the_headers() {
+    let code = code(&headers());
+    for (name, page) in calls() {
+        let synopsis = section(&page, "SYNOPSIS")
+            .into_iter()
+            .filter(|line| line.starts_with(".BI "))
+            .map(joined)
+            .collect::<Vec<_>>()
+            .join(" ");
+        let (first, _) = synopsis.split_once(';').expect("a prototype");
+        assert_eq!(
+            squeeze(&format!("{first};")),
+            squeeze(declaration(&code, &name)),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn names_that_a_page_mentions_exist() {
+    let headers = headers();
+    let mut known = names(&headers);
+    known.extend(VARIABLES);
+    for (name, _, page) in pages() {
+        let unknown: Vec<_> = names(&page).difference(&known).copied().collect();
+        assert!(unknown.is_empty(), "{name}: {unknown:?}");
+    }
+}
+
+#[test]
+fn what_a_header_says_of_the_errors_of_a_call_is_on_its_page() {
+    let headers = headers().replace("\n * ", " ");
+    for (name, page) in calls() {
+        let Some(at) = headers.find(&format!("\nDAT_RETURN {name}(")) else {
+            continue; // functions of providers answer nothing
+        };
+        let comment = headers[..at].rfind("/*").expect("a comment");
+        let (_, errors) = headers[comment..at]
+            .split_once("Errors:")
+            .expect("its errors");
+        let values = section(&page, "RETURN VALUES").join("\n");
+        let missing: Vec<_> = names(errors).difference(&names(&values)).copied().collect();
+        assert!(missing.is_empty(), "{name}: {missing:?}");
+    }
+}
+
+#[test]
+fn mt_levels_are_those_of_dat() {
+    let stated: BTreeSet<&str> = SAFE.into_iter().chain(NOT_STATED).collect();
+    assert_eq!(stated.len(), SAFE.len() + NOT_STATED.len());
+    for (name, page) in calls() {
+        let level = section(&page, "MT LEVEL").join(" ");
+        let expected = if SAFE.contains(&name.as_str()) {
+            level.starts_with("Safe: ")
+        } else if NOT_STATED.contains(&name.as_str()) {
+            level.starts_with("Not stated by DAT")
+        } else {
+            level.starts_with("Unsafe: ")
+        };
+        assert!(expected, "{name}: {level}");
+    }
+}
+
+#[test]
+fn every_page_that_is_referred_to_is_there() {
+    let here: BTreeSet<String> = pages()
+        .into_iter()
+        .map(|(name, section, _)| format!("{name}({section})"))
+        .collect();
+    for (name, section_of, page) in pages() {
+        // As NAME (SECTION) after .BR, or NAME\fR(SECTION) in a line.
+        let text = page
+            .replace(" (", "(")
+            .replace("\\fR(", "(")
+            .replace("\\fB", " ");
+        let mut count = 0;
+        for word in text.split_whitespace() {
+            let word = word.trim_end_matches(['.', ',', ';', ':']).to_lowercase();
+            let Some((_, "5" | "7" | "3dat")) =
+                word.strip_suffix(')').and_then(|word| word.split_once('('))
+            else {
+                continue;
+            };
+            assert!(here.contains(&word), "{name}: no page {word}");
+            count += 1;
+        }
+        assert!(count > 0, "{name}({section_of}) refers to no other page");
+        // dat_x() in the text.
+        for call in text.split("()").filter_map(|before| {
+            let word = before.rsplit([' ', '\n']).next()?;
+            word.starts_with("dat_").then_some(word)
+        }) {
+            let call = call.trim_end_matches("\\fR");
+            assert!(
+                here.contains(&format!("{call}(3dat)")),
+                "{name}: no page for {call}"
+            );
+        }
+    }
+}
+
+/// Runs a checker over every page; it has to say nothing.
+fn check(program: &str, arguments: &[&str]) {
+    if which(program).is_none() {
+        eprintln!("SKIPPED: {program} is not installed; the pages are not checked by it");
+        return;
+    }
+    for entry in fs::read_dir(here("man")).expect("the pages") {
+        let path = entry.expect("an entry").path();
+        let output = Command::new(program)
+            .args(arguments)
+            .arg(&path)
+            .output()
+            .expect("it can be run");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.is_empty(), "{said}");
+        assert!(
+            output.status.success(),
+            "{}: {}",
+            path.display(),
+            output.status
+        );
+    }
+}
+
+fn which(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+#[test]
+fn mandoc_has_nothing_to_say() {
+    check("mandoc", &["-Tlint", "-Wwarning"]);
+}
+
+#[test]
+fn groff_has_nothing_to_say() {
+    check("groff", &["-ww", "-z", "-man", "-Tutf8"]);
+}
