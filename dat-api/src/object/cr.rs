@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_engine::cm::Request;
 
+use super::door;
 use super::ep::{self, Ep};
 use super::exhausted;
 use super::ia::Ia;
@@ -22,9 +23,26 @@ pub struct Cr {
     remote_port: u64,
     private_data: Box<[u8]>,
     /// The endpoint that came with it.
-    brought: Option<Handle>,
+    brought: Option<Brought>,
     /// What is to be answered; none once it was.
     request: Mutex<Option<Request>>,
+}
+
+/// The endpoint that a request comes with: no other can accept it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Brought {
+    /// Made for it, and gone with it unless it is accepted.
+    Made(Handle),
+    /// The consumer's, of a reserved service point.
+    Reserved(Handle),
+}
+
+impl Brought {
+    fn handle(self) -> Handle {
+        match self {
+            Self::Made(ep) | Self::Reserved(ep) => ep,
+        }
+    }
 }
 
 /// What `dat_cr_query` answers. The addresses are good until the request is
@@ -50,20 +68,13 @@ fn stale() -> DatError {
 }
 
 impl Cr {
-    /// A request that has come in, and the endpoint made for it.
+    /// A request that has come in. If it cannot be, the requester is refused
+    /// as by nobody.
     pub(crate) fn create(
         ia: &Arc<Ia>,
         request: Request,
-        brought: Option<&Arc<Ep>>,
+        brought: Option<Brought>,
     ) -> Result<Arc<Self>> {
-        let made = Self::publish(ia, request, brought.map(|ep| ep.handle()));
-        if let (Err(_), Some(ep)) = (&made, brought) {
-            Ep::abort(ep.handle());
-        }
-        made
-    }
-
-    fn publish(ia: &Arc<Ia>, request: Request, brought: Option<Handle>) -> Result<Arc<Self>> {
         let place = Reservation::new().ok_or_else(exhausted)?;
         let cr = Arc::new(Self {
             handle: place.handle(),
@@ -103,7 +114,7 @@ impl Cr {
                     len: u32::try_from(data.len()).unwrap_or(u32::MAX),
                 },
             },
-            local_ep: self.brought,
+            local_ep: self.brought.map(Brought::handle),
         }
     }
 
@@ -122,21 +133,24 @@ impl Cr {
             }
             (None, None) => return Err(bad("no endpoint to accept with")),
             (Some(ep), None) => (ep, Call::AcceptNamed),
-            (None, Some(ep)) => (ep, Call::AcceptBrought),
+            (None, Some(brought)) => (brought.handle(), Call::AcceptBrought),
         };
         let ep = ep::find(ep)?;
         if !Arc::ptr_eq(ep.ia(), &cr.ia) {
             return Err(bad("the endpoint belongs to another IA"));
         }
         ep.accept(&mut cr.request(), call, private_data)?;
+        if let Some(Brought::Made(ep)) = cr.brought {
+            cr.ia.adopt(ep);
+        }
         cr.ia.unregister(handle);
         drop(cr);
         drop(handle::retire::<Self>(handle, |_| ()));
         Ok(())
     }
 
-    /// Rejects: the requester is told so. An endpoint that the request brought
-    /// is gone too.
+    /// Rejects: the requester is told so. An endpoint that was made for the
+    /// request is gone too; one that was reserved for it is unconnected again.
     ///
     /// # Errors
     /// `INVALID_HANDLE`.
@@ -150,8 +164,35 @@ impl Cr {
         Ok(())
     }
 
-    /// Its IA is closed abruptly, or it could not be reported: the requester is
-    /// refused as by nobody.
+    /// Hands the request to the service point of the same IA that listens on
+    /// another qualifier, where it arrives as if it had been for that one. An
+    /// endpoint that came with it stays behind, as after [`Cr::reject`].
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE`; `INVALID_PARAMETER` if no service point listens there;
+    /// `INSUFFICIENT_RESOURCES` if it has no room for a request, or no endpoint
+    /// to bring with it. The request can still be answered then.
+    pub fn hand_off(handle: Handle, qualifier: u64) -> Result<()> {
+        let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let door = cr.ia.doors().find(qualifier).ok_or_else(door::nobody)?;
+        let mut place = cr.request();
+        let request = place.as_mut().ok_or_else(stale)?;
+        let before = request.qualifier();
+        request.hand_off(qualifier);
+        if let Err(error) = door.admit(&mut place) {
+            if let Some(request) = &mut *place {
+                request.hand_off(before);
+            }
+            return Err(error);
+        }
+        drop(place);
+        cr.end();
+        drop(cr);
+        drop(handle::retire::<Self>(handle, |_| ()));
+        Ok(())
+    }
+
+    /// Its IA is closed abruptly: the requester is refused as by nobody.
     pub(crate) fn abort(handle: Handle) {
         if let Some(cr) = handle::pin::<Self>(handle) {
             let request = cr.request().take();
@@ -161,9 +202,26 @@ impl Cr {
         drop(handle::retire::<Self>(handle, |_| ()));
     }
 
+    /// It could not be reported: as if it had not been. What it brought is left
+    /// to the caller.
+    pub(crate) fn withdraw(handle: Handle) -> Option<Request> {
+        let cr = handle::pin::<Self>(handle)?;
+        let request = cr.request().take();
+        cr.ia.unregister(handle);
+        drop(cr);
+        drop(handle::retire::<Self>(handle, |_| ()));
+        request
+    }
+
     fn end(&self) {
-        if let Some(ep) = self.brought {
-            Ep::abort(ep);
+        match self.brought {
+            Some(Brought::Made(ep)) => Ep::abort(ep),
+            Some(Brought::Reserved(ep)) => {
+                if let Ok(ep) = ep::find(ep) {
+                    ep.left_alone();
+                }
+            }
+            None => {}
         }
         self.ia.unregister(self.handle);
     }

@@ -1,6 +1,7 @@
 //! The objects of DAT. They know no ABI: the C faces convert and call here.
 
 pub mod cr;
+pub(crate) mod door;
 pub mod ep;
 pub mod evd;
 pub mod ia;
@@ -10,6 +11,7 @@ pub mod lmr;
 pub(crate) mod peer;
 pub mod psp;
 pub mod pz;
+pub mod rsp;
 pub mod srq;
 pub(crate) mod usage;
 

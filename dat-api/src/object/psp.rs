@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use dat_engine::cm::{CmError, ListenSink, Listener, Request};
-
-use super::cr::Cr;
-use super::ep::{Ep, manager_error};
-use super::evd::{Evd, StreamGuard, StreamKind};
+use super::door::{Door, Host};
+use super::evd::Evd;
 use super::exhausted;
 use super::ia::Ia;
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Kind, Object, Reservation};
 use crate::status::{ReturnType, Subtype};
-use crate::types::EventData;
 
 /// A public service point.
 pub struct Psp {
@@ -20,9 +16,8 @@ pub struct Psp {
     qualifier: u64,
     creator: EpCreator,
     ia: Arc<Ia>,
-    // Dropped in this order: no request comes when the EVD is left.
-    listener: std::sync::Mutex<Option<Listener>>,
-    stream: StreamGuard,
+    evd: Handle,
+    door: Arc<Door>,
 }
 
 /// Who makes the endpoint of a request: `DAT_PSP_FLAGS`.
@@ -48,54 +43,6 @@ pub struct PspInfo {
     pub creator: EpCreator,
 }
 
-/// Makes requests of what the connection manager brings.
-struct Door {
-    psp: Handle,
-    ia: Arc<Ia>,
-    evd: Arc<Evd>,
-    creator: EpCreator,
-}
-
-impl ListenSink for Door {
-    fn request(&self, request: Request) {
-        if let Err(error) = self.announce(request) {
-            // Dropped with the error: refused as by nobody.
-            tracing::debug!("a connection request is refused: {error}");
-        }
-    }
-}
-
-impl Door {
-    fn announce(&self, request: Request) -> Result<()> {
-        let qualifier = request.qualifier();
-        let brought = match self.creator {
-            EpCreator::Consumer => None,
-            EpCreator::Provider => {
-                let theirs = request.parameters();
-                let reads = (theirs.reads_asked, theirs.reads_served);
-                Some(Ep::create_tentative(&self.ia, reads)?)
-            }
-        };
-        let cr = Cr::create(&self.ia, request, brought.as_ref())?;
-        let posted = self.evd.post(EventData::ConnectionRequest {
-            sp: self.psp,
-            local_address: self.ia.local_address(),
-            qualifier,
-            cr: cr.handle(),
-        });
-        if posted.is_err() {
-            // The EVD's room is the backlog.
-            Cr::abort(cr.handle());
-            return Err(DatError::new(
-                ReturnType::QueueFull,
-                Subtype::NoSubtype,
-                "the EVD of the service point is full",
-            ));
-        }
-        Ok(())
-    }
-}
-
 fn stale() -> DatError {
     DatError::new(
         ReturnType::InvalidHandle,
@@ -116,13 +63,6 @@ impl Psp {
         evd: &Arc<Evd>,
         creator: EpCreator,
     ) -> Result<Arc<Self>> {
-        if qualifier == 0 {
-            return Err(DatError::new(
-                ReturnType::InvalidParameter,
-                Subtype::InvalidArg2,
-                "0 is no qualifier",
-            ));
-        }
         Self::open(ia, Some(qualifier), evd, creator)
     }
 
@@ -140,50 +80,22 @@ impl Psp {
         evd: &Arc<Evd>,
         creator: EpCreator,
     ) -> Result<Arc<Self>> {
-        if !Arc::ptr_eq(evd.ia(), ia) {
-            return Err(DatError::new(
-                ReturnType::InvalidHandle,
-                Subtype::InvalidHandleEvdCr,
-                "the EVD belongs to another IA",
-            ));
-        }
-        let stream = evd.attach(StreamKind::Cr)?;
         let place = Reservation::new().ok_or_else(exhausted)?;
-        let door = Arc::new(Door {
-            psp: place.handle(),
-            ia: Arc::clone(ia),
-            evd: Arc::clone(evd),
-            creator,
-        });
-        let (listener, qualifier) = match qualifier {
-            Some(qualifier) => {
-                let listener = ia
-                    .cm()
-                    .listen(ia.local(), qualifier, door)
-                    .map_err(|error| manager_error(&error))?;
-                (listener, qualifier)
-            }
-            None => ia
-                .cm()
-                .listen_any(ia.local(), door)
-                .map_err(|error| match error {
-                    CmError::InUse => DatError::new(
-                        ReturnType::ConnQualUnavailable,
-                        Subtype::NoSubtype,
-                        "no qualifier is left on this host",
-                    ),
-                    error => manager_error(&error),
-                })?,
+        let host = match creator {
+            EpCreator::Consumer => Host::Consumer,
+            EpCreator::Provider => Host::Provider,
         };
+        let (door, qualifier) = Door::open(place.handle(), ia, qualifier, evd, host)?;
         let psp = Arc::new(Self {
             handle: place.handle(),
             qualifier,
             creator,
             ia: Arc::clone(ia),
-            listener: std::sync::Mutex::new(Some(listener)),
-            stream,
+            evd: evd.handle(),
+            door,
         });
-        ia.publish(place, &psp, Self::abort)?;
+        ia.publish(place, &psp, Self::abort)
+            .inspect_err(|_| psp.shut())?;
         Ok(psp)
     }
 
@@ -199,7 +111,7 @@ impl Psp {
         PspInfo {
             ia: self.ia.handle(),
             qualifier: self.qualifier,
-            evd: self.stream.evd().handle(),
+            evd: self.evd,
             creator: self.creator,
         }
     }
@@ -226,12 +138,8 @@ impl Psp {
 
     /// Waits for a request that is just arriving.
     fn shut(&self) {
-        let listener = self
-            .listener
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .take();
-        drop(listener);
+        // None is reserved.
+        let _ = self.door.shut();
         self.ia.unregister(self.handle);
     }
 }

@@ -242,10 +242,16 @@ impl Request {
         self.details.requester
     }
 
-    /// The qualifier that was listened for.
+    /// The qualifier that was listened for, or that it was handed off to.
     #[must_use]
     pub fn qualifier(&self) -> u64 {
         self.details.qualifier
+    }
+
+    /// It is for whoever listens on this qualifier, now: the requester does not
+    /// hear of that.
+    pub fn hand_off(&mut self, qualifier: u64) {
+        self.details.qualifier = qualifier;
     }
 
     /// The port that the requester connects from: a number that no other

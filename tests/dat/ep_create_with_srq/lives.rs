@@ -1,7 +1,4 @@
 //! One connection after the other.
-//!
-//! Missing: connecting by `dat_ep_dup_connect` and behind a reserved service
-//! point (`dat_rsp_create`), which are not there yet (E11).
 
 use std::ptr;
 use std::time::Duration;
@@ -11,8 +8,8 @@ use dat::exports::*;
 
 use super::{Call, DEFAULT, send};
 use crate::support::{
-    Bed, Door, End, Memory, Pair, Shape, ep_info, expect, fails, fails_with, held, nothing_on, ok,
-    post_srq, reaches, srq, srq_info, state_of,
+    Bed, Door, End, Memory, Pair, Point, Shape, accept, arrival, ep_info, expect, fails,
+    fails_with, held, nothing_on, ok, post_srq, reaches, srq, srq_info, state_of,
 };
 
 /// One message, from there to the endpoint on the queue.
@@ -127,40 +124,56 @@ fn ep_create_with_srq_e11_it_connects_and_it_accepts() {
     }
 }
 
-/// What is not there yet says so, and harms nothing.
 #[test]
-fn ep_create_with_srq_e11_what_is_missing_says_so() {
+fn ep_create_with_srq_e11_it_connects_where_another_did() {
     let bed = Bed::new();
+    let mut memory = bed.memory(4096);
     let queue = srq(&bed, 8);
     let shape = Shape::default();
-    let model = Pair::connect(
-        &bed,
-        End::new(&bed, &shape),
+    let door = Door::new(&bed);
+    let (model, peer) = (End::new(&bed, &shape), End::new(&bed, &shape));
+    ok(door.knock(model.ep, &[]));
+    ok(accept(door.opens(), peer.ep));
+    expect(model.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    let (active, passive) = (
+        End::on_srq(&bed, &shape, queue),
         End::on_srq(&bed, &shape, queue),
     );
-    let end = End::on_srq(&bed, &shape, queue);
-    let requests = bed.evd(4, DAT_EVD_CR_FLAG);
-    let mut rsp = ptr::without_provenance_mut(0x77);
-    // SAFETY: live handles; the result is writable.
-    unsafe {
-        fails(
-            dat_ep_dup_connect(
-                end.ep,
-                model.active.ep,
-                1_000_000,
-                0,
-                ptr::null_mut(),
-                DAT_QOS_BEST_EFFORT,
-            ),
-            DAT_NOT_IMPLEMENTED,
-        );
-        fails(
-            dat_rsp_create(bed.ia, 4711, end.ep, requests, &raw mut rsp),
-            DAT_NOT_IMPLEMENTED,
-        );
+    // SAFETY: live handles, no private data.
+    ok(unsafe {
+        dat_ep_dup_connect(
+            active.ep,
+            model.ep,
+            10_000_000,
+            0,
+            ptr::null_mut(),
+            DAT_QOS_BEST_EFFORT,
+        )
+    });
+    ok(accept(door.opens(), passive.ep));
+    for end in [active, passive] {
+        expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
-    assert_eq!(rsp.addr(), 0x77);
-    assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
+    one_message(&bed, &active, &passive, queue, &mut memory);
+    one_message(&bed, &passive, &active, queue, &mut memory);
+}
+
+#[test]
+fn ep_create_with_srq_e11_it_waits_behind_a_reserved_service_point() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let (active, passive) = (End::new(&bed, &shape), End::on_srq(&bed, &shape, queue));
+    let point = Point::new(&bed, passive.ep);
+    ok(point.door().knock(active.ep, &[]));
+    ok(accept(arrival(point.requests).cr_handle, DAT_HANDLE_NULL));
+    for end in [active, passive] {
+        expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    one_message(&bed, &active, &passive, queue, &mut memory);
+    part(&bed, &Pair { active, passive }, DAT_CLOSE_GRACEFUL_FLAG);
+    ok(point.free());
 }
 
 /// At once, again and again, in both directions and both ways to part.

@@ -1,7 +1,4 @@
 //! Every state of the endpoint.
-//!
-//! Missing, since nothing leads there yet: Reserved and Passive Connection
-//! Pending, which come with `dat_rsp_create`.
 
 use std::ptr;
 
@@ -10,8 +7,8 @@ use dat::exports::*;
 
 use super::{DEFAULT, message};
 use crate::support::{
-    Bed, Door, End, Memory, Pair, Shape, ep_info, expect, fails_with, held, nothing_on, ok,
-    reaches, state_of,
+    Bed, Door, End, Memory, Pair, Point, Shape, accept, ep_info, expect, fails_with, held,
+    nothing_on, ok, reaches, state_of,
 };
 
 /// Posts a buffer, which must be taken and must stay.
@@ -87,6 +84,28 @@ fn ep_post_recv_r08_in_completion_pending() {
     assert_eq!((received.cookie, received.status), (1, DAT_DTO_ERR_FLUSHED));
     nothing_on(passive.recv);
     door.close();
+}
+
+#[test]
+fn ep_post_recv_r08_in_reserved_and_passive_connection_pending() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let shape = Shape::default();
+    let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
+    let point = Point::new(&bed, passive.ep);
+    stays(&bed, &passive, &memory, 1, DAT_EP_STATE_RESERVED);
+    ok(point.door().knock(active.ep, &[]));
+    let request = point.door().opens();
+    let state = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING;
+    stays(&bed, &passive, &memory, 2, state);
+    ok(accept(request, DAT_HANDLE_NULL));
+    expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    for tag in 1..=2 {
+        let received = message(&bed, &active, &passive, &[memory.segment(0, 8)]);
+        assert_eq!((received.cookie, received.status), (tag, DAT_DTO_SUCCESS));
+    }
+    ok(point.free());
 }
 
 /// The endpoint that a request brings has no zone until one is set.

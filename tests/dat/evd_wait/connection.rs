@@ -186,21 +186,19 @@ fn evd_wait_w02_the_name_of_a_request_is_not_used_again() {
     }
 }
 
-/// `dat_cr_handoff` is not there yet: it is to move the request to the other
-/// service point, and to destroy it here. As long as it refuses, it changes
-/// nothing.
+/// More of `dat_cr_handoff` is in `connections/handoff.rs`.
 #[test]
-fn evd_wait_w02_handoff_is_not_there_and_leaves_the_request() {
+fn evd_wait_w02_handing_off_destroys_the_request() {
     let bed = Bed::new();
     let (door, other) = (Door::new(&bed), Door::new(&bed));
     let [active, passive] = ends(&bed);
     ok(door.knock(active.ep, b"whom?"));
     let cr = door.opens();
     // SAFETY: a live request.
-    let answer = unsafe { dat_cr_handoff(cr, other.qualifier) };
-    fails(answer, DAT_NOT_IMPLEMENTED);
+    ok(unsafe { dat_cr_handoff(cr, other.qualifier) });
+    is_gone(cr, passive.ep);
+    let cr = other.opens();
     assert_eq!(asked_with(cr), b"whom?");
-    nothing_on(other.requests);
     ok(accept(cr, passive.ep, &[]));
     established(active);
     established(passive);
@@ -404,24 +402,35 @@ fn evd_wait_w05_private_data_without_sense_are_refused() {
     established(passive);
 }
 
-/// `dat_ep_dup_connect` is not there yet: too much private data is to be
-/// refused by it as by `dat_ep_connect`, and the rest to be passed on whole.
+/// More of `dat_ep_dup_connect` is in `connections/dup_connect.rs`.
 #[test]
-fn evd_wait_w05_dup_connect_is_not_there() {
+fn evd_wait_w05_private_data_of_a_dup_connect_are_refused_or_come_whole() {
     let bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
+    let door = Door::new(&bed);
+    let [model, peer] = ends(&bed);
+    connect(&door, [model, peer], &[], &[]);
     let like = End::new(&bed, &Shape::default());
-    // SAFETY: live handles, no private data.
-    let answer = unsafe {
-        dat_ep_dup_connect(
-            like.ep,
-            pair.active.ep,
-            LONG,
-            0,
-            ptr::null_mut(),
-            DAT_QOS_BEST_EFFORT,
-        )
+    let dup_connect = |data: &[u8]| {
+        // SAFETY: live handles and data.
+        unsafe {
+            dat_ep_dup_connect(
+                like.ep,
+                model.ep,
+                LONG,
+                data.len() as DAT_COUNT,
+                data.as_ptr().cast_mut().cast(),
+                DAT_QOS_BEST_EFFORT,
+            )
+        }
     };
-    fails(answer, DAT_NOT_IMPLEMENTED);
+    let most = max_private_data(&bed);
+    fails_with(
+        dup_connect(&letter(most + 1, 3)),
+        DAT_INVALID_PARAMETER,
+        DAT_INVALID_ARG4,
+    );
     assert_eq!(state_of(like.ep), DAT_EP_STATE_UNCONNECTED);
+    nothing_on(door.requests);
+    ok(dup_connect(&letter(most, 3)));
+    assert_eq!(asked_with(door.opens()), letter(most, 3));
 }

@@ -1,14 +1,14 @@
 //! Connection requests.
 
 use dat_api::object::cr::Cr;
-use dat_api::{Kind, ReturnType, Subtype};
+use dat_api::{Kind, Subtype};
 
 use super::ep_connect::private_data;
 use crate::abi::{
     DAT_CONN_QUAL, DAT_COUNT, DAT_CR_FIELD_ALL, DAT_CR_HANDLE, DAT_CR_PARAM, DAT_CR_PARAM_MASK,
     DAT_EP_HANDLE, DAT_HANDLE_NULL, DAT_PVOID, DAT_RETURN,
 };
-use crate::face::answer::{control, not_yet};
+use crate::face::answer::control;
 use crate::face::attributes::count;
 use crate::face::handles::{named, named_or_null, pin, to_c};
 use crate::face::output::queried;
@@ -66,14 +66,15 @@ pub unsafe extern "C" fn dat_cr_reject(cr_handle: DAT_CR_HANDLE) -> DAT_RETURN {
     })
 }
 
-/// Not there yet: checks its handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cr_handoff(
     cr_handle: DAT_CR_HANDLE,
-    _handoff: DAT_CONN_QUAL,
+    handoff: DAT_CONN_QUAL,
 ) -> DAT_RETURN {
     control("dat_cr_handoff", || {
-        named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?;
-        Err(not_yet(ReturnType::NotImplemented))
+        Cr::hand_off(
+            named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?,
+            handoff,
+        )
     })
 }

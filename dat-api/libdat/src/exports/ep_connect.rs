@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use dat_api::object::ep::{Connect, Ep};
-use dat_api::{Result, ReturnType, Subtype};
+use dat_api::{Result, Subtype};
 
 use super::ia::graceful;
 use crate::abi::{
@@ -11,7 +11,7 @@ use crate::abi::{
     DAT_IA_ADDRESS_PTR, DAT_PVOID, DAT_QOS, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
 };
 use crate::face::address;
-use crate::face::answer::{bad_argument, control, not_yet, require};
+use crate::face::answer::{bad_argument, control, require};
 use crate::face::handles::pin;
 
 /// Private data that a call passes; `size` and `data` are the arguments that
@@ -84,7 +84,6 @@ pub unsafe extern "C" fn dat_ep_connect(
     })
 }
 
-/// Not there yet: checks its arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_dup_connect(
     ep_handle: DAT_EP_HANDLE,
@@ -92,14 +91,14 @@ pub unsafe extern "C" fn dat_ep_dup_connect(
     timeout: DAT_TIMEOUT,
     private_data_size: DAT_COUNT,
     private_data: DAT_PVOID,
-    _quality_of_service: DAT_QOS,
+    quality_of_service: DAT_QOS,
 ) -> DAT_RETURN {
     control("dat_ep_dup_connect", || {
-        let _ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
-        let _model = pin::<Ep>(ep_dup_handle, Subtype::InvalidHandleEp)?;
-        self::timeout(timeout, Subtype::InvalidArg3)?;
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        let model = pin::<Ep>(ep_dup_handle, Subtype::InvalidHandleEp)?;
+        let timeout = self::timeout(timeout, Subtype::InvalidArg3)?;
         // SAFETY: the contract of `exports`.
-        let _ = unsafe {
+        let private_data = unsafe {
             self::private_data(
                 private_data_size,
                 private_data,
@@ -107,7 +106,7 @@ pub unsafe extern "C" fn dat_ep_dup_connect(
                 Subtype::InvalidArg5,
             )
         }?;
-        Err(not_yet(ReturnType::NotImplemented))
+        ep.dup_connect(&model, timeout, private_data, quality_of_service)
     })
 }
 

@@ -1,34 +1,39 @@
-//! Reserved service points. There are none yet: the calls check their
-//! arguments.
+//! Reserved service points.
 
+use dat_api::handle::Pinned;
 use dat_api::object::ep::Ep;
 use dat_api::object::evd::Evd;
 use dat_api::object::ia::Ia;
-use dat_api::{Kind, ReturnType, Subtype};
+use dat_api::object::rsp::Rsp;
+use dat_api::{Kind, Subtype};
 
 use crate::abi::{
-    DAT_CONN_QUAL, DAT_EP_HANDLE, DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_RETURN, DAT_RSP_FIELD_ALL,
-    DAT_RSP_HANDLE, DAT_RSP_PARAM, DAT_RSP_PARAM_MASK,
+    DAT_CONN_QUAL, DAT_EP_HANDLE, DAT_EVD_HANDLE, DAT_HANDLE_NULL, DAT_IA_HANDLE, DAT_RETURN,
+    DAT_RSP_FIELD_ALL, DAT_RSP_HANDLE, DAT_RSP_PARAM, DAT_RSP_PARAM_MASK,
 };
-use crate::face::answer::{control, not_yet};
-use crate::face::handles::{named, pin};
+use crate::face::answer::control;
+use crate::face::handles::{bare, named, pin, pin_or_null};
 use crate::face::output::{Output, queried};
 
+/// Without an endpoint the request brings one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rsp_create(
     ia_handle: DAT_IA_HANDLE,
-    _conn_qual: DAT_CONN_QUAL,
+    conn_qual: DAT_CONN_QUAL,
     ep_handle: DAT_EP_HANDLE,
     evd_handle: DAT_EVD_HANDLE,
     rsp_handle: *mut DAT_RSP_HANDLE,
 ) -> DAT_RETURN {
     control("dat_rsp_create", || {
-        let _ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
-        let _ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
-        let _evd = pin::<Evd>(evd_handle, Subtype::InvalidHandleEvdCr)?;
+        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+        let ep = pin_or_null::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        let evd = pin::<Evd>(evd_handle, Subtype::InvalidHandleEvdCr)?;
         // SAFETY: the contract of `exports`.
-        let _place = unsafe { Output::new(rsp_handle, Subtype::InvalidArg5) }?;
-        Err(not_yet(ReturnType::NotImplemented))
+        let place = unsafe { Output::new(rsp_handle, Subtype::InvalidArg5) }?;
+        let ep = ep.as_ref().map(Pinned::to_arc);
+        let rsp = Rsp::create(&ia.to_arc(), conn_qual, ep.as_ref(), &evd.to_arc())?;
+        place.made(rsp.handle());
+        Ok(())
     })
 }
 
@@ -39,17 +44,23 @@ pub unsafe extern "C" fn dat_rsp_query(
     rsp_param: *mut DAT_RSP_PARAM,
 ) -> DAT_RETURN {
     control("dat_rsp_query", || {
-        named(rsp_handle, Kind::Rsp, Subtype::InvalidHandleRsp)?;
+        let rsp = pin::<Rsp>(rsp_handle, Subtype::InvalidHandleRsp)?;
         // SAFETY: the contract of `exports`.
-        let _place = unsafe { queried(rsp_param_mask, DAT_RSP_FIELD_ALL, rsp_param) }?;
-        Err(not_yet(ReturnType::NotImplemented))
+        let place = unsafe { queried(rsp_param_mask, DAT_RSP_FIELD_ALL, rsp_param) }?;
+        let info = rsp.query();
+        place.set(DAT_RSP_PARAM {
+            ia_handle: bare(info.ia),
+            conn_qual: info.qualifier,
+            evd_handle: bare(info.evd),
+            ep_handle: info.ep.map_or(DAT_HANDLE_NULL, bare),
+        });
+        Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rsp_free(rsp_handle: DAT_RSP_HANDLE) -> DAT_RETURN {
     control("dat_rsp_free", || {
-        named(rsp_handle, Kind::Rsp, Subtype::InvalidHandleRsp)?;
-        Err(not_yet(ReturnType::NotImplemented))
+        Rsp::free(named(rsp_handle, Kind::Rsp, Subtype::InvalidHandleRsp)?)
     })
 }

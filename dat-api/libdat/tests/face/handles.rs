@@ -190,7 +190,6 @@ fn w17_l06_q07_r13_e10_a_bad_handle_is_invalid_whatever_it_is() {
 fn calls_that_are_not_there_yet_say_so() {
     for (kind, answer) in [
         (Kind::Rmr, ReturnType::ModelNotSupported),
-        (Kind::Rsp, ReturnType::NotImplemented),
         (Kind::Cno, ReturnType::NotImplemented),
     ] {
         for call in calls().into_iter().filter(|call| call.kind == Some(kind)) {

@@ -309,17 +309,7 @@ fn what_is_not_there_yet_says_so() {
             for (what, answer, kind) in [
                 ("RMR", dat_rmr_create(w.pz, &raw mut made), model),
                 ("watermark", dat_ep_set_watermark(w.ep, 1, 2), model),
-                (
-                    "RSP",
-                    dat_rsp_create(w.ia, 7000, w.ep, w.cr_evd, &raw mut made),
-                    not_there,
-                ),
                 ("CNO", dat_cno_create(w.ia, agent, &raw mut made), not_there),
-                (
-                    "dup_connect",
-                    dat_ep_dup_connect(w.ep, w.srq_ep, 1, 0, null_mut(), 0),
-                    not_there,
-                ),
                 ("evd_resize", dat_evd_resize(w.evd, 32), not_there),
                 ("srq_resize", dat_srq_resize(w.srq, 32), not_there),
             ] {

@@ -90,7 +90,7 @@ fn roles() -> Vec<Role> {
         "lmr_create LMR", Kind::Lmr, false, InvalidHandleLmr: |w, h, attr, place| lmr(w.ia, w.pz, DAT_MEM_TYPE_LMR, h, place);
         "psp_create EVD", Kind::Evd, false, InvalidHandleEvdCr: |w, h, attr, place| dat_psp_create(w.ia, 7000, h, 0, place);
         "psp_create_any EVD", Kind::Evd, false, InvalidHandleEvdCr: |w, h, attr, place| dat_psp_create_any(w.ia, &raw mut *Box::new(0), h, 0, place);
-        "rsp_create EP", Kind::Ep, false, InvalidHandleEp: |w, h, attr, place| dat_rsp_create(w.ia, 7000, h, w.cr_evd, place);
+        "rsp_create EP", Kind::Ep, true, InvalidHandleEp: |w, h, attr, place| dat_rsp_create(w.ia, 7000, h, w.cr_evd, place);
         "rsp_create EVD", Kind::Evd, false, InvalidHandleEvdCr: |w, h, attr, place| dat_rsp_create(w.ia, 7000, w.ep, h, place);
         "dup_connect model", Kind::Ep, false, InvalidHandleEp: |w, h, attr, place| dat_ep_dup_connect(w.ep, h, 1, 0, null_mut(), 0);
         "evd_create CNO", Kind::Cno, true, InvalidHandleCno: |w, h, attr, place| dat_evd_create(w.ia, 8, h, DAT_EVD_DTO_FLAG, place);

@@ -5,12 +5,63 @@ use std::sync::Arc;
 use dat_engine::cm::Request;
 
 use super::Ep;
+use super::control::Control;
 use super::sink::Sink;
 use crate::error::{DatError, Result};
+use crate::object::usage::Use;
 use crate::state::{self, Call, Trigger};
 use crate::status::{ReturnType, Subtype};
+use crate::types::EpState;
 
 impl Ep {
+    /// Reserves it for the request of a service point.
+    ///
+    /// # Errors
+    /// `INVALID_STATE` unless it is unconnected; `INVALID_HANDLE` if it is being
+    /// freed.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Result<Use<Self>> {
+        let mut control = self.control();
+        let state = self.state();
+        if !Call::Reserve.legal().has(state) {
+            return Err(state::refused("reserving it", state));
+        }
+        let used = Use::of(self).ok_or_else(super::life::stale)?;
+        self.step(&mut control, Trigger::Reserve);
+        Ok(used)
+    }
+
+    /// Its service point is gone before a request came.
+    pub(crate) fn release(&self) {
+        self.step(&mut self.control(), Trigger::Release);
+    }
+
+    /// The request for which it was reserved has come: `announce` tells the
+    /// consumer, who finds it in the state that follows. If that fails, it stays
+    /// reserved.
+    pub(crate) fn approached(
+        &self,
+        place: &mut Option<Request>,
+        announce: impl FnOnce(&mut Option<Request>) -> Result<()>,
+    ) -> Result<()> {
+        let mut control = self.control();
+        let state = self.state();
+        if state != EpState::Reserved {
+            // It went with its IA.
+            return Err(state::refused("asking for it", state));
+        }
+        if let Some(request) = place {
+            control.meets(request);
+        }
+        announce(place)?;
+        self.step(&mut control, Trigger::RequestArrived);
+        Ok(())
+    }
+
+    /// The request for which it was reserved was rejected or handed off.
+    pub(crate) fn left_alone(&self) {
+        self.step(&mut self.control(), Trigger::Reject);
+    }
+
     /// Accepts a request, and takes it out of its place, unless this fails.
     /// Whether the requester still wants to connect shows later, as an event.
     pub(crate) fn accept(
@@ -44,9 +95,7 @@ impl Ep {
         let Some(request) = place.take() else {
             return Ok(());
         };
-        control.remote.set(request.peer());
-        control.remote_qualifier = request.remote_port();
-        control.local_qualifier = request.qualifier();
+        control.meets(&request);
         self.step(control, Trigger::Accept);
         match request.accept(local, private_data, Sink::of(self)) {
             Ok(connection) => control.connection = Some(connection),
@@ -57,5 +106,15 @@ impl Ep {
             }
         }
         Ok(())
+    }
+}
+
+impl Control {
+    /// Who the requester is, and what he has asked for.
+    pub(super) fn meets(&mut self, request: &Request) {
+        self.remote_host = Some(request.peer());
+        self.remote.set(request.peer());
+        self.remote_qualifier = request.remote_port();
+        self.local_qualifier = request.qualifier();
     }
 }

@@ -1,5 +1,6 @@
 //! What an endpoint is made of and where it stands, under one lock.
 
+use std::net::SocketAddr;
 use std::sync::{MutexGuard, PoisonError};
 
 use dat_engine::EndpointHandle;
@@ -28,6 +29,8 @@ pub(super) struct Control {
     /// A graceful disconnect waits for the requests posted before it.
     pub(super) draining: bool,
     pub(super) remote: PeerAddress,
+    /// The same as a value.
+    pub(super) remote_host: Option<SocketAddr>,
     pub(super) remote_qualifier: u64,
     pub(super) local_qualifier: u64,
     /// What the peer sent along when it accepted.
@@ -66,6 +69,7 @@ impl Control {
             connection: None,
             draining: false,
             remote: PeerAddress::none(),
+            remote_host: None,
             remote_qualifier: 0,
             local_qualifier: 0,
             private_data: Box::default(),

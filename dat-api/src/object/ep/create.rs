@@ -3,6 +3,8 @@
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 
+use dat_engine::cm;
+
 use super::attributes::{self, Request};
 use super::build::Plan;
 use super::control::Control;
@@ -136,7 +138,7 @@ impl Ep {
 
     /// Makes the endpoint that a request brings along: it has no protection
     /// zone and no EVDs yet, and is not the consumer's before he accepts.
-    pub(crate) fn create_tentative(ia: &Arc<Ia>, reads: (u8, u8)) -> Result<Arc<Self>> {
+    pub(crate) fn create_tentative(ia: &Arc<Ia>, request: &cm::Request) -> Result<Arc<Self>> {
         let limits = ia.attributes();
         let asked = Request {
             shared: false,
@@ -145,9 +147,10 @@ impl Ep {
             argument: Subtype::NoSubtype,
         };
         // What fits the requester.
+        let theirs = request.parameters();
         let attributes = EpAttributes {
-            max_rdma_read_in: i32::from(reads.0).min(limits.max_rdma_read_per_ep_in),
-            max_rdma_read_out: i32::from(reads.1).min(limits.max_rdma_read_per_ep_out),
+            max_rdma_read_in: i32::from(theirs.reads_asked).min(limits.max_rdma_read_per_ep_in),
+            max_rdma_read_out: i32::from(theirs.reads_served).min(limits.max_rdma_read_per_ep_out),
             ..attributes::defaults(limits, asked)
         };
         let parts = Parts {
@@ -157,7 +160,9 @@ impl Ep {
             connect: None,
             srq: None,
         };
-        Self::make(ia, parts, attributes, EpState::TentativeConnectionPending)
+        let ep = Self::make(ia, parts, attributes, EpState::TentativeConnectionPending)?;
+        ep.control().meets(request);
+        Ok(ep)
     }
 
     fn make(

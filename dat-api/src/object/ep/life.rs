@@ -1,6 +1,7 @@
 //! Connecting, disconnecting, resetting, freeing.
 
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 use std::sync::Arc;
 
 use dat_engine::cm::{CmError, ManagerKind, Parameters, Target};
@@ -54,12 +55,33 @@ pub(crate) fn manager_error(error: &CmError) -> DatError {
     DatError::new(kind, subtype, error.to_string())
 }
 
+/// Which arguments of a call are to blame.
+struct Arguments {
+    timeout: Subtype,
+    private_data: Subtype,
+}
+
+impl Arguments {
+    const CONNECT: Self = Self {
+        timeout: Subtype::InvalidArg4,
+        private_data: Subtype::InvalidArg5,
+    };
+    const DUP_CONNECT: Self = Self {
+        timeout: Subtype::InvalidArg3,
+        private_data: Subtype::InvalidArg4,
+    };
+}
+
 impl Ep {
     /// Begins to connect. The outcome is an event.
     ///
     /// # Errors
     /// Section 3DAT, `dat_ep_connect`.
     pub fn connect(&self, how: &Connect<'_>) -> Result<()> {
+        self.begin(how, &Arguments::CONNECT)
+    }
+
+    fn begin(&self, how: &Connect<'_>, arguments: &Arguments) -> Result<()> {
         let me = handle::pin::<Self>(self.handle).ok_or_else(stale)?.to_arc();
         let held = &mut self.hold();
         let control = &mut *held.control;
@@ -81,11 +103,11 @@ impl Ep {
         if how.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
-                Subtype::InvalidArg4,
+                arguments.timeout,
                 "a timeout of 0: nothing connects in no time",
             ));
         }
-        self.check_private_data(how.private_data, Subtype::InvalidArg5)?;
+        self.check_private_data(how.private_data, arguments.private_data)?;
         if how.qos != 0 || how.flags != 0 {
             return Err(DatError::new(
                 ReturnType::ModelNotSupported,
@@ -95,6 +117,7 @@ impl Ep {
         }
         let local = self.parameters(qp, control)?;
         control.remote.set(how.address);
+        control.remote_host = Some(how.address);
         control.remote_qualifier = how.qualifier;
         control.local_qualifier = 0;
         // Events come at any moment, and wait for the lock.
@@ -122,6 +145,50 @@ impl Ep {
                 Err(manager_error(&error))
             }
         }
+    }
+
+    /// Begins to connect to the peer of an endpoint that is connected: at the
+    /// address and the qualifier that this one was connected by. One that was
+    /// accepted has the requester's port for a qualifier, where nobody listens.
+    ///
+    /// # Errors
+    /// Section 3DAT, `dat_ep_dup_connect`.
+    pub fn dup_connect(
+        &self,
+        model: &Self,
+        timeout: Option<Duration>,
+        private_data: &[u8],
+        qos: u32,
+    ) -> Result<()> {
+        if !Arc::ptr_eq(&self.ia, &model.ia) {
+            return Err(DatError::new(
+                ReturnType::InvalidHandle,
+                Subtype::InvalidHandleEp,
+                "the endpoint whose peer is meant belongs to another IA",
+            ));
+        }
+        // The endpoint's own faults first, as those of a connect.
+        check(Call::Connect, "connecting", self.state())?;
+        let peer = {
+            let control = model.control();
+            check(Call::DupModel, "connecting to its peer", model.state())?;
+            control.remote_host.zip(Some(control.remote_qualifier))
+        };
+        let Some((address, qualifier)) = peer else {
+            return Err(state::refused("connecting to its peer", model.state()));
+        };
+        self.begin(
+            &Connect {
+                address,
+                qualifier,
+                timeout,
+                private_data,
+                qos,
+                // Those of the model: there is no other value.
+                flags: 0,
+            },
+            &Arguments::DUP_CONNECT,
+        )
     }
 
     /// That private data is no longer than what travels.

@@ -93,6 +93,13 @@ impl Children {
         Ok(handle)
     }
 
+    /// Says whether an object is the consumer's; nothing if it is not listed.
+    pub(super) fn set_owner(&self, handle: Handle, consumers: bool) {
+        if let Some(record) = self.lock().live.get_mut(&handle) {
+            record.consumers = consumers;
+        }
+    }
+
     /// Takes an object off the list.
     pub(super) fn remove(&self, handle: Handle) {
         self.lock().live.remove(&handle);

@@ -5,6 +5,7 @@
 //! | `open.rs`, `close.rs` | opening and closing |
 //! | `children.rs` | the objects made of an IA, for closing it |
 //! | `attributes.rs`, `describe.rs` | what it can do |
+//! | `doors.rs` | its service points by qualifier |
 //! | `reports.rs` | where asynchronous events go |
 //! | `watch.rs` | what the device's events mean to the objects |
 //! | `service.rs` | the thread that takes the device's events |
@@ -15,6 +16,7 @@ mod children;
 mod close;
 mod cm;
 mod describe;
+mod doors;
 mod open;
 mod reports;
 mod service;
@@ -39,6 +41,7 @@ use crate::types::{AsyncKind, AsyncReason};
 
 use self::children::Children;
 use self::cm::SharedManager;
+use self::doors::Doors;
 use self::reports::Reports;
 use self::service::Service;
 pub(crate) use self::watch::Hook;
@@ -67,6 +70,7 @@ pub struct Ia {
     attributes: (IaAttributes, ProviderAttributes),
     cm: Arc<SharedManager>,
     children: Children,
+    doors: Doors,
     reports: Reports,
     watch: Watch,
     service: Mutex<Option<Service>>,
@@ -184,6 +188,22 @@ impl Ia {
         abort: fn(Handle),
     ) -> Result<Handle> {
         self.children.publish_own(place, object, abort)
+    }
+
+    /// An object that the provider made is the consumer's now: it keeps the IA
+    /// from being closed gracefully.
+    pub(crate) fn adopt(&self, handle: Handle) {
+        self.children.set_owner(handle, true);
+    }
+
+    /// An object of the consumer keeps the IA from being closed no more.
+    pub(crate) fn disown(&self, handle: Handle) {
+        self.children.set_owner(handle, false);
+    }
+
+    /// Its service points.
+    pub(crate) fn doors(&self) -> &Doors {
+        &self.doors
     }
 
     /// The object is being freed. Call it before the handle is retired.

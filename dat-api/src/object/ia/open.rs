@@ -10,6 +10,7 @@ use super::Ia;
 use super::children::Children;
 use super::cm::{self, Chosen};
 use super::describe::Described;
+use super::doors::Doors;
 use super::reports::{self, Reports};
 use super::service::Service;
 use super::watch::Watch;
@@ -159,6 +160,7 @@ impl Ia {
             attributes,
             cm,
             children: Children::default(),
+            doors: Doors::default(),
             reports: Reports::default(),
             watch: Watch::default(),
             service: Mutex::new(None),

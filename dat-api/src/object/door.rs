@@ -1,0 +1,225 @@
+//! What service points have in common: requests come in, each becomes an event.
+//!
+//! Requests come from the connection manager, or from another service point of
+//! the same IA that hands one off. Both wait for each other at the door, and
+//! whoever shuts it waits for them: a request that races with the end of a
+//! service point is announced completely, or refused.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dat_engine::cm::{CmError, ListenSink, Listener, Request};
+
+use super::cr::{Brought, Cr};
+use super::ep::{Ep, manager_error};
+use super::evd::{Evd, StreamGuard, StreamKind};
+use super::ia::Ia;
+use super::usage::Use;
+use crate::error::{DatError, Result};
+use crate::handle::Handle;
+use crate::status::{ReturnType, Subtype};
+use crate::types::EventData;
+
+/// Where the endpoint of a request comes from.
+pub(super) enum Host {
+    /// The consumer names it when he accepts.
+    Consumer,
+    /// Each request brings one.
+    Provider,
+    /// One request, for this endpoint.
+    Reserved(Use<Ep>),
+    /// One request, which brings an endpoint.
+    Once,
+}
+
+impl Host {
+    fn is_for_one(&self) -> bool {
+        matches!(self, Self::Reserved(_) | Self::Once)
+    }
+}
+
+/// The door of a service point.
+pub(crate) struct Door {
+    point: Handle,
+    ia: Arc<Ia>,
+    /// None once it is shut.
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    host: Host,
+    stream: StreamGuard,
+    /// What is listened for; 0 until that is known.
+    qualifier: u64,
+    /// None until it is known.
+    listener: Option<Listener>,
+}
+
+impl ListenSink for Door {
+    fn request(&self, request: Request) {
+        let mut place = Some(request);
+        if let Err(error) = self.admit(&mut place) {
+            tracing::debug!("a connection request is refused: {error}");
+        }
+        // Refused as by nobody, if it is still there.
+        drop(place);
+    }
+}
+
+impl Door {
+    /// Listens for a qualifier, or for one that nobody on this host uses, for
+    /// the service point that is to have this handle. Answers the qualifier,
+    /// too.
+    pub(super) fn open(
+        point: Handle,
+        ia: &Arc<Ia>,
+        qualifier: Option<u64>,
+        evd: &Arc<Evd>,
+        host: Host,
+    ) -> Result<(Arc<Self>, u64)> {
+        if qualifier == Some(0) {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg2,
+                "0 is no qualifier",
+            ));
+        }
+        if !Arc::ptr_eq(evd.ia(), ia) {
+            return Err(DatError::new(
+                ReturnType::InvalidHandle,
+                Subtype::InvalidHandleEvdCr,
+                "the EVD belongs to another IA",
+            ));
+        }
+        let door = Arc::new(Self {
+            point,
+            ia: Arc::clone(ia),
+            open: Mutex::new(Some(Open {
+                host,
+                stream: evd.attach(StreamKind::Cr)?,
+                qualifier: qualifier.unwrap_or(0),
+                listener: None,
+            })),
+        });
+        let (manager, local) = (ia.cm(), ia.local());
+        let listening = match qualifier {
+            Some(qualifier) => manager
+                .listen(local, qualifier, door.clone())
+                .map(|listener| (listener, qualifier))
+                .map_err(|error| manager_error(&error)),
+            None => manager
+                .listen_any(local, door.clone())
+                .map_err(|error| match error {
+                    CmError::InUse => DatError::new(
+                        ReturnType::ConnQualUnavailable,
+                        Subtype::NoSubtype,
+                        "no qualifier is left on this host",
+                    ),
+                    error => manager_error(&error),
+                }),
+        };
+        let (listener, qualifier) = listening?;
+        ia.doors().enter(qualifier, &door);
+        // The one request of a reserved point may have come already.
+        let mut late = Some(listener);
+        if let Some(open) = &mut *door.lock() {
+            open.qualifier = qualifier;
+            open.listener = late.take();
+        }
+        drop(late);
+        Ok((door, qualifier))
+    }
+
+    /// Takes a request out of its place and announces it. One that is not let in
+    /// stays there, unless its IA is being closed.
+    pub(super) fn admit(&self, place: &mut Option<Request>) -> Result<()> {
+        let mut open = self.lock();
+        let entrance = open.as_ref().ok_or_else(nobody)?;
+        match &entrance.host {
+            Host::Consumer => self.announce(&entrance.stream, place, None)?,
+            Host::Provider | Host::Once => {
+                let request = place.as_ref().ok_or_else(nobody)?;
+                let ep = Ep::create_tentative(&self.ia, request)?.handle();
+                self.announce(&entrance.stream, place, Some(Brought::Made(ep)))
+                    .inspect_err(|_| Ep::abort(ep))?;
+            }
+            Host::Reserved(ep) => ep.arc().approached(place, |place| {
+                let brought = Brought::Reserved(ep.handle());
+                self.announce(&entrance.stream, place, Some(brought))
+            })?,
+        }
+        let spent = if entrance.host.is_for_one() {
+            self.ia.disown(self.point);
+            open.take()
+        } else {
+            None
+        };
+        drop(open);
+        // Listens no more.
+        drop(spent);
+        Ok(())
+    }
+
+    fn announce(
+        &self,
+        stream: &StreamGuard,
+        place: &mut Option<Request>,
+        brought: Option<Brought>,
+    ) -> Result<()> {
+        let request = place.take().ok_or_else(nobody)?;
+        let qualifier = request.qualifier();
+        let cr = Cr::create(&self.ia, request, brought)?;
+        let posted = stream.evd().post(EventData::ConnectionRequest {
+            sp: self.point,
+            local_address: self.ia.local_address(),
+            qualifier,
+            cr: cr.handle(),
+        });
+        if posted.is_ok() {
+            return Ok(());
+        }
+        *place = Cr::withdraw(cr.handle());
+        // The EVD's room is the backlog.
+        Err(DatError::new(
+            ReturnType::InsufficientResources,
+            Subtype::ResourceMemory,
+            "the EVD of the service point is full",
+        ))
+    }
+
+    /// Lets nobody in any more, and waits for a request that is just coming
+    /// in. Answers the endpoint that was reserved, if the request for it has
+    /// not come.
+    pub(super) fn shut(&self) -> Option<Use<Ep>> {
+        let Open {
+            host,
+            stream,
+            listener,
+            ..
+        } = self.lock().take()?;
+        // Not under the lock: waits for the connection manager, who waits for it.
+        drop(listener);
+        drop(stream);
+        match host {
+            Host::Reserved(ep) => Some(ep),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody is let in any more.
+    pub(super) fn is_shut(&self) -> bool {
+        self.lock().is_none()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Nobody listens.
+pub(super) fn nobody() -> DatError {
+    DatError::new(
+        ReturnType::InvalidParameter,
+        Subtype::InvalidArg2,
+        "no service point of this IA listens on the qualifier",
+    )
+}

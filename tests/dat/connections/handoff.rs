@@ -1,0 +1,210 @@
+//! `dat_cr_handoff`: a request goes to another service point of the adapter.
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{end, established, furnish, talk};
+use crate::support::{
+    Bed, Door, Point, accept, arrival, cr_info, expect, fails, fails_with, nothing_on, ok, state_of,
+};
+
+fn hand_off(cr: DAT_CR_HANDLE, qualifier: DAT_CONN_QUAL) -> DAT_RETURN {
+    // SAFETY: any values may be given.
+    unsafe { dat_cr_handoff(cr, qualifier) }
+}
+
+/// It is another request there, which says what the first said.
+#[test]
+fn the_request_arrives_at_the_other_point_and_is_gone_at_the_first() {
+    let bed = Bed::new();
+    let (door, other) = (Door::new(&bed), Door::new(&bed));
+    let (active, passive) = (end(&bed), end(&bed));
+    ok(door.knock(active.ep, b"whom?"));
+    let cr = door.opens();
+    let before = cr_info(cr);
+    ok(hand_off(cr, other.qualifier));
+    fails_with(
+        accept(cr, passive.ep),
+        DAT_INVALID_HANDLE,
+        DAT_INVALID_HANDLE_CR,
+    );
+    nothing_on(door.requests);
+    let event = arrival(other.requests);
+    assert_ne!(event.cr_handle, cr);
+    assert_eq!(event.conn_qual, other.qualifier);
+    // SAFETY: a union of handles.
+    assert_eq!(unsafe { event.sp_handle.psp_handle }, other.psp);
+    let after = cr_info(event.cr_handle);
+    assert_eq!(after.remote_port_qual, before.remote_port_qual);
+    // SAFETY: the library says that so many bytes are there.
+    let said = unsafe {
+        std::slice::from_raw_parts(
+            after.private_data.cast::<u8>(),
+            after.private_data_size as usize,
+        )
+    };
+    assert_eq!(said, b"whom?");
+    // The first point may go: the request is not its any more.
+    door.close();
+    ok(accept(event.cr_handle, passive.ep));
+    established([&active, &passive]);
+    talk(&bed, &active, &passive);
+}
+
+/// From hand to hand, and refused in the end.
+#[test]
+fn it_can_be_handed_on_and_back_and_rejected() {
+    let bed = Bed::new();
+    let doors = [Door::new(&bed), Door::new(&bed), Door::new(&bed)];
+    let active = end(&bed);
+    ok(doors[0].knock(active.ep, &[]));
+    let mut cr = doors[0].opens();
+    for to in [1, 2, 0, 0] {
+        ok(hand_off(cr, doors[to].qualifier));
+        cr = doors[to].opens();
+    }
+    // SAFETY: a live request.
+    ok(unsafe { dat_cr_reject(cr) });
+    expect(active.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
+}
+
+/// What the points have to do with endpoints, both ways.
+#[test]
+fn each_point_has_endpoints_of_its_own() {
+    let bed = Bed::new();
+    let plain = Door::new(&bed);
+    // From a reserved point: its endpoint is unconnected again.
+    let (active, passive) = (end(&bed), end(&bed));
+    let point = Point::new(&bed, passive.ep);
+    ok(point.door().knock(active.ep, &[]));
+    let cr = arrival(point.requests).cr_handle;
+    ok(hand_off(cr, plain.qualifier));
+    assert_eq!(state_of(passive.ep), DAT_EP_STATE_UNCONNECTED);
+    ok(point.free());
+    // To one that makes endpoints.
+    let maker = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
+    let cr = plain.opens();
+    assert!(cr_info(cr).local_ep_handle.is_null());
+    ok(hand_off(cr, maker.qualifier));
+    let cr = maker.opens();
+    let made = cr_info(cr).local_ep_handle;
+    assert_eq!(state_of(made), DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
+    // From there to a reserved point: what was made is gone.
+    let point = Point::new(&bed, passive.ep);
+    ok(hand_off(cr, point.qualifier));
+    // SAFETY: any value may be given.
+    fails(
+        unsafe {
+            dat_ep_get_status(
+                made,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        },
+        DAT_INVALID_HANDLE,
+    );
+    assert_eq!(
+        state_of(passive.ep),
+        DAT_EP_STATE_PASSIVE_CONNECTION_PENDING
+    );
+    let cr = arrival(point.requests).cr_handle;
+    assert_eq!(cr_info(cr).local_ep_handle, passive.ep);
+    // Used up: nobody listens there any more.
+    let (second, next) = (end(&bed), end(&bed));
+    ok(plain.knock(second.ep, &[]));
+    let other = plain.opens();
+    fails_with(
+        hand_off(other, point.qualifier),
+        DAT_INVALID_PARAMETER,
+        DAT_INVALID_ARG2,
+    );
+    ok(accept(other, next.ep));
+    established([&second, &next]);
+    ok(accept(cr, DAT_HANDLE_NULL));
+    established([&active, &passive]);
+    talk(&bed, &passive, &active);
+}
+
+/// A request that was handed to a point that makes endpoints is served by one.
+#[test]
+fn a_made_endpoint_serves_it() {
+    let bed = Bed::new();
+    let (door, maker) = (Door::new(&bed), Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG));
+    let active = end(&bed);
+    ok(door.knock(active.ep, &[]));
+    ok(hand_off(door.opens(), maker.qualifier));
+    let cr = maker.opens();
+    let passive = furnish(&bed, cr_info(cr).local_ep_handle);
+    ok(accept(cr, DAT_HANDLE_NULL));
+    established([&active, &passive]);
+    talk(&bed, &active, &passive);
+}
+
+/// The rows of `dat_cr_handoff` in section 8. Whatever is refused leaves the
+/// request where it is.
+#[test]
+fn what_cannot_be_is_refused_and_leaves_the_request() {
+    let bed = Bed::new();
+    let (door, gone) = (Door::new(&bed), Door::new(&bed));
+    gone.close();
+    let full = bed.evd(1, DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG);
+    let mut event = crate::support::blank();
+    event.event_number = DAT_SOFTWARE_EVENT;
+    // SAFETY: a live handle, an event of ours.
+    while unsafe { dat_evd_post_se(full, &raw const event) } == DAT_SUCCESS {}
+    let mut psp = std::ptr::null_mut();
+    let crowded = crate::support::on_free_qualifier(|qualifier| {
+        // SAFETY: live handles; the result is writable.
+        unsafe { dat_psp_create(bed.ia, qualifier, full, DAT_PSP_CONSUMER_FLAG, &raw mut psp) }
+    });
+    let (active, passive) = (end(&bed), end(&bed));
+    ok(door.knock(active.ep, &[]));
+    let cr = door.opens();
+    for (row, qualifier, kind, subtype) in [
+        ("0", 0, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2),
+        (
+            "nobody listens",
+            gone.qualifier,
+            DAT_INVALID_PARAMETER,
+            DAT_INVALID_ARG2,
+        ),
+        (
+            "no room there",
+            crowded,
+            DAT_INSUFFICIENT_RESOURCES,
+            DAT_RESOURCE_MEMORY,
+        ),
+    ] {
+        println!("{row}");
+        fails_with(hand_off(cr, qualifier), kind, subtype);
+    }
+    for (row, handle) in [("null", DAT_HANDLE_NULL), ("an endpoint", active.ep)] {
+        println!("{row}");
+        fails_with(
+            hand_off(handle, door.qualifier),
+            DAT_INVALID_HANDLE,
+            DAT_INVALID_HANDLE_CR,
+        );
+    }
+    ok(accept(cr, passive.ep));
+    established([&active, &passive]);
+}
+
+/// The requester gives up while his request goes from hand to hand.
+#[test]
+fn a_requester_that_is_gone_is_found_out_when_it_is_accepted() {
+    let bed = Bed::new();
+    let (door, other) = (Door::new(&bed), Door::new(&bed));
+    let (active, passive) = (end(&bed), end(&bed));
+    ok(door.knock(active.ep, &[]));
+    let cr = door.opens();
+    // SAFETY: a live endpoint.
+    ok(unsafe { dat_ep_free(active.ep) });
+    ok(hand_off(cr, other.qualifier));
+    ok(accept(other.opens(), passive.ep));
+    expect(
+        passive.connect,
+        DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
+    );
+}
