@@ -2,7 +2,9 @@
 
 use dat_api::object::ep::Ep;
 use dat_api::object::evd::Evd;
-use dat_api::object::ia::attributes::{ALLOCATED, AVAILABLE, LOW_WATERMARK, OUTSTANDING, SPAN};
+use dat_api::object::ia::attributes::{
+    ALLOCATED, AVAILABLE, HARD_WATERMARK, LOW_WATERMARK, OUTSTANDING, SOFT_WATERMARK, SPAN,
+};
 use dat_api::object::ia::{EpCreator, IovOwnership, PzSupport};
 use dat_api::object::psp::{self, Psp};
 use dat_api::object::pz::Pz;
@@ -331,7 +333,8 @@ fn l07_q06_shared_receive_queues_can_what_the_attributes_say() {
     let is = world.ia.query().provider;
     assert!(is.srq_supported);
     let srq = world.srq(4);
-    assert_eq!(is.srq_watermarks_supported, LOW_WATERMARK);
+    let all = LOW_WATERMARK | SOFT_WATERMARK | HARD_WATERMARK;
+    assert_eq!(is.srq_watermarks_supported, all);
     srq.set_low_watermark(2).expect("supported");
     assert_eq!(is.srq_info_supported, AVAILABLE | OUTSTANDING);
     let info = srq.query();

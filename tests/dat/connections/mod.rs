@@ -3,6 +3,7 @@
 mod dup_connect;
 mod handoff;
 mod reserved;
+mod watermark;
 
 use dat::abi::*;
 use dat::exports::*;

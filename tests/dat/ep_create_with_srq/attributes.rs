@@ -361,8 +361,7 @@ fn ep_create_with_srq_e10_bad_attributes_and_combinations_are_told() {
 }
 
 /// An endpoint may hold as many buffers as its `max_recv_dtos` says, the hard
-/// high watermark; one more breaks its connection. (`dat_ep_set_watermark`,
-/// which changes it, is not there yet.)
+/// high watermark; one more breaks its connection.
 #[test]
 fn ep_create_with_srq_e09_the_hard_watermark_is_the_one_that_was_asked_for() {
     let bed = Bed::new();

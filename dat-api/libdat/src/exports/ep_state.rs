@@ -5,9 +5,9 @@ use dat_api::{Handle, Kind, Result, Subtype};
 
 use crate::abi::{
     DAT_BOOLEAN, DAT_COUNT, DAT_EP_FIELD_ALL, DAT_EP_HANDLE, DAT_EP_PARAM, DAT_EP_PARAM_MASK,
-    DAT_EP_STATE, DAT_HANDLE, DAT_RETURN, DAT_WATERMARK_INFINITE,
+    DAT_EP_STATE, DAT_HANDLE, DAT_RETURN,
 };
-use crate::face::answer::{bad_argument, control, not_yet, require};
+use crate::face::answer::{bad_argument, control, require};
 use crate::face::attributes::{self, count};
 use crate::face::handles::{named_or_null, pin};
 use crate::face::output::{Output, queried};
@@ -142,7 +142,6 @@ pub unsafe extern "C" fn dat_ep_recv_query(
     })
 }
 
-/// Not supported yet: checks its arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_set_watermark(
     ep_handle: DAT_EP_HANDLE,
@@ -150,19 +149,9 @@ pub unsafe extern "C" fn dat_ep_set_watermark(
     hard_high_watermark: DAT_COUNT,
 ) -> DAT_RETURN {
     control("dat_ep_set_watermark", || {
-        let _ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
-        let cause = "a watermark is a count, or DAT_WATERMARK_INFINITE";
-        require(
-            soft_high_watermark >= DAT_WATERMARK_INFINITE,
-            Subtype::InvalidArg2,
-            cause,
-        )?;
-        require(
-            hard_high_watermark >= DAT_WATERMARK_INFINITE,
-            Subtype::InvalidArg3,
-            cause,
-        )?;
-        Err(not_yet(dat_api::ReturnType::ModelNotSupported))
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        // `DAT_WATERMARK_INFINITE` has the number that is off.
+        ep.set_watermarks(soft_high_watermark, hard_high_watermark)
     })
 }
 

@@ -308,7 +308,6 @@ fn what_is_not_there_yet_says_so() {
         unsafe {
             for (what, answer, kind) in [
                 ("RMR", dat_rmr_create(w.pz, &raw mut made), model),
-                ("watermark", dat_ep_set_watermark(w.ep, 1, 2), model),
                 ("CNO", dat_cno_create(w.ia, agent, &raw mut made), not_there),
                 ("evd_resize", dat_evd_resize(w.evd, 32), not_there),
                 ("srq_resize", dat_srq_resize(w.srq, 32), not_there),

@@ -74,8 +74,7 @@ fn segments(ia: &IaAttributes) -> i32 {
 /// where DAT lets a field be left open.
 ///
 /// # Errors
-/// `INVALID_PARAMETER`, naming the argument; `MODEL_NOT_SUPPORTED` for
-/// watermarks on an SRQ endpoint.
+/// `INVALID_PARAMETER`, naming the argument.
 pub(super) fn settle(
     asked: &EpAttributes,
     ia: &IaAttributes,

@@ -229,7 +229,7 @@ impl Ep {
         self.posted.store(0, Ordering::Relaxed);
         self.quiet.reset();
         let attributes = &control.attributes;
-        let watched = srq != 0 && (attributes.max_recv_dtos > 0 || attributes.srq_soft_hw > 0);
+        let watched = self.marks.are_set();
         let quiet = attributes
             .recv_completion_flags
             .contains(CompletionFlags::UNSIGNALLED);

@@ -1,6 +1,6 @@
 //! Making endpoints.
 
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use dat_engine::cm;
@@ -11,6 +11,7 @@ use super::control::Control;
 use super::gate::Gate;
 use super::poster::{Poster, PosterCell};
 use super::quiet::QuietReceives;
+use super::watermark::HighMarks;
 use super::way::Way;
 use super::{Ep, drain};
 use crate::error::{DatError, Result};
@@ -182,7 +183,7 @@ impl Ep {
             posted: AtomicU32::new(0),
             reads_issued: AtomicU32::new(0),
             quiet: QuietReceives::default(),
-            soft_told: AtomicBool::new(false),
+            marks: HighMarks::of(&attributes, parts.srq.is_some()),
             unwanted: drain::Unwanted::default(),
             control: Mutex::new(Control::new(attributes)),
             usage: Usage::default(),

@@ -8,7 +8,7 @@ use super::Ep;
 use super::poster::{QUIET, SWALLOW};
 use crate::handle::{self, Handle};
 use crate::state::Trigger;
-use crate::types::{AsyncKind, AsyncReason, EpState};
+use crate::types::EpState;
 
 /// What to do with a completion, beyond making an event of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,9 @@ pub(crate) fn completed(completion: &Completion) -> Verdict {
         let Some(ep) = of(completion) else {
             return Verdict::Deliver;
         };
-        ep.watch_watermarks();
+        if completion.status.is_success() {
+            ep.takes_one();
+        }
         return if ep.quiet.next() && completion.status.is_success() {
             Verdict::DeliverQuietly
         } else {
@@ -52,6 +54,16 @@ pub(crate) fn completed(completion: &Completion) -> Verdict {
         note if note & QUIET != 0 => Verdict::DeliverQuietly,
         _ => Verdict::Deliver,
     }
+}
+
+/// Whether a completion is a receive of an endpoint with high watermarks: what
+/// the endpoint holds besides is to be looked at before it is handed out.
+#[cold]
+pub(crate) fn is_watched(completion: &Completion) -> bool {
+    matches!(
+        completion.op,
+        CompletionOp::Recv | CompletionOp::RecvWriteImm
+    ) && of(completion).is_some_and(|ep| ep.marks.are_set())
 }
 
 /// Called by the EVD after it has handed out (or staged) a completion whose
@@ -123,34 +135,5 @@ impl Ep {
         self.handle
             .slot()
             .is_some_and(|slot| slot.meters().third.load(Ordering::Relaxed) != 0)
-    }
-
-    /// One more receive of an SRQ is held, beside those that are staged.
-    fn watch_watermarks(&self) {
-        let Some(meters) = self.handle.slot().map(handle::Slot::meters) else {
-            return;
-        };
-        if meters.link.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let held = meters.second.load(Ordering::Relaxed).wrapping_add(1);
-        let (hard, soft) = {
-            let control = self.control();
-            let mark = |mark: i32| u32::try_from(mark).ok().filter(|&mark| mark > 0);
-            (
-                mark(control.attributes.max_recv_dtos),
-                mark(control.attributes.srq_soft_hw),
-            )
-        };
-        if soft.is_some_and(|soft| held > soft) && !self.soft_told.swap(true, Ordering::AcqRel) {
-            self.ia.report(
-                AsyncKind::ProviderInternalError,
-                self.handle,
-                AsyncReason::Watermark,
-            );
-        }
-        if hard.is_some_and(|hard| held > hard) {
-            self.broken();
-        }
     }
 }

@@ -12,7 +12,7 @@
 //! that may call back here: draining an EVD, attaching to it and detaching from
 //! it, dropping a connection.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -47,16 +47,18 @@ mod quiet;
 #[allow(unsafe_code)]
 mod segments;
 mod sink;
+mod watermark;
 mod way;
 
 use control::Control;
 use poster::PosterCell;
 use quiet::QuietReceives;
+use watermark::HighMarks;
 use way::Way;
 
 pub use fields::EpFields;
 pub(crate) use gate::Gate;
-pub(crate) use hooks::{Verdict, completed, failed};
+pub(crate) use hooks::{Verdict, completed, failed, is_watched};
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use life::{find, manager_error};
 pub use poster::is_usual;
@@ -85,8 +87,7 @@ pub struct Ep {
     /// RDMA reads that may be in flight; what both sides agreed on.
     reads_issued: AtomicU32,
     quiet: QuietReceives,
-    /// The soft high watermark has been reported.
-    soft_told: AtomicBool,
+    marks: HighMarks,
     /// Completions that nobody wants.
     unwanted: drain::Unwanted,
     control: Mutex<Control>,

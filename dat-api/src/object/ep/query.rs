@@ -49,7 +49,11 @@ impl Ep {
             request_evd: evd(&control.streams.request),
             connect_evd: control.connect.as_ref().map(|stream| stream.evd().handle()),
             srq: control.srq.as_ref().map(|srq| srq.handle()),
-            attributes: control.attributes,
+            attributes: {
+                let mut attributes = control.attributes;
+                self.marks.show(&mut attributes, control.srq.is_some());
+                attributes
+            },
         }
     }
 
@@ -76,7 +80,7 @@ impl Ep {
     #[must_use]
     pub fn recv_query(&self) -> RecvQuery {
         let shared = self.control().srq.is_some();
-        if shared {
+        if shared || self.marks.are_set() {
             self.take_everything();
         } else {
             self.take_unwanted();
@@ -95,7 +99,7 @@ impl Ep {
     }
 
     /// Receives delivered and staged.
-    fn meters(&self) -> Option<(u32, u32)> {
+    pub(super) fn meters(&self) -> Option<(u32, u32)> {
         let meters = self.handle.slot().map(Slot::meters)?;
         Some((
             meters.first.load(Ordering::Relaxed),

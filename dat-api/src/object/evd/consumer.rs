@@ -13,6 +13,7 @@ use super::posted::{Letter, with_room};
 use super::queue::Queue;
 use super::streams::Attribute;
 use crate::handle::Handle;
+use crate::object::ep;
 use crate::types::EventData;
 
 /// Events taken from one queue before the next has its turn.
@@ -125,6 +126,12 @@ impl Consumer {
     #[cold]
     #[inline(never)]
     pub(super) fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
+        if ep::is_watched(completion) {
+            // All that its endpoint holds is to be seen, this one included.
+            self.keep(evd, completion);
+            self.sweep(evd);
+            return self.next_of_all(evd);
+        }
         hand_out(completion).or_else(|| self.next_of_all(evd))
     }
 
@@ -142,16 +149,22 @@ impl Consumer {
             }
             return Some(item.data);
         }
-        self.next_of_queues()
+        self.next_of_queues(evd)
     }
 
     /// Polls the queues in turn.
-    fn next_of_queues(&mut self) -> Option<EventData> {
+    fn next_of_queues(&mut self, evd: &Evd) -> Option<EventData> {
         for _ in 0..=self.queues.len() {
             let queue = self.queues.get_mut(self.turn)?;
             if self.turn_left > 0 {
                 while let Some(completion) = queue.poll() {
-                    let event = hand_out(&completion);
+                    let event = match hand_out_usual(&completion) {
+                        None if ep::is_watched(&completion) => {
+                            return self.next_from(evd, &completion);
+                        }
+                        None => hand_out(&completion),
+                        usual => usual,
+                    };
                     if event.is_some() {
                         self.turn_left -= 1;
                         return event;

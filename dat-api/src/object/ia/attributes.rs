@@ -47,7 +47,7 @@
 //! | `evd_stream_merging_supported` | all | |
 //! | `srq_supported` | true | |
 //! | `srq_ep_pz_difference_supported` | on mlx5 devices | others may check shared receives against the zone of the EP |
-//! | `srq_watermarks_supported` | [`LOW_WATERMARK`] | the high ones are not yet there (L07) |
+//! | `srq_watermarks_supported` | [`LOW_WATERMARK`], [`SOFT_WATERMARK`] and [`HARD_WATERMARK`] | all three are watched (L07) |
 //! | `srq_info_supported` | [`AVAILABLE`] and [`OUTSTANDING`] | both are counted |
 //! | `ep_recv_info_supported` | [`ALLOCATED`] and [`SPAN`] | both are counted (Q06) |
 //! | `lmr_sync_req` | false | hosts are cache-coherent with their devices |
@@ -69,9 +69,12 @@ use crate::types::CompletionFlags;
 /// Nothing here copies or takes another way for buffers with more or less.
 pub const ALIGNMENT: u32 = 64;
 
-/// In `srq_watermarks_supported`: `dat_srq_set_lw`. (0x10 and 0x100 would be
-/// the soft and the hard high watermark of `dat_ep_set_watermark`.)
+/// In `srq_watermarks_supported`: `dat_srq_set_lw`.
 pub const LOW_WATERMARK: i32 = 0x1;
+/// In `srq_watermarks_supported`: the soft one of `dat_ep_set_watermark`.
+pub const SOFT_WATERMARK: i32 = 0x10;
+/// In `srq_watermarks_supported`: the hard one of `dat_ep_set_watermark`.
+pub const HARD_WATERMARK: i32 = 0x100;
 /// In `srq_info_supported`: `available_dto_count`.
 pub const AVAILABLE: i32 = 0x1;
 /// In `srq_info_supported`: `outstanding_dto_count`.

@@ -6,8 +6,9 @@ use dat_engine::cm::Manager;
 use dat_engine::{Device, PortInfo};
 
 use super::attributes::{
-    ALIGNMENT, ALLOCATED, AVAILABLE, EpCreator, IaAttributes, IovOwnership, LOW_WATERMARK,
-    NamedAttribute, OUTSTANDING, ProviderAttributes, PzSupport, SPAN,
+    ALIGNMENT, ALLOCATED, AVAILABLE, EpCreator, HARD_WATERMARK, IaAttributes, IovOwnership,
+    LOW_WATERMARK, NamedAttribute, OUTSTANDING, ProviderAttributes, PzSupport, SOFT_WATERMARK,
+    SPAN,
 };
 use crate::object::ep::MAX_SEGMENTS;
 use crate::object::lmr;
@@ -99,7 +100,7 @@ impl Described<'_> {
             optimal_buffer_alignment: ALIGNMENT,
             evd_stream_merging_supported: [[true; 6]; 6],
             srq_supported: true,
-            srq_watermarks_supported: LOW_WATERMARK,
+            srq_watermarks_supported: LOW_WATERMARK | SOFT_WATERMARK | HARD_WATERMARK,
             srq_ep_pz_difference_supported: self.device.srq_domain_may_differ(),
             srq_info_supported: AVAILABLE | OUTSTANDING,
             ep_recv_info_supported: ALLOCATED | SPAN,

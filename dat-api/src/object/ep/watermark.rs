@@ -1,0 +1,185 @@
+//! The high watermarks of an endpoint: how many receives it may hold.
+//!
+//! It holds the receives that messages have filled and whose events the
+//! consumer has not taken, from its own queue as from a shared one. More than
+//! the soft mark is reported, once per setting; more than the hard mark breaks
+//! the connection. What the device has filled is seen when the EVD is looked at
+//! (a dequeue, a wait, `dat_ep_recv_query`, `dat_ep_get_status`, this call): no
+//! device tells sooner. Whoever takes one receive of an endpoint with marks has
+//! all others counted before he gets it ([`super::is_watched`]).
+//!
+//! An endpoint with marks has its completions looked at one by one
+//! ([`super::completed`]); one without is not slower for them.
+//!
+//! 1.2 has no event number for watermarks: as for those of an SRQ it is
+//! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR`, with the handle of the endpoint
+//! and the reason `DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT`.
+
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use super::Ep;
+use crate::error::{DatError, Result};
+use crate::status::{ReturnType, Subtype};
+use crate::types::{AsyncKind, AsyncReason, EpAttributes};
+
+/// `DAT_WATERMARK_INFINITE`.
+const OFF: i32 = -1;
+
+/// The marks that are set.
+#[derive(Debug)]
+pub(super) struct HighMarks {
+    soft: AtomicI32,
+    /// The soft mark has not been reported.
+    armed: AtomicBool,
+    hard: AtomicI32,
+}
+
+impl HighMarks {
+    /// Those of an endpoint that is made: its attributes are marks if it takes
+    /// its receives from an SRQ, where 0 leaves one open.
+    pub(super) fn of(attributes: &EpAttributes, shared: bool) -> Self {
+        let mark = |value: i32| if shared && value > 0 { value } else { OFF };
+        Self {
+            soft: AtomicI32::new(mark(attributes.srq_soft_hw)),
+            armed: AtomicBool::new(true),
+            hard: AtomicI32::new(mark(attributes.max_recv_dtos)),
+        }
+    }
+
+    /// Soft and hard; nothing for one that is off.
+    fn get(&self) -> [Option<u32>; 2] {
+        [&self.soft, &self.hard].map(|mark| u32::try_from(mark.load(Ordering::Acquire)).ok())
+    }
+
+    pub(super) fn are_set(&self) -> bool {
+        self.get() != [None, None]
+    }
+
+    /// What the attributes of the endpoint are with them.
+    pub(super) fn show(&self, attributes: &mut EpAttributes, shared: bool) {
+        let [soft, hard] = [&self.soft, &self.hard].map(|mark| mark.load(Ordering::Acquire));
+        let replace = |shown: &mut i32, mark| {
+            // One that was left open stays so in the eyes of who asked for it.
+            if *shown > 0 || mark != OFF {
+                *shown = mark;
+            }
+        };
+        if shared {
+            replace(&mut attributes.max_recv_dtos, hard);
+        }
+        if shared || soft != OFF {
+            replace(&mut attributes.srq_soft_hw, soft);
+        }
+    }
+}
+
+fn check(mark: i32, argument: Subtype) -> Result<()> {
+    if mark >= OFF {
+        return Ok(());
+    }
+    Err(DatError::new(
+        ReturnType::InvalidParameter,
+        argument,
+        "a watermark is a count, or DAT_WATERMARK_INFINITE",
+    ))
+}
+
+impl Ep {
+    /// Sets the soft and the hard high watermark, and arms both; -1 is off. One
+    /// that is exceeded already takes effect now.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` (arguments 2 and 3) below -1.
+    pub fn set_watermarks(&self, soft: i32, hard: i32) -> Result<()> {
+        check(soft, Subtype::InvalidArg2)?;
+        check(hard, Subtype::InvalidArg3)?;
+        // The setting before ends here.
+        self.marks.armed.store(false, Ordering::SeqCst);
+        self.marks.soft.store(soft, Ordering::SeqCst);
+        self.marks.hard.store(hard, Ordering::SeqCst);
+        self.marks.armed.store(true, Ordering::SeqCst);
+        if self.marks.are_set() {
+            self.want_completions();
+            self.take_everything();
+            self.compare(self.meters().map_or(0, |(_, staged)| staged));
+        }
+        Ok(())
+    }
+
+    /// A message has filled one more receive, beside those that are staged.
+    pub(super) fn takes_one(&self) {
+        if self.marks.are_set() {
+            let staged = self.meters().map_or(0, |(_, staged)| staged);
+            self.compare(staged.wrapping_add(1));
+        }
+    }
+
+    fn compare(&self, held: u32) {
+        let [soft, hard] = self.marks.get();
+        if soft.is_some_and(|soft| held > soft) && self.marks.armed.swap(false, Ordering::SeqCst) {
+            self.ia.report(
+                AsyncKind::ProviderInternalError,
+                self.handle,
+                AsyncReason::Watermark,
+            );
+        }
+        if hard.is_some_and(|hard| held > hard) {
+            self.broken();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::CompletionFlags;
+
+    fn attributes(max_recv_dtos: i32, srq_soft_hw: i32) -> EpAttributes {
+        EpAttributes {
+            service_type: 0,
+            max_message_size: 1,
+            max_rdma_size: 1,
+            qos: 0,
+            recv_completion_flags: CompletionFlags::empty(),
+            request_completion_flags: CompletionFlags::empty(),
+            max_recv_dtos,
+            max_request_dtos: 1,
+            max_recv_iov: 1,
+            max_request_iov: 1,
+            max_rdma_read_in: 0,
+            max_rdma_read_out: 0,
+            srq_soft_hw,
+            max_rdma_read_iov: 1,
+            max_rdma_write_iov: 1,
+        }
+    }
+
+    /// Asked for, shared, set afterwards, shown.
+    #[test]
+    fn the_attributes_tell_the_marks_that_are_set() {
+        let off = None;
+        for (row, [hard, soft], shared, set, shown) in [
+            ("as asked for", [4, 2], true, off, [4, 2]),
+            ("left open", [0, 0], true, off, [0, 0]),
+            ("off", [-1, -1], true, off, [-1, -1]),
+            ("a queue of its own", [16, -1], false, off, [16, -1]),
+            ("set later", [0, -1], true, Some([5, 7]), [5, 7]),
+            ("turned off", [4, 2], true, Some([-1, -1]), [-1, -1]),
+            ("of none", [-1, -1], true, Some([0, 0]), [0, 0]),
+            ("own, set", [16, -1], false, Some([5, 7]), [16, 7]),
+        ] {
+            let mut attributes = attributes(hard, soft);
+            let marks = HighMarks::of(&attributes, shared);
+            if let Some([hard, soft]) = set {
+                marks.hard.store(hard, Ordering::Relaxed);
+                marks.soft.store(soft, Ordering::Relaxed);
+            }
+            marks.show(&mut attributes, shared);
+            assert_eq!(
+                [attributes.max_recv_dtos, attributes.srq_soft_hw],
+                shown,
+                "{row}"
+            );
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! `dat_ep_set_watermark`: how many receives an endpoint may hold that messages
+//! have filled and whose events nobody has taken.
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::end;
+use crate::support::{
+    Bed, End, Memory, Pair, Shape, abilities, device, ep_info, expect, fails_with, held,
+    nothing_on, ok, post_srq, reaches, srq, state_of,
+};
+
+const OFF: DAT_COUNT = DAT_WATERMARK_INFINITE;
+
+/// Where the receives come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    Own,
+    Shared,
+}
+
+const SOURCES: [From; 2] = [From::Own, From::Shared];
+
+/// An endpoint that is sent to, with buffers for ten messages.
+struct Stage<'b> {
+    bed: &'b Bed,
+    pair: Pair,
+    memory: Memory,
+    queue: Option<DAT_SRQ_HANDLE>,
+}
+
+impl<'b> Stage<'b> {
+    fn new(bed: &'b Bed, from: From) -> Self {
+        println!("{from:?}");
+        let shape = Shape::default();
+        let queue = (from == From::Shared).then(|| srq(bed, 16));
+        let receiver = match queue {
+            None => end(bed),
+            Some(queue) => End::on_srq(bed, &shape, queue),
+        };
+        let stage = Self {
+            bed,
+            pair: Pair::connect(bed, end(bed), receiver),
+            memory: bed.memory(4096),
+            queue,
+        };
+        stage.post(10);
+        stage
+    }
+
+    fn post(&self, count: u64) {
+        let buffer = [self.memory.segment(1024, 8)];
+        for tag in 0..count {
+            ok(match self.queue {
+                None => self.pair.passive.post_recv(&buffer, tag),
+                Some(queue) => post_srq(queue, &buffer, tag),
+            });
+        }
+    }
+
+    fn ep(&self) -> DAT_EP_HANDLE {
+        self.pair.passive.ep
+    }
+
+    fn set(&self, soft: DAT_COUNT, hard: DAT_COUNT) -> DAT_RETURN {
+        // SAFETY: a live endpoint.
+        unsafe { dat_ep_set_watermark(self.ep(), soft, hard) }
+    }
+
+    /// So many messages arrive, and are looked at, not taken.
+    fn send(&self, count: u64) {
+        for tag in 0..count {
+            let data = [self.memory.segment(0, 8)];
+            ok(self
+                .pair
+                .active
+                .post_send(&data, tag, DAT_COMPLETION_DEFAULT_FLAG));
+            self.bed.run();
+            assert_eq!(self.pair.active.requested().status, DAT_DTO_SUCCESS);
+        }
+        held(self.ep());
+    }
+
+    fn take(&self, count: u64) {
+        for _ in 0..count {
+            assert_eq!(self.pair.passive.received().status, DAT_DTO_SUCCESS);
+        }
+    }
+
+    #[track_caller]
+    fn quiet(&self) {
+        self.bed.run();
+        nothing_on(self.bed.async_evd);
+        nothing_on(self.pair.passive.connect);
+        assert_eq!(state_of(self.ep()), DAT_EP_STATE_CONNECTED);
+    }
+
+    /// The soft mark was reported, once.
+    #[track_caller]
+    fn told(&self) {
+        let event = expect(self.bed.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
+        // SAFETY: the number tells which member holds.
+        let data = unsafe { event.event_data.asynch_error_event_data };
+        assert_eq!(data.dat_handle, self.ep());
+        assert_eq!(data.reason, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT as DAT_COUNT);
+        self.quiet();
+    }
+
+    #[track_caller]
+    fn breaks(&self) {
+        expect(self.pair.passive.connect, DAT_CONNECTION_EVENT_BROKEN);
+        assert_eq!(state_of(self.ep()), DAT_EP_STATE_DISCONNECTED);
+        nothing_on(self.pair.passive.connect);
+        reaches(self.pair.active.ep, DAT_EP_STATE_DISCONNECTED);
+    }
+}
+
+#[test]
+fn the_soft_mark_is_reported_once_when_it_is_exceeded() {
+    for from in SOURCES {
+        let bed = Bed::new();
+        let stage = Stage::new(&bed, from);
+        ok(stage.set(2, OFF));
+        stage.send(2);
+        stage.quiet();
+        stage.send(1);
+        stage.told();
+        stage.send(1);
+        stage.quiet();
+        // Below it and above it once more: only another call arms it.
+        stage.take(4);
+        stage.send(3);
+        stage.quiet();
+        stage.take(3);
+        ok(stage.set(1, OFF));
+        stage.send(1);
+        stage.quiet();
+        stage.send(1);
+        stage.told();
+    }
+}
+
+#[test]
+fn the_hard_mark_breaks_the_connection_when_it_is_exceeded() {
+    for from in SOURCES {
+        let bed = Bed::new();
+        let stage = Stage::new(&bed, from);
+        ok(stage.set(OFF, 3));
+        stage.send(3);
+        stage.quiet();
+        // What is taken is not held.
+        stage.take(2);
+        stage.send(2);
+        stage.quiet();
+        stage.send(1);
+        stage.breaks();
+        nothing_on(bed.async_evd);
+        // What arrived has arrived.
+        stage.take(4);
+    }
+}
+
+#[test]
+fn a_mark_that_is_exceeded_already_takes_effect_in_the_call() {
+    for from in SOURCES {
+        let bed = Bed::new();
+        let stage = Stage::new(&bed, from);
+        stage.send(3);
+        ok(stage.set(3, 3));
+        stage.quiet();
+        for _ in 0..2 {
+            ok(stage.set(2, OFF));
+            stage.told();
+        }
+        ok(stage.set(0, 2));
+        expect(bed.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
+        stage.breaks();
+    }
+}
+
+/// Who only takes events one by one has all that are there counted.
+#[test]
+fn a_dequeue_sees_all_that_is_held() {
+    for from in SOURCES {
+        let bed = Bed::new();
+        let stage = Stage::new(&bed, from);
+        ok(stage.set(2, OFF));
+        for tag in 0..3 {
+            let data = [stage.memory.segment(0, 8)];
+            ok(stage
+                .pair
+                .active
+                .post_send(&data, tag, DAT_COMPLETION_DEFAULT_FLAG));
+        }
+        bed.run();
+        for _ in 0..3 {
+            assert_eq!(stage.pair.active.requested().status, DAT_DTO_SUCCESS);
+        }
+        nothing_on(bed.async_evd);
+        stage.take(1);
+        stage.told();
+        stage.take(2);
+    }
+}
+
+/// Each is judged by itself, whichever is lower.
+#[test]
+fn the_marks_do_not_know_each_other() {
+    for from in SOURCES {
+        for soft in [1, 5] {
+            let bed = Bed::new();
+            let stage = Stage::new(&bed, from);
+            ok(stage.set(soft, 3));
+            if soft < 3 {
+                stage.send(2);
+                stage.told();
+                stage.send(2);
+            } else {
+                stage.send(4);
+            }
+            stage.breaks();
+            nothing_on(bed.async_evd);
+        }
+    }
+}
+
+#[test]
+fn a_mark_that_is_turned_off_is_none() {
+    for from in SOURCES {
+        let bed = Bed::new();
+        let stage = Stage::new(&bed, from);
+        ok(stage.set(1, 2));
+        ok(stage.set(OFF, OFF));
+        stage.send(6);
+        stage.quiet();
+    }
+}
+
+/// 0 is a mark as well: the first message that is not taken exceeds it.
+#[test]
+fn a_mark_of_nothing_is_exceeded_by_one_message() {
+    for from in SOURCES {
+        let bed = Bed::new();
+        let stage = Stage::new(&bed, from);
+        ok(stage.set(OFF, 0));
+        stage.quiet();
+        stage.send(1);
+        stage.breaks();
+    }
+}
+
+/// Buffers that are flushed were not filled by a message.
+#[test]
+fn what_is_flushed_does_not_count() {
+    let bed = Bed::new();
+    let stage = Stage::new(&bed, From::Own);
+    ok(stage.set(1, OFF));
+    // SAFETY: a live endpoint.
+    ok(unsafe { dat_ep_disconnect(stage.ep(), DAT_CLOSE_ABRUPT_FLAG) });
+    expect(
+        stage.pair.passive.connect,
+        DAT_CONNECTION_EVENT_DISCONNECTED,
+    );
+    assert!(device::comes(|| (held(stage.ep()).0 == 10).then_some(())).is_some());
+    nothing_on(bed.async_evd);
+}
+
+/// Marks last as long as the endpoint; what was reported stays reported.
+#[test]
+fn marks_survive_a_reset() {
+    let bed = Bed::new();
+    let stage = Stage::new(&bed, From::Shared);
+    ok(stage.set(1, 4));
+    stage.send(2);
+    stage.told();
+    stage.take(2);
+    let ends = [stage.pair.active, stage.pair.passive];
+    // SAFETY: live endpoints.
+    unsafe {
+        ok(dat_ep_disconnect(ends[0].ep, DAT_CLOSE_ABRUPT_FLAG));
+        for end in ends {
+            expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            ok(dat_ep_reset(end.ep));
+        }
+    }
+    Pair::connect(&bed, ends[0], ends[1]);
+    stage.send(4);
+    stage.quiet();
+    stage.send(1);
+    stage.breaks();
+}
+
+/// What the endpoint and the library say of marks is what they do.
+#[test]
+fn attributes_tell_the_marks() {
+    let bed = Bed::new();
+    assert_eq!(abilities(&bed).1.srq_watermarks_supported, 0x111);
+    let stage = Stage::new(&bed, From::Shared);
+    let told = |ep| {
+        let attr = ep_info(ep).ep_attr;
+        (attr.srq_soft_hw, attr.max_recv_dtos)
+    };
+    assert_eq!(told(stage.ep()), (DAT_HW_DEFAULT, DAT_HW_DEFAULT));
+    for (soft, hard) in [(3, 5), (7, OFF), (OFF, 2), (0, 0), (OFF, OFF)] {
+        ok(stage.set(soft, hard));
+        assert_eq!(told(stage.ep()), (soft, hard));
+    }
+    let own = Stage::new(&bed, From::Own);
+    ok(own.set(3, 5));
+    // The hard one has no place beside the depth of the queue.
+    assert_eq!(told(own.ep()), (3, Shape::default().recvs));
+    fails_with(own.set(-2, 1), DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    fails_with(own.set(1, -2), DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    assert_eq!(told(own.ep()), (3, Shape::default().recvs), "unchanged");
+}
