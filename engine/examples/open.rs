@@ -72,6 +72,7 @@ fn look_at(name: &str) -> Result<(), ControlError> {
         inline_bytes: 64,
         exclusive_register: true,
         payload_in_completion: true,
+        windows: false,
     };
     let a = VerbsQp::create(&domain, &spec)?;
     let b = VerbsQp::create(

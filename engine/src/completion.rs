@@ -60,6 +60,8 @@ pub enum CompletionOp {
     RecvWriteImm,
     /// A marker ([`crate::SendOp::Nop`]): all sends before it are done.
     Nop,
+    /// A change of a memory window: bound or unbound.
+    Bind,
 }
 
 /// How a request ended. The order is not that of `ibv_wc_status`; see

@@ -6,16 +6,18 @@ use std::env;
 use std::sync::Arc;
 
 use crate::control::{
-    ConnectOptions, EndpointAddress, ProtectionDomain, QpGrant, QpSpec, QpState, VerbsQp,
+    ConnectOptions, EndpointAddress, MemoryWindow, ProtectionDomain, QpGrant, QpSpec, QpState,
+    VerbsQp,
 };
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::route::Route;
 use crate::path::{self, CqSide, SrqSide, direct, verbs};
 use crate::queue::CompletionQueueHandle;
-use crate::request::{ListError, PostError, RecvRequest, SendRequest};
+use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
 use crate::ring::layout::{RecvLayout, SendLayout};
 use crate::ring::send::DoorbellPolicy;
 use crate::shared_queue::SharedReceiveQueueHandle;
+use crate::wire::LONGEST_WINDOW;
 
 mod handle;
 
@@ -59,6 +61,9 @@ pub struct EndpointOptions<'a> {
     /// Not for endpoints whose completions are not polled as they come. They may
     /// not on the verbs path.
     pub payload_in_completion: bool,
+    /// Memory windows may be bound through the endpoint. On the direct path its
+    /// ring is up to four times as large for that.
+    pub windows: bool,
 }
 
 impl<'a> EndpointOptions<'a> {
@@ -79,6 +84,7 @@ impl<'a> EndpointOptions<'a> {
             exclusive_register: false,
             single_threaded: false,
             payload_in_completion: true,
+            windows: false,
         }
     }
 }
@@ -138,6 +144,7 @@ impl ProtectionDomain {
             },
             exclusive_register: options.exclusive_register,
             payload_in_completion: options.payload_in_completion,
+            windows: options.windows,
         };
         let verbs = Arc::new(VerbsQp::create(self, &spec)?);
         let single = options.single_threaded || switches.single_threaded;
@@ -315,6 +322,48 @@ impl Endpoint {
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.path.post_send_noted(request, note) }
+    }
+
+    /// Posts a bind, or an unbind, of a memory window. Answers the key that peers
+    /// name the window by once that is done; the key before is good until then.
+    /// What is posted behind it starts only when it is done.
+    ///
+    /// A bind that the device refuses completes as [`crate::Status::MwBind`] and
+    /// ends the connection; one that is not carried out leaves the window as it
+    /// was, but for the key that [`MemoryWindow::rkey`] tells.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// The region stays registered until another bind or unbind of the window
+    /// was posted, or the window is gone.
+    pub unsafe fn post_bind(
+        &mut self,
+        window: &mut MemoryWindow,
+        request: &BindRequest<'_>,
+        note: u32,
+    ) -> Result<u32, PostError> {
+        if !window.is_of(self.handle.verbs().domain()) {
+            return Err(PostError::OtherDomain);
+        }
+        if let Some(target) = &request.target {
+            if !window.goes_with(target.region) {
+                return Err(PostError::OtherDomain);
+            }
+            if target.length > LONGEST_WINDOW {
+                return Err(PostError::WindowTooLong);
+            }
+        }
+        // No bytes are nothing to open.
+        let request = BindRequest {
+            target: request.target.filter(|target| target.length != 0),
+            ..*request
+        };
+        // SAFETY: passed on to the caller.
+        let key = unsafe { self.path.post_bind(window, &request, note) }?;
+        window.bound(key, request.target.map(|target| target.region));
+        Ok(key)
     }
 
     /// For posts that are compiled for one path: nothing if this is another's.

@@ -20,11 +20,13 @@ pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
     Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
     DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, ManagedRoute, MemoryRegion,
-    PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route, devices,
-    devices_with,
+    MemoryWindow, PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route,
+    WindowTarget, devices, devices_with,
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions};
 pub use error::{ControlError, ControlErrorKind};
 pub use queue::{CompletionQueue, CompletionQueueHandle, CqOptions};
-pub use request::{ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
+pub use request::{
+    BindRequest, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
+};
 pub use shared_queue::{SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions};

@@ -5,6 +5,8 @@
 
 use core::fmt;
 
+use crate::control::WindowTarget;
+
 /// One piece of registered memory. The layout is that of `ibv_sge`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +91,17 @@ pub struct SendRequest<'a> {
     pub segments: &'a [Segment],
 }
 
+/// A request for the send queue that changes a memory window.
+#[derive(Clone, Copy)]
+pub struct BindRequest<'a> {
+    /// Comes back in the completion.
+    pub cookie: u64,
+    /// `SIGNALED` and `FENCE`; others mean nothing here.
+    pub flags: SendFlags,
+    /// What the window opens from then on; nothing, if `None`.
+    pub target: Option<WindowTarget<'a>>,
+}
+
 /// A request for a receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvRequest<'a> {
@@ -111,6 +124,13 @@ pub enum PostError {
     MessageTooLong,
     /// The endpoint is not in a state that takes this request.
     NotReady,
+    /// The endpoint was not created for binding memory windows.
+    NoWindows,
+    /// More bytes than one window opens.
+    WindowTooLong,
+    /// The window, the region and the endpoint are not all of one protection
+    /// domain.
+    OtherDomain,
 }
 
 impl fmt::Display for PostError {
@@ -134,6 +154,13 @@ impl fmt::Display for PostError {
             Self::NotReady => {
                 "the endpoint is not ready: receives may be posted after init(), \
                  sends after connect()"
+            }
+            Self::NoWindows => {
+                "the endpoint was not created for binding memory windows: set windows in its options"
+            }
+            Self::WindowTooLong => "a memory window opens no more than 2^31 bytes: use several",
+            Self::OtherDomain => {
+                "the window, the region and the endpoint must be of one protection domain"
             }
         })
     }

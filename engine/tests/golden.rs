@@ -4,10 +4,14 @@ use std::ptr::NonNull;
 
 use dat_engine::ring::layout::{RegisterLayout, SendLayout};
 use dat_engine::ring::send::{DoorbellPolicy, SendConsumer, SendProducer};
-use dat_engine::wire::{CtrlFlags, CtrlSegment, DataSegment, WqeOpcode};
+use dat_engine::wire::{
+    CtrlFlags, CtrlSegment, DataSegment, MkeyAccess, WindowChange, WindowRange, WqeOpcode,
+};
 use dat_engine::{Segment, SendFlags, SendOp, SendRequest};
 use dv_sys::mlx5dv::{
-    mlx5_wqe_ctrl_seg, mlx5_wqe_data_seg, mlx5dv_set_ctrl_seg, mlx5dv_set_data_seg,
+    MLX5_OPCODE_UMR, MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE, MLX5_WQE_MKEY_CONTEXT_FREE,
+    MLX5_WQE_UMR_CTRL_FLAG_INLINE, MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET, mlx5_wqe_ctrl_seg,
+    mlx5_wqe_data_seg, mlx5dv_set_ctrl_seg, mlx5dv_set_data_seg,
 };
 
 /// The 16 bytes of a segment, as two words of memory.
@@ -30,6 +34,7 @@ fn a_control_segment_has_the_bytes_of_mlx5dv() {
         WqeOpcode::RdmaWrite,
         WqeOpcode::RdmaWriteImm,
         WqeOpcode::RdmaRead,
+        WqeOpcode::Umr,
     ];
     for opcode in opcodes {
         for (index, qpn, units) in [(0, 1, 1), (0x1234, 0x00ab_cdef, 5), (0xffff, 0xff_ffff, 63)] {
@@ -89,6 +94,7 @@ fn a_marker_is_the_nop_that_mlx5dv_encodes_whatever_its_flags() {
             max_requests: 4,
             max_segments: 1,
             max_inline: 0,
+            windows: false,
         };
         let policy = DoorbellPolicy {
             blue_flame: true,
@@ -160,5 +166,78 @@ fn a_data_segment_has_the_bytes_of_mlx5dv() {
         // SAFETY: a whole segment to write to; the address is only encoded.
         unsafe { mlx5dv_set_data_seg(&raw mut theirs, length, lkey, address) };
         assert_eq!(ours.to_words(), words(&theirs), "{addr:#x}");
+    }
+}
+
+/// The fields of the header's structs, filled in by hand: no encoder of
+/// `mlx5dv.h` makes these segments. That libmlx5 fills them in alike is what
+/// the referee's tests see to.
+#[test]
+fn the_segments_of_a_bind_are_those_of_the_header() {
+    use dv_sys::mlx5dv::{mlx5_wqe_mkey_context_seg, mlx5_wqe_umr_ctrl_seg, mlx5_wqe_umr_klm_seg};
+    assert_eq!(u32::from(WqeOpcode::Umr as u8), MLX5_OPCODE_UMR);
+    assert_eq!(
+        u32::from(CtrlFlags::SMALL_FENCE.bits()),
+        MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE
+    );
+    let range = WindowRange {
+        lkey: 0x0102_0304,
+        addr: 0x1122_3344_5566_7788,
+        length: 0x8000_0000,
+        access: MkeyAccess::REMOTE_READ | MkeyAccess::REMOTE_WRITE,
+    };
+    for range in [Some(range), None] {
+        let change = WindowChange {
+            before: 0x00ab_cdfe,
+            key: 0x00ab_cdff,
+            range,
+        };
+        let flags = MLX5_WQE_UMR_CTRL_FLAG_INLINE | MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET;
+        // FREE and MKEY; LEN, START_ADDR and the four rights.
+        let mask: u64 = match range {
+            Some(_) => 1 << 29 | 1 << 13 | 1 | 1 << 6 | 0xf << 18,
+            None => 1 << 29 | 1 << 13,
+        };
+        // SAFETY: integers, for which zero is valid.
+        let (mut control, mut context, mut klm): (
+            mlx5_wqe_umr_ctrl_seg,
+            mlx5_wqe_mkey_context_seg,
+            mlx5_wqe_umr_klm_seg,
+        ) = unsafe { core::mem::zeroed() };
+        control.flags = u8::try_from(flags).expect("a byte");
+        control.mkey_mask = mask.to_be();
+        context.qpn_mkey = 0xffff_ffff_u32.to_be();
+        match range {
+            Some(range) => {
+                control.klm_octowords = 4_u16.to_be();
+                // Remote write, remote read.
+                context.access_flags = 1 << 5 | 1 << 4;
+                context.start_addr = range.addr.to_be();
+                context.len = range.length.to_be();
+                klm.byte_count = 0x8000_0000_u32.to_be();
+                klm.mkey = range.lkey.to_be();
+                klm.address = range.addr.to_be();
+            }
+            None => {
+                context.free = u8::try_from(MLX5_WQE_MKEY_CONTEXT_FREE).expect("a byte");
+            }
+        }
+        let mut expected = [[0; 2]; 11];
+        let mut at = expected.as_mut_ptr().cast::<u8>();
+        // SAFETY: 48, 64 and 16 bytes of the 176 that there are; the structs
+        // have no padding.
+        unsafe {
+            at.cast::<mlx5_wqe_umr_ctrl_seg>().write_unaligned(control);
+            at = at.add(48);
+            at.cast::<[u8; 64]>().write_unaligned(
+                std::ptr::from_ref(&context)
+                    .cast::<[u8; 64]>()
+                    .read_unaligned(),
+            );
+            at = at.add(64);
+            at.cast::<mlx5_wqe_umr_klm_seg>().write_unaligned(klm);
+        }
+        assert_eq!(change.body(), expected, "{range:?}");
+        assert_eq!(change.units(), if range.is_some() { 12 } else { 8 });
     }
 }

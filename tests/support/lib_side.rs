@@ -2,16 +2,20 @@
 
 use std::rc::Rc;
 
-use dv_sys::verbs::ibv_access_flags;
+use dv_sys::verbs::{ibv_access_flags, ibv_mw_type};
 
-use super::libmlx5::{Answer, Buffer, Channel, Context, Cq, Link, Pd, Peer, Qp, Shape, Srq};
+use super::libmlx5::all_access;
+use super::libmlx5::{
+    Answer, Buffer, Channel, Context, Cq, Link, Pd, Peer, Qp, Shape, Srq, Window,
+};
 use super::side::{Memory, Refused, Side};
-use super::work::{RecvWork, SendWork};
+use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
 /// A QP of libmlx5's with its queues and memory.
 pub struct LibSide {
     pub qp: Qp,
     pub srq: Option<Rc<Srq>>,
+    pub window: Option<Window>,
     pub buffer: Buffer,
 }
 
@@ -38,8 +42,15 @@ impl LibSide {
             .shared
             .then(|| Srq::new(&pd, shape.recv_depth, shape.recv_segments));
         let qp = Qp::new(&pd, [&send_cq, &recv_cq], srq.as_ref(), shape);
-        let buffer = Buffer::new(&pd, memory);
-        LibSide { qp, srq, buffer }
+        let window = (shape.windows).then(|| Window::new(&pd, ibv_mw_type::IBV_MW_TYPE_1));
+        let access = all_access() | ibv_access_flags::IBV_ACCESS_MW_BIND.0;
+        let buffer = Buffer::with_access(&pd, memory, access);
+        LibSide {
+            qp,
+            srq,
+            window,
+            buffer,
+        }
     }
 }
 
@@ -67,6 +78,21 @@ impl Side for LibSide {
 
     fn to_error(&mut self) {
         self.qp.to_error();
+    }
+
+    fn window_keys(&self) -> WindowKeys {
+        WindowKeys {
+            rkey: self.window.as_ref().expect("a window").rkey,
+            lkey: self.buffer.lkey(),
+            addr: self.buffer.addr(),
+        }
+    }
+
+    fn post_bind(&mut self, work: &BindWork) -> Result<u32, Refused> {
+        let window = self.window.as_mut().expect("a window");
+        window
+            .bind_as(&self.qp, &self.buffer, work)
+            .map_err(|_| Refused { posted: 0 })
     }
 
     fn post_sends(&mut self, works: &[SendWork]) -> Result<(), Refused> {

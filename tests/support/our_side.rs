@@ -1,14 +1,15 @@
 //! An end driven by the engine.
 
 use dat_engine::{
-    Access, Completion, CompletionFlags, CompletionOp, CompletionQueue, ConnectOptions, CqOptions,
-    CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError,
-    ProtectionDomain, RegisteredBuffer, SharedReceiveQueue, SrqOptions,
+    Access, BindRequest, Completion, CompletionFlags, CompletionOp, CompletionQueue,
+    ConnectOptions, CqOptions, CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions,
+    LinkLayer, ListError, MemoryWindow, ProtectionDomain, RegisteredBuffer, SharedReceiveQueue,
+    SrqOptions, WindowTarget,
 };
 
 use super::libmlx5::{Answer, Link, Peer, Shape};
 use super::side::{Memory, Refused, Side};
-use super::work::{RecvWork, SendWork};
+use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
 /// An endpoint with its queues and memory.
 pub struct OurSide {
@@ -16,6 +17,7 @@ pub struct OurSide {
     pub srq: Option<SharedReceiveQueue>,
     pub send_cq: CompletionQueue,
     pub recv_cq: CompletionQueue,
+    pub window: Option<MemoryWindow>,
     pub buffer: RegisteredBuffer,
     pub domain: ProtectionDomain,
 }
@@ -60,16 +62,21 @@ impl OurSide {
             recv_segments: shape.recv_segments,
             inline_bytes: shape.inline_bytes,
             exclusive_register: shape.exclusive,
+            windows: shape.windows,
             ..EndpointOptions::new(&send_cq, &recv_cq)
         };
         let endpoint = domain.create_endpoint(&options).expect("an endpoint");
-        let access = Access::default();
+        let window = shape
+            .windows
+            .then(|| domain.alloc_window().expect("a window"));
+        let access = Access::default() | Access::WINDOW_BIND;
         let buffer = domain.allocate(memory, access).expect("registered memory");
         OurSide {
             endpoint,
             srq,
             send_cq,
             recv_cq,
+            window,
             buffer,
             domain,
         }
@@ -157,6 +164,31 @@ impl Side for OurSide {
         self.endpoint.to_error().expect("the error state");
     }
 
+    fn window_keys(&self) -> WindowKeys {
+        WindowKeys {
+            rkey: self.window.as_ref().expect("a window").rkey(),
+            lkey: self.buffer.lkey(),
+            addr: self.buffer.addr(),
+        }
+    }
+
+    fn post_bind(&mut self, work: &BindWork) -> Result<u32, Refused> {
+        let target = |(offset, length, access)| WindowTarget {
+            region: self.buffer.region(),
+            addr: self.buffer.addr() + offset,
+            length,
+            access,
+        };
+        let request = BindRequest {
+            cookie: work.cookie,
+            flags: work.flags,
+            target: work.to.map(target),
+        };
+        let window = self.window.as_mut().expect("a window");
+        // SAFETY: the tests keep an end's memory until its requests are done.
+        unsafe { self.endpoint.post_bind(window, &request, 0) }.map_err(|_| Refused { posted: 0 })
+    }
+
     fn post_sends(&mut self, works: &[SendWork]) -> Result<(), Refused> {
         let requests: Vec<_> = works.iter().map(SendWork::request).collect();
         // SAFETY: the tests keep an end's memory until its requests are done.
@@ -218,6 +250,7 @@ pub fn answer(completion: &Completion) -> Answer {
         CompletionOp::Read => (2, true),
         CompletionOp::Recv => (128, true),
         CompletionOp::RecvWriteImm => (129, true),
+        CompletionOp::Bind => (5, false),
         CompletionOp::Nop => unreachable!("verbs has no marker"),
     };
     let with_imm = completion.flags.contains(CompletionFlags::WITH_IMM);

@@ -52,6 +52,15 @@ impl Rings {
         self.bytes(self.send)
     }
 
+    /// Zeroes a byte of the send ring, wrapped.
+    pub fn clear_send_byte(&self, offset: usize) {
+        let (addr, len) = self.send;
+        let byte = (addr + offset % len) as *mut u8;
+        // SAFETY: inside the ring, which lives with the queue pair; nobody
+        // uses it just now.
+        unsafe { byte.write_volatile(0) };
+    }
+
     /// The receive ring.
     pub fn recv_bytes(&self) -> Vec<u8> {
         self.bytes(self.recv)

@@ -4,7 +4,7 @@ use dat_engine::Segment;
 
 use super::device;
 use super::libmlx5::{Answer, Link, Peer};
-use super::work::{RecvWork, SendWork};
+use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
 /// One registered region of memory.
 pub trait Memory {
@@ -70,6 +70,10 @@ pub trait Side {
     fn peer(&self) -> Peer;
     fn connect(&mut self, peer: &Peer, link: &Link);
     fn to_error(&mut self);
+    /// Of the window and the region of the side, where its shape has windows.
+    fn window_keys(&self) -> WindowKeys;
+    /// Answers the window's new key.
+    fn post_bind(&mut self, work: &BindWork) -> Result<u32, Refused>;
     fn post_sends(&mut self, works: &[SendWork]) -> Result<(), Refused>;
     /// To the shared receive queue, if the end has one.
     fn post_recvs(&mut self, works: &[RecvWork]) -> Result<(), Refused>;

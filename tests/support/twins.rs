@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 
-use dat_engine::SendFlags;
+use dat_engine::{Access, SendFlags};
 
 use super::hand::{Cqe, HandRing};
 use super::libmlx5::Answer;
-use super::rings::{Rings, Seen};
+use super::rings::{Place, Rings, Seen};
 use super::side::{Memory, Refused, Side};
 use super::store_tracer::StoreTracer;
-use super::work::{RecvWork, SendWork};
+use super::work::{BindWork, RecvWork, SendWork};
 
 /// Bytes of a twin's registered memory.
 pub const MEMORY: usize = 4096;
@@ -18,6 +18,8 @@ pub const MEMORY: usize = 4096;
 /// `MLX5_CQE_REQ` and `MLX5_CQE_RESP_SEND`.
 const REQUEST_DONE: u8 = 0;
 const RECEIVED: u8 = 2;
+/// `MLX5_OPCODE_UMR`.
+const UMR: u8 = 0x25;
 
 /// One of the two.
 pub struct Twin {
@@ -143,6 +145,45 @@ impl Twins {
                 opcode,
             });
             self.next += work.wqebbs();
+        }
+        (ours, [their_stores, our_stores])
+    }
+
+    /// Posts a change of a window to both, in our numbers; answers the key.
+    pub fn bind(
+        &mut self,
+        flags: SendFlags,
+        to: Option<(u64, u64, Access)>,
+    ) -> (Result<u32, Refused>, [Vec<Seen>; 2]) {
+        let work = BindWork {
+            cookie: u64::from(self.next),
+            flags,
+            keys: self.ours.side.window_keys(),
+            to,
+        };
+        let (theirs, mut their_stores) = self
+            .theirs
+            .post(self.tracer.as_ref(), |s| s.post_bind(&work));
+        if theirs.is_ok() {
+            let wqe = self.next as usize * 64;
+            for at in unwritten(to.is_some()) {
+                self.theirs.rings.clear_send_byte(wqe + at);
+                for seen in &mut their_stores {
+                    if let (Place::Register(_), Some(byte)) = (seen.place, seen.bytes.get_mut(at)) {
+                        *byte = 0;
+                    }
+                }
+            }
+        }
+        let (ours, our_stores) = self.ours.post(self.tracer.as_ref(), |s| s.post_bind(&work));
+        assert_eq!(ours, theirs, "the new key");
+        if ours.is_ok() {
+            self.sends.push_back(Outstanding {
+                counter: self.next as u16,
+                signaled: flags.contains(SendFlags::SIGNALED),
+                opcode: UMR,
+            });
+            self.next += if to.is_some() { 3 } else { 2 };
         }
         (ours, [their_stores, our_stores])
     }
@@ -411,6 +452,21 @@ impl Twin {
             }
         }
     }
+}
+
+/// Bytes of a bind's WQE that libmlx5 does not write: of the key's context
+/// those that are reserved, or mean nothing in an unbind. There it leaves what
+/// an older WQE left; the engine leaves zeroes.
+fn unwritten(binds: bool) -> impl Iterator<Item = usize> {
+    const CONTEXT: usize = 64;
+    let written = move |at: usize| match at {
+        0 | 4..8 => true,
+        2 | 16..32 => binds,
+        _ => false,
+    };
+    (0..64)
+        .filter(move |&at| !written(at))
+        .map(|at| CONTEXT + at)
 }
 
 /// Compares without printing whole rings.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dat_engine::{RecvRequest, Segment, SendFlags, SendOp, SendRequest};
+use dat_engine::{Access, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -63,6 +63,25 @@ impl SendWork {
             SendOp::Nop => 0x00,
         }
     }
+}
+
+/// A change of a side's memory window, in numbers that both sides use.
+#[derive(Clone, Copy, Debug)]
+pub struct BindWork {
+    pub cookie: u64,
+    pub flags: SendFlags,
+    /// The window's key until then, and the region's key and address.
+    pub keys: WindowKeys,
+    /// Offset in the region, bytes, and rights; `None` unbinds.
+    pub to: Option<(u64, u64, Access)>,
+}
+
+/// What a side's window and region are called.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowKeys {
+    pub rkey: u32,
+    pub lkey: u32,
+    pub addr: u64,
 }
 
 /// A receive request that owns its segments.

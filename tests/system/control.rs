@@ -26,6 +26,7 @@ fn spec<'a>(send_cq: &'a VerbsCq, recv_cq: &'a VerbsCq, srq: Option<&'a VerbsSrq
         inline_bytes: 64,
         exclusive_register: false,
         payload_in_completion: true,
+        windows: false,
     }
 }
 

@@ -30,6 +30,7 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
         inline_bytes: 64,
         exclusive_register: false,
         payload_in_completion: true,
+        windows: false,
     };
     let qp = VerbsQp::create(&domain, &spec).expect("a QP");
 

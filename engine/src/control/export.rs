@@ -77,7 +77,7 @@ pub(super) unsafe fn shared_recv_layout(
 }
 
 /// `granted` is what creation answered; `exclusive` whether the register is
-/// the QP's alone.
+/// the QP's alone, `windows` whether it was created for binding windows.
 ///
 /// # Safety
 /// `qp` is alive and of a device that `mlx5dv_is_supported`.
@@ -85,6 +85,7 @@ pub(super) unsafe fn queue_layouts(
     qp: NonNull<ibv_qp>,
     granted: &ibv_qp_cap,
     exclusive: bool,
+    windows: bool,
     context: &Context,
 ) -> Result<QueueLayouts, ControlError> {
     const WHAT: &str = "queue pair";
@@ -125,6 +126,7 @@ pub(super) unsafe fn queue_layouts(
         max_requests: granted.max_send_wr,
         max_segments: granted.max_send_sge,
         max_inline: granted.max_inline_data,
+        windows,
     };
     Ok(QueueLayouts { send, recv })
 }

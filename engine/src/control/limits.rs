@@ -1,7 +1,7 @@
 //! What a device can do at most.
 
 use crate::error::{ControlError, ControlErrorKind};
-use dv_sys::verbs::ibv_device_attr;
+use dv_sys::verbs::{ibv_device_attr, ibv_device_cap_flags};
 
 /// Upper limits of a device, as `ibv_query_device_ex` tells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Limits {
     pub regions: u32,
     /// Bytes of one memory region.
     pub region_size: u64,
-    /// Memory windows.
+    /// Memory windows; 0 if the device has none.
     pub windows: u32,
     /// Protection domains.
     pub domains: u32,
@@ -37,6 +37,8 @@ pub struct Limits {
     /// RDMA reads and atomics that a QP has in flight (`max_qp_init_rd_atom`).
     pub reads_issued: u8,
 }
+
+const WINDOWS: u32 = ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW.0;
 
 impl Limits {
     pub(super) fn new(attr: &ibv_device_attr, vectors: u32) -> Self {
@@ -55,7 +57,12 @@ impl Limits {
             srq_segments: count(attr.max_srq_sge),
             regions: count(attr.max_mr),
             region_size: attr.max_mr_size,
-            windows: count(attr.max_mw),
+            // Some tell a number though they have none.
+            windows: if attr.device_cap_flags & WINDOWS != 0 {
+                count(attr.max_mw)
+            } else {
+                0
+            },
             domains: count(attr.max_pd),
             reads_served: small(attr.max_qp_rd_atom),
             reads_issued: small(attr.max_qp_init_rd_atom),

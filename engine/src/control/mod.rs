@@ -30,6 +30,7 @@ mod region;
 mod register;
 mod route;
 mod srq;
+mod window;
 
 pub use access::Access;
 pub use address::{ConnectOptions, EndpointAddress};
@@ -52,3 +53,4 @@ pub use port::{LinkLayer, Mtu, PortInfo, PortState};
 pub use qp::{QpGrant, QpSpec, VerbsQp};
 pub use region::MemoryRegion;
 pub use srq::VerbsSrq;
+pub use window::{MemoryWindow, WindowTarget};

@@ -52,6 +52,9 @@ pub struct QpSpec<'a> {
     /// The device may leave short messages in their completions. It may not on
     /// the verbs path.
     pub payload_in_completion: bool,
+    /// Make room for binding memory windows. Their requests are long: the ring
+    /// is up to four times as large. Other devices than mlx5 need no more room.
+    pub windows: bool,
 }
 
 /// What a QP has, at least what its specification asks for.
@@ -67,6 +70,8 @@ pub struct QpGrant {
     pub recv_segments: u32,
     /// The most bytes of an inline send.
     pub inline_bytes: u32,
+    /// Whether memory windows may be bound through it.
+    pub windows: bool,
 }
 
 /// A reliable-connected QP. On the direct path its rings are ours. Destroyed
@@ -146,6 +151,7 @@ impl VerbsQp {
                 send_segments: granted.max_send_sge,
                 recv_segments: granted.max_recv_sge,
                 inline_bytes: granted.max_inline_data,
+                windows: spec.windows,
             },
             layouts: None,
             psn: AtomicU32::new(random_psn()),
@@ -157,7 +163,9 @@ impl VerbsQp {
         };
         if direct {
             // SAFETY: a live QP of an mlx5 device: others are not direct.
-            let layouts = unsafe { export::queue_layouts(raw, &granted, exclusive, qp.context())? };
+            let layouts = unsafe {
+                export::queue_layouts(raw, &granted, exclusive, spec.windows, qp.context())?
+            };
             qp.layouts = Some(layouts);
         }
         tracing::debug!(qpn = qp.qpn(), grant = ?qp.grant, exclusive, "created a QP");
@@ -193,6 +201,10 @@ impl VerbsQp {
     #[must_use]
     pub fn recv_layout(&self) -> Option<RecvLayout> {
         self.layouts.as_ref()?.recv
+    }
+
+    pub(crate) fn domain(&self) -> &ProtectionDomain {
+        &self.domain
     }
 
     pub(crate) fn as_ptr(&self) -> *mut ibv_qp {
@@ -277,8 +289,8 @@ fn same_device(domain: &ProtectionDomain, spec: &QpSpec<'_>) -> Result<(), Contr
     .with_remedy("create them all from one Device or its clones"))
 }
 
-/// What we post ourselves. Without the flags libmlx5 makes room for the
-/// largest WQE of any operation (binding windows), four times the ring.
+/// What we post ourselves, but for binding windows. Without the flags libmlx5
+/// makes room for the largest WQE of any operation, four times the ring.
 const SEND_OPS: SendOps = SendOps(
     SendOps::IBV_QP_EX_WITH_SEND.0
         | SendOps::IBV_QP_EX_WITH_SEND_WITH_IMM.0
@@ -306,6 +318,9 @@ unsafe fn create(
     attr.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
     attr.pd = register.map_or(domain.raw.as_ptr(), ExclusiveRegister::parent);
     attr.send_ops_flags = u64::from(SEND_OPS.0);
+    if spec.windows {
+        attr.send_ops_flags |= u64::from(SendOps::IBV_QP_EX_WITH_BIND_MW.0);
+    }
     let context = domain.raw.context.as_ptr();
     let qp = if spec.payload_in_completion {
         // SAFETY: the caller's promise.

@@ -4,6 +4,7 @@ use super::access::Access;
 use super::domain::{ProtectionDomain, RawDomain};
 use super::memlock::LockedMemory;
 use crate::error::{ControlError, ControlErrorKind};
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use dv_sys::verbs::{self, ibv_mr};
 use std::sync::Arc;
@@ -61,6 +62,15 @@ impl MemoryRegion {
         })
     }
 
+    /// The verbs object, as long as this lives.
+    pub(crate) fn raw(&self) -> NonNull<ibv_mr> {
+        self.raw
+    }
+
+    pub(super) fn domain(&self) -> &Arc<RawDomain> {
+        &self.domain
+    }
+
     /// The key for segments of local requests.
     #[must_use]
     pub fn lkey(&self) -> u32 {
@@ -92,16 +102,43 @@ impl MemoryRegion {
     }
 }
 
-impl Drop for MemoryRegion {
-    fn drop(&mut self) {
-        if !self.domain.context.here() {
-            return;
+impl MemoryRegion {
+    /// Deregisters it, unless a memory window is bound to it as far as the
+    /// device knows: then it comes back, registered.
+    ///
+    /// # Errors
+    /// The region, if a window is bound to it.
+    pub fn deregister(self) -> Result<(), Self> {
+        let region = ManuallyDrop::new(self);
+        match region.end() {
+            // What kernels answer for that: mlx5 the first, rxe the second.
+            // Nothing else is wrong with a region that is registered.
+            libc::EBUSY | libc::EINVAL => Err(ManuallyDrop::into_inner(region)),
+            _ => {
+                // SAFETY: the last use; what is left of the region is this.
+                unsafe { core::ptr::drop_in_place((&raw const region.domain).cast_mut()) };
+                Ok(())
+            }
         }
-        // SAFETY: registered by `register`, and deregistered only here.
+    }
+
+    /// Answers an error number, or 0.
+    fn end(&self) -> i32 {
+        if !self.domain.context.here() {
+            return 0;
+        }
+        // SAFETY: registered by `register`; who calls this deregisters it once.
         let errno = unsafe { verbs::ibv_dereg_mr(self.raw.as_ptr()) };
         if errno != 0 {
-            tracing::error!(errno, "ibv_dereg_mr failed");
+            tracing::warn!(errno, "ibv_dereg_mr failed");
         }
+        errno
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::{PollerCounters, direct, verbs};
 use crate::completion::Completion;
-use crate::request::{ListError, PostError, RecvRequest, SendRequest};
+use crate::control::{Access, MemoryWindow, WindowTarget};
+use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
+use crate::wire::{MkeyAccess, WindowChange, WindowRange};
 
 /// Calls the same method of either.
 macro_rules! each {
@@ -75,6 +77,32 @@ impl QueuePair {
         each!(self, path => unsafe { path.post_send_list(requests) })
     }
 
+    /// Posts a bind or an unbind of a window that goes with it; answers the
+    /// window's new key.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::post_bind`].
+    pub(crate) unsafe fn post_bind(
+        &mut self,
+        window: &MemoryWindow,
+        request: &BindRequest<'_>,
+        note: u32,
+    ) -> Result<u32, PostError> {
+        match self {
+            Self::Direct(path) => {
+                let change = WindowChange {
+                    before: window.rkey(),
+                    key: window.next_key(),
+                    range: request.target.map(range),
+                };
+                path.post_change(request.cookie, &change, request.flags, note)?;
+                Ok(change.key)
+            }
+            // SAFETY: passed on to the caller.
+            Self::Verbs(path) => unsafe { path.post_bind(window, request, note) },
+        }
+    }
+
     pub(crate) fn open_receives(&mut self) {
         each!(self, path => path.open_receives());
     }
@@ -133,6 +161,20 @@ impl QueuePair {
             Self::Direct(path) => Watch::Direct(path.watch()),
             Self::Verbs(path) => Watch::Verbs(path.watch()),
         }
+    }
+}
+
+/// A target in the words of the ring.
+fn range(target: WindowTarget<'_>) -> WindowRange {
+    let mut access = MkeyAccess::empty();
+    let asks = |right| target.access.contains(right);
+    access.set(MkeyAccess::REMOTE_READ, asks(Access::REMOTE_READ));
+    access.set(MkeyAccess::REMOTE_WRITE, asks(Access::REMOTE_WRITE));
+    WindowRange {
+        lkey: target.region.lkey(),
+        addr: target.addr,
+        length: target.length,
+        access,
     }
 }
 

@@ -22,11 +22,15 @@
 //! Names are not soon used again, so that even a completion that a device
 //! brings out of turn is not taken for another's.
 //!
+//! **Binds of windows** go by `ibv_bind_mw`, which posts to the same queue
+//! (`bind.rs`).
+//!
 //! **What there is no verb for.** [`crate::SendOp::Nop`] is carried by a write
 //! of no bytes: it needs the peer, whose queue pair must allow writes
 //! ([`crate::Access::REMOTE_WRITE`] in its [`crate::ConnectOptions`]; no memory
 //! need). `CompletionFlags::SOLICITED` is never set: completions do not tell.
 
+mod bind;
 mod chain;
 mod cq;
 mod device;

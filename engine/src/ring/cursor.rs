@@ -108,6 +108,11 @@ impl Credits {
         !self.exhausted()
     }
 
+    /// The next request must wait for [`Self::refresh`], whatever room there is.
+    pub const fn hold(&mut self) {
+        self.limit = self.posted;
+    }
+
     /// How many requests may be posted before the next [`Self::refresh`].
     #[inline(always)]
     pub const fn room(&self) -> usize {

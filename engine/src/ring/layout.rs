@@ -25,6 +25,9 @@ pub struct SendLayout {
     pub max_segments: u32,
     /// The most inline bytes of one request (`max_inline_data`).
     pub max_inline: u32,
+    /// Whether memory windows may be bound through it: there is room for as
+    /// many WQEs of that kind as of any other.
+    pub windows: bool,
 }
 
 /// A doorbell (BlueFlame) register.

@@ -26,6 +26,7 @@ use consumer::Entry;
 pub use consumer::{Retired, SendConsumer};
 use copy::{SHORT_COPY, copy_short};
 
+mod bind;
 mod consumer;
 mod copy;
 
@@ -60,6 +61,11 @@ pub struct SendProducer {
     entries: NonNull<Entry>,
     consumer: NonNull<SendConsumer>,
     register: Register,
+    /// Whether there is room for binds.
+    windows: bool,
+    /// The next WQE carries these. Whoever sets them holds the credits, so that
+    /// only the way of an exhausted queue need look here.
+    next_fence: CtrlFlags,
 }
 
 // SAFETY: `buf` and `end` are DMA memory, bound to no thread; only this half
@@ -125,6 +131,8 @@ impl SendProducer {
             consumer: NonNull::from(consumer),
             // SAFETY: the layout's register, valid as the caller promises.
             register: unsafe { Register::at(register.reg, register.half_size, policy.serialised) },
+            windows: layout.windows,
+            next_fence: CtrlFlags::empty(),
         }
     }
 
@@ -138,6 +146,9 @@ impl SendProducer {
     /// Lets posts in: the queue pair is ready to send.
     pub fn open(&mut self) {
         self.credits.open(self.retired());
+        if !self.next_fence.is_empty() {
+            self.credits.hold();
+        }
     }
 
     /// Lets no more posts in.
@@ -263,7 +274,7 @@ impl SendProducer {
             let head = self.write_head(request)?;
             // SAFETY: the second or third unit of the WQE's first WQEBB.
             unsafe { write_unit(head.body, data_words(segment)) };
-            return Some(self.write_ctrl(request, note, &head, 1));
+            return Some(self.write_ctrl(request, note, &head, 1, CtrlFlags::empty()));
         }
         let length = segment.length;
         let is_read = matches!(request.op, SendOp::Read { .. });
@@ -286,20 +297,52 @@ impl SendProducer {
         // SAFETY: the caller promises that the segment is readable; the bytes
         // fit the ring up to its end, and WQEBBs that the credits provide for.
         unsafe { copy_short(data.as_ptr(), from, length as usize) };
-        Some(self.write_ctrl(request, note, &head, inline_units(length)))
+        let units = inline_units(length);
+        Some(self.write_ctrl(request, note, &head, units, CtrlFlags::empty()))
     }
 
     /// Writes one WQE. The device sees it with the next doorbell.
     #[inline(always)]
     unsafe fn write(&mut self, request: &SendRequest<'_>, note: u32) -> Result<Written, PostError> {
         if self.credits.exhausted() {
-            self.refresh()?;
+            // SAFETY: passed on to the caller.
+            return unsafe { self.write_held(request, note) };
         }
+        // SAFETY: passed on to the caller.
+        unsafe { self.write_admitted(request, note, CtrlFlags::empty()) }
+    }
+
+    /// [`Self::write`] where the queue seems full: it may have room by now, and
+    /// what comes next may have to carry a fence.
+    #[cold]
+    #[inline(never)]
+    unsafe fn write_held(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+    ) -> Result<Written, PostError> {
+        self.refresh()?;
+        let fence = core::mem::take(&mut self.next_fence);
+        // SAFETY: passed on to the caller.
+        let written = unsafe { self.write_admitted(request, note, fence) };
+        if written.is_err() && !fence.is_empty() {
+            self.fence_next(fence);
+        }
+        written
+    }
+
+    #[inline(always)]
+    unsafe fn write_admitted(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+        fence: CtrlFlags,
+    ) -> Result<Written, PostError> {
         if request.segments.len() > self.max_segments as usize {
             return Err(PostError::TooManySegments);
         }
         let Some(head) = self.write_head(request) else {
-            return Ok(self.write_marker(request, note));
+            return Ok(self.write_marker(request, note, fence));
         };
         let is_read = matches!(request.op, SendOp::Read { .. });
         let units = if request.flags.contains(SendFlags::INLINE) && !is_read {
@@ -310,7 +353,7 @@ impl SendProducer {
             // than a WQE has.
             unsafe { self.write_gather(head.body, request.segments) }?
         };
-        Ok(self.write_ctrl(request, note, &head, units))
+        Ok(self.write_ctrl(request, note, &head, units, fence))
     }
 
     #[inline(never)]
@@ -381,7 +424,7 @@ impl SendProducer {
     }
 
     /// Writes a NOP, signalled: a control segment and nothing else.
-    fn write_marker(&mut self, request: &SendRequest<'_>, note: u32) -> Written {
+    fn write_marker(&mut self, request: &SendRequest<'_>, note: u32, fence: CtrlFlags) -> Written {
         let index = self.size.index(self.producer);
         // SAFETY: `index` is below the WQEBB count.
         let wqe = unsafe { self.buf.add(index * WQEBB) };
@@ -397,7 +440,7 @@ impl SendProducer {
             flags: request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
             ..*request
         };
-        self.write_ctrl(&signalled, note, &head, 0)
+        self.write_ctrl(&signalled, note, &head, 0, fence)
     }
 
     /// Completes a WQE whose body is `body_units` long: from here on it is
@@ -409,9 +452,27 @@ impl SendProducer {
         note: u32,
         head: &Head,
         body_units: u32,
+        fence: CtrlFlags,
     ) -> Written {
         let units = head.units + body_units;
-        let flags = CtrlFlags::from_bits_truncate(request.flags.bits());
+        let mut flags = CtrlFlags::from_bits_truncate(request.flags.bits());
+        if !flags.contains(CtrlFlags::FENCE) {
+            // The larger one includes it.
+            flags |= fence;
+        }
+        self.finish(request.cookie, note, head, units, flags)
+    }
+
+    /// Writes the control segment of a WQE that is `units` long, and counts it.
+    #[inline(always)]
+    fn finish(
+        &mut self,
+        cookie: u64,
+        note: u32,
+        head: &Head,
+        units: u32,
+        flags: CtrlFlags,
+    ) -> Written {
         let index = self.producer as u16;
         let ctrl = CtrlSegment::new(head.opcode, index, self.qpn_shifted, units, flags, head.imm);
         // SAFETY: the first unit of this WQE.
@@ -419,7 +480,7 @@ impl SendProducer {
         // SAFETY: `index` is below the WQEBB count, which is the number of
         // entries, and the consumer that owns them outlives this half.
         let entry = unsafe { self.entries.add(head.index).as_ref() };
-        entry.cookie.store(request.cookie, Ordering::Relaxed);
+        entry.cookie.store(cookie, Ordering::Relaxed);
         entry.note.store(note, Ordering::Relaxed);
         entry.posted.store(self.credits.take(1), Ordering::Relaxed);
         self.producer = self
@@ -586,6 +647,8 @@ const _: () = {
     assert!(SendFlags::SOLICITED.bits() == CtrlFlags::SOLICITED.bits());
     assert!(SendFlags::FENCE.bits() == CtrlFlags::FENCE.bits());
     assert!(SendFlags::INLINE.bits() & CtrlFlags::all().bits() == 0);
+    // What is left out of a request's flags is nobody's by accident.
+    assert!(SendFlags::all().bits() & CtrlFlags::SMALL_FENCE.bits() == 0);
 };
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ bitflags::bitflags! {
         const SOLICITED = 1 << 1;
         /// Write a CQE when done.
         const CQ_UPDATE = 2 << 2;
-        /// Wait for earlier reads and atomics (fence mode 4 in bits 7..5).
+        /// Wait for earlier changes of memory keys (fence mode 1 in bits 7..5).
+        const SMALL_FENCE = 1 << 5;
+        /// Wait for earlier reads and atomics, and changes (fence mode 4 in bits 7..5).
         const FENCE = 4 << 5;
     }
 }

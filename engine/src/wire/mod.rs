@@ -17,6 +17,7 @@ mod opcode;
 mod raddr;
 mod srq_next;
 mod syndrome;
+mod umr;
 
 pub use be::{Be16, Be32, Be64};
 pub(crate) use cqe::offset as cqe_offset;
@@ -28,6 +29,7 @@ pub use opcode::{CqeOpcode, WqeOpcode};
 pub use raddr::RemoteSegment;
 pub use srq_next::SrqNextSegment;
 pub use syndrome::Syndrome;
+pub use umr::{BIND_UNITS, LONGEST_WINDOW, MkeyAccess, UNBIND_UNITS, WindowChange, WindowRange};
 
 /// Bytes of a send WQE's basic block.
 pub const WQEBB: usize = 64;

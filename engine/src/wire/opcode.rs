@@ -16,6 +16,8 @@ pub enum WqeOpcode {
     SendImm = 0x0b,
     /// RDMA read.
     RdmaRead = 0x10,
+    /// A change of a memory key.
+    Umr = 0x25,
 }
 
 impl WqeOpcode {
@@ -29,6 +31,7 @@ impl WqeOpcode {
             0x0a => Self::Send,
             0x0b => Self::SendImm,
             0x10 => Self::RdmaRead,
+            0x25 => Self::Umr,
             _ => return None,
         })
     }
@@ -47,6 +50,7 @@ impl WqeOpcode {
             Self::Send => "SEND",
             Self::SendImm => "SEND_IMM",
             Self::RdmaRead => "RDMA_READ",
+            Self::Umr => "UMR",
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Shape {
     pub large_cqes: bool,
     /// The CQ of receives has a completion channel.
     pub events: bool,
+    /// Windows may be bound.
+    pub windows: bool,
 }
 
 impl Default for Shape {
@@ -52,6 +54,7 @@ impl Default for Shape {
             exclusive: true,
             large_cqes: false,
             events: false,
+            windows: false,
         }
     }
 }
@@ -122,6 +125,10 @@ impl Qp {
             attr.comp_mask = ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_PD.0
                 | ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
             attr.send_ops_flags = SEND_OPS.into();
+            if shape.windows {
+                let bind = ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_BIND_MW.0;
+                attr.send_ops_flags |= u64::from(bind);
+            }
             let raw = ibv_create_qp_ex(pd.context.raw, &raw mut attr);
             assert!(!raw.is_null(), "ibv_create_qp_ex {shape:?}: {}", errno());
             let [send_cq, recv_cq] = cqs.map(Rc::clone);

@@ -3,11 +3,13 @@
 use core::mem::zeroed;
 use std::rc::Rc;
 
+use dat_engine::SendFlags;
 use dv_sys::inline::{ibv_alloc_mw, ibv_bind_mw, ibv_dealloc_mw, ibv_inc_rkey};
 use dv_sys::verbs::*;
 
 use super::{Buffer, Pd, Qp, checked, errno};
 use crate::support::side::Memory;
+use crate::support::work::BindWork;
 
 /// What a window is bound to.
 #[derive(Clone, Copy)]
@@ -65,6 +67,40 @@ impl Window {
             }
             checked("ibv_bind_mw", ibv_bind_mw(qp.raw, self.raw, &raw mut bind));
             self.rkey = (*self.raw).rkey;
+        }
+    }
+
+    /// Posts a change of a window of type 1 by somebody else's numbers: for the
+    /// call, window and region are called so. Answers the new key.
+    pub fn bind_as(&mut self, qp: &Qp, region: &Buffer, work: &BindWork) -> Result<u32, i32> {
+        let mut send_flags = 0;
+        for (ours, theirs) in [
+            (SendFlags::SIGNALED, ibv_send_flags::IBV_SEND_SIGNALED.0),
+            (SendFlags::FENCE, ibv_send_flags::IBV_SEND_FENCE.0),
+        ] {
+            if work.flags.contains(ours) {
+                send_flags |= theirs;
+            }
+        }
+        // SAFETY: zeroes are a bind of nothing; all objects are alive, and
+        // their names are only read by the library while it posts.
+        unsafe {
+            let own = (self.rkey, (*region.mr).lkey);
+            ((*self.raw).rkey, (*region.mr).lkey) = (work.keys.rkey, work.keys.lkey);
+            let mut bind: ibv_mw_bind = zeroed();
+            (bind.wr_id, bind.send_flags) = (work.cookie, send_flags);
+            if let Some((offset, length, access)) = work.to {
+                bind.bind_info = ibv_mw_bind_info {
+                    mr: region.mr,
+                    addr: work.keys.addr + offset,
+                    length,
+                    mw_access_flags: access.bits(),
+                };
+            }
+            let errno = ibv_bind_mw(qp.raw, self.raw, &raw mut bind);
+            let bound = (*self.raw).rkey;
+            ((*self.raw).rkey, (*region.mr).lkey) = own;
+            if errno == 0 { Ok(bound) } else { Err(errno) }
         }
     }
 

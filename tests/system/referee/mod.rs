@@ -2,6 +2,7 @@
 //! the same.
 
 mod arms;
+mod binds;
 mod completion_queues;
 mod memory;
 mod polls;

@@ -39,7 +39,7 @@ static SOURCE: [u8; 4096] = {
     bytes
 };
 
-fn bounds() -> Bounds {
+pub(super) fn bounds() -> Bounds {
     let memory = (SOURCE.as_ptr() as u64, SOURCE.len() as u32);
     Bounds {
         max_segments: SEGMENTS as usize,

@@ -16,6 +16,7 @@ fn requester_op(opcode: u8) -> Option<CompletionOp> {
         WqeOpcode::RdmaWrite | WqeOpcode::RdmaWriteImm => CompletionOp::Write,
         WqeOpcode::RdmaRead => CompletionOp::Read,
         WqeOpcode::Nop => CompletionOp::Nop,
+        WqeOpcode::Umr => CompletionOp::Bind,
     })
 }
 

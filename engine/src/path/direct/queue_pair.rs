@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::record::{Receives, Record};
 use super::{Mailbox, Owner, SharedReceivesHandle, Watch};
-use crate::request::{ListError, PostError, RecvRequest, SendRequest};
+use crate::request::{ListError, PostError, RecvRequest, SendFlags, SendRequest};
 use crate::ring::LayoutError;
 use crate::ring::layout::{RecvLayout, SendLayout};
 use crate::ring::receive::{RecvConsumer, RecvProducer};
 use crate::ring::send::{DoorbellPolicy, SendConsumer, SendProducer};
+use crate::wire::WindowChange;
 
 /// What a queue pair is made of.
 #[derive(Clone)]
@@ -240,6 +241,20 @@ impl QueuePair {
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.sends.post_noted(request, note) }
+    }
+
+    /// Posts the change of a window.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    pub fn post_change(
+        &mut self,
+        cookie: u64,
+        change: &WindowChange,
+        flags: SendFlags,
+        note: u32,
+    ) -> Result<(), PostError> {
+        self.sends.post_change(cookie, change, flags, note)
     }
 
     /// Posts several requests with one doorbell.

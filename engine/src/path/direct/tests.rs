@@ -234,6 +234,7 @@ fn qp_on(qpn: u32, send: &Arc<Mailbox>, recv: &Arc<Mailbox>, srq: Option<&Srq>) 
             max_requests: 8,
             max_segments: 2,
             max_inline: 0,
+            windows: false,
         },
         doorbell: DoorbellPolicy {
             blue_flame: true,

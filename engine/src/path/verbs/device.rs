@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use dv_sys::inline;
 use dv_sys::verbs::{
-    self, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state, ibv_recv_wr, ibv_send_wr, ibv_wc,
-    ibv_wc_flags, ibv_wc_opcode, ibv_wc_status,
+    self, ibv_mw, ibv_mw_bind, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state, ibv_recv_wr,
+    ibv_send_wr, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status,
 };
 
 use super::chain::Chain;
@@ -45,6 +45,15 @@ pub trait QueueCalls: Send + Sync {
     /// # Safety
     /// As for [`Self::post_send`].
     unsafe fn post_recv(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused>;
+
+    /// Posts a bind of a window of type 1.
+    ///
+    /// # Errors
+    /// As for the posts of chains.
+    ///
+    /// # Safety
+    /// Window and region are alive, and of the queue pair's domain.
+    unsafe fn bind(&self, window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError>;
 
     /// Has the device flush what is posted: to ERR, though it may be there.
     fn flush(&self);
@@ -146,6 +155,15 @@ impl QueueCalls for Arc<VerbsQp> {
         judge(errno, &chain, bad)
     }
 
+    unsafe fn bind(&self, window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError> {
+        // SAFETY: the queue pair is alive, and the rest the caller's promise.
+        match unsafe { inline::ibv_bind_mw(self.as_ptr(), window, bind) } {
+            0 => Ok(()),
+            -1 => Err(kind(last_errno())),
+            errno => Err(kind(errno)),
+        }
+    }
+
     fn flush(&self) {
         // SAFETY: integers and a union of byte arrays, for which zero is valid.
         let mut attr: ibv_qp_attr = unsafe { core::mem::zeroed() };
@@ -186,12 +204,17 @@ fn refused<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Refused {
     let taken = if before < chain.count() { before } else { 0 };
     Refused {
         taken,
-        error: match errno.abs() {
-            libc::ENOMEM => PostError::QueueFull,
-            // Everything else that a post can be refused for was checked
-            // before: what is left is the state of the queue, or the device.
-            _ => PostError::NotReady,
-        },
+        error: kind(errno),
+    }
+}
+
+/// What a post is refused for.
+fn kind(errno: i32) -> PostError {
+    match errno.abs() {
+        libc::ENOMEM => PostError::QueueFull,
+        // Everything else that a post can be refused for was checked
+        // before: what is left is the state of the queue, or the device.
+        _ => PostError::NotReady,
     }
 }
 

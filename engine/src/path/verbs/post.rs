@@ -264,7 +264,7 @@ fn has_room(credits: &mut Credits, slots: &Slots) -> bool {
 
 /// Whether one more request may be posted.
 #[inline]
-fn admit(credits: &mut Credits, slots: &Slots, made_at: u32) -> Result<(), PostError> {
+pub(super) fn admit(credits: &mut Credits, slots: &Slots, made_at: u32) -> Result<(), PostError> {
     if made_at != forks() {
         return Err(PostError::NotReady);
     }
@@ -315,7 +315,12 @@ fn fill<R, W>(
 /// Takes back what the device has not taken of the last `noted` requests.
 #[cold]
 #[inline(never)]
-fn withdraw(credits: &mut Credits, noted: usize, slots: &Slots, refused: Refused) -> Refused {
+pub(super) fn withdraw(
+    credits: &mut Credits,
+    noted: usize,
+    slots: &Slots,
+    refused: Refused,
+) -> Refused {
     let Refused { taken, mut error } = refused;
     credits.give_back(noted.saturating_sub(taken) as u32);
     slots.set_posted(credits.posted());

@@ -44,6 +44,8 @@ pub struct QueuePair<D: Device> {
     /// What its work requests carry, by the names.
     pub(super) send_tags: Series,
     pub(super) recv_tags: Series,
+    /// Whether there is room for binds.
+    pub(super) windows: bool,
     grant: QpGrant,
     shared: Option<SharedReceivesHandle<D>>,
     send: Completions<D>,
@@ -98,6 +100,7 @@ impl<D: Device> QueuePair<D> {
             recv_name,
             send_tags: Series::new(Side::Send, send_name),
             recv_tags: Series::new(Side::Recv, recv_name),
+            windows: grant.windows,
             grant,
             shared,
             send,

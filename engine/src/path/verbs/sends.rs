@@ -88,6 +88,7 @@ fn op_of(byte: u8) -> CompletionOp {
         ops[CompletionOp::Write as usize] = CompletionOp::Write;
         ops[CompletionOp::Read as usize] = CompletionOp::Read;
         ops[CompletionOp::Nop as usize] = CompletionOp::Nop;
+        ops[CompletionOp::Bind as usize] = CompletionOp::Bind;
         ops
     };
     OPS[usize::from(byte % 8)]
@@ -102,11 +103,12 @@ mod tests {
     use super::*;
 
     const MOST_STEPS: usize = if cfg!(miri) { 30 } else { 200 };
-    const OPS: [CompletionOp; 4] = [
+    const OPS: [CompletionOp; 5] = [
         CompletionOp::Send,
         CompletionOp::Write,
         CompletionOp::Read,
         CompletionOp::Nop,
+        CompletionOp::Bind,
     ];
 
     fn sent(number: u64) -> Sent {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use dv_sys::verbs::{ibv_recv_wr, ibv_send_wr};
+use dv_sys::verbs::{ibv_mw, ibv_mw_bind, ibv_recv_wr, ibv_send_wr};
 
 use super::chain::Chain;
 use super::cq::Poller;
@@ -103,6 +103,13 @@ impl QueueCalls for Arc<FakeQueue> {
         let taken = self.patience.take(posted.len());
         self.recvs.lock().unwrap().extend(&posted[..taken]);
         Patience::answer(taken, posted.len())
+    }
+
+    unsafe fn bind(&self, _window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError> {
+        let taken = self.patience.take(1);
+        let mut sends = self.sends.lock().unwrap();
+        sends.extend(core::iter::repeat_n(bind.wr_id, taken));
+        Patience::answer(taken, 1).map_err(|refused| refused.error)
     }
 
     fn flush(&self) {
@@ -252,6 +259,7 @@ const GRANT: QpGrant = QpGrant {
     send_segments: 2,
     recv_segments: 2,
     inline_bytes: 16,
+    windows: true,
 };
 
 fn closed(qpn: u32, send: &Cq, recv: &Cq, srq: Option<&Srq>) -> Qp {

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::super::layout::SendLayout;
 use super::super::scatter::{Units, read_unit};
 use super::super::{LayoutError, RingSize};
-use crate::wire::{CtrlSegment, UNIT, WQEBB, WqeOpcode, inline_units};
+use crate::wire::{BIND_UNITS, CtrlSegment, UNIT, WQEBB, WqeOpcode, inline_units};
 
 /// What completing a request takes: one entry per WQEBB, used at the first of
 /// each WQE.
@@ -45,12 +45,18 @@ unsafe impl Send for SendConsumer {}
 unsafe impl Sync for SendConsumer {}
 
 /// The most 16-byte units that one request can take: control, remote address,
-/// and the segments (there is always room for one) or the inline bytes.
+/// and the segments (there is always room for one) or the inline bytes; or a
+/// bind.
 fn longest(layout: &SendLayout) -> u32 {
-    2 + layout
+    let transfer = 2 + layout
         .max_segments
         .max(1)
-        .max(inline_units(layout.max_inline))
+        .max(inline_units(layout.max_inline));
+    if layout.windows {
+        transfer.max(BIND_UNITS)
+    } else {
+        transfer
+    }
 }
 
 impl SendConsumer {

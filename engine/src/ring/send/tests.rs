@@ -40,6 +40,7 @@ fn bench(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32) -
         max_requests: wqebbs,
         max_segments: segments,
         max_inline: inline,
+        windows: false,
     };
     let policy = DoorbellPolicy {
         blue_flame: true,

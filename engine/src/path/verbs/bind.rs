@@ -1,0 +1,121 @@
+//! Posting binds of memory windows through libibverbs.
+//!
+//! `ibv_bind_mw` posts to the same send queue as `ibv_post_send`, and counts
+//! the window's key on as the direct path does. What it is for cannot always be
+//! said to it: unbinding takes a region, too (rxe's library looks at it), and a
+//! window that was never bound has none. There is nothing to unbind then; a
+//! write of no bytes completes in its stead.
+
+use dv_sys::verbs::{ibv_access_flags, ibv_mw_bind, ibv_send_flags};
+
+use super::chain::{link, send_work};
+use super::device::{Device, QueueCalls, Refused};
+use super::post::{admit, withdraw};
+use super::queue_pair::QueuePair;
+use super::sends::Sent;
+use crate::completion::CompletionOp;
+use crate::control::{Access, MemoryWindow};
+use crate::request::{BindRequest, PostError, SendFlags, SendOp, SendRequest};
+
+impl<D: Device> QueuePair<D> {
+    /// Posts a bind or an unbind; answers the window's new key.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// Window and region are of this queue pair's domain. The region, and the
+    /// one that the window was bound to last, are registered.
+    #[inline(never)]
+    pub unsafe fn post_bind(
+        &mut self,
+        window: &MemoryWindow,
+        request: &BindRequest<'_>,
+        note: u32,
+    ) -> Result<u32, PostError> {
+        if !self.windows {
+            return Err(PostError::NoWindows);
+        }
+        admit(&mut self.sends, &self.record.sends.slots, self.forks)?;
+        let slot = self.sends.posted();
+        let end = self.sends.take(1);
+        let sent = Sent {
+            cookie: request.cookie,
+            note,
+            op: CompletionOp::Bind,
+            length: 0,
+        };
+        self.record.sends.note(slot, sent);
+        self.record.sends.slots.set_posted(end);
+        let tag = self.send_tags.tag(slot);
+        // SAFETY: passed on to the caller.
+        let posted = unsafe { self.give(window, request, tag) };
+        posted.map_err(|refused| {
+            let slots = &self.record.sends.slots;
+            withdraw(&mut self.sends, 1, slots, refused).error
+        })
+    }
+
+    /// # Safety
+    /// As for [`Self::post_bind`].
+    unsafe fn give(
+        &self,
+        window: &MemoryWindow,
+        request: &BindRequest<'_>,
+        tag: u64,
+    ) -> Result<u32, Refused> {
+        let queue = &self.record.queue;
+        let region = match request.target {
+            Some(target) => target.region.raw(),
+            None => match window.region() {
+                Some(region) => region,
+                None => {
+                    let nothing = SendRequest {
+                        cookie: 0,
+                        op: SendOp::Write {
+                            remote_addr: 0,
+                            rkey: 0,
+                        },
+                        flags: request.flags & (SendFlags::SIGNALED | SendFlags::FENCE),
+                        segments: &[],
+                    };
+                    let mut work = [send_work(&nothing, tag)];
+                    // SAFETY: it names no memory.
+                    unsafe { queue.post_send(link(&mut work)) }?;
+                    return Ok(window.rkey());
+                }
+            },
+        };
+        // SAFETY: integers and a pointer, for which zero is valid.
+        let mut bind: ibv_mw_bind = unsafe { core::mem::zeroed() };
+        bind.wr_id = tag;
+        bind.send_flags = flags(request.flags);
+        bind.bind_info.mr = region.as_ptr();
+        if let Some(target) = request.target {
+            bind.bind_info.addr = target.addr;
+            bind.bind_info.length = target.length;
+            bind.bind_info.mw_access_flags = rights(target.access);
+        }
+        // SAFETY: the window is alive, and so is the region, by the caller's
+        // promise.
+        unsafe { queue.bind(window.as_ptr(), &mut bind) }
+            .map_err(|error| Refused { taken: 0, error })?;
+        // The library counts from the same key, and the same way.
+        Ok(window.next_key())
+    }
+}
+
+fn flags(flags: SendFlags) -> u32 {
+    let pairs = [
+        (SendFlags::SIGNALED, ibv_send_flags::IBV_SEND_SIGNALED),
+        (SendFlags::FENCE, ibv_send_flags::IBV_SEND_FENCE),
+    ];
+    let set = pairs.into_iter().filter(|(ours, _)| flags.contains(*ours));
+    set.fold(0, |all, (_, theirs)| all | theirs.0)
+}
+
+fn rights(access: Access) -> u32 {
+    const REMOTE: u32 =
+        ibv_access_flags::IBV_ACCESS_REMOTE_READ.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+    access.bits() & REMOTE
+}

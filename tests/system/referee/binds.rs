@@ -1,0 +1,198 @@
+//! Binds of memory windows of type 1 by libmlx5 (`ibv_bind_mw`) and by the
+//! engine leave the same rings, records and register stores; so does whatever
+//! is posted behind one.
+
+use dat_engine::{Access, Segment, SendFlags, SendOp};
+use proptest::prelude::*;
+
+use crate::support::libmlx5::Shape;
+use crate::support::store_tracer;
+use crate::support::system::System;
+use crate::support::twins::Twins;
+use crate::support::work::{SendWork, any_send, lists};
+
+use super::posts::bounds;
+
+const DEPTH: u32 = 16;
+
+fn shape() -> Shape {
+    Shape {
+        send_depth: DEPTH,
+        recv_depth: DEPTH,
+        send_segments: 4,
+        recv_segments: 4,
+        inline_bytes: 200,
+        windows: true,
+        ..Shape::default()
+    }
+}
+
+type Target = Option<(u64, u64, Access)>;
+
+/// What a window is bound to: nothing, a byte, the longest there is.
+fn any_target() -> impl Strategy<Value = Target> {
+    let length = prop_oneof![Just(1), 1..4096u64, Just(1 << 31)];
+    let rights = prop_oneof![
+        Just(Access::REMOTE),
+        Just(Access::REMOTE_READ),
+        Just(Access::REMOTE_WRITE),
+        Just(Access::empty()),
+    ];
+    let bound = (0..4096u64, length, rights).prop_map(Some);
+    prop_oneof![1 => Just(None), 3 => bound]
+}
+
+fn any_flags() -> impl Strategy<Value = SendFlags> {
+    let flags = [SendFlags::SIGNALED, SendFlags::FENCE];
+    any::<(bool, bool)>().prop_map(move |(signalled, fenced)| {
+        let mut all = SendFlags::empty();
+        all.set(flags[0], signalled);
+        all.set(flags[1], fenced);
+        all
+    })
+}
+
+fn work(op: SendOp, flags: SendFlags, segments: Vec<Segment>) -> SendWork {
+    SendWork {
+        cookie: 2,
+        op,
+        flags,
+        segments,
+    }
+}
+
+/// Posts one to both, and compares.
+fn post(twins: &mut Twins, list: &[SendWork]) {
+    let (posted, stores) = twins.send(list);
+    posted.expect("room");
+    twins.compare(&stores);
+}
+
+fn bind(twins: &mut Twins, flags: SendFlags, to: Target) {
+    let (bound, stores) = twins.bind(flags, to);
+    bound.expect("room");
+    twins.compare(&stores);
+}
+
+#[test]
+fn each_opcode_behind_a_bind_and_an_unbind_is_that_of_libmlx5() {
+    if !store_tracer::supported() {
+        return;
+    }
+    let system = System::new();
+    let mut twins = system.twins(shape());
+    twins.trace(false);
+    let (remote_addr, rkey) = (0x1234_5678_9abc, 0x77);
+    let ops = [
+        SendOp::Send,
+        SendOp::SendImm(0x0102_0304),
+        SendOp::Write { remote_addr, rkey },
+        SendOp::WriteImm {
+            remote_addr,
+            rkey,
+            imm: 9,
+        },
+        SendOp::Read { remote_addr, rkey },
+    ];
+    let segment = |length| Segment {
+        addr: 0x1000,
+        length,
+        lkey: 7,
+    };
+    let signalled = SendFlags::SIGNALED;
+    for to in [Some((64, 256, Access::REMOTE)), None] {
+        for op in ops {
+            for flags in [signalled, signalled | SendFlags::FENCE] {
+                for segments in [vec![segment(9)], vec![segment(1), segment(2)], vec![]] {
+                    bind(&mut twins, signalled, to);
+                    // The second one has no fence any more.
+                    for _ in 0..2 {
+                        post(&mut twins, &[work(op, flags, segments.clone())]);
+                    }
+                    twins.complete_sends(3);
+                    bind(&mut twins, signalled, to);
+                    let one = work(op, flags, segments.clone());
+                    post(&mut twins, &[one.clone(), one]);
+                    twins.complete_sends(3);
+                }
+            }
+        }
+        // A bind behind a bind.
+        for _ in 0..3 {
+            bind(&mut twins, signalled, to);
+        }
+        twins.complete_sends(3);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Binds anywhere among other requests, and anywhere in the ring.
+    #[test]
+    fn binds_among_sends_are_identical(
+        start in prop_oneof![Just(0), 0..4096u32, (65_536 - 200)..65_536u32],
+        steps in prop::collection::vec((any_target(), any_flags()), 1..40),
+        lists in lists(any_send(bounds()), 40..41),
+    ) {
+        if !store_tracer::supported() {
+            return Ok(());
+        }
+        let system = System::new();
+        let mut twins = system.twins(shape());
+        twins.advance_to(start);
+        twins.trace(false);
+        for ((to, flags), mut list) in steps.into_iter().zip(lists) {
+            let (_, stores) = twins.bind(flags, to);
+            twins.compare(&stores);
+            list[0].flags |= SendFlags::SIGNALED;
+            let (posted, stores) = twins.send(&list);
+            twins.compare(&stores);
+            if posted.is_err() || twins.signaled() > 2 {
+                twins.complete_sends(twins.signaled());
+            }
+        }
+    }
+}
+
+/// The fence belongs to what is posted next, also if something was refused in
+/// between, and if the queue was full.
+#[test]
+fn the_fence_waits_for_what_is_posted_next() {
+    if !store_tracer::supported() {
+        return;
+    }
+    let system = System::new();
+    let mut twins = system.twins(shape());
+    twins.trace(false);
+    let one = Segment {
+        addr: 0x1000,
+        length: 9,
+        lkey: 7,
+    };
+    let good = work(SendOp::Send, SendFlags::SIGNALED, vec![one]);
+    let bad = work(SendOp::Send, SendFlags::SIGNALED, vec![one; 30]);
+    bind(&mut twins, SendFlags::SIGNALED, None);
+    assert!(
+        twins
+            .ours
+            .side
+            .post_sends(std::slice::from_ref(&bad))
+            .is_err()
+    );
+    post(&mut twins, std::slice::from_ref(&good));
+    twins.complete_sends(2);
+    // Full with a bind last.
+    let room = system.qp_spec(twins.ours.rings.qpn);
+    assert!(room.sq_wqebb_count >= 3 * DEPTH);
+    while twins
+        .bind(SendFlags::SIGNALED, Some((0, 8, Access::REMOTE)))
+        .0
+        .is_ok()
+    {}
+    let outstanding = twins.signaled();
+    assert!(outstanding >= DEPTH as usize);
+    twins.complete_sends(outstanding);
+    post(&mut twins, std::slice::from_ref(&good));
+    post(&mut twins, &[good]);
+}
