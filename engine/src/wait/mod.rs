@@ -14,6 +14,7 @@ mod budget;
 mod deadline;
 mod policy;
 pub mod protocol;
+mod set;
 mod signals;
 mod sync;
 mod word;
@@ -26,6 +27,7 @@ pub use budget::SpinBudget;
 pub use deadline::{Deadline, monotonic_nanos};
 pub use policy::{WaitPolicy, WaitPolicyError};
 pub use protocol::{BlockResult, Source, WaitCounters, WaitOutcome};
+pub use set::{ChannelEvent, ChannelSet};
 pub use signals::SignalGuard;
 
 use crate::error::ControlError;
