@@ -28,8 +28,10 @@
 //!
 //! # Threads
 //! An open adapter has one thread for the device's asynchronous events, and
-//! all adapters of a process share one for connections. They start when an
-//! adapter is opened and end when it, or the last one, is closed; they block
+//! all adapters of a process share one for connections; a CNO that has had an
+//! agent has one that calls it. They start when an
+//! adapter is opened (the agent is set) and end when it, or the last one, is
+//! closed (the CNO is freed); they block
 //! all signals and keep off isolated CPUs. No data passes through them.
 //!
 //! # Errors

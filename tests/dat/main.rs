@@ -6,6 +6,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no interface")]
 
 mod bad_input;
+mod cno;
 mod connections;
 mod ep_create_with_srq;
 mod ep_post_recv;

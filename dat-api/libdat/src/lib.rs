@@ -12,7 +12,6 @@
 //! | calls | answer |
 //! | --- | --- |
 //! | `dat_rmr_create` (there is no RMR for the other `dat_rmr_*`) | `DAT_MODEL_NOT_SUPPORTED` |
-//! | `dat_cno_create` (there is no CNO for the other `dat_cno_*`, nor for EVDs) | `DAT_NOT_IMPLEMENTED` |
 //! | `dat_evd_resize`, `dat_srq_resize` | `DAT_NOT_IMPLEMENTED` |
 //! | `dat_registry_add_provider`, `dat_registry_remove_provider` | `DAT_NOT_IMPLEMENTED` |
 //!

@@ -1,11 +1,12 @@
 //! Who waits has the EVD for himself.
 
-use std::ptr;
 use std::sync::{Barrier, mpsc};
 use std::thread;
 
 use dat::abi::*;
 use dat::exports::*;
+
+use crate::cno::{Cno, SECOND};
 
 use super::{Evd, LONG, SOON, Talk, joined, stays};
 use crate::support::{Bed, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
@@ -165,20 +166,34 @@ fn evd_wait_w06_one_of_four_waits() {
     one_of(4);
 }
 
-/// There are no CNOs yet. When there are, an EVD with one is to be waited for
-/// here, an event to come, and `dat_cno_wait` with timeout 0 to find nothing;
-/// and something once nobody waits any more.
+/// Who waits on the EVD itself takes it away from its CNO, which has it again
+/// once nobody waits.
 #[test]
-fn evd_wait_w07_there_are_no_cnos_yet() {
+fn evd_wait_w07_a_waiter_takes_the_evd_from_its_cno() {
     let bed = Bed::new();
-    let agent = DAT_OS_WAIT_PROXY_AGENT {
-        instance_data: ptr::null_mut(),
-        proxy_agent_func: None,
-    };
-    let mut cno = ptr::null_mut();
-    // SAFETY: a live adapter; the result is writable.
-    let answer = unsafe { dat_cno_create(bed.ia, agent, &raw mut cno) };
-    fails(answer, DAT_NOT_IMPLEMENTED);
+    let cno = Cno::new(&bed);
+    let talk = Talk::new(&bed, &Shape::default());
+    let recv = talk.recv();
+    cno.feed(recv.0);
+    talk.listen(1..4);
+    thread::scope(|scope| {
+        let waiter = recv.asleep(scope, 1);
+        talk.say();
+        assert_eq!(joined(waiter).soon().tag(), (1, 0));
+        cno.finds_nothing();
+        let waiter = recv.asleep(scope, 2);
+        talk.say();
+        stays(&waiter, recv);
+        cno.finds_nothing();
+        // With too few events for the waiter, who leaves.
+        recv.set_unwaitable();
+        fails(joined(waiter).answer, DAT_INVALID_STATE);
+    });
+    assert_eq!(cno.wait(0), Ok(recv.0));
+    assert_eq!(take_dto(recv.0).cookie, 2);
+    cno.finds_nothing();
+    talk.say();
+    assert_eq!(cno.wait(SECOND), Ok(recv.0));
 }
 
 /// Notification is between an EVD and its CNO: who waits on the EVD itself

@@ -140,6 +140,11 @@ impl Bed {
         self.closed |= answer == DAT_SUCCESS;
         answer
     }
+
+    /// Somebody else has closed it.
+    pub fn was_closed(mut self) {
+        self.closed = true;
+    }
 }
 
 impl Drop for Bed {

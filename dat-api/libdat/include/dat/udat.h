@@ -183,7 +183,7 @@ DAT_RETURN dat_evd_wait(DAT_EVD_HANDLE evd_handle, DAT_TIMEOUT timeout,
 
 /*
  * Lets an EVD trigger another CNO, or none.
- * Errors: DAT_INVALID_HANDLE.
+ * Errors: DAT_INVALID_HANDLE, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_evd_modify_cno(DAT_EVD_HANDLE evd_handle, DAT_CNO_HANDLE cno_handle);
 
@@ -222,8 +222,8 @@ DAT_RETURN dat_cno_create(DAT_IA_HANDLE ia_handle, DAT_OS_WAIT_PROXY_AGENT agent
                           DAT_CNO_HANDLE *cno_handle);
 
 /*
- * Sets another agent. It is called once; this arms it again.
- * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
+ * Sets another agent. It is called once, on a thread of the library; this arms it again.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_cno_modify_agent(DAT_CNO_HANDLE cno_handle, DAT_OS_WAIT_PROXY_AGENT agent);
 
@@ -235,9 +235,11 @@ DAT_RETURN dat_cno_query(DAT_CNO_HANDLE cno_handle, DAT_CNO_PARAM_MASK cno_param
                          DAT_CNO_PARAM *cno_param);
 
 /*
- * Waits until an EVD triggers, and names it as a hint: others may have events too.
+ * Waits until an EVD triggers, and names it as a hint: others may have events too. Any
+ * number of threads may wait. Null, with success: the adapter is being closed, or the
+ * last EVD of the CNO was freed.
  * Errors: DAT_QUEUE_EMPTY (time is over), DAT_INTERRUPTED_CALL, DAT_INVALID_HANDLE,
- * DAT_INVALID_STATE.
+ * DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES; with them the EVD is null.
  */
 DAT_RETURN dat_cno_wait(DAT_CNO_HANDLE cno_handle, DAT_TIMEOUT timeout,
                         DAT_EVD_HANDLE *evd_handle);

@@ -1,42 +1,83 @@
-//! Notification objects. There are none yet: the calls check their arguments.
+//! Notification objects.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use dat_api::handle::Pinned;
+use dat_api::object::cno::{self, Agent, Cno};
+use dat_api::object::evd::Timeout;
 use dat_api::object::ia::Ia;
-use dat_api::{Kind, Result, ReturnType, Subtype};
+use dat_api::{DatReturn, Handle, Kind, Result, ReturnType, Subtype};
 
 use crate::abi::{
-    DAT_CNO_FIELD_ALL, DAT_CNO_HANDLE, DAT_CNO_PARAM, DAT_CNO_PARAM_MASK, DAT_EVD_HANDLE,
-    DAT_IA_HANDLE, DAT_OS_WAIT_PROXY_AGENT, DAT_RETURN, DAT_TIMEOUT,
+    DAT_AGENT_FUNC, DAT_CNO_FIELD_ALL, DAT_CNO_HANDLE, DAT_CNO_PARAM, DAT_CNO_PARAM_MASK,
+    DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_OS_WAIT_PROXY_AGENT, DAT_RETURN, DAT_TIMEOUT,
+    DAT_TIMEOUT_INFINITE,
 };
-use crate::face::answer::{control, not_yet};
-use crate::face::handles::{named, pin};
+use crate::face::answer::{bad_argument, control};
+use crate::face::handles::{bare, invalid, named, or_null, ours, pin};
 use crate::face::output::{Output, queried};
+
+const WHICH: Subtype = Subtype::InvalidHandleCno;
+
+fn cno(handle: DAT_CNO_HANDLE) -> Result<Pinned<Cno>> {
+    pin(handle, WHICH)
+}
+
+/// The agent that C describes: none without a function.
+fn agent(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Option<Agent>> {
+    let data = agent.instance_data.expose_provenance();
+    let Some(function) = agent.proxy_agent_func else {
+        return match data {
+            0 => Ok(None),
+            _ => Err(bad_argument(
+                Subtype::InvalidArg2,
+                "an agent with instance data, but without a function to call",
+            )),
+        };
+    };
+    let words = [data, function as usize];
+    Ok(Some(Agent::new(words, move |evd| {
+        // SAFETY: by the contract of `exports` a function that may be called with
+        // its instance data, once, on a thread of the library.
+        unsafe { function(core::ptr::with_exposed_provenance_mut(data), or_null(evd)) }
+    })))
+}
+
+/// What [`agent`] was made of.
+fn described(agent: Option<&Agent>) -> DAT_OS_WAIT_PROXY_AGENT {
+    let [data, function] = agent.map_or([0, 0], Agent::words);
+    DAT_OS_WAIT_PROXY_AGENT {
+        instance_data: core::ptr::with_exposed_provenance_mut(data),
+        // SAFETY: the word is 0, which is no function, or was such a function:
+        // only `agent` makes agents that C can ask for.
+        proxy_agent_func: unsafe { core::mem::transmute::<usize, DAT_AGENT_FUNC>(function) },
+    }
+}
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cno_create(
     ia_handle: DAT_IA_HANDLE,
-    _agent: DAT_OS_WAIT_PROXY_AGENT,
+    agent: DAT_OS_WAIT_PROXY_AGENT,
     cno_handle: *mut DAT_CNO_HANDLE,
 ) -> DAT_RETURN {
     control("dat_cno_create", || {
-        let _ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         // SAFETY: the contract of `exports`.
-        let _place = unsafe { Output::new(cno_handle, Subtype::InvalidArg3) }?;
-        Err(not_yet(ReturnType::NotImplemented))
+        let place = unsafe { Output::new(cno_handle, Subtype::InvalidArg3) }?;
+        let agent = self::agent(agent)?;
+        place.made(Cno::create(&ia.to_arc(), agent)?.handle());
+        Ok(())
     })
-}
-
-fn cno(handle: DAT_CNO_HANDLE) -> Result<dat_api::Handle> {
-    named(handle, Kind::Cno, Subtype::InvalidHandleCno)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cno_modify_agent(
     cno_handle: DAT_CNO_HANDLE,
-    _agent: DAT_OS_WAIT_PROXY_AGENT,
+    agent: DAT_OS_WAIT_PROXY_AGENT,
 ) -> DAT_RETURN {
     control("dat_cno_modify_agent", || {
-        cno(cno_handle)?;
-        Err(not_yet(ReturnType::NotImplemented))
+        let cno = cno(cno_handle)?;
+        cno.to_arc().set_agent(self::agent(agent)?)
     })
 }
 
@@ -47,31 +88,60 @@ pub unsafe extern "C" fn dat_cno_query(
     cno_param: *mut DAT_CNO_PARAM,
 ) -> DAT_RETURN {
     control("dat_cno_query", || {
-        cno(cno_handle)?;
+        let cno = cno(cno_handle)?;
         // SAFETY: the contract of `exports`.
-        let _place = unsafe { queried(cno_param_mask, DAT_CNO_FIELD_ALL, cno_param) }?;
-        Err(not_yet(ReturnType::NotImplemented))
+        let place = unsafe { queried(cno_param_mask, DAT_CNO_FIELD_ALL, cno_param) }?;
+        let info = cno.query();
+        place.set(DAT_CNO_PARAM {
+            ia_handle: bare(info.ia),
+            agent: described(info.agent.as_ref()),
+        });
+        Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cno_free(cno_handle: DAT_CNO_HANDLE) -> DAT_RETURN {
     control("dat_cno_free", || {
-        cno(cno_handle)?;
-        Err(not_yet(ReturnType::NotImplemented))
+        Cno::free(named(cno_handle, Kind::Cno, WHICH)?)
     })
 }
 
+fn set(place: Option<Output<DAT_EVD_HANDLE>>, evd: Option<Handle>) {
+    if let Some(place) = place {
+        place.set(or_null(evd));
+    }
+}
+
+/// Success without an EVD: the IA is being closed, or the last EVD was freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cno_wait(
     cno_handle: DAT_CNO_HANDLE,
-    _timeout: DAT_TIMEOUT,
+    timeout: DAT_TIMEOUT,
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN {
-    control("dat_cno_wait", || {
-        cno(cno_handle)?;
+    let answer = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the contract of `exports`.
-        let _place = unsafe { Output::new(evd_handle, Subtype::InvalidArg3) }?;
-        Err(not_yet(ReturnType::NotImplemented))
-    })
+        let place = unsafe { Output::wanted(evd_handle) };
+        let Some(cno) = ours(cno_handle).filter(|cno| cno.kind() == Some(Kind::Cno)) else {
+            set(place, None);
+            return Err(invalid(WHICH));
+        };
+        if place.is_none() {
+            let (kind, which) = (ReturnType::InvalidParameter, Subtype::InvalidArg3);
+            return Err(DatReturn::error(kind, which));
+        }
+        let timeout = match timeout {
+            DAT_TIMEOUT_INFINITE => Timeout::Infinite,
+            microseconds => Timeout::Micros(microseconds),
+        };
+        let waited = cno::wait(cno, timeout);
+        set(place, waited.ok().flatten());
+        waited.map(|_| ())
+    }));
+    match answer {
+        Ok(Ok(())) => DatReturn::SUCCESS.bits(),
+        Ok(Err(code)) => code.bits(),
+        Err(_) => DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype).bits(),
+    }
 }

@@ -1,6 +1,9 @@
 //! Event dispatchers: all but taking events.
 
+use std::sync::Arc;
+
 use dat_api::handle::Pinned;
+use dat_api::object::cno::Cno;
 use dat_api::object::evd::{Evd, Notification};
 use dat_api::object::ia::Ia;
 use dat_api::types::EvdFlags;
@@ -10,12 +13,12 @@ use crate::abi::{
     DAT_CNO_HANDLE, DAT_COUNT, DAT_EVD_FIELD_ALL, DAT_EVD_FLAGS, DAT_EVD_HANDLE, DAT_EVD_PARAM,
     DAT_EVD_PARAM_MASK, DAT_EVD_STATE, DAT_EVD_STATE_CONFIG_NOTIFY, DAT_EVD_STATE_CONFIG_SOLICITED,
     DAT_EVD_STATE_CONFIG_THRESHOLD, DAT_EVD_STATE_DISABLED, DAT_EVD_STATE_ENABLED,
-    DAT_EVD_STATE_UNWAITABLE, DAT_EVD_STATE_WAITABLE, DAT_EVENT, DAT_HANDLE_NULL, DAT_IA_HANDLE,
-    DAT_RETURN, DAT_SOFTWARE_EVENT,
+    DAT_EVD_STATE_UNWAITABLE, DAT_EVD_STATE_WAITABLE, DAT_EVENT, DAT_IA_HANDLE, DAT_RETURN,
+    DAT_SOFTWARE_EVENT,
 };
 use crate::face::answer::{bad_argument, control, not_yet, require};
 use crate::face::attributes::count;
-use crate::face::handles::{bare, named, named_or_null, pin};
+use crate::face::handles::{bare, named, or_null, pin, pin_or_null};
 use crate::face::output::{Output, queried};
 
 /// What all these calls say of a bad EVD, as Linux registries do.
@@ -23,6 +26,11 @@ pub(super) const WHICH: Subtype = Subtype::InvalidHandleEvdRequest;
 
 fn evd(handle: DAT_EVD_HANDLE) -> Result<Pinned<Evd>> {
     pin(handle, WHICH)
+}
+
+fn cno_or_null(handle: DAT_CNO_HANDLE) -> Result<Option<Arc<Cno>>> {
+    let cno = pin_or_null::<Cno>(handle, Subtype::InvalidHandleCno)?;
+    Ok(cno.map(|cno| cno.to_arc()))
 }
 
 #[unsafe(no_mangle)]
@@ -40,15 +48,17 @@ pub unsafe extern "C" fn dat_evd_create(
             Subtype::InvalidArg2,
             "an EVD holds at least one event",
         )?;
-        let cno = named_or_null(cno_handle, Kind::Cno, Subtype::InvalidHandleCno)?;
+        let cno = cno_or_null(cno_handle)?;
         let flags = EvdFlags::from_bits(evd_flags)
             .ok_or_else(|| bad_argument(Subtype::InvalidArg4, "there is no such EVD flag"))?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(evd_handle, Subtype::InvalidArg5) }?;
-        if cno.is_some() {
-            return Err(not_yet(ReturnType::NotImplemented));
+        let evd = Evd::create(&ia.to_arc(), evd_min_qlen, flags, None)?;
+        if let Err(error) = evd.set_cno(cno.as_ref()) {
+            let _ = Evd::free(evd.handle());
+            return Err(error);
         }
-        place.made(Evd::create(&ia.to_arc(), evd_min_qlen, flags, None)?.handle());
+        place.made(evd.handle());
         Ok(())
     })
 }
@@ -88,26 +98,21 @@ pub unsafe extern "C" fn dat_evd_query(
             ia_handle: bare(info.ia),
             evd_qlen: count(info.queue_length),
             evd_state: state(info.enabled, info.waitable, info.notification),
-            // There are no notification objects yet.
-            cno_handle: DAT_HANDLE_NULL,
+            cno_handle: or_null(info.cno),
             evd_flags: info.flags.bits(),
         });
         Ok(())
     })
 }
 
-/// There are no notification objects yet: only "none" can be set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_modify_cno(
     evd_handle: DAT_EVD_HANDLE,
     cno_handle: DAT_CNO_HANDLE,
 ) -> DAT_RETURN {
     control("dat_evd_modify_cno", || {
-        let _evd = evd(evd_handle)?;
-        match named_or_null(cno_handle, Kind::Cno, Subtype::InvalidHandleCno)? {
-            None => Ok(()),
-            Some(_) => Err(not_yet(ReturnType::NotImplemented)),
-        }
+        let evd = evd(evd_handle)?;
+        evd.set_cno(cno_or_null(cno_handle)?.as_ref())
     })
 }
 

@@ -1,8 +1,6 @@
 //! Objects as they look from outside: their first word, their contexts, their
 //! end; and events taken through the face.
 
-use core::ptr::null_mut;
-
 use dat::abi::*;
 use dat::exports::*;
 use dat_api::{ReturnType, Subtype};
@@ -299,16 +297,11 @@ fn what_is_not_there_yet_says_so() {
     on_a_device("objects::what_is_not_there_yet_says_so", || {
         let w = World::new();
         let mut made = DAT_HANDLE_NULL;
-        let agent = DAT_OS_WAIT_PROXY_AGENT {
-            instance_data: null_mut(),
-            proxy_agent_func: None,
-        };
         let (model, not_there) = (ReturnType::ModelNotSupported, ReturnType::NotImplemented);
         // SAFETY: handles, and room for the results.
         unsafe {
             for (what, answer, kind) in [
                 ("RMR", dat_rmr_create(w.pz, &raw mut made), model),
-                ("CNO", dat_cno_create(w.ia, agent, &raw mut made), not_there),
                 ("evd_resize", dat_evd_resize(w.evd, 32), not_there),
                 ("srq_resize", dat_srq_resize(w.srq, 32), not_there),
             ] {

@@ -68,6 +68,11 @@ pub(super) struct Consumer {
     /// Which queue is polled next, and for how many events more.
     turn: usize,
     turn_left: u32,
+    /// Something that notifies was staged since [`Self::take_news`].
+    has_news: bool,
+    /// For the CNO: every queue was asked for events of the device, and has sent
+    /// none since.
+    pub(super) is_covered: bool,
     pub(super) budget: SpinBudget,
     pub(super) counters: WaitCounters,
 }
@@ -80,6 +85,8 @@ impl Consumer {
             queues: Vec::new(),
             turn: 0,
             turn_left: TURN,
+            has_news: false,
+            is_covered: false,
             budget: SpinBudget::new(),
             counters: WaitCounters::default(),
         })
@@ -192,12 +199,9 @@ impl Consumer {
     #[inline(never)]
     pub(super) fn keep(&mut self, evd: &Evd, completion: &Completion) {
         let attribute = evd.switches.attribute();
-        put(
-            completion,
-            &mut self.staged,
-            attribute,
-            &mut Found::default(),
-        );
+        let mut found = Found::default();
+        put(completion, &mut self.staged, attribute, &mut found);
+        self.has_news |= found.notifies;
     }
 
     /// Asks for an event of the only queue, at any completion.
@@ -240,6 +244,7 @@ impl Consumer {
         let attribute = evd.switches.attribute();
         let mut found = Found::default();
         put(completion, &mut self.staged, attribute, &mut found);
+        self.has_news |= found.notifies;
         found.and(self.gather_all(evd))
     }
 
@@ -252,6 +257,7 @@ impl Consumer {
             let room = most.saturating_sub(self.staged.len());
             found = found.and(stage(queue, room, &mut self.staged, attribute));
         }
+        self.has_news |= found.notifies;
         found
     }
 
@@ -268,6 +274,7 @@ impl Consumer {
         if posted == 0 {
             return found;
         }
+        self.has_news = true;
         if self.staged.len() > evd.queue_length() as usize {
             return found.and(Found::POSTED);
         }
@@ -291,13 +298,17 @@ impl Consumer {
             found = found.and(stage(queue, most, &mut self.staged, attribute));
             queue.settle();
         }
+        self.has_news |= found.notifies;
         found
     }
 
     #[cold]
     fn act_on(&mut self, evd: &Evd, letter: Letter) -> Found {
         match letter {
-            Letter::Attach(queue) => self.queues.push(queue),
+            Letter::Attach(queue) => {
+                self.queues.push(queue);
+                self.is_covered = false;
+            }
             Letter::Room(mut room) => {
                 room.append(&mut self.staged);
                 self.staged = room;
@@ -337,6 +348,44 @@ impl Consumer {
     /// Whether completions tell which of them were solicited.
     pub(super) fn tells_solicited(&self) -> bool {
         self.queues.iter().all(Queue::tells_solicited)
+    }
+
+    /// Whether something that notifies was staged since this was last asked.
+    pub(super) fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.has_news)
+    }
+
+    /// Asks for an event of each queue, for a CNO; `false` if one cannot be asked.
+    pub(super) fn arm_all(&mut self, solicited_only: bool) -> bool {
+        let mut all = true;
+        for queue in &mut self.queues {
+            if let Err(error) = queue.arm(solicited_only) {
+                tracing::error!("a CNO cannot wait for an EVD of it: {error}");
+                all = false;
+            }
+        }
+        all
+    }
+
+    /// Takes the events of the channel. Answers how many there were.
+    pub(super) fn take_events(&mut self) -> Result<u32, ControlError> {
+        let mut events = 0;
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            // The first takes those of all queues: they share the channel.
+            events += match index {
+                0 => queue.take_events()?,
+                _ => queue.taken_events(),
+            };
+        }
+        Ok(events)
+    }
+
+    /// [`Self::take_events`], for a CNO: a device that failed sends none.
+    pub(super) fn take_all_events(&mut self) -> u32 {
+        self.take_events().unwrap_or_else(|error| {
+            tracing::error!("the events of an EVD cannot be taken: {error}");
+            0
+        })
     }
 
     /// The queues, to be armed.

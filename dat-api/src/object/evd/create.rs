@@ -9,6 +9,7 @@ use dat_engine::wait::{Blocker, WaitPolicy};
 use super::consumer::Consumer;
 use super::dto::Ledger;
 use super::exclusive::Exclusive;
+use super::feed::Feed;
 use super::home::Home;
 use super::posted::Posted;
 use super::query::Switches;
@@ -87,14 +88,14 @@ impl Evd {
         let evd = Arc::new(Self {
             handle: place.handle(),
             flags,
-            asked,
             queue_length: AtomicU32::new(asked),
             policy: policy.unwrap_or_else(|| home.wait_policy()),
             switches: Switches::default(),
+            feed: Feed::default(),
             posted,
             blocker,
             counts: wait::Counts::default(),
-            ledger: Mutex::new(Ledger::default()),
+            ledger: Mutex::new(Ledger::new(asked)),
             usage: Usage::default(),
             // Published once, under the handle that it knows: what opens the
             // consumer counts on it.
@@ -144,6 +145,7 @@ impl Evd {
         };
         if let Some(evd) = handle::retire::<Self>(handle, hurry) {
             evd.stop_watching();
+            evd.leave_cno();
         }
     }
 

@@ -15,12 +15,14 @@ use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
 use super::Evd;
 use super::create::no_memory;
+use super::feed;
 use super::posted::{Letter, with_room};
 use super::queue::Queue;
 use super::streams::{StreamKind, Streams, check_flag};
 use super::take::{Attended, pause};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
+use crate::object::cno::Cno;
 use crate::object::usage::Use;
 use crate::status::{ReturnType, Subtype};
 use crate::types::CompletionFlags;
@@ -77,12 +79,15 @@ impl DtoRole {
 }
 
 /// Who is attached to an EVD, and to which of its queues.
-#[derive(Default)]
 pub(super) struct Ledger {
+    /// Events that the consumer asked it to hold.
+    pub(super) asked: u32,
     pub(super) streams: Streams,
+    /// The CNO that the EVD feeds, kept from being freed.
+    pub(super) cno: Option<Use<Cno>>,
     /// Room for staged events that the owner has been given, beyond the first.
     room: usize,
-    channel: Option<CompletionChannel>,
+    pub(super) channel: Option<CompletionChannel>,
     queues: Vec<Account>,
     /// SRQs whose receives are reported here.
     shared: Vec<Shared>,
@@ -106,8 +111,21 @@ struct Shared {
 }
 
 impl Ledger {
+    /// Nobody is attached.
+    pub(super) fn new(asked: u32) -> Self {
+        Self {
+            asked,
+            streams: Streams::default(),
+            cno: None,
+            room: 0,
+            channel: None,
+            queues: Vec::new(),
+            shared: Vec::new(),
+        }
+    }
+
     /// All that can be outstanding.
-    fn depth(&self) -> u32 {
+    pub(super) fn depth(&self) -> u32 {
         self.queues
             .iter()
             .map(|account| account.used)
@@ -269,7 +287,7 @@ impl Evd {
                 format!("{depth} completions outstanding; a completion queue holds {most}"),
             ));
         }
-        let wanted = depth.max(self.asked).max(ledger.depth()).min(most);
+        let wanted = depth.max(ledger.asked).max(ledger.depth()).min(most);
         let (queue, handle) = self.make_queue(ledger, wanted)?;
         ledger.queues.push(Account {
             queue: handle,
@@ -280,6 +298,7 @@ impl Evd {
         self.posted.send([Letter::Attach(queue)]);
         // Who waits is to arm this one too.
         self.blocker.wake();
+        self.call_cno();
         Ok(())
     }
 
@@ -294,7 +313,11 @@ impl Evd {
         }
         let channel = match &ledger.channel {
             Some(channel) => channel.clone(),
-            None => ledger.channel.insert(self.home.create_channel()?).clone(),
+            None => {
+                let channel = self.home.create_channel()?;
+                feed::watch(ledger.cno.as_ref(), channel.fd(), self.handle)?;
+                ledger.channel.insert(channel).clone()
+            }
         };
         let cq = self.home.create_cq(depth, &channel, self.handle)?;
         let handle = cq.handle().clone();

@@ -24,6 +24,7 @@ mod create;
 mod dto;
 #[allow(unsafe_code)]
 mod exclusive;
+mod feed;
 mod home;
 mod posted;
 mod query;
@@ -43,6 +44,7 @@ use dat_engine::wait::{Blocker, WaitPolicy};
 
 use self::dto::Ledger;
 use self::exclusive::Exclusive;
+use self::feed::Feed;
 use self::home::Home;
 use self::posted::Posted;
 use self::query::Switches;
@@ -52,6 +54,7 @@ use crate::handle::{Handle, Kind, Object};
 use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 
 pub(crate) use self::dto::{DtoRole, DtoStream};
+pub(crate) use self::feed::{Seen, Task, look};
 pub(crate) use self::posted::Overflow;
 pub use self::query::{EvdInfo, Notification};
 pub(crate) use self::streams::StreamGuard;
@@ -64,12 +67,12 @@ pub struct Evd {
     handle: Handle,
     home: Home,
     flags: EvdFlags,
-    /// Events that it was asked to hold.
-    asked: u32,
     /// Events that it holds: what queries report. Only grows.
     queue_length: AtomicU32,
     policy: WaitPolicy,
     switches: Switches,
+    /// The CNO that it triggers.
+    feed: Feed,
     posted: Posted,
     blocker: Blocker,
     /// See [`wait::Counts`].
@@ -148,10 +151,6 @@ impl Evd {
             self.notify();
         }
     }
-
-    /// Where a CNO is to be triggered, if the EVD is enabled: an event has come
-    /// that notifies, and nobody waits for it on the EVD itself.
-    fn notify(&self) {}
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)

@@ -135,6 +135,8 @@ pub struct EvdInfo {
     /// What the data transfer streams on it are configured for; nothing as long
     /// as there are none.
     pub notification: Option<Notification>,
+    /// The CNO that it triggers.
+    pub cno: Option<Handle>,
     /// The streams that it may carry.
     pub flags: EvdFlags,
 }
@@ -149,6 +151,7 @@ impl Evd {
             enabled: self.switches.is_enabled(),
             waitable: self.switches.is_waitable(),
             notification: self.notification(),
+            cno: self.feed.cno(),
             flags: self.flags,
         }
     }
@@ -174,9 +177,13 @@ impl Evd {
         self.switches.clear(UNWAITABLE);
     }
 
-    /// Arriving events trigger the CNO, from now on.
+    /// Arriving events trigger the CNO, from now on; and so do those that came
+    /// while they did not.
     pub fn enable(&self) {
-        self.switches.clear(DISABLED);
+        if !self.switches.is_enabled() {
+            self.switches.clear(DISABLED);
+            self.return_to_cno();
+        }
     }
 
     /// Arriving events trigger no CNO, from now on.

@@ -228,6 +228,8 @@ impl Evd {
     ) -> Result<WaitOutcome, ControlError> {
         let consumer = waiter.consumer();
         let (mut budget, mut counters) = (consumer.budget, consumer.counters);
+        // The events of the device are this wait's.
+        consumer.is_covered = false;
         self.switches.set_waited(true);
         let outcome = dat_engine::wait::wait_on(
             waiter,
@@ -238,6 +240,8 @@ impl Evd {
             &mut counters,
         );
         self.switches.set_waited(false);
+        // Whatever is left, and whatever comes: from here on it is for the CNO.
+        self.return_to_cno();
         let consumer = waiter.consumer();
         (consumer.budget, consumer.counters) = (budget, counters);
         self.counts.publish(&counters);
@@ -285,14 +289,7 @@ impl Source for Waiting<'_> {
     }
 
     fn take_events(&mut self) -> Result<u32, ControlError> {
-        let mut events = 0;
-        for (index, queue) in self.consumer.queues().iter_mut().enumerate() {
-            // The first takes those of all queues: they share the channel.
-            events += match index {
-                0 => queue.take_events()?,
-                _ => queue.taken_events(),
-            };
-        }
+        let events = self.consumer.take_events()?;
         if events > 0 {
             (self.evented, self.listening) = (true, 0);
         }

@@ -1,0 +1,352 @@
+//! Notification objects: one place to wait for the events of several EVDs.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `wait.rs` | `dat_cno_wait`: a wait as on an EVD, on all EVDs at once |
+//! | `agent.rs` | the agent, and the thread that calls it |
+//! | `line.rs` | EVDs that have triggered, in order |
+//!
+//! # Who is told
+//! An EVD triggers when something comes that notifies; see `evd/feed.rs`. A
+//! trigger is for one waiter, and once for the agent. Without a waiter it is
+//! remembered, once for each EVD, and told to the next one if the EVD still
+//! holds events then; for the agent likewise.
+//!
+//! # Who looks
+//! Whoever waits looks at the EVDs himself, and asks the device for their events:
+//! no thread stands between the device and a waiter. Several look beside each
+//! other. One that leaves may have taken the event of the device that all were
+//! waiting for, so he wakes another, who asks anew.
+
+mod agent;
+mod line;
+mod wait;
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dat_engine::ControlError;
+use dat_engine::wait::{Blocker, ChannelSet};
+
+use self::agent::Runner;
+use self::line::Line;
+use self::wait::Seat;
+use super::exhausted;
+use super::ia::Ia;
+use super::usage::{Counted, Usage};
+use crate::error::{DatError, Result};
+use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::status::{ReturnType, Subtype};
+
+pub use self::agent::Agent;
+pub use self::wait::wait;
+
+/// A notification object.
+pub struct Cno {
+    handle: Handle,
+    ia: Arc<Ia>,
+    /// The channels of the EVDs.
+    channels: ChannelSet,
+    state: Mutex<State>,
+    /// How long [`State::waiters`] is: looked at without the lock.
+    triggered: AtomicUsize,
+    /// Changes with [`State::evds`].
+    edition: AtomicU32,
+    /// How often everybody was sent away: all its EVDs were freed.
+    releases: AtomicU32,
+    /// It is going.
+    is_over: AtomicBool,
+    /// EVDs that feed it, and threads that wait.
+    usage: Usage,
+}
+
+#[derive(Default)]
+struct State {
+    /// What feeds it.
+    evds: Vec<Handle>,
+    /// Triggers that no waiter was told of.
+    for_waiters: Line,
+    /// Triggers that no agent was told of.
+    for_agent: Line,
+    /// Who waits.
+    seats: Vec<Arc<Seat>>,
+    /// Places to wait that nobody uses.
+    idle: Vec<Arc<Seat>>,
+    agent: Option<Agent>,
+    /// The last EVD was freed: the agent is to be called with none.
+    agent_is_released: bool,
+    /// What calls the agent: there since the first was set.
+    runner: Option<Runner>,
+}
+
+impl State {
+    /// Somebody who looks, if there is anybody.
+    fn looker(&self) -> Option<Arc<Seat>> {
+        self.seats.first().cloned().or_else(|| self.caller())
+    }
+
+    /// The thread that is to call the agent, if there is one to be called.
+    fn caller(&self) -> Option<Arc<Seat>> {
+        self.agent.as_ref()?;
+        Some(Arc::clone(self.runner.as_ref()?.seat()))
+    }
+}
+
+/// Who has noticed a trigger, and so need not be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finder {
+    /// One of the waiters.
+    Waiter,
+    /// The thread of the agent.
+    Agent,
+    /// Neither, and nobody has looked yet.
+    Nobody,
+}
+
+impl Object for Cno {
+    const KIND: Kind = Kind::Cno;
+}
+
+impl Counted for Cno {
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+}
+
+/// What `dat_cno_query` answers.
+#[derive(Clone, Debug)]
+pub struct CnoInfo {
+    /// The IA it belongs to.
+    pub ia: Handle,
+    /// The agent that the next trigger calls, if there is one.
+    pub agent: Option<Agent>,
+}
+
+impl Cno {
+    /// Makes one that no EVD feeds.
+    ///
+    /// # Errors
+    /// `INSUFFICIENT_RESOURCES`: no descriptors, or no thread for the agent;
+    /// `INVALID_HANDLE`: the IA is being closed.
+    pub fn create(ia: &Arc<Ia>, agent: Option<Agent>) -> Result<Arc<Self>> {
+        let channels = ChannelSet::new().map_err(|error| no_descriptors(&error))?;
+        let first = Seat::new()?;
+        let place = Reservation::new().ok_or_else(exhausted)?;
+        let cno = Arc::new(Self {
+            handle: place.handle(),
+            ia: Arc::clone(ia),
+            channels,
+            state: Mutex::new(State {
+                idle: vec![first],
+                ..State::default()
+            }),
+            triggered: AtomicUsize::new(0),
+            edition: AtomicU32::new(0),
+            releases: AtomicU32::new(0),
+            is_over: AtomicBool::new(false),
+            usage: Usage::default(),
+        });
+        if agent.is_some() {
+            cno.set_agent(agent)?;
+        }
+        match ia.publish(place, &cno, Self::abort) {
+            Ok(_) => Ok(cno),
+            Err(error) => {
+                cno.lock().agent = None;
+                cno.dismantle(None);
+                Err(error)
+            }
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The IA that it was made of.
+    #[must_use]
+    pub fn ia(&self) -> &Arc<Ia> {
+        &self.ia
+    }
+
+    /// What it is and how it is set.
+    #[must_use]
+    pub fn query(&self) -> CnoInfo {
+        CnoInfo {
+            ia: self.ia.handle(),
+            agent: self.lock().agent.clone(),
+        }
+    }
+
+    /// Frees it. An agent is not called any more; a call that is under way is
+    /// waited for, unless this is it.
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE`; `INVALID_STATE` while EVDs feed it or threads wait on it.
+    pub fn free(handle: Handle) -> Result<()> {
+        let cno = handle::pin::<Self>(handle).ok_or_else(stale)?.to_arc();
+        if !cno.usage.close() {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                Subtype::InvalidStateCnoInUse,
+                "EVDs feed the CNO or threads wait on it: free the EVDs or give them another \
+                 CNO, and wake the threads",
+            ));
+        }
+        cno.lock().agent = None;
+        cno.ia.unregister(handle);
+        cno.dismantle(Some(handle));
+        Ok(())
+    }
+
+    /// Its IA is being closed: waiters and the agent are released, with no EVD.
+    pub(crate) fn abort(handle: Handle) {
+        if let Some(cno) = handle::pin::<Self>(handle).map(|cno| cno.to_arc()) {
+            cno.usage.close_anyway();
+            cno.dismantle(Some(handle));
+        }
+    }
+
+    /// Ends what waits on it, and the thread of the agent.
+    fn dismantle(&self, handle: Option<Handle>) {
+        self.is_over.store(true, Ordering::SeqCst);
+        let mut state = self.lock();
+        let runner = state.runner.take();
+        let seats = state.seats.clone();
+        drop(state);
+        for seat in seats.iter().chain(runner.as_ref().map(Runner::seat)) {
+            seat.wake();
+        }
+        if let Some(handle) = handle {
+            handle::retire::<Self>(handle, |_| ());
+        }
+        if let Some(runner) = runner {
+            runner.join();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An EVD begins to feed it. Its events come on this channel, if it has one
+    /// already.
+    pub(crate) fn attach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>) -> Result<()> {
+        if let Some(channel) = channel {
+            self.watch(channel, evd)?;
+        }
+        let mut state = self.lock();
+        state.evds.push(evd);
+        self.edition.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// The EVD has a channel now.
+    pub(crate) fn watch(&self, channel: BorrowedFd<'_>, evd: Handle) -> Result<()> {
+        self.channels
+            .add(channel, evd.bits() as u64)
+            .map_err(|error| no_descriptors(&error))
+    }
+
+    /// An EVD feeds it no more. If the last one is freed, whoever waits is
+    /// released.
+    pub(crate) fn detach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>, is_freed: bool) {
+        if let Some(channel) = channel {
+            self.channels.remove(channel);
+        }
+        let mut state = self.lock();
+        state.evds.retain(|&other| other != evd);
+        state.for_agent.remove(evd);
+        state.for_waiters.remove(evd);
+        self.triggered
+            .store(state.for_waiters.len(), Ordering::SeqCst);
+        self.edition.fetch_add(1, Ordering::SeqCst);
+        if !is_freed || !state.evds.is_empty() {
+            return;
+        }
+        self.releases.fetch_add(1, Ordering::SeqCst);
+        state.agent_is_released = state.agent.is_some();
+        let caller = state.caller();
+        let seats = state.seats.clone();
+        drop(state);
+        for seat in seats.iter().chain(&caller) {
+            seat.wake();
+        }
+    }
+
+    /// An event has come to an EVD.
+    pub(crate) fn trigger(&self, evd: Handle) {
+        self.notice(evd, Finder::Nobody);
+    }
+
+    /// Somebody who waits is to look, and to ask the device for events.
+    pub(crate) fn call(&self) {
+        let looker = self.lock().looker();
+        if let Some(seat) = looker {
+            seat.wake();
+        }
+    }
+
+    /// An EVD has triggered.
+    fn notice(&self, evd: Handle, finder: Finder) {
+        let mut state = self.lock();
+        // It may have gone to another CNO meanwhile.
+        if !state.evds.contains(&evd) {
+            return;
+        }
+        let is_seen = finder != Finder::Nobody;
+        let is_new = state.for_waiters.push(evd, is_seen);
+        self.triggered
+            .store(state.for_waiters.len(), Ordering::SeqCst);
+        let waiter = match is_new && finder != Finder::Waiter {
+            true => state.seats.first().cloned(),
+            false => None,
+        };
+        let is_new = state.for_agent.push(evd, is_seen);
+        let caller = match is_new && finder != Finder::Agent {
+            true => state.caller(),
+            false => None,
+        };
+        drop(state);
+        for seat in waiter.iter().chain(&caller) {
+            seat.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Cno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cno")
+            .field("handle", &self.handle)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Seat {
+    /// A place to wait.
+    fn new() -> Result<Arc<Self>> {
+        let blocker = Blocker::new().map_err(|error| no_descriptors(&error))?;
+        Ok(Arc::new(Self::at(blocker)))
+    }
+}
+
+fn no_descriptors(error: &ControlError) -> DatError {
+    DatError::new(
+        ReturnType::InsufficientResources,
+        Subtype::ResourceMemory,
+        format!("a CNO needs descriptors to be woken by: {error}"),
+    )
+}
+
+/// The handle names no CNO.
+fn stale() -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        Subtype::InvalidHandleCno,
+        "the handle names no CNO; it may have been freed",
+    )
+}

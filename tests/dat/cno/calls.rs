@@ -1,0 +1,291 @@
+//! Making, asking and freeing: what is refused, and how.
+
+use std::mem;
+use std::ptr;
+use std::thread;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Cno, Evd, NOBODY, SECOND, joined};
+use crate::support::{Bed, fails_with, ok};
+
+unsafe extern "C" fn never(_: DAT_PVOID, _: DAT_EVD_HANDLE) {
+    std::process::abort();
+}
+
+/// An agent that is not to be called.
+fn quiet_agent(data: usize) -> DAT_OS_WAIT_PROXY_AGENT {
+    DAT_OS_WAIT_PROXY_AGENT {
+        instance_data: ptr::without_provenance_mut(data),
+        proxy_agent_func: Some(never),
+    }
+}
+
+/// What `dat_cno_query` tells: the IA, the agent's data and function.
+fn query(cno: Cno) -> (DAT_IA_HANDLE, usize, usize) {
+    // SAFETY: pointers: zeros are good.
+    let mut param: DAT_CNO_PARAM = unsafe { mem::zeroed() };
+    // SAFETY: the result is writable.
+    ok(unsafe { dat_cno_query(cno.0, DAT_CNO_FIELD_ALL, &raw mut param) });
+    (
+        param.ia_handle,
+        param.agent.instance_data.addr(),
+        param.agent.proxy_agent_func.map_or(0, |call| call as usize),
+    )
+}
+
+/// The CNO that an EVD tells of.
+fn cno_of(evd: DAT_EVD_HANDLE) -> DAT_CNO_HANDLE {
+    // SAFETY: integers and pointers: zeros are good.
+    let mut param: DAT_EVD_PARAM = unsafe { mem::zeroed() };
+    // SAFETY: the result is writable.
+    ok(unsafe { dat_evd_query(evd, DAT_EVD_FIELD_ALL, &raw mut param) });
+    param.cno_handle
+}
+
+#[test]
+fn cno_n01_n02_a_new_one_has_nothing_but_its_agent() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    assert_eq!(query(cno), (bed.ia, 0, 0));
+    cno.finds_nothing();
+    ok(cno.free());
+    let cno = Cno::with_agent(&bed, quiet_agent(5));
+    assert_eq!(query(cno), (bed.ia, 5, never as *const () as usize));
+    cno.finds_nothing();
+    for (agent, told) in [(quiet_agent(0), never as *const () as usize), (NOBODY, 0)] {
+        ok(cno.set_agent(agent));
+        assert_eq!(query(cno), (bed.ia, 0, told));
+    }
+    let mut kind = 99;
+    // SAFETY: the result is writable.
+    ok(unsafe { dat_get_handle_type(cno.0, &raw mut kind) });
+    assert_eq!(kind, DAT_HANDLE_TYPE_CNO);
+    ok(cno.free());
+}
+
+#[test]
+fn cno_n02_an_evd_tells_its_cno() {
+    let bed = Bed::new();
+    let (first, second) = (Cno::new(&bed), Cno::new(&bed));
+    let evd = first.software(&bed, 4);
+    assert_eq!(cno_of(evd.0), first.0);
+    for cno in [first, second, second, first] {
+        cno.feed(evd.0);
+        assert_eq!(cno_of(evd.0), cno.0);
+    }
+    // SAFETY: live handles.
+    ok(unsafe { dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL) });
+    assert_eq!(cno_of(evd.0), DAT_HANDLE_NULL);
+    assert_eq!(cno_of(bed.async_evd), DAT_HANDLE_NULL, "at first");
+    first.feed(bed.async_evd);
+    assert_eq!(cno_of(bed.async_evd), first.0);
+}
+
+#[test]
+fn cno_n03_it_is_not_freed_while_evds_feed_it() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let [one, two] = [(); 2].map(|()| cno.software(&bed, 4));
+    let in_use = || fails_with(cno.free(), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
+    in_use();
+    // SAFETY: live handles.
+    ok(unsafe { dat_evd_modify_cno(one.0, DAT_HANDLE_NULL) });
+    in_use();
+    // A refusal has changed nothing.
+    two.post(1);
+    assert_eq!(cno.wait(SECOND), Ok(two.0));
+    two.calls(dat_evd_free);
+    ok(cno.free());
+    fails_with(cno.free(), DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
+    one.calls(dat_evd_free);
+}
+
+#[test]
+fn cno_n03_it_is_not_freed_under_a_waiter() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let bell = Evd(bed.evd(4, DAT_EVD_SOFTWARE_FLAG));
+    thread::scope(|scope| {
+        let waiter = cno.asleep(scope);
+        fails_with(cno.free(), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
+        // The way that its page gives to end the wait.
+        cno.feed(bell.0);
+        bell.post(1);
+        assert_eq!(joined(waiter), Ok(bell));
+    });
+    // SAFETY: live handles.
+    ok(unsafe { dat_evd_modify_cno(bell.0, DAT_HANDLE_NULL) });
+    ok(cno.free());
+}
+
+/// An IA with a CNO is not closed gracefully.
+#[test]
+fn cno_n03_it_keeps_its_ia_open() {
+    let mut bed = Bed::new();
+    let cno = Cno::new(&bed);
+    // SAFETY: a live handle.
+    ok(unsafe { dat_pz_free(bed.pz) });
+    let answer = bed.close(DAT_CLOSE_GRACEFUL_FLAG);
+    fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_IA_IN_USE);
+    cno.finds_nothing();
+    ok(cno.free());
+    ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+}
+
+#[test]
+fn cno_n04_refusals_by_type_and_subtype() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let gone = Cno::new(&bed);
+    ok(gone.free());
+    let (param, place): (*mut DAT_CNO_PARAM, *mut DAT_HANDLE) = (ptr::null_mut(), ptr::null_mut());
+    let bad_agent = DAT_OS_WAIT_PROXY_AGENT {
+        instance_data: ptr::without_provenance_mut(8),
+        proxy_agent_func: None,
+    };
+    let (handle, parameter) = (DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER);
+    let mut made = ptr::null_mut();
+    let evd = cno.software(&bed, 4).0;
+    let flags = DAT_EVD_SOFTWARE_FLAG;
+    // SAFETY: values of every kind may be given; results are writable or null.
+    let rows = unsafe {
+        [
+            (
+                "create: no IA",
+                dat_cno_create(cno.0, NOBODY, &raw mut made),
+                handle,
+                DAT_INVALID_HANDLE_IA,
+            ),
+            (
+                "create: a bad agent",
+                dat_cno_create(bed.ia, bad_agent, &raw mut made),
+                parameter,
+                DAT_INVALID_ARG2,
+            ),
+            (
+                "create: no place",
+                dat_cno_create(bed.ia, NOBODY, place),
+                parameter,
+                DAT_INVALID_ARG3,
+            ),
+            (
+                "modify_agent: no CNO",
+                dat_cno_modify_agent(evd, NOBODY),
+                handle,
+                DAT_INVALID_HANDLE_CNO,
+            ),
+            (
+                "modify_agent: a bad agent",
+                dat_cno_modify_agent(cno.0, bad_agent),
+                parameter,
+                DAT_INVALID_ARG2,
+            ),
+            (
+                "query: a freed one",
+                dat_cno_query(gone.0, 0, param),
+                handle,
+                DAT_INVALID_HANDLE_CNO,
+            ),
+            (
+                "query: the mask",
+                dat_cno_query(cno.0, 4, param),
+                parameter,
+                DAT_INVALID_ARG2,
+            ),
+            (
+                "query: no place",
+                dat_cno_query(cno.0, 1, param),
+                parameter,
+                DAT_INVALID_ARG3,
+            ),
+            (
+                "free: null",
+                dat_cno_free(DAT_HANDLE_NULL),
+                handle,
+                DAT_INVALID_HANDLE_CNO,
+            ),
+            (
+                "wait: a freed one",
+                dat_cno_wait(gone.0, 0, &raw mut made),
+                handle,
+                DAT_INVALID_HANDLE_CNO,
+            ),
+            (
+                "wait: an EVD",
+                dat_cno_wait(evd, 0, &raw mut made),
+                handle,
+                DAT_INVALID_HANDLE_CNO,
+            ),
+            (
+                "wait: no place",
+                dat_cno_wait(cno.0, 0, place),
+                parameter,
+                DAT_INVALID_ARG3,
+            ),
+            (
+                "evd_create: a freed one",
+                dat_evd_create(bed.ia, 4, gone.0, flags, &raw mut made),
+                handle,
+                DAT_INVALID_HANDLE_CNO,
+            ),
+            (
+                "evd_create: an EVD",
+                dat_evd_create(bed.ia, 4, evd, flags, &raw mut made),
+                handle,
+                DAT_INVALID_HANDLE_CNO,
+            ),
+            (
+                "modify_cno: a freed one",
+                dat_evd_modify_cno(evd, gone.0),
+                handle,
+                DAT_INVALID_HANDLE_CNO,
+            ),
+            (
+                "modify_cno: no EVD",
+                dat_evd_modify_cno(cno.0, cno.0),
+                handle,
+                DAT_INVALID_HANDLE_EVD_REQUEST,
+            ),
+        ]
+    };
+    for (what, answer, kind, subtype) in rows {
+        println!("{what}");
+        fails_with(answer, kind, subtype);
+    }
+    // What was refused has changed nothing.
+    assert_eq!(cno_of(evd), cno.0);
+}
+
+/// A CNO of another IA is none, and the EVD keeps its own.
+#[test]
+fn cno_n04_the_cno_of_another_ia_is_refused() {
+    let bed = Bed::new();
+    let (mut ia, mut async_evd) = (ptr::null_mut(), ptr::null_mut());
+    let name = crate::support::c_name();
+    let mut theirs = ptr::null_mut();
+    let evd = Cno::new(&bed).software(&bed, 4);
+    let before = cno_of(evd.0);
+    // SAFETY: every pointer leads to what the call expects.
+    unsafe {
+        ok(dat_ia_openv(
+            name.as_ptr().cast_mut(),
+            8,
+            &raw mut async_evd,
+            &raw mut ia,
+            1,
+            2,
+            DAT_FALSE,
+        ));
+        ok(dat_cno_create(ia, NOBODY, &raw mut theirs));
+        let answer = dat_evd_modify_cno(evd.0, theirs);
+        fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
+        let mut made = ptr::null_mut();
+        let answer = dat_evd_create(bed.ia, 4, theirs, DAT_EVD_DTO_FLAG, &raw mut made);
+        fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
+        assert_eq!(cno_of(evd.0), before);
+        ok(dat_cno_free(theirs));
+        ok(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
+    }
+}

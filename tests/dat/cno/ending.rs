@@ -1,0 +1,142 @@
+//! What becomes of waiters when what they wait on goes.
+
+use std::thread;
+use std::time::Duration;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Cno, Evd, LONG, SECOND, joined, stays};
+use crate::support::{Bed, End, Shape, fails_with, ok};
+
+#[test]
+fn cno_n18_waiters_are_released_when_the_ia_is_closed() {
+    for with_evds in [false, true] {
+        let mut bed = Bed::new();
+        let cno = Cno::new(&bed);
+        if with_evds {
+            let end = End::new(&bed, &Shape::default());
+            cno.feed(end.recv);
+            cno.feed(end.connect);
+            cno.software(&bed, 4);
+        }
+        thread::scope(|scope| {
+            let waiters = [(); 3].map(|()| cno.asleep(scope));
+            ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+            for waiter in waiters {
+                assert_eq!(joined(waiter), Ok(Evd(DAT_HANDLE_NULL)));
+            }
+        });
+        let answer = cno.wait(LONG).expect_err("it is gone");
+        fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
+    }
+}
+
+/// Released at whatever moment of the wait.
+#[test]
+fn cno_n18_closed_at_any_moment() {
+    for round in 0..20 {
+        let mut bed = Bed::new();
+        let cno = Cno::new(&bed);
+        let evd = cno.software(&bed, 4);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(move || cno.wait(LONG).map(Evd));
+            thread::sleep(Duration::from_micros(round * 13));
+            if round % 2 == 0 {
+                let _ = evd.try_post(1);
+            }
+            ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+            match waiter.join().expect("no panic") {
+                Ok(told) => assert!(told == evd || told.0.is_null()),
+                // It came when there was nothing any more.
+                Err(answer) => fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO),
+            }
+        });
+    }
+}
+
+#[test]
+fn cno_n19_waiters_are_released_with_the_last_evd() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    for _ in 0..2 {
+        let [one, two] = [(); 2].map(|()| cno.software(&bed, 4));
+        thread::scope(|scope| {
+            let waiters = [(); 2].map(|()| cno.asleep(scope));
+            one.calls(dat_evd_free);
+            waiters.iter().for_each(stays);
+            two.calls(dat_evd_free);
+            for waiter in waiters {
+                assert_eq!(joined(waiter), Ok(Evd(DAT_HANDLE_NULL)));
+            }
+        });
+        // It goes on with others.
+        cno.finds_nothing();
+    }
+    let evd = cno.software(&bed, 4);
+    evd.post(1);
+    assert_eq!(cno.wait(SECOND), Ok(evd.0));
+    evd.calls(dat_evd_free);
+    ok(cno.free());
+}
+
+/// Taken from the CNO is not freed: who waits waits on.
+#[test]
+fn cno_n19_detaching_the_last_evd_releases_nobody() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let evd = cno.software(&bed, 4);
+    thread::scope(|scope| {
+        let waiter = cno.asleep(scope);
+        // SAFETY: live handles.
+        ok(unsafe { dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL) });
+        stays(&waiter);
+        evd.post(1);
+        stays(&waiter);
+        // What has come meanwhile triggers.
+        cno.feed(evd.0);
+        assert_eq!(joined(waiter), Ok(evd));
+    });
+}
+
+/// The parent's CNO is none in the child; its calls end, and the parent's waiter
+/// and agent go on.
+#[test]
+fn cno_n21_a_child_hangs_in_none_of_the_calls() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let evd = cno.software(&bed, 4);
+    evd.post(1);
+    thread::scope(|scope| {
+        assert_eq!(cno.wait(SECOND), Ok(evd.0));
+        let waiter = cno.asleep(scope);
+        // SAFETY: the child calls what is under test, and leaves by `_exit`.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "fork");
+        if pid == 0 {
+            let refused = |answer: DAT_RETURN| answer & 0x3fff_0000 == DAT_INVALID_HANDLE;
+            let mut told = std::ptr::null_mut();
+            // SAFETY: ends a child that hangs; then values of any kind.
+            let all = unsafe {
+                libc::alarm(20);
+                refused(dat_cno_wait(cno.0, DAT_TIMEOUT_INFINITE, &raw mut told))
+                    && refused(dat_evd_modify_cno(evd.0, cno.0))
+                    && refused(dat_cno_modify_agent(cno.0, super::NOBODY))
+                    && refused(dat_evd_free(evd.0))
+                    && refused(dat_cno_free(cno.0))
+            };
+            // SAFETY: nothing of the parent's is to be cleaned up here.
+            unsafe { libc::_exit(if all { 42 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of this process, and a place for its status.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 42,
+            "{status:#x}"
+        );
+        stays(&waiter);
+        evd.post(2);
+        assert_eq!(joined(waiter), Ok(evd));
+    });
+}

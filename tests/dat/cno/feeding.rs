@@ -1,0 +1,394 @@
+//! What triggers a CNO, and what does not.
+
+use std::thread;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Cno, Evd, SECOND, joined, stays};
+use crate::support::{
+    Bed, Door, End, Pair, Shape, expect, fails, nothing_on, ok, post_srq, srq, take, take_dto,
+};
+
+const QUIET: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
+const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+const SUPPRESS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG;
+
+#[test]
+fn cno_n09_a_disabled_evd_does_not_trigger() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let evd = cno.software(&bed, 8);
+    for _ in 0..2 {
+        // Each twice: the second changes nothing.
+        for call in [dat_evd_disable, dat_evd_disable] {
+            evd.calls(call);
+        }
+        evd.post(1);
+        cno.finds_nothing();
+        assert_eq!(evd.drain(), [1]);
+        for call in [dat_evd_enable, dat_evd_enable] {
+            evd.calls(call);
+        }
+        cno.finds_nothing();
+        evd.post(2);
+        assert_eq!(cno.wait(SECOND), Ok(evd.0));
+        assert_eq!(evd.drain(), [2]);
+    }
+}
+
+/// What came while it was disabled, and is there still, triggers when it is
+/// enabled: a waiter is woken by that.
+#[test]
+fn cno_n09_enabling_triggers_for_what_came() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let evd = cno.software(&bed, 8);
+    thread::scope(|scope| {
+        let waiter = cno.asleep(scope);
+        evd.calls(dat_evd_disable);
+        evd.post(1);
+        stays(&waiter);
+        evd.calls(dat_evd_enable);
+        assert_eq!(joined(waiter), Ok(evd));
+    });
+    cno.finds_nothing();
+}
+
+/// Completions of the device likewise, and on an EVD that is switched under a
+/// sleeping waiter.
+#[test]
+fn cno_n09_completions_and_a_disabled_evd() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let talk = Talk::new(&bed, DEFAULT, DEFAULT);
+    cno.feed(talk.recv().0);
+    talk.listen(0..3, DEFAULT);
+    thread::scope(|scope| {
+        let waiter = cno.asleep(scope);
+        talk.recv().calls(dat_evd_disable);
+        talk.say(DEFAULT);
+        stays(&waiter);
+        assert_eq!(talk.heard(), 0);
+        talk.say(DEFAULT);
+        stays(&waiter);
+        talk.recv().calls(dat_evd_enable);
+        assert_eq!(joined(waiter), Ok(talk.recv()));
+        assert_eq!(talk.heard(), 1);
+        let waiter = cno.asleep(scope);
+        talk.say(DEFAULT);
+        assert_eq!(joined(waiter), Ok(talk.recv()));
+    });
+}
+
+/// A thread that waits on the EVD itself takes it from the CNO, also from one
+/// that somebody sleeps on; when it has gone, that one is woken again.
+#[test]
+fn cno_n10_a_direct_waiter_takes_the_evd_and_gives_it_back() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let talk = Talk::new(&bed, DEFAULT, DEFAULT);
+    let recv = talk.recv();
+    cno.feed(recv.0);
+    talk.listen(0..6, DEFAULT);
+    thread::scope(|scope| {
+        for round in 0..2 {
+            let waiter = cno.asleep(scope);
+            let direct = scope.spawn(move || {
+                let (answer, event, _) = crate::support::wait(recv.handle(), super::LONG, 1);
+                ok(answer);
+                crate::support::dto(&event).cookie
+            });
+            thread::sleep(std::time::Duration::from_millis(5));
+            talk.say(DEFAULT);
+            assert_eq!(direct.join().expect("no panic"), 3 * round);
+            stays(&waiter);
+            // The device has told the other; this one is told all the same.
+            talk.say(DEFAULT);
+            assert_eq!(joined(waiter), Ok(recv));
+            assert_eq!(talk.heard(), 3 * round + 1);
+            // Waiting in vain gives it back as well.
+            let waiter = cno.asleep(scope);
+            let (answer, _, _) = crate::support::wait(recv.0, 10_000, 1);
+            fails(answer, DAT_TIMEOUT_EXPIRED);
+            stays(&waiter);
+            talk.say(DEFAULT);
+            assert_eq!(joined(waiter), Ok(recv));
+            assert_eq!(talk.heard(), 3 * round + 2);
+        }
+    });
+}
+
+#[test]
+fn cno_n11_modify_cno_moves_the_triggers() {
+    let bed = Bed::new();
+    let [one, two] = [(); 2].map(|()| Cno::new(&bed));
+    let talk = Talk::new(&bed, DEFAULT, DEFAULT);
+    let recv = talk.recv();
+    talk.listen(0..6, DEFAULT);
+    one.feed(recv.0);
+    talk.say(DEFAULT);
+    assert_eq!(one.wait(SECOND), Ok(recv.0));
+    two.feed(recv.0);
+    one.finds_nothing();
+    // What is there still counts for the new one.
+    assert_eq!(two.wait(SECOND), Ok(recv.0));
+    two.finds_nothing();
+    assert_eq!(talk.heard(), 0);
+    thread::scope(|scope| {
+        let old = two.asleep(scope);
+        let new = one.asleep(scope);
+        one.feed(recv.0);
+        talk.say(DEFAULT);
+        assert_eq!(joined(new), Ok(recv));
+        stays(&old);
+        assert_eq!(talk.heard(), 1);
+        // Disabled meanwhile, as the page advises: nothing goes to the old one.
+        recv.calls(dat_evd_disable);
+        talk.say(DEFAULT);
+        two.feed(recv.0);
+        stays(&old);
+        recv.calls(dat_evd_enable);
+        assert_eq!(joined(old), Ok(recv));
+    });
+    one.finds_nothing();
+    assert_eq!(talk.heard(), 2);
+    // None at all.
+    // SAFETY: live handles.
+    ok(unsafe { dat_evd_modify_cno(recv.0, DAT_HANDLE_NULL) });
+    talk.say(DEFAULT);
+    one.finds_nothing();
+    two.finds_nothing();
+    assert_eq!(talk.heard(), 3);
+}
+
+/// A connected pair; the passive end hears what the active end says.
+struct Talk<'b> {
+    bed: &'b Bed,
+    pair: Pair,
+    memory: crate::support::Memory,
+}
+
+// SAFETY: handles are numbers, and the memory is not touched by the tests.
+unsafe impl Sync for Talk<'_> {}
+
+impl<'b> Talk<'b> {
+    fn new(bed: &'b Bed, recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> Self {
+        let shape = Shape {
+            recv_flags: recv,
+            request_flags: request,
+            ..Shape::default()
+        };
+        Self {
+            bed,
+            pair: Pair::new(bed, &shape),
+            memory: bed.memory(4096),
+        }
+    }
+
+    fn recv(&self) -> Evd {
+        Evd(self.pair.passive.recv)
+    }
+
+    fn request(&self) -> Evd {
+        Evd(self.pair.active.request)
+    }
+
+    #[track_caller]
+    fn listen(&self, tags: std::ops::Range<u64>, flags: DAT_COMPLETION_FLAGS) {
+        for tag in tags {
+            let mut iov = [self.memory.segment(1024, 64)];
+            let cookie = crate::support::cookie(tag);
+            let ep = self.pair.passive.ep;
+            // SAFETY: one segment, whose memory the tests keep.
+            ok(unsafe { dat_ep_post_recv(ep, 1, iov.as_mut_ptr(), cookie, flags) });
+        }
+    }
+
+    /// Sends; without an event of its own.
+    #[track_caller]
+    fn say(&self, flags: DAT_COMPLETION_FLAGS) {
+        self.send(flags | SUPPRESS);
+    }
+
+    #[track_caller]
+    fn send(&self, flags: DAT_COMPLETION_FLAGS) {
+        ok(self
+            .pair
+            .active
+            .post_send(&[self.memory.segment(0, 8)], 99, flags));
+        self.bed.run();
+    }
+
+    /// The receive that must be there.
+    #[track_caller]
+    fn heard(&self) -> u64 {
+        take_dto(self.pair.passive.recv).cookie
+    }
+}
+
+#[test]
+fn cno_n12_quiet_receives_do_not_trigger() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let talk = Talk::new(&bed, QUIET, DEFAULT);
+    cno.feed(talk.recv().0);
+    talk.listen(0..2, QUIET);
+    talk.listen(2..3, DEFAULT);
+    thread::scope(|scope| {
+        let waiter = cno.asleep(scope);
+        talk.say(DEFAULT);
+        stays(&waiter);
+        talk.say(DEFAULT);
+        stays(&waiter);
+        // One that notifies brings the others along.
+        talk.say(DEFAULT);
+        assert_eq!(joined(waiter), Ok(talk.recv()));
+    });
+    assert_eq!([(); 3].map(|()| talk.heard()), [0, 1, 2]);
+}
+
+#[test]
+fn cno_n12_quiet_requests_do_not_trigger() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let talk = Talk::new(&bed, DEFAULT, QUIET);
+    cno.feed(talk.request().0);
+    talk.listen(0..3, DEFAULT);
+    thread::scope(|scope| {
+        let waiter = cno.asleep(scope);
+        talk.send(QUIET);
+        stays(&waiter);
+        talk.send(SUPPRESS);
+        stays(&waiter);
+        talk.send(DEFAULT);
+        assert_eq!(joined(waiter), Ok(talk.request()));
+    });
+    let told = [(); 2].map(|()| take_dto(talk.request().0).status);
+    assert_eq!(
+        told, [DAT_DTO_SUCCESS; 2],
+        "the suppressed one makes no event"
+    );
+    nothing_on(talk.request().0);
+}
+
+#[test]
+fn cno_n12_only_solicited_receives_trigger_where_so_configured() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let talk = Talk::new(&bed, SOLICITED, DEFAULT);
+    cno.feed(talk.recv().0);
+    for round in 0..2 {
+        talk.listen(0..3, DEFAULT);
+        thread::scope(|scope| {
+            let waiter = cno.asleep(scope);
+            talk.say(DEFAULT);
+            stays(&waiter);
+            talk.say(DEFAULT);
+            stays(&waiter);
+            talk.say(SOLICITED);
+            assert_eq!(joined(waiter), Ok(talk.recv()), "round {round}");
+        });
+        assert_eq!([(); 3].map(|()| talk.heard()), [0, 1, 2]);
+        cno.finds_nothing();
+    }
+}
+
+#[test]
+fn cno_n12_what_fails_triggers_however_it_was_posted() {
+    let bed = Bed::new();
+    for (recv, flags) in [(QUIET, QUIET), (SOLICITED, DEFAULT)] {
+        let cno = Cno::new(&bed);
+        let talk = Talk::new(&bed, recv, DEFAULT);
+        cno.feed(talk.recv().0);
+        talk.listen(0..1, flags);
+        thread::scope(|scope| {
+            let waiter = cno.asleep(scope);
+            // SAFETY: a live handle.
+            ok(unsafe { dat_ep_disconnect(talk.pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
+            expect(talk.pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            bed.run();
+            assert_eq!(joined(waiter), Ok(talk.recv()));
+        });
+        assert_eq!(take_dto(talk.recv().0).status, DAT_DTO_ERR_FLUSHED);
+    }
+}
+
+/// The EVD of every kind of event, and that the wait ends with it.
+#[test]
+fn cno_n13_every_kind_of_event_triggers() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let door = Door::new(&bed);
+    cno.feed(door.requests);
+    let [active, passive] = [(); 2].map(|()| End::new(&bed, &Shape::default()));
+    for end in [active, passive] {
+        cno.feed(end.connect);
+    }
+    let told = |evd| {
+        // Both ends are told of a connection, in any order.
+        let mut all = vec![cno.wait(10 * SECOND)];
+        while !all.contains(&Ok(evd)) {
+            all.push(cno.wait(10 * SECOND));
+            assert!(all.len() < 4, "{all:?}, not {evd:?}");
+        }
+    };
+    ok(door.knock(active.ep, &[]));
+    told(door.requests);
+    // SAFETY: live handles.
+    ok(unsafe { dat_cr_accept(door.opens(), passive.ep, 0, std::ptr::null_mut()) });
+    told(active.connect);
+    expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    let queue = srq(&bed, 4);
+    let memory = bed.memory(64);
+    for evd in [active.request, passive.recv] {
+        cno.feed(evd);
+    }
+    ok(passive.post_recv(&[memory.segment(0, 8)], 1));
+    ok(active.post_send(&[memory.segment(8, 8)], 2, DEFAULT));
+    bed.run();
+    told(active.request);
+    assert_eq!(take_dto(passive.recv).cookie, 1);
+    assert_eq!(take_dto(active.request).cookie, 2);
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG) });
+    told(passive.connect);
+    expect(passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    // Asynchronous: the SRQ runs low.
+    cno.feed(bed.async_evd);
+    ok(post_srq(queue, &[memory.segment(0, 8)], 1));
+    // SAFETY: a live handle.
+    ok(unsafe { dat_srq_set_lw(queue, 3) });
+    told(bed.async_evd);
+    take(bed.async_evd, "watermark");
+    // An endpoint that comes to an EVD somebody sleeps on brings its queue along.
+    let late = Cno::new(&bed);
+    let end = End::without_ep(&bed, &Shape::default());
+    late.feed(end.recv);
+    thread::scope(|scope| {
+        let waiter = late.asleep(scope);
+        let mut other = end;
+        let attributes = Shape::default().attributes();
+        // SAFETY: live handles, and a place for the result.
+        ok(unsafe {
+            dat_ep_create(
+                bed.ia,
+                bed.pz,
+                end.recv,
+                end.request,
+                end.connect,
+                &raw const attributes,
+                &raw mut other.ep,
+            )
+        });
+        let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), other);
+        ok(pair.passive.post_recv(&[memory.segment(0, 8)], 5));
+        stays(&waiter);
+        ok(pair.active.post_send(&[memory.segment(8, 8)], 6, DEFAULT));
+        bed.run();
+        assert_eq!(joined(waiter), Ok(Evd(end.recv)));
+    });
+    assert_eq!(take_dto(end.recv).cookie, 5);
+}

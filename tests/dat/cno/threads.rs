@@ -1,0 +1,379 @@
+//! Many threads: every event is found, each trigger is for one waiter, and
+//! nobody waits for what has come.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Cno, Evd, LONG, NOBODY, SECOND, joined, stays};
+use crate::support::{Bed, Memory, Pair, Shape, dequeue, fails, ok, words};
+
+/// One trigger wakes one of those who wait; another one the next.
+#[test]
+fn cno_n14_each_trigger_is_for_one_waiter() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let evds = [(); 3].map(|()| cno.software(&bed, 4));
+    thread::scope(|scope| {
+        let mut waiters: Vec<_> = (0..3).map(|_| cno.asleep(scope)).collect();
+        for evd in evds {
+            evd.post(1);
+            let begin = std::time::Instant::now();
+            let at = loop {
+                let ended = waiters.iter().position(|waiter| waiter.is_finished());
+                if let Some(at) = ended {
+                    break at;
+                }
+                assert!(begin.elapsed() < super::SOON, "nobody is woken");
+                thread::yield_now();
+            };
+            assert_eq!(joined(waiters.swap_remove(at)), Ok(evd));
+            waiters.iter().for_each(stays);
+        }
+    });
+    cno.finds_nothing();
+}
+
+/// What several triggers at once bring goes to several waiters, and none of them
+/// is left asleep.
+#[test]
+fn cno_n14_several_triggers_wake_several_waiters() {
+    let bed = Bed::new();
+    let cno = Cno::new(&bed);
+    let evds = [(); 4].map(|()| cno.software(&bed, 4));
+    for round in 0..30 {
+        thread::scope(|scope| {
+            let waiters: Vec<_> = evds
+                .iter()
+                .map(|_| scope.spawn(move || cno.wait(LONG).map(Evd)))
+                .collect();
+            thread::sleep(Duration::from_micros(round * 20));
+            for evd in evds {
+                evd.post(1);
+            }
+            let told: HashSet<_> = waiters
+                .into_iter()
+                .map(|waiter| waiter.join().expect("no panic").expect("woken").0.addr())
+                .collect();
+            assert_eq!(told.len(), evds.len());
+        });
+        for evd in evds {
+            assert_eq!(evd.drain(), [1]);
+        }
+    }
+}
+
+/// Numbers that look random, the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
+
+    /// Now and then, sleeps for a moment: long enough for others to sleep too.
+    fn rest(&mut self) {
+        if self.below(8) == 0 {
+            thread::sleep(Duration::from_micros(self.below(600)));
+        }
+    }
+}
+
+/// What posters and waiters share.
+struct Stage<'b> {
+    bed: &'b Bed,
+    cnos: [Cno; 2],
+    software: [Evd; 3],
+    pair: Pair,
+    memory: Memory,
+    /// What the software events carried, and the cookies of receives.
+    found: Mutex<HashSet<u64>>,
+    received: AtomicUsize,
+    is_done: AtomicBool,
+}
+
+// SAFETY: handles are numbers, and the memory is not touched by the tests.
+unsafe impl Sync for Stage<'_> {}
+
+/// Added to the cookies of receives.
+const RECEIVE: u64 = 1 << 32;
+
+impl<'b> Stage<'b> {
+    fn new(bed: &'b Bed) -> Self {
+        let cnos = [(); 2].map(|()| Cno::new(bed));
+        let software = [(); 3].map(|()| cnos[0].software(bed, 16));
+        let pair = Pair::new(bed, &Shape::default());
+        cnos[1].feed(pair.passive.recv);
+        Self {
+            bed,
+            cnos,
+            software,
+            pair,
+            memory: bed.memory(4096),
+            found: Mutex::default(),
+            received: AtomicUsize::new(0),
+            is_done: AtomicBool::new(false),
+        }
+    }
+
+    fn evds(&self) -> [Evd; 4] {
+        let [one, two, three] = self.software;
+        [one, two, three, Evd(self.pair.passive.recv)]
+    }
+
+    /// Takes what is there. Another thread may have the EVD, which then finds it.
+    fn drain(&self) {
+        for evd in self.evds() {
+            while let Ok(event) = dequeue(evd.0) {
+                self.count(&event);
+            }
+        }
+    }
+
+    fn count(&self, event: &DAT_EVENT) {
+        let number = match event.event_number {
+            // SAFETY: the number tells which member holds.
+            DAT_SOFTWARE_EVENT => unsafe { event.event_data.software_event_data }
+                .pointer
+                .addr() as u64,
+            _ => {
+                self.received.fetch_add(1, Ordering::SeqCst);
+                let dto = crate::support::dto(event);
+                assert_eq!(dto.status, DAT_DTO_SUCCESS);
+                dto.cookie
+            }
+        };
+        let is_new = self.found.lock().expect("no panic").insert(number);
+        assert!(is_new, "{number:#x} twice");
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_done.load(Ordering::SeqCst)
+    }
+
+    /// Waits on a CNO again and again. As long as events come, one that waits in
+    /// vain for long was not woken.
+    fn wait(&self, cno: Cno) {
+        while !self.is_over() {
+            match cno.wait(LONG / 2) {
+                Ok(evd) => assert!(!evd.is_null(), "released"),
+                Err(answer) => panic!("{}", words(answer)),
+            }
+            self.drain();
+        }
+    }
+
+    /// Posts software events as long as this says so, and answers how many.
+    fn post(&self, which: usize, more: impl Fn(usize) -> bool) -> usize {
+        let mut dice = Dice(which as u64 + 1);
+        let mut count = 0;
+        while more(count) {
+            loop {
+                match self.software[which].try_post(which << 24 | count) {
+                    DAT_SUCCESS => break,
+                    answer => fails(answer, DAT_QUEUE_FULL),
+                }
+                thread::yield_now();
+            }
+            count += 1;
+            dice.rest();
+        }
+        count
+    }
+
+    /// Lets messages arrive, likewise.
+    fn send(&self, more: impl Fn(usize) -> bool) -> usize {
+        let mut dice = Dice(11);
+        let mut number = 0;
+        while more(number) {
+            while number >= self.received.load(Ordering::SeqCst) + 8 {
+                thread::yield_now();
+            }
+            let (from, to) = (self.pair.active, self.pair.passive);
+            ok(to.post_recv(&[self.memory.segment(0, 8)], RECEIVE + number as u64));
+            let segment = [self.memory.segment(8, 8)];
+            while from.post_send(&segment, 1, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS {
+                thread::yield_now();
+            }
+            // Makes room for the next ones.
+            while dequeue(from.request).is_ok() {}
+            number += 1;
+            dice.rest();
+        }
+        number
+    }
+
+    /// Waits until all was found, and sends the waiters home.
+    fn finish(&self, count: usize) {
+        let begin = std::time::Instant::now();
+        while self.found.lock().expect("no panic").len() < count {
+            let found = self.found.lock().expect("no panic").len();
+            assert!(begin.elapsed() < super::SOON, "{found} of {count}");
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.is_done.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Rings until the waiters of these CNOs are gone.
+fn send_home(bed: &Bed, cnos: [Cno; 2], are_home: impl Fn() -> bool) {
+    let bells = cnos.map(|cno| cno.software(bed, 1));
+    while !are_home() {
+        for bell in bells {
+            let _ = bell.try_post(1);
+            bell.drain();
+            let _ = bell.try_post(1);
+        }
+        thread::sleep(Duration::from_micros(200));
+    }
+    for bell in bells {
+        bell.calls(dat_evd_free);
+    }
+}
+
+#[test]
+fn cno_n14_every_event_is_found_by_somebody() {
+    const EACH: usize = 500;
+    let bed = Bed::new();
+    let stage = Stage::new(&bed);
+    let stage = &stage;
+    thread::scope(|scope| {
+        let _device = bed.turning(scope);
+        let waiters: Vec<_> = [0, 1, 0, 1]
+            .map(|at| scope.spawn(move || stage.wait(stage.cnos[at])))
+            .into();
+        for which in 0..3 {
+            scope.spawn(move || stage.post(which, |count| count < EACH));
+        }
+        scope.spawn(|| stage.send(|count| count < EACH));
+        stage.finish(4 * EACH);
+        send_home(&bed, stage.cnos, || {
+            waiters.iter().all(|waiter| waiter.is_finished())
+        });
+    });
+}
+
+/// The same while EVDs are switched off and on, moved, waited on directly, and
+/// made and freed, and agents are set and called.
+#[test]
+fn cno_n20_nothing_is_lost_while_everything_moves() {
+    unsafe extern "C" fn agent(_: DAT_PVOID, _: DAT_EVD_HANDLE) {}
+    let bed = Bed::new();
+    let stage = Stage::new(&bed);
+    let stage = &stage;
+    let (is_still, end) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    // They are not left without an EVD: that would release their waiters.
+    let anchors = stage.cnos.map(|cno| cno.software(stage.bed, 1));
+    thread::scope(|scope| {
+        let _device = bed.turning(scope);
+        let waiters: Vec<_> = [0, 1, 0, 1]
+            .map(|at| scope.spawn(move || stage.wait(stage.cnos[at])))
+            .into();
+        let mover = scope.spawn(move || {
+            let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+            while !is_still.load(Ordering::SeqCst) {
+                let evd = stage.evds()[dice.below(4) as usize];
+                let cno = stage.cnos[dice.below(2) as usize];
+                match dice.below(7) {
+                    0 => evd.calls(dat_evd_disable),
+                    1 | 2 => evd.calls(dat_evd_enable),
+                    3 => cno.feed(evd.0),
+                    // SAFETY: live handles.
+                    4 => ok(unsafe { dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL) }),
+                    5 => {
+                        let passing = cno.software(stage.bed, 1);
+                        let _ = passing.try_post(1);
+                        passing.calls(dat_evd_free);
+                    }
+                    _ => ok(cno.set_agent(DAT_OS_WAIT_PROXY_AGENT {
+                        proxy_agent_func: Some(agent),
+                        ..NOBODY
+                    })),
+                }
+                if dice.below(4) == 0 {
+                    thread::sleep(Duration::from_micros(dice.below(200)));
+                }
+            }
+        });
+        let direct = scope.spawn(move || {
+            let mut dice = Dice(7);
+            while !is_still.load(Ordering::SeqCst) {
+                let evd = stage.evds()[dice.below(4) as usize];
+                let threshold = 1 + dice.below(3) as DAT_COUNT;
+                let micros = dice.below(500) as DAT_TIMEOUT;
+                let (answer, event, _) = crate::support::wait(evd.0, micros, threshold);
+                if answer == DAT_SUCCESS {
+                    stage.count(&event);
+                }
+                thread::yield_now();
+            }
+        });
+        // They go on for a moment when nothing moves any more.
+        let more = |_| !end.load(Ordering::SeqCst);
+        let mut posters = vec![scope.spawn(move || stage.send(more))];
+        for which in 0..3 {
+            posters.push(scope.spawn(move || stage.post(which, more)));
+        }
+        thread::sleep(Duration::from_millis(700));
+        is_still.store(true, Ordering::SeqCst);
+        mover.join().expect("no panic");
+        direct.join().expect("no panic");
+        // Whatever is there, and whatever comes, triggers from here on.
+        for (at, evd) in stage.evds().into_iter().enumerate() {
+            stage.cnos[at % 2].feed(evd.0);
+            evd.calls(dat_evd_enable);
+        }
+        thread::sleep(Duration::from_millis(20));
+        end.store(true, Ordering::SeqCst);
+        let posted: usize = posters
+            .into_iter()
+            .map(|poster| poster.join().expect("no panic"))
+            .sum();
+        assert!(posted > 100, "only {posted} events");
+        stage.finish(posted);
+        send_home(&bed, stage.cnos, || {
+            waiters.iter().all(|waiter| waiter.is_finished())
+        });
+    });
+    for anchor in anchors {
+        anchor.calls(dat_evd_free);
+    }
+}
+
+/// CNOs come and go while others are waited on.
+#[test]
+fn cno_n20_cnos_come_and_go() {
+    let bed = Bed::new();
+    let bed = &bed;
+    let cno = Cno::new(bed);
+    let evd = cno.software(bed, 4);
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            while !is_done.load(Ordering::SeqCst) {
+                let other = Cno::new(bed);
+                let evd = other.software(bed, 1);
+                evd.post(1);
+                assert_eq!(other.wait(SECOND), Ok(evd.0));
+                evd.calls(dat_evd_free);
+                ok(other.free());
+            }
+        });
+        for number in 0..200 {
+            let waiter = scope.spawn(move || cno.wait(LONG).map(Evd));
+            evd.post(number);
+            assert_eq!(waiter.join().expect("no panic"), Ok(evd));
+            assert_eq!(evd.drain(), [number]);
+        }
+        is_done.store(true, Ordering::SeqCst);
+        others.join().expect("no panic");
+    });
+}
