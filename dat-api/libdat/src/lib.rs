@@ -13,15 +13,13 @@
 //! | --- | --- |
 //! | `dat_rmr_create` (there is no RMR for the other `dat_rmr_*`) | `DAT_MODEL_NOT_SUPPORTED` |
 //! | `dat_evd_resize`, `dat_srq_resize` | `DAT_NOT_IMPLEMENTED` |
-//! | `dat_registry_add_provider`, `dat_registry_remove_provider` | `DAT_NOT_IMPLEMENTED` |
 //!
 //! `dat_lmr_sync_rdma_read` and `dat_lmr_sync_rdma_write` succeed, as they should
 //! where caches agree with the device, but do not look at the segments.
-//! `dat_provider_init` and `dat_provider_fini` do nothing: the library cannot
-//! be the provider of another registry yet.
 
 pub mod abi;
 pub mod exports;
 mod face;
+mod providers;
 
 pub use face::provider::PROVIDER;

@@ -2,8 +2,8 @@
 //!
 //! A name is, in this order:
 //! 1. an entry of dat.conf whose name, version and thread safety are those
-//!    asked for. Several such entries are tried in order, as far as their
-//!    library is this one; other libraries are not loaded;
+//!    asked for. Several such entries are tried in order. Other libraries than
+//!    this one are the C face's to load ([`ways`]);
 //! 2. `DEVICE`, port 1 of that RDMA device, or `DEVICE-PORT`. These need no
 //!    dat.conf, have version 1.2, and answer to either thread safety.
 //!
@@ -111,6 +111,63 @@ pub(crate) struct Resolved {
     pub(crate) hint: String,
 }
 
+impl Resolved {
+    /// From the instance data of an entry.
+    pub(crate) fn configured(instance_data: &str) -> Result<Self> {
+        let instance = Instance::of_instance_data(instance_data).map_err(not_found)?;
+        Ok(Self {
+            candidates: vec![instance],
+            hint: format!("the instance data is \"{instance_data}\""),
+        })
+    }
+}
+
+/// A library that serves an IA name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// This one.
+    Ours,
+    /// Another: an entry of dat.conf.
+    Foreign {
+        /// File name or path.
+        library: String,
+        /// For the library.
+        instance_data: String,
+        /// Where the entry is, for people.
+        place: String,
+    },
+}
+
+/// The libraries that dat.conf names for an IA name, to be tried in order; all
+/// of ours at the place of the first. None if the name is not in dat.conf.
+#[must_use]
+pub fn ways(wanted: &Provider) -> Vec<Way> {
+    ways_in(&File::read(), wanted)
+}
+
+fn ways_in(file: &File, wanted: &Provider) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for entry in file.conf.entries.iter().filter(|entry| {
+        entry.name == wanted.name
+            && (entry.major, entry.minor) == (wanted.major, wanted.minor)
+            && entry.threadsafe == wanted.threadsafe
+    }) {
+        let way = if is_ours(&entry.library) {
+            Way::Ours
+        } else {
+            Way::Foreign {
+                library: entry.library.clone(),
+                instance_data: entry.instance_data.clone(),
+                place: format!("{}, line {}", file.path.display(), entry.line),
+            }
+        };
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    ways
+}
+
 /// Finds what an IA name means.
 ///
 /// # Errors
@@ -170,8 +227,8 @@ fn configured(file: &File, entries: &[&Entry]) -> Result<Resolved> {
             }
         } else {
             causes.push(format!(
-                "{place} wants the library {}, and this one does not load others; name libdat.so.1 \
-                 there, or use libdat of that library",
+                "{place} wants the library {}, a provider for C programs: it is loaded where they \
+                 open it through libdat; name libdat.so.1 there for this library's adapters",
                 entry.library
             ));
         }

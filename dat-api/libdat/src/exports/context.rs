@@ -6,6 +6,7 @@ use crate::abi::{DAT_CONTEXT, DAT_HANDLE, DAT_HANDLE_TYPE, DAT_RETURN};
 use crate::face::answer::control;
 use crate::face::handles::{invalid, ours};
 use crate::face::output::Output;
+use crate::providers::dispatch::foreign;
 
 /// The handle of a live object of any kind.
 fn any(handle: DAT_HANDLE) -> dat_api::Result<(Handle, Kind)> {
@@ -19,6 +20,7 @@ pub unsafe extern "C" fn dat_set_consumer_context(
     dat_handle: DAT_HANDLE,
     context: DAT_CONTEXT,
 ) -> DAT_RETURN {
+    foreign!(dat_handle.set_consumer_context_func(dat_handle, context));
     control("dat_set_consumer_context", || {
         let (handle, _) = any(dat_handle)?;
         // SAFETY: any 64 bits are a number.
@@ -35,6 +37,7 @@ pub unsafe extern "C" fn dat_get_consumer_context(
     dat_handle: DAT_HANDLE,
     context: *mut DAT_CONTEXT,
 ) -> DAT_RETURN {
+    foreign!(dat_handle.get_consumer_context_func(dat_handle, context));
     control("dat_get_consumer_context", || {
         let (handle, _) = any(dat_handle)?;
         // SAFETY: the contract of `exports`.
@@ -50,6 +53,7 @@ pub unsafe extern "C" fn dat_get_handle_type(
     dat_handle: DAT_HANDLE,
     handle_type: *mut DAT_HANDLE_TYPE,
 ) -> DAT_RETURN {
+    foreign!(dat_handle.get_handle_type_func(dat_handle, handle_type));
     control("dat_get_handle_type", || {
         let (_, kind) = any(dat_handle)?;
         // SAFETY: the contract of `exports`.

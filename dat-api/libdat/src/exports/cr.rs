@@ -12,6 +12,7 @@ use crate::face::answer::control;
 use crate::face::attributes::count;
 use crate::face::handles::{named, named_or_null, pin, to_c};
 use crate::face::output::queried;
+use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cr_query(
@@ -19,6 +20,7 @@ pub unsafe extern "C" fn dat_cr_query(
     cr_param_mask: DAT_CR_PARAM_MASK,
     cr_param: *mut DAT_CR_PARAM,
 ) -> DAT_RETURN {
+    foreign!(cr_handle.cr_query_func(cr_handle, cr_param_mask, cr_param));
     control("dat_cr_query", || {
         let cr = pin::<Cr>(cr_handle, Subtype::InvalidHandleCr)?;
         // SAFETY: the contract of `exports`.
@@ -43,6 +45,7 @@ pub unsafe extern "C" fn dat_cr_accept(
     private_data_size: DAT_COUNT,
     private_data: DAT_PVOID,
 ) -> DAT_RETURN {
+    foreign!(cr_handle.cr_accept_func(cr_handle, ep_handle, private_data_size, private_data));
     control("dat_cr_accept", || {
         let cr = named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?;
         let ep = named_or_null(ep_handle, Kind::Ep, Subtype::InvalidHandleEp)?;
@@ -61,6 +64,7 @@ pub unsafe extern "C" fn dat_cr_accept(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cr_reject(cr_handle: DAT_CR_HANDLE) -> DAT_RETURN {
+    foreign!(cr_handle.cr_reject_func(cr_handle));
     control("dat_cr_reject", || {
         Cr::reject(named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?)
     })

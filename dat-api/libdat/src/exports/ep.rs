@@ -17,6 +17,7 @@ use crate::face::answer::{bad_argument, control, require};
 use crate::face::attributes;
 use crate::face::handles::{named, pin, pin_or_null};
 use crate::face::output::Output;
+use crate::providers::dispatch::foreign;
 
 /// What both ways to make an endpoint take.
 struct Parents {
@@ -78,6 +79,15 @@ pub unsafe extern "C" fn dat_ep_create(
     ep_attributes: *const DAT_EP_ATTR,
     ep_handle: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.ep_create_func(
+        ia_handle,
+        pz_handle,
+        recv_completion_evd_handle,
+        request_completion_evd_handle,
+        connect_evd_handle,
+        ep_attributes,
+        ep_handle
+    ));
     control("dat_ep_create", || {
         let of = Parents::find(
             ia_handle,
@@ -114,6 +124,16 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
     ep_attributes: *const DAT_EP_ATTR,
     ep_handle: *mut DAT_EP_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.ep_create_with_srq_func(
+        ia_handle,
+        pz_handle,
+        recv_evd_handle,
+        request_evd_handle,
+        connect_evd_handle,
+        srq_handle,
+        ep_attributes,
+        ep_handle
+    ));
     control("dat_ep_create_with_srq", || {
         let of = Parents::find(
             ia_handle,
@@ -149,6 +169,7 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_free(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
+    foreign!(ep_handle.ep_free_func(ep_handle));
     control("dat_ep_free", || {
         Ep::free(named(ep_handle, Kind::Ep, Subtype::InvalidHandleEp)?)
     })

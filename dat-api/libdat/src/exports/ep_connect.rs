@@ -13,6 +13,7 @@ use crate::abi::{
 use crate::face::address;
 use crate::face::answer::{bad_argument, control, require};
 use crate::face::handles::pin;
+use crate::providers::dispatch::foreign;
 
 /// Private data that a call passes; `size` and `data` are the arguments that
 /// are to blame.
@@ -59,6 +60,16 @@ pub unsafe extern "C" fn dat_ep_connect(
     quality_of_service: DAT_QOS,
     connect_flags: DAT_CONNECT_FLAGS,
 ) -> DAT_RETURN {
+    foreign!(ep_handle.ep_connect_func(
+        ep_handle,
+        remote_ia_address,
+        remote_conn_qual,
+        timeout,
+        private_data_size,
+        private_data,
+        quality_of_service,
+        connect_flags
+    ));
     control("dat_ep_connect", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         // SAFETY: the contract of `exports`.
@@ -115,6 +126,7 @@ pub unsafe extern "C" fn dat_ep_disconnect(
     ep_handle: DAT_EP_HANDLE,
     close_flags: DAT_CLOSE_FLAGS,
 ) -> DAT_RETURN {
+    foreign!(ep_handle.ep_disconnect_func(ep_handle, close_flags));
     control("dat_ep_disconnect", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         ep.disconnect(graceful(close_flags)?)

@@ -8,11 +8,11 @@ use crate::abi::{
     DAT_COMPLETION_FLAGS, DAT_COUNT, DAT_DTO_COOKIE, DAT_EP_HANDLE, DAT_LMR_TRIPLET, DAT_RETURN,
     DAT_RMR_TRIPLET,
 };
-use crate::face::handles::{invalid, peek};
+use crate::face::handles::peek;
 use crate::face::segments::{Segments, remote};
+use crate::providers::hot;
 
 /// Why a post does not even reach its queue.
-pub(super) const BAD_EP: DAT_RETURN = invalid(Subtype::InvalidHandleEp).bits();
 pub(super) const NO_SEGMENTS: DAT_RETURN =
     DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg3).bits();
 const NO_REMOTE: DAT_RETURN =
@@ -28,7 +28,16 @@ pub unsafe extern "C" fn dat_ep_post_send(
 ) -> DAT_RETURN {
     // SAFETY: the contract of `exports`: nobody frees it meanwhile.
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
-        return BAD_EP;
+        // SAFETY: passed on to the caller.
+        return unsafe {
+            hot::post_send(
+                ep_handle,
+                num_segments,
+                local_iov,
+                user_cookie,
+                completion_flags,
+            )
+        };
     };
     let flags = CompletionFlags::from_bits_retain(completion_flags);
     // SAFETY: one thread at a time posts to it, and keeps the memory and the
@@ -72,7 +81,16 @@ pub unsafe extern "C" fn dat_ep_post_recv(
 ) -> DAT_RETURN {
     // SAFETY: as in `dat_ep_post_send`.
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
-        return BAD_EP;
+        // SAFETY: passed on to the caller.
+        return unsafe {
+            hot::post_recv(
+                ep_handle,
+                num_segments,
+                local_iov,
+                user_cookie,
+                completion_flags,
+            )
+        };
     };
     let flags = CompletionFlags::from_bits_retain(completion_flags);
     // SAFETY: the same.
@@ -116,7 +134,17 @@ pub unsafe extern "C" fn dat_ep_post_rdma_read(
 ) -> DAT_RETURN {
     // SAFETY: as in `dat_ep_post_send`.
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
-        return BAD_EP;
+        // SAFETY: passed on to the caller.
+        return unsafe {
+            hot::post_rdma_read(
+                ep_handle,
+                num_segments,
+                local_iov,
+                user_cookie,
+                remote_iov,
+                completion_flags,
+            )
+        };
     };
     let flags = CompletionFlags::from_bits_retain(completion_flags);
     // SAFETY: the same; the remote segment is null or readable.
@@ -182,7 +210,17 @@ pub unsafe extern "C" fn dat_ep_post_rdma_write(
 ) -> DAT_RETURN {
     // SAFETY: as in `dat_ep_post_send`.
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
-        return BAD_EP;
+        // SAFETY: passed on to the caller.
+        return unsafe {
+            hot::post_rdma_write(
+                ep_handle,
+                num_segments,
+                local_iov,
+                user_cookie,
+                remote_iov,
+                completion_flags,
+            )
+        };
     };
     let flags = CompletionFlags::from_bits_retain(completion_flags);
     // SAFETY: the same; the remote segment is null or readable.

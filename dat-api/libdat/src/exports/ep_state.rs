@@ -11,6 +11,7 @@ use crate::face::answer::{bad_argument, control, require};
 use crate::face::attributes::{self, count};
 use crate::face::handles::{named_or_null, pin};
 use crate::face::output::{Output, queried};
+use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_query(
@@ -18,6 +19,7 @@ pub unsafe extern "C" fn dat_ep_query(
     ep_param_mask: DAT_EP_PARAM_MASK,
     ep_param: *mut DAT_EP_PARAM,
 ) -> DAT_RETURN {
+    foreign!(ep_handle.ep_query_func(ep_handle, ep_param_mask, ep_param));
     control("dat_ep_query", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         // SAFETY: the contract of `exports`.
@@ -48,6 +50,7 @@ pub unsafe extern "C" fn dat_ep_modify(
     ep_param_mask: DAT_EP_PARAM_MASK,
     ep_param: *const DAT_EP_PARAM,
 ) -> DAT_RETURN {
+    foreign!(ep_handle.ep_modify_func(ep_handle, ep_param_mask, ep_param));
     control("dat_ep_modify", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let fields = EpFields::from_bits(ep_param_mask).ok_or_else(|| {
@@ -90,6 +93,7 @@ pub unsafe extern "C" fn dat_ep_get_status(
     recv_idle: *mut DAT_BOOLEAN,
     request_idle: *mut DAT_BOOLEAN,
 ) -> DAT_RETURN {
+    foreign!(ep_handle.ep_get_status_func(ep_handle, ep_state, recv_idle, request_idle));
     control("dat_ep_get_status", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let status = ep.status();
@@ -122,6 +126,7 @@ pub unsafe extern "C" fn dat_ep_recv_query(
     nbufs_allocated: *mut DAT_COUNT,
     bufs_alloc_span: *mut DAT_COUNT,
 ) -> DAT_RETURN {
+    foreign!(ep_handle.ep_recv_query_func(ep_handle, nbufs_allocated, bufs_alloc_span));
     control("dat_ep_recv_query", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let query = ep.recv_query();
@@ -148,6 +153,7 @@ pub unsafe extern "C" fn dat_ep_set_watermark(
     soft_high_watermark: DAT_COUNT,
     hard_high_watermark: DAT_COUNT,
 ) -> DAT_RETURN {
+    foreign!(ep_handle.ep_set_watermark_func(ep_handle, soft_high_watermark, hard_high_watermark));
     control("dat_ep_set_watermark", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         // `DAT_WATERMARK_INFINITE` has the number that is off.
@@ -157,6 +163,7 @@ pub unsafe extern "C" fn dat_ep_set_watermark(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_reset(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
+    foreign!(ep_handle.ep_reset_func(ep_handle));
     control("dat_ep_reset", || {
         pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?.reset()
     })

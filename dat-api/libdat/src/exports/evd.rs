@@ -20,6 +20,7 @@ use crate::face::answer::{bad_argument, control, not_yet, require};
 use crate::face::attributes::count;
 use crate::face::handles::{bare, named, or_null, pin, pin_or_null};
 use crate::face::output::{Output, queried};
+use crate::providers::dispatch::foreign;
 
 /// What all these calls say of a bad EVD, as Linux registries do.
 pub(super) const WHICH: Subtype = Subtype::InvalidHandleEvdRequest;
@@ -41,6 +42,7 @@ pub unsafe extern "C" fn dat_evd_create(
     evd_flags: DAT_EVD_FLAGS,
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.evd_create_func(ia_handle, evd_min_qlen, cno_handle, evd_flags, evd_handle));
     control("dat_evd_create", || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         require(
@@ -89,6 +91,7 @@ pub unsafe extern "C" fn dat_evd_query(
     evd_param_mask: DAT_EVD_PARAM_MASK,
     evd_param: *mut DAT_EVD_PARAM,
 ) -> DAT_RETURN {
+    foreign!(evd_handle.evd_query_func(evd_handle, evd_param_mask, evd_param));
     control("dat_evd_query", || {
         let evd = evd(evd_handle)?;
         // SAFETY: the contract of `exports`.
@@ -110,6 +113,7 @@ pub unsafe extern "C" fn dat_evd_modify_cno(
     evd_handle: DAT_EVD_HANDLE,
     cno_handle: DAT_CNO_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(evd_handle.evd_modify_cno_func(evd_handle, cno_handle));
     control("dat_evd_modify_cno", || {
         let evd = evd(evd_handle)?;
         evd.set_cno(cno_or_null(cno_handle)?.as_ref())
@@ -118,6 +122,7 @@ pub unsafe extern "C" fn dat_evd_modify_cno(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_enable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    foreign!(evd_handle.evd_enable_func(evd_handle));
     control("dat_evd_enable", || {
         evd(evd_handle)?.enable();
         Ok(())
@@ -126,6 +131,7 @@ pub unsafe extern "C" fn dat_evd_enable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETUR
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_disable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    foreign!(evd_handle.evd_disable_func(evd_handle));
     control("dat_evd_disable", || {
         evd(evd_handle)?.disable();
         Ok(())
@@ -134,6 +140,7 @@ pub unsafe extern "C" fn dat_evd_disable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETU
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_set_unwaitable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    foreign!(evd_handle.evd_set_unwaitable_func(evd_handle));
     control("dat_evd_set_unwaitable", || {
         evd(evd_handle)?.set_unwaitable();
         Ok(())
@@ -142,6 +149,7 @@ pub unsafe extern "C" fn dat_evd_set_unwaitable(evd_handle: DAT_EVD_HANDLE) -> D
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_clear_unwaitable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    foreign!(evd_handle.evd_clear_unwaitable_func(evd_handle));
     control("dat_evd_clear_unwaitable", || {
         evd(evd_handle)?.clear_unwaitable();
         Ok(())
@@ -154,6 +162,7 @@ pub unsafe extern "C" fn dat_evd_resize(
     evd_handle: DAT_EVD_HANDLE,
     evd_min_qlen: DAT_COUNT,
 ) -> DAT_RETURN {
+    foreign!(evd_handle.evd_resize_func(evd_handle, evd_min_qlen));
     control("dat_evd_resize", || {
         let _evd = evd(evd_handle)?;
         require(
@@ -171,6 +180,7 @@ pub unsafe extern "C" fn dat_evd_post_se(
     evd_handle: DAT_EVD_HANDLE,
     event: *const DAT_EVENT,
 ) -> DAT_RETURN {
+    foreign!(evd_handle.evd_post_se_func(evd_handle, event));
     control("dat_evd_post_se", || {
         let evd = evd(evd_handle)?;
         require(!event.is_null(), Subtype::InvalidArg2, "the event is null")?;
@@ -192,6 +202,7 @@ pub unsafe extern "C" fn dat_evd_post_se(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_free(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
+    foreign!(evd_handle.evd_free_func(evd_handle));
     control("dat_evd_free", || {
         Evd::free(named(evd_handle, Kind::Evd, WHICH)?)
     })

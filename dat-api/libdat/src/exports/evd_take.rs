@@ -12,6 +12,7 @@ use crate::abi::{
 use crate::face::attributes::count;
 use crate::face::event;
 use crate::face::handles::{invalid, ours};
+use crate::providers::hot;
 
 const BAD_EVD: DatReturn = invalid(super::evd::WHICH);
 
@@ -37,7 +38,8 @@ pub unsafe extern "C" fn dat_evd_dequeue(
 ) -> DAT_RETURN {
     let mut owned = match own(evd_handle) {
         Ok(owned) => owned,
-        Err(code) => return code.bits(),
+        // SAFETY: passed on to the caller.
+        Err(code) => return unsafe { hot::dequeue(evd_handle, event, code.bits()) },
     };
     if event.is_null() {
         return bad(Subtype::InvalidArg2);
@@ -63,7 +65,12 @@ pub unsafe extern "C" fn dat_evd_wait(
     let answer = catch_unwind(AssertUnwindSafe(|| {
         let mut owned = match own(evd_handle) {
             Ok(owned) => owned,
-            Err(code) => return code.bits(),
+            Err(code) => {
+                // SAFETY: passed on to the caller.
+                return unsafe {
+                    hot::wait(evd_handle, timeout, threshold, event, nmore, code.bits())
+                };
+            }
         };
         if event.is_null() {
             return bad(Subtype::InvalidArg4);

@@ -15,6 +15,7 @@ use crate::abi::{
 use crate::face::answer::{bad_argument, control, require};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, queried};
+use crate::providers::dispatch::foreign;
 
 /// What is to be registered.
 ///
@@ -77,6 +78,19 @@ pub unsafe extern "C" fn dat_lmr_create(
     registered_length: *mut DAT_VLEN,
     registered_address: *mut DAT_VADDR,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.lmr_create_func(
+        ia_handle,
+        mem_type,
+        region_description,
+        length,
+        pz_handle,
+        privileges,
+        lmr_handle,
+        lmr_context,
+        rmr_context,
+        registered_length,
+        registered_address
+    ));
     control("dat_lmr_create", || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
@@ -162,6 +176,7 @@ pub unsafe extern "C" fn dat_lmr_query(
     lmr_param_mask: DAT_LMR_PARAM_MASK,
     lmr_param: *mut DAT_LMR_PARAM,
 ) -> DAT_RETURN {
+    foreign!(lmr_handle.lmr_query_func(lmr_handle, lmr_param_mask, lmr_param));
     control("dat_lmr_query", || {
         let lmr = pin::<Lmr>(lmr_handle, Subtype::InvalidHandleLmr)?;
         // SAFETY: the contract of `exports`.
@@ -173,6 +188,7 @@ pub unsafe extern "C" fn dat_lmr_query(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_lmr_free(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN {
+    foreign!(lmr_handle.lmr_free_func(lmr_handle));
     control("dat_lmr_free", || {
         Lmr::free(named(lmr_handle, Kind::Lmr, Subtype::InvalidHandleLmr)?)
     })
@@ -200,6 +216,7 @@ pub unsafe extern "C" fn dat_lmr_sync_rdma_read(
     local_segments: *const DAT_LMR_TRIPLET,
     num_segments: DAT_VLEN,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.lmr_sync_rdma_read_func(ia_handle, local_segments, num_segments));
     control("dat_lmr_sync_rdma_read", || {
         // SAFETY: the contract of `exports`.
         unsafe { sync(ia_handle, local_segments, num_segments) }
@@ -212,6 +229,7 @@ pub unsafe extern "C" fn dat_lmr_sync_rdma_write(
     local_segments: *const DAT_LMR_TRIPLET,
     num_segments: DAT_VLEN,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.lmr_sync_rdma_write_func(ia_handle, local_segments, num_segments));
     control("dat_lmr_sync_rdma_write", || {
         // SAFETY: the contract of `exports`.
         unsafe { sync(ia_handle, local_segments, num_segments) }

@@ -1,19 +1,36 @@
 //! What another registry calls when it has loaded this library as a provider.
-//! Serving one comes later: for now the library does not register itself, so
-//! that registry finds no provider of the name.
+//! Neither answers: what goes wrong is told as `DAT_DBG_TYPE` says, and that
+//! registry finds no entry.
 
 use core::ffi::c_char;
 
-use crate::abi::DAT_PROVIDER_INFO;
+use dat_api::Subtype;
 
-/// Does nothing yet.
+use crate::abi::DAT_PROVIDER_INFO;
+use crate::face::answer::control;
+use crate::providers::{Key, guest};
+
+/// Registers the key with the registry that calls. `instance_data` is as in
+/// this library's own dat.conf: `"DEVICE PORT [KEY=VALUE…]"`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_provider_init(
-    _provider_info: *const DAT_PROVIDER_INFO,
-    _instance_data: *const c_char,
+    provider_info: *const DAT_PROVIDER_INFO,
+    instance_data: *const c_char,
 ) {
+    control("dat_provider_init", || {
+        // SAFETY: the contract of `exports`.
+        let key = unsafe { Key::read(provider_info, Subtype::InvalidArg1) }?;
+        // SAFETY: the same.
+        guest::enter(key, unsafe { guest::text(instance_data) }?)
+    });
 }
 
-/// Does nothing yet.
+/// Removes that entry again.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dat_provider_fini(_provider_info: *const DAT_PROVIDER_INFO) {}
+pub unsafe extern "C" fn dat_provider_fini(provider_info: *const DAT_PROVIDER_INFO) {
+    control("dat_provider_fini", || {
+        // SAFETY: the contract of `exports`.
+        let key = unsafe { Key::read(provider_info, Subtype::InvalidArg1) }?;
+        guest::leave(&key)
+    });
+}

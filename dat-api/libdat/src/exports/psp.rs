@@ -13,6 +13,7 @@ use crate::abi::{
 use crate::face::answer::{bad_argument, control};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, queried};
+use crate::providers::dispatch::foreign;
 
 fn creator(flags: DAT_PSP_FLAGS) -> Result<EpCreator> {
     match flags {
@@ -33,6 +34,7 @@ pub unsafe extern "C" fn dat_psp_create(
     psp_flags: DAT_PSP_FLAGS,
     psp_handle: *mut DAT_PSP_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.psp_create_func(ia_handle, conn_qual, evd_handle, psp_flags, psp_handle));
     control("dat_psp_create", || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let evd = pin::<Evd>(evd_handle, Subtype::InvalidHandleEvdCr)?;
@@ -53,6 +55,9 @@ pub unsafe extern "C" fn dat_psp_create_any(
     psp_flags: DAT_PSP_FLAGS,
     psp_handle: *mut DAT_PSP_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(
+        ia_handle.psp_create_any_func(ia_handle, conn_qual, evd_handle, psp_flags, psp_handle)
+    );
     control("dat_psp_create_any", || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let evd = pin::<Evd>(evd_handle, Subtype::InvalidHandleEvdCr)?;
@@ -74,6 +79,7 @@ pub unsafe extern "C" fn dat_psp_query(
     psp_param_mask: DAT_PSP_PARAM_MASK,
     psp_param: *mut DAT_PSP_PARAM,
 ) -> DAT_RETURN {
+    foreign!(psp_handle.psp_query_func(psp_handle, psp_param_mask, psp_param));
     control("dat_psp_query", || {
         let psp = pin::<Psp>(psp_handle, Subtype::InvalidHandlePsp)?;
         // SAFETY: the contract of `exports`.
@@ -92,6 +98,7 @@ pub unsafe extern "C" fn dat_psp_query(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_psp_free(psp_handle: DAT_PSP_HANDLE) -> DAT_RETURN {
+    foreign!(psp_handle.psp_free_func(psp_handle));
     control("dat_psp_free", || {
         Psp::free(named(psp_handle, Kind::Psp, Subtype::InvalidHandlePsp)?)
     })

@@ -10,12 +10,14 @@ use crate::abi::{
 use crate::face::answer::control;
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, queried};
+use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_pz_create(
     ia_handle: DAT_IA_HANDLE,
     pz_handle: *mut DAT_PZ_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.pz_create_func(ia_handle, pz_handle));
     control("dat_pz_create", || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         // SAFETY: the contract of `exports`.
@@ -31,6 +33,7 @@ pub unsafe extern "C" fn dat_pz_query(
     pz_param_mask: DAT_PZ_PARAM_MASK,
     pz_param: *mut DAT_PZ_PARAM,
 ) -> DAT_RETURN {
+    foreign!(pz_handle.pz_query_func(pz_handle, pz_param_mask, pz_param));
     control("dat_pz_query", || {
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
         // SAFETY: the contract of `exports`.
@@ -44,6 +47,7 @@ pub unsafe extern "C" fn dat_pz_query(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_pz_free(pz_handle: DAT_PZ_HANDLE) -> DAT_RETURN {
+    foreign!(pz_handle.pz_free_func(pz_handle));
     control("dat_pz_free", || {
         Pz::free(named(pz_handle, Kind::Pz, Subtype::InvalidHandlePz)?)
     })

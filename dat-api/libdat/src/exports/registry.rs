@@ -1,12 +1,15 @@
 //! The registry: which adapters there are, and the providers of others.
 
+use core::ptr::NonNull;
+
+use dat_api::Subtype;
 use dat_api::registry;
-use dat_api::{ReturnType, Subtype};
 
 use crate::abi::{DAT_COUNT, DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};
-use crate::face::answer::{bad_argument, control, not_yet, require};
+use crate::face::answer::{bad_argument, control, require};
 use crate::face::output::Output;
 use crate::face::strings::copy;
+use crate::providers::{Key, dynamic};
 
 /// Copies as many entries as there is room for, and counts all. If there are
 /// more than that, or no room was given at all, the answer is
@@ -54,35 +57,43 @@ pub unsafe extern "C" fn dat_registry_list_providers(
 }
 
 /// The arguments of both calls that follow.
-fn check(provider: *mut DAT_PROVIDER, info: *const DAT_PROVIDER_INFO) -> dat_api::Result<()> {
-    require(
-        !provider.is_null(),
-        Subtype::InvalidArg1,
-        "the table is null",
-    )?;
-    require(!info.is_null(), Subtype::InvalidArg2, "the key is null")
+///
+/// # Safety
+/// The contract of `exports`.
+unsafe fn read(
+    provider: *mut DAT_PROVIDER,
+    info: *const DAT_PROVIDER_INFO,
+) -> dat_api::Result<(Key, NonNull<DAT_PROVIDER>)> {
+    let table = NonNull::new(provider)
+        .filter(|table| table.is_aligned())
+        .ok_or_else(|| bad_argument(Subtype::InvalidArg1, "the table is null or misaligned"))?;
+    // SAFETY: the caller's promise.
+    Ok((unsafe { Key::read(info, Subtype::InvalidArg2) }?, table))
 }
 
-/// Not there yet: checks its arguments.
+/// Registers a provider: from now on `dat_ia_open` finds the name. The table
+/// must stay until it is removed; the key is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_registry_add_provider(
     provider: *mut DAT_PROVIDER,
     provider_info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
     control("dat_registry_add_provider", || {
-        check(provider, provider_info)?;
-        Err(not_yet(ReturnType::NotImplemented))
+        // SAFETY: the contract of `exports`.
+        let (key, table) = unsafe { read(provider, provider_info) }?;
+        dynamic::add(key, table)
     })
 }
 
-/// Not there yet: checks its arguments.
+/// Removes a provider that has no open adapter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_registry_remove_provider(
     provider: *mut DAT_PROVIDER,
     provider_info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
     control("dat_registry_remove_provider", || {
-        check(provider, provider_info)?;
-        Err(not_yet(ReturnType::NotImplemented))
+        // SAFETY: the contract of `exports`.
+        let (key, _) = unsafe { read(provider, provider_info) }?;
+        dynamic::remove(&key)
     })
 }

@@ -17,8 +17,8 @@ use crate::face::attributes::count;
 use crate::face::handles::{bare, invalid, named, peek, pin};
 use crate::face::output::{Output, queried};
 use crate::face::segments::Segments;
-
-const BAD_SRQ: DAT_RETURN = invalid(Subtype::InvalidHandleSrq).bits();
+use crate::providers::dispatch::foreign;
+use crate::providers::hot;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_srq_create(
@@ -27,6 +27,7 @@ pub unsafe extern "C" fn dat_srq_create(
     srq_attr: *mut DAT_SRQ_ATTR,
     srq_handle: *mut DAT_SRQ_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.srq_create_func(ia_handle, pz_handle, srq_attr, srq_handle));
     control("dat_srq_create", || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
@@ -51,6 +52,7 @@ pub unsafe extern "C" fn dat_srq_create(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_srq_free(srq_handle: DAT_SRQ_HANDLE) -> DAT_RETURN {
+    foreign!(srq_handle.srq_free_func(srq_handle));
     control("dat_srq_free", || {
         Srq::free(named(srq_handle, Kind::Srq, Subtype::InvalidHandleSrq)?)
     })
@@ -66,7 +68,8 @@ pub unsafe extern "C" fn dat_srq_post_recv(
 ) -> DAT_RETURN {
     // SAFETY: the contract of `exports`: nobody frees it meanwhile.
     let Some(srq) = (unsafe { peek::<Srq>(srq_handle) }) else {
-        return BAD_SRQ;
+        // SAFETY: passed on to the caller.
+        return unsafe { hot::srq_post_recv(srq_handle, num_segments, local_iov, user_cookie) };
     };
     // SAFETY: the contract: an array of so many.
     let Some(segments) = (unsafe { Segments::new(num_segments, local_iov) }) else {
@@ -91,6 +94,7 @@ pub unsafe extern "C" fn dat_srq_query(
     srq_param_mask: DAT_SRQ_PARAM_MASK,
     srq_param: *mut DAT_SRQ_PARAM,
 ) -> DAT_RETURN {
+    foreign!(srq_handle.srq_query_func(srq_handle, srq_param_mask, srq_param));
     control("dat_srq_query", || {
         let srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
         // SAFETY: the contract of `exports`.
@@ -117,6 +121,7 @@ pub unsafe extern "C" fn dat_srq_resize(
     srq_handle: DAT_SRQ_HANDLE,
     srq_max_recv_dto: DAT_COUNT,
 ) -> DAT_RETURN {
+    foreign!(srq_handle.srq_resize_func(srq_handle, srq_max_recv_dto));
     control("dat_srq_resize", || {
         let _srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
         require(
@@ -133,6 +138,7 @@ pub unsafe extern "C" fn dat_srq_set_lw(
     srq_handle: DAT_SRQ_HANDLE,
     low_watermark: DAT_COUNT,
 ) -> DAT_RETURN {
+    foreign!(srq_handle.srq_set_lw_func(srq_handle, low_watermark));
     control("dat_srq_set_lw", || {
         pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?.set_low_watermark(low_watermark)
     })

@@ -10,10 +10,15 @@ use crate::abi::DAT_RETURN;
 /// Runs a control call named `call`, and answers. A failure is printed with
 /// its cause if the environment asks for that; a panic ends here.
 pub(crate) fn control(call: &'static str, body: impl FnOnce() -> Result<()>) -> DAT_RETURN {
+    answer(call, || body().map(|()| DatReturn::SUCCESS.bits()))
+}
+
+/// [`control`] of a call that somebody else may have answered.
+pub(crate) fn answer(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RETURN {
     // What a call has half done when it panics stays behind locks that
     // ignore poison or in objects that nobody can name yet.
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => DatReturn::SUCCESS.bits(),
+        Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
             debug::failed(call, &error);
             error.code().bits()

@@ -77,6 +77,32 @@ impl Ia {
     /// - `DAT_INSUFFICIENT_RESOURCES`: descriptors, threads, memory, or the
     ///   permission to use the device.
     pub fn open(request: &OpenRequest<'_>) -> Result<(Arc<Self>, Option<Handle>)> {
+        Self::open_as(request, || {
+            registry::resolve(Key {
+                name: request.name,
+                major: request.major,
+                minor: request.minor,
+                threadsafe: request.threadsafe,
+            })
+        })
+    }
+
+    /// [`Self::open`] for a name that somebody else has looked up, who says
+    /// what it means: the instance data of an entry as in dat.conf.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_configured(
+        request: &OpenRequest<'_>,
+        instance_data: &str,
+    ) -> Result<(Arc<Self>, Option<Handle>)> {
+        Self::open_as(request, || Resolved::configured(instance_data))
+    }
+
+    fn open_as(
+        request: &OpenRequest<'_>,
+        resolve: impl FnOnce() -> Result<Resolved>,
+    ) -> Result<(Arc<Self>, Option<Handle>)> {
         if request.async_evd == AsyncEvd::New && request.async_qlen <= 0 {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
@@ -87,12 +113,7 @@ impl Ia {
                 ),
             ));
         }
-        let resolved = registry::resolve(Key {
-            name: request.name,
-            major: request.major,
-            minor: request.minor,
-            threadsafe: request.threadsafe,
-        })?;
+        let resolved = resolve()?;
         let environment = Options::from_environment()?;
         let (device, instance, options) = open_device(request.name, &resolved, environment)?;
         let port = device.port(instance.port)?;

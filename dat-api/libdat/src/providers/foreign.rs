@@ -1,0 +1,268 @@
+//! Opening adapters of other providers, and closing them.
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_api::registry::{self, Provider, Way};
+use dat_api::{DatError, DatReturn, Result, ReturnType, Subtype};
+
+use super::library::Library;
+use super::{Key, dynamic, tables};
+use crate::abi::{
+    DAT_CLOSE_FLAGS, DAT_COUNT, DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_NAME_PTR, DAT_PROVIDER,
+    DAT_RETURN,
+};
+
+/// What `dat_ia_openv` was asked for, but for the key.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) name: DAT_NAME_PTR,
+    pub(crate) qlen: DAT_COUNT,
+    pub(crate) async_evd: *mut DAT_EVD_HANDLE,
+    pub(crate) ia: *mut DAT_IA_HANDLE,
+}
+
+/// A library that was loaded for an entry of dat.conf.
+struct Loaded {
+    source: Source,
+    library: Library,
+    /// Adapters that are open, or being opened.
+    opens: usize,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Source {
+    key: Key,
+    library: String,
+    instance_data: String,
+}
+
+/// An adapter of another provider that is open.
+struct Opened {
+    key: Key,
+    /// What was loaded for it.
+    source: Option<Source>,
+    /// What its handle leads to: it need not be the table of the registry.
+    table: Option<Table>,
+}
+
+#[derive(Clone, Copy)]
+struct Table(NonNull<DAT_PROVIDER>);
+
+// SAFETY: a table is only read.
+unsafe impl Send for Table {}
+
+static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+static OPENED: Mutex<Option<HashMap<usize, Opened>>> = Mutex::new(None);
+
+thread_local! {
+    /// Whether this thread is loading a library: its functions must not open
+    /// an adapter, which would wait for themselves.
+    static LOADING: Cell<bool> = const { Cell::new(false) };
+}
+
+fn loaded() -> MutexGuard<'static, Vec<Loaded>> {
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens an adapter that is another provider's: an entry of dat.conf whose
+/// library is not this one, or one that has registered itself. Nothing if this
+/// library is to open it.
+///
+/// # Errors
+/// `DAT_PROVIDER_NOT_FOUND` if dat.conf names libraries and none serves the
+/// name; what the last of them answered if one was asked to open it.
+///
+/// # Safety
+/// The pointers of the request are as `dat_ia_openv` has them.
+pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETURN>> {
+    if LOADING.get() {
+        return Err(DatError::new(
+            ReturnType::InvalidState,
+            Subtype::NoSubtype,
+            "dat_provider_init and dat_provider_fini cannot open an adapter",
+        ));
+    }
+    let mut causes = Vec::new();
+    let mut answer = None;
+    for way in ways(key) {
+        let Way::Foreign {
+            library,
+            instance_data,
+            place,
+        } = way
+        else {
+            return Ok(None);
+        };
+        let source = Source {
+            key: key.clone(),
+            library,
+            instance_data,
+        };
+        if let Err(cause) = load(&source) {
+            causes.push(format!("{place}: {}: {cause}", source.library));
+            continue;
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { open_registered(key, request, Some(&source)) } {
+            Some(DatReturn::SUCCESS) => return Ok(Some(DatReturn::SUCCESS.bits())),
+            Some(refusal) => answer = Some(refusal),
+            None => causes.push(format!(
+                "{place}: {} was loaded, and has not registered \"{}\"",
+                source.library,
+                key.text()
+            )),
+        }
+        unload(&source);
+    }
+    if let Some(refusal) = answer {
+        return Ok(Some(refusal.bits()));
+    }
+    if !causes.is_empty() {
+        return Err(DatError::new(
+            ReturnType::ProviderNotFound,
+            Subtype::NameNotRegistered,
+            causes.join("; "),
+        ));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { open_registered(key, request, None) }.map(DatReturn::bits))
+}
+
+/// Only version 1.2 has the table that this library calls through.
+fn ways(key: &Key) -> Vec<Way> {
+    match str::from_utf8(&key.name) {
+        Ok(name) if (key.major, key.minor) == registry::VERSION => registry::ways(&Provider {
+            name: name.to_owned(),
+            major: key.major,
+            minor: key.minor,
+            threadsafe: key.threadsafe,
+        }),
+        _ => Vec::new(),
+    }
+}
+
+/// Has a library loaded; [`unload`] ends that.
+fn load(source: &Source) -> core::result::Result<(), String> {
+    let mut loaded = loaded();
+    if let Some(entry) = loaded.iter_mut().find(|entry| entry.source == *source) {
+        entry.opens += 1;
+        return Ok(());
+    }
+    LOADING.set(true);
+    let library = Library::load(&source.library, &source.key, &source.instance_data);
+    LOADING.set(false);
+    loaded.push(Loaded {
+        source: source.clone(),
+        library: library?,
+        opens: 1,
+    });
+    Ok(())
+}
+
+fn unload(source: &Source) {
+    let mut loaded = loaded();
+    let Some(at) = loaded.iter().position(|entry| entry.source == *source) else {
+        return;
+    };
+    // Zero already if it was kept then.
+    loaded[at].opens = loaded[at].opens.saturating_sub(1);
+    // An adapter may also have been opened while dat.conf did not name the
+    // library: then it stays.
+    if loaded[at].opens == 0 && !dynamic::is_in_use(&source.key) {
+        let Loaded {
+            source, library, ..
+        } = loaded.swap_remove(at);
+        LOADING.set(true);
+        library.end(&source.key);
+        LOADING.set(false);
+    }
+}
+
+/// Opens through what is registered for a key, if something is.
+///
+/// # Safety
+/// As [`open`].
+unsafe fn open_registered(
+    key: &Key,
+    request: Request,
+    source: Option<&Source>,
+) -> Option<DatReturn> {
+    if (key.major, key.minor) != registry::VERSION {
+        return None;
+    }
+    let table = dynamic::open(key)?;
+    let Request {
+        name,
+        qlen,
+        async_evd,
+        ia,
+    } = request;
+    // SAFETY: a registered table is readable; the pointers are the caller's.
+    let answer = unsafe {
+        match (*table.as_ptr()).ia_open_func {
+            Some(call) => DatReturn::from_bits(call(name, qlen, async_evd, ia)),
+            None => DatReturn::error(ReturnType::NotImplemented, Subtype::NoSubtype),
+        }
+    };
+    if answer != DatReturn::SUCCESS {
+        dynamic::close(key);
+        return Some(answer);
+    }
+    // SAFETY: the caller's promise, and the provider has just written it.
+    let handle = unsafe { ia.read_unaligned() };
+    let table = tables::first_word(handle);
+    if let Some(table) = table {
+        tables::learn(table);
+    }
+    let opened = Opened {
+        key: key.clone(),
+        source: source.cloned(),
+        table: table.map(Table),
+    };
+    let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.get_or_insert_default().insert(handle.addr(), opened);
+    Some(answer)
+}
+
+/// Closes an adapter of another provider.
+///
+/// # Safety
+/// The table is the handle's.
+pub(crate) unsafe fn close(
+    table: NonNull<DAT_PROVIDER>,
+    ia: DAT_IA_HANDLE,
+    flags: DAT_CLOSE_FLAGS,
+) -> DAT_RETURN {
+    // Out of the books before it is closed: the next adapter may get the same
+    // handle.
+    let opened = {
+        let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        all.as_mut().and_then(|all| all.remove(&ia.addr()))
+    };
+    // SAFETY: the caller's promise.
+    let answer = unsafe {
+        match (*table.as_ptr()).ia_close_func {
+            Some(call) => call(ia, flags),
+            None => super::dispatch::MISSING,
+        }
+    };
+    let Some(opened) = opened else {
+        return answer;
+    };
+    if DatReturn::from_bits(answer) != DatReturn::SUCCESS {
+        let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get_or_insert_default().insert(ia.addr(), opened);
+        return answer;
+    }
+    if let Some(Table(table)) = opened.table {
+        tables::forget(table);
+    }
+    dynamic::close(&opened.key);
+    if let Some(source) = &opened.source {
+        unload(source);
+    }
+    answer
+}

@@ -1,0 +1,55 @@
+//! Posting and taking events through another provider: functions of their own,
+//! so that our calls save no register for them.
+
+use dat_api::Subtype;
+
+use super::dispatch::foreign;
+use crate::abi::{
+    DAT_COMPLETION_FLAGS, DAT_COUNT, DAT_DTO_COOKIE, DAT_EP_HANDLE, DAT_EVD_HANDLE, DAT_EVENT,
+    DAT_LMR_TRIPLET, DAT_RETURN, DAT_RMR_TRIPLET, DAT_SRQ_HANDLE, DAT_TIMEOUT,
+};
+use crate::face::handles::invalid;
+
+/// What the call answers if the handle is nobody's.
+const BAD_EP: DAT_RETURN = invalid(Subtype::InvalidHandleEp).bits();
+const BAD_SRQ: DAT_RETURN = invalid(Subtype::InvalidHandleSrq).bits();
+
+macro_rules! elsewhere {
+    ($name:ident, $slot:ident, $bad:expr,
+     $handle:ident: $kind:ty, $($argument:ident: $type:ty),* $(; $more:ident: $other:ty)?) => {
+        /// The call of this name with a handle that is none of ours.
+        ///
+        /// # Safety
+        /// The contract of `exports`.
+        #[cold]
+        #[inline(never)]
+        pub(crate) unsafe extern "C" fn $name(
+            $handle: $kind,
+            $($argument: $type,)*
+            $($more: $other,)?
+        ) -> DAT_RETURN {
+            foreign!($handle.$slot($handle, $($argument),*));
+            $bad
+        }
+    };
+}
+
+elsewhere!(post_send, ep_post_send_func, BAD_EP, ep: DAT_EP_HANDLE,
+    count: DAT_COUNT, segments: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE,
+    flags: DAT_COMPLETION_FLAGS);
+elsewhere!(post_recv, ep_post_recv_func, BAD_EP, ep: DAT_EP_HANDLE,
+    count: DAT_COUNT, segments: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE,
+    flags: DAT_COMPLETION_FLAGS);
+elsewhere!(post_rdma_read, ep_post_rdma_read_func, BAD_EP, ep: DAT_EP_HANDLE,
+    count: DAT_COUNT, segments: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE,
+    remote: *const DAT_RMR_TRIPLET, flags: DAT_COMPLETION_FLAGS);
+elsewhere!(post_rdma_write, ep_post_rdma_write_func, BAD_EP, ep: DAT_EP_HANDLE,
+    count: DAT_COUNT, segments: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE,
+    remote: *const DAT_RMR_TRIPLET, flags: DAT_COMPLETION_FLAGS);
+elsewhere!(srq_post_recv, srq_post_recv_func, BAD_SRQ, srq: DAT_SRQ_HANDLE,
+    count: DAT_COUNT, segments: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE);
+elsewhere!(dequeue, evd_dequeue_func, or, evd: DAT_EVD_HANDLE,
+    event: *mut DAT_EVENT; or: DAT_RETURN);
+elsewhere!(wait, evd_wait_func, or, evd: DAT_EVD_HANDLE,
+    timeout: DAT_TIMEOUT, threshold: DAT_COUNT, event: *mut DAT_EVENT, nmore: *mut DAT_COUNT;
+    or: DAT_RETURN);

@@ -1,0 +1,24 @@
+//! Providers of others: libraries that dat.conf names, or that register
+//! themselves, and whose adapters are opened through this library.
+//!
+//! ```text
+//! dat_ia_openv ─ foreign ── library (dlopen, dat_provider_init) ─┐
+//!                    │                                           ▼
+//!                    └────────► dynamic: key → table ◄── dat_registry_add_provider
+//!                                        │
+//! any other call ─ dispatch ─ tables ◄───┘  the first word of a handle
+//! ```
+//!
+//! And the other way round, [`guest`]: this library as a provider in the
+//! registry of another.
+
+pub(crate) mod dispatch;
+pub(crate) mod dynamic;
+pub(crate) mod foreign;
+pub(crate) mod guest;
+pub(crate) mod hot;
+mod key;
+mod library;
+mod tables;
+
+pub(crate) use key::Key;

@@ -1,0 +1,139 @@
+//! The tables that first words of handles may lead to.
+//!
+//! A handle of C is any number. Nothing is read through one unless a provider
+//! of another library is there, and then only what can be read.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::abi::{DAT_HANDLE, DAT_PROVIDER};
+use crate::face::handles::ours;
+
+/// Address of a table, and how many entries and open adapters have it.
+static KNOWN: RwLock<Vec<(usize, usize)>> = RwLock::new(Vec::new());
+/// How many there are: no lock is taken while there is none.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn read() -> RwLockReadGuard<'static, Vec<(usize, usize)>> {
+    KNOWN.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write() -> RwLockWriteGuard<'static, Vec<(usize, usize)>> {
+    KNOWN.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Handles may lead to this table from now on.
+pub(super) fn learn(table: NonNull<DAT_PROVIDER>) {
+    let address = table.addr().get();
+    let mut known = write();
+    match known.iter_mut().find(|(it, _)| *it == address) {
+        Some((_, uses)) => *uses += 1,
+        None => known.push((address, 1)),
+    }
+    COUNT.store(known.len(), Ordering::Relaxed);
+}
+
+/// Undoes one [`learn`]: the table may go with the last.
+pub(super) fn forget(table: NonNull<DAT_PROVIDER>) {
+    let address = table.addr().get();
+    let mut known = write();
+    if let Some(at) = known.iter().position(|(it, _)| *it == address) {
+        known[at].1 -= 1;
+        if known[at].1 == 0 {
+            known.swap_remove(at);
+        }
+    }
+    COUNT.store(known.len(), Ordering::Relaxed);
+}
+
+/// The table of a handle that is none of ours.
+#[inline(always)]
+pub(crate) fn of(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
+    match COUNT.load(Ordering::Relaxed) {
+        0 => None,
+        _ => look(handle),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
+    if ours(handle)?.slot().is_some() {
+        return None;
+    }
+    let table = first_word(handle)?;
+    let known = read();
+    let found = known.iter().any(|(it, _)| *it == table.addr().get());
+    found.then_some(table)
+}
+
+/// What a handle begins with, if it leads to memory.
+pub(super) fn first_word(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
+    let place = handle.cast::<*mut DAT_PROVIDER>();
+    if place.is_null() || !place.is_aligned() || !can_be_read(handle) {
+        return None;
+    }
+    // SAFETY: the kernel has just read these eight bytes. Whoever unmaps the
+    // object of a handle meanwhile breaks the contract of `exports`.
+    NonNull::new(unsafe { place.read_volatile() })
+}
+
+/// Whether eight bytes can be read there. The kernel is asked: it copies the
+/// set of signals before it looks at what is to be done with it, which here is
+/// nothing that there is.
+fn can_be_read(place: DAT_HANDLE) -> bool {
+    const NOTHING: i32 = -1;
+    const SET: usize = 8;
+    // SAFETY: with that wish no mask changes, and a bad address is an answer.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            NOTHING,
+            place,
+            core::ptr::null_mut::<u8>(),
+            SET,
+        )
+    };
+    answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ptr::{null_mut, without_provenance_mut};
+
+    use super::*;
+
+    #[test]
+    fn only_memory_can_be_read() {
+        let word = 7_u64;
+        assert!(can_be_read((&raw const word).cast_mut().cast()));
+        for wrong in [0_usize, 8, 0x1000, 0xdead_0000, usize::MAX - 7] {
+            let wrong = without_provenance_mut(wrong);
+            assert!(!can_be_read(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_handle_is_foreign_if_it_leads_to_a_table_that_is_known() {
+        let table = crate::PROVIDER;
+        let table = NonNull::from(&table);
+        let other = crate::PROVIDER;
+        let object = [table.as_ptr(), null_mut()];
+        let stranger = [(&raw const other).cast_mut(), null_mut()];
+        let handle = |words: &[*mut DAT_PROVIDER; 2]| words.as_ptr().cast_mut().cast();
+        assert_eq!(of(handle(&object)), None);
+        learn(table);
+        learn(table);
+        for times in 0..2 {
+            assert_eq!(of(handle(&object)), Some(table), "{times}");
+            assert_eq!(of(handle(&stranger)), None);
+            let misaligned = object.as_ptr().cast::<u8>().wrapping_add(1);
+            assert_eq!(of(misaligned.cast_mut().cast()), None);
+            assert_eq!(of(null_mut()), None);
+            assert_eq!(of(without_provenance_mut(0xdead_0000)), None);
+            forget(table);
+        }
+        assert_eq!(of(handle(&object)), None);
+    }
+}

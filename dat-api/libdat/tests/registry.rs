@@ -1,0 +1,370 @@
+//! Providers of others in our registry, and we in the registry of others: C
+//! programs and a provider library that the tests compile, each run in a
+//! process of its own.
+
+#[path = "support/emulator.rs"]
+mod emulator;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use emulator::{fabric, launcher};
+
+const NOT_FOUND: &str = "DAT_PROVIDER_NOT_FOUND DAT_NAME_NOT_REGISTERED";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("registry")
+}
+
+/// Compiles a file. Other tests do the same at the same time: each puts its
+/// own result in the place at once.
+fn compile(name: &str, arguments: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support");
+    let program = folder().join(name.replace(".c", if name == "foreign.c" { ".so" } else { "" }));
+    let mine = program.with_extension(std::process::id().to_string());
+    let output = Command::new("cc")
+        .args([
+            "-std=gnu11",
+            "-O1",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-pthread",
+            "-I",
+        ])
+        .arg(source.join("../../include"))
+        .arg("-o")
+        .arg(&mine)
+        .arg(source.join(name))
+        .args(arguments)
+        .current_dir(folder())
+        .output()
+        .expect("cc can be run");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {complaint}");
+    fs::rename(mine, program).expect("it can be renamed");
+}
+
+/// A link that other tests may make at the same time.
+fn link(to: &Path, name: &str) {
+    let mine = folder().join(format!("{name}.{}", std::process::id()));
+    let _ = fs::remove_file(&mine);
+    std::os::unix::fs::symlink(to, &mine).expect("a link can be made");
+    fs::rename(mine, folder().join(name)).expect("it can be renamed");
+}
+
+/// Compiles all of it with the library of this test.
+fn built() -> PathBuf {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        fs::create_dir_all(folder()).expect("the folder can be made");
+        let tests = std::env::current_exe().expect("this binary has a path");
+        let library = tests.parent().expect("a folder").join("libdat.so");
+        // The last as a registry finds it beside a libdat.so.1 of its own.
+        for name in ["libdat.so", "libdat.so.1", "libguest.so"] {
+            link(&library, name);
+        }
+        // What it calls of the registry is there when it is loaded.
+        compile("foreign.c", &["-shared", "-fPIC"]);
+        compile("consumer.c", &["-L.", "-ldat", "-ldl"]);
+        compile("host.c", &["-rdynamic", "-ldl"]);
+        compile("ofed.c", &["-ldl"]);
+    });
+    folder()
+}
+
+/// A dat.conf with these lines; `FOREIGN` and `GUEST` stand for the libraries.
+fn conf(lines: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = built().join(format!("{}-{number}.conf", std::process::id()));
+    let place = |name: &str| built().join(name).display().to_string();
+    let text = lines
+        .replace("FOREIGN", &place("foreign.so"))
+        .replace("GUEST", &place("libguest.so"));
+    fs::write(&path, text).expect("a file can be written");
+    path
+}
+
+fn said(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{:?}\n{text}{complaint}",
+        output.status
+    );
+    text.lines().map(str::to_owned).collect()
+}
+
+/// What a consumer says, on this dat.conf.
+fn consumer(lines: &str, arguments: &[&str]) -> Vec<String> {
+    let conf = conf(lines);
+    let output = Command::new("timeout")
+        .arg("60")
+        .arg(built().join("consumer"))
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", built())
+        .env("DAT_OVERRIDE", &conf)
+        .output()
+        .expect("timeout can be run");
+    let _ = fs::remove_file(conf);
+    said(&output)
+}
+
+/// An entry of the foreign library for a name.
+fn entry(name: &str, behaviour: &str) -> String {
+    format!("{name} u1.2 nonthreadsafe default FOREIGN theirs.1.0 \"{behaviour}\" \"\"\n")
+}
+
+#[test]
+fn a_foreign_provider_is_loaded_used_and_unloaded() {
+    let said = consumer(
+        &entry("other", "good"),
+        &[
+            "loaded",
+            "foreign.so",
+            "open",
+            "other",
+            "calls",
+            "graceful",
+            "abrupt",
+            "loaded",
+            "foreign.so",
+        ],
+    );
+    let wanted = [
+        "loaded 0",
+        "init other 1.2 0 'good'",
+        "add DAT_SUCCESS",
+        "again DAT_PROVIDER_ALREADY_REGISTERED",
+        "open other 8",
+        "opened DAT_SUCCESS",
+        // Each of the 68 slots but opening and closing.
+        "calls 66",
+        "close 1",
+        // As the provider says.
+        "closed DAT_INVALID_STATE DAT_INVALID_STATE_IA_IN_USE",
+        "close 0",
+        "fini other",
+        "remove DAT_SUCCESS",
+        "closed DAT_SUCCESS",
+        "stale DAT_INVALID_HANDLE DAT_INVALID_HANDLE_IA",
+        "loaded 0",
+    ];
+    assert_eq!(said, wanted);
+}
+
+#[test]
+fn a_library_is_loaded_once_and_stays_until_its_last_adapter_is_closed() {
+    let said = consumer(
+        &entry("other", "good"),
+        &[
+            "open",
+            "other",
+            "open",
+            "other",
+            "remove",
+            "other",
+            "abrupt",
+            "loaded",
+            "foreign.so",
+            "abrupt",
+            "open",
+            "other",
+        ],
+    );
+    let text = said.join(", ");
+    assert_eq!(
+        text,
+        "init other 1.2 0 'good', add DAT_SUCCESS, again DAT_PROVIDER_ALREADY_REGISTERED, open other 8, opened DAT_SUCCESS, \
+         open other 8, opened DAT_SUCCESS, removed DAT_PROVIDER_IN_USE, close 0, closed DAT_SUCCESS, loaded 1, \
+         close 0, fini other, remove DAT_SUCCESS, closed DAT_SUCCESS, stale DAT_INVALID_HANDLE DAT_INVALID_HANDLE_IA, \
+         init other 1.2 0 'good', add DAT_SUCCESS, again DAT_PROVIDER_ALREADY_REGISTERED, open other 8, opened DAT_SUCCESS"
+    );
+}
+
+#[test]
+fn a_slot_that_is_null_is_not_implemented() {
+    let said = consumer(&entry("other", "bare"), &["open", "other", "null-slots"]);
+    assert_eq!(
+        said.last().map(String::as_str),
+        Some("calls 66"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn providers_that_do_not_serve_are_told_of() {
+    let cases = [
+        // Registers nothing.
+        (
+            "mute",
+            vec!["init other 1.2 0 'mute'", "fini other"],
+            NOT_FOUND,
+        ),
+        // Its own answer.
+        (
+            "refuses",
+            vec![
+                "init other 1.2 0 'refuses'",
+                "add DAT_SUCCESS",
+                "again DAT_PROVIDER_ALREADY_REGISTERED",
+                "open other 8",
+                "fini other",
+                "remove DAT_SUCCESS",
+            ],
+            "DAT_INSUFFICIENT_RESOURCES DAT_RESOURCE_TEP",
+        ),
+    ];
+    for (behaviour, mut wanted, code) in cases {
+        let said = consumer(
+            &entry("other", behaviour),
+            &["open", "other", "loaded", "foreign.so"],
+        );
+        let opened = format!("opened {code}");
+        wanted.extend([opened.as_str(), "loaded 0"]);
+        assert_eq!(said, wanted, "{behaviour}");
+    }
+    let missing = "other u1.2 nonthreadsafe default /nowhere/lib.so theirs.1.0 \"\" \"\"\n";
+    let said = consumer(missing, &["open", "other"]);
+    assert_eq!(said, [format!("opened {NOT_FOUND}")]);
+}
+
+#[test]
+fn entries_of_a_name_are_tried_in_order() {
+    let missing = "other u1.2 nonthreadsafe default /nowhere/lib.so theirs.1.0 \"\" \"\"\n";
+    let all = [missing, &entry("other", "mute"), &entry("other", "good")].concat();
+    let said = consumer(&all, &["open", "other"]);
+    let text = said.join(", ");
+    assert_eq!(
+        text,
+        "init other 1.2 0 'mute', fini other, \
+         init other 1.2 0 'good', add DAT_SUCCESS, again DAT_PROVIDER_ALREADY_REGISTERED, open other 8, opened DAT_SUCCESS"
+    );
+}
+
+#[test]
+fn only_an_entry_of_that_name_version_and_safety_is_loaded() {
+    let lines = "other u1.1 nonthreadsafe default FOREIGN theirs.1.0 \"good\" \"\"\n\
+                 other u2.0 nonthreadsafe default FOREIGN theirs.1.0 \"good\" \"\"\n\
+                 other k1.2 nonthreadsafe default FOREIGN theirs.1.0 \"good\" \"\"\n\
+                 other u1.2 threadsafe default FOREIGN theirs.1.0 \"good\" \"\"\n\
+                 other u1.2 nonthreadsafe nondefault FOREIGN theirs.1.0 \"good\" \"\"\n";
+    let said = consumer(lines, &["open", "other", "loaded", "foreign.so"]);
+    assert_eq!(said, [format!("opened {NOT_FOUND}").as_str(), "loaded 0"]);
+}
+
+#[test]
+fn an_entry_that_a_library_leaves_behind_goes_with_it() {
+    let said = consumer(
+        &entry("other", "stays"),
+        &[
+            "open",
+            "other",
+            "abrupt",
+            "loaded",
+            "foreign.so",
+            "remove",
+            "other",
+        ],
+    );
+    assert_eq!(
+        said[said.len() - 2..],
+        ["loaded 0", "removed DAT_INVALID_PARAMETER DAT_INVALID_ARG2"],
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_library_cannot_open_an_adapter_while_it_is_loaded() {
+    let said = consumer(&entry("other", "nested"), &["open", "other"]);
+    // And no hang.
+    assert!(
+        said.contains(&"nested DAT_INVALID_STATE".to_owned()),
+        "{said:?}"
+    );
+    assert_eq!(said.last().map(String::as_str), Some("opened DAT_SUCCESS"));
+}
+
+#[test]
+fn threads_open_and_close_foreign_adapters() {
+    let said = consumer(
+        &entry("other", "good"),
+        &["threads", "other", "loaded", "foreign.so"],
+    );
+    assert_eq!(said[said.len() - 2..], ["bad 0", "loaded 0"], "{said:?}");
+}
+
+/// Our library in the process of another registry.
+fn guest(program: &str, arguments: &[&str]) -> Vec<String> {
+    let conf = conf("guest u1.2 nonthreadsafe default GUEST udapl.1.0 \"mlx5_0 1\" \"\"\n");
+    let output = Command::new("timeout")
+        .arg("60")
+        .arg(launcher())
+        .args(["run", "--fabric", &fabric(), "--"])
+        .arg(built().join(program))
+        .args(arguments)
+        .env("DAT_OVERRIDE", &conf)
+        .output()
+        .expect("timeout can be run");
+    let _ = fs::remove_file(conf);
+    said(&output)
+}
+
+#[test]
+fn we_serve_in_the_registry_of_another() {
+    let library = built().join("libguest.so");
+    let said = guest("host", &[&library.to_string_lossy(), "serves"]);
+    let wanted = [
+        "add guest 1.2",
+        "table guest",
+        "adapter guest",
+        "safe 0, version 1.2, async 1",
+        "pointer 1",
+        "remove guest 1",
+        "well",
+    ];
+    assert_eq!(said, wanted);
+}
+
+#[test]
+fn a_registry_that_takes_no_entry_and_a_device_that_is_not_there_are_survived() {
+    let library = built().join("libguest.so");
+    let said = guest("host", &[&library.to_string_lossy(), "refuses"]);
+    assert_eq!(said, ["add guest 1.2", "well"]);
+    let said = guest("host", &[&library.to_string_lossy(), "unknown"]);
+    let opened = said.get(2).cloned().unwrap_or_default();
+    assert!(
+        opened.starts_with("open ") && opened.ends_with(" 1"),
+        "{opened}"
+    );
+    let wanted = [
+        "add guest 1.2",
+        "table guest",
+        &opened,
+        "remove guest 1",
+        "well",
+    ];
+    assert_eq!(said, wanted);
+}
+
+#[test]
+fn we_serve_in_the_registry_of_ofed() {
+    const OFED: &str = "libdat2.so.2";
+    let found = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+    ]
+    .iter()
+    .any(|folder| Path::new(folder).join(OFED).exists());
+    if !found {
+        eprintln!("SKIPPED: {OFED} is not installed (package libdat2)");
+        return;
+    }
+    assert_eq!(guest("ofed", &[OFED]), ["pointer 1", "well"]);
+}

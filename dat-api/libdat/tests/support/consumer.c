@@ -1,0 +1,128 @@
+/*
+ * A program that opens adapters by name, through whatever library dat.conf
+ * says. Arguments, in order:
+ *   open NAME      opens one, prints the answer
+ *   calls          makes every call with the last adapter's handle; prints
+ *                  those that do not get to its provider
+ *   null-slots     the same for a provider without slots
+ *   graceful, abrupt   closes the last that is open
+ *   remove NAME    removes a registry entry
+ *   loaded TEXT    whether a library with this in its path is loaded
+ *   threads NAME   opens and closes it 200 times in each of 4 threads
+ */
+#define _GNU_SOURCE
+#include <dat/dat_registry.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "slots.h"
+
+/* Zeros fit every call: what comes too much is not looked at. */
+typedef DAT_RETURN (*any)(void *, long, long, long, long, long, long, long, long, long, long, long);
+
+static const char *const names[] = {
+#define NAME(name) "dat_" #name,
+    SLOTS(NAME)
+};
+
+static void all_calls(DAT_IA_HANDLE ia, int has_slots)
+{
+    unsigned made = 0;
+    for (unsigned slot = 0; slot < SLOT_COUNT; slot++) {
+        any call;
+        DAT_RETURN answer, wanted = has_slots ? SLOT_ANSWER(slot) : FAILS(DAT_NOT_IMPLEMENTED, 0);
+        if (slot == SLOT_ia_open || slot == SLOT_ia_close)
+            continue;
+        *(void **)&call = dlsym(RTLD_DEFAULT, names[slot]);
+        if (call == NULL) {
+            printf("no %s\n", names[slot]);
+            continue;
+        }
+        answer = call(ia, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        if (answer != wanted)
+            printf("%s answers %x\n", names[slot], (unsigned)answer);
+        made++;
+    }
+    printf("calls %u\n", made);
+}
+
+static void *open_and_close(void *name)
+{
+    unsigned long bad = 0;
+    for (int round = 0; round < 200; round++) {
+        DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+        DAT_IA_HANDLE ia;
+        bad += dat_ia_open(name, 8, &evd, &ia) != DAT_SUCCESS;
+        bad += dat_pz_free(ia) != SLOT_ANSWER(SLOT_pz_free);
+        bad += dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG) != DAT_SUCCESS;
+    }
+    return (void *)bad;
+}
+
+static int is_loaded(const char *text)
+{
+    char line[4096];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        found |= strstr(line, text) != NULL;
+    if (maps != NULL)
+        fclose(maps);
+    return found;
+}
+
+int main(int argc, char **argv)
+{
+    DAT_IA_HANDLE open[16];
+    int count = 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (int at = 1; at < argc; at++) {
+        const char *what = argv[at];
+        if (strcmp(what, "open") == 0) {
+            DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+            DAT_IA_HANDLE ia = DAT_HANDLE_NULL;
+            DAT_RETURN answer = dat_ia_open(argv[++at], 8, &evd, &ia);
+            SHOW("opened", answer);
+            if (answer == DAT_SUCCESS)
+                open[count++] = ia;
+        } else if (strcmp(what, "calls") == 0 || strcmp(what, "null-slots") == 0) {
+            all_calls(open[count - 1], strcmp(what, "calls") == 0);
+        } else if (strcmp(what, "graceful") == 0 || strcmp(what, "abrupt") == 0) {
+            DAT_CLOSE_FLAGS flags = strcmp(what, "abrupt") == 0 ? DAT_CLOSE_ABRUPT_FLAG
+                                                                : DAT_CLOSE_GRACEFUL_FLAG;
+            DAT_RETURN answer = dat_ia_close(open[count - 1], flags);
+            SHOW("closed", answer);
+            if (answer == DAT_SUCCESS) {
+                /* With the last the library goes: its handle leads nowhere. */
+                if (--count == 0)
+                    SHOW("stale", dat_ia_close(open[0], flags));
+            }
+        } else if (strcmp(what, "remove") == 0) {
+            static DAT_PROVIDER any_table;
+            DAT_PROVIDER_INFO info = { .dapl_version_major = 1, .dapl_version_minor = 2 };
+            snprintf(info.ia_name, sizeof info.ia_name, "%s", argv[++at]);
+            SHOW("removed", dat_registry_remove_provider(&any_table, &info));
+        } else if (strcmp(what, "loaded") == 0) {
+            printf("loaded %d\n", is_loaded(argv[++at]));
+        } else if (strcmp(what, "threads") == 0) {
+            pthread_t threads[4];
+            unsigned long bad = 0;
+            void *result;
+            at++;
+            for (int t = 0; t < 4; t++)
+                pthread_create(&threads[t], NULL, open_and_close, argv[at]);
+            for (int t = 0; t < 4; t++) {
+                pthread_join(threads[t], &result);
+                bad += (unsigned long)result;
+            }
+            printf("bad %lu\n", bad);
+        } else {
+            printf("what is %s?\n", what);
+            return 1;
+        }
+    }
+    return 0;
+}
