@@ -16,6 +16,7 @@ use crate::abi::{
 use crate::face::answer::{bad_argument, control};
 use crate::face::handles::{bare, invalid, named, or_null, ours, pin};
 use crate::face::output::{Output, queried};
+use crate::providers::dispatch::foreign;
 
 const WHICH: Subtype = Subtype::InvalidHandleCno;
 
@@ -87,6 +88,7 @@ pub unsafe extern "C" fn dat_cno_query(
     cno_param_mask: DAT_CNO_PARAM_MASK,
     cno_param: *mut DAT_CNO_PARAM,
 ) -> DAT_RETURN {
+    foreign!(cno_handle.cno_query_func(cno_handle, cno_param_mask, cno_param));
     control("dat_cno_query", || {
         let cno = cno(cno_handle)?;
         // SAFETY: the contract of `exports`.
@@ -102,6 +104,7 @@ pub unsafe extern "C" fn dat_cno_query(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cno_free(cno_handle: DAT_CNO_HANDLE) -> DAT_RETURN {
+    foreign!(cno_handle.cno_free_func(cno_handle));
     control("dat_cno_free", || {
         Cno::free(named(cno_handle, Kind::Cno, WHICH)?)
     })

@@ -75,6 +75,7 @@ pub unsafe extern "C" fn dat_cr_handoff(
     cr_handle: DAT_CR_HANDLE,
     handoff: DAT_CONN_QUAL,
 ) -> DAT_RETURN {
+    foreign!(cr_handle.cr_handoff_func(cr_handle, handoff));
     control("dat_cr_handoff", || {
         Cr::hand_off(
             named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?,

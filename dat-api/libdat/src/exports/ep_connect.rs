@@ -104,6 +104,14 @@ pub unsafe extern "C" fn dat_ep_dup_connect(
     private_data: DAT_PVOID,
     quality_of_service: DAT_QOS,
 ) -> DAT_RETURN {
+    foreign!(ep_handle.ep_dup_connect_func(
+        ep_handle,
+        ep_dup_handle,
+        timeout,
+        private_data_size,
+        private_data,
+        quality_of_service
+    ));
     control("dat_ep_dup_connect", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let model = pin::<Ep>(ep_dup_handle, Subtype::InvalidHandleEp)?;

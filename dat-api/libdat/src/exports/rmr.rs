@@ -13,12 +13,14 @@ use crate::abi::{
 use crate::face::answer::{control, not_yet};
 use crate::face::handles::{named, pin};
 use crate::face::output::{Output, queried};
+use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rmr_create(
     pz_handle: DAT_PZ_HANDLE,
     rmr_handle: *mut DAT_RMR_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(pz_handle.rmr_create_func(pz_handle, rmr_handle));
     control("dat_rmr_create", || {
         let _pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
         // SAFETY: the contract of `exports`.
@@ -33,6 +35,7 @@ pub unsafe extern "C" fn dat_rmr_query(
     rmr_param_mask: DAT_RMR_PARAM_MASK,
     rmr_param: *mut DAT_RMR_PARAM,
 ) -> DAT_RETURN {
+    foreign!(rmr_handle.rmr_query_func(rmr_handle, rmr_param_mask, rmr_param));
     control("dat_rmr_query", || {
         named(rmr_handle, Kind::Rmr, Subtype::InvalidHandleRmr)?;
         // SAFETY: the contract of `exports`.
@@ -60,6 +63,7 @@ pub unsafe extern "C" fn dat_rmr_bind(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rmr_free(rmr_handle: DAT_RMR_HANDLE) -> DAT_RETURN {
+    foreign!(rmr_handle.rmr_free_func(rmr_handle));
     control("dat_rmr_free", || {
         named(rmr_handle, Kind::Rmr, Subtype::InvalidHandleRmr)?;
         Err(not_yet(ReturnType::ModelNotSupported))

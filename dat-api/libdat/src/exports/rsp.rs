@@ -14,6 +14,7 @@ use crate::abi::{
 use crate::face::answer::control;
 use crate::face::handles::{bare, named, pin, pin_or_null};
 use crate::face::output::{Output, queried};
+use crate::providers::dispatch::foreign;
 
 /// Without an endpoint the request brings one.
 #[unsafe(no_mangle)]
@@ -24,6 +25,7 @@ pub unsafe extern "C" fn dat_rsp_create(
     evd_handle: DAT_EVD_HANDLE,
     rsp_handle: *mut DAT_RSP_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.rsp_create_func(ia_handle, conn_qual, ep_handle, evd_handle, rsp_handle));
     control("dat_rsp_create", || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let ep = pin_or_null::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
@@ -43,6 +45,7 @@ pub unsafe extern "C" fn dat_rsp_query(
     rsp_param_mask: DAT_RSP_PARAM_MASK,
     rsp_param: *mut DAT_RSP_PARAM,
 ) -> DAT_RETURN {
+    foreign!(rsp_handle.rsp_query_func(rsp_handle, rsp_param_mask, rsp_param));
     control("dat_rsp_query", || {
         let rsp = pin::<Rsp>(rsp_handle, Subtype::InvalidHandleRsp)?;
         // SAFETY: the contract of `exports`.
@@ -60,6 +63,7 @@ pub unsafe extern "C" fn dat_rsp_query(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rsp_free(rsp_handle: DAT_RSP_HANDLE) -> DAT_RETURN {
+    foreign!(rsp_handle.rsp_free_func(rsp_handle));
     control("dat_rsp_free", || {
         Rsp::free(named(rsp_handle, Kind::Rsp, Subtype::InvalidHandleRsp)?)
     })

@@ -14,7 +14,7 @@ use crate::abi::{
 };
 use crate::face::answer::{control, not_yet, require};
 use crate::face::attributes::count;
-use crate::face::handles::{bare, invalid, named, peek, pin};
+use crate::face::handles::{bare, named, peek, pin};
 use crate::face::output::{Output, queried};
 use crate::face::segments::Segments;
 use crate::providers::dispatch::foreign;

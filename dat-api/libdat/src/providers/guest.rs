@@ -15,9 +15,7 @@ use dat_api::{DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::Key;
 use crate::abi::{DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};
-use crate::exports::{
-    dat_registry_add_provider, dat_registry_remove_provider, query_for_registry,
-};
+use crate::exports::{dat_registry_add_provider, dat_registry_remove_provider, query_for_registry};
 use crate::face::provider::PROVIDER;
 
 /// `dat_registry_add_provider`, and remove.

@@ -6,6 +6,7 @@
  * while it is loaded; "stays" does not remove its entry.
  */
 #include <dat/dat_registry.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ static DAT_PROVIDER table;
 /* Adapters lead to a table of their own, as those of some providers do. */
 static DAT_PROVIDER of_adapters;
 static struct adapter adapters[4];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char behaviour[32], device[256];
 
 #define ANSWER(name) \
@@ -33,13 +35,16 @@ static DAT_RETURN open_adapter(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_
     printf("open %s %d\n", name, (int)qlen);
     if (strcmp(behaviour, "refuses") == 0)
         return FAILS(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEP);
+    pthread_mutex_lock(&lock);
     for (struct adapter *adapter = adapters; adapter < adapters + 4; adapter++)
         if (!adapter->open) {
             adapter->table = &of_adapters;
             adapter->open = 1;
             *ia = (DAT_IA_HANDLE)adapter;
+            pthread_mutex_unlock(&lock);
             return DAT_SUCCESS;
         }
+    pthread_mutex_unlock(&lock);
     return FAILS(DAT_INSUFFICIENT_RESOURCES, 0);
 }
 
@@ -48,7 +53,9 @@ static DAT_RETURN close_adapter(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
     printf("close %d\n", (int)flags);
     if (flags == DAT_CLOSE_GRACEFUL_FLAG)
         return FAILS(DAT_INVALID_STATE, DAT_INVALID_STATE_IA_IN_USE);
+    pthread_mutex_lock(&lock);
     ((struct adapter *)ia)->open = 0;
+    pthread_mutex_unlock(&lock);
     return DAT_SUCCESS;
 }
 
