@@ -175,7 +175,7 @@ TXT
 [ -f "$library" ] || fail "$library is missing"
 need_writable
 [ ! -f "$manifest" ] || remove_installed
-others=("$root"/{lib/libdat.so*,lib/pkgconfig/dat.pc,include/dat/*})
+others=("$root"/{lib/libdat.so*,lib/libudapl.so.1,lib/pkgconfig/dat.pc,include/dat/*})
 for page in "$source"/man/*; do others+=("$root/$(page_place "$page")"); done
 for other in "${others[@]}"; do
     if [ -e "$other" ] || [ -L "$other" ]; then
@@ -192,6 +192,8 @@ trap 'printf "%s\n" "${installed[@]}" >"$manifest"' EXIT
 put 644 "$library" "lib/libdat.so.$version"
 link lib/libdat.so.1 "libdat.so.$version"
 link lib/libdat.so libdat.so.1
+# The name for other registries, which may be a libdat.so.1 themselves.
+link lib/libudapl.so.1 "libdat.so.$version"
 for header in "$source"/include/dat/*.h; do
     put 644 "$header" "include/dat/${header##*/}"
 done

@@ -118,6 +118,7 @@ fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
     let link = |name: &str| fs::read_link(lib.join(name)).expect("a link");
     assert_eq!(link("libdat.so"), Path::new("libdat.so.1"));
     assert_eq!(link("libdat.so.1"), Path::new("libdat.so.1.2.0"));
+    assert_eq!(link("libudapl.so.1"), Path::new("libdat.so.1.2.0"));
     assert_eq!(
         fs::read(lib.join("libdat.so")).expect("the library"),
         fs::read(library).expect("the library")

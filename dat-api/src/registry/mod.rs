@@ -27,7 +27,13 @@ pub use self::conf::{Complaint, Conf, Entry, MAX_NAME, ProviderVersion};
 pub const VERSION: (u32, u32) = (1, 2);
 
 /// File names that this library goes by, in dat.conf.
-const OURS: [&str; 4] = ["libdat.so", "libdat.so.1", "libdat2.so", "libdat2.so.2"];
+const OURS: [&str; 5] = [
+    "libdat.so",
+    "libdat.so.1",
+    "libdat2.so",
+    "libdat2.so.2",
+    "libudapl.so.1",
+];
 
 /// What `dat_registry_list_providers` tells of an IA name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -23,8 +23,8 @@ DAT_RETURN dat_registry_add_provider(DAT_PROVIDER *provider,
 
 /*
  * Removes an entry.
- * Errors: DAT_INVALID_PARAMETER, DAT_PROVIDER_NOT_FOUND, DAT_PROVIDER_IN_USE (an adapter
- * is open).
+ * Errors: DAT_INVALID_PARAMETER (there is no such entry, too), DAT_PROVIDER_IN_USE (an
+ * adapter is open).
  */
 DAT_RETURN dat_registry_remove_provider(DAT_PROVIDER *provider,
                                         const DAT_PROVIDER_INFO *provider_info);

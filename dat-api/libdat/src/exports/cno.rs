@@ -61,6 +61,7 @@ pub unsafe extern "C" fn dat_cno_create(
     agent: DAT_OS_WAIT_PROXY_AGENT,
     cno_handle: *mut DAT_CNO_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(ia_handle.cno_create_func(ia_handle, agent, cno_handle));
     control("dat_cno_create", || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         // SAFETY: the contract of `exports`.
@@ -76,6 +77,7 @@ pub unsafe extern "C" fn dat_cno_modify_agent(
     cno_handle: DAT_CNO_HANDLE,
     agent: DAT_OS_WAIT_PROXY_AGENT,
 ) -> DAT_RETURN {
+    foreign!(cno_handle.cno_modify_agent_func(cno_handle, agent));
     control("dat_cno_modify_agent", || {
         let cno = cno(cno_handle)?;
         cno.to_arc().set_agent(self::agent(agent)?)
@@ -123,6 +125,7 @@ pub unsafe extern "C" fn dat_cno_wait(
     timeout: DAT_TIMEOUT,
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN {
+    foreign!(cno_handle.cno_wait_func(cno_handle, timeout, evd_handle));
     let answer = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::wanted(evd_handle) };

@@ -47,13 +47,22 @@ pub unsafe extern "C" fn dat_rmr_query(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rmr_bind(
     rmr_handle: DAT_RMR_HANDLE,
-    _lmr_triplet: *const DAT_LMR_TRIPLET,
-    _mem_priv: DAT_MEM_PRIV_FLAGS,
+    lmr_triplet: *const DAT_LMR_TRIPLET,
+    mem_priv: DAT_MEM_PRIV_FLAGS,
     ep_handle: DAT_EP_HANDLE,
-    _user_cookie: DAT_RMR_COOKIE,
-    _completion_flags: DAT_COMPLETION_FLAGS,
-    _context: *mut DAT_RMR_CONTEXT,
+    user_cookie: DAT_RMR_COOKIE,
+    completion_flags: DAT_COMPLETION_FLAGS,
+    context: *mut DAT_RMR_CONTEXT,
 ) -> DAT_RETURN {
+    foreign!(rmr_handle.rmr_bind_func(
+        rmr_handle,
+        lmr_triplet,
+        mem_priv,
+        ep_handle,
+        user_cookie,
+        completion_flags,
+        context
+    ));
     control("dat_rmr_bind", || {
         named(rmr_handle, Kind::Rmr, Subtype::InvalidHandleRmr)?;
         let _ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;

@@ -143,37 +143,68 @@ fn null_pointers_and_negative_room_are_refused() {
 }
 
 #[test]
-fn providers_cannot_be_added_yet() {
+fn a_provider_is_added_once_and_removed_once() {
     let mut table = dat::PROVIDER;
-    let info = DAT_PROVIDER_INFO {
+    let mut info = DAT_PROVIDER_INFO {
         ia_name: [0; 256],
         dapl_version_major: 1,
         dapl_version_minor: 2,
         is_thread_safe: DAT_FALSE,
     };
+    info.ia_name[0] = b'x'.cast_signed();
+    let mut endless = info;
+    endless.ia_name = [b'x'.cast_signed(); 256];
     for call in [dat_registry_add_provider, dat_registry_remove_provider] {
         // SAFETY: null, or a table and a key.
         let call = |table, info| unsafe { call(table, info) };
-        expect(
+        let refused = |what, answer, argument| {
+            expect(what, answer, ReturnType::InvalidParameter, argument);
+        };
+        refused(
             "table",
             call(null_mut(), &raw const info),
-            ReturnType::InvalidParameter,
             Subtype::InvalidArg1,
         );
+        refused("key", call(&raw mut table, null()), Subtype::InvalidArg2);
+        refused(
+            "a name without an end",
+            call(&raw mut table, &raw const endless),
+            Subtype::InvalidArg2,
+        );
+    }
+    // SAFETY: a table and a key.
+    let mut add = |info: &DAT_PROVIDER_INFO| unsafe {
+        dat_registry_add_provider(&raw mut table, &raw const *info)
+    };
+    assert_eq!(add(&info), 0);
+    expect(
+        "again",
+        add(&info),
+        ReturnType::ProviderAlreadyRegistered,
+        Subtype::NoSubtype,
+    );
+    // Each part of the key makes it another.
+    let mut safe = info;
+    safe.is_thread_safe = 1;
+    let mut later = info;
+    later.dapl_version_minor = 3;
+    for other in [&safe, &later] {
+        assert_eq!(add(other), 0);
+    }
+    let mut table = dat::PROVIDER;
+    for key in [&info, &safe, &later] {
+        // SAFETY: a table and a key.
+        let mut remove =
+            || unsafe { dat_registry_remove_provider(&raw mut table, &raw const *key) };
+        assert_eq!(remove(), 0);
         expect(
-            "key",
-            call(&raw mut table, null()),
+            "again",
+            remove(),
             ReturnType::InvalidParameter,
             Subtype::InvalidArg2,
         );
-        expect(
-            "both",
-            call(&raw mut table, &raw const info),
-            ReturnType::NotImplemented,
-            Subtype::NoSubtype,
-        );
     }
-    // SAFETY: they look at nothing.
+    // SAFETY: they refuse null, and answer nothing.
     unsafe {
         dat_provider_init(null(), null());
         dat_provider_fini(null());
