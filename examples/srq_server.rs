@@ -1,158 +1,316 @@
-//! A server whose endpoint takes its receives from a shared receive queue.
+//! A server for many clients, whose endpoints take their receives from one
+//! shared receive queue. `examples/c/srq_server.c` is the same in C.
 //!
 //! The queue has a low watermark. A second thread waits for its event, posts
 //! the buffers again that the first one is done with, and arms the watermark
-//! anew. The first takes messages, checks them, and ends when the client
-//! disconnects. `examples/c/srq_server.c` is the same in C.
+//! anew. The first thread takes all events: requests, connections, messages.
 //!
-//! `cargo run --example srq_server -- [ADAPTER [QUALIFIER [MESSAGES]]]`
+//! Worth copying:
+//! - Credits. A client may have [`WINDOW`] messages on the way that the server
+//!   has not consumed, and the server tells each how many it has. The watermark
+//!   is as many buffers as all clients may send at once, so no message ever
+//!   finds the queue empty, and no sender waits for that.
+//! - A message says by its endpoint's context whose it is, by its cookie in
+//!   which buffer.
+//! - An endpoint is kept until the last of its buffers is back.
+//! - Nothing is allocated while messages come.
 
-use std::env;
-use std::error::Error;
-use std::sync::Mutex;
+mod common;
+
+use std::mem;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use clap::Parser;
+use common::{Common, LINE, Outcome, wait};
 use dat_api::safe::{
-    Adapter, ConnectionRequest, EndpointOptions, EventDispatcher, Memory, SharedReceiveQueue,
+    Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, Memory, ProtectionZone,
+    SharedReceiveQueue,
 };
 use dat_api::types::{
-    AsyncReason, ConnectionKind, DtoStatus, EvdFlags, Event, EventData, MemPrivileges,
+    AsyncReason, CompletionFlags, ConnectionKind, DtoStatus, EvdFlags, EventData, MemPrivileges,
 };
 use dat_api::{DatReturn, ReturnType};
 
-const BUFFERS: usize = 64;
-const LOW: u32 = 16;
+/// Takes numbered messages of many clients, from one shared receive queue
+///
+/// Clients are `srq_client HOST`. It ends when so many clients as asked for
+/// have come and gone.
+#[derive(Parser)]
+#[command(after_help = common::STATUSES)]
+struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Clients to be served
+    #[arg(short = 'c', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
+    clients: u32,
+}
+
+fn main() -> ExitCode {
+    common::main(run)
+}
+
+/// Messages of one client on the way, at most. Clients know it.
+const WINDOW: u64 = 8;
+/// Bytes of a buffer.
 const BYTES: usize = 256;
+/// In cookies: the grant of a client, whose number is in the rest.
+const GRANT: u64 = 1 << 63;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut words = env::args().skip(1);
-    let name = words.next().unwrap_or_else(|| "mlx5_0".into());
-    let qualifier = words.next().map_or(Ok(18515), |word| word.parse())?;
-    let count: u64 = words.next().map_or(Ok(1000), |word| word.parse())?;
+struct Client {
+    endpoint: Endpoint,
+    up: bool,
+    gone: bool,
+    /// How many messages it has announced.
+    announced: u64,
+    consumed: u64,
+    /// How many of them it has been told of.
+    granted: u64,
+    /// A grant has no completion yet.
+    granting: bool,
+}
 
-    let adapter = Adapter::open(&name)?;
+/// Buffers and the queue.
+struct Buffers {
+    shared: SharedReceiveQueue,
+    memory: Memory,
+    /// What may be posted again.
+    done_with: Mutex<Vec<u64>>,
+    low: u32,
+}
+
+fn run(options: Options) -> Outcome<()> {
+    let clients = options.clients as usize;
+    let low = options.clients * WINDOW as u32;
+    let count = 2 * low;
+
+    let adapter = Adapter::open(&options.common.adapter)?;
     let zone = adapter.zone()?;
-    let memory = zone.memory(
-        BUFFERS * BYTES,
-        MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE,
+    let events = adapter.dispatcher(
+        4 * options.clients + 16,
+        EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR,
     )?;
-    let received = adapter.dispatcher(BUFFERS as u32, EvdFlags::DTO)?;
-    let connection = adapter.dispatcher(8, EvdFlags::CONNECTION)?;
-    let requests = adapter.dispatcher(8, EvdFlags::CR)?;
-
-    let shared = zone.shared_receive_queue(BUFFERS as u32, 1)?;
-    for buffer in 0..BUFFERS {
-        post(&shared, &memory, buffer)?;
+    let buffers = Buffers {
+        shared: zone.shared_receive_queue(count, 1)?,
+        memory: zone.memory(
+            count as usize * BYTES,
+            MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE,
+        )?,
+        done_with: Mutex::new(Vec::with_capacity(count as usize)),
+        low,
+    };
+    for buffer in 0..u64::from(count) {
+        buffers.post(buffer)?;
     }
-    shared.set_low_watermark(LOW)?;
+    buffers.shared.set_low_watermark(low)?;
+    let server = Server {
+        grants: zone.memory(clients * LINE, MemPrivileges::LOCAL_READ)?,
+        clients: Vec::with_capacity(clients),
+        zone,
+        events,
+        buffers: &buffers,
+        wanted: clients,
+    };
+    let _listening = adapter.listen(options.common.port, &server.events)?;
+    println!("listening on {}", options.common.port);
 
-    let mut endpoint = zone.endpoint(&EndpointOptions {
-        recv: Some(&received),
-        request: None,
-        connect: Some(&connection),
-        shared: Some(&shared),
-        attributes: None,
-    })?;
-    let _listening = adapter.listen(qualifier, &requests)?;
-    println!("listening on {qualifier}");
-    let event = requests.wait(None)?;
-    ConnectionRequest::from_event(&event)
-        .ok_or("no connection request")?
-        .accept(&mut endpoint, &[])?;
-    expect(&connection, ConnectionKind::Established)?;
-
-    let done_with = Mutex::new(Vec::with_capacity(BUFFERS));
     let watermarks = adapter.async_events();
     thread::scope(|scope| {
-        let refiller = scope.spawn(|| refill(&watermarks, &shared, &memory, &done_with));
-        for number in 0..count {
-            let buffer = message(&received.wait(None)?, &memory, number)?;
-            done_with.lock().expect("no panic").push(buffer);
-        }
-        expect(&connection, ConnectionKind::Disconnected)?;
+        let refiller = scope.spawn(|| buffers.refill(&watermarks));
+        let served = server.serve();
         // Ends the wait of the other thread.
         watermarks.end_waiting()?;
         let refills = refiller.join().expect("no panic")?;
-        println!("{count} messages, refilled {refills} times");
+        println!("{} messages, refilled {refills} times", served?);
         Ok(())
     })
 }
 
-fn post(shared: &SharedReceiveQueue, memory: &Memory, buffer: usize) -> Result<(), DatReturn> {
-    let at = buffer * BYTES;
-    shared.post_recv(&[memory.segment(at..at + BYTES)], buffer as u64)
-}
+impl Buffers {
+    fn post(&self, buffer: u64) -> Result<(), DatReturn> {
+        let at = buffer as usize * BYTES;
+        self.shared
+            .post_recv(&[self.memory.segment(at..at + BYTES)], buffer)
+    }
 
-/// Posts buffers again whenever the watermark says so, until waiting for
-/// it is ended. Answers how often.
-fn refill(
-    watermarks: &EventDispatcher,
-    shared: &SharedReceiveQueue,
-    memory: &Memory,
-    done_with: &Mutex<Vec<usize>>,
-) -> Result<u64, DatReturn> {
-    for refills in 0.. {
-        loop {
-            match watermarks.wait(None) {
-                Ok(event) if is_watermark(&event) => break,
-                Ok(event) => eprintln!("unexpected: {event:?}"),
-                Err(error) => match error.kind() {
-                    Some(ReturnType::InterruptedCall) => {}
-                    Some(ReturnType::InvalidState) => return Ok(refills),
-                    _ => return Err(error),
-                },
-            }
-        }
-        // The buffers leave the queue before their messages are seen here:
-        // there may be nothing to post yet.
-        loop {
-            let again = std::mem::take(&mut *done_with.lock().expect("no panic"));
-            if !again.is_empty() {
-                for buffer in again {
-                    post(shared, memory, buffer)?;
+    /// Posts buffers again whenever the watermark says so, until waiting for
+    /// it is ended. Answers how often.
+    fn refill(&self, watermarks: &EventDispatcher) -> Result<u64, DatReturn> {
+        // The two lists change places: neither grows.
+        let mut again = Vec::with_capacity(self.memory.len() / BYTES);
+        for refills in 0.. {
+            loop {
+                match watermarks.wait(None) {
+                    Ok(event) => match event.data {
+                        EventData::Async {
+                            reason: AsyncReason::Watermark,
+                            ..
+                        } => break,
+                        _ => eprintln!("unexpected: {event:?}"),
+                    },
+                    Err(code) => match code.kind() {
+                        Some(ReturnType::InterruptedCall) => {}
+                        Some(ReturnType::InvalidState) => return Ok(refills),
+                        _ => return Err(code),
+                    },
                 }
-                break;
             }
-            thread::yield_now();
+            // The buffers leave the queue before their messages are seen here:
+            // there may be nothing to post yet.
+            while again.is_empty() {
+                mem::swap(&mut again, &mut *self.done_with());
+                thread::yield_now();
+            }
+            for buffer in again.drain(..) {
+                self.post(buffer)?;
+            }
+            if let Err(error) = self.shared.set_low_watermark(self.low) {
+                return Err(error.code());
+            }
         }
-        shared.set_low_watermark(LOW)?;
+        Ok(0)
     }
-    Ok(0)
-}
 
-fn is_watermark(event: &Event) -> bool {
-    matches!(
-        event.data,
-        EventData::Async {
-            reason: AsyncReason::Watermark,
-            ..
-        }
-    )
-}
-
-/// Checks a message; answers which buffer it is in.
-fn message(event: &Event, memory: &Memory, expected: u64) -> Result<usize, Box<dyn Error>> {
-    let EventData::Dto {
-        cookie,
-        status: DtoStatus::Success,
-        length: 8,
-        ..
-    } = event.data
-    else {
-        return Err(format!("message {expected}: {event:?}").into());
-    };
-    let buffer = cookie as usize;
-    let mut number = [0; 8];
-    memory.read(buffer * BYTES, &mut number);
-    match u64::from_le_bytes(number) {
-        number if number == expected => Ok(buffer),
-        number => Err(format!("message {expected} carries {number}").into()),
+    fn done_with(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+        self.done_with
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn expect(events: &EventDispatcher, expected: ConnectionKind) -> Result<(), Box<dyn Error>> {
-    match events.wait(None)?.data {
-        EventData::Connection { kind, .. } if kind == expected => Ok(()),
-        other => Err(format!("{other:?} instead of {expected:?}").into()),
+struct Server<'a> {
+    zone: ProtectionZone,
+    events: EventDispatcher,
+    buffers: &'a Buffers,
+    /// A cache line for the grants of each client.
+    grants: Memory,
+    clients: Vec<Option<Client>>,
+    wanted: usize,
+}
+
+impl Server<'_> {
+    /// Serves until all clients have come and gone; how many messages came.
+    fn serve(mut self) -> Outcome<u64> {
+        let (mut messages, mut gone) = (0, 0);
+        while gone < self.wanted {
+            let event = wait(&self.events)?;
+            if let Some(request) = ConnectionRequest::from_event(&event) {
+                self.admit(request)?;
+                continue;
+            }
+            let (EventData::Dto { ep, .. } | EventData::Connection { ep, .. }) = event.data else {
+                return Err(format!("unexpected: {event:?}").into());
+            };
+            let number = ep.context().unwrap_or(u64::MAX) as usize;
+            let Some(Some(client)) = self.clients.get_mut(number) else {
+                return Err(format!("an event of nobody: {event:?}").into());
+            };
+            match event.data {
+                EventData::Connection {
+                    kind: ConnectionKind::Established,
+                    ..
+                } => {
+                    client.up = true;
+                }
+                EventData::Connection { kind, .. } => {
+                    if client.consumed != client.announced {
+                        return Err(format!(
+                            "client {number}: {kind:?} after {} of {} messages",
+                            client.consumed, client.announced
+                        )
+                        .into());
+                    }
+                    println!("client {number}: {} messages", client.consumed);
+                    client.gone = true;
+                }
+                EventData::Dto {
+                    cookie,
+                    status: DtoStatus::Success,
+                    ..
+                } if cookie & GRANT != 0 => {
+                    client.granting = false;
+                }
+                EventData::Dto {
+                    cookie,
+                    status: DtoStatus::Success,
+                    length: 8,
+                    ..
+                } => {
+                    let mut text = [0; 8];
+                    self.buffers.memory.read(cookie as usize * BYTES, &mut text);
+                    let text = u64::from_le_bytes(text);
+                    if text != client.consumed {
+                        return Err(format!(
+                            "client {number}: message {} carries {text}",
+                            client.consumed
+                        )
+                        .into());
+                    }
+                    client.consumed += 1;
+                    messages += 1;
+                    self.buffers.done_with().push(cookie);
+                }
+                other => return Err(format!("client {number}: {other:?}").into()),
+            }
+            client.grant(&self.grants, number)?;
+            if client.gone && client.endpoint.recv_query().allocated == 0 {
+                self.clients[number] = None;
+                gone += 1;
+            }
+        }
+        Ok(messages)
+    }
+
+    fn admit(&mut self, mut request: ConnectionRequest) -> Outcome<()> {
+        if self.clients.len() == self.wanted {
+            request.reject();
+            return Ok(());
+        }
+        let announced = request.private_data();
+        let Some(announced) = announced.first_chunk() else {
+            eprintln!("a client of another kind: it does not say how much it will send");
+            request.reject();
+            return Ok(());
+        };
+        let mut endpoint = self.zone.endpoint(&EndpointOptions {
+            shared: Some(&self.buffers.shared),
+            ..EndpointOptions::new(&self.events)
+        })?;
+        endpoint.set_context(self.clients.len() as u64);
+        request.accept(&mut endpoint, &WINDOW.to_le_bytes())?;
+        self.clients.push(Some(Client {
+            endpoint,
+            up: false,
+            gone: false,
+            announced: u64::from_le_bytes(*announced),
+            consumed: 0,
+            granted: 0,
+            granting: false,
+        }));
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Tells the client how much was consumed, once that is half a window more
+    /// than it knows, or all. One grant at a time: its memory is the device's
+    /// meanwhile, and the client has receives for two.
+    fn grant(&mut self, grants: &Memory, number: usize) -> Outcome<()> {
+        let news = self.consumed - self.granted;
+        let due = news >= WINDOW / 2 || (news > 0 && self.consumed == self.announced);
+        if !due || !self.up || self.gone || self.granting {
+            return Ok(());
+        }
+        let at = number * LINE;
+        grants.write(at, &self.consumed.to_le_bytes());
+        self.endpoint.post_send(
+            &[grants.segment(at..at + 8)],
+            GRANT | number as u64,
+            CompletionFlags::empty(),
+        )?;
+        self.granted = self.consumed;
+        self.granting = true;
+        Ok(())
     }
 }

@@ -1,65 +1,221 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the examples share: checking answers, and options. */
+/* What the examples share: options, checking answers, waiting, connecting. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
 #include <dat/udat.h>
+#include <getopt.h>
+#include <netdb.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Ends the program unless a call succeeded, and says in words why not. */
-static inline void must(DAT_RETURN answer, const char *what)
+/* Bytes of a cache line. Buffers that two sides write begin with one each, so
+ * that neither takes the line away from the other. */
+#define LINE 64
+
+/* Exit statuses: 0 is good. */
+enum { USAGE = 1, ENVIRONMENT = 2, FAILED = 3 };
+
+#define FAIL(...) (fprintf(stderr, "error: " __VA_ARGS__), fputc('\n', stderr), exit(FAILED))
+
+/* What can be done about an error; null if nothing is known. */
+static inline const char *next_step(DAT_RETURN answer)
 {
-    const char *type = "", *subtype = "";
+    switch (DAT_GET_TYPE(answer)) {
+    case DAT_PROVIDER_NOT_FOUND:
+        return "`dat-bench devices` lists the adapters of this host; without one,\n"
+               "      `mlx5-emu run -- PROGRAM` brings an emulated one";
+    case DAT_CONN_QUAL_IN_USE:
+        return "end the other server, or choose another qualifier with -p";
+    case DAT_INSUFFICIENT_RESOURCES:
+        return "see whether `ulimit -l` allows to lock the memory, and `ulimit -n` the descriptors";
+    case DAT_PRIVILEGES_VIOLATION:
+        return "choose a qualifier of 1024 or more with -p";
+    case DAT_INVALID_ADDRESS:
+    case DAT_MODEL_NOT_SUPPORTED:
+        return "DAT_CM=socket makes connections over TCP, DAT_PATH=verbs drives any RDMA device";
+    default:
+        return NULL;
+    }
+}
+
+/* Ends the program unless a call succeeded, and says why and what to do. */
+static inline void must(DAT_RETURN answer, const char *call)
+{
+    const char *type = "", *subtype = "", *step;
 
     if (answer == DAT_SUCCESS)
         return;
     dat_strerror(answer, &type, &subtype);
-    fprintf(stderr, "%s: %s %s\n", what, type, subtype);
-    exit(1);
+    step = next_step(answer);
+    fprintf(stderr, "error: %s: %s %s\nnext: %s\n", call, type, subtype,
+            step ? step : "run it with DAT_DBG_TYPE=1, which prints the cause in words");
+    exit(step ? ENVIRONMENT : FAILED);
 }
 
 struct options {
-    const char *ia;       /* -d: name of the adapter */
-    const char *host;     /* client: where the server is */
-    DAT_CONN_QUAL port;   /* -p: connection qualifier */
-    unsigned long count;  /* -n: messages */
+    const char *ia;        /* -d: name of the adapter */
+    DAT_CONN_QUAL port;    /* -p: connection qualifier */
+    unsigned long count;   /* -n: messages */
+    unsigned long size;    /* -s: bytes of a message */
+    unsigned long clients; /* -c: of a server */
+    const char *host;      /* where the server is */
 };
 
-static inline void usage(const char *program, int client)
+/* A number from least to most. */
+static inline unsigned long long number(const char *text, unsigned long long least,
+                                        unsigned long long most)
 {
-    fprintf(stderr,
-            "usage: %s [-d ADAPTER] [-p QUALIFIER] [-n MESSAGES]%s\n"
-            "  -d  name of the interface adapter (default mlx5_0)\n"
-            "  -p  what the server listens on (default 18515)\n"
-            "  -n  how many messages (default 1000)\n",
-            program, client ? " [HOST]" : "");
-    exit(1);
+    char *end;
+    unsigned long long value = strtoull(text, &end, 0);
+
+    if (end == text || *end != 0 || *text == '-' || value < least || value > most) {
+        fprintf(stderr, "error: '%s' is no number from %llu to %llu (see --help)\n", text, least,
+                most);
+        exit(USAGE);
+    }
+    return value;
 }
 
-static inline struct options parse(int argc, char **argv, int client)
+/* Reads the options into what has the defaults. `letters` are those that the
+ * program knows, as getopt has them; `about` its help; only some take a host. */
+static inline void parse(int argc, char **argv, const char *letters, const char *about,
+                         int takes_host, struct options *options)
 {
-    struct options options = { "mlx5_0", "127.0.0.1", 18515, 1000 };
-    int at;
+    static const struct option words[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
+    int letter;
 
-    for (at = 1; at < argc; at++) {
-        const char *word = argv[at];
-        if (word[0] != '-' && client) {
-            options.host = word;
-            continue;
-        }
-        if (at + 1 == argc || word[0] != '-' || strlen(word) != 2)
-            usage(argv[0], client);
-        at++;
-        switch (word[1]) {
-        case 'd': options.ia = argv[at]; break;
-        case 'p': options.port = strtoull(argv[at], NULL, 0); break;
-        case 'n': options.count = strtoul(argv[at], NULL, 0); break;
-        default: usage(argv[0], client);
+    while ((letter = getopt_long(argc, argv, letters, words, NULL)) != -1) {
+        switch (letter) {
+        case 'd': options->ia = optarg; break;
+        case 'p': options->port = number(optarg, 1, UINT64_MAX); break;
+        case 'n': options->count = number(optarg, 1, UINT32_MAX); break;
+        case 's': options->size = number(optarg, 8, 1 << 20); break;
+        case 'c': options->clients = number(optarg, 1, 512); break;
+        case 'h': printf("%s", about); exit(0);
+        default: fprintf(stderr, "see --help\n"); exit(USAGE); /* getopt has said what */
         }
     }
-    return options;
+    if (takes_host && optind < argc)
+        options->host = argv[optind++];
+    if (optind < argc) {
+        fprintf(stderr, "error: unexpected argument '%s' (see --help)\n", argv[optind]);
+        exit(USAGE);
+    }
+}
+
+/* The next event; a signal on the way does not matter. */
+static inline void wait_for_event(DAT_EVD_HANDLE evd, DAT_EVENT *event)
+{
+    DAT_COUNT more;
+    DAT_RETURN answer;
+
+    do {
+        answer = dat_evd_wait(evd, DAT_TIMEOUT_INFINITE, 1, event, &more);
+    } while (DAT_GET_TYPE(answer) == DAT_INTERRUPTED_CALL);
+    must(answer, "dat_evd_wait");
+}
+
+/* Waits for an event, and that it is the one. */
+static inline void expect(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected, DAT_EVENT *event)
+{
+    wait_for_event(evd, event);
+    if (event->event_number != expected)
+        FAIL("event 0x%x instead of 0x%x", (unsigned)event->event_number, (unsigned)expected);
+}
+
+/* Memory that requests may name, zeroed, from a cache line on. */
+struct memory {
+    unsigned char *bytes;
+    DAT_LMR_HANDLE lmr;
+    DAT_LMR_CONTEXT context; /* for segments of this side */
+    DAT_RMR_CONTEXT remote;  /* for the peer */
+};
+
+static inline struct memory memory_of(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, size_t bytes,
+                                      DAT_MEM_PRIV_FLAGS privileges)
+{
+    struct memory memory;
+    DAT_REGION_DESCRIPTION region;
+    void *place;
+
+    if (posix_memalign(&place, LINE, bytes) != 0)
+        FAIL("no %zu bytes of memory", bytes);
+    memory.bytes = memset(place, 0, bytes);
+    region.for_va = place;
+    must(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, bytes, pz, privileges, &memory.lmr,
+                        &memory.context, &memory.remote, NULL, NULL),
+         "dat_lmr_create");
+    return memory;
+}
+
+static inline void memory_free(struct memory *memory)
+{
+    must(dat_lmr_free(memory->lmr), "dat_lmr_free");
+    free(memory->bytes);
+}
+
+/* A part of it, for a post. */
+static inline DAT_LMR_TRIPLET part(const struct memory *memory, size_t at, size_t bytes)
+{
+    DAT_LMR_TRIPLET segment;
+
+    memset(&segment, 0, sizeof segment);
+    segment.lmr_context = memory->context;
+    segment.virtual_address = (DAT_VADDR)(uintptr_t)(memory->bytes + at);
+    segment.segment_length = bytes;
+    return segment;
+}
+
+/* Attributes with what every example wants. */
+static inline DAT_EP_ATTR attributes(DAT_COUNT receives, DAT_COUNT requests)
+{
+    DAT_EP_ATTR attr;
+
+    memset(&attr, 0, sizeof attr);
+    attr.service_type = DAT_SERVICE_TYPE_RC;
+    attr.max_recv_dtos = receives;
+    attr.max_request_dtos = requests;
+    attr.max_recv_iov = 1;
+    attr.max_request_iov = 1;
+    return attr;
+}
+
+/* Connects, or says why not. The event has the private data of the server. */
+static inline void connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const struct options *to,
+                              DAT_COUNT bytes, void *private_data, DAT_EVENT *event)
+{
+    unsigned long long port = to->port;
+    struct addrinfo *server;
+    int trouble = getaddrinfo(to->host, NULL, NULL, &server);
+
+    if (trouble != 0)
+        FAIL("no address for %s: %s", to->host, gai_strerror(trouble));
+    must(dat_ep_connect(ep, server->ai_addr, to->port, 5000000, bytes, private_data,
+                        DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG),
+         "dat_ep_connect");
+    freeaddrinfo(server);
+    wait_for_event(evd, event);
+    switch (event->event_number) {
+    case DAT_CONNECTION_EVENT_ESTABLISHED:
+        return;
+    case DAT_CONNECTION_EVENT_PEER_REJECTED:
+        FAIL("the server at %s does not want more clients: wait, or start it for more", to->host);
+        break;
+    case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
+        FAIL("nobody listens at %s on %llu: start the server first, with the same -p\n"
+             "(and under mlx5-emu on the same fabric)", to->host, port);
+        break;
+    case DAT_CONNECTION_EVENT_UNREACHABLE:
+    case DAT_CONNECTION_EVENT_TIMED_OUT:
+        FAIL("no answer from %s: see whether its adapter is up, and that both sides\n"
+             "connect alike (DAT_CM)", to->host);
+        break;
+    default:
+        FAIL("the connection came to nothing: event 0x%x", (unsigned)event->event_number);
+    }
 }
 
 #endif

@@ -1,112 +1,134 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Sends numbered messages to srq_server, some of them in flight at a time. */
+/*
+ * Sends numbered messages to srq_server, as many at a time as that allows.
+ *
+ * Worth copying:
+ * - A send that is done says that the message lies in a buffer of the server,
+ *   not that the server has used it. So the server tells how many it has
+ *   consumed, and the client stays within the window: no send ever waits for a
+ *   receive that is not there.
+ * - Each message on the way has memory of its own, used again only when its
+ *   send is done.
+ */
 #include "common.h"
-#include <netdb.h>
-#include <stdint.h>
 
-enum { IN_FLIGHT = 8 };
+static const char about[] =
+    "usage: srq_client [-d ADAPTER] [-p QUALIFIER] [-n MESSAGES] [HOST]\n"
+    "\n"
+    "Sends numbered messages to srq_server at HOST (default 127.0.0.1).\n"
+    "\n"
+    "  -d ADAPTER    DEVICE, DEVICE-PORT, or an entry of dat.conf (default mlx5_0)\n"
+    "  -p QUALIFIER  what the server listens on (default 18515)\n"
+    "  -n MESSAGES   how many (default 1000)\n"
+    "  --help        this text\n"
+    "\n"
+    "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed.\n";
 
-static uint64_t numbers[IN_FLIGHT];
+/* GRANTS: receives for grants of the server, which has one under way while one
+ * may lie here unread. MOST: messages on the way; the server says how many it
+ * wants. */
+enum { GRANTS = 2, MOST = 64 };
+/* In cookies: a grant, not a message. */
+static const uint64_t GRANT = UINT64_C(1) << 63;
 
-static void wait_for(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER number, DAT_EVENT *event)
+static DAT_EP_HANDLE ep;
+static DAT_EVD_HANDLE transfers;
+static struct memory memory; /* a cache line each: grants, then messages */
+static uint64_t window, sent, done, consumed;
+
+static void receive(uint64_t grant)
 {
-    DAT_COUNT more;
+    DAT_LMR_TRIPLET place = part(&memory, grant * LINE, 8);
+    DAT_DTO_COOKIE cookie = { .as_64 = GRANT | grant };
 
-    must(dat_evd_wait(evd, DAT_TIMEOUT_INFINITE, 1, event, &more), "dat_evd_wait");
-    if (event->event_number != number) {
-        fprintf(stderr, "event 0x%x instead of 0x%x\n", (unsigned)event->event_number,
-                (unsigned)number);
-        exit(1);
-    }
+    must(dat_ep_post_recv(ep, 1, &place, cookie, DAT_COMPLETION_DEFAULT_FLAG),
+         "dat_ep_post_recv");
 }
 
-static void completed(DAT_EVD_HANDLE evd)
+static void send_next(void)
+{
+    size_t at = (GRANTS + sent % MOST) * LINE;
+    DAT_LMR_TRIPLET message = part(&memory, at, 8);
+    DAT_DTO_COOKIE cookie = { .as_64 = sent };
+
+    memcpy(memory.bytes + at, &sent, 8);
+    must(dat_ep_post_send(ep, 1, &message, cookie, DAT_COMPLETION_DEFAULT_FLAG),
+         "dat_ep_post_send");
+    sent++;
+}
+
+/* Takes one: a send is done, or the server has consumed more. */
+static void take(void)
 {
     DAT_EVENT event;
+    const DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
 
-    wait_for(evd, DAT_DTO_COMPLETION_EVENT, &event);
-    if (event.event_data.dto_completion_event_data.status != DAT_DTO_SUCCESS) {
-        fprintf(stderr, "a send failed: status %d\n",
-                (int)event.event_data.dto_completion_event_data.status);
-        exit(1);
+    expect(transfers, DAT_DTO_COMPLETION_EVENT, &event);
+    if (dto->status == DAT_DTO_ERR_FLUSHED)
+        FAIL("the server left after %llu of %llu messages", (unsigned long long)consumed,
+             (unsigned long long)sent);
+    if (dto->status != DAT_DTO_SUCCESS)
+        FAIL("a transfer failed: status %d", (int)dto->status);
+    if (dto->user_cookie.as_64 & GRANT) {
+        uint64_t grant = dto->user_cookie.as_64 ^ GRANT;
+
+        memcpy(&consumed, memory.bytes + grant * LINE, 8);
+        receive(grant); /* before more is sent: then comes the next grant */
+    } else {
+        done++;
     }
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = parse(argc, argv, 1);
-    DAT_EVD_HANDLE async_evd = DAT_HANDLE_NULL, request_evd, connect_evd;
+    struct options options = { "mlx5_0", 18515, 1000, 8, 1, "127.0.0.1" };
+    DAT_EVD_HANDLE async_evd = DAT_HANDLE_NULL, connections;
+    DAT_EP_ATTR attr = attributes(GRANTS, MOST);
+    DAT_CONNECTION_EVENT_DATA *told;
     DAT_IA_HANDLE ia;
     DAT_PZ_HANDLE pz;
-    DAT_LMR_HANDLE lmr;
-    DAT_LMR_CONTEXT context;
-    DAT_RMR_CONTEXT remote_context;
-    DAT_VLEN registered_bytes;
-    DAT_VADDR registered_at;
-    DAT_REGION_DESCRIPTION region;
-    DAT_EP_ATTR attr;
-    DAT_EP_HANDLE ep;
     DAT_EVENT event;
-    struct addrinfo *server;
-    unsigned long sent;
+    uint64_t grant, count;
 
-    if (getaddrinfo(options.host, NULL, NULL, &server) != 0) {
-        fprintf(stderr, "no address for %s\n", options.host);
-        return 1;
-    }
+    parse(argc, argv, "d:p:n:", about, 1, &options);
+    count = options.count;
     must(dat_ia_open((char *)options.ia, 8, &async_evd, &ia), "dat_ia_open");
     must(dat_pz_create(ia, &pz), "dat_pz_create");
-    region.for_va = numbers;
-    must(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof numbers, pz,
-                        DAT_MEM_PRIV_LOCAL_READ_FLAG, &lmr, &context, &remote_context,
-                        &registered_bytes, &registered_at),
-         "dat_lmr_create");
-    must(dat_evd_create(ia, IN_FLIGHT, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &request_evd),
-         "dat_evd_create for requests");
-    must(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connect_evd),
-         "dat_evd_create for connections");
+    memory = memory_of(ia, pz, (GRANTS + MOST) * LINE,
+                       DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    must(dat_evd_create(ia, GRANTS + MOST, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &transfers),
+         "dat_evd_create");
+    must(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections),
+         "dat_evd_create");
+    must(dat_ep_create(ia, pz, transfers, transfers, connections, &attr, &ep), "dat_ep_create");
+    for (grant = 0; grant < GRANTS; grant++)
+        receive(grant);
 
-    memset(&attr, 0, sizeof attr);
-    attr.service_type = DAT_SERVICE_TYPE_RC;
-    attr.max_message_size = sizeof numbers[0];
-    attr.max_request_dtos = IN_FLIGHT;
-    attr.max_request_iov = 1;
-    attr.max_recv_iov = 1;
-    must(dat_ep_create(ia, pz, DAT_HANDLE_NULL, request_evd, connect_evd, &attr, &ep),
-         "dat_ep_create");
-    must(dat_ep_connect(ep, server->ai_addr, options.port, 5000000, 0, NULL, DAT_QOS_BEST_EFFORT,
-                        DAT_CONNECT_DEFAULT_FLAG),
-         "dat_ep_connect");
-    wait_for(connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED, &event);
-    freeaddrinfo(server);
+    /* The server is told how much will come, and tells the window. */
+    connect_to(ep, connections, &options, sizeof count, &count, &event);
+    told = &event.event_data.connect_event_data;
+    if (told->private_data_size < 8)
+        FAIL("the server is no srq_server: it tells no window");
+    memcpy(&window, told->private_data, 8);
+    if (window < 1 || window > MOST)
+        window = window < 1 ? 1 : MOST;
 
-    for (sent = 0; sent < options.count; sent++) {
-        uint64_t *number = &numbers[sent % IN_FLIGHT];
-        DAT_LMR_TRIPLET segment;
-        DAT_DTO_COOKIE cookie;
-
-        if (sent >= IN_FLIGHT)
-            completed(request_evd);
-        *number = sent;
-        memset(&segment, 0, sizeof segment);
-        segment.lmr_context = context;
-        segment.virtual_address = (DAT_VADDR)(uintptr_t)number;
-        segment.segment_length = sizeof *number;
-        cookie.as_64 = sent;
-        must(dat_ep_post_send(ep, 1, &segment, cookie, DAT_COMPLETION_DEFAULT_FLAG),
-             "dat_ep_post_send");
+    /* Until the server has consumed everything. */
+    while (done < count || consumed < count) {
+        if (sent < count && sent - consumed < window && sent - done < MOST)
+            send_next();
+        else
+            take();
     }
-    for (sent = sent < IN_FLIGHT ? sent : IN_FLIGHT; sent > 0; sent--)
-        completed(request_evd);
 
     must(dat_ep_disconnect(ep, DAT_CLOSE_GRACEFUL_FLAG), "dat_ep_disconnect");
-    wait_for(connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED, &event);
+    expect(connections, DAT_CONNECTION_EVENT_DISCONNECTED, &event);
     printf("%lu messages sent\n", options.count);
 
     must(dat_ep_free(ep), "dat_ep_free");
-    must(dat_evd_free(connect_evd), "dat_evd_free");
-    must(dat_evd_free(request_evd), "dat_evd_free");
-    must(dat_lmr_free(lmr), "dat_lmr_free");
+    must(dat_evd_free(connections), "dat_evd_free");
+    must(dat_evd_free(transfers), "dat_evd_free");
+    memory_free(&memory);
     must(dat_pz_free(pz), "dat_pz_free");
     must(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG), "dat_ia_close");
     return 0;

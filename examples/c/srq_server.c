@@ -1,189 +1,288 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A server whose endpoint takes its receives from a shared receive queue.
+ * A server for many clients, whose endpoints take their receives from one
+ * shared receive queue.
  *
  * The queue has a low watermark. A second thread waits for its event, posts
  * the buffers again that the first one is done with, and arms the watermark
- * anew. The first thread takes messages until it has seen as many as asked
- * for, checks their contents, and disconnects.
+ * anew. The first thread takes all other events: requests, connections,
+ * messages.
+ *
+ * Worth copying:
+ * - Credits. A client may have WINDOW messages on the way that the server has
+ *   not consumed, and the server tells each how many it has. The watermark is
+ *   as many buffers as all clients may send at once, so no message ever finds
+ *   the queue empty, and no sender waits for that.
+ * - A message says by its endpoint's context whose it is, by its cookie in
+ *   which buffer.
+ * - An endpoint is kept until the last of its buffers is back.
+ * - Nothing is allocated while messages come.
  */
 #include "common.h"
 #include <pthread.h>
-#include <stdint.h>
+#include <sched.h>
 
-enum { BUFFERS = 64, LOW = 16, BYTES = 256 };
+static const char about[] =
+    "usage: srq_server [-d ADAPTER] [-p QUALIFIER] [-c CLIENTS]\n"
+    "\n"
+    "Takes numbered messages of many clients, which are srq_client, from one shared\n"
+    "receive queue. It ends when so many clients as asked for have come and gone.\n"
+    "\n"
+    "  -d ADAPTER    DEVICE, DEVICE-PORT, or an entry of dat.conf (default mlx5_0)\n"
+    "  -p QUALIFIER  what to listen on; 1024 to 65535 is a port (default 18515)\n"
+    "  -c CLIENTS    to be served, 1 to 512 (default 1)\n"
+    "  --help        this text\n"
+    "\n"
+    "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed.\n";
 
-static unsigned char memory[BUFFERS][BYTES];
-static DAT_LMR_CONTEXT memory_context;
+/* Messages of one client on the way, at most (clients are told); bytes of a
+ * buffer. */
+enum { WINDOW = 8, BYTES = 256 };
+/* In cookies: a grant, not a message. */
+static const uint64_t GRANT = UINT64_C(1) << 63;
+
+struct client {
+    DAT_EP_HANDLE ep;
+    int up, gone;
+    int granting;       /* a grant has no completion yet */
+    uint64_t announced; /* messages that it will send */
+    uint64_t consumed;
+    uint64_t granted; /* how many of them it has been told of */
+};
+
 static DAT_SRQ_HANDLE srq;
 static DAT_EVD_HANDLE async_evd = DAT_HANDLE_NULL;
+static DAT_COUNT low;
+static struct memory buffers, grants; /* of grants a cache line for each client */
 
 /* Buffers that may be posted again. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int done_with[BUFFERS];
-static int done_count;
+static uint64_t *done_with, *again;
+static size_t done_count;
 static unsigned long refills;
 
-static void post(int buffer)
+static void post(uint64_t buffer)
 {
-    DAT_LMR_TRIPLET segment;
-    DAT_DTO_COOKIE cookie;
+    DAT_LMR_TRIPLET place = part(&buffers, buffer * BYTES, BYTES);
+    DAT_DTO_COOKIE cookie = { .as_64 = buffer };
 
-    memset(&segment, 0, sizeof segment);
-    segment.lmr_context = memory_context;
-    segment.virtual_address = (DAT_VADDR)(uintptr_t)memory[buffer];
-    segment.segment_length = BYTES;
-    cookie.as_64 = (DAT_UINT64)buffer;
-    must(dat_srq_post_recv(srq, 1, &segment, cookie), "dat_srq_post_recv");
+    must(dat_srq_post_recv(srq, 1, &place, cookie), "dat_srq_post_recv");
 }
 
 /* Posts what can be posted again; how many that were. */
-static int refill(void)
+static size_t refill(void)
 {
-    int again[BUFFERS], count, at;
+    uint64_t *taken;
+    size_t count, at;
 
+    /* The two lists change places. */
     pthread_mutex_lock(&lock);
+    taken = done_with;
     count = done_count;
-    memcpy(again, done_with, sizeof again);
+    done_with = again;
     done_count = 0;
+    again = taken;
     pthread_mutex_unlock(&lock);
     for (at = 0; at < count; at++)
-        post(again[at]);
+        post(taken[at]);
     return count;
 }
 
 static void *refiller(void *unused)
 {
     DAT_EVENT event;
+    const DAT_ASYNCH_ERROR_EVENT_DATA *told = &event.event_data.asynch_error_event_data;
     DAT_COUNT more;
     DAT_RETURN answer;
 
     (void)unused;
     for (;;) {
         answer = dat_evd_wait(async_evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
-        /* The adapter is being closed: nothing more to do. */
-        if (DAT_GET_TYPE(answer) == DAT_ABORT || DAT_GET_TYPE(answer) == DAT_INVALID_HANDLE)
-            return NULL;
         if (DAT_GET_TYPE(answer) == DAT_INTERRUPTED_CALL)
             continue;
+        /* Made unwaitable: nothing more to do. */
+        if (DAT_GET_TYPE(answer) == DAT_INVALID_STATE)
+            return NULL;
         must(answer, "dat_evd_wait for asynchronous events");
-        if (event.event_data.asynch_error_event_data.dat_handle != srq ||
-            event.event_data.asynch_error_event_data.reason != DAT_SRQ_LOW_WATERMARK_EVENT) {
-            fprintf(stderr, "unexpected asynchronous event 0x%x\n", (unsigned)event.event_number);
-            exit(1);
-        }
+        if (told->dat_handle != srq || told->reason != DAT_SRQ_LOW_WATERMARK_EVENT)
+            FAIL("unexpected asynchronous event 0x%x", (unsigned)event.event_number);
         refills++;
-        /* The buffers are taken from the queue before their messages are
-         * seen here: there may be nothing to post yet. */
+        /* The buffers leave the queue before their messages are seen here:
+         * there may be nothing to post yet. */
         while (refill() == 0)
             sched_yield();
-        must(dat_srq_set_lw(srq, LOW), "dat_srq_set_lw");
+        must(dat_srq_set_lw(srq, low), "dat_srq_set_lw");
     }
 }
 
-static void wait_for(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER number, DAT_EVENT *event)
+/* Tells the client how much was consumed, once that is half a window more than
+ * it knows, or all. One grant at a time: its memory is the device's meanwhile,
+ * and the client has receives for two. */
+static void grant(struct client *client, size_t number)
 {
-    DAT_COUNT more;
+    uint64_t news = client->consumed - client->granted;
+    DAT_LMR_TRIPLET message = part(&grants, number * LINE, 8);
+    DAT_DTO_COOKIE cookie = { .as_64 = GRANT };
 
-    must(dat_evd_wait(evd, DAT_TIMEOUT_INFINITE, 1, event, &more), "dat_evd_wait");
-    if (event->event_number != number) {
-        fprintf(stderr, "event 0x%x instead of 0x%x\n", (unsigned)event->event_number,
-                (unsigned)number);
-        exit(1);
+    if (news < WINDOW / 2 && (news == 0 || client->consumed != client->announced))
+        return;
+    if (!client->up || client->gone || client->granting)
+        return;
+    memcpy(grants.bytes + number * LINE, &client->consumed, 8);
+    must(dat_ep_post_send(client->ep, 1, &message, cookie, DAT_COMPLETION_DEFAULT_FLAG),
+         "dat_ep_post_send");
+    client->granted = client->consumed;
+    client->granting = 1;
+}
+
+/* A message has come, or a grant is done. How many messages. */
+static unsigned long transfer(struct client *client, size_t number,
+                              const DAT_DTO_COMPLETION_EVENT_DATA *dto)
+{
+    uint64_t buffer = dto->user_cookie.as_64, text;
+
+    if (dto->status != DAT_DTO_SUCCESS)
+        FAIL("client %zu: status %d", number, (int)dto->status);
+    if (buffer == GRANT) {
+        client->granting = 0;
+        return 0;
     }
+    memcpy(&text, buffers.bytes + buffer * BYTES, 8);
+    if (dto->transfered_length != 8 || text != client->consumed)
+        FAIL("client %zu: message %llu has %llu bytes and carries %llu", number,
+             (unsigned long long)client->consumed, (unsigned long long)dto->transfered_length,
+             (unsigned long long)text);
+    client->consumed++;
+    pthread_mutex_lock(&lock);
+    done_with[done_count++] = buffer;
+    pthread_mutex_unlock(&lock);
+    return 1;
+}
+
+/* Says no, or makes an endpoint and says yes. Whether there is a client more. */
+static int admit(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE events, DAT_CR_HANDLE cr,
+                 struct client *client, size_t number)
+{
+    DAT_EP_ATTR attr = attributes(DAT_HW_DEFAULT, 8);
+    DAT_CONTEXT context = { .as_64 = number };
+    DAT_CR_PARAM asked;
+    uint64_t window = WINDOW;
+
+    must(dat_cr_query(cr, DAT_CR_FIELD_ALL, &asked), "dat_cr_query");
+    if (client == NULL || asked.private_data_size < 8) {
+        must(dat_cr_reject(cr), "dat_cr_reject");
+        return 0;
+    }
+    memset(client, 0, sizeof *client);
+    memcpy(&client->announced, asked.private_data, 8);
+    attr.srq_soft_hw = DAT_HW_DEFAULT;
+    must(dat_ep_create_with_srq(ia, pz, events, events, events, srq, &attr, &client->ep),
+         "dat_ep_create_with_srq");
+    must(dat_set_consumer_context(client->ep, context), "dat_set_consumer_context");
+    must(dat_cr_accept(cr, client->ep, sizeof window, &window), "dat_cr_accept");
+    return 1;
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = parse(argc, argv, 0);
+    struct options options = { "mlx5_0", 18515, 1000, 8, 1, NULL };
+    DAT_SRQ_ATTR srq_attr = { 0, 1, DAT_SRQ_LW_DEFAULT };
     DAT_IA_HANDLE ia;
     DAT_PZ_HANDLE pz;
-    DAT_LMR_HANDLE lmr;
-    DAT_RMR_CONTEXT remote_context;
-    DAT_VLEN registered_bytes;
-    DAT_VADDR registered_at;
-    DAT_REGION_DESCRIPTION region;
-    DAT_EVD_HANDLE recv_evd, request_evd, connect_evd, request_for_connection_evd;
-    DAT_SRQ_ATTR srq_attr = { BUFFERS, 1, DAT_SRQ_LW_DEFAULT };
-    DAT_EP_ATTR ep_attr;
-    DAT_EP_HANDLE ep;
+    DAT_EVD_HANDLE events;
     DAT_PSP_HANDLE psp;
-    DAT_EVENT event;
+    struct client *clients;
+    size_t count, buffer, come = 0, gone = 0;
+    unsigned long messages = 0;
     pthread_t thread;
-    unsigned long seen;
-    int buffer;
+
+    parse(argc, argv, "d:p:c:", about, 0, &options);
+    low = (DAT_COUNT)options.clients * WINDOW;
+    count = 2 * options.clients * WINDOW;
+    clients = calloc(options.clients, sizeof *clients);
+    done_with = calloc(count, sizeof *done_with);
+    again = calloc(count, sizeof *again);
+    if (clients == NULL || done_with == NULL || again == NULL)
+        FAIL("no memory for %lu clients", options.clients);
 
     must(dat_ia_open((char *)options.ia, 16, &async_evd, &ia), "dat_ia_open");
     must(dat_pz_create(ia, &pz), "dat_pz_create");
-    region.for_va = memory;
-    must(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof memory, pz,
-                        DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG, &lmr,
-                        &memory_context, &remote_context, &registered_bytes, &registered_at),
-         "dat_lmr_create");
-    must(dat_evd_create(ia, BUFFERS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &recv_evd),
-         "dat_evd_create for receives");
-    must(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &request_evd),
-         "dat_evd_create for requests");
-    must(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connect_evd),
-         "dat_evd_create for connections");
-    must(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &request_for_connection_evd),
-         "dat_evd_create for connection requests");
-
+    buffers = memory_of(ia, pz, count * BYTES,
+                        DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    grants = memory_of(ia, pz, options.clients * LINE, DAT_MEM_PRIV_LOCAL_READ_FLAG);
+    must(dat_evd_create(ia, (DAT_COUNT)(4 * options.clients + 16), DAT_HANDLE_NULL,
+                        DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG, &events),
+         "dat_evd_create");
+    srq_attr.max_recv_dtos = (DAT_COUNT)count;
     must(dat_srq_create(ia, pz, &srq_attr, &srq), "dat_srq_create");
-    for (buffer = 0; buffer < BUFFERS; buffer++)
+    for (buffer = 0; buffer < count; buffer++)
         post(buffer);
-    must(dat_srq_set_lw(srq, LOW), "dat_srq_set_lw");
-
-    memset(&ep_attr, 0, sizeof ep_attr);
-    ep_attr.service_type = DAT_SERVICE_TYPE_RC;
-    ep_attr.max_message_size = BYTES;
-    ep_attr.max_rdma_size = BYTES;
-    ep_attr.max_recv_dtos = DAT_HW_DEFAULT;
-    ep_attr.max_request_dtos = 8;
-    ep_attr.max_recv_iov = 1;
-    ep_attr.max_request_iov = 1;
-    ep_attr.srq_soft_hw = DAT_HW_DEFAULT;
-    must(dat_ep_create_with_srq(ia, pz, recv_evd, request_evd, connect_evd, srq, &ep_attr, &ep),
-         "dat_ep_create_with_srq");
-
-    must(dat_psp_create(ia, options.port, request_for_connection_evd, DAT_PSP_CONSUMER_FLAG, &psp),
-         "dat_psp_create");
+    must(dat_srq_set_lw(srq, low), "dat_srq_set_lw");
+    if (pthread_create(&thread, NULL, refiller, NULL) != 0)
+        FAIL("no thread");
+    must(dat_psp_create(ia, options.port, events, DAT_PSP_CONSUMER_FLAG, &psp), "dat_psp_create");
     printf("listening on %llu\n", (unsigned long long)options.port);
     fflush(stdout);
-    wait_for(request_for_connection_evd, DAT_CONNECTION_REQUEST_EVENT, &event);
-    must(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, ep, 0, NULL),
-         "dat_cr_accept");
-    wait_for(connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED, &event);
-    if (pthread_create(&thread, NULL, refiller, NULL) != 0) {
-        perror("pthread_create");
-        return 1;
+
+    while (gone < options.clients) {
+        DAT_EVENT event;
+        DAT_EP_HANDLE ep;
+        DAT_CONTEXT context;
+        DAT_COUNT held;
+        struct client *client;
+
+        wait_for_event(events, &event);
+        if (event.event_number == DAT_CONNECTION_REQUEST_EVENT) {
+            client = come < options.clients ? &clients[come] : NULL;
+            come += admit(ia, pz, events, event.event_data.cr_arrival_event_data.cr_handle, client,
+                          come);
+            continue;
+        }
+        ep = event.event_number == DAT_DTO_COMPLETION_EVENT
+                 ? event.event_data.dto_completion_event_data.ep_handle
+                 : event.event_data.connect_event_data.ep_handle;
+        must(dat_get_consumer_context(ep, &context), "dat_get_consumer_context");
+        client = &clients[context.as_64];
+        switch (event.event_number) {
+        case DAT_DTO_COMPLETION_EVENT:
+            messages += transfer(client, context.as_64,
+                                 &event.event_data.dto_completion_event_data);
+            break;
+        case DAT_CONNECTION_EVENT_ESTABLISHED:
+            client->up = 1;
+            break;
+        default: /* it is over */
+            if (client->consumed != client->announced)
+                FAIL("client %llu: event 0x%x after %llu of %llu messages",
+                     (unsigned long long)context.as_64, (unsigned)event.event_number,
+                     (unsigned long long)client->consumed, (unsigned long long)client->announced);
+            printf("client %llu: %llu messages\n", (unsigned long long)context.as_64,
+                   (unsigned long long)client->consumed);
+            client->gone = 1;
+        }
+        grant(client, context.as_64);
+        if (client->gone) {
+            must(dat_ep_recv_query(client->ep, &held, NULL), "dat_ep_recv_query");
+            if (held == 0) {
+                must(dat_ep_free(client->ep), "dat_ep_free");
+                gone++;
+            }
+        }
     }
 
-    for (seen = 0; seen < options.count; seen++) {
-        const DAT_DTO_COMPLETION_EVENT_DATA *dto = &event.event_data.dto_completion_event_data;
-        uint64_t number;
-
-        wait_for(recv_evd, DAT_DTO_COMPLETION_EVENT, &event);
-        if (dto->status != DAT_DTO_SUCCESS || dto->transfered_length != sizeof number) {
-            fprintf(stderr, "message %lu: status %d, %llu bytes\n", seen, (int)dto->status,
-                    (unsigned long long)dto->transfered_length);
-            return 1;
-        }
-        buffer = (int)dto->user_cookie.as_64;
-        memcpy(&number, memory[buffer], sizeof number);
-        if (number != seen) {
-            fprintf(stderr, "message %lu carries %llu\n", seen, (unsigned long long)number);
-            return 1;
-        }
-        pthread_mutex_lock(&lock);
-        done_with[done_count++] = buffer;
-        pthread_mutex_unlock(&lock);
-    }
-
-    /* The client disconnects when it has sent everything. */
-    wait_for(connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED, &event);
-    printf("%lu messages, refilled %lu times\n", seen, refills);
-    must(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG), "dat_ia_close");
+    /* Ends the wait of the other thread. */
+    must(dat_evd_set_unwaitable(async_evd), "dat_evd_set_unwaitable");
     pthread_join(thread, NULL);
+    printf("%lu messages, refilled %lu times\n", messages, refills);
+    must(dat_psp_free(psp), "dat_psp_free");
+    must(dat_srq_free(srq), "dat_srq_free");
+    must(dat_evd_free(events), "dat_evd_free");
+    memory_free(&grants);
+    memory_free(&buffers);
+    must(dat_pz_free(pz), "dat_pz_free");
+    must(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG), "dat_ia_close");
+    free(again);
+    free(done_with);
+    free(clients);
     return 0;
 }

@@ -1,80 +1,279 @@
-//! The examples in Rust run: a server and its client, each on an emulated
+//! The examples in Rust run: servers and their clients, each on an emulated
 //! adapter of its own process. (Those in C are run by the package `libdat`.)
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
 
-/// Seconds that one side may take.
+/// Seconds that one process may take.
 const LIMIT: &str = "120";
 
-/// The folder with the launcher and `examples`, built with the profile of
-/// this test.
-fn built() -> PathBuf {
-    let tests = std::env::current_exe().expect("this binary has a path");
-    let folder = tests.ancestors().nth(2).expect("deps is in a folder");
-    let release = folder.file_name().is_some_and(|name| name == "release");
-    for what in [&["-p", "mlx5-emulator"][..], &["-p", "udapl", "--examples"]] {
+const EXAMPLES: [&str; 5] = [
+    "blocking_server",
+    "ping_pong",
+    "rdma_ring",
+    "srq_client",
+    "srq_server",
+];
+
+/// Where processes of one test meet.
+struct Place {
+    /// The folder with the launcher and `examples`, built with the profile of
+    /// this test.
+    folder: PathBuf,
+    fabric: String,
+    /// A qualifier that nobody listens on: of the size of a port, and free.
+    qualifier: String,
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let tests = std::env::current_exe().expect("this binary has a path");
+        let folder = tests.ancestors().nth(2).expect("deps is in a folder");
+        let release = folder.file_name().is_some_and(|name| name == "release");
+        // All at once: one after the other they would have different features,
+        // and be built anew each time.
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--target-dir"])
+            .args(["build", "--quiet", "-p", "mlx5-emulator", "-p", "udapl"])
+            .args(["--lib", "--bins", "--examples", "--target-dir"])
             .arg(folder.parent().expect("the target folder"))
             .args(release.then_some("--release"))
-            .args(what)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .status()
             .expect("cargo runs");
-        assert!(status.success(), "{what:?} does not build");
+        assert!(status.success(), "launcher and examples do not build");
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Self {
+            folder: folder.to_owned(),
+            fabric: format!("udapl-{name}-{}", std::process::id()),
+            qualifier: socket.local_addr().expect("bound").port().to_string(),
+        }
     }
-    folder.to_owned()
+
+    /// An example on its way.
+    fn start(&self, example: &str, arguments: &[&str]) -> Child {
+        Command::new("timeout")
+            .arg(LIMIT)
+            .arg(self.folder.join("mlx5-emu"))
+            .args(["run", "--fabric", &self.fabric, "--"])
+            .arg(self.folder.join("examples").join(example))
+            .args(["-p", &self.qualifier])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("timeout can be run")
+    }
+
+    /// A server that listens.
+    fn serve(&self, example: &'static str, arguments: &[&str]) -> Server {
+        let mut child = self.start(example, arguments);
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("text");
+        let server = Server {
+            example,
+            child,
+            output,
+        };
+        if line != format!("listening on {}\n", self.qualifier) {
+            panic!("{line:?}, then {:?}", server.end());
+        }
+        server
+    }
 }
 
-fn start(folder: &Path, fabric: &str, example: &str, arguments: &[&str]) -> Child {
-    Command::new("timeout")
-        .arg(LIMIT)
-        .arg(folder.join("mlx5-emu"))
-        .args(["run", "--fabric", fabric, "--"])
-        .arg(folder.join("examples").join(example))
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("timeout can be run")
+struct Server {
+    example: &'static str,
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Server {
+    /// What it said after it listened, once it has ended well.
+    fn end(mut self) -> String {
+        let mut told = String::new();
+        self.output.read_to_string(&mut told).expect("text");
+        let output = self.child.wait_with_output().expect("it was started");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let (example, status) = (self.example, output.status);
+        assert!(status.success(), "{example}: {status}\n{told}{complaint}");
+        told
+    }
+}
+
+/// What a process said, once it has ended well.
+fn end(child: Child) -> String {
+    let output = child.wait_with_output().expect("it was started");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{complaint}", output.status);
+    String::from_utf8(output.stdout).expect("text")
 }
 
 #[test]
-fn srq_server_and_client_in_rust_talk_to_each_other() {
-    let folder = built();
-    let fabric = format!("udapl-examples-{}", std::process::id());
-    // A qualifier that nobody listens on: of the size of a port, and free.
-    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let qualifier = socket.local_addr().expect("bound").port().to_string();
-    drop(socket);
+fn ping_pong_measures_round_trips() {
+    let place = Place::new("ping");
+    for size in ["8", "5000"] {
+        let server = place.serve("ping_pong", &["-s", size]);
+        let client = end(place.start("ping_pong", &["-s", size, "-n", "300", "127.0.0.1"]));
+        let expected = format!("300 round trips of {size} bytes: least ");
+        assert!(client.starts_with(&expected), "{client}");
+        assert_eq!(server.end(), "300 messages answered\n");
+    }
+}
 
-    let mut server = start(
-        &folder,
-        &fabric,
-        "srq_server",
-        &["mlx5_0", &qualifier, "1000"],
+#[test]
+fn a_ring_is_written_and_read() {
+    let place = Place::new("ring");
+    // Less than the ring holds, just so much, not a multiple of it.
+    for count in ["1", "64", "2001"] {
+        let consumer = place.serve("rdma_ring", &[]);
+        let producer = end(place.start("rdma_ring", &["-n", count, "127.0.0.1"]));
+        let expected = format!("{count} messages written, ");
+        assert!(producer.starts_with(&expected), "{producer}");
+        assert_eq!(consumer.end(), format!("{count} messages read\n"));
+    }
+}
+
+#[test]
+fn a_server_takes_messages_of_many_clients_from_one_queue() {
+    let place = Place::new("srq");
+    let server = place.serve("srq_server", &["-c", "3"]);
+    let counts = ["1", "400", "1001"];
+    let clients = counts.map(|count| place.start("srq_client", &["-n", count, "127.0.0.1"]));
+    for (client, count) in clients.into_iter().zip(counts) {
+        assert_eq!(end(client), format!("{count} messages sent\n"));
+    }
+    let told = server.end();
+    for count in counts {
+        assert!(told.contains(&format!(": {count} messages\n")), "{told}");
+    }
+    let refills = told
+        .rsplit_once("\n1402 messages, refilled ")
+        .and_then(|(_, end)| end.strip_suffix(" times\n"))
+        .and_then(|count| count.parse::<u32>().ok());
+    // 48 buffers for 1402 messages.
+    assert!(refills.is_some_and(|count| count > 10), "{told}");
+}
+
+#[test]
+fn a_sleeping_server_answers_several_clients_and_those_who_come_after_them() {
+    let place = Place::new("blocking");
+    let server = place.serve("blocking_server", &["-c", "2", "-n", "4"]);
+    for counts in [["200", "200"], ["1", "200"]] {
+        let clients = counts.map(|count| place.start("ping_pong", &["-n", count, "127.0.0.1"]));
+        for client in clients {
+            end(client);
+        }
+    }
+    let told = server.end();
+    assert_eq!(told.lines().count(), 4, "{told}");
+    let whole = told
+        .matches(": 200 messages answered, Disconnected\n")
+        .count();
+    assert_eq!(whole, 3, "{told}");
+    assert!(told.contains(": 1 messages answered"), "{told}");
+}
+
+#[test]
+fn a_client_too_many_is_told_so() {
+    let place = Place::new("full");
+    let server = place.serve("srq_server", &["-c", "1"]);
+    // It does not say how much it will send.
+    let refused = place.start("ping_pong", &["127.0.0.1"]);
+    let (status, complaint) = refusal(refused.wait_with_output());
+    assert_eq!(status, Some(3));
+    assert!(
+        complaint.contains("does not want more clients"),
+        "{complaint}"
     );
-    let mut told = BufReader::new(server.stdout.take().expect("a pipe"));
-    let mut line = String::new();
-    told.read_line(&mut line).expect("text");
-    assert_eq!(line, format!("listening on {qualifier}\n"));
-    let client = start(
-        &folder,
-        &fabric,
-        "srq_client",
-        &["127.0.0.1", "mlx5_0", &qualifier, "1000"],
-    );
-    let client = client.wait_with_output().expect("it was started");
-    let mut rest = String::new();
-    told.read_to_string(&mut rest).expect("text");
-    let status = server.wait().expect("it was started");
-    assert!(client.status.success(), "client: {}", client.status);
-    assert!(status.success(), "server: {status}");
     assert_eq!(
-        String::from_utf8_lossy(&client.stdout),
-        "1000 messages sent\n"
+        end(place.start("srq_client", &["-n", "9", "127.0.0.1"])),
+        "9 messages sent\n"
     );
-    assert!(rest.starts_with("1000 messages, refilled "), "{rest}");
+    server.end();
+}
+
+/// Exit status, and what was said.
+fn refusal(output: std::io::Result<Output>) -> (Option<i32>, String) {
+    let output = output.expect("it was started");
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), complaint)
+}
+
+#[test]
+fn what_goes_wrong_is_said_with_what_to_do() {
+    let place = Place::new("wrong");
+    let cases: [(&str, &[&str], i32, &[&str]); 5] = [
+        (
+            "ping_pong",
+            &["127.0.0.1"],
+            3,
+            &["nobody listens", "start the server first"],
+        ),
+        (
+            "rdma_ring",
+            &["-d", "nix"],
+            2,
+            &["DAT_PROVIDER_NOT_FOUND", "next: ", "dat-bench devices"],
+        ),
+        (
+            "srq_client",
+            &["-n", "1", "no.such.host.invalid"],
+            3,
+            &["no address for no.such.host.invalid"],
+        ),
+        ("ping_pong", &["-s", "7"], 1, &["8..=1048576"]),
+        ("srq_server", &["-c", "0"], 1, &["1..=512"]),
+    ];
+    for (example, arguments, status, reasons) in cases {
+        let ended = place.start(example, arguments).wait_with_output();
+        let (code, complaint) = refusal(ended);
+        assert_eq!(code, Some(status), "{example} {arguments:?}: {complaint}");
+        for reason in reasons {
+            assert!(
+                complaint.contains(reason),
+                "{example} {arguments:?}: {complaint}"
+            );
+        }
+    }
+    let server = place.serve("srq_server", &[]);
+    let (status, complaint) = refusal(place.start("ping_pong", &[]).wait_with_output());
+    assert_eq!(status, Some(2), "{complaint}");
+    assert!(complaint.contains("DAT_CONN_QUAL_IN_USE"), "{complaint}");
+    assert!(
+        complaint.contains("another qualifier with -p"),
+        "{complaint}"
+    );
+    end(place.start("srq_client", &["-n", "1"]));
+    server.end();
+}
+
+#[test]
+fn every_example_has_a_help_and_a_row_in_the_table() {
+    let place = Place::new("help");
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/README.md");
+    let table = std::fs::read_to_string(table).expect("a table of the examples");
+    for example in EXAMPLES {
+        let help = Command::new(place.folder.join("examples").join(example))
+            .arg("--help")
+            .output();
+        let help = String::from_utf8(help.expect("it can be run").stdout).expect("text");
+        for part in ["--adapter", "--port", "Usage: ", "Exit status: "] {
+            assert!(help.contains(part), "{example}: {help}");
+        }
+        assert!(
+            table.contains(&format!("[`{example}.rs`]({example}.rs)")),
+            "{example}"
+        );
+    }
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let mut sources: Vec<String> = std::fs::read_dir(folder)
+        .expect("the examples")
+        .filter_map(|entry| entry.expect("an entry").file_name().into_string().ok())
+        .filter_map(|name| name.strip_suffix(".rs").map(str::to_owned))
+        .collect();
+    sources.sort();
+    assert_eq!(sources, EXAMPLES);
 }

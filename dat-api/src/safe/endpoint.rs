@@ -134,6 +134,14 @@ impl Endpoint {
         self.ep.handle()
     }
 
+    /// Attaches a number to it, in place of the one before (0 at first).
+    /// [`Handle::context`] of an event's endpoint tells it, so that what the
+    /// event is about is found without a search.
+    pub fn set_context(&self, context: u64) {
+        // Fails only if the adapter was closed, and nobody asks any more.
+        let _ = self.handle().set_context(context);
+    }
+
     /// Everything that can be asked of it.
     #[must_use]
     pub fn query(&self) -> EpInfo {
@@ -144,6 +152,13 @@ impl Endpoint {
     #[must_use]
     pub fn status(&self) -> EpStatus {
         self.ep.status()
+    }
+
+    /// What the peer sent along when it accepted: empty on the side that
+    /// accepted, and after [`Self::reset`].
+    #[must_use]
+    pub fn private_data(&self) -> Vec<u8> {
+        self.ep.private_data()
     }
 
     /// Its receives that have no completion yet.

@@ -28,6 +28,9 @@ mod memory;
 mod service;
 mod shared;
 
+// How to wait is the engine's matter; who uses these types names it here.
+pub use dat_engine::wait::{WaitCounters, WaitPolicy};
+
 pub use adapter::{Adapter, OpenOptions, ProtectionZone};
 pub use dispatcher::{EventDispatcher, Waited};
 pub use endpoint::{Endpoint, EndpointOptions};

@@ -57,6 +57,13 @@ impl Ep {
         }
     }
 
+    /// What the peer sent along when it accepted; empty on the side that
+    /// accepted, and once the endpoint is reset.
+    #[must_use]
+    pub fn private_data(&self) -> Vec<u8> {
+        self.control().private_data.to_vec()
+    }
+
     /// Its state, and whether anything is outstanding. A suppressed request
     /// counts as outstanding until a later request completes.
     #[must_use]

@@ -1,0 +1,150 @@
+//! What the examples share: options, waiting, and saying what went wrong.
+#![allow(dead_code, reason = "each example uses a part of it")]
+
+use std::error::Error;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser};
+use dat_api::safe::{Endpoint, EventDispatcher};
+use dat_api::types::{ConnectionKind, Event, EventData};
+use dat_api::{DatError, DatReturn, ReturnType};
+
+/// Bytes of a cache line. Buffers that two sides write begin with one each, so
+/// that neither takes the line away from the other.
+pub(crate) const LINE: usize = 64;
+
+/// What the help of each ends with.
+pub(crate) const STATUSES: &str = "Exit status: 0 good, 1 usage, 2 the environment does not allow \
+                                   it, 3 the run failed.";
+
+/// How long a client tries to connect.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What every example can be told.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
+    /// Adapter: DEVICE, DEVICE-PORT, or an entry of dat.conf
+    #[arg(short = 'd', long, default_value = "mlx5_0")]
+    pub(crate) adapter: String,
+    /// Connection qualifier that the server listens on; 1024 to 65535 is a port
+    #[arg(short = 'p', long, default_value_t = 18515, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) port: u64,
+}
+
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Reads the options, runs, and says what went wrong and what to do next. The
+/// statuses are those of [`STATUSES`].
+pub(crate) fn main<O: Parser>(run: impl FnOnce(O) -> Outcome<()>) -> ExitCode {
+    let options = match O::try_parse() {
+        Ok(options) => options,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() {
+                ExitCode::from(1)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    let Err(error) = run(options) else {
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("error: {error}");
+    let code = match error.downcast_ref::<DatError>() {
+        Some(error) => Some(error.code()),
+        None => error.downcast_ref::<DatReturn>().copied(),
+    };
+    match code.and_then(DatReturn::kind).and_then(next_step) {
+        Some(step) => {
+            eprintln!("next: {step}");
+            ExitCode::from(2)
+        }
+        None => ExitCode::from(3),
+    }
+}
+
+/// What the user can do about it.
+fn next_step(kind: ReturnType) -> Option<&'static str> {
+    Some(match kind {
+        ReturnType::ProviderNotFound => {
+            "`dat-bench devices` lists the adapters of this host; without one, \
+             `mlx5-emu run -- PROGRAM` brings an emulated one"
+        }
+        ReturnType::ConnQualInUse => "end the other server, or choose another qualifier with -p",
+        ReturnType::InsufficientResources => {
+            "see whether `ulimit -l` allows to lock the memory, and `ulimit -n` the descriptors"
+        }
+        ReturnType::PrivilegesViolation => "choose a qualifier of 1024 or more with -p",
+        ReturnType::InvalidAddress | ReturnType::ModelNotSupported => {
+            "DAT_CM=socket makes connections over TCP, DAT_PATH=verbs drives any RDMA device"
+        }
+        _ => return None,
+    })
+}
+
+/// The next event; a signal on the way does not matter.
+pub(crate) fn wait(events: &EventDispatcher) -> Result<Event, DatReturn> {
+    loop {
+        match events.wait(None) {
+            Err(code) if code.is(ReturnType::InterruptedCall) => {}
+            taken => return taken,
+        }
+    }
+}
+
+/// Connects; the private data goes along.
+pub(crate) fn connect(
+    endpoint: &mut Endpoint,
+    connections: &EventDispatcher,
+    host: &str,
+    port: u64,
+    private_data: &[u8],
+) -> Outcome<()> {
+    endpoint.connect(address_of(host)?, port, Some(PATIENCE), private_data)?;
+    match wait(connections)?.data {
+        EventData::Connection {
+            kind: ConnectionKind::Established,
+            ..
+        } => Ok(()),
+        EventData::Connection { kind, .. } => Err(refused(kind, host, port).into()),
+        other => Err(format!("{other:?} instead of a connection").into()),
+    }
+}
+
+fn address_of(host: &str) -> Outcome<SocketAddr> {
+    let found = (host, 0).to_socket_addrs().map(|mut all| all.next());
+    match found {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(format!("{host} has no address").into()),
+        Err(error) => Err(format!("no address for {host}: {error}").into()),
+    }
+}
+
+/// Why there is no connection, and what to do.
+fn refused(kind: ConnectionKind, host: &str, port: u64) -> String {
+    match kind {
+        ConnectionKind::PeerRejected => {
+            format!("the server at {host} does not want more clients: wait, or start it for more")
+        }
+        ConnectionKind::NonPeerRejected => format!(
+            "nobody listens at {host} on {port}: start the server first, with the same -p (and \
+             under mlx5-emu on the same fabric)"
+        ),
+        ConnectionKind::Unreachable | ConnectionKind::TimedOut => format!(
+            "no answer from {host}: see whether its adapter is up, and that both sides connect \
+             alike (DAT_CM)"
+        ),
+        other => format!("the connection came to nothing: {other:?}"),
+    }
+}
+
+/// Waits for one connection event, and that it is the one.
+pub(crate) fn expect(connections: &EventDispatcher, expected: ConnectionKind) -> Outcome<()> {
+    match wait(connections)?.data {
+        EventData::Connection { kind, .. } if kind == expected => Ok(()),
+        other => Err(format!("{other:?} instead of {expected:?}").into()),
+    }
+}
