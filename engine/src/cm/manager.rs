@@ -325,6 +325,17 @@ enum ConnectionOf {
 }
 
 impl Connection {
+    /// The port that it goes out from, which the peer knows as
+    /// [`Request::remote_port`]; nothing if it was accepted, or before rdma_cm
+    /// has found the way.
+    #[must_use]
+    pub fn local_port(&self) -> Option<u16> {
+        match &self.inner {
+            ConnectionOf::Socket(connection) => connection.local_port(),
+            ConnectionOf::Rdma(connection) => connection.local_port(),
+        }
+    }
+
     /// Disconnects in order: tells the peer, and the sink gets
     /// [`super::ConnectionEvent::Disconnected`] when the peer has answered, or
     /// after [`ManagerOptions::disconnect_timeout`]. A request that the peer

@@ -1,8 +1,94 @@
-//! Connections and endpoints.
+//! Connections and endpoints: every transition of an endpoint, every call that
+//! its state refuses, what may be changed when, service points and requests, and
+//! the failures of the calls.
+//!
+//! Where the rows are tested; modules without a crate are of this folder or
+//! beside it, `device` is `dat-api/tests/device`, `face` is
+//! `dat-api/libdat/tests/face`, `state` is the table itself in
+//! `dat-api/src/state/tests.rs`.
+//!
+//! # Transitions
+//! | from | trigger | to | test |
+//! | --- | --- | --- | --- |
+//! | – | `dat_ep_create` | Unconnected | `staging`, by every test |
+//! | – | `dat_ep_create_with_srq` | Unconnected | `ep_create_with_srq::receiving` e01 |
+//! | – | request at a point that makes endpoints | Tentative | `provider` |
+//! | Unconnected | `dat_rsp_create` | Reserved | `reserved` |
+//! | Reserved | `dat_rsp_free` | Unconnected | `reserved::freed_before_a_request…`, the race in `a_request_that_races…` |
+//! | Reserved | request | Passive | `reserved::a_request_comes…` |
+//! | Unconnected | `dat_ep_connect` | Active | `staging`, `states` |
+//! | Unconnected | `dat_ep_dup_connect` | Active | `dup_connect` |
+//! | Active | accepted | Connected | `evd_wait::connection` w03, with private data |
+//! | Active | rejected by the peer | Disconnected | `bad_input::leaving::in_active_connection_pending…` |
+//! | Active | refused otherwise | Disconnected | `ep_recv_query` q08, `ep_create_with_srq::lives` e14, `reserved` |
+//! | Active | no way to the host | Disconnected | `state`; what is no way: `engine/tests/cm` |
+//! | Active | timeout | Disconnected | `bad_input::leaving`, `dup_connect` |
+//! | Active | `dat_ep_disconnect`, both flags | Disconnected | `moves` |
+//! | Unconnected | `dat_cr_accept` | Completion Pending | `staging` (`states::refused_in_completion_pending`) |
+//! | Passive, Tentative | `dat_cr_accept` without a name | Completion Pending | `moves::passive…`, `provider` |
+//! | Passive | `dat_cr_reject` | Unconnected | `reserved::rejected…`; `dat_cr_handoff`: `handoff::each_point…` |
+//! | Tentative | `dat_cr_reject` | gone | `provider::accepted…`; `dat_cr_handoff`: `handoff::each_point…` |
+//! | Completion Pending | requester is ready | Connected | `evd_wait::connection` w03 |
+//! | Completion Pending | requester is gone | Disconnected | `bad_input::leaving`, `ep_post_recv::states` r08, `handoff` |
+//! | Completion Pending | `dat_ep_disconnect`, both flags | Disconnected | `moves::completion_pending…` |
+//! | Connected | graceful disconnect | Disconnect Pending | `staging`, `device` `disconnecting` |
+//! | Connected | abrupt disconnect | Disconnected | `moves`, `device` `disconnecting` |
+//! | Connected | the peer disconnects | Disconnected | `moves::connected…` |
+//! | Connected | failed transfer, bad remote access | Disconnected | `device` `disconnecting` r07 and the one after the next |
+//! | Connected | hard watermark | Disconnected | `watermark` |
+//! | Disconnect Pending | done | Disconnected | `device` `disconnecting`, `ep_post_recv::states` r08 |
+//! | Disconnect Pending | abrupt, graceful disconnect | Disconnected, the same | `moves` |
+//! | Disconnected | `dat_ep_disconnect` | the same, no event | `moves` |
+//! | Disconnected | `dat_ep_reset` | Unconnected | `moves`; private data end: `evd_wait::connection` w04 |
+//! | Unconnected | `dat_ep_reset` | the same, receives stay | `moves::unconnected…` |
+//! | six states | `dat_ep_free` | gone | `moves::it_is_freed…`; what the peer sees: `bad_input::leaving` |
+//!
+//! # By state
+//! | what | test |
+//! | --- | --- |
+//! | calls refused, by the name of the state | `states::refused_in_…`, all nine |
+//! | `dat_ep_post_recv` in every state | `ep_post_recv::states` r08 |
+//! | never on a shared queue | `ep_create_with_srq::receiving` e06 |
+//! | `dat_ep_get_status`, `dat_ep_query`, `dat_ep_recv_query`, `dat_ep_set_watermark` in every state | `states` |
+//! | addresses of `dat_ep_query` | `states` (`fields_in`), `states::the_active_side…` |
+//! | groups of `dat_ep_modify` in each state | `modify` |
+//! | bad values of `dat_ep_modify` | `modify`, `device` `attributes`, `face` `roles` |
+//!
+//! # Private data
+//! | what | test |
+//! | --- | --- |
+//! | whole, and to one side only | `evd_wait::connection` w03, w05 |
+//! | too long | `evd_wait::connection` w05, `bad_input::private_data`, `dup_connect` |
+//! | null, negative | `evd_wait::connection` w05, `face` `arguments` |
+//! | how long it stays | `evd_wait::connection` w02, w04 |
+//!
+//! # Failures
+//! | call | test |
+//! | --- | --- |
+//! | `dat_psp_create`, `dat_psp_create_any` | `provider`, `bad_input::arguments`, `face` `arguments` and `roles` |
+//! | `dat_rsp_create` | `reserved::what_cannot_be…`, `face` `arguments` and `roles` |
+//! | queries and frees of points | `face` `queries` and `handles` |
+//! | `dat_cr_query`, `dat_cr_accept`, `dat_cr_reject` | `provider::it_must_have…`, `device` `connecting`, `evd_wait::connection` w02, `face` |
+//! | `dat_cr_handoff` | `handoff::what_cannot_be…` |
+//! | `dat_ep_create` | `device` `attributes`, `face` `roles` and `arguments`, `bad_input::arguments` |
+//! | `dat_ep_create_with_srq` | `ep_create_with_srq` e07, e09, e10, e12 |
+//! | `dat_ep_connect` | `bad_input::arguments`, `device` `connecting`, `face` `arguments` |
+//! | `dat_ep_dup_connect` | `dup_connect::what_cannot_be…` |
+//! | `dat_ep_disconnect` | `states`, `bad_input::arguments` |
+//! | `dat_ep_get_status`, `dat_ep_query`, `dat_ep_reset`, `dat_ep_free` | `states`, `moves`, `face` `handles` and `queries` |
+//! | `dat_ep_recv_query` | `ep_recv_query` q04, q07 |
+//! | `dat_ep_set_watermark` | `watermark::attributes…`, `face` `handles` |
+//!
+//! Many connections at a time, and peers that are killed, are in `storm`.
 
 mod dup_connect;
 mod handoff;
+mod modify;
+mod moves;
+mod provider;
 mod reserved;
+mod staging;
+mod states;
 mod watermark;
 
 use dat::abi::*;

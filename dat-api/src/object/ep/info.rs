@@ -13,7 +13,9 @@ pub struct EpInfo {
     pub state: EpState,
     /// Where the adapter's own `sockaddr` lies.
     pub local_address: usize,
-    /// The local qualifier: of the service point on the passive side, else 0.
+    /// The local qualifier: of the service point on the passive side; on the
+    /// active one the port that it connects from, which the peer's request
+    /// tells, once that is known. 0 where the state gives it no meaning.
     pub local_port_qualifier: u64,
     /// Where the peer's `sockaddr` lies; 0 where the state gives it no meaning.
     pub remote_address: usize,

@@ -29,10 +29,10 @@ impl Ep {
             ia: self.ia.handle(),
             state,
             local_address: self.ia.local_address(),
-            local_port_qualifier: if has_remote {
-                control.local_qualifier
-            } else {
-                0
+            local_port_qualifier: match (&control.connection, control.local_qualifier) {
+                _ if !has_remote => 0,
+                (Some(connection), 0) => connection.local_port().map_or(0, u64::from),
+                (_, qualifier) => qualifier,
             },
             remote_address: if has_remote {
                 control.remote.address()

@@ -13,7 +13,7 @@ use crate::cm::{
 use mio::Token;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -182,6 +182,7 @@ impl Request {
             service: Arc::clone(&self.service),
             token: self.token,
             gate,
+            port: Arc::default(),
         })
     }
 
@@ -207,6 +208,8 @@ pub(in crate::cm) struct Connection {
     service: Arc<Service>,
     token: Token,
     gate: Arc<ConnectionGate>,
+    /// Of one that was requested here; 0 until it is known.
+    port: Arc<AtomicU16>,
 }
 
 impl Connection {
@@ -234,6 +237,7 @@ impl Connection {
         let line = Active::new(&shared.channel, token, local, target, offer)?;
         let way = line.way();
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
+        let port = Arc::clone(line.port());
         let connecting = Connecting {
             line,
             gate: Arc::clone(&gate),
@@ -254,7 +258,12 @@ impl Connection {
             service: Arc::clone(service),
             token,
             gate,
+            port,
         })
+    }
+
+    pub(in crate::cm) fn local_port(&self) -> Option<u16> {
+        Some(self.port.load(Ordering::Acquire)).filter(|&port| port != 0)
     }
 
     pub(in crate::cm) fn disconnect(&self) {

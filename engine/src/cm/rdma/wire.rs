@@ -10,6 +10,7 @@ use mio::Token;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Of the active side.
 pub(super) struct Active {
@@ -20,6 +21,8 @@ pub(super) struct Active {
     local: Local,
     to: SocketAddr,
     offer: Offer,
+    /// That it goes out from; 0 until the way is known.
+    port: Arc<AtomicU16>,
 }
 
 /// What it takes to ask where an address is.
@@ -58,7 +61,12 @@ impl Active {
             local: local.clone(),
             to,
             offer,
+            port: Arc::default(),
         })
+    }
+
+    pub(super) fn port(&self) -> &Arc<AtomicU16> {
+        &self.port
     }
 
     pub(super) fn way(&self) -> Way {
@@ -101,6 +109,7 @@ impl Wire for Line {
     fn resolve_route(&mut self) -> io::Result<()> {
         let active = self.active()?;
         let wanted = (&*active.local.device, active.local.port);
+        active.port.store(active.id.port(), Ordering::Release);
         match active.id.device() {
             Some((device, port)) if (&*device, port) == wanted => active.id.resolve_route(),
             found => {

@@ -108,6 +108,7 @@ impl Request {
             service: Arc::clone(&self.service),
             token: self.token,
             gate,
+            port: None,
         })
     }
 
@@ -136,6 +137,8 @@ pub(in crate::cm) struct Connection {
     service: Arc<Service>,
     token: Token,
     gate: Arc<ConnectionGate>,
+    /// Of one that was requested here.
+    port: Option<u16>,
 }
 
 impl Connection {
@@ -155,7 +158,9 @@ impl Connection {
         to.set_port(crate::cm::port_of(target.qualifier));
         let mut stream = open::stream(&shared.options, to)?;
         let token = shared.post.token();
+        let mut port = None;
         if let Ok(stream) = &mut stream {
+            port = stream.local_addr().ok().map(|own| own.port());
             shared.register(stream, token, Interest::READABLE | Interest::WRITABLE)?;
         }
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
@@ -170,7 +175,12 @@ impl Connection {
             service: Arc::clone(service),
             token,
             gate,
+            port,
         })
+    }
+
+    pub(in crate::cm) fn local_port(&self) -> Option<u16> {
+        self.port
     }
 
     pub(in crate::cm) fn disconnect(&self) {

@@ -1,0 +1,145 @@
+//! 4.2: what `dat_ep_modify` may change in which state.
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::staging::{STATES, Staged, subtype_of};
+use crate::support::{Bed, device, ep_info, fails_with, ok, state_of};
+
+const UNCONNECTED: DAT_EP_STATE = DAT_EP_STATE_UNCONNECTED;
+const RESERVED: DAT_EP_STATE = DAT_EP_STATE_RESERVED;
+const PASSIVE: DAT_EP_STATE = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING;
+const TENTATIVE: DAT_EP_STATE = DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING;
+
+/// Fields, and where they may change.
+const GROUPS: [(&str, &[DAT_EP_PARAM_MASK], &[DAT_EP_STATE]); 4] = [
+    (
+        "never",
+        &[
+            DAT_EP_FIELD_IA_HANDLE,
+            DAT_EP_FIELD_EP_STATE,
+            DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR,
+            DAT_EP_FIELD_LOCAL_PORT_QUAL,
+            DAT_EP_FIELD_REMOTE_IA_ADDRESS_PTR,
+            DAT_EP_FIELD_REMOTE_PORT_QUAL,
+            DAT_EP_FIELD_SRQ_HANDLE,
+            DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW,
+        ],
+        &[],
+    ),
+    ("zone", &[DAT_EP_FIELD_PZ_HANDLE], &[UNCONNECTED, TENTATIVE]),
+    (
+        "EVDs and attributes",
+        &[
+            DAT_EP_FIELD_RECV_EVD_HANDLE,
+            DAT_EP_FIELD_REQUEST_EVD_HANDLE,
+            DAT_EP_FIELD_CONNECT_EVD_HANDLE,
+            DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE,
+            DAT_EP_FIELD_EP_ATTR_MAX_MESSAGE_SIZE,
+            DAT_EP_FIELD_EP_ATTR_MAX_RDMA_SIZE,
+            DAT_EP_FIELD_EP_ATTR_QOS,
+            DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS,
+            DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS,
+            DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS,
+            DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS,
+            DAT_EP_FIELD_EP_ATTR_MAX_RECV_IOV,
+            DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_IOV,
+            DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IN,
+            DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_OUT,
+            DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IOV,
+            DAT_EP_FIELD_EP_ATTR_MAX_RDMA_WRITE_IOV,
+        ],
+        &[UNCONNECTED, RESERVED, PASSIVE, TENTATIVE],
+    ),
+    (
+        "of transport and provider",
+        &[
+            DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR,
+            DAT_EP_FIELD_EP_ATTR_TRANSPORT_SPECIFIC_ATTR,
+            DAT_EP_FIELD_EP_ATTR_NUM_PROVIDER_ATTR,
+            DAT_EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR,
+        ],
+        &[UNCONNECTED],
+    ),
+];
+
+fn modify(ep: DAT_EP_HANDLE, field: DAT_EP_PARAM_MASK, to: &DAT_EP_PARAM) -> DAT_RETURN {
+    // SAFETY: a live endpoint; the values are ours.
+    unsafe { dat_ep_modify(ep, field, std::ptr::from_ref(to)) }
+}
+
+fn each_group_in(state: DAT_EP_STATE) {
+    let bed = Bed::new();
+    let staged = Staged::new(&bed, state);
+    let ep = staged.end.ep;
+    let now = ep_info(ep);
+    for (group, fields, legal) in GROUPS {
+        for &field in fields {
+            println!("state {state}: {group}, field {field:#x}");
+            let answer = modify(ep, field, &now);
+            if legal.is_empty() {
+                fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+            } else if legal.contains(&state) {
+                ok(answer);
+            } else {
+                fails_with(answer, DAT_INVALID_STATE, subtype_of(state));
+            }
+            assert_eq!(state_of(ep), state);
+        }
+    }
+    if [UNCONNECTED, RESERVED, PASSIVE].contains(&state) {
+        fits_afterwards(&bed, &staged);
+    }
+}
+
+/// A real change, which is told, is kept by a refused one.
+fn fits_afterwards(bed: &Bed, staged: &Staged) {
+    let ep = staged.end.ep;
+    let mut to = ep_info(ep);
+    to.ep_attr.max_recv_dtos = 5;
+    to.connect_evd_handle = bed.evd(4, DAT_EVD_CONNECTION_FLAG);
+    let fields = DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
+    ok(modify(ep, fields, &to));
+    let mut bad = to;
+    bad.ep_attr.max_recv_dtos = 0;
+    fails_with(
+        modify(ep, fields, &bad),
+        DAT_INVALID_PARAMETER,
+        DAT_INVALID_ARG3,
+    );
+    let told = ep_info(ep);
+    assert_eq!(told.ep_attr.max_recv_dtos, 5);
+    assert_eq!(told.connect_evd_handle, to.connect_evd_handle);
+}
+
+#[test]
+fn each_group_in_each_state() {
+    for state in STATES {
+        each_group_in(state);
+    }
+}
+
+/// Apart: how an endpoint is kept there is the socket manager's.
+#[test]
+fn each_group_in_completion_pending() {
+    each_group_in(DAT_EP_STATE_COMPLETION_PENDING);
+}
+
+/// Receives that were posted before the zone changes are of the old one: the
+/// device refuses them, or the change is.
+#[test]
+fn a_zone_does_not_change_under_receives() {
+    let bed = Bed::new();
+    let staged = Staged::new(&bed, UNCONNECTED);
+    let memory = bed.memory(64);
+    ok(staged.end.post_recv(&[memory.segment(0, 8)], 1));
+    let mut to = ep_info(staged.end.ep);
+    to.pz_handle = bed.pz();
+    fails_with(
+        modify(staged.end.ep, DAT_EP_FIELD_PZ_HANDLE, &to),
+        DAT_INVALID_STATE,
+        DAT_INVALID_STATE_EP_UNCONNECTED,
+    );
+    assert_eq!(ep_info(staged.end.ep).pz_handle, bed.pz);
+    device::run();
+}

@@ -1,0 +1,172 @@
+//! Transitions of an endpoint that the consumer makes from a state in which it
+//! stays: the state after, the event, and what becomes of posted receives.
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::staging::{STATES, Staged};
+use crate::support::{
+    Bed, End, accept, dequeue, device, dto, expect, fails, fails_with, held, nothing_on, ok,
+    reaches, state_of,
+};
+
+const UNCONNECTED: DAT_EP_STATE = DAT_EP_STATE_UNCONNECTED;
+const ACTIVE: DAT_EP_STATE = DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
+const PASSIVE: DAT_EP_STATE = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING;
+const CONNECTED: DAT_EP_STATE = DAT_EP_STATE_CONNECTED;
+const PENDING: DAT_EP_STATE = DAT_EP_STATE_DISCONNECT_PENDING;
+const DISCONNECTED: DAT_EP_STATE = DAT_EP_STATE_DISCONNECTED;
+const COMPLETION: DAT_EP_STATE = DAT_EP_STATE_COMPLETION_PENDING;
+
+const ABRUPT: DAT_CLOSE_FLAGS = DAT_CLOSE_ABRUPT_FLAG;
+const GRACEFUL: DAT_CLOSE_FLAGS = DAT_CLOSE_GRACEFUL_FLAG;
+
+fn disconnect(end: &End, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
+    // SAFETY: a live endpoint.
+    unsafe { dat_ep_disconnect(end.ep, flags) }
+}
+
+/// The receive that was posted comes back flushed.
+#[track_caller]
+fn flushed(end: &End, tag: u64) {
+    let event = device::comes(|| dequeue(end.recv).ok()).expect("a completion");
+    let found = dto(&event);
+    assert_eq!((found.cookie, found.status), (tag, DAT_DTO_ERR_FLUSHED));
+}
+
+/// From a state by a disconnect: what comes at once, and what in the end.
+fn by_disconnect(from: DAT_EP_STATE, flags: DAT_CLOSE_FLAGS) {
+    println!("state {from}, flags {flags}");
+    let bed = Bed::new();
+    let staged = Staged::new(&bed, from);
+    let memory = bed.memory(64);
+    let end = staged.end;
+    let is_over = from == DISCONNECTED;
+    ok(end.post_recv(&[memory.segment(0, 8)], 5));
+    ok(disconnect(&end, flags));
+    if (from, flags) == (PENDING, GRACEFUL) {
+        // Begun already: nothing new.
+        bed.run();
+        assert_eq!(state_of(end.ep), PENDING);
+        nothing_on(end.connect);
+        ok(disconnect(&end, ABRUPT));
+    }
+    if is_over {
+        nothing_on(end.connect);
+    } else {
+        expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+    assert_eq!(state_of(end.ep), DISCONNECTED);
+    bed.run();
+    flushed(&end, 5);
+    nothing_on(end.recv);
+    // Once.
+    for flags in [GRACEFUL, ABRUPT] {
+        ok(disconnect(&end, flags));
+    }
+    nothing_on(end.connect);
+    // And back to the beginning.
+    // SAFETY: a live endpoint.
+    ok(unsafe { dat_ep_reset(end.ep) });
+    assert_eq!(state_of(end.ep), UNCONNECTED);
+}
+
+#[test]
+fn every_state_is_left_by_a_disconnect_where_that_is_legal() {
+    for from in [ACTIVE, CONNECTED, PENDING, DISCONNECTED] {
+        for flags in [ABRUPT, GRACEFUL] {
+            by_disconnect(from, flags);
+        }
+    }
+}
+
+/// Apart: how an endpoint is kept there is the socket manager's.
+#[test]
+fn completion_pending_is_left_by_a_disconnect() {
+    for flags in [ABRUPT, GRACEFUL] {
+        by_disconnect(COMPLETION, flags);
+    }
+}
+
+/// Both ends are told of an abrupt one, whoever makes it.
+#[test]
+fn connected_the_peer_hears_of_it() {
+    for flags in [ABRUPT, GRACEFUL] {
+        let bed = Bed::new();
+        let staged = Staged::new(&bed, CONNECTED);
+        let peer = staged.peer.expect("connected");
+        ok(disconnect(&peer, flags));
+        for end in [staged.end, peer] {
+            expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            assert_eq!(state_of(end.ep), DISCONNECTED);
+        }
+    }
+}
+
+/// Receives stay through a reset that has nothing to do.
+#[test]
+fn unconnected_a_reset_changes_nothing() {
+    let bed = Bed::new();
+    let staged = Staged::new(&bed, UNCONNECTED);
+    let memory = bed.memory(64);
+    ok(staged.end.post_recv(&[memory.segment(0, 8)], 1));
+    // SAFETY: a live endpoint.
+    ok(unsafe { dat_ep_reset(staged.end.ep) });
+    assert_eq!(held(staged.end.ep), (1, 1));
+    nothing_on(staged.end.recv);
+}
+
+/// Freed where that is legal, the handle is dead, and the peer, if there is
+/// one, is not left waiting.
+fn freed_in(state: DAT_EP_STATE) {
+    println!("state {state}");
+    let bed = Bed::new();
+    let staged = Staged::new(&bed, state);
+    // SAFETY: live at first.
+    unsafe {
+        ok(dat_ep_free(staged.end.ep));
+        fails_with(
+            dat_ep_free(staged.end.ep),
+            DAT_INVALID_HANDLE,
+            DAT_INVALID_HANDLE_EP,
+        );
+        fails(dat_ep_reset(staged.end.ep), DAT_INVALID_HANDLE);
+    }
+    if state == CONNECTED || state == PENDING {
+        let peer = staged.peer.expect("connected");
+        expect(peer.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    }
+    // What it reported to is free again.
+    for evd in [staged.end.recv, staged.end.request, staged.end.connect] {
+        // SAFETY: a live EVD.
+        ok(unsafe { dat_evd_free(evd) });
+    }
+}
+
+#[test]
+fn it_is_freed_in_every_state_where_that_is_legal() {
+    for state in [UNCONNECTED, ACTIVE, CONNECTED, PENDING, DISCONNECTED] {
+        assert!(STATES.contains(&state));
+        freed_in(state);
+    }
+}
+
+/// Apart, as above.
+#[test]
+fn it_is_freed_in_completion_pending() {
+    freed_in(COMPLETION);
+}
+
+/// The request that came with a reserved endpoint is accepted without a name:
+/// it is pending until the requester is ready.
+#[test]
+fn passive_it_is_accepted_and_then_pending_or_connected() {
+    let bed = Bed::new();
+    let staged = Staged::new(&bed, PASSIVE);
+    ok(accept(staged.cr.expect("a request"), DAT_HANDLE_NULL));
+    let state = state_of(staged.end.ep);
+    assert!([COMPLETION, CONNECTED].contains(&state), "state {state}");
+    reaches(staged.end.ep, CONNECTED);
+    let peer = staged.peer.expect("a requester");
+    super::established([&peer, &staged.end]);
+}

@@ -1,0 +1,234 @@
+//! Service points whose requests bring an endpoint (`DAT_PSP_PROVIDER_FLAG`),
+//! and those on a qualifier that the library chooses.
+
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{end, established, furnish, talk};
+use crate::support::{
+    Bed, Door, End, Shape, abilities, accept, arrival, cr_info, ep_info, expect, fails, fails_with,
+    nothing_on, ok, state_of,
+};
+
+const TENTATIVE: DAT_EP_STATE = DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING;
+
+#[test]
+fn the_library_makes_endpoints_if_asked() {
+    let bed = Bed::new();
+    assert_eq!(abilities(&bed).1.ep_creator, DAT_PSP_CREATES_EP_IFASKED);
+    for (flags, brings) in [
+        (DAT_PSP_CONSUMER_FLAG, false),
+        (DAT_PSP_PROVIDER_FLAG, true),
+    ] {
+        let door = Door::of_kind(&bed, flags);
+        // SAFETY: integers and pointers: zeros are good.
+        let mut info: DAT_PSP_PARAM = unsafe { std::mem::zeroed() };
+        // SAFETY: the result is writable.
+        ok(unsafe { dat_psp_query(door.psp, DAT_PSP_FIELD_ALL, &raw mut info) });
+        assert_eq!(
+            (
+                info.ia_handle,
+                info.conn_qual,
+                info.evd_handle,
+                info.psp_flags
+            ),
+            (bed.ia, door.qualifier, door.requests, flags)
+        );
+        let active = end(&bed);
+        ok(door.knock(active.ep, &[]));
+        let cr = door.opens();
+        assert_eq!(!cr_info(cr).local_ep_handle.is_null(), brings);
+    }
+}
+
+/// What is not there yet is asked for when it is accepted.
+#[test]
+fn it_must_have_a_zone_and_an_evd_before_it_is_accepted() {
+    let bed = Bed::new();
+    let door = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
+    let active = end(&bed);
+    ok(door.knock(active.ep, b"hello"));
+    let event = arrival(door.requests);
+    let cr = event.cr_handle;
+    let brought = cr_info(cr).local_ep_handle;
+    let info = ep_info(brought);
+    assert_eq!(info.ep_state, TENTATIVE);
+    for handle in [
+        info.pz_handle,
+        info.recv_evd_handle,
+        info.request_evd_handle,
+        info.connect_evd_handle,
+        info.srq_handle,
+    ] {
+        assert!(handle.is_null());
+    }
+    assert_eq!(info.local_port_qual, door.qualifier);
+    assert_eq!(info.remote_port_qual, cr_info(cr).remote_port_qual);
+    // What fits the requester.
+    let shape = Shape::default();
+    assert_eq!(
+        (
+            info.ep_attr.max_rdma_read_in,
+            info.ep_attr.max_rdma_read_out
+        ),
+        (shape.reads, shape.reads)
+    );
+    let bad = |answer| fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
+    bad(accept(cr, DAT_HANDLE_NULL));
+    let parts = End::without_ep(&bed, &shape);
+    let mut change = info;
+    change.pz_handle = bed.pz;
+    change.connect_evd_handle = parts.connect;
+    // SAFETY: a live endpoint; the values are ours.
+    let modify = |fields| ok(unsafe { dat_ep_modify(brought, fields, &raw const change) });
+    modify(DAT_EP_FIELD_PZ_HANDLE);
+    bad(accept(cr, DAT_HANDLE_NULL));
+    modify(DAT_EP_FIELD_CONNECT_EVD_HANDLE);
+    let other = end(&bed);
+    bad(accept(cr, other.ep));
+    ok(accept(cr, DAT_HANDLE_NULL));
+    expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    expect(parts.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    assert_eq!(state_of(brought), DAT_EP_STATE_CONNECTED);
+}
+
+/// Accepted it is the consumer's, who frees it; rejected it never was.
+#[test]
+fn accepted_it_is_the_consumers_and_rejected_it_is_gone() {
+    let mut bed = Bed::new();
+    let door = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
+    let actives = [end(&bed), end(&bed)];
+    ok(door.knock(actives[0].ep, &[]));
+    let cr = door.opens();
+    let passive = furnish(&bed, cr_info(cr).local_ep_handle);
+    ok(accept(cr, DAT_HANDLE_NULL));
+    established([&actives[0], &passive]);
+    talk(&bed, &actives[0], &passive);
+
+    ok(door.knock(actives[1].ep, &[]));
+    let cr = door.opens();
+    let rejected = furnish(&bed, cr_info(cr).local_ep_handle);
+    // SAFETY: a live request; then no endpoint any more.
+    unsafe {
+        ok(dat_cr_reject(cr));
+        fails_with(
+            dat_ep_reset(rejected.ep),
+            DAT_INVALID_HANDLE,
+            DAT_INVALID_HANDLE_EP,
+        );
+    }
+    expect(actives[1].connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    nothing_on(rejected.connect);
+    door.close();
+    // SAFETY: live handles.
+    unsafe {
+        for end in actives {
+            ok(dat_ep_free(end.ep));
+        }
+        expect(passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        for end in [actives[0], actives[1], rejected] {
+            for evd in [end.recv, end.request, end.connect] {
+                ok(dat_evd_free(evd));
+            }
+        }
+        // The zone and the adapter are held by it.
+        fails_with(
+            dat_pz_free(bed.pz),
+            DAT_INVALID_STATE,
+            DAT_INVALID_STATE_PZ_IN_USE,
+        );
+        fails_with(
+            bed.close(DAT_CLOSE_GRACEFUL_FLAG),
+            DAT_INVALID_STATE,
+            DAT_INVALID_STATE_IA_IN_USE,
+        );
+        ok(dat_ep_free(passive.ep));
+        for evd in [passive.recv, passive.request, passive.connect] {
+            ok(dat_evd_free(evd));
+        }
+        ok(dat_pz_free(bed.pz));
+    }
+    ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+}
+
+/// The library chooses a qualifier that nobody has, and no privileged one.
+#[test]
+fn any_qualifier_is_free_and_unprivileged() {
+    let bed = Bed::new();
+    let doors: Vec<Door> = (0..20).map(|_| Door::new(&bed)).collect();
+    let mut qualifiers: Vec<_> = doors.iter().map(|door| door.qualifier).collect();
+    assert!(qualifiers.iter().all(|&qualifier| qualifier >= 1024));
+    qualifiers.sort_unstable();
+    qualifiers.dedup();
+    assert_eq!(qualifiers.len(), doors.len());
+}
+
+/// The rows of `dat_psp_create` and `dat_psp_create_any` in section 8 that take
+/// live handles; a qualifier in use is in `bad_input`, wrong handles, flags and
+/// null results are in `libdat`'s face tests.
+#[test]
+fn an_evd_that_takes_no_requests_is_none() {
+    let bed = Bed::new();
+    let deaf = bed.evd(4, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+    let (mut psp, mut any) = (ptr::null_mut(), 0);
+    // SAFETY: live handles; results are writable.
+    unsafe {
+        fails_with(
+            dat_psp_create(bed.ia, 7000, deaf, DAT_PSP_CONSUMER_FLAG, &raw mut psp),
+            DAT_INVALID_HANDLE,
+            DAT_INVALID_HANDLE_EVD_CR,
+        );
+        fails_with(
+            dat_psp_create_any(
+                bed.ia,
+                &raw mut any,
+                deaf,
+                DAT_PSP_CONSUMER_FLAG,
+                &raw mut psp,
+            ),
+            DAT_INVALID_HANDLE,
+            DAT_INVALID_HANDLE_EVD_CR,
+        );
+        fails_with(
+            dat_psp_create(
+                bed.ia,
+                0,
+                bed.evd(4, DAT_EVD_CR_FLAG),
+                DAT_PSP_CONSUMER_FLAG,
+                &raw mut psp,
+            ),
+            DAT_INVALID_PARAMETER,
+            DAT_INVALID_ARG2,
+        );
+    }
+    assert!(psp.is_null());
+}
+
+/// An endpoint that a request brought and nobody has accepted goes with the
+/// adapter, closed gracefully or not.
+#[test]
+fn unanswered_it_goes_with_the_adapter() {
+    let mut bed = Bed::new();
+    let door = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
+    let active = end(&bed);
+    ok(door.knock(active.ep, &[]));
+    let cr = door.opens();
+    let brought = cr_info(cr).local_ep_handle;
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_ep_free(active.ep));
+        for evd in [active.recv, active.request, active.connect] {
+            ok(dat_evd_free(evd));
+        }
+        door.close();
+        ok(dat_pz_free(bed.pz));
+    }
+    ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+    // SAFETY: any value may be given.
+    unsafe {
+        fails(dat_cr_reject(cr), DAT_INVALID_HANDLE);
+        fails(dat_ep_reset(brought), DAT_INVALID_HANDLE);
+    }
+}
