@@ -89,6 +89,7 @@ mod provider;
 mod reserved;
 mod staging;
 mod states;
+mod storm;
 mod watermark;
 
 use dat::abi::*;

@@ -1,0 +1,491 @@
+//! Many connections at a time, made and ended by several threads, and peers
+//! that are killed in the middle. Afterwards no object, descriptor or thread is
+//! left.
+//!
+//! `DAT_STORM` is the number of endpoints, for the soak; a thousand otherwise on
+//! the emulated device.
+
+use std::collections::HashMap;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::ptr;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{Bed, Door, End, Shape, accept, cr_info, dequeue, dto, ok, state_of, wait};
+
+const THREADS: usize = 4;
+/// Endpoints, unless `DAT_STORM` says otherwise.
+const ENDPOINTS: usize = 1000;
+/// The same on a device of its own, which may be ten times slower.
+const FEWER: usize = 240;
+/// Tells a process that it is the one to be killed: qualifier and endpoints.
+const VICTIM: &str = "DAT_STORM_VICTIM";
+
+const LONG: DAT_TIMEOUT = 30_000_000;
+
+fn endpoints() -> usize {
+    match std::env::var("DAT_STORM") {
+        Ok(text) => text.parse().expect("a number"),
+        Err(_) if std::env::var_os("DAT_TEST_DEVICE").is_some() => FEWER,
+        Err(_) => ENDPOINTS,
+    }
+}
+
+/// Small, so that a thousand fit anywhere.
+fn shape(evd_qlen: usize) -> Shape {
+    Shape {
+        recvs: 2,
+        requests: 2,
+        iov: 1,
+        evd_qlen: evd_qlen as DAT_COUNT,
+        ..Shape::default()
+    }
+}
+
+/// What a process holds: descriptors and threads.
+fn held() -> (usize, usize) {
+    let count = |folder: &str| fs::read_dir(folder).expect("proc(5)").count();
+    (count("/proc/self/fd"), count("/proc/self/task"))
+}
+
+/// The most descriptors that this process may have.
+fn raise_limit() {
+    // SAFETY: an integer structure, written and read by the calls.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// Frees all that was made, closes the adapter gracefully (which it refuses if
+/// anything is left), and finds the process as it was.
+fn all_is_gone(mut bed: Bed, before: (usize, usize)) {
+    // SAFETY: a live zone, which nothing uses.
+    ok(unsafe { dat_pz_free(bed.pz) });
+    ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+    drop(bed);
+    let since = Instant::now();
+    // Threads end on their own time.
+    while held() != before && since.elapsed() < Duration::from_secs(5) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(held(), before, "descriptors, threads");
+}
+
+/// Descriptors and threads that stay when an adapter was opened once: what
+/// other libraries keep for ever.
+fn before() -> (usize, usize) {
+    raise_limit();
+    let mut bed = Bed::new();
+    // An endpoint, so that everything has been there once.
+    let (a, b) = (super::end(&bed), super::end(&bed));
+    let door = Door::new(&bed);
+    ok(door.knock(a.ep, &[]));
+    ok(accept(door.opens(), b.ep));
+    super::established([&a, &b]);
+    ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+    drop(bed);
+    thread::sleep(Duration::from_millis(50));
+    held()
+}
+
+/// How a pair parts, by its number.
+const WAYS: usize = 5;
+
+/// The endpoints of one thread, all of whose events go to the same EVDs.
+struct Crowd<'b> {
+    bed: &'b Bed,
+    door: Door,
+    evds: End,
+    eps: Vec<[DAT_EP_HANDLE; 2]>,
+}
+
+impl<'b> Crowd<'b> {
+    fn new(bed: &'b Bed, pairs: usize) -> Self {
+        let shape = shape(4 * pairs + 8);
+        let mut evds = End::without_ep(bed, &shape);
+        // SAFETY: live handles; the result is writable.
+        unsafe {
+            ok(dat_evd_free(evds.connect));
+            evds.connect = bed.evd(8 * pairs as DAT_COUNT + 8, DAT_EVD_CONNECTION_FLAG);
+        }
+        let attributes = shape.attributes();
+        let make = || {
+            let mut ep = ptr::null_mut();
+            // SAFETY: live handles; the result is writable.
+            ok(unsafe {
+                dat_ep_create(
+                    bed.ia,
+                    bed.pz,
+                    evds.recv,
+                    evds.request,
+                    evds.connect,
+                    &raw const attributes,
+                    &raw mut ep,
+                )
+            });
+            ep
+        };
+        let requests = bed.evd(pairs as DAT_COUNT + 8, DAT_EVD_CR_FLAG);
+        let (mut qualifier, mut psp) = (0, ptr::null_mut());
+        // SAFETY: live handles; results are writable.
+        ok(unsafe {
+            dat_psp_create_any(
+                bed.ia,
+                &raw mut qualifier,
+                requests,
+                DAT_PSP_CONSUMER_FLAG,
+                &raw mut psp,
+            )
+        });
+        Self {
+            bed,
+            door: Door {
+                psp,
+                qualifier,
+                requests,
+            },
+            evds,
+            eps: (0..pairs).map(|_| [make(), make()]).collect(),
+        }
+    }
+
+    /// Asks for all, accepts all, and waits until all are connected.
+    fn connect(&self) {
+        for (number, [active, _]) in self.eps.iter().enumerate() {
+            ok(self.door.knock_within(*active, LONG, &number.to_le_bytes()));
+        }
+        for _ in &self.eps {
+            // They come in any order.
+            let cr = self.door.opens();
+            let info = cr_info(cr);
+            assert_eq!(info.private_data_size, 8);
+            // SAFETY: the library says that so many bytes are there.
+            let number = unsafe { info.private_data.cast::<[u8; 8]>().read_unaligned() };
+            ok(accept(cr, self.eps[usize::from_le_bytes(number)][1]));
+        }
+        let told = self.told(2 * self.eps.len());
+        assert!(
+            told.values()
+                .all(|numbers| numbers[..] == [DAT_CONNECTION_EVENT_ESTABLISHED])
+        );
+        for ep in self.eps.iter().flatten() {
+            assert_eq!(state_of(*ep), DAT_EP_STATE_CONNECTED);
+        }
+    }
+
+    /// So many connection events, by endpoint.
+    fn told(&self, count: usize) -> HashMap<usize, Vec<DAT_EVENT_NUMBER>> {
+        let mut told: HashMap<usize, Vec<_>> = HashMap::new();
+        for number in 0..count {
+            let (answer, event, _) = wait(self.evds.connect, LONG, 1);
+            assert_eq!(answer, DAT_SUCCESS, "{number} of {count}");
+            // SAFETY: the EVD carries nothing else.
+            let ep = unsafe { event.event_data.connect_event_data.ep_handle };
+            told.entry(ep.addr()).or_default().push(event.event_number);
+        }
+        told
+    }
+
+    /// One message each way over every connection.
+    fn talk(&self) {
+        // A stepped device is to see each doorbell before the next on the same
+        // register.
+        static STEPPING: Mutex<()> = Mutex::new(());
+        let memory = self.bed.memory(64);
+        for (from, to) in self.eps.iter().flat_map(|[a, b]| [(*a, *b), (*b, *a)]) {
+            let [from, to] = [from, to].map(|ep| End { ep, ..self.evds });
+            ok(to.post_recv(&[memory.segment(0, 8)], 1));
+            let turn = self.bed.is_stepped().then(|| STEPPING.lock());
+            ok(from.post_send(&[memory.segment(32, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
+            if turn.is_some() {
+                self.bed.run();
+            }
+        }
+        for evd in [self.evds.recv, self.evds.request] {
+            for _ in 0..2 * self.eps.len() {
+                let (answer, event, _) = wait(evd, LONG, 1);
+                ok(answer);
+                assert_eq!(dto(&event).status, DAT_DTO_SUCCESS);
+            }
+        }
+    }
+
+    /// Every pair in one of the ways; then all are unconnected, or gone.
+    fn part(&mut self) {
+        let mut left = Vec::new();
+        for (number, [active, passive]) in self.eps.drain(..).enumerate() {
+            // SAFETY: live endpoints.
+            unsafe {
+                match number % WAYS {
+                    0 => ok(dat_ep_disconnect(active, DAT_CLOSE_GRACEFUL_FLAG)),
+                    1 => ok(dat_ep_disconnect(passive, DAT_CLOSE_ABRUPT_FLAG)),
+                    2 => {
+                        ok(dat_ep_disconnect(active, DAT_CLOSE_ABRUPT_FLAG));
+                        ok(dat_ep_disconnect(passive, DAT_CLOSE_GRACEFUL_FLAG));
+                    }
+                    3 => ok(dat_ep_free(active)),
+                    _ => {
+                        ok(dat_ep_free(passive));
+                        ok(dat_ep_free(active));
+                    }
+                }
+            }
+            match number % WAYS {
+                0..=2 => left.extend([active, passive]),
+                3 => left.push(passive),
+                _ => {}
+            }
+        }
+        let since = Instant::now();
+        loop {
+            let states: Vec<_> = left.iter().map(|ep| state_of(*ep)).collect();
+            if states
+                .iter()
+                .all(|&state| state == DAT_EP_STATE_DISCONNECTED)
+            {
+                break;
+            }
+            assert!(since.elapsed() < Duration::from_secs(30), "{states:?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut told: HashMap<usize, usize> = HashMap::new();
+        while let Ok(event) = dequeue(self.evds.connect) {
+            assert_eq!(event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
+            // SAFETY: the number tells which member holds.
+            let ep = unsafe { event.event_data.connect_event_data.ep_handle };
+            *told.entry(ep.addr()).or_default() += 1;
+        }
+        for ep in &left {
+            assert_eq!(told.get(&ep.addr()), Some(&1), "once each");
+        }
+        for (number, ep) in left.into_iter().enumerate() {
+            // SAFETY: live endpoints.
+            unsafe {
+                if number % 2 == 0 {
+                    ok(dat_ep_reset(ep));
+                }
+                ok(dat_ep_free(ep));
+            }
+        }
+    }
+
+    fn end(self) {
+        self.door.close();
+        for evd in [self.evds.recv, self.evds.request, self.evds.connect] {
+            // SAFETY: live EVDs, to which nothing reports.
+            ok(unsafe { dat_evd_free(evd) });
+        }
+    }
+}
+
+#[test]
+fn many_connections_by_several_threads_leave_nothing_behind() {
+    let before = before();
+    let bed = Bed::new();
+    let pairs = endpoints() / 2 / THREADS;
+    let begin = Instant::now();
+    let times: Vec<[Duration; 2]> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut crowd = Crowd::new(&bed, pairs);
+                    let begin = Instant::now();
+                    crowd.connect();
+                    let connected = begin.elapsed();
+                    crowd.talk();
+                    let begin = Instant::now();
+                    crowd.part();
+                    let parted = begin.elapsed();
+                    crowd.end();
+                    [connected, parted]
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a thread's part"))
+            .collect()
+    });
+    let all = pairs * THREADS;
+    let slowest = |at: usize| times.iter().map(|time| time[at]).max().unwrap_or_default();
+    println!(
+        "{all} connections of {} endpoints: {:.0} connections/s, {:.0} ends/s, {:.1} s in all",
+        2 * all,
+        all as f64 / slowest(0).as_secs_f64(),
+        all as f64 / slowest(1).as_secs_f64(),
+        begin.elapsed().as_secs_f64()
+    );
+    all_is_gone(bed, before);
+}
+
+/// A process that connects endpoints, again and again, until it is killed.
+fn be_the_victim(what: &str) -> ! {
+    let (qualifier, count) = what.split_once(' ').expect("two numbers");
+    let qualifier = qualifier.parse().expect("a qualifier");
+    let count: usize = count.parse().expect("a number");
+    let bed = Bed::new();
+    let door = Door {
+        psp: ptr::null_mut(),
+        qualifier,
+        requests: ptr::null_mut(),
+    };
+    let ends: Vec<End> = (0..count).map(|_| End::new(&bed, &shape(8))).collect();
+    // It must not outlive whoever should have killed it.
+    let begin = Instant::now();
+    for end in ends.iter().cycle() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "not killed");
+        match state_of(end.ep) {
+            DAT_EP_STATE_UNCONNECTED => ok(door.knock_within(end.ep, LONG, &[])),
+            DAT_EP_STATE_CONNECTED if begin.elapsed().as_micros().is_multiple_of(3) => {
+                // SAFETY: a live endpoint.
+                ok(unsafe { dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG) });
+            }
+            DAT_EP_STATE_DISCONNECTED => {
+                // SAFETY: a live endpoint.
+                ok(unsafe { dat_ep_reset(end.ep) });
+            }
+            _ => thread::sleep(Duration::from_micros(100)),
+        }
+        while dequeue(end.connect).is_ok() {}
+    }
+    unreachable!("endless")
+}
+
+fn victim(qualifier: DAT_CONN_QUAL, endpoints: usize) -> Child {
+    let name = "connections::storm::peers_that_are_killed_leave_nothing_behind";
+    Command::new(std::env::current_exe().expect("this program"))
+        .args([name, "--exact", "--nocapture"])
+        .env(VICTIM, format!("{qualifier} {endpoints}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a process")
+}
+
+/// Accepts what comes until so many were, and kills the requester then.
+fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mut Child) {
+    let attributes = shape(8).attributes();
+    let mut eps = Vec::new();
+    let mut others = Vec::new();
+    let take = |eps: &mut Vec<DAT_EP_HANDLE>| {
+        let (answer, event, _) = wait(door.requests, 500_000, 1);
+        if answer != DAT_SUCCESS {
+            return None;
+        }
+        // SAFETY: the EVD carries nothing else.
+        let cr = unsafe { event.event_data.cr_arrival_event_data.cr_handle };
+        let mut ep = ptr::null_mut();
+        // SAFETY: live handles; the result is writable.
+        ok(unsafe {
+            dat_ep_create(
+                bed.ia,
+                bed.pz,
+                evds.recv,
+                evds.request,
+                evds.connect,
+                &raw const attributes,
+                &raw mut ep,
+            )
+        });
+        ok(accept(cr, ep));
+        eps.push(ep);
+        Some(())
+    };
+    let begin = Instant::now();
+    while eps.len() < count {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{}", eps.len());
+        take(&mut eps);
+    }
+    victim.kill().expect("it lives");
+    victim.wait().expect("it is ours");
+    // What it had asked for before.
+    while take(&mut others).is_some() {}
+    let all: Vec<_> = eps.into_iter().chain(others).collect();
+    let since = Instant::now();
+    while all
+        .iter()
+        .any(|ep| state_of(*ep) != DAT_EP_STATE_DISCONNECTED)
+    {
+        assert!(since.elapsed() < Duration::from_secs(20), "not told");
+        thread::sleep(Duration::from_millis(1));
+    }
+    // Each was told of one end, after at most one beginning.
+    let mut told: HashMap<usize, Vec<DAT_EVENT_NUMBER>> = HashMap::new();
+    while let Ok(event) = dequeue(evds.connect) {
+        // SAFETY: the EVD carries nothing else.
+        let ep = unsafe { event.event_data.connect_event_data.ep_handle };
+        told.entry(ep.addr()).or_default().push(event.event_number);
+    }
+    for ep in all {
+        let told = &told[&ep.addr()];
+        let fine = match told[..] {
+            [DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR] => true,
+            [DAT_CONNECTION_EVENT_ESTABLISHED, end] => [
+                DAT_CONNECTION_EVENT_DISCONNECTED,
+                DAT_CONNECTION_EVENT_BROKEN,
+            ]
+            .contains(&end),
+            _ => false,
+        };
+        assert!(fine, "{told:x?}");
+        // SAFETY: a live endpoint.
+        ok(unsafe { dat_ep_free(ep) });
+    }
+}
+
+#[test]
+fn peers_that_are_killed_leave_nothing_behind() {
+    if let Ok(what) = std::env::var(VICTIM) {
+        be_the_victim(&what);
+    }
+    let before = before();
+    let bed = Bed::new();
+    let each = endpoints() / 8;
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let bed = &bed;
+            scope.spawn(move || {
+                let mut evds = End::without_ep(bed, &shape(64));
+                // SAFETY: a live EVD.
+                ok(unsafe { dat_evd_free(evds.connect) });
+                evds.connect = bed.evd(4096, DAT_EVD_CONNECTION_FLAG);
+                let door = Door::new(bed);
+                let mut victim = victim(door.qualifier, each);
+                // Sooner or later.
+                accept_and_kill(bed, &door, &evds, 1 + each * number / 2, &mut victim);
+                door.close();
+                for evd in [evds.recv, evds.request, evds.connect] {
+                    // SAFETY: live EVDs, to which nothing reports.
+                    ok(unsafe { dat_evd_free(evd) });
+                }
+            });
+        }
+    });
+    // The adapter goes on as ever.
+    let (a, b) = (super::end(&bed), super::end(&bed));
+    let door = Door::new(&bed);
+    ok(door.knock(a.ep, &[]));
+    ok(accept(door.opens(), b.ep));
+    super::established([&a, &b]);
+    super::talk(&bed, &a, &b);
+    door.close();
+    for end in [a, b] {
+        // SAFETY: live handles.
+        unsafe {
+            ok(dat_ep_free(end.ep));
+            for evd in [end.recv, end.request, end.connect] {
+                ok(dat_evd_free(evd));
+            }
+        }
+    }
+    all_is_gone(bed, before);
+}
