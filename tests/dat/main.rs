@@ -11,6 +11,7 @@ mod connections;
 mod ep_create_with_srq;
 mod ep_post_recv;
 mod ep_recv_query;
+mod evd;
 mod support;
 
 mod evd_wait;

@@ -12,7 +12,7 @@
 //! | calls | answer |
 //! | --- | --- |
 //! | `dat_rmr_create` (there is no RMR for the other `dat_rmr_*`) | `DAT_MODEL_NOT_SUPPORTED` |
-//! | `dat_evd_resize`, `dat_srq_resize` | `DAT_NOT_IMPLEMENTED` |
+//! | `dat_srq_resize` | `DAT_NOT_IMPLEMENTED` |
 //!
 //! `dat_lmr_sync_rdma_read` and `dat_lmr_sync_rdma_write` succeed, as they should
 //! where caches agree with the device, but do not look at the segments.

@@ -89,7 +89,7 @@ DAT_RETURN dat_get_handle_type(DAT_HANDLE dat_handle, DAT_HANDLE_TYPE *handle_ty
 /*
  * Makes the queue hold at least so many events. None is lost.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (more are queued,
- * or a thread waits), DAT_INSUFFICIENT_RESOURCES.
+ * or a thread waits for more), DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_evd_resize(DAT_EVD_HANDLE evd_handle, DAT_COUNT evd_min_qlen);
 

@@ -7,7 +7,7 @@ use dat_api::object::cno::Cno;
 use dat_api::object::evd::{Evd, Notification};
 use dat_api::object::ia::Ia;
 use dat_api::types::EvdFlags;
-use dat_api::{Kind, Result, ReturnType, Subtype};
+use dat_api::{Kind, Result, Subtype};
 
 use crate::abi::{
     DAT_CNO_HANDLE, DAT_COUNT, DAT_EVD_FIELD_ALL, DAT_EVD_FLAGS, DAT_EVD_HANDLE, DAT_EVD_PARAM,
@@ -16,7 +16,7 @@ use crate::abi::{
     DAT_EVD_STATE_UNWAITABLE, DAT_EVD_STATE_WAITABLE, DAT_EVENT, DAT_IA_HANDLE, DAT_RETURN,
     DAT_SOFTWARE_EVENT,
 };
-use crate::face::answer::{bad_argument, control, not_yet, require};
+use crate::face::answer::{bad_argument, control, require};
 use crate::face::attributes::count;
 use crate::face::handles::{bare, named, or_null, pin, pin_or_null};
 use crate::face::output::{Output, queried};
@@ -156,22 +156,13 @@ pub unsafe extern "C" fn dat_evd_clear_unwaitable(evd_handle: DAT_EVD_HANDLE) ->
     })
 }
 
-/// Not there yet: checks its arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_resize(
     evd_handle: DAT_EVD_HANDLE,
     evd_min_qlen: DAT_COUNT,
 ) -> DAT_RETURN {
     foreign!(evd_handle.evd_resize_func(evd_handle, evd_min_qlen));
-    control("dat_evd_resize", || {
-        let _evd = evd(evd_handle)?;
-        require(
-            evd_min_qlen > 0,
-            Subtype::InvalidArg2,
-            "an EVD holds at least one event",
-        )?;
-        Err(not_yet(ReturnType::NotImplemented))
-    })
+    control("dat_evd_resize", || evd(evd_handle)?.resize(evd_min_qlen))
 }
 
 /// Only the number and the pointer of the event are looked at.

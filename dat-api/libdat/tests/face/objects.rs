@@ -302,7 +302,6 @@ fn what_is_not_there_yet_says_so() {
         unsafe {
             for (what, answer, kind) in [
                 ("RMR", dat_rmr_create(w.pz, &raw mut made), model),
-                ("evd_resize", dat_evd_resize(w.evd, 32), not_there),
                 ("srq_resize", dat_srq_resize(w.srq, 32), not_there),
             ] {
                 expect(what, answer, kind, Subtype::NoSubtype);

@@ -73,6 +73,8 @@ pub(super) struct Consumer {
     /// For the CNO: every queue was asked for events of the device, and has sent
     /// none since.
     pub(super) is_covered: bool,
+    /// The threshold of a wait under way, else 0.
+    pub(super) awaited: usize,
     pub(super) budget: SpinBudget,
     pub(super) counters: WaitCounters,
 }
@@ -87,6 +89,7 @@ impl Consumer {
             turn_left: TURN,
             has_news: false,
             is_covered: false,
+            awaited: 0,
             budget: SpinBudget::new(),
             counters: WaitCounters::default(),
         })
@@ -315,6 +318,11 @@ impl Consumer {
             }
             // Whoever waits is to know of what this has staged.
             Letter::Sweep => return self.sweep(evd),
+            Letter::Count(census) => {
+                let found = self.sweep(evd);
+                census.answer(evd, self);
+                return found;
+            }
             Letter::Purge(ep) => self.purge(ep),
         }
         Found::default()

@@ -186,7 +186,7 @@ pub(super) fn no_memory() -> DatError {
 }
 
 /// The handle names no EVD.
-fn stale() -> DatError {
+pub(super) fn stale() -> DatError {
     DatError::new(
         ReturnType::InvalidHandle,
         Subtype::InvalidHandle1,

@@ -327,14 +327,22 @@ impl Evd {
     /// There may be `more` completions outstanding than before.
     fn grow(&self, ledger: &mut Ledger, more: u32) -> Result<()> {
         let length = self.queue_length().max(ledger.depth().saturating_add(more));
+        self.set_length(ledger, length)
+    }
+
+    /// The EVD holds so many events from now on, as far as posting and staging
+    /// go. Nothing has changed on an error.
+    pub(super) fn set_length(&self, ledger: &mut Ledger, length: u32) -> Result<()> {
         let room = super::consumer::room(length, ledger.capacity());
         if room > ledger.room {
             let staged = with_room(room).ok_or_else(no_memory)?;
-            if !self.posted.widen(length) {
+            if !self.posted.set_limit(length) {
                 return Err(no_memory());
             }
             self.posted.send([Letter::Room(staged)]);
             ledger.room = room;
+        } else if !self.posted.set_limit(length) {
+            return Err(no_memory());
         }
         self.queue_length.store(length, Ordering::Release);
         Ok(())

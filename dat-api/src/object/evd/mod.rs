@@ -29,6 +29,7 @@ mod home;
 mod posted;
 mod query;
 mod queue;
+mod resize;
 mod streams;
 mod take;
 mod wait;
@@ -67,7 +68,7 @@ pub struct Evd {
     handle: Handle,
     home: Home,
     flags: EvdFlags,
-    /// Events that it holds: what queries report. Only grows.
+    /// Events that it holds: what queries report.
     queue_length: AtomicU32,
     policy: WaitPolicy,
     switches: Switches,
@@ -113,7 +114,8 @@ impl Evd {
     }
 
     /// Events that it holds: at least what was asked for, and at least as many
-    /// as can be outstanding on the streams attached to it. It only grows.
+    /// as can be outstanding on the streams attached to it. It shrinks only by
+    /// [`Self::resize`].
     #[must_use]
     pub fn queue_length(&self) -> u32 {
         self.queue_length.load(Ordering::Acquire)

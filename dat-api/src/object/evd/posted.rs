@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::convert::Item;
 use super::queue::Queue;
+use super::resize::Census;
 use crate::handle::Handle;
 use crate::types::EventData;
 
@@ -32,6 +33,8 @@ pub(super) enum Letter {
     /// Take what the completion queues hold, and let go of endpoints that are
     /// no more.
     Sweep,
+    /// Take what the completion queues hold, and say how many events there are.
+    Count(Census),
     /// Forget the completions of this endpoint.
     Purge(Handle),
 }
@@ -116,17 +119,15 @@ impl Posted {
         true
     }
 
-    /// Makes room for `limit` events, if there was less; `false` if there is no
-    /// memory for them.
-    pub(super) fn widen(&self, limit: u32) -> bool {
+    /// Makes room for `limit` events, and for no more; `false`, and nothing has
+    /// changed, if there is no memory for them. Events that are there stay.
+    pub(super) fn set_limit(&self, limit: u32) -> bool {
         let mut inside = self.lock();
-        if limit > inside.limit {
-            let more = limit as usize - inside.events.len();
-            if inside.events.try_reserve_exact(more).is_err() {
-                return false;
-            }
-            inside.limit = limit;
+        let more = (limit as usize).saturating_sub(inside.events.len());
+        if limit > inside.limit && inside.events.try_reserve_exact(more).is_err() {
+            return false;
         }
+        inside.limit = limit;
         true
     }
 

@@ -199,8 +199,10 @@ impl Waiting<'_> {
             return Ok(WaitOutcome::TimedOut);
         }
         self.notified = false;
+        self.consumer.awaited = self.threshold;
         // However it ends, there was a look for events just before.
         let outcome = self.evd.wait_for(self, deadline);
+        self.consumer.awaited = 0;
         match (outcome, self.failure.take()) {
             (Ok(WaitOutcome::Ready), Some(error))
                 if self.consumer.known(self.evd) < self.threshold =>

@@ -1,0 +1,99 @@
+//! Changing how many events an EVD holds.
+//!
+//! Completion queues stay as they are: they hold what the streams attached to
+//! them can bring, and were never in the way. What changes is how many events
+//! others may post, and the room for staged ones.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use super::Evd;
+use super::consumer::Consumer;
+use super::posted::Letter;
+use super::take::{Attended, pause};
+use crate::error::{DatError, Result};
+use crate::status::{ReturnType, Subtype};
+
+/// What the owner of an EVD is asked: how many events there are.
+pub(super) struct Census(Arc<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    /// Events that are there.
+    events: AtomicUsize,
+    /// Events that a waiter wants to see together.
+    awaited: AtomicUsize,
+}
+
+impl Census {
+    /// Owner: the answer.
+    pub(super) fn answer(&self, evd: &Evd, consumer: &Consumer) {
+        self.0.events.store(consumer.known(evd), Ordering::Relaxed);
+        self.0.awaited.store(consumer.awaited, Ordering::Relaxed);
+    }
+}
+
+impl Evd {
+    /// Lets the EVD hold at least `min_qlen` events: more or fewer than before,
+    /// but never fewer than the streams attached to it can have outstanding. No
+    /// event is lost, those that arrive meanwhile included. A thread that waits
+    /// on the EVD goes on waiting.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER` (argument 2) for a length of 0 or less, or above the
+    /// IA's limit; `INVALID_STATE` if more events are queued than that, or if a
+    /// thread waits for more; `INSUFFICIENT_RESOURCES`. Nothing has changed then.
+    pub fn resize(&self, min_qlen: i32) -> Result<()> {
+        let most = self.home.max_queue_length();
+        let asked = u32::try_from(min_qlen).unwrap_or(0);
+        if asked == 0 || asked > most {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg2,
+                format!("an EVD of {min_qlen} events; it holds 1 to {most}"),
+            ));
+        }
+        if asked < self.queue_length() {
+            self.check_shrinking(asked)?;
+        }
+        let mut ledger = self.ledger();
+        let length = asked.max(ledger.depth());
+        self.set_length(&mut ledger, length)?;
+        ledger.asked = asked;
+        drop(ledger);
+        self.attend();
+        Ok(())
+    }
+
+    /// That the events there are fit.
+    fn check_shrinking(&self, asked: u32) -> Result<()> {
+        let counted = Arc::new(Counted::default());
+        let census = Census(Arc::clone(&counted));
+        let letter = self.posted.send([Letter::Count(census)]);
+        for round in 0.. {
+            match self.attend() {
+                Attended::Busy if !self.posted.is_done(letter) => pause(round),
+                Attended::Busy | Attended::Done => break,
+                Attended::Gone => return Err(super::create::stale()),
+            }
+        }
+        let refused = |subtype, cause| Err(DatError::new(ReturnType::InvalidState, subtype, cause));
+        let (events, awaited) = (
+            counted.events.load(Ordering::Relaxed),
+            counted.awaited.load(Ordering::Relaxed),
+        );
+        if events > asked as usize {
+            return refused(
+                Subtype::NoSubtype,
+                format!("{events} events are queued: take some before it is to hold {asked}"),
+            );
+        }
+        if awaited > asked as usize {
+            return refused(
+                Subtype::InvalidStateEvdWaiter,
+                format!("a thread waits for {awaited} events, more than {asked}"),
+            );
+        }
+        Ok(())
+    }
+}
