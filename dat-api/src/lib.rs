@@ -1,5 +1,57 @@
-//! uDAPL 1.2 (DAT, the Direct Access Transport API) in Rust, on `dat-engine`.
+//! uDAPL 1.2 (DAT, the Direct Access Transport API) in Rust, on `dat-engine`:
+//! messages between programs, and reading and writing the memory of a peer, over
+//! RDMA hardware, without the kernel on the way.
 //!
+//! # A first program
+//! The client of a ping-pong. It needs a peer that answers; the folder
+//! `examples` of the repository has both sides of this and of more, and
+//! `mlx5-emu run` a device where there is none.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use dat_api::safe::{Adapter, EndpointOptions};
+//! use dat_api::types::{
+//!     CompletionFlags, ConnectionKind, DtoStatus, EvdFlags, EventData, MemPrivileges,
+//! };
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // A port of an RDMA device, and memory that it may use: the answer at 0,
+//!     // the question a cache line further.
+//!     let adapter = Adapter::open("mlx5_0")?;
+//!     let zone = adapter.zone()?;
+//!     let memory = zone.memory(128, MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE)?;
+//!
+//!     // What happens comes as events. The receive is posted before the peer can
+//!     // send anything.
+//!     let events = adapter.dispatcher(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
+//!     let mut endpoint = zone.endpoint(&EndpointOptions::new(&events))?;
+//!     endpoint.post_recv(&[memory.segment(0..64)], 1, CompletionFlags::empty())?;
+//!
+//!     let server = "192.0.2.1:0".parse()?;
+//!     endpoint.connect(server, 18515, Some(Duration::from_secs(5)), &[])?;
+//!     match events.wait(None)?.data {
+//!         EventData::Connection { kind: ConnectionKind::Established, .. } => {}
+//!         other => return Err(format!("no connection: {other:?}").into()),
+//!     }
+//!
+//!     memory.write(64, b"a question of less than 64 bytes");
+//!     endpoint.post_send(&[memory.segment(64..96)], 2, CompletionFlags::empty())?;
+//!     // Two completions: the send's, after which its memory is ours again, and
+//!     // the receive's.
+//!     for _ in 0..2 {
+//!         match events.wait(None)?.data {
+//!             EventData::Dto { status: DtoStatus::Success, cookie, length, .. } => {
+//!                 println!("request {cookie} is done, {length} bytes");
+//!             }
+//!             other => return Err(format!("failed: {other:?}").into()),
+//!         }
+//!     }
+//!     Ok(()) // what was made is freed in the right order
+//! }
+//! ```
+//!
+//! # What is where
 //! | module | what |
 //! | --- | --- |
 //! | [`safe`] | the objects as safe Rust types: begin here |
