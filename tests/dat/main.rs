@@ -12,6 +12,7 @@ mod ep_create_with_srq;
 mod ep_post_recv;
 mod ep_recv_query;
 mod evd;
+mod memory;
 mod support;
 
 mod evd_wait;

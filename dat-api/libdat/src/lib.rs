@@ -34,7 +34,6 @@
 //!
 //! | calls | answer |
 //! | --- | --- |
-//! | `dat_rmr_create` (there is no RMR for the other `dat_rmr_*`) | `DAT_MODEL_NOT_SUPPORTED` |
 //! | `dat_srq_resize` | `DAT_NOT_IMPLEMENTED` |
 //!
 //! `dat_lmr_sync_rdma_read` and `dat_lmr_sync_rdma_write` succeed, as they should

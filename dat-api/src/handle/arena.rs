@@ -68,6 +68,18 @@ impl Arena {
         }
     }
 
+    /// The slot of a number that [`Self::number`] told.
+    pub(super) fn at(&self, number: u32) -> Option<&'static Slot> {
+        let base = self.base.load(Ordering::Acquire);
+        self.find(base.addr() + number as usize * size_of::<Slot>())
+    }
+
+    /// The number of a slot: below 2^20.
+    pub(super) fn number(&self, slot: &'static Slot) -> u32 {
+        let offset = core::ptr::from_ref(slot).addr() - self.base.load(Ordering::Acquire).addr();
+        (offset / size_of::<Slot>()) as u32
+    }
+
     /// A free slot, or nothing when all are used or memory has run out.
     pub(super) fn take(&self) -> Option<&'static Slot> {
         let mut state = self.lock();

@@ -82,6 +82,17 @@ impl Handle {
         ARENA.find(self.bits())
     }
 
+    /// The number of its slot, 20 bits, for notes that have no room for a
+    /// handle; 0 if it has none.
+    pub(crate) fn number(self) -> u32 {
+        self.slot().map_or(0, |slot| ARENA.number(slot))
+    }
+
+    /// The handle whose slot has this number.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        ARENA.at(number).map(Self::of)
+    }
+
     /// The kind of the object, if it lives.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {

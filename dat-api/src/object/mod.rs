@@ -12,6 +12,8 @@ pub mod lmr;
 pub(crate) mod peer;
 pub mod psp;
 pub mod pz;
+#[allow(unsafe_code)]
+pub mod rmr;
 pub mod rsp;
 pub mod srq;
 pub(crate) mod usage;

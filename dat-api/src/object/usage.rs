@@ -30,6 +30,11 @@ impl Usage {
             .is_ok()
     }
 
+    /// Takes back a [`Self::close`] that has succeeded.
+    pub(crate) fn reopen(&self) {
+        self.0.fetch_and(!CLOSED, Ordering::AcqRel);
+    }
+
     /// Closes the object to new users, whoever uses it still.
     pub(crate) fn close_anyway(&self) {
         self.0.fetch_or(CLOSED, Ordering::AcqRel);
@@ -112,5 +117,7 @@ mod tests {
         assert!(thing.0.close());
         assert!(!thing.0.close(), "once");
         assert!(Use::of(&thing).is_none());
+        thing.0.reopen();
+        assert!(Use::of(&thing).is_some());
     }
 }

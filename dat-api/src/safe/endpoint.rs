@@ -128,6 +128,10 @@ fn usual_on_shared(adapter: &Adapter) -> EpAttributes {
 }
 
 impl Endpoint {
+    pub(super) fn ep(&self) -> &Ep {
+        &self.ep
+    }
+
     /// Its name among DAT objects: that of its events.
     #[must_use]
     pub fn handle(&self) -> Handle {

@@ -1,7 +1,6 @@
 //! Registered memory.
 
 use core::fmt;
-use core::marker::PhantomData;
 use core::ops::Range;
 use std::sync::Arc;
 
@@ -18,11 +17,20 @@ use crate::types::{LmrSegment, MemPrivileges, RmrSegment};
 /// When it is dropped, the device and the peers lose it at once; the bytes
 /// themselves stay mapped as long as an endpoint lives that has received or
 /// read into them.
+///
+/// An RMR that is bound to it ([`super::Window`]) keeps it until it is bound
+/// elsewhere, or unbound, or dropped.
 pub struct Memory {
-    lmr: Arc<Lmr>,
+    region: Arc<Region>,
     bytes: Arc<Mapping>,
     context: u32,
     rmr_context: u32,
+}
+
+/// The registration of memory, which ends when this is dropped.
+pub(super) struct Region {
+    lmr: Arc<Lmr>,
+    _bytes: Arc<Mapping>,
     // After the region is deregistered.
     _zone: ProtectionZone,
 }
@@ -60,11 +68,14 @@ impl Memory {
         let lmr = unsafe { Lmr::create(zone.adapter().ia(), kind, zone.pz(), privileges) }?;
         let info = lmr.query();
         Ok(Self {
-            lmr,
+            region: Arc::new(Region {
+                lmr,
+                _bytes: Arc::clone(&mapping),
+                _zone: zone.clone(),
+            }),
             bytes: mapping,
             context: info.lmr_context,
             rmr_context: info.rmr_context,
-            _zone: zone.clone(),
         })
     }
 
@@ -150,7 +161,7 @@ impl Memory {
                 length: length as u64,
             },
             memory: &self.bytes,
-            of: PhantomData,
+            region: &self.region,
         }
     }
 
@@ -170,9 +181,11 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for Region {
     fn drop(&mut self) {
-        // Fails only if the adapter was closed, which ended it as well.
+        // Fails if the adapter was closed, which ended it as well; or if the
+        // device has a window bound to it whose unbind was flushed: then the
+        // adapter ends it when it is closed.
         let _ = Lmr::free(self.lmr.handle());
     }
 }
@@ -181,7 +194,7 @@ impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory")
             .field("bytes", &self.len())
-            .field("lmr", &self.lmr)
+            .field("lmr", &self.region.lmr)
             .finish_non_exhaustive()
     }
 }
@@ -191,13 +204,18 @@ impl fmt::Debug for Memory {
 pub struct Segment<'m> {
     segment: LmrSegment,
     memory: &'m Arc<Mapping>,
-    of: PhantomData<&'m Memory>,
+    region: &'m Arc<Region>,
 }
 
 impl Segment<'_> {
     #[inline]
     pub(super) fn lmr(&self) -> LmrSegment {
         self.segment
+    }
+
+    /// What keeps it registered.
+    pub(super) fn region(&self) -> &Arc<Region> {
+        self.region
     }
 }
 

@@ -5,6 +5,7 @@
 //! | IA, interface adapter | [`Adapter`] |
 //! | PZ, protection zone | [`ProtectionZone`] |
 //! | LMR, local memory region | [`Memory`]: allocates what it registers |
+//! | RMR, remote memory region | [`Window`] |
 //! | EVD, event dispatcher | [`EventDispatcher`] |
 //! | EP, endpoint | [`Endpoint`] |
 //! | SRQ, shared receive queue | [`SharedReceiveQueue`] |
@@ -27,6 +28,7 @@ mod endpoint;
 mod memory;
 mod service;
 mod shared;
+mod window;
 
 // How to wait is the engine's matter; who uses these types names it here.
 pub use dat_engine::wait::{WaitCounters, WaitPolicy};
@@ -37,3 +39,4 @@ pub use endpoint::{Endpoint, EndpointOptions};
 pub use memory::{Memory, RemoteSegment, Segment};
 pub use service::{ConnectionRequest, ServicePoint};
 pub use shared::SharedReceiveQueue;
+pub use window::Window;

@@ -14,6 +14,7 @@ mod point;
 mod queries;
 mod srq;
 mod tally;
+mod window;
 
 pub use address::here;
 pub use bed::{Bed, c_name};
@@ -25,3 +26,4 @@ pub use point::{Point, accept, arrival, cr_info, on_free_qualifier};
 pub use queries::*;
 pub use srq::*;
 pub use tally::allocations;
+pub use window::{Bound, Window, nothing, take_bound};

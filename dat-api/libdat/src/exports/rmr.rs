@@ -1,17 +1,18 @@
-//! Remote memory regions. There are none yet: the calls check their
-//! arguments.
+//! Remote memory regions.
 
 use dat_api::object::ep::Ep;
 use dat_api::object::pz::Pz;
-use dat_api::{Kind, ReturnType, Subtype};
+use dat_api::object::rmr::Rmr;
+use dat_api::types::{CompletionFlags, LmrSegment, MemPrivileges};
+use dat_api::{Kind, Subtype};
 
 use crate::abi::{
     DAT_COMPLETION_FLAGS, DAT_EP_HANDLE, DAT_LMR_TRIPLET, DAT_MEM_PRIV_FLAGS, DAT_PZ_HANDLE,
     DAT_RETURN, DAT_RMR_CONTEXT, DAT_RMR_COOKIE, DAT_RMR_FIELD_ALL, DAT_RMR_HANDLE, DAT_RMR_PARAM,
     DAT_RMR_PARAM_MASK,
 };
-use crate::face::answer::{control, not_yet};
-use crate::face::handles::{named, pin};
+use crate::face::answer::{bad_argument, control, require};
+use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, queried};
 use crate::providers::dispatch::foreign;
 
@@ -22,13 +23,15 @@ pub unsafe extern "C" fn dat_rmr_create(
 ) -> DAT_RETURN {
     foreign!(pz_handle.rmr_create_func(pz_handle, rmr_handle));
     control("dat_rmr_create", || {
-        let _pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
+        let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
         // SAFETY: the contract of `exports`.
-        let _place = unsafe { Output::new(rmr_handle, Subtype::InvalidArg2) }?;
-        Err(not_yet(ReturnType::ModelNotSupported))
+        let place = unsafe { Output::new(rmr_handle, Subtype::InvalidArg2) }?;
+        place.made(Rmr::create(&pz.to_arc())?.handle());
+        Ok(())
     })
 }
 
+/// What an unbound RMR has none of is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rmr_query(
     rmr_handle: DAT_RMR_HANDLE,
@@ -37,13 +40,29 @@ pub unsafe extern "C" fn dat_rmr_query(
 ) -> DAT_RETURN {
     foreign!(rmr_handle.rmr_query_func(rmr_handle, rmr_param_mask, rmr_param));
     control("dat_rmr_query", || {
-        named(rmr_handle, Kind::Rmr, Subtype::InvalidHandleRmr)?;
+        let rmr = pin::<Rmr>(rmr_handle, Subtype::InvalidHandleRmr)?;
         // SAFETY: the contract of `exports`.
-        let _place = unsafe { queried(rmr_param_mask, DAT_RMR_FIELD_ALL, rmr_param) }?;
-        Err(not_yet(ReturnType::ModelNotSupported))
+        let place = unsafe { queried(rmr_param_mask, DAT_RMR_FIELD_ALL, rmr_param) }?;
+        let info = rmr.query();
+        let bound = info.bound.unwrap_or_default();
+        place.set(DAT_RMR_PARAM {
+            ia_handle: bare(info.ia),
+            pz_handle: bare(info.pz),
+            lmr_triplet: DAT_LMR_TRIPLET {
+                lmr_context: bound.segment.context,
+                pad: 0,
+                virtual_address: bound.segment.address,
+                segment_length: bound.segment.length,
+            },
+            mem_priv: bound.privileges.bits(),
+            rmr_context: bound.context,
+        });
+        Ok(())
     })
 }
 
+/// A segment of no bytes unbinds; nothing else of it is looked at then, and
+/// the context may be unwanted. Does not allocate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rmr_bind(
     rmr_handle: DAT_RMR_HANDLE,
@@ -64,9 +83,37 @@ pub unsafe extern "C" fn dat_rmr_bind(
         context
     ));
     control("dat_rmr_bind", || {
-        named(rmr_handle, Kind::Rmr, Subtype::InvalidHandleRmr)?;
-        let _ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
-        Err(not_yet(ReturnType::ModelNotSupported))
+        let rmr = pin::<Rmr>(rmr_handle, Subtype::InvalidHandleRmr)?;
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        require(
+            !lmr_triplet.is_null(),
+            Subtype::InvalidArg2,
+            "the segment is null; to unbind, give one of length 0",
+        )?;
+        // SAFETY: not null, so readable by the contract of `exports`.
+        let triplet = unsafe { lmr_triplet.read_unaligned() };
+        let segment = LmrSegment {
+            context: triplet.lmr_context,
+            address: triplet.virtual_address,
+            length: triplet.segment_length,
+        };
+        let privileges = MemPrivileges::from_bits(mem_priv)
+            .ok_or_else(|| bad_argument(Subtype::InvalidArg3, "there is no such privilege"))?;
+        // SAFETY: the contract.
+        let place = unsafe { Output::wanted(context) };
+        require(
+            place.is_some() || segment.length == 0,
+            Subtype::InvalidArg7,
+            "the pointer for the context is null",
+        )?;
+        let flags = CompletionFlags::from_bits_retain(completion_flags);
+        // SAFETY: any 64 bits are a cookie.
+        let cookie = unsafe { user_cookie.as_64 };
+        let bound = rmr.bind(&ep, segment, privileges, cookie, flags)?;
+        if let Some(place) = place {
+            place.set(bound);
+        }
+        Ok(())
     })
 }
 
@@ -74,7 +121,6 @@ pub unsafe extern "C" fn dat_rmr_bind(
 pub unsafe extern "C" fn dat_rmr_free(rmr_handle: DAT_RMR_HANDLE) -> DAT_RETURN {
     foreign!(rmr_handle.rmr_free_func(rmr_handle));
     control("dat_rmr_free", || {
-        named(rmr_handle, Kind::Rmr, Subtype::InvalidHandleRmr)?;
-        Err(not_yet(ReturnType::ModelNotSupported))
+        Rmr::free(named(rmr_handle, Kind::Rmr, Subtype::InvalidHandleRmr)?)
     })
 }

@@ -185,26 +185,6 @@ fn w17_l06_q07_r13_e10_a_bad_handle_is_invalid_whatever_it_is() {
     }
 }
 
-/// Objects of these kinds cannot be made yet; their calls would say so.
-#[test]
-fn calls_that_are_not_there_yet_say_so() {
-    let (kind, answer) = (Kind::Rmr, ReturnType::ModelNotSupported);
-    for call in calls().into_iter().filter(|call| call.kind == Some(kind)) {
-        // Their pointers are checked before, and the endpoint of a bind.
-        let subtypes = [
-            Subtype::NoSubtype,
-            Subtype::InvalidArg3,
-            Subtype::InvalidHandleEp,
-        ];
-        // SAFETY: nothing stands behind handles of these kinds.
-        let code = dat_api::DatReturn::from_bits(unsafe { (call.call)(live(kind)) });
-        assert!(subtypes.contains(&code.subtype().expect("known")), "{code}");
-        if code.subtype() == Some(Subtype::NoSubtype) {
-            assert_eq!(code.kind(), Some(answer), "{}", call.name);
-        }
-    }
-}
-
 #[test]
 fn every_kind_of_object_has_a_context_and_a_type() {
     for kind in Kind::ALL {

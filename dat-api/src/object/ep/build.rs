@@ -10,7 +10,7 @@ use super::drain::Unwanted;
 use super::poster::Held;
 use super::{Ep, INLINE_BYTES};
 use crate::error::{DatError, Result};
-use crate::object::evd::{DtoRole, Evd};
+use crate::object::evd::{DtoRole, Evd, StreamKind};
 use crate::object::srq::Srq;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpAttributes};
@@ -46,6 +46,13 @@ impl Plan {
     /// Requests outstanding at most, and the marker of a disconnect.
     fn request_depth(&self) -> u32 {
         unsigned(self.attributes.max_request_dtos) + 1
+    }
+
+    /// Whether windows may be bound: their completions have somewhere to go.
+    fn binds(&self) -> bool {
+        self.request
+            .as_ref()
+            .is_some_and(|evd| evd.carries(StreamKind::RmrBind))
     }
 
     /// Receives outstanding at most, of its own queue.
@@ -177,7 +184,21 @@ impl Ep {
             payload_in_completion: streams.recv.is_some(),
             ..EndpointOptions::new(send_cq, recv_cq)
         };
-        let mut qp = pz.domain().create_endpoint(&options)?;
+        // Room for binds makes the ring larger. As many as that may be too many
+        // where transfers alone are not: then binds are refused.
+        let mut qp = match plan.binds() {
+            true => pz
+                .domain()
+                .create_endpoint(&EndpointOptions {
+                    windows: true,
+                    ..options
+                })
+                .or_else(|error| {
+                    tracing::warn!("no room for binding RMRs through this endpoint: {error}");
+                    pz.domain().create_endpoint(&options)
+                })?,
+            false => pz.domain().create_endpoint(&options)?,
+        };
         qp.limit(plan.request_depth() - 1, plan.recv_depth());
         qp.init(&self.options(attributes))?;
         self.unwanted.replace(unwanted);
@@ -198,6 +219,7 @@ impl Ep {
         poster.shared = control.srq.is_some();
         poster.configure(&plan.attributes);
         poster.zone = control.pz.as_ref().map_or(0, |pz| pz.id());
+        poster.binds = plan.binds();
         poster.inline = qp
             .as_ref()
             .map_or(0, |qp| qp.max_inline().min(INLINE_BYTES).into());

@@ -5,8 +5,10 @@ use core::sync::atomic::Ordering;
 use dat_engine::{AsyncEventKind, Completion, CompletionOp};
 
 use super::Ep;
+use super::bind::SUPPRESSED;
 use super::poster::{QUIET, SWALLOW};
 use crate::handle::{self, Handle};
+use crate::object::rmr;
 use crate::state::Trigger;
 use crate::types::EpState;
 
@@ -26,6 +28,10 @@ pub(crate) enum Verdict {
 /// (or is staged). Cheap; calls back into no EVD.
 pub(crate) fn completed(completion: &Completion) -> Verdict {
     let is_receive = match completion.op {
+        CompletionOp::Bind if !completion.status.is_success() => return Verdict::Deliver,
+        CompletionOp::Bind if completion.imm & SUPPRESSED != 0 => return Verdict::Swallow,
+        CompletionOp::Bind if completion.imm & QUIET != 0 => return Verdict::DeliverQuietly,
+        CompletionOp::Bind => return Verdict::Deliver,
         CompletionOp::Nop => {
             if let Some(ep) = of(completion) {
                 ep.drained();
@@ -71,6 +77,9 @@ pub(crate) fn is_watched(completion: &Completion) -> bool {
 /// to this or another EVD, so the caller holds no lock of an EVD's queue.
 #[cold]
 pub(crate) fn failed(completion: &Completion) {
+    if completion.op == CompletionOp::Bind {
+        rmr::failed(completion);
+    }
     // A flushed marker says nothing new, and flushes come by the thousand.
     if let Some(ep) = of(completion)
         && matches!(ep.state(), EpState::Connected | EpState::CompletionPending)

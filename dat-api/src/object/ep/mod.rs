@@ -24,6 +24,8 @@ use crate::types::EpState;
 
 mod accept;
 mod attributes;
+#[allow(unsafe_code)]
+mod bind;
 mod build;
 mod control;
 mod create;
@@ -56,6 +58,7 @@ use quiet::QuietReceives;
 use watermark::HighMarks;
 use way::Way;
 
+pub(crate) use bind::{BIND_NOTE, Bind, Bound, bind_note, bound_rmr};
 pub use fields::EpFields;
 pub(crate) use gate::Gate;
 pub(crate) use hooks::{Verdict, completed, failed, is_watched};

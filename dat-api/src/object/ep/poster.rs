@@ -47,6 +47,8 @@ pub(super) struct Poster {
     pub(super) qp: Option<Endpoint>,
     /// Whose memory may be named.
     pub(super) zone: u32,
+    /// Its request EVD carries completions of binds.
+    pub(super) binds: bool,
     pub(super) max_recv_iov: u32,
     pub(super) max_request_iov: u32,
     pub(super) max_read_iov: u32,

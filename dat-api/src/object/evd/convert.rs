@@ -87,6 +87,8 @@ pub(super) fn hand_out_usual(completion: &Completion) -> Option<EventData> {
     if is_receive(completion) {
         add(&meters.first, 1);
         watch_shared(meters);
+    } else if completion.op == CompletionOp::Bind {
+        return None;
     }
     Some(event(completion, endpoint, DtoStatus::Success))
 }
@@ -108,7 +110,14 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
     let result = (verdict != ep::Verdict::Swallow).then(|| {
         then(Taken {
             event: Item {
-                data: event(completion, endpoint, status(completion.status)),
+                data: match ep::bound_rmr(completion) {
+                    None => event(completion, endpoint, status(completion.status)),
+                    Some(rmr) => EventData::RmrBind {
+                        rmr,
+                        cookie: completion.cookie,
+                        status: status(completion.status),
+                    },
+                },
                 receiver: is_receive(completion).then_some(endpoint),
             },
             signalled: failed || verdict == ep::Verdict::Deliver,

@@ -113,6 +113,11 @@ impl Evd {
         self.flags
     }
 
+    /// Whether it was made for events of this kind.
+    pub(crate) fn carries(&self, kind: StreamKind) -> bool {
+        self.flags.contains(kind.flag())
+    }
+
     /// Events that it holds: at least what was asked for, and at least as many
     /// as can be outstanding on the streams attached to it. It shrinks only by
     /// [`Self::resize`].

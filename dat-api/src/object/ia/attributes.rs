@@ -22,7 +22,8 @@
 //! | `max_lmr_virtual_address` | 2^64 - 1 | addresses are 64 bits on the wire and in the device |
 //! | `max_pzs` | limit `domains` | |
 //! | `max_message_size`, `max_rdma_size` | the port's `max_msg_sz` | |
-//! | `max_rmrs`, `max_rmr_target_address` | 0 | there are no windows yet |
+//! | `max_rmrs` | limit `windows` | each RMR is a memory window |
+//! | `max_rmr_target_address` | 2^64 - 1; 0 without windows | as that of LMRs |
 //! | `max_srqs`, `max_recv_per_srq` | limits `srqs`, `srq_depth` | |
 //! | `max_ep_per_srq` | limit `qps` | |
 //! | `max_rdma_read_in`, `_out` | those per EP, times `max_eps` | mlx5 keeps the resources per QP |

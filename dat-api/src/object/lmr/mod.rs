@@ -5,7 +5,7 @@ mod recent;
 mod table;
 
 use core::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_engine::{Access, ControlError, ControlErrorKind, MemoryRegion};
 
@@ -85,9 +85,9 @@ pub struct Lmr {
 /// What ends when an LMR is freed, in this order: nobody finds the key once
 /// the region goes.
 struct Registration {
-    _entry: Entry,
-    _region: MemoryRegion,
-    _pz: Use<Pz>,
+    entry: Entry,
+    region: MemoryRegion,
+    pz: Use<Pz>,
 }
 
 impl Lmr {
@@ -126,6 +126,7 @@ impl Lmr {
             key: region.lkey(),
             pz: pz.id(),
             privileges,
+            handle: place.handle().bits(),
         })
         .ok_or_else(table_full)?;
         let info = LmrInfo {
@@ -147,11 +148,7 @@ impl Lmr {
             info,
             bindable,
             pz: Arc::clone(pz.arc()),
-            registration: Mutex::new(Some(Registration {
-                _entry: entry,
-                _region: region,
-                _pz: pz,
-            })),
+            registration: Mutex::new(Some(Registration { entry, region, pz })),
             usage: Usage::default(),
         });
         ia.publish(place, &lmr, Self::abort)?;
@@ -182,6 +179,18 @@ impl Lmr {
         self.bindable
     }
 
+    /// Calls something with the region; nothing if it has ended.
+    pub(crate) fn with_region<R>(&self, call: impl FnOnce(&MemoryRegion) -> R) -> Option<R> {
+        let registration = self.registration();
+        Some(call(&registration.as_ref()?.region))
+    }
+
+    fn registration(&self) -> MutexGuard<'_, Option<Registration>> {
+        self.registration
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends the registration.
     ///
     /// # Errors
@@ -189,10 +198,15 @@ impl Lmr {
     pub fn free(handle: Handle) -> Result<()> {
         let lmr = handle::pin::<Self>(handle).ok_or_else(stale)?;
         if !lmr.usage.close() {
-            return Err(DatError::new(
-                ReturnType::InvalidState,
-                Subtype::InvalidStateLmrInUse,
-                "a window is bound to the region; unbind or free it first",
+            return Err(in_use(
+                "an RMR is bound to the region; unbind or free it first",
+            ));
+        }
+        if !lmr.deregister() {
+            lmr.usage.reopen();
+            return Err(in_use(
+                "the device has an RMR bound to the region still: its unbind is not done, or was \
+                 flushed; wait for the unbind, or free the RMR",
             ));
         }
         lmr.pz.ia().unregister(handle);
@@ -200,6 +214,22 @@ impl Lmr {
         let lmr = handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
         lmr.end();
         Ok(())
+    }
+
+    /// Takes the region away from the device; `false`, and nothing done, if a
+    /// window is bound to it there.
+    fn deregister(&self) -> bool {
+        let mut registration = self.registration();
+        let Some(Registration { entry, region, pz }) = registration.take() else {
+            return true;
+        };
+        match region.deregister() {
+            Ok(()) => true,
+            Err(region) => {
+                *registration = Some(Registration { entry, region, pz });
+                false
+            }
+        }
     }
 
     /// Its IA is closed abruptly.
@@ -212,11 +242,7 @@ impl Lmr {
 
     /// Ends the registration, whoever still knows the object.
     fn end(&self) {
-        let mut registration = self
-            .registration
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *registration = None;
+        *self.registration() = None;
     }
 }
 
@@ -339,6 +365,22 @@ fn table_full() -> DatError {
         Subtype::ResourceMemoryRegion,
         format!("the process has {CAPACITY} LMRs already; free some"),
     )
+}
+
+fn in_use(cause: &'static str) -> DatError {
+    DatError::new(
+        ReturnType::InvalidState,
+        Subtype::InvalidStateLmrInUse,
+        cause,
+    )
+}
+
+/// The LMR that a context stands for now.
+pub(crate) fn find(context: u32) -> Option<Arc<Lmr>> {
+    let (_, _, contents) = table::snapshot(context)?;
+    let lmr = handle::pin::<Lmr>(Handle::from_bits(contents.handle)?)?.to_arc();
+    // The slot may have another since.
+    (lmr.info.lmr_context == context).then_some(lmr)
 }
 
 fn stale() -> DatError {

@@ -108,6 +108,7 @@ mod tests {
             key,
             pz: 7,
             privileges: READ,
+            handle: 0,
         })
         .expect("a row")
     }

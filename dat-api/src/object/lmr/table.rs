@@ -12,7 +12,7 @@
 //! after 16 million frees at the earliest; the table's own check uses 32
 //! bits of that number.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -40,6 +40,8 @@ pub(super) struct Contents {
     pub(super) key: u32,
     pub(super) pz: u32,
     pub(super) privileges: MemPrivileges,
+    /// Of the LMR.
+    pub(super) handle: usize,
 }
 
 #[repr(align(64))]
@@ -53,6 +55,7 @@ struct Row {
     key: AtomicU32,
     pz: AtomicU32,
     privileges: AtomicU32,
+    handle: AtomicUsize,
 }
 
 const _: () = assert!(size_of::<Row>() == 64);
@@ -66,6 +69,7 @@ impl Row {
             key: AtomicU32::new(0),
             pz: AtomicU32::new(0),
             privileges: AtomicU32::new(0),
+            handle: AtomicUsize::new(0),
         }
     }
 }
@@ -156,6 +160,7 @@ impl Table {
         row.pz.store(contents.pz, Ordering::Relaxed);
         row.privileges
             .store(contents.privileges.bits(), Ordering::Relaxed);
+        row.handle.store(contents.handle, Ordering::Relaxed);
         let births = births_of(row.tag.load(Ordering::Relaxed)).wrapping_add(1);
         // Whoever sees this tag sees its contents.
         row.tag.store(live_tag(births, number), Ordering::Release);
@@ -218,6 +223,7 @@ pub(super) fn snapshot(context: u32) -> Option<(&'static AtomicU64, u64, Content
         key: row.key.load(Ordering::Relaxed),
         pz: row.pz.load(Ordering::Relaxed),
         privileges: MemPrivileges::from_bits_retain(row.privileges.load(Ordering::Relaxed)),
+        handle: row.handle.load(Ordering::Relaxed),
     };
     fence(Ordering::Acquire);
     let again = row.tag.load(Ordering::Relaxed);

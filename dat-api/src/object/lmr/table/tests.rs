@@ -18,6 +18,7 @@ fn contents(key: u32) -> Contents {
         key,
         pz: 7,
         privileges: LOCAL,
+        handle: 0,
     }
 }
 

@@ -1,0 +1,159 @@
+//! Binding windows through an endpoint.
+//!
+//! A bind's note tells its RMR, by the number of its handle, and how it was to
+//! complete. It is always signalled: a suppressed one is swallowed when it
+//! comes, so that a bind that fails can be told of.
+
+use core::sync::atomic::Ordering;
+
+use dat_engine::{
+    BindRequest, Completion, CompletionOp, MemoryWindow, PostError, SendFlags, WindowTarget,
+};
+
+use super::poster::QUIET;
+use super::segments::{bad_flags, no_zone, refusal};
+use super::{Ep, state_of};
+use crate::handle::Handle;
+use crate::object::rmr::protection;
+use crate::state::{Call, wrong_state};
+use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::types::CompletionFlags;
+
+/// In the note of a bind: no event if it goes well.
+pub(super) const SUPPRESSED: u32 = 1 << 30;
+/// The bits of a note that [`bind_note`] makes.
+pub(crate) const BIND_NOTE: u32 = SUPPRESSED - 1;
+/// Of these, the number of the RMR's handle.
+const NUMBER: u32 = (1 << 20) - 1;
+
+const _: () = assert!(QUIET & (SUPPRESSED | BIND_NOTE) == 0);
+
+/// Names an RMR, and its n-th bind, in a note.
+pub(crate) fn bind_note(rmr: Handle, bind: u32) -> u32 {
+    (bind << NUMBER.count_ones() | rmr.number() & NUMBER) & BIND_NOTE
+}
+
+/// The RMR of a bind's completion.
+pub(crate) fn bound_rmr(completion: &Completion) -> Option<Handle> {
+    (completion.op == CompletionOp::Bind)
+        .then(|| Handle::from_number(completion.imm & NUMBER))
+        .flatten()
+}
+
+/// A bind, or an unbind, to be posted.
+pub(crate) struct Bind<'a> {
+    pub(crate) window: &'a mut MemoryWindow,
+    /// From [`bind_note`].
+    pub(crate) note: u32,
+    pub(crate) target: Option<WindowTarget<'a>>,
+    pub(crate) cookie: u64,
+    pub(crate) flags: CompletionFlags,
+    /// The number of the window's zone.
+    pub(crate) zone: u32,
+}
+
+/// A bind was posted.
+pub(crate) struct Bound {
+    /// What peers name the memory by.
+    pub(crate) context: u32,
+}
+
+impl Ep {
+    /// Whether binds of a window of this zone may be posted with these flags,
+    /// as far as can be told without the window.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn admits_bind(&self, zone: u32, flags: CompletionFlags) -> Result<(), DatReturn> {
+        let state = state_of(self.state.load(Ordering::Acquire));
+        if !Call::PostRequest.legal().has(state) {
+            return Err(wrong_state(state));
+        }
+        let _gate = self.gate.enter();
+        // SAFETY: inside the gate, or the caller of the bind has promised that
+        // no other call on the endpoint runs.
+        let poster = unsafe { &*self.poster.0.get() };
+        if !poster.rdma_flags.contains(flags) {
+            return Err(bad_flags());
+        }
+        if poster.qp.is_none() {
+            return Err(no_zone());
+        }
+        if poster.zone != zone {
+            return Err(protection());
+        }
+        if !poster.binds {
+            return Err(DatReturn::error(
+                ReturnType::InvalidHandle,
+                Subtype::InvalidHandleEvdRequest,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Posts a bind.
+    ///
+    /// # Errors
+    /// As [`crate::object::rmr::Rmr::bind`]; with what the engine said if it
+    /// may go better the next time.
+    ///
+    /// # Safety
+    /// As for [`dat_engine::Endpoint::post_bind`].
+    pub(crate) unsafe fn post_bind(
+        &self,
+        bind: Bind<'_>,
+    ) -> Result<Bound, (DatReturn, Option<PostError>)> {
+        let mut note = bind.note;
+        let has = |flag| bind.flags.contains(flag);
+        if has(CompletionFlags::SUPPRESS) {
+            note |= SUPPRESSED;
+        } else if has(CompletionFlags::UNSIGNALLED) {
+            note |= QUIET;
+        }
+        let mut how = SendFlags::SIGNALED;
+        how.set(SendFlags::FENCE, has(CompletionFlags::BARRIER_FENCE));
+        if note & (SUPPRESSED | QUIET) != 0 {
+            self.want_completions();
+        }
+        let request = BindRequest {
+            cookie: bind.cookie,
+            flags: how,
+            target: bind.target,
+        };
+        let _gate = self.gate.enter();
+        // SAFETY: as in `admits_bind`.
+        let poster = unsafe { &mut *self.poster.0.get() };
+        if poster.zone != bind.zone {
+            return Err((protection(), None));
+        }
+        let Some(qp) = &mut poster.qp else {
+            return Err((no_zone(), None));
+        };
+        // SAFETY: passed on to the caller.
+        match unsafe { qp.post_bind(bind.window, &request, note) } {
+            Ok(context) => {
+                poster.unsignalled = 0;
+                Ok(Bound { context })
+            }
+            Err(error) => Err((refusal(error), Some(error))),
+        }
+    }
+
+    /// Makes what room there is after a post was refused; answers whether it
+    /// is worth another try.
+    pub(crate) fn makes_room(&self, error: Option<PostError>) -> bool {
+        match error {
+            Some(PostError::QueueFull) => {
+                self.take_suppressed();
+                true
+            }
+            Some(PostError::NotReady) => {
+                let _gate = self.gate.enter();
+                // SAFETY: as in `admits_bind`.
+                let poster = unsafe { &mut *self.poster.0.get() };
+                poster.qp.as_mut().is_some_and(|qp| qp.open_sends())
+            }
+            _ => false,
+        }
+    }
+}
