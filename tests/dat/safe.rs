@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use dat_api::safe::{Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher};
 use dat_api::types::{
-    CompletionFlags, ConnectionKind, DtoStatus, EvdFlags, EventData, MemPrivileges,
+    AsyncKind, AsyncReason, CompletionFlags, ConnectionKind, DtoStatus, EpState, EvdFlags,
+    EventData, MemPrivileges,
 };
 use dat_api::{Kind, ReturnType};
 
@@ -166,6 +167,158 @@ fn a_wait_can_be_ended_and_allowed_again() {
     events.allow_waiting().expect("it lives");
     let event = events.wait(SOON).expect("the event that was posted");
     assert_eq!(event.data, EventData::Software { pointer: 5 });
+}
+
+/// A dispatcher for everything of an endpoint, and an endpoint.
+fn one(adapter: &Adapter) -> (Endpoint, EventDispatcher) {
+    let zone = adapter.zone().expect("a zone");
+    let events = adapter
+        .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+        .expect("a dispatcher");
+    let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+    (endpoint.expect("an endpoint"), events)
+}
+
+/// The request that comes.
+fn request(requests: &EventDispatcher) -> ConnectionRequest {
+    let event = requests.wait(SOON).expect("a request");
+    ConnectionRequest::from_event(&event).expect("a request")
+}
+
+/// A service point for one request, on a qualifier that is free.
+fn on_free<T>(mut make: impl FnMut(u64) -> dat_api::Result<T>) -> T {
+    let mut made = None;
+    crate::support::on_free_qualifier(|qualifier| match make(qualifier) {
+        Ok(point) => {
+            made = Some(point);
+            0
+        }
+        Err(error) => error.code().bits(),
+    });
+    made.expect("a service point")
+}
+
+#[test]
+fn a_reserved_point_connects_its_endpoint_and_no_other() {
+    let _bed = Bed::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let requests = adapter.dispatcher(8, EvdFlags::CR).expect("a dispatcher");
+    let (mut active, actives) = one(&adapter);
+    let (mut passive, passives) = one(&adapter);
+    let point = on_free(|qualifier| adapter.reserve(qualifier, &mut passive, &requests));
+    assert_eq!(passive.query().state, EpState::Reserved);
+    let refused = passive.connect(adapter.address(), 1, SOON, b"");
+    assert!(refused.is_err_and(|error| error.code().is(ReturnType::InvalidState)));
+    active
+        .connect(adapter.address(), point.qualifier(), SOON, b"")
+        .expect("begun");
+    let mut asked = request(&requests);
+    let (mut other, _) = one(&adapter);
+    assert!(asked.accept(&mut other, b"").is_err());
+    asked.accept_reserved(b"").expect("its own");
+    assert_eq!(kind(&actives), ConnectionKind::Established);
+    assert_eq!(kind(&passives), ConnectionKind::Established);
+    drop(point);
+    // Dropped while it is reserved, an endpoint is gone all the same.
+    let point = on_free(|qualifier| adapter.reserve(qualifier, &mut other, &requests));
+    let handle = other.handle();
+    drop(other);
+    assert_eq!(handle.kind(), None);
+    let (mut late, lates) = one(&adapter);
+    late.connect(adapter.address(), point.qualifier(), SOON, b"")
+        .expect("begun");
+    assert_eq!(kind(&lates), ConnectionKind::NonPeerRejected);
+}
+
+#[test]
+fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
+    let bed = Bed::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let [here, there] = [(); 2].map(|()| adapter.dispatcher(8, EvdFlags::CR).expect("one"));
+    let first = adapter.listen_anywhere(&here).expect("a service point");
+    let maker = on_free(|qualifier| adapter.listen_with_endpoints(qualifier, &there));
+    let (mut active, actives) = one(&adapter);
+    active
+        .connect(adapter.address(), first.qualifier(), SOON, b"whom?")
+        .expect("begun");
+    let mut asked = request(&here);
+    assert!(asked.hand_off(1).is_err(), "nobody listens there");
+    asked.hand_off(maker.qualifier()).expect("it listens");
+    let mut asked = request(&there);
+    assert_eq!(asked.private_data(), b"whom?");
+    let zone = adapter.zone().expect("a zone");
+    let events = adapter
+        .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+        .expect("a dispatcher");
+    let options = EndpointOptions::new(&events);
+    let mut passive = asked.accept_with(&zone, &options, b"me").expect("accepted");
+    assert_eq!(kind(&actives), ConnectionKind::Established);
+    assert_eq!(kind(&events), ConnectionKind::Established);
+
+    // The peer of that one once more, by a point for one request.
+    let (mut again, agains) = one(&adapter);
+    again.connect_like(&active, SOON, b"too").expect("begun");
+    let mut asked = request(&here);
+    let once = on_free(|qualifier| adapter.listen_once(qualifier, &there));
+    asked.hand_off(once.qualifier()).expect("it listens");
+    let served = request(&there)
+        .accept_with(&zone, &options, b"")
+        .expect("accepted");
+    assert_eq!(kind(&agains), ConnectionKind::Established);
+    assert_eq!(kind(&events), ConnectionKind::Established);
+    drop(served);
+    assert_eq!(kind(&agains), ConnectionKind::Disconnected);
+
+    let none: [dat_api::safe::Segment<'_>; 0] = [];
+    passive
+        .post_recv(&none, 7, CompletionFlags::empty())
+        .expect("posted");
+    active
+        .post_send(&none, 8, CompletionFlags::empty())
+        .expect("posted");
+    bed.run();
+    let received = device::comes(|| events.next().expect("not waited on"));
+    assert!(matches!(
+        received.expect("an event").data,
+        EventData::Dto { cookie: 7, .. }
+    ));
+}
+
+#[test]
+fn watermarks_are_told_and_break_the_connection() {
+    let bed = Bed::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let [(mut one, ones), (mut other, others)] = pair(&adapter);
+    assert!(other.set_watermarks(Some(u32::MAX), None).is_err());
+    other.set_watermarks(Some(1), Some(2)).expect("counts");
+    let none: [dat_api::safe::Segment<'_>; 0] = [];
+    for cookie in 0..3 {
+        other
+            .post_recv(&none, cookie, CompletionFlags::empty())
+            .expect("posted");
+        one.post_send(&none, cookie, CompletionFlags::empty())
+            .expect("posted");
+    }
+    bed.run();
+    for _ in 0..3 {
+        ones.wait(SOON).expect("sent");
+    }
+    assert_eq!(other.recv_query().allocated, 3);
+    let event = adapter.async_events().wait(SOON).expect("the soft mark");
+    assert_eq!(
+        event.data,
+        EventData::Async {
+            kind: AsyncKind::ProviderInternalError,
+            handle: other.handle(),
+            reason: AsyncReason::Watermark,
+        }
+    );
+    assert_eq!(other.query().state, EpState::Disconnected);
+    let first = others.wait(SOON).expect("what arrived").data;
+    assert!(
+        matches!(first, EventData::Dto { cookie: 0, .. }),
+        "{first:?}"
+    );
 }
 
 /// Whether a page is mapped: `mincore` knows.

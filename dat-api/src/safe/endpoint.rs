@@ -41,6 +41,12 @@ impl<'a> EndpointOptions<'a> {
     }
 }
 
+impl EndpointOptions<'_> {
+    fn dispatchers(&self) -> [Option<EventDispatcher>; 3] {
+        [self.recv, self.request, self.connect].map(Option::<&EventDispatcher>::cloned)
+    }
+}
+
 /// One end of a reliable connection, and the right to post to it. Dropped, it
 /// disconnects.
 #[derive(Debug)]
@@ -93,8 +99,7 @@ impl ProtectionZone {
         Ok(Endpoint {
             ep,
             kept: Kept::default(),
-            dispatchers: [options.recv, options.request, options.connect]
-                .map(Option::<&EventDispatcher>::cloned),
+            dispatchers: options.dispatchers(),
             shared: options.shared.cloned(),
             _zone: self.clone(),
         })
@@ -128,7 +133,23 @@ fn usual_on_shared(adapter: &Adapter) -> EpAttributes {
 }
 
 impl Endpoint {
-    pub(super) fn ep(&self) -> &Ep {
+    /// Of an endpoint that a request has brought, with its zone and its
+    /// dispatchers.
+    pub(super) fn brought(
+        ep: Arc<Ep>,
+        zone: &ProtectionZone,
+        options: &EndpointOptions<'_>,
+    ) -> Self {
+        Self {
+            ep,
+            kept: Kept::default(),
+            dispatchers: options.dispatchers(),
+            shared: None,
+            _zone: zone.clone(),
+        }
+    }
+
+    pub(super) fn ep(&self) -> &Arc<Ep> {
         &self.ep
     }
 
@@ -191,6 +212,35 @@ impl Endpoint {
             qos: 0,
             flags: 0,
         })
+    }
+
+    /// Begins to connect to the peer of another endpoint, which is connected
+    /// and has asked for that itself. An event tells how it went.
+    ///
+    /// # Errors
+    /// It is connected or connecting, the model is not connected, or the private
+    /// data are too long.
+    pub fn connect_like(
+        &mut self,
+        model: &Self,
+        timeout: Option<Duration>,
+        private_data: &[u8],
+    ) -> Result<()> {
+        self.ep.dup_connect(&model.ep, timeout, private_data, 0)
+    }
+
+    /// Sets how many receives it may hold that messages have filled and whose
+    /// events were not taken: above the soft mark there is one asynchronous
+    /// event, above the hard one the connection breaks. `None` is off. What is
+    /// exceeded already takes effect now.
+    ///
+    /// # Errors
+    /// A mark above `i32::MAX`.
+    pub fn set_watermarks(&mut self, soft: Option<u32>, hard: Option<u32>) -> Result<()> {
+        const OFF: i32 = -1;
+        // What is no count of DAT's is refused as any other bad one.
+        let mark = |mark: Option<u32>| mark.map_or(OFF, |mark| mark.try_into().unwrap_or(i32::MIN));
+        self.ep.set_watermarks(mark(soft), mark(hard))
     }
 
     /// Begins to disconnect: gracefully after what is outstanding has been
@@ -297,8 +347,11 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // Fails only if the adapter was closed, which ended it as well.
-        let _ = Ep::free(self.ep.handle());
+        // Fails if a service point, or its request, holds it: those find it
+        // gone; and if the adapter was closed, which ended it as well.
+        if Ep::free(self.ep.handle()).is_err() {
+            Ep::abort(self.ep.handle());
+        }
         // A completion that carries its payload may be on its way to memory
         // on another thread, which has the dispatcher at the moment.
         let remains = Arc::new(Remains {

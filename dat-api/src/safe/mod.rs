@@ -10,6 +10,7 @@
 //! | EP, endpoint | [`Endpoint`] |
 //! | SRQ, shared receive queue | [`SharedReceiveQueue`] |
 //! | PSP, public service point | [`ServicePoint`] |
+//! | RSP, reserved service point | [`ReservedPoint`] |
 //! | CR, connection request | [`ConnectionRequest`] |
 //!
 //! An object is freed when its last owner lets go of it, and an object that
@@ -37,6 +38,6 @@ pub use adapter::{Adapter, OpenOptions, ProtectionZone};
 pub use dispatcher::{EventDispatcher, Waited};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use memory::{Memory, RemoteSegment, Segment};
-pub use service::{ConnectionRequest, ServicePoint};
+pub use service::{ConnectionRequest, ReservedPoint, ServicePoint};
 pub use shared::SharedReceiveQueue;
 pub use window::Window;

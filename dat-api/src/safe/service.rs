@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Adapter, Endpoint, EventDispatcher};
-use crate::error::Result;
+use super::{Adapter, Endpoint, EndpointOptions, EventDispatcher, ProtectionZone};
+use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
 use crate::object::cr::Cr;
+use crate::object::ep::{Ep, EpChange, EpFields};
 use crate::object::psp::{EpCreator, Psp};
+use crate::object::rsp::Rsp;
+use crate::status::{ReturnType, Subtype};
 use crate::types::{Event, EventData};
 
 /// Where peers ask for connections. Dropped, it listens no more; requests that
@@ -40,6 +43,92 @@ impl Adapter {
             psp,
             _events: events.clone(),
         })
+    }
+}
+
+/// Where one request comes, for one endpoint. Dropped, it listens no more; a
+/// request that has arrived can still be answered.
+#[derive(Debug)]
+pub struct ReservedPoint {
+    rsp: Arc<Rsp>,
+    _events: EventDispatcher,
+}
+
+impl Adapter {
+    /// As [`Adapter::listen`]; each request brings an endpoint, for
+    /// [`ConnectionRequest::accept_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn listen_with_endpoints(
+        &self,
+        qualifier: u64,
+        events: &EventDispatcher,
+    ) -> Result<ServicePoint> {
+        let psp = Psp::create(self.ia(), qualifier, &events.evd()?, EpCreator::Provider)?;
+        Ok(ServicePoint {
+            psp,
+            _events: events.clone(),
+        })
+    }
+
+    /// Waits for one request for a qualifier, which only this endpoint can
+    /// accept, by [`ConnectionRequest::accept_reserved`]. It cannot be used for
+    /// anything else meanwhile.
+    ///
+    /// # Errors
+    /// The endpoint is connected, connecting or reserved already, or as
+    /// [`Adapter::listen`].
+    pub fn reserve(
+        &self,
+        qualifier: u64,
+        endpoint: &mut Endpoint,
+        events: &EventDispatcher,
+    ) -> Result<ReservedPoint> {
+        self.wait_for_one(qualifier, Some(endpoint.ep()), events)
+    }
+
+    /// Waits for one request for a qualifier, which brings an endpoint, for
+    /// [`ConnectionRequest::accept_with`].
+    ///
+    /// # Errors
+    /// As [`Adapter::listen`].
+    pub fn listen_once(&self, qualifier: u64, events: &EventDispatcher) -> Result<ReservedPoint> {
+        self.wait_for_one(qualifier, None, events)
+    }
+
+    fn wait_for_one(
+        &self,
+        qualifier: u64,
+        ep: Option<&Arc<Ep>>,
+        events: &EventDispatcher,
+    ) -> Result<ReservedPoint> {
+        let rsp = Rsp::create(self.ia(), qualifier, ep, &events.evd()?)?;
+        Ok(ReservedPoint {
+            rsp,
+            _events: events.clone(),
+        })
+    }
+}
+
+impl ReservedPoint {
+    /// Its name among DAT objects.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.rsp.handle()
+    }
+
+    /// What it listens on.
+    #[must_use]
+    pub fn qualifier(&self) -> u64 {
+        self.rsp.query().qualifier
+    }
+}
+
+impl Drop for ReservedPoint {
+    fn drop(&mut self) {
+        // Fails only if the adapter was closed, which ended it as well.
+        let _ = Rsp::free(self.rsp.handle());
     }
 }
 
@@ -96,6 +185,78 @@ impl ConnectionRequest {
     pub fn accept(&mut self, endpoint: &mut Endpoint, private_data: &[u8]) -> Result<()> {
         if let Some(cr) = self.handle {
             Cr::accept(cr, Some(endpoint.handle()), private_data)?;
+            self.handle = None;
+        }
+        Ok(())
+    }
+
+    /// Connects it with the endpoint that was reserved for it.
+    ///
+    /// # Errors
+    /// None was, or it is gone; the rest as [`Self::accept`].
+    pub fn accept_reserved(&mut self, private_data: &[u8]) -> Result<()> {
+        if let Some(cr) = self.handle {
+            Cr::accept(cr, None, private_data)?;
+            self.handle = None;
+        }
+        Ok(())
+    }
+
+    /// Connects it with the endpoint that it has brought, which gets this zone
+    /// and these dispatchers, and attributes if there are some.
+    ///
+    /// # Errors
+    /// The request has brought none, or was answered before; the options say a
+    /// shared queue, with which none is made; the rest as
+    /// [`ProtectionZone::endpoint`] and [`Self::accept`].
+    pub fn accept_with(
+        &mut self,
+        zone: &ProtectionZone,
+        options: &EndpointOptions<'_>,
+        private_data: &[u8],
+    ) -> Result<Endpoint> {
+        let bad = |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleCr, cause);
+        let request = self.handle.and_then(handle::pin::<Cr>);
+        let request = request.ok_or_else(|| bad("the request has been answered"))?;
+        let brought = request.query().local_ep.and_then(handle::pin::<Ep>);
+        drop(request);
+        let ep = brought
+            .ok_or_else(|| bad("the request has brought no endpoint"))?
+            .to_arc();
+        if options.shared.is_some() {
+            return Err(DatError::new(
+                ReturnType::ModelNotSupported,
+                Subtype::NoSubtype,
+                "an endpoint that a request brings is on no shared queue",
+            ));
+        }
+        let handle = |events: Option<&EventDispatcher>| events.map(EventDispatcher::handle);
+        let mut fields =
+            EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD | EpFields::CONNECT_EVD;
+        if options.attributes.is_some() {
+            fields |= EpFields::ATTRIBUTES;
+        }
+        let change = EpChange {
+            pz: Some(zone.pz().handle()),
+            recv_evd: handle(options.recv),
+            request_evd: handle(options.request),
+            connect_evd: handle(options.connect),
+            attributes: options.attributes.unwrap_or(ep.query().attributes),
+        };
+        ep.modify(fields, &change)?;
+        self.accept_reserved(private_data)?;
+        Ok(Endpoint::brought(ep, zone, options))
+    }
+
+    /// Hands it to the service point of the same adapter that listens on another
+    /// qualifier, where it arrives anew.
+    ///
+    /// # Errors
+    /// Nobody listens there, or there is no room for it. It can still be
+    /// answered here then.
+    pub fn hand_off(&mut self, qualifier: u64) -> Result<()> {
+        if let Some(cr) = self.handle {
+            Cr::hand_off(cr, qualifier)?;
             self.handle = None;
         }
         Ok(())

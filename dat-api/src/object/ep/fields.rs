@@ -37,3 +37,21 @@ bitflags::bitflags! {
         const PROVIDER_ATTRIBUTES = 1 << 30;
     }
 }
+
+impl EpFields {
+    /// The attributes that can be changed, all of them.
+    pub(crate) const ATTRIBUTES: Self = Self::SERVICE_TYPE
+        .union(Self::MAX_MESSAGE_SIZE)
+        .union(Self::MAX_RDMA_SIZE)
+        .union(Self::QOS)
+        .union(Self::RECV_FLAGS)
+        .union(Self::REQUEST_FLAGS)
+        .union(Self::MAX_RECV_DTOS)
+        .union(Self::MAX_REQUEST_DTOS)
+        .union(Self::MAX_RECV_IOV)
+        .union(Self::MAX_REQUEST_IOV)
+        .union(Self::MAX_RDMA_READ_IN)
+        .union(Self::MAX_RDMA_READ_OUT)
+        .union(Self::MAX_RDMA_READ_IOV)
+        .union(Self::MAX_RDMA_WRITE_IOV);
+}
