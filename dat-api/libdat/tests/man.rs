@@ -352,6 +352,48 @@ fn every_page_that_is_referred_to_is_there() {
     }
 }
 
+#[test]
+fn examples_compile() {
+    let mut program = String::from("#include \"manual.h\"\n");
+    let mut count = 0;
+    for (name, page) in calls() {
+        let example = section(&page, "EXAMPLES");
+        if example.is_empty() {
+            continue;
+        }
+        let code: Vec<_> = example
+            .into_iter()
+            .skip_while(|line| *line != ".EX")
+            .skip(1)
+            .take_while(|line| *line != ".EE")
+            .map(|line| {
+                line.replace("\\-", "-")
+                    .replace("\\e", "\\")
+                    .replace("\\&", "")
+            })
+            .collect();
+        let code = code.join("\n");
+        program += &format!("int {name}_example(void);\nint {name}_example(void)\n{{\n");
+        program += &format!("#line 1 \"{name}\"\n{code}\nreturn 0;\n}}\n");
+        count += 1;
+    }
+    assert!(count > 20, "{count} examples");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual.c");
+    fs::write(&file, program).expect("it can be written");
+    let output = Command::new("cc")
+        .args(["-std=c99", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"])
+        // They are parts: what they compute is used, or set, elsewhere.
+        .args(["-Wno-unused-but-set-variable", "-Wno-unused-variable", "-I"])
+        .arg(here("include"))
+        .arg("-I")
+        .arg(here("tests/support"))
+        .arg(&file)
+        .output()
+        .expect("cc can be run");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+}
+
 /// Runs a checker over every page; it has to say nothing.
 fn check(program: &str, arguments: &[&str]) {
     if which(program).is_none() {
