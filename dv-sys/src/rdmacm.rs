@@ -14,8 +14,12 @@ pub use rdma_sys::{
     rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_connect, rdma_create_event_channel,
     rdma_create_id, rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect, rdma_establish,
     rdma_event_str, rdma_get_cm_event, rdma_get_src_port, rdma_init_qp_attr, rdma_listen,
-    rdma_reject, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
+    rdma_notify, rdma_reject, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
 };
+
+/// What [`rdma_notify`] takes: as an `enum`, since nobody but us makes it. Of
+/// events that are read the type is a number: see [`crate::event`].
+pub use rdma_sys::ibv_event_type;
 
 // Of the header's unnamed enums, which rdma-sys leaves out; the layout test
 // compares them.

@@ -336,6 +336,17 @@ impl Connection {
         }
     }
 
+    /// A message has come from the requester whose own word, that he is ready,
+    /// may still be on its way, or lost: he is. By rdma_cm this has the kernel
+    /// go on, and the sink be told [`super::ConnectionEvent::Established`]; over
+    /// TCP nothing is lost, and nothing is done.
+    pub fn heard(&self) {
+        match &self.inner {
+            ConnectionOf::Socket(_) => (),
+            ConnectionOf::Rdma(connection) => connection.heard(),
+        }
+    }
+
     /// Disconnects in order: tells the peer, and the sink gets
     /// [`super::ConnectionEvent::Disconnected`] when the peer has answered, or
     /// after [`ManagerOptions::disconnect_timeout`]. A request that the peer

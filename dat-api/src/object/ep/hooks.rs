@@ -90,6 +90,11 @@ pub(crate) fn failed(completion: &Completion) {
 
 /// The device tells something about the endpoint's queue pair.
 pub(super) fn device_event(ep: Handle, kind: AsyncEventKind) {
+    if kind == AsyncEventKind::Established
+        && let Some(ep) = handle::pin::<Ep>(ep)
+    {
+        ep.heard();
+    }
     let breaks = matches!(
         kind,
         AsyncEventKind::QpFatal
@@ -121,6 +126,16 @@ impl Ep {
         drop(control);
         // Tells the peer; not under the lock, since it waits for the sink.
         drop(connection);
+    }
+
+    /// A message came over a connection that may not be known to be there.
+    fn heard(&self) {
+        let control = self.control();
+        if self.state() == EpState::CompletionPending
+            && let Some(connection) = &control.connection
+        {
+            connection.heard();
+        }
     }
 
     /// The marker of a graceful disconnect has come through.

@@ -14,7 +14,7 @@ use mio::Token;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 /// Requests that may wait to be taken; the kernel lowers it to its limit.
@@ -177,12 +177,13 @@ impl Request {
             private_data: payload::wrap(private_data, payload::REPLY),
         };
         post.command(Command::Accept(self.token, Arc::clone(&gate), offer))?;
-        self.id = None;
+        let id = self.id.take().as_ref().map(Arc::downgrade);
         Ok(Connection {
             service: Arc::clone(&self.service),
             token: self.token,
             gate,
             port: Arc::default(),
+            id: id.unwrap_or_default(),
         })
     }
 
@@ -210,6 +211,8 @@ pub(in crate::cm) struct Connection {
     gate: Arc<ConnectionGate>,
     /// Of one that was requested here; 0 until it is known.
     port: Arc<AtomicU16>,
+    /// Of one that was accepted here. The service thread's.
+    id: Weak<Id>,
 }
 
 impl Connection {
@@ -259,11 +262,22 @@ impl Connection {
             token,
             gate,
             port,
+            id: Weak::new(),
         })
     }
 
     pub(in crate::cm) fn local_port(&self) -> Option<u16> {
         Some(self.port.load(Ordering::Acquire)).filter(|&port| port != 0)
+    }
+
+    pub(in crate::cm) fn heard(&self) {
+        if self.service.shared.post.here()
+            && let Some(id) = self.id.upgrade()
+            && let Err(error) = id.notify_established()
+        {
+            // It knows already, or the requester has gone.
+            tracing::debug!(%error, "a message came before the requester's word");
+        }
     }
 
     pub(in crate::cm) fn disconnect(&self) {

@@ -325,6 +325,15 @@ impl Id {
         self.call(|raw| unsafe { rdmacm::rdma_establish(raw) })
     }
 
+    /// Tells the kernel that the requester is ready, whatever became of his word:
+    /// a message of his has arrived.
+    pub(super) fn notify_established(&self) -> io::Result<()> {
+        // SAFETY: the id lives.
+        self.call(|raw| unsafe {
+            rdmacm::rdma_notify(raw, rdmacm::ibv_event_type::IBV_EVENT_COMM_EST)
+        })
+    }
+
     pub(super) fn reject(&self, private_data: &[u8]) -> io::Result<()> {
         let length = u8::try_from(private_data.len()).unwrap_or(u8::MAX);
         // SAFETY: the id lives; the data has at least `length` bytes.

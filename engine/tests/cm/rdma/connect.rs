@@ -1,8 +1,8 @@
 //! What travels, and where to.
 
 use super::{ends, host};
-use crate::cm::support::{Events, QUIET, connect, local, own, parameters, target};
-use dat_engine::cm::{ConnectionEvent, Local, Parameters};
+use crate::cm::support::{Events, Mailbox, QUIET, connect, local, own, parameters, start, target};
+use dat_engine::cm::{ConnectionEvent, ConnectionSink, Local, Parameters};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -158,4 +158,49 @@ fn who_is_of_another_device_or_port_neither_connects_nor_hears_of_requests() {
         requests.assert_quiet();
     }
     assert!(host.requests.0.within(QUIET).is_none());
+}
+
+/// The requester's word is late: he is still busy with the answer. A message of
+/// his stands for it.
+#[test]
+#[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
+fn a_message_stands_for_the_word_of_the_requester() {
+    let host = host();
+    // A service thread of its own, which the sink keeps busy.
+    let other = start();
+    let busy = Arc::new(Busy::default());
+    let to = target(own(), host.qualifier, None);
+    let made = other.connect(&local(), to, parameters(1), b"", busy.clone());
+    let _active = made.unwrap();
+    let sink = Arc::new(Events::default());
+    let request = host.requests.next();
+    let passive = request.accept(parameters(2), b"", sink.clone()).unwrap();
+    busy.asked.next();
+    sink.assert_quiet();
+    passive.heard();
+    assert_eq!(sink.next(), ConnectionEvent::Established);
+    // His word comes after all, and says nothing new.
+    busy.go.put(());
+    sink.assert_quiet();
+    passive.heard();
+    sink.assert_quiet();
+    passive.disconnect();
+    assert_eq!(sink.next(), ConnectionEvent::Disconnected);
+}
+
+/// Takes its time with the answer.
+#[derive(Default)]
+struct Busy {
+    asked: Mailbox<()>,
+    go: Mailbox<()>,
+}
+
+impl ConnectionSink for Busy {
+    fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
+        if matches!(event, ConnectionEvent::Accepted { .. }) {
+            self.asked.put(());
+            self.go.next();
+        }
+        Ok(())
+    }
 }
