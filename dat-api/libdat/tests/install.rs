@@ -206,6 +206,44 @@ fn a_program_calls_what_is_installed() {
 }
 
 #[test]
+fn the_examples_build_with_what_is_installed() {
+    let folder = folder("examples");
+    let prefix = folder.join("prefix");
+    succeed(&["--prefix", text(&prefix), "--library", text(&library())]);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/c");
+    let mut programs = Vec::new();
+    for entry in fs::read_dir(sources).expect("the examples") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.expect("a name");
+        // Not the programs of who has built them there.
+        if name == "Makefile" || name.contains('.') {
+            fs::copy(&path, folder.join(name)).expect("it can be copied");
+            programs.extend(name.strip_suffix(".c").map(str::to_owned));
+        }
+    }
+    let made = Command::new("make")
+        .arg("-C")
+        .arg(&folder)
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .env_remove("MAKEFLAGS")
+        .output()
+        .expect("make can be run");
+    let complaint = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{complaint}");
+    assert_eq!(programs.len(), 4, "{programs:?}");
+    for program in programs {
+        let help = Command::new(folder.join(&program))
+            .arg("--help")
+            .env("LD_LIBRARY_PATH", prefix.join("lib"))
+            .output()
+            .expect("it can be run");
+        let help = String::from_utf8_lossy(&help.stdout).into_owned();
+        assert!(help.starts_with(&format!("usage: {program} ")), "{help}");
+    }
+}
+
+#[test]
 fn packagers_stage_it_below_another_folder() {
     let staged = folder("staged");
     let arguments = ["--prefix=/opt/dat", "--destdir", text(&staged)];
