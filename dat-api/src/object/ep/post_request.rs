@@ -294,6 +294,11 @@ impl Ep {
             SendFlags::FENCE,
             flags.contains(CompletionFlags::BARRIER_FENCE),
         );
+        if flags.contains(CompletionFlags::BARRIER_FENCE) {
+            // What is copied into the request is copied now, before the reads
+            // that it is to wait for have brought anything.
+            how -= SendFlags::INLINE;
+        }
         if flags.contains(CompletionFlags::SUPPRESS) {
             poster.unsignalled += 1;
             if poster.unsignalled <= poster.most_unsignalled {
