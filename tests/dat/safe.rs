@@ -404,3 +404,79 @@ fn a_window_opens_memory_and_keeps_it_registered() {
     drop(window);
     assert_eq!(handle.kind(), None);
 }
+
+#[test]
+fn a_notification_object_tells_of_several_dispatchers() {
+    let bed = Bed::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let cno = adapter.cno().expect("a notification object");
+    let [(mut one, ones), (mut other, others)] = pair(&adapter);
+    let software = adapter.dispatcher(4, EvdFlags::SOFTWARE).expect("a bell");
+    for events in [&ones, &others, &software, &adapter.async_events()] {
+        events.notify(Some(&cno)).expect("fed");
+    }
+    let zone = adapter.zone().expect("a zone of its own");
+    drop(zone);
+    let refused = cno.wait(Some(Duration::ZERO)).expect_err("nothing");
+    assert!(refused.is(ReturnType::QueueEmpty));
+    // A message without bytes: the wait ends with whoever is told of it first.
+    other
+        .post_recv(&[], 7, CompletionFlags::empty())
+        .expect("room");
+    one.post_send(&[], 8, CompletionFlags::empty())
+        .expect("room");
+    let mut told = Vec::new();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let two = [cno.wait(SOON), cno.wait(SOON)];
+            two.map(|told| told.expect("woken").expect("a dispatcher"))
+        });
+        bed.run();
+        told.extend(waiter.join().expect("no panic"));
+    });
+    told.sort_unstable();
+    let mut wanted = [ones.handle(), others.handle()];
+    wanted.sort_unstable();
+    assert_eq!(told, wanted);
+    for events in [&ones, &others] {
+        assert!(events.next().expect("no waiter").is_some());
+    }
+    // Called once, by a thread of the library.
+    let (tell, heard) = std::sync::mpsc::channel();
+    cno.call_once(move |events| tell.send(events).expect("heard"))
+        .expect("a thread");
+    for number in [1, 2] {
+        software.post(number).expect("room");
+    }
+    let called = heard.recv_timeout(Duration::from_secs(8)).expect("called");
+    assert_eq!(called, Some(software.handle()));
+    assert!(
+        heard.recv().is_err(),
+        "it is gone with what it had captured"
+    );
+    cno.call_once(|_| unreachable!("taken back"))
+        .expect("a thread");
+    cno.call_nobody();
+    // Off and on, bigger, and with nobody to be told.
+    assert_eq!(cno.wait(SOON), Ok(Some(software.handle())));
+    while software.next().expect("no waiter").is_some() {}
+    software.disable().expect("open");
+    software.post(3).expect("room");
+    assert!(cno.wait(Some(Duration::ZERO)).is_err());
+    software.enable().expect("open");
+    assert_eq!(cno.wait(SOON), Ok(Some(software.handle())));
+    software.resize(64).expect("memory");
+    software.resize(1).expect("room for the one");
+    assert!(software.post(4).is_err(), "full");
+    software.notify(None).expect("open");
+    assert!(software.next().expect("no waiter").is_some());
+    software.post(5).expect("room");
+    assert!(cno.wait(Some(Duration::ZERO)).is_err());
+    // In any order: what feeds it keeps it.
+    let handle = cno.handle();
+    drop(cno);
+    assert_eq!(handle.kind(), Some(Kind::Cno));
+    drop((one, other, ones, others));
+    drop((software, adapter));
+    assert_eq!(handle.kind(), None);
+}

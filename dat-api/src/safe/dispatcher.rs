@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use dat_engine::wait::{WaitCounters, WaitPolicy};
 
-use super::Adapter;
 use super::endpoint::Remains;
+use super::{Adapter, Cno};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
 use crate::object::evd::{self, Evd, Timeout};
@@ -27,6 +27,8 @@ struct Dispatcher {
     own: bool,
     // After the dispatcher is freed, and nobody takes completions from it.
     remains: Mutex<Vec<Arc<Remains>>>,
+    /// What it feeds, and keeps.
+    cno: Mutex<Option<Cno>>,
     _adapter: Adapter,
 }
 
@@ -35,6 +37,11 @@ impl Drop for Dispatcher {
         if self.own {
             // What reports to it owns it; the adapter may have been closed.
             let _ = Evd::free(self.handle);
+        } else if self.cno.get_mut().is_ok_and(|cno| cno.is_some())
+            && let Some(evd) = handle::pin::<Evd>(self.handle)
+        {
+            // It stays, and nobody keeps for it what it feeds.
+            let _ = evd.set_cno(None);
         }
     }
 }
@@ -61,6 +68,7 @@ impl EventDispatcher {
             handle: evd.handle(),
             own: true,
             remains: Mutex::default(),
+            cno: Mutex::default(),
             _adapter: adapter.clone(),
         })))
     }
@@ -70,6 +78,7 @@ impl EventDispatcher {
             handle,
             own: false,
             remains: Mutex::default(),
+            cno: Mutex::default(),
             _adapter: adapter.clone(),
         }))
     }
@@ -158,6 +167,49 @@ impl EventDispatcher {
         self.with(Evd::clear_unwaitable)
     }
 
+    /// Has this told when something comes here, or nobody. Events that are here
+    /// already count.
+    ///
+    /// # Errors
+    /// It is of another adapter; the adapter was closed; the system cannot watch
+    /// another descriptor.
+    pub fn notify(&self, cno: Option<&Cno>) -> Result<()> {
+        let evd = self.evd()?;
+        // Held meanwhile: what is kept is what is fed.
+        let mut kept = self.0.cno.lock().unwrap_or_else(PoisonError::into_inner);
+        evd.set_cno(cno.map(Cno::object))?;
+        let before = core::mem::replace(&mut *kept, cno.cloned());
+        drop(kept);
+        drop(before);
+        Ok(())
+    }
+
+    /// What comes tells nobody from now on, until [`Self::enable`].
+    ///
+    /// # Errors
+    /// The adapter was closed.
+    pub fn disable(&self) -> Result<(), DatReturn> {
+        self.with(Evd::disable)
+    }
+
+    /// Takes [`Self::disable`] back; what has come meanwhile counts.
+    ///
+    /// # Errors
+    /// The adapter was closed.
+    pub fn enable(&self) -> Result<(), DatReturn> {
+        self.with(Evd::enable)
+    }
+
+    /// Lets it hold so many events, more or fewer than before. None is lost.
+    ///
+    /// # Errors
+    /// A length of 0 or above the adapter's limit; more events are here than that,
+    /// or a thread waits for more; no memory.
+    pub fn resize(&self, length: u32) -> Result<()> {
+        self.evd()?
+            .resize(i32::try_from(length).unwrap_or(i32::MAX))
+    }
+
     /// How waits on it went.
     ///
     /// # Errors
@@ -205,7 +257,7 @@ const STALE: DatReturn = DatReturn::error(
 
 /// A duration in the microseconds of DAT; what is longer than it can say (over
 /// an hour) is the longest it can.
-fn limit(timeout: Option<Duration>) -> Timeout {
+pub(super) fn limit(timeout: Option<Duration>) -> Timeout {
     match timeout {
         None => Timeout::Infinite,
         Some(time) => {

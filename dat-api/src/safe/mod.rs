@@ -7,6 +7,7 @@
 //! | LMR, local memory region | [`Memory`]: allocates what it registers |
 //! | RMR, remote memory region | [`Window`] |
 //! | EVD, event dispatcher | [`EventDispatcher`] |
+//! | CNO, notification object | [`Cno`] |
 //! | EP, endpoint | [`Endpoint`] |
 //! | SRQ, shared receive queue | [`SharedReceiveQueue`] |
 //! | PSP, public service point | [`ServicePoint`] |
@@ -24,6 +25,7 @@
 //! copy.
 
 mod adapter;
+mod cno;
 mod dispatcher;
 mod endpoint;
 mod memory;
@@ -35,6 +37,7 @@ mod window;
 pub use dat_engine::wait::{WaitCounters, WaitPolicy};
 
 pub use adapter::{Adapter, OpenOptions, ProtectionZone};
+pub use cno::Cno;
 pub use dispatcher::{EventDispatcher, Waited};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use memory::{Memory, RemoteSegment, Segment};
