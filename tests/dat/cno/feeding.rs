@@ -7,7 +7,8 @@ use dat::exports::*;
 
 use super::{Cno, Evd, SECOND, joined, stays};
 use crate::support::{
-    Bed, Door, End, Pair, Shape, expect, fails, nothing_on, ok, post_srq, srq, take, take_dto,
+    Bed, Door, End, Pair, Shape, dequeue, expect, fails, nothing_on, ok, post_srq, srq, take,
+    take_dto,
 };
 
 const QUIET: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -100,7 +101,11 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_gives_it_back() {
                 ok(answer);
                 crate::support::dto(&event).cookie
             });
-            thread::sleep(std::time::Duration::from_millis(5));
+            // It is the waiter's as soon as nobody else may look.
+            while !matches!(dequeue(recv.0), Err(answer) if answer & 0x3fff_0000 == DAT_INVALID_STATE)
+            {
+                thread::yield_now();
+            }
             talk.say(DEFAULT);
             assert_eq!(direct.join().expect("no panic"), 3 * round);
             stays(&waiter);

@@ -1,6 +1,92 @@
 //! EVDs: the tables of states, streams, flags, order and failures, row by row.
+//!
+//! Where each row is tested. W numbers are of `evd_wait`, E of
+//! `ep_create_with_srq`, R of `ep_post_recv`, L of `srq_set_lw`, N of `cno`; the
+//! others are of this module, by file. `attaching` is
+//! `dat-api/src/object/evd/tests/attaching.rs`.
+//!
+//! | row of the states | test |
+//! | --- | --- |
+//! | enabled and waitable at first, also the adapter's own | `states` V01 |
+//! | two independent axes, each call twice | `states` V02 |
+//! | disabled, enabled: the CNO | N09, N11 |
+//! | disabled, enabled: direct waiters | W07 |
+//! | unwaitable: waits are refused, all else works | `states` V03, W16 |
+//! | unwaitable: a blocked waiter leaves, one of the CNO stays | W16, `states` V04 |
+//! | configuration follows the endpoints | `states` V05, W12 |
+//! | waited: nobody else takes anything | W06 |
+//! | waited: the CNO is not triggered | W07, N10 |
+//! | overflow is told on the asynchronous EVD | W01 |
+//! | a full EVD refuses software events and tells nobody | `states` V03 |
+//!
+//! | row of sharing | test |
+//! | --- | --- |
+//! | the flag of every stream | `sharing` S01 |
+//! | the merging matrix | `sharing` S02 |
+//! | the same completion flags | E12, `attaching` |
+//! | with other streams, threshold (or default) only | E12, `attaching` |
+//! | UNSIGNALLED with its like only | E12, `attaching` |
+//! | SOLICITED_WAIT with its like only | E12, `attaching` |
+//! | SRQ endpoints with EVD_THRESHOLD | E12 |
+//!
+//! | flag | as attribute | on posts | effect |
+//! | --- | --- | --- | --- |
+//! | DEFAULT | `flags` F01 | `flags` F02 | W21 |
+//! | SUPPRESS | `flags` F01 | `flags` F02 | W21, N12; failures: `flags` F03 |
+//! | SOLICITED_WAIT | `flags` F01 | `flags` F02 | W21, N12; threshold: W12 |
+//! | UNSIGNALLED | `flags` F01 | `flags` F02 | W21, N12; threshold: W12 |
+//! | BARRIER_FENCE | `flags` F01 | `flags` F02 | `flags` F04 |
+//! | EVD_THRESHOLD | `flags` F01 | `flags` F02 | W10, W12 |
+//! | buffers of an SRQ | – | – | E13 |
+//!
+//! | event | test |
+//! | --- | --- |
+//! | X01 request completed | W01, E03 |
+//! | X02 receive completed, of its own queue and of an SRQ | W01, E03, E01 |
+//! | X03 bind completed | the tests of windows |
+//! | X04 connection request | W01, W02 |
+//! | X05 established, both sides | W01, W03 |
+//! | X06 peer rejected | W02, `bad_input::leaving` |
+//! | X07 refused otherwise | E14 |
+//! | X08 unreachable | `engine/tests/cm` |
+//! | X09 timed out | E14, `bad_input::leaving` |
+//! | X10 accept completion error | R08, `bad_input::leaving` |
+//! | X11 disconnected, both sides | W01, R08 |
+//! | X12 broken | `ep_post_recv::filling`, E02 |
+//! | X13 an EVD overflowed | W01 |
+//! | X14 the adapter failed | `streams` |
+//! | X15 an endpoint failed | `streams` |
+//! | X16 asynchronous operation timed out | never: every operation here ends with its own event |
+//! | X17 internal error: SRQs, watermarks | `streams`, L |
+//! | X18 software event | W01, W20 |
+//! | null EVDs get nothing | E02 |
+//!
+//! | row of order | test |
+//! | --- | --- |
+//! | O01 first in, first out in one stream | W15 |
+//! | O02 none between streams | nothing to be asserted |
+//! | O03 each event once, to one thread | W22, N14 |
+//! | O04 completions before the disconnection | `order` |
+//! | O05 after one failure all fail | `order` |
+//! | O06 receives in the order of their posts | W15, R; with an SRQ E01 |
+//! | O07 a bind is a fence | the tests of windows |
+//! | O08 a marker comes last | `order` |
+//!
+//! | call | failures |
+//! | --- | --- |
+//! | `dat_evd_create`, `_query`, `_enable`, `_disable`, `_set_unwaitable`, `_clear_unwaitable`, `_post_se`, `_dequeue` | `failures` T01, T03; of a CNO: N04 |
+//! | `dat_evd_wait` | `failures` T01; W06, W11, W12, W16, W17, W18 |
+//! | `dat_evd_modify_cno`, `dat_cno_*` | N04 |
+//! | `dat_evd_resize` | `resize` Z03, Z04 |
+//! | `dat_evd_free` | `failures` T01, T02 |
 
+mod failures;
+mod flags;
+mod order;
 mod resize;
+mod sharing;
+mod states;
+mod streams;
 
 use std::mem;
 use std::ptr;

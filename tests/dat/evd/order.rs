@@ -1,0 +1,170 @@
+//! Order: what W15 and W22 do not have.
+
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{
+    Bed, End, Pair, Shape, device, expect, nothing_on, ok, reaches, take, take_dto,
+};
+
+/// A pair whose passive end has one EVD for everything.
+fn with_one_evd(bed: &Bed) -> Pair {
+    let shape = Shape {
+        recv_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        request_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+        ..Shape::default()
+    };
+    let evd = bed.evd(64, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+    let mut end = End {
+        ep: ptr::null_mut(),
+        recv: evd,
+        request: evd,
+        connect: evd,
+    };
+    let attributes = shape.attributes();
+    // SAFETY: live handles, and a place for the result.
+    ok(unsafe {
+        dat_ep_create(
+            bed.ia,
+            bed.pz,
+            evd,
+            evd,
+            evd,
+            &raw const attributes,
+            &raw mut end.ep,
+        )
+    });
+    Pair::connect(bed, End::new(bed, &shape), end)
+}
+
+/// What was transferred before the end comes before it, and what was not, as
+/// flushed.
+#[test]
+fn evd_o04_completions_come_before_the_disconnection() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    for round in 0..8 {
+        let pair = with_one_evd(&bed);
+        for tag in 0..6 {
+            ok(pair.passive.post_recv(&[memory.segment(1024, 8)], tag));
+        }
+        for _ in 0..4 {
+            let segment = [memory.segment(0, 8)];
+            ok(pair
+                .active
+                .post_send(&segment, 9, DAT_COMPLETION_DEFAULT_FLAG));
+        }
+        bed.run();
+        for _ in 0..4 {
+            take_dto(pair.active.request);
+        }
+        // SAFETY: a live handle.
+        ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG) });
+        reaches(pair.passive.ep, DAT_EP_STATE_DISCONNECTED);
+        bed.run();
+        let mut told = Vec::new();
+        while told.len() < 7 {
+            let event = take(pair.passive.recv, "event");
+            told.push(match event.event_number {
+                DAT_DTO_COMPLETION_EVENT => {
+                    let dto = crate::support::dto(&event);
+                    (dto.cookie, dto.status)
+                }
+                DAT_CONNECTION_EVENT_DISCONNECTED => (u64::MAX, 0),
+                other => panic!("event {other:#x}"),
+            });
+        }
+        let end = told.iter().position(|&(tag, _)| tag == u64::MAX);
+        let end = end.expect("it was disconnected");
+        let done: Vec<_> = told.iter().filter(|&&(tag, _)| tag != u64::MAX).collect();
+        for (tag, &&(cookie, status)) in done.iter().enumerate() {
+            assert_eq!(cookie, tag as u64, "in the order of their posts");
+            let wanted = match tag < 4 {
+                true => DAT_DTO_SUCCESS,
+                false => DAT_DTO_ERR_FLUSHED,
+            };
+            assert_eq!(status, wanted, "round {round}, receive {tag}");
+        }
+        assert!(end >= 4, "round {round}: {told:?}");
+    }
+}
+
+/// Once one transfer of a direction has failed, all later ones of it have.
+#[test]
+fn evd_o05_after_the_first_failure_all_fail() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    for steps in 0..12 {
+        let pair = Pair::new(&bed, &Shape::default());
+        for tag in 0..8 {
+            ok(pair.passive.post_recv(&[memory.segment(1024, 8)], tag));
+        }
+        for tag in 0..8 {
+            let segment = [memory.segment(0, 8)];
+            ok(pair
+                .active
+                .post_send(&segment, tag, DAT_COMPLETION_DEFAULT_FLAG));
+        }
+        // Somewhere between the first and the last.
+        bed.steps(steps);
+        // SAFETY: a live handle.
+        ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
+        reaches(pair.passive.ep, DAT_EP_STATE_DISCONNECTED);
+        reaches(pair.active.ep, DAT_EP_STATE_DISCONNECTED);
+        bed.run();
+        for evd in [pair.active.request, pair.passive.recv] {
+            let done = [(); 8].map(|()| take_dto(evd));
+            let cookies = done.map(|dto| dto.cookie);
+            assert_eq!(cookies, [0, 1, 2, 3, 4, 5, 6, 7]);
+            let failed = done.iter().position(|dto| dto.status != DAT_DTO_SUCCESS);
+            let rest = &done[failed.unwrap_or(8)..];
+            assert!(
+                rest.iter().all(|dto| dto.status != DAT_DTO_SUCCESS),
+                "{done:?}"
+            );
+            nothing_on(evd);
+        }
+    }
+}
+
+/// What is posted to a disconnected endpoint comes back behind everything.
+#[test]
+fn evd_o08_a_marker_is_the_last() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let pair = Pair::new(&bed, &Shape::default());
+    for tag in 0..6 {
+        ok(pair.passive.post_recv(&[memory.segment(1024, 8)], tag));
+    }
+    for tag in 0..3 {
+        let segment = [memory.segment(0, 8)];
+        ok(pair
+            .active
+            .post_send(&segment, tag, DAT_COMPLETION_DEFAULT_FLAG));
+    }
+    bed.run();
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG) });
+    bed.run();
+    for end in [pair.active, pair.passive] {
+        expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        reaches(end.ep, DAT_EP_STATE_DISCONNECTED);
+    }
+    ok(pair.passive.post_recv(&[memory.segment(1024, 8)], 99));
+    let segment = [memory.segment(0, 8)];
+    ok(pair
+        .active
+        .post_send(&segment, 98, DAT_COMPLETION_DEFAULT_FLAG));
+    bed.run();
+    let cookies = |evd, count| {
+        device::all(count, || {
+            crate::support::dequeue(evd)
+                .ok()
+                .map(|event| crate::support::dto(&event).cookie)
+        })
+    };
+    assert_eq!(cookies(pair.passive.recv, 7), [0, 1, 2, 3, 4, 5, 99]);
+    assert_eq!(cookies(pair.active.request, 4), [0, 1, 2, 98]);
+}
