@@ -34,6 +34,7 @@ mod threads;
 mod waiting;
 
 use std::ptr;
+use std::sync::mpsc;
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -140,20 +141,37 @@ impl Cno {
         unsafe { dat_cno_modify_agent(self.0, agent) }
     }
 
-    /// Waits in a thread of its own, which sleeps when this answers.
+    /// Waits in a thread of its own, which sleeps when this answers; or spins, if
+    /// it is to.
     fn asleep<'s>(
         self,
         scope: &'s Scope<'s, '_>,
     ) -> ScopedJoinHandle<'s, (Result<Evd, DAT_RETURN>, Duration)> {
+        let (tell, told) = mpsc::channel();
         let waiter = scope.spawn(move || {
+            // SAFETY: always safe.
+            tell.send(unsafe { libc::gettid() }).expect("heard");
             let begin = Instant::now();
             let waited = self.wait(LONG).map(Evd);
             (waited, begin.elapsed())
         });
-        // It is in use from when it waits on; no wait of the tests spins so long.
-        thread::sleep(Duration::from_millis(5));
+        let thread = told.recv().expect("a thread");
+        let begin = Instant::now();
+        while !sleeps(thread) && begin.elapsed() < Duration::from_millis(500) {
+            thread::sleep(Duration::from_micros(500));
+        }
         waiter
     }
+}
+
+/// Whether a thread of this process sleeps.
+fn sleeps(thread: libc::pid_t) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    // Its name, which is in brackets, may be anything.
+    let stat = stat.unwrap_or_default();
+    stat.rsplit(") ")
+        .next()
+        .is_some_and(|rest| rest.starts_with('S'))
 }
 
 impl Evd {
