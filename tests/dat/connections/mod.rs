@@ -21,7 +21,7 @@
 //! | Active | accepted | Connected | `evd_wait::connection` w03, with private data |
 //! | Active | rejected by the peer | Disconnected | `bad_input::leaving::in_active_connection_pending…` |
 //! | Active | refused otherwise | Disconnected | `ep_recv_query` q08, `ep_create_with_srq::lives` e14, `reserved` |
-//! | Active | no way to the host | Disconnected | `state`; what is no way: `engine/tests/cm` |
+//! | Active | no way to the host | Disconnected | `moves::active_without_a_way…`; what is no way: `engine/tests/cm` |
 //! | Active | timeout | Disconnected | `bad_input::leaving`, `dup_connect` |
 //! | Active | `dat_ep_disconnect`, both flags | Disconnected | `moves` |
 //! | Unconnected | `dat_cr_accept` | Completion Pending | `staging` (`states::refused_in_completion_pending`) |

@@ -88,6 +88,43 @@ fn completion_pending_is_left_by_a_disconnect() {
     }
 }
 
+/// There is no way to a link-local address on loopback.
+#[test]
+fn active_without_a_way_to_the_host_it_is_unreachable() {
+    let bed = Bed::new();
+    let staged = Staged::new(&bed, UNCONNECTED);
+    let (end, memory) = (staged.end, bed.memory(64));
+    ok(end.post_recv(&[memory.segment(0, 8)], 9));
+    // SAFETY: integers: zeros are good.
+    let mut nowhere: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+    nowhere.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+    nowhere.sin6_addr.s6_addr = std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).octets();
+    nowhere.sin6_scope_id = 1;
+    // SAFETY: the address lives while the call lasts; no private data.
+    let answer = unsafe {
+        dat_ep_connect(
+            end.ep,
+            (&raw mut nowhere).cast(),
+            2000,
+            10_000_000,
+            0,
+            std::ptr::null_mut(),
+            DAT_QOS_BEST_EFFORT,
+            DAT_CONNECT_DEFAULT_FLAG,
+        )
+    };
+    if answer != DAT_SUCCESS {
+        // A host without IPv6 says so at once.
+        fails(answer, DAT_INVALID_ADDRESS);
+        assert_eq!(state_of(end.ep), UNCONNECTED);
+        return;
+    }
+    expect(end.connect, DAT_CONNECTION_EVENT_UNREACHABLE);
+    assert_eq!(state_of(end.ep), DISCONNECTED);
+    bed.run();
+    flushed(&end, 9);
+}
+
 /// Both ends are told of an abrupt one, whoever makes it.
 #[test]
 fn connected_the_peer_hears_of_it() {

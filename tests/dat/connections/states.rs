@@ -34,6 +34,9 @@ fn calls<'a>(
         unsafe { dat_ep_dup_connect(ep, of, 1_000_000, 0, ptr::null_mut(), 0) }
     };
     let idle = end(bed);
+    let mut rmr = ptr::null_mut();
+    // SAFETY: a live zone; the result is writable.
+    ok(unsafe { dat_rmr_create(bed.pz, &raw mut rmr) });
     vec![
         (
             "dat_ep_connect",
@@ -120,6 +123,17 @@ fn calls<'a>(
             }),
         ),
         (
+            "dat_rmr_bind",
+            &[CONNECTED, DISCONNECTED],
+            Box::new(move |ep| {
+                // SAFETY: integers: zeros are good, an unbind.
+                let none: DAT_LMR_TRIPLET = unsafe { std::mem::zeroed() };
+                let mut context = 0;
+                // SAFETY: live handles; the result is writable.
+                unsafe { dat_rmr_bind(rmr, &raw const none, 0, ep, cookie(1), 0, &raw mut context) }
+            }),
+        ),
+        (
             "dat_rsp_create",
             &[UNCONNECTED],
             Box::new(|ep| {
@@ -176,7 +190,7 @@ fn refused_in(state: DAT_EP_STATE) {
         assert_eq!(state_of(ep), state, "{row}");
         refused += 1;
     }
-    assert!(refused > 3, "of twelve");
+    assert!(refused > 3, "of thirteen");
     answered_in(&staged, state);
     // The request is still there.
     let last = end(&bed);
