@@ -8,7 +8,8 @@ use mlx5emu::nic::spec::Qpn;
 
 use crate::cno::{Cno, SECOND};
 use crate::support::{
-    Bed, End, Pair, Shape, device, expect, nothing_on, ok, post_srq, reaches, srq, take, wait,
+    Bed, End, Pair, Shape, dequeue, device, expect, nothing_on, ok, post_srq, reaches, srq, take,
+    wait,
 };
 
 /// The object and the reason of an asynchronous event.
@@ -19,8 +20,8 @@ fn told(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
     (data.dat_handle, data.reason)
 }
 
-/// The adapter fails the queue pair of one end: it is told of, its connection is
-/// broken, and receives come back flushed at both.
+/// The adapter fails the queue pairs: an endpoint is told of, its connection is
+/// broken, and receives come back flushed at both ends.
 #[test]
 fn evd_x15_a_failed_endpoint_is_told_of() {
     let bed = Bed::new();
@@ -35,10 +36,12 @@ fn evd_x15_a_failed_endpoint_is_told_of() {
     }
     let cno = Cno::new(&bed);
     cno.feed(bed.async_evd);
-    // The upper bits of a number name the process.
-    let mut numbers = (0..1 << 8).flat_map(|process| (0..64).map(move |low| process << 16 | low));
-    let failed = numbers.find(|&number| emulator.nic().fail_qp(Qpn(number)).is_ok());
-    assert!(failed.is_some(), "no queue pair");
+    // Whatever the numbers are: the upper bits name the process.
+    let numbers = (0..1 << 8).flat_map(|process| (0..1 << 12).map(move |low| process << 16 | low));
+    let failed = numbers
+        .filter(|&number| emulator.nic().fail_qp(Qpn(number)).is_ok())
+        .count();
+    assert!(failed >= 2, "{failed} queue pairs");
     bed.run();
     assert_eq!(cno.wait(10 * SECOND), Ok(bed.async_evd));
     let event = expect(bed.async_evd, DAT_ASYNC_ERROR_EP_BROKEN);
@@ -54,7 +57,12 @@ fn evd_x15_a_failed_endpoint_is_told_of() {
         let flushed = end.received();
         assert_eq!((flushed.cookie, flushed.status), (7, DAT_DTO_ERR_FLUSHED));
     }
-    nothing_on(bed.async_evd);
+    // The other one too, unless it had been disconnected before it failed.
+    while let Ok(event) = dequeue(bed.async_evd) {
+        assert_eq!(event.event_number, DAT_ASYNC_ERROR_EP_BROKEN);
+        let (handle, _) = told(&event);
+        assert!(handle != broken.ep && ends.iter().any(|end| end.ep == handle));
+    }
 }
 
 /// The device is gone for good: each test process has one, so this has one of
