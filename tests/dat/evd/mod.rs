@@ -43,12 +43,12 @@
 //! | --- | --- |
 //! | X01 request completed | W01, E03 |
 //! | X02 receive completed, of its own queue and of an SRQ | W01, E03, E01 |
-//! | X03 bind completed | the tests of windows |
+//! | X03 bind completed | `memory::rmr` |
 //! | X04 connection request | W01, W02 |
 //! | X05 established, both sides | W01, W03 |
 //! | X06 peer rejected | W02, `bad_input::leaving` |
 //! | X07 refused otherwise | E14 |
-//! | X08 unreachable | `engine/tests/cm` |
+//! | X08 unreachable | `connections::moves` |
 //! | X09 timed out | E14, `bad_input::leaving` |
 //! | X10 accept completion error | R08, `bad_input::leaving` |
 //! | X11 disconnected, both sides | W01, R08 |
@@ -69,7 +69,7 @@
 //! | O04 completions before the disconnection | `order` |
 //! | O05 after one failure all fail | `order` |
 //! | O06 receives in the order of their posts | W15, R; with an SRQ E01 |
-//! | O07 a bind is a fence | the tests of windows |
+//! | O07 a bind is a fence | `memory::rmr` |
 //! | O08 a marker comes last | `order` |
 //!
 //! | call | failures |
