@@ -171,7 +171,8 @@ impl Side {
                     here = true;
                 }
                 EventData::Dto {
-                    cookie: RECEIVE,
+                    // Also of the last answer: that the peer has it may be known here
+                    // only after its leaving is.
                     status: DtoStatus::Flushed,
                     ..
                 } => {

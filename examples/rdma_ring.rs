@@ -241,14 +241,14 @@ impl Side {
                 self.tell(credits, told)?;
             }
         }
-        while telling || told < count {
-            if telling {
-                telling = self.completion()?.is_none();
-            } else {
-                told = count;
-                telling = true;
-                self.tell(credits, told)?;
-            }
+        // The last sum. The producer leaves when it has come; that this is known
+        // here, too, is not waited for: its leaving may be heard of before.
+        while telling {
+            self.in_vain()?;
+            telling = self.completion()?.is_none();
+        }
+        if told < count {
+            self.tell(credits, count)?;
         }
         println!("{count} messages read");
         Ok(())

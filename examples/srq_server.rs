@@ -251,6 +251,13 @@ impl Server<'_> {
                     messages += 1;
                     self.buffers.done_with().push(cookie);
                 }
+                // The last grant: the client has it, and its leaving was heard of
+                // before that.
+                EventData::Dto {
+                    cookie,
+                    status: DtoStatus::Flushed,
+                    ..
+                } if cookie & GRANT != 0 => {}
                 other => return Err(format!("client {number}: {other:?}").into()),
             }
             client.grant(&self.grants, number)?;

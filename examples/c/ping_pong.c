@@ -27,7 +27,7 @@ static const char about[] =
     "  -p QUALIFIER  what the server listens on; 1024 to 65535 is a port (default 18515)\n"
     "  -s BYTES      of a message, 8 to 1048576, the same on both sides (default 64)\n"
     "  -n COUNT      round trips (default 1000)\n"
-    "  --help        this text\n"
+    "  -h, --help    this text\n"
     "\n"
     "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed.\n";
 
@@ -67,7 +67,9 @@ static int message(void)
 
     while (!here || sending) {
         expect(transfers, DAT_DTO_COMPLETION_EVENT, &event);
-        if (dto->user_cookie.as_64 == RECEIVE && dto->status == DAT_DTO_ERR_FLUSHED)
+        /* Also of the last answer: that the peer has it may be known here only
+         * after its leaving is. */
+        if (dto->status == DAT_DTO_ERR_FLUSHED)
             return 0;
         if (dto->status != DAT_DTO_SUCCESS)
             FAIL("a transfer failed: status %d", (int)dto->status);
@@ -151,7 +153,7 @@ int main(int argc, char **argv)
     DAT_PSP_HANDLE psp;
     DAT_EVENT event;
 
-    parse(argc, argv, "d:p:n:s:", about, 1, &options);
+    parse(argc, argv, "d:p:n:s:h", about, 1, &options);
     size = options.size;
     out = (size + LINE - 1) / LINE * LINE;
     must(dat_ia_open((char *)options.ia, 8, &async_evd, &ia), "dat_ia_open");

@@ -36,7 +36,7 @@ static const char about[] =
     "  -d ADAPTER    DEVICE, DEVICE-PORT, or an entry of dat.conf (default mlx5_0)\n"
     "  -p QUALIFIER  what the consumer listens on; 1024 to 65535 is a port (default 18515)\n"
     "  -n MESSAGES   that the producer writes (default 10000)\n"
-    "  --help        this text\n"
+    "  -h, --help    this text\n"
     "\n"
     "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed.\n";
 
@@ -177,7 +177,9 @@ static void consume(const struct offer *credits, uint64_t count)
     uint64_t told = 0, taken, number;
     int telling = 0, word;
 
-    for (taken = 0; taken < count || telling || told < count;) {
+    /* The producer leaves when the last sum has come. That this is known here,
+     * too, is not waited for: its leaving may be heard of before. */
+    for (taken = 0; told < count;) {
         const struct slot *slot = &side->slots[taken % SLOTS];
 
         if (taken < count && __atomic_load_n(&slot->number, __ATOMIC_ACQUIRE) == taken + 1) {
@@ -211,7 +213,7 @@ int main(int argc, char **argv)
     DAT_PSP_HANDLE psp;
     DAT_EVENT event;
 
-    parse(argc, argv, "d:p:n:", about, 1, &options);
+    parse(argc, argv, "d:p:n:h", about, 1, &options);
     must(dat_ia_open((char *)options.ia, 8, &async_evd, &ia), "dat_ia_open");
     must(dat_pz_create(ia, &pz), "dat_pz_create");
     memory = memory_of(ia, pz, sizeof *side,

@@ -20,7 +20,7 @@ static const char about[] =
     "  -d ADAPTER    DEVICE, DEVICE-PORT, or an entry of dat.conf (default mlx5_0)\n"
     "  -p QUALIFIER  what the server listens on (default 18515)\n"
     "  -n MESSAGES   how many (default 1000)\n"
-    "  --help        this text\n"
+    "  -h, --help    this text\n"
     "\n"
     "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed.\n";
 
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     DAT_EVENT event;
     uint64_t grant, count;
 
-    parse(argc, argv, "d:p:n:", about, 1, &options);
+    parse(argc, argv, "d:p:n:h", about, 1, &options);
     count = options.count;
     must(dat_ia_open((char *)options.ia, 8, &async_evd, &ia), "dat_ia_open");
     must(dat_pz_create(ia, &pz), "dat_pz_create");
