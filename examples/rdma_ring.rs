@@ -243,12 +243,14 @@ impl Side {
         }
         // The last sum. The producer leaves when it has come; that this is known
         // here, too, is not waited for: its leaving may be heard of before.
-        while telling {
-            self.in_vain()?;
-            telling = self.completion()?.is_none();
-        }
-        if told < count {
-            self.tell(credits, count)?;
+        while told < count {
+            if telling {
+                self.in_vain()?;
+                telling = self.completion()?.is_none();
+            } else {
+                told = count;
+                self.tell(credits, told)?;
+            }
         }
         println!("{count} messages read");
         Ok(())

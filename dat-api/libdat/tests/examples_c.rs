@@ -259,11 +259,7 @@ fn what_goes_wrong_is_said_with_what_to_do() {
         }
     }
     for program in EXAMPLES {
-        let help = end(
-            "help",
-            start(&fabric, &[], program, &["-h"]),
-            String::new(),
-        );
+        let help = end("help", start(&fabric, &[], program, &["-h"]), String::new());
         let help = help.expect("the help is no error");
         assert!(help.starts_with(&format!("usage: {program} ")), "{help}");
         assert!(help.contains("Exit status: "), "{help}");
