@@ -13,7 +13,8 @@ use crate::ring::layout::SharedRecvLayout;
 /// How to create a [`SharedReceiveQueue`].
 #[derive(Clone, Copy, Debug)]
 pub struct SrqOptions {
-    /// Receives that may be outstanding, at least. It cannot grow later.
+    /// Receives that may be outstanding, at least. Where it can grow later
+    /// [`SharedReceiveQueue::resize`] tells.
     pub depth: u32,
     /// Segments of one receive, at most.
     pub max_segments: u32,
@@ -98,6 +99,24 @@ impl SharedReceiveQueue {
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         // SAFETY: passed on to the caller.
         unsafe { self.path.post_list(requests) }
+    }
+
+    /// Makes room for `depth` receives, if there is less: what is outstanding
+    /// stays. Never makes it less.
+    ///
+    /// # Errors
+    /// The device cannot resize (mlx5), or not so far. Then nothing has changed.
+    pub fn resize(&mut self, depth: u32) -> Result<(), ControlError> {
+        if depth <= self.capacity() {
+            return Ok(());
+        }
+        // Refused on the direct path: there the device is mlx5, which cannot.
+        self.handle.verbs.resize(depth)?;
+        match &mut self.path {
+            path::SharedReceives::Verbs(receives) => receives.grow(depth),
+            path::SharedReceives::Direct(_) => {}
+        }
+        Ok(())
     }
 
     /// What creating endpoints takes; for use while another thread posts.

@@ -57,6 +57,17 @@ impl SharedReceiveQueue {
         self.0.srq.handle()
     }
 
+    /// Makes room for at least so many receives; nothing is lost.
+    ///
+    /// # Errors
+    /// As [`Srq::resize`].
+    pub fn resize(&self, receives: u32) -> Result<()> {
+        let _one_at_a_time = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0
+            .srq
+            .resize(i32::try_from(receives).unwrap_or(i32::MAX))
+    }
+
     /// Everything that can be asked of it.
     #[must_use]
     pub fn query(&self) -> SrqInfo {

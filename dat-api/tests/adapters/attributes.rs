@@ -262,8 +262,8 @@ fn what_the_provider_says_of_itself_is_true() {
     let is = world.ia.query().provider;
     assert_eq!((is.dapl_version_major, is.dapl_version_minor), (1, 2));
     assert_eq!(
-        is.lmr_mem_types_supported, 0,
-        "virtual; the rest is refused, see memory.rs"
+        is.lmr_mem_types_supported, 3,
+        "LMR and shared virtual; virtual is 0"
     );
     assert_eq!(is.iov_ownership_on_return, IovOwnership::Consumer);
     assert_eq!((is.dat_qos_supported, is.supports_multipath), (0, false));

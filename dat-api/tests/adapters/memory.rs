@@ -95,9 +95,7 @@ fn what_is_no_memory_is_refused() {
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let range = |address, length| MemoryKind::Virtual { address, length };
-    let lmr = register(&ia, &pz, bytes()).expect("an LMR");
     let argument = |number| code(ReturnType::InvalidParameter, number);
-    let model = code(ReturnType::ModelNotSupported, Subtype::NoSubtype);
     let cases = [
         (range(4096, 0), argument(Subtype::InvalidArg4)),
         (range(usize::MAX, 2), argument(Subtype::InvalidArg4)),
@@ -106,9 +104,9 @@ fn what_is_no_memory_is_refused() {
         (range(0, 4096), argument(Subtype::InvalidArg3)),
         (
             MemoryKind::Lmr {
-                source: lmr.handle(),
+                source: pz.handle(),
             },
-            model,
+            code(ReturnType::InvalidHandle, Subtype::InvalidHandleLmr),
         ),
         (
             MemoryKind::SharedVirtual {
@@ -116,7 +114,7 @@ fn what_is_no_memory_is_refused() {
                 length: 4096,
                 identifier: [0; 40],
             },
-            model,
+            argument(Subtype::InvalidArg3),
         ),
     ];
     let before = holdings();

@@ -1,9 +1,9 @@
 //! Local memory regions.
 
 use dat_api::object::ia::Ia;
-use dat_api::object::lmr::{Lmr, LmrInfo, MemoryKind};
+use dat_api::object::lmr::{self, Lmr, MemoryKind};
 use dat_api::object::pz::Pz;
-use dat_api::types::MemPrivileges;
+use dat_api::types::{LmrSegment, MemPrivileges};
 use dat_api::{Kind, Result, Subtype};
 
 use crate::abi::{
@@ -126,7 +126,9 @@ unsafe fn set<T>(place: *mut T, value: T) {
     }
 }
 
-fn param(info: &LmrInfo) -> DAT_LMR_PARAM {
+fn param(lmr: &Lmr) -> DAT_LMR_PARAM {
+    let info = lmr.query();
+    let identifier = lmr.identifier();
     let pointer = core::ptr::with_exposed_provenance_mut;
     let (mem_type, region_desc, length) = match info.kind {
         MemoryKind::Virtual { address, length } => (
@@ -150,7 +152,10 @@ fn param(info: &LmrInfo) -> DAT_LMR_PARAM {
             DAT_REGION_DESCRIPTION {
                 for_shared_memory: DAT_SHARED_MEMORY {
                     virtual_address: pointer(address),
-                    shared_memory_id: core::ptr::null_mut(),
+                    // Of the LMR's own: it is not to be written, nor read later.
+                    shared_memory_id: identifier.map_or(core::ptr::null_mut(), |identifier| {
+                        core::ptr::from_ref(identifier).cast_mut().cast()
+                    }),
                 },
             },
             length,
@@ -181,7 +186,7 @@ pub unsafe extern "C" fn dat_lmr_query(
         let lmr = pin::<Lmr>(lmr_handle, Subtype::InvalidHandleLmr)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { queried(lmr_param_mask, DAT_LMR_FIELD_ALL, lmr_param) }?;
-        place.set(param(&lmr.query()));
+        place.set(param(&lmr));
         Ok(())
     })
 }
@@ -195,19 +200,34 @@ pub unsafe extern "C" fn dat_lmr_free(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN 
 }
 
 /// The caches of the hosts that this library runs on agree with the device:
-/// there is nothing to do but to check the arguments. What the segments say
-/// is not checked yet.
+/// there is nothing to do but to check the segments.
+///
+/// # Safety
+/// There are as many readable segments as is said.
 unsafe fn sync(
     ia_handle: DAT_IA_HANDLE,
     local_segments: *const DAT_LMR_TRIPLET,
     num_segments: DAT_VLEN,
 ) -> Result<()> {
-    let _ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
-    require(
-        num_segments == 0 || !local_segments.is_null(),
-        Subtype::InvalidArg2,
-        "the segments are null",
-    )
+    let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?.to_arc();
+    let bad = |cause| bad_argument(Subtype::InvalidArg2, cause);
+    if num_segments != 0 && local_segments.is_null() {
+        return Err(bad("the segments are null"));
+    }
+    let count = usize::try_from(num_segments).unwrap_or(usize::MAX);
+    for at in 0..count {
+        // SAFETY: below the count, as promised; it need not be aligned.
+        let triplet = unsafe { local_segments.add(at).read_unaligned() };
+        let segment = LmrSegment {
+            context: triplet.lmr_context,
+            address: triplet.virtual_address,
+            length: triplet.segment_length,
+        };
+        if !lmr::covers(&ia, &segment) {
+            return Err(bad("a segment is not inside an LMR of the IA"));
+        }
+    }
+    Ok(())
 }
 
 #[unsafe(no_mangle)]

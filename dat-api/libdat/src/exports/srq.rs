@@ -4,7 +4,7 @@ use dat_api::object::ia::Ia;
 use dat_api::object::pz::Pz;
 use dat_api::object::srq::Srq;
 use dat_api::types::SrqAttributes;
-use dat_api::{DatReturn, Kind, ReturnType, Subtype};
+use dat_api::{DatReturn, Kind, Subtype};
 
 use super::ep_post::NO_SEGMENTS;
 use crate::abi::{
@@ -12,7 +12,7 @@ use crate::abi::{
     DAT_SRQ_ATTR, DAT_SRQ_FIELD_ALL, DAT_SRQ_HANDLE, DAT_SRQ_PARAM, DAT_SRQ_PARAM_MASK,
     DAT_SRQ_STATE,
 };
-use crate::face::answer::{control, not_yet, require};
+use crate::face::answer::{control, require};
 use crate::face::attributes::count;
 use crate::face::handles::{bare, named, peek, pin};
 use crate::face::output::{Output, queried};
@@ -115,7 +115,6 @@ pub unsafe extern "C" fn dat_srq_query(
     })
 }
 
-/// Not there yet: checks its arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_srq_resize(
     srq_handle: DAT_SRQ_HANDLE,
@@ -123,13 +122,7 @@ pub unsafe extern "C" fn dat_srq_resize(
 ) -> DAT_RETURN {
     foreign!(srq_handle.srq_resize_func(srq_handle, srq_max_recv_dto));
     control("dat_srq_resize", || {
-        let _srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
-        require(
-            srq_max_recv_dto > 0,
-            Subtype::InvalidArg2,
-            "a queue holds at least one receive",
-        )?;
-        Err(not_yet(ReturnType::NotImplemented))
+        pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?.resize(srq_max_recv_dto)
     })
 }
 

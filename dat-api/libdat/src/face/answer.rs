@@ -52,12 +52,3 @@ pub(crate) fn require(holds: bool, argument: Subtype, cause: &'static str) -> Re
         Err(bad_argument(argument, cause))
     }
 }
-
-/// What a call of a later version of this library answers.
-pub(crate) fn not_yet(kind: ReturnType) -> DatError {
-    DatError::new(
-        kind,
-        Subtype::NoSubtype,
-        "this version of the library does not have it yet",
-    )
-}

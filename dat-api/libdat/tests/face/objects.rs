@@ -291,22 +291,3 @@ fn w18_a_waiter_is_told_that_its_adapter_is_closed() {
         },
     );
 }
-
-#[test]
-fn what_is_not_there_yet_says_so() {
-    on_a_device("objects::what_is_not_there_yet_says_so", || {
-        let w = World::new();
-        let not_there = ReturnType::NotImplemented;
-        // SAFETY: handles, and room for the results.
-        unsafe {
-            let answer = dat_srq_resize(w.srq, 32);
-            expect("srq_resize", answer, not_there, Subtype::NoSubtype);
-            success("no CNO", dat_evd_modify_cno(w.evd, DAT_HANDLE_NULL));
-            let segment = w.segment(64);
-            for sync in [dat_lmr_sync_rdma_read, dat_lmr_sync_rdma_write] {
-                success("sync", sync(w.ia, &raw const segment, 1));
-                success("sync of nothing", sync(w.ia, core::ptr::null(), 0));
-            }
-        }
-    });
-}

@@ -106,6 +106,13 @@ impl Ep {
         }
     }
 
+    /// Where its receives are reported.
+    pub(crate) fn recv_evd(&self) -> Option<std::sync::Arc<crate::object::evd::Evd>> {
+        let control = self.control();
+        let recv = control.streams.recv.as_ref();
+        recv.map(|stream| std::sync::Arc::clone(stream.evd()))
+    }
+
     fn srq_handle(&self) -> Option<Handle> {
         self.control().srq.as_ref().map(|srq| srq.handle())
     }

@@ -108,6 +108,8 @@ struct Shared {
     srq: Handle,
     queue: usize,
     users: u32,
+    /// Receives that it holds.
+    depth: u32,
 }
 
 impl Ledger {
@@ -179,6 +181,7 @@ impl Ledger {
                     srq,
                     queue,
                     users: 1,
+                    depth,
                 }),
             }
         }
@@ -196,8 +199,7 @@ impl Ledger {
         if self.shared[at].users > 0 {
             return 0;
         }
-        self.shared.swap_remove(at);
-        role.depth()
+        self.shared.swap_remove(at).depth
     }
 }
 
@@ -274,6 +276,34 @@ impl Evd {
             queue,
             cq: ledger.queues[queue].queue.clone(),
         })
+    }
+
+    /// An SRQ whose receives are reported here is to hold so many more; `false`,
+    /// and nothing done, if the completion queue has no room for them: its
+    /// endpoints cannot move to another.
+    pub(crate) fn widen_shared(&self, srq: Handle, more: u32) -> bool {
+        let mut ledger = self.ledger();
+        let ledger = &mut *ledger;
+        let Some(at) = ledger.shared.iter().position(|shared| shared.srq == srq) else {
+            return true;
+        };
+        let account = &ledger.queues[ledger.shared[at].queue];
+        if account.capacity - account.used < more || self.grow(ledger, more).is_err() {
+            return false;
+        }
+        ledger.queues[ledger.shared[at].queue].used += more;
+        ledger.shared[at].depth += more;
+        true
+    }
+
+    /// Takes a [`Self::widen_shared`] back.
+    pub(crate) fn narrow_shared(&self, srq: Handle, less: u32) {
+        let mut ledger = self.ledger();
+        let ledger = &mut *ledger;
+        if let Some(shared) = ledger.shared.iter_mut().find(|shared| shared.srq == srq) {
+            shared.depth -= less;
+            ledger.queues[shared.queue].used -= less;
+        }
     }
 
     /// Another completion queue, with room for `depth`, and for as much again

@@ -35,7 +35,7 @@
 //! | --- | --- | --- |
 //! | `provider_name`, `provider_version_*` | this crate's | |
 //! | `dapl_version_*` | 1.2 | |
-//! | `lmr_mem_types_supported` | virtual | the others are refused |
+//! | `lmr_mem_types_supported` | LMR and shared virtual | and virtual, whose number is 0 |
 //! | `iov_ownership_on_return` | the consumer | posting copies the segments into the ring (R14) |
 //! | `dat_qos_supported` | best effort | |
 //! | `completion_flags_supported` | all five | |

@@ -87,7 +87,7 @@ impl Described<'_> {
             provider_version_minor: part(env!("CARGO_PKG_VERSION_MINOR")),
             dapl_version_major,
             dapl_version_minor,
-            lmr_mem_types_supported: 0,
+            lmr_mem_types_supported: 1 | 2,
             iov_ownership_on_return: IovOwnership::Consumer,
             dat_qos_supported: 0,
             completion_flags_supported: CompletionFlags::all(),

@@ -2,6 +2,7 @@
 //! privileges for it the peers, may use.
 
 mod recent;
+mod shared;
 mod table;
 
 use core::fmt;
@@ -16,9 +17,10 @@ use crate::object::ia::Ia;
 use crate::object::pz::{self, Pz};
 use crate::object::usage::{Counted, Usage, Use};
 use crate::status::{ReturnType, Subtype};
-use crate::types::MemPrivileges;
+use crate::types::{LmrSegment, MemPrivileges};
 
 pub(crate) use recent::Recent;
+use shared::Name;
 pub(crate) use table::{CAPACITY, lookup};
 use table::{Contents, Entry};
 
@@ -34,12 +36,14 @@ pub enum MemoryKind {
         /// Bytes.
         length: u64,
     },
-    /// The memory of another LMR, registered once more. Not supported yet.
+    /// The memory of another LMR of the IA, registered once more.
     Lmr {
         /// The other LMR.
         source: Handle,
     },
-    /// Memory that processes share under one identifier. Not supported yet.
+    /// Memory that processes share under one identifier. Each registers it for
+    /// itself: verbs share no translations. What can be checked is: that it is
+    /// shared memory, and that in this process the identifier names no other.
     SharedVirtual {
         /// First byte.
         address: usize,
@@ -87,6 +91,7 @@ pub struct Lmr {
 struct Registration {
     entry: Entry,
     region: MemoryRegion,
+    name: Option<Name>,
     pz: Use<Pz>,
 }
 
@@ -97,7 +102,10 @@ impl Lmr {
     /// - A zone of another IA: `DAT_INVALID_HANDLE_PZ`.
     /// - No bytes, or more than the address space or the device allows:
     ///   `DAT_INVALID_PARAMETER`, argument 4; not mapped: argument 3.
-    /// - A kind of memory that is not supported: `DAT_MODEL_NOT_SUPPORTED`.
+    /// - The LMR that the memory is to be of is none, or another IA's:
+    ///   `DAT_INVALID_HANDLE_LMR`.
+    /// - Shared memory that is not shared: `DAT_INVALID_STATE`; whose identifier
+    ///   names other memory here: `DAT_INVALID_STATE_LMR_IN_USE`.
     /// - The device, the limit on locked memory or the table of LMRs is full:
     ///   `DAT_INSUFFICIENT_RESOURCES`.
     ///
@@ -115,9 +123,15 @@ impl Lmr {
         if !Arc::ptr_eq(pz.ia(), ia) {
             return Err(pz::stale("the zone belongs to another IA"));
         }
-        let (address, length) = range_of(kind)?;
+        let (address, length) = range_of(ia, kind)?;
         let pz = Use::of(pz).ok_or_else(|| pz::stale("the zone is being freed"))?;
         let place = Reservation::new().ok_or_else(exhausted)?;
+        let name = match kind {
+            MemoryKind::SharedVirtual { identifier, .. } => {
+                Some(Name::claim(identifier, address, length)?)
+            }
+            _ => None,
+        };
         // SAFETY: the caller's promise is the callee's.
         let (region, bindable) = unsafe { register(&pz, address, length, privileges)? };
         let entry = Entry::new(&Contents {
@@ -148,7 +162,12 @@ impl Lmr {
             info,
             bindable,
             pz: Arc::clone(pz.arc()),
-            registration: Mutex::new(Some(Registration { entry, region, pz })),
+            registration: Mutex::new(Some(Registration {
+                entry,
+                region,
+                name,
+                pz,
+            })),
             usage: Usage::default(),
         });
         ia.publish(place, &lmr, Self::abort)?;
@@ -165,6 +184,15 @@ impl Lmr {
     #[must_use]
     pub fn query(&self) -> LmrInfo {
         self.info
+    }
+
+    /// The identifier of shared memory: it lies there as long as the LMR lives.
+    #[must_use]
+    pub fn identifier(&self) -> Option<&[u8; 40]> {
+        match &self.info.kind {
+            MemoryKind::SharedVirtual { identifier, .. } => Some(identifier),
+            _ => None,
+        }
     }
 
     /// Its zone.
@@ -220,13 +248,24 @@ impl Lmr {
     /// window is bound to it there.
     fn deregister(&self) -> bool {
         let mut registration = self.registration();
-        let Some(Registration { entry, region, pz }) = registration.take() else {
+        let Some(Registration {
+            entry,
+            region,
+            name,
+            pz,
+        }) = registration.take()
+        else {
             return true;
         };
         match region.deregister() {
             Ok(()) => true,
             Err(region) => {
-                *registration = Some(Registration { entry, region, pz });
+                *registration = Some(Registration {
+                    entry,
+                    region,
+                    name,
+                    pz,
+                });
                 false
             }
         }
@@ -266,13 +305,26 @@ impl Counted for Lmr {
 }
 
 /// What memory an LMR is to have.
-fn range_of(kind: MemoryKind) -> Result<(usize, u64)> {
-    let MemoryKind::Virtual { address, length } = kind else {
-        return Err(DatError::new(
-            ReturnType::ModelNotSupported,
-            Subtype::NoSubtype,
-            "only memory of this process can be registered, DAT_MEM_TYPE_VIRTUAL",
-        ));
+fn range_of(ia: &Arc<Ia>, kind: MemoryKind) -> Result<(usize, u64)> {
+    let (address, length) = match kind {
+        MemoryKind::Virtual { address, length }
+        | MemoryKind::SharedVirtual {
+            address, length, ..
+        } => (address, length),
+        MemoryKind::Lmr { source } => {
+            let source = handle::pin::<Lmr>(source).ok_or_else(stale)?;
+            if !Arc::ptr_eq(source.pz.ia(), ia) {
+                return Err(DatError::new(
+                    ReturnType::InvalidHandle,
+                    Subtype::InvalidHandleLmr,
+                    "the LMR belongs to another IA",
+                ));
+            }
+            let info = source.query();
+            // As an address it has come from the consumer.
+            let address = usize::try_from(info.registered_address).unwrap_or(usize::MAX);
+            (address, info.registered_size)
+        }
     };
     let end = u64::try_from(address)
         .ok()
@@ -373,6 +425,18 @@ fn in_use(cause: &'static str) -> DatError {
         Subtype::InvalidStateLmrInUse,
         cause,
     )
+}
+
+/// Whether a segment is all inside an LMR of this IA; one of no bytes is
+/// anywhere.
+#[must_use]
+pub fn covers(ia: &Arc<Ia>, segment: &LmrSegment) -> bool {
+    segment.length == 0
+        || find(segment.context).is_some_and(|lmr| {
+            let offset = segment.address.wrapping_sub(lmr.info.registered_address);
+            let bytes = lmr.info.registered_size;
+            Arc::ptr_eq(lmr.pz.ia(), ia) && offset <= bytes && segment.length <= bytes - offset
+        })
 }
 
 /// The LMR that a context stands for now.

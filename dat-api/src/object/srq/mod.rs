@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
@@ -17,6 +17,7 @@ use crate::types::SrqAttributes;
 
 #[allow(unsafe_code)]
 mod poster;
+mod resize;
 mod watermark;
 
 use poster::PosterCell;
@@ -33,7 +34,7 @@ pub struct Srq {
     gate: Gate,
     /// Number of its zone: whose memory may be named.
     zone: u32,
-    capacity: u32,
+    capacity: AtomicU32,
     max_iov: u32,
     watermark: Watermark,
     /// The device gave it up.
@@ -131,7 +132,7 @@ impl Srq {
             queue: queue.handle().clone(),
             gate: Gate::new(ia.is_threadsafe()),
             zone: pz.id(),
-            capacity: queue.capacity(),
+            capacity: AtomicU32::new(queue.capacity()),
             max_iov: u32::try_from(queue.max_segments().min(MAX_SEGMENTS)).unwrap_or(1),
             poster: PosterCell::new(queue),
             watermark: Watermark::default(),
@@ -169,7 +170,7 @@ impl Srq {
 
     /// Receives that it holds.
     pub(crate) fn capacity(&self) -> u32 {
-        self.capacity
+        self.capacity.load(Ordering::Relaxed)
     }
 
     /// Frees a queue. Receives on it are forgotten.

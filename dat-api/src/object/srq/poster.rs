@@ -3,7 +3,7 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-use dat_engine::{PostError, RecvRequest, SharedReceiveQueue};
+use dat_engine::{ControlError, PostError, RecvRequest, SharedReceiveQueue};
 
 use super::Srq;
 use crate::object::ep::{LONGEST, MAX_SEGMENTS, gather, refusal, single, too_many};
@@ -34,6 +34,18 @@ impl PosterCell {
 }
 
 impl Srq {
+    /// Makes room for so many receives.
+    ///
+    /// # Errors
+    /// As [`SharedReceiveQueue::resize`].
+    pub(super) fn resize_queue(&self, receives: u32) -> Result<(), ControlError> {
+        let _gate = self.gate.enter();
+        // SAFETY: inside the gate, or the consumer serialises calls on the
+        // queue, this one among them.
+        let poster = unsafe { &mut *self.poster.0.get() };
+        poster.queue.resize(receives)
+    }
+
     /// Posts a receive of `count` segments; `segment(i)` is the i-th.
     ///
     /// # Errors

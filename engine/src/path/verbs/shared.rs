@@ -6,7 +6,7 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dv_sys::verbs::ibv_recv_wr;
 
@@ -21,6 +21,8 @@ pub(super) struct SharedState<D: Device> {
     pub(super) name: Name,
     queue: D::Shared,
     places: Box<[Place]>,
+    /// What it has grown by; each at least as much as there was before.
+    more: [OnceLock<Box<[Place]>>; 32],
     /// Places that came back and that the poster has not fetched. Never grows
     /// beyond the room that it was made with.
     returned: Mutex<Vec<u32>>,
@@ -42,7 +44,7 @@ impl<D: Device> SharedState<D> {
     /// with nothing done, if the device does not have it.
     #[inline]
     pub(super) fn take(&self, slot: u32) -> Option<u64> {
-        let place = self.places.get(slot as usize)?;
+        let place = self.place(slot)?;
         // Acquire: the cookie that the poster wrote.
         if !place.taken.swap(false, Ordering::Acquire) {
             return None;
@@ -52,6 +54,34 @@ impl<D: Device> SharedState<D> {
         self.returned().push(slot);
         self.back.fetch_add(1, Ordering::Relaxed);
         Some(cookie)
+    }
+
+    #[inline]
+    fn place(&self, slot: u32) -> Option<&Place> {
+        match self.places.get(slot as usize) {
+            Some(place) => Some(place),
+            None => self.place_beyond(slot as usize),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn place_beyond(&self, slot: usize) -> Option<&Place> {
+        let mut at = slot.checked_sub(self.places.len())?;
+        for chunk in &self.more {
+            let chunk = chunk.get()?;
+            match chunk.get(at) {
+                Some(place) => return Some(place),
+                None => at -= chunk.len(),
+            }
+        }
+        None
+    }
+
+    /// How many places there are.
+    fn room(&self) -> usize {
+        let more = self.more.iter().map_while(OnceLock::get);
+        self.places.len() + more.map(|chunk| chunk.len()).sum::<usize>()
     }
 
     fn returned(&self) -> MutexGuard<'_, Vec<u32>> {
@@ -64,6 +94,7 @@ pub struct SharedReceives<D: Device> {
     state: Arc<SharedState<D>>,
     /// Places for the next posts.
     free: Vec<u32>,
+    capacity: u32,
     bounds: Bounds,
     forks: u32,
 }
@@ -103,6 +134,7 @@ impl<D: Device> SharedReceives<D> {
             name: Name::new(NEXT.fetch_add(1, Ordering::Relaxed)),
             queue,
             places: (0..capacity).map(|_| Place::default()).collect(),
+            more: [const { OnceLock::new() }; 32],
             returned: Mutex::new(Vec::with_capacity(capacity as usize)),
             posted: AtomicU32::new(0),
             back: AtomicU32::new(0),
@@ -110,6 +142,7 @@ impl<D: Device> SharedReceives<D> {
         Self {
             state,
             free: (0..capacity).rev().collect(),
+            capacity,
             bounds: Bounds {
                 segments,
                 inline_bytes: 0,
@@ -125,7 +158,34 @@ impl<D: Device> SharedReceives<D> {
 
     /// The most receives that may be outstanding.
     pub fn capacity(&self) -> u32 {
-        self.state.places.len() as u32
+        self.capacity
+    }
+
+    /// The device has room for `capacity` receives from now on, more than
+    /// before. Nothing that is outstanding is touched.
+    pub fn grow(&mut self, capacity: u32) {
+        let before = self.capacity;
+        let room = self.state.room();
+        let wanted = capacity as usize;
+        if wanted > room {
+            let chunk = self.state.more.iter().find(|chunk| chunk.get().is_none());
+            let Some(chunk) = chunk else {
+                // Each was at least as large as all before it: 2^32 places.
+                return;
+            };
+            let count = (wanted - room).max(room);
+            // Whoever is told of one of these places sees them.
+            chunk.get_or_init(|| (0..count).map(|_| Place::default()).collect());
+        }
+        let mut returned = self.state.returned();
+        let known = returned.len();
+        returned.reserve_exact(wanted - known.min(wanted));
+        drop(returned);
+        self.free
+            .reserve_exact(wanted - self.free.len().min(wanted));
+        // Last, so that they are taken last.
+        self.free.splice(0..0, (before..capacity).rev());
+        self.capacity = capacity;
     }
 
     /// The most segments of one receive.
@@ -219,7 +279,7 @@ impl<D: Device> SharedReceives<D> {
         let slot = *self.free.last().ok_or(PostError::QueueFull)?;
         check_lengths(request.segments)?;
         self.free.pop();
-        let place = &self.state.places[slot as usize];
+        let place = self.state.place(slot).ok_or(PostError::QueueFull)?;
         place.cookie.store(request.cookie, Ordering::Relaxed);
         // Release: the cookie is there.
         place.taken.store(true, Ordering::Release);
@@ -230,9 +290,9 @@ impl<D: Device> SharedReceives<D> {
     /// Takes back what was not posted after all.
     fn withdraw(&mut self, slots: &[u32]) {
         for &slot in slots {
-            self.state.places[slot as usize]
-                .taken
-                .store(false, Ordering::Relaxed);
+            if let Some(place) = self.state.place(slot) {
+                place.taken.store(false, Ordering::Relaxed);
+            }
             self.free.push(slot);
         }
         let count = slots.len() as u32;

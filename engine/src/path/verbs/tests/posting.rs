@@ -213,6 +213,34 @@ fn shared_receives_that_are_refused_lose_no_place() {
 }
 
 #[test]
+fn a_shared_queue_grows_under_what_is_outstanding() {
+    let mut cq = Cq::new();
+    let mut srq = Srq::new(3);
+    let _pair = qp(5, &cq, &cq, Some(&srq));
+    let (mut next, mut done) = (0, 0);
+    for (grown, complete) in [(3, 2), (4, 0), (5, 3), (40, 7), (100, 30), (101, 101)] {
+        srq.receives.grow(grown);
+        assert_eq!(srq.receives.capacity(), grown);
+        while srq.outstanding() < grown {
+            srq.post(next).expect("room");
+            next += 1;
+        }
+        assert_eq!(srq.post(next), Err(PostError::QueueFull));
+        for _ in 0..complete {
+            cq.write(Work {
+                tag: srq.next(),
+                qpn: 5,
+                ..Work::default()
+            });
+        }
+        let cookies: Vec<u64> = (done..done + complete).collect();
+        assert_eq!(cq.cookies(), cookies);
+        done += complete;
+    }
+    assert_eq!((srq.outstanding(), done), (0, next));
+}
+
+#[test]
 fn a_queue_pair_on_a_shared_queue_has_no_receives_of_its_own() {
     let cq = Cq::new();
     let srq = Srq::new(3);

@@ -1,0 +1,175 @@
+//! Memory that processes share under an identifier (`DAT_MEM_TYPE_SHARED_VIRTUAL`).
+//!
+//! A translation cannot be shared through verbs, so every process registers the
+//! memory for itself. What an identifier means to the others cannot be asked;
+//! here it names one piece of one shared object as long as an LMR has it.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{DatError, Result};
+use crate::status::{ReturnType, Subtype};
+
+/// An identifier, all of it.
+type Identifier = [u8; 40];
+
+/// A piece of a shared object, whatever address it is mapped at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Piece {
+    /// Device and inode, as the kernel prints them.
+    object: String,
+    offset: u64,
+    length: u64,
+}
+
+/// What identifiers name in this process, and how many LMRs have them.
+static NAMES: LazyLock<Mutex<HashMap<Identifier, (Piece, u32)>>> = LazyLock::new(Mutex::default);
+
+fn names() -> MutexGuard<'static, HashMap<Identifier, (Piece, u32)>> {
+    // Nothing panics under the lock.
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An identifier in use, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Name(Identifier);
+
+impl Name {
+    /// Gives memory a name.
+    ///
+    /// # Errors
+    /// - Nothing is mapped there: `DAT_INVALID_PARAMETER`, argument 3.
+    /// - It is not shared, or not of one object: `DAT_INVALID_STATE`.
+    /// - The identifier names something else: `DAT_INVALID_STATE_LMR_IN_USE`.
+    pub(super) fn claim(identifier: Identifier, address: usize, length: u64) -> Result<Self> {
+        let maps = std::fs::read_to_string("/proc/self/maps").map_err(|error| {
+            DatError::new(
+                ReturnType::InsufficientResources,
+                Subtype::NoSubtype,
+                format!("cannot tell shared memory from other: /proc/self/maps: {error}"),
+            )
+        })?;
+        let piece = piece(&maps, address as u64, length)?;
+        let mut names = names();
+        let (known, users) = names.entry(identifier).or_insert((piece.clone(), 0));
+        if *known != piece {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                Subtype::InvalidStateLmrInUse,
+                "the identifier names other shared memory in this process",
+            ));
+        }
+        *users += 1;
+        Ok(Self(identifier))
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let mut names = names();
+        if let Some((_, users)) = names.get_mut(&self.0) {
+            *users -= 1;
+            if *users == 0 {
+                names.remove(&self.0);
+            }
+        }
+    }
+}
+
+/// One line of `/proc/self/maps` (proc(5)).
+struct Mapping<'a> {
+    start: u64,
+    end: u64,
+    shared: bool,
+    offset: u64,
+    device: &'a str,
+    inode: &'a str,
+}
+
+impl<'a> Mapping<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let rights = words.next()?;
+        Some(Self {
+            start: number(start)?,
+            end: number(end)?,
+            shared: rights.ends_with('s'),
+            offset: number(words.next()?)?,
+            device: words.next()?,
+            inode: words.next()?,
+        })
+    }
+}
+
+/// What shared object the memory is a piece of.
+fn piece(maps: &str, address: u64, length: u64) -> Result<Piece> {
+    let end = address + length;
+    let mut at = address;
+    let mut found: Option<Piece> = None;
+    for mapping in maps.lines().filter_map(Mapping::parse) {
+        if at >= end {
+            break;
+        }
+        if at < mapping.start || at >= mapping.end {
+            continue;
+        }
+        let object = format!("{} {}", mapping.device, mapping.inode);
+        let offset = mapping.offset + (at - mapping.start);
+        let goes_on = found
+            .as_ref()
+            .is_none_or(|piece| piece.object == object && piece.offset + (at - address) == offset);
+        if !mapping.shared || !goes_on {
+            return Err(DatError::new(
+                ReturnType::InvalidState,
+                Subtype::NoSubtype,
+                format!("{length} bytes at {address:#x} are not of one shared object"),
+            ));
+        }
+        found.get_or_insert(Piece {
+            object,
+            offset,
+            length,
+        });
+        at = mapping.end;
+    }
+    found.filter(|_| at >= end).ok_or_else(|| {
+        DatError::new(
+            ReturnType::InvalidParameter,
+            Subtype::InvalidArg3,
+            format!("{length} bytes at {address:#x} are not all mapped"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+1000-3000 rw-s 00005000 00:05 77 /dev/shm/one
+3000-4000 r--s 00007000 00:05 77 /dev/shm/one
+4000-5000 rw-s 00000000 00:05 78 /dev/shm/two
+5000-6000 rw-p 00000000 00:00 0
+8000-9000 rw-s 00000000 00:01 9 /dev/zero (deleted)
+";
+
+    #[test]
+    fn a_piece_is_of_one_shared_object_without_holes() {
+        let of = |address, length| piece(MAPS, address, length);
+        let one = of(0x1800, 0x2000).expect("both parts of one");
+        assert_eq!((one.object.as_str(), one.offset), ("00:05 77", 0x5800));
+        let kind = |address, length| of(address, length).unwrap_err().code().kind();
+        let (state, parameter) = (
+            Some(ReturnType::InvalidState),
+            Some(ReturnType::InvalidParameter),
+        );
+        assert_eq!(kind(0x3800, 0x1000), state, "two objects");
+        assert_eq!(kind(0x5000, 1), state, "private");
+        assert_eq!(kind(0x4fff, 2), state, "shared and private");
+        assert_eq!(kind(0x7000, 1), parameter, "nothing");
+        assert_eq!(kind(0x8fff, 2), parameter, "its end");
+        assert!(of(0x8000, 0x1000).is_ok());
+    }
+}

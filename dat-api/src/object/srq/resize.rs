@@ -1,0 +1,121 @@
+//! Changing how many receives a shared queue holds.
+//!
+//! It never holds fewer than it could before: a smaller size is granted by what
+//! there is. A larger one takes three things: a device that can resize a queue
+//! that is in use (mlx5 cannot), room in the completion queues that the
+//! endpoints report to, which cannot change for them, and places of our own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dat_engine::ControlErrorKind;
+
+use super::Srq;
+use crate::error::{DatError, Result};
+use crate::handle;
+use crate::object::ep::Ep;
+use crate::object::evd::Evd;
+use crate::status::{ReturnType, Subtype};
+
+fn too_small(cause: String) -> DatError {
+    DatError::new(ReturnType::InvalidState, Subtype::NoSubtype, cause)
+}
+
+fn no_room(cause: impl Into<String>) -> DatError {
+    DatError::new(
+        ReturnType::InsufficientResources,
+        Subtype::ResourceSrq,
+        cause.into(),
+    )
+}
+
+impl Srq {
+    /// Makes the queue hold at least so many receives. Nothing is lost.
+    ///
+    /// # Errors
+    /// - `DAT_INVALID_PARAMETER`, argument 2: no receive at all, or more than
+    ///   the adapter allows (`max_recv_per_srq`).
+    /// - `DAT_INVALID_STATE`: fewer than are outstanding, or than the low
+    ///   watermark.
+    /// - `DAT_INSUFFICIENT_RESOURCES`: more than it holds, and the device cannot
+    ///   resize it, or the EVD of an endpoint on it has no room for as many
+    ///   completions.
+    pub fn resize(&self, receives: i32) -> Result<()> {
+        let most = self.ia.attributes().max_recv_per_srq;
+        if receives < 1 || receives > most {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg2,
+                format!("max_recv_dtos is {receives}; it must be 1 to {most}"),
+            ));
+        }
+        let wanted = receives.unsigned_abs();
+        self.take_completions();
+        let (outstanding, mark) = (self.queue.outstanding(), self.watermark.value());
+        if wanted < outstanding {
+            return Err(too_small(format!(
+                "{outstanding} receives are outstanding, {wanted} are asked for"
+            )));
+        }
+        if wanted < mark {
+            return Err(too_small(format!(
+                "the low watermark is {mark}, {wanted} receives are asked for"
+            )));
+        }
+        let more = wanted.saturating_sub(self.capacity());
+        if more == 0 {
+            return Ok(());
+        }
+        let evds = self.evds()?;
+        for (at, evd) in evds.iter().enumerate() {
+            if !evd.widen_shared(self.handle, more) {
+                self.give_back(&evds[..at], more);
+                return Err(no_room(format!(
+                    "an EVD has no room for {more} more completions of receives: create it \
+                     longer, or resize the queue before endpoints use it"
+                )));
+            }
+        }
+        let resized = self.resize_queue(wanted);
+        match resized {
+            Ok(()) => {
+                self.capacity.store(wanted, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                self.give_back(&evds, more);
+                Err(match error.kind() {
+                    ControlErrorKind::Unsupported => no_room(format!(
+                        "it holds {} receives, and {error}",
+                        self.capacity()
+                    )),
+                    _ => error.into(),
+                })
+            }
+        }
+    }
+
+    fn give_back(&self, evds: &[Arc<Evd>], more: u32) {
+        for evd in evds {
+            evd.narrow_shared(self.handle, more);
+        }
+    }
+
+    /// Where its endpoints report receives, each once.
+    ///
+    /// # Errors
+    /// One of them has nowhere: what nobody wants has a queue that cannot grow.
+    fn evds(&self) -> Result<Vec<Arc<Evd>>> {
+        let mut evds: Vec<Arc<Evd>> = Vec::new();
+        let users = self.users().clone();
+        for ep in users.into_iter().filter_map(handle::pin::<Ep>) {
+            let evd = ep.recv_evd().ok_or_else(|| {
+                no_room("an endpoint without a recv EVD uses the queue: resize it before")
+            })?;
+            if !evds.iter().any(|known| Arc::ptr_eq(known, &evd)) {
+                evds.push(evd);
+            }
+        }
+        Ok(evds)
+    }
+}

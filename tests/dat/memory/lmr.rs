@@ -1,0 +1,417 @@
+//! `dat_pz_*` and `dat_lmr_*`: rows of the tables of the calls.
+
+use std::mem;
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{
+    Bed, End, Memory, Pair, Shape, abilities, fails, fails_with, ok, refused_access, srq,
+};
+
+const ALL: DAT_MEM_PRIV_FLAGS = DAT_MEM_PRIV_ALL_FLAG;
+
+/// An LMR as the call has made it.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    lmr: DAT_LMR_HANDLE,
+    context: DAT_LMR_CONTEXT,
+    rmr_context: DAT_RMR_CONTEXT,
+    address: DAT_VADDR,
+    length: DAT_VLEN,
+}
+
+/// `dat_lmr_create`.
+fn create(
+    bed: &Bed,
+    kind: DAT_MEM_TYPE,
+    region: DAT_REGION_DESCRIPTION,
+    length: u64,
+    pz: DAT_PZ_HANDLE,
+    rights: DAT_MEM_PRIV_FLAGS,
+) -> Result<Made, DAT_RETURN> {
+    let mut made = Made {
+        lmr: ptr::null_mut(),
+        context: 0,
+        rmr_context: 0,
+        address: 0,
+        length: 0,
+    };
+    // SAFETY: the results are writable; what is registered lives long enough,
+    // or is not there at all.
+    let answer = unsafe {
+        dat_lmr_create(
+            bed.ia,
+            kind,
+            region,
+            length,
+            pz,
+            rights,
+            &raw mut made.lmr,
+            &raw mut made.context,
+            &raw mut made.rmr_context,
+            &raw mut made.length,
+            &raw mut made.address,
+        )
+    };
+    if answer == DAT_SUCCESS {
+        Ok(made)
+    } else {
+        Err(answer)
+    }
+}
+
+fn info(lmr: DAT_LMR_HANDLE) -> DAT_LMR_PARAM {
+    // SAFETY: integers and pointers: zeros are good.
+    let mut info = unsafe { mem::zeroed() };
+    // SAFETY: the result is writable.
+    ok(unsafe { dat_lmr_query(lmr, DAT_LMR_FIELD_ALL, &raw mut info) });
+    info
+}
+
+fn free(lmr: DAT_LMR_HANDLE) -> DAT_RETURN {
+    // SAFETY: any handle may be given.
+    unsafe { dat_lmr_free(lmr) }
+}
+
+fn of_lmr(source: DAT_LMR_HANDLE) -> DAT_REGION_DESCRIPTION {
+    DAT_REGION_DESCRIPTION {
+        for_lmr_handle: source,
+    }
+}
+
+/// Shared memory, mapped twice.
+struct Shared([*mut libc::c_void; 2]);
+
+const SHARED: usize = 8192;
+
+impl Shared {
+    fn new() -> Self {
+        // SAFETY: a file of our own, mapped whole, closed again.
+        unsafe {
+            let file = libc::memfd_create(c"udapl-test".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(file >= 0);
+            assert_eq!(libc::ftruncate(file, SHARED as libc::off_t), 0);
+            let map = || {
+                let rights = libc::PROT_READ | libc::PROT_WRITE;
+                libc::mmap(ptr::null_mut(), SHARED, rights, libc::MAP_SHARED, file, 0)
+            };
+            let both = [map(), map()];
+            libc::close(file);
+            assert!(!both.contains(&libc::MAP_FAILED));
+            Self(both)
+        }
+    }
+
+    fn region(at: *mut libc::c_void, name: &mut [libc::c_char; 40]) -> DAT_REGION_DESCRIPTION {
+        DAT_REGION_DESCRIPTION {
+            for_shared_memory: DAT_SHARED_MEMORY {
+                virtual_address: at,
+                shared_memory_id: ptr::from_mut(name),
+            },
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for at in self.0 {
+            // SAFETY: mapped by `new`, used no more.
+            unsafe { libc::munmap(at, SHARED) };
+        }
+    }
+}
+
+/// Memory type LMR: another registration of the same memory, whose length is
+/// that of the source whatever is said, with rights and a zone of its own.
+#[test]
+fn lmr_of_an_lmr_is_the_same_memory_registered_again() {
+    let bed = Bed::new();
+    let pair = Pair::new(&bed, &Shape::default());
+    let (local, mut source) = (
+        bed.memory(64),
+        bed.memory_in(bed.pz, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG),
+    );
+    let made = create(&bed, DAT_MEM_TYPE_LMR, of_lmr(source.lmr), 7, bed.pz, ALL).expect("made");
+    assert_ne!(made.context, source.context);
+    assert_eq!((made.address, made.length), (source.address(0), 64));
+    let told = info(made.lmr);
+    assert_eq!(told.mem_type, DAT_MEM_TYPE_LMR);
+    // SAFETY: the type tells which member holds.
+    assert_eq!(unsafe { told.region_desc.for_lmr_handle }, source.lmr);
+    assert_eq!((told.registered_size, told.mem_priv), (64, ALL));
+    assert_eq!(told.rmr_context, made.rmr_context);
+    // The source gave peers nothing; this one does, and outlives it.
+    assert_eq!(source.rmr_context, 0);
+    ok(source.free());
+    let remote = DAT_RMR_TRIPLET {
+        rmr_context: made.rmr_context,
+        pad: 0,
+        target_address: made.address,
+        segment_length: 16,
+    };
+    ok(pair.active.post_write(
+        &[local.segment(0, 16)],
+        &remote,
+        1,
+        DAT_COMPLETION_DEFAULT_FLAG,
+    ));
+    bed.run();
+    assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
+    ok(free(made.lmr));
+    ok(pair.active.post_write(
+        &[local.segment(0, 16)],
+        &remote,
+        2,
+        DAT_COMPLETION_DEFAULT_FLAG,
+    ));
+    bed.run();
+    refused_access(pair.active.requested().status);
+}
+
+/// Memory type SHARED_VIRTUAL: registered for this process; one identifier, one
+/// piece of shared memory, wherever it is mapped.
+#[test]
+fn lmr_of_shared_memory_goes_by_its_identifier() {
+    let bed = Bed::new();
+    let (shared, other) = (Shared::new(), Shared::new());
+    let mut name: [libc::c_char; 40] = std::array::from_fn(|at| at as libc::c_char);
+    // They differ in the last byte only.
+    let mut second = name;
+    second[39] += 1;
+    let make = |at, len, name: &mut _| {
+        let region = Shared::region(at, name);
+        create(&bed, DAT_MEM_TYPE_SHARED_VIRTUAL, region, len, bed.pz, ALL)
+    };
+    let one = make(shared.0[0], 8192, &mut name).expect("made");
+    let told = info(one.lmr);
+    assert_eq!(
+        (told.mem_type, told.length),
+        (DAT_MEM_TYPE_SHARED_VIRTUAL, 8192)
+    );
+    // SAFETY: the type tells which member holds; the identifier lives with the LMR.
+    unsafe {
+        let described = told.region_desc.for_shared_memory;
+        assert_eq!(described.virtual_address, shared.0[0]);
+        assert_eq!(*described.shared_memory_id, name);
+    }
+    // Mapped elsewhere it is the same.
+    let two = make(shared.0[1], 8192, &mut name).expect("made");
+    assert_ne!(one.context, two.context);
+    let in_use = DAT_INVALID_STATE_LMR_IN_USE;
+    for (at, len) in [(other.0[0], 8192), (shared.0[0], 4096)] {
+        let answer = make(at, len, &mut name).expect_err("another piece");
+        fails_with(answer, DAT_INVALID_STATE, in_use);
+    }
+    let three = make(other.0[0], 8192, &mut second).expect("another name");
+    ok(free(one.lmr));
+    let answer = make(other.0[0], 8192, &mut name).expect_err("still named");
+    fails_with(answer, DAT_INVALID_STATE, in_use);
+    ok(free(two.lmr));
+    let four = make(other.0[0], 8192, &mut name).expect("free again");
+    // What is not shared.
+    let mut private = vec![0_u8; 4096];
+    let answer = make(private.as_mut_ptr().cast(), 4096, &mut second).expect_err("private");
+    fails_with(answer, DAT_INVALID_STATE, DAT_NO_SUBTYPE);
+    ok(free(three.lmr));
+    ok(free(four.lmr));
+}
+
+/// The table of failures of `dat_lmr_create`.
+#[test]
+fn lmr_create_row_by_row() {
+    let mut bed = Bed::new();
+    let mut memory = bed.memory(64);
+    let mut freed = bed.memory(64);
+    let gone = freed.lmr;
+    ok(freed.free());
+    let mut bytes = vec![0_u8; 64];
+    let va = DAT_REGION_DESCRIPTION {
+        for_va: bytes.as_mut_ptr().cast(),
+    };
+    let virt = DAT_MEM_TYPE_VIRTUAL;
+    let row = |what: &str, made: Result<Made, DAT_RETURN>, kind, subtype| {
+        println!("{what}");
+        fails_with(made.expect_err("refused"), kind, subtype);
+    };
+    let (ih, ip) = (DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER);
+    let ia = std::mem::replace(&mut bed.ia, ptr::null_mut());
+    row(
+        "bad IA",
+        create(&bed, virt, va, 64, bed.pz, ALL),
+        ih,
+        DAT_INVALID_HANDLE_IA,
+    );
+    bed.ia = ia;
+    for pz in [ptr::null_mut(), ia, memory.lmr] {
+        row(
+            "bad PZ",
+            create(&bed, virt, va, 64, pz, ALL),
+            ih,
+            DAT_INVALID_HANDLE_PZ,
+        );
+    }
+    for source in [ptr::null_mut(), bed.pz, gone] {
+        let made = create(&bed, DAT_MEM_TYPE_LMR, of_lmr(source), 64, bed.pz, ALL);
+        row("bad source LMR", made, ih, DAT_INVALID_HANDLE_LMR);
+    }
+    row(
+        "length 0",
+        create(&bed, virt, va, 0, bed.pz, ALL),
+        ip,
+        DAT_INVALID_ARG4,
+    );
+    for kind in [3, 99, u32::MAX] {
+        row(
+            "unknown type",
+            create(&bed, kind, va, 64, bed.pz, ALL),
+            ip,
+            DAT_INVALID_ARG2,
+        );
+    }
+    row(
+        "unknown privilege",
+        create(&bed, virt, va, 64, bed.pz, 0x80),
+        ip,
+        DAT_INVALID_ARG6,
+    );
+    let mut name = [0; 40];
+    for (at, len, argument) in [
+        (bytes.as_mut_ptr().cast(), 0, DAT_INVALID_ARG4),
+        (ptr::without_provenance_mut(4096), 4096, DAT_INVALID_ARG3),
+    ] {
+        let region = Shared::region(at, &mut name);
+        let made = create(&bed, DAT_MEM_TYPE_SHARED_VIRTUAL, region, len, bed.pz, ALL);
+        row("no shared memory", made, ip, argument);
+    }
+    let nameless = DAT_REGION_DESCRIPTION {
+        for_shared_memory: DAT_SHARED_MEMORY {
+            virtual_address: bytes.as_mut_ptr().cast(),
+            shared_memory_id: ptr::null_mut(),
+        },
+    };
+    let made = create(&bed, DAT_MEM_TYPE_SHARED_VIRTUAL, nameless, 64, bed.pz, ALL);
+    row("no identifier", made, ip, DAT_INVALID_ARG3);
+    let (_, provider) = abilities(&bed);
+    let types = DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL;
+    assert_eq!(provider.lmr_mem_types_supported, types);
+    ok(memory.free());
+    // The rows of dat_lmr_free and dat_lmr_query.
+    for bad in [ptr::null_mut(), gone, bed.pz, memory.lmr] {
+        fails_with(free(bad), ih, DAT_INVALID_HANDLE_LMR);
+        // SAFETY: integers and pointers: zeros are good; any handle may be given.
+        let answer = unsafe {
+            let mut info = mem::zeroed();
+            dat_lmr_query(bad, DAT_LMR_FIELD_ALL, &raw mut info)
+        };
+        fails_with(answer, ih, DAT_INVALID_HANDLE_LMR);
+    }
+}
+
+/// `dat_lmr_sync_rdma_read` and `_write`: segments of any LMR and zone of the
+/// adapter; the memory agrees with the device anyway.
+#[test]
+fn lmr_sync_looks_at_its_segments() {
+    let bed = Bed::new();
+    let zone = bed.pz();
+    let (one, other) = (
+        bed.memory(64),
+        bed.memory_in(zone, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG),
+    );
+    let mut freed = bed.memory(64);
+    let stale = freed.segment(0, 8);
+    ok(freed.free());
+    let (_, provider) = abilities(&bed);
+    assert_eq!(provider.lmr_sync_req, DAT_FALSE);
+    let good = [
+        one.segment(0, 64),
+        other.segment(63, 1),
+        crate::support::nothing(),
+    ];
+    let past = |offset, len| {
+        let mut segment = one.segment(0, 64);
+        segment.virtual_address = segment.virtual_address.wrapping_add_signed(offset);
+        segment.segment_length = len;
+        segment
+    };
+    let unknown = DAT_LMR_TRIPLET {
+        lmr_context: !one.context,
+        ..one.segment(0, 8)
+    };
+    let bad = [
+        past(-1, 8),
+        past(1, 64),
+        past(64, 1),
+        past(0, u64::MAX),
+        unknown,
+        stale,
+    ];
+    for sync in [dat_lmr_sync_rdma_read, dat_lmr_sync_rdma_write] {
+        // SAFETY: the arrays are as long as is said; any handles may be given.
+        unsafe {
+            ok(sync(bed.ia, good.as_ptr(), 3));
+            ok(sync(bed.ia, ptr::null(), 0));
+            for bad in bad {
+                let list = [good[0], bad];
+                let answer = sync(bed.ia, list.as_ptr(), 2);
+                fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+            }
+            fails(sync(bed.ia, ptr::null(), 1), DAT_INVALID_PARAMETER);
+            let answer = sync(bed.pz, good.as_ptr(), 1);
+            fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+        }
+    }
+}
+
+/// `dat_pz_create`, `_query`, `_free`: the rows, each kind of user by itself.
+#[test]
+fn pz_row_by_row() {
+    let bed = Bed::new();
+    let ih = DAT_INVALID_HANDLE;
+    let mut made = ptr::null_mut();
+    // SAFETY: any handles and null pointers are what is tried.
+    unsafe {
+        for bad in [ptr::null_mut(), bed.pz, bed.async_evd] {
+            fails_with(dat_pz_create(bad, &raw mut made), ih, DAT_INVALID_HANDLE_IA);
+        }
+        let answer = dat_pz_create(bed.ia, ptr::null_mut());
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+        let mut info: DAT_PZ_PARAM = mem::zeroed();
+        ok(dat_pz_query(bed.pz, DAT_PZ_FIELD_ALL, &raw mut info));
+        assert_eq!(info.ia_handle, bed.ia);
+        for bad in [ptr::null_mut(), bed.ia] {
+            let answer = dat_pz_query(bad, DAT_PZ_FIELD_ALL, &raw mut info);
+            fails_with(answer, ih, DAT_INVALID_HANDLE_PZ);
+            fails_with(dat_pz_free(bad), ih, DAT_INVALID_HANDLE_PZ);
+        }
+        let answer = dat_pz_query(bed.pz, !0, &raw mut info);
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+        let answer = dat_pz_query(bed.pz, DAT_PZ_FIELD_ALL, ptr::null_mut());
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    }
+    let in_use = |pz| {
+        // SAFETY: a live handle.
+        let answer = unsafe { dat_pz_free(pz) };
+        fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_PZ_IN_USE);
+    };
+    let by_lmr = bed.pz();
+    let memory = Memory::new(bed.ia, by_lmr, 64, ALL);
+    in_use(by_lmr);
+    drop(memory);
+    let by_srq = bed.pz();
+    let queue = crate::support::srq_in(&bed, by_srq, 4);
+    in_use(by_srq);
+    // An endpoint and an SRQ of the bed's own.
+    let _end = End::new(&bed, &Shape::default());
+    let _srq = srq(&bed, 4);
+    in_use(bed.pz);
+    // SAFETY: live handles, and dead ones.
+    unsafe {
+        ok(dat_srq_free(queue));
+        for pz in [by_lmr, by_srq] {
+            ok(dat_pz_free(pz));
+            fails_with(dat_pz_free(pz), ih, DAT_INVALID_HANDLE_PZ);
+        }
+    }
+}

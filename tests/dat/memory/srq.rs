@@ -1,0 +1,224 @@
+//! `dat_srq_*`: rows of the table of the calls that `srq_set_lw.rs`,
+//! `ep_create_with_srq` and `bad_input` do not have, and all of `dat_srq_resize`.
+
+use std::mem;
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{
+    Bed, End, Pair, Shape, abilities, fails, fails_with, ok, post_srq, srq, srq_info, take_dto,
+};
+
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+
+fn resize(srq: DAT_SRQ_HANDLE, receives: DAT_COUNT) -> DAT_RETURN {
+    // SAFETY: any values may be given.
+    unsafe { dat_srq_resize(srq, receives) }
+}
+
+/// Create, free, query: handles, masks and pointers.
+#[test]
+fn srq_create_free_query_row_by_row() {
+    let bed = Bed::new();
+    let ih = DAT_INVALID_HANDLE;
+    let queue = srq(&bed, 4);
+    let mut attr = DAT_SRQ_ATTR {
+        max_recv_dtos: 4,
+        max_recv_iov: 1,
+        low_watermark: DAT_SRQ_LW_DEFAULT,
+    };
+    let mut made = ptr::null_mut();
+    // SAFETY: any handles and null pointers are what is tried.
+    unsafe {
+        for bad in [ptr::null_mut(), bed.pz, queue] {
+            let answer = dat_srq_create(bad, bed.pz, &raw mut attr, &raw mut made);
+            fails_with(answer, ih, DAT_INVALID_HANDLE_IA);
+        }
+        for bad in [ptr::null_mut(), bed.ia, queue] {
+            let answer = dat_srq_create(bed.ia, bad, &raw mut attr, &raw mut made);
+            fails_with(answer, ih, DAT_INVALID_HANDLE_PZ);
+        }
+        let ip = DAT_INVALID_PARAMETER;
+        let answer = dat_srq_create(bed.ia, bed.pz, ptr::null_mut(), &raw mut made);
+        fails_with(answer, ip, DAT_INVALID_ARG3);
+        let answer = dat_srq_create(bed.ia, bed.pz, &raw mut attr, ptr::null_mut());
+        fails_with(answer, ip, DAT_INVALID_ARG4);
+        attr.low_watermark = 1;
+        let answer = dat_srq_create(bed.ia, bed.pz, &raw mut attr, &raw mut made);
+        fails_with(answer, ip, DAT_INVALID_ARG3);
+        let mut info = mem::zeroed();
+        for bad in [ptr::null_mut(), bed.ia, bed.pz] {
+            fails_with(dat_srq_free(bad), ih, DAT_INVALID_HANDLE_SRQ);
+            let answer = dat_srq_query(bad, DAT_SRQ_FIELD_ALL, &raw mut info);
+            fails_with(answer, ih, DAT_INVALID_HANDLE_SRQ);
+            fails_with(resize(bad, 4), ih, DAT_INVALID_HANDLE_SRQ);
+        }
+        fails_with(
+            dat_srq_query(queue, !0, &raw mut info),
+            ip,
+            DAT_INVALID_ARG2,
+        );
+        let answer = dat_srq_query(queue, DAT_SRQ_FIELD_ALL, ptr::null_mut());
+        fails_with(answer, ip, DAT_INVALID_ARG3);
+        let end = End::on_srq(&bed, &Shape::default(), queue);
+        let answer = dat_srq_free(queue);
+        fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
+        ok(dat_ep_free(end.ep));
+        ok(dat_srq_free(queue));
+        fails_with(dat_srq_free(queue), ih, DAT_INVALID_HANDLE_SRQ);
+    }
+}
+
+/// As the posting of receives, with the zone of the queue.
+#[test]
+fn srq_post_recv_row_by_row() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 4);
+    let memory = bed.memory(64);
+    let foreign = bed.memory_in(bed.pz(), 64, DAT_MEM_PRIV_ALL_FLAG);
+    let unwritable = bed.memory_in(bed.pz, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG);
+    let good = memory.segment(0, 64);
+    let outside = DAT_LMR_TRIPLET {
+        segment_length: 65,
+        ..good
+    };
+    fails(post_srq(ptr::null_mut(), &[good], 1), DAT_INVALID_HANDLE);
+    fails(post_srq(queue, &[good; 32], 1), DAT_INVALID_PARAMETER);
+    for (bad, kind) in [
+        (outside, DAT_INVALID_PARAMETER),
+        (foreign.segment(0, 8), DAT_PROTECTION_VIOLATION),
+        (unwritable.segment(0, 8), DAT_PRIVILEGES_VIOLATION),
+    ] {
+        fails(post_srq(queue, &[bad], 1), kind);
+        fails(post_srq(queue, &[good, bad], 1), kind);
+    }
+    let most = srq_info(queue).max_recv_dtos;
+    for tag in 0..most {
+        ok(post_srq(queue, &[good], tag as u64));
+    }
+    fails(post_srq(queue, &[good], 1), DAT_INSUFFICIENT_RESOURCES);
+    let info = srq_info(queue);
+    assert_eq!(
+        (info.available_dto_count, info.outstanding_dto_count),
+        (most, most)
+    );
+}
+
+/// What is refused, and that nothing changes then.
+#[test]
+fn srq_resize_row_by_row() {
+    let bed = Bed::new();
+    let (adapter, _) = abilities(&bed);
+    let queue = srq(&bed, 16);
+    let memory = bed.memory(64);
+    let before = srq_info(queue).max_recv_dtos;
+    let (ip, argument) = (DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    for size in [0, -1, i32::MIN] {
+        fails_with(resize(queue, size), ip, argument);
+    }
+    if adapter.max_recv_per_srq < i32::MAX {
+        fails_with(resize(queue, adapter.max_recv_per_srq + 1), ip, argument);
+        fails_with(resize(queue, i32::MAX), ip, argument);
+    }
+    for tag in 0..8 {
+        ok(post_srq(queue, &[memory.segment(0, 64)], tag));
+    }
+    let (state, none) = (DAT_INVALID_STATE, DAT_NO_SUBTYPE);
+    fails_with(resize(queue, 7), state, none);
+    fails_with(resize(queue, 1), state, none);
+    ok(resize(queue, 8));
+    // SAFETY: a live handle.
+    ok(unsafe { dat_srq_set_lw(queue, 10) });
+    fails_with(resize(queue, 9), state, none);
+    ok(resize(queue, 10));
+    ok(resize(queue, before));
+    // It holds what it held, and what it could hold.
+    let info = srq_info(queue);
+    assert_eq!(
+        (info.max_recv_dtos, info.outstanding_dto_count),
+        (before, 8)
+    );
+    assert_eq!(info.low_watermark, 10);
+    for tag in 8..before {
+        ok(post_srq(queue, &[memory.segment(0, 64)], tag as u64));
+    }
+    fails(
+        post_srq(queue, &[memory.segment(0, 64)], 1),
+        DAT_INSUFFICIENT_RESOURCES,
+    );
+}
+
+/// Growing while receives are outstanding, taken, and completed but not seen:
+/// all of them come, in order. A device that cannot (mlx5) says so, and nothing
+/// is lost either.
+#[test]
+fn srq_resize_loses_nothing() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 8);
+    let before = srq_info(queue).max_recv_dtos;
+    let memory = bed.memory(4096);
+    let shape = Shape {
+        evd_qlen: 512,
+        ..Shape::default()
+    };
+    let to = End::on_srq(&bed, &shape, queue);
+    let pair = Pair::connect(&bed, End::new(&bed, &shape), to);
+    let post = |tag: DAT_COUNT| post_srq(queue, &[memory.segment(0, 64)], tag as u64);
+    for tag in 0..before {
+        ok(post(tag));
+    }
+    fails(post(99), DAT_INSUFFICIENT_RESOURCES);
+    let send = || {
+        ok(pair.active.post_send(&[memory.segment(64, 8)], 1, DEFAULT));
+        bed.run();
+        assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
+    };
+    // Taken, and not looked at.
+    send();
+    send();
+    let larger = before * 8;
+    let answer = resize(queue, larger);
+    let now = if bed.is_stepped() {
+        fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
+        before
+    } else {
+        ok(answer);
+        larger
+    };
+    assert_eq!(srq_info(queue).max_recv_dtos, now);
+    // The two places that came back, and the new ones.
+    for tag in before..now + 2 {
+        ok(post(tag));
+    }
+    fails(post(99), DAT_INSUFFICIENT_RESOURCES);
+    for tag in 0..now + 2 {
+        if tag >= 2 {
+            send();
+        }
+        let received = take_dto(to.recv);
+        assert_eq!(
+            (received.cookie, received.status),
+            (tag as u64, DAT_DTO_SUCCESS)
+        );
+    }
+    assert_eq!(srq_info(queue).outstanding_dto_count, 0);
+}
+
+/// What cannot be: the EVD that takes the completions is too short.
+#[test]
+fn srq_resize_needs_room_where_receives_are_reported() {
+    let bed = Bed::new();
+    let queue = srq(&bed, 8);
+    let before = srq_info(queue);
+    let end = End::on_srq(&bed, &Shape::default(), queue);
+    let answer = resize(queue, 60_000.min(abilities(&bed).0.max_recv_per_srq));
+    fails(answer, DAT_INSUFFICIENT_RESOURCES);
+    assert_eq!(srq_info(queue).max_recv_dtos, before.max_recv_dtos);
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_ep_free(end.ep));
+        ok(dat_srq_free(queue));
+    }
+}
