@@ -5,6 +5,7 @@
 
 #![allow(unreachable_pub, reason = "a test binary has no interface")]
 
+mod adapter;
 mod bad_input;
 mod cno;
 mod connections;

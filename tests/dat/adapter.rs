@@ -1,0 +1,357 @@
+//! Adapters and the registry, row by row.
+//!
+//! | row | where |
+//! | --- | --- |
+//! | opening: each failure | here, `opening_each_failure` |
+//! | opening: libraries of others, order of entries | `libdat/tests/registry` |
+//! | opening: the asynchronous EVD is new, given or elsewhere | `dat-api/tests/adapters/events` |
+//! | querying: masks and pointers | `libdat/tests/face/queries` |
+//! | what the attributes say is true | `dat-api/tests/adapters/attributes`; limits: `ep_create_with_srq/attributes` |
+//! | closing: flags, each kind of object in the way | here, `closing_…` |
+//! | closing: everything ends, waiters are told | `dat-api/tests/adapters/closing`, `cno/ending` |
+//! | listing names | `libdat/tests/face/registry` |
+//! | adding and removing providers | the same, and `libdat/tests/registry` |
+//! | the words of an answer | `libdat/tests/face/status` |
+//! | contexts and types of handles | `libdat/tests/face/handles`, `…/objects` |
+//! | bad handles of every call, and their subtypes | `libdat/tests/face/handles` |
+//! | dat.conf: syntax | `dat-api/src/registry/conf/tests`; garbage: `bad_input/configuration` |
+//! | dat.conf: which entry counts | `dat-api/src/registry/tests`, `libdat/tests/registry` |
+//! | thread safety: an adapter says how it was opened | here, `thread_safety_…` |
+//! | thread safety: several threads on one endpoint | `dat-api/tests/device/posting` |
+//! | calls that are safe for threads | `evd_wait/threads`, `evd_wait/owner`, `cno/threads`; all of them: `libdat/tests/random_calls` |
+
+use std::ffi::CString;
+use std::mem;
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{
+    Bed, End, Memory, Shape, c_name, device, fails_with, ok, on_free_qualifier, srq,
+};
+
+/// `dat_ia_openv`, whose arguments are good unless a test says otherwise.
+struct Opening {
+    name: *const libc::c_char,
+    qlen: DAT_COUNT,
+    async_evd: DAT_EVD_HANDLE,
+    version: (DAT_UINT32, DAT_UINT32),
+    has_evd_place: bool,
+    has_ia_place: bool,
+    threadsafe: DAT_BOOLEAN,
+}
+
+impl Opening {
+    fn new(name: &CString) -> Self {
+        Self {
+            name: name.as_ptr(),
+            qlen: 8,
+            async_evd: ptr::null_mut(),
+            version: (1, 2),
+            has_evd_place: true,
+            has_ia_place: true,
+            threadsafe: DAT_FALSE,
+        }
+    }
+
+    fn open(mut self) -> Result<DAT_IA_HANDLE, DAT_RETURN> {
+        let mut ia = ptr::null_mut();
+        let evd_place = match self.has_evd_place {
+            true => &raw mut self.async_evd,
+            false => ptr::null_mut(),
+        };
+        let ia_place = match self.has_ia_place {
+            true => &raw mut ia,
+            false => ptr::null_mut(),
+        };
+        // SAFETY: each pointer is null or leads to what the call expects.
+        let answer = unsafe {
+            dat_ia_openv(
+                self.name.cast_mut(),
+                self.qlen,
+                evd_place,
+                ia_place,
+                self.version.0,
+                self.version.1,
+                self.threadsafe,
+            )
+        };
+        match answer {
+            DAT_SUCCESS => Ok(ia),
+            error => Err(error),
+        }
+    }
+}
+
+fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
+    // SAFETY: any value may be given.
+    unsafe { dat_ia_close(ia, flags) }
+}
+
+#[test]
+fn opening_each_failure() {
+    let bed = Bed::new();
+    let name = c_name();
+    let (longest, too_long) = (
+        CString::new("x".repeat(255)).unwrap(),
+        CString::new("x".repeat(256)).unwrap(),
+    );
+    let other = CString::new("nobody").unwrap();
+    let no_async = bed.evd(8, DAT_EVD_DEFAULT_FLAG & !DAT_EVD_ASYNC_FLAG);
+    let of = || Opening::new(&name);
+    let not_found = (DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED);
+    let rows = [
+        (
+            "the name is null",
+            Opening {
+                name: ptr::null(),
+                ..of()
+            },
+            (DAT_INVALID_PARAMETER, DAT_INVALID_ARG1),
+        ),
+        (
+            "the name has 256 bytes",
+            Opening::new(&too_long),
+            (DAT_INVALID_PARAMETER, DAT_INVALID_ARG1),
+        ),
+        ("the name has 255 bytes", Opening::new(&longest), not_found),
+        ("nobody has the name", Opening::new(&other), not_found),
+        (
+            "another major version",
+            Opening {
+                version: (2, 0),
+                ..of()
+            },
+            not_found,
+        ),
+        (
+            "another minor version",
+            Opening {
+                version: (1, 1),
+                ..of()
+            },
+            not_found,
+        ),
+        (
+            "no place for the handle",
+            Opening {
+                has_ia_place: false,
+                ..of()
+            },
+            (DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA),
+        ),
+        (
+            "no place for the asynchronous EVD",
+            Opening {
+                has_evd_place: false,
+                ..of()
+            },
+            (DAT_INVALID_PARAMETER, DAT_INVALID_ARG3),
+        ),
+        (
+            "an asynchronous EVD of no events",
+            Opening { qlen: 0, ..of() },
+            (DAT_INVALID_PARAMETER, DAT_INVALID_ARG2),
+        ),
+        (
+            "an asynchronous EVD of fewer",
+            Opening { qlen: -1, ..of() },
+            (DAT_INVALID_PARAMETER, DAT_INVALID_ARG2),
+        ),
+        (
+            "an asynchronous EVD that is none",
+            Opening {
+                async_evd: bed.pz,
+                ..of()
+            },
+            (DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_ASYNC),
+        ),
+        (
+            "an EVD without the flag",
+            Opening {
+                async_evd: no_async,
+                ..of()
+            },
+            (DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_ASYNC),
+        ),
+    ];
+    for (row, opening, (kind, subtype)) in rows {
+        println!("{row}");
+        let answer = opening.open().expect_err(row);
+        fails_with(answer, kind, subtype);
+    }
+    // A length is no matter where the EVD is given.
+    let given = Opening {
+        async_evd: bed.async_evd,
+        qlen: -5,
+        ..of()
+    };
+    let second = given.open().expect("it opens");
+    ok(close(second, DAT_CLOSE_GRACEFUL_FLAG));
+}
+
+/// Something of an adapter, and the calls that free it, in order.
+type Made = Vec<Box<dyn FnOnce() -> DAT_RETURN>>;
+type Make = fn(&Bed) -> Made;
+
+/// One object of each kind, alone in its adapter but for what it needs.
+fn each_kind() -> Vec<(&'static str, Make)> {
+    fn evd(bed: &Bed, flags: DAT_EVD_FLAGS) -> (DAT_EVD_HANDLE, Made) {
+        let evd = bed.evd(8, flags);
+        // SAFETY: a live handle.
+        (evd, vec![Box::new(move || unsafe { dat_evd_free(evd) })])
+    }
+    vec![
+        ("an EVD", |bed| evd(bed, DAT_EVD_DEFAULT_FLAG).1),
+        ("an LMR", |bed| {
+            let mut memory = Memory::new(bed.ia, bed.pz, 4096, DAT_MEM_PRIV_ALL_FLAG);
+            vec![Box::new(move || memory.free())]
+        }),
+        ("an RMR", |bed| {
+            let mut rmr = ptr::null_mut();
+            // SAFETY: a live zone; the result is writable.
+            match unsafe { dat_rmr_create(bed.pz, &raw mut rmr) } {
+                DAT_SUCCESS => {
+                    // SAFETY: a live handle.
+                    vec![Box::new(move || unsafe { dat_rmr_free(rmr) })]
+                }
+                // A device without windows.
+                _ => evd(bed, DAT_EVD_DEFAULT_FLAG).1,
+            }
+        }),
+        ("a CNO", |bed| {
+            let mut cno = ptr::null_mut();
+            let nobody = DAT_OS_WAIT_PROXY_AGENT {
+                instance_data: ptr::null_mut(),
+                proxy_agent_func: None,
+            };
+            // SAFETY: a live adapter; the result is writable.
+            ok(unsafe { dat_cno_create(bed.ia, nobody, &raw mut cno) });
+            // SAFETY: a live handle.
+            vec![Box::new(move || unsafe { dat_cno_free(cno) })]
+        }),
+        ("an SRQ", |bed| {
+            let srq = srq(bed, 8);
+            // SAFETY: a live handle.
+            vec![Box::new(move || unsafe { dat_srq_free(srq) })]
+        }),
+        ("an endpoint", |bed| {
+            let end = End::new(bed, &Shape::default());
+            let evds = [end.recv, end.request, end.connect];
+            // SAFETY: live handles.
+            let mut made: Made = vec![Box::new(move || unsafe { dat_ep_free(end.ep) })];
+            for evd in evds {
+                // SAFETY: the same.
+                made.push(Box::new(move || unsafe { dat_evd_free(evd) }));
+            }
+            made
+        }),
+        ("a public service point", |bed| {
+            let (evd, mut made) = evd(bed, DAT_EVD_CR_FLAG);
+            let mut psp = ptr::null_mut();
+            let (ia, flags) = (bed.ia, DAT_PSP_CONSUMER_FLAG);
+            // SAFETY: live handles; the result is writable.
+            on_free_qualifier(|qualifier| unsafe {
+                dat_psp_create(ia, qualifier, evd, flags, &raw mut psp)
+            });
+            // SAFETY: a live handle.
+            made.insert(0, Box::new(move || unsafe { dat_psp_free(psp) }));
+            made
+        }),
+    ]
+}
+
+#[test]
+fn closing_gracefully_fails_while_an_object_of_any_kind_is_there() {
+    for (row, make) in each_kind() {
+        println!("{row}");
+        let mut bed = Bed::new();
+        let made = make(&bed);
+        for free in made {
+            fails_with(
+                bed.close(DAT_CLOSE_GRACEFUL_FLAG),
+                DAT_INVALID_STATE,
+                DAT_INVALID_STATE_IA_IN_USE,
+            );
+            ok(free());
+        }
+        // The zone alone is enough.
+        fails_with(
+            bed.close(DAT_CLOSE_GRACEFUL_FLAG),
+            DAT_INVALID_STATE,
+            DAT_INVALID_STATE_IA_IN_USE,
+        );
+        // SAFETY: a live handle.
+        ok(unsafe { dat_pz_free(bed.pz) });
+        let ia = bed.ia;
+        ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+        fails_with(
+            close(ia, DAT_CLOSE_GRACEFUL_FLAG),
+            DAT_INVALID_HANDLE,
+            DAT_INVALID_HANDLE_IA,
+        );
+    }
+}
+
+#[test]
+fn closing_knows_two_flags() {
+    let bed = Bed::new();
+    for flags in [2, 3, DAT_CLOSE_FLAGS::MAX] {
+        fails_with(
+            close(bed.ia, flags),
+            DAT_INVALID_PARAMETER,
+            DAT_INVALID_ARG2,
+        );
+    }
+}
+
+#[test]
+fn closing_abruptly_ends_objects_of_every_kind() {
+    let mut bed = Bed::new();
+    let all: Vec<Made> = each_kind()
+        .into_iter()
+        .map(|(_, make)| make(&bed))
+        .collect();
+    let pz = bed.pz;
+    ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+    for free in all.into_iter().flatten() {
+        let answer = free();
+        assert_eq!(answer & 0x3fff_0000, DAT_INVALID_HANDLE, "{answer:#x}");
+    }
+    // SAFETY: any value may be given.
+    let answer = unsafe { dat_pz_free(pz) };
+    fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
+}
+
+#[test]
+fn thread_safety_is_as_the_adapter_was_opened() {
+    let _turn = device::turn();
+    let name = c_name();
+    for threadsafe in [DAT_FALSE, DAT_TRUE] {
+        let ia = Opening {
+            threadsafe,
+            ..Opening::new(&name)
+        };
+        let ia = ia.open().expect("it opens");
+        // SAFETY: integers and pointers: zeros are good.
+        let mut provider: DAT_PROVIDER_ATTR = unsafe { mem::zeroed() };
+        // SAFETY: what is asked for is writable, the rest is not asked for.
+        ok(unsafe {
+            dat_ia_query(
+                ia,
+                ptr::null_mut(),
+                0,
+                ptr::null_mut(),
+                DAT_PROVIDER_FIELD_ALL,
+                &raw mut provider,
+            )
+        });
+        assert_eq!(provider.is_thread_safe, threadsafe);
+        assert_eq!(
+            (provider.dapl_version_major, provider.dapl_version_minor),
+            (1, 2)
+        );
+        ok(close(ia, DAT_CLOSE_GRACEFUL_FLAG));
+    }
+}
