@@ -32,11 +32,18 @@ impl Place {
         let tests = std::env::current_exe().expect("this binary has a path");
         let folder = tests.ancestors().nth(2).expect("deps is in a folder");
         let release = folder.file_name().is_some_and(|name| name == "release");
-        // All at once: one after the other they would have different features,
-        // and be built anew each time.
+        // All at once, as other tests do: one after the other they would have
+        // different features, and be built anew each time, under running tests.
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "mlx5-emulator", "-p", "udapl"])
-            .args(["--lib", "--bins", "--examples", "--target-dir"])
+            .args(["build", "--quiet", "-p", "mlx5-emulator", "-p", "libdat"])
+            .args([
+                "-p",
+                "udapl",
+                "--lib",
+                "--bins",
+                "--examples",
+                "--target-dir",
+            ])
             .arg(folder.parent().expect("the target folder"))
             .args(release.then_some("--release"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))

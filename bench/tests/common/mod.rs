@@ -211,27 +211,37 @@ impl Guard {
 /// dat-bench, where `-d emu` looks for it.
 pub(crate) fn launcher() -> &'static Path {
     static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
-    LAUNCHER.get_or_init(|| beside("mlx5-emulator", "mlx5-emu"))
+    LAUNCHER.get_or_init(|| beside("mlx5-emu"))
 }
 
 /// `libdat.so`, built likewise, where `--api c` looks for it.
 pub(crate) fn libdat() -> &'static Path {
     static LIBDAT: OnceLock<PathBuf> = OnceLock::new();
-    LIBDAT.get_or_init(|| beside("libdat", "libdat.so"))
+    LIBDAT.get_or_init(|| beside("libdat.so"))
 }
 
-/// Builds a package of this workspace; where its artifact is.
-fn beside(package: &str, artifact: &str) -> PathBuf {
+/// Builds an artifact of this workspace; where it is.
+fn beside(artifact: &str) -> PathBuf {
     let folder = executable().parent().expect("a folder");
     let release = folder.file_name().is_some_and(|name| name == "release");
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", package, "--target-dir"])
+        // All that tests build, so that it has the same features each time: else
+        // it would be built anew, under running tests.
+        .args(["build", "--quiet", "-p", "mlx5-emulator", "-p", "libdat"])
+        .args([
+            "-p",
+            "udapl",
+            "--lib",
+            "--bins",
+            "--examples",
+            "--target-dir",
+        ])
         .arg(folder.parent().expect("the target folder"))
         .args(release.then_some("--release"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .expect("cargo runs");
-    assert!(built.success(), "{package} does not build");
+    assert!(built.success(), "{artifact} does not build");
     let artifact = folder.join(artifact);
     assert!(artifact.is_file(), "{} was not built", artifact.display());
     artifact

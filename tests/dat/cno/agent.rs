@@ -240,11 +240,15 @@ fn cno_n15_what_an_agent_may_do() {
 #[test]
 fn cno_n15_freeing_waits_for_the_agent() {
     let bed = Bed::new();
-    let calls = Calls::doing(|| thread::sleep(Duration::from_millis(50)));
+    let (begun, has_begun) = mpsc::channel();
+    let calls = Calls::doing(move || {
+        let _ = begun.send(());
+        thread::sleep(Duration::from_millis(50));
+    });
     let cno = Cno::with_agent(&bed, of(1));
     let evd = cno.software(&bed, 4);
     evd.post(1);
-    thread::sleep(Duration::from_millis(10));
+    has_begun.recv_timeout(SOON).expect("the agent begins");
     evd.calls(dat_evd_free);
     ok(cno.free());
     // It has returned.

@@ -13,7 +13,17 @@ pub(crate) fn launcher() -> &'static Path {
         let folder = tests.ancestors().nth(2).expect("deps is in a folder");
         let release = folder.file_name().is_some_and(|name| name == "release");
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "mlx5-emulator", "--target-dir"])
+            // All that tests build, so that it has the same features each time:
+            // else it would be built anew, under running tests.
+            .args(["build", "--quiet", "-p", "mlx5-emulator", "-p", "libdat"])
+            .args([
+                "-p",
+                "udapl",
+                "--lib",
+                "--bins",
+                "--examples",
+                "--target-dir",
+            ])
             .arg(folder.parent().expect("the target folder"))
             .args(release.then_some("--release"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))
