@@ -7,6 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::stats::Reported;
 
+mod cost;
+
+pub(crate) use cost::CostArgs;
+
 /// perftest's TCP port.
 pub(crate) const PORT: u16 = 18515;
 /// The largest message that mlx5 devices take.
@@ -14,7 +18,7 @@ const LARGEST: u32 = 1 << 30;
 /// The largest size of `-a`, as in perftest.
 const LARGEST_OF_ALL: u32 = 1 << 23;
 
-/// Latency over our own mlx5 rings (or libibverbs), with histograms.
+/// Latency over our own mlx5 rings (or libibverbs), with histograms, and what operations cost.
 #[derive(Debug, Parser)]
 #[command(name = "dat-bench", version, about)]
 pub(crate) struct Cli {
@@ -29,6 +33,9 @@ pub(crate) enum Command {
     /// Measure ping-pong latency, in one process (--loopback) or between two
     #[command(long_about = LAT_ABOUT, after_long_help = LAT_EXAMPLES, after_help = "See --help for examples and for how to get good numbers.")]
     Lat(LatArgs),
+    /// Measure what each hot operation costs the processor, beside libmlx5
+    #[command(long_about = cost::ABOUT, after_long_help = cost::EXAMPLES, after_help = "See --help for what the figures are, and what they are not.")]
+    Cost(CostArgs),
 }
 
 const LAT_ABOUT: &str = "\

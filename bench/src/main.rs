@@ -1,8 +1,10 @@
-//! Latency benchmarks with histograms, on the engine's own rings.
+//! Benchmarks on the engine's own rings: latency with histograms, and what
+//! operations cost the processor.
 //!
 //! ```text
 //! cli          the command line           select, launcher   which device, emulated or not
 //! devices      the command of that name   clock, stats       time, and what is kept of it
+//! cost         the command of that name
 //! lat          the command of that name   exchange           the control connection of two sides
 //! report       table, picture, JSON, hgrm host               facts about this machine
 //! ```
@@ -11,6 +13,7 @@
 
 mod cli;
 mod clock;
+mod cost;
 mod devices;
 mod exchange;
 mod failure;
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Devices(args) => devices::run(args),
         Command::Lat(args) => lat::run(args),
+        Command::Cost(args) => cost::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,7 +12,7 @@ use common::{bench, executable, run};
 
 #[test]
 fn help_teaches_and_is_no_failure() {
-    run(bench("--help")).expect(0, &["devices", "lat"]);
+    run(bench("--help")).expect(0, &["devices", "lat", "cost"]);
     let words = [
         "HALF of the round trip",
         "FULL round trip",

@@ -209,6 +209,19 @@ impl Emulator {
         self.control.kick();
     }
 
+    /// Makes the NIC stand still until [`Emulator::release`], see
+    /// [`Control::hold`]. A NIC that is stepped stands still anyway.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        self.stepper.is_some() || self.control.hold(PATIENCE)
+    }
+
+    /// Lets the NIC go on.
+    pub fn release(&self) {
+        self.control.release();
+    }
+
     /// The doorbell pages. Pages that applications map are announced by
     /// [`map_page`](Self::map_page).
     #[must_use]

@@ -12,7 +12,7 @@
 //! dat rust c     behind the seam: DAT's connections, its Rust types, its C calls
 //! ```
 
-mod c;
+pub(crate) mod c;
 mod dat;
 mod engine;
 mod ground;

@@ -11,6 +11,7 @@
 //! and the NIC's thread starts when a device is opened first.
 
 mod calls;
+mod hold;
 mod mappings;
 pub(crate) mod real;
 mod session;

@@ -1,7 +1,7 @@
 //! How other threads reach the NIC thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::fabric::bells::Bells;
@@ -15,6 +15,11 @@ pub struct Control {
     /// Threads that wait for the NIC's lock.
     waiting: AtomicU32,
     bells: OnceLock<Arc<Bells>>,
+    /// The NIC is to stand still; see [`Control::hold`].
+    held: AtomicBool,
+    /// Whether it does.
+    standing: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Control {
@@ -47,6 +52,8 @@ impl Control {
     /// Asks the NIC thread to end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
+        drop(self.standing.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
         self.kick();
     }
 
@@ -54,6 +61,59 @@ impl Control {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Makes the NIC thread stand still until [`Control::release`]: for
+    /// measurements that must not share their caches, or their core, with a
+    /// NIC. Doorbells stay on their pages meanwhile, which are not protected,
+    /// so that ringing them costs a store. `false` if it does not come to
+    /// rest in time; then it goes on.
+    #[must_use]
+    pub fn hold(&self, patience: Duration) -> bool {
+        self.held.store(true, Ordering::SeqCst);
+        self.kick();
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (standing, _) = self
+            .changed
+            .wait_timeout_while(standing, patience, |standing| !*standing)
+            .unwrap_or_else(PoisonError::into_inner);
+        let stands = *standing;
+        drop(standing);
+        if !stands {
+            self.release();
+        }
+        stands
+    }
+
+    /// Lets the NIC thread go on. Comes back when it does.
+    pub fn release(&self) {
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.held.store(false, Ordering::SeqCst);
+        self.changed.notify_all();
+        drop(
+            self.changed
+                .wait_while(standing, |standing| *standing)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+    }
+
+    /// Whether the NIC thread is to stand still.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Stands still as long as that is wanted; for the NIC thread.
+    pub fn stand(&self) {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        *standing = true;
+        self.changed.notify_all();
+        let mut standing = self
+            .changed
+            .wait_while(standing, |_| self.is_held() && !self.is_stopping())
+            .unwrap_or_else(PoisonError::into_inner);
+        *standing = false;
+        self.changed.notify_all();
     }
 
     /// The NIC thread has ended.

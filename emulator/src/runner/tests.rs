@@ -466,3 +466,44 @@ fn a_page_whose_mapping_is_unknown_is_napped_for() {
         }
     });
 }
+
+/// A NIC that is held does not move, however it sleeps, and a doorbell that
+/// is rung meanwhile is heeded later.
+fn a_held_nic_stands_still(test: &str, wake: Wake) {
+    let Some(bench) = Bench::place(test, wake) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        let _stop = bench.start(scope);
+        for n in 1..=50 {
+            // Every other time it has had the time to fall asleep.
+            if n % 2 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(bench.control.hold(Duration::from_secs(20)));
+            let runs = bench.runs();
+            bench.app.store(0, 0x800, n);
+            bench.control.kick();
+            std::thread::sleep(Duration::from_micros(200));
+            assert_eq!(bench.runs(), runs, "it moves");
+            assert_ne!(bench.seen.last.load(Ordering::Acquire), n);
+            bench.control.release();
+            bench.until("the store is seen", || {
+                bench.seen.last.load(Ordering::Acquire) == n
+            });
+        }
+        assert_eq!(bench.seen.doorbells.load(Ordering::Acquire), 50);
+        // Told to end, it ends, held or not.
+        assert!(bench.control.hold(Duration::from_secs(20)));
+    });
+    bench.control.release();
+}
+
+#[test]
+fn a_held_nic_stands_still_however_it_sleeps() {
+    a_held_nic_stands_still("held-nap", Wake::Nap);
+    a_held_nic_stands_still("held-uffd", Wake::Uffd);
+    if cfg!(target_arch = "x86_64") {
+        a_held_nic_stands_still("held-signal", Wake::Signal);
+    }
+}

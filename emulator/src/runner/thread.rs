@@ -119,6 +119,11 @@ struct Turns<'a, D> {
 
 impl<D: Driver> Turns<'_, D> {
     fn turn(&mut self) {
+        if self.thread.control.is_held() {
+            self.thread.bank.unprotect();
+            self.thread.control.stand();
+            self.again = true;
+        }
         self.scan();
         let came = self.something_came();
         let now = now();

@@ -3,13 +3,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// An address as C has it.
-pub(super) union Address {
+pub(crate) union Address {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
 }
 
 impl Address {
-    pub(super) fn new(address: SocketAddr) -> Self {
+    pub(crate) fn new(address: SocketAddr) -> Self {
         match address {
             SocketAddr::V4(v4) => Self {
                 v4: libc::sockaddr_in {
@@ -35,7 +35,7 @@ impl Address {
         }
     }
 
-    pub(super) fn pointer(&mut self) -> *mut libc::sockaddr {
+    pub(crate) fn pointer(&mut self) -> *mut libc::sockaddr {
         (&raw mut *self).cast()
     }
 }
@@ -44,7 +44,7 @@ impl Address {
 ///
 /// # Safety
 /// `address` is null or a `sockaddr` as long as its family has it.
-pub(super) unsafe fn read_address(address: *const libc::sockaddr) -> Option<SocketAddr> {
+pub(crate) unsafe fn read_address(address: *const libc::sockaddr) -> Option<SocketAddr> {
     if address.is_null() {
         return None;
     }

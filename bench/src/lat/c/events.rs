@@ -20,15 +20,15 @@ use crate::lat::link::{Done, Fault};
 const SLICE_MICROS: u32 = SLICE.as_micros() as u32;
 
 /// An EVD.
-pub(super) struct Queue {
-    pub(super) evd: DAT_EVD_HANDLE,
-    pub(super) adapter: Rc<Adapter>,
+pub(crate) struct Queue {
+    pub(crate) evd: DAT_EVD_HANDLE,
+    pub(crate) adapter: Rc<Adapter>,
 }
 
 impl Queue {
     /// A completion if one is there.
     #[inline(always)]
-    pub(super) fn poll(&self) -> Option<Done> {
+    pub(in crate::lat) fn poll(&self) -> Option<Done> {
         let mut event = MaybeUninit::<DAT_EVENT>::uninit();
         // SAFETY: an EVD, and room for an event.
         let answer = unsafe { (self.adapter.calls.evd_dequeue)(self.evd, event.as_mut_ptr()) };
@@ -41,7 +41,7 @@ impl Queue {
 
     /// A completion if one comes within a slice.
     #[inline(always)]
-    pub(super) fn wait(&self) -> Option<Done> {
+    pub(in crate::lat) fn wait(&self) -> Option<Done> {
         let mut event = MaybeUninit::<DAT_EVENT>::uninit();
         let mut more = 0;
         // SAFETY: an EVD, room for an event, and a number.
@@ -62,7 +62,7 @@ impl Queue {
     }
 
     /// An event of a control queue.
-    pub(super) fn await_event(&self, within: Duration, what: &str) -> Result<DAT_EVENT, Failure> {
+    pub(crate) fn await_event(&self, within: Duration, what: &str) -> Result<DAT_EVENT, Failure> {
         let end = Instant::now() + within;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -145,7 +145,7 @@ fn failed(status: u32) -> Fault {
 }
 
 /// As DAT counts time; the last value would mean "for ever".
-pub(super) fn micros(time: Duration) -> u32 {
+pub(crate) fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).map_or(u32::MAX - 1, |micros| micros.min(u32::MAX - 1))
 }
 

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use dat::abi::{
     DAT_CR_ACCEPT_FUNC, DAT_CR_QUERY_FUNC, DAT_EP_CONNECT_FUNC, DAT_EP_CREATE_FUNC,
-    DAT_EP_FREE_FUNC, DAT_EP_POST_RDMA_READ_FUNC, DAT_EP_POST_RDMA_WRITE_FUNC,
-    DAT_EP_POST_RECV_FUNC, DAT_EP_POST_SEND_FUNC, DAT_EVD_CREATE_FUNC, DAT_EVD_DEQUEUE_FUNC,
-    DAT_EVD_FREE_FUNC, DAT_EVD_WAIT_FUNC, DAT_IA_CLOSE_FUNC, DAT_IA_OPENV_FUNC, DAT_IA_QUERY_FUNC,
-    DAT_LMR_CREATE_FUNC, DAT_LMR_FREE_FUNC, DAT_PSP_CREATE_ANY_FUNC, DAT_PSP_FREE_FUNC,
-    DAT_PZ_CREATE_FUNC, DAT_PZ_FREE_FUNC,
+    DAT_EP_CREATE_WITH_SRQ_FUNC, DAT_EP_FREE_FUNC, DAT_EP_POST_RDMA_READ_FUNC,
+    DAT_EP_POST_RDMA_WRITE_FUNC, DAT_EP_POST_RECV_FUNC, DAT_EP_POST_SEND_FUNC, DAT_EVD_CREATE_FUNC,
+    DAT_EVD_DEQUEUE_FUNC, DAT_EVD_FREE_FUNC, DAT_EVD_WAIT_FUNC, DAT_IA_CLOSE_FUNC,
+    DAT_IA_OPENV_FUNC, DAT_IA_QUERY_FUNC, DAT_LMR_CREATE_FUNC, DAT_LMR_FREE_FUNC,
+    DAT_PSP_CREATE_ANY_FUNC, DAT_PSP_FREE_FUNC, DAT_PZ_CREATE_FUNC, DAT_PZ_FREE_FUNC,
+    DAT_SRQ_CREATE_FUNC, DAT_SRQ_FREE_FUNC, DAT_SRQ_POST_RECV_FUNC,
 };
 
 use crate::failure::Failure;
@@ -31,8 +32,8 @@ macro_rules! calls {
     ($($name:ident: $type:ident = $symbol:literal,)*) => {
         /// The calls of the library.
         #[derive(Clone, Copy)]
-        pub(in crate::lat) struct Calls {
-            $(pub(super) $name: <$type as Function>::Pointer,)*
+        pub(crate) struct Calls {
+            $(pub(crate) $name: <$type as Function>::Pointer,)*
         }
 
         impl Calls {
@@ -65,12 +66,16 @@ calls! {
     evd_dequeue: DAT_EVD_DEQUEUE_FUNC = c"dat_evd_dequeue",
     evd_wait: DAT_EVD_WAIT_FUNC = c"dat_evd_wait",
     ep_create: DAT_EP_CREATE_FUNC = c"dat_ep_create",
+    ep_create_with_srq: DAT_EP_CREATE_WITH_SRQ_FUNC = c"dat_ep_create_with_srq",
     ep_free: DAT_EP_FREE_FUNC = c"dat_ep_free",
     ep_connect: DAT_EP_CONNECT_FUNC = c"dat_ep_connect",
     ep_post_recv: DAT_EP_POST_RECV_FUNC = c"dat_ep_post_recv",
     ep_post_send: DAT_EP_POST_SEND_FUNC = c"dat_ep_post_send",
     ep_post_rdma_write: DAT_EP_POST_RDMA_WRITE_FUNC = c"dat_ep_post_rdma_write",
     ep_post_rdma_read: DAT_EP_POST_RDMA_READ_FUNC = c"dat_ep_post_rdma_read",
+    srq_create: DAT_SRQ_CREATE_FUNC = c"dat_srq_create",
+    srq_free: DAT_SRQ_FREE_FUNC = c"dat_srq_free",
+    srq_post_recv: DAT_SRQ_POST_RECV_FUNC = c"dat_srq_post_recv",
     psp_create_any: DAT_PSP_CREATE_ANY_FUNC = c"dat_psp_create_any",
     psp_free: DAT_PSP_FREE_FUNC = c"dat_psp_free",
     cr_query: DAT_CR_QUERY_FUNC = c"dat_cr_query",
@@ -78,7 +83,7 @@ calls! {
 }
 
 /// The function pointer in a slot that may be null.
-pub(in crate::lat) trait Function {
+pub(crate) trait Function {
     type Pointer;
 }
 
@@ -87,15 +92,15 @@ impl<F> Function for Option<F> {
 }
 
 /// The loaded library.
-pub(in crate::lat) struct Libdat {
-    pub(super) calls: Calls,
+pub(crate) struct Libdat {
+    pub(crate) calls: Calls,
     path: PathBuf,
 }
 
 impl Libdat {
     /// Loads the library: the one that `DAT_BENCH_LIBDAT` names, else the one
     /// beside this executable, else the system's. It stays until the end.
-    pub(in crate::lat) fn load() -> Result<Self, Failure> {
+    pub(crate) fn load() -> Result<Self, Failure> {
         let beside = std::env::current_exe()
             .map(|this| this.with_file_name(BESIDE))
             .ok()
@@ -124,7 +129,7 @@ impl Libdat {
     }
 
     /// The file that was loaded.
-    pub(in crate::lat) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -40,7 +40,7 @@ impl Drop for Pages {
 }
 
 /// Registered memory.
-pub(super) struct Memory {
+pub(crate) struct Memory {
     lmr: DAT_LMR_HANDLE,
     context: u32,
     rmr_context: u32,
@@ -50,7 +50,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn register(adapter: &Rc<Adapter>, length: usize) -> Result<Self, Failure> {
+    pub(crate) fn register(adapter: &Rc<Adapter>, length: usize) -> Result<Self, Failure> {
         let bytes = Pages::allocate(length);
         let mut memory = Self {
             lmr: DAT_HANDLE_NULL,
@@ -84,12 +84,12 @@ impl Memory {
     }
 
     /// First byte.
-    pub(super) fn start(&self) -> NonNull<u8> {
+    pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes.start
     }
 
     /// All of it, for requests of the other side.
-    pub(super) fn window(&self) -> RemoteSegment {
+    pub(crate) fn window(&self) -> RemoteSegment {
         RemoteSegment {
             context: self.rmr_context,
             address: self.bytes.start.addr().get() as u64,
@@ -98,7 +98,7 @@ impl Memory {
     }
 
     /// A piece of it for a request of this side.
-    pub(super) fn segment(&self, range: core::ops::Range<usize>) -> DAT_LMR_TRIPLET {
+    pub(crate) fn segment(&self, range: core::ops::Range<usize>) -> DAT_LMR_TRIPLET {
         assert!(range.end <= self.bytes.layout.size(), "inside the buffer");
         DAT_LMR_TRIPLET {
             lmr_context: self.context,

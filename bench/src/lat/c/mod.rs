@@ -1,11 +1,11 @@
 //! DAT's C calls as an interface: what a C program does, by pointers that
 //! dlsym found.
 
-mod address;
+pub(crate) mod address;
 mod door;
-mod events;
-mod library;
-mod memory;
+pub(crate) mod events;
+pub(crate) mod library;
+pub(crate) mod memory;
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
@@ -20,7 +20,7 @@ use dat::abi::{
     DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_CONNECTION_FLAG, DAT_EVD_DTO_FLAG, DAT_EVD_FLAGS,
     DAT_FALSE, DAT_HANDLE_NULL, DAT_IA_ATTR, DAT_IA_FIELD_ALL, DAT_IA_HANDLE, DAT_LMR_TRIPLET,
     DAT_PROVIDER_FIELD_NONE, DAT_PZ_HANDLE, DAT_QOS_BEST_EFFORT, DAT_RETURN, DAT_RMR_TRIPLET,
-    DAT_SERVICE_TYPE_RC,
+    DAT_SERVICE_TYPE_RC, DAT_TRUE,
 };
 use dat_api::DatReturn;
 use dat_api::safe::RemoteSegment;
@@ -29,7 +29,7 @@ use self::address::{Address, read_address};
 use self::door::CDoor;
 use self::events::{Queue, micros};
 use self::library::Calls;
-pub(super) use self::library::Libdat;
+pub(crate) use self::library::Libdat;
 use self::memory::Memory;
 use super::dat::{Dat, DatEnd, incoming, local, remote};
 use super::ground::Ground;
@@ -45,19 +45,26 @@ const CONNECTION_EVENTS: u32 = 8;
 /// An open adapter with a protection zone; `WAITS`: events are taken by waiting.
 pub(super) struct Way<const WAITS: bool>(Rc<Adapter>);
 
-struct Adapter {
-    calls: Calls,
-    ia: DAT_IA_HANDLE,
-    pz: DAT_PZ_HANDLE,
+/// An open IA with a protection zone.
+pub(crate) struct Adapter {
+    pub(crate) calls: Calls,
+    pub(crate) ia: DAT_IA_HANDLE,
+    pub(crate) pz: DAT_PZ_HANDLE,
 }
 
 impl<const WAITS: bool> Way<WAITS> {
     pub(super) fn open(libdat: &Libdat, ground: &Ground) -> Result<Self, Failure> {
-        let name = CString::new(ground.adapter_name())
-            .map_err(|_| Failure::usage("a device's name has no zero byte"))?;
+        Adapter::open(libdat, &ground.adapter_name(), false).map(Self)
+    }
+}
+
+impl Adapter {
+    pub(crate) fn open(libdat: &Libdat, name: &str, threadsafe: bool) -> Result<Rc<Self>, Failure> {
+        let name =
+            CString::new(name).map_err(|_| Failure::usage("a device's name has no zero byte"))?;
         let calls = libdat.calls;
         let mut events = DAT_HANDLE_NULL;
-        let mut adapter = Adapter {
+        let mut adapter = Self {
             calls,
             ia: DAT_HANDLE_NULL,
             pz: DAT_HANDLE_NULL,
@@ -71,19 +78,21 @@ impl<const WAITS: bool> Way<WAITS> {
                 &raw mut adapter.ia,
                 1,
                 2,
-                DAT_FALSE,
+                if threadsafe { DAT_TRUE } else { DAT_FALSE },
             )
         };
         control("dat_ia_openv", answer)?;
         // SAFETY: an open IA, and a handle to be filled in.
         let answer = unsafe { (calls.pz_create)(adapter.ia, &raw mut adapter.pz) };
         control("dat_pz_create", answer)?;
-        Ok(Self(Rc::new(adapter)))
+        Ok(Rc::new(adapter))
     }
-}
 
-impl Adapter {
-    fn queue(self: &Rc<Self>, length: u32, streams: DAT_EVD_FLAGS) -> Result<Queue, Failure> {
+    pub(crate) fn queue(
+        self: &Rc<Self>,
+        length: u32,
+        streams: DAT_EVD_FLAGS,
+    ) -> Result<Queue, Failure> {
         let mut evd = DAT_HANDLE_NULL;
         // SAFETY: an open IA, and a handle to be filled in.
         let answer = unsafe {
@@ -102,7 +111,7 @@ impl Adapter {
         })
     }
 
-    fn query(&self) -> Result<DAT_IA_ATTR, Failure> {
+    pub(crate) fn query(&self) -> Result<DAT_IA_ATTR, Failure> {
         let mut events = DAT_HANDLE_NULL;
         let mut attributes = MaybeUninit::<DAT_IA_ATTR>::zeroed();
         // SAFETY: an open IA; a handle and attributes of this frame to be
@@ -431,7 +440,7 @@ fn posted(call: &'static str, answer: DAT_RETURN) -> Result<(), Fault> {
 }
 
 /// Refuses a control call that failed.
-fn control(call: &str, answer: DAT_RETURN) -> Result<(), Failure> {
+pub(crate) fn control(call: &str, answer: DAT_RETURN) -> Result<(), Failure> {
     if answer == 0 {
         return Ok(());
     }

@@ -1,0 +1,331 @@
+//! DAT's C calls, by pointers that `dlsym` found, as a C program makes them.
+
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::rc::Rc;
+
+use dat::abi::{
+    DAT_COMPLETION_DEFAULT_FLAG, DAT_CONNECT_DEFAULT_FLAG, DAT_CONNECTION_EVENT_ESTABLISHED,
+    DAT_CONNECTION_REQUEST_EVENT, DAT_CONTEXT, DAT_COUNT, DAT_DTO_COMPLETION_EVENT,
+    DAT_DTO_SUCCESS, DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_CONNECTION_FLAG, DAT_EVD_CR_FLAG,
+    DAT_EVD_DTO_FLAG, DAT_EVENT, DAT_HANDLE_NULL, DAT_LMR_TRIPLET, DAT_PSP_CONSUMER_FLAG,
+    DAT_QOS_BEST_EFFORT, DAT_QUEUE_EMPTY, DAT_RETURN, DAT_RMR_TRIPLET, DAT_SERVICE_TYPE_RC,
+    DAT_SRQ_ATTR, DAT_SRQ_HANDLE, DAT_TYPE_MASK,
+};
+
+use super::end::{
+    BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, ROOM, TARGET,
+};
+use super::rust::{CONNECTION_EVENTS, PATIENCE};
+use crate::failure::Failure;
+use crate::lat::c::address::{Address, read_address};
+use crate::lat::c::events::{Queue, micros};
+use crate::lat::c::library::Calls;
+use crate::lat::c::memory::Memory;
+use crate::lat::c::{Adapter, Libdat, control};
+
+/// An open adapter.
+pub(super) struct C(Rc<Adapter>);
+
+impl C {
+    pub(super) fn open(libdat: &Libdat, adapter: &str, thread_safe: bool) -> Result<Self, Failure> {
+        Adapter::open(libdat, adapter, thread_safe).map(Self)
+    }
+
+    fn pair<const SHARED: bool>(&self) -> Result<(CEnd<SHARED>, CEnd<SHARED>), Failure> {
+        let (mut near, mut far) = (self.end()?, self.end()?);
+        self.connect(near.ep, far.ep)?;
+        for connections in [&near.connections, &far.connections] {
+            let event = connections.await_event(PATIENCE, "a DAT connection")?;
+            if event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED {
+                return Err(Failure::run(format!(
+                    "no DAT connection: event 0x{:x}",
+                    event.event_number
+                )));
+            }
+        }
+        (near.target, far.target) = (far.window(), near.window());
+        Ok((near, far))
+    }
+
+    fn connect(&self, near: DAT_EP_HANDLE, far: DAT_EP_HANDLE) -> Result<(), Failure> {
+        let adapter = &self.0;
+        let calls = adapter.calls;
+        let requests = adapter.queue(CONNECTION_EVENTS, DAT_EVD_CR_FLAG)?;
+        let (mut qualifier, mut psp) = (0, DAT_HANDLE_NULL);
+        // SAFETY: handles of this adapter; a number and a handle to be filled
+        // in; an address of this frame; a request that has just come.
+        unsafe {
+            let answer = (calls.psp_create_any)(
+                adapter.ia,
+                &raw mut qualifier,
+                requests.evd,
+                DAT_PSP_CONSUMER_FLAG,
+                &raw mut psp,
+            );
+            control("dat_psp_create_any", answer)?;
+            let address = read_address(adapter.query()?.ia_address_ptr)
+                .ok_or_else(|| Failure::environment("dat_ia_query tells no internet address"))?;
+            let answer = (calls.ep_connect)(
+                near,
+                Address::new(address).pointer(),
+                qualifier,
+                micros(PATIENCE),
+                0,
+                null_mut(),
+                DAT_QOS_BEST_EFFORT,
+                DAT_CONNECT_DEFAULT_FLAG,
+            );
+            control("dat_ep_connect", answer)?;
+            let event = requests.await_event(PATIENCE, "a DAT connection request")?;
+            if event.event_number != DAT_CONNECTION_REQUEST_EVENT {
+                return Err(Failure::run(format!(
+                    "no connection request: event 0x{:x}",
+                    event.event_number
+                )));
+            }
+            let request = event.event_data.cr_arrival_event_data.cr_handle;
+            control(
+                "dat_cr_accept",
+                (calls.cr_accept)(request, far, 0, null_mut()),
+            )?;
+            control("dat_psp_free", (calls.psp_free)(psp))
+        }
+    }
+
+    fn end<const SHARED: bool>(&self) -> Result<CEnd<SHARED>, Failure> {
+        let adapter = &self.0;
+        let calls = adapter.calls;
+        let memory = Memory::register(adapter, BUFFER)?;
+        let received = adapter.queue(COMPLETIONS, DAT_EVD_DTO_FLAG)?;
+        let sent = adapter.queue(COMPLETIONS, DAT_EVD_DTO_FLAG)?;
+        let connections = adapter.queue(CONNECTION_EVENTS, DAT_EVD_CONNECTION_FLAG)?;
+        let limits = adapter.query()?;
+        let attributes = DAT_EP_ATTR {
+            service_type: DAT_SERVICE_TYPE_RC,
+            max_message_size: limits.max_message_size,
+            max_rdma_size: limits.max_rdma_size,
+            qos: DAT_QOS_BEST_EFFORT,
+            recv_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
+            request_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
+            max_recv_dtos: DEPTH as DAT_COUNT,
+            max_request_dtos: DEPTH as DAT_COUNT,
+            max_recv_iov: 1,
+            max_request_iov: 1,
+            max_rdma_read_in: 1,
+            max_rdma_read_out: 1,
+            srq_soft_hw: 0,
+            max_rdma_read_iov: 1,
+            max_rdma_write_iov: 1,
+            ep_transport_specific_count: 0,
+            ep_transport_specific: null_mut(),
+            ep_provider_specific_count: 0,
+            ep_provider_specific: null_mut(),
+        };
+        let (mut ep, mut srq) = (DAT_HANDLE_NULL, DAT_HANDLE_NULL);
+        // SAFETY: handles of this adapter; attributes of this frame, which are
+        // read, and handles of this frame, which are filled in.
+        unsafe {
+            if SHARED {
+                let mut wanted = DAT_SRQ_ATTR {
+                    max_recv_dtos: DEPTH as DAT_COUNT,
+                    max_recv_iov: 1,
+                    low_watermark: 0,
+                };
+                let answer =
+                    (calls.srq_create)(adapter.ia, adapter.pz, &raw mut wanted, &raw mut srq);
+                control("dat_srq_create", answer)?;
+                let answer = (calls.ep_create_with_srq)(
+                    adapter.ia,
+                    adapter.pz,
+                    received.evd,
+                    sent.evd,
+                    connections.evd,
+                    srq,
+                    &raw const attributes,
+                    &raw mut ep,
+                );
+                control("dat_ep_create_with_srq", answer)?;
+            } else {
+                let answer = (calls.ep_create)(
+                    adapter.ia,
+                    adapter.pz,
+                    received.evd,
+                    sent.evd,
+                    connections.evd,
+                    &raw const attributes,
+                    &raw mut ep,
+                );
+                control("dat_ep_create", answer)?;
+            }
+        }
+        let out = |length: u32| memory.segment(OUT..OUT + length as usize);
+        Ok(CEnd {
+            into: memory.segment(IN..IN + ROOM as usize),
+            short: out(MESSAGE),
+            long: out(LONGER),
+            target: DAT_RMR_TRIPLET {
+                rmr_context: 0,
+                pad: 0,
+                target_address: 0,
+                segment_length: 0,
+            },
+            ep,
+            srq,
+            calls,
+            sent,
+            received,
+            connections,
+            memory,
+        })
+    }
+}
+
+impl Interface for C {
+    type Own = CEnd<false>;
+    type Shared = CEnd<true>;
+
+    fn own(&self) -> Result<(Self::Own, Self::Own), Failure> {
+        self.pair()
+    }
+
+    fn shared(&self) -> Result<(Self::Shared, Self::Shared), Failure> {
+        self.pair()
+    }
+}
+
+/// An EP with its EVDs.
+pub(super) struct CEnd<const SHARED: bool> {
+    ep: DAT_EP_HANDLE,
+    srq: DAT_SRQ_HANDLE,
+    calls: Calls,
+    into: DAT_LMR_TRIPLET,
+    short: DAT_LMR_TRIPLET,
+    long: DAT_LMR_TRIPLET,
+    target: DAT_RMR_TRIPLET,
+    // Dropped after the EP and the SRQ (see `Drop`), the memory last.
+    sent: Queue,
+    received: Queue,
+    connections: Queue,
+    memory: Memory,
+}
+
+impl<const SHARED: bool> CEnd<SHARED> {
+    fn window(&self) -> DAT_RMR_TRIPLET {
+        let all = self.memory.window();
+        DAT_RMR_TRIPLET {
+            rmr_context: all.context,
+            pad: 0,
+            target_address: all.address + TARGET as u64,
+            segment_length: LONGER.into(),
+        }
+    }
+}
+
+impl<const SHARED: bool> Drop for CEnd<SHARED> {
+    fn drop(&mut self) {
+        // SAFETY: an EP, and an SRQ or null, which the call refuses.
+        unsafe {
+            (self.calls.ep_free)(self.ep);
+            (self.calls.srq_free)(self.srq);
+        }
+    }
+}
+
+fn cookie_of(cookie: u64) -> DAT_CONTEXT {
+    DAT_CONTEXT { as_64: cookie }
+}
+
+impl<const SHARED: bool> End for CEnd<SHARED> {
+    const LISTS: bool = false;
+    const BATCHES: bool = false;
+
+    #[inline(always)]
+    fn receive(&mut self, cookie: u64) -> bool {
+        let (into, cookie) = (&raw mut self.into, cookie_of(cookie));
+        // SAFETY: an EP or SRQ that no other thread uses, and one segment of
+        // memory that outlives it and that nobody has references to.
+        unsafe {
+            if SHARED {
+                (self.calls.srq_post_recv)(self.srq, 1, into, cookie) == 0
+            } else {
+                let flags = DAT_COMPLETION_DEFAULT_FLAG;
+                (self.calls.ep_post_recv)(self.ep, 1, into, cookie, flags) == 0
+            }
+        }
+    }
+
+    fn receive_list(&mut self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn send(&mut self, cookie: u64, inline: bool) -> bool {
+        let segment = if inline {
+            &raw mut self.short
+        } else {
+            &raw mut self.long
+        };
+        let flags = DAT_COMPLETION_DEFAULT_FLAG;
+        // SAFETY: as in `receive`.
+        unsafe { (self.calls.ep_post_send)(self.ep, 1, segment, cookie_of(cookie), flags) == 0 }
+    }
+
+    fn send_list(&mut self, _inline: bool) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn write(&mut self, cookie: u64) -> bool {
+        let (segment, target) = (&raw mut self.long, &raw const self.target);
+        let (cookie, flags) = (cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
+        // SAFETY: as in `receive`; the target is read meanwhile.
+        unsafe { (self.calls.ep_post_rdma_write)(self.ep, 1, segment, cookie, target, flags) == 0 }
+    }
+
+    #[inline(always)]
+    fn received(&mut self, sum: &mut u64) -> usize {
+        dequeue(&self.received, &self.calls, sum)
+    }
+
+    fn received_batch(&mut self, sum: &mut u64) -> usize {
+        self.received(sum)
+    }
+
+    #[inline(always)]
+    fn sent(&mut self, sum: &mut u64) -> usize {
+        dequeue(&self.sent, &self.calls, sum)
+    }
+
+    fn sent_batch(&mut self, sum: &mut u64) -> usize {
+        self.sent(sum)
+    }
+}
+
+#[inline(always)]
+fn dequeue(queue: &Queue, calls: &Calls, sum: &mut u64) -> usize {
+    let mut event = MaybeUninit::<DAT_EVENT>::uninit();
+    // SAFETY: an EVD, and room for an event.
+    let answer: DAT_RETURN = unsafe { (calls.evd_dequeue)(queue.evd, event.as_mut_ptr()) };
+    if answer != 0 {
+        return if answer & DAT_TYPE_MASK == DAT_QUEUE_EMPTY {
+            0
+        } else {
+            BAD
+        };
+    }
+    // SAFETY: the call succeeded, so it has filled the event in.
+    let event = unsafe { &*event.as_ptr() };
+    if event.event_number != DAT_DTO_COMPLETION_EVENT {
+        return BAD;
+    }
+    // SAFETY: the number says that this is the member that counts.
+    let data = unsafe { event.event_data.dto_completion_event_data };
+    if data.status != DAT_DTO_SUCCESS {
+        return BAD;
+    }
+    // SAFETY: any 64 bits are one; it is what was posted.
+    let cookie = unsafe { data.user_cookie.as_64 };
+    *sum = sum.wrapping_add(cookie + data.transfered_length);
+    1
+}

@@ -1,0 +1,154 @@
+//! Counting instructions: the worker runs under valgrind's callgrind, which
+//! collects inside of the measured function alone and writes a file each
+//! time that it ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::meter::{MEASURED, Record};
+use super::operation::Operation;
+use super::worker::COUNTED;
+use crate::failure::Failure;
+
+const VALGRIND: &str = "valgrind";
+
+/// Where callgrind writes; goes when dropped.
+pub(super) struct Counts(PathBuf);
+
+impl Counts {
+    pub(super) fn prepare(name: &str) -> Result<Self, Failure> {
+        let folder =
+            std::env::temp_dir().join(format!("dat-bench-cost-{}-{name}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| {
+            Failure::environment(format!(
+                "cannot make {}: {error}; set TMPDIR",
+                folder.display()
+            ))
+        })?;
+        Ok(Self(folder))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("counts")
+    }
+
+    /// valgrind, about to run a program.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(VALGRIND);
+        command
+            .args(["--tool=callgrind", "--quiet"])
+            .arg(format!("--toggle-collect={MEASURED}"))
+            .arg(format!("--dump-after={MEASURED}"))
+            .arg(format!("--callgrind-out-file={}", self.file().display()))
+            // System calls that valgrind does not know are said there.
+            .arg(format!("--log-file={}", self.0.join("log").display()))
+            .arg(program);
+        command
+    }
+
+    /// Instructions of an operation, from the sections that were recorded.
+    pub(super) fn read(&self, records: &[Record]) -> Result<Vec<(Operation, f64)>, Failure> {
+        let mut totals = Vec::with_capacity(records.len());
+        for at in 1..=records.len() {
+            let path = self.0.join(format!("counts.{at}"));
+            let text = fs::read_to_string(&path).map_err(|error| {
+                Failure::run(format!(
+                    "callgrind has not counted section {at}: {error}; does this program have its symbols ('nm' must show {MEASURED})?"
+                ))
+            })?;
+            totals.push(total(&text).ok_or_else(|| {
+                Failure::run(format!("callgrind's file {} has no total", path.display()))
+            })?);
+        }
+        per_operation(records, &totals)
+    }
+}
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        // What cannot be removed is left in the folder for such things.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The instructions that a file of callgrind is about.
+fn total(text: &str) -> Option<u64> {
+    let number = text.lines().find_map(|line| line.strip_prefix("totals:"))?;
+    number.trim().parse().ok()
+}
+
+/// What the longest section has more than the shorter one, per operation that
+/// it has more: what is done once a section, such as the call of it, cancels.
+fn per_operation(records: &[Record], totals: &[u64]) -> Result<Vec<(Operation, f64)>, Failure> {
+    let round = records.len() / COUNTED.len();
+    let (few, many) = (round, 2 * round);
+    (0..round)
+        .map(|at| {
+            let (less, more) = (&records[few + at], &records[many + at]);
+            let operation = Operation::from_key(&more.operation)
+                .filter(|_| less.operation == more.operation && more.count > less.count)
+                .ok_or_else(|| Failure::run("the rounds of a worker are not alike"))?;
+            if less.nanoseconds.is_none() || more.nanoseconds.is_none() {
+                return Err(Failure::run(format!(
+                    "{}: completions were not there in time to be counted; run it again",
+                    operation.title()
+                )));
+            }
+            let instructions = totals[many + at] as f64 - totals[few + at] as f64;
+            Ok((operation, instructions / f64::from(more.count - less.count)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(operation: Operation, count: u32) -> Record {
+        Record {
+            operation: operation.key().to_owned(),
+            count,
+            nanoseconds: Some(1.0),
+        }
+    }
+
+    #[test]
+    fn what_is_done_once_a_section_cancels() {
+        let operations = [Operation::PostRecv, Operation::Empty];
+        let records: Vec<_> = COUNTED
+            .iter()
+            .flat_map(|&count| operations.map(|operation| record(operation, count)))
+            .collect();
+        let totals = [
+            999_999,
+            0,
+            50 + 128 * 40,
+            7 + 128 * 3,
+            50 + 256 * 40,
+            7 + 256 * 3,
+        ];
+        assert_eq!(
+            per_operation(&records, &totals).unwrap(),
+            [(Operation::PostRecv, 40.0), (Operation::Empty, 3.0)]
+        );
+    }
+
+    #[test]
+    fn a_section_that_had_to_wait_is_not_counted() {
+        let mut records: Vec<_> = COUNTED
+            .iter()
+            .map(|&count| record(Operation::HitRecv, count))
+            .collect();
+        records[1].nanoseconds = None;
+        let failure = per_operation(&records, &[0, 1, 2]).unwrap_err();
+        assert!(failure.to_string().contains("run it again"), "{failure}");
+    }
+
+    #[test]
+    fn the_total_is_the_files_own() {
+        let text = "events: Ir\nfn=(1)\n12 34\n\ntotals: 5120\n";
+        assert_eq!(total(text), Some(5120));
+        assert_eq!(total("events: Ir\n"), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! The engine itself.
+
+use dat_engine::{
+    Completion, CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint, EndpointOptions,
+    ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest,
+    SharedReceiveQueue, SrqOptions,
+};
+
+use super::end::{BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, ROOM, TARGET};
+use super::operation::{BATCH, LIST};
+use crate::failure::Failure;
+
+/// The engine on a device.
+pub(super) struct Engine {
+    domain: ProtectionDomain,
+    port: u8,
+    single_threaded: bool,
+}
+
+impl Engine {
+    pub(super) fn open(device: Device, port: u8, single_threaded: bool) -> Result<Self, Failure> {
+        Ok(Self {
+            domain: device.alloc_pd()?,
+            port,
+            single_threaded,
+        })
+    }
+
+    fn pair<const SHARED: bool>(&self) -> Result<(EngineEnd<SHARED>, EngineEnd<SHARED>), Failure> {
+        let (mut near, mut far) = (EngineEnd::create(self)?, EngineEnd::create(self)?);
+        let options = ConnectOptions {
+            port: self.port,
+            ..ConnectOptions::default()
+        };
+        let here = near.endpoint.local_address(self.port)?;
+        let there = far.endpoint.local_address(self.port)?;
+        near.endpoint.connect(&there, &options)?;
+        far.endpoint.connect(&here, &options)?;
+        Ok((near, far))
+    }
+}
+
+impl Interface for Engine {
+    type Own = EngineEnd<false>;
+    type Shared = EngineEnd<true>;
+
+    fn own(&self) -> Result<(Self::Own, Self::Own), Failure> {
+        self.pair()
+    }
+
+    fn shared(&self) -> Result<(Self::Shared, Self::Shared), Failure> {
+        self.pair()
+    }
+}
+
+/// An endpoint with its queues.
+pub(super) struct EngineEnd<const SHARED: bool> {
+    // Dropped in this order: who writes to the memory goes before it.
+    endpoint: Endpoint,
+    srq: Option<SharedReceiveQueue>,
+    sent: CompletionQueue,
+    received: CompletionQueue,
+    _buffer: RegisteredBuffer,
+    write: SendOp,
+    out: &'static [Segment],
+    receives: Vec<RecvRequest<'static>>,
+    sends: Vec<SendRequest<'static>>,
+    inline_sends: Vec<SendRequest<'static>>,
+    into: &'static [Segment],
+    taken: [Completion; BATCH],
+}
+
+impl<const SHARED: bool> EngineEnd<SHARED> {
+    fn create(engine: &Engine) -> Result<Self, Failure> {
+        let domain = &engine.domain;
+        let buffer = domain.allocate(BUFFER, dat_engine::Access::default())?;
+        let queue = || {
+            domain.device().create_cq(&CqOptions {
+                depth: COMPLETIONS,
+                ..CqOptions::default()
+            })
+        };
+        let (sent, received) = (queue()?, queue()?);
+        let srq = SHARED
+            .then(|| {
+                domain.create_srq(&SrqOptions {
+                    depth: DEPTH,
+                    max_segments: 1,
+                })
+            })
+            .transpose()?;
+        let endpoint = domain.create_endpoint(&EndpointOptions {
+            srq: srq.as_ref().map(SharedReceiveQueue::handle),
+            send_depth: DEPTH,
+            recv_depth: DEPTH,
+            inline_bytes: MESSAGE,
+            exclusive_register: engine.single_threaded,
+            single_threaded: engine.single_threaded,
+            ..EndpointOptions::new(&sent, &received)
+        })?;
+        // A few words that live as long as the process: requests name them.
+        let segment = |at, length| {
+            let segment = buffer.segment(at, length).expect("inside the buffer");
+            &*Box::leak(Box::new([segment]))
+        };
+        let (out, into) = (segment(OUT, MESSAGE), segment(IN, ROOM));
+        let send = |flags| SendRequest {
+            cookie: 0,
+            op: SendOp::Send,
+            flags,
+            segments: out,
+        };
+        Ok(Self {
+            write: SendOp::Write {
+                remote_addr: (buffer.as_ptr().addr().get() + TARGET) as u64,
+                rkey: buffer.region().rkey(),
+            },
+            out,
+            receives: vec![
+                RecvRequest {
+                    cookie: 0,
+                    segments: into
+                };
+                LIST
+            ],
+            sends: vec![send(SendFlags::SIGNALED); LIST],
+            inline_sends: vec![send(SendFlags::SIGNALED | SendFlags::INLINE); LIST],
+            into,
+            endpoint,
+            srq,
+            sent,
+            received,
+            _buffer: buffer,
+            taken: [Completion::default(); BATCH],
+        })
+    }
+
+    #[inline(always)]
+    fn post(&mut self, cookie: u64, op: SendOp, flags: SendFlags) -> bool {
+        let request = SendRequest {
+            cookie,
+            op,
+            flags,
+            segments: self.out,
+        };
+        // SAFETY: the memory outlives the endpoint (order of fields), and
+        // nobody has references to it.
+        unsafe { self.endpoint.post_send(&request) }.is_ok()
+    }
+}
+
+impl<const SHARED: bool> End for EngineEnd<SHARED> {
+    const LISTS: bool = true;
+    const BATCHES: bool = true;
+
+    #[inline(always)]
+    fn receive(&mut self, cookie: u64) -> bool {
+        let request = RecvRequest {
+            cookie,
+            segments: self.into,
+        };
+        // SAFETY: as in `post`.
+        unsafe {
+            match &mut self.srq {
+                Some(srq) if SHARED => srq.post(&request).is_ok(),
+                _ => self.endpoint.post_recv(&request).is_ok(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn receive_list(&mut self) -> bool {
+        // SAFETY: as in `post`.
+        unsafe {
+            match &mut self.srq {
+                Some(srq) if SHARED => srq.post_list(&self.receives).is_ok(),
+                _ => self.endpoint.post_recv_list(&self.receives).is_ok(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self, cookie: u64, inline: bool) -> bool {
+        let flags = if inline {
+            SendFlags::SIGNALED | SendFlags::INLINE
+        } else {
+            SendFlags::SIGNALED
+        };
+        self.post(cookie, SendOp::Send, flags)
+    }
+
+    #[inline(always)]
+    fn send_list(&mut self, inline: bool) -> bool {
+        let list = if inline {
+            &self.inline_sends
+        } else {
+            &self.sends
+        };
+        // SAFETY: as in `post`.
+        unsafe { self.endpoint.post_send_list(list) }.is_ok()
+    }
+
+    #[inline(always)]
+    fn write(&mut self, cookie: u64) -> bool {
+        self.post(cookie, self.write, SendFlags::SIGNALED)
+    }
+
+    #[inline(always)]
+    fn received(&mut self, sum: &mut u64) -> usize {
+        one(&mut self.received, sum)
+    }
+
+    #[inline(always)]
+    fn received_batch(&mut self, sum: &mut u64) -> usize {
+        several(&mut self.received, &mut self.taken, sum)
+    }
+
+    #[inline(always)]
+    fn sent(&mut self, sum: &mut u64) -> usize {
+        one(&mut self.sent, sum)
+    }
+
+    #[inline(always)]
+    fn sent_batch(&mut self, sum: &mut u64) -> usize {
+        several(&mut self.sent, &mut self.taken, sum)
+    }
+}
+
+#[inline(always)]
+fn one(queue: &mut CompletionQueue, sum: &mut u64) -> usize {
+    match queue.poll() {
+        None => 0,
+        Some(completion) if completion.status.is_success() => {
+            *sum = sum.wrapping_add(completion.cookie + u64::from(completion.byte_len));
+            1
+        }
+        Some(_) => BAD,
+    }
+}
+
+#[inline(always)]
+fn several(queue: &mut CompletionQueue, taken: &mut [Completion; BATCH], sum: &mut u64) -> usize {
+    let count = queue.poll_batch(taken);
+    for completion in &taken[..count] {
+        if !completion.status.is_success() {
+            return BAD;
+        }
+        *sum = sum.wrapping_add(completion.cookie + u64::from(completion.byte_len));
+    }
+    count
+}

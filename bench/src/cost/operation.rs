@@ -1,0 +1,84 @@
+//! What is measured.
+
+/// A hot operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    PostRecv,
+    PostRecvList,
+    SrqPost,
+    SrqPostList,
+    HitRecv,
+    HitRecvBatch,
+    HitSrq,
+    HitSrqBatch,
+    HitSend,
+    HitSendBatch,
+    Empty,
+    Send,
+    SendList,
+    SendInline,
+    SendInlineList,
+    Write,
+}
+
+/// Requests of a list.
+pub(super) const LIST: usize = 32;
+/// Completions that are taken by one call, at most.
+pub(super) const BATCH: usize = 16;
+
+impl Operation {
+    /// In the order of the table.
+    pub(super) const ALL: [Self; 16] = [
+        Self::PostRecv,
+        Self::PostRecvList,
+        Self::SrqPost,
+        Self::SrqPostList,
+        Self::HitRecv,
+        Self::HitRecvBatch,
+        Self::HitSrq,
+        Self::HitSrqBatch,
+        Self::HitSend,
+        Self::HitSendBatch,
+        Self::Empty,
+        Self::Send,
+        Self::SendList,
+        Self::SendInline,
+        Self::SendInlineList,
+        Self::Write,
+    ];
+
+    /// For programs.
+    pub(super) fn key(self) -> &'static str {
+        self.names().0
+    }
+
+    /// For people.
+    pub(super) fn title(self) -> &'static str {
+        self.names().1
+    }
+
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::PostRecv => ("post_recv", "post_recv, single"),
+            Self::PostRecvList => ("post_recv_list", "post_recv, list of 32, per request"),
+            Self::SrqPost => ("srq_post", "SRQ post, single"),
+            Self::SrqPostList => ("srq_post_list", "SRQ post, list of 32, per request"),
+            Self::HitRecv => ("hit_recv", "hit, RQ receive, one"),
+            Self::HitRecvBatch => ("hit_recv_batch", "hit, RQ receive, 16, per completion"),
+            Self::HitSrq => ("hit_srq", "hit, SRQ receive, one"),
+            Self::HitSrqBatch => ("hit_srq_batch", "hit, SRQ receive, 16, per completion"),
+            Self::HitSend => ("hit_send", "hit, send, one"),
+            Self::HitSendBatch => ("hit_send_batch", "hit, send, 16, per completion"),
+            Self::Empty => ("empty", "empty poll"),
+            Self::Send => ("send", "send 64 B not inline, single"),
+            Self::SendList => ("send_list", "send 64 B not inline, list of 32"),
+            Self::SendInline => ("send_inline", "send 64 B inline, single"),
+            Self::SendInlineList => ("send_inline_list", "send 64 B inline, list of 32"),
+            Self::Write => ("write", "RDMA write 64 B not inline, single"),
+        }
+    }
+
+    pub(super) fn from_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.key() == key)
+    }
+}

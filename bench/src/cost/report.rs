@@ -1,0 +1,265 @@
+//! The tables and the JSON document.
+
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::operation::Operation;
+use super::variant::Variant;
+use crate::host::Host;
+use crate::report::DeviceFacts;
+
+/// Name and version of the schema.
+const SCHEMA: &str = "dat-bench/cost/1";
+
+/// What one variant has shown.
+pub(super) struct Outcome {
+    pub(super) variant: Variant,
+    /// Nanoseconds per operation, one for each round.
+    pub(super) samples: Vec<(Operation, Vec<f64>)>,
+    /// Rounds in which completions were not ready, and which do not count.
+    pub(super) spoiled: Vec<(Operation, u32)>,
+    pub(super) instructions: Vec<(Operation, f64)>,
+}
+
+/// A distribution of nanoseconds per operation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Nanoseconds {
+    median: f64,
+    first_quartile: f64,
+    third_quartile: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Nanoseconds {
+    fn of(samples: &[f64]) -> Option<Self> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+        (!sorted.is_empty()).then(|| Self {
+            median: at(0.5),
+            first_quartile: at(0.25),
+            third_quartile: at(0.75),
+            min: at(0.0),
+            max: at(1.0),
+        })
+    }
+
+    /// Half of the distance between the quartiles.
+    fn spread(&self) -> f64 {
+        (self.third_quartile - self.first_quartile) / 2.0
+    }
+}
+
+impl Outcome {
+    pub(super) fn new(variant: Variant) -> Self {
+        Self {
+            variant,
+            samples: Operation::ALL.map(|it| (it, Vec::new())).into(),
+            spoiled: Operation::ALL.map(|it| (it, 0)).into(),
+            instructions: Vec::new(),
+        }
+    }
+
+    /// Takes a round's figure; none was spoiled.
+    pub(super) fn take(&mut self, operation: Operation, nanoseconds: Option<f64>) {
+        match nanoseconds {
+            Some(value) => {
+                let of = self.samples.iter_mut().find(|(it, _)| *it == operation);
+                of.expect("all are there").1.push(value);
+            }
+            None => {
+                let of = self.spoiled.iter_mut().find(|(it, _)| *it == operation);
+                of.expect("all are there").1 += 1;
+            }
+        }
+    }
+
+    fn nanoseconds(&self, operation: Operation) -> Option<Nanoseconds> {
+        let (_, samples) = self.samples.iter().find(|(it, _)| *it == operation)?;
+        Nanoseconds::of(samples)
+    }
+
+    fn instructions(&self, operation: Operation) -> Option<f64> {
+        let found = self.instructions.iter().find(|(it, _)| *it == operation);
+        found.map(|&(_, count)| count)
+    }
+}
+
+/// The conditions of a run: without them a figure says nothing.
+#[derive(Serialize)]
+pub(super) struct Conditions {
+    pub(super) host: Host,
+    pub(super) device: DeviceFacts,
+    /// The file of the library that ours is compared with.
+    pub(super) libmlx5: Option<String>,
+    pub(super) build: &'static str,
+    pub(super) rounds: u32,
+    pub(super) turns: u32,
+    pub(super) operations_per_section: u32,
+    pub(super) cpu: Option<usize>,
+}
+
+/// For people.
+pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, " {}", conditions.device.what_is_emulated());
+    let _ = writeln!(
+        out,
+        " {} port {}, {} path; compared with {}; {} build; {}, {}{}",
+        conditions.device.name,
+        conditions.device.port,
+        conditions.device.path,
+        conditions
+            .libmlx5
+            .as_deref()
+            .unwrap_or("the device's own verbs"),
+        conditions.build,
+        conditions.host.cpu,
+        if conditions.host.virtual_machine {
+            "in a virtual machine, "
+        } else {
+            ""
+        },
+        match conditions.cpu {
+            Some(cpu) => format!("on CPU {cpu}"),
+            None => "not pinned".to_owned(),
+        }
+    );
+    let counted = outcomes.iter().any(|it| !it.instructions.is_empty());
+    let _ = writeln!(
+        out,
+        "\n nanoseconds per operation: median of {} rounds of {} (± half the distance of the quartiles)",
+        conditions.rounds * conditions.turns,
+        conditions.operations_per_section
+    );
+    table(&mut out, outcomes, |outcome, operation| {
+        let figure = outcome.nanoseconds(operation)?;
+        Some(format!("{:.1} ±{:.1}", figure.median, figure.spread()))
+    });
+    if counted {
+        let _ = writeln!(
+            out,
+            "\n instructions per operation (callgrind), the calling loop included"
+        );
+        table(&mut out, outcomes, |outcome, operation| {
+            outcome
+                .instructions(operation)
+                .map(|count| format!("{count:.1}"))
+        });
+    }
+    let spoiled: u32 = outcomes
+        .iter()
+        .flat_map(|outcome| outcome.spoiled.iter().map(|&(_, count)| count))
+        .sum();
+    if spoiled > 0 {
+        let _ = writeln!(
+            out,
+            "\n {spoiled} sections had to wait for completions and are left out"
+        );
+    }
+    let _ = writeln!(out, " '-': the interface has no such call");
+    out
+}
+
+fn table(
+    out: &mut String,
+    outcomes: &[Outcome],
+    cell: impl Fn(&Outcome, Operation) -> Option<String>,
+) {
+    const TITLE: usize = 38;
+    const CELL: usize = 13;
+    let _ = write!(out, " {:TITLE$}", "operation");
+    for outcome in outcomes {
+        let _ = write!(out, "{:>CELL$}", outcome.variant.name());
+    }
+    out.push('\n');
+    for operation in Operation::ALL {
+        let _ = write!(out, " {:TITLE$}", operation.title());
+        for outcome in outcomes {
+            let text = cell(outcome, operation).unwrap_or_else(|| "-".to_owned());
+            let _ = write!(out, "{text:>CELL$}");
+        }
+        out.push('\n');
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    dat_bench: &'static str,
+    /// Seconds since 1970, UTC.
+    finished_at: u64,
+    /// Whether the NIC is an emulator's.
+    emulated: bool,
+    conditions: &'a Conditions,
+    results: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    operation: &'static str,
+    variant: Variant,
+    /// Per operation; none if the interface has no such call.
+    nanoseconds: Option<Nanoseconds>,
+    /// Rounds that count.
+    rounds: usize,
+    /// Rounds that do not: completions were not ready.
+    spoiled: u32,
+    /// Per operation; none if they were not asked for.
+    instructions: Option<f64>,
+}
+
+/// For programs.
+pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
+    let results = outcomes
+        .iter()
+        .flat_map(|outcome| {
+            Operation::ALL.map(|operation| Entry {
+                operation: operation.key(),
+                variant: outcome.variant,
+                nanoseconds: outcome.nanoseconds(operation),
+                rounds: count(&outcome.samples, operation).map_or(0, Vec::len),
+                spoiled: count(&outcome.spoiled, operation).copied().unwrap_or(0),
+                instructions: outcome.instructions(operation),
+            })
+        })
+        .collect();
+    let document = Document {
+        schema: SCHEMA,
+        dat_bench: env!("CARGO_PKG_VERSION"),
+        finished_at: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
+        emulated: conditions.device.emulated_fabric.is_some(),
+        conditions,
+        results,
+    };
+    let mut text = serde_json::to_string_pretty(&document)
+        .expect("the document has text keys and finite numbers only");
+    text.push('\n');
+    text
+}
+
+fn count<T>(of: &[(Operation, T)], operation: Operation) -> Option<&T> {
+    of.iter()
+        .find(|(it, _)| *it == operation)
+        .map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_and_spread_are_those_of_the_samples() {
+        let figure = Nanoseconds::of(&[5.0, 1.0, 3.0, 2.0, 4.0]).unwrap();
+        assert_eq!((figure.min, figure.median, figure.max), (1.0, 3.0, 5.0));
+        assert_eq!((figure.first_quartile, figure.third_quartile), (2.0, 4.0));
+        assert_eq!(figure.spread(), 1.0);
+        assert_eq!(Nanoseconds::of(&[]), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! The measured loops: one round measures every operation once.
+//!
+//! ```text
+//! receives   [post n]  the far end sends n   NIC runs, then stands   [take n]
+//! sends      far end posts n receives   NIC stands   [post n]   NIC runs, then stands   [take n]
+//! writes     NIC stands   [post n]   NIC runs, all are taken
+//! empty      NIC stands, nothing outstanding   [poll n times]
+//! ```
+//! What is in brackets is measured.
+
+use std::time::{Duration, Instant};
+
+use super::end::{BAD, End, Interface};
+use super::meter::Meter;
+use super::nic::Nic;
+use super::operation::{BATCH, LIST, Operation};
+use crate::failure::Failure;
+
+/// How long one message may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pairs of an interface, and what they are measured with.
+pub(super) struct Rounds<I: Interface> {
+    own: (I::Own, I::Own),
+    shared: (I::Shared, I::Shared),
+    pub(super) nic: Nic,
+    pub(super) meter: Meter,
+    sum: u64,
+}
+
+/// How the operations of a round are carried out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Single,
+    Many,
+}
+
+impl<I: Interface> Rounds<I> {
+    pub(super) fn new(interface: &I, nic: Nic, meter: Meter) -> Result<Self, Failure> {
+        Ok(Self {
+            own: interface.own()?,
+            shared: interface.shared()?,
+            nic,
+            meter,
+            sum: 0,
+        })
+    }
+
+    /// Measures sections of so many operations, a multiple of [`LIST`].
+    pub(super) fn round(&mut self, count: u32) -> Result<(), Failure> {
+        use Manner::{Many, Single};
+        let mut bench = Bench {
+            nic: &mut self.nic,
+            meter: &mut self.meter,
+            sum: &mut self.sum,
+            count,
+        };
+        let (near, far) = (&mut self.own.0, &mut self.own.1);
+        bench.receives(near, far, Single, Operation::PostRecv, Operation::HitRecv)?;
+        bench.receives(
+            near,
+            far,
+            Many,
+            Operation::PostRecvList,
+            Operation::HitRecvBatch,
+        )?;
+        bench.empty(near)?;
+        bench.sends(near, far, Single, false, Operation::Send)?;
+        bench.sends(near, far, Many, false, Operation::SendList)?;
+        bench.sends(near, far, Single, true, Operation::SendInline)?;
+        bench.sends(near, far, Many, true, Operation::SendInlineList)?;
+        bench.writes(near)?;
+        let (near, far) = (&mut self.shared.0, &mut self.shared.1);
+        bench.receives(near, far, Single, Operation::SrqPost, Operation::HitSrq)?;
+        bench.receives(
+            near,
+            far,
+            Many,
+            Operation::SrqPostList,
+            Operation::HitSrqBatch,
+        )?;
+        core::hint::black_box(self.sum);
+        // Whoever closes queues next needs a NIC that answers.
+        self.nic.release();
+        Ok(())
+    }
+}
+
+struct Bench<'a> {
+    nic: &'a mut Nic,
+    meter: &'a mut Meter,
+    sum: &'a mut u64,
+    count: u32,
+}
+
+impl Bench<'_> {
+    fn receives<E: End>(
+        &mut self,
+        near: &mut E,
+        far: &mut E,
+        manner: Manner,
+        post: Operation,
+        hit: Operation,
+    ) -> Result<(), Failure> {
+        let count = self.count;
+        self.nic.hold()?;
+        let mut good = true;
+        if manner == Manner::Single {
+            self.meter.measure(post, count, &mut || {
+                good = each(count, |at| near.receive(at));
+            });
+        } else if E::LISTS {
+            self.meter.measure(post, count, &mut || {
+                good = each(count / LIST as u32, |_| near.receive_list());
+            });
+        } else {
+            good = each(count, |at| near.receive(at));
+        }
+        posted(good, "receives")?;
+        self.nic.release();
+        posted(each(count, |at| far.send(at, false)), "sends")?;
+        let nic = &mut *self.nic;
+        take(count, nic, || far.sent(self.sum))?;
+        self.nic.settle_and_hold()?;
+        self.hits(
+            manner,
+            E::BATCHES,
+            hit,
+            near,
+            E::received,
+            E::received_batch,
+        )
+    }
+
+    fn sends<E: End>(
+        &mut self,
+        near: &mut E,
+        far: &mut E,
+        manner: Manner,
+        inline: bool,
+        post: Operation,
+    ) -> Result<(), Failure> {
+        let count = self.count;
+        if manner == Manner::Many && !E::LISTS && (inline || !E::BATCHES) {
+            return Ok(());
+        }
+        posted(each(count, |at| far.receive(at)), "receives")?;
+        self.nic.hold()?;
+        let mut good = true;
+        if manner == Manner::Single {
+            // Two loops, for the flag is known where a program posts.
+            self.meter.measure(post, count, &mut || {
+                good = if inline {
+                    each(count, |at| near.send(at, true))
+                } else {
+                    each(count, |at| near.send(at, false))
+                };
+            });
+        } else if E::LISTS {
+            self.meter.measure(post, count, &mut || {
+                good = each(count / LIST as u32, |_| near.send_list(inline));
+            });
+        } else {
+            good = each(count, |at| near.send(at, inline));
+        }
+        posted(good, "sends")?;
+        self.nic.release();
+        take(count, self.nic, || far.received(self.sum))?;
+        if inline {
+            return take(count, self.nic, || near.sent(self.sum)).map(drop);
+        }
+        self.nic.settle_and_hold()?;
+        let hit = match manner {
+            Manner::Single => Operation::HitSend,
+            Manner::Many => Operation::HitSendBatch,
+        };
+        self.hits(manner, E::BATCHES, hit, near, E::sent, E::sent_batch)
+    }
+
+    /// Takes what is there, measured if it can be taken in this manner.
+    fn hits<E: End>(
+        &mut self,
+        manner: Manner,
+        batches: bool,
+        hit: Operation,
+        near: &mut E,
+        one: impl Fn(&mut E, &mut u64) -> usize,
+        batch: impl Fn(&mut E, &mut u64) -> usize,
+    ) -> Result<(), Failure> {
+        let count = self.count;
+        let (nic, sum) = (&mut *self.nic, &mut *self.sum);
+        let mut taken = Ok(false);
+        if manner == Manner::Single {
+            self.meter.measure(hit, count, &mut || {
+                taken = take(count, nic, || one(near, sum));
+            });
+        } else if batches {
+            self.meter.measure(hit, count, &mut || {
+                taken = take(count, nic, || batch(near, sum));
+            });
+        } else {
+            return take(count, nic, || one(near, sum)).map(drop);
+        }
+        if taken? {
+            self.meter.spoil();
+        }
+        Ok(())
+    }
+
+    fn writes<E: End>(&mut self, near: &mut E) -> Result<(), Failure> {
+        let count = self.count;
+        self.nic.hold()?;
+        let mut good = true;
+        self.meter.measure(Operation::Write, count, &mut || {
+            good = each(count, |at| near.write(at));
+        });
+        posted(good, "writes")?;
+        self.nic.release();
+        take(count, self.nic, || near.sent(self.sum)).map(drop)
+    }
+
+    fn empty<E: End>(&mut self, near: &mut E) -> Result<(), Failure> {
+        let count = self.count;
+        self.nic.hold()?;
+        let (mut found, sum) = (0, &mut *self.sum);
+        self.meter.measure(Operation::Empty, count, &mut || {
+            for _ in 0..count {
+                found += near.received(sum);
+            }
+        });
+        self.nic.release();
+        if found == 0 {
+            Ok(())
+        } else {
+            Err(Failure::run("an empty completion queue was not empty"))
+        }
+    }
+}
+
+/// So many posts; whether all went well.
+#[inline(always)]
+fn each(count: u32, mut post: impl FnMut(u64) -> bool) -> bool {
+    (0..count).all(|at| post(u64::from(at)))
+}
+
+fn posted(good: bool, what: &str) -> Result<(), Failure> {
+    if good {
+        Ok(())
+    } else {
+        Err(Failure::run(format!(
+            "{what} were refused that there is room for"
+        )))
+    }
+}
+
+/// Takes so many completions; whether any of them had to be waited for.
+#[inline(always)]
+fn take(count: u32, nic: &mut Nic, mut poll: impl FnMut() -> usize) -> Result<bool, Failure> {
+    let (mut left, mut since) = (count as usize, None);
+    while left > 0 {
+        match poll() {
+            found @ 1..=BATCH => left -= found,
+            found => stalled(found, nic, &mut since, left)?,
+        }
+    }
+    Ok(since.is_some())
+}
+
+#[cold]
+#[inline(never)]
+fn stalled(
+    found: usize,
+    nic: &mut Nic,
+    since: &mut Option<Instant>,
+    left: usize,
+) -> Result<(), Failure> {
+    if found == BAD {
+        return Err(Failure::run("a request completed with an error"));
+    }
+    nic.release();
+    if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        return Err(Failure::run(format!("{left} completions do not come")));
+    }
+    // On one core the other side of this, a device's thread, goes first.
+    std::thread::yield_now();
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! DAT's Rust types.
+
+use std::time::Duration;
+
+use dat_api::DatError;
+use dat_api::safe::{
+    Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, Memory, OpenOptions,
+    ProtectionZone, RemoteSegment, SharedReceiveQueue,
+};
+use dat_api::types::{
+    CompletionFlags, DtoStatus, EpAttributes, EvdFlags, EventData, MemPrivileges,
+};
+
+use super::end::{
+    BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, ROOM, TARGET,
+};
+use crate::failure::Failure;
+
+/// How long a connection may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Events of connections that wait at most.
+pub(super) const CONNECTION_EVENTS: u32 = 8;
+
+/// An open adapter.
+pub(super) struct Rust {
+    adapter: Adapter,
+    zone: ProtectionZone,
+}
+
+fn refused(error: DatError) -> Failure {
+    Failure::environment(format!("DAT refused: {error}"))
+}
+
+impl Rust {
+    pub(super) fn open(adapter: &str, thread_safe: bool) -> Result<Self, Failure> {
+        let options = OpenOptions {
+            thread_safe,
+            ..OpenOptions::default()
+        };
+        let adapter = Adapter::open_with(adapter, options).map_err(refused)?;
+        Ok(Self {
+            zone: adapter.zone().map_err(refused)?,
+            adapter,
+        })
+    }
+
+    fn pair<const SHARED: bool>(&self) -> Result<(RustEnd<SHARED>, RustEnd<SHARED>), Failure> {
+        let (mut near, mut far) = (self.end()?, self.end()?);
+        let requests = self
+            .adapter
+            .dispatcher(CONNECTION_EVENTS, EvdFlags::CR)
+            .map_err(refused)?;
+        let point = self.adapter.listen_anywhere(&requests).map_err(refused)?;
+        near.endpoint
+            .connect(
+                self.adapter.address(),
+                point.qualifier(),
+                Some(PATIENCE),
+                &[],
+            )
+            .map_err(refused)?;
+        let waited = |queue: &EventDispatcher| {
+            queue
+                .wait(Some(PATIENCE))
+                .map_err(|code| Failure::run(format!("no DAT connection: {code}")))
+        };
+        let event = waited(&requests)?;
+        let mut request = ConnectionRequest::from_event(&event)
+            .ok_or_else(|| Failure::run(format!("no connection request: {:?}", event.data)))?;
+        request.accept(&mut far.endpoint, &[]).map_err(refused)?;
+        for end in [&near, &far] {
+            waited(&end.connections)?;
+        }
+        (near.target, far.target) = (far.window(), near.window());
+        Ok((near, far))
+    }
+
+    fn end<const SHARED: bool>(&self) -> Result<RustEnd<SHARED>, Failure> {
+        let memory = self
+            .zone
+            .memory(BUFFER, MemPrivileges::all())
+            .map_err(refused)?;
+        let queue = |length, streams| self.adapter.dispatcher(length, streams).map_err(refused);
+        let received = queue(COMPLETIONS, EvdFlags::DTO)?;
+        let sent = queue(COMPLETIONS, EvdFlags::DTO)?;
+        let connections = queue(CONNECTION_EVENTS, EvdFlags::CONNECTION)?;
+        let shared = SHARED
+            .then(|| self.zone.shared_receive_queue(DEPTH, 1))
+            .transpose()
+            .map_err(refused)?;
+        let limits = self.adapter.query().ia;
+        let depth = i32::try_from(DEPTH).unwrap_or(i32::MAX);
+        let endpoint = self
+            .zone
+            .endpoint(&EndpointOptions {
+                recv: Some(&received),
+                request: Some(&sent),
+                connect: Some(&connections),
+                shared: shared.as_ref(),
+                attributes: Some(EpAttributes {
+                    service_type: 0,
+                    max_message_size: limits.max_message_size,
+                    max_rdma_size: limits.max_rdma_size,
+                    qos: 0,
+                    recv_completion_flags: CompletionFlags::empty(),
+                    request_completion_flags: CompletionFlags::empty(),
+                    max_recv_dtos: depth,
+                    max_request_dtos: depth,
+                    max_recv_iov: 1,
+                    max_request_iov: 1,
+                    max_rdma_read_in: 1,
+                    max_rdma_read_out: 1,
+                    srq_soft_hw: 0,
+                    max_rdma_read_iov: 1,
+                    max_rdma_write_iov: 1,
+                }),
+            })
+            .map_err(refused)?;
+        Ok(RustEnd {
+            endpoint,
+            shared,
+            sent,
+            received,
+            connections,
+            memory,
+            target: RemoteSegment::default(),
+        })
+    }
+}
+
+impl Interface for Rust {
+    type Own = RustEnd<false>;
+    type Shared = RustEnd<true>;
+
+    fn own(&self) -> Result<(Self::Own, Self::Own), Failure> {
+        self.pair()
+    }
+
+    fn shared(&self) -> Result<(Self::Shared, Self::Shared), Failure> {
+        self.pair()
+    }
+}
+
+/// An endpoint with its queues. A request names its memory anew each time, as
+/// programs do: making a segment checks its bounds.
+pub(super) struct RustEnd<const SHARED: bool> {
+    // Dropped in this order: who writes to the memory goes before it.
+    endpoint: Endpoint,
+    shared: Option<SharedReceiveQueue>,
+    sent: EventDispatcher,
+    received: EventDispatcher,
+    connections: EventDispatcher,
+    memory: Memory,
+    target: RemoteSegment,
+}
+
+impl<const SHARED: bool> RustEnd<SHARED> {
+    fn window(&self) -> RemoteSegment {
+        self.memory.remote(TARGET..TARGET + LONGER as usize)
+    }
+}
+
+impl<const SHARED: bool> End for RustEnd<SHARED> {
+    const LISTS: bool = false;
+    const BATCHES: bool = false;
+
+    #[inline(always)]
+    fn receive(&mut self, cookie: u64) -> bool {
+        let segment = [self.memory.segment(IN..IN + ROOM as usize)];
+        match &self.shared {
+            Some(shared) if SHARED => shared.post_recv(&segment, cookie).is_ok(),
+            _ => self
+                .endpoint
+                .post_recv(&segment, cookie, CompletionFlags::empty())
+                .is_ok(),
+        }
+    }
+
+    fn receive_list(&mut self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn send(&mut self, cookie: u64, inline: bool) -> bool {
+        let length = if inline { MESSAGE } else { LONGER } as usize;
+        let segment = [self.memory.segment(OUT..OUT + length)];
+        self.endpoint
+            .post_send(&segment, cookie, CompletionFlags::empty())
+            .is_ok()
+    }
+
+    fn send_list(&mut self, _inline: bool) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn write(&mut self, cookie: u64) -> bool {
+        let segment = [self.memory.segment(OUT..OUT + LONGER as usize)];
+        self.endpoint
+            .post_rdma_write(&segment, cookie, self.target, CompletionFlags::empty())
+            .is_ok()
+    }
+
+    #[inline(always)]
+    fn received(&mut self, sum: &mut u64) -> usize {
+        next(&self.received, sum)
+    }
+
+    fn received_batch(&mut self, sum: &mut u64) -> usize {
+        self.received(sum)
+    }
+
+    #[inline(always)]
+    fn sent(&mut self, sum: &mut u64) -> usize {
+        next(&self.sent, sum)
+    }
+
+    fn sent_batch(&mut self, sum: &mut u64) -> usize {
+        self.sent(sum)
+    }
+}
+
+#[inline(always)]
+fn next(queue: &EventDispatcher, sum: &mut u64) -> usize {
+    match queue.next() {
+        Ok(None) => 0,
+        Ok(Some(event)) => match event.data {
+            EventData::Dto {
+                status: DtoStatus::Success,
+                length,
+                cookie,
+                ..
+            } => {
+                *sum = sum.wrapping_add(cookie + length);
+                1
+            }
+            _ => BAD,
+        },
+        Err(_) => BAD,
+    }
+}

@@ -1,0 +1,371 @@
+//! The device's own verbs, as a program in C calls them: by the functions that
+//! the library puts into the context, which `verbs.h` calls inline.
+
+use std::ffi::CStr;
+use std::mem::zeroed;
+use std::ptr::{NonNull, null_mut};
+
+use dat_engine::{LinkLayer, PortInfo};
+use dv_sys::inline::dv_reg_mr;
+use dv_sys::verbs::{
+    ibv_access_flags as Access, ibv_alloc_pd, ibv_context, ibv_cq, ibv_create_cq, ibv_create_qp,
+    ibv_create_srq, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name, ibv_modify_qp,
+    ibv_mr, ibv_open_device, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask as Mask,
+    ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_send_flags as Flags, ibv_send_wr,
+    ibv_sge, ibv_srq, ibv_srq_init_attr, ibv_wc, ibv_wc_status, ibv_wr_opcode, rdma_t, wr_t,
+};
+
+use super::end::{BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, ROOM, TARGET};
+use super::operation::{BATCH, LIST};
+use crate::failure::Failure;
+
+/// A device opened by libibverbs. It, and all made of it, is given back when
+/// the process ends, which measures this and nothing else.
+pub(super) struct Verbs {
+    context: NonNull<ibv_context>,
+    pd: NonNull<ibv_pd>,
+    port: PortInfo,
+}
+
+/// What a call of libibverbs has answered, unless that is null.
+fn made<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
+    NonNull::new(answer)
+        .ok_or_else(|| Failure::environment(format!("{call}: {}", std::io::Error::last_os_error())))
+}
+
+impl Verbs {
+    pub(super) fn open(name: &str, port: PortInfo) -> Result<Self, Failure> {
+        // SAFETY: the list is null or as long as told, and freed after use;
+        // names are C strings.
+        let context = unsafe {
+            let mut count = 0;
+            let list = made("ibv_get_device_list", ibv_get_device_list(&raw mut count))?;
+            let devices = core::slice::from_raw_parts(list.as_ptr(), count as usize);
+            let wanted = devices.iter().find(|&&device| {
+                CStr::from_ptr(ibv_get_device_name(device)).to_bytes() == name.as_bytes()
+            });
+            let context = wanted.map_or(null_mut(), |&device| ibv_open_device(device));
+            ibv_free_device_list(list.as_ptr());
+            made("ibv_open_device", context)?
+        };
+        // SAFETY: an open device.
+        let pd = made("ibv_alloc_pd", unsafe { ibv_alloc_pd(context.as_ptr()) })?;
+        Ok(Self { context, pd, port })
+    }
+
+    fn pair<const SHARED: bool>(&self) -> Result<(VerbsEnd<SHARED>, VerbsEnd<SHARED>), Failure> {
+        let (near, far) = (VerbsEnd::create(self)?, VerbsEnd::create(self)?);
+        near.connect(&self.port, &far)?;
+        far.connect(&self.port, &near)?;
+        Ok((near, far))
+    }
+}
+
+impl Interface for Verbs {
+    type Own = VerbsEnd<false>;
+    type Shared = VerbsEnd<true>;
+
+    fn own(&self) -> Result<(Self::Own, Self::Own), Failure> {
+        self.pair()
+    }
+
+    fn shared(&self) -> Result<(Self::Shared, Self::Shared), Failure> {
+        self.pair()
+    }
+}
+
+type Post<Q, W> = unsafe extern "C" fn(*mut Q, *mut W, *mut *mut W) -> i32;
+
+/// A QP with its queues.
+pub(super) struct VerbsEnd<const SHARED: bool> {
+    qp: NonNull<ibv_qp>,
+    srq: *mut ibv_srq,
+    sent: NonNull<ibv_cq>,
+    received: NonNull<ibv_cq>,
+    receive: ibv_recv_wr,
+    send: ibv_send_wr,
+    write: ibv_send_wr,
+    receives: &'static mut [ibv_recv_wr; LIST],
+    sends: &'static mut [ibv_send_wr; LIST],
+    inline_sends: &'static mut [ibv_send_wr; LIST],
+    taken: [ibv_wc; BATCH],
+}
+
+impl<const SHARED: bool> VerbsEnd<SHARED> {
+    fn create(verbs: &Verbs) -> Result<Self, Failure> {
+        let (context, pd) = (verbs.context.as_ptr(), verbs.pd.as_ptr());
+        let buffer: &'static mut [u8] = Box::leak(vec![0; BUFFER].into_boxed_slice());
+        let start = buffer.as_mut_ptr();
+        let access = Access::IBV_ACCESS_LOCAL_WRITE.0 | Access::IBV_ACCESS_REMOTE_WRITE.0;
+        // SAFETY: an open device, memory that lives for ever, and attributes
+        // of this frame, for which zero is valid.
+        unsafe {
+            let mr: NonNull<ibv_mr> = made(
+                "ibv_reg_mr",
+                dv_reg_mr(pd, start.cast(), BUFFER, access as i32),
+            )?;
+            let queue = || {
+                made(
+                    "ibv_create_cq",
+                    ibv_create_cq(context, COMPLETIONS as i32, null_mut(), null_mut(), 0),
+                )
+            };
+            let (sent, received) = (queue()?, queue()?);
+            let mut srq = null_mut();
+            if SHARED {
+                let mut wanted: ibv_srq_init_attr = zeroed();
+                (wanted.attr.max_wr, wanted.attr.max_sge) = (DEPTH, 1);
+                srq = made("ibv_create_srq", ibv_create_srq(pd, &raw mut wanted))?.as_ptr();
+            }
+            let mut wanted: ibv_qp_init_attr = zeroed();
+            (wanted.send_cq, wanted.recv_cq) = (sent.as_ptr(), received.as_ptr());
+            (wanted.srq, wanted.qp_type) = (srq, ibv_qp_type::IBV_QPT_RC);
+            (wanted.cap.max_send_wr, wanted.cap.max_send_sge) = (DEPTH, 1);
+            if !SHARED {
+                (wanted.cap.max_recv_wr, wanted.cap.max_recv_sge) = (DEPTH, 1);
+            }
+            wanted.cap.max_inline_data = MESSAGE;
+            let qp = made("ibv_create_qp", ibv_create_qp(pd, &raw mut wanted))?;
+            let lkey = (*mr.as_ptr()).lkey;
+            let segment = |at, length| {
+                Box::leak(Box::new(ibv_sge {
+                    addr: start.add(at).addr() as u64,
+                    length,
+                    lkey,
+                }))
+            };
+            let mut receive: ibv_recv_wr = zeroed();
+            (receive.sg_list, receive.num_sge) = (segment(IN, ROOM), 1);
+            let out = &raw mut *segment(OUT, MESSAGE);
+            let signaled = Flags::IBV_SEND_SIGNALED.0;
+            let request = |flags: u32| {
+                let mut request: ibv_send_wr = zeroed();
+                (request.sg_list, request.num_sge) = (out, 1);
+                request.opcode = ibv_wr_opcode::IBV_WR_SEND;
+                request.send_flags = flags;
+                request
+            };
+            let mut write = request(signaled);
+            write.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+            // All ends are of one process and one domain: to write to its own
+            // memory by way of the peer is as good as to the peer's.
+            write.wr = wr_t {
+                rdma: rdma_t {
+                    remote_addr: start.add(TARGET).addr() as u64,
+                    rkey: (*mr.as_ptr()).rkey,
+                },
+            };
+            let receives = Box::leak(Box::new([receive; LIST]));
+            for at in 1..LIST {
+                receives[at - 1].next = &raw mut receives[at];
+            }
+            let chain = |flags: u32| {
+                let list: &'static mut [ibv_send_wr; LIST] =
+                    Box::leak(Box::new(core::array::from_fn(|_| request(flags))));
+                for at in 1..LIST {
+                    list[at - 1].next = &raw mut list[at];
+                }
+                list
+            };
+            Ok(Self {
+                qp,
+                srq,
+                sent,
+                received,
+                receive,
+                send: request(signaled),
+                write,
+                receives,
+                sends: chain(signaled),
+                inline_sends: chain(signaled | Flags::IBV_SEND_INLINE.0),
+                taken: zeroed(),
+            })
+        }
+    }
+
+    /// RESET → INIT → RTR → RTS, as `ibv_rc_pingpong` does it.
+    fn connect(&self, port: &PortInfo, peer: &Self) -> Result<(), Failure> {
+        let modify = |attributes: &mut ibv_qp_attr, mask: u32| {
+            // SAFETY: a QP, and attributes that the call reads.
+            match unsafe { ibv_modify_qp(self.qp.as_ptr(), attributes, mask as i32) } {
+                0 => Ok(()),
+                errno => Err(Failure::environment(format!(
+                    "ibv_modify_qp: {}",
+                    std::io::Error::from_raw_os_error(errno)
+                ))),
+            }
+        };
+        // SAFETY: integers, for which zero is valid.
+        let mut attributes: ibv_qp_attr = unsafe { zeroed() };
+        attributes.qp_state = ibv_qp_state::IBV_QPS_INIT;
+        attributes.port_num = port.number;
+        attributes.qp_access_flags = Access::IBV_ACCESS_REMOTE_WRITE.0;
+        let init = Mask::IBV_QP_STATE.0
+            | Mask::IBV_QP_PKEY_INDEX.0
+            | Mask::IBV_QP_PORT.0
+            | Mask::IBV_QP_ACCESS_FLAGS.0;
+        modify(&mut attributes, init)?;
+        attributes.qp_state = ibv_qp_state::IBV_QPS_RTR;
+        attributes.path_mtu = port.active_mtu.code().into();
+        // SAFETY: a live QP, whose number does not change.
+        attributes.dest_qp_num = unsafe { peer.qp.as_ref().qp_num };
+        attributes.max_dest_rd_atomic = 1;
+        attributes.min_rnr_timer = 12;
+        attributes.ah_attr.port_num = port.number;
+        attributes.ah_attr.dlid = port.lid;
+        if port.link == LinkLayer::Ethernet {
+            let gid = port.gid().map_err(Failure::from)?.entry;
+            attributes.ah_attr.is_global = 1;
+            attributes.ah_attr.grh.hop_limit = 64;
+            attributes.ah_attr.grh.sgid_index = gid.index;
+            attributes.ah_attr.grh.dgid.raw = gid.gid.0;
+        }
+        let ready = Mask::IBV_QP_STATE.0
+            | Mask::IBV_QP_AV.0
+            | Mask::IBV_QP_PATH_MTU.0
+            | Mask::IBV_QP_DEST_QPN.0
+            | Mask::IBV_QP_RQ_PSN.0
+            | Mask::IBV_QP_MAX_DEST_RD_ATOMIC.0
+            | Mask::IBV_QP_MIN_RNR_TIMER.0;
+        modify(&mut attributes, ready)?;
+        attributes.qp_state = ibv_qp_state::IBV_QPS_RTS;
+        (attributes.timeout, attributes.retry_cnt) = (14, 7);
+        (attributes.rnr_retry, attributes.max_rd_atomic) = (7, 1);
+        let sends = Mask::IBV_QP_STATE.0
+            | Mask::IBV_QP_TIMEOUT.0
+            | Mask::IBV_QP_RETRY_CNT.0
+            | Mask::IBV_QP_RNR_RETRY.0
+            | Mask::IBV_QP_SQ_PSN.0
+            | Mask::IBV_QP_MAX_QP_RD_ATOMIC.0;
+        modify(&mut attributes, sends)
+    }
+
+    /// `ibv_post_recv` or `ibv_post_srq_recv`.
+    #[inline(always)]
+    fn post_receive(&self, request: *mut ibv_recv_wr) -> bool {
+        let mut bad = null_mut();
+        // SAFETY: live objects, whose context has every function; the memory
+        // lives for ever.
+        unsafe {
+            if SHARED {
+                let post: Option<Post<ibv_srq, ibv_recv_wr>> =
+                    (*(*self.srq).context).ops.post_srq_recv;
+                post.unwrap_unchecked()(self.srq, request, &raw mut bad) == 0
+            } else {
+                let qp = self.qp.as_ptr();
+                let post: Option<Post<ibv_qp, ibv_recv_wr>> = (*(*qp).context).ops.post_recv;
+                post.unwrap_unchecked()(qp, request, &raw mut bad) == 0
+            }
+        }
+    }
+
+    /// `ibv_post_send`.
+    #[inline(always)]
+    fn post_send(&self, request: *mut ibv_send_wr) -> bool {
+        let (qp, mut bad) = (self.qp.as_ptr(), null_mut());
+        // SAFETY: as in `post_receive`.
+        unsafe {
+            let post: Option<Post<ibv_qp, ibv_send_wr>> = (*(*qp).context).ops.post_send;
+            post.unwrap_unchecked()(qp, request, &raw mut bad) == 0
+        }
+    }
+
+    /// `ibv_poll_cq`.
+    #[inline(always)]
+    fn poll(&mut self, cq: NonNull<ibv_cq>, most: usize) -> i32 {
+        let (cq, taken) = (cq.as_ptr(), self.taken.as_mut_ptr());
+        // SAFETY: as in `post_receive`; there is room for so many.
+        unsafe { (*(*cq).context).ops.poll_cq.unwrap_unchecked()(cq, most as i32, taken) }
+    }
+
+    #[inline(always)]
+    fn one(&mut self, cq: NonNull<ibv_cq>, sum: &mut u64) -> usize {
+        match self.poll(cq, 1) {
+            0 => 0,
+            1 if self.taken[0].status == ibv_wc_status::IBV_WC_SUCCESS => {
+                let completion = &self.taken[0];
+                *sum = sum.wrapping_add(completion.wr_id + u64::from(completion.byte_len));
+                1
+            }
+            _ => BAD,
+        }
+    }
+
+    #[inline(always)]
+    fn several(&mut self, cq: NonNull<ibv_cq>, sum: &mut u64) -> usize {
+        let Ok(count) = usize::try_from(self.poll(cq, BATCH)) else {
+            return BAD;
+        };
+        for completion in &self.taken[..count] {
+            if completion.status != ibv_wc_status::IBV_WC_SUCCESS {
+                return BAD;
+            }
+            *sum = sum.wrapping_add(completion.wr_id + u64::from(completion.byte_len));
+        }
+        count
+    }
+}
+
+impl<const SHARED: bool> End for VerbsEnd<SHARED> {
+    const LISTS: bool = true;
+    const BATCHES: bool = true;
+
+    #[inline(always)]
+    fn receive(&mut self, cookie: u64) -> bool {
+        self.receive.wr_id = cookie;
+        let request = &raw mut self.receive;
+        self.post_receive(request)
+    }
+
+    #[inline(always)]
+    fn receive_list(&mut self) -> bool {
+        let request = self.receives.as_mut_ptr();
+        self.post_receive(request)
+    }
+
+    #[inline(always)]
+    fn send(&mut self, cookie: u64, inline: bool) -> bool {
+        self.send.wr_id = cookie;
+        self.send.send_flags =
+            Flags::IBV_SEND_SIGNALED.0 | if inline { Flags::IBV_SEND_INLINE.0 } else { 0 };
+        let request = &raw mut self.send;
+        self.post_send(request)
+    }
+
+    #[inline(always)]
+    fn send_list(&mut self, inline: bool) -> bool {
+        let request = if inline {
+            self.inline_sends.as_mut_ptr()
+        } else {
+            self.sends.as_mut_ptr()
+        };
+        self.post_send(request)
+    }
+
+    #[inline(always)]
+    fn write(&mut self, cookie: u64) -> bool {
+        self.write.wr_id = cookie;
+        let request = &raw mut self.write;
+        self.post_send(request)
+    }
+
+    #[inline(always)]
+    fn received(&mut self, sum: &mut u64) -> usize {
+        self.one(self.received, sum)
+    }
+
+    #[inline(always)]
+    fn received_batch(&mut self, sum: &mut u64) -> usize {
+        self.several(self.received, sum)
+    }
+
+    #[inline(always)]
+    fn sent(&mut self, sum: &mut u64) -> usize {
+        self.one(self.sent, sum)
+    }
+
+    #[inline(always)]
+    fn sent_batch(&mut self, sum: &mut u64) -> usize {
+        self.several(self.sent, sum)
+    }
+}

@@ -1,0 +1,100 @@
+//! The process of one variant: measures, and writes what it has measured to
+//! standard output, for the process that started it.
+
+use std::time::Duration;
+
+use dat_engine::Device;
+use serde::{Deserialize, Serialize};
+
+use super::c::C;
+use super::end::Interface;
+use super::engine::Engine;
+use super::meter::{Meter, Record};
+use super::nic::Nic;
+use super::rounds::Rounds;
+use super::rust::Rust;
+use super::variant::Variant;
+use super::verbs::Verbs;
+use crate::cli::CostArgs;
+use crate::clock::Clock;
+use crate::failure::Failure;
+use crate::lat::c::Libdat;
+use crate::select::{self, Selected};
+use crate::{host, launcher};
+
+/// Operations of a timed section.
+pub(super) const TIMED: u32 = 256;
+/// Operations of the counted sections: the first round warms up; what the
+/// last has more than the one before is the cost of the operations that it
+/// has more.
+pub(super) const COUNTED: [u32; 3] = [256, 128, 256];
+/// Rounds before the first that counts.
+const WARMUP: u32 = 3;
+
+/// What a worker tells.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Report {
+    /// In the order in which they were made.
+    pub(super) records: Vec<Record>,
+}
+
+/// Measures one variant.
+pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
+    select::drive(args.path);
+    let Selected { name, .. } = select::select(args.device.as_deref())?;
+    let port = args.ib_port;
+    // What is not waited for one by one is an acknowledgement.
+    let settling = if args.counted {
+        Duration::from_millis(20)
+    } else {
+        Duration::from_micros(300)
+    };
+    let nic = Nic::find(launcher::fabric().is_some(), settling)?;
+    let adapter = format!("{name}-{port}");
+    let safe = variant.is_threadsafe();
+    match variant {
+        Variant::Libmlx5 | Variant::Libmlx5St => {
+            let port = Device::open(&name)?.port(port)?;
+            measure(&Verbs::open(&name, port)?, nic, args)
+        }
+        Variant::Engine | Variant::EngineSt => {
+            measure(&Engine::open(Device::open(&name)?, port, !safe)?, nic, args)
+        }
+        Variant::Rust | Variant::RustSt => measure(&Rust::open(&adapter, safe)?, nic, args),
+        Variant::C | Variant::CSt => {
+            measure(&C::open(&Libdat::load()?, &adapter, safe)?, nic, args)
+        }
+    }
+}
+
+fn measure<I: Interface>(interface: &I, nic: Nic, args: &CostArgs) -> Result<(), Failure> {
+    // After the interface is open: threads that it started stay unpinned.
+    if let Some(cpu) = args.cpu {
+        host::pin(cpu)?;
+    }
+    let clock = if args.counted {
+        Clock::monotonic()
+    } else {
+        Clock::calibrate()
+    };
+    let mut rounds = Rounds::new(interface, nic, Meter::new(clock))?;
+    if args.counted {
+        for count in COUNTED {
+            rounds.round(count)?;
+        }
+    } else {
+        for _ in 0..WARMUP {
+            rounds.round(TIMED)?;
+        }
+        rounds.meter.records.clear();
+        for _ in 0..args.rounds {
+            rounds.round(TIMED)?;
+        }
+    }
+    let report = Report {
+        records: core::mem::take(&mut rounds.meter.records),
+    };
+    let text = serde_json::to_string(&report).expect("text keys and finite numbers only");
+    println!("{text}");
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! `dat-bench cost`: short runs on the emulated device.
+
+mod common;
+
+use std::fs;
+
+use common::{bench, emulated, file, launcher, libdat, run};
+use serde_json::Value;
+
+/// Operations that DAT has no calls for.
+const ENGINE_ONLY: [&str; 6] = [
+    "post_recv_list",
+    "srq_post_list",
+    "hit_recv_batch",
+    "hit_srq_batch",
+    "hit_send_batch",
+    "send_list",
+];
+
+fn results(words: &str, name: &str) -> (String, Vec<Value>) {
+    let json = file(name);
+    let words = format!("cost {words} --json {}", json.display());
+    let ended = run(emulated("cost", &words)).expect(0, &["EMULATED", "empty poll"]);
+    let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(value["schema"], "dat-bench/cost/1");
+    assert_eq!(value["emulated"], true);
+    (ended.stdout, value["results"].as_array().unwrap().clone())
+}
+
+#[test]
+fn every_variant_has_a_figure_for_every_operation_it_has() {
+    libdat();
+    let (table, results) = results("-n 3 --turns 1", "cost.json");
+    let variants = [
+        "libmlx5",
+        "libmlx5-st",
+        "engine",
+        "engine-st",
+        "rust",
+        "rust-st",
+        "c",
+        "c-st",
+    ];
+    assert_eq!(results.len(), 16 * variants.len());
+    for result in &results {
+        let (operation, variant) = (
+            result["operation"].as_str().unwrap(),
+            result["variant"].as_str().unwrap(),
+        );
+        assert!(variants.contains(&variant), "{variant}");
+        let is_dat = variant.starts_with("rust") || variant.starts_with('c');
+        let has_call =
+            !(is_dat && (ENGINE_ONLY.contains(&operation) || operation == "send_inline_list"));
+        let rounds = result["rounds"].as_u64().unwrap() + result["spoiled"].as_u64().unwrap();
+        let expected = if has_call { 3 } else { 0 };
+        assert_eq!(rounds, expected, "{operation} of {variant}");
+        if let Some(figure) = result["nanoseconds"].as_object() {
+            let of = |name: &str| figure[name].as_f64().unwrap();
+            assert!(
+                0.0 < of("min")
+                    && of("min") <= of("first_quartile")
+                    && of("first_quartile") <= of("median")
+                    && of("median") <= of("third_quartile")
+                    && of("third_quartile") <= of("max"),
+                "{operation} of {variant}: {figure:?}"
+            );
+        }
+        assert!(result["instructions"].is_null());
+    }
+    // One column for each, and '-' where there is no call.
+    let row = |title: &str| {
+        let line = table.lines().find(|line| line.trim().starts_with(title));
+        line.unwrap_or_else(|| panic!("no '{title}' in:\n{table}"))
+            .to_owned()
+    };
+    assert_eq!(row("post_recv, list of 32").matches(" -").count(), 4);
+    assert_eq!(row("post_recv, single").matches('±').count(), 8);
+}
+
+#[test]
+fn the_emulated_device_is_started_by_dat_bench_itself() {
+    launcher();
+    run(bench(
+        "cost -d emu --api engine-st,libmlx5-st -n 2 --turns 2",
+    ))
+    .expect(0, &["EMULATED", "libmlx5-st", "engine-st", "4 rounds"]);
+}
+
+#[test]
+fn ours_over_libibverbs_is_measured_as_well() {
+    run(emulated(
+        "cost-verbs",
+        "cost --path verbs --api engine-st,rust -n 2 --turns 1",
+    ))
+    .expect(0, &["verbs path", "engine-st"]);
+}
+
+#[test]
+fn instructions_are_the_same_each_time() {
+    if std::process::Command::new("valgrind")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        eprintln!("SKIPPED instructions_are_the_same_each_time: valgrind is not installed");
+        return;
+    }
+    let words = "--api engine-st,libmlx5-st -n 1 --turns 1 --instructions";
+    let counts = |name| {
+        let (table, results) = results(words, name);
+        assert!(table.contains("instructions per operation"), "{table}");
+        results
+            .iter()
+            .map(|result| {
+                let count = result["instructions"].as_f64();
+                count.unwrap_or_else(|| panic!("{result}"))
+            })
+            .collect::<Vec<_>>()
+    };
+    let (first, second) = (counts("counts-1.json"), counts("counts-2.json"));
+    assert_eq!(first.len(), 32);
+    for (at, (one, other)) in first.iter().zip(&second).enumerate() {
+        assert!(*one >= 5.0, "{at}: {one}");
+        assert!((one - other).abs() <= 0.02 * one, "{at}: {one}, {other}");
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    for (words, status, named) in [
+        ("cost --api engine,engine", 1, "--api"),
+        ("cost --api verbs", 1, "--api"),
+        ("cost -n 0", 1, "--iters"),
+        ("cost --turns 0", 1, "--turns"),
+        ("cost --counted", 1, "--worker"),
+        ("cost --cpu 0-3", 1, "--cpu"),
+        ("cost -d mlx4_7", 1, "mlx4_7"),
+    ] {
+        run(bench(words)).expect(status, &[named]);
+    }
+    launcher();
+    run(emulated("cost-port", "cost -i 9 -n 1")).expect(1, &["port 9"]);
+    run(bench("cost --help")).expect(0, &["callgrind", "stands still", "not: latencies", "'-st'"]);
+}
