@@ -208,15 +208,40 @@ impl Cqe {
     /// means nothing.
     pub fn corrupt(&mut self) {
         const NO_SYNDROME: u8 = 0xee;
-        let failed = if self.body[OP_OWN] >> 4 == CqeOpcode::Request as u8
-            || self.body[OP_OWN] >> 4 == CqeOpcode::RequestError as u8
-        {
-            CqeOpcode::RequestError
-        } else {
-            CqeOpcode::ResponseError
+        self.spoil(NO_SYNDROME, NO_SYNDROME);
+    }
+
+    /// Makes it a failed completion of the same WQE.
+    pub fn fail(&mut self, syndrome: Syndrome) {
+        self.spoil(syndrome as u8, syndrome.vendor());
+    }
+
+    /// Makes it one that was flushed, unless it has failed by itself.
+    pub fn flush(&mut self) {
+        let opcode = self.body[OP_OWN] >> 4;
+        let failed = [
+            CqeOpcode::RequestError as u8,
+            CqeOpcode::ResponseError as u8,
+        ];
+        if !failed.contains(&opcode) {
+            self.fail(Syndrome::Flushed);
+        }
+    }
+
+    /// Whether it is of a request, and not of a receive.
+    #[must_use]
+    pub fn is_of_request(&self) -> bool {
+        let opcode = self.body[OP_OWN] >> 4;
+        opcode == CqeOpcode::Request as u8 || opcode == CqeOpcode::RequestError as u8
+    }
+
+    fn spoil(&mut self, syndrome: u8, vendor: u8) {
+        let failed = match self.is_of_request() {
+            true => CqeOpcode::RequestError,
+            false => CqeOpcode::ResponseError,
         };
-        self.body[54] = NO_SYNDROME;
-        self.body[55] = NO_SYNDROME;
+        self.body[54] = vendor;
+        self.body[55] = syndrome;
         self.body[OP_OWN] = (failed as u8) << 4;
         self.notifies = true;
     }

@@ -2,6 +2,7 @@
 
 use super::decisions::Decisions;
 use super::spec::{FaultSpec, Kind};
+use crate::decode::cqe::Syndrome;
 use crate::nic::{CompletionFate, Mishaps};
 
 /// Answers the NIC's questions by a specification.
@@ -21,12 +22,18 @@ impl Mishaps for Decided {
         self.0.strikes(Kind::NotReady)
     }
 
-    fn completion(&mut self) -> CompletionFate {
+    fn completion(&mut self, of_request: bool) -> CompletionFate {
+        // Each counts, whichever happens.
         let corrupt = self.0.strikes(Kind::CorruptCqe);
-        match (self.0.strikes(Kind::OverrunCq), corrupt) {
-            (true, _) => CompletionFate::Overrun,
-            (_, true) => CompletionFate::Corrupt,
-            _ => CompletionFate::Good,
+        let overruns = self.0.strikes(Kind::OverrunCq);
+        let bad_response = of_request && self.0.strikes(Kind::BadResponse);
+        let never_ready = of_request && self.0.strikes(Kind::RnrExceeded);
+        match () {
+            () if overruns => CompletionFate::Overrun,
+            () if corrupt => CompletionFate::Corrupt,
+            () if bad_response => CompletionFate::Failed(Syndrome::BadResponse),
+            () if never_ready => CompletionFate::Failed(Syndrome::RnrRetryExceeded),
+            () => CompletionFate::Good,
         }
     }
 }

@@ -31,10 +31,14 @@ pub enum Kind {
     GidChange,
     /// The device that sends a packet fails, for good.
     DeviceFatal,
+    /// A request fails as if the peer's answer had made no sense.
+    BadResponse,
+    /// A request fails as if the peer had had no receive for too long.
+    RnrExceeded,
 }
 
 /// How many kinds there are.
-pub(super) const KINDS: usize = 11;
+pub(super) const KINDS: usize = 13;
 
 /// A kind as it is written: its name, what is counted, whether it takes a
 /// time and which it has otherwise, and what it does.
@@ -121,6 +125,18 @@ const WORDS: [Word; KINDS] = [
         "device-fatal",
         "packet",
         "its device fails for good: EIO, all waits wake",
+    ),
+    word(
+        Kind::BadResponse,
+        "bad-response",
+        "request",
+        "the peer's answer made no sense; its QP fails",
+    ),
+    word(
+        Kind::RnrExceeded,
+        "rnr-exceeded",
+        "request",
+        "the peer had no receive for too long; its QP fails",
     ),
 ];
 

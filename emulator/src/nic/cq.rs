@@ -81,13 +81,28 @@ impl Core {
     /// Writes a completion and notifies. A full ring is an overrun: the CQ
     /// fails, and its QPs with it at the end of the round.
     pub(super) fn complete(&mut self, cqn: Cqn, mut cqe: Cqe) {
-        let fate = self.mishaps.as_mut().map(|mishaps| mishaps.completion());
+        let fate = self
+            .mishaps
+            .as_mut()
+            .map(|mishaps| mishaps.completion(cqe.is_of_request()));
         let Some(cq) = self.cqs.get_mut(cqn.0).filter(|cq| !cq.failed) else {
             return;
         };
-        if fate == Some(CompletionFate::Corrupt) {
-            self.failing.push(cqe.qpn());
-            cqe.corrupt();
+        if self.failing.contains(&cqe.qpn()) {
+            // Its QP has failed with a completion before, though it is not in
+            // error before the end of the round.
+            cqe.flush();
+        }
+        match fate {
+            Some(CompletionFate::Corrupt) => {
+                self.failing.push(cqe.qpn());
+                cqe.corrupt();
+            }
+            Some(CompletionFate::Failed(syndrome)) => {
+                self.failing.push(cqe.qpn());
+                cqe.fail(syndrome);
+            }
+            _ => {}
         }
         let index = cq.producer;
         let overruns = fate == Some(CompletionFate::Overrun) || cq.is_full() != Ok(false);

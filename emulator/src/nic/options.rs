@@ -1,6 +1,7 @@
 //! What a NIC is made with, and what it tells while it runs.
 
 use super::spec::{DoorbellView, Path, PortAddress, PortIdentity};
+use crate::decode::cqe::Syndrome;
 
 /// Monotonic time in nanoseconds, from any origin.
 pub type Nanos = u64;
@@ -68,6 +69,8 @@ pub enum CompletionFate {
     Good,
     /// It is an error that no driver knows, and its QP fails.
     Corrupt,
+    /// It is a failure of this kind, and its QP fails.
+    Failed(Syndrome),
     /// It finds its CQ full.
     Overrun,
 }
@@ -77,8 +80,8 @@ pub enum CompletionFate {
 pub trait Mishaps {
     /// A message is about to take a receive: whether it finds none.
     fn receiver_is_not_ready(&mut self) -> bool;
-    /// A completion is about to be written.
-    fn completion(&mut self) -> CompletionFate;
+    /// A completion, of a request or of a receive, is about to be written.
+    fn completion(&mut self, of_request: bool) -> CompletionFate;
 }
 
 /// What a round of work did.

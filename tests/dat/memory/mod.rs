@@ -40,10 +40,9 @@
 //! | 2, 7 | `statuses::status_local_length_and_remote_responder` |
 //! | 3 | `statuses::status_local_ep_of_a_request_that_is_spoilt` |
 //! | 4 | `statuses::status_local_protection_of_memory_that_is_gone` |
-//! | 5 | not brought about: it takes a peer that breaks the protocol, which the emulated NIC does not |
+//! | 5, 9 | `statuses::status_bad_response_and_receiver_not_ready` |
 //! | 6 | `statuses::status_remote_access_for_every_reason` |
 //! | 8 | `statuses::status_transport_when_every_packet_is_lost` |
-//! | 9 | not brought about: endpoints wait for the peer's receive for ever (RNR retry 7) |
 //! | 10 | has no source: verbs know no partial packets |
 //! | 11 | `rmr::rmr_bind_that_fails_breaks_the_connection` |
 //!

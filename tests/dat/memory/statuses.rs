@@ -144,6 +144,39 @@ fn status_transport_when_every_packet_is_lost() {
     broken(&pair.active);
 }
 
+/// Statuses 5 and 9: the device says that the answer made no sense, or that the
+/// peer had no receive for too long. A peer that keeps to the protocol gives no
+/// such answer, and endpoints wait for receives for ever, so it is said without
+/// a cause.
+#[test]
+fn status_bad_response_and_receiver_not_ready() {
+    let bed = Bed::new();
+    let Some(emulator) = device::emulator() else {
+        println!("skipped: a device does not fail so on demand; the emulated one does");
+        return;
+    };
+    let memory = bed.memory(64);
+    for (fault, status) in [
+        ("bad-response@1", DAT_DTO_ERR_BAD_RESPONSE),
+        ("rnr-exceeded@1", DAT_DTO_ERR_RECEIVER_NOT_READY),
+    ] {
+        let pair = Pair::new(&bed, &Shape::default());
+        let faults: FaultSpec = fault.parse().expect("faults");
+        emulator.set_faults(Some(&faults));
+        for tag in [1, 2] {
+            ok(pair
+                .active
+                .post_write(&[memory.segment(0, 8)], &memory.remote(8, 8), tag, DEFAULT));
+        }
+        bed.run();
+        emulator.set_faults(None);
+        let [first, second] = [(); 2].map(|()| pair.active.requested());
+        assert_eq!((first.cookie, first.status), (1, status), "{fault}");
+        assert_eq!((second.cookie, second.status), (2, DAT_DTO_ERR_FLUSHED));
+        broken(&pair.active);
+    }
+}
+
 /// Status 3: the device cannot read the request as it was built. No call
 /// builds such a one, so it is spoilt in the ring before the device looks.
 #[test]

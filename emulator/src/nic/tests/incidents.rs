@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::rig::*;
+use crate::decode::cqe::Syndrome;
 use crate::nic::spec::*;
 use crate::nic::{CompletionFate, Mishaps};
 
@@ -27,7 +28,7 @@ impl Mishaps for Script {
         self.receives.pop_front().unwrap_or(false)
     }
 
-    fn completion(&mut self) -> CompletionFate {
+    fn completion(&mut self, _of_request: bool) -> CompletionFate {
         self.completions.pop_front().unwrap_or(CompletionFate::Good)
     }
 }
@@ -186,6 +187,27 @@ fn a_corrupt_completion_fails_its_qp_and_the_rest_is_flushed() {
     );
     let object = AsyncObject::Qp(0xa0);
     assert_eq!(told(&world.a), [(AsyncEvent::QpFatal, object)]);
+}
+
+#[test]
+fn a_completion_that_is_to_fail_does_with_its_syndrome() {
+    for syndrome in [Syndrome::BadResponse, Syndrome::RnrRetryExceeded] {
+        let mut world = World::new();
+        world.a.host.nic.set_mishaps(Some(Box::new(Script {
+            completions: [CompletionFate::Failed(syndrome)].into(),
+            ..Script::default()
+        })));
+        // Both are acknowledged at once.
+        for _ in 0..2 {
+            let segments = [world.b.remote(0), world.a.segment(0, 64)];
+            world.a.post(WRITE, SIGNALLED, &segments);
+        }
+        world.run();
+        assert_eq!(
+            outcome(&world.a.cq.all()),
+            [(syndrome as u8, 0), (FLUSHED, 1)]
+        );
+    }
 }
 
 #[test]
