@@ -292,6 +292,19 @@ fn cno_n18_agents_are_released_when_the_ia_is_closed() {
     fails(evd.try_post(1), DAT_INVALID_HANDLE);
 }
 
+/// Its thread may not even have begun.
+#[test]
+fn cno_n18_an_agent_that_has_just_been_set_is_released() {
+    for round in 1..40 {
+        let mut bed = Bed::new();
+        let calls = Calls::new();
+        let _cno = Cno::with_agent(&bed, of(round));
+        ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+        let released: Vec<_> = calls.0.try_iter().collect();
+        assert_eq!(released, [(round, Evd(DAT_HANDLE_NULL))]);
+    }
+}
+
 /// The agent closes the IA of its own CNO.
 #[test]
 fn cno_n18_an_agent_may_close_the_ia() {

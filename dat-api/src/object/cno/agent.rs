@@ -122,7 +122,9 @@ impl Cno {
 
 fn run(cno: &Cno, seat: &Seat) {
     leave_pinned_cpus();
-    while !cno.is_over.load(Ordering::SeqCst) {
+    loop {
+        // Also if it is over before this thread has begun, its agent is released.
+        let is_last = cno.is_over.load(Ordering::SeqCst);
         let mut calling = Calling {
             watch: Watch::new(cno, Finder::Agent),
             told: None,
@@ -139,6 +141,9 @@ fn run(cno: &Cno, seat: &Seat) {
             if catch_unwind(AssertUnwindSafe(|| (agent.call)(evd))).is_err() {
                 tracing::error!(cno = ?cno.handle, "the agent of a CNO panicked");
             }
+        }
+        if is_last {
+            return;
         }
     }
 }
