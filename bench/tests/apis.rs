@@ -163,3 +163,30 @@ fn a_killed_server_ends_the_client_with_an_error() {
         client.end().expect(3, &[]);
     }
 }
+
+#[test]
+fn what_an_adapter_has_counted_is_printed_when_it_is_closed() {
+    libdat();
+    let words = "lat --loopback --api c -n 20 --warmup 0";
+    let with = |value| {
+        let mut command = emulated("api-counters", words);
+        command.env("DAT_DBG_TYPE", value);
+        run(command).expect(0, &[]).stdout
+    };
+    let line = |text: &str| {
+        text.lines()
+            .find(|line| line.contains(" is closed: "))
+            .map(str::to_owned)
+    };
+    assert_eq!(line(&with("1")), None);
+    let line = line(&with("0x1000")).expect("a line");
+    for word in [
+        "mlx5_0",
+        " spins, ",
+        " hits, ",
+        " blocks, ",
+        " 0 refused posts",
+    ] {
+        assert!(line.contains(word), "'{word}' in: {line}");
+    }
+}

@@ -9,6 +9,7 @@ mod adapter;
 mod bad_input;
 mod cno;
 mod connections;
+mod counters;
 mod ep_create_with_srq;
 mod ep_post_recv;
 mod ep_recv_query;

@@ -1,6 +1,7 @@
 //! The objects of DAT. They know no ABI: the C faces convert and call here.
 
 pub mod cno;
+pub mod counters;
 pub mod cr;
 pub(crate) mod door;
 pub mod ep;

@@ -165,6 +165,9 @@ impl Rmr {
                 Err(again) => refused = again,
             }
         }
+        if let Some(error) = refused.1 {
+            ep.refuse(error);
+        }
         Err(refused.0)
     }
 

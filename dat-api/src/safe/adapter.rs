@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{EventDispatcher, Memory};
 use crate::error::Result;
 use crate::handle::Handle;
+use crate::object::counters::Counters;
 use crate::object::ia::{AsyncEvd, Ia, IaInfo, OpenRequest};
 use crate::object::pz::Pz;
 use crate::types::{EvdFlags, MemPrivileges};
@@ -92,6 +93,12 @@ impl Adapter {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.ia.address()
+    }
+
+    /// The sum of the counters of all objects that it has and had.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.ia().counters()
     }
 
     /// Where asynchronous errors and watermarks are reported.

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use dat_engine::wait::WaitCounters;
+
 use super::Adapter;
 use super::dispatcher::limit;
 use crate::error::Result;
@@ -63,6 +65,12 @@ impl Cno {
     /// signal.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Handle>, DatReturn> {
         cno::wait(self.handle(), limit(timeout))
+    }
+
+    /// How waits on it went, those for what is to be called among them.
+    #[must_use]
+    pub fn wait_counters(&self) -> WaitCounters {
+        self.0.cno.counters()
     }
 
     /// Has this called, once, when something comes to a dispatcher, with its

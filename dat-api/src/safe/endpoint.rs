@@ -186,6 +186,12 @@ impl Endpoint {
         self.ep.private_data()
     }
 
+    /// Posts to it that were refused because a queue was full.
+    #[must_use]
+    pub fn refused_posts(&self) -> u64 {
+        self.ep.refused_posts()
+    }
+
     /// Its receives that have no completion yet.
     #[must_use]
     pub fn recv_query(&self) -> RecvQuery {

@@ -36,6 +36,7 @@ mod window;
 // How to wait is the engine's matter; who uses these types names it here.
 pub use dat_engine::wait::{WaitCounters, WaitPolicy};
 
+pub use crate::object::counters::Counters;
 pub use adapter::{Adapter, OpenOptions, ProtectionZone};
 pub use cno::Cno;
 pub use dispatcher::{EventDispatcher, Waited};

@@ -74,6 +74,12 @@ impl SharedReceiveQueue {
         self.0.srq.query()
     }
 
+    /// Posts to it that were refused because it was full.
+    #[must_use]
+    pub fn refused_posts(&self) -> u64 {
+        self.0.srq.refused_posts()
+    }
+
     /// Asks for one asynchronous event when fewer than so many receives are
     /// left; at once if that is so already.
     ///

@@ -10,6 +10,7 @@
 
 mod attributes;
 mod calls;
+mod counters;
 mod errors;
 mod events;
 mod flags;
@@ -22,6 +23,7 @@ mod types;
 
 pub use attributes::*;
 pub use calls::*;
+pub use counters::*;
 pub use errors::*;
 pub use events::*;
 pub use flags::*;

@@ -13,9 +13,9 @@ use crate::abi::{
     DAT_THREADSAFE, DAT_UINT32, DAT_VERSION_MAJOR, DAT_VERSION_MINOR,
 };
 use crate::face::answer::{answer, bad_argument, control, require};
-use crate::face::attributes;
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::Output;
+use crate::face::{attributes, debug};
 use crate::providers::dispatch::foreign;
 use crate::providers::{Key, dispatch, foreign, guest};
 
@@ -281,7 +281,12 @@ pub unsafe extern "C" fn dat_ia_close(
     }
     control("dat_ia_close", || {
         let ia = named(ia_handle, Kind::Ia, Subtype::InvalidHandleIa)?;
-        Ia::close(ia, graceful(close_flags)?)
+        let counted = debug::counters(ia);
+        Ia::close(ia, graceful(close_flags)?)?;
+        if let Some((name, counters)) = counted {
+            debug::closed(&name, &counters);
+        }
+        Ok(())
     })
 }
 

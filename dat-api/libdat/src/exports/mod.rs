@@ -1,4 +1,4 @@
-//! The calls of uDAPL 1.2, as C programs find them.
+//! The calls of uDAPL 1.2, as C programs find them, and one of our own (`counters`).
 //!
 //! What each does, takes and answers is said in the headers in `include/dat`.
 //! Here a call finds the objects of its handles, checks its pointers and
@@ -29,6 +29,7 @@
 
 mod cno;
 mod context;
+mod counters;
 mod cr;
 mod ep;
 mod ep_connect;
@@ -49,6 +50,7 @@ mod status;
 
 pub use cno::*;
 pub use context::*;
+pub use counters::*;
 pub use cr::*;
 pub use ep::*;
 pub use ep_connect::*;

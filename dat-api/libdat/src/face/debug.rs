@@ -1,33 +1,39 @@
-//! `DAT_DBG_TYPE` and `DAT_DBG_DEST`: why calls fail, for people.
+//! `DAT_DBG_TYPE` and `DAT_DBG_DEST`: why calls fail, and what was counted, for
+//! people.
 //!
-//! Nothing is printed unless bit 0x1 (errors) of `DAT_DBG_TYPE` is set. Then
-//! it goes where `DAT_DBG_DEST` says: 1 the standard output, which is also
-//! the default, 2 syslog, 3 both. Both are read once. Posting and taking
-//! events never print.
+//! Nothing is printed unless `DAT_DBG_TYPE` has bit 0x1 (errors) or 0x1000
+//! (the counters of an adapter when it is closed; the bit that DAPL has for
+//! counters). Then it goes where `DAT_DBG_DEST` says: 1 the standard output,
+//! which is also the default, 2 syslog, 3 both. Both are read once. Posting
+//! and taking events never print.
 
 use std::ffi::CString;
 use std::io::Write;
 use std::sync::OnceLock;
 
-use dat_api::DatError;
+use dat_api::object::counters::Counters;
+use dat_api::object::ia::Ia;
+use dat_api::{DatError, Handle, handle};
 
 /// Bits of `DAT_DBG_TYPE`.
 const ERRORS: u32 = 0x1;
+const COUNTERS: u32 = 0x1000;
 /// Bits of `DAT_DBG_DEST`.
 const STDOUT: u32 = 1;
 const SYSLOG: u32 = 2;
 
-/// Where errors go; 0 for nowhere.
-fn destination() -> u32 {
-    static DESTINATION: OnceLock<u32> = OnceLock::new();
-    *DESTINATION.get_or_init(|| {
-        let number = |name| std::env::var(name).ok().and_then(|text| c_number(&text));
-        choose(number("DAT_DBG_TYPE"), number("DAT_DBG_DEST"))
-    })
+/// Where a kind of message goes; 0 for nowhere.
+fn destination(kind: u32) -> u32 {
+    static ASKED: OnceLock<[Option<u32>; 2]> = OnceLock::new();
+    let &[kinds, places] = ASKED.get_or_init(|| {
+        ["DAT_DBG_TYPE", "DAT_DBG_DEST"]
+            .map(|name| std::env::var(name).ok().and_then(|text| c_number(&text)))
+    });
+    choose(kind, kinds, places)
 }
 
-fn choose(kinds: Option<u32>, places: Option<u32>) -> u32 {
-    if kinds.unwrap_or(0) & ERRORS == 0 {
+fn choose(kind: u32, kinds: Option<u32>, places: Option<u32>) -> u32 {
+    if kinds.unwrap_or(0) & kind == 0 {
         return 0;
     }
     places.unwrap_or(STDOUT) & (STDOUT | SYSLOG)
@@ -46,15 +52,39 @@ fn c_number(text: &str) -> Option<u32> {
 
 /// Tells of a failed call.
 pub(super) fn failed(call: &str, error: &DatError) {
-    let destination = destination();
+    let destination = destination(ERRORS);
     if destination != 0 {
-        tell(destination, call, error);
+        tell(
+            destination,
+            libc::LOG_ERR,
+            format!("libdat: {call}: {error}"),
+        );
     }
 }
 
+/// The name and the counters of an adapter that is about to be closed, if
+/// somebody wants to know.
+pub(crate) fn counters(ia: Handle) -> Option<(String, Counters)> {
+    if destination(COUNTERS) == 0 {
+        return None;
+    }
+    let ia = handle::pin::<Ia>(ia)?;
+    Some((ia.name().to_owned(), ia.counters()))
+}
+
+/// Tells what an adapter has counted, which is closed now.
+pub(crate) fn closed(name: &str, counters: &Counters) {
+    let destination = destination(COUNTERS);
+    let waits = &counters.waits;
+    let line = format!(
+        "libdat: {name} is closed: {} spins, {} hits, {} blocks, {} spurious wake-ups, {} refused posts",
+        waits.spins, waits.hits, waits.blocks, waits.spurious, counters.refused_posts
+    );
+    tell(destination, libc::LOG_INFO, line);
+}
+
 #[cold]
-fn tell(destination: u32, call: &str, error: &DatError) {
-    let line = format!("libdat: {call}: {error}");
+fn tell(destination: u32, priority: libc::c_int, line: String) {
     if destination & STDOUT != 0 {
         // A closed standard output is not a reason to fail the call otherwise.
         let _ = writeln!(std::io::stdout(), "{line}");
@@ -63,7 +93,7 @@ fn tell(destination: u32, call: &str, error: &DatError) {
         && let Ok(line) = CString::new(line)
     {
         // SAFETY: both are C strings, and the format takes one of them.
-        unsafe { libc::syslog(libc::LOG_ERR, c"%s".as_ptr(), line.as_ptr()) };
+        unsafe { libc::syslog(priority, c"%s".as_ptr(), line.as_ptr()) };
     }
 }
 
@@ -73,13 +103,24 @@ mod tests {
 
     #[test]
     fn errors_are_told_only_if_asked_for() {
-        assert_eq!(choose(None, None), 0);
-        assert_eq!(choose(None, Some(3)), 0);
-        assert_eq!(choose(Some(0xfe), Some(3)), 0);
-        assert_eq!(choose(Some(1), None), STDOUT);
-        assert_eq!(choose(Some(0xff), Some(2)), SYSLOG);
-        assert_eq!(choose(Some(1), Some(0)), 0);
-        assert_eq!(choose(Some(1), Some(7)), STDOUT | SYSLOG);
+        for (kinds, places, expected) in [
+            (None, None, 0),
+            (None, Some(3), 0),
+            (Some(0xfe), Some(3), 0),
+            (Some(0x1000), Some(3), 0),
+            (Some(1), None, STDOUT),
+            (Some(0xff), Some(2), SYSLOG),
+            (Some(1), Some(0), 0),
+            (Some(1), Some(7), STDOUT | SYSLOG),
+        ] {
+            assert_eq!(
+                choose(ERRORS, kinds, places),
+                expected,
+                "{kinds:?} {places:?}"
+            );
+        }
+        assert_eq!(choose(COUNTERS, Some(1), None), 0);
+        assert_eq!(choose(COUNTERS, Some(0x1001), None), STDOUT);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 pub(crate) mod address;
 pub(crate) mod answer;
 pub(crate) mod attributes;
-mod debug;
+pub(crate) mod debug;
 pub(crate) mod event;
 pub(crate) mod handles;
 pub(crate) mod output;

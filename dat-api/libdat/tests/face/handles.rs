@@ -70,6 +70,7 @@ fn calls() -> Vec<Call> {
         "dat_set_consumer_context", None, InvalidHandle1: |h| dat_set_consumer_context(h, NO_CONTEXT);
         "dat_get_consumer_context", None, InvalidHandle1: |h| dat_get_consumer_context(h, n());
         "dat_get_handle_type", None, InvalidHandle1: |h| dat_get_handle_type(h, n());
+        "dat_counters_query", None, InvalidHandle1: |h| dat_counters_query(h, n());
         "dat_cno_create", Some(Kind::Ia), InvalidHandleIa: |h| dat_cno_create(h, NO_AGENT, n());
         "dat_cno_modify_agent", Some(Kind::Cno), InvalidHandleCno: |h| dat_cno_modify_agent(h, NO_AGENT);
         "dat_cno_query", Some(Kind::Cno), InvalidHandleCno: |h| dat_cno_query(h, 0, n());

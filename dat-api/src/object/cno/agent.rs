@@ -131,7 +131,8 @@ fn run(cno: &Cno, seat: &Seat) {
         };
         if !calling.ready() {
             let mut never = Deadline::NEVER;
-            if let Err(error) = seat.wait(&mut calling, WaitPolicy::Block, &mut never) {
+            if let Err(error) = seat.wait(&mut calling, WaitPolicy::Block, &mut never, &cno.counts)
+            {
                 tracing::error!(cno = ?cno.handle, "the thread of a CNO cannot wait: {error}");
                 return;
             }

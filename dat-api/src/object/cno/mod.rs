@@ -33,6 +33,7 @@ use dat_engine::wait::{Blocker, ChannelSet};
 use self::agent::Runner;
 use self::line::Line;
 use self::wait::Seat;
+use super::counters::WaitCounts;
 use super::exhausted;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};
@@ -60,6 +61,7 @@ pub struct Cno {
     is_over: AtomicBool,
     /// EVDs that feed it, and threads that wait.
     usage: Usage,
+    counts: WaitCounts,
 }
 
 #[derive(Default)]
@@ -147,6 +149,7 @@ impl Cno {
             releases: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
             usage: Usage::default(),
+            counts: WaitCounts::default(),
         });
         if agent.is_some() {
             cno.set_agent(agent)?;

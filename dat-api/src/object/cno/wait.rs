@@ -13,6 +13,7 @@ use dat_engine::wait::{
 use super::{Cno, Finder, stale};
 use crate::error::Result;
 use crate::handle::{self, Handle};
+use crate::object::counters::WaitCounts;
 use crate::object::evd::{Seen, Task, Timeout, look};
 use crate::object::usage::Use;
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -47,17 +48,20 @@ impl Seat {
         source: &mut impl Source,
         policy: WaitPolicy,
         deadline: &mut Deadline,
+        counts: &WaitCounts,
     ) -> Result<WaitOutcome, ControlError> {
         let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counters = WaitCounters::default();
-        wait_on(
+        let outcome = wait_on(
             source,
             &self.blocker,
             &mut budget,
             policy,
             deadline,
             &mut counters,
-        )
+        );
+        counts.add(&counters);
+        outcome
     }
 }
 
@@ -88,7 +92,8 @@ pub fn wait(cno: Handle, timeout: Timeout) -> Result<Option<Handle>, DatReturn> 
         Timeout::Infinite => Deadline::NEVER,
     };
     let seat = cno.sit()?;
-    let outcome = seat.wait(&mut waiting, cno.ia.wait_policy(), &mut deadline);
+    let policy = cno.ia.wait_policy();
+    let outcome = seat.wait(&mut waiting, policy, &mut deadline, &cno.counts);
     cno.leave(seat);
     match outcome {
         Ok(WaitOutcome::Ready) => waiting.told(),
@@ -102,6 +107,12 @@ pub fn wait(cno: Handle, timeout: Timeout) -> Result<Option<Handle>, DatReturn> 
 }
 
 impl Cno {
+    /// How waits on it went, those for its agent among them.
+    #[must_use]
+    pub fn counters(&self) -> WaitCounters {
+        self.counts.read()
+    }
+
     /// Takes a place among those who wait.
     fn sit(&self) -> Result<Arc<Seat>> {
         let mut state = self.lock();

@@ -16,6 +16,7 @@ use super::way::Way;
 use super::{Ep, drain};
 use crate::error::{DatError, Result};
 use crate::handle::Reservation;
+use crate::object::counters::Refused;
 use crate::object::evd::{Evd, StreamKind};
 use crate::object::exhausted;
 use crate::object::ia::Ia;
@@ -181,6 +182,7 @@ impl Ep {
             gate: Gate::new(ia.is_threadsafe()),
             poster: PosterCell::new(Poster::default()),
             posted: AtomicU32::new(0),
+            refused: Refused::default(),
             reads_issued: AtomicU32::new(0),
             quiet: QuietReceives::default(),
             marks: HighMarks::of(&attributes, parts.srq.is_some()),

@@ -17,9 +17,13 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use dat_engine::PostError;
+
+use super::counters::Refused;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};
 use crate::handle::{Handle, Kind, Object};
+use crate::status::DatReturn;
 use crate::types::EpState;
 
 mod accept;
@@ -93,6 +97,7 @@ pub struct Ep {
     marks: HighMarks,
     /// Completions that nobody wants.
     unwanted: drain::Unwanted,
+    refused: Refused,
     control: Mutex<Control>,
     usage: Usage,
 }
@@ -125,6 +130,19 @@ impl Ep {
     #[must_use]
     pub fn ia(&self) -> &Arc<Ia> {
         &self.ia
+    }
+
+    /// Posts to it that were refused because a queue was full.
+    #[must_use]
+    pub fn refused_posts(&self) -> u64 {
+        self.refused.read()
+    }
+
+    /// The last word on a post: what the consumer is told.
+    #[cold]
+    pub(crate) fn refuse(&self, error: PostError) -> DatReturn {
+        self.refused.note(error);
+        refusal(error)
     }
 
     /// Its state.

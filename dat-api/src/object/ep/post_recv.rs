@@ -7,7 +7,7 @@ use dat_engine::path::route::{self, Posts, Route};
 use dat_engine::{Endpoint, PostError, RecvRequest};
 
 use super::poster::{Poster, is_usual};
-use super::segments::{bad_flags, found, gather, no_zone, refusal, single, too_many};
+use super::segments::{bad_flags, found, gather, no_zone, single, too_many};
 use super::way::Way;
 use super::{Ep, MAX_SEGMENTS};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -236,7 +236,7 @@ impl Ep {
         }
         // SAFETY: passed on to the caller.
         if let Err(error) = unsafe { qp.post_recv(request) } {
-            return refusal(error);
+            return self.refuse(error);
         }
         self.count_posted();
         DatReturn::SUCCESS

@@ -6,9 +6,7 @@ use core::sync::atomic::Ordering;
 use dat_engine::{PostError, SendFlags, SendOp, SendRequest};
 
 use super::poster::{Poster, QUIET, SWALLOW, is_usual};
-use super::segments::{
-    bad_flags, full, gather, length_error, no_zone, refusal, too_long, too_many,
-};
+use super::segments::{bad_flags, full, gather, length_error, no_zone, too_long, too_many};
 use super::{Ep, MAX_SEGMENTS};
 use crate::state::{Call, wrong_state};
 use crate::status::DatReturn;
@@ -340,7 +338,7 @@ impl Ep {
         }
         // SAFETY: passed on to the caller.
         unsafe { qp.post_send_noted(request, note) }
-            .map_err(refusal)
+            .map_err(|error| self.refuse(error))
             .into()
     }
 

@@ -13,9 +13,10 @@ use super::feed::Feed;
 use super::home::Home;
 use super::posted::Posted;
 use super::query::Switches;
-use super::{Counted, Evd, Ia, wait};
+use super::{Counted, Evd, Ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation};
+use crate::object::counters::WaitCounts;
 use crate::object::exhausted;
 use crate::object::usage::Usage;
 use crate::status::{ReturnType, Subtype};
@@ -94,7 +95,7 @@ impl Evd {
             feed: Feed::default(),
             posted,
             blocker,
-            counts: wait::Counts::default(),
+            counts: WaitCounts::default(),
             ledger: Mutex::new(Ledger::new(asked)),
             usage: Usage::default(),
             // Published once, under the handle that it knows: what opens the

@@ -49,6 +49,7 @@ use self::feed::Feed;
 use self::home::Home;
 use self::posted::Posted;
 use self::query::Switches;
+use super::counters::WaitCounts;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};
 use crate::handle::{Handle, Kind, Object};
@@ -76,8 +77,8 @@ pub struct Evd {
     feed: Feed,
     posted: Posted,
     blocker: Blocker,
-    /// See [`wait::Counts`].
-    counts: wait::Counts,
+    /// Copied from the owner's counters.
+    counts: WaitCounts,
     /// What is attached, and the completion queues as attaching sees them.
     ledger: Mutex<Ledger>,
     usage: Usage,

@@ -2,11 +2,10 @@
 
 mod usual;
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::BorrowedFd;
 
 use dat_engine::ControlError;
-use dat_engine::wait::{Deadline, Source, WaitCounters, WaitOutcome};
+use dat_engine::wait::{Deadline, Source, WaitOutcome};
 
 use super::Evd;
 use super::consumer::Consumer;
@@ -304,32 +303,5 @@ impl Source for Waiting<'_> {
 
     fn channel(&self) -> Option<BorrowedFd<'_>> {
         self.consumer.channel()
-    }
-}
-
-/// How waiting went, for any thread: copied from the owner's counters.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    spins: AtomicU64,
-    hits: AtomicU64,
-    blocks: AtomicU64,
-    spurious: AtomicU64,
-}
-
-impl Counts {
-    fn publish(&self, counters: &WaitCounters) {
-        self.spins.store(counters.spins, Ordering::Relaxed);
-        self.hits.store(counters.hits, Ordering::Relaxed);
-        self.blocks.store(counters.blocks, Ordering::Relaxed);
-        self.spurious.store(counters.spurious, Ordering::Relaxed);
-    }
-
-    pub(super) fn read(&self) -> WaitCounters {
-        WaitCounters {
-            spins: self.spins.load(Ordering::Relaxed),
-            hits: self.hits.load(Ordering::Relaxed),
-            blocks: self.blocks.load(Ordering::Relaxed),
-            spurious: self.spurious.load(Ordering::Relaxed),
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::handle::{Handle, Kind, Object, Reservation};
+use crate::object::counters::Counters;
 
 /// The order in which an abrupt close ends objects: those that use others
 /// first. The IA's own EVD comes after all of them.
@@ -31,6 +32,8 @@ struct State {
     /// Nothing is made of the IA any more.
     closed: bool,
     live: HashMap<Handle, Record>,
+    /// What those that are gone have counted.
+    past: Counters,
 }
 
 #[derive(Clone, Copy)]
@@ -102,7 +105,24 @@ impl Children {
 
     /// Takes an object off the list.
     pub(super) fn remove(&self, handle: Handle) {
-        self.lock().live.remove(&handle);
+        let mut state = self.lock();
+        if state.live.remove(&handle).is_some()
+            && let Some(counters) = Counters::of_part(handle)
+        {
+            state.past += counters;
+        }
+    }
+
+    /// The sum of the counters of those that are here and were here.
+    pub(super) fn counters(&self) -> Counters {
+        let state = self.lock();
+        let mut sum = state.past;
+        // Pinned under the lock: nobody waits for it with an object's end, which
+        // waits for the pin.
+        for counters in state.live.keys().copied().filter_map(Counters::of_part) {
+            sum += counters;
+        }
+        sum
     }
 
     /// Closes the list: no object is added any more. Answers what is left, in

@@ -34,6 +34,7 @@ use dat_engine::wait::WaitPolicy;
 
 use crate::error::{DatError, Result};
 use crate::handle::{Handle, Kind, Object, Reservation};
+use crate::object::counters::Counters;
 use crate::object::peer::PeerAddress;
 use crate::options::Options;
 use crate::status::{ReturnType, Subtype};
@@ -209,6 +210,18 @@ impl Ia {
     /// The object is being freed. Call it before the handle is retired.
     pub(crate) fn unregister(&self, handle: Handle) {
         self.children.remove(handle);
+    }
+
+    /// As it was opened by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The sum of the counters of all objects that it has and had.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.children.counters()
     }
 
     /// The device's events of a QP: its errors are reported as

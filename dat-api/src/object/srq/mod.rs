@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
+use super::counters::Refused;
 use super::ep::{Ep, Gate, MAX_SEGMENTS};
 use super::exhausted;
 use super::ia::Ia;
@@ -32,6 +33,7 @@ pub struct Srq {
     queue: SharedReceiveQueueHandle,
     poster: PosterCell,
     gate: Gate,
+    refused: Refused,
     /// Number of its zone: whose memory may be named.
     zone: u32,
     capacity: AtomicU32,
@@ -131,6 +133,7 @@ impl Srq {
             ia: Arc::clone(ia),
             queue: queue.handle().clone(),
             gate: Gate::new(ia.is_threadsafe()),
+            refused: Refused::default(),
             zone: pz.id(),
             capacity: AtomicU32::new(queue.capacity()),
             max_iov: u32::try_from(queue.max_segments().min(MAX_SEGMENTS)).unwrap_or(1),
@@ -161,6 +164,12 @@ impl Srq {
     #[must_use]
     pub fn ia(&self) -> &Arc<Ia> {
         &self.ia
+    }
+
+    /// Posts to it that were refused because it was full.
+    #[must_use]
+    pub fn refused_posts(&self) -> u64 {
+        self.refused.read()
     }
 
     /// What endpoints are made with.

@@ -136,7 +136,10 @@ impl Srq {
         }
         self.take_completions();
         // SAFETY: passed on to the caller.
-        unsafe { self.post(request) }.map_err(refusal)
+        unsafe { self.post(request) }.map_err(|error| {
+            self.refused.note(error);
+            refusal(error)
+        })
     }
 
     /// [`Self::post_recv_with`] of an array.

@@ -1,0 +1,36 @@
+//! Counters, which uDAPL itself does not have.
+
+use dat_api::object::counters::Counters;
+use dat_api::{DatError, ReturnType, Subtype};
+
+use crate::abi::{DAT_COUNTERS, DAT_HANDLE, DAT_RETURN};
+use crate::face::answer::control;
+use crate::face::handles::ours;
+use crate::face::output::Output;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_counters_query(
+    dat_handle: DAT_HANDLE,
+    counters: *mut DAT_COUNTERS,
+) -> DAT_RETURN {
+    control("dat_counters_query", || {
+        let found = ours(dat_handle).and_then(Counters::of).ok_or_else(|| {
+            DatError::new(
+                ReturnType::InvalidHandle,
+                Subtype::InvalidHandle1,
+                "only the IAs, EVDs, CNOs, EPs and SRQs of this library count, as long as they live",
+            )
+        })?;
+        // SAFETY: the contract of `exports`.
+        let place = unsafe { Output::new(counters, Subtype::InvalidArg2) }?;
+        place.set(DAT_COUNTERS {
+            spins: found.waits.spins,
+            hits: found.waits.hits,
+            blocks: found.waits.blocks,
+            spurious: found.waits.spurious,
+            refused_posts: found.refused_posts,
+            reserved: [0; 3],
+        });
+        Ok(())
+    })
+}

@@ -1,0 +1,124 @@
+//! What went on unseen: how waits went, and posts that found no room. Counted
+//! where a wait has missed its first look, and where a post is refused anyway.
+
+use core::ops::AddAssign;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dat_engine::PostError;
+use dat_engine::wait::WaitCounters;
+
+use super::cno::Cno;
+use super::ep::Ep;
+use super::evd::Evd;
+use super::ia::Ia;
+use super::srq::Srq;
+use crate::handle::{self, Handle, Kind};
+
+/// Counted since the object was made; they wrap around after centuries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// How waits went.
+    pub waits: WaitCounters,
+    /// Posts, of receives, requests and binds, that were refused because the
+    /// queue was full.
+    pub refused_posts: u64,
+}
+
+impl Counters {
+    /// Those of an object: an EVD's and a CNO's are of waits, an endpoint's and
+    /// an SRQ's of posts, an IA's the sum over all objects that it has and had.
+    /// Nothing if it is gone, or of another kind.
+    #[must_use]
+    pub fn of(handle: Handle) -> Option<Self> {
+        match handle.kind()? {
+            Kind::Ia => Some(handle::pin::<Ia>(handle)?.counters()),
+            Kind::Evd | Kind::Cno | Kind::Ep | Kind::Srq => Self::of_part(handle),
+            _ => None,
+        }
+    }
+
+    /// The same for what an IA has.
+    pub(super) fn of_part(handle: Handle) -> Option<Self> {
+        let waits = |waits| Self {
+            waits,
+            ..Self::default()
+        };
+        let refused = |refused_posts| Self {
+            refused_posts,
+            ..Self::default()
+        };
+        Some(match handle.kind()? {
+            Kind::Evd => waits(handle::pin::<Evd>(handle)?.counters()),
+            Kind::Cno => waits(handle::pin::<Cno>(handle)?.counters()),
+            Kind::Ep => refused(handle::pin::<Ep>(handle)?.refused_posts()),
+            Kind::Srq => refused(handle::pin::<Srq>(handle)?.refused_posts()),
+            _ => return None,
+        })
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, more: Self) {
+        self.waits.spins += more.waits.spins;
+        self.waits.hits += more.waits.hits;
+        self.waits.blocks += more.waits.blocks;
+        self.waits.spurious += more.waits.spurious;
+        self.refused_posts += more.refused_posts;
+    }
+}
+
+/// How waiting went, for any thread to read.
+#[derive(Debug, Default)]
+pub(super) struct WaitCounts {
+    spins: AtomicU64,
+    hits: AtomicU64,
+    blocks: AtomicU64,
+    spurious: AtomicU64,
+}
+
+impl WaitCounts {
+    /// Copies the counters of the one thread that counts.
+    pub(super) fn publish(&self, counters: &WaitCounters) {
+        self.spins.store(counters.spins, Ordering::Relaxed);
+        self.hits.store(counters.hits, Ordering::Relaxed);
+        self.blocks.store(counters.blocks, Ordering::Relaxed);
+        self.spurious.store(counters.spurious, Ordering::Relaxed);
+    }
+
+    /// Adds one of many waits.
+    pub(super) fn add(&self, counters: &WaitCounters) {
+        self.spins.fetch_add(counters.spins, Ordering::Relaxed);
+        self.hits.fetch_add(counters.hits, Ordering::Relaxed);
+        self.blocks.fetch_add(counters.blocks, Ordering::Relaxed);
+        self.spurious
+            .fetch_add(counters.spurious, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> WaitCounters {
+        WaitCounters {
+            spins: self.spins.load(Ordering::Relaxed),
+            hits: self.hits.load(Ordering::Relaxed),
+            blocks: self.blocks.load(Ordering::Relaxed),
+            spurious: self.spurious.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Posts that found the queue full.
+#[derive(Debug, Default)]
+pub(super) struct Refused(AtomicU64);
+
+impl Refused {
+    /// Counts a refusal that the consumer is about to be told of, if it is one
+    /// for want of room.
+    #[cold]
+    pub(super) fn note(&self, error: PostError) {
+        if error == PostError::QueueFull {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
