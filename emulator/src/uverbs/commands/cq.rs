@@ -185,7 +185,9 @@ impl Call<'_> {
         self.state.handles.remove(handle);
         let events = self.machine().events();
         Ok(DestroyCqResp {
-            comp_events_reported: events.forget_completions(cq.channel, cq.cqn, cq.user_handle),
+            comp_events_reported: cq.channel.map_or(0, |channel| {
+                events.forget_completions(channel, cq.user_handle)
+            }),
             async_events_reported: events.forget_object(context, AsyncObject::Cq(cq.user_handle)),
         })
     }

@@ -45,8 +45,10 @@ struct Inner {
     asynchronous: HashMap<ContextId, Vec<ChannelId>>,
     /// The file an object was created with, if not the context's first.
     routes: HashMap<ObjectKey, ChannelId>,
-    /// Completion events delivered for each living CQ.
-    completions: HashMap<Cqn, u32>,
+    /// Completion events delivered for each living CQ: by its channel and
+    /// libibverbs' handle, since its number may be another's by the time that
+    /// it is forgotten.
+    completions: HashMap<(ChannelId, u64), u32>,
     /// Asynchronous events delivered for each living object.
     object_events: HashMap<ObjectKey, u32>,
 }
@@ -128,7 +130,10 @@ impl Events {
     pub fn forget_context(&self, context: ContextId) {
         let mut inner = self.lock();
         inner.asynchronous.remove(&context);
-        inner.channels.remove(&context);
+        let channels = inner.channels.remove(&context).unwrap_or_default();
+        inner
+            .completions
+            .retain(|(channel, _), _| !channels.contains(channel));
         inner.dead.remove(&context);
         inner.routes.retain(|key, _| key.0 != context);
         inner.object_events.retain(|key, _| key.0 != context);
@@ -144,14 +149,14 @@ impl Events {
 
     /// Takes the unread completion events of a destroyed CQ back and answers
     /// how many were read in its life.
-    pub fn forget_completions(&self, channel: Option<ChannelId>, cq: Cqn, user_handle: u64) -> u32 {
+    pub fn forget_completions(&self, channel: ChannelId, user_handle: u64) -> u32 {
         let mut inner = self.lock();
-        let delivered = inner.completions.remove(&cq).unwrap_or(0);
-        let unread = channel
-            .and_then(|id| inner.files.get_mut(&id))
-            .map_or(0, |file| {
-                file.discard(size_of::<u64>(), |record| record == user_handle.as_bytes())
-            });
+        let Some(delivered) = inner.completions.remove(&(channel, user_handle)) else {
+            return 0;
+        };
+        let unread = inner.files.get_mut(&channel).map_or(0, |file| {
+            file.discard(size_of::<u64>(), |record| record == user_handle.as_bytes())
+        });
         delivered.saturating_sub(unread)
     }
 
@@ -206,13 +211,16 @@ impl Inner {
 }
 
 impl EventSink for std::sync::Arc<Events> {
-    fn completion(&self, channel: ChannelId, cq: Cqn, cq_user_handle: u64) {
+    fn completion(&self, channel: ChannelId, _: Cqn, cq_user_handle: u64) {
         let mut inner = self.lock();
         let Some(file) = inner.files.get_mut(&channel) else {
             return;
         };
         file.push(cq_user_handle.as_bytes());
-        *inner.completions.entry(cq).or_default() += 1;
+        *inner
+            .completions
+            .entry((channel, cq_user_handle))
+            .or_default() += 1;
     }
 
     fn asynchronous(&self, context: ContextId, event: AsyncEvent, object: AsyncObject) {
@@ -301,17 +309,28 @@ mod tests {
         events.completion(channel, Cqn(2), 0xb);
         events.completion(channel, Cqn(1), 0xa);
         assert_eq!(
-            events.forget_completions(Some(channel), Cqn(1), 0xa),
+            events.forget_completions(channel, 0xa),
             1,
             "only one was read"
         );
         assert_eq!(read_u64(&mut reader), 0xb);
-        assert_eq!(events.forget_completions(Some(channel), Cqn(2), 0xb), 1);
-        assert_eq!(
-            events.forget_completions(Some(channel), Cqn(3), 0xc),
-            0,
-            "never had any"
-        );
+        assert_eq!(events.forget_completions(channel, 0xb), 1);
+        assert_eq!(events.forget_completions(channel, 0xc), 0, "never had any");
+    }
+
+    /// A CQ's number is free as soon as the NIC has let go of it, which is
+    /// before its events are forgotten: another thread's new CQ may have it.
+    #[test]
+    fn events_of_a_new_cq_with_the_number_of_a_destroyed_one_are_its_own() {
+        let events = Arc::new(Events::default());
+        let (old_reader, old) = events.open_channel(CONTEXT).unwrap();
+        let (new_reader, new) = events.open_channel(CONTEXT).unwrap();
+        events.completion(old, Cqn(1), 0xa);
+        assert_eq!(read_u64(&mut File::from(old_reader)), 0xa);
+        events.completion(new, Cqn(1), 0xb);
+        assert_eq!(read_u64(&mut File::from(new_reader)), 0xb);
+        assert_eq!(events.forget_completions(old, 0xa), 1);
+        assert_eq!(events.forget_completions(new, 0xb), 1);
     }
 
     #[test]
@@ -359,7 +378,7 @@ mod tests {
         drop(reader);
         events.close_file(channel);
         events.completion(channel, Cqn(1), 1);
-        assert_eq!(events.forget_completions(Some(channel), Cqn(1), 1), 0);
+        assert_eq!(events.forget_completions(channel, 1), 0);
     }
 
     #[test]
