@@ -202,17 +202,6 @@ impl Cr {
         drop(handle::retire::<Self>(handle, |_| ()));
     }
 
-    /// It could not be reported: as if it had not been. What it brought is left
-    /// to the caller.
-    pub(crate) fn withdraw(handle: Handle) -> Option<Request> {
-        let cr = handle::pin::<Self>(handle)?;
-        let request = cr.request().take();
-        cr.ia.unregister(handle);
-        drop(cr);
-        drop(handle::retire::<Self>(handle, |_| ()));
-        request
-    }
-
     fn end(&self) {
         match self.brought {
             Some(Brought::Made(ep)) => Ep::abort(ep),

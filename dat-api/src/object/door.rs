@@ -11,7 +11,7 @@ use dat_engine::cm::{CmError, ListenSink, Listener, Request};
 
 use super::cr::{Brought, Cr};
 use super::ep::{Ep, manager_error};
-use super::evd::{Evd, StreamGuard, StreamKind};
+use super::evd::{Claim, Evd, StreamGuard, StreamKind};
 use super::ia::Ia;
 use super::usage::Use;
 use crate::error::{DatError, Result};
@@ -134,17 +134,18 @@ impl Door {
     pub(super) fn admit(&self, place: &mut Option<Request>) -> Result<()> {
         let mut open = self.lock();
         let entrance = open.as_ref().ok_or_else(nobody)?;
+        let room = entrance.stream.evd().claim().ok_or_else(full)?;
         match &entrance.host {
-            Host::Consumer => self.announce(&entrance.stream, place, None)?,
+            Host::Consumer => self.announce(room, place, None)?,
             Host::Provider | Host::Once => {
                 let request = place.as_ref().ok_or_else(nobody)?;
                 let ep = Ep::create_tentative(&self.ia, request)?.handle();
-                self.announce(&entrance.stream, place, Some(Brought::Made(ep)))
+                self.announce(room, place, Some(Brought::Made(ep)))
                     .inspect_err(|_| Ep::abort(ep))?;
             }
             Host::Reserved(ep) => ep.arc().approached(place, |place| {
                 let brought = Brought::Reserved(ep.handle());
-                self.announce(&entrance.stream, place, Some(brought))
+                self.announce(room, place, Some(brought))
             })?,
         }
         let spent = if entrance.host.is_for_one() {
@@ -159,31 +160,24 @@ impl Door {
         Ok(())
     }
 
+    /// Nobody has heard of the request before the event is there: so nobody
+    /// else is to be asked to let go of it.
     fn announce(
         &self,
-        stream: &StreamGuard,
+        room: Claim<'_>,
         place: &mut Option<Request>,
         brought: Option<Brought>,
     ) -> Result<()> {
         let request = place.take().ok_or_else(nobody)?;
         let qualifier = request.qualifier();
         let cr = Cr::create(&self.ia, request, brought)?;
-        let posted = stream.evd().post(EventData::ConnectionRequest {
+        room.fill(EventData::ConnectionRequest {
             sp: self.point,
             local_address: self.ia.local_address(),
             qualifier,
             cr: cr.handle(),
         });
-        if posted.is_ok() {
-            return Ok(());
-        }
-        *place = Cr::withdraw(cr.handle());
-        // The EVD's room is the backlog.
-        Err(DatError::new(
-            ReturnType::InsufficientResources,
-            Subtype::ResourceMemory,
-            "the EVD of the service point is full",
-        ))
+        Ok(())
     }
 
     /// Lets nobody in any more, and waits for a request that is just coming
@@ -213,6 +207,15 @@ impl Door {
     fn lock(&self) -> MutexGuard<'_, Option<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The EVD's room is the backlog.
+fn full() -> DatError {
+    DatError::new(
+        ReturnType::InsufficientResources,
+        Subtype::ResourceMemory,
+        "the EVD of the service point is full",
+    )
 }
 
 /// Nobody listens.

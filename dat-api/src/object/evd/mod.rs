@@ -57,7 +57,7 @@ use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 
 pub(crate) use self::dto::{DtoRole, DtoStream};
 pub(crate) use self::feed::{Seen, Task, look};
-pub(crate) use self::posted::Overflow;
+pub(crate) use self::posted::{Claim, Overflow};
 pub use self::query::{EvdInfo, Notification};
 pub(crate) use self::streams::StreamGuard;
 pub use self::streams::StreamKind;
@@ -135,6 +135,12 @@ impl Evd {
         self.posted.post(data)?;
         self.arrived();
         Ok(())
+    }
+
+    /// Room for one event, for whoever must know before he makes the event that
+    /// it will be taken; nothing if there is none, which is no overflow.
+    pub(crate) fn claim(&self) -> Option<Claim<'_>> {
+        Claim::of(self)
     }
 
     /// [`Self::post`], and where an overflow begins the report of it to the

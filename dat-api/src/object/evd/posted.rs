@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::Evd;
 use super::convert::Item;
 use super::queue::Queue;
 use super::resize::Census;
@@ -119,6 +120,23 @@ impl Posted {
         true
     }
 
+    /// Keeps room for one event that may come; `false` if there is none.
+    fn claim(&self) -> bool {
+        let inside = self.lock();
+        let is_room = self.held.load(Ordering::Acquire) < inside.limit;
+        if is_room {
+            self.held.fetch_add(1, Ordering::Relaxed);
+        }
+        is_room
+    }
+
+    /// Adds the event that [`Self::claim`] has kept room for.
+    fn fill(&self, data: EventData) {
+        let mut inside = self.lock();
+        inside.events.push_back(data);
+        self.attention.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Makes room for `limit` events, and for no more; `false`, and nothing has
     /// changed, if there is no memory for them. Events that are there stay.
     pub(super) fn set_limit(&self, limit: u32) -> bool {
@@ -177,6 +195,29 @@ impl Posted {
     #[inline]
     pub(super) fn handed_out(&self, count: u32) {
         self.held.fetch_sub(count, Ordering::Release);
+    }
+}
+
+/// Room for one event in an EVD, given back unless it is filled.
+pub(crate) struct Claim<'a>(&'a Evd);
+
+impl<'a> Claim<'a> {
+    pub(super) fn of(evd: &'a Evd) -> Option<Self> {
+        evd.posted.claim().then(|| Self(evd))
+    }
+
+    /// Adds the event.
+    pub(crate) fn fill(self, data: EventData) {
+        let evd = self.0;
+        core::mem::forget(self);
+        evd.posted.fill(data);
+        evd.arrived();
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.posted.handed_out(1);
     }
 }
 

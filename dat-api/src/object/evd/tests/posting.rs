@@ -36,6 +36,26 @@ fn evd_post_se_needs_the_software_flag() {
 }
 
 #[test]
+fn evd_claims_keep_room_until_they_are_filled_or_dropped() {
+    let rig = Rig::new(2, EvdFlags::CONNECTION | EvdFlags::SOFTWARE);
+    let event = FakeEp::new().connection(ConnectionKind::Disconnected);
+    let (first, second) = (rig.evd.claim(), rig.evd.claim());
+    assert!(first.is_some() && second.is_some() && rig.evd.claim().is_none());
+    assert_eq!(code(rig.evd.post_software(8)).0, ReturnType::QueueFull);
+    assert_eq!(code(rig.dequeue()).0, ReturnType::QueueEmpty, "only room");
+    drop(first);
+    rig.post(7);
+    assert!(rig.evd.claim().is_none());
+    if let Some(room) = second {
+        room.fill(event);
+    }
+    assert_eq!(rig.dequeue().map(number), Ok(7));
+    assert!(rig.evd.claim().is_some(), "the place of what was taken");
+    assert_eq!(rig.dequeue(), Ok(event));
+    assert!(rig.world.reports().is_empty(), "that is no overflow");
+}
+
+#[test]
 fn evd_overflow_is_reported_once_for_each_and_the_event_refused() {
     let rig = Rig::new(2, EvdFlags::CONNECTION | EvdFlags::SOFTWARE);
     let ep = FakeEp::new();
