@@ -369,6 +369,17 @@ impl Connection {
             ConnectionOf::Rdma(connection) => connection.abort(),
         }
     }
+
+    /// As [`Connection::abort`], after a failure: a peer to whom the connection
+    /// is established gets [`super::ConnectionEvent::Broken`] by the socket
+    /// manager. By `rdma_cm`, whose messages know no reason, it gets
+    /// [`super::ConnectionEvent::Disconnected`].
+    pub fn fail(&self) {
+        match &self.inner {
+            ConnectionOf::Socket(connection) => connection.fail(),
+            ConnectionOf::Rdma(connection) => connection.abort(),
+        }
+    }
 }
 
 impl fmt::Debug for Manager {

@@ -13,6 +13,7 @@
 //!   sink answers Ok ──── ready ───────────────────► Established
 //!  disconnect ────────── goodbye ─────────────────► Disconnected
 //!  Disconnected ◄─────── its answer ───────────────
+//!  fail ──────────────── failed (`socket` only) ──► Broken
 //! ```
 //!
 //! The types here say nothing of the transport of these messages. `socket`

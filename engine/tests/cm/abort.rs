@@ -1,7 +1,9 @@
 //! Ends without further events.
 
-use super::support::{Events, Host, Mailbox, local, own, parameters, start, target};
-use dat_engine::cm::{Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, Request};
+use super::support::{Events, Host, Mailbox, kind, local, own, parameters, start, target};
+use dat_engine::cm::{
+    Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerKind, Request,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,6 +28,46 @@ fn who_aborts_hears_nothing_and_the_peer_hears_a_disconnect() {
         assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
         pair.passive_events.assert_quiet();
     }
+}
+
+#[test]
+fn who_fails_hears_nothing_and_the_peer_hears_of_the_failure() {
+    let host = Host::new();
+    // No message of rdma_cm tells why.
+    let heard = match kind() {
+        ManagerKind::Socket => ConnectionEvent::Broken,
+        ManagerKind::Rdma => ConnectionEvent::Disconnected,
+    };
+    for from_active in [true, false] {
+        let pair = host.connected();
+        let (here, there, hears, quiet) = match from_active {
+            true => (
+                &pair.active,
+                &pair.passive,
+                &pair.passive_events,
+                &pair.active_events,
+            ),
+            false => (
+                &pair.passive,
+                &pair.active,
+                &pair.active_events,
+                &pair.passive_events,
+            ),
+        };
+        here.fail();
+        assert_eq!(hears.next(), heard);
+        // Both know.
+        there.fail();
+        here.fail();
+        quiet.assert_quiet();
+        hears.assert_quiet();
+    }
+    // A failure that crosses with a goodbye ends that as its answer would.
+    let pair = host.connected();
+    pair.active.disconnect();
+    pair.passive.fail();
+    assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
+    pair.passive_events.assert_quiet();
 }
 
 #[test]

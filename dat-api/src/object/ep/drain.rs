@@ -17,6 +17,7 @@ use super::{Ep, Verdict, completed, failed};
 use crate::error::Result;
 use crate::handle::{self, Handle};
 use crate::object::srq;
+use crate::types::EpState;
 
 /// The queue for completions that nobody wants, if there are such.
 #[derive(Default)]
@@ -103,6 +104,18 @@ impl Ep {
         let evds = self.control().streams.evds();
         for evd in evds {
             evd.drain();
+        }
+    }
+
+    /// Takes all there is, and waits for who has just taken something of it: a
+    /// failure may be in his hands. It has been acted on then, or the endpoint is
+    /// not connected any more.
+    pub(super) fn look_for_failures(&self) {
+        let is_over = || self.state() != EpState::Connected;
+        self.take_unwanted();
+        let evds = self.control().streams.evds();
+        for evd in evds {
+            evd.drain_behind_owner(is_over);
         }
     }
 

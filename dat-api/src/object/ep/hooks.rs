@@ -124,8 +124,10 @@ impl Ep {
             None
         };
         drop(control);
-        // Tells the peer; not under the lock, since it waits for the sink.
-        drop(connection);
+        // Not under the lock, since it waits for the sink.
+        if let Some(connection) = connection {
+            connection.fail();
+        }
     }
 
     /// A message came over a connection that may not be known to be there.

@@ -1,5 +1,7 @@
 //! What the connection manager tells an endpoint. On its thread: nothing here
-//! touches the poster, and nothing waits.
+//! touches the poster, and nothing waits but for who looks at an EVD just now.
+//! He may have found this endpoint's failure, and then waits for us, but has
+//! moved the endpoint before.
 
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -26,7 +28,7 @@ impl ConnectionSink for Sink {
         let ep = self.0.upgrade().ok_or(())?;
         if event.is_terminal() && ep.state() == EpState::Connected {
             // A failure here may be why the peer is gone, and says more.
-            ep.take_everything();
+            ep.look_for_failures();
         }
         let mut control = ep.control();
         match event {

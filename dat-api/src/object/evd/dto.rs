@@ -27,6 +27,10 @@ use crate::object::usage::Use;
 use crate::status::{ReturnType, Subtype};
 use crate::types::CompletionFlags;
 
+/// Times of [`pause`] that the owner of an EVD is given to let go of it: some 10
+/// milliseconds, most of them asleep.
+const OWNERS_ROUNDS: u32 = 300;
+
 /// What an endpoint reports to an EVD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DtoRole {
@@ -384,6 +388,19 @@ impl Evd {
     pub(crate) fn drain(&self) {
         self.posted.send([Letter::Sweep]);
         self.attend();
+    }
+
+    /// [`Self::drain`], and what the owner has just taken has been acted on when
+    /// this returns: he is waited for, unless `is_enough`, or he is away for
+    /// milliseconds.
+    pub(crate) fn drain_behind_owner(&self, is_enough: impl Fn() -> bool) {
+        let letter = self.posted.send([Letter::Sweep]);
+        for round in 0..OWNERS_ROUNDS {
+            if self.attend() != Attended::Busy || self.posted.is_done(letter) || is_enough() {
+                break;
+            }
+            pause(round);
+        }
     }
 
     /// Forgets the completions of an endpoint that were taken from the device

@@ -47,7 +47,7 @@ pub(super) enum Frame {
     Reject(Reason),
     /// Active: the connection is made.
     Ready,
-    /// Active: it cannot be made, though agreed.
+    /// Active: it cannot be made, though agreed. Either: it has failed.
     Failed,
     /// Either: I disconnect, or give up.
     Goodbye,

@@ -191,10 +191,18 @@ impl Connection {
     }
 
     pub(in crate::cm) fn abort(&self) {
+        self.forget(Command::Abort(self.token));
+    }
+
+    pub(in crate::cm) fn fail(&self) {
+        self.forget(Command::Fail(self.token));
+    }
+
+    fn forget(&self, how: Command) {
         let shared = &self.service.shared;
         // A shut gate says that the thread knows the end already.
         if shared.post.here() && self.gate.shut(shared.post.on_service_thread()) {
-            let _ = shared.post.command(Command::Abort(self.token));
+            let _ = shared.post.command(how);
         }
     }
 }

@@ -128,6 +128,7 @@ impl Runner<'_> {
                         self.with(token, |session| session.disconnect(options));
                     }
                     Command::Abort(token) => self.with(token, Session::abort),
+                    Command::Fail(token) => self.with(token, Session::fail),
                     // Handles are gone, so all that is left are connections
                     // that nobody has asked for anything.
                     Command::Stop => return true,

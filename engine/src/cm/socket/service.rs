@@ -40,6 +40,8 @@ pub(super) enum Command {
     Disconnect(Token),
     /// The gate is shut: say goodbye and forget.
     Abort(Token),
+    /// As that, since it has failed.
+    Fail(Token),
     Stop,
 }
 

@@ -208,6 +208,15 @@ impl Session {
         Over
     }
 
+    /// As [`Self::abort`], since the connection has failed.
+    pub(super) fn fail(&mut self) -> Fate {
+        if !matches!(self.state, State::Up) {
+            return self.abort();
+        }
+        self.send(&frame::failed());
+        Over
+    }
+
     /// Ends the stream, also for copies of its descriptor in forks.
     pub(super) fn close(&mut self) {
         // A stream that is gone already is as good.
@@ -315,6 +324,7 @@ impl Session {
                 self.send(&frame::farewell());
                 self.over(ConnectionEvent::Disconnected)
             }
+            (State::Up, Frame::Failed) => self.over(ConnectionEvent::Broken),
             (State::Closing, Frame::Goodbye | Frame::Farewell | Frame::Failed) => {
                 self.over(ConnectionEvent::Disconnected)
             }
