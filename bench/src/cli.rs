@@ -8,8 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::stats::Reported;
 
 mod cost;
+mod wake;
 
 pub(crate) use cost::CostArgs;
+pub(crate) use wake::{Rate, WakeArgs};
 
 /// perftest's TCP port.
 pub(crate) const PORT: u16 = 18515;
@@ -18,7 +20,7 @@ const LARGEST: u32 = 1 << 30;
 /// The largest size of `-a`, as in perftest.
 const LARGEST_OF_ALL: u32 = 1 << 23;
 
-/// Latency over our own mlx5 rings (or libibverbs), with histograms, and what operations cost.
+/// Latency over our own mlx5 rings (or libibverbs), with histograms, what operations cost, and what waiting costs.
 #[derive(Debug, Parser)]
 #[command(name = "dat-bench", version, about)]
 pub(crate) struct Cli {
@@ -36,6 +38,9 @@ pub(crate) enum Command {
     /// Measure what each hot operation costs the processor, beside libmlx5
     #[command(long_about = cost::ABOUT, after_long_help = cost::EXAMPLES, after_help = "See --help for what the figures are, and what they are not.")]
     Cost(CostArgs),
+    /// Measure how soon a waiting thread has an event, and what waiting costs it
+    #[command(long_about = wake::ABOUT, after_long_help = wake::EXAMPLES, after_help = "See --help for what the figures are, and what they are not.")]
+    Wake(WakeArgs),
 }
 
 const LAT_ABOUT: &str = "\

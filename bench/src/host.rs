@@ -110,11 +110,22 @@ pub(crate) fn pin(cpu: usize) -> Result<(), Failure> {
             list.join(", ")
         )));
     };
+    move_to(core)
+}
+
+/// The same for a thread whose parent is pinned elsewhere: the CPU was one of
+/// this process's when it began.
+pub(crate) fn pin_beside(cpu: usize) -> Result<(), Failure> {
+    move_to(core_affinity::CoreId { id: cpu })
+}
+
+fn move_to(core: core_affinity::CoreId) -> Result<(), Failure> {
     if core_affinity::set_for_current(core) {
         Ok(())
     } else {
         Err(Failure::environment(format!(
-            "the kernel refused to pin to CPU {cpu}"
+            "the kernel refused to pin to CPU {}",
+            core.id
         )))
     }
 }

@@ -1,10 +1,11 @@
-//! Benchmarks on the engine's own rings: latency with histograms, and what
-//! operations cost the processor.
+//! Benchmarks on the engine's own rings: latency with histograms, what
+//! operations cost the processor, and what waiting costs.
 //!
 //! ```text
 //! cli          the command line           select, launcher   which device, emulated or not
 //! devices      the command of that name   clock, stats       time, and what is kept of it
 //! cost         the command of that name
+//! wake         the command of that name   nic                the emulated NIC, held still and moved
 //! lat          the command of that name   exchange           the control connection of two sides
 //! report       table, picture, JSON, hgrm host               facts about this machine
 //! ```
@@ -20,9 +21,12 @@ mod failure;
 mod host;
 mod lat;
 mod launcher;
+mod nic;
+mod plot;
 mod report;
 mod select;
 mod stats;
+mod wake;
 
 use std::process::ExitCode;
 
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Command::Devices(args) => devices::run(args),
         Command::Lat(args) => lat::run(args),
         Command::Cost(args) => cost::run(args),
+        Command::Wake(args) => wake::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

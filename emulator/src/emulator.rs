@@ -222,6 +222,18 @@ impl Emulator {
         self.control.release();
     }
 
+    /// Moves a NIC that stands still by hand, by one step
+    /// ([`Stepper::step`]) at the real time. `None` if it does not stand.
+    pub fn step_held(&self) -> Option<bool> {
+        let stands = self.stepper.is_some() || self.control.stands();
+        if !stands {
+            return None;
+        }
+        let mut station = self.station.lock().unwrap_or_else(PoisonError::into_inner);
+        let Station { driver, port, .. } = &mut *station;
+        Some(Stepper::at(runner::now()).step(driver, port, &self.uar))
+    }
+
     /// The doorbell pages. Pages that applications map are announced by
     /// [`map_page`](Self::map_page).
     #[must_use]

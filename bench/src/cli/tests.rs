@@ -15,7 +15,7 @@ fn lat(line: &str) -> Result<LatArgs, String> {
             .check()
             .map(|()| args)
             .map_err(|error| error.to_string()),
-        Command::Devices(_) | Command::Cost(_) => unreachable!(),
+        _ => unreachable!(),
     }
 }
 

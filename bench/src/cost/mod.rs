@@ -5,7 +5,7 @@
 //! worker            that process: opens its interface, and measures
 //! rounds            the measured loops, for any interface
 //! meter callgrind   time and instructions of the measured section
-//! nic               the NIC stands still meanwhile, if it is emulated
+//! (`crate::nic` makes the NIC stand still meanwhile, if it is emulated)
 //! end               the seam: what an interface can do
 //! engine verbs rust c   behind the seam
 //! ```
@@ -21,7 +21,6 @@ mod callgrind;
 mod end;
 mod engine;
 mod meter;
-mod nic;
 mod operation;
 mod report;
 mod rounds;
@@ -31,8 +30,6 @@ mod verbs;
 mod worker;
 
 use std::process::{Command, Stdio};
-
-use dat_engine::DataPath;
 
 pub(crate) use self::variant::Variant;
 
@@ -94,37 +91,9 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
 }
 
 fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions, Failure> {
-    let devices = select::list()?;
-    let info = devices
-        .into_iter()
-        .find(|device| device.name == selected.name)
-        .ok_or_else(|| Failure::environment(format!("{} has gone", selected.name)))?;
-    let port = info
-        .ports
-        .iter()
-        .find(|port| port.number == args.ib_port)
-        .ok_or_else(|| Failure::usage(format!("{} has no port {}", info.name, args.ib_port)))?;
-    let (path, path_reason) = match &info.path {
-        DataPath::Direct => ("direct", None),
-        DataPath::Verbs { reason } => ("verbs", Some(reason.clone())),
-        DataPath::Unusable { reason } => {
-            return Err(Failure::environment(format!(
-                "{} cannot be used: {reason}",
-                info.name
-            )));
-        }
-    };
     Ok(Conditions {
         host: Host::read(),
-        device: DeviceFacts {
-            name: info.name.clone(),
-            port: port.number,
-            firmware: info.firmware.clone(),
-            link: port.link.to_string(),
-            path,
-            path_reason,
-            emulated_fabric: selected.fabric.clone(),
-        },
+        device: DeviceFacts::of(selected, args.ib_port)?,
         libmlx5: loaded("libmlx5"),
         build: if cfg!(debug_assertions) {
             "unoptimised"

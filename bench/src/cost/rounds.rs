@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::end::{BAD, End, Interface};
 use super::meter::Meter;
-use super::nic::Nic;
 use super::operation::{BATCH, LIST, Operation};
 use crate::failure::Failure;
+use crate::nic::Nic;
 
 /// How long one message may take.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -10,7 +10,6 @@ use super::c::C;
 use super::end::Interface;
 use super::engine::Engine;
 use super::meter::{Meter, Record};
-use super::nic::Nic;
 use super::rounds::Rounds;
 use super::rust::Rust;
 use super::variant::Variant;
@@ -19,6 +18,7 @@ use crate::cli::CostArgs;
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::lat::c::Libdat;
+use crate::nic::Nic;
 use crate::select::{self, Selected};
 use crate::{host, launcher};
 

@@ -4,11 +4,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dat_engine::DataPath;
 use serde::Serialize;
 
 use crate::cli::{Api, Operation, Wait};
 use crate::clock::Clock;
+use crate::failure::Failure;
 use crate::host::Host;
+use crate::select::{self, Selected};
 use crate::stats::Reported;
 
 /// When a measurement is long enough.
@@ -55,6 +58,38 @@ pub(crate) struct DeviceFacts {
 }
 
 impl DeviceFacts {
+    /// Those of a device that was chosen.
+    pub(crate) fn of(selected: &Selected, port: u8) -> Result<Self, Failure> {
+        let info = select::list()?
+            .into_iter()
+            .find(|device| device.name == selected.name)
+            .ok_or_else(|| Failure::environment(format!("{} has gone", selected.name)))?;
+        let port = info
+            .ports
+            .iter()
+            .find(|found| found.number == port)
+            .ok_or_else(|| Failure::usage(format!("{} has no port {port}", info.name)))?;
+        let (path, path_reason) = match &info.path {
+            DataPath::Direct => ("direct", None),
+            DataPath::Verbs { reason } => ("verbs", Some(reason.clone())),
+            DataPath::Unusable { reason } => {
+                return Err(Failure::environment(format!(
+                    "{} cannot be used: {reason}",
+                    info.name
+                )));
+            }
+        };
+        Ok(Self {
+            name: info.name.clone(),
+            port: port.number,
+            firmware: info.firmware.clone(),
+            link: port.link.to_string(),
+            path,
+            path_reason,
+            emulated_fabric: selected.fabric.clone(),
+        })
+    }
+
     /// The line that keeps an emulator's figures from being taken for a NIC's.
     pub(crate) fn what_is_emulated(&self) -> String {
         match &self.emulated_fabric {

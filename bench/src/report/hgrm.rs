@@ -8,7 +8,7 @@ use crate::stats::Samples;
 /// Points per halving of the distance to 100 %, as HdrHistogram's own tools take.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-pub(super) fn document(samples: &Samples) -> String {
+pub(crate) fn document(samples: &Samples) -> String {
     let histogram = samples.histogram();
     let mut out = format!(
         "{:>12} {:>14} {:>10} {:>14}\n\n",

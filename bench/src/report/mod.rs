@@ -2,7 +2,7 @@
 //! JSON and HdrHistogram's text.
 
 mod conditions;
-mod hgrm;
+pub(crate) mod hgrm;
 mod histogram;
 mod json;
 pub(crate) mod layers;
@@ -140,7 +140,7 @@ impl Files {
 }
 
 /// `r.hgrm` and `64` give `r.64.hgrm`; `r` gives `r.64`.
-fn with_word(path: &Path, word: &str) -> PathBuf {
+pub(crate) fn with_word(path: &Path, word: &str) -> PathBuf {
     match path.extension() {
         Some(extension) => path.with_extension(format!("{word}.{}", extension.to_string_lossy())),
         None => path.with_extension(word),
@@ -148,7 +148,7 @@ fn with_word(path: &Path, word: &str) -> PathBuf {
 }
 
 /// Opens a file for writing without touching what it holds.
-fn probe(path: &Path) -> Result<(), Failure> {
+pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
     let existed = path.exists();
     OpenOptions::new()
         .append(true)

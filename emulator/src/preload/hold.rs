@@ -17,6 +17,22 @@ pub(super) extern "C" fn mlx5emu_hold() -> c_int {
     }
 }
 
+/// Moves the NIC, which stands still, by one step: takes the doorbells, at most
+/// one packet, and does at most one unit of work. 1 if there was something to
+/// do, 0 if not, -1 if it does not stand still. One thread at a time steps it.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn mlx5emu_step() -> c_int {
+    let steps = || {
+        Emulator::get()
+            .filter(|it| !it.forked())
+            .and_then(Emulator::step_held)
+    };
+    match catch_unwind(steps) {
+        Ok(Some(worked)) => worked.into(),
+        _ => -1,
+    }
+}
+
 /// Lets the NIC of this process go on.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn mlx5emu_release() {

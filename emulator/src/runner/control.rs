@@ -103,6 +103,12 @@ impl Control {
         self.held.load(Ordering::Relaxed)
     }
 
+    /// Whether the NIC thread stands still.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Stands still as long as that is wanted; for the NIC thread.
     pub fn stand(&self) {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);

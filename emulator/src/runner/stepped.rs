@@ -36,6 +36,15 @@ impl Default for Stepper {
 }
 
 impl Stepper {
+    /// At a certain time.
+    #[must_use]
+    pub fn at(now: Nanos) -> Self {
+        Self {
+            now,
+            deadline: None,
+        }
+    }
+
     /// Takes the doorbells, at most one packet, and does at most one unit of
     /// work. `false` when there was nothing to do: only a doorbell, a
     /// command or the passing of time changes that.

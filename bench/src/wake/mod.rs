@@ -1,0 +1,98 @@
+//! `dat-bench wake`: what waiting for an event costs, by how it is done.
+//!
+//! ```text
+//! run       goes through policies and rates in rounds; reports
+//! pair      two connected endpoints; the dispatcher that is waited on
+//! case      one policy at one rate: the waiting thread and the sending one
+//! outcome   what a case has shown in all rounds
+//! report    the table and the JSON document        plot   the picture
+//! ```
+
+mod case;
+mod outcome;
+mod pair;
+mod plot;
+mod report;
+
+use dat_api::safe::Adapter;
+
+use self::case::{Case, Cpus};
+use self::outcome::Outcome;
+use self::pair::refused;
+use self::report::Conditions;
+use crate::cli::WakeArgs;
+use crate::clock::Clock;
+use crate::failure::Failure;
+use crate::host::{self, Host};
+use crate::launcher;
+use crate::nic::Nic;
+use crate::report::{DeviceFacts, hgrm, probe, save, with_word};
+use crate::select;
+
+/// Runs the command.
+pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
+    args.check()?;
+    select::drive(args.path);
+    let selected = select::select(args.device.as_deref())?;
+    let device = DeviceFacts::of(&selected, args.ib_port)?;
+    // Refused now rather than after the measurement.
+    for path in [&args.json, &args.svg, &args.hgrm].into_iter().flatten() {
+        probe(path)?;
+    }
+    let adapter = Adapter::open(&format!("{}-{}", device.name, device.port)).map_err(refused)?;
+    let mut nic = Nic::find(launcher::fabric().is_some(), core::time::Duration::ZERO)?;
+    // After the adapter is open: threads that it started stay unpinned.
+    let cpus = Cpus::choose(&args.cpu)?;
+    if let Some(cpu) = cpus.sender {
+        host::pin(cpu)?;
+    }
+    let clock = Clock::calibrate();
+    let mut outcomes: Vec<Outcome> = args
+        .rate
+        .iter()
+        .flat_map(|&rate| args.wait.iter().map(move |&policy| (rate, policy)))
+        .map(|(rate, policy)| Outcome::new(rate, policy, &clock))
+        .collect();
+    for _ in 0..args.rounds {
+        for outcome in &mut outcomes {
+            let case = Case {
+                policy: outcome.policy,
+                rate: outcome.rate,
+                duration: args.duration,
+                cpus,
+                clock,
+            };
+            outcome.take(case.run(&adapter, &mut nic)?);
+        }
+    }
+    let conditions = Conditions {
+        host: Host::read(),
+        device,
+        rounds: args.rounds,
+        seconds: args.duration.as_secs_f64(),
+        cpus,
+        clock: clock.name(),
+    };
+    print!("{}", report::text(&conditions, &outcomes));
+    let mut written = Vec::new();
+    if let Some(path) = &args.json {
+        save(path, &report::json(&conditions, &outcomes))?;
+        written.push(path.clone());
+    }
+    if let Some(path) = &args.hgrm {
+        for outcome in &outcomes {
+            let word = format!("{}.{}", outcome.policy, outcome.rate).replace(':', "-");
+            let path = with_word(path, &word);
+            save(&path, &hgrm::document(&outcome.samples))?;
+            written.push(path);
+        }
+    }
+    if let Some(path) = &args.svg {
+        save(path, &plot::picture(&conditions, &outcomes)?)?;
+        written.push(path.clone());
+    }
+    for path in written {
+        println!(" wrote {}", path.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! What a policy at a rate has shown, in all rounds.
+
+use dat_api::safe::{WaitCounters, WaitPolicy};
+
+use super::case::Seen;
+use crate::cli::Rate;
+use crate::clock::Clock;
+use crate::stats::{Reported, Samples};
+
+/// All rounds of one case.
+pub(super) struct Outcome {
+    pub(super) rate: Rate,
+    pub(super) policy: WaitPolicy,
+    /// Of all rounds.
+    pub(super) samples: Samples,
+    /// The median latency of each round, microseconds.
+    pub(super) medians: Vec<f64>,
+    /// The waiter's CPU time per message in each round, microseconds.
+    pub(super) cpu: Vec<f64>,
+    /// Its share of the time, in each round.
+    pub(super) share: Vec<f64>,
+    /// Sums of all rounds.
+    pub(super) waits: WaitCounters,
+    pub(super) refused: u64,
+    pub(super) late: u64,
+}
+
+impl Outcome {
+    pub(super) fn new(rate: Rate, policy: WaitPolicy, clock: &Clock) -> Self {
+        Self {
+            rate,
+            policy,
+            samples: Samples::new(clock, Reported::FullRoundTrip),
+            medians: Vec::new(),
+            cpu: Vec::new(),
+            share: Vec::new(),
+            waits: WaitCounters::default(),
+            refused: 0,
+            late: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self, seen: Seen) {
+        self.medians.push(seen.samples.quantile(0.5));
+        let cpu = seen.cpu as f64;
+        self.cpu.push(cpu / 1000.0 / seen.samples.count() as f64);
+        self.share.push(cpu / seen.wall.max(1) as f64);
+        self.samples.absorb(&seen.samples);
+        self.waits.spins += seen.waits.spins;
+        self.waits.hits += seen.waits.hits;
+        self.waits.blocks += seen.waits.blocks;
+        self.waits.spurious += seen.waits.spurious;
+        self.refused += seen.refused;
+        self.late += seen.late;
+    }
+
+    /// The median of the rounds' medians, microseconds.
+    pub(super) fn latency(&self) -> f64 {
+        median(&self.medians)
+    }
+
+    /// CPU time per message, microseconds.
+    pub(super) fn cpu(&self) -> f64 {
+        median(&self.cpu)
+    }
+
+    /// Its share of the time.
+    pub(super) fn share(&self) -> f64 {
+        median(&self.share)
+    }
+}
+
+/// The middle one; of two the mean.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => sorted[count / 2],
+        count => f64::midpoint(sorted[count / 2 - 1], sorted[count / 2]),
+    }
+}
+
+/// The one of this policy at this rate.
+pub(super) fn find(outcomes: &[Outcome], rate: Rate, policy: WaitPolicy) -> Option<&Outcome> {
+    outcomes
+        .iter()
+        .find(|it| it.rate == rate && it.policy == policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median(&[]), 0.0);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

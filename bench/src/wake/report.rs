@@ -1,0 +1,274 @@
+//! The table and the JSON document.
+
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dat_api::safe::WaitPolicy;
+use serde::Serialize;
+
+use super::case::Cpus;
+use super::outcome::{Outcome, find};
+use crate::cli::Rate;
+use crate::host::Host;
+use crate::report::DeviceFacts;
+
+/// Name and version of the schema.
+const SCHEMA: &str = "dat-bench/wake/1";
+
+/// The conditions of a run: without them a figure says nothing.
+#[derive(Serialize)]
+pub(super) struct Conditions {
+    pub(super) host: Host,
+    pub(super) device: DeviceFacts,
+    pub(super) rounds: u32,
+    /// Of a case in a round.
+    pub(super) seconds: f64,
+    pub(super) cpus: Cpus,
+    pub(super) clock: &'static str,
+}
+
+impl Conditions {
+    /// From when to when a latency is.
+    pub(super) fn what_is_measured(&self) -> &'static str {
+        match self.device.emulated_fabric {
+            Some(_) => {
+                "from just before the NIC, stepped by the sender, writes the completion until the waiter has the event"
+            }
+            None => {
+                "from just before the message is posted until the waiter has the event: the device's latency is in it"
+            }
+        }
+    }
+}
+
+/// For people.
+pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, " {}", conditions.device.what_is_emulated());
+    let place =
+        |cpu: Option<usize>| cpu.map_or("not pinned".to_owned(), |cpu| format!("CPU {cpu}"));
+    let _ = writeln!(
+        out,
+        " {} port {}, {} path; {}{}; waiter on {}, sender on {}",
+        conditions.device.name,
+        conditions.device.port,
+        conditions.device.path,
+        conditions.host.cpu,
+        if conditions.host.virtual_machine {
+            " in a virtual machine"
+        } else {
+            ""
+        },
+        place(conditions.cpus.waiter),
+        place(conditions.cpus.sender),
+    );
+    let _ = writeln!(out, " latency: {}", conditions.what_is_measured());
+    let _ = writeln!(
+        out,
+        " 50 %: median of the medians of {} rounds of {} s; CPU: the waiter's own time, medians of rounds; counts: all rounds\n",
+        conditions.rounds, conditions.seconds
+    );
+    let _ = writeln!(
+        out,
+        " {:>9} {:<17} {:>8} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+        "rate [/s]",
+        "wait",
+        "messages",
+        "50 % [us]",
+        "90 % [us]",
+        "99 % [us]",
+        "max [us]",
+        "CPU [us/m]",
+        "CPU [%]",
+        "spins",
+        "hits",
+        "blocks",
+        "spurious",
+        "refused",
+        "late"
+    );
+    for outcome in outcomes {
+        let _ = writeln!(
+            out,
+            " {:>9} {:<17} {:>8} {:>9.2} {:>9.2} {:>9.2} {:>9.1} {:>10.2} {:>7.2} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+            outcome.rate.to_string(),
+            outcome.policy.to_string(),
+            outcome.samples.count(),
+            outcome.latency(),
+            outcome.samples.quantile(0.9),
+            outcome.samples.quantile(0.99),
+            outcome.samples.max(),
+            outcome.cpu(),
+            outcome.share() * 100.0,
+            outcome.waits.spins,
+            outcome.waits.hits,
+            outcome.waits.blocks,
+            outcome.waits.spurious,
+            outcome.refused,
+            outcome.late,
+        );
+    }
+    let compared: Vec<_> = outcomes
+        .iter()
+        .filter(|it| matches!(it.policy, WaitPolicy::Adaptive { .. }))
+        .map(|it| (it, Compared::of(it, outcomes)))
+        .filter(|(_, it)| it.median_to_poll.is_some() || it.cpu_to_block.is_some())
+        .collect();
+    if !compared.is_empty() {
+        let _ = writeln!(out, "\n adaptive beside poll and block, same rate: ratios");
+        let _ = writeln!(
+            out,
+            " {:>9} {:<17} {:>21} {:>18}",
+            "rate [/s]", "wait", "median, poll's is 1", "CPU, block's is 1"
+        );
+        let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.3}"));
+        for (outcome, compared) in compared {
+            let _ = writeln!(
+                out,
+                " {:>9} {:<17} {:>21} {:>18}",
+                outcome.rate.to_string(),
+                outcome.policy.to_string(),
+                ratio(compared.median_to_poll),
+                ratio(compared.cpu_to_block),
+            );
+        }
+    }
+    out
+}
+
+/// A case beside poll and block at the same rate: the medians of the ratios of
+/// each round, so that what a round has suffered cancels.
+#[derive(Clone, Copy, Serialize)]
+struct Compared {
+    median_to_poll: Option<f64>,
+    cpu_to_block: Option<f64>,
+}
+
+impl Compared {
+    fn of(outcome: &Outcome, outcomes: &[Outcome]) -> Self {
+        let beside = |policy| find(outcomes, outcome.rate, policy);
+        let ratio = |mine: f64, other: f64| (other > 0.0).then(|| mine / other);
+        Self {
+            median_to_poll: beside(WaitPolicy::Poll)
+                .and_then(|poll| ratio(outcome.latency(), poll.latency())),
+            cpu_to_block: beside(WaitPolicy::Block)
+                .and_then(|block| ratio(outcome.cpu(), block.cpu())),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    dat_bench: &'static str,
+    /// Seconds since 1970, UTC.
+    finished_at: u64,
+    /// Whether the NIC is an emulator's.
+    emulated: bool,
+    conditions: &'a Conditions,
+    latency_is: &'static str,
+    results: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    policy: String,
+    /// Messages a second; none: the next when the one before was taken.
+    rate: Option<f64>,
+    messages: u64,
+    latency_microseconds: Latency,
+    /// The waiter's own, medians of the rounds.
+    cpu_microseconds_per_message: f64,
+    cpu_share: f64,
+    counters: Counted,
+    /// Messages that could not be sent when they were due.
+    late: u64,
+    /// The median of each round, microseconds.
+    round_medians: Vec<f64>,
+    /// CPU time per message of each round, microseconds.
+    round_cpu: Vec<f64>,
+    beside: Compared,
+    /// Every bucket that is not empty: its upper end in nanoseconds, its count.
+    histogram: Vec<(u64, u64)>,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    /// The median of the rounds' medians.
+    median: f64,
+    min: f64,
+    #[serde(rename = "p90")]
+    p90: f64,
+    #[serde(rename = "p99")]
+    p99: f64,
+    #[serde(rename = "p99.9")]
+    p99_9: f64,
+    max: f64,
+    mean: f64,
+}
+
+/// Sums of all rounds.
+#[derive(Serialize)]
+struct Counted {
+    spins: u64,
+    hits: u64,
+    blocks: u64,
+    spurious: u64,
+    refused_posts: u64,
+}
+
+/// For programs.
+pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
+    let entry = |outcome: &Outcome| Entry {
+        policy: outcome.policy.to_string(),
+        rate: match outcome.rate {
+            Rate::PerSecond(rate) => Some(rate),
+            Rate::Closed => None,
+        },
+        messages: outcome.samples.count(),
+        latency_microseconds: Latency {
+            median: outcome.latency(),
+            min: outcome.samples.min(),
+            p90: outcome.samples.quantile(0.9),
+            p99: outcome.samples.quantile(0.99),
+            p99_9: outcome.samples.quantile(0.999),
+            max: outcome.samples.max(),
+            mean: outcome.samples.mean(),
+        },
+        cpu_microseconds_per_message: outcome.cpu(),
+        cpu_share: outcome.share(),
+        counters: Counted {
+            spins: outcome.waits.spins,
+            hits: outcome.waits.hits,
+            blocks: outcome.waits.blocks,
+            spurious: outcome.waits.spurious,
+            refused_posts: outcome.refused,
+        },
+        late: outcome.late,
+        round_medians: outcome.medians.clone(),
+        round_cpu: outcome.cpu.clone(),
+        beside: Compared::of(outcome, outcomes),
+        histogram: outcome
+            .samples
+            .histogram()
+            .iter_recorded()
+            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+            .collect(),
+    };
+    let document = Document {
+        schema: SCHEMA,
+        dat_bench: env!("CARGO_PKG_VERSION"),
+        finished_at: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
+        emulated: conditions.device.emulated_fabric.is_some(),
+        latency_is: conditions.what_is_measured(),
+        conditions,
+        results: outcomes.iter().map(entry).collect(),
+    };
+    let mut text = serde_json::to_string_pretty(&document)
+        .expect("the document has text keys and finite numbers only");
+    text.push('\n');
+    text
+}

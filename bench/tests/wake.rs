@@ -1,0 +1,134 @@
+//! `dat-bench wake`: every message is received, and each policy does what it is
+//! called. No test here asserts a time.
+
+mod common;
+
+use std::fs;
+
+use common::{bench, emulated, file, run};
+use serde_json::Value;
+
+/// Runs it with these words and reads its results.
+fn results(name: &str, words: &str) -> (String, Vec<Value>) {
+    let path = file(&format!("{name}.json"));
+    let words = format!("wake --rounds 2 {words} --json {}", path.display());
+    let table = run(emulated(name, &words)).expect(0, &["EMULATED"]).stdout;
+    let text = fs::read_to_string(path).expect("the results");
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(document["schema"], "dat-bench/wake/1");
+    assert_eq!(document["emulated"], true);
+    let results = document["results"].as_array().expect("results").clone();
+    (table, results)
+}
+
+fn check(results: &[Value], expected: usize) {
+    assert_eq!(results.len(), expected);
+    for result in results {
+        let counters = &result["counters"];
+        let number = |of: &Value| of.as_u64().unwrap_or_else(|| panic!("{result}"));
+        let count = |name: &str| number(&counters[name]);
+        let real = |of: &Value| of.as_f64().unwrap_or_else(|| panic!("{result}"));
+        let messages = number(&result["messages"]);
+        let seen: u64 = result["histogram"]
+            .as_array()
+            .expect("buckets")
+            .iter()
+            .map(|bucket| number(&bucket[1]))
+            .sum();
+        // At a rate each round has as many as it was asked for, unless it is late.
+        assert!(messages >= 40 && messages == seen, "{result}");
+        if result["rate"] == 1000.0 && number(&result["late"]) == 0 {
+            assert_eq!(messages, 2 * 100, "{result}");
+        }
+        for time in ["median", "min", "p90", "p99", "p99.9", "max", "mean"] {
+            assert!(
+                real(&result["latency_microseconds"][time]) > 0.0,
+                "{result}"
+            );
+        }
+        assert!(
+            real(&result["cpu_microseconds_per_message"]) > 0.0,
+            "{result}"
+        );
+        assert!(real(&result["cpu_share"]) <= 1.01, "{result}");
+        assert!(count("hits") <= count("spins"), "{result}");
+        assert_eq!(count("refused_posts"), 0, "{result}");
+        match result["policy"].as_str().expect("a policy") {
+            "poll" => assert_eq!((count("blocks"), count("spurious")), (0, 0), "{result}"),
+            "block" => assert_eq!((count("spins"), count("hits")), (0, 0), "{result}"),
+            "adaptive:1000000:inf" => assert_eq!(count("blocks"), 0, "{result}"),
+            _ => {}
+        }
+        // Who slept for a message was woken for it: no more sleeps than that.
+        let waits = count("spins").max(count("blocks"));
+        assert!(waits <= 2 * messages + 100, "{result}");
+    }
+}
+
+#[test]
+fn every_message_is_received_by_every_policy_and_rate() {
+    let words = "-D 0.1 --wait poll,adaptive,adaptive:1000000:inf,block --rate 1000,max";
+    let (table, results) = results("wake-all", words);
+    check(&results, 8);
+    for word in [
+        "poll",
+        "adaptive:0:200",
+        "block",
+        "max",
+        "CPU [%]",
+        "poll's is 1",
+    ] {
+        assert!(table.contains(word), "'{word}' is missing in:\n{table}");
+    }
+}
+
+#[test]
+fn ours_over_libibverbs_waits_as_well() {
+    let words = "--path verbs -D 0.05 --wait poll,block --rate 1000";
+    let (_, results) = results("wake-verbs", words);
+    assert_eq!(results.len(), 2);
+    assert!(
+        results
+            .iter()
+            .all(|it| it["messages"].as_u64() >= Some(100))
+    );
+}
+
+#[test]
+fn percentiles_and_a_picture_are_written() {
+    let (hgrm, svg) = (file("wake.hgrm"), file("wake.svg"));
+    let words = format!(
+        "wake -D 0.02 --rounds 1 --wait block --rate 500,1000 --hgrm {} --svg {}",
+        hgrm.display(),
+        svg.display()
+    );
+    run(emulated("wake-files", &words)).expect(0, &["wrote"]);
+    for rate in [500, 1000] {
+        let text = fs::read_to_string(file(&format!("wake.block.{rate}.hgrm"))).expect("a file");
+        assert!(text.contains("Total count"), "{text}");
+    }
+    let text = fs::read_to_string(svg).expect("a picture");
+    assert!(text.contains("<svg") && text.contains("500 messages a second"));
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    for (words, status, named) in [
+        ("wake --wait sleep", 1, "such as adaptive:0:200"),
+        ("wake --wait poll,poll", 1, "--wait names poll twice"),
+        ("wake --rate 0", 1, "or max"),
+        ("wake --rate 5,5.0", 1, "--rate names 5 twice"),
+        ("wake --cpu 1", 1, "two CPUs"),
+        ("wake --rounds 0", 1, "--rounds"),
+        ("wake -d mlx4_7", 1, "mlx4_7"),
+        (
+            "wake -d emu --json /nonexistent/r.json",
+            1,
+            "name another file",
+        ),
+    ] {
+        common::launcher();
+        run(bench(words)).expect(status, &[named]);
+    }
+    run(bench("wake --help")).expect(0, &["step by step", "CLOCK_THREAD_CPUTIME_ID", "max"]);
+}
