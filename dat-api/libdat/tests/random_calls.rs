@@ -12,6 +12,14 @@ use std::sync::OnceLock;
 
 use emulator::{fabric, launcher};
 
+const SOURCES: [&str; 5] = [
+    "random.c",
+    "events.c",
+    "connections.c",
+    "transfers.c",
+    "together.c",
+];
+
 const VALGRIND: [&str; 6] = [
     "valgrind",
     "--quiet",
@@ -57,7 +65,7 @@ fn built() -> (PathBuf, PathBuf) {
                 .arg(base.join("include"))
                 .arg("-o")
                 .arg(place)
-                .arg(base.join("tests/random/random.c"))
+                .args(SOURCES.map(|name| base.join("tests/random").join(name)))
                 .arg(&library)
                 .output()
                 .expect("cc can be run");

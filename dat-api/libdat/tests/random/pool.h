@@ -1,5 +1,5 @@
 /*
- * What the threads of random.c know of handles: their own, those that others
+ * What the threads know of handles: their own, those that others
  * show them, those that are dead, and numbers that are none.
  */
 #ifndef POOL_H
