@@ -7,24 +7,24 @@
 //! | --- | --- | --- |
 //! | `dat_pz_create`, `_query` | all | `lmr::pz_row_by_row` |
 //! | `dat_pz_free` | in use by LMR, SRQ, EP | `lmr::pz_row_by_row` |
-//! | | in use by RMR | `rmr::rmr_keeps_what_it_is_made_of_and_bound_to` |
+//! | | in use by RMR | `rmr::life::rmr_keeps_what_it_is_made_of_and_bound_to` |
 //! | `dat_lmr_create` | handles, length 0, unknown type, source LMR | `lmr::lmr_create_row_by_row` |
 //! | | not mapped, too long, table full | `adapters memory::what_is_no_memory_is_refused`, `lmr::table` |
 //! | | LMR of an LMR | `lmr::lmr_of_an_lmr_is_the_same_memory_registered_again` |
 //! | | shared: not shared, identifier in use | `lmr::lmr_of_shared_memory_goes_by_its_identifier` |
 //! | | `rmr_context` only with a remote privilege | `adapters memory::a_region_says_what_it_is_…` |
 //! | `dat_lmr_query`, `_free` | handles | `lmr::lmr_create_row_by_row` |
-//! | `dat_lmr_free` | bound RMRs exist | `rmr::rmr_keeps_what_it_is_made_of_and_bound_to` |
+//! | `dat_lmr_free` | bound RMRs exist | `rmr::life::rmr_keeps_what_it_is_made_of_and_bound_to` |
 //! | | later local use, later remote use | `statuses::status_local_protection_…`, `lmr::lmr_of_an_lmr_…` |
 //! | `dat_lmr_sync_rdma_*` | all | `lmr::lmr_sync_looks_at_its_segments` |
-//! | `dat_rmr_create`, `_query`, `_free` | all | `rmr::rmr_create_query_free_row_by_row`, `rmr::rmr_free_closes_what_is_bound` |
-//! | `dat_rmr_bind` | handles, LMR context, range, zones, privileges | `rmr::rmr_bind_row_by_row` |
-//! | | completion flags | `rmr::rmr_bind_completes_as_its_flags_say`, `…_unsignalled_…` |
-//! | | state | `rmr::rmr_bind_row_by_state` |
-//! | | queue full | `rmr::rmr_bind_takes_a_place_in_the_request_queue` |
-//! | | EVD without the flag | `rmr::rmr_bind_needs_a_request_evd_for_it` |
-//! | | fails later | `rmr::rmr_bind_that_fails_breaks_the_connection` |
-//! | | implicit fence (ordering, row 7) | `rmr::rmr_bind_is_a_fence_for_what_is_posted_behind_it` |
+//! | `dat_rmr_create`, `_query`, `_free` | all | `rmr::life::rmr_create_query_free_row_by_row`, `rmr::life::rmr_free_closes_what_is_bound` |
+//! | `dat_rmr_bind` | handles, LMR context, range, zones, privileges | `rmr::bind::rmr_bind_row_by_row` |
+//! | | completion flags | `rmr::bind::rmr_bind_completes_as_its_flags_say`, `…_unsignalled_…` |
+//! | | state | `rmr::bind::rmr_bind_row_by_state` |
+//! | | queue full | `rmr::bind::rmr_bind_takes_a_place_in_the_request_queue` |
+//! | | EVD without the flag | `rmr::bind::rmr_bind_needs_a_request_evd_for_it` |
+//! | | fails later | `rmr::bind::rmr_bind_that_fails_breaks_the_connection` |
+//! | | implicit fence (ordering, row 7) | `rmr::access::rmr_bind_is_a_fence_for_what_is_posted_behind_it` |
 //! | | not supported | no device here is without windows |
 //! | `dat_srq_create`, `_free`, `_query` | all | `srq::srq_create_free_query_row_by_row`; sizes: `bad_input::arguments`, `device shared` |
 //! | `dat_srq_post_recv` | all | `srq::srq_post_recv_row_by_row` |
@@ -44,7 +44,7 @@
 //! | 6 | `statuses::status_remote_access_for_every_reason` |
 //! | 8 | `statuses::status_transport_when_every_packet_is_lost` |
 //! | 10 | has no source: verbs know no partial packets |
-//! | 11 | `rmr::rmr_bind_that_fails_breaks_the_connection` |
+//! | 11 | `rmr::bind::rmr_bind_that_fails_breaks_the_connection` |
 //!
 //! What the posting of transfers refuses at once, and what comes as a
 //! completion:
@@ -55,7 +55,7 @@
 //! | local zone, local privilege | at once | the same |
 //! | sizes of RDMA do not fit | at once | `device posting::lengths_and_counts_are_checked` |
 //! | local memory freed behind the post | completion, status 4 | `statuses::status_local_protection_…` |
-//! | remote zone, context, range, privilege | completion, status 6 | `statuses::status_remote_access_…`, `rmr::rmr_bind_opens_…` |
+//! | remote zone, context, range, privilege | completion, status 6 | `statuses::status_remote_access_…`, `rmr::access::rmr_bind_opens_…` |
 //! | message longer than the receive | completion, status 2 | `statuses::status_local_length_…` |
 
 mod lmr;

@@ -1,0 +1,144 @@
+//! Windows from their creation to their end, and what they keep.
+
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Ends, READ, WRITE};
+use crate::support::{Bed, Window, abilities, dequeue, fails_with, ok, refused_access};
+
+/// `dat_lmr_free`: bound RMRs exist. `dat_pz_free`: in use by an RMR.
+/// `dat_ia_close`: an RMR is an object of the consumer's.
+#[test]
+fn rmr_keeps_what_it_is_made_of_and_bound_to() {
+    let mut ends = Ends::new();
+    let mut window = ends.window();
+    let in_use = DAT_INVALID_STATE_LMR_IN_USE;
+    ends.bind(&window, 0, 64, READ);
+    fails_with(ends.region.free(), DAT_INVALID_STATE, in_use);
+    // Bound elsewhere, it lets the first go.
+    let mut second = ends.bed.memory(64);
+    window.bind(ends.owner.ep, &second.segment(0, 8), READ, 2);
+    fails_with(second.free(), DAT_INVALID_STATE, in_use);
+    if ends.bed.is_stepped() {
+        // The device does not know yet.
+        fails_with(ends.region.free(), DAT_INVALID_STATE, in_use);
+    }
+    ends.bound(&window, 2);
+    ok(ends.region.free());
+    window.unbind(ends.owner.ep, 3);
+    if ends.bed.is_stepped() {
+        fails_with(second.free(), DAT_INVALID_STATE, in_use);
+        // Which has harmed nothing.
+        ok(ends
+            .owner
+            .post_send(&[second.segment(0, 8)], 4, DAT_COMPLETION_SUPPRESS_FLAG));
+        ok(ends.peer.post_recv(&[ends.local.segment(0, 8)], 4));
+    }
+    ends.bound(&window, 3);
+    ok(second.free());
+
+    let pz = ends.bed.pz();
+    let mut alone = Window::new(pz);
+    // SAFETY: a live handle.
+    let free = || unsafe { dat_pz_free(pz) };
+    fails_with(free(), DAT_INVALID_STATE, DAT_INVALID_STATE_PZ_IN_USE);
+    ok(alone.free());
+    ok(free());
+    let answer = ends.bed.close(DAT_CLOSE_GRACEFUL_FLAG);
+    fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_IA_IN_USE);
+    ok(window.free());
+}
+
+/// `dat_rmr_free`: bound or not; bound implies unbind.
+#[test]
+fn rmr_free_closes_what_is_bound() {
+    let mut ends = Ends::new();
+    let mut window = ends.window();
+    let remote = ends.bind(&window, 0, 64, READ | WRITE);
+    assert_eq!(ends.write(&remote), DAT_DTO_SUCCESS);
+    ok(window.free());
+    ok(ends.region.free());
+    refused_access(ends.write(&remote));
+    fails_with(window.free(), DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_RMR);
+    ok(ends.window().free());
+}
+
+/// The rows of `dat_rmr_create`, `dat_rmr_query` and `dat_rmr_free`.
+#[test]
+fn rmr_create_query_free_row_by_row() {
+    let mut ends = Ends::new();
+    let window = ends.window();
+    let (ia, pz, ep) = (ends.bed.ia, ends.bed.pz, ends.owner.ep);
+    let ih = DAT_INVALID_HANDLE;
+    let mut made = ptr::null_mut();
+    // SAFETY: any handles and null pointers are what is tried.
+    unsafe {
+        for bad in [ptr::null_mut(), ia, ep, window.rmr] {
+            fails_with(
+                dat_rmr_create(bad, &raw mut made),
+                ih,
+                DAT_INVALID_HANDLE_PZ,
+            );
+        }
+        let answer = dat_rmr_create(pz, ptr::null_mut());
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+        assert!(made.is_null());
+        let mut info = std::mem::zeroed();
+        for bad in [ptr::null_mut(), ia, pz, ep] {
+            let answer = dat_rmr_query(bad, DAT_RMR_FIELD_ALL, &raw mut info);
+            fails_with(answer, ih, DAT_INVALID_HANDLE_RMR);
+            fails_with(dat_rmr_free(bad), ih, DAT_INVALID_HANDLE_RMR);
+        }
+        let answer = dat_rmr_query(window.rmr, 0x20, &raw mut info);
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+        let answer = dat_rmr_query(window.rmr, DAT_RMR_FIELD_ALL, ptr::null_mut());
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    }
+    let info = window.info();
+    assert_eq!((info.ia_handle, info.pz_handle), (ia, pz));
+    assert_eq!((info.rmr_context, info.mem_priv), (0, 0));
+    let remote = ends.bind(&window, 8, 16, READ);
+    let info = window.info();
+    let segment = ends.region.segment(8, 16);
+    assert_eq!(info.rmr_context, remote.rmr_context);
+    assert_eq!(info.mem_priv, READ);
+    assert_eq!(
+        (
+            info.lmr_triplet.lmr_context,
+            info.lmr_triplet.virtual_address,
+            info.lmr_triplet.segment_length
+        ),
+        (segment.lmr_context, segment.virtual_address, 16)
+    );
+    // Every object has a context and a kind.
+    let mut kind = 99;
+    // SAFETY: a live handle; the result is writable.
+    ok(unsafe { dat_get_handle_type(window.rmr, &raw mut kind) });
+    assert_eq!(kind, DAT_HANDLE_TYPE_RMR);
+    ok(ends.bed.close(DAT_CLOSE_ABRUPT_FLAG));
+    // SAFETY: any handle may be given.
+    fails_with(
+        unsafe { dat_rmr_free(window.rmr) },
+        ih,
+        DAT_INVALID_HANDLE_RMR,
+    );
+}
+
+/// Attributes of the adapter tell of windows what is so.
+#[test]
+fn rmr_attributes_are_true() {
+    let bed = Bed::new();
+    let (adapter, provider) = abilities(&bed);
+    assert!(adapter.max_rmrs > 0);
+    assert_eq!(adapter.max_rmr_target_address, u64::MAX);
+    assert_eq!(provider.evd_stream_merging_supported[4], [DAT_TRUE; 6]);
+    let many: Vec<_> = (0..adapter.max_rmrs.min(64))
+        .map(|_| Window::new(bed.pz))
+        .collect();
+    assert!(
+        many.iter()
+            .all(|one| dequeue(bed.async_evd).is_err() && !one.rmr.is_null())
+    );
+}

@@ -1,0 +1,89 @@
+//! `dat_rmr_*`: rows of the tables of the calls, and what binds promise.
+
+mod access;
+mod bind;
+mod life;
+
+use dat::abi::*;
+
+use crate::support::{Bed, Bound, End, Memory, Pair, Shape, Window, ok, take_bound};
+
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+const READ: DAT_MEM_PRIV_FLAGS = DAT_MEM_PRIV_REMOTE_READ_FLAG;
+const WRITE: DAT_MEM_PRIV_FLAGS = DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+
+/// Two ends: `owner` has the windows, `peer` goes through them.
+struct Ends {
+    peer: End,
+    owner: End,
+    local: Memory,
+    region: Memory,
+    bed: Bed,
+}
+
+impl Ends {
+    fn new() -> Self {
+        let bed = Bed::new();
+        let pair = Pair::for_windows(&bed, &Shape::default());
+        Self {
+            peer: pair.active,
+            owner: pair.passive,
+            local: bed.memory(4096),
+            region: bed.memory(4096),
+            bed,
+        }
+    }
+
+    fn window(&self) -> Window {
+        Window::new(self.bed.pz)
+    }
+
+    /// The owner's completion of a bind, which must go well.
+    #[track_caller]
+    fn bound(&self, window: &Window, tag: u64) {
+        self.bed.run();
+        let (rmr, status) = (window.rmr, DAT_DTO_SUCCESS);
+        let expected = Bound {
+            rmr,
+            cookie: tag,
+            status,
+        };
+        assert_eq!(take_bound(self.owner.request), expected);
+    }
+
+    /// Binds a piece of the region, and waits.
+    #[track_caller]
+    fn bind(&self, window: &Window, at: usize, len: usize, rights: u32) -> DAT_RMR_TRIPLET {
+        let segment = self.region.segment(at, len);
+        let remote = window.bind(self.owner.ep, &segment, rights, 11);
+        self.bound(window, 11);
+        remote
+    }
+
+    /// The status of a write of the peer of so many bytes as the target has.
+    #[track_caller]
+    fn write(&self, remote: &DAT_RMR_TRIPLET) -> DAT_DTO_COMPLETION_STATUS {
+        let iov = [self.local.segment(0, remote.segment_length as usize)];
+        ok(self.peer.post_write(&iov, remote, 5, DEFAULT));
+        self.bed.run();
+        self.peer.requested().status
+    }
+
+    /// The same of a read.
+    #[track_caller]
+    fn read(&self, remote: &DAT_RMR_TRIPLET) -> DAT_DTO_COMPLETION_STATUS {
+        let iov = [self.local.segment(2048, remote.segment_length as usize)];
+        ok(self.peer.post_read(&iov, remote, 6, DEFAULT));
+        self.bed.run();
+        self.peer.requested().status
+    }
+}
+
+/// A piece of a target.
+fn part(of: &DAT_RMR_TRIPLET, offset: i64, len: u64) -> DAT_RMR_TRIPLET {
+    DAT_RMR_TRIPLET {
+        target_address: of.target_address.wrapping_add_signed(offset),
+        segment_length: len,
+        ..*of
+    }
+}
