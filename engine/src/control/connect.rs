@@ -8,8 +8,24 @@ use super::qp::VerbsQp;
 use super::route::{local_gid, path_mtu, route};
 use crate::error::ControlError;
 use core::sync::atomic::Ordering;
-use dv_sys::verbs::{self, ibv_qp_attr, ibv_qp_attr_mask as Mask, ibv_qp_init_attr, ibv_qp_state};
+use dv_sys::verbs::{
+    self, ibv_ah_attr, ibv_qp_attr, ibv_qp_attr_mask as Mask, ibv_qp_init_attr, ibv_qp_state,
+};
 use std::fmt;
+
+pub(super) const TO_RTR: &str = "bring a queue pair to RTR";
+
+/// The peer of a connection, however it came to be known.
+pub(super) struct Partner {
+    pub(super) qpn: u32,
+    /// Its first packet sequence number.
+    pub(super) psn: u32,
+    /// Code of `enum ibv_mtu`.
+    pub(super) mtu: u32,
+    pub(super) way: ibv_ah_attr,
+    /// Another key than that of INIT.
+    pub(super) pkey_index: Option<u16>,
+}
 
 /// State of a QP (`enum ibv_qp_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,33 +127,22 @@ impl VerbsQp {
         peer: &EndpointAddress,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
-        const OPERATION: &str = "bring a queue pair to RTR";
-        options.check(OPERATION)?;
+        options.check(TO_RTR)?;
         // As it was when the own address was told, just now; what has changed
         // since is found out if the device refuses.
         let known = self.context().known_port(options.port);
         let port = match known {
-            Some(port) if port.require_active(OPERATION).is_ok() => port,
-            _ => self.port(options.port, options.gid_index, OPERATION)?,
+            Some(port) if port.require_active(TO_RTR).is_ok() => port,
+            _ => self.port(options.port, options.gid_index, TO_RTR)?,
         };
-        let mut attr = empty();
-        attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
-        attr.path_mtu = u32::from(path_mtu(&port, peer)?.code());
-        attr.dest_qp_num = peer.qpn;
-        attr.rq_psn = peer.psn;
-        attr.max_dest_rd_atomic = options
-            .reads_served
-            .min(self.domain.device().limits().reads_served);
-        attr.min_rnr_timer = options.min_rnr_timer;
-        attr.ah_attr = route(&port, peer, options)?;
-        let mask = Mask::IBV_QP_STATE
-            | Mask::IBV_QP_AV
-            | Mask::IBV_QP_PATH_MTU
-            | Mask::IBV_QP_DEST_QPN
-            | Mask::IBV_QP_RQ_PSN
-            | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
-            | Mask::IBV_QP_MIN_RNR_TIMER;
-        self.modify(OPERATION, &mut attr, mask, Some(QpState::Init))
+        let partner = Partner {
+            qpn: peer.qpn,
+            psn: peer.psn,
+            mtu: u32::from(path_mtu(&port, peer)?.code()),
+            way: route(&port, peer, options)?,
+            pkey_index: None,
+        };
+        self.enter_rtr(&partner, options)
             .map_err(|error| match error.errno() {
                 Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) => error
                     .with_cause(format!("no route to the peer's GID {}", Gid(peer.gid)))
@@ -153,12 +158,53 @@ impl VerbsQp {
     /// # Errors
     /// The QP is in another state, or an option is out of range.
     pub fn to_rts(&self, options: &ConnectOptions) -> Result<(), ControlError> {
+        self.enter_rts(self.psn.load(Ordering::Relaxed), options.timeout, options)
+    }
+
+    /// INIT to RTR, once it is known who the peer is. The options are good.
+    pub(super) fn enter_rtr(
+        &self,
+        partner: &Partner,
+        options: &ConnectOptions,
+    ) -> Result<(), ControlError> {
+        let mut attr = empty();
+        attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
+        attr.path_mtu = partner.mtu;
+        attr.dest_qp_num = partner.qpn;
+        attr.rq_psn = partner.psn;
+        attr.max_dest_rd_atomic = options
+            .reads_served
+            .min(self.domain.device().limits().reads_served);
+        attr.min_rnr_timer = options.min_rnr_timer;
+        attr.ah_attr = partner.way;
+        let mut mask = Mask::IBV_QP_STATE
+            | Mask::IBV_QP_AV
+            | Mask::IBV_QP_PATH_MTU
+            | Mask::IBV_QP_DEST_QPN
+            | Mask::IBV_QP_RQ_PSN
+            | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
+            | Mask::IBV_QP_MIN_RNR_TIMER;
+        if let Some(index) = partner.pkey_index {
+            attr.pkey_index = index;
+            mask |= Mask::IBV_QP_PKEY_INDEX;
+        }
+        self.modify(TO_RTR, &mut attr, mask, Some(QpState::Init))
+    }
+
+    /// RTR to RTS, with the first packet number and the time to wait for an
+    /// answer (units: `IBV_QP_TIMEOUT`).
+    pub(super) fn enter_rts(
+        &self,
+        psn: u32,
+        timeout: u8,
+        options: &ConnectOptions,
+    ) -> Result<(), ControlError> {
         const OPERATION: &str = "bring a queue pair to RTS";
         options.check(OPERATION)?;
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
-        attr.sq_psn = self.psn.load(Ordering::Relaxed);
-        attr.timeout = options.timeout;
+        attr.sq_psn = psn;
+        attr.timeout = timeout;
         attr.retry_cnt = self.retries(options);
         attr.rnr_retry = options.rnr_retry;
         attr.max_rd_atomic = options
@@ -175,7 +221,7 @@ impl VerbsQp {
 
     /// The retries of a connection. Soft-RoCE takes 7 of these for "for ever",
     /// as it is with RNR retries, and would never notice that a peer is gone.
-    pub(super) fn retries(&self, options: &ConnectOptions) -> u8 {
+    fn retries(&self, options: &ConnectOptions) -> u8 {
         match self.domain.device().is_mlx5() {
             true => options.retry,
             false => options.retry.min(6),

@@ -6,13 +6,11 @@
 //! sequence numbers. [`ManagedRoute`] has what it says as plain values.
 
 use super::address::{ConnectOptions, EndpointAddress};
-use super::connect::{QpState, empty};
+use super::connect::{Partner, TO_RTR};
 use super::gid::Gid;
 use super::qp::VerbsQp;
 use crate::error::{ControlError, ControlErrorKind};
-use dv_sys::verbs::{
-    ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_qp_attr_mask as Mask, ibv_qp_state,
-};
+use dv_sys::verbs::{ibv_ah_attr, ibv_global_route, ibv_qp_attr};
 
 /// How to reach the endpoint of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +103,8 @@ impl ManagedRoute {
     /// One that leads nowhere.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
-        Self::from_attributes(0, &empty(), &empty())
+        let none = super::connect::empty();
+        Self::from_attributes(0, &none, &none)
     }
 
     fn ah(&self) -> ibv_ah_attr {
@@ -140,12 +139,11 @@ impl VerbsQp {
         route: &ManagedRoute,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
-        const OPERATION: &str = "bring a queue pair to RTR";
-        options.check(OPERATION)?;
+        options.check(TO_RTR)?;
         if route.port != options.port {
             return Err(ControlError::new(
                 ControlErrorKind::Invalid,
-                OPERATION,
+                TO_RTR,
                 format!(
                     "the way to the peer is through port {}, the endpoint is on port {}",
                     route.port, options.port
@@ -153,29 +151,15 @@ impl VerbsQp {
             )
             .with_remedy("connect to and from the address of this port's network interface"));
         }
-        let mut attr = empty();
-        attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
-        attr.path_mtu = route.mtu;
-        attr.dest_qp_num = route.peer_qpn;
-        attr.rq_psn = route.peer_psn;
-        attr.max_dest_rd_atomic = options
-            .reads_served
-            .min(self.domain.device().limits().reads_served);
-        attr.min_rnr_timer = options.min_rnr_timer;
-        attr.ah_attr = route.ah();
-        let mut mask = Mask::IBV_QP_STATE
-            | Mask::IBV_QP_AV
-            | Mask::IBV_QP_PATH_MTU
-            | Mask::IBV_QP_DEST_QPN
-            | Mask::IBV_QP_RQ_PSN
-            | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
-            | Mask::IBV_QP_MIN_RNR_TIMER;
-        if route.pkey_index != 0 {
+        let partner = Partner {
+            qpn: route.peer_qpn,
+            psn: route.peer_psn,
+            mtu: route.mtu,
+            way: route.ah(),
             // INIT was entered with the first key, before the peer was known.
-            attr.pkey_index = route.pkey_index;
-            mask |= Mask::IBV_QP_PKEY_INDEX;
-        }
-        self.modify(OPERATION, &mut attr, mask, Some(QpState::Init))
+            pkey_index: (route.pkey_index != 0).then_some(route.pkey_index),
+        };
+        self.enter_rtr(&partner, options)
     }
 
     /// RTR to RTS by what the kernel's connection manager says. Of the options
@@ -188,23 +172,6 @@ impl VerbsQp {
         route: &ManagedRoute,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
-        const OPERATION: &str = "bring a queue pair to RTS";
-        options.check(OPERATION)?;
-        let mut attr = empty();
-        attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
-        attr.sq_psn = route.psn;
-        attr.timeout = route.timeout;
-        attr.retry_cnt = self.retries(options);
-        attr.rnr_retry = options.rnr_retry;
-        attr.max_rd_atomic = options
-            .reads_issued
-            .min(self.domain.device().limits().reads_issued);
-        let mask = Mask::IBV_QP_STATE
-            | Mask::IBV_QP_SQ_PSN
-            | Mask::IBV_QP_TIMEOUT
-            | Mask::IBV_QP_RETRY_CNT
-            | Mask::IBV_QP_RNR_RETRY
-            | Mask::IBV_QP_MAX_QP_RD_ATOMIC;
-        self.modify(OPERATION, &mut attr, mask, Some(QpState::ReadyToReceive))
+        self.enter_rts(route.psn, route.timeout, options)
     }
 }
