@@ -25,7 +25,7 @@ pub use control::{
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions};
 pub use error::{ControlError, ControlErrorKind};
-pub use queue::{CompletionQueue, CompletionQueueHandle, CqOptions};
+pub use queue::{CompletionQueue, CompletionQueueHandle, CqOptions, Glance, Look, Ready, Written};
 pub use request::{
     BindRequest, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
 };

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::completion::Completion;
 use crate::control::{CompletionChannel, CqeSize, Device, VerbsCq};
 use crate::error::{ControlError, ControlErrorKind};
+pub use crate::path::Glance;
+pub use crate::path::direct::{Look, Ready, Written};
 use crate::path::{self, PollerCounters, direct, verbs};
 use crate::ring::layout::CompletionLayout;
 
@@ -90,6 +92,22 @@ impl CompletionQueue {
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         self.path.poll()
+    }
+
+    /// What is next, for who has more to know before it is taken; never
+    /// anything on the verbs path ([`Self::can_glance`]). Does not notice
+    /// endpoints that are gone: for that [`Self::settle`] is due, or a
+    /// [`Self::poll`] that finds nothing.
+    #[inline(always)]
+    pub fn glance(&mut self) -> Glance<'_> {
+        self.path.glance()
+    }
+
+    /// Whether [`Self::glance`] ever finds something.
+    #[inline(always)]
+    #[must_use]
+    pub fn can_glance(&self) -> bool {
+        self.path.is_direct()
     }
 
     /// Fills `out` from the start with completions, as far as there are any.

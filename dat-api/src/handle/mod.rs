@@ -31,7 +31,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use self::arena::Arena;
-use self::slot::{DYING, FREE, live};
+use self::slot::{DYING, FREE, HELD, live};
 
 pub use kind::Kind;
 pub use slot::{Meters, Slot};
@@ -67,6 +67,13 @@ impl Handle {
         self.0.get()
     }
 
+    /// The same as a pointer.
+    #[inline(always)]
+    #[must_use]
+    pub fn pointer(self) -> *const c_void {
+        core::ptr::with_exposed_provenance(self.bits())
+    }
+
     #[inline(always)]
     fn of(slot: &'static Slot) -> Self {
         match Self::from_bits(core::ptr::from_ref(slot).addr()) {
@@ -79,18 +86,32 @@ impl Handle {
     #[inline(always)]
     #[must_use]
     pub fn slot(self) -> Option<&'static Slot> {
-        ARENA.find(self.bits())
+        arena::find(self.pointer())
+    }
+
+    /// The handle that these bits are, and its slot.
+    ///
+    /// # Safety
+    /// They are those of a handle that was an object's at some time: one that
+    /// the library itself has written down.
+    #[inline(always)]
+    pub(crate) unsafe fn known(bits: usize) -> (Self, &'static Slot) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let handle = Self(NonZeroUsize::new_unchecked(bits));
+            (handle, arena::known(handle.pointer()))
+        }
     }
 
     /// The number of its slot, 20 bits, for notes that have no room for a
     /// handle; 0 if it has none.
     pub(crate) fn number(self) -> u32 {
-        self.slot().map_or(0, |slot| ARENA.number(slot))
+        self.slot().map_or(0, arena::number)
     }
 
     /// The handle whose slot has this number.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
-        ARENA.at(number).map(Self::of)
+        arena::numbered(number).map(Self::of)
     }
 
     /// The kind of the object, if it lives.
@@ -280,17 +301,17 @@ pub fn pin<T: Object>(handle: Handle) -> Option<Pinned<T>> {
 #[must_use]
 pub unsafe fn peek<T: Object>(handle: Handle) -> Option<&'static T> {
     // SAFETY: passed on to the caller.
-    unsafe { peek_bits(handle.bits()) }
+    unsafe { peek_at(handle.pointer()) }
 }
 
-/// [`peek`] of a value that may also be null, where no slot is.
+/// [`peek`] of a handle as C passes it: a pointer to anything or nothing.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
 #[must_use]
-pub unsafe fn peek_bits<T: Object>(bits: usize) -> Option<&'static T> {
-    let slot = ARENA.find(bits)?;
+pub unsafe fn peek_at<T: Object>(pointer: *const c_void) -> Option<&'static T> {
+    let slot = arena::find(pointer)?;
     if slot.tag.load(Ordering::Acquire) == live(T::KIND) {
         // SAFETY: the tag was just read; the caller promises the rest.
         Some(unsafe { object(slot) })
@@ -320,31 +341,35 @@ pub struct Owned<T: Object> {
 /// [`NotOwned`]; it never waits.
 #[inline(always)]
 pub fn own<T: Object>(handle: Handle) -> Result<Owned<T>, NotOwned> {
-    own_bits(handle.bits())
+    own_at(handle.pointer()).ok_or_else(|| not_owned::<T>(handle))
 }
 
-/// [`own`] of a value that may also be null, where no slot is.
-///
-/// # Errors
-/// As there.
+/// [`own`] of a handle as C passes it, a pointer to anything or nothing; without
+/// a word about why not.
 #[inline(always)]
-pub fn own_bits<T: Object>(bits: usize) -> Result<Owned<T>, NotOwned> {
-    let slot = ARENA.find(bits).ok_or(NotOwned::Stale)?;
-    if slot.tag.load(Ordering::Acquire) != live(T::KIND) {
-        return Err(NotOwned::Stale);
-    }
-    if slot.gate.swap(1, Ordering::SeqCst) != 0 {
-        return Err(NotOwned::Busy);
+pub fn own_at<T: Object>(pointer: *const c_void) -> Option<Owned<T>> {
+    let slot = arena::find(pointer)?;
+    // First the gate, then the look, which is needed with the gate held. Where
+    // it is a slot of another kind, or of none, that keeps nobody from anything:
+    // who meets it there comes again.
+    if slot.gate.fetch_or(HELD, Ordering::SeqCst) & HELD != 0 {
+        return None;
     }
     let owned = Owned {
         slot,
         of: PhantomData,
     };
-    // It may have been freed before the gate was closed behind it.
-    if slot.tag.load(Ordering::SeqCst) == live(T::KIND) {
-        Ok(owned)
+    (slot.tag.load(Ordering::SeqCst) == live(T::KIND)).then_some(owned)
+}
+
+/// Why an object could not be owned.
+#[cold]
+#[inline(never)]
+fn not_owned<T: Object>(handle: Handle) -> NotOwned {
+    if handle.kind() == Some(T::KIND) {
+        NotOwned::Busy
     } else {
-        Err(NotOwned::Stale)
+        NotOwned::Stale
     }
 }
 
@@ -396,7 +421,7 @@ pub fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Option<Ar
     // SAFETY: the tag was live until now, and only we take the object out.
     let inside = unsafe { object::<T>(slot) };
     let mut patience = Patience::default();
-    while slot.gate.swap(1, Ordering::SeqCst) != 0 {
+    while slot.gate.fetch_or(HELD, Ordering::SeqCst) & HELD != 0 {
         hurry(inside);
         patience.wait();
     }

@@ -15,6 +15,9 @@ pub(super) const DYING: u32 = 0x200;
 /// The object is that of the process which this one is a fork of.
 pub(super) const PARENTS: u32 = 0x300;
 
+/// In the gate. One bit, which a processor sets and asks for at once.
+pub(super) const HELD: u32 = 1;
+
 /// The tag of a live object of a kind.
 #[inline(always)]
 pub(super) const fn live(kind: Kind) -> u32 {
@@ -35,7 +38,7 @@ pub struct Slot {
     pub(super) pins: AtomicU32,
     /// The object, from `Arc::into_raw`.
     pub(super) object: AtomicPtr<()>,
-    /// Whether a call has the object for itself.
+    /// [`HELD`] while a call has the object for itself.
     pub(super) gate: AtomicU32,
     /// See [`Meters`].
     pub(super) meters: Meters,
@@ -56,7 +59,7 @@ pub struct Meters {
     pub first: AtomicU32,
     /// EP: receives whose events wait in the EVD's own queue.
     pub second: AtomicU32,
-    /// EP: 1 if its completions need more than counting (see `object::ep`).
+    /// EP: what its completions need beyond counting (see `object::ep::needs`).
     pub third: AtomicU32,
     /// EP on an SRQ: the slot of the SRQ, or 0.
     pub link: AtomicU64,

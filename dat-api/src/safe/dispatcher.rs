@@ -8,8 +8,8 @@ use dat_engine::wait::{WaitCounters, WaitPolicy};
 use super::endpoint::Remains;
 use super::{Adapter, Cno};
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle};
-use crate::object::evd::{self, Evd, Timeout};
+use crate::handle::{self, Handle, Owned};
+use crate::object::evd::{self, Evd, First, Timeout};
 use crate::status::{DatReturn, ReturnType};
 use crate::types::{EvdFlags, Event};
 
@@ -53,6 +53,16 @@ pub struct Waited {
     pub event: Event,
     /// How many more are there.
     pub more: u32,
+}
+
+/// [`EventDispatcher::next`], wherever the event is.
+#[inline(never)]
+fn next_any(owned: Owned<Evd>) -> Result<Option<Event>, DatReturn> {
+    match evd::dequeue_any(owned) {
+        Ok(event) => Ok(Some(event)),
+        Err(error) if error.is(ReturnType::QueueEmpty) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 impl EventDispatcher {
@@ -108,12 +118,15 @@ impl EventDispatcher {
     /// A thread waits on the dispatcher, or the adapter was closed.
     #[inline]
     pub fn next(&self) -> Result<Option<Event>, DatReturn> {
-        let mut owned = evd::own(self.0.handle)?;
-        match evd::dequeue(&mut owned) {
-            Ok(event) => Ok(Some(event)),
-            Err(error) if error.is(ReturnType::QueueEmpty) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let owned = match evd::first(evd::own(self.0.handle)?) {
+            First::Empty => return Ok(None),
+            First::Found(found) => match found.take(|event| event) {
+                Ok(event) => return Ok(Some(event)),
+                Err(owned) => owned,
+            },
+            First::Elsewhere(owned) => owned,
+        };
+        next_any(owned)
     }
 
     /// Waits for an event; `None` waits as long as it takes.

@@ -238,8 +238,8 @@ fn evd_completions_come_before_the_disconnect_that_follows_them() {
             let event = if by_wait {
                 next(&pair.evds[1])
             } else {
-                let mut owned = evd::own(pair.evds[1].handle()).expect("nobody waits");
-                evd::dequeue(&mut owned).expect("an event").data
+                let owned = evd::own(pair.evds[1].handle()).expect("nobody waits");
+                evd::dequeue(owned).expect("an event").data
             };
             match event {
                 EventData::Dto { cookie, .. } => {

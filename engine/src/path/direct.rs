@@ -29,7 +29,7 @@ mod tests;
 
 pub use super::PollerCounters;
 pub use mailbox::Mailbox;
-pub use poller::Poller;
+pub use poller::{Look, Poller, Ready, Written};
 pub use queue_pair::{QueuePair, QueuePairParts};
 pub use shared::{SharedReceives, SharedReceivesHandle};
 pub use watch::Watch;

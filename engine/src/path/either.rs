@@ -203,6 +203,17 @@ impl Watch {
     }
 }
 
+/// What a completion queue has next; see [`crate::CompletionQueue::glance`].
+#[derive(Debug)]
+pub enum Glance<'a> {
+    /// Nothing.
+    Empty,
+    /// Something.
+    Written(direct::Written<'a>),
+    /// [`crate::CompletionQueue::poll`] has to find out.
+    Other,
+}
+
 /// The polling side of a completion queue.
 #[derive(Debug)]
 pub(crate) enum Poller {
@@ -214,6 +225,23 @@ impl Poller {
     #[inline(always)]
     pub(crate) fn poll(&mut self) -> Option<Completion> {
         each!(self, path => path.poll())
+    }
+
+    /// The next entry, where there is such a thing.
+    #[inline(always)]
+    pub(crate) fn glance(&mut self) -> Glance<'_> {
+        match self {
+            Self::Direct(path) => match path.glance() {
+                None => Glance::Empty,
+                Some(written) => Glance::Written(written),
+            },
+            Self::Verbs(_) => Glance::Other,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_direct(&self) -> bool {
+        matches!(self, Self::Direct(_))
     }
 
     #[inline]

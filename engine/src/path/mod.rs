@@ -10,6 +10,7 @@ mod either;
 pub mod route;
 pub mod verbs;
 
+pub use either::Glance;
 pub(crate) use either::{CqSide, Poller, QueuePair, SharedReceives, SrqSide, Watch};
 
 /// What polling has met besides completions.

@@ -61,6 +61,12 @@ impl Slot {
         RequestQpn(Be32::from_bits(self.cell::<u32>(offset::REQUEST_QPN).read()).get())
     }
 
+    /// The first byte of what [`Self::request_qpn`] reads.
+    #[inline(always)]
+    pub(crate) fn request_opcode(self) -> u8 {
+        self.cell::<u8>(offset::REQUEST_QPN).read()
+    }
+
     #[inline(always)]
     pub(crate) fn wqe_counter(self) -> u16 {
         Be16::from_bits(self.cell::<u16>(offset::WQE_COUNTER).read()).get()
@@ -171,6 +177,12 @@ impl Cursor {
         (self.next, form)
     }
 
+    /// The next entry.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> Slot {
+        self.next
+    }
+
     /// Goes past the next entry, which is there.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
@@ -277,6 +289,36 @@ impl CompletionRing {
         } else {
             Some(slot)
         }
+    }
+
+    /// Whether that many entries behind the next one are written, at least.
+    #[inline(always)]
+    pub(crate) fn has_behind(&self, entries: u32) -> bool {
+        if entries >= self.entries.size.count() {
+            return false;
+        }
+        let Cursor {
+            next,
+            next_owner,
+            last,
+            first,
+            stride,
+            ..
+        } = self.cursor;
+        let address = |slot: Slot| slot.0.as_ptr().addr();
+        let mut at = address(next) + entries as usize * stride;
+        let mut owner = next_owner;
+        if at > address(last) {
+            core::hint::cold_path();
+            at -= address(last) - address(first) + stride;
+            owner ^= OwnOp::OWNER;
+        }
+        // SAFETY: an entry of the ring: the next one, and as many on, less a lap.
+        let slot = Slot(unsafe {
+            next.0
+                .byte_offset(at.wrapping_sub(address(next)).cast_signed())
+        });
+        (slot.own_op().0 ^ owner) & OwnOp::OWNER == 0
     }
 
     /// Gives the entries that were gone past back to the device.

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_api::handle::{self, NotOwned, Owned};
-use dat_api::object::evd::{self, Evd, Timeout};
+use dat_api::object::evd::{self, Evd, First, Found, Timeout, Written};
 use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::abi::{
@@ -21,13 +21,13 @@ const fn bad(argument: Subtype) -> DAT_RETURN {
 }
 
 /// The EVD for this call alone.
-#[inline(always)]
 fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
-    match handle::own_bits::<Evd>(handle.addr()) {
+    let evd = ours(handle).ok_or(BAD_EVD)?;
+    match handle::own::<Evd>(evd) {
         Ok(owned) => Ok(owned),
         Err(NotOwned::Stale) => Err(BAD_EVD),
         // Another taker leaves soon, a waiter does not.
-        Err(NotOwned::Busy) => evd::own_when_free(ours(handle).ok_or(BAD_EVD)?),
+        Err(NotOwned::Busy) => evd::own_when_free(evd),
     }
 }
 
@@ -36,20 +36,81 @@ pub unsafe extern "C" fn dat_evd_dequeue(
     evd_handle: DAT_EVD_HANDLE,
     event: *mut DAT_EVENT,
 ) -> DAT_RETURN {
-    let mut owned = match own(evd_handle) {
-        Ok(owned) => owned,
+    let Some(owned) = handle::own_at::<Evd>(evd_handle) else {
         // SAFETY: passed on to the caller.
-        Err(code) => return unsafe { hot::dequeue(evd_handle, event, code.bits()) },
+        return unsafe { dequeue_later(evd_handle, event) };
     };
     if event.is_null() {
         return bad(Subtype::InvalidArg2);
     }
-    let taken = evd::dequeue_with(&mut owned, |taken| {
-        // SAFETY: not null, so by the contract of `exports` there is room.
+    match evd::first(owned) {
+        First::Empty => evd::EMPTY.bits(),
+        First::Found(found) => {
+            let (owned, written) = found.into_parts();
+            // SAFETY: the parts of one; the event is not null, so by the contract
+            // of `exports` there is room.
+            unsafe { dequeue_found(owned, event, written) }
+        }
+        // SAFETY: the same.
+        First::Elsewhere(owned) => unsafe { dequeue_any(owned, event) },
+    }
+}
+
+/// What is found in the only queue. A function of its own, for finding nothing
+/// takes fewer registers. It and its like are functions of C, which do not
+/// unwind, so that a call can end in a jump to them.
+///
+/// # Safety
+/// `owned` and `written` are the parts of a [`Found`]; there is room for an event.
+#[inline(never)]
+#[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+unsafe extern "C" fn dequeue_found(
+    owned: Owned<Evd>,
+    event: *mut DAT_EVENT,
+    written: Written<'static>,
+) -> DAT_RETURN {
+    // SAFETY: the caller's promise.
+    let found = unsafe { Found::from_parts(owned, written) };
+    let taken = found.take(|taken| {
+        // SAFETY: the same.
         unsafe { event::write(event, &taken) };
     });
     match taken {
         Ok(()) => DatReturn::SUCCESS.bits(),
+        // SAFETY: passed on to the caller.
+        Err(owned) => unsafe { dequeue_any(owned, event) },
+    }
+}
+
+/// The EVD is another call's just now, or another provider's, or is none.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn dequeue_later(
+    evd_handle: DAT_EVD_HANDLE,
+    event: *mut DAT_EVENT,
+) -> DAT_RETURN {
+    match own(evd_handle) {
+        Ok(_) if event.is_null() => bad(Subtype::InvalidArg2),
+        // SAFETY: passed on to the caller.
+        Ok(owned) => unsafe { dequeue_any(owned, event) },
+        // SAFETY: passed on to the caller.
+        Err(code) => unsafe { hot::dequeue(evd_handle, event, code.bits()) },
+    }
+}
+
+/// Any event.
+///
+/// # Safety
+/// There is room for an event.
+#[inline(never)]
+#[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+unsafe extern "C" fn dequeue_any(owned: Owned<Evd>, event: *mut DAT_EVENT) -> DAT_RETURN {
+    match evd::dequeue_any(owned) {
+        Ok(taken) => {
+            // SAFETY: passed on to the caller.
+            unsafe { event::write(event, &taken) };
+            DatReturn::SUCCESS.bits()
+        }
         Err(code) => code.bits(),
     }
 }

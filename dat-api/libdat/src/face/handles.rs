@@ -100,5 +100,5 @@ pub(crate) fn named_or_null(
 #[inline(always)]
 pub(crate) unsafe fn peek<T: Object>(handle: DAT_HANDLE) -> Option<&'static T> {
     // SAFETY: the caller's promise.
-    unsafe { handle::peek_bits(handle.addr()) }
+    unsafe { handle::peek_at(handle) }
 }

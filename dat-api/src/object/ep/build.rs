@@ -8,7 +8,7 @@ use dat_engine::{Access, ConnectOptions, Endpoint, EndpointOptions};
 use super::control::{Control, Streams};
 use super::drain::Unwanted;
 use super::poster::Held;
-use super::{Ep, INLINE_BYTES};
+use super::{Ep, INLINE_BYTES, Needs};
 use crate::error::{DatError, Result};
 use crate::object::evd::{DtoRole, Evd, StreamKind};
 use crate::object::srq::Srq;
@@ -251,7 +251,6 @@ impl Ep {
         self.posted.store(0, Ordering::Relaxed);
         self.quiet.reset();
         let attributes = &control.attributes;
-        let watched = self.marks.are_set();
         let quiet = attributes
             .recv_completion_flags
             .contains(CompletionFlags::UNSIGNALLED);
@@ -260,7 +259,7 @@ impl Ep {
         meters.link.store(srq as u64, Ordering::Relaxed);
         meters
             .third
-            .store(u32::from(watched || quiet), Ordering::Release);
+            .store(Needs::new(quiet, self.marks.lowest()).0, Ordering::Release);
     }
 
     /// How its connections behave.

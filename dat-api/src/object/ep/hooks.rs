@@ -4,9 +4,9 @@ use core::sync::atomic::Ordering;
 
 use dat_engine::{AsyncEventKind, Completion, CompletionOp};
 
-use super::Ep;
 use super::bind::SUPPRESSED;
 use super::poster::{QUIET, SWALLOW};
+use super::{Ep, Needs};
 use crate::handle::{self, Handle};
 use crate::object::rmr;
 use crate::state::Trigger;
@@ -152,14 +152,28 @@ impl Ep {
 
     /// Completions need more than counting from now on.
     pub(super) fn want_completions(&self) {
+        self.change_needs(Needs::with_look);
+    }
+
+    /// The high watermarks have changed.
+    pub(super) fn mark_completions(&self) {
+        self.change_needs(|needs| needs.with_mark(self.marks.lowest()));
+    }
+
+    fn change_needs(&self, change: impl Fn(Needs) -> Needs) {
         if let Some(slot) = self.handle.slot() {
-            slot.meters().third.store(1, Ordering::Release);
+            let change = |word| Some(change(Needs(word)).0);
+            let order = Ordering::AcqRel;
+            let _ = slot
+                .meters()
+                .third
+                .fetch_update(order, Ordering::Relaxed, change);
         }
     }
 
     pub(super) fn wants_completions(&self) -> bool {
         self.handle
             .slot()
-            .is_some_and(|slot| slot.meters().third.load(Ordering::Relaxed) != 0)
+            .is_some_and(|slot| !Needs(slot.meters().third.load(Ordering::Relaxed)).are_none())
     }
 }

@@ -40,6 +40,7 @@ mod hooks;
 mod info;
 mod life;
 mod modify;
+mod needs;
 #[allow(unsafe_code)]
 mod post_one;
 #[allow(unsafe_code)]
@@ -68,6 +69,7 @@ pub(crate) use gate::Gate;
 pub(crate) use hooks::{Verdict, completed, failed, is_watched};
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use life::{find, manager_error};
+pub(crate) use needs::Needs;
 pub use poster::is_usual;
 pub(crate) use segments::{LONGEST, gather, refusal, single, too_many};
 

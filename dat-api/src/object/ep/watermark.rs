@@ -8,8 +8,10 @@
 //! device tells sooner. Whoever takes one receive of an endpoint with marks has
 //! all others counted before he gets it ([`super::is_watched`]).
 //!
-//! An endpoint with marks has its completions looked at one by one
-//! ([`super::completed`]); one without is not slower for them.
+//! Who takes a receive of an endpoint with marks first asks whether the queue
+//! can hold so many at all: one look at the entry that would be the first beyond
+//! the lowest mark ([`super::Needs`]). If it can, completions are looked at one by
+//! one ([`super::completed`]). An endpoint without marks is not slower for them.
 //!
 //! 1.2 has no event number for watermarks: as for those of an SRQ it is
 //! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR`, with the handle of the endpoint
@@ -49,6 +51,11 @@ impl HighMarks {
     /// Soft and hard; nothing for one that is off.
     fn get(&self) -> [Option<u32>; 2] {
         [&self.soft, &self.hard].map(|mark| u32::try_from(mark.load(Ordering::Acquire)).ok())
+    }
+
+    /// What none may exceed unseen.
+    pub(super) fn lowest(&self) -> Option<u32> {
+        self.get().into_iter().flatten().min()
     }
 
     pub(super) fn are_set(&self) -> bool {
@@ -98,8 +105,8 @@ impl Ep {
         self.marks.soft.store(soft, Ordering::SeqCst);
         self.marks.hard.store(hard, Ordering::SeqCst);
         self.marks.armed.store(true, Ordering::SeqCst);
+        self.mark_completions();
         if self.marks.are_set() {
-            self.want_completions();
             self.take_everything();
             self.compare(self.meters().map_or(0, |(_, staged)| staged));
         }

@@ -25,18 +25,6 @@ pub(super) fn room(queue_length: u32, queues: usize) -> usize {
     2 * queue_length as usize + queues
 }
 
-/// What [`Consumer::next_usual`] finds.
-pub(super) enum Usual {
-    /// An event, which is the consumer's.
-    Event(EventData),
-    /// No event at all.
-    Nothing,
-    /// A completion that takes a closer look. It has been taken.
-    Completion(Completion),
-    /// One has to look everywhere.
-    Elsewhere,
-}
-
 /// What a look for events has brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
@@ -64,7 +52,7 @@ impl Found {
 /// See the head of the file. Its owner is who has the EVD.
 pub(super) struct Consumer {
     staged: VecDeque<Item>,
-    queues: Vec<Queue>,
+    pub(super) queues: Vec<Queue>,
     /// Which queue is polled next, and for how many events more.
     turn: usize,
     turn_left: u32,
@@ -95,28 +83,20 @@ impl Consumer {
         })
     }
 
-    /// The next event, if there is one. It is the consumer's.
-    pub(super) fn next(&mut self, evd: &Evd) -> Option<EventData> {
-        match self.next_usual(evd) {
-            Usual::Event(event) => Some(event),
-            Usual::Nothing => None,
-            Usual::Completion(completion) => self.next_from(evd, &completion),
-            Usual::Elsewhere => self.next_of_all(evd),
-        }
+    /// Whether the next event, if there is one, is in the only queue: what
+    /// [`super::posted::Posted::is_usual`] tells in one word, as far as it is
+    /// about the owner.
+    pub(super) fn is_usual(&self) -> bool {
+        self.staged.is_empty() && self.has_usual_queue()
     }
 
-    /// The next event where it usually is: a completion that went well, in the
-    /// only queue, with nothing staged and nothing posted.
-    #[inline(always)]
-    pub(super) fn next_usual(&mut self, evd: &Evd) -> Usual {
-        match self.poll_usual(evd) {
-            Some(Some(completion)) => match hand_out_usual(&completion) {
-                Some(event) => Usual::Event(event),
-                None => Usual::Completion(completion),
-            },
-            Some(None) => Usual::Nothing,
-            None => Usual::Elsewhere,
-        }
+    fn has_usual_queue(&self) -> bool {
+        matches!(self.queues.as_slice(), [queue] if queue.can_glance())
+    }
+
+    /// To be called whenever something may have been staged.
+    fn note_staged(&self, evd: &Evd) {
+        evd.posted.note_staged(!self.staged.is_empty());
     }
 
     /// The next completion of the only queue, with nothing staged and nothing
@@ -135,23 +115,24 @@ impl Consumer {
     /// The next event, beginning with a completion that is not usual.
     #[cold]
     #[inline(never)]
-    pub(super) fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
+    fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
         if ep::is_watched(completion) {
             // All that its endpoint holds is to be seen, this one included.
             self.keep(evd, completion);
             self.sweep(evd);
-            return self.next_of_all(evd);
+            return self.next(evd);
         }
-        hand_out(completion).or_else(|| self.next_of_all(evd))
+        hand_out(completion).or_else(|| self.next(evd))
     }
 
-    /// The next event, wherever it is.
+    /// The next event, if there is one, wherever it is. It is the consumer's.
     #[inline(never)]
-    pub(super) fn next_of_all(&mut self, evd: &Evd) -> Option<EventData> {
+    pub(super) fn next(&mut self, evd: &Evd) -> Option<EventData> {
         if self.staged.is_empty() {
             self.fetch(evd);
         }
         if let Some(item) = self.staged.pop_front() {
+            self.note_staged(evd);
             item.unstage();
             item.hand_out();
             if is_posted(&item.data) {
@@ -164,7 +145,15 @@ impl Consumer {
 
     /// Polls the queues in turn.
     fn next_of_queues(&mut self, evd: &Evd) -> Option<EventData> {
-        for _ in 0..=self.queues.len() {
+        let looks = match self.queues.len() {
+            1 => {
+                self.turn_left = TURN;
+                1
+            }
+            // Back to where the turn began, which may have been used up.
+            several => several + 1,
+        };
+        for _ in 0..looks {
             let queue = self.queues.get_mut(self.turn)?;
             if self.turn_left > 0 {
                 while let Some(completion) = queue.poll() {
@@ -205,6 +194,7 @@ impl Consumer {
         let mut found = Found::default();
         put(completion, &mut self.staged, attribute, &mut found);
         self.has_news |= found.notifies;
+        self.note_staged(evd);
     }
 
     /// Asks for an event of the only queue, at any completion.
@@ -261,6 +251,7 @@ impl Consumer {
             found = found.and(stage(queue, room, &mut self.staged, attribute));
         }
         self.has_news |= found.notifies;
+        self.note_staged(evd);
         found
     }
 
@@ -288,6 +279,7 @@ impl Consumer {
                 receiver: None,
             });
         });
+        self.note_staged(evd);
         found.and(swept).and(Found::POSTED)
     }
 
@@ -302,6 +294,7 @@ impl Consumer {
             queue.settle();
         }
         self.has_news |= found.notifies;
+        self.note_staged(evd);
         found
     }
 
@@ -311,6 +304,7 @@ impl Consumer {
             Letter::Attach(queue) => {
                 self.queues.push(queue);
                 self.is_covered = false;
+                evd.posted.note_queue(self.has_usual_queue());
             }
             Letter::Room(mut room) => {
                 room.append(&mut self.staged);
@@ -323,7 +317,10 @@ impl Consumer {
                 census.answer(evd, self);
                 return found;
             }
-            Letter::Purge(ep) => self.purge(ep),
+            Letter::Purge(ep) => {
+                self.purge(ep);
+                self.note_staged(evd);
+            }
         }
         Found::default()
     }

@@ -10,7 +10,7 @@ use crate::types::{DtoStatus, EventData};
 
 /// The bytes in the note that an endpoint posts a request with; the other bit
 /// is for its own hook.
-const NOTED_LENGTH: u32 = (1 << 31) - 1;
+pub(super) const NOTED_LENGTH: u32 = (1 << 31) - 1;
 
 /// An event as it is taken from a completion queue.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ impl Item {
     /// It goes to the consumer.
     pub(super) fn hand_out(&self) {
         if let Some(meters) = self.meters() {
-            add(&meters.first, 1);
+            count_taken(meters);
         }
     }
 
@@ -67,12 +67,15 @@ fn add(meter: &AtomicU32, what: u32) {
     );
 }
 
+/// A receive goes to the consumer.
 #[inline(always)]
-fn is_receive(completion: &Completion) -> bool {
-    matches!(
-        completion.op,
-        CompletionOp::Recv | CompletionOp::RecvWriteImm
-    )
+pub(super) fn count_taken(meters: &Meters) {
+    add(&meters.first, 1);
+}
+
+#[inline(always)]
+fn is_receive(op: CompletionOp) -> bool {
+    matches!(op, CompletionOp::Recv | CompletionOp::RecvWriteImm)
 }
 
 /// Hands a completion of the usual kind to the consumer: one that went well,
@@ -84,8 +87,8 @@ pub(super) fn hand_out_usual(completion: &Completion) -> Option<EventData> {
     if !completion.status.is_success() || meters.third.load(Ordering::Relaxed) != 0 {
         return None;
     }
-    if is_receive(completion) {
-        add(&meters.first, 1);
+    if is_receive(completion.op) {
+        count_taken(meters);
         watch_shared(meters);
     } else if completion.op == CompletionOp::Bind {
         return None;
@@ -118,13 +121,13 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
                         status: status(completion.status),
                     },
                 },
-                receiver: is_receive(completion).then_some(endpoint),
+                receiver: is_receive(completion.op).then_some(endpoint),
             },
             signalled: failed || verdict == ep::Verdict::Deliver,
             solicited: failed || completion.flags.contains(CompletionFlags::SOLICITED),
         })
     });
-    if is_receive(completion) {
+    if is_receive(completion.op) {
         watch_shared(meters);
     }
     if failed {
@@ -137,7 +140,7 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
 fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     // The device counts what is received; of a request, the endpoint has noted
     // what it asked for.
-    let length = if is_receive(completion) {
+    let length = if is_receive(completion.op) {
         completion.byte_len
     } else {
         completion.imm & NOTED_LENGTH

@@ -8,9 +8,9 @@
 //! | staged events (`consumer.rs`) | the owner, from the other two | the owner |
 //!
 //! The owner is the call that has the EVD by [`crate::handle::own`]: one wait or
-//! one dequeue at a time. The usual dequeue finds nothing staged and nothing
-//! posted (one word tells), polls a completion queue and makes an event of the
-//! completion. Events are staged where more than the first must be known: to
+//! one dequeue at a time. The usual dequeue (`usual.rs`) finds nothing staged,
+//! nothing posted, and one completion queue (one word tells); it looks there and
+//! makes an event of the completion. Events are staged where more than the first must be known: to
 //! count them for a threshold or for `nmore`, and to keep what was posted behind
 //! the completions that were there before it.
 //!
@@ -32,6 +32,8 @@ mod queue;
 mod resize;
 mod streams;
 mod take;
+#[allow(unsafe_code)]
+mod usual;
 mod wait;
 
 #[cfg(test)]
@@ -59,9 +61,11 @@ pub(crate) use self::dto::{DtoRole, DtoStream};
 pub(crate) use self::feed::{Seen, Task, look};
 pub(crate) use self::posted::{Claim, Overflow};
 pub use self::query::{EvdInfo, Notification};
+pub use self::queue::Written;
 pub(crate) use self::streams::StreamGuard;
 pub use self::streams::StreamKind;
-pub use self::take::{dequeue, dequeue_with, own, own_when_free};
+pub use self::take::{EMPTY, dequeue, dequeue_any, own, own_when_free};
+pub use self::usual::{First, Found, first};
 pub use self::wait::{Timeout, Waited, wait};
 
 /// An event dispatcher.

@@ -2,7 +2,8 @@
 //! letters to the owner of the EVD.
 //!
 //! Everything here is under one lock that the usual dequeue does not take: it
-//! looks at one word, which is 0 as long as there is nothing.
+//! looks at one word, the attention, which is 0 as long as there is nothing
+//! here, and nothing elsewhere that keeps it from the completion queue.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
@@ -15,8 +16,16 @@ use super::resize::Census;
 use crate::handle::Handle;
 use crate::types::EventData;
 
-/// In the attention word: there are letters. The other bits count events.
+/// In the attention word: there are letters.
 const LETTERS: u32 = 1 << 31;
+/// The owner has staged events.
+const STAGED: u32 = 1 << 30;
+/// Completions come elsewhere than in one queue that can be looked into.
+const QUEUES: u32 = 1 << 29;
+/// The device gave a queue up.
+const DEAD: u32 = 1 << 28;
+/// The other bits count events that wait here.
+const COUNT: u32 = DEAD - 1;
 
 /// There was no room for an event, which is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +73,13 @@ impl Posted {
     /// Room for `limit` events; nothing if there is no memory for them.
     pub(super) fn new(limit: u32) -> Option<Self> {
         Some(Self {
-            attention: AtomicU32::new(0),
+            attention: AtomicU32::new(QUEUES),
             held: AtomicU32::new(0),
             done: AtomicU32::new(0),
             inside: Mutex::new(Inside {
                 events: with_room(limit as usize)?,
                 letters: Vec::new(),
-                limit,
+                limit: limit.min(COUNT),
                 overflowing: false,
                 sent: 0,
             }),
@@ -81,15 +90,44 @@ impl Posted {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the next event, if there is one, is in the only queue.
+    #[inline(always)]
+    pub(super) fn is_usual(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether the owner has anything to fetch here.
     #[inline(always)]
     pub(super) fn is_quiet(&self) -> bool {
-        self.attention.load(Ordering::Relaxed) == 0
+        self.attention.load(Ordering::Relaxed) & (LETTERS | COUNT) == 0
     }
 
     /// How many events wait here.
     pub(super) fn len(&self) -> u32 {
-        self.attention.load(Ordering::Acquire) & !LETTERS
+        self.attention.load(Ordering::Acquire) & COUNT
+    }
+
+    /// Owner: whether it has staged events.
+    pub(super) fn note_staged(&self, staged: bool) {
+        self.note(STAGED, staged);
+    }
+
+    /// Owner: whether completions come in one queue that can be looked into.
+    pub(super) fn note_queue(&self, usual: bool) {
+        self.note(QUEUES, !usual);
+    }
+
+    /// A bit that the owner alone changes.
+    fn note(&self, bit: u32, is: bool) {
+        let was = self.attention.load(Ordering::Relaxed) & bit != 0;
+        if was != is {
+            self.attention.fetch_xor(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The device gave a queue up.
+    pub(super) fn note_dead(&self) {
+        self.attention.fetch_or(DEAD, Ordering::SeqCst);
     }
 
     /// Adds an event, unless as many are held as there is room for.
@@ -145,7 +183,7 @@ impl Posted {
         if limit > inside.limit && inside.events.try_reserve_exact(more).is_err() {
             return false;
         }
-        inside.limit = limit;
+        inside.limit = limit.min(COUNT);
         true
     }
 

@@ -195,6 +195,7 @@ impl Evd {
     /// and who waits returns.
     pub(crate) fn kill(&self) {
         self.switches.set(DEAD);
+        self.posted.note_dead();
         self.blocker.wake();
     }
 

@@ -1,8 +1,8 @@
 //! Taking events without waiting.
 
 use super::Evd;
-use super::consumer::Usual;
 use super::exclusive::open;
+use super::usual::{First, first};
 use crate::handle::{self, Handle, NotOwned, Owned};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{Event, EventData};
@@ -12,39 +12,38 @@ pub(super) const STALE: DatReturn =
 pub(super) const WAITED: DatReturn =
     DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEvdWaiter);
 pub(super) const DEAD: DatReturn = DatReturn::error(ReturnType::InvalidState, Subtype::NoSubtype);
-const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
+/// There is no event.
+pub const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
 
-/// Takes the first event of an EVD that the caller owns.
+/// Takes the first event of an EVD.
 ///
 /// # Errors
 /// `QUEUE_EMPTY`; `INVALID_STATE` if the device gave a queue of it up.
 #[inline(always)]
-pub fn dequeue(owned: &mut Owned<Evd>) -> Result<Event, DatReturn> {
-    dequeue_with(owned, |event| event)
+pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
+    let owned = match first(owned) {
+        First::Empty => return Err(EMPTY),
+        First::Found(found) => match found.take(|event| event) {
+            Ok(event) => return Ok(event),
+            Err(owned) => owned,
+        },
+        First::Elsewhere(owned) => owned,
+    };
+    dequeue_any(owned)
 }
 
-/// As [`dequeue`], and hands the event to `found`: for callers that copy it to
-/// somewhere else, and would rather not have it pass through memory first.
-/// `found` is inlined twice, once for the usual completion.
+/// Takes the first event of an EVD, wherever it is.
 ///
 /// # Errors
 /// As [`dequeue`].
-#[inline(always)]
-pub fn dequeue_with<R>(
-    owned: &mut Owned<Evd>,
-    found: impl FnOnce(Event) -> R,
-) -> Result<R, DatReturn> {
+#[inline(never)]
+pub fn dequeue_any(mut owned: Owned<Evd>) -> Result<Event, DatReturn> {
     let handle = owned.handle();
-    let (evd, consumer) = open(owned);
-    let next = match consumer.next_usual(evd) {
-        Usual::Event(data) => return Ok(found(Event { evd: handle, data })),
-        Usual::Nothing => None,
-        Usual::Completion(completion) => consumer.next_from(evd, &completion),
-        Usual::Elsewhere => consumer.next_of_all(evd),
-    };
-    match next {
-        Some(data) => Ok(found(Event { evd: handle, data })),
-        None => Err(evd.nothing()),
+    let (evd, consumer) = open(&mut owned);
+    match consumer.next(evd) {
+        Some(data) => Ok(Event { evd: handle, data }),
+        None if evd.switches.is_dead() => Err(DEAD),
+        None => Err(EMPTY),
     }
 }
 
@@ -109,12 +108,6 @@ pub(super) enum Attended {
 }
 
 impl Evd {
-    /// Why there is no event.
-    #[inline(always)]
-    fn nothing(&self) -> DatReturn {
-        if self.switches.is_dead() { DEAD } else { EMPTY }
-    }
-
     /// Posts a software event that carries `pointer`.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn, WqeOpcod
 
 /// What a request of the send queue was, by the opcode of its WQE.
 #[inline(always)]
-fn requester_op(opcode: u8) -> Option<CompletionOp> {
+pub(super) fn requester_op(opcode: u8) -> Option<CompletionOp> {
     Some(match WqeOpcode::from_bits(opcode)? {
         WqeOpcode::Send | WqeOpcode::SendImm => CompletionOp::Send,
         WqeOpcode::RdmaWrite | WqeOpcode::RdmaWriteImm => CompletionOp::Write,
@@ -35,17 +35,8 @@ pub(super) fn received(
     whose: RequestQpn,
     record: &Record,
 ) -> Option<Completion> {
-    let cookie = match &record.receives {
-        Receives::Own(ring) => {
-            let front = ring.front();
-            ring.retire(front);
-            front.cookie
-        }
-        Receives::Shared(shared) => shared.ring.take_alone(slot.wqe_counter())?,
-        Receives::None => return None,
-    };
     Some(Completion {
-        cookie,
+        cookie: receive(slot, record)?,
         context: record.context,
         byte_len: slot.byte_count(),
         imm: 0,
@@ -55,6 +46,20 @@ pub(super) fn received(
         flags: solicited(OwnOp(form)),
         vendor_syndrome: 0,
     })
+}
+
+/// Takes the receive of a [`RECEIVED`] entry off its queue: its cookie.
+#[inline(always)]
+pub(super) fn receive(slot: Slot, record: &Record) -> Option<u64> {
+    match &record.receives {
+        Receives::Own(ring) => {
+            let front = ring.front();
+            ring.retire(front);
+            Some(front.cookie)
+        }
+        Receives::Shared(shared) => shared.ring.take_alone(slot.wqe_counter()),
+        Receives::None => None,
+    }
 }
 
 /// As [`received`], for a [`DONE`] entry.

@@ -6,15 +6,17 @@
 
 use std::sync::Arc;
 
-use super::decode::{DONE, RECEIVED, decode, done, received};
+use super::decode::{DONE, RECEIVED, decode, done, receive, received, requester_op};
 use super::mailbox::Change;
+use super::record::Record;
 use super::table::{Table, View};
 use super::{Mailbox, Owner};
-use crate::completion::Completion;
+use crate::completion::{Completion, CompletionOp};
 use crate::path::PollerCounters;
 use crate::ring::LayoutError;
 use crate::ring::complete::{CompletionRing, Slot};
 use crate::ring::layout::CompletionLayout;
+use crate::ring::send::Retired;
 use crate::wire::{CqeOpcode, CqeTail, OwnOp};
 
 /// The polling side of a completion queue.
@@ -32,6 +34,32 @@ impl core::fmt::Debug for Poller {
             .field("counters", &self.counters)
             .finish_non_exhaustive()
     }
+}
+
+/// An entry that the device has written, not taken yet.
+#[derive(Debug)]
+pub struct Written<'a> {
+    poller: &'a mut Poller,
+    /// Its last byte but for the owner bit.
+    form: u8,
+}
+
+/// What an entry is.
+#[derive(Debug)]
+pub enum Look<'a> {
+    /// A receive that went well.
+    Received(Ready<'a>),
+    /// A request that is done.
+    Done(Ready<'a>),
+    /// Something else: [`Poller::poll`] has to see to it.
+    Other,
+}
+
+/// A completion of the usual kind, not taken yet.
+pub struct Ready<'a> {
+    ring: &'a mut CompletionRing,
+    record: &'a Record,
+    slot: Slot,
 }
 
 /// What became of an unusual entry.
@@ -87,6 +115,15 @@ impl Poller {
         } else {
             self.take(slot, form)
         }
+    }
+
+    /// The next entry, if it is written, to be looked at before it is taken.
+    /// Nothing of that is called out of line, and no letters are read: who polls
+    /// in this way alone has to [`Self::settle`] when queue pairs have gone.
+    #[inline(always)]
+    pub fn glance(&mut self) -> Option<Written<'_>> {
+        let (_, form) = self.ring.cursor.look();
+        (form & OwnOp::OWNER == 0).then_some(Written { poller: self, form })
     }
 
     /// Fills `out` with completions as far as there are any. Answers how many.
@@ -237,6 +274,81 @@ impl Poller {
     /// Asks for one event; see [`CompletionRing::arm`].
     pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
         self.ring.arm(solicited_only, events_read);
+    }
+}
+
+impl<'a> Written<'a> {
+    /// What it is.
+    #[inline(always)]
+    pub fn look(self) -> Look<'a> {
+        let Self { poller, form } = self;
+        let kind = form & !OwnOp::SOLICITED;
+        if kind != RECEIVED && kind != DONE {
+            return Look::Other;
+        }
+        let slot = poller.ring.cursor.slot();
+        let Some(record) = poller.table.view().find(slot.request_qpn().qpn()) else {
+            return Look::Other;
+        };
+        let ready = Ready {
+            ring: &mut poller.ring,
+            record,
+            slot,
+        };
+        if kind == RECEIVED {
+            Look::Received(ready)
+        } else {
+            Look::Done(ready)
+        }
+    }
+}
+
+impl core::fmt::Debug for Ready<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Ready")
+            .field("context", &self.context())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ready<'_> {
+    /// The context of the endpoint.
+    #[inline(always)]
+    pub fn context(&self) -> u64 {
+        self.record.context
+    }
+
+    /// What a request was; nothing if that takes a closer look.
+    #[inline(always)]
+    pub fn op(&self) -> Option<CompletionOp> {
+        requester_op(self.slot.request_opcode())
+    }
+
+    /// Whether that many entries behind it are written, at least.
+    #[inline(always)]
+    pub fn has_behind(&self, entries: u32) -> bool {
+        self.ring.has_behind(entries)
+    }
+
+    /// Takes a receive: its cookie, and how many bytes it got. Nothing is done
+    /// if it takes a closer look after all.
+    #[inline(always)]
+    pub fn take_received(self) -> Option<(u64, u32)> {
+        let cookie = receive(self.slot, self.record)?;
+        let byte_len = self.slot.byte_count();
+        self.ring.cursor.advance();
+        self.ring.publish();
+        Some((cookie, byte_len))
+    }
+
+    /// Takes a request that is done: its cookie, and the note that it was posted
+    /// with.
+    #[inline(always)]
+    pub fn take_done(self) -> (u64, u32) {
+        let Retired { cookie, note } = self.record.sends.retire(self.slot.wqe_counter());
+        self.ring.cursor.advance();
+        self.ring.publish();
+        (cookie, note)
     }
 }
 

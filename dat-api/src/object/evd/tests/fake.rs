@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dat_engine::{Completion, CompletionFlags, ControlError, Device, PathRequest};
+use dat_engine::{Completion, CompletionFlags, CompletionOp, ControlError, Device, PathRequest};
+
+use super::super::queue::{Glance, Look, Ready, Written};
 
 /// What an armed queue raises an event for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,19 @@ impl FakeQueue {
         (Self(Arc::clone(&ring)), ring)
     }
 
+    pub(in super::super) fn glance(&mut self) -> Glance<'_> {
+        let inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let front = inside.completions.front().copied();
+        drop(inside);
+        match front {
+            None => Glance::Empty,
+            Some(completion) => Glance::Written(Written::Fake(FakeWritten(FakeReady {
+                queue: self,
+                completion,
+            }))),
+        }
+    }
+
     pub(in super::super) fn poll(&mut self) -> Option<Completion> {
         let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
         inside.completions.pop_front()
@@ -159,5 +174,52 @@ impl FakeQueue {
 
     pub(in super::super) fn channel(&self) -> BorrowedFd<'_> {
         self.0.channel.read.as_fd()
+    }
+}
+
+/// The first completion of a queue, not looked at.
+#[derive(Debug)]
+pub(in super::super) struct FakeWritten<'a>(FakeReady<'a>);
+
+impl<'a> FakeWritten<'a> {
+    pub(in super::super) fn look(self) -> Look<'a> {
+        let Completion { status, op, .. } = self.0.completion;
+        match op {
+            _ if !status.is_success() => Look::Other,
+            CompletionOp::RecvWriteImm => Look::Other,
+            CompletionOp::Recv => Look::Received(Ready::Fake(self.0)),
+            _ => Look::Done(Ready::Fake(self.0)),
+        }
+    }
+}
+
+/// The first completion of a queue.
+#[derive(Debug)]
+pub(in super::super) struct FakeReady<'a> {
+    queue: &'a mut FakeQueue,
+    completion: Completion,
+}
+
+impl FakeReady<'_> {
+    pub(in super::super) fn context(&self) -> u64 {
+        self.completion.context
+    }
+
+    pub(in super::super) fn op(&self) -> Option<CompletionOp> {
+        Some(self.completion.op)
+    }
+
+    pub(in super::super) fn has_behind(&self, completions: u32) -> bool {
+        self.queue.0.len() > completions as usize
+    }
+
+    pub(in super::super) fn take_received(self) -> Option<(u64, u32)> {
+        let completion = self.queue.poll()?;
+        Some((completion.cookie, completion.byte_len))
+    }
+
+    pub(in super::super) fn take_done(self) -> (u64, u32) {
+        self.queue.poll();
+        (self.completion.cookie, self.completion.imm)
     }
 }

@@ -12,5 +12,5 @@ mod taking;
 mod threads;
 mod waiting;
 
-pub(super) use fake::FakeQueue;
+pub(super) use fake::{FakeQueue, FakeReady, FakeWritten};
 pub(super) use rig::World;

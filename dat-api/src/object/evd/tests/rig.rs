@@ -103,8 +103,7 @@ impl Rig {
     }
 
     pub(super) fn dequeue(&self) -> Result<EventData, DatReturn> {
-        let mut owned = own(self.handle())?;
-        dequeue(&mut owned).map(|event| {
+        dequeue(own(self.handle())?).map(|event| {
             assert_eq!(event.evd, self.handle());
             event.data
         })
