@@ -6,7 +6,7 @@
 
 use super::{direct, verbs};
 use crate::endpoint::Endpoint;
-use crate::request::{PostError, RecvRequest, SendRequest};
+use crate::request::{RecvRequest, SendRequest};
 
 /// A path.
 pub trait Route: Sealed {
@@ -22,24 +22,19 @@ pub trait Sealed {}
 
 /// The posts of an [`Endpoint`], compiled into the caller.
 pub trait Posts {
-    /// [`Endpoint::post_recv`]. Answers whether it is posted; if not, that has
-    /// to tell why, if there still is a reason.
-    ///
-    /// # Errors
-    /// As there.
+    /// [`Endpoint::post_recv`], if nothing keeps it from being posted at once.
+    /// Answers whether it is posted; if not, that has to tell why, if there
+    /// still is a reason.
     ///
     /// # Safety
     /// As there.
-    unsafe fn post_recv(self, request: &RecvRequest<'_>) -> Result<bool, PostError>;
+    unsafe fn post_recv(self, request: &RecvRequest<'_>) -> bool;
 
     /// The same of [`Endpoint::post_send_noted`].
     ///
-    /// # Errors
-    /// As there.
-    ///
     /// # Safety
     /// As there.
-    unsafe fn post_send(self, request: &SendRequest<'_>, note: u32) -> Result<bool, PostError>;
+    unsafe fn post_send(self, request: &SendRequest<'_>, note: u32) -> bool;
 }
 
 /// The direct path.
@@ -87,28 +82,29 @@ impl Route for Verbs {
 
 impl Posts for OnDirect<'_> {
     #[inline(always)]
-    unsafe fn post_recv(self, request: &RecvRequest<'_>) -> Result<bool, PostError> {
+    unsafe fn post_recv(self, request: &RecvRequest<'_>) -> bool {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.post_recv(request) }.map(|()| true)
+        unsafe { self.0.post_plain_recv(request) }
     }
 
     #[inline(always)]
-    unsafe fn post_send(self, request: &SendRequest<'_>, note: u32) -> Result<bool, PostError> {
+    unsafe fn post_send(self, request: &SendRequest<'_>, note: u32) -> bool {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.post_send_noted(request, note) }.map(|()| true)
+        unsafe { self.0.post_plain_send(request, note) }
     }
 }
 
 impl Posts for OnVerbs<'_> {
     #[inline(always)]
-    unsafe fn post_recv(self, request: &RecvRequest<'_>) -> Result<bool, PostError> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.0.post_usual_recv(request) }
+    unsafe fn post_recv(self, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: passed on to the caller. What libibverbs refuses it refuses
+        // again when it is asked why.
+        matches!(unsafe { self.0.post_usual_recv(request) }, Ok(true))
     }
 
     #[inline(always)]
-    unsafe fn post_send(self, request: &SendRequest<'_>, note: u32) -> Result<bool, PostError> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.0.post_usual_send(request, note) }
+    unsafe fn post_send(self, request: &SendRequest<'_>, note: u32) -> bool {
+        // SAFETY: as above.
+        matches!(unsafe { self.0.post_usual_send(request, note) }, Ok(true))
     }
 }

@@ -211,6 +211,25 @@ impl RecvProducer {
         Ok(())
     }
 
+    /// [`Self::post`] as far as it goes without a call out of line: whether it
+    /// is posted.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
+        if self.credits.exhausted() {
+            return false;
+        }
+        // SAFETY: the WQE is free: the credits are not exhausted.
+        if !unsafe { self.wqes.write_plain(self.credits.posted(), request) } {
+            return false;
+        }
+        self.credits.take(1);
+        self.publish();
+        true
+    }
+
     /// Posts several receives with one store to the doorbell record.
     ///
     /// # Errors

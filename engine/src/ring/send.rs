@@ -222,6 +222,23 @@ impl SendProducer {
         Ok(())
     }
 
+    /// [`Self::post_noted`] as far as it goes without a call out of line: whether
+    /// it is posted.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_plain(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
+        // SAFETY: passed on to the caller.
+        match unsafe { self.write_plain(request, note) } {
+            Some(written) => {
+                self.ring_single(written);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Posts several requests and rings once. Their notes are 0.
     ///
     /// # Errors

@@ -138,6 +138,26 @@ impl SharedRecvProducer {
         Ok(())
     }
 
+    /// [`Self::post`] as far as it goes without a call out of line: whether it
+    /// is posted.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
+        if self.head == self.known_tail {
+            return false;
+        }
+        // SAFETY: the head is free: it is not the tail.
+        let Some(next) = (unsafe { self.wqes.write_plain(self.head, request) }) else {
+            return false;
+        };
+        self.head = next;
+        self.posted = self.posted.wrapping_add(1);
+        self.publish();
+        true
+    }
+
     /// Posts several receives with one store to the doorbell record.
     ///
     /// # Errors

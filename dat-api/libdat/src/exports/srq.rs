@@ -3,7 +3,7 @@
 use dat_api::object::ia::Ia;
 use dat_api::object::pz::Pz;
 use dat_api::object::srq::Srq;
-use dat_api::types::SrqAttributes;
+use dat_api::types::{CompletionFlags, SrqAttributes};
 use dat_api::{DatReturn, Kind, Subtype};
 
 use super::ep_post::NO_SEGMENTS;
@@ -71,21 +71,32 @@ pub unsafe extern "C" fn dat_srq_post_recv(
         // SAFETY: passed on to the caller.
         return unsafe { hot::srq_post_recv(srq_handle, num_segments, local_iov, user_cookie) };
     };
-    // SAFETY: the contract: an array of so many.
-    let Some(segments) = (unsafe { Segments::new(num_segments, local_iov) }) else {
-        return NO_SEGMENTS;
-    };
-    // SAFETY: one thread at a time posts to it, and keeps the memory, by the
-    // contract; the poster asks for segments below the count; any 64 bits are
-    // a cookie.
-    let result = unsafe {
-        srq.post_recv_with(
-            segments.count(),
-            |index| segments.get(index),
-            user_cookie.as_64,
-        )
-    };
-    DatReturn::from(result).bits()
+    // SAFETY: one thread at a time posts to it, and keeps the memory and the
+    // list, by the contract; any 64 bits are a cookie.
+    unsafe {
+        match Segments::one(num_segments, CompletionFlags::empty(), local_iov) {
+            Some(segment) => srq.post_one(segment, user_cookie.as_64).bits(),
+            None => recv_any(srq, num_segments, local_iov, user_cookie),
+        }
+    }
+}
+
+/// Any but a receive of one segment.
+#[inline(never)]
+unsafe extern "C" fn recv_any(
+    srq: &Srq,
+    num_segments: DAT_COUNT,
+    local_iov: *mut DAT_LMR_TRIPLET,
+    user_cookie: DAT_DTO_COOKIE,
+) -> DAT_RETURN {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let Some(segments) = Segments::new(num_segments, local_iov) else {
+            return NO_SEGMENTS;
+        };
+        let segment = |index| segments.get(index);
+        DatReturn::from(srq.post_recv_with(segments.count(), segment, user_cookie.as_64)).bits()
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -61,7 +61,6 @@ use control::Control;
 use poster::PosterCell;
 use quiet::QuietReceives;
 use watermark::HighMarks;
-use way::Way;
 
 pub(crate) use bind::{BIND_NOTE, Bind, Bound, bind_note, bound_rmr};
 pub use fields::EpFields;
@@ -71,7 +70,8 @@ pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use life::{find, manager_error};
 pub(crate) use needs::Needs;
 pub use poster::is_usual;
-pub(crate) use segments::{LONGEST, gather, refusal, single, too_many};
+pub(crate) use segments::{LONGEST, found, gather, refusal, single, too_many};
+pub(crate) use way::Way;
 
 /// Most segments of one request that any endpoint takes; the IA's limit is
 /// this or the device's, whichever is less.

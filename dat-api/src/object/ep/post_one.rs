@@ -57,20 +57,15 @@ impl Ep {
             poster.unsignalled = 0;
             let segments = [segment];
             let how = usual_flags(kind(), one.length, poster.inline);
-            // Made twice, so that the usual one need not lie in memory.
-            let request = || SendRequest {
+            let request = SendRequest {
                 cookie,
                 op,
                 flags: how,
                 segments: &segments,
             };
-            let note = one.length as u32;
             // SAFETY: passed on to the caller.
-            match unsafe { queue.post_send(&request(), note) } {
-                Ok(true) => return DatReturn::SUCCESS,
-                Ok(false) => {}
-                // SAFETY: passed on to the caller.
-                Err(error) => return unsafe { self.post_again(&request(), note, error) },
+            if unsafe { queue.post_send(&request, one.length as u32) } {
+                return DatReturn::SUCCESS;
             }
         }
         // SAFETY: passed on to the caller.

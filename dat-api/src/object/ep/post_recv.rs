@@ -78,20 +78,14 @@ impl Ep {
             && let Some(segment) = found(one, &poster.recent.write)
         {
             let segments = [segment];
-            // Made twice, so that the usual one need not lie in memory.
-            let request = || RecvRequest {
+            let request = RecvRequest {
                 cookie,
                 segments: &segments,
             };
             // SAFETY: passed on to the caller.
-            match unsafe { queue.post_recv(&request()) } {
-                Ok(true) => {
-                    self.count_posted();
-                    return DatReturn::SUCCESS;
-                }
-                Ok(false) => {}
-                // SAFETY: passed on to the caller.
-                Err(error) => return unsafe { self.post_recv_again(&request(), error) },
+            if unsafe { queue.post_recv(&request) } {
+                self.count_posted();
+                return DatReturn::SUCCESS;
             }
         }
         // SAFETY: passed on to the caller.

@@ -38,7 +38,7 @@ pub(crate) fn single(
 
 /// [`single`] of what was used last; nothing if it is something else.
 #[inline(always)]
-pub(super) fn found(segment: LmrSegment, recent: &Recent) -> Option<Segment> {
+pub(crate) fn found(segment: LmrSegment, recent: &Recent) -> Option<Segment> {
     let LmrSegment {
         context,
         address,

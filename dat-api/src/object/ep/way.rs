@@ -1,4 +1,4 @@
-//! How the usual posts of an endpoint reach its queue. Each way is compiled by
+//! How the usual posts of an endpoint, or of a shared queue, reach the queue. Each way is compiled by
 //! itself, so that none saves the registers, or asks the questions, of another.
 
 use dat_engine::control::DataPath;
@@ -7,7 +7,7 @@ use crate::object::ia::Ia;
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// The device's rings; the caller serialises.
     Direct,
     /// libibverbs; the caller serialises.
@@ -17,8 +17,8 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// That of the endpoints of an IA.
-    pub(super) fn of(ia: &Ia) -> Self {
+    /// That of the endpoints and shared queues of an IA.
+    pub(crate) fn of(ia: &Ia) -> Self {
         if ia.is_threadsafe() {
             Self::Guarded
         } else if ia.device().info().path == DataPath::Direct {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
 use super::counters::Refused;
-use super::ep::{Ep, Gate, MAX_SEGMENTS};
+use super::ep::{Ep, Gate, MAX_SEGMENTS, Way};
 use super::exhausted;
 use super::ia::Ia;
 use super::pz::Pz;
@@ -32,6 +32,8 @@ pub struct Srq {
     ia: Arc<Ia>,
     queue: SharedReceiveQueueHandle,
     poster: PosterCell,
+    /// How usual posts go; it never changes.
+    way: Way,
     gate: Gate,
     refused: Refused,
     /// Number of its zone: whose memory may be named.
@@ -133,6 +135,7 @@ impl Srq {
             ia: Arc::clone(ia),
             queue: queue.handle().clone(),
             gate: Gate::new(ia.is_threadsafe()),
+            way: Way::of(ia),
             refused: Refused::default(),
             zone: pz.id(),
             capacity: AtomicU32::new(queue.capacity()),

@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use dat_engine::{ControlError, PostError, RecvRequest, SharedReceiveQueue};
 
 use super::Srq;
-use crate::object::ep::{LONGEST, MAX_SEGMENTS, gather, refusal, single, too_many};
+use crate::object::ep::{LONGEST, MAX_SEGMENTS, Way, found, gather, refusal, single, too_many};
 use crate::object::lmr::Recent;
 use crate::status::DatReturn;
 use crate::types::{LmrSegment, MemPrivileges};
@@ -64,31 +64,110 @@ impl Srq {
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
     ) -> Result<(), DatReturn> {
-        if count == 1 {
-            let one = segment(0);
-            if one.length.wrapping_sub(1) < LONGEST {
-                let _gate = self.gate.enter();
-                // SAFETY: inside the gate, or the caller's promise.
-                let poster = unsafe { &mut *self.poster.0.get() };
-                let need = MemPrivileges::LOCAL_WRITE;
-                let segments = [single(one, &mut poster.recent, self.zone, need)?];
-                let request = RecvRequest {
-                    cookie,
-                    segments: &segments,
-                };
-                // SAFETY: passed on to the caller.
-                if unsafe { poster.queue.post(&request) }.is_ok() {
-                    return Ok(());
-                }
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if count == 1 {
+                self.post_one(|| segment(0), cookie)
+            } else {
+                self.post_any(count, segment, cookie)
+            }
+        }
+        .into_result()
+    }
+
+    /// Posts a receive of one segment, which is a function's last act: it ends
+    /// in a jump.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv_with`].
+    #[inline(always)]
+    pub unsafe fn post_one(&self, segment: impl Fn() -> LmrSegment, cookie: u64) -> DatReturn {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match self.way {
+                Way::Direct => self.post_direct(segment, cookie),
+                Way::Verbs | Way::Guarded => self.post_guarded(segment, cookie),
+            }
+        }
+    }
+
+    /// On the device's rings, with the caller's promise that nobody else posts.
+    /// Like [`Ep::post_one_recv`] for endpoints.
+    ///
+    /// [`Ep::post_one_recv`]: crate::object::ep::Ep::post_one_recv
+    #[inline(never)]
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    unsafe extern "C" fn post_direct(
+        &self,
+        segment: impl Fn() -> LmrSegment,
+        cookie: u64,
+    ) -> DatReturn {
+        // SAFETY: the caller's promise; there is no gate.
+        let poster = unsafe { &mut *self.poster.0.get() };
+        let one = segment();
+        if one.length.wrapping_sub(1) < LONGEST
+            && let Some(segment) = found(one, &poster.recent)
+        {
+            let segments = [segment];
+            let request = RecvRequest {
+                cookie,
+                segments: &segments,
+            };
+            // SAFETY: passed on to the caller.
+            if unsafe { poster.queue.post_plain(&request) } {
+                return DatReturn::SUCCESS;
             }
         }
         // SAFETY: passed on to the caller.
-        unsafe { self.post_any(count, segment, cookie) }
+        unsafe { self.post_guarded(segment, cookie) }
+    }
+
+    /// The same inside the gate, if there is one; and where something stands in
+    /// the way.
+    #[inline(never)]
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    unsafe extern "C" fn post_guarded(
+        &self,
+        segment: impl Fn() -> LmrSegment,
+        cookie: u64,
+    ) -> DatReturn {
+        let one = segment();
+        if one.length.wrapping_sub(1) < LONGEST {
+            let _gate = self.gate.enter();
+            // SAFETY: inside the gate, or the caller's promise.
+            let poster = unsafe { &mut *self.poster.0.get() };
+            let need = MemPrivileges::LOCAL_WRITE;
+            let segments = match single(one, &mut poster.recent, self.zone, need) {
+                Ok(segment) => [segment],
+                Err(code) => return code,
+            };
+            let request = RecvRequest {
+                cookie,
+                segments: &segments,
+            };
+            // SAFETY: passed on to the caller.
+            if unsafe { poster.queue.post_plain(&request) } {
+                return DatReturn::SUCCESS;
+            }
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_any(1, |_| segment(), cookie) }
     }
 
     /// Any receive.
     #[inline(never)]
     unsafe fn post_any(
+        &self,
+        count: usize,
+        segment: impl Fn(usize) -> LmrSegment,
+        cookie: u64,
+    ) -> DatReturn {
+        // SAFETY: passed on to the caller.
+        unsafe { self.try_any(count, segment, cookie) }.into()
+    }
+
+    #[inline(always)]
+    unsafe fn try_any(
         &self,
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,

@@ -191,6 +191,30 @@ impl QueuePair {
         }
     }
 
+    /// [`Self::post_recv`] as far as it goes without a call out of line: whether
+    /// it is posted.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_plain_recv(&mut self, request: &RecvRequest<'_>) -> bool {
+        match &mut self.receives {
+            // SAFETY: passed on to the caller.
+            Some(receives) => unsafe { receives.post_plain(request) },
+            None => false,
+        }
+    }
+
+    /// The same of [`Self::post_send_noted`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_plain_send(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { self.sends.post_plain(request, note) }
+    }
+
     /// Posts several receives with one doorbell.
     ///
     /// # Errors

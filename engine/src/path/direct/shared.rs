@@ -111,6 +111,17 @@ impl SharedReceives {
         unsafe { self.producer.post(request) }
     }
 
+    /// [`Self::post`] as far as it goes without a call out of line: whether it
+    /// is posted.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { self.producer.post_plain(request) }
+    }
+
     /// Posts several receives with one doorbell.
     ///
     /// # Errors
