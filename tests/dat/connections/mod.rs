@@ -52,7 +52,7 @@
 //! | `dat_ep_get_status`, `dat_ep_query`, `dat_ep_recv_query`, `dat_ep_set_watermark` in every state | `states` |
 //! | addresses of `dat_ep_query` | `states` (`fields_in`), `states::the_active_side…` |
 //! | groups of `dat_ep_modify` in each state | `modify` |
-//! | bad values of `dat_ep_modify` | `modify`, `device` `attributes`, `face` `roles` |
+//! | bad values of `dat_ep_modify` | `values`, `modify`, `device` `attributes`, `face` `roles` |
 //!
 //! # Private data
 //! | what | test |
@@ -90,6 +90,7 @@ mod reserved;
 mod staging;
 mod states;
 mod storm;
+mod values;
 mod watermark;
 
 use dat::abi::*;

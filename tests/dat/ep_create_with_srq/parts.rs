@@ -140,7 +140,7 @@ fn ep_create_with_srq_e04_each_zone_guards_its_own() {
     let call = Call::new(&bed, queue);
     if differ != DAT_TRUE {
         assert!(!bed.is_stepped(), "mlx5 devices support it");
-        call.fails(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE);
+        call.fails(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
         return;
     }
     let end = call.make();

@@ -120,15 +120,17 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
     if let Some(refusal) = answer {
         return Ok(Some(refusal.bits()));
     }
-    if !causes.is_empty() {
-        return Err(DatError::new(
+    // What has registered itself, whether or not dat.conf knows the name.
+    // SAFETY: the caller's promise.
+    match unsafe { open_registered(key, request, None) } {
+        Some(answer) => Ok(Some(answer.bits())),
+        None if causes.is_empty() => Ok(None),
+        None => Err(DatError::new(
             ReturnType::ProviderNotFound,
             Subtype::NameNotRegistered,
             causes.join("; "),
-        ));
+        )),
     }
-    // SAFETY: the caller's promise.
-    Ok(unsafe { open_registered(key, request, None) }.map(DatReturn::bits))
 }
 
 /// Only version 1.2 has the table that this library calls through.

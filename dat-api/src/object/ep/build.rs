@@ -11,6 +11,8 @@ use super::poster::Held;
 use super::{Ep, INLINE_BYTES, Needs};
 use crate::error::{DatError, Result};
 use crate::object::evd::{DtoRole, Evd, StreamKind};
+use crate::object::ia::Ia;
+use crate::object::pz::Pz;
 use crate::object::srq::Srq;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpAttributes};
@@ -114,6 +116,21 @@ impl Plan {
     }
 }
 
+/// That the zone of an endpoint and that of its SRQ may be two, if they are.
+/// Otherwise that argument is to blame.
+pub(super) fn check_zones(ia: &Ia, pz: Option<&Pz>, srq: &Srq, argument: Subtype) -> Result<()> {
+    let differ = pz.is_some_and(|pz| pz.id() != srq.zone());
+    if differ && !ia.device().srq_domain_may_differ() {
+        return Err(DatError::new(
+            ReturnType::InvalidParameter,
+            argument,
+            "with this device, an endpoint and its SRQ must be of one protection zone \
+             (srq_ep_pz_difference_supported is false)",
+        ));
+    }
+    Ok(())
+}
+
 impl Ep {
     /// Makes the queue pair, if there is a protection zone: receives may be
     /// posted from then on.
@@ -127,15 +144,6 @@ impl Ep {
             return Ok(None);
         };
         let srq = control.srq.as_deref();
-        if srq.is_some_and(|srq| srq.zone() != pz.id()) && !self.ia.device().srq_domain_may_differ()
-        {
-            return Err(DatError::new(
-                ReturnType::ModelNotSupported,
-                Subtype::NoSubtype,
-                "with this device, an endpoint and its SRQ must be of one protection zone \
-                 (srq_ep_pz_difference_supported is false)",
-            ));
-        }
         let unwanted = if streams.recv.is_none() || streams.request.is_none() {
             let receives = match srq {
                 Some(srq) => srq.capacity(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use dat_engine::cm;
 
 use super::attributes::{self, Request};
-use super::build::Plan;
+use super::build::{Plan, check_zones};
 use super::control::Control;
 use super::gate::Gate;
 use super::poster::{Poster, PosterCell};
@@ -274,6 +274,10 @@ impl Parts<'_> {
                 Subtype::InvalidHandleSrq,
                 "the SRQ belongs to another IA",
             ));
+        }
+        if let Some(srq) = self.srq {
+            let pz = self.pz.map(|pz| &**pz);
+            check_zones(ia, pz, srq, Subtype::InvalidArg2)?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::attributes::{self, Request};
+use super::build::check_zones;
 use super::create::check_evd;
 use super::{Ep, EpChange, EpFields};
 use crate::error::{DatError, Result};
@@ -76,6 +77,9 @@ impl Ep {
         };
 
         let mut control = self.control();
+        if let (Some(Some(pz)), Some(srq)) = (&zone, &control.srq) {
+            check_zones(&self.ia, Some(pz.arc()), srq, Subtype::InvalidArg3)?;
+        }
         let old = control.plan();
         let mut new = old.clone();
         if fields.contains(EpFields::RECV_EVD) {
@@ -101,7 +105,9 @@ impl Ep {
             };
             // An endpoint without attributes was made with receives and
             // requests though nobody hears of them; that may stay.
-            new.attributes = if asked == old.attributes {
+            let loses_evd = old.recv.is_some() && new.recv.is_none()
+                || old.request.is_some() && new.request.is_none();
+            new.attributes = if asked == old.attributes && !loses_evd {
                 asked
             } else {
                 attributes::settle(&asked, limits, request)?
