@@ -2,114 +2,22 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
-use std::env;
-use std::sync::Arc;
 
-use crate::control::{
-    ConnectOptions, EndpointAddress, MemoryWindow, ProtectionDomain, QpGrant, QpSpec, QpState,
-    VerbsQp,
-};
+use crate::control::{ConnectOptions, EndpointAddress, MemoryWindow, QpState, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
+use crate::path;
 use crate::path::route::Route;
-use crate::path::{self, CqSide, SrqSide, direct, verbs};
-use crate::queue::CompletionQueueHandle;
 use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
 use crate::ring::layout::{RecvLayout, SendLayout};
-use crate::ring::send::DoorbellPolicy;
-use crate::shared_queue::SharedReceiveQueueHandle;
 use crate::wire::LONGEST_WINDOW;
 
+mod create;
 mod handle;
+mod options;
 
 pub use handle::EndpointHandle;
 use handle::State;
-
-/// How to create an [`Endpoint`]; begin with [`EndpointOptions::new`].
-#[derive(Clone, Copy, Debug)]
-pub struct EndpointOptions<'a> {
-    /// Where sends complete.
-    pub send_cq: &'a CompletionQueueHandle,
-    /// Where receives complete; may be the same.
-    pub recv_cq: &'a CompletionQueueHandle,
-    /// Where receives come from, instead of a queue of its own.
-    pub srq: Option<&'a SharedReceiveQueueHandle>,
-    /// Sends that may be outstanding, at least.
-    pub send_depth: u32,
-    /// Receives that may be outstanding, at least; not used with `srq`.
-    pub recv_depth: u32,
-    /// Segments of one send, at most.
-    pub send_segments: u32,
-    /// Segments of one receive, at most; not used with `srq`.
-    pub recv_segments: u32,
-    /// Bytes of one inline send, at most.
-    pub inline_bytes: u32,
-    /// What every completion of the endpoint carries as its `context`, of sends
-    /// and receives, good and bad: where the application finds its own part of it.
-    pub context: u64,
-    /// Ask for a doorbell register of its own: single sends then go to the
-    /// device whole (BlueFlame), and no lock is taken. Devices have some
-    /// hundreds; when there is none left, a shared one is taken. Means nothing
-    /// on the verbs path.
-    pub exclusive_register: bool,
-    /// The application promises that no two threads post sends to endpoints of
-    /// one device at the same time: no lock is taken for a shared register.
-    /// libmlx5's `MLX5_SINGLE_THREADED=1` promises the same. Means nothing on
-    /// the verbs path.
-    pub single_threaded: bool,
-    /// The device may leave short received messages in their completions, from
-    /// where polling moves them to their buffers: one access of the bus less.
-    /// Not for endpoints whose completions are not polled as they come. They may
-    /// not on the verbs path.
-    pub payload_in_completion: bool,
-    /// Memory windows may be bound through the endpoint. On the direct path its
-    /// ring is up to four times as large for that.
-    pub windows: bool,
-}
-
-impl<'a> EndpointOptions<'a> {
-    /// 128 sends and 128 receives of one segment each, no inline data, context 0,
-    /// a shared register.
-    #[must_use]
-    pub fn new(send_cq: &'a CompletionQueueHandle, recv_cq: &'a CompletionQueueHandle) -> Self {
-        Self {
-            send_cq,
-            recv_cq,
-            srq: None,
-            send_depth: 128,
-            recv_depth: 128,
-            send_segments: 1,
-            recv_segments: 1,
-            inline_bytes: 0,
-            context: 0,
-            exclusive_register: false,
-            single_threaded: false,
-            payload_in_completion: true,
-            windows: false,
-        }
-    }
-}
-
-/// What the environment asks of new endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Switches {
-    /// `DAT_DEBUG_NO_BF`: never copy a WQE to the register.
-    no_blue_flame: bool,
-    /// `DAT_DEBUG_NO_INLINE`: grant no inline bytes.
-    no_inline: bool,
-    /// `MLX5_SINGLE_THREADED`, as libmlx5 understands it.
-    single_threaded: bool,
-}
-
-impl Switches {
-    fn read(value: impl Fn(&str) -> Option<String>) -> Self {
-        let set = |name| value(name).is_some_and(|value| !value.is_empty() && value != "0");
-        Self {
-            no_blue_flame: set("DAT_DEBUG_NO_BF"),
-            no_inline: set("DAT_DEBUG_NO_INLINE"),
-            single_threaded: value("MLX5_SINGLE_THREADED").as_deref() == Some("1"),
-        }
-    }
-}
+pub use options::EndpointOptions;
 
 /// A reliable connection and the right to post to it.
 ///
@@ -120,144 +28,6 @@ pub struct Endpoint {
     handle: EndpointHandle,
     max_inline: u32,
 }
-
-impl ProtectionDomain {
-    /// Creates an endpoint, not connected.
-    ///
-    /// # Errors
-    /// Arguments beyond the device's limits, parts of different devices, or a
-    /// device that has no more.
-    pub fn create_endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint, ControlError> {
-        let switches = Switches::read(|name| env::var(name).ok());
-        let spec = QpSpec {
-            send_cq: &options.send_cq.verbs,
-            recv_cq: &options.recv_cq.verbs,
-            srq: options.srq.map(|srq| &srq.verbs),
-            send_depth: options.send_depth,
-            recv_depth: options.recv_depth,
-            send_segments: options.send_segments,
-            recv_segments: options.recv_segments,
-            inline_bytes: if switches.no_inline {
-                0
-            } else {
-                options.inline_bytes
-            },
-            exclusive_register: options.exclusive_register,
-            payload_in_completion: options.payload_in_completion,
-            windows: options.windows,
-        };
-        let verbs = Arc::new(VerbsQp::create(self, &spec)?);
-        let single = options.single_threaded || switches.single_threaded;
-        let doorbell = DoorbellPolicy {
-            blue_flame: !switches.no_blue_flame,
-            serialised: !single,
-        };
-        let mut grant = verbs.grant();
-        if switches.no_inline {
-            grant.inline_bytes = 0;
-        }
-        let path = match verbs.send_layout() {
-            Some(send) => direct_path(&verbs, send, options, doorbell, grant)?,
-            None => verbs_path(&verbs, options, grant)?,
-        };
-        Ok(Endpoint {
-            handle: EndpointHandle::new(verbs, path.watch()),
-            path: ManuallyDrop::new(path),
-            max_inline: grant.inline_bytes,
-        })
-    }
-}
-
-fn direct_path(
-    verbs: &Arc<VerbsQp>,
-    mut send: SendLayout,
-    options: &EndpointOptions<'_>,
-    doorbell: DoorbellPolicy,
-    grant: QpGrant,
-) -> Result<path::QueuePair, ControlError> {
-    send.max_inline = grant.inline_bytes;
-    let (CqSide::Direct(send_mailbox), CqSide::Direct(recv_mailbox)) =
-        (&options.send_cq.path, &options.recv_cq.path)
-    else {
-        return Err(mixed());
-    };
-    let shared = match options.srq.map(|srq| &srq.path) {
-        None => None,
-        Some(SrqSide::Direct(shared)) => Some(shared.clone()),
-        Some(SrqSide::Verbs(_)) => return Err(mixed()),
-    };
-    let parts = direct::QueuePairParts {
-        send,
-        doorbell: DoorbellPolicy {
-            serialised: doorbell.serialised && !send.register.exclusive,
-            ..doorbell
-        },
-        recv: verbs.recv_layout(),
-        shared,
-        send_mailbox: Arc::clone(send_mailbox),
-        recv_mailbox: Arc::clone(recv_mailbox),
-        context: options.context,
-        owner: Arc::clone(verbs) as direct::Owner,
-    };
-    // SAFETY: the layouts are those of a queue pair that was just created,
-    // which lives, and keeps its number, as long as the owner; its rings
-    // are used by nobody else. The register is its own, or shared with
-    // others of ours, serialised unless the application promised otherwise.
-    unsafe { direct::QueuePair::new(parts) }
-        .map(path::QueuePair::Direct)
-        .map_err(|error| {
-            ControlError::new(
-                ControlErrorKind::Unsupported,
-                "drive a queue pair directly",
-                error.to_string(),
-            )
-        })
-}
-
-fn verbs_path(
-    verbs: &Arc<VerbsQp>,
-    options: &EndpointOptions<'_>,
-    grant: QpGrant,
-) -> Result<path::QueuePair, ControlError> {
-    let (CqSide::Verbs(send), CqSide::Verbs(recv)) = (&options.send_cq.path, &options.recv_cq.path)
-    else {
-        return Err(mixed());
-    };
-    let shared = match options.srq.map(|srq| &srq.path) {
-        None => None,
-        Some(SrqSide::Verbs(shared)) => Some(shared.clone()),
-        Some(SrqSide::Direct(_)) => return Err(mixed()),
-    };
-    let parts = verbs::QueuePairParts {
-        queue: Arc::clone(verbs),
-        grant,
-        shared,
-        send: send.clone(),
-        recv: recv.clone(),
-        context: options.context,
-    };
-    verbs::QueuePair::new(parts)
-        .map(path::QueuePair::Verbs)
-        .ok_or_else(|| {
-            ControlError::new(
-                ControlErrorKind::OutOfResources,
-                CREATE,
-                "a completion queue serves no more than 2^20 endpoints",
-            )
-            .with_remedy("let some report to another completion queue")
-        })
-}
-
-/// Creating the queue pair has refused parts of different devices before.
-fn mixed() -> ControlError {
-    ControlError::new(
-        ControlErrorKind::Invalid,
-        CREATE,
-        "its parts are driven on different paths",
-    )
-}
-
-const CREATE: &str = "create an endpoint";
 
 impl Endpoint {
     /// Posts one receive.
@@ -595,33 +365,5 @@ impl fmt::Debug for Endpoint {
             .field("qpn", &self.qpn())
             .field("state", &self.handle.lock().state)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn switches_are_off_when_unset_empty_or_zero() {
-        let with = |value: Option<&str>| Switches::read(|_| value.map(str::to_owned));
-        let off = Switches {
-            no_blue_flame: false,
-            no_inline: false,
-            single_threaded: false,
-        };
-        assert_eq!(with(None), off);
-        assert_eq!(with(Some("")), off);
-        assert_eq!(with(Some("0")), off);
-        let on = Switches {
-            no_blue_flame: true,
-            no_inline: true,
-            single_threaded: true,
-        };
-        assert_eq!(with(Some("1")), on);
-        assert!(
-            !with(Some("yes")).single_threaded,
-            "libmlx5 wants exactly 1"
-        );
     }
 }

@@ -1,0 +1,151 @@
+//! Making an endpoint, on the path that the device is driven on.
+
+use core::mem::ManuallyDrop;
+use std::env;
+use std::sync::Arc;
+
+use super::options::Switches;
+use super::{Endpoint, EndpointHandle, EndpointOptions};
+use crate::control::{ProtectionDomain, QpGrant, QpSpec, VerbsQp};
+use crate::error::{ControlError, ControlErrorKind};
+use crate::path::{self, CqSide, SrqSide, direct, verbs};
+use crate::ring::layout::SendLayout;
+use crate::ring::send::DoorbellPolicy;
+
+impl ProtectionDomain {
+    /// Creates an endpoint, not connected.
+    ///
+    /// # Errors
+    /// Arguments beyond the device's limits, parts of different devices, or a
+    /// device that has no more.
+    pub fn create_endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint, ControlError> {
+        let switches = Switches::read(|name| env::var(name).ok());
+        let spec = QpSpec {
+            send_cq: &options.send_cq.verbs,
+            recv_cq: &options.recv_cq.verbs,
+            srq: options.srq.map(|srq| &srq.verbs),
+            send_depth: options.send_depth,
+            recv_depth: options.recv_depth,
+            send_segments: options.send_segments,
+            recv_segments: options.recv_segments,
+            inline_bytes: if switches.no_inline {
+                0
+            } else {
+                options.inline_bytes
+            },
+            exclusive_register: options.exclusive_register,
+            payload_in_completion: options.payload_in_completion,
+            windows: options.windows,
+        };
+        let verbs = Arc::new(VerbsQp::create(self, &spec)?);
+        let single = options.single_threaded || switches.single_threaded;
+        let doorbell = DoorbellPolicy {
+            blue_flame: !switches.no_blue_flame,
+            serialised: !single,
+        };
+        let mut grant = verbs.grant();
+        if switches.no_inline {
+            grant.inline_bytes = 0;
+        }
+        let path = match verbs.send_layout() {
+            Some(send) => direct_path(&verbs, send, options, doorbell, grant)?,
+            None => verbs_path(&verbs, options, grant)?,
+        };
+        Ok(Endpoint {
+            handle: EndpointHandle::new(verbs, path.watch()),
+            path: ManuallyDrop::new(path),
+            max_inline: grant.inline_bytes,
+        })
+    }
+}
+
+fn direct_path(
+    verbs: &Arc<VerbsQp>,
+    mut send: SendLayout,
+    options: &EndpointOptions<'_>,
+    doorbell: DoorbellPolicy,
+    grant: QpGrant,
+) -> Result<path::QueuePair, ControlError> {
+    send.max_inline = grant.inline_bytes;
+    let (CqSide::Direct(send_mailbox), CqSide::Direct(recv_mailbox)) =
+        (&options.send_cq.path, &options.recv_cq.path)
+    else {
+        return Err(mixed());
+    };
+    let shared = match options.srq.map(|srq| &srq.path) {
+        None => None,
+        Some(SrqSide::Direct(shared)) => Some(shared.clone()),
+        Some(SrqSide::Verbs(_)) => return Err(mixed()),
+    };
+    let parts = direct::QueuePairParts {
+        send,
+        doorbell: DoorbellPolicy {
+            serialised: doorbell.serialised && !send.register.exclusive,
+            ..doorbell
+        },
+        recv: verbs.recv_layout(),
+        shared,
+        send_mailbox: Arc::clone(send_mailbox),
+        recv_mailbox: Arc::clone(recv_mailbox),
+        context: options.context,
+        owner: Arc::clone(verbs) as direct::Owner,
+    };
+    // SAFETY: the layouts are those of a queue pair that was just created,
+    // which lives, and keeps its number, as long as the owner; its rings
+    // are used by nobody else. The register is its own, or shared with
+    // others of ours, serialised unless the application promised otherwise.
+    unsafe { direct::QueuePair::new(parts) }
+        .map(path::QueuePair::Direct)
+        .map_err(|error| {
+            ControlError::new(
+                ControlErrorKind::Unsupported,
+                "drive a queue pair directly",
+                error.to_string(),
+            )
+        })
+}
+
+fn verbs_path(
+    verbs: &Arc<VerbsQp>,
+    options: &EndpointOptions<'_>,
+    grant: QpGrant,
+) -> Result<path::QueuePair, ControlError> {
+    let (CqSide::Verbs(send), CqSide::Verbs(recv)) = (&options.send_cq.path, &options.recv_cq.path)
+    else {
+        return Err(mixed());
+    };
+    let shared = match options.srq.map(|srq| &srq.path) {
+        None => None,
+        Some(SrqSide::Verbs(shared)) => Some(shared.clone()),
+        Some(SrqSide::Direct(_)) => return Err(mixed()),
+    };
+    let parts = verbs::QueuePairParts {
+        queue: Arc::clone(verbs),
+        grant,
+        shared,
+        send: send.clone(),
+        recv: recv.clone(),
+        context: options.context,
+    };
+    verbs::QueuePair::new(parts)
+        .map(path::QueuePair::Verbs)
+        .ok_or_else(|| {
+            ControlError::new(
+                ControlErrorKind::OutOfResources,
+                CREATE,
+                "a completion queue serves no more than 2^20 endpoints",
+            )
+            .with_remedy("let some report to another completion queue")
+        })
+}
+
+/// Creating the queue pair has refused parts of different devices before.
+fn mixed() -> ControlError {
+    ControlError::new(
+        ControlErrorKind::Invalid,
+        CREATE,
+        "its parts are driven on different paths",
+    )
+}
+
+const CREATE: &str = "create an endpoint";
