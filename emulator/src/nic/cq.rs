@@ -107,10 +107,7 @@ impl Core {
         let index = cq.producer;
         let overruns = fate == Some(CompletionFate::Overrun) || cq.is_full() != Ok(false);
         if overruns || cq.write(&mut cqe).is_err() {
-            cq.failed = true;
-            let (context, handle) = (cq.spec.context, cq.spec.user_handle);
-            self.overrun.push(cqn.0);
-            self.raise(context, AsyncEvent::CqErr, AsyncObject::Cq(handle));
+            self.fail_cq(cqn);
             self.note(|| format!("CQ {:#x} overran at completion {index}", cqn.0));
             return;
         }
@@ -123,6 +120,19 @@ impl Core {
             self.fire(cqn);
         }
         self.trace_cqe(cqn, index, &cqe);
+    }
+
+    /// A CQ takes nothing any more, and its QPs fail at the end of the round.
+    /// `false` if there is none that could fail.
+    pub(super) fn fail_cq(&mut self, cqn: Cqn) -> bool {
+        let Some(cq) = self.cqs.get_mut(cqn.0).filter(|cq| !cq.failed) else {
+            return false;
+        };
+        cq.failed = true;
+        let (context, handle) = (cq.spec.context, cq.spec.user_handle);
+        self.overrun.push(cqn.0);
+        self.raise(context, AsyncEvent::CqErr, AsyncObject::Cq(handle));
+        true
     }
 
     /// Tells the trace of a CQE that was written.

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::adapter::Nic;
-use super::spec::{AsyncEvent, AsyncObject, ContextId, Errno, PortAddress, QpState, Qpn, Result};
+use super::spec::{
+    AsyncEvent, AsyncObject, ContextId, Cqn, Errno, PortAddress, QpState, Qpn, Result, Srqn,
+};
 
 /// The state of the emulated devices.
 #[derive(Debug, Default)]
@@ -40,6 +42,27 @@ impl Nic {
         qp.fail_fatally(&mut self.core);
         self.settle();
         Ok(())
+    }
+
+    /// A CQ fails, as by an overrun: its owner is told (`IBV_EVENT_CQ_ERR`), and
+    /// its QPs fail.
+    ///
+    /// # Errors
+    /// `EINVAL` when it is unknown, or has failed.
+    pub fn fail_cq(&mut self, cqn: Cqn) -> Result<()> {
+        let failed = self.core.fail_cq(cqn);
+        self.settle();
+        failed.then_some(()).ok_or(Errno(libc::EINVAL))
+    }
+
+    /// An SRQ fails: its owner is told (`IBV_EVENT_SRQ_ERR`), and nothing is
+    /// taken from it any more.
+    ///
+    /// # Errors
+    /// `EINVAL` when it is unknown, or has failed.
+    pub fn fail_srq(&mut self, srqn: Srqn) -> Result<()> {
+        let failed = self.core.fail_srq(srqn);
+        failed.then_some(()).ok_or(Errno(libc::EINVAL))
     }
 
     /// A port goes down or comes up again. Packets to and from a port that is

@@ -34,6 +34,18 @@ pub(super) enum Taken {
 }
 
 impl Core {
+    /// Nothing is taken from an SRQ any more. `false` if there is none that could
+    /// fail.
+    pub(super) fn fail_srq(&mut self, srqn: Srqn) -> bool {
+        let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
+            return false;
+        };
+        srq.failed = true;
+        let (context, handle) = (srq.spec.context, srq.spec.user_handle);
+        self.raise(context, AsyncEvent::SrqErr, AsyncObject::Srq(handle));
+        true
+    }
+
     /// Takes the next WQE, its bytes into `bytes`, and raises the limit event.
     pub(super) fn take_srq_wqe(&mut self, srqn: Srqn, bytes: &mut Vec<u8>) -> Taken {
         let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
@@ -41,8 +53,7 @@ impl Core {
         };
         let (context, handle) = (srq.spec.context, srq.spec.user_handle);
         let Ok(posted) = memory::load_be32(srq.spec.dbrec) else {
-            srq.failed = true;
-            self.raise(context, AsyncEvent::SrqErr, AsyncObject::Srq(handle));
+            self.fail_srq(srqn);
             return Taken::Empty;
         };
         let available = (posted as u16).wrapping_sub(srq.taken);
@@ -61,9 +72,8 @@ impl Core {
             _ => true,
         };
         if broken {
-            srq.failed = true;
             let head = srq.head;
-            self.raise(context, AsyncEvent::SrqErr, AsyncObject::Srq(handle));
+            self.fail_srq(srqn);
             self.violation(format!(
                 "SRQ {:#x}: WQE {index} links to {head} with {available} posted",
                 srqn.0

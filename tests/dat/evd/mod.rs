@@ -18,6 +18,7 @@
 //! | waited: the CNO is not triggered | W07, N10 |
 //! | overflow is told on the asynchronous EVD | W01 |
 //! | a full EVD refuses software events and tells nobody | `states` V03 |
+//! | dead, once the device has failed a queue of it | `streams::evd_x13_a_failed_queue…` |
 //!
 //! | row of sharing | test |
 //! | --- | --- |
@@ -53,7 +54,7 @@
 //! | X10 accept completion error | R08, `bad_input::leaving` |
 //! | X11 disconnected, both sides | W01, R08 |
 //! | X12 broken | `ep_post_recv::filling`, E02 |
-//! | X13 an EVD overflowed | W01 |
+//! | X13 an EVD overflowed | W01; a queue of the device: `streams`; the asynchronous EVD itself: `streams` |
 //! | X14 the adapter failed | `streams` |
 //! | X15 an endpoint failed | `streams` |
 //! | X16 asynchronous operation timed out | never: every operation here ends with its own event |

@@ -4,12 +4,12 @@ use std::process::Command;
 
 use dat::abi::*;
 
-use mlx5emu::nic::spec::Qpn;
+use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
 
 use crate::cno::{Cno, SECOND};
 use crate::support::{
-    Bed, End, Pair, Shape, dequeue, device, expect, nothing_on, ok, post_srq, reaches, srq, take,
-    wait,
+    Bed, End, Pair, Shape, dequeue, device, expect, fails_with, nothing_on, ok, post_srq, reaches,
+    srq, srq_info, take, wait,
 };
 
 /// The object and the reason of an asynchronous event.
@@ -18,6 +18,13 @@ fn told(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
     // SAFETY: the events looked at are of that kind.
     let data = unsafe { event.event_data.asynch_error_event_data };
     (data.dat_handle, data.reason)
+}
+
+/// How many numbers of objects of the device there are for which this holds,
+/// whatever they are: the upper bits of some name the process.
+fn numbers(holds: impl Fn(u32) -> bool) -> usize {
+    let all = (0..1 << 8).flat_map(|process| (0..1 << 12).map(move |low| process << 16 | low));
+    all.filter(|&number| holds(number)).count()
 }
 
 /// The adapter fails the queue pairs: an endpoint is told of, its connection is
@@ -36,11 +43,7 @@ fn evd_x15_a_failed_endpoint_is_told_of() {
     }
     let cno = Cno::new(&bed);
     cno.feed(bed.async_evd);
-    // Whatever the numbers are: the upper bits name the process.
-    let numbers = (0..1 << 8).flat_map(|process| (0..1 << 12).map(move |low| process << 16 | low));
-    let failed = numbers
-        .filter(|&number| emulator.nic().fail_qp(Qpn(number)).is_ok())
-        .count();
+    let failed = numbers(|number| emulator.nic().fail_qp(Qpn(number)).is_ok());
     assert!(failed >= 2, "{failed} queue pairs");
     bed.run();
     assert_eq!(cno.wait(10 * SECOND), Ok(bed.async_evd));
@@ -104,11 +107,115 @@ fn adapter_fails() {
         );
     });
     let event = expect(bed.async_evd, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
-    assert_eq!(told(&event).0, bed.ia);
+    let reason = DAT_IA_CATASTROPHIC_ERROR as DAT_COUNT;
+    assert_eq!(told(&event), (bed.ia, reason));
     // Told once; and nothing hangs.
     nothing_on(bed.async_evd);
     let (answer, _, _) = wait(end.recv, 1000, 1);
     assert_ne!(answer, DAT_SUCCESS);
+}
+
+/// The device fails the completion queue of an EVD, which is dead then: told of
+/// as an overflow, taken from and waited on no more, and feeds no CNO. It is
+/// freed as any other.
+#[test]
+fn evd_x13_a_failed_queue_is_told_of_and_its_evd_is_dead() {
+    let bed = Bed::new();
+    let Some(emulator) = device::emulator() else {
+        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+        return;
+    };
+    let end = End::new(&bed, &Shape::default());
+    let failed = numbers(|number| emulator.nic().fail_cq(Cqn(number)).is_ok());
+    assert!(
+        failed >= 2,
+        "{failed} completion queues: receives, requests"
+    );
+    bed.run();
+    let mut lost = Vec::new();
+    while lost.len() < 2 {
+        let event = take(bed.async_evd, "of two queues");
+        let (handle, reason) = told(&event);
+        if handle == end.ep {
+            // Its queue pair went with its queues.
+            assert_eq!(event.event_number, DAT_ASYNC_ERROR_EP_BROKEN);
+            continue;
+        }
+        assert_eq!(event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
+        assert_eq!(reason, DAT_EVD_OVERFLOW_ERROR as DAT_COUNT);
+        lost.push(handle);
+    }
+    lost.sort_unstable();
+    let mut both = [end.recv, end.request];
+    both.sort_unstable();
+    assert_eq!(lost, both);
+    for evd in both {
+        let dead = (DAT_INVALID_STATE, DAT_NO_SUBTYPE);
+        let taken = dequeue(evd).err().expect("no event");
+        fails_with(taken, dead.0, dead.1);
+        let (answer, _, _) = wait(evd, DAT_TIMEOUT_INFINITE, 1);
+        fails_with(answer, dead.0, dead.1);
+    }
+    // SAFETY: live handles, of this test alone.
+    unsafe {
+        ok(dat::exports::dat_ep_free(end.ep));
+        for evd in both {
+            ok(dat::exports::dat_evd_free(evd));
+        }
+    }
+}
+
+/// The asynchronous EVD has no other to report to: what it has no room for is
+/// lost, and what it holds is not.
+#[test]
+fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
+    let bed = Bed::new();
+    let Some(emulator) = device::emulator() else {
+        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+        return;
+    };
+    // SAFETY: live handles, of this test alone.
+    ok(unsafe { dat::exports::dat_evd_resize(bed.async_evd, 1) });
+    let ends = [0; 2].map(|_| End::new(&bed, &Shape::default()));
+    let failed = numbers(|number| emulator.nic().fail_cq(Cqn(number)).is_ok());
+    assert!(failed >= 4, "{failed} completion queues");
+    bed.run();
+    let first = take(bed.async_evd, "the first");
+    assert_eq!(first.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
+    let (handle, _) = told(&first);
+    let known = ends
+        .iter()
+        .any(|end| [end.recv, end.request].contains(&handle));
+    assert!(known, "one of theirs");
+    // It is empty then, and goes on.
+    while dequeue(bed.async_evd).is_ok() {}
+    let (answer, _, _) = wait(bed.async_evd, 1000, 1);
+    fails_with(answer, DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
+}
+
+/// A shared receive queue fails: told of as an internal error of the queue. It
+/// says so itself, and takes buffers still.
+#[test]
+fn evd_x17_a_failed_srq_is_told_of() {
+    let bed = Bed::new();
+    let Some(emulator) = device::emulator() else {
+        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+        return;
+    };
+    let queue = srq(&bed, 4);
+    let memory = bed.memory(64);
+    ok(post_srq(queue, &[memory.segment(0, 8)], 1));
+    assert_eq!(srq_info(queue).srq_state, DAT_SRQ_STATE_OPERATIONAL);
+    let failed = numbers(|number| emulator.nic().fail_srq(Srqn(number)).is_ok());
+    assert!(failed >= 1);
+    bed.run();
+    let event = expect(bed.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
+    let reason = DAT_SRQ_TRANSFER_TO_ERROR as DAT_COUNT;
+    assert_eq!(told(&event), (queue, reason));
+    assert_eq!(srq_info(queue).srq_state, DAT_SRQ_STATE_ERROR);
+    ok(post_srq(queue, &[memory.segment(0, 8)], 2));
+    // SAFETY: a live handle.
+    ok(unsafe { dat::exports::dat_srq_free(queue) });
 }
 
 /// What has no number of its own comes as an internal error of its object.
