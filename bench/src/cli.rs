@@ -8,9 +8,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::stats::Reported;
 
 mod cost;
+mod scale;
 mod wake;
 
 pub(crate) use cost::CostArgs;
+pub(crate) use scale::ScaleArgs;
 pub(crate) use wake::{Rate, WakeArgs};
 
 /// perftest's TCP port.
@@ -41,6 +43,9 @@ pub(crate) enum Command {
     /// Measure how soon a waiting thread has an event, and what waiting costs it
     #[command(long_about = wake::ABOUT, after_long_help = wake::EXAMPLES, after_help = "See --help for what the figures are, and what they are not.")]
     Wake(WakeArgs),
+    /// Measure what a message costs by the number of endpoints, and their memory
+    #[command(long_about = scale::ABOUT, after_long_help = scale::EXAMPLES, after_help = "See --help for what the figures are.")]
+    Scale(ScaleArgs),
 }
 
 const LAT_ABOUT: &str = "\

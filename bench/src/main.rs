@@ -5,6 +5,7 @@
 //! cli          the command line           select, launcher   which device, emulated or not
 //! devices      the command of that name   clock, stats       time, and what is kept of it
 //! cost         the command of that name
+//! scale        the command of that name   plot               pictures
 //! wake         the command of that name   nic                the emulated NIC, held still and moved
 //! lat          the command of that name   exchange           the control connection of two sides
 //! report       table, picture, JSON, hgrm host               facts about this machine
@@ -24,6 +25,7 @@ mod launcher;
 mod nic;
 mod plot;
 mod report;
+mod scale;
 mod select;
 mod stats;
 mod wake;
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Lat(args) => lat::run(args),
         Command::Cost(args) => cost::run(args),
         Command::Wake(args) => wake::run(args),
+        Command::Scale(args) => scale::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

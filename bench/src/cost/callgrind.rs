@@ -14,10 +14,10 @@ use crate::failure::Failure;
 const VALGRIND: &str = "valgrind";
 
 /// Where callgrind writes; goes when dropped.
-pub(super) struct Counts(PathBuf);
+pub(crate) struct Counts(PathBuf);
 
 impl Counts {
-    pub(super) fn prepare(name: &str) -> Result<Self, Failure> {
+    pub(crate) fn prepare(name: &str) -> Result<Self, Failure> {
         let folder =
             std::env::temp_dir().join(format!("dat-bench-cost-{}-{name}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| {
@@ -35,9 +35,14 @@ impl Counts {
 
     /// valgrind, about to run a program.
     pub(super) fn command(&self, program: &Path) -> Command {
+        self.command_of(&[], program)
+    }
+
+    fn command_of(&self, options: &[&str], program: &Path) -> Command {
         let mut command = Command::new(VALGRIND);
         command
             .args(["--tool=callgrind", "--quiet"])
+            .args(options)
             .arg(format!("--toggle-collect={MEASURED}"))
             .arg(format!("--dump-after={MEASURED}"))
             .arg(format!("--callgrind-out-file={}", self.file().display()))
@@ -47,10 +52,47 @@ impl Counts {
         command
     }
 
+    /// The same, with a data cache that is large enough to lose nothing of a
+    /// section.
+    pub(crate) fn command_with_cache(&self, program: &Path) -> Command {
+        self.command_of(
+            &[
+                "--cache-sim=yes",
+                "--D1=16777216,16,64",
+                "--LL=33554432,16,64",
+            ],
+            program,
+        )
+    }
+
+    /// The same, where the program itself says when it is to be looked at: the
+    /// cache is cold then.
+    pub(crate) fn command_switched(&self, program: &Path) -> Command {
+        self.command_of(
+            &[
+                "--cache-sim=yes",
+                "--D1=16777216,16,64",
+                "--LL=33554432,16,64",
+                "--instr-atstart=no",
+            ],
+            program,
+        )
+    }
+
     /// Instructions of an operation, from the sections that were recorded.
     pub(super) fn read(&self, records: &[Record]) -> Result<Vec<(Operation, f64)>, Failure> {
-        let mut totals = Vec::with_capacity(records.len());
-        for at in 1..=records.len() {
+        let totals: Vec<u64> = self
+            .totals(records.len())?
+            .iter()
+            .map(|section| section.instructions)
+            .collect();
+        per_operation(records, &totals)
+    }
+
+    /// What so many sections were.
+    pub(crate) fn totals(&self, sections: usize) -> Result<Vec<Section>, Failure> {
+        let mut totals = Vec::with_capacity(sections);
+        for at in 1..=sections {
             let path = self.0.join(format!("counts.{at}"));
             let text = fs::read_to_string(&path).map_err(|error| {
                 Failure::run(format!(
@@ -61,7 +103,7 @@ impl Counts {
                 Failure::run(format!("callgrind's file {} has no total", path.display()))
             })?);
         }
-        per_operation(records, &totals)
+        Ok(totals)
     }
 }
 
@@ -72,10 +114,31 @@ impl Drop for Counts {
     }
 }
 
-/// The instructions that a file of callgrind is about.
-fn total(text: &str) -> Option<u64> {
-    let number = text.lines().find_map(|line| line.strip_prefix("totals:"))?;
-    number.trim().parse().ok()
+/// What callgrind has counted of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub(crate) instructions: u64,
+    /// Data lines that were not in the cache, if one was simulated.
+    pub(crate) lines: u64,
+}
+
+/// What a file of callgrind is about: its events, and their totals.
+fn total(text: &str) -> Option<Section> {
+    let words = |begin| {
+        let line = text.lines().find_map(|line| line.strip_prefix(begin))?;
+        Some(line.split_whitespace())
+    };
+    let counts: Vec<(&str, u64)> = words("events:")?
+        .zip(words("totals:")?.map_while(|word| word.parse().ok()))
+        .collect();
+    let of = |name| {
+        let found = counts.iter().find(|(event, _)| *event == name);
+        found.map(|&(_, count)| count)
+    };
+    Some(Section {
+        instructions: of("Ir")?,
+        lines: of("D1mr").unwrap_or(0) + of("D1mw").unwrap_or(0),
+    })
 }
 
 /// What the longest section has more than the shorter one, per operation that
@@ -148,7 +211,15 @@ mod tests {
     #[test]
     fn the_total_is_the_files_own() {
         let text = "events: Ir\nfn=(1)\n12 34\n\ntotals: 5120\n";
-        assert_eq!(total(text), Some(5120));
+        let section = |instructions, lines| {
+            Some(Section {
+                instructions,
+                lines,
+            })
+        };
+        assert_eq!(total(text), section(5120, 0));
         assert_eq!(total("events: Ir\n"), None);
+        let text = "events: Ir Dr Dw I1mr D1mr D1mw ILmr\ntotals: 50 9 8 7 6 5 4\n";
+        assert_eq!(total(text), section(50, 11));
     }
 }

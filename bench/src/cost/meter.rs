@@ -40,6 +40,12 @@ extern "C" fn dat_bench_cost_measured(work: &mut Work<'_>) {
 
 struct Work<'a>(&'a mut dyn FnMut());
 
+/// Runs work as a section that callgrind counts.
+#[inline(always)]
+pub(crate) fn measured(work: &mut dyn FnMut()) {
+    dat_bench_cost_measured(&mut Work(work));
+}
+
 impl Meter {
     pub(super) fn new(clock: Clock) -> Self {
         Self {
@@ -50,9 +56,8 @@ impl Meter {
 
     /// Measures work that is `count` operations.
     pub(super) fn measure(&mut self, operation: Operation, count: u32, work: &mut dyn FnMut()) {
-        let mut work = Work(work);
         let start = self.clock.now();
-        dat_bench_cost_measured(&mut work);
+        measured(work);
         let ticks = self.clock.now().wrapping_sub(start);
         let nanoseconds = ticks as f64 * self.clock.nanoseconds_per_tick() / f64::from(count);
         self.records.push(Record {

@@ -17,19 +17,21 @@
 //! ours, would have to be found.
 
 mod c;
-mod callgrind;
+pub(crate) mod callgrind;
 mod end;
 mod engine;
-mod meter;
+pub(crate) mod meter;
 mod operation;
 mod report;
 mod rounds;
 mod rust;
 mod variant;
-mod verbs;
+pub(crate) mod verbs;
 mod worker;
 
 use std::process::{Command, Stdio};
+
+use serde::de::DeserializeOwned;
 
 pub(crate) use self::variant::Variant;
 
@@ -124,7 +126,10 @@ fn loaded(library: &str) -> Option<String> {
 /// Times a variant in a process of its own.
 fn time(variant: Variant, device: &str, args: &CostArgs) -> Result<Report, Failure> {
     let this = own_executable()?;
-    await_worker(worker(Command::new(this), variant, device, args), variant)
+    await_worker(
+        worker(Command::new(this), variant, device, args),
+        variant.name(),
+    )
 }
 
 /// Counts a variant's instructions in a process of its own.
@@ -136,11 +141,11 @@ fn count(
     let counts = Counts::prepare(variant.name())?;
     let mut command = worker(counts.command(&own_executable()?), variant, device, args);
     command.arg("--counted");
-    let report = await_worker(command, variant)?;
+    let report: Report = await_worker(command, variant.name())?;
     counts.read(&report.records)
 }
 
-fn own_executable() -> Result<std::path::PathBuf, Failure> {
+pub(crate) fn own_executable() -> Result<std::path::PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::environment(format!("cannot find my own executable: {error}")))
 }
@@ -164,7 +169,10 @@ fn worker(mut command: Command, variant: Variant, device: &str, args: &CostArgs)
 }
 
 /// Runs a worker to its end; what it reports.
-fn await_worker(mut command: Command, variant: Variant) -> Result<Report, Failure> {
+pub(crate) fn await_worker<T: DeserializeOwned>(
+    mut command: Command,
+    name: &str,
+) -> Result<T, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
         .stdin(Stdio::null())
@@ -178,7 +186,6 @@ fn await_worker(mut command: Command, variant: Variant) -> Result<Report, Failur
             };
             Failure::environment(format!("cannot start {program}: {error}{remedy}"))
         })?;
-    let name = variant.name();
     let ended = format!("the process of {name} ended with {}", output.status);
     match output.status.code() {
         Some(0) => {}

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 
 /// A device opened by libibverbs. It, and all made of it, is given back when
 /// the process ends, which measures this and nothing else.
-pub(super) struct Verbs {
+pub(crate) struct Verbs {
     context: NonNull<ibv_context>,
     pd: NonNull<ibv_pd>,
     port: PortInfo,
@@ -34,7 +34,7 @@ fn made<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
 }
 
 impl Verbs {
-    pub(super) fn open(name: &str, port: PortInfo) -> Result<Self, Failure> {
+    pub(crate) fn open(name: &str, port: PortInfo) -> Result<Self, Failure> {
         // SAFETY: the list is null or as long as told, and freed after use;
         // names are C strings.
         let context = unsafe {
@@ -53,11 +53,57 @@ impl Verbs {
         Ok(Self { context, pd, port })
     }
 
+    /// A completion queue and a shared receive queue of that depth, for queue
+    /// pairs that do nothing.
+    pub(crate) fn queues(&self, depth: u32) -> Result<Queues, Failure> {
+        let (context, pd) = (self.context.as_ptr(), self.pd);
+        // SAFETY: an open device, and attributes of this frame, for which zero
+        // is valid.
+        unsafe {
+            let cq = made(
+                "ibv_create_cq",
+                ibv_create_cq(context, depth as i32, null_mut(), null_mut(), 0),
+            )?;
+            let mut wanted: ibv_srq_init_attr = zeroed();
+            (wanted.attr.max_wr, wanted.attr.max_sge) = (depth, 1);
+            let srq = made(
+                "ibv_create_srq",
+                ibv_create_srq(pd.as_ptr(), &raw mut wanted),
+            )?;
+            Ok(Queues { pd, cq, srq })
+        }
+    }
+
     fn pair<const SHARED: bool>(&self) -> Result<(VerbsEnd<SHARED>, VerbsEnd<SHARED>), Failure> {
         let (near, far) = (VerbsEnd::create(self)?, VerbsEnd::create(self)?);
         near.connect(&self.port, &far)?;
         far.connect(&self.port, &near)?;
         Ok((near, far))
+    }
+}
+
+/// What idle queue pairs report to and take from.
+pub(crate) struct Queues {
+    pd: NonNull<ibv_pd>,
+    cq: NonNull<ibv_cq>,
+    srq: NonNull<ibv_srq>,
+}
+
+impl Queues {
+    /// Makes one, which lives until the process ends.
+    pub(crate) fn queue_pair(&self, send_depth: u32) -> Result<NonNull<ibv_qp>, Failure> {
+        // SAFETY: live queues of one device; attributes of this frame, for
+        // which zero is valid.
+        unsafe {
+            let mut wanted: ibv_qp_init_attr = zeroed();
+            (wanted.send_cq, wanted.recv_cq) = (self.cq.as_ptr(), self.cq.as_ptr());
+            (wanted.srq, wanted.qp_type) = (self.srq.as_ptr(), ibv_qp_type::IBV_QPT_RC);
+            (wanted.cap.max_send_wr, wanted.cap.max_send_sge) = (send_depth, 1);
+            made(
+                "ibv_create_qp",
+                ibv_create_qp(self.pd.as_ptr(), &raw mut wanted),
+            )
+        }
     }
 }
 

@@ -71,7 +71,7 @@ impl Outcome {
 }
 
 /// The middle one; of two the mean.
-fn median(values: &[f64]) -> f64 {
+pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {

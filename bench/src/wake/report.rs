@@ -7,7 +7,7 @@ use dat_api::safe::WaitPolicy;
 use serde::Serialize;
 
 use super::case::Cpus;
-use super::outcome::{Outcome, find};
+use super::outcome::{Outcome, find, median};
 use crate::cli::Rate;
 use crate::host::Host;
 use crate::report::DeviceFacts;
@@ -116,7 +116,10 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         .filter(|(_, it)| it.median_to_poll.is_some() || it.cpu_to_block.is_some())
         .collect();
     if !compared.is_empty() {
-        let _ = writeln!(out, "\n adaptive beside poll and block, same rate: ratios");
+        let _ = writeln!(
+            out,
+            "\n adaptive beside poll and block, same rate: medians of the rounds' ratios"
+        );
         let _ = writeln!(
             out,
             " {:>9} {:<17} {:>21} {:>18}",
@@ -148,12 +151,16 @@ struct Compared {
 impl Compared {
     fn of(outcome: &Outcome, outcomes: &[Outcome]) -> Self {
         let beside = |policy| find(outcomes, outcome.rate, policy);
-        let ratio = |mine: f64, other: f64| (other > 0.0).then(|| mine / other);
+        let ratio = |mine: &[f64], others: &[f64]| {
+            let rounds = mine.iter().zip(others).filter(|&(_, &other)| other > 0.0);
+            let ratios: Vec<f64> = rounds.map(|(mine, other)| mine / other).collect();
+            (!ratios.is_empty()).then(|| median(&ratios))
+        };
         Self {
             median_to_poll: beside(WaitPolicy::Poll)
-                .and_then(|poll| ratio(outcome.latency(), poll.latency())),
+                .and_then(|poll| ratio(&outcome.medians, &poll.medians)),
             cpu_to_block: beside(WaitPolicy::Block)
-                .and_then(|block| ratio(outcome.cpu(), block.cpu())),
+                .and_then(|block| ratio(&outcome.cpu, &block.cpu)),
         }
     }
 }

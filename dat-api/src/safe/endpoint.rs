@@ -8,7 +8,7 @@ use super::memory::Kept;
 use super::{Adapter, EventDispatcher, ProtectionZone, RemoteSegment, Segment, SharedReceiveQueue};
 use crate::error::Result;
 use crate::handle::Handle;
-use crate::object::ep::{Connect, Ep, EpInfo, EpStatus, RecvQuery};
+use crate::object::ep::{Connect, DEFAULT_REQUESTS, Ep, EpInfo, EpStatus, RecvQuery};
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, EpAttributes};
 
@@ -109,7 +109,6 @@ impl ProtectionZone {
 /// What an endpoint on a shared queue is like if nothing is said: DAT has no
 /// defaults for it.
 fn usual_on_shared(adapter: &Adapter) -> EpAttributes {
-    const REQUESTS: i32 = 128;
     const SEGMENTS: i32 = 4;
     const UNLIMITED: i32 = -1;
     let limits = adapter.query().ia;
@@ -121,7 +120,7 @@ fn usual_on_shared(adapter: &Adapter) -> EpAttributes {
         recv_completion_flags: CompletionFlags::empty(),
         request_completion_flags: CompletionFlags::empty(),
         max_recv_dtos: UNLIMITED,
-        max_request_dtos: REQUESTS.min(limits.max_dto_per_ep),
+        max_request_dtos: DEFAULT_REQUESTS.min(limits.max_dto_per_ep),
         max_recv_iov: SEGMENTS,
         max_request_iov: SEGMENTS.min(limits.max_iov_segments_per_dto),
         max_rdma_read_in: limits.max_rdma_read_per_ep_in,

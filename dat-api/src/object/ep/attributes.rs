@@ -9,8 +9,11 @@ use crate::object::ia::IaAttributes;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpAttributes};
 
-/// Requests, and receives, of an endpoint whose maker named no attributes.
-const DEFAULT_DTOS: i32 = 128;
+/// Receives of an endpoint whose maker named no attributes.
+const DEFAULT_RECEIVES: i32 = 128;
+/// Its requests: one less, for with the marker of a disconnect they fill a ring, and
+/// do not need one of twice the size.
+pub(crate) const DEFAULT_REQUESTS: i32 = 127;
 /// Segments of its requests and receives.
 const DEFAULT_IOV: i32 = 4;
 /// `DAT_HW_DEFAULT` and `DAT_WATERMARK_INFINITE`.
@@ -46,7 +49,6 @@ pub(super) struct Request {
 /// for: with none of them a connection cannot fail over them.
 pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
     let iov = DEFAULT_IOV.min(segments(ia));
-    let dtos = DEFAULT_DTOS.min(ia.max_dto_per_ep);
     EpAttributes {
         service_type: 0,
         max_message_size: ia.max_message_size,
@@ -54,8 +56,12 @@ pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
         qos: 0,
         recv_completion_flags: CompletionFlags::EVD_THRESHOLD,
         request_completion_flags: CompletionFlags::EVD_THRESHOLD,
-        max_recv_dtos: if request.shared { OFF } else { dtos },
-        max_request_dtos: dtos,
+        max_recv_dtos: if request.shared {
+            OFF
+        } else {
+            DEFAULT_RECEIVES.min(ia.max_dto_per_ep)
+        },
+        max_request_dtos: DEFAULT_REQUESTS.min(ia.max_dto_per_ep),
         max_recv_iov: iov,
         max_request_iov: iov,
         max_rdma_read_in: 0,

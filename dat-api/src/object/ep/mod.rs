@@ -62,6 +62,7 @@ use poster::PosterCell;
 use quiet::QuietReceives;
 use watermark::HighMarks;
 
+pub(crate) use attributes::DEFAULT_REQUESTS;
 pub(crate) use bind::{BIND_NOTE, Bind, Bound, bind_note, bound_rmr};
 pub use fields::EpFields;
 pub(crate) use gate::Gate;

@@ -1,0 +1,103 @@
+//! What endpoints take of the process' memory.
+
+use dat_api::DatError;
+use dat_api::safe::{Adapter, EndpointOptions};
+use dat_api::types::EvdFlags;
+use dat_engine::{CqOptions, Device, EndpointOptions as EngineOptions, SrqOptions};
+
+use super::Kind;
+use crate::cli::ScaleArgs;
+use crate::cost::verbs::Verbs;
+use crate::failure::Failure;
+use crate::select::Selected;
+
+/// Completions that the queues hold, and receives: no matter of endpoints.
+const DEPTH: u32 = 4096;
+/// Made before it is looked: what the first endpoint takes is the library's.
+const BEFORE: u32 = 4;
+
+/// Resident bytes that `count` endpoints have brought.
+pub(super) fn run(
+    kind: Kind,
+    selected: &Selected,
+    count: u32,
+    args: &ScaleArgs,
+) -> Result<u64, Failure> {
+    match kind {
+        Kind::Dat => dat(&format!("{}-{}", selected.name, args.ib_port), count),
+        Kind::Libmlx5 => libmlx5(&selected.name, count, args.ib_port),
+        _ => engine(&selected.name, count),
+    }
+}
+
+/// What `make` adds, called so many times.
+fn grown<T>(count: u32, mut make: impl FnMut() -> Result<T, Failure>) -> Result<u64, Failure> {
+    let mut kept = Vec::with_capacity((BEFORE + count) as usize);
+    for _ in 0..BEFORE {
+        kept.push(make()?);
+    }
+    let before = resident()?;
+    for _ in 0..count {
+        kept.push(make()?);
+    }
+    Ok(resident()?.saturating_sub(before))
+}
+
+fn engine(device: &str, count: u32) -> Result<u64, Failure> {
+    let domain = Device::open(device)?.alloc_pd()?;
+    let cq = domain.device().create_cq(&CqOptions {
+        depth: DEPTH,
+        ..CqOptions::default()
+    })?;
+    let srq = domain.create_srq(&SrqOptions {
+        depth: DEPTH,
+        max_segments: 1,
+    })?;
+    grown(count, || {
+        Ok(domain.create_endpoint(&EngineOptions {
+            srq: Some(srq.handle()),
+            ..EngineOptions::new(cq.handle(), cq.handle())
+        })?)
+    })
+}
+
+fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
+    let refused = |error: DatError| Failure::environment(format!("DAT refused: {error}"));
+    let adapter = Adapter::open(adapter).map_err(refused)?;
+    let zone = adapter.zone().map_err(refused)?;
+    let queue = |streams| adapter.dispatcher(DEPTH, streams).map_err(refused);
+    let received = queue(EvdFlags::DTO)?;
+    let (sent, connections) = (queue(EvdFlags::DTO)?, queue(EvdFlags::CONNECTION)?);
+    let shared = zone.shared_receive_queue(DEPTH, 1).map_err(refused)?;
+    grown(count, || {
+        zone.endpoint(&EndpointOptions {
+            recv: Some(&received),
+            request: Some(&sent),
+            connect: Some(&connections),
+            shared: Some(&shared),
+            attributes: None,
+        })
+        .map_err(refused)
+    })
+}
+
+fn libmlx5(device: &str, count: u32, port: u8) -> Result<u64, Failure> {
+    let port = Device::open(device)?.port(port)?;
+    let queues = Verbs::open(device, port)?.queues(DEPTH)?;
+    // As the engine asks for it.
+    grown(count, || queues.queue_pair(128))
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> Result<u64, Failure> {
+    let unreadable = || Failure::environment("/proc/self/statm cannot be read");
+    let text = std::fs::read_to_string("/proc/self/statm").map_err(|_| unreadable())?;
+    let pages: u64 = text
+        .split_whitespace()
+        .nth(1)
+        .and_then(|word| word.parse().ok())
+        .ok_or_else(unreadable)?;
+    // SAFETY: takes a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Ok(pages * u64::try_from(page).map_err(|_| unreadable())?)
+}

@@ -1,0 +1,249 @@
+//! Many endpoints on one shared queue: messages laid ready, and taken.
+
+use std::time::{Duration, Instant};
+
+use dat_engine::{
+    CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint, EndpointOptions, RecvRequest,
+    RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest, SharedReceiveQueue, SrqOptions,
+};
+
+use super::{Kind, Told, valgrind};
+use crate::cli::ScaleArgs;
+use crate::clock::Clock;
+use crate::cost::meter::measured;
+use crate::failure::Failure;
+use crate::nic::Nic;
+use crate::select::Selected;
+use crate::{host, launcher};
+
+/// Messages of a timed section.
+pub(super) const TIMED: u32 = 1024;
+/// Messages of the counted sections: the first warms up.
+const COUNTED: [u32; 3] = [1024, 512, 1024];
+const WARMUP: u32 = 3;
+/// Receives of the shared queue.
+const RECEIVES: u32 = 2 * TIMED;
+/// Sends of an endpoint.
+const SENDS: u32 = 16;
+/// How long one message may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One number of endpoints.
+struct Bench {
+    // Dropped in this order: who writes to the memory goes before it.
+    endpoints: Vec<Endpoint>,
+    srq: SharedReceiveQueue,
+    sent: CompletionQueue,
+    received: CompletionQueue,
+    _buffer: RegisteredBuffer,
+    out: [Segment; 1],
+    into: [Segment; 1],
+    nic: Nic,
+    /// The endpoint that the next message is for.
+    next: usize,
+    sum: u64,
+}
+
+/// Measures one number of endpoints.
+pub(super) fn run(
+    kind: Kind,
+    selected: &Selected,
+    count: u32,
+    args: &ScaleArgs,
+) -> Result<Told, Failure> {
+    let mut bench = Bench::new(selected, count, args.ib_port)?;
+    if let Some(cpu) = args.cpu {
+        host::pin(cpu)?;
+    }
+    if kind == Kind::Counted {
+        for count in COUNTED {
+            bench.section(count, &mut |work| {
+                valgrind::start();
+                measured(work);
+                valgrind::stop();
+            })?;
+        }
+        bench.nic.release();
+        return Ok(Told::Counted(COUNTED.to_vec()));
+    }
+    let clock = Clock::calibrate();
+    let mut nanoseconds = Vec::new();
+    for round in 0..WARMUP + args.rounds {
+        let mut ticks = 0;
+        bench.section(TIMED, &mut |work| {
+            let begin = clock.now();
+            measured(work);
+            ticks = clock.now().wrapping_sub(begin);
+        })?;
+        if round >= WARMUP {
+            nanoseconds.push(ticks as f64 * clock.nanoseconds_per_tick() / f64::from(TIMED));
+        }
+    }
+    bench.nic.release();
+    Ok(Told::Nanoseconds(nanoseconds))
+}
+
+impl Bench {
+    fn new(selected: &Selected, count: u32, port: u8) -> Result<Self, Failure> {
+        let domain = Device::open(&selected.name)?.alloc_pd()?;
+        let nic = Nic::find(launcher::fabric().is_some(), Duration::from_millis(5))?;
+        let buffer = domain.allocate(4096, dat_engine::Access::default())?;
+        let queue = || {
+            domain.device().create_cq(&CqOptions {
+                depth: 2 * RECEIVES,
+                ..CqOptions::default()
+            })
+        };
+        let (sent, received) = (queue()?, queue()?);
+        let srq = domain.create_srq(&SrqOptions {
+            depth: RECEIVES,
+            max_segments: 1,
+        })?;
+        let options = ConnectOptions {
+            port,
+            ..ConnectOptions::default()
+        };
+        let mut endpoints = Vec::new();
+        for context in 0..count {
+            let mut endpoint = domain.create_endpoint(&EndpointOptions {
+                srq: Some(srq.handle()),
+                send_depth: SENDS,
+                inline_bytes: 32,
+                context: context.into(),
+                ..EndpointOptions::new(sent.handle(), received.handle())
+            })?;
+            let own = endpoint.local_address(port)?;
+            endpoint.connect(&own, &options)?;
+            endpoints.push(endpoint);
+        }
+        let segment = |at| buffer.segment(at, 32).expect("inside the buffer");
+        let mut bench = Self {
+            out: [segment(0)],
+            into: [segment(1024)],
+            endpoints,
+            srq,
+            sent,
+            received,
+            _buffer: buffer,
+            nic,
+            next: 0,
+            sum: 0,
+        };
+        for cookie in 0..u64::from(RECEIVES) {
+            if !post(&mut bench.srq, &bench.into, cookie) {
+                return Err(Failure::run("a receive was refused that there is room for"));
+            }
+        }
+        Ok(bench)
+    }
+
+    /// Lays so many messages ready and has them taken by `how`.
+    fn section(
+        &mut self,
+        count: u32,
+        how: &mut dyn FnMut(&mut dyn FnMut()),
+    ) -> Result<(), Failure> {
+        // Stepped by hand: each message comes before the next is sent, so that
+        // the order is the same each time.
+        self.nic.hold()?;
+        let (mut done, begin) = (0, Instant::now());
+        for _ in 0..count {
+            done += self.send()?;
+            while self.nic.step() {}
+            done += self.sent()?;
+        }
+        while done < count {
+            done += self.sent()?;
+            if begin.elapsed() > PATIENCE {
+                return Err(Failure::run("messages do not arrive"));
+            }
+        }
+        if !self.nic.is_emulated() {
+            self.nic.settle_and_hold()?;
+        }
+        let Self {
+            received,
+            srq,
+            into,
+            sum,
+            ..
+        } = self;
+        let mut taken = 0;
+        how(&mut || taken = take(count, received, srq, into, sum));
+        core::hint::black_box(self.sum);
+        if taken == count {
+            Ok(())
+        } else {
+            Err(Failure::run(format!(
+                "{taken} of {count} messages were there in time"
+            )))
+        }
+    }
+
+    /// Sends the next message, to an endpoint far from the last. How many sends
+    /// were found done meanwhile.
+    fn send(&mut self) -> Result<u32, Failure> {
+        let count = self.endpoints.len();
+        // A fraction of the golden ratio of the number goes all over them.
+        self.next = (self.next + (count as f64 * 0.618_034) as usize + 1) % count;
+        let request = SendRequest {
+            cookie: 0,
+            op: SendOp::Send,
+            flags: SendFlags::SIGNALED | SendFlags::INLINE,
+            segments: &self.out.clone(),
+        };
+        let (begin, mut done) = (Instant::now(), 0);
+        // SAFETY: the memory outlives the endpoints (order of fields), and
+        // nobody has references to it.
+        while unsafe { self.endpoints[self.next].post_send(&request) }.is_err() {
+            done += self.sent()?;
+            if begin.elapsed() > PATIENCE {
+                return Err(Failure::run("a send was refused for long"));
+            }
+        }
+        Ok(done)
+    }
+
+    /// Takes the sends that are done.
+    fn sent(&mut self) -> Result<u32, Failure> {
+        let mut done = 0;
+        while let Some(completion) = self.sent.poll() {
+            if !completion.status.is_success() {
+                return Err(Failure::run(format!("a send failed: {completion:?}")));
+            }
+            done += 1;
+        }
+        Ok(done)
+    }
+}
+
+/// Takes so many messages, and posts their receives again. How many it were.
+#[inline(always)]
+fn take(
+    count: u32,
+    received: &mut CompletionQueue,
+    srq: &mut SharedReceiveQueue,
+    into: &[Segment; 1],
+    sum: &mut u64,
+) -> u32 {
+    for taken in 0..count {
+        let Some(completion) = received.poll() else {
+            return taken;
+        };
+        if !completion.status.is_success() || !post(srq, into, completion.cookie) {
+            return taken;
+        }
+        *sum = sum.wrapping_add(completion.context + u64::from(completion.byte_len));
+    }
+    count
+}
+
+#[inline(always)]
+fn post(srq: &mut SharedReceiveQueue, into: &[Segment; 1], cookie: u64) -> bool {
+    let request = RecvRequest {
+        cookie,
+        segments: into,
+    };
+    // SAFETY: the memory outlives the queue (order of fields of `Bench`).
+    unsafe { srq.post(&request) }.is_ok()
+}

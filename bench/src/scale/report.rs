@@ -1,0 +1,247 @@
+//! The table, the JSON document and the picture.
+
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::plot::{Line, Panel, page};
+use crate::report::DeviceFacts;
+
+/// Name and version of the schema.
+const SCHEMA: &str = "dat-bench/scale/1";
+
+/// The conditions of a run.
+#[derive(Serialize)]
+pub(super) struct Conditions {
+    pub(super) host: Host,
+    pub(super) device: DeviceFacts,
+    pub(super) rounds: u32,
+    pub(super) messages_per_section: u32,
+    pub(super) cpu: Option<usize>,
+}
+
+/// What one number of endpoints has shown.
+pub(super) struct Outcome {
+    pub(super) endpoints: u32,
+    /// Per message, of each section.
+    pub(super) nanoseconds: Vec<f64>,
+    /// Per message.
+    pub(super) instructions: Option<f64>,
+    /// Distinct lines of 64 bytes per message.
+    pub(super) cache_lines: Option<f64>,
+    /// Resident bytes that all of them have brought.
+    pub(super) engine: u64,
+    pub(super) dat: u64,
+    pub(super) libmlx5: u64,
+}
+
+impl Outcome {
+    fn at(&self, share: f64) -> f64 {
+        let mut sorted = self.nanoseconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+    }
+
+    fn each(&self, bytes: u64) -> f64 {
+        bytes as f64 / f64::from(self.endpoints)
+    }
+}
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// For people.
+pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, " {}", conditions.device.what_is_emulated());
+    let _ = writeln!(
+        out,
+        " {} port {}, {} path; {}{}; {}",
+        conditions.device.name,
+        conditions.device.port,
+        conditions.device.path,
+        conditions.host.cpu,
+        if conditions.host.virtual_machine {
+            " in a virtual machine"
+        } else {
+            ""
+        },
+        match conditions.cpu {
+            Some(cpu) => format!("on CPU {cpu}"),
+            None => "not pinned".to_owned(),
+        }
+    );
+    let _ = writeln!(
+        out,
+        "\n a message: its completion taken and its receive posted again (engine, one SRQ); median of {} sections of {}",
+        conditions.rounds, conditions.messages_per_section
+    );
+    let _ = writeln!(
+        out,
+        " {:>9} {:>10} {:>10} {:>12} {:>12}",
+        "endpoints", "ns", "± ns", "instructions", "cache lines"
+    );
+    let or_none = |value: Option<f64>, digits| {
+        value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+    };
+    for outcome in outcomes {
+        let _ = writeln!(
+            out,
+            " {:>9} {:>10.1} {:>10.1} {:>12} {:>12}",
+            outcome.endpoints,
+            outcome.at(0.5),
+            (outcome.at(0.75) - outcome.at(0.25)) / 2.0,
+            or_none(outcome.instructions, 1),
+            or_none(outcome.cache_lines, 2),
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\n memory: resident bytes per endpoint, default depths (128 requests; DAT 127){}",
+        match conditions.device.emulated_fabric {
+            Some(_) => "; the emulated device's own state is in each",
+            None => "",
+        }
+    );
+    let _ = writeln!(
+        out,
+        " {:>9} {:>10} {:>10} {:>14} {:>10} {:>18} {:>15}",
+        "endpoints",
+        "libmlx5",
+        "engine",
+        "engine - lib",
+        "DAT",
+        "all, engine [MiB]",
+        "all, DAT [MiB]"
+    );
+    for outcome in outcomes {
+        let _ = writeln!(
+            out,
+            " {:>9} {:>10.0} {:>10.0} {:>14.0} {:>10.0} {:>18.1} {:>15.1}",
+            outcome.endpoints,
+            outcome.each(outcome.libmlx5),
+            outcome.each(outcome.engine),
+            outcome.each(outcome.engine) - outcome.each(outcome.libmlx5),
+            outcome.each(outcome.dat),
+            outcome.engine as f64 / MIB,
+            outcome.dat as f64 / MIB,
+        );
+    }
+    out
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    dat_bench: &'static str,
+    /// Seconds since 1970, UTC.
+    finished_at: u64,
+    /// Whether the NIC is an emulator's, whose state is in the memory.
+    emulated: bool,
+    conditions: &'a Conditions,
+    results: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    endpoints: u32,
+    /// Per message.
+    nanoseconds: Nanoseconds,
+    /// Per message; none if they were not asked for.
+    instructions: Option<f64>,
+    /// Distinct lines of 64 bytes per message; none if they were not asked for,
+    /// or cannot be counted here.
+    cache_lines: Option<f64>,
+    /// Resident bytes that the endpoints have brought, all of them.
+    memory: Memory,
+}
+
+#[derive(Serialize)]
+struct Nanoseconds {
+    median: f64,
+    first_quartile: f64,
+    third_quartile: f64,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    libmlx5: u64,
+    engine: u64,
+    dat: u64,
+}
+
+/// For programs.
+pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
+    let results = outcomes
+        .iter()
+        .map(|outcome| Entry {
+            endpoints: outcome.endpoints,
+            nanoseconds: Nanoseconds {
+                median: outcome.at(0.5),
+                first_quartile: outcome.at(0.25),
+                third_quartile: outcome.at(0.75),
+            },
+            instructions: outcome.instructions,
+            cache_lines: outcome.cache_lines,
+            memory: Memory {
+                libmlx5: outcome.libmlx5,
+                engine: outcome.engine,
+                dat: outcome.dat,
+            },
+        })
+        .collect();
+    let document = Document {
+        schema: SCHEMA,
+        dat_bench: env!("CARGO_PKG_VERSION"),
+        finished_at: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
+        emulated: conditions.device.emulated_fabric.is_some(),
+        conditions,
+        results,
+    };
+    let mut text = serde_json::to_string_pretty(&document)
+        .expect("the document has text keys and finite numbers only");
+    text.push('\n');
+    text
+}
+
+/// As SVG.
+pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String, Failure> {
+    let line = |name: &str, of: &dyn Fn(&Outcome) -> Option<f64>| Line {
+        name: name.to_owned(),
+        points: outcomes
+            .iter()
+            .filter_map(|it| Some((f64::from(it.endpoints), of(it)?)))
+            .filter(|&(_, value)| value > 0.0)
+            .collect(),
+    };
+    page(
+        &format!("dat-bench scale: {}", conditions.device.what_is_emulated()),
+        &[
+            Panel {
+                title: "a message".to_owned(),
+                x: "endpoints",
+                y: "per message",
+                lines: vec![
+                    line("nanoseconds", &|it| Some(it.at(0.5))),
+                    line("instructions", &|it| it.instructions),
+                    line("cache lines", &|it| it.cache_lines),
+                ],
+            },
+            Panel {
+                title: "memory".to_owned(),
+                x: "endpoints",
+                y: "resident bytes per endpoint",
+                lines: vec![
+                    line("libmlx5", &|it| Some(it.each(it.libmlx5))),
+                    line("engine", &|it| Some(it.each(it.engine))),
+                    line("DAT", &|it| Some(it.each(it.dat))),
+                ],
+            },
+        ],
+    )
+}

@@ -1,0 +1,84 @@
+//! `dat-bench scale`: a message costs the same however many endpoints there are.
+
+mod common;
+
+use std::fs;
+
+use common::{bench, emulated, file, run};
+use serde_json::Value;
+
+/// Runs it with these words and reads its results.
+fn results(name: &str, words: &str) -> (String, Vec<Value>) {
+    let (json, svg) = (file(&format!("{name}.json")), file(&format!("{name}.svg")));
+    let words = format!(
+        "scale {words} --json {} --svg {}",
+        json.display(),
+        svg.display()
+    );
+    let table = run(emulated(name, &words)).expect(0, &["EMULATED"]).stdout;
+    let text = fs::read_to_string(json).expect("the results");
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(document["schema"], "dat-bench/scale/1");
+    let picture = fs::read_to_string(svg).expect("the picture");
+    assert!(picture.contains("resident bytes per endpoint"));
+    let results = document["results"].as_array().expect("results").clone();
+    (table, results)
+}
+
+#[test]
+fn instructions_and_memory_are_flat_from_1_to_512_endpoints() {
+    let counted = std::process::Command::new("valgrind")
+        .arg("--version")
+        .output()
+        .is_ok();
+    if !counted {
+        eprintln!("SKIPPED the counts of scale: valgrind is not installed");
+    }
+    let words = format!(
+        "-q 1,64,512 -n 3 {}",
+        if counted { "--instructions" } else { "" }
+    );
+    let (table, results) = results("scale-flat", &words);
+    assert!(table.contains("endpoints"), "{table}");
+    let of = |at: usize, name: &str| {
+        results[at][name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{name} of {}", results[at]))
+    };
+    for (at, endpoints) in [1.0, 64.0, 512.0].into_iter().enumerate() {
+        assert_eq!(of(at, "endpoints"), endpoints);
+        assert!(results[at]["nanoseconds"]["median"].as_f64() > Some(0.0));
+        if counted {
+            let (one, this) = (of(0, "instructions"), of(at, "instructions"));
+            assert!((one - this).abs() <= 0.02 * one, "{one}, {this}");
+        }
+    }
+    // With the rings of 128 requests, and what the emulated device keeps.
+    let memory = |kind: &str| results[2]["memory"][kind].as_f64().expect("bytes") / 512.0;
+    let (libmlx5, engine, dat) = (memory("libmlx5"), memory("engine"), memory("dat"));
+    assert!(libmlx5 > 4096.0, "{libmlx5}");
+    // libmlx5 leaves room in each request for all kinds that there are.
+    assert!(engine > 8192.0 && engine < libmlx5, "{engine}, {libmlx5}");
+    // 10,000 of them fit into 512 MiB.
+    let most = f64::from(512 << 20) / 10_000.0;
+    assert!(engine < most && dat < most, "{engine}, {dat}");
+}
+
+#[test]
+fn ours_over_libibverbs_scales_as_well() {
+    let (_, results) = results("scale-verbs", "-q 1,32 -n 2 --path verbs");
+    assert_eq!(results.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    for (words, named) in [
+        ("scale -q 0", "--endpoints"),
+        ("scale -q 4,4", "-q names 4 twice"),
+        ("scale -n 0", "--iters"),
+        ("scale -d mlx4_7", "mlx4_7"),
+    ] {
+        run(bench(words)).expect(1, &[named]);
+    }
+    run(bench("scale --help")).expect(0, &["resident", "callgrind", "-q 1,64,512"]);
+}
