@@ -84,6 +84,90 @@ fn ep_create_with_srq_e01_endpoints_share_the_buffers_of_the_queue() {
     }
 }
 
+/// Section 10, order: of one endpoint the messages come in the order in which
+/// they were sent, whatever buffers they find and whoever takes the others.
+#[test]
+fn ep_create_with_srq_e01_each_endpoint_keeps_its_order() {
+    const MESSAGES: u64 = 5;
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 16);
+    let shape = Shape::default();
+    let pairs = [(); 2].map(|()| {
+        Pair::connect(
+            &bed,
+            End::new(&bed, &shape),
+            End::on_srq(&bed, &shape, queue),
+        )
+    });
+    for tag in 0..2 * MESSAGES {
+        let buffer = memory.segment(2048 + 8 * tag as usize, 8);
+        ok(post_srq(queue, &[buffer], tag));
+    }
+    // All in flight at once, by turns.
+    for number in 0..MESSAGES {
+        for (at, pair) in pairs.iter().enumerate() {
+            let place = 16 * number as usize + 8 * at;
+            memory.write(place, &(100 * at as u64 + number).to_ne_bytes());
+            let iov = [memory.segment(place, 8)];
+            ok(pair.active.post_send(&iov, number, DEFAULT));
+        }
+    }
+    bed.run();
+    let mut used = Vec::new();
+    for (at, pair) in pairs.iter().enumerate() {
+        for number in 0..MESSAGES {
+            let received = pair.passive.received();
+            assert_eq!((received.ep, received.length), (pair.passive.ep, 8));
+            let bytes = memory.read(2048 + 8 * received.cookie as usize, 8);
+            assert_eq!(bytes, (100 * at as u64 + number).to_ne_bytes());
+            used.push(received.cookie);
+        }
+    }
+    used.sort_unstable();
+    assert!(used.into_iter().eq(0..2 * MESSAGES), "each buffer once");
+}
+
+/// E13: the recv attribute of the endpoint that takes a buffer decides.
+#[test]
+fn ep_create_with_srq_e13_only_solicited_messages_wake_who_asked_for_these() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    for tag in 0..3 {
+        ok(post_srq(queue, &[memory.segment(2048, 8)], tag));
+    }
+    let asking = Shape {
+        recv_flags: DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+        ..Shape::default()
+    };
+    let pair = Pair::connect(
+        &bed,
+        End::new(&bed, &Shape::default()),
+        End::on_srq(&bed, &asking, queue),
+    );
+    let evd = pair.passive.recv as usize;
+    thread::scope(|scope| {
+        let waiter = scope.spawn(move || {
+            let (answer, event, more) = wait(evd as DAT_EVD_HANDLE, 10_000_000, 1);
+            (answer, dto(&event).status, more)
+        });
+        // Long enough for it to sleep.
+        thread::sleep(Duration::from_millis(50));
+        let iov = [memory.segment(0, 8)];
+        ok(pair.active.post_send(&iov, 1, DEFAULT));
+        bed.run();
+        thread::sleep(Duration::from_millis(50));
+        assert!(!waiter.is_finished(), "an unsolicited message woke it");
+        let solicited = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
+        ok(pair.active.post_send(&iov, 2, solicited));
+        bed.run();
+        let (answer, status, more) = waiter.join().expect("no panic");
+        ok(answer);
+        assert_eq!((status, more), (DAT_DTO_SUCCESS, 1));
+    });
+}
+
 /// A message that finds the queue empty waits for a buffer.
 #[test]
 fn ep_create_with_srq_e01_a_message_waits_for_a_buffer() {
