@@ -31,6 +31,80 @@ pub struct Completion {
 
 const _: () = assert!(size_of::<Completion>() == 32);
 
+impl Completion {
+    /// The same, put together anew where a function that is not inlined has
+    /// left it in memory: then one that did not come so can stay in registers.
+    #[inline(always)]
+    pub(crate) fn rebuilt(&self) -> Self {
+        let Self {
+            cookie,
+            context,
+            byte_len,
+            imm,
+            qpn,
+            status,
+            vendor_syndrome,
+            op,
+            flags,
+        } = *self;
+        Self {
+            cookie,
+            context,
+            byte_len,
+            imm,
+            qpn,
+            status,
+            vendor_syndrome,
+            op,
+            flags,
+        }
+    }
+}
+
+/// What several completions have in common, in words: then each is written by
+/// four stores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pattern {
+    /// The queue pair, the status, and what follows it.
+    tail: u64,
+}
+
+impl Pattern {
+    /// All but the cookie, the context, the length and the immediate data of a
+    /// completion.
+    #[inline(always)]
+    pub(crate) fn of(completion: Completion) -> Self {
+        // SAFETY: four words without padding, as asserted above.
+        let [.., tail] = unsafe { core::mem::transmute::<Completion, [u64; 4]>(completion) };
+        Self { tail }
+    }
+
+    /// A completion like it.
+    #[inline(always)]
+    pub(crate) fn completion(
+        self,
+        cookie: u64,
+        context: u64,
+        byte_len: u32,
+        imm: u32,
+    ) -> Completion {
+        // SAFETY: integers of the same size.
+        let numbers = unsafe { core::mem::transmute::<[u32; 2], u64>([byte_len, imm]) };
+        // SAFETY: the last word is that of a completion, and the fields in the
+        // others are integers, in this order.
+        unsafe {
+            core::mem::transmute::<[u64; 4], Completion>([cookie, context, numbers, self.tail])
+        }
+    }
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(offset_of!(Completion, context) == 8);
+    assert!(offset_of!(Completion, byte_len) == 16 && offset_of!(Completion, imm) == 20);
+    assert!(offset_of!(Completion, qpn) == 24);
+};
+
 bitflags::bitflags! {
     /// What else is known about a completion.
     #[repr(transparent)]

@@ -91,6 +91,26 @@ pub struct SendRequest<'a> {
     pub segments: &'a [Segment],
 }
 
+impl SendRequest<'_> {
+    /// The same, put together anew for a function that is not inlined: then
+    /// the caller's, which is usually posted without it, can stay in registers.
+    #[inline(always)]
+    pub(crate) fn rebuilt(&self) -> Self {
+        let Self {
+            cookie,
+            op,
+            flags,
+            segments,
+        } = *self;
+        Self {
+            cookie,
+            op,
+            flags,
+            segments,
+        }
+    }
+}
+
 /// A request for the send queue that changes a memory window.
 #[derive(Clone, Copy)]
 pub struct BindRequest<'a> {
@@ -109,6 +129,15 @@ pub struct RecvRequest<'a> {
     pub cookie: u64,
     /// Where to put the message, filled in this order.
     pub segments: &'a [Segment],
+}
+
+impl RecvRequest<'_> {
+    /// As [`SendRequest::rebuilt`].
+    #[inline(always)]
+    pub(crate) fn rebuilt(&self) -> Self {
+        let Self { cookie, segments } = *self;
+        Self { cookie, segments }
+    }
 }
 
 /// Why a request was not posted. Nothing of it has reached the device.

@@ -3,7 +3,7 @@
 use dat_engine::{
     Completion, CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint, EndpointOptions,
     ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest,
-    SharedReceiveQueue, SrqOptions,
+    SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions,
 };
 
 use super::end::{BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, ROOM, TARGET};
@@ -26,7 +26,7 @@ impl Engine {
         })
     }
 
-    fn pair<const SHARED: bool>(&self) -> Result<(EngineEnd<SHARED>, EngineEnd<SHARED>), Failure> {
+    fn pair<S: Source>(&self) -> Result<(EngineEnd<S>, EngineEnd<S>), Failure> {
         let (mut near, mut far) = (EngineEnd::create(self)?, EngineEnd::create(self)?);
         let options = ConnectOptions {
             port: self.port,
@@ -41,8 +41,8 @@ impl Engine {
 }
 
 impl Interface for Engine {
-    type Own = EngineEnd<false>;
-    type Shared = EngineEnd<true>;
+    type Own = EngineEnd<Own>;
+    type Shared = EngineEnd<SharedReceiveQueue>;
 
     fn own(&self) -> Result<(Self::Own, Self::Own), Failure> {
         self.pair()
@@ -53,11 +53,73 @@ impl Interface for Engine {
     }
 }
 
+/// Where receives are posted. A type, so that the measured loop does not ask.
+pub(super) trait Source: Sized {
+    fn create(domain: &ProtectionDomain) -> Result<Self, Failure>;
+    fn shared(&self) -> Option<&SharedReceiveQueueHandle>;
+    /// # Safety
+    /// As for [`Endpoint::post_recv`].
+    unsafe fn post(&mut self, endpoint: &mut Endpoint, request: &RecvRequest<'_>) -> bool;
+    /// # Safety
+    /// As for [`Endpoint::post_recv_list`].
+    unsafe fn post_list(&mut self, endpoint: &mut Endpoint, list: &[RecvRequest<'_>]) -> bool;
+}
+
+/// The endpoint's own queue.
+pub(super) struct Own;
+
+impl Source for Own {
+    fn create(_: &ProtectionDomain) -> Result<Self, Failure> {
+        Ok(Self)
+    }
+
+    fn shared(&self) -> Option<&SharedReceiveQueueHandle> {
+        None
+    }
+
+    #[inline(always)]
+    unsafe fn post(&mut self, endpoint: &mut Endpoint, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { endpoint.post_recv(request) }.is_ok()
+    }
+
+    #[inline(always)]
+    unsafe fn post_list(&mut self, endpoint: &mut Endpoint, list: &[RecvRequest<'_>]) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { endpoint.post_recv_list(list) }.is_ok()
+    }
+}
+
+impl Source for SharedReceiveQueue {
+    fn create(domain: &ProtectionDomain) -> Result<Self, Failure> {
+        Ok(domain.create_srq(&SrqOptions {
+            depth: DEPTH,
+            max_segments: 1,
+        })?)
+    }
+
+    fn shared(&self) -> Option<&SharedReceiveQueueHandle> {
+        Some(self.handle())
+    }
+
+    #[inline(always)]
+    unsafe fn post(&mut self, _: &mut Endpoint, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { SharedReceiveQueue::post(self, request) }.is_ok()
+    }
+
+    #[inline(always)]
+    unsafe fn post_list(&mut self, _: &mut Endpoint, list: &[RecvRequest<'_>]) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { SharedReceiveQueue::post_list(self, list) }.is_ok()
+    }
+}
+
 /// An endpoint with its queues.
-pub(super) struct EngineEnd<const SHARED: bool> {
+pub(super) struct EngineEnd<S> {
     // Dropped in this order: who writes to the memory goes before it.
     endpoint: Endpoint,
-    srq: Option<SharedReceiveQueue>,
+    source: S,
     sent: CompletionQueue,
     received: CompletionQueue,
     _buffer: RegisteredBuffer,
@@ -70,7 +132,7 @@ pub(super) struct EngineEnd<const SHARED: bool> {
     taken: [Completion; BATCH],
 }
 
-impl<const SHARED: bool> EngineEnd<SHARED> {
+impl<S: Source> EngineEnd<S> {
     fn create(engine: &Engine) -> Result<Self, Failure> {
         let domain = &engine.domain;
         let buffer = domain.allocate(BUFFER, dat_engine::Access::default())?;
@@ -81,16 +143,9 @@ impl<const SHARED: bool> EngineEnd<SHARED> {
             })
         };
         let (sent, received) = (queue()?, queue()?);
-        let srq = SHARED
-            .then(|| {
-                domain.create_srq(&SrqOptions {
-                    depth: DEPTH,
-                    max_segments: 1,
-                })
-            })
-            .transpose()?;
+        let source = S::create(domain)?;
         let endpoint = domain.create_endpoint(&EndpointOptions {
-            srq: srq.as_ref().map(SharedReceiveQueue::handle),
+            srq: source.shared(),
             send_depth: DEPTH,
             recv_depth: DEPTH,
             inline_bytes: MESSAGE,
@@ -127,7 +182,7 @@ impl<const SHARED: bool> EngineEnd<SHARED> {
             inline_sends: vec![send(SendFlags::SIGNALED | SendFlags::INLINE); LIST],
             into,
             endpoint,
-            srq,
+            source,
             sent,
             received,
             _buffer: buffer,
@@ -149,7 +204,7 @@ impl<const SHARED: bool> EngineEnd<SHARED> {
     }
 }
 
-impl<const SHARED: bool> End for EngineEnd<SHARED> {
+impl<S: Source> End for EngineEnd<S> {
     const LISTS: bool = true;
     const BATCHES: bool = true;
 
@@ -160,23 +215,13 @@ impl<const SHARED: bool> End for EngineEnd<SHARED> {
             segments: self.into,
         };
         // SAFETY: as in `post`.
-        unsafe {
-            match &mut self.srq {
-                Some(srq) if SHARED => srq.post(&request).is_ok(),
-                _ => self.endpoint.post_recv(&request).is_ok(),
-            }
-        }
+        unsafe { self.source.post(&mut self.endpoint, &request) }
     }
 
     #[inline(always)]
     fn receive_list(&mut self) -> bool {
         // SAFETY: as in `post`.
-        unsafe {
-            match &mut self.srq {
-                Some(srq) if SHARED => srq.post_list(&self.receives).is_ok(),
-                _ => self.endpoint.post_recv_list(&self.receives).is_ok(),
-            }
-        }
+        unsafe { self.source.post_list(&mut self.endpoint, &self.receives) }
     }
 
     #[inline(always)]

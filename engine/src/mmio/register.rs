@@ -89,17 +89,49 @@ impl Register {
         }
     }
 
-    /// Rings with the first eight bytes of the last WQE.
+    /// Whether other threads may ring at the same time: then only by
+    /// [`Self::ring_locked`].
     #[inline(always)]
-    pub fn ring(&mut self, doorbell: Be64) {
-        self.in_turn(move |half| {
+    pub fn is_serialised(&self) -> bool {
+        self.serialised
+    }
+
+    /// Rings with the first eight bytes of the last WQE, after others that
+    /// ring the same register.
+    #[inline(always)]
+    pub fn ring_locked(&mut self, doorbell: Be64) {
+        let turn = &*self.turn;
+        if turn.locked.swap(true, Ordering::Acquire) {
+            turn.wait();
+        }
+        barrier::before_register_locked();
+        self.strike(turn, doorbell);
+        // Inside the lock: the flush works on this processor only, and the
+        // next holder's doorbell must not overtake this one.
+        turn.locked.store(false, Ordering::Release);
+    }
+
+    /// Rings with the first eight bytes of the last WQE, where nobody else
+    /// rings the same register meanwhile.
+    #[inline(always)]
+    pub fn ring_alone(&mut self, doorbell: Be64) {
+        debug_assert!(!self.serialised);
+        let turn = &*self.turn;
+        barrier::before_register();
+        self.strike(turn, doorbell);
+    }
+
+    #[inline(always)]
+    fn strike(&self, turn: &Turn, doorbell: Be64) {
+        self.in_turn(turn, |half| {
             // SAFETY: 8 aligned writable bytes at either half, as promised to `at`.
             let cell = unsafe { DmaCell::new(half.cast::<u64>()) };
             cell.write(doorbell.to_bits());
         });
     }
 
-    /// Rings by copying a whole WQE, 64 bytes at a time, in ascending order.
+    /// Rings by copying a whole WQE, 64 bytes at a time, in ascending order,
+    /// where nobody else rings the same register meanwhile.
     ///
     /// # Safety
     /// The WQE lies in its ring as the fields of `source` say, in memory that
@@ -107,7 +139,10 @@ impl Register {
     #[inline(always)]
     pub unsafe fn blue_flame(&mut self, source: BlueFlame) {
         debug_assert!(source.wqebbs as usize * WQEBB <= self.half_size);
-        self.in_turn(move |half| {
+        debug_assert!(!self.serialised);
+        let turn = &*self.turn;
+        barrier::before_register();
+        self.in_turn(turn, move |half| {
             let mut from = source.wqe;
             let mut to = half;
             for _ in 0..source.wqebbs {
@@ -125,31 +160,16 @@ impl Register {
         });
     }
 
-    /// Runs `write` on the half whose turn it is, between the barriers that a
-    /// write-combining register needs.
+    /// Runs `write` on the half whose turn it is, and flushes.
     #[inline(always)]
-    fn in_turn(&mut self, write: impl FnOnce(NonNull<u8>)) {
-        if self.serialised {
-            if self.turn.locked.swap(true, Ordering::Acquire) {
-                self.turn.wait();
-            }
-            barrier::before_register_locked();
-        } else {
-            barrier::before_register();
-        }
-        let offset = self.turn.offset.load(Ordering::Relaxed);
+    fn in_turn(&self, turn: &Turn, write: impl FnOnce(NonNull<u8>)) {
+        let offset = turn.offset.load(Ordering::Relaxed);
         // SAFETY: `offset` is 0 or `half_size`, and the register is two halves
         // long, as promised to `at`.
         write(unsafe { self.reg.add(offset) });
-        // Inside the lock: the flush works on this processor only, and the
-        // next holder's doorbell must not overtake this one.
         barrier::after_register();
-        self.turn
-            .offset
+        turn.offset
             .store(offset ^ self.half_size, Ordering::Relaxed);
-        if self.serialised {
-            self.turn.locked.store(false, Ordering::Release);
-        }
     }
 }
 
@@ -237,7 +257,7 @@ mod tests {
         let at = |page: &Page, i: usize| Be64::from_bits(page.0[i]).get();
         let mut reg = register(&mut page, 256, false);
         for doorbell in 1..=4 {
-            reg.ring(Be64::new(doorbell));
+            reg.ring_alone(Be64::new(doorbell));
         }
         drop(reg);
         assert_eq!((at(&page, 0), at(&page, 32)), (3, 4));
@@ -249,8 +269,8 @@ mod tests {
         let mut a = register(&mut page, 256, true);
         // SAFETY: the same page as above.
         let mut b = unsafe { Register::at(a.reg, 256, true) };
-        a.ring(Be64::new(1));
-        b.ring(Be64::new(2));
+        a.ring_locked(Be64::new(1));
+        b.ring_locked(Be64::new(2));
         drop((a, b));
         assert_eq!(Be64::from_bits(page.0[0]).get(), 1);
         assert_eq!(Be64::from_bits(page.0[32]).get(), 2);
@@ -260,8 +280,8 @@ mod tests {
     fn a_register_without_a_second_half_stays_where_it_is() {
         let mut page = Page([0; 128]);
         let mut reg = register(&mut page, 0, false);
-        reg.ring(Be64::new(1));
-        reg.ring(Be64::new(2));
+        reg.ring_alone(Be64::new(1));
+        reg.ring_alone(Be64::new(2));
         drop(reg);
         assert_eq!(Be64::from_bits(page.0[0]).get(), 2);
     }
@@ -301,7 +321,7 @@ mod tests {
                     // SAFETY: the page outlives the scope.
                     let mut reg = unsafe { Register::at(at.expect("not null"), 256, true) };
                     for _ in 0..rounds {
-                        reg.ring(Be64::new(thread + 1));
+                        reg.ring_locked(Be64::new(thread + 1));
                     }
                 });
             }

@@ -20,6 +20,7 @@ mod mailbox;
 mod poller;
 mod queue_pair;
 mod record;
+mod run;
 mod shared;
 mod table;
 mod watch;

@@ -32,7 +32,13 @@ impl QueuePair {
     #[inline(always)]
     pub(crate) unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        each!(self, path => unsafe { path.post_recv(request) })
+        unsafe {
+            match self {
+                Self::Direct(path) => path.post_recv(request)?,
+                Self::Verbs(path) => path.post_recv(&request.rebuilt())?,
+            }
+        }
+        Ok(())
     }
 
     /// # Safety
@@ -51,7 +57,7 @@ impl QueuePair {
     #[inline(always)]
     pub(crate) unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        each!(self, path => unsafe { path.post_send(request) })
+        unsafe { self.post_send_noted(request, 0) }
     }
 
     /// # Safety
@@ -63,7 +69,13 @@ impl QueuePair {
         note: u32,
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        each!(self, path => unsafe { path.post_send_noted(request, note) })
+        unsafe {
+            match self {
+                Self::Direct(path) => path.post_send_noted(request, note)?,
+                Self::Verbs(path) => path.post_send_noted(&request.rebuilt(), note)?,
+            }
+        }
+        Ok(())
     }
 
     /// # Safety
@@ -224,7 +236,10 @@ pub(crate) enum Poller {
 impl Poller {
     #[inline(always)]
     pub(crate) fn poll(&mut self) -> Option<Completion> {
-        each!(self, path => path.poll())
+        match self {
+            Self::Direct(path) => path.poll(),
+            Self::Verbs(path) => Some(path.poll()?.rebuilt()),
+        }
     }
 
     /// The next entry, where there is such a thing.
@@ -304,7 +319,13 @@ impl SharedReceives {
     #[inline(always)]
     pub(crate) unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        each!(self, path => unsafe { path.post(request) })
+        unsafe {
+            match self {
+                Self::Direct(path) => path.post(request)?,
+                Self::Verbs(path) => path.post(&request.rebuilt())?,
+            }
+        }
+        Ok(())
     }
 
     /// # Safety

@@ -152,48 +152,88 @@ impl Entries {
     }
 }
 
-/// Where polling is: copied to registers for the length of a batch.
-#[derive(Clone, Copy, Debug)]
+/// Where polling is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
     consumer: u32,
-    /// Of the entry at `consumer`: where it is, and the owner bit that tells
-    /// that it is there. Kept, and moved on with `consumer`, so that a poll
-    /// need not work them out.
-    next: Slot,
-    next_owner: u8,
-    /// After which `next` goes back to `first`.
+    /// Of the entry at `consumer`. Kept, and moved on with it, so that a poll
+    /// need not work it out.
+    ahead: Ahead,
+    turn: Turn,
+}
+
+/// The entry that is next: where it is, and the owner bit that tells that it is
+/// there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    slot: Slot,
+    owner: u8,
+}
+
+/// Where the ring turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// After which `first` is next.
     last: Slot,
     first: Slot,
     stride: usize,
 }
 
-impl Cursor {
-    /// The next entry and its last byte, in which the owner bit is now 0 if the
+impl Ahead {
+    /// The entry and its last byte, in which the owner bit is now 0 if the
     /// device has written the entry.
     #[inline(always)]
-    pub(crate) fn look(&self) -> (Slot, u8) {
-        let form = self.next.own_op().0 ^ self.next_owner;
+    pub(crate) fn look(self) -> (Slot, u8) {
+        let form = self.slot.own_op().0 ^ self.owner;
         barrier::after_ownership();
-        (self.next, form)
+        (self.slot, form)
+    }
+
+    /// Goes past the entry, which is there.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, turn: &Turn) {
+        if self.slot == turn.last {
+            core::hint::cold_path();
+            self.slot = turn.first;
+            self.owner ^= OwnOp::OWNER;
+        } else {
+            // SAFETY: there is an entry after this one.
+            self.slot = Slot(unsafe { self.slot.0.add(turn.stride) });
+        }
+    }
+}
+
+impl Cursor {
+    /// [`Ahead::look`] at the next entry.
+    #[inline(always)]
+    pub(crate) fn look(&self) -> (Slot, u8) {
+        self.ahead.look()
     }
 
     /// The next entry.
     #[inline(always)]
     pub(crate) fn slot(&self) -> Slot {
-        self.next
+        self.ahead.slot
     }
 
     /// Goes past the next entry, which is there.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
         self.consumer = self.consumer.wrapping_add(1);
-        if self.next == self.last {
-            self.next = self.first;
-            self.next_owner ^= OwnOp::OWNER;
-        } else {
-            // SAFETY: there is an entry after this one.
-            self.next = Slot(unsafe { self.next.0.add(self.stride) });
-        }
+        self.ahead.advance(&self.turn);
+    }
+
+    /// What looking at several entries takes, for registers.
+    #[inline(always)]
+    pub(crate) fn scout(&self) -> (Ahead, Turn) {
+        (self.ahead, self.turn)
+    }
+
+    /// Goes past `entries` entries, to the one that is now ahead.
+    #[inline(always)]
+    pub(crate) fn follow(&mut self, ahead: Ahead, entries: usize) {
+        self.consumer = self.consumer.wrapping_add(entries as u32);
+        self.ahead = ahead;
     }
 }
 
@@ -261,11 +301,15 @@ impl CompletionRing {
             entries,
             cursor: Cursor {
                 consumer: start,
-                next: entries.slot(start),
-                next_owner: u8::from(size.owner(start)),
-                last: entries.slot(size.count() - 1),
-                first: entries.slot(0),
-                stride,
+                ahead: Ahead {
+                    slot: entries.slot(start),
+                    owner: u8::from(size.owner(start)),
+                },
+                turn: Turn {
+                    last: entries.slot(size.count() - 1),
+                    first: entries.slot(0),
+                    stride,
+                },
             },
             // SAFETY: as above.
             arm_record: unsafe { DoorbellRecord::new(arm_record) },
@@ -297,17 +341,15 @@ impl CompletionRing {
         if entries >= self.entries.size.count() {
             return false;
         }
-        let Cursor {
-            next,
-            next_owner,
+        let (Ahead { slot: next, owner }, turn) = self.cursor.scout();
+        let Turn {
             last,
             first,
             stride,
-            ..
-        } = self.cursor;
+        } = turn;
         let address = |slot: Slot| slot.0.as_ptr().addr();
         let mut at = address(next) + entries as usize * stride;
-        let mut owner = next_owner;
+        let mut owner = owner;
         if at > address(last) {
             core::hint::cold_path();
             at -= address(last) - address(first) + stride;

@@ -88,7 +88,7 @@ impl Credits {
     }
 
     /// Whether requests are let in at all.
-    #[inline]
+    #[inline(always)]
     pub const fn is_open(&self) -> bool {
         self.open
     }
@@ -100,7 +100,7 @@ impl Credits {
     }
 
     /// Takes note of the consumer's count. Answers whether there is room now.
-    #[inline]
+    #[inline(always)]
     pub const fn refresh(&mut self, retired: u32) -> bool {
         if self.open {
             self.limit = retired.wrapping_add(self.capacity);

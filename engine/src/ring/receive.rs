@@ -94,6 +94,25 @@ pub struct Front {
     pub cookie: u64,
 }
 
+/// The oldest receives, about to be completed together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fronts<'a> {
+    first: u32,
+    size: RingSize,
+    cookies: &'a [AtomicU64],
+}
+
+impl Fronts<'_> {
+    /// The cookie of the one that is so many behind the oldest.
+    #[inline(always)]
+    pub(crate) fn cookie(self, behind: usize) -> u64 {
+        let index = self.size.index(self.first.wrapping_add(behind as u32));
+        // SAFETY: an index of the ring, which has as many cookies as WQEs.
+        let cookie = unsafe { self.cookies.get_unchecked(index) };
+        cookie.load(Ordering::Relaxed)
+    }
+}
+
 impl RecvConsumer {
     /// The completing half of the ring that `layout` describes.
     ///
@@ -150,6 +169,25 @@ impl RecvProducer {
         }
     }
 
+    /// The posting half of no ring: never opened, so that no post goes further
+    /// than to find it closed.
+    pub(crate) fn none() -> Self {
+        Self {
+            wqes: Wqes {
+                buf: NonNull::dangling(),
+                size: RingSize::ONE,
+                stride: UNIT,
+                max_segments: 0,
+                cookies: NonNull::dangling(),
+            },
+            credits: Credits::new(0, 0),
+            // SAFETY: a record that is never written: nothing is ever posted.
+            record: unsafe { DoorbellRecord::new(NonNull::dangling()) },
+            consumer: NonNull::dangling(),
+        }
+    }
+
+    #[inline(always)]
     fn retired(&self) -> u32 {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let consumer = unsafe { self.consumer.as_ref() };
@@ -199,14 +237,18 @@ impl RecvProducer {
     /// completes.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: the WQE is free if the credits are not exhausted.
-        let is_written = !self.credits.exhausted()
-            && unsafe { self.wqes.write_plain(self.credits.posted(), request) };
-        if is_written {
-            self.credits.take(1);
-        } else {
-            self.write_any(request)?;
+        // SAFETY: passed on to the caller.
+        if !unsafe { self.post_plain(request) } {
+            self.post_any(request.cookie, request.segments)?;
         }
+        Ok(())
+    }
+
+    /// [`Self::post`] for every request. Takes its parts, so that a request
+    /// that is posted without this need not lie in memory.
+    #[inline(never)]
+    fn post_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        self.write_any(cookie, segments)?;
         self.publish();
         Ok(())
     }
@@ -218,11 +260,8 @@ impl RecvProducer {
     /// As there.
     #[inline(always)]
     pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
-        if self.credits.exhausted() {
-            return false;
-        }
-        // SAFETY: the WQE is free: the credits are not exhausted.
-        if !unsafe { self.wqes.write_plain(self.credits.posted(), request) } {
+        // SAFETY: the WQE is free: there is room.
+        if !self.has_room() || !unsafe { self.wqes.write_plain(self.credits.posted(), request) } {
             return false;
         }
         self.credits.take(1);
@@ -247,7 +286,7 @@ impl RecvProducer {
             let Some((request, behind)) = rest.split_first() else {
                 break;
             };
-            if let Err(error) = self.write_any(request) {
+            if let Err(error) = self.write_any(request.cookie, request.segments) {
                 result = Err(ListError {
                     posted: requests.len() - rest.len(),
                     error,
@@ -281,26 +320,32 @@ impl RecvProducer {
 
     /// Writes any request, as far as there is room.
     #[inline(never)]
-    fn write_any(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        if self.credits.exhausted() {
-            self.refresh()?;
+    fn write_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        if !self.has_room() {
+            return Err(if self.credits.is_open() {
+                PostError::QueueFull
+            } else {
+                PostError::NotReady
+            });
         }
-        // SAFETY: the WQE is free: the credits are not exhausted.
-        unsafe { self.wqes.write(self.credits.posted(), request.segments) }?;
-        self.wqes.set_cookie(self.credits.posted(), request.cookie);
+        // SAFETY: the WQE is free: there is room.
+        unsafe { self.wqes.write(self.credits.posted(), segments) }?;
+        self.wqes.set_cookie(self.credits.posted(), cookie);
         self.credits.take(1);
         Ok(())
     }
 
-    fn refresh(&mut self) -> Result<(), PostError> {
-        if !self.credits.is_open() {
-            return Err(PostError::NotReady);
-        }
-        if self.credits.refresh(self.retired()) {
-            Ok(())
-        } else {
-            Err(PostError::QueueFull)
-        }
+    /// Whether there is room for one more. A queue that is kept full takes a
+    /// look at what is retired for each request, so that is done in line.
+    #[inline(always)]
+    fn has_room(&mut self) -> bool {
+        !self.credits.exhausted() || self.credits.is_open() && self.refresh()
+    }
+
+    #[inline(always)]
+    fn refresh(&mut self) -> bool {
+        let retired = self.retired();
+        self.credits.refresh(retired)
     }
 
     #[inline(always)]
@@ -332,7 +377,7 @@ impl Wqes {
     /// # Safety
     /// The device does not read the WQE before the doorbell record counts it.
     #[inline(always)]
-    unsafe fn write_plain(self, counter: u32, request: &RecvRequest<'_>) -> bool {
+    unsafe fn write_plain(&self, counter: u32, request: &RecvRequest<'_>) -> bool {
         let [segment] = request.segments else {
             return false;
         };
@@ -389,6 +434,24 @@ impl RecvConsumer {
             counter,
             cookie: cookie.load(Ordering::Relaxed),
         }
+    }
+
+    /// The oldest receives.
+    #[inline(always)]
+    pub(crate) fn fronts(&self) -> Fronts<'_> {
+        Fronts {
+            first: self.retired.load(Ordering::Relaxed),
+            size: self.size,
+            cookies: &self.cookies,
+        }
+    }
+
+    /// Gives the places of so many of the oldest back to the producer.
+    #[inline(always)]
+    pub(crate) fn retire_all(&self, fronts: Fronts<'_>, count: usize) {
+        let retired = fronts.first.wrapping_add(count as u32);
+        // Release: the cookies have been read.
+        self.retired.store(retired, Ordering::Release);
     }
 
     /// Gives the place of the oldest receive back to the producer.

@@ -14,21 +14,21 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
 use super::layout::SendLayout;
-use super::receive::{data_words, is_plain, write_unit};
+use super::receive::write_unit;
 use super::{Credits, RingSize};
-use crate::mmio::{BlueFlame, DoorbellRecord, Register, barrier};
-use crate::request::{ListError, PostError, Segment, SendFlags, SendOp, SendRequest};
-use crate::wire::{
-    CtrlFlags, CtrlSegment, InlineHeader, RemoteSegment, UNIT, WQEBB, WqeOpcode, inline_units,
-};
+use crate::mmio::{DoorbellRecord, Register};
+use crate::request::{ListError, PostError, SendFlags, SendRequest};
+use crate::wire::{Be64, CtrlFlags, CtrlSegment, UNIT, WQEBB, WqeOpcode};
 
 use consumer::Entry;
 pub use consumer::{Retired, SendConsumer};
-use copy::{SHORT_COPY, copy_short};
 
+mod any;
 mod bind;
 mod consumer;
 mod copy;
+mod doorbell;
+mod plain;
 
 /// How a send queue may ring its register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +46,16 @@ pub struct SendProducer {
     buf: NonNull<u8>,
     end: NonNull<u8>,
     size: RingSize,
-    /// WQEBBs written so far; 16 bits of it are the device's counter.
-    producer: u32,
+    /// WQEBBs written so far, as far as the device counts them. A ring has no
+    /// more than 2^15.
+    producer: u16,
     credits: Credits,
     /// As control segments have it.
     qpn_shifted: u32,
     max_segments: u32,
     max_inline: u32,
+    /// The most inline bytes of a request that is written in line.
+    short_inline: u32,
     /// The longest WQE, in units, that may be copied to the register; 0: none.
     blue_flame_units: u32,
     record: DoorbellRecord,
@@ -73,23 +76,41 @@ pub struct SendProducer {
 // `new`.
 unsafe impl Send for SendProducer {}
 
-/// A WQE that has been begun.
-struct Head {
+/// Where a WQE begins.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The WQEBB as the device counts it.
+    counter: u16,
+    /// The WQEBB in the ring.
     index: usize,
     wqe: NonNull<u8>,
+}
+
+/// What the control segment of a WQE says, but for where it is and whose.
+#[derive(Clone, Copy)]
+struct Control {
     opcode: WqeOpcode,
-    imm: u32,
-    /// Where its segments go.
-    body: NonNull<u8>,
-    /// Units before that.
+    /// Length of the WQE in units of 16 bytes.
     units: u32,
+    flags: CtrlFlags,
+    imm: u32,
+}
+
+/// How many WQEBBs a WQE takes. Not `div_ceil`, which provides for sums that
+/// overflow.
+#[inline(always)]
+const fn wqebbs(units: u32) -> u32 {
+    const PER_WQEBB: u32 = (WQEBB / UNIT) as u32;
+    (units + PER_WQEBB - 1) >> PER_WQEBB.ilog2()
 }
 
 /// A WQE in the ring that the device has not been told of.
 #[derive(Clone, Copy)]
 struct Written {
-    ctrl: CtrlSegment,
-    index: usize,
+    /// What the register is told.
+    doorbell: Be64,
+    /// Its first WQEBB.
+    wqe: NonNull<u8>,
     units: u32,
 }
 
@@ -120,6 +141,7 @@ impl SendProducer {
             qpn_shifted: layout.qpn << 8,
             max_segments: layout.max_segments.max(1),
             max_inline: layout.max_inline,
+            short_inline: plain::short_inline(layout.max_inline),
             blue_flame_units: if copies {
                 register.half_size / UNIT as u32
             } else {
@@ -130,12 +152,19 @@ impl SendProducer {
             entries: NonNull::from(&*consumer.entries).cast(),
             consumer: NonNull::from(consumer),
             // SAFETY: the layout's register, valid as the caller promises.
-            register: unsafe { Register::at(register.reg, register.half_size, policy.serialised) },
+            register: unsafe {
+                Register::at(
+                    register.reg,
+                    register.half_size,
+                    policy.serialised && !copies,
+                )
+            },
             windows: layout.windows,
             next_fence: CtrlFlags::empty(),
         }
     }
 
+    #[inline(always)]
     fn retired(&self) -> u32 {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let consumer = unsafe { self.consumer.as_ref() };
@@ -172,6 +201,10 @@ impl SendProducer {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let capacity = unsafe { self.consumer.as_ref() }.capacity.min(most);
         self.credits.set_capacity(capacity);
+        if self.credits.is_open() {
+            // What was held back for a fence still is.
+            self.open();
+        }
     }
 
     /// Posts one request and rings. Its note is 0.
@@ -203,21 +236,18 @@ impl SendProducer {
         note: u32,
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        match unsafe { self.write_plain(request, note) } {
-            Some(written) => {
-                self.ring_single(written);
-                Ok(())
-            }
+        if !unsafe { self.post_plain(request, note) } {
             // SAFETY: passed on to the caller.
-            None => unsafe { self.post_any(request, note) },
+            unsafe { self.post_any(&request.rebuilt(), note) }?;
         }
+        Ok(())
     }
 
     /// [`Self::post_noted`] for every request.
     #[inline(never)]
     unsafe fn post_any(&mut self, request: &SendRequest<'_>, note: u32) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        let written = unsafe { self.write(request, note) }?;
+        let written = unsafe { self.write_any(request, note) }?;
         self.ring_single(written);
         Ok(())
     }
@@ -249,128 +279,31 @@ impl SendProducer {
     #[inline]
     pub unsafe fn post_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         let mut last = None;
+        let mut posted = 0;
         let mut result = Ok(());
-        for (posted, request) in requests.iter().enumerate() {
+        while let Some(request) = requests.get(posted) {
             // SAFETY: passed on to the caller.
-            let written = match unsafe { self.write_plain(request, 0) } {
-                Some(written) => Ok(written),
+            let plain = unsafe { self.write_plain(request, 0) };
+            let written = match plain {
+                Some(written) => written,
                 // SAFETY: passed on to the caller.
-                None => unsafe { self.write_out_of_line(request) },
+                None => match unsafe { self.write_out_of_line(request) } {
+                    Ok(written) => written,
+                    Err(error) => {
+                        result = Err(ListError { posted, error });
+                        break;
+                    }
+                },
             };
-            match written {
-                Ok(written) => last = Some((posted, written)),
-                Err(error) => {
-                    result = Err(ListError { posted, error });
-                    break;
-                }
-            }
+            last = Some(written);
+            posted += 1;
         }
         match last {
-            Some((0, written)) => self.ring_single(written),
-            Some((_, written)) => self.ring(written),
+            Some(written) if posted == 1 => self.ring_single(written),
+            Some(written) => self.ring(written),
             None => {}
         }
         result
-    }
-
-    /// Writes the WQE of a request with one segment: most requests. `None`, with
-    /// nothing done, if it is another one or takes a closer look. Calls nothing
-    /// out of line.
-    ///
-    /// # Safety
-    /// As for [`Self::post`].
-    #[inline(always)]
-    unsafe fn write_plain(&mut self, request: &SendRequest<'_>, note: u32) -> Option<Written> {
-        let [segment] = request.segments else {
-            return None;
-        };
-        if !is_plain(segment.length) || self.credits.exhausted() {
-            return None;
-        }
-        if !request.flags.contains(SendFlags::INLINE) {
-            let head = self.write_head(request)?;
-            // SAFETY: the second or third unit of the WQE's first WQEBB.
-            unsafe { write_unit(head.body, data_words(segment)) };
-            return Some(self.write_ctrl(request, note, &head, 1, CtrlFlags::empty()));
-        }
-        let length = segment.length;
-        let is_read = matches!(request.op, SendOp::Read { .. });
-        if length > self.max_inline.min(SHORT_COPY) || is_read {
-            return None;
-        }
-        let head = self.write_head(request)?;
-        // SAFETY: inside the WQE's first WQEBB.
-        let data = unsafe { head.body.add(size_of::<InlineHeader>()) };
-        if self.end.as_ptr().addr() - data.as_ptr().addr() < length as usize {
-            return None;
-        }
-        // SAFETY: the header is in the WQE's first WQEBB.
-        unsafe {
-            head.body
-                .cast::<u32>()
-                .write(InlineHeader::new(length).to_bits())
-        };
-        let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
-        // SAFETY: the caller promises that the segment is readable; the bytes
-        // fit the ring up to its end, and WQEBBs that the credits provide for.
-        unsafe { copy_short(data.as_ptr(), from, length as usize) };
-        let units = inline_units(length);
-        Some(self.write_ctrl(request, note, &head, units, CtrlFlags::empty()))
-    }
-
-    /// Writes one WQE. The device sees it with the next doorbell.
-    #[inline(always)]
-    unsafe fn write(&mut self, request: &SendRequest<'_>, note: u32) -> Result<Written, PostError> {
-        if self.credits.exhausted() {
-            // SAFETY: passed on to the caller.
-            return unsafe { self.write_held(request, note) };
-        }
-        // SAFETY: passed on to the caller.
-        unsafe { self.write_admitted(request, note, CtrlFlags::empty()) }
-    }
-
-    /// [`Self::write`] where the queue seems full: it may have room by now, and
-    /// what comes next may have to carry a fence.
-    #[cold]
-    #[inline(never)]
-    unsafe fn write_held(
-        &mut self,
-        request: &SendRequest<'_>,
-        note: u32,
-    ) -> Result<Written, PostError> {
-        self.refresh()?;
-        let fence = core::mem::take(&mut self.next_fence);
-        // SAFETY: passed on to the caller.
-        let written = unsafe { self.write_admitted(request, note, fence) };
-        if written.is_err() && !fence.is_empty() {
-            self.fence_next(fence);
-        }
-        written
-    }
-
-    #[inline(always)]
-    unsafe fn write_admitted(
-        &mut self,
-        request: &SendRequest<'_>,
-        note: u32,
-        fence: CtrlFlags,
-    ) -> Result<Written, PostError> {
-        if request.segments.len() > self.max_segments as usize {
-            return Err(PostError::TooManySegments);
-        }
-        let Some(head) = self.write_head(request) else {
-            return Ok(self.write_marker(request, note, fence));
-        };
-        let is_read = matches!(request.op, SendOp::Read { .. });
-        let units = if request.flags.contains(SendFlags::INLINE) && !is_read {
-            // SAFETY: passed on to the caller.
-            unsafe { self.write_inline(head.body, request.segments) }?
-        } else {
-            // SAFETY: `body` is in this WQE, and there are no more segments
-            // than a WQE has.
-            unsafe { self.write_gather(head.body, request.segments) }?
-        };
-        Ok(self.write_ctrl(request, note, &head, units, fence))
     }
 
     #[inline(never)]
@@ -379,286 +312,79 @@ impl SendProducer {
         request: &SendRequest<'_>,
     ) -> Result<Written, PostError> {
         // SAFETY: passed on to the caller.
-        unsafe { self.write(request, 0) }
+        unsafe { self.write_any(request, 0) }
     }
 
-    /// Begins a WQE at the producer, which the credits say is free: the remote
-    /// address, if it has one. `None` for a marker, which has nothing that could
-    /// be begun.
+    /// Whether there is room for one more request that need not carry a fence.
+    /// A queue that is kept full takes a look at what is retired for each, so
+    /// that is done in line.
     #[inline(always)]
-    fn write_head(&mut self, request: &SendRequest<'_>) -> Option<Head> {
-        let index = self.size.index(self.producer);
-        // SAFETY: `index` is below the WQEBB count.
-        let wqe = unsafe { self.buf.add(index * WQEBB) };
-        // SAFETY: the second unit of a WQEBB.
-        let second = unsafe { wqe.add(UNIT) };
-        let (opcode, imm, remote) = match request.op {
-            SendOp::Send => (WqeOpcode::Send, 0, None),
-            SendOp::SendImm(imm) => (WqeOpcode::SendImm, imm, None),
-            SendOp::Write { remote_addr, rkey } => (
-                WqeOpcode::RdmaWrite,
-                0,
-                Some(RemoteSegment::new(remote_addr, rkey)),
-            ),
-            SendOp::WriteImm {
-                remote_addr,
-                rkey,
-                imm,
-            } => (
-                WqeOpcode::RdmaWriteImm,
-                imm,
-                Some(RemoteSegment::new(remote_addr, rkey)),
-            ),
-            SendOp::Read { remote_addr, rkey } => (
-                WqeOpcode::RdmaRead,
-                0,
-                Some(RemoteSegment::new(remote_addr, rkey)),
-            ),
-            SendOp::Nop => return None,
-        };
-        let Some(remote) = remote else {
-            return Some(Head {
-                index,
-                wqe,
-                opcode,
-                imm,
-                body: second,
-                units: 1,
+    fn has_room(&mut self) -> bool {
+        !self.credits.exhausted() || self.next_fence.is_empty() && self.has_room_now()
+    }
+
+    /// Whether there is room once what is retired by now is counted.
+    #[inline(always)]
+    fn has_room_now(&mut self) -> bool {
+        let retired = self.retired();
+        self.credits.refresh(retired)
+    }
+
+    /// Lets one more request in, if there is room. Answers the fence that it
+    /// has to carry.
+    fn admit(&mut self) -> Result<CtrlFlags, PostError> {
+        if self.credits.exhausted() && !self.has_room_now() {
+            return Err(if self.credits.is_open() {
+                PostError::QueueFull
+            } else {
+                PostError::NotReady
             });
-        };
-        // SAFETY: inside the first WQEBB of this WQE.
-        unsafe { write_unit(second, remote.to_words()) };
-        // SAFETY: the third unit of a WQEBB.
-        let third = unsafe { wqe.add(2 * UNIT) };
-        Some(Head {
-            index,
-            wqe,
-            opcode,
-            imm,
-            body: third,
-            units: 2,
-        })
-    }
-
-    /// Writes a NOP, signalled: a control segment and nothing else.
-    fn write_marker(&mut self, request: &SendRequest<'_>, note: u32, fence: CtrlFlags) -> Written {
-        let index = self.size.index(self.producer);
-        // SAFETY: `index` is below the WQEBB count.
-        let wqe = unsafe { self.buf.add(index * WQEBB) };
-        let head = Head {
-            index,
-            wqe,
-            opcode: WqeOpcode::Nop,
-            imm: 0,
-            body: wqe,
-            units: 1,
-        };
-        let signalled = SendRequest {
-            flags: request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
-            ..*request
-        };
-        self.write_ctrl(&signalled, note, &head, 0, fence)
-    }
-
-    /// Completes a WQE whose body is `body_units` long: from here on it is
-    /// posted, but for the doorbell.
-    #[inline(always)]
-    fn write_ctrl(
-        &mut self,
-        request: &SendRequest<'_>,
-        note: u32,
-        head: &Head,
-        body_units: u32,
-        fence: CtrlFlags,
-    ) -> Written {
-        let units = head.units + body_units;
-        let mut flags = CtrlFlags::from_bits_truncate(request.flags.bits());
-        if !flags.contains(CtrlFlags::FENCE) {
-            // The larger one includes it.
-            flags |= fence;
         }
-        self.finish(request.cookie, note, head, units, flags)
+        Ok(core::mem::take(&mut self.next_fence))
     }
 
-    /// Writes the control segment of a WQE that is `units` long, and counts it.
+    /// Where the next WQE begins.
     #[inline(always)]
-    fn finish(
-        &mut self,
-        cookie: u64,
-        note: u32,
-        head: &Head,
-        units: u32,
-        flags: CtrlFlags,
-    ) -> Written {
-        let index = self.producer as u16;
-        let ctrl = CtrlSegment::new(head.opcode, index, self.qpn_shifted, units, flags, head.imm);
+    fn place(&self) -> Place {
+        let counter = self.producer;
+        let index = self.size.index(u32::from(counter));
+        Place {
+            counter,
+            index,
+            // SAFETY: `index` is below the WQEBB count.
+            wqe: unsafe { self.buf.add(index * WQEBB) },
+        }
+    }
+
+    /// Writes the control segment of a WQE whose body is there, `units` long
+    /// with it: from here on it is posted, but for the doorbell.
+    #[inline(always)]
+    fn finish(&mut self, place: Place, cookie: u64, note: u32, control: Control) -> Written {
+        let Control {
+            opcode,
+            units,
+            flags,
+            imm,
+        } = control;
+        let ctrl = CtrlSegment::new(opcode, place.counter, self.qpn_shifted, units, flags, imm);
         // SAFETY: the first unit of this WQE.
-        unsafe { write_unit(head.wqe, ctrl.to_words()) };
-        // SAFETY: `index` is below the WQEBB count, which is the number of
+        unsafe { write_unit(place.wqe, ctrl.to_words()) };
+        // SAFETY: the index is below the WQEBB count, which is the number of
         // entries, and the consumer that owns them outlives this half.
-        let entry = unsafe { self.entries.add(head.index).as_ref() };
+        let entry = unsafe { self.entries.add(place.index).as_ref() };
         entry.cookie.store(cookie, Ordering::Relaxed);
         entry.note.store(note, Ordering::Relaxed);
         entry.posted.store(self.credits.take(1), Ordering::Relaxed);
-        self.producer = self
-            .producer
-            .wrapping_add(units.div_ceil((WQEBB / UNIT) as u32));
+        self.producer = place.counter.wrapping_add(wqebbs(units) as u16);
         Written {
-            ctrl,
-            index: head.index,
+            doorbell: ctrl.doorbell(),
+            wqe: place.wqe,
             units,
         }
     }
-
-    /// Data segments, those of length 0 left out. Answers their number.
-    #[inline(always)]
-    unsafe fn write_gather(
-        &mut self,
-        body: NonNull<u8>,
-        segments: &[Segment],
-    ) -> Result<u32, PostError> {
-        let mut at = body;
-        let mut units = 0;
-        let mut length = 0u64;
-        for segment in segments {
-            if segment.length == 0 {
-                continue;
-            }
-            if at == self.end {
-                at = self.buf;
-            }
-            length += u64::from(segment.length);
-            // SAFETY: with at most `max_segments` units the WQE is no longer
-            // than the longest that the credits provide for, so `at`, wrapped
-            // above, is in a WQEBB that the device has given back.
-            unsafe { write_unit(at, data_words(segment)) };
-            // SAFETY: stays within, or one past, the ring.
-            at = unsafe { at.add(UNIT) };
-            units += 1;
-        }
-        if length >= u64::from(InlineHeader::MARK) {
-            return Err(PostError::MessageTooLong);
-        }
-        Ok(units)
-    }
-
-    /// The bytes themselves after their header. Answers the units they take.
-    /// What is left of the last unit keeps its old bytes, as in libmlx5.
-    ///
-    /// # Safety
-    /// The memory of the segments is readable.
-    #[inline(always)]
-    unsafe fn write_inline(
-        &mut self,
-        body: NonNull<u8>,
-        segments: &[Segment],
-    ) -> Result<u32, PostError> {
-        let length = match segments {
-            [segment] => u64::from(segment.length),
-            _ => segments
-                .iter()
-                .map(|segment| u64::from(segment.length))
-                .sum(),
-        };
-        if length > u64::from(self.max_inline) {
-            return Err(PostError::InlineTooLong);
-        }
-        let length = length as u32;
-        if length == 0 {
-            return Ok(0);
-        }
-        // SAFETY: the header is in the WQE's first WQEBB: `body` is its second
-        // or third unit.
-        unsafe {
-            body.cast::<u32>()
-                .write(InlineHeader::new(length).to_bits())
-        };
-        // SAFETY: still inside that unit.
-        let mut at = unsafe { body.add(size_of::<InlineHeader>()) };
-        for segment in segments {
-            let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
-            // SAFETY: the caller promises that the segment is readable; the sum
-            // of the lengths was compared with `max_inline` above, so the copy
-            // stays within blocks that the credits provide for.
-            at = unsafe { self.copy_in(at, from, segment.length as usize) };
-        }
-        Ok(inline_units(length))
-    }
-
-    /// Copies into the ring, going on at its start when it ends.
-    ///
-    /// # Safety
-    /// `length` readable bytes at `from`; `at` is in the ring, and as many
-    /// bytes from there on, wrapped, are free.
-    #[inline(always)]
-    unsafe fn copy_in(
-        &self,
-        mut at: NonNull<u8>,
-        mut from: *const u8,
-        mut length: usize,
-    ) -> NonNull<u8> {
-        let room = self.end.as_ptr().addr() - at.as_ptr().addr();
-        if length > room {
-            // SAFETY: `room` bytes are left in the ring, and the source has more.
-            unsafe { core::ptr::copy_nonoverlapping(from, at.as_ptr(), room) };
-            // SAFETY: within the source.
-            from = unsafe { from.add(room) };
-            length -= room;
-            at = self.buf;
-        }
-        // SAFETY: `length` bytes fit between `at` and the end of the ring.
-        unsafe { core::ptr::copy_nonoverlapping(from, at.as_ptr(), length) };
-        // SAFETY: stays within, or one past, the ring.
-        unsafe { at.add(length) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn refresh(&mut self) -> Result<(), PostError> {
-        if !self.credits.is_open() {
-            return Err(PostError::NotReady);
-        }
-        if self.credits.refresh(self.retired()) {
-            Ok(())
-        } else {
-            Err(PostError::QueueFull)
-        }
-    }
-
-    #[inline(always)]
-    fn publish(&mut self) {
-        barrier::before_record();
-        self.record.set(self.producer & 0xffff);
-    }
-
-    /// The doorbell for one request: the whole WQE if the register takes it.
-    #[inline(always)]
-    fn ring_single(&mut self, written: Written) {
-        if written.units > 1 && written.units <= self.blue_flame_units {
-            self.publish();
-            // SAFETY: a WQE of this ring, which `write` has just completed and
-            // which is no longer than a half of the register.
-            unsafe {
-                self.register.blue_flame(BlueFlame {
-                    wqe: self.buf.add(written.index * WQEBB),
-                    wqebbs: written.units.div_ceil((WQEBB / UNIT) as u32),
-                    ring: self.buf,
-                    ring_end: self.end.as_ptr(),
-                });
-            }
-        } else {
-            self.ring(written);
-        }
-    }
-
-    #[inline(always)]
-    fn ring(&mut self, last: Written) {
-        self.publish();
-        self.register.ring(last.ctrl.doorbell());
-    }
 }
 
-// What `write_ctrl` relies on: the flags that the device knows have its values.
+// What writing control segments relies on: the flags that the device knows have its values.
 const _: () = {
     assert!(SendFlags::SIGNALED.bits() == CtrlFlags::CQ_UPDATE.bits());
     assert!(SendFlags::SOLICITED.bits() == CtrlFlags::SOLICITED.bits());

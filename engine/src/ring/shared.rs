@@ -20,13 +20,13 @@ use super::scatter::{Units, read_unit};
 use super::{LayoutError, RingSize};
 use crate::mmio::{BiasedLock, DmaCell, DoorbellRecord, barrier};
 use crate::request::{ListError, PostError, RecvRequest, Segment};
-use crate::wire::{Be16, DataSegment, InlineHeader, SrqNextSegment, UNIT};
+use crate::wire::{Be16, Be32, DataSegment, InlineHeader, SrqNextSegment, UNIT};
 
 /// The posting half.
 #[derive(Debug)]
 pub struct SharedRecvProducer {
     wqes: Wqes,
-    /// The next WQE to use.
+    /// The next WQE to use, an index of the ring.
     head: u32,
     /// The end of the list, as far as the producer knows.
     known_tail: u32,
@@ -131,9 +131,18 @@ impl SharedRecvProducer {
     /// completes.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        if self.write_plain_run(core::slice::from_ref(request)) == 0 {
-            self.write_any(request)?;
+        // SAFETY: passed on to the caller.
+        if !unsafe { self.post_plain(request) } {
+            self.post_any(request.cookie, request.segments)?;
         }
+        Ok(())
+    }
+
+    /// [`Self::post`] for every request. Takes its parts, so that a request
+    /// that is posted without this need not lie in memory.
+    #[inline(never)]
+    fn post_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        self.write_any(cookie, segments)?;
         self.publish();
         Ok(())
     }
@@ -145,10 +154,10 @@ impl SharedRecvProducer {
     /// As there.
     #[inline(always)]
     pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
-        if self.head == self.known_tail {
+        if !self.has_room() {
             return false;
         }
-        // SAFETY: the head is free: it is not the tail.
+        // SAFETY: the head is free: there is room.
         let Some(next) = (unsafe { self.wqes.write_plain(self.head, request) }) else {
             return false;
         };
@@ -175,7 +184,7 @@ impl SharedRecvProducer {
             let Some((request, behind)) = rest.split_first() else {
                 break;
             };
-            if let Err(error) = self.write_any(request) {
+            if let Err(error) = self.write_any(request.cookie, request.segments) {
                 result = Err(ListError {
                     posted: requests.len() - rest.len(),
                     error,
@@ -215,31 +224,32 @@ impl SharedRecvProducer {
 
     /// Writes any request, as far as there is room.
     #[inline(never)]
-    fn write_any(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        if request.segments.len() > self.wqes.max_segments {
+    fn write_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        if segments.len() > self.wqes.max_segments {
             return Err(PostError::TooManySegments);
         }
-        if self.head == self.known_tail {
-            self.refresh()?;
+        if !self.has_room() {
+            return Err(PostError::QueueFull);
         }
-        // SAFETY: the head is free: it is not the tail.
-        unsafe { self.wqes.write(self.head, request.segments) }?;
-        self.head = self.wqes.set_cookie(self.head, request.cookie);
+        // SAFETY: the head is free: there is room.
+        unsafe { self.wqes.write(self.head, segments) }?;
+        self.head = self.wqes.set_cookie(self.head, cookie);
         self.posted = self.posted.wrapping_add(1);
         Ok(())
     }
 
-    fn refresh(&mut self) -> Result<(), PostError> {
-        // SAFETY: the consumer outlives this half, as promised to `new`.
-        let consumer = unsafe { self.consumer.as_ref() };
-        // Acquire: the links up to the tail, and that the pollers have read the
-        // cookies and WQEs that come back.
-        self.known_tail = consumer.tail.load(Ordering::Acquire);
+    /// Whether the head is free. A queue that is kept full takes a look at what
+    /// came back for each request, so that is done in line.
+    #[inline(always)]
+    fn has_room(&mut self) -> bool {
         if self.head == self.known_tail {
-            Err(PostError::QueueFull)
-        } else {
-            Ok(())
+            // SAFETY: the consumer outlives this half, as promised to `new`.
+            let consumer = unsafe { self.consumer.as_ref() };
+            // Acquire: the links up to the tail, and that the pollers have read
+            // the cookies and WQEs that come back.
+            self.known_tail = consumer.tail.load(Ordering::Acquire);
         }
+        self.head != self.known_tail
     }
 
     #[inline(always)]
@@ -253,23 +263,27 @@ impl Wqes {
     /// Where the first segment of a WQE is, after the link.
     #[inline(always)]
     fn segments(&self, head: u32) -> NonNull<u8> {
-        // SAFETY: the index is below the WQE count, and every WQE has room for
+        // SAFETY: the head is below the WQE count, and every WQE has room for
         // a segment after the link.
-        unsafe { self.buf.add(self.size.index(head) * self.stride + UNIT) }
+        unsafe { self.buf.add(head as usize * self.stride + UNIT) }
     }
 
     /// Notes the cookie of a WQE. Answers the one after it on the list.
     #[inline(always)]
     fn set_cookie(&self, head: u32, cookie: u64) -> u32 {
-        let index = self.size.index(head);
+        let index = head as usize;
         // SAFETY: the index is below the WQE count, which is the number of
         // cookies, and the consumer that owns them outlives the producer.
         let place = unsafe { self.cookies.add(index).as_ref() };
         place.store(cookie, Ordering::Relaxed);
         // SAFETY: the index is in the ring.
-        let next = unsafe { link(self.buf, self.stride, index) }.read();
-        // The mask keeps a corrupted link inside the ring.
-        self.size.index(u32::from(Be16::from_bits(next).get())) as u32
+        let first = unsafe { self.buf.add(index * self.stride) };
+        // SAFETY: the first word of a WQE of the ring.
+        let first = unsafe { DmaCell::<u32>::new(first.cast()) }.read();
+        // The link is the lower half of that word. The mask cuts off the upper
+        // one, and keeps a corrupted link inside the ring.
+        const _: () = assert!(SrqNextSegment::NEXT_OFFSET == 2);
+        self.size.index(Be32::from_bits(first).get()) as u32
     }
 
     /// Writes the WQE at `head` if the request has one segment: most receives.
@@ -280,7 +294,7 @@ impl Wqes {
     /// The WQE is on the free list, and not its last: the device does not read
     /// its segments before the doorbell record counts it.
     #[inline(always)]
-    unsafe fn write_plain(self, head: u32, request: &RecvRequest<'_>) -> Option<u32> {
+    unsafe fn write_plain(&self, head: u32, request: &RecvRequest<'_>) -> Option<u32> {
         let [segment] = request.segments else {
             return None;
         };
@@ -320,6 +334,31 @@ impl Wqes {
             };
         }
         Ok(())
+    }
+}
+
+/// Completed WQEs that go back to the list together.
+#[derive(Debug)]
+pub(crate) struct Returns<'a> {
+    cookies: &'a [AtomicU64],
+    size: RingSize,
+    buf: NonNull<u8>,
+    stride: usize,
+    tail: u32,
+}
+
+impl Returns<'_> {
+    /// Appends the WQE at `index`, as a completion names it, and answers its
+    /// cookie.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, index: u16) -> u64 {
+        let index = self.size.index(u32::from(index));
+        // SAFETY: the tail is an index of the ring, always masked.
+        let link = unsafe { link(self.buf, self.stride, self.tail as usize) };
+        link.write(Be16::new(index as u16).to_bits());
+        self.tail = index as u32;
+        // SAFETY: masked to the ring, which has as many cookies as WQEs.
+        unsafe { self.cookies.get_unchecked(index) }.load(Ordering::Relaxed)
     }
 }
 
@@ -390,6 +429,32 @@ impl SharedRecvConsumer {
         let cookie = self.cookie(index);
         let index = self.size.index(u32::from(index)) as u32;
         self.lock.try_biased(|| self.append(index)).map(|()| cookie)
+    }
+
+    /// Lets `take` append several WQEs, and answer how many; the producer sees
+    /// them when it has ended. As [`Self::take_alone`], only as long as there is
+    /// one poller.
+    #[inline(always)]
+    pub(crate) fn return_alone(
+        &self,
+        take: impl FnOnce(&mut Returns<'_>) -> usize,
+    ) -> Option<usize> {
+        self.lock.try_biased(|| {
+            let mut returns = Returns {
+                cookies: &self.cookies,
+                size: self.size,
+                buf: self.buf,
+                stride: self.stride,
+                tail: self.tail.load(Ordering::Relaxed),
+            };
+            let taken = take(&mut returns);
+            // Release: the links are written, the cookies and WQEs are read.
+            self.tail.store(returns.tail, Ordering::Release);
+            let returned = self.returned.load(Ordering::Relaxed);
+            self.returned
+                .store(returned.wrapping_add(taken as u32), Ordering::Relaxed);
+            taken
+        })
     }
 
     /// Under the lock.

@@ -45,10 +45,11 @@ impl CtrlSegment {
         flags: CtrlFlags,
         imm: u32,
     ) -> Self {
-        let index_opcode = ((index as u32) << 8) | opcode as u32;
-        let qpn_ds = qpn_shifted | units;
+        // Together what is constant where a request is posted.
+        let opcode_units = ((opcode as u64) << 32) | units as u64;
+        let index_qpn = ((index as u64) << 40) | qpn_shifted as u64;
         Self {
-            index_opcode_qpn_ds: Be64::new(((index_opcode as u64) << 32) | qpn_ds as u64),
+            index_opcode_qpn_ds: Be64::new(index_qpn | opcode_units),
             flags_imm: Be64::new(((flags.bits() as u64) << 32) | imm as u64),
         }
     }

@@ -37,6 +37,7 @@ pub const fn inline_units(length: u32) -> u32 {
     if length == 0 {
         0
     } else {
-        (length + size_of::<InlineHeader>() as u32).div_ceil(UNIT as u32)
+        // Not `div_ceil`, which provides for sums that overflow.
+        (length + size_of::<InlineHeader>() as u32 + UNIT as u32 - 1) >> UNIT.ilog2()
     }
 }

@@ -86,7 +86,7 @@ pub(super) fn done(slot: Slot, whose: RequestQpn, record: &Record) -> Option<Com
 }
 
 #[inline(always)]
-fn solicited(own_op: OwnOp) -> CompletionFlags {
+pub(super) fn solicited(own_op: OwnOp) -> CompletionFlags {
     // Both are bit 1.
     const _: () = assert!(OwnOp::SOLICITED == CompletionFlags::SOLICITED.bits());
     CompletionFlags::from_bits_retain(own_op.0 & OwnOp::SOLICITED)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::decode::{DONE, RECEIVED, decode, done, receive, received, requester_op};
 use super::mailbox::Change;
 use super::record::Record;
+use super::run::take_run;
 use super::table::{Table, View};
 use super::{Mailbox, Owner};
 use crate::completion::{Completion, CompletionOp};
@@ -111,9 +112,19 @@ impl Poller {
     pub fn poll(&mut self) -> Option<Completion> {
         let (slot, form) = self.ring.cursor.look();
         if self.is_nothing(form) {
-            None
+            return None;
+        }
+        if let Some(completion) = usual(self.table.view(), slot, form) {
+            self.ring.cursor.advance();
+            self.ring.publish();
+            return Some(completion);
+        }
+        // In a place of its own: so the usual one need not lie in memory.
+        let mut found = Completion::default();
+        if self.study(&mut found) {
+            Some(found)
         } else {
-            self.take(slot, form)
+            None
         }
     }
 
@@ -130,40 +141,21 @@ impl Poller {
     #[inline]
     pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
         let mut filled = 0;
-        while let Some(rest) = out.get_mut(filled..) {
-            filled += self.usual_run(rest);
+        while let Some(rest @ [_, ..]) = out.get_mut(filled..) {
+            let taken = take_run(self.table.view(), &mut self.ring.cursor, rest);
+            filled += taken;
+            if taken > 0 {
+                continue;
+            }
             let (_, form) = self.ring.cursor.look();
-            if filled == out.len() || self.is_nothing(form) {
+            if self.is_nothing(form) || !self.study(&mut rest[0]) {
                 break;
             }
-            let Some(completion) = self.study() else {
-                break;
-            };
-            out[filled] = completion;
             filled += 1;
         }
         if filled > 0 {
             self.ring.publish();
         }
-        filled
-    }
-
-    /// Fills `out` with usual completions only. Answers how many.
-    #[inline(always)]
-    fn usual_run(&mut self, out: &mut [Completion]) -> usize {
-        let table = self.table.view();
-        let mut cursor = self.ring.cursor;
-        let mut filled = 0;
-        for place in out {
-            let (slot, form) = cursor.look();
-            let Some(completion) = usual(table, slot, form) else {
-                break;
-            };
-            cursor.advance();
-            *place = completion;
-            filled += 1;
-        }
-        self.ring.cursor = cursor;
         filled
     }
 
@@ -174,34 +166,22 @@ impl Poller {
         form & OwnOp::OWNER != 0 && !self.mailbox.has_letters()
     }
 
-    /// [`Self::poll`] when there is something.
-    #[inline(always)]
-    fn take(&mut self, slot: Slot, form: u8) -> Option<Completion> {
-        match usual(self.table.view(), slot, form) {
-            Some(completion) => {
-                self.ring.cursor.advance();
-                self.ring.publish();
-                Some(completion)
-            }
-            None => self.study(),
-        }
-    }
-
-    /// The next completion, whatever it takes to find it. Gives what it goes
-    /// past back to the device.
+    /// The next completion, whatever it takes to find it: whether there is one.
+    /// Gives what it goes past back to the device.
     #[cold]
     #[inline(never)]
-    fn study(&mut self) -> Option<Completion> {
+    fn study(&mut self, found: &mut Completion) -> bool {
         loop {
             let Some(slot) = self.ring.peek() else {
                 self.settle();
-                return None;
+                return false;
             };
             match self.unusual(slot, slot.tail()) {
                 Unusual::Report(completion) => {
                     self.ring.cursor.advance();
                     self.ring.publish();
-                    return Some(completion);
+                    *found = completion;
+                    return true;
                 }
                 Unusual::Skip => {
                     self.ring.cursor.advance();
@@ -210,7 +190,7 @@ impl Poller {
                 Unusual::Again => {}
                 Unusual::Empty => {
                     self.settle();
-                    return None;
+                    return false;
                 }
             }
         }

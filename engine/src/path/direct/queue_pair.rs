@@ -38,7 +38,8 @@ unsafe impl Send for QueuePairParts {}
 /// The posting side of a queue pair.
 pub struct QueuePair {
     sends: SendProducer,
-    receives: Option<RecvProducer>,
+    /// Closed for ever if it has no queue of its own.
+    receives: RecvProducer,
     record: Arc<Record>,
     parts: QueuePairParts,
 }
@@ -96,6 +97,10 @@ impl QueuePair {
         Arc::ptr_eq(&self.parts.send_mailbox, &self.parts.recv_mailbox)
     }
 
+    fn has_own_receives(&self) -> bool {
+        matches!(self.record.receives, Receives::Own(_))
+    }
+
     #[cfg(test)]
     pub(super) fn retire_without_letter(&self) {
         self.record.retire();
@@ -108,8 +113,8 @@ impl QueuePair {
 
     /// The queue pair has reached INIT: receives may be posted.
     pub fn open_receives(&mut self) {
-        if let Some(receives) = &mut self.receives {
-            receives.open();
+        if self.has_own_receives() {
+            self.receives.open();
         }
     }
 
@@ -137,8 +142,8 @@ impl QueuePair {
     /// must be outstanding.
     pub fn limit(&mut self, sends: u32, receives: u32) {
         self.sends.limit(sends);
-        if let Some(own) = &mut self.receives {
-            own.limit(receives);
+        if self.has_own_receives() {
+            self.receives.limit(receives);
         }
     }
 
@@ -149,7 +154,7 @@ impl QueuePair {
 
     /// The most receives of its own queue that may be outstanding.
     pub fn recv_capacity(&self) -> u32 {
-        self.receives.as_ref().map_or(0, RecvProducer::capacity)
+        self.receives.capacity()
     }
 
     /// Whether every send that was posted has been retired by a completion.
@@ -159,7 +164,11 @@ impl QueuePair {
 
     /// Receives of its own queue that were posted and not retired.
     pub fn recvs_outstanding(&self) -> u32 {
-        self.receives.as_ref().map_or(0, RecvProducer::outstanding)
+        if self.has_own_receives() {
+            self.receives.outstanding()
+        } else {
+            0
+        }
     }
 
     /// The same for other threads, until the next [`Self::reset`].
@@ -184,11 +193,8 @@ impl QueuePair {
     /// queue has been polled after that.
     #[inline]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        match &mut self.receives {
-            // SAFETY: passed on to the caller.
-            Some(receives) => unsafe { receives.post(request) },
-            None => Err(PostError::NotReady),
-        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.receives.post(request) }
     }
 
     /// [`Self::post_recv`] as far as it goes without a call out of line: whether
@@ -198,11 +204,8 @@ impl QueuePair {
     /// As there.
     #[inline(always)]
     pub unsafe fn post_plain_recv(&mut self, request: &RecvRequest<'_>) -> bool {
-        match &mut self.receives {
-            // SAFETY: passed on to the caller.
-            Some(receives) => unsafe { receives.post_plain(request) },
-            None => false,
-        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.receives.post_plain(request) }
     }
 
     /// The same of [`Self::post_send_noted`].
@@ -224,14 +227,8 @@ impl QueuePair {
     /// As for [`Self::post_recv`], for every request.
     #[inline]
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        match &mut self.receives {
-            // SAFETY: passed on to the caller.
-            Some(receives) => unsafe { receives.post_list(requests) },
-            None => Err(ListError {
-                posted: 0,
-                error: PostError::NotReady,
-            }),
-        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.receives.post_list(requests) }
     }
 
     /// Posts one request.
@@ -308,7 +305,7 @@ impl Drop for QueuePair {
 /// As for [`QueuePair::new`].
 unsafe fn rings(
     parts: &QueuePairParts,
-) -> Result<(SendProducer, Option<RecvProducer>, Arc<Record>), LayoutError> {
+) -> Result<(SendProducer, RecvProducer, Arc<Record>), LayoutError> {
     // SAFETY: passed on to the caller; the record keeps the owner.
     let sends = unsafe { SendConsumer::new(&parts.send) }?;
     let receives = match (&parts.shared, &parts.recv) {
@@ -330,8 +327,8 @@ unsafe fn rings(
     let sends = unsafe { SendProducer::new(&parts.send, parts.doorbell, &record.sends) };
     let receives = match (&record.receives, &parts.recv) {
         // SAFETY: as above.
-        (Receives::Own(own), Some(layout)) => Some(unsafe { RecvProducer::new(layout, own) }),
-        _ => None,
+        (Receives::Own(own), Some(layout)) => unsafe { RecvProducer::new(layout, own) },
+        _ => RecvProducer::none(),
     };
     Ok((sends, receives, record))
 }

@@ -85,6 +85,15 @@ impl Record {
         self.live_qpn.load(Ordering::Relaxed) == qpn
     }
 
+    /// Whether its receives come from that shared queue.
+    #[inline(always)]
+    pub(super) fn takes_from(&self, shared: &SharedState) -> bool {
+        match &self.receives {
+            Receives::Shared(own) => core::ptr::eq(Arc::as_ptr(own), shared),
+            _ => false,
+        }
+    }
+
     /// The number, also after [`Self::retire`].
     pub(super) fn qpn(&self) -> u32 {
         self.qpn

@@ -303,3 +303,4 @@ fn good(cookie: u64, op: CompletionOp, qpn: u32) -> Completion {
 mod completions;
 mod lifetimes;
 mod payload;
+mod runs;

@@ -100,6 +100,39 @@ fn a_closed_queue_is_not_ready_rather_than_full() {
 }
 
 #[test]
+fn a_queue_that_is_kept_full_is_posted_to_in_line() {
+    let mut bench = bench(4, 16, 0xfffe);
+    for cookie in 0..4 {
+        bench.post(cookie, &[segment(1)]).unwrap();
+    }
+    for cookie in 4..20 {
+        assert!(!bench.producer.has_room());
+        let front = bench.consumer.front();
+        assert_eq!(front.cookie, cookie - 4);
+        bench.consumer.retire(front);
+        assert!(bench.producer.has_room());
+        bench.post(cookie, &[segment(1)]).unwrap();
+    }
+    bench.producer.close();
+    assert!(!bench.producer.has_room());
+}
+
+#[test]
+fn what_is_no_queue_is_not_ready() {
+    let mut none = RecvProducer::none();
+    let request = RecvRequest {
+        cookie: 1,
+        segments: &[segment(1)],
+    };
+    // SAFETY: nothing is posted.
+    let (one, list) = unsafe { (none.post(&request), none.post_list(&[request])) };
+    let error = PostError::NotReady;
+    assert_eq!(one, Err(error));
+    assert_eq!(list, Err(ListError { posted: 0, error }));
+    assert_eq!(none.capacity(), 0);
+}
+
+#[test]
 fn layouts_that_contradict_themselves_are_refused() {
     let memory = Memory::new(4096, 0);
     let refused = |wqe_count, stride| {

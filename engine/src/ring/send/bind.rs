@@ -6,10 +6,11 @@
 
 use core::ptr::NonNull;
 
-use super::{Head, SendProducer, Written};
+use super::any::with_fence;
+use super::{Control, SendProducer, Written};
 use crate::request::{PostError, SendFlags};
 use crate::ring::receive::write_unit;
-use crate::wire::{CtrlFlags, UNIT, WQEBB, WindowChange, WqeOpcode};
+use crate::wire::{CtrlFlags, UNIT, WindowChange, WqeOpcode};
 
 impl SendProducer {
     /// Posts the change of a window and rings. Of the flags only `SIGNALED`
@@ -28,10 +29,9 @@ impl SendProducer {
         if !self.windows {
             return Err(PostError::NoWindows);
         }
-        if self.credits.exhausted() {
-            self.refresh()?;
-        }
-        let written = self.write_change(cookie, change, flags, note);
+        let fence = self.admit()?;
+        let flags = flags & (SendFlags::SIGNALED | SendFlags::FENCE);
+        let written = self.write_change(cookie, change, with_fence(flags, fence), note);
         self.ring_single(written);
         Ok(())
     }
@@ -47,15 +47,13 @@ impl SendProducer {
         &mut self,
         cookie: u64,
         change: &WindowChange,
-        flags: SendFlags,
+        flags: CtrlFlags,
         note: u32,
     ) -> Written {
-        let index = self.size.index(self.producer);
-        // SAFETY: `index` is below the WQEBB count.
-        let wqe = unsafe { self.buf.add(index * WQEBB) };
+        let place = self.place();
         let units = change.units();
         // SAFETY: the second unit of a WQEBB.
-        let mut at = unsafe { wqe.add(UNIT) };
+        let mut at = unsafe { place.wqe.add(UNIT) };
         for words in &change.body()[..units as usize - 1] {
             at = self.wrapped(at);
             // SAFETY: the WQE is no longer than the longest that the credits
@@ -65,22 +63,14 @@ impl SendProducer {
             // SAFETY: stays within, or one past, the ring.
             at = unsafe { at.add(UNIT) };
         }
-        let head = Head {
-            index,
-            wqe,
+        // Instead of immediate data: which key. The device goes by its index.
+        let control = Control {
             opcode: WqeOpcode::Umr,
-            // Which key: the device goes by its index.
+            units,
+            flags,
             imm: change.before,
-            body: wqe,
-            units: 1,
         };
-        let asked = flags & (SendFlags::SIGNALED | SendFlags::FENCE);
-        let mut flags = CtrlFlags::from_bits_truncate(asked.bits());
-        let fence = core::mem::take(&mut self.next_fence);
-        if !flags.contains(CtrlFlags::FENCE) {
-            flags |= fence;
-        }
-        let written = self.finish(cookie, note, &head, units, flags);
+        let written = self.finish(place, cookie, note, control);
         self.fence_next(CtrlFlags::SMALL_FENCE);
         written
     }

@@ -28,6 +28,40 @@ pub struct Retired {
     pub note: u32,
 }
 
+/// The requests of a ring, by where their WQEs start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requests<'a> {
+    size: RingSize,
+    entries: &'a [Entry],
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a>(&'a Entry);
+
+impl<'a> Requests<'a> {
+    /// The request whose WQE starts at `counter`.
+    #[inline(always)]
+    pub(crate) fn at(self, counter: u16) -> Request<'a> {
+        let index = self.size.index(u32::from(counter));
+        // SAFETY: an index of the ring, which has as many entries as WQEBBs.
+        Request(unsafe { self.entries.get_unchecked(index) })
+    }
+}
+
+impl Request<'_> {
+    #[inline(always)]
+    pub(crate) fn cookie(self) -> u64 {
+        self.0.cookie.load(Ordering::Relaxed)
+    }
+
+    /// What the poster noted of it.
+    #[inline(always)]
+    pub(crate) fn note(self) -> u32 {
+        self.0.note.load(Ordering::Relaxed)
+    }
+}
+
 /// The completing half. `retire` belongs to the poller of one completion queue;
 /// the producer reads the counter and writes the entries.
 #[derive(Debug)]
@@ -114,19 +148,31 @@ impl SendConsumer {
     /// those of all requests before it, back to the producer.
     #[inline(always)]
     pub fn retire(&self, counter: u16) -> Retired {
-        // SAFETY: an index of the ring, which has as many entries as WQEBBs.
-        let entry = unsafe {
-            self.entries
-                .get_unchecked(self.size.index(u32::from(counter)))
-        };
+        let request = self.requests().at(counter);
         let done = Retired {
-            cookie: entry.cookie.load(Ordering::Relaxed),
-            note: entry.note.load(Ordering::Relaxed),
+            cookie: request.cookie(),
+            note: request.note(),
         };
-        let posted = entry.posted.load(Ordering::Relaxed);
+        self.retire_up_to(request);
+        done
+    }
+
+    /// The requests by where their WQEs start.
+    #[inline(always)]
+    pub(crate) fn requests(&self) -> Requests<'_> {
+        Requests {
+            size: self.size,
+            entries: &self.entries,
+        }
+    }
+
+    /// Gives the places of a request, and of all before it, back to the
+    /// producer.
+    #[inline(always)]
+    pub(crate) fn retire_up_to(&self, request: Request<'_>) {
+        let posted = request.0.posted.load(Ordering::Relaxed);
         // Release: the entry, and the WQE if it was looked at, have been read.
         self.retired.store(posted, Ordering::Release);
-        done
     }
 
     /// Whether every request that was posted has been retired. For any thread;

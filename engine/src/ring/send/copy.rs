@@ -44,3 +44,20 @@ pub(super) unsafe fn copy_short(to: *mut u8, from: *const u8, length: usize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_copies_copy_exactly_what_they_are_told() {
+        for length in 1..=SHORT_COPY as usize {
+            let from: Vec<u8> = (0..length as u8).map(|byte| byte ^ 0x5a).collect();
+            let mut to = vec![0xa5; length + 2];
+            // SAFETY: `length` bytes of each, inside their vectors.
+            unsafe { copy_short(to.as_mut_ptr().add(1), from.as_ptr(), length) };
+            assert_eq!(to[1..=length], from, "{length}");
+            assert_eq!((to[0], to[length + 1]), (0xa5, 0xa5), "{length}");
+        }
+    }
+}

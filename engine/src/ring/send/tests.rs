@@ -1,13 +1,11 @@
-//! The send ring against a model that writes single bytes, as `mlx5dv.h` and
-//! libmlx5's `post_send` put them.
+//! The send ring: bytes, limits and doorbells, case by case.
 
-use std::collections::VecDeque;
+mod model;
+
 use std::sync::Arc;
 
-use proptest::prelude::*;
-
 use super::*;
-use crate::request::Segment;
+use crate::request::{Segment, SendOp};
 use crate::ring::layout::RegisterLayout;
 use crate::ring::testing::Memory;
 
@@ -53,7 +51,7 @@ fn bench(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32) -
         .store(start.wrapping_mul(3), Ordering::Relaxed);
     // SAFETY: the consumer stays where it is, and is kept beside the producer.
     let mut producer = unsafe { SendProducer::new(&layout, policy, &consumer) };
-    producer.producer = start;
+    producer.producer = start as u16;
     producer.open();
     Bench {
         ring,
@@ -340,297 +338,71 @@ fn layouts_that_contradict_themselves_are_refused() {
     }));
 }
 
+/// A queue that is kept full.
+fn full() -> Bench {
+    let mut bench = bench(8, 1, 0, false, 0);
+    let capacity = u64::from(bench.producer.capacity());
+    for cookie in 0..capacity {
+        bench.post(&send(cookie, &[segment(0x1000, 8)])).unwrap();
+    }
+    bench
+}
+
 #[test]
-fn short_copies_copy_exactly_what_they_are_told() {
-    for length in 1..=SHORT_COPY as usize {
-        let from: Vec<u8> = (0..length as u8).map(|byte| byte ^ 0x5a).collect();
-        let mut to = vec![0xa5; length + 2];
-        // SAFETY: `length` bytes of each, inside their vectors.
-        unsafe { copy_short(to.as_mut_ptr().add(1), from.as_ptr(), length) };
-        assert_eq!(to[1..=length], from, "{length}");
-        assert_eq!((to[0], to[length + 1]), (0xa5, 0xa5), "{length}");
-    }
-}
-
-/// What libmlx5 would have written, byte by byte.
-struct Model {
-    ring: Vec<u8>,
-    register: Vec<u8>,
-    half: usize,
-    counter: u32,
-    outstanding: VecDeque<Outstanding>,
-    exclusive: bool,
-}
-
-#[derive(Clone)]
-struct Outstanding {
-    counter: u32,
-    blocks: u32,
-    cookie: u64,
-    signaled: bool,
-}
-
-impl Model {
-    fn blocks(&self) -> u32 {
-        (self.ring.len() / WQEBB) as u32
-    }
-
-    /// Appends one WQE, whose bytes and untouched holes are given from its start.
-    fn append(&mut self, request: &SendRequest<'_>, wqe: &[Option<u8>]) {
-        let blocks = wqe.len().div_ceil(WQEBB) as u32;
-        let used: u32 = self.outstanding.iter().map(|wqe| wqe.blocks).sum();
-        assert!(
-            used + blocks <= self.blocks(),
-            "a WQE in use would be overwritten"
-        );
-        let start = (self.counter % self.blocks()) as usize * WQEBB;
-        for (offset, byte) in wqe.iter().enumerate() {
-            let at = (start + offset) % self.ring.len();
-            if let Some(byte) = byte {
-                self.ring[at] = *byte;
-            }
-        }
-        self.outstanding.push_back(Outstanding {
-            counter: self.counter,
-            blocks,
-            cookie: request.cookie,
-            signaled: request.flags.contains(SendFlags::SIGNALED),
-        });
-        self.counter = self.counter.wrapping_add(blocks);
-    }
-
-    /// The doorbell for the last `requests` WQEs.
-    fn ring(&mut self, requests: usize, units: usize) {
-        let last = self.outstanding.back().unwrap().counter;
-        let start = (last % self.blocks()) as usize * WQEBB;
-        let copy = self.exclusive && requests == 1 && units > 1 && units <= HALF as usize / 16;
-        let length = if copy { units.div_ceil(4) * WQEBB } else { 8 };
-        for offset in 0..length {
-            self.register[self.half + offset] = self.ring[(start + offset) % self.ring.len()];
-        }
-        self.half ^= HALF as usize;
-    }
-}
-
-/// A marker is signalled, may be fenced, and has no segments, whatever it says.
-fn as_meant<'a>(request: &SendRequest<'a>) -> SendRequest<'a> {
-    match request.op {
-        SendOp::Nop => SendRequest {
-            flags: request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
-            segments: &[],
-            ..*request
-        },
-        _ => *request,
-    }
-}
-
-fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
-    let (opcode, imm, remote) = match request.op {
-        SendOp::Send => (0x0a, 0, None),
-        SendOp::SendImm(imm) => (0x0b, imm, None),
-        SendOp::Write { remote_addr, rkey } => (0x08, 0, Some((remote_addr, rkey))),
-        SendOp::WriteImm {
-            remote_addr,
-            rkey,
-            imm,
-        } => (0x09, imm, Some((remote_addr, rkey))),
-        SendOp::Read { remote_addr, rkey } => (0x10, 0, Some((remote_addr, rkey))),
-        SendOp::Nop => (0x00, 0, None),
+fn a_queue_that_is_kept_full_is_posted_to_in_line() {
+    let mut bench = full();
+    let segments = [segment(0x1000, 8)];
+    // SAFETY: nothing reads the segments.
+    let in_line = |bench: &mut Bench, cookie| unsafe {
+        bench
+            .producer
+            .write_plain(&send(cookie, &segments), 0)
+            .map(|written| bench.producer.ring_single(written))
     };
-    let mut body = Vec::new();
-    if let Some((addr, rkey)) = remote {
-        body.extend(addr.to_be_bytes());
-        body.extend(rkey.to_be_bytes());
-        body.extend([0; 4]);
+    for cookie in 8..40 {
+        assert!(in_line(&mut bench, cookie).is_none(), "full");
+        let counter = (cookie - 8) as u16;
+        assert_eq!(bench.consumer.retire(counter).cookie, cookie - 8);
+        assert!(in_line(&mut bench, cookie).is_some(), "one is free");
     }
-    let mut body: Vec<Option<u8>> = body.into_iter().map(Some).collect();
-    if request.flags.contains(SendFlags::INLINE) && opcode != 0x10 {
-        let total: u32 = request.segments.iter().map(|s| s.length).sum();
-        if total > 0 {
-            body.extend((total | 1 << 31).to_be_bytes().map(Some));
-            for s in request.segments {
-                let from = core::ptr::with_exposed_provenance::<u8>(s.addr as usize);
-                for at in 0..s.length as usize {
-                    // SAFETY: inline segments of these tests name live memory.
-                    body.push(Some(unsafe { from.add(at).read() }));
-                }
-            }
-            body.resize(body.len().next_multiple_of(16), None);
-        }
-    } else {
-        for s in request.segments.iter().filter(|s| s.length > 0) {
-            body.extend(s.length.to_be_bytes().map(Some));
-            body.extend(s.lkey.to_be_bytes().map(Some));
-            body.extend(s.addr.to_be_bytes().map(Some));
-        }
-    }
-    let units = 1 + body.len() / 16;
-    let mut flags = 0;
-    for (flag, bit) in [
-        (SendFlags::SIGNALED, 8),
-        (SendFlags::SOLICITED, 2),
-        (SendFlags::FENCE, 0x80),
-    ] {
-        if request.flags.contains(flag) {
-            flags |= bit;
-        }
-    }
-    let mut wqe = Vec::new();
-    wqe.extend(((counter & 0xffff) << 8 | opcode).to_be_bytes());
-    wqe.extend((QPN << 8 | units as u32).to_be_bytes());
-    wqe.extend([0, 0, 0, flags]);
-    wqe.extend(imm.to_be_bytes());
-    let mut wqe: Vec<Option<u8>> = wqe.into_iter().map(Some).collect();
-    wqe.extend(body);
-    (wqe, units)
 }
 
-/// All sixteen combinations.
-fn flags_of(number: u8) -> SendFlags {
-    let all = [
-        SendFlags::SIGNALED,
-        SendFlags::SOLICITED,
-        SendFlags::FENCE,
-        SendFlags::INLINE,
+#[test]
+fn what_must_carry_a_fence_is_never_posted_in_line() {
+    let mut bench = full();
+    let segments = [segment(0x1000, 8)];
+    bench.consumer.retire(0);
+    bench.producer.fence_next(CtrlFlags::SMALL_FENCE);
+    let limits: [fn(&mut SendProducer); 3] = [
+        |_| {},
+        // Neither a new limit nor opening once more lets it slip through.
+        |producer| producer.limit(producer.capacity()),
+        SendProducer::open,
     ];
-    (0..4)
-        .filter(|bit| number & 1 << bit != 0)
-        .map(|bit| all[bit])
-        .collect()
-}
-
-#[derive(Clone, Debug)]
-enum Op {
-    Post(Vec<(u8, u8, Vec<u8>)>),
-    Complete(usize),
-}
-
-fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let request = (
-        0u8..6,
-        0u8..16,
-        prop::collection::vec(prop_oneof![Just(0u8), 1u8..60], 0..4),
+    for change in limits {
+        change(&mut bench.producer);
+        // SAFETY: nothing reads the segments.
+        let written = unsafe { bench.producer.write_plain(&send(50, &segments), 0) };
+        assert!(written.is_none());
+    }
+    let at = usize::from(bench.producer.producer) % 8 * WQEBB;
+    bench.post(&send(50, &segments)).unwrap();
+    assert_eq!(
+        bench.ring.bytes(at + 11, 1),
+        [0x28],
+        "small fence, signalled"
     );
-    let op = prop_oneof![
-        3 => prop::collection::vec(request, 1..5).prop_map(Op::Post),
-        2 => (0usize..6).prop_map(Op::Complete),
-    ];
-    prop::collection::vec(op, 1..60)
+    assert_eq!(bench.post(&send(51, &segments)), Err(PostError::QueueFull));
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
-
-    /// Ring bytes, record and register are at every moment what the model says.
-    #[test]
-    fn every_byte_is_what_libmlx5_would_have_written(
-        log in 1u32..6,
-        exclusive in any::<bool>(),
-        start in prop_oneof![Just(0u32), 0xfff0u32..0x1_0002, u32::MAX - 9..=u32::MAX],
-        ops in ops(),
-    ) {
-        // The longest WQE is two WQEBBs: 2 + 3 segments or 2 + (4 + 92) / 16.
-        let mut bench = bench(1 << log, 3, 92, exclusive, start);
-        let source = Memory::new(256, 0);
-        source.write(0, &(0..=255).collect::<Vec<u8>>());
-        let mut model = Model {
-            ring: bench.ring.all(),
-            register: vec![0; 2 * HALF as usize],
-            half: 0,
-            counter: start,
-            outstanding: VecDeque::new(),
-            exclusive,
-        };
-        let mut cookie = 0;
-        for op in ops {
-            match op {
-                Op::Post(requests) => {
-                    let segments: Vec<Vec<Segment>> = requests
-                        .iter()
-                        .map(|(_, _, lengths)| {
-                            lengths
-                                .iter()
-                                .map(|&l| segment(source.addr(l as usize), l.into()))
-                                .collect()
-                        })
-                        .collect();
-                    let requests: Vec<SendRequest<'_>> = requests
-                        .iter()
-                        .zip(&segments)
-                        .map(|((op, flags, _), segments)| {
-                            cookie += 1;
-                            let (remote_addr, rkey, imm) = (0x1_0000_0001 * cookie, 77, 0x8000_0001);
-                            let op = [
-                                SendOp::Send,
-                                SendOp::SendImm(imm),
-                                SendOp::Write { remote_addr, rkey },
-                                SendOp::WriteImm { remote_addr, rkey, imm },
-                                SendOp::Read { remote_addr, rkey },
-                                SendOp::Nop,
-                            ][*op as usize];
-                            let flags = flags_of(*flags);
-                            SendRequest { cookie, op, flags, segments }
-                        })
-                        .collect();
-                    let capacity = bench.producer.capacity() as usize;
-                    let mut result = Ok(());
-                    let mut units = 0;
-                    let mut posted = 0;
-                    for request in &requests {
-                        let request = &as_meant(request);
-                        let length: u32 = request.segments.iter().map(|s| s.length).sum();
-                        let inline = request.flags.contains(SendFlags::INLINE)
-                            && !matches!(request.op, SendOp::Read { .. });
-                        let error = if model.outstanding.len() == capacity {
-                            Some(PostError::QueueFull)
-                        } else if inline && length > 92 {
-                            Some(PostError::InlineTooLong)
-                        } else {
-                            None
-                        };
-                        if let Some(error) = error {
-                            result = Err(ListError { posted, error });
-                            break;
-                        }
-                        let (wqe, length) = encode(request, model.counter);
-                        model.append(request, &wqe);
-                        units = length;
-                        posted += 1;
-                    }
-                    prop_assert_eq!(bench.post_list(&requests), result);
-                    if posted > 0 {
-                        model.ring(posted, units);
-                        prop_assert_eq!(bench.record.be32(4), model.counter & 0xffff);
-                    }
-                    // A refused request may have left bytes in free blocks.
-                    let blocks = model.blocks();
-                    let ring = bench.ring.all();
-                    for wqe in &model.outstanding {
-                        for block in 0..wqe.blocks {
-                            let at = (wqe.counter.wrapping_add(block) % blocks) as usize * WQEBB;
-                            prop_assert_eq!(&ring[at..at + WQEBB], &model.ring[at..at + WQEBB]);
-                        }
-                    }
-                    model.ring = ring;
-                    prop_assert_eq!(bench.register.all(), model.register.clone());
-                }
-                Op::Complete(ahead) => {
-                    // The next signalled request, or one further on.
-                    let Some(at) = model
-                        .outstanding
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, wqe)| wqe.signaled)
-                        .map(|(at, _)| at)
-                        .take(ahead + 1)
-                        .last()
-                    else {
-                        continue;
-                    };
-                    let wqe = model.outstanding.drain(..=at).next_back().unwrap();
-                    prop_assert_eq!(bench.consumer.retire(wqe.counter as u16).cookie, wqe.cookie);
-                }
-            }
-        }
+#[test]
+fn a_lower_limit_while_a_fence_is_due_is_kept() {
+    let mut bench = bench(64, 1, 0, false, 0);
+    bench.post(&send(0, &[])).unwrap();
+    bench.producer.fence_next(CtrlFlags::SMALL_FENCE);
+    bench.producer.limit(4);
+    for cookie in 1..4 {
+        bench.post(&send(cookie, &[])).unwrap();
     }
+    assert_eq!(bench.post(&send(4, &[])), Err(PostError::QueueFull));
 }

@@ -1,0 +1,48 @@
+//! Telling the device: the doorbell record, then the register.
+
+use super::{SendProducer, Written, wqebbs};
+use crate::mmio::{BlueFlame, barrier};
+
+impl SendProducer {
+    #[inline(always)]
+    fn publish(&mut self) {
+        barrier::before_record();
+        self.record.set(u32::from(self.producer));
+    }
+
+    /// The doorbell for one request: the whole WQE if the register takes it.
+    #[inline(always)]
+    pub(super) fn ring_single(&mut self, written: Written) {
+        self.publish();
+        let doorbell = written.doorbell;
+        // A register that others ring as well takes no copies.
+        if self.register.is_serialised() {
+            self.register.ring_locked(doorbell);
+        } else if written.units > 1 && written.units <= self.blue_flame_units {
+            // SAFETY: a WQE of this ring, which has just been completed and
+            // which is no longer than a half of the register.
+            unsafe {
+                self.register.blue_flame(BlueFlame {
+                    wqe: written.wqe,
+                    wqebbs: wqebbs(written.units),
+                    ring: self.buf,
+                    ring_end: self.end.as_ptr(),
+                });
+            }
+        } else {
+            self.register.ring_alone(doorbell);
+        }
+    }
+
+    /// The doorbell for several requests, of which this is the last.
+    #[inline(always)]
+    pub(super) fn ring(&mut self, last: Written) {
+        self.publish();
+        let doorbell = last.doorbell;
+        if self.register.is_serialised() {
+            self.register.ring_locked(doorbell);
+        } else {
+            self.register.ring_alone(doorbell);
+        }
+    }
+}
