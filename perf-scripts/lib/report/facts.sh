@@ -82,7 +82,7 @@ gather_facts() {
         show "lspci" lspci -vvs "$pci"
     fi
     # shellcheck disable=SC2012 # names of interfaces have no odd letters
-    netdev=$(ls "$at/device/net" 2>/dev/null | head -n 1)
+    netdev=$(ls "$at/device/net" 2>/dev/null | head -n 1 || true)
     [ -z "$netdev" ] || show "ethtool" ethtool -i "$netdev"
     show "modules" sh -c 'lsmod | grep -E "^(ib_|mlx|rdma_|iw_|rxe|siw|rpcrdma)" || true'
 }
