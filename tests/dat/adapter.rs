@@ -3,15 +3,18 @@
 //! | row | where |
 //! | --- | --- |
 //! | opening: each failure | here, `opening_each_failure` |
-//! | opening: libraries of others, order of entries | `libdat/tests/registry` |
-//! | opening: the asynchronous EVD is new, given or elsewhere | `dat-api/tests/adapters/events` |
+//! | opening: libraries of others, a provider of the program itself, order of entries | `libdat/tests/registry` |
+//! | opening: the asynchronous EVD is new, given or elsewhere | `dat-api/tests/adapters/events`; what a query says then: `libdat/tests/face/arguments` |
 //! | querying: masks and pointers | `libdat/tests/face/queries` |
-//! | what the attributes say is true | `dat-api/tests/adapters/attributes`; limits: `ep_create_with_srq/attributes` |
+//! | what the attributes say is true | `dat-api/tests/adapters/attributes`; limits: `ep_create_with_srq/attributes`; `posting` |
+//! | … only compared with what the device says: `max_eps`, `max_evds`, `max_pzs`, `max_lmrs`, `max_rmrs`, `max_srqs` | `counts_are_those_of_the_device` there |
+//! | attributes in C are those in Rust | `libdat/tests/face/queries`: `every_attribute_of_c_…` |
 //! | closing: flags, each kind of object in the way | here, `closing_…` |
 //! | closing: everything ends, waiters are told | `dat-api/tests/adapters/closing`, `cno/ending` |
 //! | listing names | `libdat/tests/face/registry` |
 //! | adding and removing providers | the same, and `libdat/tests/registry` |
 //! | the words of an answer | `libdat/tests/face/status` |
+//! | calls that must not block nor allocate, `iov_ownership_on_return` | `posting` |
 //! | contexts and types of handles | `libdat/tests/face/handles`, `…/objects` |
 //! | bad handles of every call, and their subtypes | `libdat/tests/face/handles` |
 //! | dat.conf: syntax | `dat-api/src/registry/conf/tests`; garbage: `bad_input/configuration` |
@@ -28,7 +31,8 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Memory, Shape, c_name, device, fails_with, ok, on_free_qualifier, srq,
+    Bed, End, Memory, Point, Shape, abilities, c_name, device, fails_with, ok, on_free_qualifier,
+    srq,
 };
 
 /// `dat_ia_openv`, whose arguments are good unless a test says otherwise.
@@ -209,16 +213,15 @@ fn each_kind() -> Vec<(&'static str, Make)> {
             vec![Box::new(move || memory.free())]
         }),
         ("an RMR", |bed| {
+            if abilities(bed).0.max_rmrs == 0 && !bed.is_stepped() {
+                eprintln!("SKIPPED: an RMR, on a device without windows");
+                return Vec::new();
+            }
             let mut rmr = ptr::null_mut();
             // SAFETY: a live zone; the result is writable.
-            match unsafe { dat_rmr_create(bed.pz, &raw mut rmr) } {
-                DAT_SUCCESS => {
-                    // SAFETY: a live handle.
-                    vec![Box::new(move || unsafe { dat_rmr_free(rmr) })]
-                }
-                // A device without windows.
-                _ => evd(bed, DAT_EVD_DEFAULT_FLAG).1,
-            }
+            ok(unsafe { dat_rmr_create(bed.pz, &raw mut rmr) });
+            // SAFETY: a live handle.
+            vec![Box::new(move || unsafe { dat_rmr_free(rmr) })]
         }),
         ("a CNO", |bed| {
             let mut cno = ptr::null_mut();
@@ -242,6 +245,18 @@ fn each_kind() -> Vec<(&'static str, Make)> {
             // SAFETY: live handles.
             let mut made: Made = vec![Box::new(move || unsafe { dat_ep_free(end.ep) })];
             for evd in evds {
+                // SAFETY: the same.
+                made.push(Box::new(move || unsafe { dat_evd_free(evd) }));
+            }
+            made
+        }),
+        ("a reserved service point", |bed| {
+            let end = End::new(bed, &Shape::default());
+            let point = Point::new(bed, end.ep);
+            let mut made: Made = vec![Box::new(move || point.free())];
+            // SAFETY: live handles.
+            made.push(Box::new(move || unsafe { dat_ep_free(end.ep) }));
+            for evd in [end.recv, end.request, end.connect, point.requests] {
                 // SAFETY: the same.
                 made.push(Box::new(move || unsafe { dat_evd_free(evd) }));
             }

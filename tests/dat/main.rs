@@ -15,6 +15,7 @@ mod ep_post_recv;
 mod ep_recv_query;
 mod evd;
 mod memory;
+mod posting;
 mod support;
 
 mod evd_wait;

@@ -234,6 +234,35 @@ fn providers_that_do_not_serve_are_told_of() {
     assert_eq!(said, [format!("opened {NOT_FOUND}")]);
 }
 
+/// No dat.conf names it: who is registered is found by the same key.
+#[test]
+fn a_provider_of_the_program_itself_is_opened_by_its_name() {
+    let said = consumer(
+        "",
+        &[
+            "open", "mine", "add", "mine", "add", "mine", "open", "mine", "remove", "mine",
+            "graceful", "remove", "mine", "open", "mine",
+        ],
+    );
+    let not_found = format!("opened {NOT_FOUND}");
+    let wanted = [
+        not_found.as_str(),
+        "added DAT_SUCCESS",
+        "added DAT_PROVIDER_ALREADY_REGISTERED",
+        "own open mine 8",
+        "opened DAT_SUCCESS",
+        "removed DAT_PROVIDER_IN_USE",
+        "own close 1 1",
+        "closed DAT_SUCCESS",
+        // It is registered still, and so is asked.
+        "own close 1 1",
+        "stale DAT_INVALID_HANDLE DAT_INVALID_HANDLE_IA",
+        "removed DAT_SUCCESS",
+        &not_found,
+    ];
+    assert_eq!(said, wanted);
+}
+
 #[test]
 fn entries_of_a_name_are_tried_in_order() {
     let missing = "other u1.2 nonthreadsafe default /nowhere/lib.so theirs.1.0 \"\" \"\"\n";

@@ -211,7 +211,21 @@ fn counts_are_those_of_the_device() {
     assert!(is.max_rdma_read_per_ep_in_guaranteed && is.max_rdma_read_per_ep_out_guaranteed);
     assert_eq!(is.adapter_name, "mlx5_1-1");
     assert_eq!(is.vendor_name, "Mellanox Technologies");
-    assert_eq!(is.hardware_version_major, info.part_id);
+    assert_eq!(
+        (is.hardware_version_major, is.hardware_version_minor),
+        (info.part_id, 0)
+    );
+    assert_eq!(is.transport_attributes, []);
+    let vendor: Vec<_> = is
+        .vendor_attributes
+        .iter()
+        .map(|of| (of.name, of.value.as_str()))
+        .collect();
+    let guid = format!("{:016x}", info.guid);
+    assert_eq!(
+        vendor,
+        [("firmware", info.firmware.as_str()), ("guid", &guid)]
+    );
     let firmware = format!(
         "{}.{}.",
         is.firmware_version_major, is.firmware_version_minor
@@ -261,6 +275,13 @@ fn what_the_provider_says_of_itself_is_true() {
     let world = World::new();
     let is = world.ia.query().provider;
     assert_eq!((is.dapl_version_major, is.dapl_version_minor), (1, 2));
+    // All packages of the workspace have one version.
+    let version = format!(
+        "{}.{}.",
+        is.provider_version_major, is.provider_version_minor
+    );
+    assert_eq!(is.provider_name, "udapl");
+    assert!(env!("CARGO_PKG_VERSION").starts_with(&version), "{version}");
     assert_eq!(
         is.lmr_mem_types_supported, 3,
         "LMR and shared virtual; virtual is 0"
@@ -372,4 +393,26 @@ fn service_points_make_endpoints_if_asked() {
         }
     }
     let _ = world::PATIENCE;
+}
+
+/// How messages are moved and waited for, and by whom connections are made: as
+/// the environment asks for it.
+#[test]
+fn the_provider_s_own_attributes_are_path_wait_and_manager() {
+    let _turn = turn();
+    let world = World::new();
+    let own = world.ia.query().provider.provider_specific_attributes;
+    let of = |name| {
+        let found = own.iter().find(|of| of.name == name);
+        found.expect(name).value.as_str()
+    };
+    assert_eq!(own.len(), 3, "{own:?}");
+    let asked = std::env::var("DAT_PATH").unwrap_or_default();
+    let path = if asked == "verbs" { "verbs" } else { "direct" };
+    assert!(of("path").starts_with(path), "{}", of("path"));
+    assert_eq!(
+        of("wait").parse(),
+        Ok(dat_engine::wait::WaitPolicy::default())
+    );
+    assert_eq!(of("cm"), "socket");
 }

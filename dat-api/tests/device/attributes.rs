@@ -172,8 +172,11 @@ fn e07_e08_e15_what_is_left_open_gets_the_default() {
         "e15"
     );
     assert_eq!(
-        real.request_completion_flags,
-        CompletionFlags::EVD_THRESHOLD
+        (real.recv_completion_flags, real.request_completion_flags),
+        (
+            CompletionFlags::EVD_THRESHOLD,
+            CompletionFlags::EVD_THRESHOLD
+        )
     );
 }
 

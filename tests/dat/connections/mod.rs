@@ -14,24 +14,24 @@
 //! | – | `dat_ep_create_with_srq` | Unconnected | `ep_create_with_srq::receiving` e01 |
 //! | – | request at a point that makes endpoints | Tentative | `provider` |
 //! | Unconnected | `dat_rsp_create` | Reserved | `reserved` |
-//! | Reserved | `dat_rsp_free` | Unconnected | `reserved::freed_before_a_request…`, the race in `a_request_that_races…` |
+//! | Reserved | `dat_rsp_free` | Unconnected | `reserved::freed_before_a_request…`, the race in `racing` |
 //! | Reserved | request | Passive | `reserved::a_request_comes…` |
 //! | Unconnected | `dat_ep_connect` | Active | `staging`, `states` |
 //! | Unconnected | `dat_ep_dup_connect` | Active | `dup_connect` |
 //! | Active | accepted | Connected | `evd_wait::connection` w03, with private data |
 //! | Active | rejected by the peer | Disconnected | `bad_input::leaving::in_active_connection_pending…` |
-//! | Active | refused otherwise | Disconnected | `ep_recv_query` q08, `ep_create_with_srq::lives` e14, `reserved` |
+//! | Active | refused otherwise | Disconnected | `moves::active_refused_otherwise…`, `ep_create_with_srq::lives` e14, `reserved` |
 //! | Active | no way to the host | Disconnected | `moves::active_without_a_way…`; what is no way: `engine/tests/cm` |
 //! | Active | timeout | Disconnected | `bad_input::leaving`, `dup_connect` |
 //! | Active | `dat_ep_disconnect`, both flags | Disconnected | `moves` |
 //! | Unconnected | `dat_cr_accept` | Completion Pending | `staging` (`states::refused_in_completion_pending`) |
-//! | Passive, Tentative | `dat_cr_accept` without a name | Completion Pending | `moves::passive…`, `provider` |
+//! | Passive, Tentative | `dat_cr_accept` without a name | Completion Pending | `moves::completion_pending_follows…`, `moves::passive…`, `provider` |
 //! | Passive | `dat_cr_reject` | Unconnected | `reserved::rejected…`; `dat_cr_handoff`: `handoff::each_point…` |
 //! | Tentative | `dat_cr_reject` | gone | `provider::accepted…`; `dat_cr_handoff`: `handoff::each_point…` |
 //! | Completion Pending | requester is ready | Connected | `evd_wait::connection` w03 |
 //! | Completion Pending | requester is gone | Disconnected | `bad_input::leaving`, `ep_post_recv::states` r08, `handoff` |
 //! | Completion Pending | `dat_ep_disconnect`, both flags | Disconnected | `moves::completion_pending…` |
-//! | Connected | graceful disconnect | Disconnect Pending | `staging`, `device` `disconnecting` |
+//! | Connected | graceful disconnect | Disconnect Pending | `staging`, `device` `disconnecting`; binds: `moves::connected_a_graceful…` |
 //! | Connected | abrupt disconnect | Disconnected | `moves`, `device` `disconnecting` |
 //! | Connected | the peer disconnects | Disconnected | `moves::connected…` |
 //! | Connected | failed transfer, bad remote access | Disconnected | `device` `disconnecting` r07 and the one after the next |
@@ -60,6 +60,7 @@
 //! | whole, and to one side only | `evd_wait::connection` w03, w05 |
 //! | too long | `evd_wait::connection` w05, `bad_input::private_data`, `dup_connect` |
 //! | null, negative | `evd_wait::connection` w05, `face` `arguments` |
+//! | the caller's bytes are his on return | `evd_wait::connection` w05, the last |
 //! | how long it stays | `evd_wait::connection` w02, w04 |
 //!
 //! # Failures
@@ -67,7 +68,7 @@
 //! | --- | --- |
 //! | `dat_psp_create`, `dat_psp_create_any` | `provider`, `bad_input::arguments`, `face` `arguments` and `roles` |
 //! | `dat_rsp_create` | `reserved::what_cannot_be…`, `face` `arguments` and `roles` |
-//! | queries and frees of points | `face` `queries` and `handles` |
+//! | queries and frees of points | `face` `queries` and `handles`; a request meanwhile: `racing` |
 //! | `dat_cr_query`, `dat_cr_accept`, `dat_cr_reject` | `provider::it_must_have…`, `device` `connecting`, `evd_wait::connection` w02, `face` |
 //! | `dat_cr_handoff` | `handoff::what_cannot_be…` |
 //! | `dat_ep_create` | `device` `attributes`, `face` `roles` and `arguments`, `bad_input::arguments` |
@@ -86,8 +87,9 @@ mod handoff;
 mod modify;
 mod moves;
 mod provider;
+mod racing;
 mod reserved;
-mod staging;
+pub mod staging;
 mod states;
 mod storm;
 mod values;

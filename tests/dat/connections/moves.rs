@@ -6,13 +6,14 @@ use dat::exports::*;
 
 use super::staging::{STATES, Staged};
 use crate::support::{
-    Bed, End, accept, dequeue, device, dto, expect, fails, fails_with, held, nothing_on, ok,
-    reaches, state_of,
+    Bed, Door, End, Pair, Point, Shape, Window, accept, cr_info, dequeue, device, dto, expect,
+    fails, fails_with, held, nothing_on, ok, reaches, state_of, take_bound,
 };
 
 const UNCONNECTED: DAT_EP_STATE = DAT_EP_STATE_UNCONNECTED;
 const ACTIVE: DAT_EP_STATE = DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
 const PASSIVE: DAT_EP_STATE = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING;
+const TENTATIVE: DAT_EP_STATE = DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING;
 const CONNECTED: DAT_EP_STATE = DAT_EP_STATE_CONNECTED;
 const PENDING: DAT_EP_STATE = DAT_EP_STATE_DISCONNECT_PENDING;
 const DISCONNECTED: DAT_EP_STATE = DAT_EP_STATE_DISCONNECTED;
@@ -88,6 +89,61 @@ fn completion_pending_is_left_by_a_disconnect() {
     }
 }
 
+/// The row "refused otherwise": nobody listens, or who does has no room.
+#[test]
+fn active_refused_otherwise_what_was_posted_is_flushed() {
+    for has_listener in [false, true] {
+        println!("somebody listens: {has_listener}");
+        let bed = Bed::new();
+        let memory = bed.memory(64);
+        let end = super::end(&bed);
+        let door = match has_listener {
+            true => full(&bed),
+            false => {
+                let door = Door::new(&bed);
+                door.close();
+                door
+            }
+        };
+        for tag in 0..3 {
+            ok(end.post_recv(&[memory.segment(0, 8)], tag));
+        }
+        ok(door.knock(end.ep, &[]));
+        expect(end.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        assert_eq!(state_of(end.ep), DISCONNECTED);
+        bed.run();
+        for tag in 0..3 {
+            flushed(&end, tag);
+        }
+        nothing_on(end.recv);
+        nothing_on(end.connect);
+    }
+}
+
+/// A service point whose EVD has no room for a request.
+fn full(bed: &Bed) -> Door {
+    let requests = bed.evd(1, DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG);
+    let (mut qualifier, mut psp) = (0, std::ptr::null_mut());
+    let mut event = crate::support::blank();
+    event.event_number = DAT_SOFTWARE_EVENT;
+    // SAFETY: live handles; results are writable; an event of ours.
+    unsafe {
+        ok(dat_psp_create_any(
+            bed.ia,
+            &raw mut qualifier,
+            requests,
+            DAT_PSP_CONSUMER_FLAG,
+            &raw mut psp,
+        ));
+        while dat_evd_post_se(requests, &raw const event) == DAT_SUCCESS {}
+    }
+    Door {
+        psp,
+        qualifier,
+        requests,
+    }
+}
+
 /// There is no way to a link-local address on loopback.
 #[test]
 fn active_without_a_way_to_the_host_it_is_unreachable() {
@@ -114,7 +170,7 @@ fn active_without_a_way_to_the_host_it_is_unreachable() {
         )
     };
     if answer != DAT_SUCCESS {
-        // A host without IPv6 says so at once.
+        eprintln!("SKIPPED: a host without IPv6 says so at once");
         fails(answer, DAT_INVALID_ADDRESS);
         assert_eq!(state_of(end.ep), UNCONNECTED);
         return;
@@ -123,6 +179,33 @@ fn active_without_a_way_to_the_host_it_is_unreachable() {
     assert_eq!(state_of(end.ep), DISCONNECTED);
     bed.run();
     flushed(&end, 9);
+}
+
+/// What is outstanding when it is left gracefully is tried first, binds too.
+#[test]
+fn connected_a_graceful_disconnect_lets_a_bind_finish() {
+    let bed = Bed::new();
+    if !bed.is_stepped() {
+        eprintln!("SKIPPED: a bind stays outstanding on a stepped device only");
+        return;
+    }
+    let Pair { active: end, .. } = Pair::for_windows(&bed, &Shape::default());
+    let (memory, window) = (bed.memory(64), Window::new(bed.pz));
+    window.bind(
+        end.ep,
+        &memory.segment(0, 64),
+        DAT_MEM_PRIV_REMOTE_READ_FLAG,
+        7,
+    );
+    ok(disconnect(&end, GRACEFUL));
+    assert_eq!(state_of(end.ep), PENDING);
+    nothing_on(end.request);
+    nothing_on(end.connect);
+    bed.run();
+    let bound = take_bound(end.request);
+    assert_eq!((bound.cookie, bound.status), (7, DAT_DTO_SUCCESS));
+    expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    assert_eq!(state_of(end.ep), DISCONNECTED);
 }
 
 /// Both ends are told of an abrupt one, whoever makes it.
@@ -200,10 +283,44 @@ fn it_is_freed_in_completion_pending() {
 fn passive_it_is_accepted_and_then_pending_or_connected() {
     let bed = Bed::new();
     let staged = Staged::new(&bed, PASSIVE);
-    ok(accept(staged.cr.expect("a request"), DAT_HANDLE_NULL));
+    let cr = staged.cr.expect("a request");
+    ok(accept(cr, DAT_HANDLE_NULL));
+    // SAFETY: any value may be given.
+    let again = unsafe { dat_cr_reject(cr) };
+    fails_with(again, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CR);
     let state = state_of(staged.end.ep);
     assert!([COMPLETION, CONNECTED].contains(&state), "state {state}");
     reaches(staged.end.ep, CONNECTED);
     let peer = staged.peer.expect("a requester");
     super::established([&peer, &staged.end]);
+}
+
+/// Accepted without a name, what came with the request is in Completion Pending
+/// until the requester says that he is ready; the request is gone at once.
+#[test]
+fn completion_pending_follows_an_acceptance_without_a_name() {
+    for from in [PASSIVE, TENTATIVE] {
+        println!("state {from}");
+        let bed = Bed::new();
+        let reserved = super::end(&bed);
+        let door = match from {
+            PASSIVE => Point::new(&bed, reserved.ep).door(),
+            _ => Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG),
+        };
+        let (_peer, _proxy) = Staged::knock_unheard(&bed, &door);
+        let cr = door.opens();
+        let ep = cr_info(cr).local_ep_handle;
+        assert_eq!(state_of(ep), from);
+        let end = match from {
+            PASSIVE => reserved,
+            _ => super::furnish(&bed, ep),
+        };
+        ok(accept(cr, DAT_HANDLE_NULL));
+        assert_eq!((end.ep, state_of(end.ep)), (ep, COMPLETION));
+        nothing_on(end.connect);
+        let gone = |answer| fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CR);
+        gone(accept(cr, DAT_HANDLE_NULL));
+        // SAFETY: any value may be given.
+        gone(unsafe { dat_cr_reject(cr) });
+    }
 }

@@ -1,7 +1,7 @@
 //! Endpoints in every state.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
 use dat::abi::*;
@@ -9,7 +9,8 @@ use dat::exports::*;
 
 use super::end;
 use crate::support::{
-    Bed, Door, End, Memory, Pair, Point, Shape, accept, arrival, cr_info, expect, ok, state_of,
+    Bed, Door, End, Memory, Pair, Point, Shape, accept, arrival, cr_info, expect, here_ip, ok,
+    state_of,
 };
 
 /// The states that an endpoint can stay in, whatever the connection manager.
@@ -65,15 +66,22 @@ impl Staged {
     /// Brings one into this state, where it stays.
     #[track_caller]
     pub fn new(bed: &Bed, state: DAT_EP_STATE) -> Self {
+        Self::made_by(bed, state, || end(bed))
+    }
+
+    /// The same with an endpoint that the caller makes, unless a request brings
+    /// one in this state.
+    #[track_caller]
+    pub fn made_by(bed: &Bed, state: DAT_EP_STATE, make: impl Fn() -> End) -> Self {
         let staged = match state {
-            DAT_EP_STATE_UNCONNECTED => Self::of(end(bed), None, None),
+            DAT_EP_STATE_UNCONNECTED => Self::of(make(), None, None),
             DAT_EP_STATE_RESERVED => {
-                let end = end(bed);
+                let end = make();
                 Point::new(bed, end.ep);
                 Self::of(end, None, None)
             }
             DAT_EP_STATE_PASSIVE_CONNECTION_PENDING => {
-                let (end, peer) = (end(bed), end(bed));
+                let (end, peer) = (make(), end(bed));
                 let point = Point::new(bed, end.ep);
                 ok(point.door().knock(peer.ep, &[]));
                 Self::of(end, Some(peer), Some(arrival(point.requests).cr_handle))
@@ -89,15 +97,15 @@ impl Staged {
             }
             DAT_EP_STATE_ACTIVE_CONNECTION_PENDING => {
                 let door = Door::new(bed);
-                let end = end(bed);
+                let end = make();
                 ok(door.knock(end.ep, &[]));
                 // Not answered.
                 door.opens();
                 Self::of(end, None, None)
             }
-            DAT_EP_STATE_COMPLETION_PENDING => return Self::completion_pending(bed),
+            DAT_EP_STATE_COMPLETION_PENDING => return Self::completion_pending(bed, make()),
             _ => {
-                let pair = Pair::new(bed, &Shape::default());
+                let pair = Pair::connect(bed, make(), end(bed));
                 let end = pair.active;
                 let mut kept = None;
                 // SAFETY: a live endpoint.
@@ -126,15 +134,9 @@ impl Staged {
     /// one who keeps the answer to himself. With the connection manager that
     /// speaks TCP.
     #[track_caller]
-    fn completion_pending(bed: &Bed) -> Self {
+    fn completion_pending(bed: &Bed, end: End) -> Self {
         let door = Door::new(bed);
-        let proxy = Proxy::new(door.qualifier);
-        let (end, peer) = (end(bed), end(bed));
-        let there = Door {
-            qualifier: proxy.port.into(),
-            ..door
-        };
-        ok(there.knock(peer.ep, &[]));
+        let (peer, proxy) = Self::knock_unheard(bed, &door);
         ok(accept(door.opens(), end.ep));
         assert_eq!(state_of(end.ep), DAT_EP_STATE_COMPLETION_PENDING);
         Self {
@@ -142,17 +144,31 @@ impl Staged {
             ..Self::of(end, Some(peer), None)
         }
     }
+
+    /// Somebody asks at a service point, and does not hear the answer while
+    /// what stands between the two is there.
+    #[track_caller]
+    pub fn knock_unheard(bed: &Bed, door: &Door) -> (End, Proxy) {
+        let proxy = Proxy::new(door.qualifier);
+        let peer = end(bed);
+        let there = Door {
+            qualifier: proxy.port.into(),
+            ..*door
+        };
+        ok(there.knock(peer.ep, &[]));
+        (peer, proxy)
+    }
 }
 
 /// Passes one request on to a service point, and nothing back.
-struct Proxy {
+pub struct Proxy {
     port: u16,
     thread: Option<JoinHandle<(TcpStream, TcpStream)>>,
 }
 
 impl Proxy {
     fn new(qualifier: DAT_CONN_QUAL) -> Self {
-        let here = address();
+        let here = here_ip();
         let listener = TcpListener::bind((here, 0)).expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let door = SocketAddr::new(here, u16::try_from(qualifier).expect("a port"));
@@ -182,22 +198,6 @@ impl Drop for Proxy {
         if let Some(Ok((from, to))) = self.thread.take().map(JoinHandle::join) {
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-/// The adapter's own address.
-fn address() -> IpAddr {
-    let here = crate::support::here();
-    // SAFETY: the family tells which address it is, and there is room for both.
-    unsafe {
-        let at = &raw const here;
-        match libc::c_int::from(here.ss_family) {
-            libc::AF_INET => u32::from_be((*at.cast::<libc::sockaddr_in>()).sin_addr.s_addr)
-                .to_be_bytes()
-                .into(),
-            libc::AF_INET6 => (*at.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr.into(),
-            other => panic!("family {other}"),
         }
     }
 }

@@ -9,8 +9,8 @@ use dat::exports::*;
 use super::end;
 use super::staging::{STATES, Staged, subtype_of};
 use crate::support::{
-    Bed, Door, Pair, Shape, accept, cookie, ep_info, fails_with, held, ok, on_free_qualifier,
-    state_of,
+    Bed, Door, Pair, Shape, accept, cookie, ep_info, fails_with, held, here_ip, ip_at, ok,
+    on_free_qualifier, state_of,
 };
 
 const UNCONNECTED: DAT_EP_STATE = DAT_EP_STATE_UNCONNECTED;
@@ -235,12 +235,15 @@ fn answered_in(staged: &Staged, state: DAT_EP_STATE) {
 fn fields_in(staged: &Staged, state: DAT_EP_STATE) {
     let info = ep_info(staged.end.ep);
     assert_eq!(info.ep_state, state);
-    assert!(!info.local_ia_address_ptr.is_null());
+    assert_eq!(ip_at(info.local_ia_address_ptr), here_ip());
     let has_remote = !matches!(
         state,
         DAT_EP_STATE_UNCONNECTED | DAT_EP_STATE_RESERVED | DAT_EP_STATE_DISCONNECTED
     );
     assert_eq!(!info.remote_ia_address_ptr.is_null(), has_remote);
+    if has_remote {
+        assert_eq!(ip_at(info.remote_ia_address_ptr), here_ip());
+    }
     assert_eq!(info.remote_port_qual != 0, has_remote);
     let has_local = has_remote || info.local_port_qual != 0;
     assert_eq!(info.local_port_qual != 0, has_local);
@@ -284,7 +287,9 @@ fn the_active_side_knows_the_port_that_it_connects_from() {
     let (active, passive) = (end(&bed), end(&bed));
     ok(door.knock(active.ep, &[]));
     let cr = door.opens();
-    let port = crate::support::cr_info(cr).remote_port_qual;
+    let request = crate::support::cr_info(cr);
+    assert_eq!(ip_at(request.remote_ia_address_ptr), here_ip());
+    let port = request.remote_port_qual;
     assert_eq!(ep_info(active.ep).local_port_qual, port);
     ok(accept(cr, passive.ep));
     super::established([&active, &passive]);

@@ -7,9 +7,10 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Call, DEFAULT, send};
+use crate::connections::staging::{STATES, Staged};
 use crate::support::{
-    Bed, Door, End, Pair, Shape, dto, ep_info, expect, fails_with, nothing_on, ok, post_srq,
-    reaches, srq, srq_info, state_of, wait,
+    Bed, End, Pair, Shape, dto, ep_info, expect, fails_with, nothing_on, ok, post_srq, srq,
+    srq_info, state_of, wait,
 };
 
 #[test]
@@ -236,48 +237,71 @@ fn ep_create_with_srq_e03_each_kind_of_event_has_its_evd() {
     }
 }
 
-#[test]
-fn ep_create_with_srq_e06_receives_cannot_be_posted_to_it_in_any_state() {
+/// Receives, of any shape, are refused in this state and leave nothing behind.
+fn receives_are_refused_in(state: DAT_EP_STATE) {
+    println!("state {state}");
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let queue = srq(&bed, 8);
-    let shape = Shape::default();
-    let end = End::on_srq(&bed, &shape, queue);
-    let refused = || {
-        for iov in [
-            &[][..],
-            &[memory.segment(0, 8)],
-            &[memory.segment(0, 8), memory.segment(8, 8)],
-        ] {
-            fails_with(
-                end.post_recv(iov, 1),
-                DAT_INVALID_STATE,
-                DAT_INVALID_STATE_SRQ_IN_USE,
-            );
+    let staged = Staged::made_by(&bed, state, || End::on_srq(&bed, &Shape::default(), queue));
+    let end = staged.end;
+    assert_eq!(ep_info(end.ep).srq_handle, queue);
+    for iov in [
+        &[][..],
+        &[memory.segment(0, 8)],
+        &[memory.segment(0, 8), memory.segment(8, 8)],
+    ] {
+        fails_with(
+            end.post_recv(iov, 1),
+            DAT_INVALID_STATE,
+            DAT_INVALID_STATE_SRQ_IN_USE,
+        );
+    }
+    bed.run();
+    nothing_on(end.recv);
+    assert_eq!(srq_info(queue).outstanding_dto_count, 0);
+    assert_eq!(state_of(end.ep), state);
+}
+
+/// Tentative apart: what a request brings has a queue of its own.
+#[test]
+fn ep_create_with_srq_e06_receives_cannot_be_posted_to_it_in_any_state() {
+    for state in STATES {
+        if state != DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING {
+            receives_are_refused_in(state);
         }
-        bed.run();
-        nothing_on(end.recv);
-        assert_eq!(srq_info(queue).outstanding_dto_count, 0);
-    };
-    refused();
-    let door = Door::new(&bed);
-    ok(door.knock(end.ep, &[]));
-    assert_eq!(state_of(end.ep), DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
-    refused();
-    let request = door.opens();
-    let peer = End::new(&bed, &shape);
-    // SAFETY: live handles.
-    ok(unsafe { dat_cr_accept(request, peer.ep, 0, std::ptr::null_mut()) });
-    expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-    refused();
-    // SAFETY: a live handle.
-    ok(unsafe { dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG) });
-    reaches(end.ep, DAT_EP_STATE_DISCONNECTED);
-    refused();
-    // SAFETY: a live handle.
-    ok(unsafe { dat_ep_reset(end.ep) });
-    refused();
-    door.close();
+    }
+}
+
+/// Apart: how an endpoint is kept there is the socket manager's.
+#[test]
+fn ep_create_with_srq_e06_receives_cannot_be_posted_in_completion_pending() {
+    receives_are_refused_in(DAT_EP_STATE_COMPLETION_PENDING);
+}
+
+/// The state in which requests are still tried; the peer does not know yet.
+#[test]
+fn ep_create_with_srq_e01_in_disconnect_pending_it_takes_buffers_of_the_queue() {
+    let bed = Bed::new();
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let staged = Staged::made_by(&bed, DAT_EP_STATE_DISCONNECT_PENDING, || {
+        End::on_srq(&bed, &Shape::default(), queue)
+    });
+    let (end, peer) = (staged.end, staged.peer.expect("connected"));
+    for tag in 0..3 {
+        ok(post_srq(queue, &[memory.segment(1024, 8)], tag));
+        send(&bed, &peer, &mut memory, 30 + tag);
+        assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
+        let received = end.received();
+        assert_eq!(
+            (received.ep, received.cookie, received.status),
+            (end.ep, tag, DAT_DTO_SUCCESS)
+        );
+        assert_eq!(memory.read(1024, 8), (30 + tag).to_ne_bytes());
+        assert_eq!(state_of(end.ep), DAT_EP_STATE_DISCONNECT_PENDING);
+    }
+    assert_eq!(srq_info(queue).outstanding_dto_count, 0);
 }
 
 /// Each message wakes the waiter, though the endpoint is configured for

@@ -22,7 +22,7 @@
 //!
 //! | row of sharing | test |
 //! | --- | --- |
-//! | the flag of every stream | `sharing` S01 |
+//! | the flag of every stream | `sharing` S01; binds: `memory::rmr::bind::rmr_bind_needs_a_request_evd_for_it` |
 //! | the merging matrix | `sharing` S02 |
 //! | the same completion flags | E12, `attaching` |
 //! | with other streams, threshold (or default) only | E12, `attaching` |
@@ -30,15 +30,18 @@
 //! | SOLICITED_WAIT with its like only | E12, `attaching` |
 //! | SRQ endpoints with EVD_THRESHOLD | E12 |
 //!
-//! | flag | as attribute | on posts | effect |
-//! | --- | --- | --- | --- |
-//! | DEFAULT | `flags` F01 | `flags` F02 | W21 |
-//! | SUPPRESS | `flags` F01 | `flags` F02 | W21, N12; failures: `flags` F03 |
-//! | SOLICITED_WAIT | `flags` F01 | `flags` F02 | W21, N12; threshold: W12 |
-//! | UNSIGNALLED | `flags` F01 | `flags` F02 | W21, N12; threshold: W12 |
-//! | BARRIER_FENCE | `flags` F01 | `flags` F02 | `flags` F04 |
-//! | EVD_THRESHOLD | `flags` F01 | `flags` F02 | W10, W12 |
-//! | buffers of an SRQ | – | – | E13 |
+//! | flag | as attribute | on posts | on binds | effect |
+//! | --- | --- | --- | --- | --- |
+//! | DEFAULT | `flags` F01 | `flags` F02 | B | W21 |
+//! | SUPPRESS | `flags` F01 | `flags` F02 | B | W21, N12; failures: `flags` F03 |
+//! | SOLICITED_WAIT | `flags` F01 | `flags` F02 | B | W21, N12; threshold: W12 |
+//! | UNSIGNALLED | `flags` F01 | `flags` F02 | B, `…_unsignalled_where_…` | W21, N12; threshold: W12 |
+//! | BARRIER_FENCE | `flags` F01 | `flags` F02 | B | `flags` F04 |
+//! | EVD_THRESHOLD | `flags` F01 | `flags` F02 | B | W10, W12 |
+//! | buffers of an SRQ | – | – | – | E13 |
+//!
+//! B is `memory::rmr::bind::rmr_bind_completes_as_its_flags_say`. The default
+//! attributes: E07.
 //!
 //! | event | test |
 //! | --- | --- |
@@ -48,19 +51,21 @@
 //! | X04 connection request | W01, W02 |
 //! | X05 established, both sides | W01, W03 |
 //! | X06 peer rejected | W02, `bad_input::leaving` |
-//! | X07 refused otherwise | E14 |
+//! | X07 refused otherwise | E14, `connections::moves`, `device connecting::service_points_are_exclusive…`, `connections::reserved::a_full_evd…` |
 //! | X08 unreachable | `connections::moves` |
 //! | X09 timed out | E14, `bad_input::leaving` |
 //! | X10 accept completion error | R08, `bad_input::leaving` |
 //! | X11 disconnected, both sides | W01, R08 |
-//! | X12 broken | `ep_post_recv::filling`, E02 |
+//! | X12 broken | `ep_post_recv::filling`, E04, E09, `memory::statuses`, `connections::watermark` |
 //! | X13 an EVD overflowed | W01; a queue of the device: `streams`; the asynchronous EVD itself: `streams` |
 //! | X14 the adapter failed | `streams` |
 //! | X15 an endpoint failed | `streams` |
 //! | X16 asynchronous operation timed out | never: every operation here ends with its own event |
-//! | X17 internal error: SRQs, watermarks | `streams`, L |
+//! | X17 internal error: SRQs, watermarks | `streams`, L, `connections::watermark` (the soft mark) |
 //! | X18 software event | W01, W20 |
 //! | null EVDs get nothing | E02 |
+//! | what connection events name, and that they carry no data | each, by `support::expect` |
+//! | reasons of asynchronous errors, by the kind of the object | `libdat` `face::event`: `the_kind_of_the_object_selects…`; brought about: `streams`, L |
 //!
 //! | row of order | test |
 //! | --- | --- |

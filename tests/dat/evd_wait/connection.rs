@@ -434,3 +434,46 @@ fn evd_wait_w05_private_data_of_a_dup_connect_are_refused_or_come_whole() {
     ok(dup_connect(&letter(most, 3)));
     assert_eq!(asked_with(door.opens()), letter(most, 3));
 }
+
+/// Overwrites what was passed to a call.
+fn spoil(data: &mut [u8]) {
+    data.fill(0xff);
+    std::hint::black_box(data);
+}
+
+/// Section 4.3: each call has copied the caller's bytes when it returns.
+#[test]
+fn evd_wait_w05_the_bytes_may_be_overwritten_on_return() {
+    let bed = Bed::new();
+    let door = Door::new(&bed);
+    let mut model = ptr::null_mut();
+    for is_dup in [false, true] {
+        println!("by dat_ep_dup_connect: {is_dup}");
+        let [active, passive] = ends(&bed);
+        let (whole, answer) = (letter(max_private_data(&bed), 3), letter(77, 5));
+        let mut data = whole.clone();
+        ok(match is_dup {
+            false => door.knock(active.ep, &data),
+            // SAFETY: live handles, and data of this size.
+            true => unsafe {
+                dat_ep_dup_connect(
+                    active.ep,
+                    model,
+                    LONG,
+                    data.len() as DAT_COUNT,
+                    data.as_mut_ptr().cast(),
+                    DAT_QOS_BEST_EFFORT,
+                )
+            },
+        });
+        spoil(&mut data);
+        let cr = door.opens();
+        assert_eq!(asked_with(cr), whole);
+        let mut data = answer.clone();
+        ok(accept(cr, passive.ep, &data));
+        spoil(&mut data);
+        assert_eq!(told(&established(active)), answer);
+        established(passive);
+        model = active.ep;
+    }
+}

@@ -27,7 +27,7 @@
 //! | | implicit fence (ordering, row 7) | `rmr::access::rmr_bind_is_a_fence_for_what_is_posted_behind_it` |
 //! | | not supported | no device here is without windows |
 //! | `dat_srq_create`, `_free`, `_query` | all | `srq::srq_create_free_query_row_by_row`; sizes: `bad_input::arguments`, `device shared` |
-//! | `dat_srq_post_recv` | all | `srq::srq_post_recv_row_by_row` |
+//! | `dat_srq_post_recv` | all | `srq::srq_post_recv_row_by_row`; who takes the buffers: `ep_create_with_srq` e01, also while it disconnects |
 //! | `dat_srq_resize` | all | `srq::srq_resize_*` |
 //! | `dat_srq_set_lw` | all | `srq_set_lw` |
 //!

@@ -129,7 +129,7 @@ fn status_remote_access_for_every_reason() {
 fn status_transport_when_every_packet_is_lost() {
     let bed = Bed::new();
     let Some(emulator) = device::emulator() else {
-        println!("skipped: packets are lost on the emulated NIC only");
+        eprintln!("SKIPPED: packets are lost on the emulated NIC only");
         return;
     };
     let memory = bed.memory(64);
@@ -152,7 +152,7 @@ fn status_transport_when_every_packet_is_lost() {
 fn status_bad_response_and_receiver_not_ready() {
     let bed = Bed::new();
     let Some(emulator) = device::emulator() else {
-        println!("skipped: a device does not fail so on demand; the emulated one does");
+        eprintln!("SKIPPED: a device does not fail so on demand; the emulated one does");
         return;
     };
     let memory = bed.memory(64);
@@ -183,7 +183,7 @@ fn status_bad_response_and_receiver_not_ready() {
 fn status_local_ep_of_a_request_that_is_spoilt() {
     let bed = Bed::new();
     let Some(emulator) = device::emulator() else {
-        println!("skipped: a request waits in its ring on a stepped device only");
+        eprintln!("SKIPPED: a request waits in its ring on a stepped device only");
         return;
     };
     let memory = bed.memory(64);

@@ -1,6 +1,7 @@
 //! Where the adapter of the test is to be found.
 
 use std::mem;
+use std::net::IpAddr;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
@@ -45,4 +46,26 @@ pub fn learn(ia: DAT_IA_HANDLE) {
 /// The address of the adapter that was opened last.
 pub fn here() -> libc::sockaddr_storage {
     *HERE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same as an IP address.
+pub fn here_ip() -> IpAddr {
+    let mut here = here();
+    ip_at((&raw mut here).cast())
+}
+
+/// The IP address that something answers with.
+#[track_caller]
+pub fn ip_at(at: DAT_IA_ADDRESS_PTR) -> IpAddr {
+    assert!(!at.is_null());
+    // SAFETY: an address, as long as its family says.
+    unsafe {
+        match libc::c_int::from((*at).sa_family) {
+            libc::AF_INET => u32::from_be((*at.cast::<libc::sockaddr_in>()).sin_addr.s_addr)
+                .to_be_bytes()
+                .into(),
+            libc::AF_INET6 => (*at.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr.into(),
+            other => panic!("family {other}"),
+        }
+    }
 }

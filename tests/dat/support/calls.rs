@@ -116,7 +116,32 @@ pub fn expect(evd: DAT_EVD_HANDLE, number: DAT_EVENT_NUMBER) -> DAT_EVENT {
         event.event_number
     );
     assert_eq!(event.evd_handle, evd);
+    if ENDS.contains(&number) {
+        of_an_endpoint(&event);
+    }
     event
+}
+
+/// Events of connections that carry no private data: all but the one that a
+/// connection is up.
+const ENDS: [DAT_EVENT_NUMBER; 7] = [
+    DAT_CONNECTION_EVENT_PEER_REJECTED,
+    DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
+    DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
+    DAT_CONNECTION_EVENT_DISCONNECTED,
+    DAT_CONNECTION_EVENT_BROKEN,
+    DAT_CONNECTION_EVENT_TIMED_OUT,
+    DAT_CONNECTION_EVENT_UNREACHABLE,
+];
+
+/// The event names the endpoint that reports to this EVD, and carries no data.
+#[track_caller]
+fn of_an_endpoint(event: &DAT_EVENT) {
+    // SAFETY: the number tells which member holds.
+    let data = unsafe { event.event_data.connect_event_data };
+    let info = super::ep_info(data.ep_handle);
+    assert_eq!(info.connect_evd_handle, event.evd_handle);
+    assert_eq!(data.private_data_size, 0);
 }
 
 /// A completion, taken apart.

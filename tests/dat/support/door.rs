@@ -15,6 +15,9 @@ pub struct Door {
     pub requests: DAT_EVD_HANDLE,
 }
 
+// SAFETY: handles are numbers.
+unsafe impl Sync for Door {}
+
 impl Door {
     /// One whose requests bring no endpoint.
     pub fn new(bed: &Bed) -> Self {
@@ -70,6 +73,12 @@ impl Door {
         let event = expect(self.requests, DAT_CONNECTION_REQUEST_EVENT);
         // SAFETY: the number tells which member holds.
         unsafe { event.event_data.cr_arrival_event_data.cr_handle }
+    }
+
+    /// `dat_psp_free`.
+    pub fn free(&self) -> DAT_RETURN {
+        // SAFETY: any value may be given.
+        unsafe { dat_psp_free(self.psp) }
     }
 
     /// Listens no more.

@@ -16,7 +16,7 @@ mod srq;
 mod tally;
 mod window;
 
-pub use address::here;
+pub use address::{here, here_ip, ip_at};
 pub use bed::{Bed, c_name};
 pub use calls::*;
 pub use door::Door;

@@ -31,7 +31,7 @@ fn null_results_and_other_bad_arguments_are_told_by_number() {
                 low_watermark: 0,
             };
             let srq_at = &raw mut srq_attr;
-            let mut made = DAT_HANDLE_NULL;
+            let (mut made, mut any) = (DAT_HANDLE_NULL, 0);
             let place = &raw mut made;
             let mut event = dirty::<DAT_EVENT>();
             let event = event.as_mut_ptr();
@@ -193,6 +193,16 @@ fn null_results_and_other_bad_arguments_are_told_by_number() {
                         InvalidArg2,
                     ),
                     (
+                        "psp_create_any point",
+                        dat_psp_create_any(ia, &raw mut any, w.cr_evd, 0, null_mut()),
+                        InvalidArg5,
+                    ),
+                    (
+                        "psp_create_any flags",
+                        dat_psp_create_any(ia, &raw mut any, w.cr_evd, 2, place),
+                        InvalidArg4,
+                    ),
+                    (
                         "rsp_create",
                         dat_rsp_create(ia, 7000, ep, w.cr_evd, null_mut()),
                         InvalidArg5,
@@ -295,7 +305,7 @@ fn null_results_and_other_bad_arguments_are_told_by_number() {
             for (what, answer, subtype) in answers {
                 expect(what, answer, BAD, subtype);
             }
-            assert_eq!(made, DAT_HANDLE_NULL, "untouched");
+            assert_eq!((made, any), (DAT_HANDLE_NULL, 0), "untouched");
         },
     );
 }
@@ -445,6 +455,12 @@ fn an_adapter_of_a_name_that_nobody_has() {
                 dat_ia_openv(name, 0, &raw mut evd, &raw mut ia, 1, 2, DAT_FALSE),
             );
             assert_eq!(evd, DAT_EVD_OUT_OF_SCOPE);
+            let mut told = DAT_HANDLE_NULL;
+            success(
+                "query",
+                dat_ia_query(ia, &raw mut told, 0, null_mut(), 0, null_mut()),
+            );
+            assert_eq!(told, DAT_EVD_OUT_OF_SCOPE);
             success("close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
             success("close", dat_ia_close(first, DAT_CLOSE_GRACEFUL_FLAG));
         }

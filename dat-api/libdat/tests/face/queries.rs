@@ -5,6 +5,9 @@ use core::ptr::null_mut;
 
 use dat::abi::*;
 use dat::exports::*;
+use dat_api::handle::{Handle, pin};
+use dat_api::object::ia::Ia;
+use dat_api::object::ia::attributes::NamedAttribute;
 use dat_api::{ReturnType, Subtype};
 
 use crate::common::{expect, success};
@@ -13,11 +16,44 @@ use crate::world::{World, dirty};
 
 const BAD: ReturnType = ReturnType::InvalidParameter;
 
+/// A reserved service point for the world's endpoint.
+fn reserve(w: &World) -> DAT_RSP_HANDLE {
+    let mut rsp = DAT_HANDLE_NULL;
+    for qualifier in 21_000..21_100 {
+        // SAFETY: live handles, and room for the result.
+        let answer = unsafe { dat_rsp_create(w.ia, qualifier, w.ep, w.cr_evd, &raw mut rsp) };
+        if answer == 0 {
+            return rsp;
+        }
+    }
+    panic!("no qualifier is free");
+}
+
+/// A request at the world's service point, by its other endpoint.
+fn request(w: &World, qualifier: DAT_CONN_QUAL) -> DAT_CR_HANDLE {
+    let (mut ia, mut event) = (dirty::<DAT_IA_ATTR>(), dirty::<DAT_EVENT>());
+    let (places, mut more) = ((ia.as_mut_ptr(), event.as_mut_ptr()), 0);
+    let field = DAT_IA_FIELD_IA_ADDRESS_PTR;
+    // SAFETY: live handles, and room for the results, which the calls write.
+    unsafe {
+        let answer = dat_ia_query(w.ia, null_mut(), field, places.0, 0, null_mut());
+        success("dat_ia_query", answer);
+        let to = (*places.0).ia_address_ptr;
+        let answer = dat_ep_connect(w.srq_ep, to, qualifier, 10_000_000, 0, null_mut(), 0, 0);
+        success("dat_ep_connect", answer);
+        let answer = dat_evd_wait(w.cr_evd, 10_000_000, 1, places.1, &raw mut more);
+        success("dat_evd_wait", answer);
+        let event = event.assume_init();
+        assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
+        event.event_data.cr_arrival_event_data.cr_handle
+    }
+}
+
 #[test]
 fn queries_check_their_masks_and_pointers() {
     on_a_device("queries::queries_check_their_masks_and_pointers", || {
         let w = World::new();
-        macro_rules! query {
+        macro_rules! checked {
             ($call:ident($handle:expr, $type:ty), known $all:ident) => {{
                 let mut room = dirty::<$type>();
                 let beyond = [$all + 1, 1 << 31, !0];
@@ -39,7 +75,12 @@ fn queries_check_their_masks_and_pointers() {
                     $call($handle, $all, room.as_mut_ptr())
                 });
                 // SAFETY: the call has written it.
-                let param = unsafe { room.assume_init() };
+                unsafe { room.assume_init() }
+            }};
+        }
+        macro_rules! query {
+            ($call:ident $what:tt, known $all:ident) => {{
+                let param = checked!($call $what, known $all);
                 assert_eq!(param.ia_handle, w.ia, stringify!($call));
                 param
             }};
@@ -86,6 +127,17 @@ fn queries_check_their_masks_and_pointers() {
             (w.cr_evd, DAT_PSP_CONSUMER_FLAG)
         );
         assert_ne!(psp.conn_qual, 0);
+        let reserved = reserve(&w);
+        let rsp = query!(dat_rsp_query(reserved, DAT_RSP_PARAM), known DAT_RSP_FIELD_ALL);
+        assert_eq!((rsp.ep_handle, rsp.evd_handle), (w.ep, w.cr_evd));
+        assert_ne!(rsp.conn_qual, psp.conn_qual);
+        let cr = request(&w, psp.conn_qual);
+        let cr = checked!(dat_cr_query(cr, DAT_CR_PARAM), known DAT_CR_FIELD_ALL);
+        assert_eq!(
+            (cr.local_ep_handle, cr.private_data_size),
+            (DAT_HANDLE_NULL, 0)
+        );
+        assert!(!cr.remote_ia_address_ptr.is_null());
     });
 }
 
@@ -155,4 +207,111 @@ fn the_adapter_s_query_checks_each_mask_with_its_structure() {
             }
         },
     );
+}
+
+/// A list of C as Rust has it.
+fn list(count: DAT_COUNT, list: *mut DAT_NAMED_ATTR) -> Vec<(String, String)> {
+    if count == 0 {
+        assert!(list.is_null());
+    }
+    let text = |at| {
+        // SAFETY: a C string that stays.
+        let text = unsafe { core::ffi::CStr::from_ptr(at) };
+        text.to_str().expect("UTF-8").to_owned()
+    };
+    (0..usize::try_from(count).expect("a count"))
+        // SAFETY: so many pairs of C strings.
+        .map(|at| unsafe { (text((*list.add(at)).name), text((*list.add(at)).value)) })
+        .collect()
+}
+
+fn pairs(of: &[NamedAttribute]) -> Vec<(String, String)> {
+    of.iter()
+        .map(|of| (of.name.to_owned(), of.value.clone()))
+        .collect()
+}
+
+fn name(of: &[core::ffi::c_char]) -> String {
+    // SAFETY: the name ends with a NUL, as the rest of its array is.
+    let name = unsafe { core::ffi::CStr::from_ptr(of.as_ptr()) };
+    name.to_str().expect("UTF-8").to_owned()
+}
+
+/// Field by field: none is left out, and none is another's.
+#[test]
+fn every_attribute_of_c_is_that_of_rust() {
+    on_a_device("queries::every_attribute_of_c_is_that_of_rust", || {
+        let w = World::new();
+        let (mut ia, mut provider) = (dirty::<DAT_IA_ATTR>(), dirty::<DAT_PROVIDER_ATTR>());
+        // SAFETY: there is room for both, which the call writes.
+        let (ia, provider) = unsafe {
+            let answer = dat_ia_query(
+                w.ia,
+                null_mut(),
+                DAT_IA_FIELD_ALL,
+                ia.as_mut_ptr(),
+                DAT_PROVIDER_FIELD_ALL,
+                provider.as_mut_ptr(),
+            );
+            success("dat_ia_query", answer);
+            (ia.assume_init(), provider.assume_init())
+        };
+        let handle = Handle::from_bits(w.ia.addr()).expect("not null");
+        let is = pin::<Ia>(handle).expect("live").query();
+        macro_rules! same {
+            ($c:ident, $rust:expr, $($field:ident)*) => {
+                $(assert_eq!($c.$field, $rust.$field.into(), stringify!($field));)*
+            };
+        }
+        assert_eq!(name(&ia.adapter_name), is.ia.adapter_name);
+        assert_eq!(name(&ia.vendor_name), is.ia.vendor_name);
+        assert_eq!(ia.ia_address_ptr.addr(), is.ia.ia_address_ptr);
+        same!(ia, is.ia,
+            hardware_version_major hardware_version_minor
+            firmware_version_major firmware_version_minor
+            max_eps max_dto_per_ep max_rdma_read_per_ep_in max_rdma_read_per_ep_out
+            max_evds max_evd_qlen max_iov_segments_per_dto max_lmrs max_lmr_block_size
+            max_lmr_virtual_address max_pzs max_message_size max_rdma_size max_rmrs
+            max_rmr_target_address max_srqs max_ep_per_srq max_recv_per_srq
+            max_iov_segments_per_rdma_read max_iov_segments_per_rdma_write
+            max_rdma_read_in max_rdma_read_out
+            max_rdma_read_per_ep_in_guaranteed max_rdma_read_per_ep_out_guaranteed);
+        for (count, at, of) in [
+            (
+                ia.num_transport_attr,
+                ia.transport_attr,
+                &is.ia.transport_attributes,
+            ),
+            (ia.num_vendor_attr, ia.vendor_attr, &is.ia.vendor_attributes),
+            (
+                provider.num_provider_specific_attr,
+                provider.provider_specific_attr,
+                &is.provider.provider_specific_attributes,
+            ),
+        ] {
+            assert_eq!(list(count, at), pairs(of));
+        }
+        let p = &is.provider;
+        assert_eq!(name(&provider.provider_name), p.provider_name);
+        same!(provider, p,
+            provider_version_major provider_version_minor dapl_version_major dapl_version_minor
+            lmr_mem_types_supported dat_qos_supported is_thread_safe max_private_data_size
+            supports_multipath optimal_buffer_alignment srq_supported srq_watermarks_supported
+            srq_ep_pz_difference_supported srq_info_supported ep_recv_info_supported
+            lmr_sync_req dto_async_return_guaranteed rdma_write_for_rdma_read_req);
+        assert_eq!(
+            provider.iov_ownership_on_return,
+            p.iov_ownership_on_return as DAT_IOV_OWNERSHIP
+        );
+        assert_eq!(
+            provider.completion_flags_supported,
+            p.completion_flags_supported.bits()
+        );
+        assert_eq!(provider.ep_creator, p.ep_creator as DAT_EP_CREATOR_FOR_PSP);
+        assert_eq!(provider.pz_support, p.pz_support as DAT_PZ_SUPPORT);
+        assert_eq!(
+            provider.evd_stream_merging_supported,
+            p.evd_stream_merging_supported.map(|row| row.map(u32::from))
+        );
+    });
 }

@@ -7,6 +7,7 @@
  *   null-slots     the same for a provider without slots
  *   graceful, abrupt   closes the last that is open
  *   remove NAME    removes a registry entry
+ *   add NAME       registers a provider of the program's own
  *   loaded TEXT    whether a library with this in its path is loaded
  *   threads NAME   opens and closes it 200 times in each of 4 threads
  */
@@ -47,6 +48,30 @@ static void all_calls(DAT_IA_HANDLE ia, int has_slots)
         made++;
     }
     printf("calls %u\n", made);
+}
+
+/* A provider in the program: one adapter, which leads to its table. */
+static DAT_PROVIDER own;
+static DAT_PROVIDER *own_adapter = &own;
+static int is_own_open;
+
+static DAT_RETURN open_own(const DAT_NAME_PTR name, DAT_COUNT qlen, DAT_EVD_HANDLE *evd,
+                           DAT_IA_HANDLE *ia)
+{
+    (void)evd;
+    printf("own open %s %d\n", name, (int)qlen);
+    *ia = (DAT_IA_HANDLE)&own_adapter;
+    is_own_open = 1;
+    return DAT_SUCCESS;
+}
+
+static DAT_RETURN close_own(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
+{
+    printf("own close %d %d\n", ia == (DAT_IA_HANDLE)&own_adapter, (int)flags);
+    if (!is_own_open)
+        return FAILS(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
+    is_own_open = 0;
+    return DAT_SUCCESS;
 }
 
 static void *open_and_close(void *name)
@@ -105,6 +130,13 @@ int main(int argc, char **argv)
             DAT_PROVIDER_INFO info = { .dapl_version_major = 1, .dapl_version_minor = 2 };
             snprintf(info.ia_name, sizeof info.ia_name, "%s", argv[++at]);
             SHOW("removed", dat_registry_remove_provider(&any_table, &info));
+        } else if (strcmp(what, "add") == 0) {
+            DAT_PROVIDER_INFO info = { .dapl_version_major = 1, .dapl_version_minor = 2 };
+            snprintf(info.ia_name, sizeof info.ia_name, "%s", argv[++at]);
+            own.device_name = argv[at];
+            own.ia_open_func = open_own;
+            own.ia_close_func = close_own;
+            SHOW("added", dat_registry_add_provider(&own, &info));
         } else if (strcmp(what, "loaded") == 0) {
             printf("loaded %d\n", is_loaded(argv[++at]));
         } else if (strcmp(what, "threads") == 0) {

@@ -178,6 +178,9 @@ fn a_line_of_too_few_or_too_many_fields_zero_bytes_or_other_encodings_is_left_ou
             .cause
             .contains("4 fields")
     );
+    // Without the last: it is not used, and must be there.
+    let seven = LINE.strip_suffix(r#" """#).expect("the last field");
+    assert!(complaint(seven).cause.contains("7 fields"));
     assert!(
         complaint(&format!("{LINE} more"))
             .cause

@@ -296,7 +296,7 @@ fn rmr_bind_row_by_state() {
 fn rmr_bind_that_fails_breaks_the_connection() {
     let ends = Ends::new();
     if !ends.bed.is_stepped() {
-        println!("skipped: the device executes a bind before its window can be freed");
+        eprintln!("SKIPPED: the device executes a bind before its window can be freed");
         return;
     }
     let mut window = ends.window();

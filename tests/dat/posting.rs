@@ -1,0 +1,216 @@
+//! What the calls of the way of a message promise beside what they do; of
+//! `dat_ep_post_recv` it is in `ep_post_recv`.
+//!
+//! | promise | test |
+//! | --- | --- |
+//! | none of them allocates or waits when it succeeds | `no_call_…`; receives: `ep_post_recv` r06 |
+//! | the segments are the caller's on return | `iov_…`; receives: `ep_post_recv` r14 |
+//! | a read needs the right to write, locally | `rdma_read_…` |
+//! | a full queue refuses | `queue_full_…`; sends: `ep_create_with_srq` e08; binds: `memory::rmr::bind`; receives: `ep_post_recv` r09, `memory::srq` |
+
+use std::mem;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{
+    Bed, End, Pair, Shape, Window, abilities, allocations, cookie, dequeue, device, fails_with,
+    nothing_on, ok, post_srq, srq, take_dto,
+};
+
+const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
+
+/// How often this thread gave its core away to wait for something.
+fn waits() -> i64 {
+    // SAFETY: integers: zeros are good; the result is writable.
+    unsafe {
+        let mut usage: libc::rusage = mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+        usage.ru_nvcsw
+    }
+}
+
+/// A call that neither allocates nor waits.
+#[track_caller]
+fn quiet<T>(what: &str, call: impl FnOnce() -> T) -> T {
+    let before = (allocations(), waits());
+    let answer = call();
+    let after = (allocations(), waits());
+    assert_eq!(after, before, "{what}");
+    answer
+}
+
+/// Takes an event, which comes if the device is given the time.
+fn taken(evd: DAT_EVD_HANDLE) {
+    let found = device::comes(|| quiet("dat_evd_dequeue", || dequeue(evd)).ok());
+    assert!(found.is_some(), "no event");
+}
+
+/// Section 2: calls that must not block and should not allocate, as they succeed.
+#[test]
+fn no_call_of_the_way_of_a_message_allocates_or_waits() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let queue = srq(&bed, 16);
+    let shape = Shape::default();
+    let active = End::for_windows(&bed, &shape);
+    let passive = End::on_srq(&bed, &shape, queue);
+    let Pair { active, passive } = Pair::connect(&bed, active, passive);
+    let window = Window::new(bed.pz);
+    let one = [memory.segment(0, 8)];
+    let many = [0, 64, 128].map(|at| memory.segment(at, 8));
+    let buffer = [memory.segment(1024, 64)];
+    let remote = memory.remote(2048, 8);
+    let far = memory.remote(2048, 24);
+    // The first look takes in that there are endpoints, for which it may allocate.
+    for evd in [active.request, passive.recv] {
+        nothing_on(evd);
+    }
+    // Each ring is gone through several times.
+    for tag in 0..60 {
+        for _ in 0..2 {
+            ok(quiet("dat_srq_post_recv", || post_srq(queue, &buffer, tag)));
+        }
+        ok(quiet("dat_ep_post_send", || {
+            active.post_send(&one, tag, DEFAULT)
+        }));
+        ok(quiet("dat_ep_post_send", || {
+            active.post_send(&many, tag, DEFAULT)
+        }));
+        ok(quiet("dat_ep_post_rdma_write", || {
+            active.post_write(&many, &far, tag, DEFAULT)
+        }));
+        ok(quiet("dat_ep_post_rdma_read", || {
+            active.post_read(&one, &remote, tag, DEFAULT)
+        }));
+        let rights = DAT_MEM_PRIV_REMOTE_READ_FLAG;
+        let bound = quiet("dat_rmr_bind", || {
+            window.try_bind(active.ep, &one[0], rights, tag, DEFAULT)
+        });
+        ok(bound.0);
+        bed.run();
+        for evd in [[active.request; 5].as_slice(), &[passive.recv; 2]].concat() {
+            taken(evd);
+        }
+        let none = quiet("dat_evd_dequeue", || dequeue(active.request));
+        assert!(none.is_err());
+    }
+}
+
+/// The attribute `iov_ownership_on_return` says so.
+#[test]
+fn iov_of_every_post_may_be_overwritten_on_return() {
+    let bed = Bed::new();
+    assert_eq!(abilities(&bed).1.iov_ownership_on_return, DAT_IOV_CONSUMER);
+    let mut memory = bed.memory(4096);
+    let queue = srq(&bed, 8);
+    let shape = Shape::default();
+    let pair = Pair::connect(
+        &bed,
+        End::new(&bed, &shape),
+        End::on_srq(&bed, &shape, queue),
+    );
+    let from = pair.active;
+    // More than lies in a request or a completion itself.
+    let halves = |at| [memory.segment(at, 300), memory.segment(at + 300, 200)];
+    let word: Vec<u8> = (0..500_u32).map(|at| (at % 251) as u8).collect();
+    let remote = memory.remote(2048, 500);
+    let rows: [(&str, usize, usize); 3] = [
+        ("send", 0, 1024),
+        ("RDMA write", 0, 2048),
+        ("RDMA read", 3072, 3072),
+    ];
+    let lists = rows.map(|(_, at, _)| halves(at));
+    let mut buffer = halves(1024);
+    memory.write(0, &word);
+    for ((row, _, to), mut iov) in rows.into_iter().zip(lists) {
+        println!("{row}");
+        let (list, count) = (iov.as_mut_ptr(), 2);
+        match row {
+            "send" => {
+                ok(post_srq(queue, &buffer, 1));
+                spoil(&mut buffer);
+                // SAFETY: two segments.
+                ok(unsafe { dat_ep_post_send(from.ep, count, list, cookie(2), DEFAULT) });
+            }
+            "RDMA write" => {
+                // SAFETY: two segments.
+                ok(unsafe {
+                    let to = &raw const remote;
+                    dat_ep_post_rdma_write(from.ep, count, list, cookie(2), to, DEFAULT)
+                });
+            }
+            _ => {
+                // SAFETY: two segments.
+                ok(unsafe {
+                    let of = &raw const remote;
+                    dat_ep_post_rdma_read(from.ep, count, list, cookie(2), of, DEFAULT)
+                });
+            }
+        }
+        spoil(&mut iov);
+        bed.run();
+        assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
+        if row == "send" {
+            let received = take_dto(pair.passive.recv);
+            assert_eq!((received.status, received.length), (DAT_DTO_SUCCESS, 500));
+        }
+        assert_eq!(memory.read(to, 500), word, "{row}");
+    }
+}
+
+/// The attribute `rdma_write_for_rdma_read_req` says that nothing else is asked
+/// of the memory that a read fills.
+#[test]
+fn rdma_read_fills_memory_that_can_only_be_written() {
+    let bed = Bed::new();
+    assert_eq!(abilities(&bed).1.rdma_write_for_rdma_read_req, DAT_FALSE);
+    let mut from = bed.memory(64);
+    let into = bed.memory_in(bed.pz, 64, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    from.write(0, b"from there");
+    let Pair { active, .. } = Pair::new(&bed, &Shape::default());
+    ok(active.post_read(&[into.segment(8, 10)], &from.remote(0, 10), 1, DEFAULT));
+    bed.run();
+    assert_eq!(active.requested().status, DAT_DTO_SUCCESS);
+    assert_eq!(into.read(8, 10), b"from there");
+}
+
+/// Overwrites segments that were passed to a call.
+fn spoil(iov: &mut [DAT_LMR_TRIPLET]) {
+    // SAFETY: integers: every byte is good.
+    unsafe { std::ptr::write_bytes(iov.as_mut_ptr(), 0xff, iov.len()) };
+    std::hint::black_box(iov);
+}
+
+/// As many requests as were asked for, and one more, of each kind of RDMA.
+#[test]
+fn queue_full_of_rdma_reads_and_writes() {
+    let bed = Bed::new();
+    if !bed.is_stepped() {
+        eprintln!("SKIPPED: requests stay outstanding on a stepped device only");
+        return;
+    }
+    let memory = bed.memory(4096);
+    let most = Shape::default().requests as u64;
+    for is_read in [false, true] {
+        println!("reads: {is_read}");
+        let Pair { active, .. } = Pair::new(&bed, &Shape::default());
+        let post = |tag| {
+            let (iov, remote) = ([memory.segment(0, 8)], memory.remote(1024, 8));
+            match is_read {
+                false => active.post_write(&iov, &remote, tag, DEFAULT),
+                true => active.post_read(&iov, &remote, tag, DEFAULT),
+            }
+        };
+        for tag in 0..most {
+            ok(post(tag));
+        }
+        fails_with(post(99), DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+        bed.run();
+        for tag in 0..most {
+            let done = active.requested();
+            assert_eq!((done.cookie, done.status), (tag, DAT_DTO_SUCCESS));
+        }
+        ok(post(1));
+    }
+}
