@@ -143,6 +143,11 @@ impl Endpoint {
     }
 
     #[inline(always)]
+    pub(crate) fn path(&self) -> &path::QueuePair {
+        &self.path
+    }
+
+    #[inline(always)]
     pub(crate) fn queue_pair(&mut self) -> &mut path::QueuePair {
         &mut self.path
     }

@@ -103,6 +103,13 @@ impl SharedReceiveQueue {
         }
     }
 
+    /// Whether [`Self::post_plain`] ever posts something.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        matches!(self.path, path::SharedReceives::Direct(_))
+    }
+
     /// Posts several receives with one doorbell.
     ///
     /// # Errors

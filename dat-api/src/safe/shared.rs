@@ -1,27 +1,46 @@
 //! Shared receive queues.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use core::cell::UnsafeCell;
+use std::sync::{Arc, Mutex};
 
 use super::memory::Kept;
 use super::{ProtectionZone, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
+use crate::object::ep::Gate;
 use crate::object::srq::{Srq, SrqInfo};
 use crate::status::DatReturn;
 use crate::types::SrqAttributes;
 
 /// Receives for many endpoints. Clones are the same queue; posting takes a
-/// lock that only other posts hold.
+/// lock that only other posts, and resizing, hold.
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue(Arc<Queue>);
 
 #[derive(Debug)]
 struct Queue {
     srq: Arc<Srq>,
-    kept: Mutex<Kept>,
+    /// Whoever posts has it.
+    gate: Gate,
+    kept: KeptCell,
+    /// One change of the queue at a time.
+    changes: Mutex<()>,
     // After the queue is freed.
     _zone: ProtectionZone,
 }
+
+/// What is kept for posts, for whoever has the gate.
+#[derive(Debug, Default)]
+struct KeptCell(UnsafeCell<Kept>);
+
+// SAFETY: reached by `post_recv` alone, inside the gate, and what is kept may go
+// from thread to thread.
+unsafe impl Sync for KeptCell {}
+
+const _: () = {
+    const fn crosses_threads<T: Send>() {}
+    crosses_threads::<Kept>();
+};
 
 impl Drop for Queue {
     fn drop(&mut self) {
@@ -44,7 +63,9 @@ impl ProtectionZone {
         };
         Ok(SharedReceiveQueue(Arc::new(Queue {
             srq: Srq::create(self.adapter().ia(), self.pz(), &attributes)?,
-            kept: Mutex::default(),
+            gate: Gate::new(true),
+            kept: KeptCell::default(),
+            changes: Mutex::default(),
             _zone: self.clone(),
         })))
     }
@@ -62,7 +83,8 @@ impl SharedReceiveQueue {
     /// # Errors
     /// As [`Srq::resize`].
     pub fn resize(&self, receives: u32) -> Result<()> {
-        let _one_at_a_time = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.0.changes.lock();
+        let _no_posts = self.0.gate.enter();
         self.0
             .srq
             .resize(i32::try_from(receives).unwrap_or(i32::MAX))
@@ -86,7 +108,7 @@ impl SharedReceiveQueue {
     /// # Errors
     /// More than the queue holds.
     pub fn set_low_watermark(&self, receives: u32) -> Result<()> {
-        let _one_at_a_time = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.0.changes.lock();
         self.0
             .srq
             .set_low_watermark(i32::try_from(receives).unwrap_or(i32::MAX))
@@ -97,11 +119,13 @@ impl SharedReceiveQueue {
     ///
     /// # Errors
     /// The code names the reason; nothing is posted then.
+    #[inline]
     pub fn post_recv(&self, segments: &[Segment<'_>], cookie: u64) -> Result<(), DatReturn> {
-        let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.keep(segments);
+        let _gate = self.0.gate.enter();
+        // SAFETY: inside the gate.
+        unsafe { &mut *self.0.kept.0.get() }.keep(segments);
         let segment = |at: usize| segments[at].lmr();
-        // SAFETY: the lock serialises; the mappings are kept until the queue
+        // SAFETY: the gate serialises; the mappings are kept until the queue
         // is gone, which its endpoints outlive not.
         unsafe { self.0.srq.post_recv_with(segments.len(), segment, cookie) }
     }

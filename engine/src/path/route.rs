@@ -13,6 +13,9 @@ pub trait Route: Sealed {
     /// An endpoint that is on it.
     type Posts<'a>: Posts;
 
+    /// Whether the endpoint is on it.
+    fn has(endpoint: &Endpoint) -> bool;
+
     /// Nothing if the endpoint is on another.
     fn find(endpoint: &mut Endpoint) -> Option<Self::Posts<'_>>;
 }
@@ -60,6 +63,11 @@ impl Route for Direct {
     type Posts<'a> = OnDirect<'a>;
 
     #[inline(always)]
+    fn has(endpoint: &Endpoint) -> bool {
+        matches!(endpoint.path(), super::QueuePair::Direct(_))
+    }
+
+    #[inline(always)]
     fn find(endpoint: &mut Endpoint) -> Option<OnDirect<'_>> {
         match endpoint.queue_pair() {
             super::QueuePair::Direct(path) => Some(OnDirect(path)),
@@ -70,6 +78,11 @@ impl Route for Direct {
 
 impl Route for Verbs {
     type Posts<'a> = OnVerbs<'a>;
+
+    #[inline(always)]
+    fn has(endpoint: &Endpoint) -> bool {
+        matches!(endpoint.path(), super::QueuePair::Verbs(_))
+    }
 
     #[inline(always)]
     fn find(endpoint: &mut Endpoint) -> Option<OnVerbs<'_>> {

@@ -1,8 +1,9 @@
 //! Handles as C passes them: any address at all.
 //!
 //! Nothing is read through a handle that is not the address of a slot of our
-//! own. Handles of other providers will be told apart here: by [`ours`], once
-//! this library loads them, and sent on by their first word.
+//! own. What is none is refused here; a call that other providers have too asks
+//! for those before (`providers::dispatch`) or, where events are taken and
+//! requests posted, after it has been refused (`providers::hot`).
 
 use core::ptr;
 

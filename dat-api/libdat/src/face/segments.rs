@@ -39,9 +39,13 @@ impl Segments {
         flags: CompletionFlags,
         first: *const DAT_LMR_TRIPLET,
     ) -> Option<impl Fn() -> LmrSegment> {
-        let count = count.cast_unsigned() as usize;
+        if !is_usual(count.cast_unsigned() as usize, flags) {
+            // Less for what that is than for two branches instead of arithmetic.
+            core::hint::cold_path();
+            return None;
+        }
         // SAFETY: not null, as promised to the caller.
-        (is_usual(count, flags) && !first.is_null()).then_some(move || unsafe { read(first) })
+        (!first.is_null()).then_some(move || unsafe { read(first) })
     }
 
     /// How many there are, if C told the truth.

@@ -224,29 +224,31 @@ impl Ep {
         let Held {
             poster, control, ..
         } = held;
+        let old = poster.serve(qp, self.way);
+        let qp = &poster.qp;
+        control.qp = qp.as_ref().map(Endpoint::handle);
+        poster.inline = qp
+            .as_ref()
+            .map_or(0, |qp| qp.max_inline().min(INLINE_BYTES).into());
+        if let Some(old) = &old {
+            self.ia.unwatch(old.verbs().id());
+        }
+        if let Some(qp) = &poster.qp {
+            self.ia
+                .watch_qp(qp.verbs().id(), self.handle, super::hooks::device_event);
+        }
         poster.shared = control.srq.is_some();
         poster.configure(&plan.attributes);
         poster.zone = control.pz.as_ref().map_or(0, |pz| pz.id());
         poster.binds = plan.binds();
-        poster.inline = qp
-            .as_ref()
-            .map_or(0, |qp| qp.max_inline().min(INLINE_BYTES).into());
         control.attributes = plan.attributes;
-        control.qp = qp.as_ref().map(Endpoint::handle);
-        if let Some(old) = &poster.qp {
-            self.ia.unwatch(old.verbs().id());
-        }
-        if let Some(qp) = &qp {
-            self.ia
-                .watch_qp(qp.verbs().id(), self.handle, super::hooks::device_event);
-        }
         let quiet = CompletionFlags::UNSIGNALLED;
         if plan.attributes.recv_completion_flags.contains(quiet) {
             let most = self.ia.attributes().max_dto_per_ep;
             self.quiet.make_room(unsigned(most));
         }
         self.meter(control);
-        core::mem::replace(&mut poster.qp, qp)
+        old
     }
 
     /// Sets the counters that completions find: nothing is outstanding.

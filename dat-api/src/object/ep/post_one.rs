@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use dat_engine::path::route::{self, Posts, Route};
-use dat_engine::{Endpoint, SendFlags, SendOp, SendRequest};
+use dat_engine::{SendFlags, SendOp, SendRequest};
 
 use super::Ep;
 use super::post_request::Request;
@@ -44,14 +44,13 @@ impl Ep {
         let poster = unsafe { &mut *self.poster.0.get() };
         let one = segment();
         let (most, recent) = match kind() {
-            Request::Send => (poster.usual.send, &poster.recent.read),
-            Request::Read(_) => (poster.usual.read, &poster.recent.write),
-            Request::Write(_) => (poster.usual.write, &poster.recent.read),
+            Request::Send => (poster.usual(|usual| usual.send), &poster.recent.read),
+            Request::Read(_) => (poster.usual(|usual| usual.read), &poster.recent.write),
+            Request::Write(_) => (poster.usual(|usual| usual.write), &poster.recent.read),
         };
         if self.is_connected()
             && one.length.wrapping_sub(1) < most
             && let Some(op) = self.usual_op(kind(), one.length)
-            && let Some(queue) = poster.qp.as_mut().and_then(Endpoint::on::<R>)
             && let Some(segment) = found(one, recent)
         {
             poster.unsignalled = 0;
@@ -63,8 +62,13 @@ impl Ep {
                 flags: how,
                 segments: &segments,
             };
-            // SAFETY: passed on to the caller.
-            if unsafe { queue.post_send(&request, one.length as u32) } {
+            // SAFETY: as compared, and `R` is that of the way; the rest is passed on
+            // to the caller.
+            let posted = unsafe {
+                let queue = poster.usual_queue::<R>();
+                queue.is_some_and(|queue| queue.post_send(&request, one.length as u32))
+            };
+            if posted {
                 return DatReturn::SUCCESS;
             }
         }
@@ -89,17 +93,17 @@ impl Ep {
             let poster = unsafe { &mut *self.poster.0.get() };
             let (most, recent, need) = match kind {
                 Request::Send => (
-                    poster.usual.send,
+                    poster.usual(|usual| usual.send),
                     &mut poster.recent.read,
                     MemPrivileges::LOCAL_READ,
                 ),
                 Request::Read(_) => (
-                    poster.usual.read,
+                    poster.usual(|usual| usual.read),
                     &mut poster.recent.write,
                     MemPrivileges::LOCAL_WRITE,
                 ),
                 Request::Write(_) => (
-                    poster.usual.write,
+                    poster.usual(|usual| usual.write),
                     &mut poster.recent.read,
                     MemPrivileges::LOCAL_READ,
                 ),

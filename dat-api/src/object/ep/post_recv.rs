@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
 use dat_engine::path::route::{self, Posts, Route};
-use dat_engine::{Endpoint, PostError, RecvRequest};
+use dat_engine::{PostError, RecvRequest};
 
 use super::poster::{Poster, is_usual};
 use super::segments::{bad_flags, found, gather, no_zone, single, too_many};
@@ -73,9 +73,10 @@ impl Ep {
         // SAFETY: the caller's promise; there is no gate.
         let poster = unsafe { &mut *self.poster.0.get() };
         let one = segment();
-        if one.length.wrapping_sub(1) < poster.usual.recv
-            && let Some(queue) = poster.qp.as_mut().and_then(Endpoint::on::<R>)
+        if one.length.wrapping_sub(1) < poster.usual(|usual| usual.recv)
             && let Some(segment) = found(one, &poster.recent.write)
+            // SAFETY: as compared; `R` is that of the way.
+            && let Some(queue) = unsafe { poster.usual_queue::<R>() }
         {
             let segments = [segment];
             let request = RecvRequest {
@@ -105,7 +106,7 @@ impl Ep {
         // SAFETY: inside the gate, or the caller's promise.
         let poster = unsafe { &mut *self.poster.0.get() };
         let one = segment();
-        if one.length.wrapping_sub(1) < poster.usual.recv
+        if one.length.wrapping_sub(1) < poster.usual(|usual| usual.recv)
             && let Some(qp) = &mut poster.qp
         {
             let recent = &mut poster.recent.write;

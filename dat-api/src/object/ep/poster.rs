@@ -18,11 +18,13 @@ use core::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
 use dat_engine::Endpoint;
+use dat_engine::path::route::Route;
 
 use super::Ep;
 use super::control::Control;
 use super::gate::Entered;
 use super::segments::LONGEST;
+use super::way::Way;
 use crate::object::lmr::Recent;
 use crate::types::CompletionFlags;
 
@@ -43,8 +45,10 @@ const ON_RDMA: CompletionFlags = ON_SEND.difference(CompletionFlags::SOLICITED_W
 /// The posting half of an endpoint.
 #[derive(Default)]
 pub(super) struct Poster {
-    /// None while there is no protection zone.
+    /// None while there is no protection zone. Changed by [`Poster::serve`].
     pub(super) qp: Option<Endpoint>,
+    /// It is there, and on the path that usual posts take.
+    suits: bool,
     /// Whose memory may be named.
     pub(super) zone: u32,
     /// Its request EVD carries completions of binds.
@@ -67,9 +71,7 @@ pub(super) struct Poster {
     pub(super) most_unsignalled: u32,
     /// Receives come from an SRQ.
     pub(super) shared: bool,
-    /// Bytes of the longest usual post, one segment without flags: 0 where
-    /// posts must be looked at more closely.
-    pub(super) usual: Usual,
+    usual: Usual,
     pub(super) recent: RecentlyUsed,
 }
 
@@ -80,6 +82,9 @@ pub(super) struct RecentlyUsed {
     pub(super) write: Recent,
 }
 
+/// Bytes of the longest usual post, one segment without flags, which the device
+/// takes: 0 where posts must be looked at more closely, and all of them 0 unless
+/// there is a queue pair, on the path that usual posts take.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Usual {
     pub(super) recv: u64,
@@ -96,6 +101,33 @@ pub fn is_usual(count: usize, flags: CompletionFlags) -> bool {
 }
 
 impl Poster {
+    /// Serves this queue pair from now on; answers the one before. To be
+    /// configured next.
+    pub(super) fn serve(&mut self, qp: Option<Endpoint>, way: Way) -> Option<Endpoint> {
+        self.usual = Usual::default();
+        self.suits = qp.as_ref().is_some_and(|qp| way.suits(qp));
+        core::mem::replace(&mut self.qp, qp)
+    }
+
+    /// The longest usual post of a kind.
+    #[inline(always)]
+    pub(super) fn usual(&self, which: impl FnOnce(&Usual) -> u64) -> u64 {
+        which(&self.usual)
+    }
+
+    /// The queue pair of a usual post.
+    ///
+    /// # Safety
+    /// The post is within what [`Self::usual`] answers, and `R` is the path that
+    /// usual posts take.
+    #[inline(always)]
+    pub(super) unsafe fn usual_queue<R: Route>(&mut self) -> Option<R::Posts<'_>> {
+        let qp = self.qp.as_mut();
+        // SAFETY: nothing is usual otherwise: `serve` and `configure`.
+        unsafe { core::hint::assert_unchecked(qp.as_ref().is_some_and(|qp| R::has(qp))) };
+        qp.and_then(Endpoint::on::<R>)
+    }
+
     /// What the attributes allow.
     pub(super) fn configure(&mut self, attributes: &crate::types::EpAttributes) {
         // The zone may be another.
@@ -125,6 +157,9 @@ impl Poster {
             read: usual(self.max_read_iov, self.max_rdma),
             write: usual(self.max_write_iov, self.max_rdma),
         };
+        if !self.suits {
+            self.usual = Usual::default();
+        }
         // A quarter of the queue comes back at a time.
         self.most_unsignalled = (unsigned(attributes.max_request_dtos) / 4).min(32);
         self.unsignalled = 0;

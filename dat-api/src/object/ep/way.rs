@@ -1,7 +1,9 @@
 //! How the usual posts of an endpoint, or of a shared queue, reach the queue. Each way is compiled by
 //! itself, so that none saves the registers, or asks the questions, of another.
 
+use dat_engine::Endpoint;
 use dat_engine::control::DataPath;
+use dat_engine::path::route::{self, Route};
 
 use crate::object::ia::Ia;
 
@@ -25,6 +27,15 @@ impl Way {
             Self::Direct
         } else {
             Self::Verbs
+        }
+    }
+
+    /// Whether an endpoint can be posted to in this way.
+    pub(crate) fn suits(self, endpoint: &Endpoint) -> bool {
+        match self {
+            Self::Direct => route::Direct::has(endpoint),
+            Self::Verbs => route::Verbs::has(endpoint),
+            Self::Guarded => true,
         }
     }
 }

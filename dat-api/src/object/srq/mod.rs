@@ -135,7 +135,10 @@ impl Srq {
             ia: Arc::clone(ia),
             queue: queue.handle().clone(),
             gate: Gate::new(ia.is_threadsafe()),
-            way: Way::of(ia),
+            way: match Way::of(ia) {
+                Way::Direct if !queue.is_direct() => Way::Verbs,
+                way => way,
+            },
             refused: Refused::default(),
             zone: pz.id(),
             capacity: AtomicU32::new(queue.capacity()),

@@ -113,6 +113,8 @@ impl Srq {
                 cookie,
                 segments: &segments,
             };
+            // SAFETY: else it had another way.
+            unsafe { core::hint::assert_unchecked(poster.queue.is_direct()) };
             // SAFETY: passed on to the caller.
             if unsafe { poster.queue.post_plain(&request) } {
                 return DatReturn::SUCCESS;
