@@ -450,7 +450,7 @@ fn evd_wait_w05_the_bytes_may_be_overwritten_on_return() {
     for is_dup in [false, true] {
         println!("by dat_ep_dup_connect: {is_dup}");
         let [active, passive] = ends(&bed);
-        let (whole, answer) = (letter(max_private_data(&bed), 3), letter(77, 5));
+        let (whole, answer) = (letter(max_private_data(&bed), 3), letter(40, 5));
         let mut data = whole.clone();
         ok(match is_dup {
             false => door.knock(active.ep, &data),
