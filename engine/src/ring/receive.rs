@@ -470,16 +470,18 @@ impl RecvConsumer {
         self.record.get().wrapping_sub(retired) & 0xffff
     }
 
-    /// The segments of the oldest receive.
-    #[cold]
-    pub(crate) fn units(&self, front: Front) -> Units {
+    /// The segments of the oldest receive that so many bytes go to.
+    pub(crate) fn units(&self, front: Front, length: u32) -> Units {
         let index = self.size.index(front.counter);
         // SAFETY: an index of the ring.
         let wqe = unsafe { self.buf.add(index * self.stride) };
-        Units::collect((0..self.stride / UNIT).map(|unit| {
-            // SAFETY: a unit of the WQE.
-            unsafe { read_unit(wqe.add(unit * UNIT)) }
-        }))
+        Units::collect(
+            length,
+            (0..self.stride / UNIT).map(|unit| {
+                // SAFETY: a unit of the WQE.
+                unsafe { read_unit(wqe.add(unit * UNIT)) }
+            }),
+        )
     }
 }
 

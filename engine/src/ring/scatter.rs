@@ -4,6 +4,7 @@
 //! of the memory that the request named; polling then copies them there, led by
 //! the segments of the request, which are still in the ring.
 
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 use crate::mmio::DmaCell;
@@ -64,10 +65,13 @@ pub(crate) unsafe fn read_unit(at: NonNull<u8>) -> [u64; 2] {
     [low.read(), high.read()]
 }
 
-/// The segments of one request, copied out of the ring before they are used:
-/// whether the request is still the one that completed is asked in between.
+/// The segments of one request that a payload goes to, copied out of the ring
+/// before they are used: whether the request is still the one that completed is
+/// asked in between.
 pub(crate) struct Units {
-    words: [[u64; 2]; Self::MAX],
+    /// The first `len` are written. Small messages come this way, and need one:
+    /// the rest is not touched.
+    words: [MaybeUninit<[u64; 2]>; Self::MAX],
     len: usize,
 }
 
@@ -75,14 +79,29 @@ impl Units {
     /// The most units of a WQE of any kind.
     const MAX: usize = 64;
 
-    pub(crate) fn collect(units: impl Iterator<Item = [u64; 2]>) -> Self {
-        let mut words = [[0; 2]; Self::MAX];
-        let mut len = 0;
-        for (place, unit) in words.iter_mut().zip(units) {
-            *place = unit;
-            len += 1;
+    /// As many of the units as `length` bytes fill.
+    #[inline]
+    pub(crate) fn collect(length: u32, units: impl Iterator<Item = [u64; 2]>) -> Self {
+        let mut found = Self {
+            words: [const { MaybeUninit::uninit() }; Self::MAX],
+            len: 0,
+        };
+        let mut room = 0;
+        for unit in units.take(Self::MAX) {
+            found.words[found.len].write(unit);
+            found.len += 1;
+            room += u64::from(DataSegment::from_words(unit).segment().length);
+            if room >= u64::from(length) {
+                break;
+            }
         }
-        Self { words, len }
+        found
+    }
+
+    fn written(&self) -> &[[u64; 2]] {
+        let written = &self.words[..self.len];
+        // SAFETY: `collect` writes as many as it counts.
+        unsafe { written.assume_init_ref() }
     }
 }
 
@@ -102,7 +121,7 @@ pub(crate) unsafe fn scatter(payload: &Payload, length: u32, units: &Units) -> b
     if length == 0 {
         return true;
     }
-    for unit in &units.words[..units.len] {
+    for unit in units.written() {
         // SAFETY: passed on to the caller.
         if unsafe { rest.fill(&DataSegment::from_words(*unit)) } {
             return true;

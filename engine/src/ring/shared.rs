@@ -480,18 +480,20 @@ impl SharedRecvConsumer {
         self.record.get().wrapping_sub(returned) & 0xffff
     }
 
-    /// The segments of the receive at `index`.
-    #[cold]
-    pub(crate) fn units(&self, index: u16) -> Units {
+    /// The segments of the receive at `index` that so many bytes go to.
+    pub(crate) fn units(&self, index: u16, length: u32) -> Units {
         // SAFETY: an index of the ring.
         let wqe = unsafe {
             self.buf
                 .add(self.size.index(u32::from(index)) * self.stride)
         };
-        Units::collect((1..self.stride / UNIT).map(|unit| {
-            // SAFETY: a unit of the WQE.
-            unsafe { read_unit(wqe.add(unit * UNIT)) }
-        }))
+        Units::collect(
+            length,
+            (1..self.stride / UNIT).map(|unit| {
+                // SAFETY: a unit of the WQE.
+                unsafe { read_unit(wqe.add(unit * UNIT)) }
+            }),
+        )
     }
 }
 

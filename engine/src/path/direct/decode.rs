@@ -170,7 +170,7 @@ fn requester(
     };
     let status = match tail.own_op().inline_scatter() {
         InlineScatter::None => Status::Success,
-        format => match record.sends.read_units(tail.wqe_counter()) {
+        format => match record.sends.read_units(tail.wqe_counter(), byte_len) {
             Some(units) => place(ring, slot, format, byte_len, &units, record),
             // What libmlx5 makes of a payload for a request that takes none.
             None => Status::RemoteInvalidRequest,
@@ -201,7 +201,14 @@ fn responder(
     let byte_len = slot.byte_count();
     let status = match own_op.inline_scatter() {
         InlineScatter::None => Status::Success,
-        format => place(ring, slot, format, byte_len, &receive.units(), record),
+        format => place(
+            ring,
+            slot,
+            format,
+            byte_len,
+            &receive.units(byte_len),
+            record,
+        ),
     };
     let mut completion = Completion {
         cookie: receive.cookie(),
@@ -290,10 +297,10 @@ impl<'a> Receive<'a> {
         }
     }
 
-    fn units(&self) -> Units {
+    fn units(&self, length: u32) -> Units {
         match self {
-            Self::Own { ring, front } => ring.units(*front),
-            Self::Shared { ring, index } => ring.units(*index),
+            Self::Own { ring, front } => ring.units(*front, length),
+            Self::Shared { ring, index } => ring.units(*index, length),
         }
     }
 

@@ -190,15 +190,16 @@ impl SendConsumer {
         })
     }
 
-    /// Where the read whose WQE starts at `counter` wants its result. `None`
-    /// if the request there is not a read.
+    /// Where the read whose WQE starts at `counter` wants its result, of so many
+    /// bytes. `None` if the request there is not a read.
     #[cold]
-    pub(crate) fn read_units(&self, counter: u16) -> Option<Units> {
+    pub(crate) fn read_units(&self, counter: u16, length: u32) -> Option<Units> {
         let ctrl = CtrlSegment::from_words(self.unit(counter, 0));
         if ctrl.opcode_bits() != WqeOpcode::RdmaRead as u8 {
             return None;
         }
         Some(Units::collect(
+            length,
             (2..ctrl.units()).map(|unit| self.unit(counter, unit)),
         ))
     }
