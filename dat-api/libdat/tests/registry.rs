@@ -48,8 +48,11 @@ fn compile(name: &str, arguments: &[&str]) {
     fs::rename(mine, program).expect("it can be renamed");
 }
 
-/// A link that other tests may make at the same time.
+/// A link that other tests may make at the same time, or use already.
 fn link(to: &Path, name: &str) {
+    if fs::read_link(folder().join(name)).is_ok_and(|is| is == to) {
+        return;
+    }
     let mine = folder().join(format!("{name}.{}", std::process::id()));
     let _ = fs::remove_file(&mine);
     std::os::unix::fs::symlink(to, &mine).expect("a link can be made");
@@ -261,6 +264,29 @@ fn a_provider_of_the_program_itself_is_opened_by_its_name() {
         &not_found,
     ];
     assert_eq!(said, wanted);
+}
+
+/// An entry of dat.conf that cannot be used keeps nobody from what has
+/// registered itself.
+#[test]
+fn a_provider_of_the_program_serves_where_dat_conf_cannot() {
+    let missing = "mine u1.2 nonthreadsafe default /nowhere/lib.so theirs.1.0 \"\" \"\"\n";
+    let said = consumer(
+        missing,
+        &[
+            "open", "mine", "add", "mine", "open", "mine", "graceful", "remove", "mine",
+        ],
+    );
+    let not_found = format!("opened {NOT_FOUND}");
+    let wanted = [
+        not_found.as_str(),
+        "added DAT_SUCCESS",
+        "own open mine 8",
+        "opened DAT_SUCCESS",
+        "own close 1 1",
+        "closed DAT_SUCCESS",
+    ];
+    assert_eq!(said[..6], wanted);
 }
 
 #[test]
