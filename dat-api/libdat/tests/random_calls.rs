@@ -42,6 +42,8 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 fn built() -> (PathBuf, PathBuf) {
     static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
+        // First: it may have to build the library anew.
+        launcher();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("random-calls");
         std::fs::create_dir_all(&folder).expect("the folder can be made");
         let tests = std::env::current_exe().expect("this binary has a path");

@@ -63,6 +63,8 @@ fn link(to: &Path, name: &str) {
 fn built() -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
+        // First: it may have to build the library anew.
+        launcher();
         fs::create_dir_all(folder()).expect("the folder can be made");
         let tests = std::env::current_exe().expect("this binary has a path");
         let library = tests.parent().expect("a folder").join("libdat.so");
