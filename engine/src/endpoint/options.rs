@@ -3,7 +3,7 @@
 use crate::queue::CompletionQueueHandle;
 use crate::shared_queue::SharedReceiveQueueHandle;
 
-/// How to create an [`Endpoint`]; begin with [`EndpointOptions::new`].
+/// How to create an [`crate::Endpoint`]; begin with [`EndpointOptions::new`].
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointOptions<'a> {
     /// Where sends complete.

@@ -69,6 +69,18 @@ pub struct BlueFlame {
     pub ring_end: *const u8,
 }
 
+impl BlueFlame {
+    /// The WQEBB behind one.
+    ///
+    /// # Safety
+    /// That one is of the ring.
+    #[inline(always)]
+    unsafe fn behind(&self, wqebb: NonNull<u8>) -> NonNull<u8> {
+        // SAFETY: passed on to the caller.
+        unsafe { behind(wqebb, self.ring, self.ring_end) }
+    }
+}
+
 impl Register {
     /// The register at `reg`, whose halves are `half_size` bytes apart (0: it
     /// has one half). `serialised` is false if no two threads ever ring this
@@ -123,11 +135,11 @@ impl Register {
 
     #[inline(always)]
     fn strike(&self, turn: &Turn, doorbell: Be64) {
-        self.in_turn(turn, |half| {
-            // SAFETY: 8 aligned writable bytes at either half, as promised to `at`.
-            let cell = unsafe { DmaCell::new(half.cast::<u64>()) };
-            cell.write(doorbell.to_bits());
-        });
+        let (half, offset) = self.half(turn);
+        // SAFETY: 8 aligned writable bytes at either half, as promised to `at`.
+        let cell = unsafe { DmaCell::new(half.cast::<u64>()) };
+        cell.write(doorbell.to_bits());
+        self.turn_over(turn, offset);
     }
 
     /// Rings by copying a whole WQE, 64 bytes at a time, in ascending order,
@@ -142,31 +154,36 @@ impl Register {
         debug_assert!(!self.serialised);
         let turn = &*self.turn;
         barrier::before_register();
-        self.in_turn(turn, move |half| {
-            let mut from = source.wqe;
-            let mut to = half;
-            for _ in 0..source.wqebbs {
-                // SAFETY: `from` is one WQEBB of the ring and `to` one inside
-                // the half, both promised by the caller.
-                unsafe { copy_wqebb(to.cast(), from.cast()) };
-                // SAFETY: stays within, or one past, the half.
-                to = unsafe { to.add(WQEBB) };
-                // SAFETY: stays within, or one past, the ring.
-                from = unsafe { from.add(WQEBB) };
-                if core::ptr::eq(from.as_ptr(), source.ring_end) {
-                    from = source.ring;
+        let (half, offset) = self.half(turn);
+        // One, or two as a short inline message takes, in line.
+        // SAFETY: WQEBBs of the ring and of the half, as many as the WQE is
+        // long, which the caller promises.
+        unsafe {
+            copy_wqebb(half.cast(), source.wqe.cast());
+            if source.wqebbs > 1 {
+                let second = source.behind(source.wqe);
+                copy_wqebb(half.add(WQEBB).cast(), second.cast());
+                if source.wqebbs > 2 {
+                    let (to, third) = (half.add(2 * WQEBB), source.behind(second));
+                    copy_wqebbs(to, third, source.wqebbs - 2, source.ring, source.ring_end);
                 }
             }
-        });
+        }
+        self.turn_over(turn, offset);
     }
 
-    /// Runs `write` on the half whose turn it is, and flushes.
+    /// The half whose turn it is, and where it begins.
     #[inline(always)]
-    fn in_turn(&self, turn: &Turn, write: impl FnOnce(NonNull<u8>)) {
+    fn half(&self, turn: &Turn) -> (NonNull<u8>, usize) {
         let offset = turn.offset.load(Ordering::Relaxed);
-        // SAFETY: `offset` is 0 or `half_size`, and the register is two halves
+        // SAFETY: the offset is 0 or `half_size`, and the register is two halves
         // long, as promised to `at`.
-        write(unsafe { self.reg.add(offset) });
+        (unsafe { self.reg.add(offset) }, offset)
+    }
+
+    /// Flushes what was written to the half; the next turn is the other's.
+    #[inline(always)]
+    fn turn_over(&self, turn: &Turn, offset: usize) {
         barrier::after_register();
         turn.offset
             .store(offset ^ self.half_size, Ordering::Relaxed);
@@ -182,6 +199,43 @@ impl Turn {
             while self.locked.load(Ordering::Relaxed) {
                 core::hint::spin_loop();
             }
+        }
+    }
+}
+
+/// The WQEBB behind one, in a ring.
+///
+/// # Safety
+/// That one is of the ring.
+#[inline(always)]
+unsafe fn behind(wqebb: NonNull<u8>, ring: NonNull<u8>, ring_end: *const u8) -> NonNull<u8> {
+    // SAFETY: within, or one past, the ring.
+    let next = unsafe { wqebb.add(WQEBB) };
+    if core::ptr::eq(next.as_ptr(), ring_end) {
+        ring
+    } else {
+        next
+    }
+}
+
+/// Copies `count` WQEBBs of a ring. Its arguments are as many as registers take.
+///
+/// # Safety
+/// There are so many in the ring, and as much room at `to`.
+#[inline(never)]
+unsafe fn copy_wqebbs(
+    mut to: NonNull<u8>,
+    mut from: NonNull<u8>,
+    count: u32,
+    ring: NonNull<u8>,
+    ring_end: *const u8,
+) {
+    for _ in 0..count {
+        // SAFETY: the caller's promise; `to` may end one past the room.
+        unsafe {
+            copy_wqebb(to.cast(), from.cast());
+            to = to.add(WQEBB);
+            from = behind(from, ring, ring_end);
         }
     }
 }
@@ -288,24 +342,41 @@ mod tests {
 
     #[test]
     fn blue_flame_goes_on_at_the_start_of_the_ring() {
-        let mut page = Page([0; 128]);
-        let mut ring = Page(core::array::from_fn(|i| i as u64));
-        let base = NonNull::from(&mut ring.0).cast::<u8>();
-        let mut reg = register(&mut page, 256, false);
-        let source = BlueFlame {
-            // SAFETY: both inside, or at the end of, the 1 KiB ring.
-            wqe: unsafe { base.add(1024 - 64) },
-            wqebbs: 3,
-            ring: base,
-            // SAFETY: as above.
-            ring_end: unsafe { base.add(1024) }.as_ptr(),
-        };
-        // SAFETY: `source` describes `ring`, and 192 bytes fit a half.
-        unsafe { reg.blue_flame(source) };
-        drop(reg);
-        let expected: Vec<u64> = (120..128).chain(0..16).collect();
-        assert_eq!(page.0[..24], expected[..]);
-        assert!(page.0[24..].iter().all(|&w| w == 0));
+        // WQEBBs before the end of the ring, and of the WQE.
+        for (before, wqebbs) in [
+            (1, 1),
+            (1, 2),
+            (2, 2),
+            (1, 3),
+            (2, 3),
+            (3, 3),
+            (2, 4),
+            (3, 4),
+        ] {
+            let mut page = Page([0; 128]);
+            let mut ring = Page(core::array::from_fn(|i| i as u64));
+            let base = NonNull::from(&mut ring.0).cast::<u8>();
+            let mut reg = register(&mut page, 256, false);
+            let source = BlueFlame {
+                // SAFETY: both inside, or at the end of, the 1 KiB ring.
+                wqe: unsafe { base.add(1024 - 64 * before) },
+                wqebbs,
+                ring: base,
+                // SAFETY: as above.
+                ring_end: unsafe { base.add(1024) }.as_ptr(),
+            };
+            // SAFETY: `source` describes `ring`, and 256 bytes fit a half.
+            unsafe { reg.blue_flame(source) };
+            drop(reg);
+            let words = 8 * wqebbs as usize;
+            let from = 128 - 8 * before as u64;
+            let expected = (0..words as u64).map(|word| (from + word) % 128);
+            assert!(
+                page.0[..words].iter().copied().eq(expected),
+                "{before} {wqebbs}"
+            );
+            assert!(page.0[words..].iter().all(|&w| w == 0));
+        }
     }
 
     #[test]

@@ -76,13 +76,7 @@ impl SendProducer {
         // A read has nothing to copy.
         let is_inline =
             request.flags.contains(SendFlags::INLINE) && !matches!(opcode, WqeOpcode::RdmaRead);
-        let is_good = if is_inline {
-            // No bytes at all are more than any number of them here.
-            length.wrapping_sub(1) < self.short_inline
-        } else {
-            is_plain(length)
-        };
-        if !is_good || !self.has_room() {
+        if !self.has_room() {
             return None;
         }
         let place = self.place();
@@ -90,9 +84,16 @@ impl SendProducer {
         // SAFETY: the second or third unit of the WQE's first WQEBB.
         let body = unsafe { place.wqe.add(before * UNIT) };
         let units = if is_inline {
+            // No bytes at all are more than any number of them here.
+            if length.wrapping_sub(1) >= self.short_inline {
+                return None;
+            }
             // SAFETY: the WQE is free, and the segment readable: the caller.
             unsafe { self.write_inline_plain(body, segment) }?
         } else {
+            if !is_plain(length) {
+                return None;
+            }
             // SAFETY: in the WQE's first WQEBB.
             unsafe { write_unit(body, data_words(segment)) };
             1
@@ -101,9 +102,13 @@ impl SendProducer {
             // SAFETY: the second unit of the WQE's first WQEBB.
             unsafe { write_unit(place.wqe.add(UNIT), remote.to_words()) };
         }
+        let units = before as u32 + units;
+        // SAFETY: the control segment, and at least one unit behind it. So the
+        // doorbell need not ask whether there is more than the control segment.
+        unsafe { core::hint::assert_unchecked(units > 1) };
         let control = Control {
             opcode,
-            units: before as u32 + units,
+            units,
             flags: CtrlFlags::from_bits_truncate(request.flags.bits()),
             imm,
         };
