@@ -471,17 +471,17 @@ impl RecvConsumer {
     }
 
     /// The segments of the oldest receive that so many bytes go to.
-    pub(crate) fn units(&self, front: Front, length: u32) -> Units {
+    pub(crate) fn units(&self, front: Front, length: u32, units: &mut Units) {
         let index = self.size.index(front.counter);
         // SAFETY: an index of the ring.
         let wqe = unsafe { self.buf.add(index * self.stride) };
-        Units::collect(
+        units.collect(
             length,
             (0..self.stride / UNIT).map(|unit| {
                 // SAFETY: a unit of the WQE.
                 unsafe { read_unit(wqe.add(unit * UNIT)) }
             }),
-        )
+        );
     }
 }
 

@@ -79,23 +79,29 @@ impl Units {
     /// The most units of a WQE of any kind.
     const MAX: usize = 64;
 
-    /// As many of the units as `length` bytes fill.
-    #[inline]
-    pub(crate) fn collect(length: u32, units: impl Iterator<Item = [u64; 2]>) -> Self {
-        let mut found = Self {
+    /// None yet.
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Self {
             words: [const { MaybeUninit::uninit() }; Self::MAX],
             len: 0,
-        };
+        }
+    }
+
+    /// Takes as many of the units as `length` bytes fill. Into what the caller
+    /// has: a kilobyte is not to be moved.
+    #[inline]
+    pub(crate) fn collect(&mut self, length: u32, units: impl Iterator<Item = [u64; 2]>) {
+        self.len = 0;
         let mut room = 0;
-        for unit in units.take(Self::MAX) {
-            found.words[found.len].write(unit);
-            found.len += 1;
+        for (place, unit) in self.words.iter_mut().zip(units) {
+            place.write(unit);
+            self.len += 1;
             room += u64::from(DataSegment::from_words(unit).segment().length);
             if room >= u64::from(length) {
                 break;
             }
         }
-        found
     }
 
     fn written(&self) -> &[[u64; 2]] {

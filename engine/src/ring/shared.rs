@@ -481,19 +481,19 @@ impl SharedRecvConsumer {
     }
 
     /// The segments of the receive at `index` that so many bytes go to.
-    pub(crate) fn units(&self, index: u16, length: u32) -> Units {
+    pub(crate) fn units(&self, index: u16, length: u32, units: &mut Units) {
         // SAFETY: an index of the ring.
         let wqe = unsafe {
             self.buf
                 .add(self.size.index(u32::from(index)) * self.stride)
         };
-        Units::collect(
+        units.collect(
             length,
             (1..self.stride / UNIT).map(|unit| {
                 // SAFETY: a unit of the WQE.
                 unsafe { read_unit(wqe.add(unit * UNIT)) }
             }),
-        )
+        );
     }
 }
 

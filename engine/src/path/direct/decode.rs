@@ -206,7 +206,7 @@ fn responder(
             slot,
             format,
             byte_len,
-            &receive.units(byte_len),
+            receive.units(byte_len, &mut Units::new()),
             record,
         ),
     };
@@ -297,11 +297,12 @@ impl<'a> Receive<'a> {
         }
     }
 
-    fn units(&self, length: u32) -> Units {
+    fn units<'u>(&self, length: u32, units: &'u mut Units) -> &'u Units {
         match self {
-            Self::Own { ring, front } => ring.units(*front, length),
-            Self::Shared { ring, index } => ring.units(*index, length),
+            Self::Own { ring, front } => ring.units(*front, length, units),
+            Self::Shared { ring, index } => ring.units(*index, length, units),
         }
+        units
     }
 
     fn retire(self) {

@@ -198,10 +198,12 @@ impl SendConsumer {
         if ctrl.opcode_bits() != WqeOpcode::RdmaRead as u8 {
             return None;
         }
-        Some(Units::collect(
+        let mut units = Units::new();
+        units.collect(
             length,
             (2..ctrl.units()).map(|unit| self.unit(counter, unit)),
-        ))
+        );
+        Some(units)
     }
 
     /// The opcode of the WQE that starts at `counter`.
