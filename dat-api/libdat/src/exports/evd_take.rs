@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_api::handle::{self, NotOwned, Owned};
 use dat_api::object::evd::{self, Evd, First, Found, Timeout, Written};
+use dat_api::types::Event;
 use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::abi::{
@@ -105,12 +106,12 @@ unsafe extern "C" fn dequeue_later(
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
 unsafe extern "C" fn dequeue_any(owned: Owned<Evd>, event: *mut DAT_EVENT) -> DAT_RETURN {
-    match evd::dequeue_any(owned) {
-        Ok(taken) => {
-            // SAFETY: passed on to the caller.
-            unsafe { event::write(event, &taken) };
-            DatReturn::SUCCESS.bits()
-        }
+    let put = |taken: Event| {
+        // SAFETY: passed on to the caller.
+        unsafe { event::write(event, &taken) };
+    };
+    match evd::dequeue_any_with(owned, put) {
+        Ok(()) => DatReturn::SUCCESS.bits(),
         Err(code) => code.bits(),
     }
 }

@@ -115,7 +115,7 @@ impl Consumer {
     /// The next event, beginning with a completion that is not usual.
     #[cold]
     #[inline(never)]
-    fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
+    pub(super) fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
         if ep::is_watched(completion) {
             // All that its endpoint holds is to be seen, this one included.
             self.keep(evd, completion);

@@ -1,6 +1,7 @@
 //! Taking events without waiting.
 
 use super::Evd;
+use super::convert::hand_out_usual;
 use super::exclusive::open;
 use super::usual::{First, first};
 use crate::handle::{self, Handle, NotOwned, Owned};
@@ -37,11 +38,34 @@ pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
 /// # Errors
 /// As [`dequeue`].
 #[inline(never)]
-pub fn dequeue_any(mut owned: Owned<Evd>) -> Result<Event, DatReturn> {
+pub fn dequeue_any(owned: Owned<Evd>) -> Result<Event, DatReturn> {
+    dequeue_any_with(owned, |event| event)
+}
+
+/// As [`dequeue_any`], and hands the event to `found`, for callers that put it
+/// somewhere else, and would rather not have it pass through memory first: it is
+/// inlined twice, once for a completion of the only queue that went well. That
+/// is the usual one of a queue that cannot be looked into (the verbs path).
+///
+/// # Errors
+/// As [`dequeue`].
+#[inline(always)]
+pub fn dequeue_any_with<R>(
+    mut owned: Owned<Evd>,
+    found: impl FnOnce(Event) -> R,
+) -> Result<R, DatReturn> {
     let handle = owned.handle();
     let (evd, consumer) = open(&mut owned);
-    match consumer.next(evd) {
-        Some(data) => Ok(Event { evd: handle, data }),
+    let next = match consumer.poll_usual(evd) {
+        Some(Some(completion)) => match hand_out_usual(&completion) {
+            Some(data) => return Ok(found(Event { evd: handle, data })),
+            None => consumer.next_from(evd, &completion),
+        },
+        Some(None) => None,
+        None => consumer.next(evd),
+    };
+    match next {
+        Some(data) => Ok(found(Event { evd: handle, data })),
         None if evd.switches.is_dead() => Err(DEAD),
         None => Err(EMPTY),
     }
