@@ -36,4 +36,8 @@ impl Mishaps for Decided {
             () => CompletionFate::Good,
         }
     }
+
+    fn memory_is_used_up(&mut self) -> bool {
+        self.0.strikes(Kind::NoMemory)
+    }
 }

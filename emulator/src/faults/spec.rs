@@ -35,10 +35,12 @@ pub enum Kind {
     BadResponse,
     /// A request fails as if the peer had had no receive for too long.
     RnrExceeded,
+    /// A command finds the device's memory used up.
+    NoMemory,
 }
 
 /// How many kinds there are.
-pub(super) const KINDS: usize = 13;
+pub(super) const KINDS: usize = 14;
 
 /// A kind as it is written: its name, what is counted, whether it takes a
 /// time and which it has otherwise, and what it does.
@@ -137,6 +139,12 @@ const WORDS: [Word; KINDS] = [
         "rnr-exceeded",
         "request",
         "the peer had no receive for too long; its QP fails",
+    ),
+    word(
+        Kind::NoMemory,
+        "enomem",
+        "command",
+        "the device has no memory for it: ENOMEM",
     ),
 ];
 

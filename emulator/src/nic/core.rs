@@ -7,7 +7,7 @@ use super::mr::Mrs;
 use super::number::Table;
 use super::options::{Mishaps, Nanos, NicOptions, Trace};
 use super::pd::{Context, Pd};
-use super::spec::{AsyncEvent, AsyncObject, ContextId, EventSink};
+use super::spec::{AsyncEvent, AsyncObject, ContextId, Errno, EventSink, Result};
 use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
@@ -69,6 +69,18 @@ impl Core {
             overrun: Vec::new(),
             failing: Vec::new(),
             pool: Vec::new(),
+        }
+    }
+
+    /// Memory of the device for what a command is about to make.
+    ///
+    /// # Errors
+    /// `ENOMEM` if a mishap has it that there is none.
+    pub(super) fn room(&mut self) -> Result<()> {
+        let mishaps = self.mishaps.as_mut();
+        match mishaps.is_some_and(|mishaps| mishaps.memory_is_used_up()) {
+            true => Err(Errno(libc::ENOMEM)),
+            false => Ok(()),
         }
     }
 

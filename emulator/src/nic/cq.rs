@@ -180,6 +180,7 @@ impl Nic {
         if self.core.options.view != DoorbellView::Exact {
             memory::store_be32(spec.dbrec + 4, NEVER_ARMED).map_err(fault)?;
         }
+        self.core.room()?;
         let cq = Cq {
             spec: *spec,
             producer: 0,

@@ -34,6 +34,8 @@ impl Nic {
         if waiting >= to.cqe_count || waiting >= cq.spec.cqe_count {
             return Err(invalid);
         }
+        self.core.room()?;
+        let cq = self.core.cqs.get_mut(cqn.0).ok_or(invalid)?;
         let index = cq.producer;
         let mut end = Cqe::resized();
         cq.write(&mut end).map_err(|_| Errno(libc::EFAULT))?;

@@ -19,6 +19,7 @@
 //! them (IBA vol. 1, chapter 9).
 
 mod adapter;
+mod census;
 mod core;
 mod cq;
 mod cq_arm;
@@ -48,6 +49,7 @@ mod violations;
 mod window;
 
 pub use adapter::Nic;
+pub use census::Census;
 pub use options::{
     CompletionFate, Identify, Mishaps, Nanos, NicOptions, Progress, Resolver, Trace,
 };

@@ -98,6 +98,11 @@ impl Mrs {
         Ok(mr.spec.start + offset)
     }
 
+    /// Regions and windows.
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
     pub(super) fn remove_all_of(&mut self, context: ContextId) {
         let owned = self
             .table
@@ -153,6 +158,7 @@ impl Nic {
     /// the range is not mapped; `ENOMEM` above the limits.
     pub fn reg_mr(&mut self, spec: &MrSpec) -> Result<MrKeys> {
         self.check_mr(spec)?;
+        self.core.room()?;
         let pinned = self.pin(spec)?;
         let mrs = &mut self.core.mrs;
         let region = |key| {
@@ -194,6 +200,7 @@ impl Nic {
             return Err(Errno(libc::EBUSY));
         }
         let pinned = if moved {
+            self.core.room()?;
             self.pin(spec)?
         } else {
             before.pinned

@@ -62,6 +62,12 @@ impl<T> Table<T> {
             .as_mut()
     }
 
+    /// How many objects there are.
+    #[must_use]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
     /// All objects, by rising number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let numbered = self.entries.iter().zip(self.base..);

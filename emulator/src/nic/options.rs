@@ -82,6 +82,9 @@ pub trait Mishaps {
     fn receiver_is_not_ready(&mut self) -> bool;
     /// A completion, of a request or of a receive, is about to be written.
     fn completion(&mut self, of_request: bool) -> CompletionFate;
+    /// A command that is otherwise good is about to make an object, or to
+    /// bring a QP further: whether the device has no memory for it.
+    fn memory_is_used_up(&mut self) -> bool;
 }
 
 /// What a round of work did.

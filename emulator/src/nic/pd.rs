@@ -30,6 +30,7 @@ impl Nic {
         if self.core.devices.is_failed(device) {
             return Err(Errno(libc::EIO));
         }
+        self.core.room()?;
         let id = self.core.contexts.insert_with(|_| Context { device });
         id.map(ContextId).ok_or(Errno(libc::ENOMEM))
     }
@@ -86,6 +87,7 @@ impl Nic {
             .contexts
             .get(context.0)
             .ok_or(Errno(libc::EINVAL))?;
+        self.core.room()?;
         let id = self.core.pds.insert_with(|_| Pd { context, users: 0 });
         id.map(PdId).ok_or(Errno(libc::ENOMEM))
     }

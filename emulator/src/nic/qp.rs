@@ -135,6 +135,7 @@ impl Nic {
             return Err(invalid);
         }
         memory::load_be32(spec.dbrec).map_err(|_| Errno(libc::EFAULT))?;
+        core.room()?;
         let qpn = self.qps.insert_with(|qpn| {
             Box::new(Qp {
                 spec: *spec,

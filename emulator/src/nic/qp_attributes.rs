@@ -41,6 +41,10 @@ impl Nic {
         if from != qp.state {
             return Err(invalid);
         }
+        // Nothing is needed to take a QP out of use.
+        if matches!(to, QpState::Init | QpState::Rtr | QpState::Rts) {
+            self.core.room()?;
+        }
         qp.store(attr);
         if has(mask::PORT) {
             let (device, port) = (qp.device, attr.port);

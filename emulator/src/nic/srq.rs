@@ -114,6 +114,7 @@ impl Nic {
             return Err(invalid);
         }
         memory::load_be32(spec.dbrec).map_err(|_| Errno(libc::EFAULT))?;
+        core.room()?;
         let (limit, spec) = (spec.limit, *spec);
         let srq = Srq {
             spec,

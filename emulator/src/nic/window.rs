@@ -278,10 +278,11 @@ impl Nic {
     /// `EINVAL` for an unknown domain, `ENOMEM` when there are too many keys.
     pub fn alloc_mw(&mut self, spec: &MwSpec) -> Result<MwKeys> {
         let invalid = Errno(libc::EINVAL);
-        let pd = self.core.pds.get_mut(spec.pd.0).ok_or(invalid)?;
+        let pd = self.core.pds.get(spec.pd.0).ok_or(invalid)?;
         if pd.context != spec.context {
             return Err(invalid);
         }
+        self.core.room()?;
         let window = |key| {
             Mkey::Window(Window {
                 spec: *spec,
@@ -292,7 +293,9 @@ impl Nic {
         };
         let inserted = self.core.mrs.insert_with(window);
         let (handle, rkey) = inserted.ok_or(Errno(libc::ENOMEM))?;
-        pd.users += 1;
+        if let Some(pd) = self.core.pds.get_mut(spec.pd.0) {
+            pd.users += 1;
+        }
         Ok(MwKeys { handle, rkey })
     }
 

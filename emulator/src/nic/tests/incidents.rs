@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::rig::*;
 use crate::decode::cqe::Syndrome;
+use crate::nic::qp_modify::mask;
 use crate::nic::spec::*;
 use crate::nic::{CompletionFate, Mishaps};
 
@@ -21,6 +22,7 @@ const TIMEOUT: u64 = 4096 << 14;
 struct Script {
     receives: VecDeque<bool>,
     completions: VecDeque<CompletionFate>,
+    commands: VecDeque<bool>,
 }
 
 impl Mishaps for Script {
@@ -30,6 +32,10 @@ impl Mishaps for Script {
 
     fn completion(&mut self, _of_request: bool) -> CompletionFate {
         self.completions.pop_front().unwrap_or(CompletionFate::Good)
+    }
+
+    fn memory_is_used_up(&mut self) -> bool {
+        self.commands.pop_front().unwrap_or(false)
     }
 }
 
@@ -253,4 +259,102 @@ fn a_record_that_announces_more_than_a_ring_holds_fails_the_qp() {
     // And once: what it says is not looked at again.
     host.store(0x800, [1; 8]);
     assert_eq!(host.events.take(), []);
+}
+
+/// Each command that makes something can find the device's memory used up.
+/// Then it has made nothing, and succeeds when there is memory again.
+#[test]
+fn a_command_that_finds_no_memory_leaves_nothing_and_may_be_repeated() {
+    let mut host = Host::new(1);
+    let memory = Buffer::new(4096);
+    let (context, pd) = (host.context, host.pd);
+    let cq = host.cq(16, 64);
+    let qp = host.qp(host.qp_spec(cq.cqn));
+    let key = host.key(&memory, 64, ALL_ACCESS) >> 8;
+    let (cq_spec, at) = (*host.nic.cq_spec(cq.cqn).expect("made"), memory.at());
+    let mr_spec = MrSpec {
+        context,
+        pd,
+        start: at,
+        length: 64,
+        hca_va: at,
+        access: ALL_ACCESS,
+    };
+    let srq_spec = SrqSpec {
+        context,
+        pd,
+        buf: at,
+        wqe_count: 16,
+        stride_log2: 5,
+        dbrec: at,
+        limit: 0,
+        user_handle: 0,
+        user_index: 0,
+    };
+    let larger = CqBuffer {
+        buf: at,
+        cqe_count: 32,
+        cqe_size: 64,
+    };
+    let to_init = QpAttr {
+        mask: mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS,
+        state: 1,
+        port: 1,
+        ..QpAttr::default()
+    };
+    type Command<'a> = (
+        &'a str,
+        &'a dyn Fn(&mut crate::nic::Nic) -> Result<()>,
+        usize,
+    );
+    let commands: [Command; 10] = [
+        ("context", &|nic| nic.open_context(0).map(drop), 1),
+        ("pd", &|nic| nic.alloc_pd(context).map(drop), 1),
+        ("mr", &|nic| nic.reg_mr(&mr_spec).map(drop), 1),
+        ("rereg", &|nic| nic.rereg_mr(key, &mr_spec, true), 0),
+        (
+            "mw",
+            &|nic| {
+                let kind = WindowType::Two;
+                nic.alloc_mw(&MwSpec { context, pd, kind }).map(drop)
+            },
+            1,
+        ),
+        ("cq", &|nic| nic.create_cq(&cq_spec).map(drop), 1),
+        ("resize", &|nic| nic.resize_cq(cq.cqn, &larger), 0),
+        ("srq", &|nic| nic.create_srq(&srq_spec).map(drop), 1),
+        ("qp", &|nic| nic.create_qp(&qp.spec).map(drop), 1),
+        ("init", &|nic| nic.modify_qp(qp.qpn, &to_init), 0),
+    ];
+    let total = |nic: &crate::nic::Nic| {
+        let all = nic.census();
+        all.contexts + all.pds + all.keys + all.cqs + all.srqs + all.qps
+    };
+    for (name, command, makes) in commands {
+        let nic = &mut host.nic;
+        nic.set_mishaps(Some(Box::new(Script {
+            commands: [true].into(),
+            ..Script::default()
+        })));
+        let (before, state) = (nic.census(), nic.query_qp(qp.qpn).unwrap().state);
+        assert_eq!(command(nic), Err(Errno(libc::ENOMEM)), "{name}");
+        assert_eq!(nic.census(), before, "{name}");
+        assert_eq!(nic.query_qp(qp.qpn).unwrap().state, state, "{name}");
+        let count = total(nic);
+        assert_eq!(command(nic), Ok(()), "{name}");
+        assert_eq!(total(nic), count + makes, "{name}");
+    }
+    // A QP can be taken out of use without.
+    host.nic.set_mishaps(Some(Box::new(Script {
+        commands: [true].into(),
+        ..Script::default()
+    })));
+    let to = |state| QpAttr {
+        mask: mask::STATE,
+        state,
+        ..QpAttr::default()
+    };
+    for state in [ERR, RESET] {
+        assert_eq!(host.nic.modify_qp(qp.qpn, &to(state)), Ok(()));
+    }
 }
