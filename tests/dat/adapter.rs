@@ -3,6 +3,7 @@
 //! | row | where |
 //! | --- | --- |
 //! | opening: each failure | here, `opening_each_failure` |
+//! | opening: no descriptors, no memory on the device | `resources` |
 //! | opening: libraries of others, a provider of the program itself, order of entries | `libdat/tests/registry` |
 //! | opening: the asynchronous EVD is new, given or elsewhere | `dat-api/tests/adapters/events`; what a query says then: `libdat/tests/face/arguments` |
 //! | querying: masks and pointers | `libdat/tests/face/queries` |

@@ -16,6 +16,7 @@ mod ep_recv_query;
 mod evd;
 mod memory;
 mod posting;
+mod resources;
 mod support;
 
 mod evd_wait;

@@ -20,6 +20,8 @@ pub(super) struct File {
     pub(super) conf: Conf,
     /// Why there is nothing in it.
     pub(super) trouble: Option<String>,
+    /// There may be something in it: the process had no descriptor to read it.
+    pub(super) unread: bool,
 }
 
 impl File {
@@ -56,10 +58,15 @@ impl File {
                     path,
                     conf,
                     trouble: None,
+                    unread: false,
                 }
             }
             Err(error) => Self {
                 trouble: Some(format!("{} cannot be read: {error}", path.display())),
+                unread: matches!(
+                    error.raw_os_error(),
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+                ),
                 path,
                 conf: Conf::default(),
             },

@@ -180,6 +180,7 @@ fn ways_in(file: &File, wanted: &Provider) -> Vec<Way> {
 /// - A name that is too long: `DAT_INVALID_PARAMETER`, argument 1.
 /// - A version that is not ours, or an entry of dat.conf that cannot be used:
 ///   `DAT_PROVIDER_NOT_FOUND`.
+/// - No descriptor to read dat.conf: `DAT_INSUFFICIENT_RESOURCES`.
 pub(crate) fn resolve(key: Key<'_>) -> Result<Resolved> {
     if key.name.len() > MAX_NAME {
         return Err(DatError::new(
@@ -195,6 +196,13 @@ pub(crate) fn resolve(key: Key<'_>) -> Result<Resolved> {
 }
 
 fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
+    if file.unread {
+        return Err(DatError::new(
+            ReturnType::InsufficientResources,
+            Subtype::ResourceDevice,
+            file.trouble.clone().unwrap_or_default(),
+        ));
+    }
     let same = |entry: &&Entry| {
         (
             entry.name.as_str(),

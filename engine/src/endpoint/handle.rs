@@ -112,6 +112,13 @@ impl EndpointHandle {
         self.0.verbs.state()
     }
 
+    /// Whether it has no peer yet: an attempt to connect it that has failed left
+    /// it as it was, and it may be connected without being reset.
+    #[must_use]
+    pub fn awaits_peer(&self) -> bool {
+        matches!(self.lock().state, State::Reset | State::Init)
+    }
+
     /// What the peer needs to connect to it through a port.
     ///
     /// # Errors

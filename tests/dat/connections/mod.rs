@@ -66,6 +66,7 @@
 //! # Failures
 //! | call | test |
 //! | --- | --- |
+//! | no resources for any of these | `resources`, with what a call that failed half way leaves |
 //! | `dat_psp_create`, `dat_psp_create_any` | `provider`, `bad_input::arguments`, `face` `arguments` and `roles` |
 //! | `dat_rsp_create` | `reserved::what_cannot_be…`, `face` `arguments` and `roles` |
 //! | queries and frees of points | `face` `queries` and `handles`; a request meanwhile: `racing` |

@@ -5,6 +5,7 @@
 //!
 //! | call | row | test |
 //! | --- | --- | --- |
+//! | `dat_*_create` | no resources | `resources` |
 //! | `dat_pz_create`, `_query` | all | `lmr::pz_row_by_row` |
 //! | `dat_pz_free` | in use by LMR, SRQ, EP | `lmr::pz_row_by_row` |
 //! | | in use by RMR | `rmr::life::rmr_keeps_what_it_is_made_of_and_bound_to` |

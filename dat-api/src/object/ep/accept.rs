@@ -91,12 +91,24 @@ impl Ep {
             ));
         };
         let local = self.parameters(qp, control)?;
-        self.bring_up(control, request.parameters())?;
+        let brought = self.bring_up(control, request.parameters());
+        match brought {
+            // As it was: the consumer may try again.
+            Err(error) if qp.awaits_peer() => return Err(error.into()),
+            _ => {}
+        }
         let Some(request) = place.take() else {
             return Ok(());
         };
         control.meets(&request);
         self.step(control, Trigger::Accept);
+        if let Err(error) = brought {
+            // Half way, and there is no way back that keeps its receives: an
+            // event says so, and the requester is refused as by nobody.
+            tracing::warn!("a connection could not be accepted: {error}");
+            self.step(control, Trigger::AcceptFailed);
+            return Ok(());
+        }
         match request.accept(local, private_data, Sink::of(self)) {
             Ok(connection) => control.connection = Some(connection),
             // The request is gone: an event says that nothing came of it.
