@@ -78,6 +78,8 @@ pub struct Config {
     pub mode: Mode,
     /// How a doorbell reaches the NIC while its thread is asleep.
     pub wake: Wake,
+    /// Registered memory counts against `RLIMIT_MEMLOCK`.
+    pub memlock: bool,
     /// What goes wrong.
     pub faults: Option<FaultSpec>,
 }
@@ -95,6 +97,7 @@ impl Default for Config {
             trace: None,
             mode: Mode::Threaded,
             wake: Wake::Auto,
+            memlock: false,
             faults: None,
         }
     }
@@ -131,7 +134,8 @@ impl Config {
     pub const TRACE: &'static str = "MLX5EMU_TRACE";
     /// `auto`, `signal`, `uffd` or `nap`.
     pub const WAKE: &'static str = "MLX5EMU_WAKE";
-
+    /// `1` for a limit on registered memory.
+    pub const MEMLOCK: &'static str = "MLX5EMU_MEMLOCK";
     /// Faults to inject, in the language of [`FaultSpec`].
     pub const FAULTS: &'static str = "MLX5EMU_FAULTS";
 
@@ -192,6 +196,9 @@ impl Config {
                 ("nap", Wake::Nap),
             ];
             config.wake = choice(Self::WAKE, &value, &known)?;
+        }
+        if let Some(value) = get(Self::MEMLOCK) {
+            config.memlock = choice(Self::MEMLOCK, &value, &[("0", false), ("1", true)])?;
         }
         if let Some(value) = get(Self::FAULTS) {
             let text = value

@@ -123,6 +123,7 @@ impl Emulator {
             view: view(&config),
             resolve: resolver(&config),
             identify: identifier(&config),
+            enforce_memlock: config.memlock,
             ..NicOptions::default()
         };
         let mut nic = Nic::new(options, events);

@@ -394,7 +394,7 @@ fn device_lacks(emulator: &Emulator, satisfied: usize, lacks: bool) {
 /// The process may have so many descriptors more.
 fn process_lacks(limit: &Limit, satisfied: usize, lacks: bool) {
     match lacks {
-        true => limit.to(satisfied),
+        true => limit.leave(satisfied),
         false => limit.lift(),
     }
 }
@@ -416,7 +416,7 @@ fn resources_of_the_device_are_told_and_nothing_is_left_behind() {
 #[test]
 fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
     let world = World::new();
-    let limit = Limit::now();
+    let limit = Limit::now(libc::RLIMIT_NOFILE);
     for row in &ROWS {
         let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
         let count = needs(row.call, || (row.make)(&world), lacks);
@@ -428,7 +428,7 @@ fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
 #[test]
 fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
     let _turn = device::turn();
-    let limit = Limit::now();
+    let limit = Limit::now(libc::RLIMIT_NOFILE);
     let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
     assert!(needs("dat_ia_open", open_ia, lacks) > 3);
     match device::emulator() {
@@ -447,9 +447,9 @@ fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
 #[test]
 fn resources_for_the_first_adapter_of_a_process_may_come_later() {
     let _turn = device::turn();
-    let limit = Limit::now();
+    let limit = Limit::now(libc::RLIMIT_NOFILE);
     for more in 0..8 {
-        limit.to(more);
+        limit.leave(more);
         let answer = open_ia();
         limit.lift();
         match answer {
@@ -463,44 +463,48 @@ fn resources_for_the_first_adapter_of_a_process_may_come_later() {
     }
 }
 
-/// The limit on descriptors, put back at the end.
-struct Limit(libc::rlimit);
+/// A limit of the process, put back at the end.
+struct Limit {
+    of: libc::__rlimit_resource_t,
+    before: libc::rlimit,
+}
 
 impl Limit {
-    fn now() -> Self {
-        // SAFETY: integers: zeros are good.
-        let mut limit: libc::rlimit = unsafe { mem::zeroed() };
+    fn now(of: libc::__rlimit_resource_t) -> Self {
+        let mut before = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
         // SAFETY: the result is writable.
-        let answer = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        let answer = unsafe { libc::getrlimit(of, &raw mut before) };
         assert_eq!(answer, 0);
-        Self(limit)
+        Self { of, before }
     }
 
-    /// Lets so many descriptors more be made: as many as are free below the limit.
-    fn to(&self, more: usize) {
-        let mut limit = self.0;
-        let mut free = 0;
-        limit.rlim_cur = (0..)
-            .find(|&number| {
-                // SAFETY: asks about a number.
-                let is_free = unsafe { libc::fcntl(number, libc::F_GETFD) } < 0;
-                free += usize::from(is_free);
-                free > more
-            })
-            .expect("a free one") as libc::rlim_t;
+    fn set(&self, value: libc::rlim_t) {
+        let limit = libc::rlimit {
+            rlim_cur: value,
+            ..self.before
+        };
         // SAFETY: a limit.
-        assert_eq!(
-            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) },
-            0
-        );
+        let answer = unsafe { libc::setrlimit(self.of, &raw const limit) };
+        assert_eq!(answer, 0);
     }
 
     fn lift(&self) {
-        // SAFETY: a limit.
-        assert_eq!(
-            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const self.0) },
-            0
-        );
+        self.set(self.before.rlim_cur);
+    }
+
+    /// Of descriptors: lets so many more be made, as many as are free below it.
+    fn leave(&self, more: usize) {
+        let mut free = 0;
+        let first_beyond = (0..).find(|&number| {
+            // SAFETY: asks about a number.
+            let is_free = unsafe { libc::fcntl(number, libc::F_GETFD) } < 0;
+            free += usize::from(is_free);
+            free > more
+        });
+        self.set(first_beyond.expect("a free one") as libc::rlim_t);
     }
 }
 
@@ -642,4 +646,86 @@ fn resources_no_qualifier_is_left_until_one_is_given_back() {
             ok(dat_psp_free(psp));
         }
     }
+}
+
+/// The calling thread without `CAP_IPC_LOCK`, which it has again in the end.
+struct Unprivileged([u32; 6]);
+
+impl Unprivileged {
+    const IPC_LOCK: u32 = 1 << 14;
+
+    fn now() -> Self {
+        let mut rights = [0; 6];
+        Self::capabilities(libc::SYS_capget, &mut rights);
+        let before = Self(rights);
+        // What is in effect is the first word of the first half.
+        rights[0] &= !Self::IPC_LOCK;
+        Self::capabilities(libc::SYS_capset, &mut rights);
+        before
+    }
+
+    /// `capget(2)` or `capset(2)` of the calling thread.
+    fn capabilities(call: libc::c_long, rights: &mut [u32; 6]) {
+        const VERSION_3: u32 = 0x2008_0522;
+        let mut header = [VERSION_3, 0];
+        // SAFETY: a header of version 3, which has two halves of three words.
+        let answer = unsafe { libc::syscall(call, header.as_mut_ptr(), rights.as_mut_ptr()) };
+        assert_eq!(answer, 0);
+    }
+}
+
+impl Drop for Unprivileged {
+    fn drop(&mut self) {
+        Self::capabilities(libc::SYS_capset, &mut self.0);
+    }
+}
+
+/// What may not be locked is no memory for the device: told as a lack of it, and
+/// over when the limit is raised, or what was locked is freed.
+#[test]
+fn resources_memory_that_may_not_be_locked_cannot_be_registered() {
+    let bed = Bed::new();
+    let Some(emulator) = device::emulator() else {
+        eprintln!("SKIPPED: a kernel's own limit (ulimit -l) would bind other tests, too");
+        return;
+    };
+    let bytes = vec![0_u8; 64 << 10];
+    let register = |len: u64| {
+        let mut lmr = blank();
+        let (mut local, mut remote, mut length, mut address) = (0, 0, 0, 0);
+        let at = bytes.as_ptr().cast_mut().cast();
+        // SAFETY: live handles; the memory lives to the end.
+        let answer = unsafe {
+            dat_lmr_create(
+                bed.ia,
+                DAT_MEM_TYPE_VIRTUAL,
+                DAT_REGION_DESCRIPTION { for_va: at },
+                len,
+                bed.pz,
+                DAT_MEM_PRIV_ALL_FLAG,
+                &raw mut lmr,
+                &raw mut local,
+                &raw mut remote,
+                &raw mut length,
+                &raw mut address,
+            )
+        };
+        made(answer, lmr, dat_lmr_free)
+    };
+    let refused = |call: Result<Undo, DAT_RETURN>| {
+        let answer = call.err().expect("more than may be locked");
+        fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+    };
+    emulator.nic().enforce_memlock(true);
+    {
+        let (_unprivileged, limit) = (Unprivileged::now(), Limit::now(libc::RLIMIT_MEMLOCK));
+        limit.set(40 << 10);
+        refused(register(64 << 10));
+        let first = register(16 << 10).expect("little");
+        refused(register(32 << 10));
+        first();
+        register(32 << 10).expect("as much as may be locked")();
+    }
+    register(64 << 10).expect("no limit any more")();
+    emulator.nic().enforce_memlock(false);
 }

@@ -5,6 +5,7 @@ fn file(text: &str) -> File {
         path: "/some/dat.conf".into(),
         conf: Conf::parse(text.as_bytes()),
         trouble: None,
+        unread: false,
     }
 }
 
@@ -119,6 +120,15 @@ fn the_hint_says_what_is_wrong_with_dat_conf() {
     };
     let resolved = resolve_in(&missing, key("mlx5_0")).expect("a device");
     assert!(resolved.hint.contains("gone"));
+    // What may be in it, the process could not see just now.
+    let unread = File {
+        unread: true,
+        ..missing
+    };
+    let refused = resolve_in(&unread, key("mlx5_0")).expect_err("unknown");
+    let (kind, subtype) = (ReturnType::InsufficientResources, Subtype::ResourceDevice);
+    assert_eq!(refused.code(), crate::DatReturn::error(kind, subtype));
+    assert!(refused.cause().contains("gone"));
 }
 
 #[test]

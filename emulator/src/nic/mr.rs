@@ -228,6 +228,12 @@ impl Nic {
         fits.then_some(()).ok_or(Errno(libc::EINVAL))
     }
 
+    /// Whether what is registered from now on counts against the limit of the
+    /// process, as [`super::NicOptions::enforce_memlock`] says at first.
+    pub fn enforce_memlock(&mut self, enforced: bool) {
+        self.core.options.enforce_memlock = enforced;
+    }
+
     /// Pins the pages of a region; answers how many bytes count.
     fn pin(&mut self, spec: &MrSpec) -> Result<u64> {
         let (first, bytes) = pin::page_range(spec.start, spec.length)?;

@@ -106,8 +106,8 @@ fn page_size() -> u64 {
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// How many bytes the process may lock: `RLIMIT_MEMLOCK`, unless it has
-/// `CAP_IPC_LOCK`.
+/// How many bytes the process may lock: `RLIMIT_MEMLOCK`, unless the calling
+/// thread has `CAP_IPC_LOCK`.
 pub(super) fn lock_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -122,10 +122,10 @@ pub(super) fn lock_limit() -> u64 {
     }
 }
 
-/// Whether the process may lock as much as it wants (`CapEff`, bit 14).
+/// Whether the calling thread may lock as much as it wants (`CapEff`, bit 14).
 fn has_ipc_lock() -> bool {
     const CAP_IPC_LOCK: u32 = 14;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     bits.is_some_and(|bits| bits >> CAP_IPC_LOCK & 1 != 0)

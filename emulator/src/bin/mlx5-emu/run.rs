@@ -34,6 +34,10 @@ pub(super) struct Arguments {
     /// that need this hang on a real ConnectX.
     #[arg(long)]
     lenient: bool,
+    /// Count registered memory against the limit of the process (`ulimit -l`),
+    /// as the kernel does unless a program has CAP_IPC_LOCK.
+    #[arg(long)]
+    memlock: bool,
     /// Append work requests and completions as text to FILE, which several
     /// programs can share, or write them to standard error if it is "-".
     #[arg(long, value_name = "FILE")]
@@ -145,6 +149,9 @@ fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString
     }
     if arguments.lenient {
         chosen.push((Config::LENIENT, "1".into()));
+    }
+    if arguments.memlock {
+        chosen.push((Config::MEMLOCK, "1".into()));
     }
     if let Some(faults) = &arguments.faults {
         let spec: Result<FaultSpec, _> = faults.parse();
