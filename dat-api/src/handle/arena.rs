@@ -94,7 +94,6 @@ impl Arena {
         let mut state = self.lock();
         let used = self.used.load(Ordering::Relaxed);
         if used == 0 {
-            super::fork::watch();
             // Handles are addresses.
             SLOTS.as_ptr().expose_provenance();
         }

@@ -6,7 +6,7 @@
 //! born, and cost no call a question. It may make objects of its own.
 
 use std::cell::RefCell;
-use std::sync::{MutexGuard, Once};
+use std::sync::MutexGuard;
 
 use super::ARENA;
 use super::arena::State;
@@ -16,16 +16,21 @@ thread_local! {
     static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
 }
 
-/// Has forks told of from now on.
-pub(super) fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handlers allocate nothing and wait for the arena alone,
-        // which no thread keeps for long and none has while it forks. It fails
-        // for want of memory only; then a child's handles stay as they were, and
-        // its calls are refused further down, where they touch the device.
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    });
+/// Called as the library is loaded, before anybody can have the arena: with the
+/// first object it would be too late for a fork that another thread makes at
+/// that moment.
+// SAFETY: the section is for pointers to functions like this one.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static WATCH: extern "C" fn() = watch;
+
+/// Has forks told of.
+extern "C" fn watch() {
+    // SAFETY: the handlers allocate nothing and wait for the arena alone, which
+    // no thread keeps for long and none has while it forks. It fails for want of
+    // memory only; then a child's handles stay as they were, and its calls are
+    // refused further down, where they touch the device.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
 extern "C" fn before() {

@@ -205,10 +205,18 @@ fn a_child_has_none_of_its_parents_handles_and_may_make_its_own() {
     retire::<Thing>(handle, |_| ()).expect("live");
 }
 
+/// What a child answers that makes an object.
+fn made_in_child() -> i32 {
+    in_child(|| match Reservation::new() {
+        Some(_) => 7,
+        None => 8,
+    })
+}
+
 #[test]
 fn a_child_is_born_while_others_make_and_free_objects() {
     let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
+    let answers = thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
@@ -216,13 +224,30 @@ fn a_child_is_born_while_others_make_and_free_objects() {
                 }
             });
         }
-        for _ in 0..50 {
-            let answer = in_child(|| match Reservation::new() {
-                Some(_) => 7,
-                None => 8,
-            });
-            assert_eq!(answer, 7);
-        }
+        let answers = core::array::from_fn(|_| made_in_child());
         stop.store(true, Ordering::Relaxed);
+        answers
     });
+    assert_eq!(answers, [7; 50]);
+}
+
+/// Of the first objects of a process too: here none has been made before, if the
+/// test has a process to itself.
+#[test]
+fn a_child_is_born_while_another_thread_has_the_arena() {
+    let taken = AtomicBool::new(false);
+    let answer = thread::scope(|scope| {
+        scope.spawn(|| {
+            let arena = ARENA.lock();
+            taken.store(true, Ordering::Release);
+            // The fork waits for this, or comes in the middle of it.
+            thread::sleep(std::time::Duration::from_millis(50));
+            drop(arena);
+        });
+        while !taken.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        made_in_child()
+    });
+    assert_eq!(answer, 7);
 }

@@ -1,7 +1,7 @@
 //! Commands to a service thread, and how it starts and ends.
 
 use super::CmError;
-use crate::control::{count_forks, forks};
+use crate::control::forks;
 use crate::thread::{SignalsBlocked, leave_pinned_cpus};
 use mio::{Poll, Token, Waker};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ impl<C> Post<C> {
     /// Wakes whoever waits with `poll`.
     pub(super) fn new(poll: &Poll) -> Result<Self, CmError> {
         Ok(Self {
-            forks: count_forks(),
+            forks: forks(),
             waker: Waker::new(poll.registry(), WAKE).map_err(CmError::Resources)?,
             next_token: AtomicUsize::new(WAKE.0 + 1),
             queue: Mutex::new(Queue {

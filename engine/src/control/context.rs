@@ -5,11 +5,10 @@ use crate::error::{ControlError, ControlErrorKind};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::verbs::{self, ibv_context};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Of how many forks this process is the child, since the first device was
-/// opened. A load, where asking for the process is a system call: for checks
-/// per message.
+/// Of how many forks this process is the child, since the library was loaded. A
+/// load, where asking for the process is a system call: for checks per message.
 #[inline(always)]
 pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
@@ -17,19 +16,22 @@ pub(crate) fn forks() -> u32 {
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Has [`forks`] count from now on; its answer.
-pub(crate) fn count_forks() -> u32 {
-    static ONCE: Once = Once::new();
+/// Called as the library is loaded: a fork may come on one thread while another
+/// opens the first device.
+// SAFETY: the section is for pointers to functions like this one.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static COUNT_FORKS: extern "C" fn() = count_forks;
+
+/// Has [`forks`] count.
+extern "C" fn count_forks() {
     extern "C" fn forked() {
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
-    ONCE.call_once(|| {
-        // SAFETY: the handler does one atomic addition. It fails for want of
-        // memory only; then a child is not told, and must know itself that the
-        // device is its parent's.
-        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-    });
-    forks()
+    // SAFETY: the handler does one atomic addition. It fails for want of memory
+    // only; then a child is not told, and must know itself that the device is
+    // its parent's.
+    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
 }
 
 /// Closed when the last object of the device is gone.
@@ -61,7 +63,7 @@ impl Context {
         Self {
             raw,
             process: std::process::id(),
-            forks: count_forks(),
+            forks: forks(),
             ports: Mutex::default(),
             blue_flame: !asked_to_shut_up_blue_flame(),
         }
@@ -161,5 +163,26 @@ pub(super) fn set_nonblocking(fd: i32, operation: &'static str) -> Result<(), Co
         Ok(())
     } else {
         Err(ControlError::last(operation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_told_though_no_device_was_ever_opened() {
+        let before = forks();
+        // SAFETY: the child loads a word and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(forks() == before + 1)) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of this process, and a place for its status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1);
+        assert_eq!(forks(), before);
     }
 }

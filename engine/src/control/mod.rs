@@ -38,7 +38,7 @@ pub use agreed::Agreed;
 pub use buffer::RegisteredBuffer;
 pub use channel::CompletionChannel;
 pub use connect::QpState;
-pub(crate) use context::{count_forks, forks};
+pub(crate) use context::forks;
 pub use cq::{CqeSize, VerbsCq};
 pub use device::{DataPath, Device, DeviceInfo, devices, devices_with};
 pub use domain::ProtectionDomain;

@@ -3,7 +3,7 @@
 
 use super::event::{Event, Said};
 use crate::cm::CmError;
-use crate::control::{ManagedRoute, count_forks, forks};
+use crate::control::{ManagedRoute, forks};
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
 use dv_sys::rdmacm::{self, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
@@ -63,7 +63,7 @@ impl Channel {
         };
         let channel = Arc::new(Self {
             raw,
-            forks: count_forks(),
+            forks: forks(),
         });
         set_nonblocking(channel.fd()).map_err(CmError::Resources)?;
         Ok(channel)
