@@ -4,18 +4,20 @@
 //! | promise | test |
 //! | --- | --- |
 //! | none of them allocates or waits when it succeeds | `no_call_…`; receives: `ep_post_recv` r06 |
+//! | nor when it makes room in a full queue first, or is refused | `full_…` |
 //! | the segments are the caller's on return | `iov_…`; receives: `ep_post_recv` r14 |
 //! | a read needs the right to write, locally | `rdma_read_…` |
 //! | a full queue refuses | `queue_full_…`; sends: `ep_create_with_srq` e08; binds: `memory::rmr::bind`; receives: `ep_post_recv` r09, `memory::srq` |
 
 use std::mem;
+use std::ptr;
 
 use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
     Bed, End, Pair, Shape, Window, abilities, allocations, cookie, dequeue, device, fails_with,
-    nothing_on, ok, post_srq, srq, take_dto,
+    nothing_on, ok, post_srq, srq, srq_info, take_dto,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -62,10 +64,6 @@ fn no_call_of_the_way_of_a_message_allocates_or_waits() {
     let buffer = [memory.segment(1024, 64)];
     let remote = memory.remote(2048, 8);
     let far = memory.remote(2048, 24);
-    // The first look takes in that there are endpoints, for which it may allocate.
-    for evd in [active.request, passive.recv] {
-        nothing_on(evd);
-    }
     // Each ring is gone through several times.
     for tag in 0..60 {
         for _ in 0..2 {
@@ -94,6 +92,96 @@ fn no_call_of_the_way_of_a_message_allocates_or_waits() {
         }
         let none = quiet("dat_evd_dequeue", || dequeue(active.request));
         assert!(none.is_err());
+    }
+}
+
+/// A post that finds the queue full looks for receives that messages have taken,
+/// wherever they are reported. Those that the consumer has an EVD for he gets
+/// later, in order.
+#[test]
+fn full_shared_queue_is_looked_through_without_allocating_or_waiting() {
+    const ROUNDS: u64 = 3;
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let (message, buffer) = ([memory.segment(0, 8)], [memory.segment(1024, 64)]);
+    for (row, has_evd) in [("a recv EVD", true), ("no recv EVD", false)] {
+        println!("{row}");
+        let queue = srq(&bed, 4);
+        let most = srq_info(queue).max_recv_dtos as u64;
+        let shape = Shape {
+            requests: 2 * most as DAT_COUNT,
+            evd_qlen: (ROUNDS * most) as DAT_COUNT,
+            ..Shape::default()
+        };
+        let mut passive = End::without_ep(&bed, &shape);
+        if !has_evd {
+            passive.recv = ptr::null_mut();
+        }
+        let passive = passive.and_ep_on_srq(&bed, &shape, queue);
+        let Pair { active, passive } = Pair::connect(&bed, End::new(&bed, &shape), passive);
+        let post = |tag| quiet("dat_srq_post_recv", || post_srq(queue, &buffer, tag));
+        for tag in 0..most {
+            ok(post(tag));
+        }
+        for round in 1..=ROUNDS {
+            fails_with(post(99), DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
+            if round == ROUNDS {
+                break;
+            }
+            for tag in 0..most {
+                ok(active.post_send(&message, tag, DEFAULT));
+            }
+            bed.run();
+            for _ in 0..most {
+                taken(active.request);
+            }
+            for tag in round * most..(round + 1) * most {
+                let posted = device::comes(|| (post(tag) == DAT_SUCCESS).then_some(()));
+                assert!(posted.is_some(), "{tag}: no room");
+            }
+        }
+        if has_evd {
+            for tag in 0..(ROUNDS - 1) * most {
+                let received = take_dto(passive.recv);
+                assert_eq!((received.cookie, received.status), (tag, DAT_DTO_SUCCESS));
+            }
+            nothing_on(passive.recv);
+        }
+    }
+}
+
+/// A post that finds the queue full looks for requests that were posted to make
+/// no event.
+#[test]
+fn full_request_queue_is_looked_through_without_allocating_or_waiting() {
+    let bed = Bed::new();
+    let memory = bed.memory(4096);
+    let Pair { active, .. } = Pair::new(&bed, &Shape::default());
+    let (from, to) = ([memory.segment(0, 8)], memory.remote(1024, 8));
+    for tag in 0..100 {
+        let posted = device::comes(|| {
+            bed.run();
+            let answer = quiet("dat_ep_post_rdma_write", || {
+                active.post_write(&from, &to, tag, DAT_COMPLETION_SUPPRESS_FLAG)
+            });
+            (answer == DAT_SUCCESS).then_some(())
+        });
+        assert!(posted.is_some(), "{tag}: no room");
+    }
+    nothing_on(active.request);
+    if bed.is_stepped() {
+        // The device does nothing: there is room for so many, and then none.
+        let most = Shape::default().requests as u64;
+        bed.run();
+        let post = |tag| {
+            quiet("dat_ep_post_rdma_write", || {
+                active.post_write(&from, &to, tag, DAT_COMPLETION_SUPPRESS_FLAG)
+            })
+        };
+        let posted = (0..=most).take_while(|&tag| post(tag) == DAT_SUCCESS);
+        let posted = posted.count() as u64;
+        assert!((1..=most).contains(&posted), "{posted}");
+        fails_with(post(99), DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
     }
 }
 
@@ -178,7 +266,7 @@ fn rdma_read_fills_memory_that_can_only_be_written() {
 /// Overwrites segments that were passed to a call.
 fn spoil(iov: &mut [DAT_LMR_TRIPLET]) {
     // SAFETY: integers: every byte is good.
-    unsafe { std::ptr::write_bytes(iov.as_mut_ptr(), 0xff, iov.len()) };
+    unsafe { ptr::write_bytes(iov.as_mut_ptr(), 0xff, iov.len()) };
     std::hint::black_box(iov);
 }
 

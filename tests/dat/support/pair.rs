@@ -98,7 +98,12 @@ impl End {
 
     /// An endpoint on a shared receive queue.
     pub fn on_srq(bed: &Bed, shape: &Shape, srq: DAT_SRQ_HANDLE) -> Self {
-        let mut end = Self::without_ep(bed, shape);
+        Self::without_ep(bed, shape).and_ep_on_srq(bed, shape, srq)
+    }
+
+    /// EVDs, and now an endpoint on a shared receive queue that reports there.
+    pub fn and_ep_on_srq(self, bed: &Bed, shape: &Shape, srq: DAT_SRQ_HANDLE) -> Self {
+        let mut end = self;
         let mut attributes = shape.attributes();
         attributes.max_recv_dtos = DAT_HW_DEFAULT;
         // SAFETY: live handles; the result is writable.

@@ -10,10 +10,11 @@ use super::drain::Unwanted;
 use super::poster::Held;
 use super::{Ep, INLINE_BYTES, Needs};
 use crate::error::{DatError, Result};
+use crate::handle::Handle;
 use crate::object::evd::{DtoRole, Evd, StreamKind};
 use crate::object::ia::Ia;
 use crate::object::pz::Pz;
-use crate::object::srq::Srq;
+use crate::object::srq::{Reporting, Srq};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpAttributes};
 
@@ -62,8 +63,8 @@ impl Plan {
         unsigned(self.attributes.max_recv_dtos)
     }
 
-    /// Attaches to the EVDs. Nothing is attached if it fails.
-    pub(super) fn attach(&self, srq: Option<&Srq>) -> Result<Streams> {
+    /// Attaches an endpoint to the EVDs. Nothing is attached if it fails.
+    pub(super) fn attach(&self, ep: Handle, srq: Option<&Arc<Srq>>) -> Result<Streams> {
         let recv = match &self.recv {
             Some(evd) => {
                 let role = match srq {
@@ -88,7 +89,12 @@ impl Plan {
             )?),
             None => None,
         };
-        Ok(Streams { recv, request })
+        let source = self.recv.as_ref().map_or(ep, |evd| evd.handle());
+        Ok(Streams {
+            _shared: srq.map(|srq| Reporting::new(srq, source)),
+            recv,
+            request,
+        })
     }
 
     /// Whether another plan takes another queue pair.
@@ -213,6 +219,16 @@ impl Ep {
         Ok(Some(qp))
     }
 
+    /// Has those who will take its completions learn of a new queue pair: that
+    /// may allocate, which posting and taking events are not to do.
+    pub(super) fn settle(&self) {
+        let evds = self.control().streams.evds();
+        for evd in evds {
+            evd.settle();
+        }
+        self.unwanted.settle();
+    }
+
     /// Takes a queue pair into service; answers the one that served before,
     /// to be dropped outside the lock.
     pub(super) fn install(
@@ -241,6 +257,8 @@ impl Ep {
         poster.configure(&plan.attributes);
         poster.zone = control.pz.as_ref().map_or(0, |pz| pz.id());
         poster.binds = plan.binds();
+        let requests = plan.request.as_ref().map_or(0, |evd| evd.handle().bits());
+        self.requests.store(requests, Ordering::Relaxed);
         control.attributes = plan.attributes;
         let quiet = CompletionFlags::UNSIGNALLED;
         if plan.attributes.recv_completion_flags.contains(quiet) {

@@ -11,7 +11,7 @@ use crate::handle::Handle;
 use crate::object::evd::{DtoStream, StreamGuard};
 use crate::object::peer::PeerAddress;
 use crate::object::pz::Pz;
-use crate::object::srq::Srq;
+use crate::object::srq::{Reporting, Srq};
 use crate::object::usage::Use;
 use crate::state::{self, Edge, To, Trigger};
 use crate::types::{EpAttributes, EpState, EventData, PrivateData};
@@ -40,6 +40,8 @@ pub(super) struct Control {
 /// Where completions go.
 #[derive(Default)]
 pub(super) struct Streams {
+    /// What the SRQ is told of it, if there is one.
+    pub(super) _shared: Option<Reporting>,
     pub(super) recv: Option<DtoStream>,
     pub(super) request: Option<DtoStream>,
 }

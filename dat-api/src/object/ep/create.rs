@@ -1,6 +1,6 @@
 //! Making endpoints.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use dat_engine::cm;
@@ -187,6 +187,7 @@ impl Ep {
             quiet: QuietReceives::default(),
             marks: HighMarks::of(&attributes, parts.srq.is_some()),
             unwanted: drain::Unwanted::default(),
+            requests: AtomicUsize::new(0),
             control: Mutex::new(Control::new(attributes)),
             usage: Usage::default(),
         });
@@ -199,9 +200,7 @@ impl Ep {
             ep.dismantle();
             return Err(error);
         }
-        if let Some(srq) = parts.srq {
-            srq.joined(ep.handle);
-        }
+        ep.settle();
         Ok(ep)
     }
 
@@ -216,7 +215,7 @@ impl Ep {
             Some(evd) => Some(evd.attach(StreamKind::Connection)?),
             None => None,
         };
-        let streams = plan.attach(parts.srq.map(|srq| &**srq))?;
+        let streams = plan.attach(self.handle, parts.srq)?;
         let pz = match parts.pz {
             Some(pz) => Some(Use::of(pz).ok_or_else(in_use(Subtype::InvalidHandlePz))?),
             None => None,

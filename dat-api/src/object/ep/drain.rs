@@ -6,17 +6,18 @@
 //! disconnect itself or by whoever waits on the request EVD; if neither,
 //! a thread looks for it until the last endpoint that waits is done.
 
+use core::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
 
 use dat_engine::thread::{SignalsBlocked, leave_pinned_cpus};
-use dat_engine::{CompletionOp, CompletionQueue, CqOptions, Device};
+use dat_engine::{Completion, CompletionOp, CompletionQueue, CqOptions, Device};
 
 use super::{Ep, Verdict, completed, failed};
 use crate::error::Result;
-use crate::handle::{self, Handle};
-use crate::object::srq;
+use crate::handle::{self, Handle, Slot};
+use crate::object::{evd, srq};
 use crate::types::EpState;
 
 /// The queue for completions that nobody wants, if there are such.
@@ -38,6 +39,13 @@ impl Unwanted {
         drop(old);
     }
 
+    /// Has the queue learn of a new queue pair.
+    pub(super) fn settle(&self) {
+        if let Some(queue) = &mut *self.lock() {
+            queue.settle();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<CompletionQueue>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -45,56 +53,43 @@ impl Unwanted {
 
 impl Ep {
     /// Takes the completions that nobody wants. If another thread is doing it,
-    /// nothing.
-    pub(super) fn take_unwanted(&self) {
-        let mut failures = Vec::new();
-        let mut shared = false;
-        {
-            let mut queue = match self.unwanted.0.try_lock() {
-                Ok(queue) => queue,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
-            let Some(queue) = &mut *queue else { return };
-            while let Some(completion) = queue.poll() {
-                let Some(meters) = self.handle.slot().map(handle::Slot::meters) else {
-                    continue;
-                };
-                if matches!(
-                    completion.op,
-                    CompletionOp::Recv | CompletionOp::RecvWriteImm
-                ) {
-                    use core::sync::atomic::Ordering;
-                    meters.first.fetch_add(1, Ordering::Relaxed);
-                    shared = true;
-                }
-                let _: Verdict = completed(&completion);
-                if !completion.status.is_success() {
-                    failures.push(completion);
-                }
+    /// nothing. Neither allocates nor waits, unless to end a connection.
+    pub(crate) fn take_unwanted(&self) {
+        let Some(meters) = self.handle.slot().map(Slot::meters) else {
+            return;
+        };
+        // Each is acted on outside the lock: that may take the control's.
+        while let Some(completion) = self.next_unwanted() {
+            let _: Verdict = completed(&completion);
+            if matches!(
+                completion.op,
+                CompletionOp::Recv | CompletionOp::RecvWriteImm
+            ) {
+                meters.first.fetch_add(1, Ordering::Relaxed);
+                srq::watch(meters);
+            }
+            if !completion.status.is_success() {
+                failed(&completion);
             }
         }
-        if shared && let Some(queue) = self.srq_handle() {
-            srq::taken(queue);
-        }
-        for failure in &failures {
-            failed(failure);
+    }
+
+    fn next_unwanted(&self) -> Option<Completion> {
+        match self.unwanted.0.try_lock() {
+            Ok(mut queue) => queue.as_mut()?.poll(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().as_mut()?.poll(),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
     /// Takes what suppressed requests, or requests without an EVD, have left:
-    /// they hold places in the ring.
+    /// they hold places in the ring. Neither allocates nor waits.
     pub(super) fn take_suppressed(&self) {
         self.take_unwanted();
-        if self.wants_completions() {
-            let evd = {
-                let control = self.control();
-                let request = control.streams.request.as_ref();
-                request.map(|stream| std::sync::Arc::clone(stream.evd()))
-            };
-            if let Some(evd) = evd {
-                evd.drain();
-            }
+        if self.wants_completions()
+            && let Some(evd) = Handle::from_bits(self.requests.load(Ordering::Relaxed))
+        {
+            evd::relieve(evd);
         }
     }
 
@@ -117,17 +112,6 @@ impl Ep {
         for evd in evds {
             evd.drain_behind_owner(is_over);
         }
-    }
-
-    /// Where its receives are reported.
-    pub(crate) fn recv_evd(&self) -> Option<std::sync::Arc<crate::object::evd::Evd>> {
-        let control = self.control();
-        let recv = control.streams.recv.as_ref();
-        recv.map(|stream| std::sync::Arc::clone(stream.evd()))
-    }
-
-    fn srq_handle(&self) -> Option<Handle> {
-        self.control().srq.as_ref().map(|srq| srq.handle())
     }
 
     /// Whether a graceful disconnect still waits for its requests.

@@ -354,6 +354,8 @@ impl Ep {
         control.private_data = Box::default();
         self.reads_issued.store(0, Ordering::Relaxed);
         self.step(control, Trigger::Reset);
+        drop(held);
+        self.settle();
         Ok(())
     }
 
@@ -417,9 +419,6 @@ impl Ep {
             evd.purge(self.handle);
         }
         self.unwanted.replace(None);
-        if let Some(srq) = &parts.3 {
-            srq.left(self.handle);
-        }
         drop(parts);
         self.ia.unregister(self.handle);
     }

@@ -12,7 +12,7 @@
 //! that may call back here: draining an EVD, attaching to it and detaching from
 //! it, dropping a connection.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -100,6 +100,8 @@ pub struct Ep {
     marks: HighMarks,
     /// Completions that nobody wants.
     unwanted: drain::Unwanted,
+    /// The request EVD, by its handle, or 0: for posts, which take no lock.
+    requests: AtomicUsize,
     refused: Refused,
     control: Mutex<Control>,
     usage: Usage,

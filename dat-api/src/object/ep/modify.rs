@@ -196,7 +196,7 @@ impl Ep {
     /// Attaches and makes a queue pair by a plan.
     fn rebuild(&self, plan: &super::build::Plan) -> Result<()> {
         let srq = self.control().srq.clone();
-        let streams = plan.attach(srq.as_deref())?;
+        let streams = plan.attach(self.handle, srq.as_ref().map(Use::arc))?;
         let mut held = self.hold();
         match self.make_queue_pair(&mut held.control, &streams, plan) {
             Ok(qp) => {
@@ -204,6 +204,7 @@ impl Ep {
                 let before = self.install(&mut held, qp, plan);
                 drop(held);
                 drop(before);
+                self.settle();
                 Ok(())
             }
             Err(error) => {

@@ -298,6 +298,30 @@ impl Consumer {
         found
     }
 
+    /// Stages the completions that are there now, as far as there is room: it
+    /// allocates nothing. For who needs the places that they hold in the rings.
+    pub(super) fn relieve(&mut self, evd: &Evd) -> Found {
+        let attribute = evd.switches.attribute();
+        let mut found = Found::default();
+        for queue in &mut self.queues {
+            let room = self.staged.capacity() - self.staged.len();
+            let most = room.min(queue.capacity() as usize);
+            found = found.and(stage(queue, most, &mut self.staged, attribute));
+            queue.settle();
+        }
+        self.has_news |= found.notifies;
+        self.note_staged(evd);
+        found
+    }
+
+    /// Learns of endpoints that have come, and makes what room they need.
+    pub(super) fn settle(&mut self, evd: &Evd) {
+        self.read_letters(evd);
+        for queue in &mut self.queues {
+            queue.settle();
+        }
+    }
+
     #[cold]
     fn act_on(&mut self, evd: &Evd, letter: Letter) -> Found {
         match letter {
@@ -325,12 +349,15 @@ impl Consumer {
         Found::default()
     }
 
-    /// Acts on the letters of other threads.
+    /// Acts on what other threads ask for.
     pub(super) fn read_letters(&mut self, evd: &Evd) -> Found {
         let mut found = Found::default();
         for letter in evd.posted.letters() {
             found = found.and(self.act_on(evd, letter));
             evd.posted.letter_done();
+        }
+        if evd.posted.take_relief() {
+            found = found.and(self.relieve(evd));
         }
         found
     }

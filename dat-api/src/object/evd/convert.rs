@@ -89,7 +89,7 @@ pub(super) fn hand_out_usual(completion: &Completion) -> Option<EventData> {
     }
     if is_receive(completion.op) {
         count_taken(meters);
-        watch_shared(meters);
+        srq::watch(meters);
     } else if completion.op == CompletionOp::Bind {
         return None;
     }
@@ -128,7 +128,7 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
         })
     });
     if is_receive(completion.op) {
-        watch_shared(meters);
+        srq::watch(meters);
     }
     if failed {
         ep::failed(completion);
@@ -150,17 +150,6 @@ fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
         cookie: completion.cookie,
         status,
         length: u64::from(length),
-    }
-}
-
-/// A receive was taken from an SRQ, if that is where it came from.
-#[inline(always)]
-fn watch_shared(meters: &Meters) {
-    if let Some(srq) = Handle::from_bits(meters.link.load(Ordering::Relaxed) as usize)
-        && let Some(slot) = srq.slot()
-        && slot.meters().first.load(Ordering::Relaxed) != 0
-    {
-        srq::taken(srq);
     }
 }
 

@@ -64,6 +64,7 @@ pub use self::query::{EvdInfo, Notification};
 pub use self::queue::Written;
 pub(crate) use self::streams::StreamGuard;
 pub use self::streams::StreamKind;
+pub(crate) use self::take::relieve;
 pub use self::take::{EMPTY, dequeue, dequeue_any, dequeue_any_with, own, own_when_free};
 pub use self::usual::{First, Found, first};
 pub use self::wait::{Timeout, Waited, wait};

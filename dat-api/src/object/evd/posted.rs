@@ -24,8 +24,10 @@ const STAGED: u32 = 1 << 30;
 const QUEUES: u32 = 1 << 29;
 /// The device gave a queue up.
 const DEAD: u32 = 1 << 28;
+/// The owner is asked to relieve the completion queues.
+const RELIEF: u32 = 1 << 27;
 /// The other bits count events that wait here.
-const COUNT: u32 = DEAD - 1;
+const COUNT: u32 = RELIEF - 1;
 
 /// There was no room for an event, which is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +101,7 @@ impl Posted {
     /// Whether the owner has anything to fetch here.
     #[inline(always)]
     pub(super) fn is_quiet(&self) -> bool {
-        self.attention.load(Ordering::Relaxed) & (LETTERS | COUNT) == 0
+        self.attention.load(Ordering::Relaxed) & (LETTERS | RELIEF | COUNT) == 0
     }
 
     /// How many events wait here.
@@ -198,6 +200,22 @@ impl Posted {
         inside.sent
     }
 
+    /// Asks the owner to relieve the completion queues. Takes no lock.
+    pub(super) fn ask_relief(&self) {
+        self.attention.fetch_or(RELIEF, Ordering::SeqCst);
+    }
+
+    /// Owner: whether it was asked to, since this was called last.
+    pub(super) fn take_relief(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) & RELIEF != 0
+            && self.attention.fetch_and(!RELIEF, Ordering::Relaxed) & RELIEF != 0
+    }
+
+    /// Whether there are letters.
+    pub(super) fn has_letters(&self) -> bool {
+        self.attention.load(Ordering::Acquire) & LETTERS != 0
+    }
+
     /// Whether the owner has acted on the letter of this number.
     pub(super) fn is_done(&self, letter: u32) -> bool {
         self.done.load(Ordering::Acquire).wrapping_sub(letter) as i32 >= 0
@@ -205,7 +223,7 @@ impl Posted {
 
     /// Owner: all letters, in order. [`Self::letter_done`] is due for each.
     pub(super) fn letters(&self) -> Vec<Letter> {
-        if self.attention.load(Ordering::Acquire) & LETTERS == 0 {
+        if !self.has_letters() {
             return Vec::new();
         }
         let mut inside = self.lock();

@@ -110,6 +110,28 @@ pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
     Err(WAITED)
 }
 
+/// Takes what the completion queues of an EVD hold, as far as there is room to
+/// keep it for the consumer. If another call has the EVD, that one is asked to.
+/// Neither allocates nor waits.
+pub(crate) fn relieve(evd: Handle) {
+    match handle::own::<Evd>(evd) {
+        Ok(mut owned) => {
+            let (evd, consumer) = open(&mut owned);
+            // Of queues that came while another call had the EVD, if there are
+            // any: otherwise whoever sent letters has seen to them himself.
+            consumer.read_letters(evd);
+            consumer.relieve(evd);
+        }
+        Err(NotOwned::Busy) => {
+            if let Some(evd) = handle::pin::<Evd>(evd) {
+                evd.posted.ask_relief();
+                evd.blocker.wake();
+            }
+        }
+        Err(NotOwned::Stale) => {}
+    }
+}
+
 /// Lets another thread finish what it is doing with the EVD.
 pub(super) fn pause(round: u32) {
     match round {
@@ -149,6 +171,20 @@ impl Evd {
         }
         self.arrived();
         Ok(())
+    }
+
+    /// Has the consumer learn of endpoints that have come, so that no later call
+    /// has to, which should not allocate. If another call has the EVD, that one
+    /// learns of them.
+    pub(crate) fn settle(&self) {
+        match handle::own::<Self>(self.handle) {
+            Ok(mut owned) => {
+                let (evd, consumer) = open(&mut owned);
+                consumer.settle(evd);
+            }
+            Err(NotOwned::Busy) if self.posted.has_letters() => self.blocker.wake(),
+            Err(_) => {}
+        }
     }
 
     /// Sees to the letters, oneself or through the owner.

@@ -1,12 +1,13 @@
 //! Shared receive queues.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
 use super::counters::Refused;
 use super::ep::{Ep, Gate, MAX_SEGMENTS, Way};
+use super::evd;
 use super::exhausted;
 use super::ia::Ia;
 use super::pz::Pz;
@@ -19,12 +20,15 @@ use crate::types::SrqAttributes;
 #[allow(unsafe_code)]
 mod poster;
 mod resize;
+mod sources;
 mod watermark;
 
 use poster::PosterCell;
+use sources::Sources;
 use watermark::Watermark;
 
-pub(crate) use watermark::taken;
+pub(crate) use sources::Reporting;
+pub(crate) use watermark::watch;
 
 /// A shared receive queue.
 pub struct Srq {
@@ -43,8 +47,7 @@ pub struct Srq {
     watermark: Watermark,
     /// The device gave it up.
     failed: AtomicBool,
-    /// Endpoints on it.
-    users: Mutex<Vec<Handle>>,
+    sources: Sources,
     usage: Usage,
     // Last: the queue is made in it.
     pz: Use<Pz>,
@@ -146,7 +149,7 @@ impl Srq {
             poster: PosterCell::new(queue),
             watermark: Watermark::default(),
             failed: AtomicBool::new(false),
-            users: Mutex::default(),
+            sources: Sources::default(),
             usage: Usage::default(),
             pz,
         });
@@ -248,27 +251,31 @@ impl Srq {
         }
     }
 
-    /// An endpoint takes its receives from here.
-    pub(crate) fn joined(&self, ep: Handle) {
-        self.users().push(ep);
-    }
-
-    /// An endpoint is no more.
-    pub(crate) fn left(&self, ep: Handle) {
-        self.users().retain(|&other| other != ep);
-    }
-
-    fn users(&self) -> std::sync::MutexGuard<'_, Vec<Handle>> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes what the device has completed, wherever the endpoints report, so
-    /// that counts are true and places free.
+    /// that counts are true.
     fn take_completions(&self) {
-        let users = self.users().clone();
-        for ep in users.into_iter().filter_map(handle::pin::<Ep>) {
-            ep.take_everything();
-        }
+        self.look_while(|| true);
+    }
+
+    /// Goes through where the endpoints report, until a place is free. What is
+    /// found there the consumer gets as if he had looked himself. Neither
+    /// allocates nor waits.
+    fn look_for_room(&self) {
+        self.look_while(|| self.queue.outstanding() >= self.capacity());
+    }
+
+    fn look_while(&self, goes_on: impl Fn() -> bool) {
+        self.sources.visit(|source| {
+            match source.kind() {
+                Some(Kind::Evd) => evd::relieve(source),
+                _ => {
+                    if let Some(ep) = handle::pin::<Ep>(source) {
+                        ep.take_unwanted();
+                    }
+                }
+            }
+            goes_on()
+        });
     }
 }
 

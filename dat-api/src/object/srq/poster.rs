@@ -215,7 +215,7 @@ impl Srq {
         if error != PostError::QueueFull {
             return Err(refusal(error));
         }
-        self.take_completions();
+        self.look_for_room();
         // SAFETY: passed on to the caller.
         unsafe { self.post(request) }.map_err(|error| {
             self.refused.note(error);

@@ -12,8 +12,7 @@ use dat_engine::ControlErrorKind;
 
 use super::Srq;
 use crate::error::{DatError, Result};
-use crate::handle;
-use crate::object::ep::Ep;
+use crate::handle::{self, Kind};
 use crate::object::evd::Evd;
 use crate::status::{ReturnType, Subtype};
 
@@ -106,15 +105,14 @@ impl Srq {
     /// # Errors
     /// One of them has nowhere: what nobody wants has a queue that cannot grow.
     fn evds(&self) -> Result<Vec<Arc<Evd>>> {
-        let mut evds: Vec<Arc<Evd>> = Vec::new();
-        let users = self.users().clone();
-        for ep in users.into_iter().filter_map(handle::pin::<Ep>) {
-            let evd = ep.recv_evd().ok_or_else(|| {
-                no_room("an endpoint without a recv EVD uses the queue: resize it before")
-            })?;
-            if !evds.iter().any(|known| Arc::ptr_eq(known, &evd)) {
-                evds.push(evd);
+        let mut evds = Vec::new();
+        for source in self.sources.list() {
+            if source.kind() == Some(Kind::Ep) {
+                return Err(no_room(
+                    "an endpoint without a recv EVD uses the queue: resize it before",
+                ));
             }
+            evds.extend(handle::pin::<Evd>(source).map(|evd| evd.to_arc()));
         }
         Ok(evds)
     }

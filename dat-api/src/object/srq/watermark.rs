@@ -19,7 +19,7 @@ use dat_engine::AsyncEventKind;
 
 use super::Srq;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Slot};
+use crate::handle::{self, Handle, Meters, Slot};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
 
@@ -41,9 +41,21 @@ impl Watermark {
     }
 }
 
-/// Called by the EVD after it has handed out (or staged) a receive of an
-/// endpoint on this queue, while a low watermark is armed.
-pub(crate) fn taken(handle: Handle) {
+/// A receive of the endpoint with these meters was handed out, or staged: it was
+/// taken from a queue, if the endpoint is on one.
+#[inline(always)]
+pub(crate) fn watch(meters: &Meters) {
+    if let Some(srq) = Handle::from_bits(meters.link.load(Ordering::Relaxed) as usize)
+        && let Some(slot) = srq.slot()
+        && slot.meters().first.load(Ordering::Relaxed) != 0
+    {
+        taken(srq);
+    }
+}
+
+/// A receive was taken from a queue whose low watermark is armed.
+#[cold]
+fn taken(handle: Handle) {
     if let Some(srq) = handle::pin::<Srq>(handle) {
         srq.look();
     }
