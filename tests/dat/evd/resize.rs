@@ -1,5 +1,6 @@
 //! `dat_evd_resize`.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
@@ -196,47 +197,87 @@ fn evd_z05_completions_reach_a_waiter_across_a_resize() {
 }
 
 /// While events arrive and are taken, whatever the size is: each comes once and
-/// in order.
+/// in order. A size is refused only if more events were queued at some time
+/// during the call, and never if it is no smaller; it is granted only if at some
+/// time there were no more; and what is refused has changed nothing.
 #[test]
 fn evd_z06_events_that_arrive_meanwhile_are_kept() {
-    const COUNT: usize = 3000;
+    const ROUNDS: DAT_COUNT = 40;
+    /// The last event.
+    const LAST: usize = usize::MAX;
     let bed = Bed::new();
     let evd = Evd::new(&bed, 8, DAT_EVD_SOFTWARE_FLAG);
-    let is_done = std::sync::atomic::AtomicBool::new(false);
-    let order = std::sync::atomic::Ordering::SeqCst;
+    // What was posted and taken for certain; at most one more was.
+    let (posted, taken) = (AtomicUsize::new(8), AtomicUsize::new(0));
+    for number in 0..8 {
+        evd.post(number);
+    }
+    let refused = |qlen| {
+        let answer = resize(evd, qlen);
+        fails_with(answer, DAT_INVALID_STATE, DAT_NO_SUBTYPE);
+    };
+    (1..8).for_each(refused);
+    assert_eq!(evd.query().evd_qlen, 8);
+    let resize_once = |qlen: DAT_COUNT| {
+        let before = evd.query().evd_qlen;
+        let [posted_then, taken_then] = [&posted, &taken].map(|count| count.load(SeqCst));
+        let answer = resize(evd, qlen);
+        let [posted_now, taken_now] = [&posted, &taken].map(|count| count.load(SeqCst));
+        let least = posted_then.saturating_sub(taken_now + 1);
+        let most = posted_now + 1 - taken_then;
+        let is_granted = answer == DAT_SUCCESS;
+        if is_granted {
+            assert!(least <= qlen as usize, "{least} events in {qlen}");
+        } else {
+            fails_with(answer, DAT_INVALID_STATE, DAT_NO_SUBTYPE);
+            assert!(qlen < before, "it was to grow from {before} to {qlen}");
+            assert!(most > qlen as usize, "{most} events fit in {qlen}");
+        }
+        let expected = if is_granted { qlen } else { before };
+        assert_eq!(evd.query().evd_qlen, expected);
+        is_granted
+    };
+    let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| {
-            for number in 0..COUNT {
+        let poster = scope.spawn(|| {
+            let mut next = 8;
+            let keep_posting = |number| {
                 while evd.try_post(number) != DAT_SUCCESS {
                     thread::yield_now();
                 }
+                posted.fetch_add(1, SeqCst);
+            };
+            while !is_done.load(SeqCst) {
+                keep_posting(next);
+                next += 1;
             }
+            keep_posting(LAST);
+            next
         });
         let resizer = scope.spawn(|| {
-            let mut refused = 0;
-            for round in 0.. {
-                if is_done.load(order) {
-                    break;
-                }
-                match resize(evd, 1 + round % 23) {
-                    DAT_SUCCESS => {}
-                    answer => {
-                        fails(answer, DAT_INVALID_STATE);
-                        refused += 1;
-                    }
-                }
-            }
-            refused
+            let sizes = (0..ROUNDS).flat_map(|_| 1..=23);
+            let granted = sizes.filter(|&qlen| resize_once(qlen)).count();
+            is_done.store(true, SeqCst);
+            granted
         });
-        for expected in 0..COUNT {
+        let mut expected = 0;
+        loop {
             let (answer, event, _) = crate::support::wait(evd.0, 8_000_000, 1);
             ok(answer);
-            assert_eq!(super::number(&event), expected);
+            let number = super::number(&event);
+            taken.fetch_add(1, SeqCst);
+            if number == LAST {
+                break;
+            }
+            assert_eq!(number, expected);
+            expected += 1;
         }
-        is_done.store(true, order);
-        resizer.join().expect("no panic");
+        assert_eq!(poster.join().expect("no panic"), expected);
+        // The largest always is.
+        assert!(resizer.join().expect("no panic") >= ROUNDS as usize);
     });
     nothing_on(evd.0);
+    (1..24).rev().for_each(|qlen| ok(resize(evd, qlen)));
 }
 
 /// The asynchronous EVD, and one that endpoints come to after it was resized.

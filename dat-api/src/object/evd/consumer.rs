@@ -181,6 +181,12 @@ impl Consumer {
         self.staged.len() + evd.posted.len() as usize
     }
 
+    /// How many completions are staged.
+    pub(super) fn completions_staged(&self) -> usize {
+        let staged = self.staged.iter();
+        staged.filter(|item| !is_posted(&item.data)).count()
+    }
+
     /// Whether completions come in one queue, and nothing is staged.
     pub(super) fn has_one_queue(&self) -> bool {
         self.staged.is_empty() && self.queues.len() == 1

@@ -382,6 +382,17 @@ impl Evd {
         Ok(())
     }
 
+    /// The EVD holds no more than so many events from now on; `false`, and nothing
+    /// has changed, if it holds more of them: so many completions, and what was
+    /// posted; or if it is no longer now.
+    pub(super) fn lower_length(&self, length: u32, completions: u32) -> bool {
+        let is_lower = self.posted.lower_limit(length, completions);
+        if is_lower {
+            self.queue_length.store(length, Ordering::Release);
+        }
+        is_lower
+    }
+
     /// If nobody owns the EVD: takes what its completion queues hold, as far as
     /// there is room, and lets go of endpoints that are no more. If somebody
     /// does, he is woken to do it.

@@ -189,6 +189,19 @@ impl Posted {
         true
     }
 
+    /// Makes room for no more than `limit` events; `false`, and nothing has
+    /// changed, if these are too many with `others` besides, or if there was no
+    /// more room before.
+    pub(super) fn lower_limit(&self, limit: u32, others: u32) -> bool {
+        let mut inside = self.lock();
+        let held = self.held.load(Ordering::Acquire).saturating_add(others);
+        let fits = held <= limit && limit <= inside.limit;
+        if fits {
+            inside.limit = limit;
+        }
+        fits
+    }
+
     /// Sends letters; answers what [`Self::is_done`] is to be asked for.
     pub(super) fn send(&self, letters: impl IntoIterator<Item = Letter>) -> u32 {
         let mut inside = self.lock();

@@ -21,6 +21,8 @@ pub(super) struct Census(Arc<Counted>);
 struct Counted {
     /// Events that are there.
     events: AtomicUsize,
+    /// Those among them that were not posted.
+    completions: AtomicUsize,
     /// Events that a waiter wants to see together.
     awaited: AtomicUsize,
 }
@@ -29,6 +31,8 @@ impl Census {
     /// Owner: the answer.
     pub(super) fn answer(&self, evd: &Evd, consumer: &Consumer) {
         self.0.events.store(consumer.known(evd), Ordering::Relaxed);
+        let completions = consumer.completions_staged();
+        self.0.completions.store(completions, Ordering::Relaxed);
         self.0.awaited.store(consumer.awaited, Ordering::Relaxed);
     }
 }
@@ -53,20 +57,33 @@ impl Evd {
                 format!("an EVD of {min_qlen} events; it holds 1 to {most}"),
             ));
         }
-        if asked < self.queue_length() {
-            self.check_shrinking(asked)?;
+        for round in 0.. {
+            let completions = match asked < self.queue_length() {
+                true => Some(self.check_shrinking(asked)?),
+                false => None,
+            };
+            let mut ledger = self.ledger();
+            let length = asked.max(ledger.depth());
+            match completions {
+                Some(completions) if !self.lower_length(length, completions) => {
+                    // Events have come since, so they are counted anew; or the
+                    // length has changed.
+                    drop(ledger);
+                    pause(round);
+                    continue;
+                }
+                Some(_) => {}
+                None => self.set_length(&mut ledger, length)?,
+            }
+            ledger.asked = asked;
+            break;
         }
-        let mut ledger = self.ledger();
-        let length = asked.max(ledger.depth());
-        self.set_length(&mut ledger, length)?;
-        ledger.asked = asked;
-        drop(ledger);
         self.attend();
         Ok(())
     }
 
-    /// That the events there are fit.
-    fn check_shrinking(&self, asked: u32) -> Result<()> {
+    /// That the events there are fit. Answers how many of them were not posted.
+    fn check_shrinking(&self, asked: u32) -> Result<u32> {
         let counted = Arc::new(Counted::default());
         let census = Census(Arc::clone(&counted));
         let letter = self.posted.send([Letter::Count(census)]);
@@ -94,6 +111,7 @@ impl Evd {
                 format!("a thread waits for {awaited} events, more than {asked}"),
             );
         }
-        Ok(())
+        // No more than `asked`.
+        Ok(counted.completions.load(Ordering::Relaxed) as u32)
     }
 }

@@ -55,6 +55,26 @@ fn evd_claims_keep_room_until_they_are_filled_or_dropped() {
     assert!(rig.world.reports().is_empty(), "that is no overflow");
 }
 
+/// What a resize to less asks for when it has counted: events may have come since.
+#[test]
+fn evd_length_is_lowered_to_what_it_holds_and_no_further() {
+    let rig = Rig::software(9);
+    for pointer in 0..3 {
+        rig.post(pointer);
+    }
+    let lower = |limit, completions| rig.evd.lower_length(limit, completions);
+    assert!(!lower(2, 0) && !lower(3, 1) && !lower(10, 0));
+    assert_eq!(rig.evd.queue_length(), 9);
+    assert!(lower(4, 1));
+    assert_eq!(rig.evd.queue_length(), 4);
+    assert!(!lower(5, 0), "that is no less any more");
+    assert!(lower(3, 0));
+    assert_eq!(code(rig.evd.post_software(9)).0, ReturnType::QueueFull);
+    let room = rig.dequeue().map(number).map(|_| rig.evd.claim());
+    assert!(room.is_ok_and(|room| room.is_some() && !lower(2, 0)));
+    assert!(lower(2, 0), "the claim was given back");
+}
+
 #[test]
 fn evd_overflow_is_reported_once_for_each_and_the_event_refused() {
     let rig = Rig::new(2, EvdFlags::CONNECTION | EvdFlags::SOFTWARE);
