@@ -53,6 +53,39 @@ pub fn emulator() -> Option<&'static Emulator> {
     }
 }
 
+/// What a stepped device has seen since, that hardware would not forgive.
+#[derive(Debug)]
+pub struct Breaches {
+    /// How many there were before.
+    before: u64,
+}
+
+impl Breaches {
+    /// Those that come from now on.
+    pub fn from_now() -> Self {
+        let before = emulator().map_or(0, |it| it.nic().violations().count());
+        Self { before }
+    }
+
+    /// The latest of them, oldest first.
+    pub fn seen(&self) -> Vec<String> {
+        let Some(emulator) = emulator() else {
+            return Vec::new();
+        };
+        let nic = emulator.nic();
+        let new = (nic.violations().count() - self.before) as usize;
+        let recent: Vec<_> = nic.violations().recent().map(str::to_owned).collect();
+        recent[recent.len() - new.min(recent.len())..].to_vec()
+    }
+
+    /// The same, and they do not count any more.
+    pub fn forgive(&mut self) -> Vec<String> {
+        let seen = self.seen();
+        *self = Self::from_now();
+        seen
+    }
+}
+
 /// Lets the device do what is to be done now. One that works on its own gets
 /// a moment: whoever wants something of it waits for that, as by [`comes`].
 pub fn run() {

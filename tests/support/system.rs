@@ -23,7 +23,7 @@ use super::twins::{SharedQueue, Twin, Twins};
 pub struct System {
     pub device: Device,
     context: OnceCell<Rc<Context>>,
-    violations: u64,
+    breaches: device::Breaches,
     _turn: device::Turn,
 }
 
@@ -32,11 +32,10 @@ impl System {
     pub fn new() -> Self {
         let turn = device::turn();
         let device = Device::open(device::name()).expect("the engine opens the device");
-        let violations = device::emulator().map_or(0, |it| it.nic().violations().count());
         System {
             device,
             context: OnceCell::new(),
-            violations,
+            breaches: device::Breaches::from_now(),
             _turn: turn,
         }
     }
@@ -103,20 +102,12 @@ impl System {
 
     /// Breaches of the contract that the NIC has recorded during this test.
     pub fn violations(&self) -> Vec<String> {
-        let Some(emulator) = device::emulator() else {
-            return Vec::new();
-        };
-        let nic = emulator.nic();
-        let new = (nic.violations().count() - self.violations) as usize;
-        let recent: Vec<_> = nic.violations().recent().map(str::to_owned).collect();
-        recent[recent.len() - new.min(recent.len())..].to_vec()
+        self.breaches.seen()
     }
 
     /// Allows the breaches so far, for tests that commit them on purpose.
     pub fn forgive(&mut self) -> Vec<String> {
-        let forgiven = self.violations();
-        self.violations += forgiven.len() as u64;
-        forgiven
+        self.breaches.forgive()
     }
 
     /// Two queue pairs made alike, ready to send, whose device never runs:

@@ -75,7 +75,7 @@
 //! | O04 completions before the disconnection | `order` |
 //! | O05 after one failure all fail | `order` |
 //! | O06 receives in the order of their posts | W15, R; with an SRQ E01 |
-//! | O07 a bind is a fence | `memory::rmr` |
+//! | O07 a bind is a fence | `memory::rmr::order` |
 //! | O08 a marker comes last | `order` |
 //!
 //! | call | failures |

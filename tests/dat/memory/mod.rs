@@ -25,7 +25,7 @@
 //! | | queue full | `rmr::bind::rmr_bind_takes_a_place_in_the_request_queue` |
 //! | | EVD without the flag | `rmr::bind::rmr_bind_needs_a_request_evd_for_it` |
 //! | | fails later | `rmr::bind::rmr_bind_that_fails_breaks_the_connection` |
-//! | | implicit fence (ordering, row 7) | `rmr::access::rmr_bind_is_a_fence_for_what_is_posted_behind_it` |
+//! | | implicit fence (ordering, row 7) | `rmr::order` |
 //! | | not supported | no device here is without windows |
 //! | `dat_srq_create`, `_free`, `_query` | all | `srq::srq_create_free_query_row_by_row`; sizes: `bad_input::arguments`, `device shared` |
 //! | `dat_srq_post_recv` | all | `srq::srq_post_recv_row_by_row`; who takes the buffers: `ep_create_with_srq` e01, also while it disconnects |

@@ -1,4 +1,5 @@
-//! Section 3.3: the statuses of completions, each brought about.
+//! Section 3.3: the statuses of completions, each brought about, and what becomes
+//! of both ends of the connection.
 
 use std::time::Duration;
 
@@ -8,16 +9,67 @@ use mlx5emu::faults::FaultSpec;
 use mlx5emu::nic::spec::Qpn;
 
 use crate::support::{
-    Bed, End, Pair, Shape, device, expect, ok, reaches, refused_access, state_of,
+    Bed, Dto, End, Memory, Pair, Shape, both_broken, both_broken_by_a_refusal, device, expect,
+    nothing_on, ok, over, refused_access,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
-/// What a failed transfer does to its connection, both of whose ends hear it.
+/// Receives that no message comes for, at either end.
+const WAITING: [u64; 2] = [0x70, 0x71];
+
+/// A connection, at both ends of which receives wait for a message.
+fn waiting_pair(bed: &Bed, memory: &Memory) -> Pair {
+    let pair = Pair::new(bed, &Shape::default());
+    wait_at(&pair.active, memory);
+    wait_at(&pair.passive, memory);
+    pair
+}
+
+fn wait_at(end: &End, memory: &Memory) {
+    for tag in WAITING {
+        ok(end.post_recv(&[memory.segment(32, 32)], tag));
+    }
+}
+
+/// Nothing is outstanding at the end of a connection: what waited was flushed,
+/// each once and in order, and so is what is posted now, behind all else.
 #[track_caller]
-fn broken(end: &End) {
-    expect(end.connect, DAT_CONNECTION_EVENT_BROKEN);
-    assert_eq!(state_of(end.ep), DAT_EP_STATE_DISCONNECTED);
+fn flushed(bed: &Bed, end: &End, memory: &Memory) {
+    bed.run();
+    for tag in WAITING {
+        let Dto { cookie, status, .. } = end.received();
+        assert_eq!((cookie, status), (tag, DAT_DTO_ERR_FLUSHED));
+    }
+    ok(end.post_send(&[memory.segment(0, 8)], 0x7f, DEFAULT));
+    bed.run();
+    let Dto { cookie, status, .. } = end.requested();
+    assert_eq!((cookie, status), (0x7f, DAT_DTO_ERR_FLUSHED));
+    nothing_on(end.recv);
+    nothing_on(end.request);
+}
+
+/// What a failed transfer does to its connection, both of whose ends hear it,
+/// and to all that was outstanding there.
+#[track_caller]
+fn broken(bed: &Bed, failed: &End, peer: &End, memory: &Memory) {
+    both_broken(bed, failed, peer);
+    flushed(bed, failed, memory);
+    flushed(bed, peer, memory);
+}
+
+/// The device itself tells of this endpoint, and of nothing else. Not every
+/// device does.
+#[track_caller]
+fn reported(bed: &Bed, ep: DAT_EP_HANDLE) {
+    if !bed.is_stepped() {
+        return;
+    }
+    let event = expect(bed.async_evd, DAT_ASYNC_ERROR_EP_BROKEN);
+    // SAFETY: the number tells which member holds.
+    let data = unsafe { event.event_data.asynch_error_event_data };
+    assert_eq!(data.dat_handle, ep);
+    nothing_on(bed.async_evd);
 }
 
 /// Statuses 0 and 1.
@@ -33,15 +85,15 @@ fn status_success_and_flushed() {
     assert_eq!((sent.status, sent.length), (DAT_DTO_SUCCESS, 8));
     let received = pair.passive.received();
     assert_eq!((received.status, received.length), (DAT_DTO_SUCCESS, 8));
-    ok(pair.passive.post_recv(&[memory.segment(0, 32)], 3));
+    wait_at(&pair.active, &memory);
+    wait_at(&pair.passive, &memory);
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(pair.passive.ep, DAT_CLOSE_ABRUPT_FLAG) });
-    bed.run();
-    assert_eq!(pair.passive.received().status, DAT_DTO_ERR_FLUSHED);
-    reaches(pair.passive.ep, DAT_EP_STATE_DISCONNECTED);
-    ok(pair.passive.post_send(&[memory.segment(0, 8)], 4, DEFAULT));
-    bed.run();
-    assert_eq!(pair.passive.requested().status, DAT_DTO_ERR_FLUSHED);
+    for end in [pair.passive, pair.active] {
+        over(&end, DAT_CONNECTION_EVENT_DISCONNECTED);
+        flushed(&bed, &end, &memory);
+    }
+    nothing_on(bed.async_evd);
 }
 
 /// Statuses 2 and 7: a receive that is too short, and what its sender is told.
@@ -51,12 +103,13 @@ fn status_local_length_and_remote_responder() {
     let memory = bed.memory(64);
     let pair = Pair::new(&bed, &Shape::default());
     ok(pair.passive.post_recv(&[memory.segment(0, 4)], 1));
+    wait_at(&pair.active, &memory);
+    wait_at(&pair.passive, &memory);
     ok(pair.active.post_send(&[memory.segment(32, 8)], 2, DEFAULT));
     bed.run();
     assert_eq!(pair.passive.received().status, DAT_DTO_ERR_LOCAL_LENGTH);
     assert_eq!(pair.active.requested().status, DAT_DTO_ERR_REMOTE_RESPONDER);
-    broken(&pair.active);
-    broken(&pair.passive);
+    broken(&bed, &pair.passive, &pair.active, &memory);
 }
 
 /// Status 4: found as a completion, for the post was good: the LMR goes
@@ -69,19 +122,22 @@ fn status_local_protection_of_memory_that_is_gone() {
     let pair = Pair::new(&bed, &Shape::default());
     ok(pair.passive.post_recv(&[into.segment(0, 32)], 1));
     ok(into.free());
+    wait_at(&pair.active, &memory);
+    wait_at(&pair.passive, &memory);
     ok(pair.active.post_send(&[memory.segment(32, 8)], 2, DEFAULT));
     bed.run();
     assert_eq!(pair.passive.received().status, DAT_DTO_ERR_LOCAL_PROTECTION);
-    broken(&pair.passive);
+    assert_eq!(pair.active.requested().status, DAT_DTO_ERR_REMOTE_RESPONDER);
+    broken(&bed, &pair.passive, &pair.active, &memory);
     // More than is copied when it is posted.
     let mut from = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let pair = waiting_pair(&bed, &memory);
     if bed.is_stepped() {
         ok(pair.active.post_send(&[from.segment(0, 4096)], 3, DEFAULT));
         ok(from.free());
         bed.run();
         assert_eq!(pair.active.requested().status, DAT_DTO_ERR_LOCAL_PROTECTION);
-        broken(&pair.active);
+        broken(&bed, &pair.active, &pair.passive, &memory);
     }
 }
 
@@ -107,7 +163,7 @@ fn status_remote_access_for_every_reason() {
             };
             let zone = if row == 4 { bed.pz() } else { bed.pz };
             let memory = bed.memory_in(zone, 64, rights);
-            let pair = Pair::new(&bed, &Shape::default());
+            let pair = waiting_pair(&bed, &local);
             let mut remote = memory.remote(0, 8);
             wrong(&mut remote);
             let iov = [local.segment(0, 8)];
@@ -116,9 +172,18 @@ fn status_remote_access_for_every_reason() {
             } else {
                 ok(pair.active.post_write(&iov, &remote, 1, DEFAULT));
             }
+            // Not executed any more, good as it is.
+            ok(pair.active.post_send(&iov, 2, DEFAULT));
             bed.run();
-            refused_access(pair.active.requested().status);
-            broken(&pair.active);
+            let failed = pair.active.requested();
+            assert_eq!(failed.cookie, 1);
+            let told = refused_access(failed.status);
+            let behind = pair.active.requested();
+            assert_eq!((behind.cookie, behind.status), (2, DAT_DTO_ERR_FLUSHED));
+            both_broken_by_a_refusal(&bed, &pair.active, &pair.passive, told);
+            flushed(&bed, &pair.active, &local);
+            flushed(&bed, &pair.passive, &local);
+            reported(&bed, pair.passive.ep);
             assert_eq!(memory.read(0, 64), [0; 64]);
         }
     }
@@ -133,15 +198,22 @@ fn status_transport_when_every_packet_is_lost() {
         return;
     };
     let memory = bed.memory(64);
-    let pair = Pair::new(&bed, &Shape::default());
+    let pair = waiting_pair(&bed, &memory);
     let faults: FaultSpec = "seed=1,drop=1".parse().expect("faults");
     emulator.set_faults(Some(&faults));
-    ok(pair.active.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
+    for tag in [1, 2] {
+        ok(pair.active.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
+    }
     bed.run();
     bed.advance(Duration::from_secs(30));
     emulator.set_faults(None);
-    assert_eq!(pair.active.requested().status, DAT_DTO_ERR_TRANSPORT);
-    broken(&pair.active);
+    let [first, second] = [(); 2].map(|()| pair.active.requested());
+    assert_eq!((first.cookie, first.status), (1, DAT_DTO_ERR_TRANSPORT));
+    assert_eq!((second.cookie, second.status), (2, DAT_DTO_ERR_FLUSHED));
+    // The peer has heard of it by the connection manager, for its device has
+    // seen nothing at all.
+    broken(&bed, &pair.active, &pair.passive, &memory);
+    nothing_on(bed.async_evd);
 }
 
 /// Statuses 5 and 9: the device says that the answer made no sense, or that the
@@ -160,7 +232,7 @@ fn status_bad_response_and_receiver_not_ready() {
         ("bad-response@1", DAT_DTO_ERR_BAD_RESPONSE),
         ("rnr-exceeded@1", DAT_DTO_ERR_RECEIVER_NOT_READY),
     ] {
-        let pair = Pair::new(&bed, &Shape::default());
+        let pair = waiting_pair(&bed, &memory);
         let faults: FaultSpec = fault.parse().expect("faults");
         emulator.set_faults(Some(&faults));
         for tag in [1, 2] {
@@ -173,7 +245,7 @@ fn status_bad_response_and_receiver_not_ready() {
         let [first, second] = [(); 2].map(|()| pair.active.requested());
         assert_eq!((first.cookie, first.status), (1, status), "{fault}");
         assert_eq!((second.cookie, second.status), (2, DAT_DTO_ERR_FLUSHED));
-        broken(&pair.active);
+        broken(&bed, &pair.active, &pair.passive, &memory);
     }
 }
 
@@ -181,13 +253,13 @@ fn status_bad_response_and_receiver_not_ready() {
 /// builds such a one, so it is spoilt in the ring before the device looks.
 #[test]
 fn status_local_ep_of_a_request_that_is_spoilt() {
-    let bed = Bed::new();
+    let mut bed = Bed::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a request waits in its ring on a stepped device only");
         return;
     };
     let memory = bed.memory(64);
-    let pair = Pair::new(&bed, &Shape::default());
+    let pair = waiting_pair(&bed, &memory);
     ok(pair
         .active
         .post_send(&[memory.segment(0, 8)], 0x51, DEFAULT));
@@ -212,5 +284,9 @@ fn status_local_ep_of_a_request_that_is_spoilt() {
     bed.run();
     let failed = pair.active.requested();
     assert_eq!((failed.cookie, failed.status), (0x51, DAT_DTO_ERR_LOCAL_EP));
-    broken(&pair.active);
+    broken(&bed, &pair.active, &pair.passive, &memory);
+    let [told] = &bed.forgive()[..] else {
+        panic!("one request was spoilt");
+    };
+    assert!(told.contains("inline bytes"), "{told}");
 }

@@ -8,6 +8,7 @@ mod calls;
 #[path = "../../support/device.rs"]
 pub mod device;
 mod door;
+mod ends;
 mod memory;
 mod pair;
 mod point;
@@ -20,6 +21,7 @@ pub use address::{here, here_ip, ip_at};
 pub use bed::{Bed, c_name};
 pub use calls::*;
 pub use door::Door;
+pub use ends::{both_broken, both_broken_by_a_refusal, broken_by_the_peer, over};
 pub use memory::Memory;
 pub use pair::{End, Pair, Shape};
 pub use point::{Point, accept, arrival, cr_info, on_free_qualifier};

@@ -122,28 +122,3 @@ fn rmr_bind_of_length_0_unbinds() {
     ends.bed.run();
     assert_eq!(take_bound(ends.owner.request).status, DAT_DTO_ERR_FLUSHED);
 }
-
-/// 3.4 row 7: what is posted behind a bind starts when it is done.
-#[test]
-fn rmr_bind_is_a_fence_for_what_is_posted_behind_it() {
-    let ends = Ends::new();
-    let (first, second) = (ends.window(), ends.window());
-    for round in 0..10 {
-        ok(ends.peer.post_recv(&[ends.local.segment(0, 64)], round));
-        let segment = ends.region.segment(64, 64);
-        let one = first.bind(ends.owner.ep, &segment, WRITE, 1);
-        let two = second.bind(ends.owner.ep, &segment, READ, 2);
-        ok(ends
-            .owner
-            .post_send(&[ends.region.segment(0, 8)], 3, DEFAULT));
-        ends.bed.run();
-        // The message says that both are there.
-        assert_eq!(ends.peer.received().status, DAT_DTO_SUCCESS);
-        assert_eq!(ends.write(&one), DAT_DTO_SUCCESS);
-        assert_eq!(ends.read(&two), DAT_DTO_SUCCESS);
-        // And they completed in order.
-        ends.bound(&first, 1);
-        ends.bound(&second, 2);
-        assert_eq!(ends.owner.requested().cookie, 3);
-    }
-}

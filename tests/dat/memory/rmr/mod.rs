@@ -3,6 +3,7 @@
 mod access;
 mod bind;
 mod life;
+mod order;
 
 use dat::abi::*;
 
