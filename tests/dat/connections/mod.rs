@@ -33,7 +33,7 @@
 //! | Completion Pending | `dat_ep_disconnect`, both flags | Disconnected | `moves::completion_pending…` |
 //! | Connected | graceful disconnect | Disconnect Pending | `staging`, `device` `disconnecting`; binds: `moves::connected_a_graceful…` |
 //! | Connected | abrupt disconnect | Disconnected | `moves`, `device` `disconnecting` |
-//! | Connected | the peer disconnects | Disconnected | `moves::connected…` |
+//! | Connected | the peer disconnects, or is killed | Disconnected | `moves::connected…`, `killed` |
 //! | Connected | failed transfer, bad remote access | Disconnected | `device` `disconnecting` r07 and the one after the next |
 //! | Connected | hard watermark | Disconnected | `watermark` |
 //! | Disconnect Pending | done | Disconnected | `device` `disconnecting`, `ep_post_recv::states` r08 |
@@ -81,10 +81,12 @@
 //! | `dat_ep_recv_query` | `ep_recv_query` q04, q07 |
 //! | `dat_ep_set_watermark` | `watermark::attributes…`, `face` `handles` |
 //!
-//! Many connections at a time, and peers that are killed, are in `storm`.
+//! A peer that is killed, in each of these states, is in `killed`; many
+//! connections at a time, also to peers that are killed, are in `storm`.
 
 mod dup_connect;
 mod handoff;
+mod killed;
 mod modify;
 mod moves;
 mod provider;

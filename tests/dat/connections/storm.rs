@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, Door, End, Shape, accept, cr_info, dequeue, dto, ok, state_of, wait};
+use crate::support::{
+    Bed, Door, End, Shape, accept, broken_by_the_peer, cr_info, dequeue, dto, ok, state_of, wait,
+};
 
 const THREADS: usize = 4;
 /// Endpoints, unless `DAT_STORM` says otherwise.
@@ -418,7 +420,9 @@ fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mu
         assert!(since.elapsed() < Duration::from_secs(20), "not told");
         thread::sleep(Duration::from_millis(1));
     }
-    // Each was told of one end, after at most one beginning.
+    // Each was told of one end, after at most one beginning. Before it was killed
+    // the requester has ended some itself.
+    let ends = [DAT_CONNECTION_EVENT_DISCONNECTED, broken_by_the_peer(bed)];
     let mut told: HashMap<usize, Vec<DAT_EVENT_NUMBER>> = HashMap::new();
     while let Ok(event) = dequeue(evds.connect) {
         // SAFETY: the EVD carries nothing else.
@@ -429,11 +433,7 @@ fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mu
         let told = &told[&ep.addr()];
         let fine = match told[..] {
             [DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR] => true,
-            [DAT_CONNECTION_EVENT_ESTABLISHED, end] => [
-                DAT_CONNECTION_EVENT_DISCONNECTED,
-                DAT_CONNECTION_EVENT_BROKEN,
-            ]
-            .contains(&end),
+            [DAT_CONNECTION_EVENT_ESTABLISHED, end] => ends.contains(&end),
             _ => false,
         };
         assert!(fine, "{told:x?}");
