@@ -106,6 +106,15 @@ impl Blocker {
             .inspect_err(|_| self.channel.store(NONE, Ordering::Relaxed))
     }
 
+    /// What the channel has told of is told anew by the next sleep: for who could
+    /// not take it. A device that is gone says so once, and everybody who comes
+    /// later is to hear of it.
+    #[cold]
+    pub fn watch_anew(&self) {
+        // Nothing is added, so nothing fails.
+        let _ = self.watch_channel(NONE);
+    }
+
     /// Wakes the thread that sleeps here, or is about to, if there is one. To be
     /// called after what it waits for was made visible to its poll. Any thread;
     /// without a sleeper a fence and a load.

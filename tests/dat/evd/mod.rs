@@ -25,7 +25,7 @@
 //! | the flag of every stream | `sharing` S01; binds: `memory::rmr::bind::rmr_bind_needs_a_request_evd_for_it` |
 //! | the merging matrix | `sharing` S02 |
 //! | the same completion flags | E12, `attaching` |
-//! | with other streams, threshold (or default) only | E12, `attaching` |
+//! | with other streams, threshold (or default) only | `sharing` S03, E12, `attaching` |
 //! | UNSIGNALLED with its like only | E12, `attaching` |
 //! | SOLICITED_WAIT with its like only | E12, `attaching` |
 //! | SRQ endpoints with EVD_THRESHOLD | E12 |
@@ -58,7 +58,7 @@
 //! | X11 disconnected, both sides | W01, R08 |
 //! | X12 broken | `ep_post_recv::filling`, E04, E09, `memory::statuses`, `connections::watermark` |
 //! | X13 an EVD overflowed | W01; a queue of the device: `streams`; the asynchronous EVD itself: `streams` |
-//! | X14 the adapter failed | `streams` |
+//! | X14 the adapter failed, each opening of it | `streams` |
 //! | X15 an endpoint failed | `streams` |
 //! | X16 asynchronous operation timed out | never: every operation here ends with its own event |
 //! | X17 internal error: SRQs, watermarks | `streams`, L, `connections::watermark` (the soft mark) |

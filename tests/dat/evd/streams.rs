@@ -6,6 +6,7 @@ use dat::abi::*;
 
 use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
 
+use super::{joined, waits};
 use crate::cno::{Cno, SECOND};
 use crate::support::{
     Bed, End, Pair, Shape, dequeue, device, expect, fails_with, nothing_on, ok, post_srq, reaches,
@@ -94,25 +95,32 @@ fn adapter_fails() {
         eprintln!("SKIPPED: incidents at will are the emulated NIC's");
         return;
     };
+    // Opened twice: each opening has a context of its own at the device.
+    let beside = bed.beside(std::ptr::null_mut());
     let end = End::new(&bed, &Shape::default());
     let cno = Cno::new(&bed);
     cno.feed(bed.async_evd);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| cno.wait(20 * SECOND).map(super::Evd));
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        let on_end = waits(scope, super::Evd(end.recv), 1);
         emulator.nic().fail_device(0);
+        // Whoever waits for transfers does not wait for ever.
+        fails_with(joined(on_end), DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
         assert_eq!(
             waiter.join().expect("no panic"),
             Ok(super::Evd(bed.async_evd))
         );
     });
-    let event = expect(bed.async_evd, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
-    let reason = DAT_IA_CATASTROPHIC_ERROR as DAT_COUNT;
-    assert_eq!(told(&event), (bed.ia, reason));
-    // Told once; and nothing hangs.
-    nothing_on(bed.async_evd);
-    let (answer, _, _) = wait(end.recv, 1000, 1);
-    assert_ne!(answer, DAT_SUCCESS);
+    for opening in [&bed, &beside] {
+        let event = expect(opening.async_evd, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
+        let reason = DAT_IA_CATASTROPHIC_ERROR as DAT_COUNT;
+        assert_eq!(told(&event), (opening.ia, reason));
+        // Told once.
+        nothing_on(opening.async_evd);
+    }
+    // Nor does who comes later.
+    let (answer, _, _) = wait(end.recv, super::LONG, 1);
+    fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
 }
 
 /// The device fails the completion queue of an EVD, which is dead then: told of

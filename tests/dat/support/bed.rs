@@ -23,7 +23,8 @@ pub struct Bed {
     pub pz: DAT_PZ_HANDLE,
     closed: bool,
     breaches: device::Breaches,
-    _turn: device::Turn,
+    /// Kept by the first opening.
+    _turn: Option<device::Turn>,
 }
 
 // SAFETY: handles are numbers; the calls that the tests make from several
@@ -34,8 +35,19 @@ impl Bed {
     /// Opens the adapter. Tests of one process take turns.
     pub fn new() -> Self {
         let turn = device::turn();
+        Self::open(Some(turn), ptr::null_mut())
+    }
+
+    /// The adapter opened once more, in the turn of this one, which has to be
+    /// dropped after it. Its asynchronous events go to an EVD of its own, or to
+    /// this one.
+    pub fn beside(&self, async_evd: DAT_EVD_HANDLE) -> Self {
+        Self::open(None, async_evd)
+    }
+
+    fn open(turn: Option<device::Turn>, mut async_evd: DAT_EVD_HANDLE) -> Self {
         let name = c_name();
-        let (mut ia, mut async_evd, mut pz) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        let (mut ia, mut pz) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: every pointer leads to what the call expects.
         unsafe {
             ok(dat_ia_openv(

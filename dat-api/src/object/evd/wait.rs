@@ -248,6 +248,7 @@ impl Evd {
         self.counts.publish(&counters);
         if let Err(error) = &outcome {
             tracing::error!(evd = ?self.handle, "waiting failed: {error}");
+            self.blocker.watch_anew();
         }
         outcome
     }
