@@ -11,3 +11,5 @@ mod fork;
 mod leaving;
 #[path = "bad_input/private_data.rs"]
 mod private_data;
+#[path = "bad_input/strangers.rs"]
+mod strangers;

@@ -18,6 +18,7 @@ mod memory;
 mod posting;
 mod resources;
 mod support;
+mod threads;
 
 mod evd_wait;
 mod safe;

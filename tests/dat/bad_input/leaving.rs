@@ -205,6 +205,9 @@ fn in_completion_pending_the_accepter_goes() {
 #[test]
 fn in_connected_everything_is_accounted_for_once() {
     for way in WAYS {
+        // Rounds in which some failed, and some did not.
+        let (mut receives, mut sends) = (0, 0);
+        let mut stepped = false;
         for steps in [0, 1, 2, 3, 5, 8, 13, 1000] {
             let bed = Bed::new();
             let memory = bed.memory(4096);
@@ -218,8 +221,9 @@ fn in_connected_everything_is_accounted_for_once() {
             assert_eq!(state_of(stays.ep), DAT_EP_STATE_DISCONNECTED);
             let received = account(&bed, stays.recv, 3);
             let sent = account(&bed, stays.request, 2);
-            in_order(&received);
-            in_order(&sent);
+            receives += u32::from(in_order(&received));
+            sends += u32::from(in_order(&sent));
+            stepped = bed.is_stepped();
             nothing_on(stays.connect);
             if way == Way::Disconnect {
                 expect(goes.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -229,17 +233,23 @@ fn in_connected_everything_is_accounted_for_once() {
             }
             nothing_on(bed.async_evd);
         }
+        // On a device that works on its own that is chance.
+        if stepped {
+            assert!(receives > 0 && sends > 0, "{way:?}: {receives}, {sends}");
+        }
     }
 }
 
-/// From the first that failed on, all failed.
+/// From the first that failed on, all failed. Whether it was neither the first
+/// nor none.
 #[track_caller]
-fn in_order(found: &BTreeMap<u64, Dto>) {
+fn in_order(found: &BTreeMap<u64, Dto>) -> bool {
     let mut failed = false;
     for dto in found.values() {
         assert!(!failed || dto.status != DAT_DTO_SUCCESS, "{found:?}");
         failed = dto.status != DAT_DTO_SUCCESS;
     }
+    failed && found.values().any(|dto| dto.status == DAT_DTO_SUCCESS)
 }
 
 /// One side waits for its last sends to be taken; the other leaves.

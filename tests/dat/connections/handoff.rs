@@ -5,7 +5,8 @@ use dat::exports::*;
 
 use super::{end, established, furnish, talk};
 use crate::support::{
-    Bed, Door, Point, accept, arrival, cr_info, expect, fails, fails_with, nothing_on, ok, state_of,
+    Bed, Door, Point, accept, arrival, cr_info, ep_info, expect, fails, fails_with, nothing_on, ok,
+    state_of,
 };
 
 fn hand_off(cr: DAT_CR_HANDLE, qualifier: DAT_CONN_QUAL) -> DAT_RETURN {
@@ -189,6 +190,8 @@ fn what_cannot_be_is_refused_and_leaves_the_request() {
     }
     ok(accept(cr, passive.ep));
     established([&active, &passive]);
+    // It was for the first point all along.
+    assert_eq!(ep_info(passive.ep).local_port_qual, door.qualifier);
 }
 
 /// The requester gives up while his request goes from hand to hand.

@@ -101,22 +101,11 @@ mod watermark;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, End, Shape, ep_info, expect, ok};
+use crate::support::{Bed, End, Shape, ep_info, established, ok};
 
 /// An endpoint that can do everything.
 fn end(bed: &Bed) -> End {
     End::new(bed, &Shape::default())
-}
-
-/// Both ends hear that they are connected.
-#[track_caller]
-fn established(ends: [&End; 2]) {
-    for end in ends {
-        let event = expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-        // SAFETY: the number tells which member holds.
-        let data = unsafe { event.event_data.connect_event_data };
-        assert_eq!(data.ep_handle, end.ep);
-    }
 }
 
 /// One message from one end to the other.

@@ -35,7 +35,8 @@ fn flushed(end: &End, tag: u64) {
     assert_eq!((found.cookie, found.status), (tag, DAT_DTO_ERR_FLUSHED));
 }
 
-/// From a state by a disconnect: what comes at once, and what in the end.
+/// From a state by a disconnect: what comes at once, what the peer hears, and
+/// what comes in the end.
 fn by_disconnect(from: DAT_EP_STATE, flags: DAT_CLOSE_FLAGS) {
     println!("state {from}, flags {flags}");
     let bed = Bed::new();
@@ -58,6 +59,13 @@ fn by_disconnect(from: DAT_EP_STATE, flags: DAT_CLOSE_FLAGS) {
         expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     }
     assert_eq!(state_of(end.ep), DISCONNECTED);
+    if [CONNECTED, PENDING].contains(&from) {
+        // While this end is still there: neither reset nor freed.
+        let peer = staged.peer.expect("connected");
+        expect(peer.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        assert_eq!(state_of(peer.ep), DISCONNECTED);
+        nothing_on(peer.connect);
+    }
     bed.run();
     flushed(&end, 5);
     nothing_on(end.recv);

@@ -6,7 +6,10 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::Evd;
-use crate::support::{Bed, Shape, abilities, c_name, fails, fails_with, ok};
+use crate::support::{
+    Bed, Door, End, Shape, abilities, accept, c_name, dto, expect, fails, fails_with, nothing_on,
+    ok, srq, take,
+};
 
 const NO: DAT_HANDLE = DAT_HANDLE_NULL;
 
@@ -165,4 +168,119 @@ fn evd_s02_the_matrix_is_symmetric_and_what_it_allows_is_made() {
     // SAFETY: live handles, and a place for the result.
     let answer = unsafe { dat_evd_create(bed.ia, 4, NO, 1 << 20, &raw mut made) };
     fails(answer, DAT_INVALID_PARAMETER);
+}
+
+/// Where every completion notifies (the default flag), the streams of an
+/// endpoint share with requests, connections and asynchronous errors, as those
+/// with a threshold do; what the streams bring comes, and in their order.
+#[test]
+fn evd_s03_streams_that_always_notify_share_with_every_other() {
+    for flags in [
+        DAT_COMPLETION_DEFAULT_FLAG,
+        DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+    ] {
+        println!("completion flags {flags:#x}");
+        let bed = Bed::new();
+        let kinds = DAT_EVD_DTO_FLAG
+            | DAT_EVD_CONNECTION_FLAG
+            | DAT_EVD_CR_FLAG
+            | DAT_EVD_ASYNC_FLAG
+            | DAT_EVD_RMR_BIND_FLAG;
+        let evd = bed.evd(32, kinds);
+        let guest = bed.beside(evd);
+        assert_eq!(guest.async_evd, evd);
+        let (mut qualifier, mut psp) = (0, ptr::null_mut());
+        let point = DAT_PSP_CONSUMER_FLAG;
+        let attributes = Shape {
+            recv_flags: flags,
+            request_flags: flags,
+            ..Shape::default()
+        }
+        .attributes();
+        let mut ep = ptr::null_mut();
+        let of_ep = &raw const attributes;
+        // SAFETY: live handles; results are writable.
+        unsafe {
+            ok(dat_psp_create_any(
+                bed.ia,
+                &raw mut qualifier,
+                evd,
+                point,
+                &raw mut psp,
+            ));
+            ok(dat_ep_create(
+                bed.ia,
+                bed.pz,
+                evd,
+                evd,
+                evd,
+                of_ep,
+                &raw mut ep,
+            ));
+        }
+        let end = End {
+            ep,
+            recv: evd,
+            request: evd,
+            connect: evd,
+        };
+        let door = Door {
+            psp,
+            qualifier,
+            requests: evd,
+        };
+        let peer = End::new(&bed, &Shape::default());
+        ok(door.knock(peer.ep, &[]));
+        ok(accept(door.opens(), ep));
+        expect(evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        expect(peer.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+        let memory = bed.memory(64);
+        for one in [&end, &peer] {
+            ok(one.post_recv(&[memory.segment(0, 8)], 1));
+        }
+        for one in [&end, &peer] {
+            ok(one.post_send(&[memory.segment(32, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
+        }
+        bed.run();
+        let mut done = [(); 2].map(|()| {
+            let done = dto(&take(evd, "completion"));
+            (done.cookie, done.status)
+        });
+        done.sort_unstable();
+        assert_eq!(done, [(1, DAT_DTO_SUCCESS), (2, DAT_DTO_SUCCESS)]);
+        // SAFETY: a live handle.
+        ok(unsafe { dat_srq_set_lw(srq(&guest, 4), 2) });
+        expect(evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
+        // SAFETY: a live handle.
+        ok(unsafe { dat_ep_disconnect(peer.ep, DAT_CLOSE_ABRUPT_FLAG) });
+        expect(evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        nothing_on(evd);
+        // The others stay away.
+        for other in [
+            DAT_COMPLETION_UNSIGNALLED_FLAG,
+            DAT_COMPLETION_SOLICITED_WAIT_FLAG,
+        ] {
+            let mut attributes = attributes;
+            attributes.recv_completion_flags = other;
+            let apart = End::without_ep(&bed, &Shape::default());
+            let mut made = ptr::null_mut();
+            let of_ep = &raw const attributes;
+            let mut create = |recv| {
+                // SAFETY: live handles, null or not; the result is writable.
+                unsafe {
+                    dat_ep_create(
+                        bed.ia,
+                        bed.pz,
+                        recv,
+                        apart.request,
+                        apart.connect,
+                        of_ep,
+                        &raw mut made,
+                    )
+                }
+            };
+            fails(create(evd), DAT_INVALID_PARAMETER);
+            ok(create(apart.recv));
+        }
+    }
 }

@@ -122,6 +122,17 @@ pub fn expect(evd: DAT_EVD_HANDLE, number: DAT_EVENT_NUMBER) -> DAT_EVENT {
     event
 }
 
+/// Both ends hear that they are connected.
+#[track_caller]
+pub fn established(ends: [&super::End; 2]) {
+    for end in ends {
+        let event = expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+        // SAFETY: the number tells which member holds.
+        let data = unsafe { event.event_data.connect_event_data };
+        assert_eq!(data.ep_handle, end.ep);
+    }
+}
+
 /// Events of connections that carry no private data: all but the one that a
 /// connection is up.
 const ENDS: [DAT_EVENT_NUMBER; 7] = [
@@ -193,14 +204,25 @@ pub fn state_of(ep: DAT_EP_HANDLE) -> DAT_EP_STATE {
     state
 }
 
-/// Waits until an endpoint is in a state.
-#[track_caller]
-pub fn reaches(ep: DAT_EP_HANDLE, state: DAT_EP_STATE) {
+/// What is there within seconds, brought by threads of the library.
+pub fn within_seconds<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     for _ in 0..10_000 {
-        if state_of(ep) == state {
-            return;
+        let found = look();
+        if found.is_some() {
+            return found;
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    panic!("state {} instead of {state}", state_of(ep));
+    None
+}
+
+/// Waits until an endpoint is in a state.
+#[track_caller]
+pub fn reaches(ep: DAT_EP_HANDLE, state: DAT_EP_STATE) {
+    let reached = within_seconds(|| (state_of(ep) == state).then_some(()));
+    assert!(
+        reached.is_some(),
+        "state {} instead of {state}",
+        state_of(ep)
+    );
 }

@@ -1,0 +1,198 @@
+//! Handles of another opening of the same device: alive, of the right kind, and
+//! refused.
+
+use std::mem;
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{
+    Bed, Door, End, Memory, Shape, accept, ep_info, established, fails_with, ok, on_free_qualifier,
+    srq_in,
+};
+
+/// Type and subtype of a refusal.
+type Refusal = (DAT_RETURN, DAT_RETURN_SUBTYPE);
+
+const fn handle(subtype: DAT_RETURN_SUBTYPE) -> Refusal {
+    (DAT_INVALID_HANDLE, subtype)
+}
+
+/// A queue in a zone; it is freed again.
+fn queue(bed: &Bed, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
+    let attributes = DAT_SRQ_ATTR {
+        max_recv_dtos: 4,
+        max_recv_iov: 1,
+        low_watermark: DAT_SRQ_LW_DEFAULT,
+    };
+    let mut srq = ptr::null_mut();
+    // SAFETY: live handles; attributes and result are ours.
+    unsafe {
+        let answer = dat_srq_create(bed.ia, pz, (&raw const attributes).cast_mut(), &raw mut srq);
+        if answer == DAT_SUCCESS {
+            ok(dat_srq_free(srq));
+        }
+        answer
+    }
+}
+
+/// An LMR of what another one covers; it is freed again.
+fn region(bed: &Bed, source: DAT_LMR_HANDLE) -> DAT_RETURN {
+    let region = DAT_REGION_DESCRIPTION {
+        for_lmr_handle: source,
+    };
+    let (mut lmr, mut context) = (ptr::null_mut(), 0);
+    // SAFETY: live handles; results are writable or null.
+    unsafe {
+        let answer = dat_lmr_create(
+            bed.ia,
+            DAT_MEM_TYPE_LMR,
+            region,
+            64,
+            bed.pz,
+            DAT_MEM_PRIV_ALL_FLAG,
+            &raw mut lmr,
+            &raw mut context,
+            ptr::null_mut(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+        );
+        if answer == DAT_SUCCESS {
+            ok(dat_lmr_free(lmr));
+        }
+        answer
+    }
+}
+
+/// A public service point; it is freed again.
+fn public(bed: &Bed, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
+    let (mut qualifier, mut psp) = (0, ptr::null_mut());
+    let flags = DAT_PSP_CONSUMER_FLAG;
+    // SAFETY: live handles; results are writable.
+    unsafe {
+        let answer = dat_psp_create_any(bed.ia, &raw mut qualifier, requests, flags, &raw mut psp);
+        if answer == DAT_SUCCESS {
+            ok(dat_psp_free(psp));
+        }
+        answer
+    }
+}
+
+/// A reserved service point; it is freed again.
+fn reserved(bed: &Bed, ep: DAT_EP_HANDLE, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
+    let mut refusal = DAT_SUCCESS;
+    on_free_qualifier(|qualifier| {
+        let mut rsp = ptr::null_mut();
+        // SAFETY: live handles; the result is writable.
+        refusal = unsafe { dat_rsp_create(bed.ia, qualifier, ep, requests, &raw mut rsp) };
+        match refusal {
+            // SAFETY: a live handle.
+            DAT_SUCCESS => ok(unsafe { dat_rsp_free(rsp) }),
+            answer if answer & 0x3fff_0000 == DAT_CONN_QUAL_IN_USE => return answer,
+            _ => {}
+        }
+        DAT_SUCCESS
+    });
+    refusal
+}
+
+fn synced(bed: &Bed, memory: &Memory) -> [DAT_RETURN; 2] {
+    let segment = memory.segment(0, 8);
+    // SAFETY: live handles; one segment.
+    unsafe {
+        [
+            dat_lmr_sync_rdma_read(bed.ia, &raw const segment, 1),
+            dat_lmr_sync_rdma_write(bed.ia, &raw const segment, 1),
+        ]
+    }
+}
+
+/// Another zone for an endpoint.
+fn moved(ep: DAT_EP_HANDLE, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
+    // SAFETY: integers and pointers: zeros are good.
+    let mut change: DAT_EP_PARAM = unsafe { mem::zeroed() };
+    change.pz_handle = pz;
+    // SAFETY: live handles; the values are ours.
+    unsafe { dat_ep_modify(ep, DAT_EP_FIELD_PZ_HANDLE, &raw const change) }
+}
+
+/// Each call with an object of its own adapter, which is fine, and with the
+/// same of another, which is not.
+#[test]
+fn an_object_of_another_adapter_is_refused() {
+    let own = Bed::new();
+    let other = own.beside(ptr::null_mut());
+    let requests = [&own, &other].map(|bed| bed.evd(4, DAT_EVD_CR_FLAG));
+    let memory = [&own, &other].map(|bed| bed.memory(64));
+    let ends = [&own, &other].map(|bed| End::new(bed, &Shape::default()));
+    let zones = [own.pz(), other.pz];
+    let at = |place: usize| -> [(&str, DAT_RETURN, Refusal); 8] {
+        let [read, write] = synced(&own, &memory[place]);
+        let (evd, zone) = (
+            handle(DAT_INVALID_HANDLE_EVD_CR),
+            handle(DAT_INVALID_HANDLE_PZ),
+        );
+        let bad = |subtype| (DAT_INVALID_PARAMETER, subtype);
+        [
+            ("EVD of a PSP", public(&own, requests[place]), evd),
+            (
+                "EVD of an RSP",
+                reserved(&own, ends[0].ep, requests[place]),
+                evd,
+            ),
+            (
+                "EP of an RSP",
+                reserved(&own, ends[place].ep, requests[0]),
+                handle(DAT_INVALID_HANDLE_EP),
+            ),
+            ("PZ of an SRQ", queue(&own, zones[place]), zone),
+            (
+                "LMR of an LMR",
+                region(&own, memory[place].lmr),
+                handle(DAT_INVALID_HANDLE_LMR),
+            ),
+            ("segment before a read", read, bad(DAT_INVALID_ARG2)),
+            ("segment after a write", write, bad(DAT_INVALID_ARG2)),
+            (
+                "PZ of an EP",
+                moved(ends[0].ep, zones[place]),
+                bad(DAT_INVALID_ARG3),
+            ),
+        ]
+    };
+    for (row, answer, _) in at(0) {
+        println!("{row}, of its own");
+        ok(answer);
+    }
+    for (row, answer, (kind, subtype)) in at(1) {
+        println!("{row}, of another");
+        fails_with(answer, kind, subtype);
+    }
+    // What was refused has changed nothing.
+    assert_eq!(ep_info(ends[0].ep).pz_handle, zones[0]);
+    assert_eq!(ep_info(ends[1].ep).ep_state, DAT_EP_STATE_UNCONNECTED);
+    for bed in [&own, &other] {
+        // SAFETY: a live handle, of this test alone.
+        ok(unsafe { dat_srq_free(srq_in(bed, bed.pz, 4)) });
+    }
+}
+
+/// A request of one adapter is not accepted with an endpoint of another, and is
+/// still there for one of its own.
+#[test]
+fn a_request_is_not_accepted_with_an_endpoint_of_another_adapter() {
+    let own = Bed::new();
+    let other = own.beside(ptr::null_mut());
+    let shape = Shape::default();
+    let door = Door::new(&own);
+    let (active, passive) = (End::new(&own, &shape), End::new(&own, &shape));
+    let stranger = End::new(&other, &shape);
+    ok(door.knock(active.ep, &[]));
+    let cr = door.opens();
+    let (kind, subtype) = handle(DAT_INVALID_HANDLE_EP);
+    fails_with(accept(cr, stranger.ep), kind, subtype);
+    assert_eq!(ep_info(stranger.ep).ep_state, DAT_EP_STATE_UNCONNECTED);
+    ok(accept(cr, passive.ep));
+    established([&active, &passive]);
+}
