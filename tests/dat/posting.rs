@@ -7,6 +7,7 @@
 //! | nor when it makes room in a full queue first, or is refused | `full_…` |
 //! | the segments are the caller's on return | `iov_…`; receives: `ep_post_recv` r14 |
 //! | a read needs the right to write, locally | `rdma_read_…` |
+//! | what receives an RDMA may hold more than comes | `rdma_into_more_…`; less: `device posting::lengths_…` |
 //! | a full queue refuses | `queue_full_…`; sends: `ep_create_with_srq` e08; binds: `memory::rmr::bind`; receives: `ep_post_recv` r09, `memory::srq` |
 
 use std::mem;
@@ -261,6 +262,58 @@ fn rdma_read_fills_memory_that_can_only_be_written() {
     bed.run();
     assert_eq!(active.requested().status, DAT_DTO_SUCCESS);
     assert_eq!(into.read(8, 10), b"from there");
+}
+
+/// What receives an RDMA transfer may be larger than what is transferred: it is
+/// filled from the front, across segments, and the rest is left alone.
+#[test]
+fn rdma_into_more_than_is_transferred_fills_its_front() {
+    let bed = Bed::new();
+    let pair = Pair::new(&bed, &Shape::default());
+    let mut memory = bed.memory(4096);
+    let text: Vec<u8> = (1..=64).collect();
+    let (from, to) = (0, 1024);
+    memory.write(from, &text);
+    // How the segments are cut, and how many bytes are wanted of them.
+    let cuts: [(&[usize], usize); 6] = [
+        (&[64], 63),
+        (&[64], 1),
+        (&[64], 0),
+        (&[16, 16, 32], 20),
+        (&[16, 0, 16, 32], 32),
+        (&[8, 8], 15),
+    ];
+    for (lengths, wanted) in cuts {
+        let mut at = to;
+        let segments: Vec<_> = lengths
+            .iter()
+            .map(|&length| {
+                at += length;
+                memory.segment(at - length, length)
+            })
+            .collect();
+        let local = memory.segment(from, wanted);
+        let expected = |wanted: usize| [&text[..wanted], &[0; 64][wanted..]].concat();
+        let case = format!("{lengths:?}, {wanted}");
+        // A read: the segments receive.
+        memory.write(to, &[0; 64]);
+        let remote = memory.remote(from, wanted);
+        ok(pair.active.post_read(&segments, &remote, 7, DEFAULT));
+        bed.run();
+        let event = pair.active.requested();
+        assert_eq!((event.cookie, event.status), (7, DAT_DTO_SUCCESS), "{case}");
+        assert_eq!(event.length, wanted as u64, "{case}");
+        assert_eq!(memory.read(to, 64), expected(wanted), "{case}");
+        // A write: the remote memory does.
+        memory.write(to, &[0; 64]);
+        let remote = memory.remote(to, 64);
+        ok(pair.active.post_write(&[local], &remote, 8, DEFAULT));
+        bed.run();
+        let event = pair.active.requested();
+        assert_eq!((event.cookie, event.status), (8, DAT_DTO_SUCCESS), "{case}");
+        assert_eq!(event.length, wanted as u64, "{case}");
+        assert_eq!(memory.read(to, 64), expected(wanted), "{case}");
+    }
 }
 
 /// Overwrites segments that were passed to a call.

@@ -21,7 +21,7 @@ use mlx5emu::faults::FaultSpec;
 use mlx5emu::nic::Census;
 
 use crate::support::{
-    Bed, Door, End, Memory, Shape, accept, c_name, device, expect, fails, fails_with, ok,
+    Bed, Door, End, Memory, Shape, accept, c_name, device, ep_info, expect, fails, fails_with, ok,
     on_free_qualifier, srq, state_of, wait, words,
 };
 
@@ -280,7 +280,7 @@ fn create_psp_any(world: &World) -> Result<Undo, DAT_RETURN> {
     made(answer, psp, dat_psp_free)
 }
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
     row("dat_pz_create", create_pz, (true, false)),
     row("dat_evd_create", create_evd, (false, true)),
     row("dat_cno_create", create_cno, (false, true)),
@@ -297,6 +297,7 @@ const ROWS: [Row; 12] = [
     row("dat_psp_create", create_psp, (false, true)),
     row("dat_psp_create_any", create_psp_any, (false, true)),
     row("dat_ep_connect", connect, (false, true)),
+    row("dat_ep_modify", modify, (true, false)),
 ];
 
 const fn row(
@@ -323,6 +324,26 @@ fn connect(world: &World) -> Result<Undo, DAT_RETURN> {
         // SAFETY: a live handle.
         ok(unsafe { dat_ep_reset(end.ep) });
     }))
+}
+
+/// `dat_ep_modify`, to a depth for which the endpoint takes another queue pair.
+fn modify(world: &World) -> Result<Undo, DAT_RETURN> {
+    fn to(ep: DAT_EP_HANDLE, depth: DAT_COUNT) -> DAT_RETURN {
+        let mut change = ep_info(ep);
+        change.ep_attr.max_request_dtos = depth;
+        // SAFETY: a live handle; the values are ours.
+        unsafe { dat_ep_modify(ep, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &raw const change) }
+    }
+    let ep = world.end.ep;
+    let depth = || ep_info(ep).ep_attr.max_request_dtos;
+    let before = depth();
+    match to(ep, 500) {
+        DAT_SUCCESS => Ok(Box::new(move || ok(to(ep, before)))),
+        answer => {
+            assert_eq!(depth(), before);
+            Err(answer)
+        }
+    }
 }
 
 /// Objects on the device, descriptors, threads.

@@ -362,6 +362,7 @@ fn a_window_opens_memory_and_keeps_it_registered() {
         device::comes(|| events.next().expect("not waited on")).expect("an event")
     };
     let bound = EventData::RmrBind {
+        ep: other.handle(),
         rmr: window.handle(),
         cookie: 31,
         status: DtoStatus::Success,

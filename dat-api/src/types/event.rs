@@ -27,6 +27,8 @@ pub enum EventData {
     },
     /// A window was bound or unbound.
     RmrBind {
+        /// The endpoint that it was posted to.
+        ep: Handle,
         /// The window.
         rmr: Handle,
         /// The consumer's cookie of the bind.

@@ -147,10 +147,9 @@ fn lengths_and_counts_are_checked() {
     let too_many = refusal(ReturnType::InvalidParameter, Subtype::InvalidArg2);
     assert_eq!(each(a, &three, &m.remote(64, 24)), [Err(too_many); 4]);
     let length = refusal(ReturnType::LengthError, Subtype::NoSubtype);
-    for wrong in [7, 9] {
-        let remote = m.remote(64, wrong);
-        assert_eq!(read(a, &three[..1], 1, &remote), Err(length));
-        assert_eq!(write(a, &three[..1], 1, &remote), Err(length));
+    for (segments, fits) in [(&three[..1], 8), (&three[..2], 16)] {
+        assert_eq!(read(a, segments, 1, &m.remote(64, fits + 1)), Err(length));
+        assert_eq!(write(a, segments, 1, &m.remote(64, fits - 1)), Err(length));
     }
     let big = Memory::new(&world.ia, &world.pz, (1 << 16) + 1, ALL_RIGHTS);
     let whole = big.local(0, (1 << 16) + 1);

@@ -4,7 +4,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::staging::{STATES, Staged, subtype_of};
-use crate::support::{Bed, device, ep_info, fails_with, ok, state_of};
+use crate::support::{Bed, End, Pair, Shape, device, ep_info, fails_with, ok, state_of};
 
 const UNCONNECTED: DAT_EP_STATE = DAT_EP_STATE_UNCONNECTED;
 const RESERVED: DAT_EP_STATE = DAT_EP_STATE_RESERVED;
@@ -142,4 +142,117 @@ fn a_zone_does_not_change_under_receives() {
     );
     assert_eq!(ep_info(staged.end.ep).pz_handle, bed.pz);
     device::run();
+}
+
+/// An endpoint on one EVD for everything but connections, whose completions are
+/// unsignalled.
+fn unsignalled(bed: &Bed) -> (End, DAT_EVD_HANDLE) {
+    let mixed = bed.evd(64, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+    let shape = Shape {
+        recv_flags: DAT_COMPLETION_UNSIGNALLED_FLAG,
+        request_flags: DAT_COMPLETION_UNSIGNALLED_FLAG,
+        ..Shape::default()
+    };
+    let mut end = End::without_ep(bed, &shape);
+    let attributes = shape.attributes();
+    // SAFETY: live handles; the result is writable.
+    unsafe {
+        ok(dat_evd_free(end.recv));
+        ok(dat_evd_free(end.request));
+        (end.recv, end.request) = (mixed, mixed);
+        ok(dat_ep_create(
+            bed.ia,
+            bed.pz,
+            mixed,
+            mixed,
+            end.connect,
+            &raw const attributes,
+            &raw mut end.ep,
+        ));
+    }
+    (end, mixed)
+}
+
+const FLAGS: DAT_EP_PARAM_MASK =
+    DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS | DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS;
+
+/// What is legal as a whole is one change, though no order of its parts would
+/// be: flags that suit an EVD for connections come with that EVD, and go with it.
+#[test]
+fn a_change_is_judged_as_a_whole() {
+    let bed = Bed::new();
+    let (end, mixed) = unsignalled(&bed);
+    let whole = FLAGS | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
+    let before = ep_info(end.ep);
+    let to = |evd, flags| {
+        let mut change = before;
+        change.connect_evd_handle = evd;
+        change.ep_attr.recv_completion_flags = flags;
+        change.ep_attr.request_completion_flags = flags;
+        change
+    };
+    let (threshold, quiet) = (
+        to(mixed, DAT_COMPLETION_EVD_THRESHOLD_FLAG),
+        to(end.connect, DAT_COMPLETION_UNSIGNALLED_FLAG),
+    );
+    let bad = |answer| fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    bad(modify(end.ep, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &threshold));
+    assert_eq!(ep_info(end.ep).connect_evd_handle, end.connect);
+    ok(modify(end.ep, whole, &threshold));
+    assert_eq!(ep_info(end.ep).connect_evd_handle, mixed);
+    bad(modify(end.ep, FLAGS, &quiet));
+    assert_eq!(
+        ep_info(end.ep).ep_attr.recv_completion_flags,
+        DAT_COMPLETION_EVD_THRESHOLD_FLAG
+    );
+    ok(modify(end.ep, whole, &quiet));
+    assert_eq!(ep_info(end.ep).connect_evd_handle, end.connect);
+    // Nobody holds the EVD for connections any more.
+    // SAFETY: live handles.
+    unsafe {
+        ok(dat_ep_free(end.ep));
+        ok(dat_evd_free(end.connect));
+        ok(dat_evd_free(mixed));
+    }
+}
+
+/// A change that fails when the queue pair is to be made anew has changed
+/// nothing: zone, EVDs, flags and depths are as before, and it serves.
+#[test]
+fn a_change_that_fails_late_changes_nothing() {
+    let bed = Bed::new();
+    let (end, mixed) = unsignalled(&bed);
+    // Its streams have other flags.
+    let taken = End::new(&bed, &Shape::default());
+    let zone = bed.pz();
+    let before = ep_info(end.ep);
+    let mut change = before;
+    change.pz_handle = zone;
+    change.recv_evd_handle = taken.recv;
+    change.connect_evd_handle = DAT_HANDLE_NULL;
+    change.ep_attr.max_request_dtos = 100;
+    let fields = DAT_EP_FIELD_PZ_HANDLE
+        | DAT_EP_FIELD_RECV_EVD_HANDLE
+        | DAT_EP_FIELD_CONNECT_EVD_HANDLE
+        | DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS;
+    let answer = modify(end.ep, fields, &change);
+    fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    let after = ep_info(end.ep);
+    assert_eq!(
+        (
+            after.pz_handle,
+            after.recv_evd_handle,
+            after.connect_evd_handle
+        ),
+        (bed.pz, mixed, end.connect)
+    );
+    assert_eq!(
+        after.ep_attr.max_request_dtos,
+        before.ep_attr.max_request_dtos
+    );
+    // SAFETY: a live zone.
+    ok(unsafe { dat_pz_free(zone) });
+    let (other, _) = unsignalled(&bed);
+    let pair = Pair::connect(&bed, end, other);
+    super::talk(&bed, &pair.active, &pair.passive);
 }

@@ -84,6 +84,7 @@ fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
             DAT_DTO_COMPLETION_EVENT
         }
         EventData::RmrBind {
+            ep: _,
             rmr,
             cookie,
             status,

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use dat_engine::{Access, ConnectOptions, Endpoint, EndpointOptions};
+use dat_engine::{Access, CompletionQueue, ConnectOptions, Endpoint, EndpointOptions};
 
 use super::control::{Control, Streams};
 use super::drain::Unwanted;
@@ -63,8 +63,15 @@ impl Plan {
         unsigned(self.attributes.max_recv_dtos)
     }
 
-    /// Attaches an endpoint to the EVDs. Nothing is attached if it fails.
-    pub(super) fn attach(&self, ep: Handle, srq: Option<&Arc<Srq>>) -> Result<Streams> {
+    /// Attaches an endpoint to the EVDs: one that is made anew in place of the
+    /// streams `before`, which are parked. Nothing is attached if it fails.
+    pub(super) fn attach(
+        &self,
+        ep: Handle,
+        srq: Option<&Arc<Srq>>,
+        before: &Streams,
+    ) -> Result<Streams> {
+        let before = before.each();
         let recv = match &self.recv {
             Some(evd) => {
                 let role = match srq {
@@ -76,17 +83,19 @@ impl Plan {
                         depth: self.recv_depth(),
                     },
                 };
-                Some(evd.attach_dto(role, self.attributes.recv_completion_flags)?)
+                let flags = self.attributes.recv_completion_flags;
+                Some(evd.attach_dto(role, flags, &before)?)
             }
             None => None,
         };
         let request = match &self.request {
-            Some(evd) => Some(evd.attach_dto(
-                DtoRole::Request {
+            Some(evd) => {
+                let role = DtoRole::Request {
                     depth: self.request_depth(),
-                },
-                self.attributes.request_completion_flags,
-            )?),
+                };
+                let flags = self.attributes.request_completion_flags;
+                Some(evd.attach_dto(role, flags, &before)?)
+            }
             None => None,
         };
         let source = self.recv.as_ref().map_or(ep, |evd| evd.handle());
@@ -139,15 +148,16 @@ pub(super) fn check_zones(ia: &Ia, pz: Option<&Pz>, srq: &Srq, argument: Subtype
 
 impl Ep {
     /// Makes the queue pair, if there is a protection zone: receives may be
-    /// posted from then on.
+    /// posted from then on. And the queue for completions that nobody wants, if
+    /// there are such; it must go after the queue pair.
     pub(super) fn make_queue_pair(
         &self,
-        control: &mut Control,
+        control: &Control,
         streams: &Streams,
         plan: &Plan,
-    ) -> Result<Option<Endpoint>> {
+    ) -> Result<(Option<Endpoint>, Option<CompletionQueue>)> {
         let Some(pz) = &control.pz else {
-            return Ok(None);
+            return Ok((None, None));
         };
         let srq = control.srq.as_deref();
         let unwanted = if streams.recv.is_none() || streams.request.is_none() {
@@ -215,8 +225,7 @@ impl Ep {
         };
         qp.limit(plan.request_depth() - 1, plan.recv_depth());
         qp.init(&self.options(attributes))?;
-        self.unwanted.replace(unwanted);
-        Ok(Some(qp))
+        Ok((Some(qp), unwanted))
     }
 
     /// Has those who will take its completions learn of a new queue pair: that

@@ -7,6 +7,7 @@ use dat_engine::EndpointHandle;
 use dat_engine::cm::Connection;
 
 use super::Ep;
+use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::evd::{DtoStream, StreamGuard};
 use crate::object::peer::PeerAddress;
@@ -56,6 +57,26 @@ impl Streams {
             .collect();
         evds.dedup_by(|a, b| std::sync::Arc::ptr_eq(a, b));
         evds
+    }
+
+    /// What there is of the two.
+    pub(super) fn each(&self) -> Vec<&DtoStream> {
+        [&self.recv, &self.request].into_iter().flatten().collect()
+    }
+
+    /// The endpoint is made anew: see [`DtoStream::park`].
+    pub(super) fn park(&mut self) {
+        for stream in [&mut self.recv, &mut self.request].into_iter().flatten() {
+            stream.park();
+        }
+    }
+
+    /// The opposite, if the endpoint stays as it was.
+    pub(super) fn unpark(&mut self) -> Result<()> {
+        [&mut self.recv, &mut self.request]
+            .into_iter()
+            .flatten()
+            .try_for_each(DtoStream::unpark)
     }
 }
 

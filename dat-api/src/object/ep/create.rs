@@ -7,7 +7,7 @@ use dat_engine::cm;
 
 use super::attributes::{self, Request};
 use super::build::{Plan, check_zones};
-use super::control::Control;
+use super::control::{Control, Streams};
 use super::gate::Gate;
 use super::poster::{Poster, PosterCell};
 use super::quiet::QuietReceives;
@@ -189,6 +189,7 @@ impl Ep {
             unwanted: drain::Unwanted::default(),
             requests: AtomicUsize::new(0),
             control: Mutex::new(Control::new(attributes)),
+            changing: Mutex::new(()),
             usage: Usage::default(),
         });
         ep.assemble(parts, attributes)?;
@@ -215,7 +216,7 @@ impl Ep {
             Some(evd) => Some(evd.attach(StreamKind::Connection)?),
             None => None,
         };
-        let streams = plan.attach(self.handle, parts.srq)?;
+        let streams = plan.attach(self.handle, parts.srq, &Streams::default())?;
         let pz = match parts.pz {
             Some(pz) => Some(Use::of(pz).ok_or_else(in_use(Subtype::InvalidHandlePz))?),
             None => None,
@@ -228,9 +229,12 @@ impl Ep {
         held.control.connect = connect;
         held.control.pz = pz;
         held.control.srq = srq;
-        let made = self.make_queue_pair(&mut held.control, &streams, &plan);
+        let made = self.make_queue_pair(&held.control, &streams, &plan);
         held.control.streams = streams;
-        let made = made.map(|qp| self.install(&mut held, qp, &plan));
+        let made = made.map(|(qp, unwanted)| {
+            self.unwanted.replace(unwanted);
+            self.install(&mut held, qp, &plan)
+        });
         drop(held);
         // Nobody can have posted: there is no queue pair to wait for.
         match made {

@@ -104,6 +104,8 @@ pub struct Ep {
     requests: AtomicUsize,
     refused: Refused,
     control: Mutex<Control>,
+    /// Held by who changes it; taken before `control`.
+    changing: Mutex<()>,
     usage: Usage,
 }
 

@@ -1,14 +1,17 @@
 //! Changing an endpoint before it is connected.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use dat_engine::CompletionQueue;
 
 use super::attributes::{self, Request};
-use super::build::check_zones;
+use super::build::{Plan, check_zones};
+use super::control::{Control, Streams};
 use super::create::check_evd;
 use super::{Ep, EpChange, EpFields};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
-use crate::object::evd::{Evd, StreamKind};
+use crate::object::evd::{Evd, StreamGuard, StreamKind};
 use crate::object::pz::Pz;
 use crate::object::usage::Use;
 use crate::state::{self, Call};
@@ -33,6 +36,16 @@ const SPECIFIC: EpFields = EpFields::NUM_TRANSPORT_ATTRIBUTES
 
 fn bad_value(cause: impl Into<std::borrow::Cow<'static, str>>) -> DatError {
     DatError::new(ReturnType::InvalidParameter, Subtype::InvalidArg3, cause)
+}
+
+/// What a value that cannot be is told as, whoever has found it.
+fn of_a_value(error: DatError) -> DatError {
+    match error.code().kind() {
+        Some(ReturnType::InvalidHandle | ReturnType::InvalidParameter) => {
+            bad_value(error.cause().to_owned())
+        }
+        _ => error,
+    }
 }
 
 fn bad_mask(cause: &'static str) -> DatError {
@@ -68,6 +81,8 @@ impl Ep {
                 "the IA, the state, addresses, qualifiers and the SRQ of an endpoint cannot be changed",
             ));
         }
+        // While one change takes the endpoint apart, another waits.
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_state(fields)?;
         let limits = self.ia.attributes();
         let zone = if fields.contains(EpFields::PZ) {
@@ -76,7 +91,7 @@ impl Ep {
             None
         };
 
-        let mut control = self.control();
+        let control = self.control();
         if let (Some(Some(pz)), Some(srq)) = (&zone, &control.srq) {
             check_zones(&self.ia, Some(pz.arc()), srq, Subtype::InvalidArg3)?;
         }
@@ -121,14 +136,8 @@ impl Ep {
                 Subtype::InvalidHandleEvdRequest,
             ),
         ] {
-            check_evd(&self.ia, evd.as_ref(), flag, subtype)
-                .map_err(|error| bad_value(error.cause().to_owned()))?;
+            check_evd(&self.ia, evd.as_ref(), flag, subtype).map_err(of_a_value)?;
         }
-        let connect = if fields.contains(EpFields::CONNECT_EVD) {
-            Some(self.find_connect(change.connect_evd)?)
-        } else {
-            None
-        };
         let same_zone = match (&zone, &control.pz) {
             (Some(zone), current) => {
                 zone.as_ref().map(|zone| zone.id()) == current.as_ref().map(|pz| pz.id())
@@ -149,70 +158,117 @@ impl Ep {
                  stay as they are",
             ));
         }
-        if !rebuild {
-            drop(control);
-            let mut held = self.hold();
-            held.control.attributes = new.attributes;
-            held.poster.configure(&new.attributes);
-            let before = match connect {
-                Some(connect) => core::mem::replace(&mut held.control.connect, connect),
-                None => None,
-            };
-            drop(held);
-            drop(before);
-            return Ok(());
+        let connect = fields
+            .contains(EpFields::CONNECT_EVD)
+            .then_some(change.connect_evd);
+        if rebuild {
+            return self.make_anew(control, (&old, &new), zone, connect);
         }
-        let streams = core::mem::take(&mut control.streams);
+        drop(control);
+        let connect = match connect {
+            Some(evd) => Some(self.find_connect(evd)?),
+            None => None,
+        };
+        let mut held = self.hold();
+        held.control.attributes = new.attributes;
+        held.poster.configure(&new.attributes);
+        let before = connect.map(|new| core::mem::replace(&mut held.control.connect, new));
+        drop(held);
+        drop(before);
+        Ok(())
+    }
+
+    /// Gives the endpoint, of which nothing is outstanding, another queue pair:
+    /// from one plan to another, with another zone and EVD for connection events
+    /// if these are given. On an error it stays as it was: what serves it now
+    /// is put aside until the other is there.
+    fn make_anew(
+        &self,
+        mut control: MutexGuard<'_, Control>,
+        (old, new): (&Plan, &Plan),
+        zone: Option<Option<Use<Pz>>>,
+        connect: Option<Option<Handle>>,
+    ) -> Result<()> {
+        let mut streams = core::mem::take(&mut control.streams);
+        let mut connect_before = match connect {
+            Some(_) => control.connect.take(),
+            None => None,
+        };
         let zone_before = match zone {
             Some(zone) => core::mem::replace(&mut control.pz, zone),
             None => control.pz.clone(),
         };
         drop(control);
-        // The streams' room is given back after the queue pair is gone.
         let mut held = self.hold();
-        let qp = self.install(&mut held, None, &old);
+        let qp = self.install(&mut held, None, old);
         drop(held);
-        drop(qp);
-        drop(streams);
-        if let Err(error) = self.rebuild(&new) {
-            self.control().pz = zone_before;
-            if let Err(worse) = self.rebuild(&old) {
-                tracing::error!("an endpoint lost its queue pair in dat_ep_modify: {worse}");
-            }
-            return Err(match error.code().kind() {
-                Some(ReturnType::InvalidHandle) => bad_value(error.cause().to_owned()),
-                _ => error,
-            });
+        streams.park();
+        if let Some(connect) = &mut connect_before {
+            connect.park();
         }
-        let before = match connect {
-            Some(connect) => core::mem::replace(&mut self.control().connect, connect),
-            None => None,
-        };
-        drop(before);
-        drop(zone_before);
-        Ok(())
-    }
-
-    /// Attaches and makes a queue pair by a plan.
-    fn rebuild(&self, plan: &super::build::Plan) -> Result<()> {
-        let srq = self.control().srq.clone();
-        let streams = plan.attach(self.handle, srq.as_ref().map(Use::arc))?;
-        let mut held = self.hold();
-        match self.make_queue_pair(&mut held.control, &streams, plan) {
-            Ok(qp) => {
-                held.control.streams = streams;
-                let before = self.install(&mut held, qp, plan);
-                drop(held);
-                drop(before);
+        match self.furnish(new, &streams, connect) {
+            Ok(unwanted) => {
+                drop(qp);
+                self.unwanted.replace(unwanted);
+                // The streams' room is given back after the queue pair is gone.
+                drop((streams, connect_before, zone_before));
                 self.settle();
                 Ok(())
             }
             Err(error) => {
+                let back = streams.unpark();
+                let back = back.and(connect_before.as_mut().map_or(Ok(()), StreamGuard::unpark));
+                if let Err(worse) = back {
+                    // What came between does not suit what was there before.
+                    tracing::error!("an endpoint lost its EVDs in dat_ep_modify: {worse}");
+                    drop(qp);
+                    return Err(error);
+                }
+                let mut held = self.hold();
+                held.control.pz = zone_before;
+                held.control.streams = streams;
+                if connect.is_some() {
+                    held.control.connect = connect_before;
+                }
+                let none = self.install(&mut held, qp, old);
                 drop(held);
-                drop(streams);
-                Err(error)
+                drop(none);
+                Err(of_a_value(error))
             }
         }
+    }
+
+    /// Attaches and makes a queue pair by a plan, in place of the streams
+    /// `before`; answers the queue for completions that nobody wants.
+    fn furnish(
+        &self,
+        plan: &Plan,
+        before: &Streams,
+        connect: Option<Option<Handle>>,
+    ) -> Result<Option<CompletionQueue>> {
+        let srq = self.control().srq.clone();
+        let streams = plan.attach(self.handle, srq.as_ref().map(Use::arc), before)?;
+        let connect = match connect {
+            Some(evd) => Some(self.find_connect(evd)?),
+            None => None,
+        };
+        let mut held = self.hold();
+        // Outside the lock, whatever is dropped.
+        let (qp, unwanted) = match self.make_queue_pair(&held.control, &streams, plan) {
+            Ok(made) => made,
+            Err(error) => {
+                drop(held);
+                return Err(error);
+            }
+        };
+        held.control.streams = streams;
+        if let Some(connect) = connect {
+            held.control.connect = connect;
+        }
+        let none = self.install(&mut held, qp, plan);
+        drop(held);
+        drop(none);
+        Ok(unwanted)
     }
 
     fn check_state(&self, fields: EpFields) -> Result<()> {
@@ -254,9 +310,12 @@ impl Ep {
             EvdFlags::CONNECTION,
             Subtype::InvalidHandleEvdConn,
         )
-        .map_err(|error| bad_value(error.cause().to_owned()))?;
+        .map_err(of_a_value)?;
         match evd {
-            Some(evd) => Ok(Some(evd.attach(StreamKind::Connection)?)),
+            Some(evd) => evd
+                .attach(StreamKind::Connection)
+                .map(Some)
+                .map_err(of_a_value),
             None => Ok(None),
         }
     }

@@ -143,7 +143,7 @@ impl Ep {
         self.state.load(Ordering::Acquire) == EpState::Connected as u32
     }
 
-    /// The operation, if nothing is wrong with it.
+    /// The operation, if nothing is wrong with it and it fills what receives it.
     #[inline(always)]
     fn usual_op(&self, kind: Request, length: u64) -> Option<SendOp> {
         match kind {

@@ -6,7 +6,9 @@ use core::sync::atomic::Ordering;
 use dat_engine::{PostError, SendFlags, SendOp, SendRequest};
 
 use super::poster::{Poster, QUIET, SWALLOW, is_usual};
-use super::segments::{bad_flags, full, gather, length_error, no_zone, too_long, too_many};
+use super::segments::{
+    bad_flags, first_bytes, full, gather, length_error, no_zone, too_long, too_many,
+};
 use super::{Ep, MAX_SEGMENTS};
 use crate::state::{Call, wrong_state};
 use crate::status::DatReturn;
@@ -61,7 +63,7 @@ impl Ep {
     /// Posts an RDMA read from `remote` into `count` segments.
     ///
     /// # Errors
-    /// As for [`Self::post_send_with`]; `LENGTH_ERROR` if the sizes differ;
+    /// As for [`Self::post_send_with`]; `LENGTH_ERROR` if the segments hold less;
     /// `INSUFFICIENT_RESOURCES` also if no reads were agreed on.
     ///
     /// # Safety
@@ -100,7 +102,7 @@ impl Ep {
     /// Posts an RDMA write of `count` segments to `remote`.
     ///
     /// # Errors
-    /// As for [`Self::post_send_with`]; `LENGTH_ERROR` if the sizes differ.
+    /// As for [`Self::post_send_with`]; `LENGTH_ERROR` if `remote` holds less.
     ///
     /// # Safety
     /// As for [`Self::post_send_with`].
@@ -211,12 +213,16 @@ impl Ep {
             return Err(too_many());
         }
         let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
-        let (segments, total) = gather(&mut places, count, segment, poster.zone, need)?;
+        let (mut segments, mut total) = gather(&mut places, count, segment, poster.zone, need)?;
         let op = match kind {
             Request::Send => SendOp::Send,
             Request::Read(remote) => {
-                if remote.length != total {
+                if remote.length > total {
                     return Err(length_error());
+                }
+                if remote.length < total {
+                    segments = first_bytes(segments, remote.length);
+                    total = remote.length;
                 }
                 // The device would wait for ever.
                 if self.reads_issued.load(Ordering::Relaxed) == 0
@@ -230,7 +236,7 @@ impl Ep {
                 }
             }
             Request::Write(remote) => {
-                if remote.length != total {
+                if remote.length < total {
                     return Err(length_error());
                 }
                 SendOp::Write {

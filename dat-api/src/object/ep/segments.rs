@@ -63,7 +63,7 @@ pub(crate) fn gather(
     segment: impl Fn(usize) -> LmrSegment,
     zone: u32,
     need: MemPrivileges,
-) -> Result<(&[Segment], u64), DatReturn> {
+) -> Result<(&mut [Segment], u64), DatReturn> {
     let mut used = 0;
     let mut total = 0u64;
     for at in 0..count {
@@ -92,7 +92,23 @@ pub(crate) fn gather(
         total += length;
     }
     // SAFETY: the first `used` have been written.
-    Ok((unsafe { places[..used].assume_init_ref() }, total))
+    Ok((unsafe { places[..used].assume_init_mut() }, total))
+}
+
+/// The first segments, which hold so many bytes: a read fills them from the
+/// front, at most one in part, and leaves the rest alone.
+#[cold]
+pub(super) fn first_bytes(segments: &mut [Segment], mut bytes: u64) -> &mut [Segment] {
+    let mut used = 0;
+    for segment in segments.iter_mut() {
+        if bytes == 0 {
+            break;
+        }
+        segment.length = u64::from(segment.length).min(bytes) as u32;
+        bytes -= u64::from(segment.length);
+        used += 1;
+    }
+    &mut segments[..used]
 }
 
 #[cold]

@@ -370,7 +370,7 @@ impl Consumer {
 
     fn purge(&mut self, unwanted: Handle) {
         self.staged.retain(|item| match item.data {
-            EventData::Dto { ep, .. } if ep == unwanted => {
+            EventData::Dto { ep, .. } | EventData::RmrBind { ep, .. } if ep == unwanted => {
                 item.unstage();
                 false
             }

@@ -116,6 +116,7 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
                 data: match ep::bound_rmr(completion) {
                     None => event(completion, endpoint, status(completion.status)),
                     Some(rmr) => EventData::RmrBind {
+                        ep: endpoint,
                         rmr,
                         cookie: completion.cookie,
                         status: status(completion.status),

@@ -7,10 +7,10 @@ use dat_engine::AsyncEventKind;
 use dat_engine::wait::{Blocker, WaitPolicy};
 
 use super::consumer::Consumer;
-use super::dto::Ledger;
 use super::exclusive::Exclusive;
 use super::feed::Feed;
 use super::home::Home;
+use super::ledger::Ledger;
 use super::posted::Posted;
 use super::query::Switches;
 use super::{Counted, Evd, Ia};

@@ -11,18 +11,18 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use dat_engine::{CompletionChannel, CompletionQueueHandle};
+use dat_engine::CompletionQueueHandle;
 
 use super::Evd;
 use super::create::no_memory;
 use super::feed;
+use super::ledger::{Account, DtoRole, Ledger};
 use super::posted::{Letter, with_room};
 use super::queue::Queue;
-use super::streams::{StreamKind, Streams, check_flag};
+use super::streams::{StreamKind, check_flag};
 use super::take::{Attended, pause};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
-use crate::object::cno::Cno;
 use crate::object::usage::Use;
 use crate::status::{ReturnType, Subtype};
 use crate::types::CompletionFlags;
@@ -31,195 +31,64 @@ use crate::types::CompletionFlags;
 /// milliseconds, most of them asleep.
 const OWNERS_ROUNDS: u32 = 300;
 
-/// What an endpoint reports to an EVD.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DtoRole {
-    /// Its requests.
-    Request {
-        /// Completions that can be outstanding at most, markers included.
-        depth: u32,
-    },
-    /// Receives of its own queue.
-    Recv {
-        /// Completions that can be outstanding at most.
-        depth: u32,
-    },
-    /// Receives that it takes from an SRQ.
-    SharedRecv {
-        /// The SRQ.
-        srq: Handle,
-        /// Receives that the SRQ holds.
-        depth: u32,
-    },
-}
-
-impl DtoRole {
-    fn is_request(self) -> bool {
-        matches!(self, Self::Request { .. })
-    }
-
-    fn depth(self) -> u32 {
-        match self {
-            Self::Request { depth } | Self::Recv { depth } | Self::SharedRecv { depth, .. } => {
-                depth
-            }
-        }
-    }
-
-    fn srq(self) -> Option<Handle> {
-        match self {
-            Self::SharedRecv { srq, .. } => Some(srq),
-            _ => None,
-        }
-    }
-
-    fn subtype(self) -> Subtype {
-        if self.is_request() {
-            Subtype::InvalidHandleEvdRequest
-        } else {
-            Subtype::InvalidHandleEvdRecv
-        }
-    }
-}
-
-/// Who is attached to an EVD, and to which of its queues.
-pub(super) struct Ledger {
-    /// Events that the consumer asked it to hold.
-    pub(super) asked: u32,
-    pub(super) streams: Streams,
-    /// The CNO that the EVD feeds, kept from being freed.
-    pub(super) cno: Option<Use<Cno>>,
-    /// Room for staged events that the owner has been given, beyond the first.
-    room: usize,
-    pub(super) channel: Option<CompletionChannel>,
-    queues: Vec<Account>,
-    /// SRQs whose receives are reported here.
-    shared: Vec<Shared>,
-}
-
-/// The room of one completion queue.
-struct Account {
-    /// None in tests.
-    queue: Option<CompletionQueueHandle>,
-    capacity: u32,
-    /// Promised to streams.
-    used: u32,
-    /// Of `used`: given up, and free once the letter of that number is done.
-    leaving: Vec<(u32, u32)>,
-}
-
-struct Shared {
-    srq: Handle,
-    queue: usize,
-    users: u32,
-    /// Receives that it holds.
-    depth: u32,
-}
-
-impl Ledger {
-    /// Nobody is attached.
-    pub(super) fn new(asked: u32) -> Self {
-        Self {
-            asked,
-            streams: Streams::default(),
-            cno: None,
-            room: 0,
-            channel: None,
-            queues: Vec::new(),
-            shared: Vec::new(),
-        }
-    }
-
-    /// All that can be outstanding.
-    pub(super) fn depth(&self) -> u32 {
-        self.queues
-            .iter()
-            .map(|account| account.used)
-            .fold(0, u32::saturating_add)
-    }
-
-    /// All that the queues hold.
-    fn capacity(&self) -> usize {
-        self.queues
-            .iter()
-            .map(|account| account.capacity as usize)
-            .sum()
-    }
-
-    /// The queues of the device, to be watched no more.
-    pub(super) fn queues(&self) -> impl Iterator<Item = &CompletionQueueHandle> {
-        self.queues
-            .iter()
-            .filter_map(|account| account.queue.as_ref())
-    }
-
-    /// A queue with room, if there is one; the room is not taken yet.
-    fn find(&mut self, role: DtoRole, is_done: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
-        if let Some(srq) = role.srq()
-            && let Some(shared) = self.shared.iter().find(|shared| shared.srq == srq)
-        {
-            return Some((shared.queue, 0));
-        }
-        let depth = role.depth();
-        for (index, account) in self.queues.iter_mut().enumerate() {
-            account.leaving.retain(|&(letter, depth)| {
-                let done = is_done(letter);
-                if done {
-                    account.used -= depth;
-                }
-                !done
-            });
-            if account.capacity - account.used >= depth {
-                return Some((index, depth));
-            }
-        }
-        None
-    }
-
-    fn enter(&mut self, role: DtoRole, queue: usize, depth: u32) {
-        self.queues[queue].used += depth;
-        if let Some(srq) = role.srq() {
-            match self.shared.iter_mut().find(|shared| shared.srq == srq) {
-                Some(shared) => shared.users += 1,
-                None => self.shared.push(Shared {
-                    srq,
-                    queue,
-                    users: 1,
-                    depth,
-                }),
-            }
-        }
-    }
-
-    /// What of the room of a queue is to be freed.
-    fn leave(&mut self, role: DtoRole) -> u32 {
-        let Some(srq) = role.srq() else {
-            return role.depth();
-        };
-        let Some(at) = self.shared.iter().position(|shared| shared.srq == srq) else {
-            return 0;
-        };
-        self.shared[at].users -= 1;
-        if self.shared[at].users > 0 {
-            return 0;
-        }
-        self.shared.swap_remove(at).depth
-    }
-}
-
 /// A DTO stream of an endpoint, attached to an EVD while this lives. The
 /// endpoint (or the queue pair of it) must go first.
 pub(crate) struct DtoStream {
     evd: Use<Evd>,
     role: DtoRole,
+    flags: CompletionFlags,
     queue: usize,
     cq: Option<CompletionQueueHandle>,
+    /// It is [`Self::park`]ed: whether its room may be lent.
+    parked: Option<bool>,
 }
 
 impl DtoStream {
     /// The EVD.
     pub(crate) fn evd(&self) -> &Arc<Evd> {
         self.evd.arc()
+    }
+
+    /// Its endpoint, of which nothing is outstanding, is made anew: what comes
+    /// in its place ([`Evd::attach_dto`]) need not suit its flags, and may
+    /// have its room. It comes back by [`Self::unpark`], or is dropped.
+    pub(crate) fn park(&mut self) {
+        if self.parked.is_some() {
+            return;
+        }
+        let mut ledger = self.evd.ledger();
+        ledger.streams.detach_dto(self.role.is_request());
+        let attribute = ledger.streams.attribute();
+        self.evd.switches.set_attribute(attribute);
+        drop(ledger);
+        // What was left behind in its room is gone, unless the owner is away.
+        self.parked = Some(self.evd.drain_behind_owner(|| false));
+    }
+
+    /// The opposite of [`Self::park`].
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER`: streams whose flags do not match have come meanwhile.
+    pub(crate) fn unpark(&mut self) -> Result<()> {
+        if self.parked.is_none() {
+            return Ok(());
+        }
+        let mut ledger = self.evd.ledger();
+        let is_request = self.role.is_request();
+        ledger.streams.attach_dto(is_request, self.flags)?;
+        self.parked = None;
+        let attribute = ledger.streams.attribute();
+        self.evd.switches.set_attribute(attribute);
+        Ok(())
+    }
+
+    /// What it lends of the room of a queue of this EVD.
+    fn lends(&self, evd: &Arc<Evd>, queue: usize) -> u32 {
+        let lends = self.parked == Some(true)
+            && self.queue == queue
+            && Arc::ptr_eq(self.evd.arc(), evd)
+            && self.role.srq().is_none();
+        if lends { self.role.depth() } else { 0 }
     }
 
     /// The completion queue that the endpoint is to report to.
@@ -245,7 +114,8 @@ impl DtoStream {
 impl Evd {
     /// Attaches the completions of an endpoint, which is configured by `flags`
     /// (its recv or its request completion flags). There is room for all of
-    /// them from now on. To be called, and the stream dropped, outside of locks
+    /// them from now on. An endpoint that is made anew has its streams `before`
+    /// parked: this one may take their place. To be called, and the stream dropped, outside of locks
     /// that completion hooks of endpoints take: they may be called meanwhile.
     ///
     /// # Errors
@@ -256,6 +126,7 @@ impl Evd {
         self: &Arc<Self>,
         role: DtoRole,
         flags: CompletionFlags,
+        before: &[&DtoStream],
     ) -> Result<DtoStream> {
         check_flag(self, StreamKind::Dto, role.subtype())?;
         let evd = self.enter(role.subtype())?;
@@ -263,21 +134,26 @@ impl Evd {
         let mut ledger = self.ledger();
         let mut streams = ledger.streams.clone();
         streams.attach_dto(role.is_request(), flags)?;
-        let (queue, depth) = match ledger.find(role, |letter| self.posted.is_done(letter)) {
+        ledger.settle(|letter| self.posted.is_done(letter));
+        let lent = |queue| before.iter().map(|stream| stream.lends(self, queue)).sum();
+        let (queue, depth) = match ledger.find(role, lent) {
             Some(found) => found,
             None => {
                 self.add_queue(&mut ledger, role.depth())?;
                 (ledger.queues.len() - 1, role.depth())
             }
         };
-        self.grow(&mut ledger, depth)?;
+        let lent: u32 = (0..ledger.queues.len()).map(lent).sum();
+        self.grow(&mut ledger, depth, lent)?;
         ledger.streams = streams;
         ledger.enter(role, queue, depth);
         self.switches.set_attribute(ledger.streams.attribute());
         Ok(DtoStream {
             evd,
             role,
+            flags,
             queue,
+            parked: None,
             cq: ledger.queues[queue].queue.clone(),
         })
     }
@@ -292,7 +168,9 @@ impl Evd {
             return true;
         };
         let account = &ledger.queues[ledger.shared[at].queue];
-        if account.capacity - account.used < more || self.grow(ledger, more).is_err() {
+        if account.capacity.saturating_sub(account.used) < more
+            || self.grow(ledger, more, 0).is_err()
+        {
             return false;
         }
         ledger.queues[ledger.shared[at].queue].used += more;
@@ -358,10 +236,11 @@ impl Evd {
         Ok((Queue::Real(cq), Some(handle)))
     }
 
-    /// There may be `more` completions outstanding than before.
-    fn grow(&self, ledger: &mut Ledger, more: u32) -> Result<()> {
-        let length = self.queue_length().max(ledger.depth().saturating_add(more));
-        self.set_length(ledger, length)
+    /// There may be `more` completions outstanding than before, of those that are
+    /// lent none.
+    fn grow(&self, ledger: &mut Ledger, more: u32, lent: u32) -> Result<()> {
+        let depth = ledger.depth().saturating_sub(lent).saturating_add(more);
+        self.set_length(ledger, self.queue_length().max(depth))
     }
 
     /// The EVD holds so many events from now on, as far as posting and staging
@@ -403,8 +282,8 @@ impl Evd {
 
     /// [`Self::drain`], and what the owner has just taken has been acted on when
     /// this returns: he is waited for, unless `is_enough`, or he is away for
-    /// milliseconds.
-    pub(crate) fn drain_behind_owner(&self, is_enough: impl Fn() -> bool) {
+    /// milliseconds. Answers whether he has taken it.
+    pub(crate) fn drain_behind_owner(&self, is_enough: impl Fn() -> bool) -> bool {
         let letter = self.posted.send([Letter::Sweep]);
         for round in 0..OWNERS_ROUNDS {
             if self.attend() != Attended::Busy || self.posted.is_done(letter) || is_enough() {
@@ -412,6 +291,7 @@ impl Evd {
             }
             pause(round);
         }
+        self.posted.is_done(letter)
     }
 
     /// Forgets the completions of an endpoint that were taken from the device
@@ -430,9 +310,11 @@ impl Evd {
 impl Drop for DtoStream {
     fn drop(&mut self) {
         let mut ledger = self.evd.ledger();
-        ledger.streams.detach_dto(self.role.is_request());
-        let attribute = ledger.streams.attribute();
-        self.evd.switches.set_attribute(attribute);
+        if self.parked.is_none() {
+            ledger.streams.detach_dto(self.role.is_request());
+            let attribute = ledger.streams.attribute();
+            self.evd.switches.set_attribute(attribute);
+        }
         let depth = ledger.leave(self.role);
         let letter = self.evd.posted.send([Letter::Sweep]);
         if depth > 0 {

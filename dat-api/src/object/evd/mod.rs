@@ -26,6 +26,7 @@ mod dto;
 mod exclusive;
 mod feed;
 mod home;
+mod ledger;
 mod posted;
 mod query;
 mod queue;
@@ -45,10 +46,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_engine::wait::{Blocker, WaitPolicy};
 
-use self::dto::Ledger;
 use self::exclusive::Exclusive;
 use self::feed::Feed;
 use self::home::Home;
+use self::ledger::Ledger;
 use self::posted::Posted;
 use self::query::Switches;
 use super::counters::WaitCounts;
@@ -57,8 +58,9 @@ use super::usage::{Counted, Usage};
 use crate::handle::{Handle, Kind, Object};
 use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 
-pub(crate) use self::dto::{DtoRole, DtoStream};
+pub(crate) use self::dto::DtoStream;
 pub(crate) use self::feed::{Seen, Task, look};
+pub(crate) use self::ledger::DtoRole;
 pub(crate) use self::posted::{Claim, Overflow};
 pub use self::query::{EvdInfo, Notification};
 pub use self::queue::Written;

@@ -63,6 +63,7 @@ impl Evd {
                 false => None,
             };
             let mut ledger = self.ledger();
+            ledger.settle(|letter| self.posted.is_done(letter));
             let length = asked.max(ledger.depth());
             match completions {
                 Some(completions) if !self.lower_length(length, completions) => {

@@ -217,12 +217,35 @@ pub(super) fn check_flag(evd: &Evd, kind: StreamKind, subtype: Subtype) -> Resul
 pub(crate) struct StreamGuard {
     evd: Use<Evd>,
     kind: StreamKind,
+    /// It is attached: not [`Self::park`]ed.
+    attached: bool,
 }
 
 impl StreamGuard {
     /// The EVD.
     pub(crate) fn evd(&self) -> &Arc<Evd> {
         self.evd.arc()
+    }
+
+    /// Another takes its place, or it comes back by [`Self::unpark`]; meanwhile
+    /// nobody has to suit it. The EVD is kept.
+    pub(crate) fn park(&mut self) {
+        if core::mem::take(&mut self.attached) {
+            self.evd.ledger().streams.detach(self.kind);
+        }
+    }
+
+    /// The opposite of [`Self::park`].
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER`: streams that tolerate none of its kind have come
+    /// meanwhile.
+    pub(crate) fn unpark(&mut self) -> Result<()> {
+        if !self.attached {
+            self.evd.ledger().streams.attach(self.kind)?;
+            self.attached = true;
+        }
+        Ok(())
     }
 }
 
@@ -238,7 +261,11 @@ impl Evd {
         check_flag(self, kind, kind.subtype())?;
         let evd = self.enter(kind.subtype())?;
         self.ledger().streams.attach(kind)?;
-        Ok(StreamGuard { evd, kind })
+        Ok(StreamGuard {
+            evd,
+            kind,
+            attached: true,
+        })
     }
 
     /// Keeps the EVD from being freed.
@@ -251,6 +278,6 @@ impl Evd {
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        self.evd.ledger().streams.detach(self.kind);
+        self.park();
     }
 }

@@ -6,7 +6,10 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Ends, READ, WRITE};
-use crate::support::{Bed, Window, abilities, dequeue, fails_with, ok, refused_access};
+use crate::support::{
+    Bed, Pair, Shape, Window, abilities, dequeue, device, expect, fails, fails_with, nothing_on,
+    ok, refused_access, wait,
+};
 
 /// `dat_lmr_free`: bound RMRs exist. `dat_pz_free`: in use by an RMR.
 /// `dat_ia_close`: an RMR is an object of the consumer's.
@@ -141,4 +144,41 @@ fn rmr_attributes_are_true() {
         many.iter()
             .all(|one| dequeue(bed.async_evd).is_err() && !one.rmr.is_null())
     );
+}
+
+/// What an endpoint's life leaves on its EVD goes with that life, wherever it is:
+/// completions of binds as those of transfers, also where a wait that did not
+/// get enough has set them aside.
+#[test]
+fn rmr_bind_completions_of_a_life_go_when_it_is_reset_or_freed() {
+    let bed = Bed::new();
+    let shape = Shape::default();
+    let memory = bed.memory(64);
+    for freed in [false, true] {
+        let pair = Pair::for_windows(&bed, &shape);
+        let (end, peer) = (pair.active, pair.passive);
+        let mut window = Window::new(bed.pz);
+        let segment = memory.segment(0, 8);
+        window.bind(end.ep, &segment, DAT_MEM_PRIV_REMOTE_READ_FLAG, 1);
+        ok(peer.post_recv(&[memory.segment(32, 8)], 1));
+        ok(end.post_send(&[segment], 2, DAT_COMPLETION_DEFAULT_FLAG));
+        bed.run();
+        let both = device::comes(|| {
+            let (answer, _, waiting) = wait(end.request, 0, 3);
+            fails(answer, DAT_TIMEOUT_EXPIRED);
+            (waiting == 2).then_some(())
+        });
+        both.expect("a bind and a send, set aside");
+        // SAFETY: a live handle.
+        unsafe {
+            ok(dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG));
+            expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+            match freed {
+                true => ok(dat_ep_free(end.ep)),
+                false => ok(dat_ep_reset(end.ep)),
+            }
+        }
+        nothing_on(end.request);
+        ok(window.free());
+    }
 }

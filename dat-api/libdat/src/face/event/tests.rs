@@ -82,6 +82,7 @@ fn a_bind() {
     let (evd, rmr) = (make::<{ Kind::Evd as u8 }>(), make::<{ Kind::Rmr as u8 }>());
     let event = converted(
         EventData::RmrBind {
+            ep: make::<{ Kind::Ep as u8 }>(),
             rmr,
             cookie: 77,
             status: DtoStatus::RmrOperationFailed,

@@ -29,7 +29,7 @@ fn evd_e12_dto_streams_of_one_evd_are_configured_alike() {
     {
         let rig = everything();
         let (first_role, first_is_request) = first;
-        let attached = rig.evd.attach_dto(first_role, old);
+        let attached = rig.evd.attach_dto(first_role, old, &[]);
         if first_is_request && old == SOLICITED {
             assert_eq!(code(attached), MISMATCH);
             continue;
@@ -38,7 +38,7 @@ fn evd_e12_dto_streams_of_one_evd_are_configured_alike() {
         for (role, is_request) in [(RECV, false), (REQUEST, true)] {
             for new in kinds {
                 let good = new == old && !(is_request && new == SOLICITED);
-                match rig.evd.attach_dto(role, new) {
+                match rig.evd.attach_dto(role, new, &[]) {
                     Ok(_) => assert!(good, "{old:?} then {new:?}"),
                     Err(error) => {
                         assert!(!good, "{old:?} then {new:?}: {error}");
@@ -60,33 +60,33 @@ fn evd_e12_controlled_notification_tolerates_no_other_kind_of_stream() {
     ] {
         for kind in [StreamKind::Cr, StreamKind::Connection, StreamKind::Async] {
             let rig = everything();
-            let dto = rig.evd.attach_dto(RECV, flags).expect("alone");
+            let dto = rig.evd.attach_dto(RECV, flags, &[]).expect("alone");
             assert_eq!(rig.evd.attach(kind).is_ok(), tolerant, "{flags:?} {kind:?}");
             drop(dto);
             let other = rig.evd.attach(kind).expect("alone again");
-            assert_eq!(rig.evd.attach_dto(RECV, flags).is_ok(), tolerant);
+            assert_eq!(rig.evd.attach_dto(RECV, flags, &[]).is_ok(), tolerant);
             drop(other);
-            assert!(rig.evd.attach_dto(RECV, flags).is_ok());
+            assert!(rig.evd.attach_dto(RECV, flags, &[]).is_ok());
         }
         // Software events wake whom their consumer wants to wake.
         let rig = Rig::new(4, EvdFlags::DTO | EvdFlags::SOFTWARE);
-        assert!(rig.evd.attach_dto(RECV, flags).is_ok(), "{flags:?}");
+        assert!(rig.evd.attach_dto(RECV, flags, &[]).is_ok(), "{flags:?}");
     }
 }
 
 #[test]
 fn evd_e12_a_refused_stream_changes_nothing() {
     let rig = everything();
-    let first = rig.evd.attach_dto(RECV, THRESHOLD).expect("alone");
+    let first = rig.evd.attach_dto(RECV, THRESHOLD, &[]).expect("alone");
     let both = THRESHOLD | UNSIGNALLED;
     for flags in [NONE, UNSIGNALLED, SOLICITED, both] {
         let big = DtoRole::Recv { depth: 5000 };
-        assert_eq!(code(rig.evd.attach_dto(big, flags)), MISMATCH);
+        assert_eq!(code(rig.evd.attach_dto(big, flags, &[])), MISMATCH);
     }
     assert_eq!(rig.evd.queue_length(), 4);
     assert_eq!(rig.world.rings().len(), 1);
     drop(first);
-    assert!(rig.evd.attach_dto(RECV, UNSIGNALLED).is_ok());
+    assert!(rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).is_ok());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn evd_streams_need_the_flag_of_their_kind() {
             (REQUEST, Subtype::InvalidHandleEvdRequest),
         ] {
             assert_eq!(
-                code(rig.evd.attach_dto(role, NONE)),
+                code(rig.evd.attach_dto(role, NONE, &[])),
                 (ReturnType::InvalidHandle, subtype)
             );
         }
@@ -118,7 +118,7 @@ fn evd_streams_need_the_flag_of_their_kind() {
 #[test]
 fn evd_queues_have_room_for_all_that_is_attached() {
     let rig = everything();
-    let attach = |role| rig.evd.attach_dto(role, NONE).expect("room");
+    let attach = |role| rig.evd.attach_dto(role, NONE, &[]).expect("room");
     let mut streams: Vec<DtoStream> = Vec::new();
     for depth in [1, 2, 1, 7, 100, 30, 30, 41] {
         streams.push(attach(DtoRole::Recv { depth }));
@@ -152,7 +152,7 @@ fn evd_an_srq_is_counted_once() {
             srq: srqs[which].handle(),
             depth: 40,
         };
-        rig.evd.attach_dto(role, NONE).expect("room")
+        rig.evd.attach_dto(role, NONE, &[]).expect("room")
     };
     let mut streams: Vec<_> = (0..10).map(|_| attach(0)).collect();
     assert_eq!(rig.evd.queue_length(), 40);
@@ -166,15 +166,15 @@ fn evd_an_srq_is_counted_once() {
     // The room is free again when the last of them is gone, not before.
     drop(streams.drain(1..).collect::<Vec<_>>());
     let big = DtoRole::Recv { depth: 40 };
-    assert_eq!(rig.evd.attach_dto(big, NONE).expect("room").queue(), 2);
+    assert_eq!(rig.evd.attach_dto(big, NONE, &[]).expect("room").queue(), 2);
     drop(streams);
-    assert_eq!(rig.evd.attach_dto(big, NONE).expect("room").queue(), 0);
+    assert_eq!(rig.evd.attach_dto(big, NONE, &[]).expect("room").queue(), 0);
 }
 
 #[test]
 fn evd_room_comes_back_only_when_the_queue_was_gone_through() {
     let rig = everything();
-    let stream = rig.evd.attach_dto(RECV, NONE).expect("room");
+    let stream = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
     let ring = rig.world.rings().remove(0);
     let ep = FakeEp::new();
     for cookie in 0..4 {
@@ -185,12 +185,12 @@ fn evd_room_comes_back_only_when_the_queue_was_gone_through() {
         let _owned = crate::object::evd::own(rig.handle()).expect("free");
         drop(stream);
         assert_eq!(ring.len(), 4);
-        let next = rig.evd.attach_dto(RECV, NONE).expect("room");
+        let next = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
         assert_eq!(next.queue(), 1);
     }
     rig.evd.drain();
     assert_eq!(ring.len(), 0);
-    let next = rig.evd.attach_dto(RECV, NONE).expect("room");
+    let next = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
     assert_eq!(next.queue(), 0);
     for cookie in 4..8 {
         ring.complete(ep.received(cookie));
@@ -207,11 +207,14 @@ fn evd_too_deep_streams_are_refused() {
         depth: (1 << 16) + 1,
     };
     assert_eq!(
-        code(rig.evd.attach_dto(role, NONE)),
+        code(rig.evd.attach_dto(role, NONE, &[])),
         (ReturnType::InsufficientResources, Subtype::ResourceMemory)
     );
     assert!(rig.world.rings().is_empty());
-    assert!(rig.evd.attach_dto(RECV, UNSIGNALLED).is_ok(), "as before");
+    assert!(
+        rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).is_ok(),
+        "as before"
+    );
 }
 
 #[test]
@@ -221,8 +224,8 @@ fn evd_attaching_under_a_waiter_has_the_new_queue_armed() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| rig.wait(crate::object::evd::Timeout::Infinite, 1));
         rig.until_blocked();
-        let _first = rig.evd.attach_dto(RECV, NONE).expect("room");
-        let _second = rig.evd.attach_dto(RECV, NONE).expect("room");
+        let _first = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
+        let _second = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
         let rings = rig.world.rings();
         while rings
             .iter()
@@ -234,4 +237,69 @@ fn evd_attaching_under_a_waiter_has_the_new_queue_armed() {
         let waited = waiter.join().expect("no panic");
         assert_eq!(waited.result.map(|event| number(event.data)), Ok(5));
     });
+}
+
+/// An endpoint that is made anew: what takes the place of its streams need not
+/// suit them, and has their room, but nobody else has it. If nothing takes their
+/// place they come back as they were.
+#[test]
+fn evd_streams_of_an_endpoint_that_is_made_anew_are_put_aside() {
+    let rig = Rig::new(64, EvdFlags::all() - EvdFlags::SOFTWARE);
+    let attach = |role, flags, before: &[&DtoStream]| rig.evd.attach_dto(role, flags, before);
+    let mut recv = attach(RECV, THRESHOLD, &[]).expect("alone");
+    let capacity = rig.evd.ledger().queues[0].capacity;
+    let rest = DtoRole::Recv {
+        depth: capacity - 8,
+    };
+    let mut request = attach(REQUEST, THRESHOLD, &[]).expect("alike");
+    let length = rig.evd.queue_length();
+    recv.park();
+    request.park();
+    // Others get what room there is besides, and no more.
+    let other = attach(rest, UNSIGNALLED, &[]).expect("nobody is attached");
+    assert_eq!(other.queue(), 0);
+    assert_eq!(
+        attach(RECV, UNSIGNALLED, &[])
+            .expect("in another queue")
+            .queue(),
+        1
+    );
+    let before = [&recv, &request];
+    let larger = DtoRole::Recv { depth: 5 };
+    let [one, two] = [larger, DtoRole::Request { depth: 3 }]
+        .map(|role| attach(role, UNSIGNALLED, &before).expect("in their place"));
+    assert_eq!((one.queue(), two.queue()), (0, 0));
+    assert_eq!(
+        attach(RECV, UNSIGNALLED, &before).expect("no more").queue(),
+        1
+    );
+    assert_eq!(rig.evd.queue_length(), length.max(capacity + 4));
+    // They are in the way of nobody, but others are in theirs.
+    assert_eq!(code(recv.unpark()), MISMATCH);
+    drop((one, two, other));
+    recv.unpark().expect("alone again");
+    request.unpark().expect("alike");
+    assert_eq!(code(attach(RECV, UNSIGNALLED, &[])), MISMATCH);
+    drop((recv, request));
+    attach(RECV, UNSIGNALLED, &[]).expect("nobody is attached");
+    rig.evd.drain();
+    let mut ledger = rig.evd.ledger();
+    ledger.settle(|letter| rig.evd.posted.is_done(letter));
+    assert_eq!(ledger.depth(), 0);
+}
+
+/// The same of a connection stream.
+#[test]
+fn evd_a_stream_that_is_put_aside_binds_nobody_and_comes_back() {
+    let rig = everything();
+    let mut guard = rig.evd.attach(StreamKind::Connection).expect("alone");
+    assert_eq!(code(rig.evd.attach_dto(RECV, UNSIGNALLED, &[])), MISMATCH);
+    guard.park();
+    let dto = rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).expect("alone");
+    assert_eq!(code(guard.unpark()), MISMATCH);
+    drop(dto);
+    guard.unpark().expect("alone again");
+    assert_eq!(code(rig.evd.attach_dto(RECV, UNSIGNALLED, &[])), MISMATCH);
+    drop(guard);
+    rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).expect("alone");
 }

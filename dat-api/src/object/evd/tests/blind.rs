@@ -31,7 +31,11 @@ fn blind(policy: WaitPolicy) -> (Rig, DtoStream, Arc<Ring>) {
     let rig = Rig::with_policy(64, EvdFlags::DTO | EvdFlags::CONNECTION, policy);
     let stream = rig
         .evd
-        .attach_dto(DtoRole::Recv { depth: 64 }, CompletionFlags::SOLICITED_WAIT)
+        .attach_dto(
+            DtoRole::Recv { depth: 64 },
+            CompletionFlags::SOLICITED_WAIT,
+            &[],
+        )
         .expect("attached");
     let ring = rig.world.rings().pop().expect("a queue");
     ring.tells_solicited.store(false, Ordering::Relaxed);

@@ -83,7 +83,7 @@ fn evd_configuration_follows_the_streams() {
         (CompletionFlags::EVD_THRESHOLD, Notification::Threshold),
     ] {
         let role = DtoRole::Recv { depth: 1 };
-        let stream = rig.evd.attach_dto(role, flags).expect("alone");
+        let stream = rig.evd.attach_dto(role, flags, &[]).expect("alone");
         assert_eq!(configured(), Some(notification));
         assert!(rig.evd.switches.is_waitable(), "the axes are independent");
         drop(stream);
@@ -102,7 +102,7 @@ fn evd_free_refuses_while_streams_feed_it() {
     }
     let stream = rig
         .evd
-        .attach_dto(DtoRole::Request { depth: 2 }, CompletionFlags::empty())
+        .attach_dto(DtoRole::Request { depth: 2 }, CompletionFlags::empty(), &[])
         .expect("attached");
     assert_eq!(code(Evd::free(rig.handle())), in_use);
     assert!(Arc::ptr_eq(stream.evd(), &rig.evd));

@@ -50,7 +50,7 @@ fn evd_a_disconnect_comes_after_the_completions_that_were_there_before_it() {
         let ep = FakeEp::new();
         let flags = CompletionFlags::EVD_THRESHOLD;
         // Two queues, each full.
-        let attach = |depth| rig.evd.attach_dto(DtoRole::Recv { depth }, flags);
+        let attach = |depth| rig.evd.attach_dto(DtoRole::Recv { depth }, flags, &[]);
         let _streams = [attach(20).expect("a stream"), attach(30).expect("another")];
         let rings = rig.world.rings();
         assert_eq!(rings.len(), 2);
@@ -93,7 +93,7 @@ fn evd_software_events_do_not_starve_behind_a_busy_queue() {
     let role = DtoRole::Recv { depth: 64 };
     let _stream = rig
         .evd
-        .attach_dto(role, CompletionFlags::empty())
+        .attach_dto(role, CompletionFlags::empty(), &[])
         .expect("a stream");
     let ring = &rig.world.rings()[0];
     for cookie in 0..64 {

@@ -89,7 +89,7 @@ impl Rig {
     pub(super) fn receiving(depth: u32, flags: CompletionFlags) -> (Self, DtoStream, Arc<Ring>) {
         let rig = Self::new(depth as i32, EvdFlags::DTO | EvdFlags::CONNECTION);
         let role = DtoRole::Recv { depth };
-        let stream = rig.evd.attach_dto(role, flags).expect("attached");
+        let stream = rig.evd.attach_dto(role, flags, &[]).expect("attached");
         let ring = rig.world.rings().pop().expect("a queue");
         (rig, stream, ring)
     }

@@ -115,7 +115,7 @@ fn evd_no_queue_of_several_starves() {
     let role = DtoRole::Recv { depth: 100 };
     let attach = || {
         rig.evd
-            .attach_dto(role, CompletionFlags::empty())
+            .attach_dto(role, CompletionFlags::empty(), &[])
             .expect("a stream")
     };
     let _streams = [attach(), attach()];

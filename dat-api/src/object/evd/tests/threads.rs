@@ -138,7 +138,7 @@ fn evd_no_completion_is_slept_over() {
         let rig = Rig::with_policy(16, EvdFlags::DTO | EvdFlags::CONNECTION, policy);
         let role = DtoRole::Recv { depth: 16 };
         let flags = CompletionFlags::EVD_THRESHOLD;
-        let _streams = [(); 2].map(|()| rig.evd.attach_dto(role, flags).expect("a stream"));
+        let _streams = [(); 2].map(|()| rig.evd.attach_dto(role, flags, &[]).expect("a stream"));
         let rings = rig.world.rings();
         let ep = FakeEp::new();
         let taken = AtomicU32::new(0);
@@ -217,7 +217,7 @@ fn evd_w16_unwaitable_under_a_waiter_at_any_moment() {
 
 fn receives(rig: &Rig) -> DtoStream {
     let role = DtoRole::Recv { depth: 2 };
-    let stream = rig.evd.attach_dto(role, CompletionFlags::empty());
+    let stream = rig.evd.attach_dto(role, CompletionFlags::empty(), &[]);
     // The queue is known to the owner now.
     assert!(rig.dequeue().is_err());
     stream.expect("attached")
@@ -266,7 +266,9 @@ fn evd_many_at_a_time_with_streams_that_come_and_go() {
                     let role = DtoRole::Recv {
                         depth: 1 + (round % 8) as u32,
                     };
-                    let stream = rig.evd.attach_dto(role, CompletionFlags::EVD_THRESHOLD);
+                    let stream = rig
+                        .evd
+                        .attach_dto(role, CompletionFlags::EVD_THRESHOLD, &[]);
                     let stream = stream.expect("room");
                     let ep = FakeEp::new();
                     for _ in 0..stream.depth() {

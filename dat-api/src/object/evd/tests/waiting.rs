@@ -160,7 +160,9 @@ fn evd_wait_w11_the_threshold_is_from_1_to_the_queue_length() {
     }
     // The length is what queries report: it grows with what is attached.
     let more = crate::object::evd::DtoRole::Request { depth: 5 };
-    let more = rig.evd.attach_dto(more, CompletionFlags::EVD_THRESHOLD);
+    let more = rig
+        .evd
+        .attach_dto(more, CompletionFlags::EVD_THRESHOLD, &[]);
     assert_eq!(rig.evd.queue_length(), 13);
     assert_eq!(code(rig.poll(13).result), EXPIRED);
     assert_eq!(code(rig.poll(14).result), bad);
@@ -201,7 +203,7 @@ fn evd_wait_w12_controlled_notification_takes_threshold_1_only() {
 fn evd_wait_w13_nmore_is_what_is_left() {
     let rig = Rig::new(64, EvdFlags::DTO | EvdFlags::SOFTWARE);
     let role = crate::object::evd::DtoRole::Recv { depth: 64 };
-    let _stream = rig.evd.attach_dto(role, CompletionFlags::empty());
+    let _stream = rig.evd.attach_dto(role, CompletionFlags::empty(), &[]);
     let ring = rig.world.rings().remove(0);
     let ep = FakeEp::new();
     let mut left = 0;
@@ -291,7 +293,7 @@ fn evd_wait_w18_what_ended_before_the_wait_is_seen_by_it() {
     for flags in [EvdFlags::SOFTWARE, EvdFlags::DTO] {
         let rig = Rig::with_policy(2, flags, WaitPolicy::Block);
         let role = crate::object::evd::DtoRole::Recv { depth: 2 };
-        let _stream = rig.evd.attach_dto(role, CompletionFlags::empty());
+        let _stream = rig.evd.attach_dto(role, CompletionFlags::empty(), &[]);
         // The queue is known to the owner now.
         assert!(rig.dequeue().is_err());
         let mut owned = own(rig.handle()).expect("nobody else has it");
@@ -306,7 +308,7 @@ fn evd_wait_w20_timeout_0_looks_once() {
     for policy in POLICIES {
         let rig = Rig::with_policy(2, EvdFlags::DTO | EvdFlags::SOFTWARE, policy);
         let role = crate::object::evd::DtoRole::Recv { depth: 2 };
-        let _stream = rig.evd.attach_dto(role, CompletionFlags::empty());
+        let _stream = rig.evd.attach_dto(role, CompletionFlags::empty(), &[]);
         for _ in 0..10 {
             assert_eq!(code(rig.poll(1).result), EXPIRED);
         }
@@ -338,7 +340,9 @@ fn evd_wait_w21_only_solicited_receives_wake_where_so_configured() {
     for policy in POLICIES {
         let rig = Rig::with_policy(8, EvdFlags::DTO, policy);
         let role = crate::object::evd::DtoRole::Recv { depth: 8 };
-        let _stream = rig.evd.attach_dto(role, CompletionFlags::SOLICITED_WAIT);
+        let _stream = rig
+            .evd
+            .attach_dto(role, CompletionFlags::SOLICITED_WAIT, &[]);
         let ring = rig.world.rings().remove(0);
         let ep = FakeEp::new();
         thread::scope(|scope| {

@@ -1,0 +1,193 @@
+//! Who is attached to an EVD, and how much room of its completion queues that
+//! takes.
+
+use dat_engine::{CompletionChannel, CompletionQueueHandle};
+
+use super::streams::Streams;
+use crate::handle::Handle;
+use crate::object::cno::Cno;
+use crate::object::usage::Use;
+use crate::status::Subtype;
+
+/// What an endpoint reports to an EVD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DtoRole {
+    /// Its requests.
+    Request {
+        /// Completions that can be outstanding at most, markers included.
+        depth: u32,
+    },
+    /// Receives of its own queue.
+    Recv {
+        /// Completions that can be outstanding at most.
+        depth: u32,
+    },
+    /// Receives that it takes from an SRQ.
+    SharedRecv {
+        /// The SRQ.
+        srq: Handle,
+        /// Receives that the SRQ holds.
+        depth: u32,
+    },
+}
+
+impl DtoRole {
+    pub(super) fn is_request(self) -> bool {
+        matches!(self, Self::Request { .. })
+    }
+
+    pub(super) fn depth(self) -> u32 {
+        match self {
+            Self::Request { depth } | Self::Recv { depth } | Self::SharedRecv { depth, .. } => {
+                depth
+            }
+        }
+    }
+
+    pub(super) fn srq(self) -> Option<Handle> {
+        match self {
+            Self::SharedRecv { srq, .. } => Some(srq),
+            _ => None,
+        }
+    }
+
+    pub(super) fn subtype(self) -> Subtype {
+        if self.is_request() {
+            Subtype::InvalidHandleEvdRequest
+        } else {
+            Subtype::InvalidHandleEvdRecv
+        }
+    }
+}
+
+/// Who is attached to an EVD, and to which of its queues.
+pub(super) struct Ledger {
+    /// Events that the consumer asked it to hold.
+    pub(super) asked: u32,
+    pub(super) streams: Streams,
+    /// The CNO that the EVD feeds, kept from being freed.
+    pub(super) cno: Option<Use<Cno>>,
+    /// Room for staged events that the owner has been given, beyond the first.
+    pub(super) room: usize,
+    pub(super) channel: Option<CompletionChannel>,
+    pub(super) queues: Vec<Account>,
+    /// SRQs whose receives are reported here.
+    pub(super) shared: Vec<Shared>,
+}
+
+/// The room of one completion queue.
+pub(super) struct Account {
+    /// None in tests.
+    pub(super) queue: Option<CompletionQueueHandle>,
+    pub(super) capacity: u32,
+    /// Promised to streams.
+    pub(super) used: u32,
+    /// Of `used`: given up, and free once the letter of that number is done.
+    pub(super) leaving: Vec<(u32, u32)>,
+}
+
+pub(super) struct Shared {
+    pub(super) srq: Handle,
+    pub(super) queue: usize,
+    users: u32,
+    /// Receives that it holds.
+    pub(super) depth: u32,
+}
+
+impl Ledger {
+    /// Nobody is attached.
+    pub(super) fn new(asked: u32) -> Self {
+        Self {
+            asked,
+            streams: Streams::default(),
+            cno: None,
+            room: 0,
+            channel: None,
+            queues: Vec::new(),
+            shared: Vec::new(),
+        }
+    }
+
+    /// All that can be outstanding.
+    pub(super) fn depth(&self) -> u32 {
+        self.queues
+            .iter()
+            .map(|account| account.used)
+            .fold(0, u32::saturating_add)
+    }
+
+    /// All that the queues hold.
+    pub(super) fn capacity(&self) -> usize {
+        self.queues
+            .iter()
+            .map(|account| account.capacity as usize)
+            .sum()
+    }
+
+    /// The queues of the device, to be watched no more.
+    pub(super) fn queues(&self) -> impl Iterator<Item = &CompletionQueueHandle> {
+        self.queues
+            .iter()
+            .filter_map(|account| account.queue.as_ref())
+    }
+
+    /// Frees the room of streams that have left for good.
+    pub(super) fn settle(&mut self, is_done: impl Fn(u32) -> bool) {
+        for account in &mut self.queues {
+            account.leaving.retain(|&(letter, depth)| {
+                let done = is_done(letter);
+                if done {
+                    account.used -= depth;
+                }
+                !done
+            });
+        }
+    }
+
+    /// A queue with room, if there is one; the room is not taken yet. So much of
+    /// the room that is taken may be had as well: `lent`, by queue.
+    pub(super) fn find(&self, role: DtoRole, lent: impl Fn(usize) -> u32) -> Option<(usize, u32)> {
+        if let Some(srq) = role.srq()
+            && let Some(shared) = self.shared.iter().find(|shared| shared.srq == srq)
+        {
+            return Some((shared.queue, 0));
+        }
+        let depth = role.depth();
+        let has_room = |(index, account): &(usize, &Account)| {
+            let room = account.capacity.saturating_add(lent(*index));
+            room.saturating_sub(account.used) >= depth
+        };
+        let (index, _) = self.queues.iter().enumerate().find(has_room)?;
+        Some((index, depth))
+    }
+
+    pub(super) fn enter(&mut self, role: DtoRole, queue: usize, depth: u32) {
+        self.queues[queue].used += depth;
+        if let Some(srq) = role.srq() {
+            match self.shared.iter_mut().find(|shared| shared.srq == srq) {
+                Some(shared) => shared.users += 1,
+                None => self.shared.push(Shared {
+                    srq,
+                    queue,
+                    users: 1,
+                    depth,
+                }),
+            }
+        }
+    }
+
+    /// What of the room of a queue is to be freed.
+    pub(super) fn leave(&mut self, role: DtoRole) -> u32 {
+        let Some(srq) = role.srq() else {
+            return role.depth();
+        };
+        let Some(at) = self.shared.iter().position(|shared| shared.srq == srq) else {
+            return 0;
+        };
+        self.shared[at].users -= 1;
+        if self.shared[at].users > 0 {
+            return 0;
+        }
+        self.shared.swap_remove(at).depth
+    }
+}
