@@ -12,8 +12,9 @@ use dat_engine::ControlError;
 use dat_engine::thread::{SignalsBlocked, leave_pinned_cpus};
 use dat_engine::wait::{Deadline, Source, WaitPolicy};
 
+use super::protocol::{Finder, State as _};
 use super::wait::{Seat, Watch};
-use super::{Cno, Finder, State};
+use super::{Cno, State};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
 use crate::object::evd::Task;
@@ -173,7 +174,7 @@ impl Calling<'_> {
     fn take(&mut self) -> bool {
         let cno = self.watch.cno;
         loop {
-            let first = cno.lock().for_agent.first();
+            let first = cno.lock().table.for_agent.first();
             let Some(evd) = first else {
                 return false;
             };
@@ -183,7 +184,7 @@ impl Calling<'_> {
                 // For the next one.
                 return false;
             }
-            if !state.for_agent.remove(evd) || !holds {
+            if !state.table.for_agent.remove(evd) || !holds {
                 continue;
             }
             self.take_agent(&mut state, Some(evd));

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `wait.rs` | `dat_cno_wait`: a wait as on an EVD, on all EVDs at once |
 //! | `agent.rs` | the agent, and the thread that calls it |
+//! | `protocol.rs` | who is told of a trigger, and who is woken |
 //! | `line.rs` | EVDs that have triggered, in order |
 //!
 //! # Who is told
@@ -20,9 +21,12 @@
 
 mod agent;
 mod line;
+mod protocol;
+mod sync;
 mod wait;
 
 use core::fmt;
+use core::ops::DerefMut;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +35,7 @@ use dat_engine::ControlError;
 use dat_engine::wait::{Blocker, ChannelSet};
 
 use self::agent::Runner;
-use self::line::Line;
+use self::protocol::{Bell, Finder, Hub, State as _, Table};
 use self::wait::Seat;
 use super::counters::WaitCounts;
 use super::exhausted;
@@ -51,7 +55,7 @@ pub struct Cno {
     /// The channels of the EVDs.
     channels: ChannelSet,
     state: Mutex<State>,
-    /// How long [`State::waiters`] is: looked at without the lock.
+    /// How many triggers wait for a waiter: looked at without the lock.
     triggered: AtomicUsize,
     /// Changes with [`State::evds`].
     edition: AtomicU32,
@@ -66,14 +70,8 @@ pub struct Cno {
 
 #[derive(Default)]
 struct State {
-    /// What feeds it.
-    evds: Vec<Handle>,
-    /// Triggers that no waiter was told of.
-    for_waiters: Line,
-    /// Triggers that no agent was told of.
-    for_agent: Line,
-    /// Who waits.
-    seats: Vec<Arc<Seat>>,
+    /// What feeds it, what has triggered, and who waits.
+    table: Table<Handle, Seat>,
     /// Places to wait that nobody uses.
     idle: Vec<Arc<Seat>>,
     agent: Option<Agent>,
@@ -83,28 +81,36 @@ struct State {
     runner: Option<Runner>,
 }
 
-impl State {
-    /// Somebody who looks, if there is anybody.
-    fn looker(&self) -> Option<Arc<Seat>> {
-        self.seats.first().cloned().or_else(|| self.caller())
+impl protocol::State for State {
+    type Evd = Handle;
+    type Seat = Seat;
+
+    fn table(&mut self) -> &mut Table<Handle, Seat> {
+        &mut self.table
     }
 
-    /// The thread that is to call the agent, if there is one to be called.
     fn caller(&self) -> Option<Arc<Seat>> {
         self.agent.as_ref()?;
         Some(Arc::clone(self.runner.as_ref()?.seat()))
     }
 }
 
-/// Who has noticed a trigger, and so need not be woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finder {
-    /// One of the waiters.
-    Waiter,
-    /// The thread of the agent.
-    Agent,
-    /// Neither, and nobody has looked yet.
-    Nobody,
+impl Hub for Cno {
+    type State = State;
+
+    fn lock(&self) -> impl DerefMut<Target = State> {
+        Self::lock(self)
+    }
+
+    fn triggered(&self) -> &AtomicUsize {
+        &self.triggered
+    }
+}
+
+impl Bell for Seat {
+    fn ring(&self) {
+        self.wake();
+    }
 }
 
 impl Object for Cno {
@@ -219,7 +225,7 @@ impl Cno {
         self.is_over.store(true, Ordering::SeqCst);
         let mut state = self.lock();
         let runner = state.runner.take();
-        let seats = state.seats.clone();
+        let seats = state.table.seats.clone();
         drop(state);
         for seat in seats.iter().chain(runner.as_ref().map(Runner::seat)) {
             seat.wake();
@@ -243,7 +249,7 @@ impl Cno {
             self.watch(channel, evd)?;
         }
         let mut state = self.lock();
-        state.evds.push(evd);
+        state.table.evds.push(evd);
         self.edition.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
@@ -262,19 +268,20 @@ impl Cno {
             self.channels.remove(channel);
         }
         let mut state = self.lock();
-        state.evds.retain(|&other| other != evd);
-        state.for_agent.remove(evd);
-        state.for_waiters.remove(evd);
+        let table = &mut state.table;
+        table.evds.retain(|&other| other != evd);
+        table.for_agent.remove(evd);
+        table.for_waiters.remove(evd);
         self.triggered
-            .store(state.for_waiters.len(), Ordering::SeqCst);
+            .store(table.for_waiters.len(), Ordering::SeqCst);
         self.edition.fetch_add(1, Ordering::SeqCst);
-        if !is_freed || !state.evds.is_empty() {
+        if !is_freed || !table.evds.is_empty() {
             return;
         }
         self.releases.fetch_add(1, Ordering::SeqCst);
         state.agent_is_released = state.agent.is_some();
         let caller = state.caller();
-        let seats = state.seats.clone();
+        let seats = state.table.seats.clone();
         drop(state);
         for seat in seats.iter().chain(&caller) {
             seat.wake();
@@ -283,41 +290,12 @@ impl Cno {
 
     /// An event has come to an EVD.
     pub(crate) fn trigger(&self, evd: Handle) {
-        self.notice(evd, Finder::Nobody);
+        protocol::notice(self, evd, Finder::Nobody);
     }
 
     /// Somebody who waits is to look, and to ask the device for events.
     pub(crate) fn call(&self) {
-        let looker = self.lock().looker();
-        if let Some(seat) = looker {
-            seat.wake();
-        }
-    }
-
-    /// An EVD has triggered.
-    fn notice(&self, evd: Handle, finder: Finder) {
-        let mut state = self.lock();
-        // It may have gone to another CNO meanwhile.
-        if !state.evds.contains(&evd) {
-            return;
-        }
-        let is_seen = finder != Finder::Nobody;
-        let is_new = state.for_waiters.push(evd, is_seen);
-        self.triggered
-            .store(state.for_waiters.len(), Ordering::SeqCst);
-        let waiter = match is_new && finder != Finder::Waiter {
-            true => state.seats.first().cloned(),
-            false => None,
-        };
-        let is_new = state.for_agent.push(evd, is_seen);
-        let caller = match is_new && finder != Finder::Agent {
-            true => state.caller(),
-            false => None,
-        };
-        drop(state);
-        for seat in waiter.iter().chain(&caller) {
-            seat.wake();
-        }
+        protocol::call(self);
     }
 }
 

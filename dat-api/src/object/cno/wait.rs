@@ -10,7 +10,8 @@ use dat_engine::wait::{
     wait_on,
 };
 
-use super::{Cno, Finder, stale};
+use super::protocol::{self, Finder, Looking, Told};
+use super::{Cno, stale};
 use crate::error::Result;
 use crate::handle::{self, Handle};
 use crate::object::counters::WaitCounts;
@@ -120,21 +121,14 @@ impl Cno {
             Some(seat) => seat,
             None => Seat::new()?,
         };
-        state.seats.push(Arc::clone(&seat));
+        state.table.seats.push(Arc::clone(&seat));
         Ok(seat)
     }
 
-    /// Gives it up, and wakes another: the event of the device that all waited
-    /// for, or a trigger, may have come to this one.
+    /// Gives it up, and wakes another.
     fn leave(&self, seat: Arc<Seat>) {
-        let mut state = self.lock();
-        state.seats.retain(|other| !Arc::ptr_eq(other, &seat));
-        state.idle.push(seat);
-        let next = state.looker();
-        drop(state);
-        if let Some(next) = next {
-            next.wake();
-        }
+        protocol::leave(self, &seat);
+        self.lock().idle.push(seat);
     }
 }
 
@@ -168,12 +162,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether everybody was sent away since.
-    fn is_released(&self) -> bool {
-        self.cno.is_over.load(Ordering::SeqCst)
-            || self.cno.releases.load(Ordering::SeqCst) != self.releases
-    }
-
     fn refresh(&mut self) {
         let edition = self.cno.edition.load(Ordering::SeqCst);
         if self.edition == Some(edition) {
@@ -181,7 +169,7 @@ impl<'a> Watch<'a> {
         }
         let state = self.cno.lock();
         self.edition = Some(self.cno.edition.load(Ordering::SeqCst));
-        self.evds.clone_from(&state.evds);
+        self.evds.clone_from(&state.table.evds);
         drop(state);
         self.events.resize(self.evds.len(), ChannelEvent::default());
     }
@@ -192,7 +180,7 @@ impl<'a> Watch<'a> {
             self.is_blind |= seen.blind;
             self.has_failed |= seen.failed;
             if seen.fresh {
-                self.cno.notice(evd, self.who);
+                protocol::notice(self.cno, evd, self.who);
             }
         }
     }
@@ -226,7 +214,7 @@ impl<'a> Watch<'a> {
     pub(super) fn holds(&self, evd: Handle) -> bool {
         let Seen { fresh, holds, .. } = look(self.cno.handle, evd, Task::Look).unwrap_or_default();
         if fresh {
-            self.cno.notice(evd, self.who);
+            protocol::notice(self.cno, evd, self.who);
         }
         holds
     }
@@ -240,18 +228,29 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// What a waiter is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Triggered(Handle),
-    Released,
-    Failed,
+impl Looking<Cno> for Watch<'_> {
+    fn is_released(&self) -> bool {
+        self.cno.is_over.load(Ordering::SeqCst)
+            || self.cno.releases.load(Ordering::SeqCst) != self.releases
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    fn holds(&mut self, evd: Handle) -> bool {
+        Watch::holds(self, evd)
+    }
+
+    fn glance_at_all(&mut self) {
+        self.look_at_all(Task::Glance);
+    }
 }
 
 /// One wait under way.
 struct Waiting<'a> {
     watch: Watch<'a>,
-    told: Option<Told>,
+    told: Option<Told<Handle>>,
 }
 
 impl Waiting<'_> {
@@ -262,46 +261,12 @@ impl Waiting<'_> {
             Some(Told::Failed) | None => Err(FAILED),
         }
     }
-
-    /// Takes the first trigger that is still good.
-    fn take(&mut self) -> bool {
-        let cno = self.watch.cno;
-        while cno.triggered.load(Ordering::SeqCst) != 0 {
-            let first = cno.lock().for_waiters.first();
-            let Some(evd) = first else {
-                break;
-            };
-            let holds = self.watch.holds(evd);
-            let mut state = cno.lock();
-            // Another waiter may have been told meanwhile.
-            let is_mine = state.for_waiters.remove(evd);
-            cno.triggered
-                .store(state.for_waiters.len(), Ordering::SeqCst);
-            drop(state);
-            if is_mine && holds {
-                self.told = Some(Told::Triggered(evd));
-                return true;
-            }
-        }
-        false
-    }
 }
 
 impl Source for Waiting<'_> {
     fn ready(&mut self) -> bool {
-        if self.watch.is_released() {
-            self.told = Some(Told::Released);
-            return true;
-        }
-        if self.take() {
-            return true;
-        }
-        if self.watch.has_failed {
-            self.told = Some(Told::Failed);
-            return true;
-        }
-        self.watch.look_at_all(Task::Glance);
-        self.take()
+        self.told = protocol::look(self.watch.cno, &mut self.watch);
+        self.told.is_some()
     }
 
     fn arm(&mut self) {

@@ -1,0 +1,486 @@
+//! All interleavings of waits on a CNO with each other and with what brings
+//! events: the device, and threads that post. Only with `--cfg loom`:
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg loom" cargo test -p dat-api --test loom --release
+//! ```
+//!
+//! Who is told and woken (`object/cno/protocol`), the line of triggers, the steps
+//! of a wait and the word of a sleeper are the library's own sources, compiled
+//! with loom's atomics. Around them this file plays the EVDs, each owned by one
+//! look at a time; a device that raises an event only for completions that come
+//! after the arm; the one channel set that all sleep on; and the seats. A wake-up
+//! that is lost leaves a waiter asleep with nobody left to wake it, which loom
+//! reports as a deadlock. Nobody else takes events here: that a trigger is
+//! forgotten with its events is for `tests/dat/cno` to show.
+
+#![cfg(loom)]
+
+use core::time::Duration;
+use std::ops::DerefMut;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use dat_engine::ControlError;
+use dat_engine::wait::{Deadline, SpinBudget, WaitPolicy};
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+
+#[allow(dead_code, unreachable_pub, reason = "compiled in place")]
+#[path = "../src/object/cno/protocol.rs"]
+mod cno;
+#[allow(dead_code, reason = "compiled in place")]
+#[path = "../src/object/cno/line.rs"]
+mod line;
+#[allow(dead_code, unreachable_pub, missing_docs, reason = "compiled in place")]
+#[path = "../../engine/src/wait/protocol.rs"]
+mod protocol;
+#[path = "../../engine/src/wait/word.rs"]
+mod word;
+
+mod sync {
+    pub(super) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+}
+
+use cno::{Bell, Finder, Hub, Looking, State, Table, Told};
+use protocol::{BlockResult, Platform, Source, WaitCounters, WaitOutcome};
+use word::SleepWord;
+
+const EVDS: usize = 2;
+const SEATS: usize = 2;
+
+/// What the waiters sleep on.
+#[derive(Default)]
+struct Descriptors {
+    /// Wake-ups of each seat.
+    alarms: [u32; SEATS],
+    /// Events of the device for each EVD: all waiters see them.
+    channels: [u32; EVDS],
+}
+
+#[derive(Default)]
+struct Wires {
+    descriptors: Mutex<Descriptors>,
+    readable: Condvar,
+}
+
+impl Wires {
+    fn change(&self, change: impl FnOnce(&mut Descriptors)) {
+        change(&mut self.descriptors.lock().unwrap());
+        self.readable.notify_all();
+    }
+}
+
+/// A place to wait: a `Blocker`, whose descriptor is an alarm.
+struct Seat {
+    number: usize,
+    word: SleepWord,
+    wires: Arc<Wires>,
+    /// A signal is handled whenever this one would sleep.
+    is_disturbed: bool,
+}
+
+impl Seat {
+    fn silence(&self) {
+        self.wires.descriptors.lock().unwrap().alarms[self.number] = 0;
+    }
+}
+
+impl Bell for Seat {
+    fn ring(&self) {
+        if self.word.take() {
+            self.wires.change(|all| all.alarms[self.number] += 1);
+        }
+    }
+}
+
+impl Platform for Seat {
+    type Guard = ();
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn others_run(&self) -> bool {
+        true
+    }
+
+    fn give_way(&self) {}
+
+    fn guard(&self) {}
+
+    fn interrupted(&self, (): &()) -> bool {
+        false
+    }
+
+    fn announce(&self) {
+        self.word.announce();
+    }
+
+    fn block(
+        &self,
+        _channel: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+        (): &(),
+    ) -> Result<BlockResult, ControlError> {
+        assert_eq!(timeout, None);
+        if self.is_disturbed {
+            self.retract();
+            return Ok(BlockResult::Signal);
+        }
+        let mut all = self.wires.descriptors.lock().unwrap();
+        while all.alarms[self.number] == 0 && all.channels == [0; EVDS] {
+            all = self.wires.readable.wait(all).unwrap();
+        }
+        let rung = all.alarms[self.number] > 0;
+        drop(all);
+        if self.word.retract() || rung {
+            self.silence();
+        }
+        Ok(BlockResult::Woken)
+    }
+
+    fn retract(&self) {
+        if self.word.retract() {
+            self.silence();
+        }
+    }
+}
+
+/// What the device, and threads that post, have brought to an EVD.
+#[derive(Default)]
+struct Brought {
+    events: u32,
+    is_armed: bool,
+}
+
+/// What the owner of an EVD has.
+#[derive(Default)]
+struct Known {
+    events: u32,
+    /// Something was staged that nobody was told of.
+    has_news: bool,
+}
+
+#[derive(Default)]
+struct Evd {
+    brought: Mutex<Brought>,
+    owned: Mutex<Known>,
+}
+
+impl Evd {
+    /// As `evd::feed::look`.
+    fn look(&self, task: Task, wires: &Wires, evd: usize) -> Option<(bool, bool)> {
+        let mut known = match task {
+            Task::Glance => self.owned.try_lock().ok()?,
+            _ => self.owned.lock().unwrap(),
+        };
+        match task {
+            Task::Glance | Task::Look => {}
+            Task::Arm => self.brought.lock().unwrap().is_armed = true,
+            Task::TakeEvents => wires.descriptors.lock().unwrap().channels[evd] = 0,
+        }
+        self.gather(&mut known);
+        let (news, holds) = (core::mem::take(&mut known.has_news), known.events > 0);
+        Some((news && holds, holds))
+    }
+
+    fn gather(&self, known: &mut Known) {
+        let events = core::mem::take(&mut self.brought.lock().unwrap().events);
+        known.events += events;
+        known.has_news |= events > 0;
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Glance,
+    Look,
+    Arm,
+    TakeEvents,
+}
+
+struct Inside(Table<usize, Seat>);
+
+impl State for Inside {
+    type Evd = usize;
+    type Seat = Seat;
+
+    fn table(&mut self) -> &mut Table<usize, Seat> {
+        &mut self.0
+    }
+
+    fn caller(&self) -> Option<Arc<Seat>> {
+        None
+    }
+}
+
+/// A CNO and all around it.
+struct World {
+    inside: Mutex<Inside>,
+    triggered: AtomicUsize,
+    evds: [Evd; EVDS],
+    wires: Arc<Wires>,
+    /// How many waiters were told of something, and have taken it.
+    served: Mutex<usize>,
+    service: Condvar,
+}
+
+impl Hub for World {
+    type State = Inside;
+
+    fn lock(&self) -> impl DerefMut<Target = Inside> {
+        self.inside.lock().unwrap()
+    }
+
+    fn triggered(&self) -> &AtomicUsize {
+        &self.triggered
+    }
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inside: Mutex::new(Inside(Table {
+                evds: (0..EVDS).collect(),
+                ..Table::default()
+            })),
+            triggered: AtomicUsize::new(0),
+            evds: Default::default(),
+            wires: Arc::default(),
+            served: Mutex::new(0),
+            service: Condvar::new(),
+        })
+    }
+
+    /// The device completes a request.
+    fn complete(&self, evd: usize) {
+        let mut brought = self.evds[evd].brought.lock().unwrap();
+        brought.events += 1;
+        let raise = core::mem::take(&mut brought.is_armed);
+        drop(brought);
+        if raise {
+            self.wires.change(|all| all.channels[evd] += 1);
+        }
+    }
+
+    /// A thread posts an event.
+    fn post(&self, evd: usize) {
+        self.evds[evd].brought.lock().unwrap().events += 1;
+        cno::notice(self, evd, Finder::Nobody);
+    }
+
+    /// Waits, as `cno::wait`, and takes all events of the EVD that it is told of.
+    fn wait(&self, number: usize, is_disturbed: bool) -> WaitOutcome {
+        let mut waiting = Waiting {
+            world: self,
+            told: None,
+        };
+        if !waiting.ready() {
+            let seat = Arc::new(Seat {
+                number,
+                word: SleepWord::new(),
+                wires: Arc::clone(&self.wires),
+                is_disturbed,
+            });
+            self.lock().table().seats.push(Arc::clone(&seat));
+            let outcome = protocol::run_on(
+                &mut waiting,
+                &*seat,
+                &mut SpinBudget::new(),
+                WaitPolicy::Block,
+                &mut { Deadline::NEVER },
+                &mut WaitCounters::default(),
+            );
+            cno::leave(self, &seat);
+            if outcome.expect("no failure") == WaitOutcome::Interrupted {
+                return WaitOutcome::Interrupted;
+            }
+        }
+        let Some(Told::Triggered(evd)) = waiting.told else {
+            panic!("told {:?}", waiting.told);
+        };
+        let evd = &self.evds[evd];
+        let mut known = evd.owned.lock().unwrap();
+        evd.gather(&mut known);
+        assert!(known.events > 0, "nobody else takes events here");
+        *known = Known::default();
+        drop(known);
+        *self.served.lock().unwrap() += 1;
+        self.service.notify_all();
+        WaitOutcome::Ready
+    }
+
+    /// Until so many were served.
+    fn until_served(&self, count: usize) {
+        let mut served = self.served.lock().unwrap();
+        while *served < count {
+            served = self.service.wait(served).unwrap();
+        }
+    }
+}
+
+struct Waiting<'a> {
+    world: &'a World,
+    told: Option<Told<usize>>,
+}
+
+impl Waiting<'_> {
+    fn look(&self, evd: usize, task: Task) -> bool {
+        let world = self.world;
+        let seen = world.evds[evd].look(task, &world.wires, evd);
+        let (is_fresh, holds) = seen.unwrap_or_default();
+        if is_fresh {
+            cno::notice(world, evd, Finder::Waiter);
+        }
+        holds
+    }
+}
+
+impl Looking<World> for Waiting<'_> {
+    fn is_released(&self) -> bool {
+        false
+    }
+
+    fn has_failed(&self) -> bool {
+        false
+    }
+
+    fn holds(&mut self, evd: usize) -> bool {
+        self.look(evd, Task::Look)
+    }
+
+    fn glance_at_all(&mut self) {
+        for evd in 0..EVDS {
+            self.look(evd, Task::Glance);
+        }
+    }
+}
+
+impl Source for Waiting<'_> {
+    fn ready(&mut self) -> bool {
+        self.told = cno::look(self.world, self);
+        self.told.is_some()
+    }
+
+    fn arm(&mut self) {
+        for evd in 0..EVDS {
+            self.look(evd, Task::Arm);
+        }
+    }
+
+    fn take_events(&mut self) -> Result<u32, ControlError> {
+        let channels = self.world.wires.descriptors.lock().unwrap().channels;
+        let mut count = 0;
+        for (evd, _) in channels
+            .iter()
+            .enumerate()
+            .filter(|(_, events)| **events > 0)
+        {
+            count += 1;
+            self.look(evd, Task::TakeEvents);
+        }
+        Ok(count)
+    }
+
+    fn channel(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// Those interleavings in which a thread is preempted at most so often (where it
+/// has to wait it may be left more often): nearly all mistakes show with two.
+fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(check);
+}
+
+fn in_thread<T: 'static>(
+    world: &Arc<World>,
+    act: impl FnOnce(&World) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let world = Arc::clone(world);
+    thread::spawn(move || act(&world))
+}
+
+/// Brings an event to an EVD.
+type Brings = fn(&World, usize);
+const COMPLETE: Brings = World::complete;
+const POST: Brings = World::post;
+
+/// One of two that wait.
+fn waiter(world: &Arc<World>, number: usize) -> thread::JoinHandle<WaitOutcome> {
+    in_thread(world, move |world| world.wait(number, false))
+}
+
+#[test]
+fn one_waiter_sleeps_over_nothing() {
+    for brings in [COMPLETE, POST] {
+        model(3, move || {
+            let world = World::new();
+            let other = in_thread(&world, move |world| brings(world, 0));
+            assert_eq!(world.wait(0, false), WaitOutcome::Ready);
+            other.join().unwrap();
+        });
+    }
+}
+
+/// Both sleep, or are about to; the event of the device for both comes to one.
+#[test]
+fn two_waiters_are_served_one_after_the_other() {
+    for [first, second] in [
+        [COMPLETE, COMPLETE],
+        [COMPLETE, POST],
+        [POST, COMPLETE],
+        [POST, POST],
+    ] {
+        model(2, move || {
+            let world = World::new();
+            let waiters = [0, 1].map(|number| waiter(&world, number));
+            first(&world, 0);
+            world.until_served(1);
+            second(&world, 0);
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
+            }
+        });
+    }
+}
+
+/// Two EVDs trigger at once: each is told to one of the two.
+#[test]
+fn two_waiters_are_told_of_two_evds() {
+    for [first, second] in [[COMPLETE, COMPLETE], [COMPLETE, POST], [POST, POST]] {
+        model(2, move || {
+            let world = World::new();
+            let waiters = [0, 1].map(|number| waiter(&world, number));
+            first(&world, 0);
+            second(&world, 1);
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
+            }
+        });
+    }
+}
+
+/// One leaves for a signal, whatever it has taken of the device's events by
+/// then: the other is told, unless it was after all.
+#[test]
+fn a_waiter_that_leaves_untold_takes_nothing_along() {
+    for brings in [COMPLETE, POST] {
+        model(2, move || {
+            let world = World::new();
+            let stays = waiter(&world, 0);
+            let leaves = in_thread(&world, |world| world.wait(1, true));
+            brings(&world, 0);
+            if leaves.join().unwrap() == WaitOutcome::Ready {
+                // For the one that stays.
+                brings(&world, 0);
+            }
+            assert_eq!(stays.join().unwrap(), WaitOutcome::Ready);
+        });
+    }
+}
