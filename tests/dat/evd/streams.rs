@@ -142,7 +142,9 @@ fn evd_x13_a_failed_queue_is_told_of_and_its_evd_is_dead() {
     bed.run();
     let mut lost = Vec::new();
     while lost.len() < 2 {
-        let event = take(bed.async_evd, "of two queues");
+        // A thread of the library's brings it.
+        let (answer, event, _) = wait(bed.async_evd, 10_000_000, 1);
+        ok(answer);
         let (handle, reason) = told(&event);
         if handle == end.ep {
             // Its queue pair went with its queues.
@@ -188,17 +190,26 @@ fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
     let failed = numbers(|number| emulator.nic().fail_cq(Cqn(number)).is_ok());
     assert!(failed >= 4, "{failed} completion queues");
     bed.run();
-    let first = take(bed.async_evd, "the first");
+    // A thread of the library's brings it.
+    let (answer, first, _) = wait(bed.async_evd, 10_000_000, 1);
+    ok(answer);
     assert_eq!(first.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
     let (handle, _) = told(&first);
     let known = ends
         .iter()
         .any(|end| [end.recv, end.request].contains(&handle));
     assert!(known, "one of theirs");
-    // It is empty then, and goes on.
-    while dequeue(bed.async_evd).is_ok() {}
-    let (answer, _, _) = wait(bed.async_evd, 1000, 1);
-    fails_with(answer, DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
+    // It goes on, with what finds room now, if the thread is not through yet;
+    // and is empty then.
+    let mut others = 0;
+    let last = loop {
+        match wait(bed.async_evd, 1000, 1).0 {
+            DAT_SUCCESS => others += 1,
+            answer => break answer,
+        }
+    };
+    fails_with(last, DAT_TIMEOUT_EXPIRED, DAT_NO_SUBTYPE);
+    assert!(others < 4, "{others} more of 4");
 }
 
 /// A shared receive queue fails: told of as an internal error of the queue. It

@@ -224,22 +224,22 @@ impl Ia {
         self.children.counters()
     }
 
-    /// The device's events of a QP: its errors are reported as
-    /// [`AsyncKind::EpBroken`] of `ep`, and then passed to the hook, as are
-    /// all its other events.
+    /// The device's events of a QP: its errors are passed to the hook,
+    /// as are all its other events, and then reported as
+    /// [`AsyncKind::EpBroken`] of `ep`.
     pub(crate) fn watch_qp(&self, qp: ObjectId, ep: Handle, hook: Hook) {
         self.watch.insert(qp, Watched { handle: ep, hook });
     }
 
-    /// The device's events of an SRQ: its error is reported as
-    /// [`AsyncKind::ProviderInternalError`] of the SRQ, and then passed to the
-    /// hook; its limit event is only passed on.
+    /// The device's events of an SRQ: its error is passed to the hook,
+    /// and then reported as [`AsyncKind::ProviderInternalError`] of the SRQ; its
+    /// limit event is only passed on.
     pub(crate) fn watch_srq(&self, srq: ObjectId, handle: Handle, hook: Hook) {
         self.watch.insert(srq, Watched { handle, hook });
     }
 
-    /// The device's events of a CQ: its error is reported as
-    /// [`AsyncKind::EvdOverflow`] of `evd`, and then passed to the hook.
+    /// The device's events of a CQ: its error is passed to
+    /// the hook, and then reported as [`AsyncKind::EvdOverflow`] of `evd`.
     pub(crate) fn watch_cq(&self, cq: ObjectId, evd: Handle, hook: Hook) {
         self.watch.insert(cq, Watched { handle: evd, hook });
     }

@@ -80,10 +80,11 @@ impl Ia {
         let Some(Watched { handle, hook }) = self.watch.get(id) else {
             return;
         };
+        // The object knows before the consumer does, who may ask it at once.
+        hook(handle, event.kind);
         if let Some((kind, reason)) = meaning(event.kind) {
             self.report(kind, handle, reason);
         }
-        hook(handle, event.kind);
     }
 
     /// The device is gone, or its events cannot be read any more. Told once,
