@@ -10,6 +10,7 @@ mod events;
 mod fork;
 mod memory;
 mod opening;
+mod promises;
 mod rig;
 // What the tests of endpoints use as well.
 #[allow(dead_code, reason = "some of it is for other tests")]

@@ -1,0 +1,112 @@
+//! Attributes that promise how transfers go: they go so.
+
+use dat_api::object::evd::Evd;
+use dat_api::types::{DtoStatus, EpAttributes, EventData};
+
+use crate::rig::turn;
+use crate::world::{self, World, plain};
+
+/// `max_rdma_read_per_ep_*_guaranteed`: each of many endpoints is made, and
+/// connected, with as many as one may have, and no other takes them away.
+#[test]
+fn reads_of_every_endpoint_are_its_own() {
+    let _turn = turn();
+    let world = World::new();
+    let is = world.ia.query().ia;
+    assert!(is.max_rdma_read_per_ep_in_guaranteed && is.max_rdma_read_per_ep_out_guaranteed);
+    let (most_in, most_out) = (is.max_rdma_read_per_ep_in, is.max_rdma_read_per_ep_out);
+    let attributes = EpAttributes {
+        max_rdma_read_in: most_in,
+        max_rdma_read_out: most_out,
+        ..plain()
+    };
+    let pairs = [(); 8].map(|()| {
+        let evds = [world.evd(64), world.evd(64)];
+        let eps = [
+            world.ep(&evds[0], &attributes),
+            world.ep(&evds[1], &attributes),
+        ];
+        world.join(&eps, &evds);
+        (eps, evds)
+    });
+    for (eps, _) in &pairs {
+        for ep in eps {
+            let has = ep.query().attributes;
+            assert_eq!(
+                (has.max_rdma_read_in, has.max_rdma_read_out),
+                (most_in, most_out)
+            );
+        }
+        world::read(
+            &eps[0],
+            &[world.memory.local(0, 8)],
+            1,
+            &world.memory.remote(64, 8),
+        )
+        .expect("posted");
+    }
+    for (_, evds) in &pairs {
+        done(&evds[0]);
+    }
+}
+
+/// The next completion, which is a good one.
+fn done(evd: &Evd) {
+    let event = world::next(evd);
+    let is_good = matches!(
+        event,
+        EventData::Dto {
+            status: DtoStatus::Success,
+            ..
+        }
+    );
+    assert!(is_good, "{event:?}");
+}
+
+/// `lmr_sync_req` false: what a peer has written is there with no call in
+/// between, and a peer reads what was stored last.
+#[test]
+fn memory_needs_no_synchronizing() {
+    let _turn = turn();
+    let world = World::new();
+    assert!(!world.ia.query().provider.lmr_sync_req);
+    let (pair, memory) = (world.pair(), &world.memory);
+    for round in 0..64u8 {
+        memory.write(0, &[round; 8]);
+        world::write(
+            &pair.eps[0],
+            &[memory.local(0, 8)],
+            1,
+            &memory.remote(64, 8),
+        )
+        .expect("posted");
+        done(&pair.evds[0]);
+        assert_eq!(memory.read(64, 8), [round; 8]);
+        memory.write(64, &[!round; 8]);
+        world::read(
+            &pair.eps[0],
+            &[memory.local(128, 8)],
+            2,
+            &memory.remote(64, 8),
+        )
+        .expect("posted");
+        done(&pair.evds[0]);
+        assert_eq!(memory.read(128, 8), [!round; 8]);
+    }
+}
+
+/// `dto_async_return_guaranteed`: a post returns while what it asks for cannot
+/// be done yet, since the peer has no receive.
+#[test]
+fn posts_return_before_their_transfers_are_done() {
+    let _turn = turn();
+    let world = World::new();
+    assert!(world.ia.query().provider.dto_async_return_guaranteed);
+    let pair = world.pair();
+    world::send(&pair.eps[0], &[world.memory.local(0, 8)], 1).expect("posted");
+    world::nothing(&pair.evds[0]);
+    world::recv(&pair.eps[1], &[world.memory.local(64, 8)], 2).expect("posted");
+    for evd in &pair.evds {
+        done(evd);
+    }
+}
