@@ -13,6 +13,7 @@
 //! - A message says by its endpoint's context whose it is, by its cookie in
 //!   which buffer.
 //! - An endpoint is kept until the last of its buffers is back.
+//! - What goes wrong with one client ends that client, not the server.
 //! - Nothing is allocated while messages come.
 
 mod common;
@@ -36,7 +37,8 @@ use dat_api::{DatReturn, ReturnType};
 /// Takes numbered messages of many clients, from one shared receive queue
 ///
 /// Clients are `srq_client HOST`. It ends when so many clients as asked for
-/// have come and gone.
+/// have come and gone. One that dies is reported and counts; the others are
+/// served on, and the exit status is 3 in the end.
 #[derive(Parser)]
 #[command(after_help = common::STATUSES)]
 struct Options {
@@ -60,8 +62,12 @@ const GRANT: u64 = 1 << 63;
 
 struct Client {
     endpoint: Endpoint,
+    /// In the order of their requests.
+    number: u64,
     up: bool,
     gone: bool,
+    /// And that was said.
+    failed: bool,
     /// How many messages it has announced.
     announced: u64,
     consumed: u64,
@@ -106,11 +112,13 @@ fn run(options: Options) -> Outcome<()> {
     buffers.shared.set_low_watermark(low)?;
     let server = Server {
         grants: zone.memory(clients * LINE, MemPrivileges::LOCAL_READ)?,
-        clients: Vec::with_capacity(clients),
+        clients: std::iter::repeat_with(|| None).take(clients).collect(),
+        asked: 0,
         zone,
         events,
         buffers: &buffers,
-        wanted: clients,
+        served: 0,
+        failed: 0,
     };
     let _listening = adapter.listen(options.common.port, &server.events)?;
     println!("listening on {}", options.common.port);
@@ -122,7 +130,14 @@ fn run(options: Options) -> Outcome<()> {
         // Ends the wait of the other thread.
         watermarks.end_waiting()?;
         let refills = refiller.join().expect("no panic")?;
-        println!("{} messages, refilled {refills} times", served?);
+        let Served { messages, failed } = served?;
+        println!("{messages} messages, refilled {refills} times");
+        if failed > 0 {
+            return Err(format!(
+                "{failed} of {clients} clients did not send what they had announced"
+            )
+            .into());
+        }
         Ok(())
     })
 }
@@ -185,15 +200,25 @@ struct Server<'a> {
     buffers: &'a Buffers,
     /// A cache line for the grants of each client.
     grants: Memory,
+    /// A place for each that is wanted.
     clients: Vec<Option<Client>>,
-    wanted: usize,
+    /// How many have asked, have come and gone, and have failed of those.
+    asked: u64,
+    served: usize,
+    failed: usize,
+}
+
+/// What there was in the end.
+struct Served {
+    messages: u64,
+    failed: usize,
 }
 
 impl Server<'_> {
-    /// Serves until all clients have come and gone; how many messages came.
-    fn serve(mut self) -> Outcome<u64> {
-        let (mut messages, mut gone) = (0, 0);
-        while gone < self.wanted {
+    /// Serves until all clients have come and gone.
+    fn serve(mut self) -> Outcome<Served> {
+        let mut messages = 0;
+        while self.served < self.clients.len() {
             let event = wait(&self.events)?;
             if let Some(request) = ConnectionRequest::from_event(&event) {
                 self.admit(request)?;
@@ -202,8 +227,8 @@ impl Server<'_> {
             let (EventData::Dto { ep, .. } | EventData::Connection { ep, .. }) = event.data else {
                 return Err(format!("unexpected: {event:?}").into());
             };
-            let number = ep.context().unwrap_or(u64::MAX) as usize;
-            let Some(Some(client)) = self.clients.get_mut(number) else {
+            let place = ep.context().unwrap_or(u64::MAX) as usize;
+            let Some(Some(client)) = self.clients.get_mut(place) else {
                 return Err(format!("an event of nobody: {event:?}").into());
             };
             match event.data {
@@ -212,68 +237,85 @@ impl Server<'_> {
                     ..
                 } => {
                     client.up = true;
+                    println!(
+                        "client {}: announces {} messages",
+                        client.number, client.announced
+                    );
                 }
                 EventData::Connection { kind, .. } => {
-                    if client.consumed != client.announced {
-                        return Err(format!(
-                            "client {number}: {kind:?} after {} of {} messages",
-                            client.consumed, client.announced
-                        )
-                        .into());
-                    }
-                    println!("client {number}: {} messages", client.consumed);
                     client.gone = true;
+                    if !client.up {
+                        eprintln!(
+                            "client {}: has given up before it was connected ({kind:?})",
+                            client.number
+                        );
+                    }
                 }
-                EventData::Dto {
-                    cookie,
-                    status: DtoStatus::Success,
-                    ..
-                } if cookie & GRANT != 0 => {
+                // A grant that fails does so with the connection, which has an
+                // event of its own; the last one usually does, as the client
+                // that has it leaves.
+                EventData::Dto { cookie, .. } if cookie & GRANT != 0 => {
                     client.granting = false;
                 }
                 EventData::Dto {
                     cookie,
-                    status: DtoStatus::Success,
-                    length: 8,
+                    status,
+                    length,
                     ..
                 } => {
-                    let mut text = [0; 8];
-                    self.buffers.memory.read(cookie as usize * BYTES, &mut text);
-                    let text = u64::from_le_bytes(text);
-                    if text != client.consumed {
-                        return Err(format!(
-                            "client {number}: message {} carries {text}",
-                            client.consumed
-                        )
-                        .into());
+                    if status == DtoStatus::Success {
+                        messages += client.takes(self.buffers, cookie, length)?;
                     }
-                    client.consumed += 1;
-                    messages += 1;
                     self.buffers.done_with().push(cookie);
                 }
-                // The last grant: the client has it, and its leaving was heard of
-                // before that.
-                EventData::Dto {
-                    cookie,
-                    status: DtoStatus::Flushed,
-                    ..
-                } if cookie & GRANT != 0 => {}
-                other => return Err(format!("client {number}: {other:?}").into()),
+                other => return Err(format!("client {}: {other:?}", client.number).into()),
             }
-            client.grant(&self.grants, number)?;
-            if client.gone && client.endpoint.recv_query().allocated == 0 {
-                self.clients[number] = None;
-                gone += 1;
-            }
+            client.grant(&self.grants, place)?;
+            self.bid_farewell(place);
         }
-        Ok(messages)
+        Ok(Served {
+            messages,
+            failed: self.failed,
+        })
+    }
+
+    /// Frees the place of a client that is gone, once all that it has left is
+    /// here.
+    fn bid_farewell(&mut self, place: usize) {
+        let Some(client) = &mut self.clients[place] else {
+            return;
+        };
+        if !client.gone || client.granting || client.endpoint.recv_query().allocated > 0 {
+            return;
+        }
+        let (number, consumed) = (client.number, client.consumed);
+        if client.up {
+            if !client.failed && consumed != client.announced {
+                client.failed = true;
+                eprintln!(
+                    "client {number}: has gone after {consumed} of {} messages",
+                    client.announced
+                );
+            }
+            if client.failed {
+                self.failed += 1;
+            } else {
+                println!("client {number}: {consumed} messages");
+            }
+            self.served += 1;
+        }
+        self.clients[place] = None;
     }
 
     fn admit(&mut self, mut request: ConnectionRequest) -> Outcome<()> {
-        if self.clients.len() == self.wanted {
+        let number = self.asked;
+        self.asked += 1;
+        let present = self.clients.iter().flatten().count();
+        let place = self.clients.iter().position(Option::is_none);
+        let (Some(place), true) = (place, present + self.served < self.clients.len()) else {
             request.reject();
             return Ok(());
-        }
+        };
         let announced = request.private_data();
         let Some(announced) = announced.first_chunk() else {
             eprintln!("a client of another kind: it does not say how much it will send");
@@ -284,36 +326,62 @@ impl Server<'_> {
             shared: Some(&self.buffers.shared),
             ..EndpointOptions::new(&self.events)
         })?;
-        endpoint.set_context(self.clients.len() as u64);
+        endpoint.set_context(place as u64);
+        // If the client has given up meanwhile, an event tells.
         request.accept(&mut endpoint, &WINDOW.to_le_bytes())?;
-        self.clients.push(Some(Client {
+        self.clients[place] = Some(Client {
             endpoint,
+            number,
             up: false,
             gone: false,
+            failed: false,
             announced: u64::from_le_bytes(*announced),
             consumed: 0,
             granted: 0,
             granting: false,
-        }));
+        });
         Ok(())
     }
 }
 
 impl Client {
+    /// A message has come. If it is not what was agreed, there will be no more
+    /// of this client. How many messages it was.
+    fn takes(&mut self, buffers: &Buffers, buffer: u64, length: u64) -> Outcome<u64> {
+        let mut text = [0; 8];
+        buffers.memory.read(buffer as usize * BYTES, &mut text);
+        let text = u64::from_le_bytes(text);
+        if (length, text) == (8, self.consumed) {
+            self.consumed += 1;
+            return Ok(1);
+        }
+        if !self.failed {
+            eprintln!(
+                "client {}: message {} has {length} bytes and carries {text}",
+                self.number, self.consumed
+            );
+        }
+        self.failed = true;
+        if !self.gone {
+            self.endpoint.disconnect(false)?;
+        }
+        Ok(0)
+    }
+
     /// Tells the client how much was consumed, once that is half a window more
     /// than it knows, or all. One grant at a time: its memory is the device's
     /// meanwhile, and the client has receives for two.
-    fn grant(&mut self, grants: &Memory, number: usize) -> Outcome<()> {
+    fn grant(&mut self, grants: &Memory, place: usize) -> Outcome<()> {
         let news = self.consumed - self.granted;
         let due = news >= WINDOW / 2 || (news > 0 && self.consumed == self.announced);
-        if !due || !self.up || self.gone || self.granting {
+        if !due || !self.up || self.gone || self.failed || self.granting {
             return Ok(());
         }
-        let at = number * LINE;
+        let at = place * LINE;
         grants.write(at, &self.consumed.to_le_bytes());
         self.endpoint.post_send(
             &[grants.segment(at..at + 8)],
-            GRANT | number as u64,
+            GRANT | place as u64,
             CompletionFlags::empty(),
         )?;
         self.granted = self.consumed;

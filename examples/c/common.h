@@ -169,7 +169,9 @@ static inline DAT_LMR_TRIPLET part(const struct memory *memory, size_t at, size_
     return segment;
 }
 
-/* Attributes with what every example wants. */
+/* Attributes with what every example wants. Of the completion flags, the one
+ * of thresholds lets an EVD take completions together with other events on
+ * every provider; on this one the default does, too. */
 static inline DAT_EP_ATTR attributes(DAT_COUNT receives, DAT_COUNT requests)
 {
     DAT_EP_ATTR attr;
@@ -180,6 +182,8 @@ static inline DAT_EP_ATTR attributes(DAT_COUNT receives, DAT_COUNT requests)
     attr.max_request_dtos = requests;
     attr.max_recv_iov = 1;
     attr.max_request_iov = 1;
+    attr.recv_completion_flags = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
+    attr.request_completion_flags = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
     return attr;
 }
 

@@ -10,6 +10,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
 
 use emulator::{fabric, launcher};
 
@@ -216,6 +218,89 @@ fn a_ring_is_written_and_read() {
 #[test]
 fn a_server_takes_messages_of_many_clients_from_one_queue() {
     shared_queue(&[], [1, 500, 1001]);
+}
+
+/// One client is killed half way, and one before the server has answered it: the
+/// others are served to the end, and the server says who it was.
+#[test]
+fn a_server_outlives_its_clients() {
+    let (fabric, qualifier) = (fabric(), qualifier());
+    let client = |count| {
+        let arguments = ["-p", &qualifier, "-n", count, "127.0.0.1"];
+        start(&fabric, &[], "srq_client", &arguments)
+    };
+    let mut server = start(&fabric, &[], "srq_server", &["-p", &qualifier, "-c", "3"]);
+    let mut output = BufReader::new(server.stdout.take().expect("a pipe"));
+    let mut listening = String::new();
+    output.read_line(&mut listening).expect("text");
+    // Killed while it sends, with others on their way.
+    let victim = client("4000000000");
+    let mut line = String::new();
+    output.read_line(&mut line).expect("text");
+    assert!(
+        line.ends_with(": announces 4000000000 messages\n"),
+        "{line:?}"
+    );
+    let first = client("2000");
+    line.clear();
+    output.read_line(&mut line).expect("text");
+    assert!(line.ends_with(": announces 2000 messages\n"), "{line:?}");
+    signal(&victim, libc::SIGKILL);
+    let reaped = victim.wait_with_output().expect("it was started");
+    assert!(!reaped.status.success());
+    assert_eq!(
+        end("client", first, String::new()).as_deref(),
+        Ok("2000 messages sent\n")
+    );
+    // Killed while it waits for an answer.
+    signal(&server, libc::SIGSTOP);
+    let victim = client("5");
+    while !is_connected(&qualifier) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    signal(&victim, libc::SIGKILL);
+    victim.wait_with_output().expect("it was started");
+    signal(&server, libc::SIGCONT);
+    // The third.
+    let last = client("300");
+    assert_eq!(
+        end("client", last, String::new()).as_deref(),
+        Ok("300 messages sent\n")
+    );
+    let mut told = String::new();
+    output.read_to_string(&mut told).expect("text");
+    let ended = server.wait_with_output().expect("it was started");
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{told}{complaint}");
+    for said in [
+        "has gone after ",
+        "1 of 3 clients did not send what they had announced",
+    ] {
+        assert!(complaint.contains(said), "{told}{complaint}");
+    }
+    for said in [
+        ": 2000 messages\n",
+        ": 300 messages\n",
+        " messages, refilled ",
+    ] {
+        assert!(told.contains(said), "{told}{complaint}");
+    }
+}
+
+/// To a process, and to what it has started: `timeout` leads a group.
+fn signal(child: &Child, signal: libc::c_int) {
+    let group = libc::pid_t::try_from(child.id()).expect("a process");
+    // SAFETY: a child that was not waited for yet.
+    assert_eq!(unsafe { libc::kill(-group, signal) }, 0);
+}
+
+/// Whether somebody has a connection to this port of the host.
+fn is_connected(port: &str) -> bool {
+    let port: u16 = port.parse().expect("a port");
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("procfs");
+    // Place, local and remote address, state: 01 is established.
+    let remote = format!(":{port:04X} 01 ");
+    table.contains(&remote)
 }
 
 #[test]
