@@ -267,7 +267,9 @@ impl Endpoint {
     }
 
     /// Back to the state after creation. Everything posted is forgotten, and
-    /// completions that were not polled yet will not be seen.
+    /// completions that were not polled yet will not be seen. On the direct path
+    /// they hold their places in the completion queues until these are polled:
+    /// do that before it connects again, or the queues may overrun.
     ///
     /// # Errors
     /// The device failed.

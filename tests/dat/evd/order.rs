@@ -190,3 +190,50 @@ fn evd_o08_a_marker_is_the_last() {
     assert_eq!(cookies(pair.passive.recv, 7), [0, 1, 2, 3, 4, 5, 99]);
     assert_eq!(cookies(pair.active.request, 4), [0, 1, 2, 98]);
 }
+
+/// An endpoint lives again and again, and nobody takes what each life leaves on
+/// its EVDs: it goes with that life, and never fills a queue of the device.
+#[test]
+fn evd_lives_that_nobody_takes_from_do_not_pile_up() {
+    let bed = Bed::new();
+    let shape = Shape::default();
+    let memory = bed.memory(4096);
+    let ends = [End::new(&bed, &shape), End::new(&bed, &shape)];
+    let lengths = || {
+        ends.map(|end| {
+            // SAFETY: integers and pointers: zeros are good; then the result.
+            let mut info: DAT_EVD_PARAM = unsafe { std::mem::zeroed() };
+            // SAFETY: a live handle; the result is writable.
+            ok(unsafe { dat_evd_query(end.recv, DAT_EVD_FIELD_EVD_QLEN, &raw mut info) });
+            info.evd_qlen
+        })
+    };
+    let before = lengths();
+    for life in 0..20 {
+        Pair::connect(&bed, ends[0], ends[1]);
+        for end in &ends {
+            for tag in 0..16 {
+                ok(end.post_recv(&[memory.segment(0, 8)], tag));
+            }
+        }
+        ok(ends[0].post_send(&[memory.segment(64, 8)], 77, DAT_COMPLETION_DEFAULT_FLAG));
+        bed.run();
+        if life == 19 {
+            break;
+        }
+        for end in &ends {
+            // SAFETY: a live handle.
+            ok(unsafe { dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG) });
+            expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+        }
+        for end in &ends {
+            // SAFETY: a live handle.
+            ok(unsafe { dat_ep_reset(end.ep) });
+        }
+    }
+    let event = ends[1].received();
+    assert_eq!((event.cookie, event.status), (0, DAT_DTO_SUCCESS));
+    assert_eq!(ends[0].requested().cookie, 77);
+    assert_eq!(lengths(), before);
+    nothing_on(bed.async_evd);
+}

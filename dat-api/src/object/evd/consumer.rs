@@ -348,8 +348,12 @@ impl Consumer {
                 return found;
             }
             Letter::Purge(ep) => {
+                // What its queue pair has left in the rings is gone from them,
+                // too, before it fills the room that is its: it may live again.
+                let found = self.sweep(evd);
                 self.purge(ep);
                 self.note_staged(evd);
+                return found;
             }
         }
         Found::default()

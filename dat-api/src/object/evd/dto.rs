@@ -294,8 +294,9 @@ impl Evd {
         self.posted.is_done(letter)
     }
 
-    /// Forgets the completions of an endpoint that were taken from the device
-    /// and not handed out. When this returns they are gone.
+    /// Forgets the completions of an endpoint, whose queue pair is reset or gone:
+    /// those that were taken from the device and not handed out, and those in the
+    /// rings. When this returns they are gone, and their room is free.
     pub(crate) fn purge(&self, ep: Handle) {
         let letter = self.posted.send([Letter::Purge(ep)]);
         for round in 0.. {
