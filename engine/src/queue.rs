@@ -87,6 +87,18 @@ impl Device {
     }
 }
 
+impl CompletionQueueHandle {
+    /// Whether polling may still write to the memory of a request that has
+    /// completed: an mlx5 leaves short payloads in the completion, and whoever
+    /// polls it copies them to where they belong. Memory that completed requests
+    /// name may be given back once this was false, or the queue was polled empty.
+    /// For any thread; may be true though nothing is there.
+    #[must_use]
+    pub fn may_hold_payload(&self) -> bool {
+        self.verbs.is_mlx5() && self.path.may_hold_any()
+    }
+}
+
 impl CompletionQueue {
     /// The next completion, if there is one.
     #[inline]

@@ -81,6 +81,7 @@ impl VerbsCq {
             shared,
             channel: channel.cloned(),
             context: Arc::clone(&device.context),
+            mlx5: device.is_mlx5(),
         };
         if device.is_direct() {
             // SAFETY: a live CQ of an mlx5 device: others are not direct.
@@ -122,6 +123,11 @@ impl VerbsCq {
     #[must_use]
     pub fn id(&self) -> ObjectId {
         self.0.shared.id
+    }
+
+    /// Whether libmlx5 is the library of its device, whatever the path.
+    pub(crate) fn is_mlx5(&self) -> bool {
+        self.0.mlx5
     }
 
     /// The channel that it was created with.
@@ -248,6 +254,7 @@ struct RawCq {
     // Used by the CQ, so dropped after it.
     channel: Option<CompletionChannel>,
     context: Arc<Context>,
+    mlx5: bool,
 }
 
 // SAFETY: libibverbs lets any thread use a CQ, several at a time. The layout

@@ -306,6 +306,16 @@ pub(crate) enum CqSide {
     Verbs(verbs::Completions),
 }
 
+impl CqSide {
+    /// Whether completions may be there; on the verbs path nobody can tell.
+    pub(crate) fn may_hold_any(&self) -> bool {
+        match self {
+            Self::Direct(mailbox) => mailbox.holds_any(),
+            Self::Verbs(_) => true,
+        }
+    }
+}
+
 /// The posting side of a shared receive queue.
 #[derive(Debug)]
 pub(crate) enum SharedReceives {

@@ -123,6 +123,13 @@ impl Entries {
         (own_op.0 & OwnOp::OWNER != 0) == self.size.owner(counter)
     }
 
+    /// Whether the device has written something that was not given back yet. May
+    /// be called by any thread, as [`Self::written_end`].
+    pub fn holds_any(&self) -> bool {
+        let consumed = self.consumer_record.get();
+        self.written_end() != consumed & 0xff_ffff
+    }
+
     /// One past the last entry that is written, 24 bits: every completion that
     /// was there when this was called lies before it.
     ///

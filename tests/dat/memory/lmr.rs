@@ -414,3 +414,50 @@ fn pz_row_by_row() {
         }
     }
 }
+
+/// A short message may lie in its completion until that is looked at. When its
+/// LMR has been freed it is where it belongs, and what comes to be there later
+/// stays, whoever takes events then.
+#[test]
+fn lmr_that_is_freed_has_what_was_received_and_is_written_no_more() {
+    let bed = Bed::new();
+    let pair = Pair::new(&bed, &Shape::default());
+    let mut from = bed.memory(64);
+    from.write(0, b"by sends");
+    from.write(32, b"by reads");
+    let mut bytes = vec![0_u8; 4096];
+    let at = bytes.as_mut_ptr();
+    let region = DAT_REGION_DESCRIPTION { for_va: at.cast() };
+    let made = create(&bed, DAT_MEM_TYPE_VIRTUAL, region, 4096, bed.pz, ALL).expect("made");
+    let segment = |offset: u64, length| DAT_LMR_TRIPLET {
+        lmr_context: made.context,
+        pad: 0,
+        virtual_address: made.address + offset,
+        segment_length: length,
+    };
+    let to = pair.passive;
+    ok(to.post_recv(&[segment(0, 8)], 1));
+    ok(to.post_read(
+        &[segment(8, 8)],
+        &from.remote(32, 8),
+        2,
+        DAT_COMPLETION_DEFAULT_FLAG,
+    ));
+    ok(pair
+        .active
+        .post_send(&[from.segment(0, 8)], 3, DAT_COMPLETION_DEFAULT_FLAG));
+    // The sender's completion says that the message is there; nobody looks for
+    // the receiver's.
+    bed.run();
+    assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
+    bed.run();
+    ok(free(made.lmr));
+    // SAFETY: memory of our own, which the device knows no more.
+    let seen = unsafe { std::slice::from_raw_parts(at, 16) }.to_vec();
+    assert_eq!(String::from_utf8_lossy(&seen), "by sendsby reads");
+    bytes.fill(0xee);
+    for (event, cookie) in [(to.received(), 1), (to.requested(), 2)] {
+        assert_eq!((event.cookie, event.status), (cookie, DAT_DTO_SUCCESS));
+    }
+    assert!(bytes.iter().all(|byte| *byte == 0xee), "written later");
+}

@@ -16,6 +16,7 @@
 //! | | `rmr_context` only with a remote privilege | `adapters memory::a_region_says_what_it_is_…` |
 //! | `dat_lmr_query`, `_free` | handles | `lmr::lmr_create_row_by_row` |
 //! | `dat_lmr_free` | bound RMRs exist | `rmr::life::rmr_keeps_what_it_is_made_of_and_bound_to` |
+//! | | what was received before | `lmr::lmr_that_is_freed_…` |
 //! | | later local use, later remote use | `statuses::status_local_protection_…`, `lmr::lmr_of_an_lmr_…` |
 //! | `dat_lmr_sync_rdma_*` | all | `lmr::lmr_sync_looks_at_its_segments` |
 //! | `dat_rmr_create`, `_query`, `_free` | all | `rmr::life::rmr_create_query_free_row_by_row`, `rmr::life::rmr_free_closes_what_is_bound` |

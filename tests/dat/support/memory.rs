@@ -107,13 +107,10 @@ impl Memory {
 }
 
 impl Drop for Memory {
-    /// The registration may be gone with its adapter. The bytes stay: a short
-    /// message that a test has left in its completion is copied to where it
-    /// belongs when that is looked at, as the adapter is closed at the latest.
+    /// The registration may be gone with its adapter.
     fn drop(&mut self) {
         if !self.freed {
             let _ = self.free();
         }
-        std::mem::forget(std::mem::take(&mut self.bytes));
     }
 }

@@ -298,7 +298,24 @@ impl Evd {
     /// those that were taken from the device and not handed out, and those in the
     /// rings. When this returns they are gone, and their room is free.
     pub(crate) fn purge(&self, ep: Handle) {
-        let letter = self.posted.send([Letter::Purge(ep)]);
+        self.act_now(Letter::Purge(ep));
+    }
+
+    /// What was received or read has reached its memory when this returns: a
+    /// device may leave short payloads in the completions, from where they are
+    /// copied when these are taken out of the rings. For who ends a registration:
+    /// its memory may be gone when the consumer looks.
+    pub(crate) fn bring_payloads(&self) {
+        let may_hold = |queue: &CompletionQueueHandle| queue.may_hold_payload();
+        let holds = self.ledger().queues().any(may_hold);
+        if holds {
+            self.act_now(Letter::Sweep);
+        }
+    }
+
+    /// Has the owner act on a letter, or does so, and waits for that.
+    fn act_now(&self, letter: Letter) {
+        let letter = self.posted.send([letter]);
         for round in 0.. {
             if self.attend() != Attended::Busy || self.posted.is_done(letter) {
                 break;

@@ -103,6 +103,14 @@ impl Children {
         }
     }
 
+    /// The objects of a kind.
+    pub(super) fn of(&self, kind: Kind) -> Vec<Handle> {
+        let state = self.lock();
+        let of_kind =
+            |(handle, record): (&Handle, &Record)| (record.kind == kind).then_some(*handle);
+        state.live.iter().filter_map(of_kind).collect()
+    }
+
     /// Takes an object off the list.
     pub(super) fn remove(&self, handle: Handle) {
         let mut state = self.lock();

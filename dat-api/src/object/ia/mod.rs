@@ -33,8 +33,9 @@ use dat_engine::control::ObjectId;
 use dat_engine::wait::WaitPolicy;
 
 use crate::error::{DatError, Result};
-use crate::handle::{Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Kind, Object, Reservation};
 use crate::object::counters::Counters;
+use crate::object::evd::Evd;
 use crate::object::peer::PeerAddress;
 use crate::options::Options;
 use crate::status::{ReturnType, Subtype};
@@ -210,6 +211,16 @@ impl Ia {
     /// The object is being freed. Call it before the handle is retired.
     pub(crate) fn unregister(&self, handle: Handle) {
         self.children.remove(handle);
+    }
+
+    /// What the device has done with the consumer's memory is done there when
+    /// this returns, not only in completions that nobody has looked at.
+    pub(crate) fn bring_payloads(&self) {
+        for evd in self.children.of(Kind::Evd) {
+            if let Some(evd) = handle::pin::<Evd>(evd) {
+                evd.bring_payloads();
+            }
+        }
     }
 
     /// As it was opened by.

@@ -237,7 +237,11 @@ impl Lmr {
                  flushed; wait for the unbind, or free the RMR",
             ));
         }
-        lmr.pz.ia().unregister(handle);
+        let ia = lmr.pz.ia();
+        // The memory may be gone when this returns, and is not to be written by
+        // whoever looks at completions then.
+        ia.bring_payloads();
+        ia.unregister(handle);
         drop(lmr);
         let lmr = handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
         lmr.end();

@@ -79,6 +79,11 @@ impl Mailbox {
         });
     }
 
+    /// Whether there are completions that were not polled.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.entries.holds_any()
+    }
+
     /// Whether there are letters.
     #[inline(always)]
     pub(super) fn has_letters(&self) -> bool {
