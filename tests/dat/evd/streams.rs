@@ -118,9 +118,17 @@ fn adapter_fails() {
         // Told once.
         nothing_on(opening.async_evd);
     }
-    // Nor does who comes later.
-    let (answer, _, _) = wait(end.recv, super::LONG, 1);
-    fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
+    // Nor does who comes later, to the EVD or to a CNO that it feeds.
+    for _ in 0..2 {
+        let (answer, _, _) = wait(end.recv, super::LONG, 1);
+        fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
+    }
+    let fed = Cno::new(&bed);
+    fed.feed(end.recv);
+    for _ in 0..2 {
+        let answer = fed.wait(20 * SECOND).expect_err("nothing comes");
+        fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
+    }
 }
 
 /// The device fails the completion queue of an EVD, which is dead then: told of

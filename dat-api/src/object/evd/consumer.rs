@@ -61,6 +61,8 @@ pub(super) struct Consumer {
     /// For the CNO: every queue was asked for events of the device, and has sent
     /// none since.
     pub(super) is_covered: bool,
+    /// The device has failed, and sends no events any more: it says so once.
+    pub(super) is_cut_off: bool,
     /// The threshold of a wait under way, else 0.
     pub(super) awaited: usize,
     pub(super) budget: SpinBudget,
@@ -77,6 +79,7 @@ impl Consumer {
             turn_left: TURN,
             has_news: false,
             is_covered: false,
+            is_cut_off: false,
             awaited: 0,
             budget: SpinBudget::new(),
             counters: WaitCounters::default(),
@@ -208,14 +211,6 @@ impl Consumer {
         match self.queues.as_mut_slice() {
             [queue] => queue.arm(false),
             _ => Ok(()),
-        }
-    }
-
-    /// Takes the events of the only queue.
-    pub(super) fn take_queue_events(&mut self) -> Result<u32, ControlError> {
-        match self.queues.as_mut_slice() {
-            [queue] => queue.take_events(),
-            _ => Ok(0),
         }
     }
 
@@ -415,19 +410,13 @@ impl Consumer {
         for (index, queue) in self.queues.iter_mut().enumerate() {
             // The first takes those of all queues: they share the channel.
             events += match index {
-                0 => queue.take_events()?,
+                0 => queue
+                    .take_events()
+                    .inspect_err(|_| self.is_cut_off = true)?,
                 _ => queue.taken_events(),
             };
         }
         Ok(events)
-    }
-
-    /// [`Self::take_events`], for a CNO: a device that failed sends none.
-    pub(super) fn take_all_events(&mut self) -> u32 {
-        self.take_events().unwrap_or_else(|error| {
-            tracing::error!("the events of an EVD cannot be taken: {error}");
-            0
-        })
     }
 
     /// The queues, to be armed.

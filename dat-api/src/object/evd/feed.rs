@@ -138,8 +138,12 @@ pub(crate) fn look(cno: Handle, evd: Handle, task: Task) -> Option<Seen> {
     match task {
         Task::Glance | Task::Look => {}
         Task::Arm => seen.failed = !consumer.arm_all(solicited),
-        Task::TakeEvents => evented = consumer.take_all_events() > 0,
+        Task::TakeEvents => match consumer.take_events() {
+            Ok(count) => evented = count > 0,
+            Err(error) => tracing::error!("the events of an EVD cannot be taken: {error}"),
+        },
     }
+    seen.failed |= consumer.is_cut_off;
     let found = consumer.gather(evd);
     let uncovered = found.completion && !consumer.is_covered;
     match task {

@@ -109,7 +109,7 @@ impl Source for Waiting<'_> {
     }
 
     fn take_events(&mut self) -> Result<u32, ControlError> {
-        self.consumer.take_queue_events()
+        self.consumer.take_events()
     }
 
     fn channel(&self) -> Option<BorrowedFd<'_>> {
