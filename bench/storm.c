@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Connections per second: every endpoint of one process connects to another one
  * of the same adapter, all at once. For perf-scripts/storm. */
-#include "../../examples/c/common.h"
+#include "../examples/c/common.h"
 #include <pthread.h>
 #include <time.h>
 
