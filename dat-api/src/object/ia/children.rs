@@ -1,6 +1,6 @@
 //! What an IA holds: the list that closing it goes by.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
@@ -32,6 +32,8 @@ struct State {
     /// Nothing is made of the IA any more.
     closed: bool,
     live: HashMap<Handle, Record>,
+    /// Those of them that are EVDs.
+    evds: HashSet<Handle>,
     /// What those that are gone have counted.
     past: Counters,
 }
@@ -93,6 +95,9 @@ impl Children {
             abort,
         };
         state.live.insert(handle, record);
+        if T::KIND == Kind::Evd {
+            state.evds.insert(handle);
+        }
         Ok(handle)
     }
 
@@ -103,17 +108,16 @@ impl Children {
         }
     }
 
-    /// The objects of a kind.
-    pub(super) fn of(&self, kind: Kind) -> Vec<Handle> {
-        let state = self.lock();
-        let of_kind =
-            |(handle, record): (&Handle, &Record)| (record.kind == kind).then_some(*handle);
-        state.live.iter().filter_map(of_kind).collect()
+    /// The EVDs. What else there is, of which there may be thousands, costs
+    /// nothing.
+    pub(super) fn evds(&self) -> Vec<Handle> {
+        self.lock().evds.iter().copied().collect()
     }
 
     /// Takes an object off the list.
     pub(super) fn remove(&self, handle: Handle) {
         let mut state = self.lock();
+        state.evds.remove(&handle);
         if state.live.remove(&handle).is_some()
             && let Some(counters) = Counters::of_part(handle)
         {
@@ -148,6 +152,7 @@ impl Children {
             return Err(Some(counts(&state)));
         }
         state.closed = true;
+        state.evds.clear();
         let mut left: Vec<Left> = state
             .live
             .drain()

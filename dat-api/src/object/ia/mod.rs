@@ -216,7 +216,7 @@ impl Ia {
     /// What the device has done with the consumer's memory is done there when
     /// this returns, not only in completions that nobody has looked at.
     pub(crate) fn bring_payloads(&self) {
-        for evd in self.children.of(Kind::Evd) {
+        for evd in self.children.evds() {
             if let Some(evd) = handle::pin::<Evd>(evd) {
                 evd.bring_payloads();
             }
