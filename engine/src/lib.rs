@@ -4,6 +4,7 @@
 pub mod cm;
 pub mod completion;
 pub mod control;
+pub mod descriptors;
 pub mod endpoint;
 pub mod error;
 pub mod mmio;

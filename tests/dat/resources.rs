@@ -461,10 +461,14 @@ fn resources_of_the_device_are_told_and_nothing_is_left_behind() {
 fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
     let world = World::new();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
+    // By rdma_cm all connections of a process share a descriptor.
+    let by_kernel = world.bed.manager() == "rdma_cm";
+    let connects = ["dat_psp_create", "dat_psp_create_any", "dat_ep_connect"];
     for row in &ROWS {
         let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
         let count = needs(row.call, || (row.make)(&world), lacks);
-        assert_eq!(count > 0, row.needs.1, "{}: {count}", row.call);
+        let needs = row.needs.1 && !(by_kernel && connects.contains(&row.call));
+        assert_eq!(count > 0, needs, "{}: {count}", row.call);
     }
 }
 

@@ -5,11 +5,11 @@ use super::limits::Limits;
 use super::memlock::LockedMemory;
 use super::path::PathRequest;
 use super::port::PortInfo;
+use crate::descriptors;
 use crate::error::{ControlError, ControlErrorKind, last_errno};
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use dv_sys::verbs::{self, ibv_device, ibv_device_attr_ex};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, fs};
@@ -372,7 +372,10 @@ fn not_as_asked(name: &str, reason: String) -> ControlError {
 }
 
 fn not_found(name: &str, list: &DeviceList) -> ControlError {
-    if let Some(errno) = descriptors_lack() {
+    // libibverbs passes over what it cannot read.
+    const TO_LOOK: usize = 4;
+    if let Some(lack) = descriptors::lack(TO_LOOK) {
+        let errno = lack.raw_os_error().unwrap_or(libc::EMFILE);
         return ControlError::verbs(format!("look for {name}"), errno);
     }
     let names: Vec<String> = list.iter().map(name_of).collect();
@@ -385,23 +388,6 @@ fn not_found(name: &str, list: &DeviceList) -> ControlError {
         "there is no RDMA device of that name",
     )
     .with_remedy(format!("there are: {}", names.join(", ")))
-}
-
-/// The error number of a process that has not the descriptors that libibverbs
-/// takes to look for a device: it passes over what it cannot read.
-fn descriptors_lack() -> Option<i32> {
-    const AT_ONCE: usize = 4;
-    let mut taken: Vec<OwnedFd> = Vec::with_capacity(AT_ONCE);
-    while taken.len() < AT_ONCE {
-        // SAFETY: numbers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Some(last_errno());
-        }
-        // SAFETY: just made, and owned by nobody else.
-        taken.push(unsafe { OwnedFd::from_raw_fd(fd) });
-    }
-    None
 }
 
 /// Tells a host without RDMA hardware from one without the software for it.

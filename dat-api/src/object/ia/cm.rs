@@ -67,6 +67,16 @@ pub(super) struct Port<'a> {
 /// Starts what was chosen, or by default what works: rdma_cm where the port
 /// has an IP address of its own that the kernel serves, else sockets.
 pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
+    // What cannot be read for want of descriptors looks as if it were not there;
+    // then another manager would be taken, or another address.
+    const TO_LOOK: usize = 8;
+    if let Some(lack) = dat_engine::descriptors::lack(TO_LOOK) {
+        return Err(DatError::new(
+            ReturnType::InsufficientResources,
+            Subtype::ResourceDevice,
+            format!("looking for a connection manager: {lack}; see also `ulimit -n`"),
+        ));
+    }
     match choice {
         CmChoice::Socket => port
             .start(ManagerKind::Socket)
@@ -85,8 +95,15 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
                     "connections are made by sockets"
                 );
             })
-            .or_else(|_| port.start(ManagerKind::Socket))
-            .map_err(|error| refused(ManagerKind::Socket, &error)),
+            .map_err(|error| (ManagerKind::Rdma, error))
+            .or_else(|(manager, error)| match error {
+                // It would do, at another time.
+                CmError::Resources(_) => Err((manager, error)),
+                _ => port
+                    .start(ManagerKind::Socket)
+                    .map_err(|error| (ManagerKind::Socket, error)),
+            })
+            .map_err(|(manager, error)| refused(manager, &error)),
     }
 }
 
