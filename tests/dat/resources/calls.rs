@@ -1,0 +1,285 @@
+//! The calls that make something.
+
+use std::mem;
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Undo, blank, made};
+use crate::support::{
+    Bed, Door, End, Memory, Shape, ep_info, expect, ok, on_free_qualifier, srq, state_of,
+};
+
+/// A call that makes something, and what it needs.
+pub(super) struct Row {
+    pub(super) call: &'static str,
+    pub(super) make: fn(&World) -> Result<Undo, DAT_RETURN>,
+    /// Something on the device; a descriptor. What an endpoint needs of an EVD
+    /// that has served another is there already.
+    pub(super) needs: (bool, bool),
+}
+
+/// What the calls are tried on.
+pub(super) struct World {
+    pub(super) bed: Bed,
+    pub(super) evds: End,
+    pub(super) memory: Memory,
+    pub(super) srq: DAT_SRQ_HANDLE,
+    pub(super) door: Door,
+    pub(super) end: End,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let bed = Bed::new();
+        Self {
+            evds: End::without_ep(&bed, &Shape::default()),
+            memory: bed.memory(4096),
+            srq: srq(&bed, 8),
+            door: Door::new(&bed),
+            end: End::new(&bed, &Shape::default()),
+            bed,
+        }
+    }
+}
+
+fn create_pz(world: &World) -> Result<Undo, DAT_RETURN> {
+    let mut pz = blank();
+    // SAFETY: a live handle; the result is writable.
+    let answer = unsafe { dat_pz_create(world.bed.ia, &raw mut pz) };
+    made(answer, pz, dat_pz_free)
+}
+
+fn create_evd(world: &World) -> Result<Undo, DAT_RETURN> {
+    let mut evd = blank();
+    // SAFETY: a live handle; the result is writable.
+    let answer = unsafe {
+        dat_evd_create(
+            world.bed.ia,
+            8,
+            DAT_HANDLE_NULL,
+            DAT_EVD_DTO_FLAG,
+            &raw mut evd,
+        )
+    };
+    made(answer, evd, dat_evd_free)
+}
+
+fn create_cno(world: &World) -> Result<Undo, DAT_RETURN> {
+    // SAFETY: a pointer and a function that may be null: zeros are good.
+    let (mut cno, nobody) = (blank(), unsafe { mem::zeroed() });
+    // SAFETY: a live handle; no agent; the result is writable.
+    let answer = unsafe { dat_cno_create(world.bed.ia, nobody, &raw mut cno) };
+    made(answer, cno, dat_cno_free)
+}
+
+fn create_srq(world: &World) -> Result<Undo, DAT_RETURN> {
+    let mut queue = blank();
+    let mut attributes = DAT_SRQ_ATTR {
+        max_recv_dtos: 8,
+        max_recv_iov: 2,
+        low_watermark: DAT_SRQ_LW_DEFAULT,
+    };
+    // SAFETY: live handles; the attributes are ours, the result is writable.
+    let answer = unsafe {
+        dat_srq_create(
+            world.bed.ia,
+            world.bed.pz,
+            &raw mut attributes,
+            &raw mut queue,
+        )
+    };
+    made(answer, queue, dat_srq_free)
+}
+
+fn create_ep(world: &World) -> Result<Undo, DAT_RETURN> {
+    let (mut ep, evds) = (blank(), world.evds);
+    let attributes = Shape::default().attributes();
+    // SAFETY: live handles; the attributes are ours, the result is writable.
+    let answer = unsafe {
+        dat_ep_create(
+            world.bed.ia,
+            world.bed.pz,
+            evds.recv,
+            evds.request,
+            evds.connect,
+            &raw const attributes,
+            &raw mut ep,
+        )
+    };
+    made(answer, ep, dat_ep_free)
+}
+
+fn create_ep_with_srq(world: &World) -> Result<Undo, DAT_RETURN> {
+    let (mut ep, evds) = (blank(), world.evds);
+    let mut attributes = Shape::default().attributes();
+    attributes.max_recv_dtos = DAT_HW_DEFAULT;
+    // SAFETY: live handles; the attributes are ours, the result is writable.
+    let answer = unsafe {
+        dat_ep_create_with_srq(
+            world.bed.ia,
+            world.bed.pz,
+            evds.recv,
+            evds.request,
+            evds.connect,
+            world.srq,
+            &raw const attributes,
+            &raw mut ep,
+        )
+    };
+    made(answer, ep, dat_ep_free)
+}
+
+pub(super) fn register(
+    bed: &Bed,
+    kind: DAT_MEM_TYPE,
+    region: DAT_REGION_DESCRIPTION,
+    len: DAT_VLEN,
+) -> Result<Undo, DAT_RETURN> {
+    let mut lmr = blank();
+    let (mut local, mut remote, mut length, mut address) = (0, 0, 0, 0);
+    // SAFETY: live handles; what is registered lives longer.
+    let answer = unsafe {
+        dat_lmr_create(
+            bed.ia,
+            kind,
+            region,
+            len,
+            bed.pz,
+            DAT_MEM_PRIV_ALL_FLAG,
+            &raw mut lmr,
+            &raw mut local,
+            &raw mut remote,
+            &raw mut length,
+            &raw mut address,
+        )
+    };
+    made(answer, lmr, dat_lmr_free)
+}
+
+fn create_lmr(world: &World) -> Result<Undo, DAT_RETURN> {
+    let at = ptr::with_exposed_provenance_mut(world.memory.address(0) as usize);
+    register(
+        &world.bed,
+        DAT_MEM_TYPE_VIRTUAL,
+        DAT_REGION_DESCRIPTION { for_va: at },
+        4096,
+    )
+}
+
+fn create_lmr_of_an_lmr(world: &World) -> Result<Undo, DAT_RETURN> {
+    let region = DAT_REGION_DESCRIPTION {
+        for_lmr_handle: world.memory.lmr,
+    };
+    register(&world.bed, DAT_MEM_TYPE_LMR, region, 4096)
+}
+
+fn create_rmr(world: &World) -> Result<Undo, DAT_RETURN> {
+    let mut rmr = blank();
+    // SAFETY: a live handle; the result is writable.
+    let answer = unsafe { dat_rmr_create(world.bed.pz, &raw mut rmr) };
+    made(answer, rmr, dat_rmr_free)
+}
+
+fn create_psp(world: &World) -> Result<Undo, DAT_RETURN> {
+    let requests = world.door.requests;
+    let (mut psp, mut answer) = (blank(), DAT_SUCCESS);
+    on_free_qualifier(|qualifier| {
+        // SAFETY: live handles; the result is writable.
+        answer = unsafe {
+            dat_psp_create(
+                world.bed.ia,
+                qualifier,
+                requests,
+                DAT_PSP_CONSUMER_FLAG,
+                &raw mut psp,
+            )
+        };
+        let taken = answer & 0x3fff_0000 == DAT_CONN_QUAL_IN_USE;
+        if taken { answer } else { DAT_SUCCESS }
+    });
+    made(answer, psp, dat_psp_free)
+}
+
+fn create_psp_any(world: &World) -> Result<Undo, DAT_RETURN> {
+    let requests = world.door.requests;
+    let (mut psp, mut qualifier) = (blank(), 0);
+    // SAFETY: live handles; the results are writable.
+    let answer = unsafe {
+        dat_psp_create_any(
+            world.bed.ia,
+            &raw mut qualifier,
+            requests,
+            DAT_PSP_CONSUMER_FLAG,
+            &raw mut psp,
+        )
+    };
+    made(answer, psp, dat_psp_free)
+}
+
+pub(super) const ROWS: [Row; 13] = [
+    row("dat_pz_create", create_pz, (true, false)),
+    row("dat_evd_create", create_evd, (false, true)),
+    row("dat_cno_create", create_cno, (false, true)),
+    row("dat_srq_create", create_srq, (true, false)),
+    row("dat_ep_create", create_ep, (true, false)),
+    row("dat_ep_create_with_srq", create_ep_with_srq, (true, false)),
+    row("dat_lmr_create", create_lmr, (true, false)),
+    row(
+        "dat_lmr_create of an LMR",
+        create_lmr_of_an_lmr,
+        (true, false),
+    ),
+    row("dat_rmr_create", create_rmr, (true, false)),
+    row("dat_psp_create", create_psp, (false, true)),
+    row("dat_psp_create_any", create_psp_any, (false, true)),
+    row("dat_ep_connect", connect, (false, true)),
+    row("dat_ep_modify", modify, (true, false)),
+];
+
+const fn row(
+    call: &'static str,
+    make: fn(&World) -> Result<Undo, DAT_RETURN>,
+    needs: (bool, bool),
+) -> Row {
+    Row { call, make, needs }
+}
+
+/// `dat_ep_connect` of an endpoint that is unconnected before and after.
+fn connect(world: &World) -> Result<Undo, DAT_RETURN> {
+    let (door, end) = (world.door, world.end);
+    let answer = door.knock(end.ep, b"data");
+    if answer != DAT_SUCCESS {
+        assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
+        return Err(answer);
+    }
+    Ok(Box::new(move || {
+        let cr = door.opens();
+        // SAFETY: a live handle of a request that nobody has answered.
+        ok(unsafe { dat_cr_reject(cr) });
+        expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
+        // SAFETY: a live handle.
+        ok(unsafe { dat_ep_reset(end.ep) });
+    }))
+}
+
+/// `dat_ep_modify`, to a depth for which the endpoint takes another queue pair.
+fn modify(world: &World) -> Result<Undo, DAT_RETURN> {
+    fn to(ep: DAT_EP_HANDLE, depth: DAT_COUNT) -> DAT_RETURN {
+        let mut change = ep_info(ep);
+        change.ep_attr.max_request_dtos = depth;
+        // SAFETY: a live handle; the values are ours.
+        unsafe { dat_ep_modify(ep, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &raw const change) }
+    }
+    let ep = world.end.ep;
+    let depth = || ep_info(ep).ep_attr.max_request_dtos;
+    let before = depth();
+    match to(ep, 500) {
+        DAT_SUCCESS => Ok(Box::new(move || ok(to(ep, before)))),
+        answer => {
+            assert_eq!(depth(), before);
+            Err(answer)
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! `DAT_INSUFFICIENT_RESOURCES` and `DAT_CONN_QUAL_UNAVAILABLE`: every call that
+//! makes something runs out of the device's memory (on the emulated NIC, which
+//! can be made to have none for the n-th command), of descriptors, of qualifiers.
+//! Each is tried with its first need refused, then with its second, and so on
+//! until it succeeds: so whatever it has to take back, it has to take back here.
+//!
+//! Queues that are full are in `ep_post_recv`, `posting` and `memory`. Threads
+//! cannot be made to lack for a privileged user, who alone can run all tests.
+
+mod calls;
+mod limits;
+mod single;
+
+use std::fs;
+use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dat::abi::*;
+use dat::exports::*;
+use mlx5emu::emulator::Emulator;
+use mlx5emu::faults::FaultSpec;
+use mlx5emu::nic::Census;
+
+use crate::support::{c_name, device, fails, ok, words};
+use calls::{ROWS, World};
+use limits::Limit;
+
+/// What nobody writes on failure.
+const UNTOUCHED: usize = 0x77;
+
+/// How what a call made is unmade.
+type Undo = Box<dyn FnOnce()>;
+
+/// Answers how to undo a call that has succeeded; looks that one that has not
+/// has left its result alone.
+fn made(
+    answer: DAT_RETURN,
+    handle: DAT_HANDLE,
+    free: unsafe extern "C" fn(DAT_HANDLE) -> DAT_RETURN,
+) -> Result<Undo, DAT_RETURN> {
+    if answer == DAT_SUCCESS {
+        // SAFETY: a live handle, freed once.
+        Ok(Box::new(move || ok(unsafe { free(handle) })))
+    } else {
+        assert_eq!(handle.addr(), UNTOUCHED);
+        Err(answer)
+    }
+}
+
+fn blank() -> DAT_HANDLE {
+    ptr::without_provenance_mut(UNTOUCHED)
+}
+
+/// Objects on the device, descriptors, threads.
+type Held = (Option<Census>, usize, usize);
+
+fn held() -> Held {
+    let count = |folder: &str| fs::read_dir(folder).expect("proc(5)").count();
+    (
+        device::emulator().map(|emulator| emulator.nic().census()),
+        count("/proc/self/fd"),
+        count("/proc/self/task"),
+    )
+}
+
+/// Whether nothing is held beyond what was.
+fn is_no_more((objects, fds, tasks): &Held, (objects_then, fds_then, tasks_then): &Held) -> bool {
+    let counts = |objects: &Option<Census>| {
+        let all = objects.unwrap_or_default();
+        [all.contexts, all.pds, all.keys, all.cqs, all.srqs, all.qps]
+    };
+    let pairs = counts(objects).into_iter().zip(counts(objects_then));
+    pairs
+        .chain([(*fds, *fds_then), (*tasks, *tasks_then)])
+        .all(|(now, then)| now <= then)
+}
+
+/// What a call holds back for a moment: threads end on their own time, and so do
+/// streams whose peer has hung up. So what was held before may have been too much
+/// already, and less is right too; the answer is what the next call starts from.
+#[track_caller]
+fn all_is_back(before: Held, what: &str) -> Held {
+    let begin = Instant::now();
+    loop {
+        let now = held();
+        if is_no_more(&now, &before) {
+            return now;
+        }
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{what}: {now:?}, and before {before:?}"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Calls again and again, with one need more satisfied each time, until the call
+/// succeeds; answers how many needs it has.
+#[track_caller]
+fn needs(
+    call: &str,
+    make: impl Fn() -> Result<Undo, DAT_RETURN>,
+    but: impl Fn(usize, bool),
+) -> usize {
+    const MANY: usize = 200;
+    // What comes once and stays is there.
+    make().unwrap_or_else(|answer| panic!("{call}: {}", words(answer)))();
+    let mut before = held();
+    for satisfied in 0..MANY {
+        but(satisfied, true);
+        let answer = make();
+        but(satisfied, false);
+        match answer {
+            Ok(undo) => {
+                undo();
+                all_is_back(before, call);
+                return satisfied;
+            }
+            Err(answer) => {
+                let kind = answer & 0x3fff_0000;
+                let text = words(answer);
+                assert_eq!(
+                    kind, DAT_INSUFFICIENT_RESOURCES,
+                    "{call}, {satisfied}: {text}"
+                );
+                before = all_is_back(before, &format!("{call} with {satisfied}"));
+            }
+        }
+    }
+    panic!("{call} never succeeds");
+}
+
+/// The device has no memory for what comes after so many commands; nor when
+/// libmlx5 asks again, as it does to open the device.
+fn device_lacks(emulator: &Emulator, satisfied: usize, lacks: bool) {
+    let words: Vec<_> = (1..=4)
+        .map(|next| format!("enomem@{}", satisfied + next))
+        .collect();
+    let spec: FaultSpec = words.join(",").parse().expect("faults");
+    emulator.set_faults(lacks.then_some(&spec));
+}
+
+/// The process may have so many descriptors more.
+fn process_lacks(limit: &Limit, satisfied: usize, lacks: bool) {
+    match lacks {
+        true => limit.leave(satisfied),
+        false => limit.lift(),
+    }
+}
+
+fn open_ia() -> Result<Undo, DAT_RETURN> {
+    let name = c_name();
+    let (mut evd, mut ia) = (ptr::null_mut(), blank());
+    // SAFETY: every pointer leads to what the call expects.
+    let answer = unsafe {
+        dat_ia_openv(
+            name.as_ptr().cast_mut(),
+            8,
+            &raw mut evd,
+            &raw mut ia,
+            1,
+            2,
+            DAT_FALSE,
+        )
+    };
+    if answer != DAT_SUCCESS {
+        assert_eq!((ia.addr(), evd.addr()), (UNTOUCHED, 0));
+        return Err(answer);
+    }
+    // SAFETY: a live handle.
+    let close = move || ok(unsafe { dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG) });
+    Ok(Box::new(close))
+}
+
+#[test]
+fn resources_of_the_device_are_told_and_nothing_is_left_behind() {
+    let world = World::new();
+    let Some(emulator) = device::emulator() else {
+        eprintln!("SKIPPED: a device does not run out of memory on demand; the emulated one does");
+        return;
+    };
+    for row in &ROWS {
+        let lacks = |satisfied, lacks| device_lacks(emulator, satisfied, lacks);
+        let count = needs(row.call, || (row.make)(&world), lacks);
+        assert_eq!(count > 0, row.needs.0, "{}: {count}", row.call);
+    }
+}
+
+#[test]
+fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
+    let world = World::new();
+    let limit = Limit::now(libc::RLIMIT_NOFILE);
+    // By rdma_cm all connections of a process share a descriptor.
+    let by_kernel = world.bed.manager() == "rdma_cm";
+    let connects = ["dat_psp_create", "dat_psp_create_any", "dat_ep_connect"];
+    for row in &ROWS {
+        let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
+        let count = needs(row.call, || (row.make)(&world), lacks);
+        let needs = row.needs.1 && !(by_kernel && connects.contains(&row.call));
+        assert_eq!(count > 0, needs, "{}: {count}", row.call);
+    }
+}
+
+/// Opening an adapter whose device nobody has open.
+#[test]
+fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
+    let _turn = device::turn();
+    let limit = Limit::now(libc::RLIMIT_NOFILE);
+    let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
+    assert!(needs("dat_ia_open", open_ia, lacks) > 3);
+    match device::emulator() {
+        Some(emulator) => {
+            let lacks = |satisfied, lacks| device_lacks(emulator, satisfied, lacks);
+            assert!(needs("dat_ia_open", open_ia, lacks) > 0);
+        }
+        None => eprintln!(
+            "SKIPPED: the device's memory, which is used up on demand by an emulated one only"
+        ),
+    }
+}
+
+/// What libraries load when they are first used is loaded later if there were
+/// no descriptors for it then.
+#[test]
+fn resources_for_the_first_adapter_of_a_process_may_come_later() {
+    let _turn = device::turn();
+    let limit = Limit::now(libc::RLIMIT_NOFILE);
+    for more in 0..8 {
+        limit.leave(more);
+        let answer = open_ia();
+        limit.lift();
+        match answer {
+            Ok(close) => close(),
+            Err(answer) => fails(answer, DAT_INSUFFICIENT_RESOURCES),
+        }
+    }
+    match open_ia() {
+        Ok(close) => close(),
+        Err(answer) => panic!("{}", words(answer)),
+    }
+}
