@@ -1,6 +1,6 @@
 //! Ends without further events.
 
-use super::support::{Events, Host, Mailbox, kind, local, own, parameters, start, target};
+use super::support::{Events, Held, Host, Mailbox, kind, local, own, parameters, start, target};
 use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerKind, Request,
 };
@@ -62,10 +62,19 @@ fn who_fails_hears_nothing_and_the_peer_hears_of_the_failure() {
         quiet.assert_quiet();
         hears.assert_quiet();
     }
-    // A failure that crosses with a goodbye ends that as its answer would.
+}
+
+/// The peer may disconnect at any time, and the side that is about to fail
+/// then gets that event first. So the service thread is held until both calls
+/// are made: no goodbye arrives between them, however busy the machine is.
+#[test]
+fn a_failure_that_crosses_a_goodbye_ends_the_disconnect_as_its_answer_would() {
+    let host = Host::new();
     let pair = host.connected();
+    let held = Held::new(&host.manager);
     pair.active.disconnect();
     pair.passive.fail();
+    drop(held);
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
     pair.passive_events.assert_quiet();
 }

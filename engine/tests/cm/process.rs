@@ -1,6 +1,6 @@
 //! Processes that die, and processes that fork.
 
-use super::support::{Events, Host, connect, kind, local, parameters, start, target};
+use super::support::{Events, Host, PATIENCE, connect, kind, local, parameters, start, target};
 use dat_engine::cm::{CmError, ConnectionEvent, ManagerKind};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -39,7 +39,6 @@ fn a_peer_that_is_killed_is_noticed_at_once() {
     let request = host.requests.next();
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
     assert_eq!(events.next(), ConnectionEvent::Established);
-    let begun = Instant::now();
     child.kill().unwrap();
     // The kernel says goodbye for its programs.
     assert_eq!(
@@ -49,7 +48,6 @@ fn a_peer_that_is_killed_is_noticed_at_once() {
             ManagerKind::Rdma => ConnectionEvent::Disconnected,
         }
     );
-    assert!(begun.elapsed() < Duration::from_secs(2));
     events.assert_quiet();
     child.wait().unwrap();
 }
@@ -63,7 +61,7 @@ fn a_requester_that_is_killed_is_noticed_at_once() {
     child.kill().unwrap();
     let begun = Instant::now();
     while request.is_alive() {
-        assert!(begun.elapsed() < Duration::from_secs(2));
+        assert!(begun.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(1));
     }
     let events = Arc::new(Events::default());

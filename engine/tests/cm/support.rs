@@ -296,6 +296,50 @@ pub(crate) fn connect(
     (connection, events)
 }
 
+/// Keeps a manager's service thread in a callback until dropped: meanwhile
+/// commands queue up and nothing is sent or received.
+pub(crate) struct Held {
+    gate: Arc<HoldingSink>,
+    _listener: Listener,
+    _connection: Connection,
+}
+
+#[derive(Default)]
+struct HoldingSink {
+    entered: Mailbox<()>,
+    released: Mailbox<()>,
+}
+
+impl ListenSink for HoldingSink {
+    fn request(&self, _refused: Request) {
+        self.entered.put(());
+        self.released.next();
+    }
+}
+
+impl Held {
+    pub(crate) fn new(manager: &Manager) -> Self {
+        let gate = Arc::new(HoldingSink::default());
+        let (listener, qualifier) = manager
+            .listen_any(&local(), gate.clone())
+            .expect("a listener");
+        let (connection, _events) = connect(manager, qualifier, None);
+        gate.entered.next();
+        Self {
+            gate,
+            _listener: listener,
+            _connection: connection,
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Before the listener goes, which waits for the callback.
+        self.gate.released.put(());
+    }
+}
+
 /// Both ends of a connection.
 pub(crate) struct Pair {
     pub(crate) active: Connection,
