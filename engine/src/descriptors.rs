@@ -19,3 +19,17 @@ pub fn lack(at_once: usize) -> Option<io::Error> {
     }
     None
 }
+
+/// The process's limit of descriptors at this moment.
+#[must_use]
+pub(crate) fn limit() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: writes the struct, which is ours.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
+        0 => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
+        _ => usize::MAX,
+    }
+}

@@ -83,6 +83,10 @@ pub struct ManagerOptions {
     /// How long somebody who connects may take to say what he wants.
     /// 10 seconds by default.
     pub request_timeout: Duration,
+    /// How long a requester may take, once its request is accepted, to report
+    /// that it is ready; the accepting side then gets
+    /// [`ConnectionEvent::AcceptFailed`]. 10 seconds by default.
+    pub accept_timeout: Duration,
     /// How long a disconnect waits for the peer's answer. 2 seconds by default.
     pub disconnect_timeout: Duration,
     /// How long a connection may be idle before the system asks whether the
@@ -103,6 +107,7 @@ impl Default for ManagerOptions {
             publish: None,
             listen_on: None,
             request_timeout: Duration::from_secs(10),
+            accept_timeout: Duration::from_secs(10),
             disconnect_timeout: Duration::from_secs(2),
             keepalive: None,
             keep_affinity: false,
@@ -168,8 +173,8 @@ pub enum ConnectionEvent {
     TimedOut,
     /// Passive side: the requester is ready.
     Established,
-    /// Passive side, terminal: the requester gave up, died, or failed to
-    /// become ready.
+    /// Passive side, terminal: the requester gave up, died, failed to become
+    /// ready, or did not report it within [`ManagerOptions::accept_timeout`].
     AcceptFailed,
     /// Terminal: the peer disconnected in order, or this side's disconnect is done.
     Disconnected,

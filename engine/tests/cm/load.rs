@@ -69,7 +69,7 @@ fn more_than_a_thousand_connections_live_at_a_time() {
 
 /// Accepts everything, and keeps what it accepted.
 #[derive(Default)]
-struct Accepting(Mutex<Vec<Connection>>);
+pub(crate) struct Accepting(Mutex<Vec<Connection>>);
 
 impl ListenSink for Accepting {
     fn request(&self, request: Request) {

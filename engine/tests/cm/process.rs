@@ -9,9 +9,15 @@ use std::time::{Duration, Instant};
 /// Tells a child process whom to connect to.
 pub(crate) const QUALIFIER: &str = "CM_TEST_QUALIFIER";
 
+/// An ignored test as a process of its own.
+pub(crate) fn program(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command
+}
+
 pub(crate) fn child(test: &str, qualifier: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture"])
+    program(test)
         .env(QUALIFIER, qualifier.to_string())
         .stdout(Stdio::null())
         .spawn()

@@ -5,7 +5,7 @@ use super::handle::Request;
 use super::id::{Id, Told};
 use super::payload;
 use super::service::{Command, Listening, Shared};
-use super::session::{Fate, Session};
+use super::session::{AnswerTimes, Fate, Session};
 use super::wire::Line;
 use crate::cm::gate::Gate;
 use crate::cm::manager::{Details, RequestOf};
@@ -159,13 +159,17 @@ impl Runner<'_> {
                     let _ = gate.call(true, |sink| sink.event(event));
                     return;
                 };
-                let mut not_before = None;
+                let mut times = AnswerTimes {
+                    now: Instant::now(),
+                    not_before: None,
+                    timeout: self.shared.options.accept_timeout,
+                };
                 if let Some(passive) = &mut entry.passive {
                     passive.qpn = Some(offer.qpn);
                     let until = self.resting.get(&passive.remembered(offer.qpn));
-                    not_before = until.copied().filter(|&until| until > Instant::now());
+                    times.not_before = until.copied().filter(|&until| until > times.now);
                 }
-                let fate = entry.session.accept(gate, offer, not_before);
+                let fate = entry.session.accept(gate, offer, &times);
                 self.settle(token, fate);
             }
             Command::Reject(token, as_the_application) => {

@@ -47,6 +47,15 @@ pub(super) trait Wire {
     fn disconnect(&mut self) -> io::Result<()>;
 }
 
+/// When an acceptance is sent, and how long its requester has then.
+pub(super) struct AnswerTimes {
+    pub(super) now: Instant,
+    /// The requester must not get the acceptance before this time.
+    pub(super) not_before: Option<Instant>,
+    /// From the acceptance to the requester's report that it is ready.
+    pub(super) timeout: Duration,
+}
+
 enum State {
     /// Active: the device towards the peer is looked for.
     Resolving,
@@ -77,6 +86,8 @@ pub(super) struct Session<W> {
     gate: Option<Arc<ConnectionGate>>,
     /// When patience ends.
     deadline: Option<Instant>,
+    /// How long a requester that is accepted may take to report that it is ready.
+    accept_timeout: Duration,
     /// When a pause ends.
     pause: Option<Instant>,
     /// The next pause.
@@ -112,6 +123,7 @@ impl<W: Wire> Session<W> {
             state,
             gate: None,
             deadline,
+            accept_timeout: Duration::MAX,
             pause: None,
             step: PAUSE,
             stale: None,
@@ -165,6 +177,7 @@ impl<W: Wire> Session<W> {
                 Event::Failed(_) | Event::DeviceRemoved | Event::Rejected { .. },
             ) => self.over(ConnectionEvent::Unreachable),
             (State::Accepted, Event::Established) => {
+                self.deadline = None;
                 self.state = State::Up;
                 self.tell(ConnectionEvent::Established);
                 GoesOn
@@ -207,8 +220,10 @@ impl<W: Wire> Session<W> {
                 State::Resolving | State::Routing | State::Requested | State::Paused => {
                     return self.over(ConnectionEvent::TimedOut);
                 }
+                // The kernel refuses the requester when the id goes.
+                State::Accepted => return self.over(ConnectionEvent::AcceptFailed),
                 State::Closing => return self.over(ConnectionEvent::Disconnected),
-                State::Pending(_) | State::Held(_) | State::Accepted | State::Up => (),
+                State::Pending(_) | State::Held(_) | State::Up => (),
             }
         }
         if self.pause.is_some_and(|pause| pause <= now) {
@@ -217,7 +232,7 @@ impl<W: Wire> Session<W> {
                 State::Paused => return self.begin(),
                 State::Held(offer) => {
                     let offer = offer.clone();
-                    return self.answer(&offer);
+                    return self.answer(&offer, now);
                 }
                 _ => (),
             }
@@ -225,25 +240,26 @@ impl<W: Wire> Session<W> {
         GoesOn
     }
 
-    /// The application accepts the request; the requester is not to hear of it
-    /// before `not_before`.
+    /// The application accepts the request.
     pub(super) fn accept(
         &mut self,
         gate: Arc<ConnectionGate>,
         offer: Offer,
-        not_before: Option<Instant>,
+        times: &AnswerTimes,
     ) -> Fate {
         self.gate = Some(gate);
-        if not_before.is_some() {
-            self.pause = not_before;
+        self.accept_timeout = times.timeout;
+        if times.not_before.is_some() {
+            self.pause = times.not_before;
             self.state = State::Held(offer);
             return GoesOn;
         }
-        self.answer(&offer)
+        self.answer(&offer, times.now)
     }
 
-    fn answer(&mut self, offer: &Offer) -> Fate {
+    fn answer(&mut self, offer: &Offer, now: Instant) -> Fate {
         self.state = State::Accepted;
+        self.deadline = now.checked_add(self.accept_timeout);
         match self.wire.accept(offer) {
             Ok(()) => {
                 self.remembered = true;

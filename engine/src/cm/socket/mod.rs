@@ -13,6 +13,7 @@
 //! | `service` | what handles and the thread share; start and end |
 //! | `run` | the thread: events, commands, deadlines |
 //! | `session` | one connection's states |
+//! | `silent` | connections that have not sent their request: how many, and which goes |
 
 mod frame;
 mod handle;
@@ -20,6 +21,7 @@ mod open;
 mod run;
 mod service;
 mod session;
+mod silent;
 
 pub(super) use handle::{Connection, Listener, Request};
 pub(super) use service::Service;

@@ -4,19 +4,20 @@ use super::frame::MAX_FRAME;
 use super::open;
 use super::service::{Command, Listening, Shared};
 use super::session::{Fate, Session, Surroundings};
+use super::silent::{Room, Silent};
 use crate::cm::post::WAKE;
+use crate::descriptors;
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Registry, Token};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Connections taken from one listener before others have their turn.
 const TURN: usize = 64;
-/// Connections that may be without a request at a time; beyond, the oldest goes.
-const MAX_SILENT: usize = 1024;
 /// How long to wait when the system has no descriptor for a connection.
 const STARVED: Duration = Duration::from_millis(100);
 
@@ -27,7 +28,9 @@ pub(super) fn run(shared: &Shared, poll: Poll) {
         listeners: HashMap::new(),
         sessions: HashMap::new(),
         deadlines: BTreeSet::new(),
-        silent: BTreeSet::new(),
+        silent: Silent::new(),
+        held_back: false,
+        reserve: None,
         again: Vec::new(),
         scratch: vec![0; 4 * MAX_FRAME],
         starved: false,
@@ -42,8 +45,13 @@ struct Runner<'a> {
     sessions: HashMap<Token, Entry>,
     /// Of sessions, earliest first.
     deadlines: BTreeSet<(Instant, Token)>,
-    /// Sessions without a request, oldest first.
-    silent: BTreeSet<Token>,
+    /// Sessions without a request.
+    silent: Silent,
+    /// A listener waits until a silent session has had its time.
+    held_back: bool,
+    /// A descriptor that is given up for a connection when there is no other.
+    /// While there are listeners, unless it is given up.
+    reserve: Option<Registry>,
     /// Listeners that may have more, and when to look.
     again: Vec<(Instant, Token)>,
     /// Where streams are read to.
@@ -104,7 +112,12 @@ impl Runner<'_> {
                         self.listeners.insert(token, listening);
                         self.take(token);
                     }
-                    Command::Unlisten(token) => drop(self.listeners.remove(&token)),
+                    Command::Unlisten(token) => {
+                        self.listeners.remove(&token);
+                        if self.listeners.is_empty() {
+                            self.reserve = None;
+                        }
+                    }
                     Command::Connect(token, connecting) => {
                         if let Some(session) = Session::active(connecting) {
                             self.admit(token, session);
@@ -112,7 +125,7 @@ impl Runner<'_> {
                     }
                     Command::Accept(token, gate, answer) => {
                         if let Some(entry) = self.sessions.get_mut(&token) {
-                            entry.session.accept(gate, &answer);
+                            entry.session.accept(gate, &answer, &self.shared.options);
                             self.settle(token, Fate::GoesOn);
                         } else {
                             // The requester has given up meanwhile.
@@ -149,7 +162,16 @@ impl Runner<'_> {
         let Some(listening) = self.listeners.get(&token).map(Arc::clone) else {
             return;
         };
+        let limit = descriptors::limit();
+        if self.reserve.is_none() {
+            self.reserve = self.shared.reserve();
+        }
         for _ in 0..TURN {
+            if let Err(at) = self.make_room() {
+                self.held_back = true;
+                self.later(token, at);
+                return;
+            }
             let taken = {
                 let socket = listening.socket.lock();
                 match &*socket.unwrap_or_else(PoisonError::into_inner) {
@@ -160,10 +182,14 @@ impl Runner<'_> {
             match taken {
                 Ok((stream, peer)) => {
                     self.starved = false;
+                    let newest = usize::try_from(stream.as_raw_fd()).unwrap_or(usize::MAX);
+                    self.silent.resize(limit, newest);
                     self.welcome(stream, peer, &listening);
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => return,
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+                        if self.give_up_a_descriptor() => {}
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                         if !self.starved {
                             self.starved = true;
@@ -188,20 +214,50 @@ impl Runner<'_> {
             tracing::warn!(%error, "a connection is dropped");
             return;
         }
-        if self.silent.len() >= MAX_SILENT
-            && let Some(&oldest) = self.silent.first()
-        {
-            // Whoever floods us need not fill the log as well.
-            if !self.crowded {
-                self.crowded = true;
-                tracing::warn!("too many connections without a request: the oldest are dropped");
-            }
-            self.settle(oldest, Fate::Over);
-        }
-        let deadline = Instant::now().checked_add(options.request_timeout);
+        let now = Instant::now();
+        let deadline = now.checked_add(options.request_timeout);
         let session = Session::passive(stream, peer, Arc::clone(listening), deadline);
-        self.silent.insert(token);
+        self.silent.insert(token, now);
         self.admit(token, session);
+    }
+
+    /// Makes room for a connection without a request. `Err` says when there
+    /// may be some.
+    fn make_room(&mut self) -> Result<(), Instant> {
+        loop {
+            match self.silent.room(Instant::now()) {
+                Room::Free => return Ok(()),
+                Room::At(at) => return Err(at),
+                Room::Instead(oldest) => self.dismiss(oldest),
+            }
+        }
+    }
+
+    /// Drops a session without a request, unless its request has come.
+    fn dismiss(&mut self, token: Token) {
+        self.drive(token);
+        if !self.silent.contains(token) {
+            return;
+        }
+        self.silent.stayed_silent();
+        // A flood of connections is not to fill the log as well.
+        if !self.crowded {
+            self.crowded = true;
+            tracing::warn!("too many connections without a request: the oldest are dropped");
+        }
+        self.settle(token, Fate::Over);
+    }
+
+    /// Frees a descriptor for a connection: of the oldest session without a
+    /// request, or the one in reserve. Returns `false` if there is none.
+    fn give_up_a_descriptor(&mut self) -> bool {
+        match self.silent.oldest() {
+            Some(oldest) => {
+                self.dismiss(oldest);
+                true
+            }
+            None => self.reserve.take().is_some(),
+        }
     }
 
     fn admit(&mut self, token: Token, session: Session) {
@@ -249,8 +305,12 @@ impl Runner<'_> {
             }
             entry.armed = deadline;
         }
-        if over || !entry.session.is_silent() {
-            self.silent.remove(&token);
+        let spoke = over || !entry.session.is_silent();
+        if spoke && self.silent.remove(token) && self.held_back {
+            // There is room for those that wait.
+            self.held_back = false;
+            let now = Instant::now();
+            self.again.iter_mut().for_each(|(at, _)| *at = now);
         }
         if over && let Some(mut entry) = self.sessions.remove(&token) {
             entry.session.close();

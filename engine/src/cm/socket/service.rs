@@ -119,6 +119,11 @@ impl Shared {
         let _ = self.registry.deregister(socket);
     }
 
+    /// A descriptor to keep in reserve, if there is one.
+    pub(super) fn reserve(&self) -> Option<Registry> {
+        self.registry.try_clone().ok()
+    }
+
     /// What keeps the thread, unless it ends.
     pub(super) fn service(&self) -> &Weak<Service> {
         static NONE: Weak<Service> = Weak::new();

@@ -160,15 +160,28 @@ impl Session {
                 tracing::debug!(peer = ?self.peer, "connected, but requests nothing: dropped");
                 Over
             }
+            State::Accepted => {
+                tracing::debug!(peer = ?self.peer, "accepted, but not ready in time: dropped");
+                // One that becomes ready after all gets a disconnect.
+                self.send(&frame::goodbye());
+                self.over(ConnectionEvent::AcceptFailed)
+            }
             State::Closing => self.over(ConnectionEvent::Disconnected),
-            State::Pending(_) | State::Accepted | State::Up => GoesOn,
+            State::Pending(_) | State::Up => GoesOn,
         }
     }
 
-    /// The application accepts the request.
-    pub(super) fn accept(&mut self, gate: Arc<ConnectionGate>, answer: &[u8]) {
+    /// The application accepts the request. The requester has a bounded time
+    /// to report that it is ready.
+    pub(super) fn accept(
+        &mut self,
+        gate: Arc<ConnectionGate>,
+        answer: &[u8],
+        options: &ManagerOptions,
+    ) {
         self.gate = Some(gate);
         self.state = State::Accepted;
+        self.deadline = Instant::now().checked_add(options.accept_timeout);
         self.send(answer);
     }
 
@@ -312,6 +325,7 @@ impl Session {
                 self.requested(&listening, details, around)
             }
             (State::Accepted, Frame::Ready) => {
+                self.deadline = None;
                 self.state = State::Up;
                 self.tell(ConnectionEvent::Established);
                 GoesOn

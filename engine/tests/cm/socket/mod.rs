@@ -1,5 +1,6 @@
 //! The manager over TCP: what only it promises.
 
+mod flood;
 mod hostile;
 mod ports;
 mod process;

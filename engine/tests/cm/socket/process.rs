@@ -4,6 +4,7 @@
 use crate::cm::process::{QUALIFIER, child};
 use crate::cm::support::{Events, Host, connect, local, parameters, target};
 use dat_engine::cm::{CmError, ConnectionEvent};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +55,12 @@ fn starving() {
         return;
     }
     let host = Host::new();
+    // The manager has taken a connection, and so has a descriptor in reserve.
+    let _pair = host.connected();
     let request = super::hostile::request_for(host.qualifier);
+    let to = host.raw_address().into();
+    let raw = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let (first, second) = (raw().unwrap(), raw().unwrap());
     let mut hoard = Vec::new();
     while let Ok(file) = std::fs::File::open("/dev/null") {
         hoard.push(file);
@@ -62,22 +68,24 @@ fn starving() {
     let made = host.manager.listen_any(&local(), host.requests.clone());
     assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
     let sink = Arc::new(Events::default());
-    let to = crate::cm::support::own();
     let made = host.manager.connect(
         &local(),
-        target(to, host.qualifier, None),
+        target(crate::cm::support::own(), host.qualifier, None),
         parameters(1),
         b"",
         sink,
     );
     assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
-    // One for us, none for the manager.
-    hoard.pop();
-    let mut stream = std::net::TcpStream::connect(host.raw_address()).unwrap();
-    std::io::Write::write_all(&mut stream, &request).unwrap();
+    // The one in reserve is for the first that comes.
+    first.connect(&to).unwrap();
+    (&first).write_all(&request).unwrap();
+    let served = host.requests.next();
+    second.connect(&to).unwrap();
+    (&second).write_all(&request).unwrap();
     assert!(host.requests.0.within(Duration::from_millis(300)).is_none());
     hoard.clear();
     assert!(host.requests.next().is_alive());
+    assert!(served.is_alive());
 }
 
 #[test]

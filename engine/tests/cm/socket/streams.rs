@@ -90,3 +90,30 @@ fn a_peer_that_does_not_answer_the_goodbye_is_not_awaited_long() {
     assert!(begun.elapsed() >= Duration::from_millis(200));
     events.assert_quiet();
 }
+
+#[test]
+fn an_accepted_peer_that_falls_silent_fails_in_time_and_leaves_nothing() {
+    let host = Host::with(ManagerOptions {
+        accept_timeout: Duration::from_millis(200),
+        ..ManagerOptions::default()
+    });
+    // One that was in time stays, however long it says nothing.
+    let pair = host.connected();
+    let mut raw = super::hostile::Raw::requesting(&host);
+    let events = Arc::new(Events::default());
+    let request = host.requests.next();
+    let begun = Instant::now();
+    let connection = request.accept(parameters(2), b"", events.clone()).unwrap();
+    assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    // The peer gets the acceptance, a goodbye, and the end of the stream.
+    let heard = raw.hear_all();
+    assert!(heard.ends_with(b"dCM\x17\x01\x06\0\0"), "{heard:02x?}");
+    // Its word comes too late.
+    connection.disconnect();
+    events.assert_quiet();
+    pair.active_events.assert_quiet();
+    pair.passive_events.assert_quiet();
+    pair.active.disconnect();
+    assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
+}

@@ -223,12 +223,52 @@ fn pending() -> (Session<Fake>, Arc<AtomicBool>) {
     (session, alive)
 }
 
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+fn times(now: Instant, not_before: Option<Instant>) -> AnswerTimes {
+    AnswerTimes {
+        now,
+        not_before,
+        timeout: TIMEOUT,
+    }
+}
+
+#[test]
+fn a_requester_that_is_accepted_has_a_bounded_time_to_be_ready() {
+    let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
+    // From the acceptance on, also from one that had to wait.
+    for pause in [0, 500] {
+        let (mut session, _) = pending();
+        let answered = now + Duration::from_millis(pause);
+        let not_before = (pause > 0).then_some(answered);
+        let accepted = session.accept(sink.gate(), offer(), &times(now, not_before));
+        assert_eq!(accepted, GoesOn);
+        assert_eq!(session.expire(answered), GoesOn);
+        assert_eq!(session.due(), Some(answered + TIMEOUT));
+        assert_eq!(session.expire(answered + TIMEOUT), Over);
+        assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
+    }
+    // Once it is ready, its silence is no failure.
+    let (mut session, _) = pending();
+    assert_eq!(
+        session.accept(sink.gate(), offer(), &times(now, None)),
+        GoesOn
+    );
+    assert_eq!(session.handle(Event::Established, || now), GoesOn);
+    assert_eq!(session.due(), None);
+    assert_eq!(session.expire(now + 10 * TIMEOUT), GoesOn);
+    assert_eq!(sink.take(), [ConnectionEvent::Established]);
+}
+
 #[test]
 fn an_acceptance_waits_until_the_requester_has_forgotten() {
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
     let (mut session, _) = pending();
     let until = now + Duration::from_millis(500);
-    assert_eq!(session.accept(sink.gate(), offer(), Some(until)), GoesOn);
+    assert_eq!(
+        session.accept(sink.gate(), offer(), &times(now, Some(until))),
+        GoesOn
+    );
     assert!(session.wire.asked.is_empty());
     assert!(!session.is_remembered());
     assert_eq!(session.due(), Some(until));
@@ -242,7 +282,10 @@ fn an_acceptance_waits_until_the_requester_has_forgotten() {
 fn an_acceptance_that_is_taken_back_says_goodbye_when_it_can() {
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
     let (mut session, _) = pending();
-    assert_eq!(session.accept(sink.gate(), offer(), None), GoesOn);
+    assert_eq!(
+        session.accept(sink.gate(), offer(), &times(now, None)),
+        GoesOn
+    );
     let deadline = now + Duration::from_secs(2);
     assert_eq!(session.disconnect(Some(deadline)), GoesOn);
     assert_eq!(session.wire.asked, ["accept"]);
@@ -265,12 +308,18 @@ fn a_device_that_goes_ends_each_state_in_its_way() {
 
     let sink = Arc::new(Sink::default());
     let (mut session, _) = pending();
-    assert_eq!(session.accept(sink.gate(), offer(), None), GoesOn);
+    assert_eq!(
+        session.accept(sink.gate(), offer(), &times(now, None)),
+        GoesOn
+    );
     assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
     assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
 
     let (mut session, _) = pending();
-    assert_eq!(session.accept(sink.gate(), offer(), None), GoesOn);
+    assert_eq!(
+        session.accept(sink.gate(), offer(), &times(now, None)),
+        GoesOn
+    );
     assert_eq!(session.handle(Event::Established, || now), GoesOn);
     // A hint, for instance that a bond changed its member.
     assert_eq!(session.handle(Event::Other(14), || now), GoesOn);
@@ -359,7 +408,7 @@ proptest! {
                 // A request is answered once, and only then is there a connection.
                 Step::Accept(pause) if !is_active && !told_of => {
                     told_of = true;
-                    current.accept(Arc::clone(&gate), offer(), pause.map(|it| after(now, it)))
+                    current.accept(Arc::clone(&gate), offer(), &times(now, pause.map(|it| after(now, it))))
                 }
                 Step::Reject(who) if !told_of => current.reject(who),
                 Step::Disconnect if told_of => current.disconnect(Some(after(now, 2000))),
