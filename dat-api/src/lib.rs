@@ -110,6 +110,7 @@ pub mod safe;
 pub mod status;
 pub mod types;
 
+pub use dat_engine::environment;
 pub use error::{DatError, Result};
 pub use handle::{Handle, Kind};
 pub use status::{DatReturn, ReturnType, Subtype};

@@ -8,9 +8,11 @@
 //! | – | `gid` | index in the port's GID table; chosen by the engine if not given |
 //!
 //! A key of the instance data in dat.conf goes before the variable. An empty
-//! variable counts as not set.
+//! variable counts as not set, and so does every variable in a process that
+//! runs with more rights than its caller ([`dat_engine::environment`]).
 
 use dat_engine::PathRequest;
+use dat_engine::environment;
 use dat_engine::wait::WaitPolicy;
 
 use crate::error::{DatError, Result};
@@ -52,7 +54,7 @@ impl Options {
     /// `DAT_INVALID_PARAMETER`: a variable has a value that means nothing.
     pub fn from_environment() -> Result<Self> {
         Self::read(|name| {
-            let value = std::env::var_os(name)?;
+            let value = environment::variable(name)?;
             Some(value.to_string_lossy().into_owned())
         })
     }

@@ -6,6 +6,7 @@ pub mod completion;
 pub mod control;
 pub mod descriptors;
 pub mod endpoint;
+pub mod environment;
 pub mod error;
 pub mod mmio;
 pub mod path;

@@ -199,10 +199,38 @@ fn a_program_calls_what_is_installed() {
             return 0;
         }
     "#;
-    assert_eq!(
-        compile_and_run(&prefix, program),
-        "DAT_INVALID_HANDLE DAT_INVALID_HANDLE_EP\n"
-    );
+    let answer = "DAT_INVALID_HANDLE DAT_INVALID_HANDLE_EP\n";
+    assert_eq!(compile_and_run(&prefix, program), answer);
+    assert_eq!(compile_by_the_manual(&prefix, program), answer);
+}
+
+/// Compiles a program by the command of udapl(7), with a linker that leaves out
+/// libraries which nothing before them needs, as some distributions' do.
+fn compile_by_the_manual(prefix: &Path, source: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("man/udapl.7");
+    let page = fs::read_to_string(page).expect("the page");
+    let command = page
+        .lines()
+        .find_map(|line| line.strip_prefix(".B cc "))
+        .expect("the synopsis has a command")
+        .replace("\\-", "-");
+    let folder = prefix.join("by-the-manual");
+    fs::create_dir(&folder).expect("a folder can be made");
+    fs::write(folder.join("program.c"), source).expect("the source can be written");
+    let compiled = Command::new("sh")
+        .args(["-c", &format!("cc -Wl,--as-needed {command}")])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .current_dir(&folder)
+        .output()
+        .expect("sh can be run");
+    let complaint = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "cc {command}: {complaint}");
+    let run = Command::new(folder.join("a.out"))
+        .env("LD_LIBRARY_PATH", prefix.join("lib"))
+        .output()
+        .expect("the program can be run");
+    fs::remove_dir_all(folder).expect("it was there");
+    String::from_utf8(run.stdout).expect("text")
 }
 
 #[test]

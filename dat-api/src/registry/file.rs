@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
+use dat_engine::environment;
+
 use super::conf::Conf;
 
 /// Where it is if `DAT_OVERRIDE` is not set.
@@ -27,7 +29,7 @@ pub(super) struct File {
 impl File {
     /// Reads the file that the environment names, or the default one.
     pub(super) fn read() -> Self {
-        Self::read_at(std::env::var_os("DAT_OVERRIDE"))
+        Self::read_at(environment::variable("DAT_OVERRIDE"))
     }
 
     /// A file that cannot be read counts as empty, and there is no other to

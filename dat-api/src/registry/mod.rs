@@ -8,7 +8,8 @@
 //!    dat.conf, have version 1.2, and answer to either thread safety.
 //!
 //! dat.conf is the file that `DAT_OVERRIDE` names, else `/etc/dat.conf`. It is
-//! read each time an IA is opened, so a change needs no restart.
+//! read each time an IA is opened, so a change needs no restart. A process that
+//! runs with more rights than its caller reads `/etc/dat.conf` only.
 
 mod conf;
 mod file;

@@ -1,6 +1,7 @@
 //! An open device (`ibv_context`), shared by everything made of it.
 
 use super::port::PortInfo;
+use crate::environment;
 use crate::error::{ControlError, ControlErrorKind};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -149,7 +150,7 @@ impl Drop for Context {
 /// libmlx5's switch against BlueFlame. It reads it at opening too; on shared
 /// registers `mlx5dv_init_obj` reports BlueFlame nevertheless.
 fn asked_to_shut_up_blue_flame() -> bool {
-    std::env::var_os("MLX5_SHUT_UP_BF").is_some_and(|value| value != "0")
+    environment::driver_switch("MLX5_SHUT_UP_BF").is_some_and(|value| value != "0")
 }
 
 /// Sets `O_NONBLOCK`: the library waits by poll, never inside a read.

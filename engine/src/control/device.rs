@@ -6,6 +6,7 @@ use super::memlock::LockedMemory;
 use super::path::PathRequest;
 use super::port::PortInfo;
 use crate::descriptors;
+use crate::environment;
 use crate::error::{ControlError, ControlErrorKind, last_errno};
 use core::ffi::CStr;
 use core::ptr::NonNull;
@@ -353,7 +354,7 @@ fn obstacle(device: &ibv_device) -> Option<String> {
     // Either adds a signature to the WQEs of its queues, which moves the segments.
     ["MLX5_QP_SIGNATURE", "MLX5_SRQ_SIGNATURE"]
         .into_iter()
-        .find(|switch| std::env::var_os(switch).is_some())
+        .find(|switch| environment::driver_switch(switch).is_some())
         .map(|switch| format!("{switch} is set and changes the rings"))
 }
 

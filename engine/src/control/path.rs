@@ -1,5 +1,6 @@
 //! Which way to a device is asked for.
 
+use crate::environment;
 use crate::error::{ControlError, ControlErrorKind};
 use std::fmt;
 
@@ -20,12 +21,13 @@ pub enum PathRequest {
 
 impl PathRequest {
     /// What the variable `DAT_PATH` asks for: `auto`, `direct` or `verbs`.
-    /// `auto` if it is not set or empty.
+    /// `auto` if it is not set or empty, or the process may not be told by its
+    /// environment ([`environment::variable`]).
     ///
     /// # Errors
     /// It has another value.
     pub fn from_environment() -> Result<Self, ControlError> {
-        match std::env::var_os(VARIABLE) {
+        match environment::variable(VARIABLE) {
             None => Ok(Self::Auto),
             Some(value) => Self::read(&value.to_string_lossy()),
         }

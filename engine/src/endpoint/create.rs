@@ -1,7 +1,6 @@
 //! Making an endpoint, on the path that the device is driven on.
 
 use core::mem::ManuallyDrop;
-use std::env;
 use std::sync::Arc;
 
 use super::options::Switches;
@@ -19,7 +18,7 @@ impl ProtectionDomain {
     /// Arguments beyond the device's limits, parts of different devices, or a
     /// device that has no more.
     pub fn create_endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint, ControlError> {
-        let switches = Switches::read(|name| env::var(name).ok());
+        let switches = Switches::from_environment();
         let spec = QpSpec {
             send_cq: &options.send_cq.verbs,
             recv_cq: &options.recv_cq.verbs,

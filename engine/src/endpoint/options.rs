@@ -1,5 +1,6 @@
 //! What an endpoint is asked to be, by its options and by the environment.
 
+use crate::environment;
 use crate::queue::CompletionQueueHandle;
 use crate::shared_queue::SharedReceiveQueueHandle;
 
@@ -80,7 +81,17 @@ pub(super) struct Switches {
 }
 
 impl Switches {
-    pub(super) fn read(value: impl Fn(&str) -> Option<String>) -> Self {
+    pub(super) fn from_environment() -> Self {
+        Self::read(|name| {
+            let value = match name.starts_with("MLX5_") {
+                true => environment::driver_switch(name),
+                false => environment::variable(name),
+            };
+            value?.into_string().ok()
+        })
+    }
+
+    fn read(value: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name| value(name).is_some_and(|value| !value.is_empty() && value != "0");
         Self {
             no_blue_flame: set("DAT_DEBUG_NO_BF"),

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use dat_api::object::counters::Counters;
 use dat_api::object::ia::Ia;
-use dat_api::{DatError, Handle, handle};
+use dat_api::{DatError, Handle, environment, handle};
 
 /// Bits of `DAT_DBG_TYPE`.
 const ERRORS: u32 = 0x1;
@@ -27,7 +27,7 @@ fn destination(kind: u32) -> u32 {
     static ASKED: OnceLock<[Option<u32>; 2]> = OnceLock::new();
     let &[kinds, places] = ASKED.get_or_init(|| {
         ["DAT_DBG_TYPE", "DAT_DBG_DEST"]
-            .map(|name| std::env::var(name).ok().and_then(|text| c_number(&text)))
+            .map(|name| c_number(environment::variable(name)?.to_str()?))
     });
     choose(kind, kinds, places)
 }

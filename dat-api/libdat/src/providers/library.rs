@@ -5,6 +5,8 @@ use core::mem;
 use core::ptr::NonNull;
 use std::ffi::CString;
 
+use dat_api::environment;
+
 use super::Key;
 use crate::abi::{
     DAT_PROVIDER_FINI_FUNC, DAT_PROVIDER_FINI_FUNC_STR, DAT_PROVIDER_INIT_FUNC,
@@ -28,6 +30,15 @@ impl Library {
     /// # Errors
     /// Why it cannot be loaded.
     pub(super) fn load(path: &str, key: &Key, instance_data: &str) -> Result<Self, String> {
+        // The working directory is the caller's choice. A name without a slash
+        // is safe: the loader then ignores LD_LIBRARY_PATH.
+        if environment::is_secure() && path.contains('/') && !path.starts_with('/') {
+            return Err(
+                "a relative path, in a program that runs with more rights than its caller: \
+                 write the absolute path in /etc/dat.conf"
+                    .to_owned(),
+            );
+        }
         let c_string = |text: &str| CString::new(text).map_err(|_| "a byte 0".to_owned());
         let (path, data) = (c_string(path)?, c_string(instance_data)?);
         // SAFETY: a C string. What the library's constructors do is its own.

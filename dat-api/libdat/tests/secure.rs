@@ -1,0 +1,186 @@
+//! A program that runs with more rights than its caller (setuid, file
+//! capabilities) takes nothing from the caller's environment: no dat.conf, no
+//! library, no output.
+//!
+//! Needs root, to make such programs, and a file system that honours them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The caller: `nobody`.
+const CALLER: u32 = 65534;
+const NAME: &str = "of_the_caller";
+
+/// A folder that every user can read, gone with its owner.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Folder {
+    /// With the program, the library, and what the caller would have it use.
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("libdat-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a folder can be made");
+        let folder = Self(path);
+        folder.set_mode("", 0o755);
+        let tests = std::env::current_exe().expect("this binary has a path");
+        let library = tests.parent().expect("a folder").join("libdat.so");
+        for name in ["libdat.so", "libdat.so.1"] {
+            fs::copy(&library, folder.at(name)).expect("a file can be copied");
+            folder.set_mode(name, 0o755);
+        }
+        folder.build();
+        let conf = format!(
+            "{NAME} u1.2 nonthreadsafe default {} own.1.2 \"\" \"\"\n",
+            folder.at("callers.so").display()
+        );
+        fs::write(folder.at("callers.conf"), conf).expect("a file can be written");
+        folder.set_mode("callers.conf", 0o644);
+        folder
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn set_mode(&self, name: &str, mode: u32) {
+        fs::set_permissions(self.at(name), fs::Permissions::from_mode(mode))
+            .expect("the mode can be set");
+    }
+
+    fn build(&self) {
+        // Such a program ignores LD_LIBRARY_PATH, also for what libdat needs.
+        let mut places = format!("-Wl,--disable-new-dtags,-rpath,{}", self.0.display());
+        if let Some(path) = std::env::var_os("LD_LIBRARY_PATH") {
+            for place in std::env::split_paths(&path).filter(|place| place.is_absolute()) {
+                places += &format!(":{}", place.display());
+            }
+        }
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut program = Command::new("cc");
+        program
+            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
+            .arg(here.join("include"))
+            .arg("-o")
+            .arg(self.at("program"))
+            .arg(here.join("tests/support/secure.c"))
+            .arg("-L")
+            .arg(&self.0)
+            .args(["-ldat", &places]);
+        run(&mut program);
+        let source = self.at("callers.c");
+        let code = "#include <stdio.h>\n\
+                    __attribute__((constructor)) static void loaded(void)\n\
+                    { puts(\"loaded\"); fflush(stdout); }\n";
+        fs::write(&source, code).expect("a file can be written");
+        let mut library = Command::new("cc");
+        library
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(self.at("callers.so"))
+            .arg(&source);
+        run(&mut library);
+        self.set_mode("callers.so", 0o755);
+        self.set_mode("program", 0o755);
+    }
+
+    /// What the program says to a caller without rights.
+    fn said(&self) -> String {
+        let output = Command::new(self.at("program"))
+            .arg(NAME)
+            .env("DAT_OVERRIDE", self.at("callers.conf"))
+            .env("DAT_DBG_TYPE", "1")
+            .current_dir(&self.0)
+            .uid(CALLER)
+            .gid(CALLER)
+            .output()
+            .expect("the program can be run");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {complaint}", output.status);
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// That the program takes nothing from its environment. Skipped if it got no
+    /// rights, where the system says that no program gets any.
+    fn is_deaf(&self) {
+        let said = self.said();
+        if said.contains("secure 0") && is_without_new_rights(&self.0) {
+            eprintln!("SKIPPED: no program gets rights here (nosuid or no_new_privs)");
+            return;
+        }
+        assert!(said.contains("secure 1\n"), "{said}");
+        assert!(said.contains("open DAT_PROVIDER_NOT_FOUND"), "{said}");
+        for what in [NAME, "loaded", "libdat:"] {
+            assert!(!said.contains(what), "{what}: {said}");
+        }
+    }
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().expect("the program can be run");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {complaint}");
+}
+
+/// Whether files cannot raise rights: by their file system, or for this process.
+fn is_without_new_rights(folder: &Path) -> bool {
+    let folder = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes()).expect("a path");
+    // SAFETY: plain memory that the call fills.
+    let mut about: libc::statvfs = unsafe { core::mem::zeroed() };
+    // SAFETY: a path, and the place for the answer.
+    let answer = unsafe { libc::statvfs(folder.as_ptr(), &raw mut about) };
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    answer == 0 && about.f_flag & libc::ST_NOSUID != 0 || status.contains("NoNewPrivs:\t1")
+}
+
+fn is_root() -> bool {
+    // SAFETY: takes nothing.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        eprintln!("SKIPPED: only root can make programs with more rights");
+    }
+    is_root
+}
+
+#[test]
+fn a_setuid_program_takes_nothing_from_its_environment() {
+    if !is_root() {
+        return;
+    }
+    let folder = Folder::new("setuid");
+    // The same program without the bit does what the environment says.
+    let said = folder.said();
+    assert!(said.contains("secure 0\n"), "{said}");
+    for what in [&format!("name {NAME}"), "loaded", "libdat:"] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    folder.set_mode("program", 0o4755);
+    folder.is_deaf();
+}
+
+#[test]
+fn a_program_with_file_capabilities_takes_nothing_from_its_environment() {
+    if !is_root() {
+        return;
+    }
+    let folder = Folder::new("capable");
+    let given = Command::new("setcap")
+        .arg("cap_net_raw+ep")
+        .arg(folder.at("program"))
+        .output();
+    match given {
+        Ok(output) if output.status.success() => folder.is_deaf(),
+        Ok(output) => eprintln!(
+            "SKIPPED: setcap: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ),
+        Err(error) => eprintln!("SKIPPED: setcap (libcap2-bin): {error}"),
+    }
+}
