@@ -5,6 +5,7 @@
 //! | `DAT_PATH` | `path` | `auto` (default), `direct`, `verbs` |
 //! | `DAT_WAIT` | `wait` | `adaptive` (default), `adaptive:MIN_US:MAX_US`, `poll`, `block` |
 //! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket`; both sides must use the same |
+//! | `DAT_LISTEN` | `listen` | where service points listen: `all` (default), `loopback`, one IP address of this host |
 //! | – | `gid` | index in the port's GID table; chosen by the engine if not given |
 //!
 //! A key of the instance data in dat.conf goes before the variable. An empty
@@ -12,6 +13,7 @@
 //! runs with more rights than its caller ([`dat_engine::environment`]).
 
 use dat_engine::PathRequest;
+use dat_engine::cm::ListenOn;
 use dat_engine::environment;
 use dat_engine::wait::WaitPolicy;
 
@@ -40,12 +42,19 @@ pub struct Options {
     pub wait: WaitPolicy,
     /// How connections are to be made.
     pub cm: CmChoice,
+    /// The addresses on which service points listen.
+    pub listen: ListenOn,
     /// The GID that connections are to use.
     pub gid: Option<u8>,
 }
 
 /// The variables and their keys.
-const VARIABLES: [(&str, &str); 3] = [("DAT_PATH", "path"), ("DAT_WAIT", "wait"), ("DAT_CM", "cm")];
+const VARIABLES: [(&str, &str); 4] = [
+    ("DAT_PATH", "path"),
+    ("DAT_WAIT", "wait"),
+    ("DAT_CM", "cm"),
+    ("DAT_LISTEN", "listen"),
+];
 
 impl Options {
     /// The defaults, changed by the variables of the environment.
@@ -99,13 +108,17 @@ impl Options {
                 let policy: Result<WaitPolicy, _> = value.parse();
                 self.wait = policy.map_err(|error| error.to_string())?;
             }
+            "listen" => {
+                let on: Result<ListenOn, _> = value.parse();
+                self.listen = on.map_err(|error| error.to_string())?;
+            }
             "gid" => match value.parse() {
                 Ok(index) => self.gid = Some(index),
                 Err(_) => return Err(format!("\"{value}\" is no index from 0 to 255")),
             },
             _ => {
                 return Err(format!(
-                    "\"{key}\" is no key: there are path, wait, cm, gid"
+                    "\"{key}\" is no key: there are path, wait, cm, listen, gid"
                 ));
             }
         }
@@ -143,6 +156,11 @@ mod tests {
         let cm = |value| with("DAT_CM", value).expect("a value").cm;
         assert_eq!(cm("rdma_cm"), CmChoice::RdmaCm);
         assert_eq!(cm("socket"), CmChoice::Socket);
+        let listen = |value| with("DAT_LISTEN", value).expect("a value").listen;
+        assert_eq!(listen("all"), ListenOn::All);
+        assert_eq!(listen("loopback"), ListenOn::Loopback);
+        let address = "192.0.2.9".parse().expect("an address");
+        assert_eq!(listen("192.0.2.9"), ListenOn::One(address));
         let wait = |value| with("DAT_WAIT", value).expect("a value").wait;
         assert_eq!(wait("poll"), WaitPolicy::Poll);
         assert_eq!(wait("block"), WaitPolicy::Block);
@@ -154,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_an_error_that_names_the_variable() {
-        for name in ["DAT_PATH", "DAT_WAIT", "DAT_CM"] {
+        for name in ["DAT_PATH", "DAT_WAIT", "DAT_CM", "DAT_LISTEN"] {
             let error = with(name, "sideways").expect_err("means nothing");
             assert_eq!(error.code().kind(), Some(ReturnType::InvalidParameter));
             assert!(error.cause().contains(name), "{error}");

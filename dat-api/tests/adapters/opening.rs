@@ -3,6 +3,7 @@
 use dat_api::handle::Handle;
 use dat_api::object::evd::Evd;
 use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
+use dat_api::object::psp::{EpCreator, Psp};
 use dat_api::registry;
 use dat_api::types::EvdFlags;
 use dat_api::{Kind, ReturnType, Subtype};
@@ -205,11 +206,72 @@ fn the_environment_says_how_adapters_work() {
         ("DAT_WAIT", "sometimes", ReturnType::InvalidParameter),
         ("DAT_PATH", "scenic", ReturnType::InvalidParameter),
         ("DAT_CM", "rdma_cm", no_rdma_cm),
+        ("DAT_LISTEN", "everywhere", ReturnType::InvalidParameter),
+        ("DAT_LISTEN", "0.0.0.0", ReturnType::InvalidParameter),
+        ("DAT_LISTEN", "203.0.113.7", ReturnType::InvalidAddress),
     ] {
         let _variables = Variables::set(&[(name, value)]);
         let error = refused(&request("mlx5_0"));
         assert_eq!(error.code().kind(), Some(kind), "{error}");
         assert!(error.cause().contains(value), "{error}");
+    }
+}
+
+/// Whether something listens on the qualifier at this address of the host.
+fn is_listened(address: &str, qualifier: u64) -> bool {
+    let port = u16::try_from(qualifier).expect("a port");
+    std::net::TcpStream::connect((address, port)).is_ok()
+}
+
+#[test]
+fn service_points_listen_where_the_variable_or_the_file_says() {
+    let _turn = turn();
+    let _conf = Conf::new(
+        "here u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1 listen=127.0.0.3\" \"\"\n\
+         bad u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1 listen=eth7\" \"\"\n",
+    );
+    // On emulated devices the default is loopback. The key goes before the
+    // variable, and addresses that were chosen are published.
+    let cases = [
+        ("mlx5_0", None, "127.0.0.1", &["127.0.0.1"][..]),
+        ("mlx5_0", Some("loopback"), "127.0.0.1", &["127.0.0.1"]),
+        ("mlx5_0", Some("127.0.0.2"), "127.0.0.2", &["127.0.0.2"]),
+        ("here", Some("127.0.0.2"), "127.0.0.3", &["127.0.0.3"]),
+        (
+            "mlx5_0",
+            Some("all"),
+            "",
+            &["127.0.0.1", "127.0.0.2", "127.0.0.3"],
+        ),
+    ];
+    for (name, variable, published, listened) in cases {
+        let variable: Vec<_> = variable
+            .map(|value| ("DAT_LISTEN", value))
+            .into_iter()
+            .collect();
+        let _variables = Variables::set(&variable);
+        let (ia, _) = open(name);
+        if !published.is_empty() {
+            assert_eq!(ia.address().ip().to_string(), published);
+        }
+        let evd = Evd::create(&ia, 4, EvdFlags::CR, None).expect("an EVD");
+        let psp = Psp::create_any(&ia, &evd, EpCreator::Consumer).expect("a service point");
+        for address in ["127.0.0.1", "127.0.0.2", "127.0.0.3"] {
+            assert_eq!(
+                is_listened(address, psp.query().qualifier),
+                listened.contains(&address),
+                "{name} {variable:?} {address}"
+            );
+        }
+        let psp = psp.handle();
+        Psp::free(psp).expect("freed");
+        Evd::free(evd.handle()).expect("freed");
+        drop(evd);
+        close(ia);
+    }
+    let error = refused(&request("bad"));
+    for part in ["dat.conf", "eth7", "loopback", "IP address"] {
+        assert!(error.cause().contains(part), "{error}");
     }
 }
 

@@ -70,7 +70,7 @@ impl Manager {
     /// # Errors
     /// [`CmError::InUse`] if anybody on this host listens on the qualifier or
     /// on its port; [`CmError::Address`] if this host does not have the address
-    /// [`ManagerOptions::listen_on`]; [`CmError::Privileged`], by rdma_cm;
+    /// [`Local::listen_on`]; [`CmError::Privileged`], by rdma_cm;
     /// [`CmError::Resources`],
     /// [`CmError::Unavailable`], [`CmError::Forked`].
     pub fn listen(
@@ -103,9 +103,12 @@ impl Manager {
         sink: Arc<dyn ListenSink>,
     ) -> Result<Listener, CmError> {
         let inner = match &self.service {
-            ServiceOf::Socket(service) => {
-                ListenerOf::Socket(socket::Listener::new(service, qualifier, sink)?)
-            }
+            ServiceOf::Socket(service) => ListenerOf::Socket(socket::Listener::new(
+                service,
+                local.listen_on,
+                qualifier,
+                sink,
+            )?),
             ServiceOf::Rdma(service) => {
                 ListenerOf::Rdma(rdma::Listener::new(service, local, qualifier, sink)?)
             }

@@ -22,6 +22,7 @@
 
 mod error;
 mod gate;
+mod listen;
 mod local;
 mod manager;
 mod port;
@@ -31,6 +32,7 @@ mod socket;
 mod types;
 
 pub use error::CmError;
+pub use listen::ListenOn;
 pub use local::{interface_address, own_address};
 pub use manager::{Connection, DeviceWatch, Listener, Manager, Request};
 pub use port::port_of;

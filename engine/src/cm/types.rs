@@ -1,5 +1,6 @@
 //! What the application's side of the connection manager sees.
 
+use super::ListenOn;
 use super::manager::Request;
 use crate::control::{EndpointAddress, Route};
 use core::fmt;
@@ -25,7 +26,7 @@ impl fmt::Display for ManagerKind {
     }
 }
 
-/// Whose a listener or a connection is. Over TCP it does not matter; the
+/// Whose a listener or a connection is. Over TCP only `listen_on` counts; the
 /// kernel's connection manager takes no connection through another port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Local {
@@ -35,6 +36,8 @@ pub struct Local {
     pub port: u8,
     /// The address of the port's network interface.
     pub address: IpAddr,
+    /// The addresses that its listeners listen on.
+    pub listen_on: ListenOn,
 }
 
 /// Whom to connect to, and how long to try.
@@ -78,8 +81,6 @@ pub struct ManagerOptions {
     /// The address that [`super::Manager::local_address`] answers; `None`
     /// finds one per device.
     pub publish: Option<IpAddr>,
-    /// The one address of this host to listen on; `None` is all of them.
-    pub listen_on: Option<IpAddr>,
     /// How long somebody who connects may take to say what he wants.
     /// 10 seconds by default.
     pub request_timeout: Duration,
@@ -105,7 +106,6 @@ impl Default for ManagerOptions {
     fn default() -> Self {
         Self {
             publish: None,
-            listen_on: None,
             request_timeout: Duration::from_secs(10),
             accept_timeout: Duration::from_secs(10),
             disconnect_timeout: Duration::from_secs(2),

@@ -1,8 +1,8 @@
 //! Sinks that remember, and connections ready-made.
 
 use dat_engine::cm::{
-    Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Local, Manager, ManagerKind,
-    ManagerOptions, Parameters, Peer, Request, Target, own_address,
+    Connection, ConnectionEvent, ConnectionSink, ListenOn, ListenSink, Listener, Local, Manager,
+    ManagerKind, ManagerOptions, Parameters, Peer, Request, Target, own_address,
 };
 use dat_engine::{EndpointAddress, LinkLayer, Route};
 use std::collections::VecDeque;
@@ -155,6 +155,7 @@ fn find_local() -> Local {
         device,
         port: 1,
         address,
+        listen_on: ListenOn::All,
     }
 }
 
@@ -233,10 +234,18 @@ impl Host {
     }
 
     pub(crate) fn with(options: ManagerOptions) -> Self {
+        Self::on(ListenOn::All, options)
+    }
+
+    pub(crate) fn on(listen_on: ListenOn, options: ManagerOptions) -> Self {
         let manager = start_with(options);
         let requests = Arc::new(Requests::default());
+        let local = Local {
+            listen_on,
+            ..local()
+        };
         let (listener, qualifier) = manager
-            .listen_any(&local(), requests.clone())
+            .listen_any(&local, requests.clone())
             .expect("a listener");
         Self {
             manager,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use dat_engine::cm::{
-    self, CmError, DeviceSink, DeviceWatch, Local, Manager, ManagerKind, ManagerOptions,
+    self, CmError, DeviceSink, DeviceWatch, ListenOn, Local, Manager, ManagerKind, ManagerOptions,
 };
 
 use super::Ia;
@@ -62,6 +62,9 @@ pub(super) struct Port<'a> {
     pub(super) number: u8,
     /// Its name, or an address of it.
     pub(super) interface: Option<&'a str>,
+    /// The addresses that service points are to listen on. If it is one, it is
+    /// the address of the port.
+    pub(super) listen_on: ListenOn,
 }
 
 /// Starts what was chosen, or by default what works: rdma_cm where the port
@@ -77,6 +80,13 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
             format!("looking for a connection manager: {lack}; see also `ulimit -n`"),
         ));
     }
+    port.listen_on.require_here().map_err(|error| {
+        DatError::new(
+            ReturnType::InvalidAddress,
+            Subtype::InvalidAddressUnsupported,
+            format!("the address of DAT_LISTEN or of the key listen: {error}"),
+        )
+    })?;
     match choice {
         CmChoice::Socket => port
             .start(ManagerKind::Socket)
@@ -119,6 +129,7 @@ impl Port<'_> {
             device: self.device.to_owned(),
             port: self.number,
             address,
+            listen_on: self.listen_on,
         };
         let departure = Arc::new(Departure::default());
         let watch = shared.manager.watch_device(&local, departure.clone())?;
@@ -131,6 +142,9 @@ impl Port<'_> {
     }
 
     fn named_address(&self) -> Option<IpAddr> {
+        if let Some(address) = self.listen_on.address() {
+            return Some(address);
+        }
         let interface = self.interface?;
         interface
             .parse()

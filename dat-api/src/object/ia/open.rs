@@ -69,8 +69,9 @@ impl Ia {
     /// - `DAT_INVALID_HANDLE_EVD_ASYNC`: the given EVD is none, was not made
     ///   for asynchronous events, or is of another device.
     /// - `DAT_INVALID_ADDRESS`: the configured GID is not in the port's table;
-    ///   or rdma_cm was asked for, and the port's network interface has no
-    ///   address that it serves.
+    ///   or this host does not have the address that service points are to
+    ///   listen on; or rdma_cm was asked for, and the port's network interface
+    ///   has no address that it serves.
     /// - `DAT_MODEL_NOT_SUPPORTED`: the device cannot be driven as the
     ///   configuration says, or not at all; or the kernel has no rdma_cm that
     ///   was asked for.
@@ -127,6 +128,7 @@ impl Ia {
                 device: &device.info().name,
                 number: port.number,
                 interface,
+                listen_on: options.listen,
             },
         )?;
         let ia = Self::assemble(request, place.handle(), device, &port, options, chosen);

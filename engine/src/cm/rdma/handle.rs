@@ -37,7 +37,7 @@ impl Listener {
         let shared = &service.shared;
         shared.post.require_here()?;
         let token = shared.post.token();
-        let (port, on) = (qualifier.map_or(0, port_of), shared.options.listen_on);
+        let (port, on) = (qualifier.map_or(0, port_of), local.listen_on.address());
         let id =
             bound(&shared.channel, token, on, port).map_err(|error| refused(error, on, port))?;
         let listening = Arc::new(Listening {
@@ -340,6 +340,7 @@ impl DeviceWatch {
             device,
             port,
             address,
+            ..
         } = local;
         id.bind((*address, 0).into()).map_err(|error| {
             let cause = match error.raw_os_error() {

@@ -5,7 +5,9 @@ use super::open;
 use super::service::{Command, Connecting, Listening, Service};
 use super::session::ConnectionGate;
 use crate::cm::gate::Gate;
-use crate::cm::{CmError, ConnectionSink, ListenSink, MAX_PRIVATE_DATA, Parameters, Target};
+use crate::cm::{
+    CmError, ConnectionSink, ListenOn, ListenSink, MAX_PRIVATE_DATA, Parameters, Target,
+};
 use mio::{Interest, Token};
 use socket2::SockRef;
 use std::net::Shutdown;
@@ -23,17 +25,20 @@ impl Listener {
     /// For a qualifier of the system's choice if none is given.
     pub(in crate::cm) fn new(
         service: &Arc<Service>,
+        on: ListenOn,
         qualifier: Option<u64>,
         sink: Arc<dyn ListenSink>,
     ) -> Result<Self, CmError> {
         let shared = &service.shared;
         shared.post.require_here()?;
-        let (mut socket, qualifier) = open::listener(&shared.options, qualifier)?;
+        let (mut sockets, qualifier) = open::listener(on, qualifier)?;
         let token = shared.post.token();
-        shared.register(&mut socket, token, Interest::READABLE)?;
+        for socket in &mut sockets {
+            shared.register(socket, token, Interest::READABLE)?;
+        }
         let listening = Arc::new(Listening {
             qualifier,
-            socket: Mutex::new(Some(socket)),
+            sockets: Mutex::new(sockets),
             gate: Gate::new(sink),
         });
         shared
@@ -57,11 +62,13 @@ impl Drop for Listener {
         if !shared.post.here() {
             return;
         }
-        let socket = self.listening.socket.lock();
-        let socket = socket.unwrap_or_else(PoisonError::into_inner).take();
+        let mut sockets = {
+            let sockets = self.listening.sockets.lock();
+            core::mem::take(&mut *sockets.unwrap_or_else(PoisonError::into_inner))
+        };
         // Here and now, so that the qualifier can be listened for again; and
         // also for copies of the descriptor in forks.
-        if let Some(mut socket) = socket {
+        for mut socket in sockets.drain(..) {
             let _ = SockRef::from(&socket).shutdown(Shutdown::Both);
             shared.deregister(&mut socket);
         }

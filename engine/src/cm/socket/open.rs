@@ -1,6 +1,6 @@
 //! Opening sockets, and what their errors mean.
 
-use crate::cm::{CmError, ConnectionEvent, ManagerOptions, local, port_of};
+use crate::cm::{CmError, ConnectionEvent, ListenOn, ManagerOptions, local, port_of};
 use mio::net::{TcpListener, TcpStream};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
@@ -11,41 +11,66 @@ const BACKLOG: i32 = 4096;
 /// How often a port of the system's choice is asked for anew.
 const ATTEMPTS: usize = 16;
 
-/// A listening socket for a qualifier, or for one of the system's choice.
+/// Listening sockets for a qualifier, or for one of the system's choice: one
+/// of each address.
 pub(super) fn listener(
-    options: &ManagerOptions,
+    on: ListenOn,
     qualifier: Option<u64>,
-) -> Result<(TcpListener, u64), CmError> {
+) -> Result<(Vec<TcpListener>, u64), CmError> {
     if let Some(qualifier) = qualifier {
-        let (listener, _) = listener_at(options, port_of(qualifier))?;
-        return Ok((listener, qualifier));
+        let (listeners, _) = listener_at(on, port_of(qualifier))?;
+        return Ok((listeners, qualifier));
     }
     for _ in 0..ATTEMPTS {
-        let (listener, port) = listener_at(options, 0)?;
-        if port_of(port.into()) == port {
-            return Ok((listener, port.into()));
+        match listener_at(on, 0) {
+            Ok((listeners, port)) if port_of(port.into()) == port => {
+                return Ok((listeners, port.into()));
+            }
+            // The port is free on one address only.
+            Ok(_) | Err(CmError::InUse) => (),
+            Err(error) => return Err(error),
         }
     }
     Err(CmError::InUse)
 }
 
-fn listener_at(options: &ManagerOptions, port: u16) -> Result<(TcpListener, u16), CmError> {
-    let socket = match options.listen_on {
-        Some(address) => bound((address, port).into()),
+fn listener_at(on: ListenOn, port: u16) -> Result<(Vec<TcpListener>, u16), CmError> {
+    let bound = match on {
+        ListenOn::One(address) => one(address, port),
         // Of both families at once; a host without IPv6 has no such socket.
-        None => match bound((Ipv6Addr::UNSPECIFIED, port).into()) {
-            Err(error) if missing_family(&error) => bound((Ipv4Addr::UNSPECIFIED, port).into()),
+        ListenOn::All => match one(Ipv6Addr::UNSPECIFIED.into(), port) {
+            Err(error) if missing_family(&error) => one(Ipv4Addr::UNSPECIFIED.into(), port),
             other => other,
         },
+        ListenOn::Loopback => on_loopback(port),
     };
-    socket.map_err(|error| match error.raw_os_error() {
+    bound.map_err(|error| match error.raw_os_error() {
         Some(libc::EADDRINUSE) => CmError::InUse,
         Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL) => {
-            let address = options.listen_on.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+            let address = on.address().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
             CmError::Address(format!("cannot listen on {address}: {error}"))
         }
         _ => CmError::Resources(error),
     })
+}
+
+fn one(address: IpAddr, port: u16) -> io::Result<(Vec<TcpListener>, u16)> {
+    let (listener, port) = bound((address, port).into())?;
+    Ok((vec![listener], port))
+}
+
+/// On both loopback addresses, or on the one that there is.
+fn on_loopback(port: u16) -> io::Result<(Vec<TcpListener>, u16)> {
+    let (mut listeners, port) = match one(Ipv4Addr::LOCALHOST.into(), port) {
+        Err(error) if missing_family(&error) => return one(Ipv6Addr::LOCALHOST.into(), port),
+        other => other?,
+    };
+    match bound((Ipv6Addr::LOCALHOST, port).into()) {
+        Ok((listener, _)) => listeners.push(listener),
+        Err(error) if missing_family(&error) => (),
+        Err(error) => return Err(error),
+    }
+    Ok((listeners, port))
 }
 
 fn missing_family(error: &io::Error) -> bool {
@@ -163,7 +188,8 @@ mod tests {
     #[test]
     fn sockets_are_not_inherited_by_other_programs() {
         use std::os::fd::AsRawFd;
-        let (listener, qualifier) = listener(&ManagerOptions::default(), None).unwrap();
+        let (listeners, qualifier) = listener(ListenOn::default(), None).unwrap();
+        let listener = &listeners[0];
         let port = u16::try_from(qualifier).unwrap();
         let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let stream = stream(&ManagerOptions::default(), to).unwrap().unwrap();

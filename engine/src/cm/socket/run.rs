@@ -7,7 +7,7 @@ use super::session::{Fate, Session, Surroundings};
 use super::silent::{Room, Silent};
 use crate::cm::post::WAKE;
 use crate::descriptors;
-use mio::net::TcpStream;
+use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -166,18 +166,15 @@ impl Runner<'_> {
         if self.reserve.is_none() {
             self.reserve = self.shared.reserve();
         }
-        for _ in 0..TURN {
+        for turn in 0..TURN {
             if let Err(at) = self.make_room() {
                 self.held_back = true;
                 self.later(token, at);
                 return;
             }
             let taken = {
-                let socket = listening.socket.lock();
-                match &*socket.unwrap_or_else(PoisonError::into_inner) {
-                    Some(socket) => socket.accept(),
-                    None => return,
-                }
+                let sockets = listening.sockets.lock();
+                accept(&sockets.unwrap_or_else(PoisonError::into_inner), turn)
             };
             match taken {
                 Ok((stream, peer)) => {
@@ -187,6 +184,7 @@ impl Runner<'_> {
                     self.welcome(stream, peer, &listening);
                 }
                 Err(error) => match error.raw_os_error() {
+                    // Also when the handle has closed them.
                     Some(libc::EAGAIN) => return,
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
                         if self.give_up_a_descriptor() => {}
@@ -346,4 +344,16 @@ impl Runner<'_> {
             self.with(token, Session::expire);
         }
     }
+}
+
+/// Takes a connection from one of the sockets, beginning with another one at
+/// each turn, so that all of them are served.
+fn accept(sockets: &[TcpListener], turn: usize) -> io::Result<(TcpStream, SocketAddr)> {
+    for number in 0..sockets.len() {
+        match sockets[(turn + number) % sockets.len()].accept() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+            taken => return taken,
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EAGAIN))
 }

@@ -48,8 +48,9 @@ pub(super) enum Command {
 /// A listener, as its handle and the thread know it.
 pub(super) struct Listening {
     pub(super) qualifier: u64,
-    /// `None` once the handle closed it, which frees the port at once.
-    pub(super) socket: Mutex<Option<TcpListener>>,
+    /// One of each address. None once the handle closed them, which frees the
+    /// port at once.
+    pub(super) sockets: Mutex<Vec<TcpListener>>,
     pub(super) gate: ListenGate,
 }
 

@@ -2,7 +2,7 @@
 
 use super::host;
 use crate::cm::support::{Requests, connect, local, start};
-use dat_engine::cm::{CmError, ConnectionEvent, ManagerKind, ManagerOptions};
+use dat_engine::cm::{CmError, ConnectionEvent, ListenOn, Local, ManagerKind, ManagerOptions};
 use std::sync::Arc;
 
 /// Beyond 16 bits; those of one remainder share a port.
@@ -65,12 +65,13 @@ fn the_port_is_all_that_travels_of_a_qualifier() {
 fn one_address_to_listen_on_must_be_a_devices() {
     super::require_rdma();
     let with = |address: std::net::IpAddr| {
-        let options = ManagerOptions {
-            listen_on: Some(address),
-            ..ManagerOptions::default()
-        };
+        let options = ManagerOptions::default();
         let manager = dat_engine::cm::Manager::start(ManagerKind::Rdma, options).unwrap();
-        manager.listen_any(&local(), Arc::new(Requests::default()))
+        let on = Local {
+            listen_on: ListenOn::One(address),
+            ..local()
+        };
+        manager.listen_any(&on, Arc::new(Requests::default()))
     };
     drop(with(local().address).unwrap());
     let error = with("203.0.113.7".parse().unwrap()).unwrap_err();

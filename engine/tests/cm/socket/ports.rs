@@ -3,7 +3,8 @@
 use crate::cm::support::{
     Events, Host, Requests, connect, local, loopback, parameters, start, target,
 };
-use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerKind, ManagerOptions, port_of};
+use dat_engine::cm::{CmError, ConnectionEvent, ListenOn, Local, ManagerOptions, port_of};
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::sync::Arc;
 
@@ -81,10 +82,7 @@ fn connections_do_not_keep_anybody_from_listening_on_their_port() {
         Ok(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
         Err(_) => Ipv4Addr::LOCALHOST.into(),
     };
-    let host = Host::with(ManagerOptions {
-        listen_on: Some(here),
-        ..ManagerOptions::default()
-    });
+    let host = Host::on(ListenOn::One(here), ManagerOptions::default());
     let mut alive = Vec::new();
     let mut from = Vec::new();
     for _ in 0..50 {
@@ -122,20 +120,81 @@ fn connections_do_not_keep_anybody_from_listening_on_their_port() {
 
 #[test]
 fn one_address_to_listen_on_is_the_only_one() {
-    let options = ManagerOptions {
-        listen_on: Some("127.0.0.2".parse().unwrap()),
-        ..ManagerOptions::default()
-    };
-    let host = Host::with(options);
+    let only = "127.0.0.2".parse().unwrap();
+    let host = Host::on(ListenOn::One(only), ManagerOptions::default());
     let (_connection, events) = host.connect();
     assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
-    let elsewhere = ManagerOptions {
-        listen_on: Some("203.0.113.7".parse().unwrap()),
-        ..ManagerOptions::default()
+    let elsewhere = Local {
+        listen_on: ListenOn::One("203.0.113.7".parse().unwrap()),
+        ..local()
     };
-    let manager = Manager::start(ManagerKind::Socket, elsewhere).unwrap();
-    let error = manager
-        .listen_any(&local(), Arc::new(Requests::default()))
+    let error = start()
+        .listen_any(&elsewhere, Arc::new(Requests::default()))
         .unwrap_err();
     assert!(matches!(error, CmError::Address(_)), "{error}");
+}
+
+/// What becomes of a request to this address, on which the host listens or not.
+fn request_to(host: &Host, address: IpAddr, listens: bool) -> Result<ConnectionEvent, CmError> {
+    let events = Arc::new(Events::default());
+    let _connection = host.manager.connect(
+        &local(),
+        target((address, 0).into(), host.qualifier, None),
+        parameters(1),
+        b"",
+        events.clone(),
+    )?;
+    if listens {
+        host.requests.next().reject();
+    }
+    Ok(events.next())
+}
+
+#[test]
+fn loopback_means_both_addresses_of_it_and_no_other() {
+    let host = Host::on(ListenOn::Loopback, ManagerOptions::default());
+    for address in ["127.0.0.1", "::1"] {
+        match request_to(&host, address.parse().unwrap(), true) {
+            Ok(event) => assert_eq!(event, ConnectionEvent::PeerRejected, "{address}"),
+            // A host without IPv6 says so.
+            Err(error) => assert!(address == "::1", "{error}"),
+        }
+    }
+    let others = if_addrs::get_if_addrs().unwrap();
+    let others = others.iter().map(if_addrs::Interface::ip);
+    let others = others.filter(|ip| ip.is_ipv4() && !ip.is_loopback());
+    for address in others.chain(["127.0.0.2".parse().unwrap()]) {
+        let refused = request_to(&host, address, false).unwrap();
+        assert_eq!(refused, ConnectionEvent::NonPeerRejected, "{address}");
+    }
+    // The port of one address only is not enough.
+    let taken = (Ipv6Addr::LOCALHOST, 0);
+    let Ok(foreign) = TcpListener::bind(taken) else {
+        return;
+    };
+    let qualifier = foreign.local_addr().unwrap().port().into();
+    let on = Local {
+        listen_on: ListenOn::Loopback,
+        ..local()
+    };
+    let error = start()
+        .listen(&on, qualifier, Arc::new(Requests::default()))
+        .unwrap_err();
+    assert!(matches!(error, CmError::InUse), "{error}");
+}
+
+#[test]
+fn a_drop_frees_both_addresses_of_loopback() {
+    let host = Host::on(ListenOn::Loopback, ManagerOptions::default());
+    let port = port_of(host.qualifier);
+    drop(host.listener);
+    for address in [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        Ipv6Addr::LOCALHOST.into(),
+    ] {
+        match TcpListener::bind((address, port)) {
+            Ok(_) => (),
+            Err(error) => assert_ne!(error.kind(), ErrorKind::AddrInUse, "{address}"),
+        }
+    }
 }
