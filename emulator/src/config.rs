@@ -139,6 +139,20 @@ impl Config {
     /// Faults to inject, in the language of [`FaultSpec`].
     pub const FAULTS: &'static str = "MLX5EMU_FAULTS";
 
+    /// The addresses on which connection managers of programs listen, and its
+    /// value where the user gives none. The devices exist on this host only, so
+    /// no other host has a reason to reach such a program. Nothing here reads it.
+    pub const LISTEN: (&'static str, &'static str) = ("DAT_LISTEN", "loopback");
+
+    /// Returns [`Self::LISTEN`] unless the environment has a value for it.
+    #[must_use]
+    pub fn listen_default() -> Option<(&'static str, &'static str)> {
+        let given = std::env::var_os(Self::LISTEN.0);
+        given
+            .is_none_or(|value| value.is_empty())
+            .then_some(Self::LISTEN)
+    }
+
     /// Reads the environment. A variable that is unset or empty has its default.
     ///
     /// # Errors

@@ -105,6 +105,25 @@ fn the_command_finds_library_and_devices_in_its_environment() {
 }
 
 #[test]
+fn programs_listen_on_loopback_unless_the_user_says_where() {
+    for (given, expected) in [
+        (None, "loopback"),
+        (Some(""), "loopback"),
+        (Some("all"), "all"),
+        (Some("192.0.2.9"), "192.0.2.9"),
+    ] {
+        let mut command = run::<&str>(&[]);
+        command.env_remove("DAT_LISTEN");
+        command.args(["sh", "-c", "echo $DAT_LISTEN"]);
+        if let Some(given) = given {
+            command.env("DAT_LISTEN", given);
+        }
+        let output = finish(command).expect_success("sh");
+        assert_eq!(output.trim_end(), expected, "{given:?}");
+    }
+}
+
+#[test]
 fn what_was_preloaded_before_stays() {
     let mut command = run::<&str>(&[]);
     command

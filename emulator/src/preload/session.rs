@@ -52,7 +52,7 @@ impl Drop for Installed {
 /// under another configuration.
 ///
 /// # Safety
-/// It sets `SYSFS_PATH` in the environment: no other thread may read or write
+/// It sets `SYSFS_PATH` and, unless it has a value, `DAT_LISTEN` in the environment: no other thread may read or write
 /// the environment meanwhile.
 pub unsafe fn install(config: &Config) -> std::io::Result<Installed> {
     super::link();
@@ -63,6 +63,10 @@ pub unsafe fn install(config: &Config) -> std::io::Result<Installed> {
     }
     // SAFETY: the caller keeps other threads away from the environment.
     unsafe { std::env::set_var("SYSFS_PATH", sysfs.root()) };
+    if let Some((name, value)) = Config::listen_default() {
+        // SAFETY: as above.
+        unsafe { std::env::set_var(name, value) };
+    }
     *TREE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(sysfs);

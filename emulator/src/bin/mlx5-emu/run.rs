@@ -102,7 +102,8 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .env(Config::FABRIC, config.fabric.as_str());
     command
         .env(LD_PRELOAD, preload)
-        .env("SYSFS_PATH", sysfs.root());
+        .env("SYSFS_PATH", sysfs.root())
+        .envs(Config::listen_default());
     let status = match supervise(&mut command) {
         Ok(status) => status,
         Err(error) => {
