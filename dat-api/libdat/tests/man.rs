@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Names in the style of the headers that are variables of the environment.
-const VARIABLES: [&str; 6] = [
+const VARIABLES: [&str; 7] = [
     "DAT_CM",
     "DAT_DBG_DEST",
     "DAT_DBG_TYPE",
+    "DAT_LISTEN",
     "DAT_OVERRIDE",
     "DAT_PATH",
     "DAT_WAIT",
