@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -166,4 +169,63 @@ fn programs_that_want_no_device_are_left_alone() {
     let outcome = finish(command);
     assert_eq!(outcome.status.code(), Some(3));
     assert_eq!(outcome.output, "Name:\tcat\none\n");
+}
+
+#[test]
+fn dump_of_a_file_without_an_end_is_refused() {
+    let mut command = Command::new(launcher());
+    command.args(["dump", "cqe", "/dev/zero"]);
+    let outcome = finish(command);
+    assert_eq!(outcome.status.code(), Some(1), "{}", outcome.output);
+    assert!(
+        outcome.output.contains("more than 67108864 bytes"),
+        "{}",
+        outcome.output
+    );
+}
+
+#[test]
+fn dump_takes_any_name_and_says_what_is_no_hex() {
+    let name = OsStr::from_bytes(b"mlx5-dump-\xff-bytes");
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, "00 00 00 0a\n00 00 01 03\n").unwrap();
+    let mut command = Command::new(launcher());
+    command.args(["dump", "doorbell"]).arg(&path);
+    let outcome = finish(command);
+    std::fs::remove_file(&path).unwrap();
+    let output = outcome.expect_success("dump");
+    assert!(output.contains("SEND"), "{output}");
+    let line = "7".repeat(100_001);
+    let (status, output) = emu(&["dump", "cqe", &format!("{line} \u{1b}[31m")]);
+    assert_eq!(status, Some(1));
+    assert!(output.len() < 1000, "{} bytes", output.len());
+    let (status, output) = emu(&["dump", "cqe", "\u{1b}[31m"]);
+    assert_eq!(status, Some(1));
+    assert!(output.contains("neither a file nor hex"), "{output}");
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure_and_no_panic() {
+    for arguments in [&["info"][..], &["dump", "doorbell", "0000000a00000103"]] {
+        let mut command = Command::new(launcher());
+        command.args(arguments);
+        command.stdout(File::options().write(true).open("/dev/full").unwrap());
+        command.stderr(Stdio::piped());
+        let outcome = command.spawn().unwrap().wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&outcome.stderr);
+        assert_eq!(outcome.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("No space left"), "{errors}");
+        assert!(!errors.contains("panicked"), "{errors}");
+    }
+    // A reader that has seen enough is no failure.
+    let mut command = Command::new(launcher());
+    let mut child = command
+        .arg("info")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let outcome = child.wait_with_output().unwrap();
+    assert!(outcome.stderr.is_empty(), "{outcome:?}");
 }

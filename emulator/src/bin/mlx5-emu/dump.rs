@@ -1,19 +1,21 @@
 //! `mlx5-emu dump`: what bytes of a queue say.
 
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use mlx5emu::decode::text::{self, Form, Kind};
 
-use super::Failure;
+use super::{Failure, print};
 
 #[derive(Args)]
 pub(super) struct Arguments {
     /// What the bytes are.
     kind: KindName,
-    /// The bytes: a file (of hex, or raw), or hex itself, in any grouping.
+    /// The bytes: a file (of hex, or raw) of at most 64 MiB, or hex itself, in
+    /// any grouping.
     #[arg(required = true, value_name = "FILE|HEX")]
-    bytes: Vec<String>,
+    bytes: Vec<OsString>,
     /// Bytes of one CQE; of 128, the second half is the completion.
     #[arg(long, default_value = "64", value_parser = ["64", "128"])]
     cqe_size: String,
@@ -37,7 +39,7 @@ enum KindName {
 
 pub(super) fn dump(arguments: &Arguments) -> Result<ExitCode, Failure> {
     // Words of hex may come as arguments of their own.
-    let bytes = text::bytes_of_argument(&arguments.bytes.join(" "))
+    let bytes = text::bytes_of_argument(&arguments.bytes.join(OsStr::new(" ")))
         .map_err(|error| Failure::usage(error.to_string()))?;
     let kind = match arguments.kind {
         KindName::Wqe => Kind::SendWqe(Form::Connected),
@@ -49,6 +51,5 @@ pub(super) fn dump(arguments: &Arguments) -> Result<ExitCode, Failure> {
         KindName::Doorbell => Kind::Doorbell,
     };
     let text = text::dump(kind, &bytes).map_err(|error| Failure::usage(error.to_string()))?;
-    print!("{text}");
-    Ok(ExitCode::SUCCESS)
+    print(&text)
 }

@@ -5,12 +5,10 @@ use std::process::ExitCode;
 use mlx5emu::config::{MAX_DEVICES, MAX_PORTS};
 use mlx5emu::limits;
 
-use super::Failure;
+use super::{Failure, print};
 
-// The signature is that of the other subcommands.
-#[allow(clippy::unnecessary_wraps)]
-pub(super) fn print() -> Result<ExitCode, Failure> {
-    println!(
+pub(super) fn info() -> Result<ExitCode, Failure> {
+    print(&format!(
         "\
 mlx5-emu {version}: an emulated ConnectX-6 Dx for unmodified libibverbs + libmlx5
 
@@ -52,6 +50,5 @@ Tested with
         limits::MAX_RD_ATOMIC,
         limits::MAX_MSG,
         version = env!("CARGO_PKG_VERSION"),
-    );
-    Ok(ExitCode::SUCCESS)
+    ))
 }

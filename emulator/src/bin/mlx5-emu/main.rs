@@ -4,6 +4,7 @@ mod dump;
 mod info;
 mod run;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -67,13 +68,29 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(arguments),
-        Command::Info => info::print(),
+        Command::Info => info::info(),
         Command::Dump(arguments) => dump::dump(&arguments),
     };
     outcome.unwrap_or_else(|failure| {
-        eprintln!("mlx5-emu: {}", failure.message);
+        // If standard error cannot be written either, the status is all that is left.
+        let _ = writeln!(std::io::stderr(), "mlx5-emu: {}", failure.message);
         failure.status.into()
     })
+}
+
+/// Writes an answer to standard output. A reader that has closed the pipe
+/// (`| head`) wants no more of it: that is no failure.
+fn print(text: &str) -> Result<ExitCode, Failure> {
+    let mut output = std::io::stdout().lock();
+    let written = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::environment(
+            format!("cannot write to standard output: {error}"),
+        )),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Why the launcher itself cannot go on.

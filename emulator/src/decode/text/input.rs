@@ -1,8 +1,11 @@
 //! Bytes from the command line: hex in any common grouping, or a file.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
-/// More than any queue has.
+/// Limit of the input in bytes: more than any queue has.
 const MAX_FILE: u64 = 64 << 20;
 
 /// What keeps an argument from being bytes.
@@ -24,13 +27,13 @@ pub enum InputError {
         /// Why.
         source: std::io::Error,
     },
-    /// A file that is certainly something else.
-    #[error("{path} has {length} bytes; a dump of a queue has at most {MAX_FILE}")]
+    /// A file that is too long, or does not end.
+    #[error("{path} has more than {limit} bytes; a dump of a queue has at most that many")]
     TooLarge {
         /// The file.
         path: String,
-        /// Its length in bytes.
-        length: u64,
+        /// The limit in bytes.
+        limit: u64,
     },
 }
 
@@ -41,42 +44,64 @@ pub enum HexError {
     #[error("no digits")]
     Empty,
     /// A character that is no digit and separates nothing.
-    #[error("'{0}' is not a hex digit")]
+    #[error("{0:?} is not a hex digit")]
     Digit(char),
     /// Half a byte.
     #[error("'{0}' has an odd number of digits")]
     Odd(String),
 }
 
-/// The bytes that an argument names: a file's content if there is such a file
-/// (text of hex is read as hex, anything else as it is), else its own hex.
+/// Returns the bytes that an argument names: a file's content if there is such
+/// a file (text of hex is read as hex, anything else as it is), else its own hex.
+///
+/// At most 64 MiB of a file are read, whatever length it claims: a pipe or a
+/// device file claims none.
 ///
 /// # Errors
-/// Neither; or the file cannot be read.
-pub fn bytes_of_argument(argument: &str) -> Result<Vec<u8>, InputError> {
+/// The argument is neither; or the file cannot be read, or is too long.
+pub fn bytes_of_argument(argument: &OsStr) -> Result<Vec<u8>, InputError> {
+    bytes_up_to(argument, MAX_FILE)
+}
+
+fn bytes_up_to(argument: &OsStr, limit: u64) -> Result<Vec<u8>, InputError> {
     let path = Path::new(argument);
-    if !path.exists() {
-        return bytes_of_hex(argument).map_err(|reason| InputError::Neither {
-            argument: shortened(argument),
-            reason,
-        });
-    }
     let file_error = |source| InputError::File {
-        path: argument.into(),
+        path: shortened(&path.to_string_lossy()),
         source,
     };
-    let length = path.metadata().map_err(file_error)?.len();
-    if length > MAX_FILE {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        // Hex of more than 255 digits is too long for a file name.
+        Err(error) if is_no_file(&error) => {
+            let text = argument.to_string_lossy();
+            return bytes_of_hex(&text).map_err(|reason| InputError::Neither {
+                argument: shortened(&text),
+                reason,
+            });
+        }
+        Err(error) => return Err(file_error(error)),
+    };
+    let mut content = Vec::new();
+    let read = file.take(limit + 1).read_to_end(&mut content);
+    read.map_err(file_error)?;
+    if content.len() as u64 > limit {
         return Err(InputError::TooLarge {
-            path: argument.into(),
-            length,
+            path: shortened(&path.to_string_lossy()),
+            limit,
         });
     }
-    let content = std::fs::read(path).map_err(file_error)?;
     let as_hex = std::str::from_utf8(&content)
         .ok()
         .and_then(|text| bytes_of_hex(text).ok());
     Ok(as_hex.unwrap_or(content))
+}
+
+/// Whether an error of opening says that the argument names no file.
+fn is_no_file(error: &std::io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        None | Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
+    )
 }
 
 /// Hex digits in bytes, words of any length or without gaps, each with or
@@ -98,7 +123,7 @@ pub fn bytes_of_hex(text: &str) -> Result<Vec<u8>, HexError> {
             return Err(HexError::Digit(wrong));
         }
         if digits.is_empty() || !digits.len().is_multiple_of(2) {
-            return Err(HexError::Odd(word.into()));
+            return Err(HexError::Odd(shortened(word)));
         }
         for pair in digits.as_bytes().chunks_exact(2) {
             bytes.push(nibble(pair[0]) << 4 | nibble(pair[1]));
@@ -123,4 +148,22 @@ fn shortened(argument: &str) -> String {
         return argument.into();
     }
     argument.chars().take(40).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_does_not_end_is_read_up_to_the_limit() {
+        let error = bytes_up_to(OsStr::new("/dev/zero"), 4096).expect_err("endless");
+        assert!(
+            matches!(error, InputError::TooLarge { limit: 4096, .. }),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("more than 4096 bytes"),
+            "{error}"
+        );
+    }
 }

@@ -27,7 +27,7 @@ fn text_that_is_not_hex_is_refused_with_the_reason() {
     assert_eq!(bytes_of_hex("0a0"), Err(HexError::Odd("0a0".into())));
     assert_eq!(bytes_of_hex("0x"), Err(HexError::Odd("0x".into())));
     assert_eq!(bytes_of_hex(" : "), Err(HexError::Empty));
-    let message = bytes_of_argument("no-such-file")
+    let message = bytes_of_argument("no-such-file".as_ref())
         .expect_err("neither")
         .to_string();
     assert!(message.contains("neither a file nor hex"), "{message}");
@@ -36,7 +36,7 @@ fn text_that_is_not_hex_is_refused_with_the_reason() {
 #[test]
 fn a_file_may_hold_bytes_or_hex() {
     let path = std::env::temp_dir().join(format!("mlx5-text-{}", std::process::id()));
-    let argument = path.to_str().expect("a temporary directory in UTF-8");
+    let argument = path.as_os_str();
     std::fs::write(&path, [0xff, 0x00, 0x80]).expect("writable");
     assert_eq!(
         bytes_of_argument(argument).expect("bytes"),
