@@ -37,6 +37,7 @@ use crate::runner::{self, Control};
 use crate::trap;
 use crate::uar::UarBank;
 use crate::uar::fault::{FaultWatch, Manner};
+use crate::uverbs::complain;
 
 /// Slot of a process that is alone, in stepped mode.
 const ALONE: u8 = 1;
@@ -112,7 +113,13 @@ impl Emulator {
             (Wake::Nap, None)
         };
         let port = if threaded {
-            Port::attached(Attachment::join(&config.fabric)?)
+            let attachment = Attachment::join(&config.fabric)?;
+            if let Some(first) = attachment.passed_over().first() {
+                let instead = attachment.directory().display();
+                let text = format!("{first}: using {instead} for the fabric; remove the first");
+                complain("fabric directory", &text);
+            }
+            Port::attached(attachment)
         } else {
             Port::alone(ALONE)
         };

@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::fabric::attachment::Trouble;
 use crate::fabric::packet::{Packet, Transmit};
 use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
@@ -11,6 +12,7 @@ use crate::nic::spec::{PortAddress, UarWrite};
 use crate::nic::{Nanos, Nic, Progress};
 use crate::runner::stepped::Stepped;
 use crate::runner::{BATCH, Driver};
+use crate::uverbs::complain;
 
 /// What a runner moves: a NIC, and between it and the fabric the faults.
 pub struct Hardware {
@@ -124,6 +126,16 @@ impl Driver for Hardware {
         let mut progress = self.work_at(now, port, BATCH);
         progress.worked |= received;
         port.served();
+        if port.is_lost() {
+            self.nic.fail_all_devices();
+        }
+        if let Some(trouble) = port.take_trouble() {
+            let subject = match trouble {
+                Trouble::Lost(_) => "fabric lost",
+                Trouble::Unreachable { .. } | Trouble::Unreadable { .. } => "fabric",
+            };
+            complain(subject, &trouble.to_string());
+        }
         progress
     }
 }

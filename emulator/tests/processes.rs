@@ -4,9 +4,10 @@
 mod common;
 
 use std::ffi::{CString, c_int, c_void};
+use std::path::PathBuf;
 use std::process::Command;
 
-use common::{fabric, finish, run};
+use common::{eventually, fabric, finish, run};
 
 /// libibverbs, found at run time: this package does not link to it.
 struct Verbs {
@@ -97,11 +98,21 @@ fn errno() -> Option<c_int> {
 
 /// Runs one of the ignored tests below under the launcher.
 fn under_the_launcher(test: &str) {
+    if let Some(command) = launch(test, &fabric()) {
+        let output = finish(command).expect_success(test);
+        assert!(output.contains("1 passed"), "{output}");
+    }
+}
+
+/// One of the ignored tests below, under the launcher; `None`, said aloud,
+/// without libibverbs.
+fn launch(test: &str, fabric: &str) -> Option<Command> {
     // SAFETY: a C string and a flag; the library is only looked for.
     if unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) }.is_null() {
-        return common::skipped("libibverbs.so.1 is not installed (apt-get install libibverbs1)");
+        common::skipped("libibverbs.so.1 is not installed (apt-get install libibverbs1)");
+        return None;
     }
-    let mut command: Command = run(&["--fabric", &fabric()]);
+    let mut command: Command = run(&["--fabric", fabric]);
     command.arg(std::env::current_exe().unwrap());
     command.args([
         "--exact",
@@ -110,8 +121,18 @@ fn under_the_launcher(test: &str) {
         "--nocapture",
         "--test-threads=1",
     ]);
-    let output = finish(command).expect_success(test);
-    assert!(output.contains("1 passed"), "{output}");
+    Some(command)
+}
+
+/// The directory of a fabric of this user.
+fn fabric_directory(fabric: &str) -> PathBuf {
+    // SAFETY: geteuid(2) cannot fail.
+    let user = unsafe { libc::geteuid() };
+    ["/dev/shm", "/tmp"]
+        .map(|base| PathBuf::from(format!("{base}/mlx5emu-{user}/{fabric}")))
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("the fabric has a directory")
 }
 
 #[test]
@@ -234,4 +255,36 @@ fn stale_number() {
         libc::ioctl(ends[0], libc::FIONREAD, &mut pending)
     };
     assert_eq!(asked, 0, "a pipe, not a device");
+}
+
+#[test]
+fn a_truncated_fabric_is_an_error_of_the_device() {
+    let fabric = fabric();
+    let Some(mut command) = launch("looks_after_truncation", &fabric) else {
+        return;
+    };
+    command.env("MLX5EMU_TEST_FABRIC", &fabric);
+    let output = finish(command).expect_success("the program is not killed");
+    assert!(output.contains("1 passed"), "{output}");
+    assert!(
+        output.contains("another process has truncated it"),
+        "{output}"
+    );
+}
+
+#[test]
+#[ignore = "run by the test above, under the launcher"]
+fn looks_after_truncation() {
+    let verbs = Verbs::load();
+    let context = verbs.open();
+    assert!(!verbs.alloc_pd(context).is_null());
+    let directory = fabric_directory(&std::env::var("MLX5EMU_TEST_FABRIC").unwrap());
+    let segment = std::fs::File::options()
+        .write(true)
+        .open(directory.join("segment"))
+        .unwrap();
+    segment.set_len(0).unwrap();
+    eventually("the device fails", || {
+        verbs.alloc_pd(context).is_null() && errno() == Some(libc::EIO)
+    });
 }

@@ -3,19 +3,17 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use memmap2::MmapRaw;
-
 use super::bells::{Bells, Wakes};
-use super::directory::{FabricDirectory, JoinError};
+use super::directory::{FabricDirectory, Foreign, JoinError};
 use super::name::FabricName;
 use super::packet::{Header, Operation, Packet};
 use super::ring::{Consumer, Found, Producer, push_packet};
-use super::segment::{Segment, Slot};
+use super::segment::{RingMap, Segment, Slot};
 use super::wire::{self, Lives};
 use crate::limits::MAX_PROCESSES;
 
@@ -23,6 +21,12 @@ const SLOTS: u8 = MAX_PROCESSES as u8;
 
 /// How often a full ring's reader is asked whether it still lives.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
+/// How often a peer that does not answer is woken although it has announced no
+/// sleep: what it has announced may be garbled.
+const INSIST_INTERVAL: Duration = Duration::from_millis(100);
+/// Records that one call of [`Attachment::receive`] discards at most: a peer
+/// that writes garbage without end must not keep this process from others.
+const MAX_DISCARDED: u32 = 256;
 
 /// What went wrong on the fabric, for traces and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,20 +59,52 @@ pub struct Attachment {
     /// Slots that have acknowledgements and need not be woken at once.
     patient: Wakes,
     counters: FabricCounters,
+    trouble: Option<Trouble>,
+    /// The shared memory was found gone.
+    is_lost: bool,
+}
+
+/// What keeps packets from their receivers, told once by
+/// [`Attachment::take_trouble`].
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// The shared memory was truncated.
+    #[error(
+        "fabric file {}: another process has truncated it; the emulated devices of this process have failed",
+        .0.display()
+    )]
+    Lost(PathBuf),
+    /// A peer cannot be reached.
+    #[error("packets to process {slot} of the fabric are lost: {cause}")]
+    Unreachable {
+        /// Its slot.
+        slot: Slot,
+        /// Why.
+        cause: JoinError,
+    },
+    /// What a peer sends cannot be read.
+    #[error("packets from process {slot} of the fabric are lost: {cause}")]
+    Unreadable {
+        /// Its slot.
+        slot: Slot,
+        /// Why.
+        cause: JoinError,
+    },
 }
 
 #[derive(Debug, Default)]
 struct Peer {
     outgoing: Option<Outgoing>,
-    incoming: Option<Consumer<MmapRaw>>,
+    incoming: Option<Consumer<RingMap>>,
 }
 
 #[derive(Debug)]
 struct Outgoing {
-    producer: Producer<MmapRaw>,
+    producer: Producer<RingMap>,
     /// The life in which the peer was found dead.
     dead: u32,
     probed: Option<Instant>,
+    insisted: Option<Instant>,
 }
 
 impl Attachment {
@@ -77,24 +113,21 @@ impl Attachment {
     /// # Errors
     /// See [`JoinError`].
     pub fn join(name: &FabricName) -> Result<Self, JoinError> {
-        Self::join_under(&FabricDirectory::base(), name)
+        Self::join_under(&FabricDirectory::bases(), name)
     }
 
-    /// Joins a fabric whose directory lies under `base`.
+    /// Joins a fabric whose directory lies under one of `bases`, or creates it.
     ///
     /// # Errors
     /// See [`JoinError`].
-    pub fn join_under(base: &Path, name: &FabricName) -> Result<Self, JoinError> {
+    pub fn join_under(bases: &[PathBuf], name: &FabricName) -> Result<Self, JoinError> {
         let (directory, _lock) = loop {
-            let directory = FabricDirectory::create(base, name)?;
+            let directory = FabricDirectory::create(bases, name)?;
             if let Some(lock) = directory.lock()? {
                 break (directory, lock);
             }
         };
-        let error = |source| JoinError::File {
-            path: directory.segment_path(),
-            source,
-        };
+        let error = |source| JoinError::file(directory.segment_path(), source);
         let file = directory.segment()?;
         let segment = match Segment::open(file.try_clone().map_err(error)?).map_err(error)? {
             Some(segment) => segment,
@@ -135,6 +168,8 @@ impl Attachment {
             urgent: Wakes::default(),
             patient: Wakes::default(),
             counters: FabricCounters::default(),
+            trouble: None,
+            is_lost: false,
         })
     }
 
@@ -142,6 +177,25 @@ impl Attachment {
     #[must_use]
     pub fn slot(&self) -> u8 {
         self.slot
+    }
+
+    /// Where the fabric's files are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Returns the entries of other users that stand where the fabric's files
+    /// would have been.
+    #[must_use]
+    pub fn passed_over(&self) -> &[Foreign] {
+        self.directory.passed_over()
+    }
+
+    /// Removes what killed processes have left of fabrics that have no living
+    /// process.
+    pub fn sweep() {
+        FabricDirectory::sweep(&FabricDirectory::bases());
     }
 
     /// What went wrong so far.
@@ -171,6 +225,9 @@ impl Attachment {
 
     /// Whether [`send`](Self::send) would take a packet for that slot.
     pub fn has_room(&mut self, to: Slot) -> bool {
+        if self.is_lost {
+            return true;
+        }
         let Some(life) = self.life_of(to) else {
             return true;
         };
@@ -198,7 +255,23 @@ impl Attachment {
         }
         // What fills the ring may be of a time before the reader's: tell it.
         self.signal(to);
+        self.insist(to);
         false
+    }
+
+    /// Makes a peer look at its ring although its words in the segment say
+    /// that it need not.
+    fn insist(&mut self, to: Slot) {
+        let now = Instant::now();
+        let bells = Arc::clone(&self.bells);
+        if let Some(outgoing) = self.outgoing(to)
+            && outgoing
+                .insisted
+                .is_none_or(|insisted| now - insisted >= INSIST_INTERVAL)
+        {
+            outgoing.insisted = Some(now);
+            bells.insist(to);
+        }
     }
 
     /// Takes a packet for that slot; one to a process that is gone vanishes.
@@ -211,8 +284,9 @@ impl Attachment {
             return Err(packet);
         }
         let source = self.life;
-        let reach = self
-            .life_of(to)
+        let reach = (!self.is_lost)
+            .then(|| self.life_of(to))
+            .flatten()
             .and_then(|life| Some((life, self.outgoing(to)?)));
         match reach {
             Some((life, outgoing)) if outgoing.dead != life && wire::fits(packet) => {
@@ -240,7 +314,7 @@ impl Attachment {
     /// Whether packets sent to that slot wait for its process, which lives; or
     /// it has taken some, and has not come to the end of what they ask of it.
     pub fn is_unheard(&mut self, to: Slot) -> bool {
-        if self.life_of(to).is_none() {
+        if self.is_lost || self.life_of(to).is_none() {
             return false;
         }
         let waiting = self
@@ -248,14 +322,27 @@ impl Attachment {
             .is_some_and(|outgoing| !outgoing.producer.is_empty());
         // Read after what was taken: set before it was.
         let waiting = waiting || self.segment.slot(to).serving.load(Ordering::Acquire) != 0;
-        waiting && self.directory.is_alive(to)
+        if !waiting || !self.directory.is_alive(to) {
+            return false;
+        }
+        // What says so may be garbage: the peer then puts it right.
+        if let Some(outgoing) = self.outgoing(to) {
+            outgoing.producer.ask_for_room();
+        }
+        self.signal(to);
+        self.insist(to);
+        true
     }
 
     /// All that was received has been answered: see [`Self::is_unheard`].
     pub fn served(&mut self) {
+        let words = self.segment.slot(self.slot);
         if std::mem::take(&mut self.serving) {
-            let serving = self.segment.slot(self.slot).serving;
-            serving.store(0, Ordering::Release);
+            words.serving.store(0, Ordering::Release);
+        }
+        // Garbage there would make this process look dead for ever.
+        if words.life.load(Ordering::Relaxed) != self.life {
+            words.life.store(self.life, Ordering::Release);
         }
     }
 
@@ -288,25 +375,35 @@ impl Attachment {
         if pending.load(Ordering::Relaxed) != 0 {
             self.sources |= pending.swap(0, Ordering::SeqCst);
         }
+        if self.is_lost {
+            self.sources = 0;
+        }
         if self.sources != 0 && !self.serving {
             self.serving = true;
             let serving = self.segment.slot(self.slot).serving;
             serving.store(1, Ordering::Release);
         }
-        loop {
+        for _ in 0..MAX_DISCARDED {
             let from = self.next_source()?;
             let index = usize::from(from) - 1;
             if self.peers[index].incoming.is_none() {
-                self.peers[index].incoming =
-                    self.segment.ring(from, self.slot).ok().map(Consumer::new);
+                match self.segment.ring(from, self.slot) {
+                    Ok(ring) => self.peers[index].incoming = Some(Consumer::new(ring)),
+                    Err(source) => {
+                        let cause = JoinError::file(self.directory.segment_path(), source);
+                        self.trouble = Some(Trouble::Unreadable { slot: from, cause });
+                    }
+                }
             }
             let found = match &mut self.peers[index].incoming {
                 Some(consumer) => consumer.pop(payload),
                 None => Found::Empty,
             };
+            if found != Found::Empty {
+                self.turn = u32::from(from);
+            }
             match found {
                 Found::Packet(header, lives) if self.is_current(from, &header, lives) => {
-                    self.turn = u32::from(from);
                     return Some(header);
                 }
                 Found::Packet(..) => self.counters.stale += 1,
@@ -314,12 +411,16 @@ impl Attachment {
                 Found::Empty => {
                     self.sources &= !bit(from);
                     let drained = self.peers[index].incoming.as_ref();
-                    if drained.is_some_and(Consumer::take_wish_for_room) {
+                    if drained.is_some_and(Consumer::answer_wish) {
                         self.signal(from);
                     }
                 }
             }
         }
+        // The caller comes back for the rest: see `Bells::has_pending`.
+        let pending = self.segment.slot(self.slot).pending;
+        pending.fetch_or(self.sources, Ordering::SeqCst);
+        None
     }
 
     /// The first source at or after the one whose turn it is.
@@ -351,19 +452,49 @@ impl Attachment {
     }
 
     fn outgoing(&mut self, to: Slot) -> Option<&mut Outgoing> {
-        let peer = &mut self.peers[usize::from(to) - 1];
-        if peer.outgoing.is_none() {
+        let index = usize::from(to) - 1;
+        if self.peers[index].outgoing.is_none() {
             // Out of memory or descriptors: the packet vanishes, and the
             // transport's retries come back here.
-            let producer = Producer::new(self.segment.ring(self.slot, to).ok()?);
-            self.bells.connect(to, self.directory.fifo(to, false).ok()?);
-            peer.outgoing = Some(Outgoing {
-                producer,
-                dead: 0,
-                probed: None,
-            });
+            match self.connect(to) {
+                Ok(outgoing) => self.peers[index].outgoing = Some(outgoing),
+                Err(cause) => self.trouble = Some(Trouble::Unreachable { slot: to, cause }),
+            }
         }
-        peer.outgoing.as_mut()
+        self.peers[index].outgoing.as_mut()
+    }
+
+    fn connect(&self, to: Slot) -> Result<Outgoing, JoinError> {
+        let ring = self.segment.ring(self.slot, to);
+        let ring = ring.map_err(|source| JoinError::file(self.directory.segment_path(), source))?;
+        self.bells.connect(to, self.directory.fifo(to, false)?);
+        Ok(Outgoing {
+            producer: Producer::new(ring),
+            dead: 0,
+            probed: None,
+            insisted: None,
+        })
+    }
+
+    /// Whether the shared memory was truncated. Nothing is sent or received
+    /// from then on, and the peers see this process as gone.
+    pub fn is_lost(&mut self) -> bool {
+        if !self.is_lost && self.segment.is_lost() {
+            self.is_lost = true;
+            self.life &= !1;
+            self.trouble = Some(Trouble::Lost(self.directory.segment_path()));
+            let life = self.segment.slot(self.slot).life;
+            life.store(self.life, Ordering::Release);
+            // The peers find out when they look, and nothing else wakes them.
+            (1..=SLOTS).for_each(|slot| self.bells.insist(slot));
+        }
+        self.is_lost
+    }
+
+    /// Returns what went wrong since the last call, in words.
+    #[must_use]
+    pub fn take_trouble(&mut self) -> Option<Trouble> {
+        self.trouble.take()
     }
 
     /// Notes for a slot that the ring from this one has something.

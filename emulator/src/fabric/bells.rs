@@ -23,6 +23,9 @@ pub struct Bells {
     segment: Arc<Segment>,
     slot: Slot,
     own: File,
+    /// What this process has announced in its `SlotWords::sleep`, which others
+    /// can garble.
+    sleep: AtomicU32,
     peers: [Peer; MAX_PROCESSES as usize],
 }
 
@@ -63,10 +66,12 @@ impl Wakes {
 
 impl Bells {
     pub(super) fn new(segment: Arc<Segment>, slot: Slot, own: File) -> Self {
+        let segment_sleep = segment.slot(slot).sleep.load(Ordering::Relaxed);
         Self {
             segment,
             slot,
             own,
+            sleep: AtomicU32::new(segment_sleep),
             peers: std::array::from_fn(|_| Peer::default()),
         }
     }
@@ -87,8 +92,9 @@ impl Bells {
     /// Announces sleep: from now on peers write to the FIFO. The caller looks
     /// for pending packets once more before it sleeps.
     pub fn begin_sleep(&self) {
-        let sleep = self.segment.slot(self.slot).sleep;
-        sleep.fetch_or(1, Ordering::SeqCst);
+        let sleep = self.sleep.fetch_or(1, Ordering::SeqCst) | 1;
+        let announced = self.segment.slot(self.slot).sleep;
+        announced.store(sleep, Ordering::SeqCst);
         // Either a peer sees the announcement after it has made a packet
         // pending, or the caller's look sees the packet.
         fence(Ordering::SeqCst);
@@ -96,8 +102,9 @@ impl Bells {
 
     /// Ends the sleep.
     pub fn end_sleep(&self) {
-        let sleep = self.segment.slot(self.slot).sleep;
-        sleep.fetch_add(1, Ordering::SeqCst);
+        let sleep = self.sleep.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        let announced = self.segment.slot(self.slot).sleep;
+        announced.store(sleep, Ordering::SeqCst);
     }
 
     /// Readable when somebody wants this process awake.
@@ -122,8 +129,17 @@ impl Bells {
     /// Wakes this process' own sleeper, if it sleeps. The caller has stored
     /// beforehand what it wants the sleeper to see.
     pub fn wake_own(&self) {
-        if self.sleep_of(self.slot).is_some() {
+        fence(Ordering::SeqCst);
+        if self.sleep.load(Ordering::SeqCst) & 1 == 1 {
             let _ = (&self.own).write(&[1]);
+        }
+    }
+
+    /// Wakes a peer whether or not it has announced a sleep.
+    pub(super) fn insist(&self, slot: Slot) {
+        if let Some(mut fifo) = self.peers[usize::from(slot) - 1].fifo.get() {
+            // A full FIFO has bytes enough.
+            let _ = fifo.write(&[1]);
         }
     }
 

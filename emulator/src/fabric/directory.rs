@@ -2,12 +2,18 @@
 //! user can reach.
 //!
 //! ```text
-//! /dev/shm/mlx5emu-UID/NAME/     (without /dev/shm: $TMPDIR, else /tmp)
+//! /dev/shm/mlx5emu-UID/NAME/
 //!   lock           held while joining and leaving
 //!   segment        shared memory: slots and packet rings
 //!   slot-NN.lock   held by the process that lives in slot NN
 //!   slot-NN.wake   FIFO that wakes its NIC thread
 //! ```
+//!
+//! Any user can create names in `/dev/shm`. If `mlx5emu-UID` is not a private
+//! directory of this user, the processes use `mlx5emu-UID-1` to
+//! `mlx5emu-UID-7`, and then the same names in `/run/user/UID`, `$TMPDIR` and
+//! `/tmp`. A fabric that exists in one of these places is joined there, so
+//! that processes meet although the foreign entry comes or goes.
 //!
 //! Locks are open-file-description locks (`fcntl(2)`, `F_OFD_SETLK`): the
 //! kernel drops them when a process dies in whatever way, they do not mistake
@@ -22,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::name::FabricName;
+use crate::limits::MAX_PROCESSES;
 
 /// Why a fabric cannot be joined.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +41,22 @@ pub enum JoinError {
         /// Why.
         source: io::Error,
     },
-    /// Somebody else could reach into the directory.
+    /// Other users own, or can enter, every place where the directory could be.
     #[error(
-        "fabric directory {} is not a directory of this user alone; \
-         remove it, or point TMPDIR elsewhere", .0.display()
+        "no place for the fabric's files: {0}, and so are all other places; \
+         remove them, or set TMPDIR to a directory of this user"
     )]
-    Untrusted(PathBuf),
+    Untrusted(Foreign),
+    /// The file system is full.
+    #[error(
+        "no space left for fabric file {}: free some, or enlarge the file system \
+         (`df -h {}`; docker run --shm-size=1g)",
+        path.display(), path.parent().unwrap_or(path).display()
+    )]
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process does not let go of the lock.
     #[error("another process holds {} for seconds; is one stopped in a debugger?", .0.display())]
     Locked(PathBuf),
@@ -62,42 +79,173 @@ pub enum JoinError {
     },
 }
 
+impl JoinError {
+    /// What the system said about a file of the fabric.
+    pub(super) fn file(path: PathBuf, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => Self::NoSpace { path },
+            _ => Self::File { path, source },
+        }
+    }
+}
+
+/// An entry that is not a private directory of this user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} {how}", path.display())]
+pub struct Foreign {
+    /// The entry.
+    pub path: PathBuf,
+    /// What it is instead.
+    pub how: ForeignKind,
+}
+
+/// Why a directory cannot be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForeignKind {
+    /// A file, a symbolic link or the like.
+    #[error("is not a directory")]
+    NoDirectory,
+    /// The directory of another user.
+    #[error("belongs to user {0}")]
+    OtherUser(u32),
+    /// Other users have rights to it.
+    #[error("is open to other users (mode {0:03o})")]
+    Open(u32),
+}
+
 /// The directory of one fabric.
 #[derive(Clone, Debug)]
 pub(super) struct FabricDirectory {
     path: PathBuf,
+    /// The entries that stand in a better place.
+    passed_over: Vec<Foreign>,
 }
 
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// Names tried in each base directory.
+const NAMES: u32 = 8;
+/// Attempts to create the directory while others remove it.
+const ATTEMPTS: u32 = 1000;
 
 impl FabricDirectory {
-    /// Makes the directory, unless it is there, and checks that nobody but
-    /// this user can enter.
-    pub(super) fn create(base: &Path, name: &FabricName) -> Result<Self, JoinError> {
-        // SAFETY: geteuid(2) cannot fail and touches no memory.
-        let user = unsafe { libc::geteuid() };
-        let parent = base.join(format!("mlx5emu-{user}"));
-        let path = parent.join(name.as_str());
-        loop {
-            private_directory(&parent, user)?;
-            match private_directory(&path, user) {
-                // The last process of another fabric has just removed the parent.
+    /// Finds the directory in the first of the places where it exists, or
+    /// creates it in the first that can be trusted.
+    pub(super) fn create(bases: &[PathBuf], name: &FabricName) -> Result<Self, JoinError> {
+        let parents = parents(bases);
+        for _ in 0..ATTEMPTS {
+            match Self::create_in(&parents, name) {
+                // The last process of a fabric has just removed the parent.
                 Err(JoinError::File { source, .. }) if is_missing(&source) => {}
-                Err(error) => return Err(error),
-                Ok(()) => return Ok(Self { path }),
+                done => return done,
+            }
+        }
+        Self::create_in(&parents, name)
+    }
+
+    fn create_in(parents: &[PathBuf], name: &FabricName) -> Result<Self, JoinError> {
+        let mut passed_over = Vec::new();
+        for parent in parents {
+            let path = parent.join(name.as_str());
+            match inspect(parent) {
+                Ok(None) if matches!(inspect(&path), Ok(None)) => {
+                    return Ok(Self { path, passed_over });
+                }
+                Ok(None) => {}
+                Ok(Some(how)) => passed_over.push(Foreign {
+                    path: parent.clone(),
+                    how,
+                }),
+                Err(_) => {}
+            }
+        }
+        passed_over.clear();
+        let mut first_error = None;
+        for parent in parents {
+            let path = parent.join(name.as_str());
+            match private_directory(parent).and_then(|()| private_directory(&path)) {
+                Ok(()) => return Ok(Self { path, passed_over }),
+                Err(JoinError::Untrusted(foreign)) => passed_over.push(foreign),
+                // Another process has just removed the parent: again.
+                Err(JoinError::File { path, source }) if is_missing(&source) => {
+                    return Err(JoinError::File { path, source });
+                }
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        Err(match (first_error, passed_over.into_iter().next()) {
+            (Some(error), _) => error,
+            (None, Some(foreign)) => JoinError::Untrusted(foreign),
+            (None, None) => JoinError::file("/dev/shm".into(), io::ErrorKind::NotFound.into()),
+        })
+    }
+
+    /// Returns the base directories that all processes of a user agree on
+    /// without talking, the best first.
+    pub(super) fn bases() -> Vec<PathBuf> {
+        let user = user();
+        let candidates = [
+            PathBuf::from("/dev/shm"),
+            // Only this user can create entries there.
+            PathBuf::from(format!("/run/user/{user}")),
+            std::env::temp_dir(),
+            PathBuf::from("/tmp"),
+        ];
+        let mut bases: Vec<PathBuf> = Vec::new();
+        for base in candidates {
+            if base.is_dir() && !bases.contains(&base) {
+                bases.push(base);
+            }
+        }
+        bases
+    }
+
+    /// The directory.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Entries of others that stand where the directory would have been.
+    pub(super) fn passed_over(&self) -> &[Foreign] {
+        &self.passed_over
+    }
+
+    /// Removes the fabrics of this user whose processes are all dead: they
+    /// were killed and could not do it.
+    pub(super) fn sweep(bases: &[PathBuf]) {
+        let trusted = |parent: &PathBuf| matches!(inspect(parent), Ok(None));
+        for parent in parents(bases).into_iter().filter(trusted) {
+            let Ok(entries) = fs::read_dir(&parent) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let path = entry.path();
+                let is_fabric = entry
+                    .file_name()
+                    .to_str()
+                    .is_some_and(|name| FabricName::new(name).is_ok());
+                if is_fabric && matches!(inspect(&path), Ok(None)) {
+                    let passed_over = Vec::new();
+                    Self { path, passed_over }.remove_if_dead();
+                }
             }
         }
     }
 
-    /// The place that all processes of a user agree on without talking.
-    pub(super) fn base() -> PathBuf {
-        let shm = Path::new("/dev/shm");
-        // SAFETY: the argument is a C string; access(2) only reads it.
-        let writable = unsafe { libc::access(c"/dev/shm".as_ptr(), libc::W_OK | libc::X_OK) } == 0;
-        if writable && shm.is_dir() {
-            shm.to_owned()
-        } else {
-            std::env::temp_dir()
+    fn remove_if_dead(&self) {
+        let Ok(lock) = open_existing(&self.path.join("lock")) else {
+            // A process that joins creates the lock next. An empty directory
+            // is removed only if it stays empty.
+            let _ = fs::remove_dir(&self.path);
+            if let Some(parent) = self.path.parent() {
+                let _ = fs::remove_dir(parent);
+            }
+            return;
+        };
+        if !matches!(try_lock(&lock), Ok(true)) || !self.is_still(&lock) {
+            return;
+        }
+        if (1..=MAX_PROCESSES as u8).all(|slot| !self.is_alive(slot)) {
+            self.remove();
         }
     }
 
@@ -110,21 +258,21 @@ impl FabricDirectory {
             other => other?,
         };
         let patience = Instant::now() + LOCK_PATIENCE;
-        while !try_lock(&file).map_err(|source| JoinError::File {
-            path: path.clone(),
-            source,
-        })? {
+        while !try_lock(&file).map_err(|source| JoinError::file(path.clone(), source))? {
             if Instant::now() > patience {
                 return Err(JoinError::Locked(path));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The lock counts only if this file is still the one of that name.
-        let same = match (fs::metadata(&path), file.metadata()) {
+        Ok(self.is_still(&file).then_some(file))
+    }
+
+    /// Whether a lock counts: this file is still the one of that name.
+    fn is_still(&self, lock: &File) -> bool {
+        match (fs::metadata(self.path.join("lock")), lock.metadata()) {
             (Ok(named), Ok(held)) => (named.dev(), named.ino()) == (held.dev(), held.ino()),
             _ => false,
-        };
-        Ok(same.then_some(file))
+        }
     }
 
     pub(super) fn segment(&self) -> Result<File, JoinError> {
@@ -141,7 +289,7 @@ impl FabricDirectory {
         let file = open(&path)?;
         match try_lock(&file) {
             Ok(taken) => Ok(taken.then_some(file)),
-            Err(source) => Err(JoinError::File { path, source }),
+            Err(source) => Err(JoinError::file(path, source)),
         }
     }
 
@@ -157,10 +305,7 @@ impl FabricDirectory {
     /// reader and a writer, so that neither end-of-file nor `SIGPIPE` exist.
     pub(super) fn fifo(&self, slot: u8, create: bool) -> Result<File, JoinError> {
         let path = self.path.join(format!("slot-{slot:02}.wake"));
-        let error = |source| JoinError::File {
-            path: path.clone(),
-            source,
-        };
+        let error = |source| JoinError::file(path.clone(), source);
         if create {
             let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())
                 .map_err(|nul| error(nul.into()))?;
@@ -208,22 +353,54 @@ impl FabricDirectory {
     }
 }
 
-fn private_directory(path: &Path, user: u32) -> Result<(), JoinError> {
-    let error = |source| JoinError::File {
-        path: path.to_owned(),
-        source,
+/// The directories that may hold this user's fabrics, the best first.
+fn parents(bases: &[PathBuf]) -> Vec<PathBuf> {
+    let user = user();
+    let names = |base: &PathBuf| {
+        let base = base.clone();
+        (0..NAMES).map(move |n| match n {
+            0 => base.join(format!("mlx5emu-{user}")),
+            n => base.join(format!("mlx5emu-{user}-{n}")),
+        })
     };
+    bases.iter().flat_map(names).collect()
+}
+
+fn user() -> u32 {
+    // SAFETY: geteuid(2) cannot fail and touches no memory.
+    unsafe { libc::geteuid() }
+}
+
+/// Returns what keeps an entry from being a private directory of this user,
+/// if anything does.
+fn inspect(path: &Path) -> io::Result<Option<ForeignKind>> {
+    // Not followed if it is a link: then it is no directory.
+    let data = fs::symlink_metadata(path)?;
+    Ok(if !data.is_dir() {
+        Some(ForeignKind::NoDirectory)
+    } else if data.uid() != user() {
+        Some(ForeignKind::OtherUser(data.uid()))
+    } else if data.mode() & 0o077 != 0 {
+        Some(ForeignKind::Open(data.mode() & 0o777))
+    } else {
+        None
+    })
+}
+
+/// Creates a directory that only this user can enter, unless it exists.
+fn private_directory(path: &Path) -> Result<(), JoinError> {
+    let error = |source| JoinError::file(path.to_owned(), source);
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {}
         Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {}
         Err(source) => return Err(error(source)),
     }
-    // Not followed if it is a link: then it is no directory.
-    let data = fs::symlink_metadata(path).map_err(error)?;
-    if data.is_dir() && data.uid() == user && data.mode() & 0o077 == 0 {
-        Ok(())
-    } else {
-        Err(JoinError::Untrusted(path.to_owned()))
+    match inspect(path).map_err(error)? {
+        None => Ok(()),
+        Some(how) => Err(JoinError::Untrusted(Foreign {
+            path: path.to_owned(),
+            how,
+        })),
     }
 }
 
@@ -240,10 +417,7 @@ fn open(path: &Path) -> Result<File, JoinError> {
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)
-        .map_err(|source| JoinError::File {
-            path: path.to_owned(),
-            source,
-        })
+        .map_err(|source| JoinError::file(path.to_owned(), source))
 }
 
 fn open_existing(path: &Path) -> io::Result<File> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::attachment::Attachment;
+use super::attachment::{Attachment, Trouble};
 use super::bells::Wakes;
 use super::packet::{Packet, Transmit};
 use crate::nic::spec::Qpn;
@@ -61,6 +61,17 @@ impl Port {
     /// Leaves the shared fabric: packets to others vanish from now on.
     pub fn leave(&mut self) {
         self.shared = None;
+    }
+
+    /// Whether the memory that is shared with others was truncated.
+    pub fn is_lost(&mut self) -> bool {
+        self.shared.as_mut().is_some_and(Attachment::is_lost)
+    }
+
+    /// Returns what went wrong on the shared fabric since the last call.
+    #[must_use]
+    pub fn take_trouble(&mut self) -> Option<Trouble> {
+        self.shared.as_mut().and_then(Attachment::take_trouble)
     }
 
     /// Whether there may be a packet, or room where there was none.

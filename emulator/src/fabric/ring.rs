@@ -7,6 +7,12 @@
 //! at any moment leaves no half record visible. The consumer takes nothing
 //! it reads for granted; what cannot be true makes it skip to the producer's
 //! position and count.
+//!
+//! Both ends keep their own position in private memory. Another process can
+//! garble the shared copy, which makes the ring look full or empty to the
+//! other end. So an end that waits publishes its own position again and asks
+//! the other end to do so ([`Producer::ask_for_room`],
+//! [`Consumer::answer_wish`]).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -130,9 +136,11 @@ impl<M> Producer<M> {
         self.fits()
     }
 
-    /// Asks the consumer to wake this end when it has made room. `true` if
-    /// there is room by now.
+    /// Asks the consumer to publish its position and to wake this end when the
+    /// ring is drained. Returns `true` if there is room by now.
     pub(super) fn ask_for_room(&mut self) -> bool {
+        // What the consumer sees may be garbage that hides what was sent.
+        self.ring.position(HEAD).store(self.head, Ordering::Release);
         // SeqCst on both sides: either the consumer sees the wish after its
         // move, or this end sees the move.
         self.ring.want_room().store(1, Ordering::SeqCst);
@@ -158,7 +166,7 @@ impl<M> Producer<M> {
 
     fn fits(&self) -> bool {
         // A garbled position gives a huge number: full, until the consumer
-        // has resynchronised.
+        // has published its position again.
         let used = self.head.wrapping_sub(self.tail_seen);
         used.checked_add(MAX_RECORD)
             .is_some_and(|end| end <= CAPACITY as u64)
@@ -206,11 +214,16 @@ impl<M> Consumer<M> {
         Found::Packet(header, lives)
     }
 
-    /// Whether the producer waits for room; asked once the ring is drained.
-    pub(super) fn take_wish_for_room(&self) -> bool {
+    /// Returns whether the producer waits; called once the ring is drained. If
+    /// it does, this end's position is published again.
+    pub(super) fn answer_wish(&self) -> bool {
         std::sync::atomic::fence(Ordering::SeqCst);
         let wish = self.ring.want_room();
-        wish.load(Ordering::SeqCst) != 0 && wish.swap(0, Ordering::SeqCst) != 0
+        let waits = wish.load(Ordering::SeqCst) != 0 && wish.swap(0, Ordering::SeqCst) != 0;
+        if waits {
+            self.ring.position(TAIL).store(self.tail, Ordering::Release);
+        }
+        waits
     }
 
     fn read(&self, available: u64, payload: &mut Vec<u8>) -> Option<(usize, Header, Lives)> {

@@ -1,16 +1,21 @@
 //! The shared memory of a fabric: who is there, who has packets for whom,
 //! and a ring for every ordered pair. The file is sparse; a ring costs
 //! memory from its first packet on.
+//!
+//! Every process of the user can truncate the file. Accesses then go on, on
+//! memory of this process alone ([`crate::guard::shared`]), and
+//! [`Segment::is_lost`] says so.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::ring::{RING_BYTES, RingMemory};
+use crate::guard::shared::{self, Watched};
 use crate::limits::MAX_PROCESSES;
 
 /// A slot number, from 1: the upper 8 bits of its process' QP numbers.
@@ -36,7 +41,19 @@ const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOTS * RING_BYTES;
 #[derive(Debug)]
 pub(super) struct Segment {
     file: File,
+    // Before the mapping: what is watched must be mapped.
+    _watched: Watched,
     control: MmapRaw,
+    /// Lives as long as the process, for a signal handler sets it.
+    lost: &'static AtomicBool,
+}
+
+/// The memory of a ring in the segment.
+#[derive(Debug)]
+pub(super) struct RingMap {
+    // In this order: what is watched must be mapped.
+    _watched: Watched,
+    _map: MmapRaw,
 }
 
 /// The words of one slot.
@@ -70,7 +87,13 @@ impl Segment {
         let control = MmapOptions::new()
             .len(CONTROL_BYTES)
             .map_raw(file.as_raw_fd())?;
-        let segment = Self { file, control };
+        let lost: &'static AtomicBool = Box::leak(Box::default());
+        let segment = Self {
+            _watched: shared::watch(control.as_mut_ptr(), CONTROL_BYTES, lost),
+            file,
+            control,
+            lost,
+        };
         let header = [MAGIC, VERSION, GEOMETRY];
         // Half-written headers do not exist for others: a process that dies
         // here leaves a magic of 0, and its successor begins again.
@@ -111,7 +134,7 @@ impl Segment {
 
     /// Maps the ring between two slots, making sure that its memory exists:
     /// a full `/dev/shm` must be an error here, not a `SIGBUS` later.
-    pub(super) fn ring(&self, from: Slot, to: Slot) -> io::Result<RingMemory<MmapRaw>> {
+    pub(super) fn ring(&self, from: Slot, to: Slot) -> io::Result<RingMemory<RingMap>> {
         let index = (usize::from(from) - 1) * SLOTS + usize::from(to) - 1;
         assert!(index < SLOTS * SLOTS);
         let offset = CONTROL_BYTES + index * RING_BYTES;
@@ -121,9 +144,18 @@ impl Segment {
             .len(RING_BYTES)
             .map_raw(self.file.as_raw_fd())?;
         let base = NonNull::new(map.as_mut_ptr()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: `map` is RING_BYTES long, page aligned, readable and
+        let owner = RingMap {
+            _watched: shared::watch(base.as_ptr(), RING_BYTES, self.lost),
+            _map: map,
+        };
+        // SAFETY: the mapping is RING_BYTES long, page aligned, readable and
         // writable, and goes with the ring.
-        Ok(unsafe { RingMemory::new(base, map) })
+        Ok(unsafe { RingMemory::new(base, owner) })
+    }
+
+    /// Whether some of the shared memory is gone: this process is on its own.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
@@ -137,16 +169,29 @@ impl Segment {
 
 fn reserve(file: &File, offset: usize, len: usize) -> io::Result<()> {
     let (offset, len) = (offset as libc::off_t, len as libc::off_t);
-    // SAFETY: an open descriptor and two numbers.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, len) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
+    loop {
+        // SAFETY: an open descriptor and two numbers.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, len) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Where a ring begins in the file.
+    pub(in crate::fabric) fn ring_offset(from: Slot, to: Slot) -> usize {
+        CONTROL_BYTES + ((usize::from(from) - 1) * SLOTS + usize::from(to) - 1) * RING_BYTES
+    }
+
+    /// Where the words of a slot begin in the file.
+    pub(in crate::fabric) fn slot_offset(slot: Slot) -> usize {
+        SLOT_TABLE + (usize::from(slot) - 1) * SLOT_BYTES
+    }
 
     fn file() -> File {
         // SAFETY: the name is a C string; the call returns a new descriptor.

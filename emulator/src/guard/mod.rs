@@ -15,11 +15,13 @@
 //! the process as any other.
 
 mod access;
+pub(crate) mod shared;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::preload::real;
+use crate::trap;
 use crate::trap::chain::Chain;
 
 pub(crate) use access::{add, compare_swap, load, load_words, store, store_words};
@@ -37,8 +39,12 @@ pub(crate) fn is_installed() -> bool {
     INSTALLED.load(Ordering::Acquire)
 }
 
-/// Installs the handler, once. Where it cannot be had, accesses are plain.
+/// Installs the handlers, once. Where they cannot be had, accesses are plain.
+///
+/// A file behind memory that was truncated raises `SIGBUS`, the rest `SIGSEGV`.
 pub(crate) fn install() {
+    // Without it the program ends at such an access, as without this module.
+    let _ = trap::install_handler();
     if !access::CAN_FAIL || is_installed() {
         return;
     }
@@ -53,6 +59,16 @@ pub(crate) fn install() {
     // SAFETY: a handler of the right type, which lives as long as the process.
     let status = unsafe { real::sigaction(libc::SIGSEGV, &raw const ours, std::ptr::null_mut()) };
     INSTALLED.store(status == 0, Ordering::Release);
+}
+
+/// Takes a `SIGBUS` at this address: lets the interrupted thread go on, if it
+/// was in a mapping that is watched ([`shared`]), or in `access`.
+///
+/// # Safety
+/// `context` is the third argument of a running handler of `SA_SIGINFO`.
+pub(crate) unsafe fn recover_from_truncation(address: usize, context: *mut c_void) -> bool {
+    // SAFETY: the caller's promise.
+    shared::replace(address) || unsafe { recover(context) }
 }
 
 /// Sends the interrupted thread to the exit, if it was in `access`.

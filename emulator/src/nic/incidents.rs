@@ -111,6 +111,11 @@ impl Nic {
         self.tell_all(device, AsyncEvent::DeviceFatal, AsyncObject::Device);
     }
 
+    /// Every device fails: see [`fail_device`](Self::fail_device).
+    pub fn fail_all_devices(&mut self) {
+        (0..self.core.options.devices).for_each(|device| self.fail_device(device));
+    }
+
     /// Whether the device of a context has failed.
     #[must_use]
     pub fn has_failed(&self, context: ContextId) -> bool {

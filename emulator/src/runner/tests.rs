@@ -114,7 +114,7 @@ impl Drop for Placed {
 }
 
 fn join(base: &Path) -> Attachment {
-    Attachment::join_under(base, &FabricName::default()).unwrap()
+    Attachment::join_under(&[base.to_owned()], &FabricName::default()).unwrap()
 }
 
 impl Bench {

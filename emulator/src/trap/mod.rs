@@ -125,14 +125,17 @@ fn action_of(handler: usize) -> libc::sigaction {
     // SAFETY: plain data, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-    // No other handler runs on top of this one, which holds the NIC, but for
-    // the one that tells the NIC of memory that is gone. Not on
-    // the alternate stack: those are small, and made for full stacks.
+    // The NIC that this handler moves finds out by these two signals that
+    // memory is gone, so they must reach it in the handler as well. No other
+    // handler runs on top of this one, which holds the NIC. Not on the
+    // alternate stack: those are small, and made for full stacks.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_NODEFER;
     // SAFETY: a set to fill.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
-    // SAFETY: as above.
-    unsafe { libc::sigdelset(&raw mut action.sa_mask, libc::SIGSEGV) };
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: as above.
+        unsafe { libc::sigdelset(&raw mut action.sa_mask, signal) };
+    }
     action
 }
 
@@ -155,7 +158,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
         }
         // SAFETY: our own arguments.
         None => unsafe {
-            if !guard::recover(context) {
+            let from_memory = code > 0;
+            if !(from_memory && guard::recover_from_truncation(addr, context)) {
                 THEIRS.forward(signal, info, context);
             }
         },

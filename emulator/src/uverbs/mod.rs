@@ -43,6 +43,7 @@ pub use files::{Entry, FILES, Files};
 pub use machine::Machine;
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::sync::Mutex;
 
 /// Tells the user something once per process and subject, on standard error.
@@ -50,6 +51,7 @@ pub fn complain(subject: &'static str, message: &str) {
     static TOLD: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let first = TOLD.lock().is_ok_and(|mut told| told.insert(subject));
     if first {
-        eprintln!("mlx5-emu: {message}");
+        // A program may have closed its standard error, or filled the disk.
+        let _ = writeln!(std::io::stderr(), "mlx5-emu: {message}");
     }
 }
