@@ -2,10 +2,16 @@
 //!
 //! Only what libibverbs and its tools read is there; the values are those a
 //! kernel would show for the devices of [`Config`].
+//!
+//! The process that makes a tree holds a lock (`flock(2)`) on its directory as
+//! long as it lives. A process that is killed leaves its tree behind, without
+//! a lock: [`Sysfs::create`] removes such trees before it makes one.
 
-use std::ffi::CStr;
-use std::fs;
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Link};
@@ -37,7 +43,14 @@ pub fn device_name(device: u8) -> String {
 pub struct Sysfs {
     root: PathBuf,
     owner: u32,
+    /// The directory, open and locked.
+    _lock: File,
 }
+
+/// How the names of the directories begin. `mkdtemp` appends the rest.
+const PREFIX: &str = "mlx5-emu-sysfs-";
+/// What `mkdtemp` replaces.
+const UNIQUE: &str = "XXXXXX";
 
 impl Sysfs {
     /// Writes the tree into a new private directory.
@@ -45,9 +58,13 @@ impl Sysfs {
     /// # Errors
     /// When no directory can be made or written.
     pub fn create(config: &Config) -> io::Result<Self> {
+        let parents = parents();
+        sweep(&parents);
+        let (root, lock) = private_directory(&parents)?;
         let sysfs = Self {
-            root: private_directory()?,
+            root,
             owner: std::process::id(),
+            _lock: lock,
         };
         sysfs.write(config)?;
         Ok(sysfs)
@@ -135,26 +152,108 @@ impl Drop for Sysfs {
     }
 }
 
-/// A new directory only this user can write to, in the runtime or temporary
-/// directory, under a path short enough for libibverbs.
-fn private_directory() -> io::Result<PathBuf> {
+/// The directories in which trees are made, the best first.
+fn parents() -> Vec<PathBuf> {
     let candidates = [
         std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
         Some(std::env::temp_dir()),
         Some(PathBuf::from("/dev/shm")),
     ];
+    candidates.into_iter().flatten().collect()
+}
+
+/// Creates a directory that only this user can write to, under a path short
+/// enough for libibverbs, and locks it.
+fn private_directory(parents: &[PathBuf]) -> io::Result<(PathBuf, File)> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for parent in candidates.into_iter().flatten() {
-        let template = parent.join("mlx5-emu-XXXXXX");
+    for parent in parents {
+        let template = parent.join(format!("{PREFIX}{UNIQUE}"));
         if template.as_os_str().len() > LONGEST_ROOT {
             continue;
         }
-        match make_unique(&template) {
-            Ok(path) => return Ok(path),
+        match make_locked(&template) {
+            Ok(made) => return Ok(made),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+fn make_locked(template: &Path) -> io::Result<(PathBuf, File)> {
+    loop {
+        let path = make_unique(template)?;
+        // Before the lock is held, another process may take the directory for
+        // one whose owner is dead.
+        match lock(&path, Wish::Wait) {
+            Ok(Some(lock)) => {
+                // Programs that give up their privileges still have to read it.
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+                lock.set_permissions(mode)?;
+                return Ok((path, lock));
+            }
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether to wait for another process that holds a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Wait,
+    Try,
+}
+
+/// Locks a directory of this user. `None` if another process holds the lock,
+/// or has removed the directory meanwhile.
+fn lock(path: &Path, wish: Wish) -> io::Result<Option<File>> {
+    let directory = File::options()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        .open(path)?;
+    let held = directory.metadata()?;
+    // SAFETY: geteuid(2) cannot fail and touches no memory.
+    if held.uid() != unsafe { libc::geteuid() } {
+        return Ok(None);
+    }
+    let how = match wish {
+        Wish::Wait => libc::LOCK_EX,
+        Wish::Try => libc::LOCK_EX | libc::LOCK_NB,
+    };
+    loop {
+        // SAFETY: an open descriptor and a number.
+        if unsafe { libc::flock(directory.as_raw_fd(), how) } == 0 {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock => return Ok(None),
+            _ => return Err(error),
+        }
+    }
+    let named = fs::symlink_metadata(path);
+    let is_same = named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino()));
+    Ok(is_same.then_some(directory))
+}
+
+/// Removes the trees of this user whose owners are dead.
+fn sweep(parents: &[PathBuf]) {
+    let entries = parents.iter().flat_map(fs::read_dir).flatten().flatten();
+    for entry in entries.filter(|entry| is_ours(&entry.file_name())) {
+        let path = entry.path();
+        // What cannot be locked lives, and what cannot be removed stays.
+        if let Ok(Some(_held)) = lock(&path, Wish::Try) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// Whether a name is one of a tree's directory.
+fn is_ours(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.len() == PREFIX.len() + UNIQUE.len() && name.starts_with(PREFIX.as_bytes())
 }
 
 fn make_unique(template: &Path) -> io::Result<PathBuf> {
@@ -167,10 +266,7 @@ fn make_unique(template: &Path) -> io::Result<PathBuf> {
         return Err(io::Error::last_os_error());
     }
     bytes.pop();
-    let path = PathBuf::from(OsString::from_vec(bytes));
-    // Programs that give up their privileges still have to read it.
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-    Ok(path)
+    Ok(PathBuf::from(OsString::from_vec(bytes)))
 }
 
 /// Bytes as sysfs shows GUIDs and GIDs: groups of four hexadecimal digits.
@@ -213,6 +309,45 @@ mod tests {
         assert!(!root.join(attributes).exists());
         drop(sysfs);
         assert!(!root.exists());
+    }
+
+    #[test]
+    fn trees_without_an_owner_are_swept_and_others_stay() {
+        let parent = std::env::temp_dir().join(format!("mlx5emu-trees-{}", std::process::id()));
+        fs::create_dir(&parent).unwrap();
+        let parents = [parent.clone()];
+        let (alive, lock) = private_directory(&parents).unwrap();
+        let (dead, left) = private_directory(&parents).unwrap();
+        fs::create_dir_all(dead.join("class/infiniband")).unwrap();
+        drop(left);
+        // Names that are almost ours, and one that leads elsewhere.
+        let foreign = parent.join("mlx5-emu-sysfs-of-mine");
+        fs::create_dir(&foreign).unwrap();
+        let link = parent.join("mlx5-emu-sysfs-link12");
+        std::os::unix::fs::symlink(&foreign, &link).unwrap();
+        sweep(&parents);
+        assert!(alive.exists() && foreign.exists());
+        assert!(fs::symlink_metadata(&link).is_ok());
+        assert!(!dead.exists());
+        drop(lock);
+        sweep(&parents);
+        assert!(!alive.exists());
+        fs::remove_dir_all(&parent).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_is_swept_before_it_is_locked_does_not_count() {
+        let path = make_unique(&std::env::temp_dir().join("mlx5-emu-test-XXXXXX")).unwrap();
+        let held = lock(&path, Wish::Try).unwrap().unwrap();
+        assert!(lock(&path, Wish::Try).unwrap().is_none(), "held");
+        let waiter = std::thread::spawn({
+            let path = path.clone();
+            move || lock(&path, Wish::Wait)
+        });
+        fs::remove_dir(&path).unwrap();
+        drop(held);
+        // It has opened the directory before or after it was removed.
+        assert!(!matches!(waiter.join().unwrap(), Ok(Some(_))));
     }
 
     #[test]

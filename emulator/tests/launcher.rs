@@ -4,12 +4,12 @@ mod common;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use common::{finish, launcher, run};
+use common::{eventually, finish, launcher, parent_of, run};
 
 /// Status and output of the launcher with these arguments.
 fn emu(arguments: &[&str]) -> (Option<i32>, String) {
@@ -228,4 +228,110 @@ fn an_answer_that_cannot_be_written_is_a_failure_and_no_panic() {
     drop(child.stdout.take());
     let outcome = child.wait_with_output().unwrap();
     assert!(outcome.stderr.is_empty(), "{outcome:?}");
+}
+
+/// A run of a script that prints, a line each, its `SYSFS_PATH` and then
+/// process ids.
+struct Scripted {
+    launcher: Child,
+    sysfs: PathBuf,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Scripted {
+    fn start(script: &str) -> Self {
+        let mut command = run::<&str>(&[]);
+        let mut launcher = command
+            .args(["sh", "-c", &format!("echo $SYSFS_PATH; {script}")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(launcher.stdout.take().unwrap()).lines();
+        let sysfs = lines.next().unwrap().unwrap().into();
+        Self {
+            launcher,
+            sysfs,
+            lines,
+        }
+    }
+
+    fn pids<const N: usize>(&mut self) -> [i32; N] {
+        std::array::from_fn(|_| self.lines.next().unwrap().unwrap().parse().unwrap())
+    }
+
+    fn kill(&mut self) {
+        self.launcher.kill().unwrap();
+        self.launcher.wait().unwrap();
+    }
+}
+
+/// Whether a process runs. A zombie whose parent does not care does not.
+fn is_running(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !rest.starts_with(" Z") && !rest.starts_with(" X"))
+}
+
+#[test]
+fn a_killed_launcher_leaves_no_process_and_no_directory() {
+    // In the background, in a session of its own, orphaned, deaf to SIGTERM.
+    let mut scripted = Scripted::start(
+        "trap '' TERM HUP; echo $$; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; \
+         (sh -c 'echo $$; exec sleep 1000' &); sleep 1000",
+    );
+    let pids: [i32; 4] = scripted.pids();
+    assert!(pids.into_iter().all(is_running));
+    assert!(scripted.sysfs.exists());
+    scripted.kill();
+    for pid in pids {
+        eventually("the command and its children are gone", || !is_running(pid));
+    }
+    eventually("the directory is gone", || !scripted.sysfs.exists());
+}
+
+#[test]
+fn what_a_killed_run_leaves_behind_is_swept_by_the_next() {
+    let mut alive = Scripted::start("echo $$; exec sleep 1000");
+    let mut killed = Scripted::start("echo $$; exec sleep 1000");
+    let [command] = killed.pids();
+    // The launcher and its guardian, so that neither can clean up.
+    let guardian = parent_of(command).expect("a guardian");
+    // SAFETY: the guardian is the child of the launcher, which has not ended.
+    unsafe { libc::kill(guardian, libc::SIGSTOP) };
+    killed.kill();
+    // SAFETY: a process that is stopped keeps its number.
+    unsafe { libc::kill(guardian, libc::SIGKILL) };
+    eventually("the command is gone", || !is_running(command));
+    eventually("the guardian is gone", || !is_running(guardian));
+    assert!(killed.sysfs.exists(), "nobody was left to remove it");
+    assert_eq!(run_script("exit 0").0, Some(0));
+    assert!(!killed.sysfs.exists(), "the next run removes it");
+    assert!(alive.sysfs.exists(), "and not that of a living run");
+    alive.kill();
+}
+
+#[test]
+fn a_killed_guardian_takes_the_command_with_it() {
+    let mut scripted = Scripted::start("echo $$; exec sleep 1000");
+    let [command] = scripted.pids();
+    let guardian = parent_of(command).expect("a guardian");
+    assert_eq!(
+        parent_of(guardian),
+        Some(scripted.launcher.id().cast_signed())
+    );
+    // SAFETY: the guardian's parent, the launcher, has not waited for it.
+    unsafe { libc::kill(guardian, libc::SIGKILL) };
+    assert_eq!(scripted.launcher.wait().unwrap().code(), Some(128 + 9));
+    eventually("the command is gone", || !is_running(command));
+    assert!(!scripted.sysfs.exists());
+}
+
+#[test]
+fn what_a_command_leaves_in_the_background_goes_on_after_it() {
+    let mut scripted = Scripted::start("sleep 1000 >&2 & echo $!; exit 5");
+    let [background] = scripted.pids();
+    assert_eq!(scripted.launcher.wait().unwrap().code(), Some(5));
+    assert!(is_running(background));
+    // SAFETY: the process was seen running, and nothing else ends it.
+    unsafe { libc::kill(background, libc::SIGKILL) };
 }

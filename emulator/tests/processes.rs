@@ -4,8 +4,9 @@
 mod common;
 
 use std::ffi::{CString, c_int, c_void};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{eventually, fabric, finish, run};
 
@@ -287,4 +288,32 @@ fn looks_after_truncation() {
     eventually("the device fails", || {
         verbs.alloc_pd(context).is_null() && errno() == Some(libc::EIO)
     });
+}
+
+#[test]
+fn a_killed_launcher_leaves_no_fabric_behind() {
+    let fabric = fabric();
+    let Some(mut command) = launch("opens_and_waits", &fabric) else {
+        return;
+    };
+    let mut launcher = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(launcher.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("open")));
+    let directory = fabric_directory(&fabric);
+    assert!(directory.join("segment").exists());
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    eventually("the fabric is gone", || !directory.exists());
+    // Whoever else had the program's output has ended.
+    assert!(lines.next().is_none());
+}
+
+#[test]
+#[ignore = "run by the test above, under the launcher"]
+fn opens_and_waits() {
+    let verbs = Verbs::load();
+    let context = verbs.open();
+    assert!(!context.is_null());
+    println!("open");
+    std::thread::sleep(std::time::Duration::from_secs(600));
 }

@@ -3,6 +3,7 @@
 mod dump;
 mod info;
 mod run;
+mod supervise;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -45,6 +46,11 @@ Exit status:
 #[derive(Subcommand)]
 enum Command {
     /// Run a command that sees the emulated devices.
+    ///
+    /// Ends when the command ends, with its status; processes that the command
+    /// has left in the background go on. Signals that end a program, SIGUSR1 and
+    /// SIGUSR2 are handed on to the command. If mlx5-emu itself is killed
+    /// (SIGKILL), the command and every process started below it are killed too.
     Run(run::Arguments),
     /// Say what is emulated, with which limits, and how it was tested.
     Info,

@@ -1,16 +1,17 @@
 //! `mlx5-emu run`: the environment a program finds the devices in.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
 use mlx5emu::config::Config;
+use mlx5emu::fabric::attachment::Attachment;
 use mlx5emu::faults::FaultSpec;
 use mlx5emu::sysfs::Sysfs;
 
 use super::Failure;
+use super::supervise::supervise;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -86,6 +87,7 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let config = Config::from_lookup(lookup).map_err(|error| Failure::usage(error.to_string()))?;
     let preload = preload_list(&find_library()?)?;
+    Attachment::sweep();
     let sysfs = Sysfs::create(&config).map_err(|error| {
         Failure::environment(format!(
             "cannot write the devices' sysfs tree: {error}; set TMPDIR"
@@ -104,18 +106,15 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .env(LD_PRELOAD, preload)
         .env("SYSFS_PATH", sysfs.root())
         .envs(Config::listen_default());
-    let status = match supervise(&mut command) {
-        Ok(status) => status,
-        Err(error) => {
-            eprintln!("mlx5-emu: cannot run {}: {error}", program.display());
-            let missing = error.kind() == std::io::ErrorKind::NotFound;
-            return Ok(ExitCode::from(if missing { 127 } else { 126 }));
-        }
+    let clean_up = || {
+        let _ = std::fs::remove_dir_all(sysfs.root());
+        Attachment::sweep();
     };
-    let signalled = || status.signal().map_or(0, |signal| 128 + signal);
-    Ok(ExitCode::from(
-        u8::try_from(status.code().unwrap_or_else(signalled)).unwrap_or(u8::MAX),
-    ))
+    let status = supervise(&mut command, clean_up);
+    let status = status.map_err(|error| {
+        Failure::environment(format!("cannot start a process for the command: {error}"))
+    })?;
+    Ok(ExitCode::from(status))
 }
 
 /// The options as environment variables; what is not given stays as it is
@@ -223,67 +222,4 @@ fn preload_list(library: &Path) -> Result<OsString, Failure> {
         list.push(before);
     }
     Ok(list)
-}
-
-/// Signals that are meant for the command when they come to the launcher.
-const FORWARDED: [libc::c_int; 8] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-    libc::SIGWINCH,
-];
-
-/// Runs the command to its end, handing signals on meanwhile.
-fn supervise(command: &mut Command) -> std::io::Result<ExitStatus> {
-    let mut waited_for = empty_set();
-    for signal in FORWARDED.into_iter().chain([libc::SIGCHLD]) {
-        // SAFETY: the set was initialised by `empty_set`.
-        unsafe { libc::sigaddset(&raw mut waited_for, signal) };
-    }
-    let mut before = empty_set();
-    // SAFETY: both sets are initialised; there is no other thread yet.
-    unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const waited_for, &raw mut before) };
-    // SAFETY: the closure runs between fork and exec and makes one
-    // async-signal-safe call with its own copy of the mask.
-    unsafe {
-        command.pre_exec(move || {
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-            Ok(())
-        });
-    }
-    let mut child = command.spawn()?;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        forward(&child, &waited_for);
-    }
-}
-
-/// Waits for one signal and hands it on, unless it came from the terminal,
-/// which sends it to the command as well.
-fn forward(child: &Child, waited_for: &libc::sigset_t) {
-    // SAFETY: an all-zero siginfo_t is a valid one.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is initialised and `info` has room for the answer.
-    let signal = unsafe { libc::sigwaitinfo(waited_for, &raw mut info) };
-    let from_kernel = info.si_code > 0;
-    if signal > 0 && signal != libc::SIGCHLD && !from_kernel {
-        // SAFETY: the child was not waited for yet, so the number is its own.
-        unsafe { libc::kill(child.id().cast_signed(), signal) };
-    }
-}
-
-fn empty_set() -> libc::sigset_t {
-    // SAFETY: sigset_t is plain integers, for which zero is valid; sigemptyset
-    // then makes it the empty set.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        set
-    }
 }
