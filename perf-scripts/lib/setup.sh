@@ -12,6 +12,9 @@ TARGET=${CARGO_TARGET_DIR:-target}
 say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
+# os_release NAME: prints that entry of the system's description, or nothing.
+os_release() { (. /etc/os-release 2>/dev/null && printf '%s\n' "${!1-}"); }
+
 # need_rust: a current Rust is the one thing the user brings.
 need_rust() {
     command -v cargo >/dev/null 2>&1 || {
@@ -28,11 +31,12 @@ need_rust() {
     fi
 }
 
-# need_packages PACKAGE…: installs the Debian packages that are missing, saying which.
+# need_packages PACKAGE…: installs the Debian packages that are missing, saying
+# which. Without apt it checks what the packages provide, names the missing
+# parts and the packages of this system that have them, and ends with status 2.
 need_packages() {
-    if ! command -v dpkg-query >/dev/null 2>&1; then
-        say "This is not Debian or Ubuntu. Make sure that your packages of these are installed: $*"
-        say "(Fedora, RHEL: dnf install rdma-core-devel libibverbs-utils perftest clang-devel pkgconf gcc valgrind ShellCheck man-db groff)"
+    if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
+        need_parts "$@"
         return 0
     fi
     local missing=() package
@@ -57,9 +61,79 @@ need_packages() {
     }
 }
 
+# What the Debian packages provide, and the packages of other systems with the
+# same: package, check, and the names for dnf, zypper, pacman and apk.
+PARTS='
+gcc                program:cc                         gcc                gcc                 gcc         gcc
+libc6-dev          header:stdlib.h                    glibc-devel        glibc-devel         glibc       musl-dev
+make               program:make                       make               make                make        make
+pkg-config         program:pkg-config                 pkgconf-pkg-config pkgconf-pkg-config  pkgconf     pkgconf
+libclang-dev       library:libclang                   clang-devel        clang-devel         clang       clang-dev
+libibverbs-dev     modules:libibverbs>=1.14.44,libmlx5>=1.24.44 rdma-core-devel rdma-core-devel rdma-core rdma-core-dev
+librdmacm-dev      modules:librdmacm>=1.3.44          rdma-core-devel    rdma-core-devel     rdma-core   rdma-core-dev
+ibverbs-providers  provider:libmlx5                   libibverbs         libibverbs          rdma-core   rdma-core
+ibverbs-utils      program:ibv_devinfo                libibverbs-utils   libibverbs-utils    rdma-core   rdma-core
+perftest           program:ib_send_lat                perftest           perftest            perftest    perftest
+g++                program:c++                        gcc-c++            gcc-c++             gcc         g++
+clang              program:clang                      clang              clang               clang       clang
+valgrind           program:valgrind                   valgrind           valgrind            valgrind    valgrind
+shellcheck         program:shellcheck                 ShellCheck         ShellCheck          shellcheck  shellcheck
+python3            program:python3                    python3            python3             python      python3
+man-db             program:man                        man-db             man                 man-db      man-db
+groff              program:groff                      groff              groff               groff       groff
+'
+
+# need_parts PACKAGE…: ends with status 2 if something that these provide is missing.
+need_parts() {
+    local missing=() install=() manager='' debian check names wanted wanted_here
+    declare -A columns=([dnf]=0 [zypper]=1 [pacman]=2 [apk]=3)
+    declare -A commands=([dnf]='dnf install' [zypper]='zypper install' [pacman]='pacman -S' [apk]='apk add')
+    for wanted in dnf zypper pacman apk; do
+        command -v $wanted >/dev/null 2>&1 && { manager=$wanted; break; }
+    done
+    for wanted in "$@"; do
+        while read -r debian check names; do
+            [ "$debian" = "$wanted" ] || continue
+            has_part "$check" && continue
+            missing+=("$(sed 's/^[a-z]*://; s/,/, /g; s/>=/ >= /g' <<<"$check")")
+            read -ra names <<<"$names"
+            [ -n "$manager" ] || continue
+            wanted_here=${names[${columns[$manager]}]}
+            [[ " ${install[*]} " == *" $wanted_here "* ]] || install+=("$wanted_here")
+        done <<<"$PARTS"
+    done
+    [ "${#missing[@]}" -eq 0 ] && return 0
+    local list
+    list=$(printf '%s; ' "${missing[@]}")
+    if [ -n "$manager" ]; then
+        fail "missing here: ${list%; }. Install with: ${commands[$manager]} ${install[*]}"
+    fi
+    fail "missing here: ${list%; }. This system has none of apt, dnf, zypper, pacman and apk: install them by hand."
+}
+
+# has_part CHECK: whether this system has what a line of PARTS asks for.
+has_part() {
+    local what=${1#*:} module
+    case $1 in
+    program:*) command -v "$what" >/dev/null 2>&1 ;;
+    header:*) echo "#include <$what>" | cc -E - >/dev/null 2>&1 ;;
+    modules:*)
+        for module in ${what//,/ }; do pkg-config --exists "${module/>=/ >= }" 2>/dev/null || return 1; done ;;
+    library:*)
+        # bindgen looks in LIBCLANG_PATH, in LLVM's own directories and where the loader looks.
+        compgen -G "${LIBCLANG_PATH:-/nonexistent}/$what*.so*" >/dev/null ||
+            compgen -G "/usr/lib*/$what*.so*" >/dev/null || compgen -G "/usr/lib/*/$what*.so*" >/dev/null ||
+            compgen -G "/usr/lib*/llvm*/lib*/$what*.so*" >/dev/null || { ldconfig -p 2>/dev/null | grep -q "$what"; } ;;
+    provider:*)
+        # A provider is named after the private interface of its libibverbs.
+        compgen -G "$(pkg-config --variable=libdir libibverbs 2>/dev/null)/libibverbs/$what-rdmav*.so" >/dev/null ||
+            compgen -G "/usr/lib*/libibverbs/$what-rdmav*.so" >/dev/null || compgen -G "/usr/lib/*/libibverbs/$what-rdmav*.so" >/dev/null ;;
+    esac
+}
+
 # want_packages PACKAGE…: as need_packages, for those that this system has; the others are named.
 want_packages() {
-    command -v dpkg-query >/dev/null 2>&1 || return 0
+    command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1 || return 0
     local there=() package
     for package in "$@"; do
         if dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
