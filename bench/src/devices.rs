@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use dat_engine::{DeviceInfo, PortInfo};
+use dat_engine::{Device, DeviceInfo, PortInfo};
 use serde::Serialize;
 
 use crate::cli::DevicesArgs;
@@ -41,11 +41,21 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
         None => print!("{}", list(&devices, fabric.as_deref())),
     }
     if devices.is_empty() {
-        return Err(Failure::environment(
-            "no RDMA device here; install one and its driver, or see the emulated one with 'dat-bench devices -d emu'",
-        ));
+        return Err(none_here());
     }
     Ok(())
+}
+
+/// Returns the engine's reason for there being no device: no hardware, or no
+/// user-space driver for it.
+fn none_here() -> Failure {
+    let reason = Device::open("any RDMA device").err().map_or_else(
+        || "no RDMA device here".to_owned(),
+        |error| error.to_string(),
+    );
+    Failure::environment(format!(
+        "{reason}; 'dat-bench devices -d emu' shows the emulated device"
+    ))
 }
 
 /// For people: a paragraph for each device.

@@ -61,6 +61,24 @@ fn usage_errors_have_status_1_and_name_the_option() {
 }
 
 #[test]
+fn without_a_device_the_list_says_why_and_what_to_do() {
+    let has_device = std::fs::read_dir("/sys/class/infiniband")
+        .is_ok_and(|mut entries| entries.next().is_some());
+    if has_device {
+        println!("SKIPPED: this host has an RDMA device");
+        return;
+    }
+    run(bench("devices")).expect(
+        2,
+        &[
+            "this host has no RDMA device",
+            "modprobe mlx5_ib",
+            "dat-bench devices -d emu",
+        ],
+    );
+}
+
+#[test]
 fn a_missing_libdat_is_an_environment_failure_that_says_what_to_do() {
     let mut command = bench("lat --loopback --api engine,c -d emu");
     command.env("DAT_BENCH_LIBDAT", "/nonexistent/libdat.so");

@@ -411,8 +411,8 @@ fn no_device(name: &str, class: &Path) -> ControlError {
                 "the kernel has {}, but libibverbs sees no device",
                 known.join(", ")
             ),
-            "install the user-space drivers (apt-get install ibverbs-providers) and load the \
-             user verbs (modprobe ib_uverbs)",
+            "install the user-space drivers (apt-get install ibverbs-providers), of the same \
+             version of rdma-core as libibverbs, and load the user verbs (modprobe ib_uverbs)",
         )
     };
     ControlError::new(ControlErrorKind::NoDevice, format!("open {name}"), cause).with_remedy(remedy)
@@ -450,6 +450,10 @@ mod tests {
         );
         assert!(
             software.remedy().contains("ibverbs-providers"),
+            "{software}"
+        );
+        assert!(
+            software.remedy().contains("same version of rdma-core"),
             "{software}"
         );
     }
