@@ -318,7 +318,9 @@ fn attributes(request: &ModifyQp) -> Result<QpAttr> {
         rq_psn: request.rq_psn,
         sq_psn: request.sq_psn,
         dest_qpn: request.dest_qp_num,
-        access: Access::from_bits(request.qp_access_flags).ok_or(Errno(EINVAL))?,
+        // The kernel passes the flags on and mlx5 reads those it knows: pyverbs
+        // of rdma-core 45 and newer always sets the flush bits.
+        access: Access::from_bits_truncate(request.qp_access_flags),
         pkey_index: request.pkey_index,
         max_rd_atomic: request.max_rd_atomic,
         max_dest_rd_atomic: request.max_dest_rd_atomic,
