@@ -57,7 +57,23 @@ fn bad_command_lines_are_1_with_a_reason() {
         (&["run", "--devices", "many", "--", "true"], "many"),
         (&["run", "--faults", "drop=2", "--", "true"], "from 0 to 1"),
         (&["run", "--fabric", "../x", "--", "true"], "../x"),
-        (&["run", "--fabric", "", "--", "true"], "empty"),
+        (&["run", "--devices", "300", "--", "true"], "1 to 16"),
+        (
+            &["run", "--link", "eth", "--", "true"],
+            "[possible values: ib, roce]",
+        ),
+        (
+            &["run", "--fabric", "a b", "--", "true"],
+            "--fabric \"a b\": give 1 to 64 letters",
+        ),
+        (
+            &["run", "--fabric", "", "--", "true"],
+            "--fabric \"\": give 1 to 64 letters",
+        ),
+        (
+            &["run", "--trace", "/no/such/x", "--", "true"],
+            "--trace /no/such/x: No such file",
+        ),
         (&["dump", "cqe", "zz"], "zz"),
     ] {
         let (status, output) = emu(arguments);

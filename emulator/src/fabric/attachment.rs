@@ -127,12 +127,22 @@ impl Attachment {
                 break (directory, lock);
             }
         };
+        Self::join_in(directory.clone(), name).inspect_err(|_| {
+            // What was created for this process alone goes with it.
+            if directory.is_dead() {
+                directory.remove();
+            }
+        })
+    }
+
+    /// Joins a fabric whose lock the caller holds.
+    fn join_in(directory: FabricDirectory, name: &FabricName) -> Result<Self, JoinError> {
         let error = |source| JoinError::file(directory.segment_path(), source);
         let file = directory.segment()?;
         let segment = match Segment::open(file.try_clone().map_err(error)?).map_err(error)? {
             Some(segment) => segment,
             // Left behind by processes of another version that are all gone.
-            None if (1..=SLOTS).all(|slot| !directory.is_alive(slot)) => {
+            None if directory.is_dead() => {
                 Segment::erase(&file).map_err(error)?;
                 Segment::open(file)
                     .map_err(error)?
@@ -523,7 +533,7 @@ impl Drop for Attachment {
             .store(self.life & !1, Ordering::Release);
         self.slot_lock = None;
         if let Ok(Some(_held)) = lock
-            && (1..=SLOTS).all(|slot| !self.directory.is_alive(slot))
+            && self.directory.is_dead()
         {
             self.directory.remove();
         }

@@ -50,8 +50,8 @@ pub enum JoinError {
     /// The file system is full.
     #[error(
         "no space left for fabric file {}: free some, or enlarge the file system \
-         (`df -h {}`; docker run --shm-size=1g)",
-        path.display(), path.parent().unwrap_or(path).display()
+         (in docker: --shm-size=1g)",
+        path.display()
     )]
     NoSpace {
         /// The file.
@@ -244,9 +244,15 @@ impl FabricDirectory {
         if !matches!(try_lock(&lock), Ok(true)) || !self.is_still(&lock) {
             return;
         }
-        if (1..=MAX_PROCESSES as u8).all(|slot| !self.is_alive(slot)) {
+        if self.is_dead() {
             self.remove();
         }
+    }
+
+    /// Whether no process lives on the fabric. The caller holds the lock, so
+    /// that none can join.
+    pub(super) fn is_dead(&self) -> bool {
+        (1..=MAX_PROCESSES as u8).all(|slot| !self.is_alive(slot))
     }
 
     /// Enters the critical section of joining and leaving. `None`: the

@@ -21,4 +21,8 @@ mod segment;
 mod wire;
 
 #[cfg(test)]
+mod intruder_tests;
+#[cfg(test)]
+mod place_tests;
+#[cfg(test)]
 pub(crate) mod tests;

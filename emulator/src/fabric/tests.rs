@@ -3,14 +3,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::attachment::{Attachment, FabricCounters};
 use super::directory::{FabricDirectory, JoinError};
 use super::name::FabricName;
 use super::packet::{Header, Operation, Packet, PacketFlags};
-use super::segment::tests::{ring_offset, slot_offset};
 use crate::nic::spec::{PortAddress, Qpn};
 
 pub(crate) fn packet(from: u8, to: u8, psn: u32, payload: &[u8]) -> Packet {
@@ -41,24 +39,24 @@ pub(crate) fn packet(from: u8, to: u8, psn: u32, payload: &[u8]) -> Packet {
 }
 
 /// A directory of its own for each test, removed at the end.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new(test: &str) -> Self {
+    pub(super) fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("mlx5emu-{test}-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }
 
-    fn join(&self) -> Attachment {
+    pub(super) fn join(&self) -> Attachment {
         join(&self.0).unwrap()
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         std::fs::read_dir(&self.0).unwrap().next().is_none()
     }
 
-    fn directory(&self) -> FabricDirectory {
+    pub(super) fn directory(&self) -> FabricDirectory {
         FabricDirectory::create(std::slice::from_ref(&self.0), &FabricName::default()).unwrap()
     }
 }
@@ -69,16 +67,16 @@ impl Drop for Scratch {
     }
 }
 
-fn join(base: &Path) -> Result<Attachment, JoinError> {
+pub(super) fn join(base: &Path) -> Result<Attachment, JoinError> {
     Attachment::join_under(&[base.to_owned()], &FabricName::default())
 }
 
-fn psns(attachment: &mut Attachment) -> Vec<u32> {
+pub(super) fn psns(attachment: &mut Attachment) -> Vec<u32> {
     let mut payload = Vec::new();
     std::iter::from_fn(|| attachment.receive(&mut payload).map(|header| header.psn)).collect()
 }
 
-fn readable(attachment: &Attachment, timeout: Duration) -> bool {
+pub(super) fn readable(attachment: &Attachment, timeout: Duration) -> bool {
     use std::os::fd::AsRawFd;
     let fd = attachment.bells().fd().as_raw_fd();
     let mut poll = libc::pollfd {
@@ -90,14 +88,14 @@ fn readable(attachment: &Attachment, timeout: Duration) -> bool {
     unsafe { libc::poll(&raw mut poll, 1, timeout.as_millis() as i32) == 1 }
 }
 
-fn ring_urgent(attachment: &mut Attachment) {
+pub(super) fn ring_urgent(attachment: &mut Attachment) {
     let wakes = attachment.take_urgent();
     attachment.bells().ring(wakes);
 }
 
 const SOON: Duration = Duration::from_secs(20);
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + SOON;
     while !holds() {
         assert!(Instant::now() < end, "{what}");
@@ -289,107 +287,6 @@ fn a_fabric_takes_as_many_processes_as_it_has_slots() {
         "{error}"
     );
     drop(all);
-    assert!(scratch.is_empty());
-}
-
-/// The directory of this user's fabrics under a base, by its number.
-fn parent(base: &Path, number: u32) -> PathBuf {
-    // SAFETY: geteuid(2) cannot fail.
-    let user = unsafe { libc::geteuid() };
-    match number {
-        0 => base.join(format!("mlx5emu-{user}")),
-        n => base.join(format!("mlx5emu-{user}-{n}")),
-    }
-}
-
-#[test]
-fn a_directory_that_others_may_enter_is_passed_over() {
-    use std::os::unix::fs::PermissionsExt;
-    let scratch = Scratch::new("open");
-    let first = parent(&scratch.0, 0);
-    std::fs::create_dir(&first).unwrap();
-    std::fs::set_permissions(&first, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::write(parent(&scratch.0, 1), "a file").unwrap();
-    std::os::unix::fs::symlink("/tmp", parent(&scratch.0, 2)).unwrap();
-    let (mut one, mut two) = (scratch.join(), scratch.join());
-    assert!(one.directory().starts_with(parent(&scratch.0, 3)));
-    let told: Vec<_> = one.passed_over().iter().map(ToString::to_string).collect();
-    assert!(
-        told[0].ends_with("is open to other users (mode 755)"),
-        "{told:?}"
-    );
-    assert!(told[1].ends_with("is not a directory"), "{told:?}");
-    assert!(told[2].ends_with("is not a directory"), "{told:?}");
-    one.send(2, &packet(1, 2, 7, b"")).unwrap();
-    assert_eq!(psns(&mut two), [7]);
-    // The foreign entries go: a third process still finds the first two.
-    std::fs::remove_dir(&first).unwrap();
-    std::fs::remove_file(parent(&scratch.0, 1)).unwrap();
-    std::fs::remove_file(parent(&scratch.0, 2)).unwrap();
-    let third = scratch.join();
-    assert_eq!((third.slot(), third.directory()), (3, one.directory()));
-    drop((one, two, third));
-    let fourth = scratch.join();
-    assert!(fourth.directory().starts_with(&first));
-    assert!(fourth.passed_over().is_empty());
-}
-
-#[test]
-fn a_squatter_is_another_user_and_named() {
-    // SAFETY: geteuid(2) cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        eprintln!("SKIPPED: only root can create another user's directory");
-        return;
-    }
-    let scratch = Scratch::new("squatter");
-    for number in 0..8 {
-        let squatted = parent(&scratch.0, number);
-        std::fs::create_dir(&squatted).unwrap();
-        std::os::unix::fs::chown(&squatted, Some(65534), None).unwrap();
-    }
-    let error = join(&scratch.0).unwrap_err().to_string();
-    assert!(error.contains("belongs to user 65534"), "{error}");
-    assert!(error.contains("TMPDIR"), "{error}");
-    let second = Scratch::new("beside-squatter");
-    let bases = [scratch.0.clone(), second.0.clone()];
-    let attachment = Attachment::join_under(&bases, &FabricName::default()).unwrap();
-    assert!(attachment.directory().starts_with(&second.0));
-    assert_eq!(attachment.passed_over().len(), 8);
-    drop(attachment);
-    std::fs::remove_dir(parent(&scratch.0, 5)).unwrap();
-    assert!(
-        scratch
-            .join()
-            .directory()
-            .starts_with(parent(&scratch.0, 5))
-    );
-}
-
-#[test]
-fn a_sweep_removes_dead_fabrics_and_no_other() {
-    let scratch = Scratch::new("sweep");
-    let bases = [scratch.0.clone()];
-    let named = |name| FabricName::new(name).unwrap();
-    let alive = Attachment::join_under(&bases, &named("alive")).unwrap();
-    // What killed processes leave: the files, and no lock held.
-    let dead = FabricDirectory::create(&bases, &named("dead")).unwrap();
-    drop(dead.lock().unwrap());
-    drop(dead.take_slot(1).unwrap());
-    dead.fifo(1, true).unwrap();
-    dead.segment().unwrap();
-    let joining = FabricDirectory::create(&bases, &named("joining")).unwrap();
-    let held = joining.lock().unwrap();
-    // Between creating the directory and its lock: the joining process
-    // notices, and begins again.
-    let empty = FabricDirectory::create(&bases, &named("empty")).unwrap();
-    FabricDirectory::sweep(&bases);
-    assert!(alive.directory().join("segment").exists());
-    assert!(joining.path().exists() && !dead.path().exists());
-    assert!(!empty.path().exists() && empty.lock().unwrap().is_none());
-    drop(held);
-    FabricDirectory::sweep(&bases);
-    assert!(!joining.path().exists());
-    drop(alive);
     assert!(scratch.is_empty());
 }
 
@@ -596,175 +493,4 @@ fn a_full_ring_whose_reader_was_killed_does_not_block_its_sender_for_ever() {
     one.send(third.slot(), &packet(1, third.slot(), 9, b""))
         .unwrap();
     assert_eq!(psns(&mut third), [9]);
-}
-
-/// The shared segment of a fabric, as another process of the user sees it.
-struct Intruder(memmap2::MmapRaw);
-
-impl Intruder {
-    fn new(at: &Attachment) -> Self {
-        let file = open_segment(at);
-        Self(memmap2::MmapOptions::new().map_raw(&file).unwrap())
-    }
-
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset + 8 <= self.0.len());
-        // SAFETY: inside the mapping, and aligned by the callers.
-        unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().add(offset).cast()) }
-    }
-}
-
-fn open_segment(of: &Attachment) -> std::fs::File {
-    let path = of.directory().join("segment");
-    std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open(path)
-        .unwrap()
-}
-
-/// Lets a receiver do what its NIC thread does.
-fn serve(attachment: &mut Attachment) -> Vec<u32> {
-    let found = psns(attachment);
-    attachment.served();
-    let wakes = attachment.take_wakes();
-    attachment.bells().ring(wakes);
-    found
-}
-
-#[test]
-fn garbage_in_the_positions_of_a_ring_stalls_neither_end() {
-    let scratch = Scratch::new("positions");
-    let (mut one, mut two) = (scratch.join(), scratch.join());
-    one.send(2, &packet(1, 2, 1, b"x")).unwrap();
-    assert_eq!(serve(&mut two), [1]);
-    let intruder = Intruder::new(&one);
-    let ring = ring_offset(1, 2);
-    for (n, (offset, garbage)) in (2..).zip([
-        (0, u64::MAX / 2),
-        (64, u64::MAX / 2),
-        (0, 8),
-        (64, 8),
-        (0, 7_777_777),
-        (64, 1),
-    ]) {
-        intruder
-            .word(ring + offset)
-            .store(garbage, Ordering::SeqCst);
-        eventually("the ring gets room again", || {
-            serve(&mut two);
-            one.has_room(2)
-        });
-        eventually("nothing waits for ever to be heard", || {
-            serve(&mut two);
-            !one.is_unheard(2)
-        });
-        one.send(2, &packet(1, 2, n, b"x")).unwrap();
-        let found = serve(&mut two);
-        assert_eq!(found.last(), Some(&n), "{found:?}");
-    }
-}
-
-#[test]
-fn garbage_in_the_words_of_a_slot_does_not_last() {
-    let scratch = Scratch::new("words");
-    let (mut one, mut two) = (scratch.join(), scratch.join());
-    one.send(2, &packet(1, 2, 1, b"x")).unwrap();
-    assert_eq!(serve(&mut two), [1]);
-    let intruder = Intruder::new(&one);
-    let slot = slot_offset(2);
-    // The word of `serving`: the peer seems to be busy for ever.
-    intruder.word(slot + 8).store(7, Ordering::SeqCst);
-    eventually("a peer that seems busy is looked after", || {
-        let unheard = one.is_unheard(2);
-        ring_urgent(&mut one);
-        serve(&mut two);
-        !unheard
-    });
-    // `life` and `sleep`: the peer seems to be gone, or to be awake.
-    let life = intruder.word(slot).load(Ordering::SeqCst);
-    two.bells().drain();
-    two.bells().begin_sleep();
-    intruder.word(slot).store(life & !1, Ordering::SeqCst);
-    one.send(2, &packet(1, 2, 2, b"x")).unwrap();
-    assert_eq!(one.counters().vanished, 1);
-    two.served();
-    one.send(2, &packet(1, 2, 3, b"x")).unwrap();
-    ring_urgent(&mut one);
-    // And `pending`: nobody has anything for it.
-    intruder.word(slot + 64).store(0, Ordering::SeqCst);
-    assert!(!readable(&two, Duration::ZERO) && !two.has_pending());
-    eventually("the sender insists", || {
-        assert!(one.is_unheard(2));
-        readable(&two, Duration::ZERO)
-    });
-    assert_eq!(psns(&mut two), [3]);
-    // Its own wake-up does not depend on the shared word.
-    two.bells().drain();
-    intruder.word(slot).store(life, Ordering::SeqCst);
-    two.bells().wake_own();
-    assert!(readable(&two, Duration::ZERO));
-}
-
-#[test]
-fn a_peer_that_writes_garbage_without_end_does_not_keep_others_waiting() {
-    let scratch = Scratch::new("without-end");
-    let (mut one, mut two, mut three) = (scratch.join(), scratch.join(), scratch.join());
-    one.send(3, &packet(1, 3, 1, b"x")).unwrap();
-    assert_eq!(psns(&mut three), [1]);
-    let intruder = Intruder::new(&one);
-    let head = intruder.word(ring_offset(1, 3));
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                head.fetch_add(1 << 40, Ordering::SeqCst);
-            }
-        });
-        one.send(3, &packet(1, 3, 2, b"x")).unwrap();
-        two.send(3, &packet(2, 3, 3, b"x")).unwrap();
-        let mut payload = Vec::new();
-        // Each call returns, and the honest peer has its turn.
-        eventually("the honest peer is heard", || {
-            three.receive(&mut payload).is_some_and(|it| it.psn == 3)
-        });
-        for _ in 0..100 {
-            three.receive(&mut payload);
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-}
-
-#[test]
-fn a_truncated_segment_is_noticed_and_ends_no_process() {
-    crate::guard::install();
-    for (test, left) in [("truncated", 0), ("shortened", ring_offset(1, 2) as u64)] {
-        let scratch = Scratch::new(test);
-        let (mut one, mut two) = (scratch.join(), scratch.join());
-        one.send(2, &packet(1, 2, 1, b"x")).unwrap();
-        two.send(1, &packet(2, 1, 1, b"x")).unwrap();
-        assert_eq!((psns(&mut one), psns(&mut two)), (vec![1], vec![1]));
-        assert!(!one.is_lost() && !two.is_lost());
-        open_segment(&one).set_len(left).unwrap();
-        assert!(!one.is_lost(), "nobody has looked yet");
-        two.bells().begin_sleep();
-        eventually("the sender notices", || {
-            let _ = one.send(2, &packet(1, 2, 2, b"x"));
-            one.is_lost()
-        });
-        let trouble = one.take_trouble().expect("told once").to_string();
-        assert!(trouble.contains("truncated"), "{trouble}");
-        assert!(one.take_trouble().is_none());
-        assert!(readable(&two, Duration::ZERO), "its peer is woken");
-        two.bells().end_sleep();
-        eventually("the peer notices, or sees it gone", || {
-            let _ = two.send(1, &packet(2, 1, 2, b"x"));
-            psns(&mut two);
-            two.is_lost() || two.counters().vanished != 0
-        });
-        // What is lost neither refuses nor waits, nor says anything more.
-        assert!(one.has_room(2) && !one.is_unheard(2));
-        one.send(2, &packet(1, 2, 3, b"x")).unwrap();
-        assert!(psns(&mut one).is_empty() && !one.has_pending());
-    }
 }

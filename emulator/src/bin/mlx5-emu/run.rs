@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
-use mlx5emu::config::Config;
+use mlx5emu::config::{Config, MAX_DEVICES, MAX_PORTS};
 use mlx5emu::fabric::attachment::Attachment;
+use mlx5emu::fabric::name::FabricName;
 use mlx5emu::faults::FaultSpec;
 use mlx5emu::sysfs::Sysfs;
 
@@ -20,10 +21,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     fabric: Option<String>,
     /// Number of devices, mlx5_0, mlx5_1, … [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number_up_to::<MAX_DEVICES>)]
     devices: Option<u8>,
     /// Number of ports of each device, 1 or 2 [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number_up_to::<MAX_PORTS>)]
     ports: Option<u8>,
     /// Link layer of the ports [default: ib].
     #[arg(long)]
@@ -122,8 +123,9 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut chosen: Vec<(&'static str, OsString)> = Vec::new();
     if let Some(fabric) = &arguments.fabric {
-        if fabric.is_empty() {
-            return Err(Failure::usage("--fabric: the name is empty"));
+        if FabricName::new(fabric).is_err() {
+            let rule = FabricName::RULE;
+            return Err(Failure::usage(format!("--fabric {fabric:?}: {rule}")));
         }
         chosen.push((Config::FABRIC, fabric.into()));
     }
@@ -176,8 +178,25 @@ fn trace_file(trace: &Path) -> Result<PathBuf, Failure> {
     if trace == "-" {
         return Ok("/dev/stderr".into());
     }
-    std::path::absolute(trace)
-        .map_err(|error| Failure::usage(format!("--trace {}: {error}", trace.display())))
+    let failure = |error| Failure::usage(format!("--trace {}: {error}", trace.display()));
+    // The program opens it only when it opens a device. A pipe is left alone:
+    // its reader takes the first end of file for the last.
+    if trace.metadata().map_or(true, |data| data.is_file()) {
+        let opened = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(trace);
+        opened.map_err(failure)?;
+    }
+    std::path::absolute(trace).map_err(failure)
+}
+
+/// A number from 1 to `MOST`.
+fn number_up_to<const MOST: u8>(text: &str) -> Result<u8, String> {
+    let number = text.parse().ok();
+    number
+        .filter(|number| (1..=MOST).contains(number))
+        .ok_or_else(|| format!("expected a number from 1 to {MOST}"))
 }
 
 /// The library beside this program, as cargo builds and as it is installed.
