@@ -3,6 +3,7 @@ mod chaos;
 mod connect;
 mod disconnect;
 mod load;
+mod log;
 mod ports;
 mod process;
 mod rdma;

@@ -62,8 +62,9 @@ pub(super) enum Reason {
     Application,
     /// Nobody listens, or nobody answers.
     Nobody,
-    /// The request is of a version that is not spoken here.
-    Version,
+    /// The request is of a version that the sender, which speaks this one,
+    /// does not understand.
+    Version(u8),
 }
 
 /// Why bytes are no frame.
@@ -135,7 +136,7 @@ fn decode(kind: u8, version: u8, mut body: Reader<'_>) -> Result<Frame, Malforme
         REJECT => match (version, body.byte()?) {
             (VERSION, 1) => Frame::Reject(Reason::Application),
             (VERSION, 2) => Frame::Reject(Reason::Nobody),
-            (_, 3) => Frame::Reject(Reason::Version),
+            (_, 3) => Frame::Reject(Reason::Version(version)),
             _ => return Err(Malformed::Contents),
         },
         _ => match [
@@ -240,12 +241,12 @@ pub(super) fn accept(parameters: &Parameters, private_data: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A refusal as bytes.
+/// A refusal as bytes. Its header says which version is spoken here.
 pub(super) fn reject(reason: Reason) -> Vec<u8> {
     let code = match reason {
         Reason::Application => 1,
         Reason::Nobody => 2,
-        Reason::Version => 3,
+        Reason::Version(_) => 3,
     };
     frame(Kind::Reject, |body| body.push(code))
 }
@@ -419,7 +420,10 @@ mod tests {
                 Frame::Reject(Reason::Application),
             ),
             (reject(Reason::Nobody), Frame::Reject(Reason::Nobody)),
-            (reject(Reason::Version), Frame::Reject(Reason::Version)),
+            (
+                reject(Reason::Version(VERSION)),
+                Frame::Reject(Reason::Version(VERSION)),
+            ),
         ];
         for (bytes, frame) in words {
             assert_eq!(parse(&bytes), Ok(Some((frame, bytes.len()))));
@@ -447,9 +451,9 @@ mod tests {
 
     #[test]
     fn a_refusal_of_the_version_is_understood_in_every_version() {
-        let mut bytes = reject(Reason::Version);
+        let mut bytes = reject(Reason::Version(VERSION));
         bytes[4] = VERSION + 1;
-        let frame = Frame::Reject(Reason::Version);
+        let frame = Frame::Reject(Reason::Version(VERSION + 1));
         assert_eq!(parse(&bytes), Ok(Some((frame, bytes.len()))));
     }
 

@@ -298,9 +298,10 @@ impl Session {
             (State::Requested, Frame::Reject(reason)) => self.over(match reason {
                 Reason::Application => ConnectionEvent::PeerRejected,
                 Reason::Nobody => ConnectionEvent::NonPeerRejected,
-                Reason::Version => {
-                    tracing::warn!(peer = ?self.peer, ours = frame::VERSION,
-                        "refused: the peer speaks another version of the protocol");
+                Reason::Version(theirs) => {
+                    tracing::warn!(peer = ?self.peer,
+                        "request refused: the peer speaks version {theirs} of the protocol, where this side speaks {}",
+                        frame::VERSION);
                     ConnectionEvent::NonPeerRejected
                 }
             }),
@@ -391,7 +392,7 @@ impl Session {
         match (&self.state, what) {
             (State::Silent(_), Malformed::Version(_)) => {
                 tracing::warn!(peer = ?self.peer, "request refused: {what}");
-                self.send(&frame::reject(Reason::Version));
+                self.send(&frame::reject(Reason::Version(frame::VERSION)));
             }
             // Whoever knocks on ports need not fill the log.
             (State::Silent(_), _) => tracing::debug!(peer = ?self.peer, "dropped: {what}"),

@@ -4,4 +4,5 @@ mod flood;
 mod hostile;
 mod ports;
 mod process;
+mod released;
 mod streams;
