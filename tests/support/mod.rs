@@ -1,5 +1,6 @@
 //! What the whole-system tests share.
 
+pub mod behaviour;
 pub mod device;
 pub mod hand;
 pub mod lib_side;

@@ -8,6 +8,7 @@ use dat_engine::{AsyncEvent, Device};
 use mlx5emu::emulator::Emulator;
 use mlx5emu::nic::spec::{CqSpec, QpSpec, Qpn};
 
+use super::behaviour::Behaviour;
 use super::device;
 use super::hand::HandRing;
 use super::lib_side::LibSide;
@@ -15,7 +16,7 @@ use super::libmlx5::{Context, Shape};
 use super::our_side::OurSide;
 use super::rings::Rings;
 use super::side::Side;
-use super::twins::{SharedQueue, Twin, Twins};
+use super::twins::{Receives, Twin, Twins};
 
 /// The device, open by the engine, and by libmlx5 when a test wants it. When it
 /// goes, the emulated NIC must have seen no breach of the contract between
@@ -127,18 +128,22 @@ impl System {
                 .reg
                 .as_ptr() as usize,
         ];
-        let shared = theirs.srq.as_ref().map(|srq| {
-            let rings = srq.rings();
-            SharedQueue::new(rings.head as u16, rings.stride as usize)
-        });
         let sides: [Box<dyn Side>; 2] = [Box::new(theirs), Box::new(ours)];
         let mut made = sides
             .into_iter()
             .zip(registers)
             .map(|(side, reg)| self.twin(side, reg));
-        let mut twins = Twins::new(made.next().expect("theirs"), made.next().expect("ours"));
-        twins.shared = shared;
-        twins
+        let [theirs, ours] = [made.next(), made.next()].map(|twin| twin.expect("two twins"));
+        Twins::new(theirs, ours, Behaviour::of_libmlx5(self))
+    }
+
+    /// A queue pair of libmlx5's, ready to send, whose device never runs.
+    pub fn twin_of_libmlx5(&self, shape: Shape) -> Twin {
+        let mut side = LibSide::new(self.context(), shape, super::twins::MEMORY);
+        let peer = side.peer();
+        side.connect(&peer, &super::libmlx5::Link::default());
+        let register = side.qp.rings().bf.reg as usize;
+        self.twin(Box::new(side), register)
     }
 
     /// What the device knows of an end, for a test that plays the device.
@@ -150,16 +155,18 @@ impl System {
             unsafe { HandRing::new(spec.buf, spec.cqe_count, spec.cqe_size, 0) }
         };
         let [send_cq, recv_cq] = self.cq_specs(&spec).map(ring);
-        let (recv, recv_record) = match spec.srq {
+        let (recv, recv_record, receives) = match spec.srq {
             None => {
                 let len = (spec.rq_wqe_count as usize) << spec.rq_stride_log2;
-                ((spec.rq_buf as usize, len), spec.dbrec as usize)
+                let ring = (spec.rq_buf as usize, len);
+                (ring, spec.dbrec as usize, Receives::new(None))
             }
             Some(srq) => {
                 let nic = emulator().nic();
                 let spec = nic.srq_spec(srq).expect("a shared receive queue");
                 let len = (spec.wqe_count as usize) << spec.stride_log2;
-                ((spec.buf as usize, len), spec.dbrec as usize)
+                let receives = Receives::new(Some(1 << spec.stride_log2));
+                ((spec.buf as usize, len), spec.dbrec as usize, receives)
             }
         };
         let rings = Rings {
@@ -180,6 +187,7 @@ impl System {
             },
             send_cq,
             recv_cq,
+            receives,
         }
     }
 }

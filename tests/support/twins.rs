@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use dat_engine::{Access, SendFlags};
 
+use super::behaviour::Behaviour;
 use super::hand::{Cqe, HandRing};
 use super::libmlx5::Answer;
 use super::rings::{Place, Rings, Seen};
@@ -16,10 +17,15 @@ use super::work::{BindWork, RecvWork, SendWork};
 pub const MEMORY: usize = 4096;
 
 /// `MLX5_CQE_REQ` and `MLX5_CQE_RESP_SEND`.
-const REQUEST_DONE: u8 = 0;
-const RECEIVED: u8 = 2;
-/// `MLX5_OPCODE_UMR`.
+pub const REQUEST_DONE: u8 = 0;
+pub const RECEIVED: u8 = 2;
+/// `MLX5_OPCODE_RDMA_READ` and `MLX5_OPCODE_UMR`.
+pub const READ: u8 = 0x10;
 const UMR: u8 = 0x25;
+/// Bytes of a segment, among them the link that a shared WQE begins with.
+const UNIT: usize = 16;
+/// `mlx5_wqe_srq_next_seg::next_wqe_index`.
+const LINK: core::ops::Range<usize> = 2..4;
 
 /// One of the two.
 pub struct Twin {
@@ -28,35 +34,48 @@ pub struct Twin {
     pub user_index: u32,
     pub send_cq: HandRing,
     pub recv_cq: HandRing,
+    pub receives: Receives,
 }
 
-/// A shared receive queue that both fill alike, as far as the test needs it.
+/// The receives of a queue, as completions name them: WQEs of a shared queue, or
+/// counters of an own one.
 #[derive(Debug)]
-pub struct SharedQueue {
-    /// The WQE that the next post takes.
-    pub head: u16,
-    /// Bytes from one WQE to the next.
-    pub stride: usize,
-    /// WQEs posted and not completed, in the order of posting.
+pub struct Receives {
+    /// What the next post takes.
+    next: u16,
+    /// Bytes from one WQE to the next, of a shared queue.
+    shared: Option<usize>,
+    /// Those posted and not completed, in the order of posting.
     posted: Vec<u16>,
 }
 
-impl SharedQueue {
-    pub fn new(head: u16, stride: usize) -> Self {
-        SharedQueue {
-            head,
-            stride,
+impl Receives {
+    /// Of a new queue: a shared one of that stride, or an own one.
+    pub fn new(shared: Option<usize>) -> Self {
+        Receives {
+            next: 0,
+            shared,
             posted: vec![],
         }
     }
 
-    /// Notes that WQEs were taken from the head of the free list.
-    fn note_posts(&mut self, ring: &[u8], count: usize) {
+    /// What the next post takes.
+    pub fn next(&self) -> u16 {
+        self.next
+    }
+
+    /// Follows posts: of a shared queue from link to link, as the device does.
+    fn note_posts(&mut self, rings: &Rings, count: usize) {
+        let ring = self.shared.map(|stride| (stride, rings.recv_bytes()));
         for _ in 0..count {
-            self.posted.push(self.head);
-            // `mlx5_wqe_srq_next_seg::next_wqe_index`.
-            let link = usize::from(self.head) * self.stride + 2;
-            self.head = u16::from_be_bytes([ring[link], ring[link + 1]]);
+            self.posted.push(self.next);
+            self.next = match &ring {
+                None => self.next.wrapping_add(1),
+                Some((stride, ring)) => {
+                    let link = &ring[usize::from(self.next) * stride..][LINK];
+                    u16::from_be_bytes([link[0], link[1]])
+                }
+            };
         }
     }
 }
@@ -76,15 +95,15 @@ pub struct Twins {
     pub ours: Twin,
     /// Compares all stores; without it, only what they leave.
     pub tracer: Option<StoreTracer>,
+    /// How libmlx5 behaves where versions differ.
+    pub behaviour: Behaviour,
     sends: VecDeque<Outstanding>,
-    receives: usize,
-    pub shared: Option<SharedQueue>,
     next: u32,
     received: u32,
 }
 
 impl Twins {
-    pub fn new(theirs: Twin, ours: Twin) -> Self {
+    pub fn new(theirs: Twin, ours: Twin, behaviour: Behaviour) -> Self {
         let of = |twin: &Twin| (twin.rings.send.1, twin.rings.recv.1);
         assert_eq!(of(&theirs), of(&ours), "the twins' rings differ in size");
         let sends = VecDeque::new();
@@ -92,9 +111,8 @@ impl Twins {
             theirs,
             ours,
             tracer: None,
+            behaviour,
             sends,
-            receives: 0,
-            shared: None,
             next: 0,
             received: 0,
         }
@@ -190,10 +208,8 @@ impl Twins {
 
     /// Posts a list of receives to both.
     pub fn recv(&mut self, list: &[RecvWork]) -> (Result<(), Refused>, [Vec<Seen>; 2]) {
-        let (theirs, their_stores) = self
-            .theirs
-            .post(self.tracer.as_ref(), |s| s.post_recvs(list));
-        let (ours, our_stores) = self.ours.post(self.tracer.as_ref(), |s| s.post_recvs(list));
+        let (theirs, their_stores) = self.theirs.post_recvs(self.tracer.as_ref(), list);
+        let (ours, our_stores) = self.ours.post_recvs(self.tracer.as_ref(), list);
         assert_eq!(
             ours,
             theirs,
@@ -202,10 +218,6 @@ impl Twins {
         );
         let posted = ours.map_or_else(|refused| refused.posted, |()| list.len());
         self.received += posted as u32;
-        match &mut self.shared {
-            Some(shared) => shared.note_posts(&self.theirs.rings.recv_bytes(), posted),
-            None => self.receives += posted,
-        }
         (ours, [their_stores, our_stores])
     }
 
@@ -246,7 +258,36 @@ impl Twins {
             &self.translated(&ours.send_bytes(), &sends),
             &sends,
         );
-        same_bytes("receive ring", &ours.recv_bytes(), &theirs.recv_bytes());
+        self.compare_receives();
+    }
+
+    /// Fails if the device would read other receives from either ring, or would
+    /// find anything else in them. Links of shared WQEs that are not posted are
+    /// not compared: libmlx5 links a run at once, the engine with each post.
+    fn compare_receives(&self) {
+        let [theirs, ours] = [&self.theirs, &self.ours];
+        let [mut their_ring, mut our_ring] = [theirs, ours].map(|twin| twin.rings.recv_bytes());
+        let Some(stride) = ours.receives.shared else {
+            return same_bytes("receive ring", &our_ring, &their_ring);
+        };
+        let posted = [&theirs.receives.posted, &ours.receives.posted];
+        if self.behaviour.nearest_wqe {
+            assert_eq!(posted[1], posted[0], "WQEs of our receives, of libmlx5's");
+            let idle = (0..our_ring.len() / stride).filter(|&at| !posted[0].contains(&(at as u16)));
+            for at in idle {
+                for ring in [&mut their_ring, &mut our_ring] {
+                    ring[at * stride..][LINK].fill(0);
+                }
+            }
+            return same_bytes("shared receive ring", &our_ring, &their_ring);
+        }
+        // The same receives one after the other, in WQEs that may differ.
+        assert_eq!(posted[1].len(), posted[0].len());
+        for (&our, &their) in posted[1].iter().zip(posted[0]) {
+            let [our, their] = [(our, &our_ring), (their, &their_ring)]
+                .map(|(at, ring)| segments(&ring[usize::from(at) * stride..][..stride]));
+            same_bytes("shared receive", our, their);
+        }
     }
 
     /// Signalled requests that are not completed.
@@ -272,58 +313,47 @@ impl Twins {
             let Some(done) = self.sends.pop_front() else {
                 return;
             };
+            let (opcode, sent, wqe_counter) = (REQUEST_DONE, done.opcode, done.counter);
             for twin in [&mut self.theirs, &mut self.ours] {
-                let (qpn, user_index) = (twin.rings.qpn, twin.user_index);
-                let (opcode, sent, wqe_counter) = (REQUEST_DONE, done.opcode, done.counter);
-                let cqe = Cqe {
+                twin.push_send(&Cqe {
                     opcode,
                     sent,
                     wqe_counter,
-                    qpn,
-                    user_index,
                     ..Cqe::default()
-                };
-                twin.send_cq.push(&cqe);
+                });
             }
             self.same_answer(|side| side.poll_send());
         }
     }
 
-    /// Completes the oldest receives.
+    /// Completes the oldest receives of an own queue.
     pub fn complete_receives(&mut self, count: usize) {
-        for _ in 0..count.min(self.receives) {
-            self.receives -= 1;
-            for twin in [&mut self.theirs, &mut self.ours] {
-                let (qpn, user_index, opcode) = (twin.rings.qpn, twin.user_index, RECEIVED);
-                twin.recv_cq.push(&Cqe {
-                    opcode,
-                    qpn,
-                    user_index,
-                    ..Cqe::default()
-                });
+        if self.ours.receives.shared.is_none() {
+            for _ in 0..count.min(self.ours.receives.posted.len()) {
+                self.complete_receive(0);
             }
-            self.same_answer(|side| side.poll_recv());
         }
     }
 
     /// Receives of the shared queue that are not completed.
     pub fn shared_posted(&self) -> usize {
-        self.shared.as_ref().map_or(0, |shared| shared.posted.len())
+        let Receives { shared, posted, .. } = &self.ours.receives;
+        shared.map_or(0, |_| posted.len())
     }
 
     /// Completes a receive of the shared queue, by its place in the order of posting.
     pub fn complete_shared(&mut self, place: usize) {
-        let Some(shared) = &mut self.shared else {
-            return;
-        };
-        let wqe_counter = shared.posted.remove(place);
+        if self.ours.receives.shared.is_some() {
+            self.complete_receive(place);
+        }
+    }
+
+    fn complete_receive(&mut self, place: usize) {
         for twin in [&mut self.theirs, &mut self.ours] {
-            let (qpn, user_index, opcode) = (twin.rings.qpn, twin.user_index, RECEIVED);
-            twin.recv_cq.push(&Cqe {
-                opcode,
+            let wqe_counter = twin.receives.posted.remove(place);
+            twin.push_recv(&Cqe {
+                opcode: RECEIVED,
                 wqe_counter,
-                qpn,
-                user_index,
                 ..Cqe::default()
             });
         }
@@ -331,19 +361,23 @@ impl Twins {
     }
 
     /// Polls both once and compares.
-    pub fn same_answer(&mut self, mut poll: impl FnMut(&mut dyn Side) -> Option<Answer>) {
-        let masked = |twin: &mut Twin, poll: &mut dyn FnMut(&mut dyn Side) -> _| {
-            let mut answer: Option<Answer> = poll(&mut *twin.side);
-            if let Some(answer) = &mut answer {
-                assert_eq!(answer.qp_num, twin.rings.qpn);
-                answer.qp_num = 0;
-            }
-            answer
-        };
-        let theirs = masked(&mut self.theirs, &mut poll);
-        let ours = masked(&mut self.ours, &mut poll);
-        assert!(theirs.is_some(), "libmlx5 sees no completion");
+    pub fn same_answer(&mut self, poll: impl FnMut(&mut dyn Side) -> Option<Answer>) {
+        let [theirs, ours] = self.answers(poll);
         assert_eq!(ours, theirs, "our answer, libmlx5's answer");
+    }
+
+    /// Polls both once: libmlx5's answer and ours, but for the number of the
+    /// queue pair.
+    pub fn answers(
+        &mut self,
+        mut poll: impl FnMut(&mut dyn Side) -> Option<Answer>,
+    ) -> [Answer; 2] {
+        [&mut self.theirs, &mut self.ours].map(|twin| {
+            let mut answer = poll(&mut *twin.side).expect("a completion is there");
+            assert_eq!(answer.qp_num, twin.rings.qpn);
+            answer.qp_num = 0;
+            answer
+        })
     }
 
     /// Where the next send begins, in WQEBBs.
@@ -354,35 +388,42 @@ impl Twins {
     /// Forgets what was posted: the test completes it by [`Self::say`].
     pub fn forget_outstanding(&mut self) {
         self.sends.clear();
-        self.receives = 0;
-        if let Some(shared) = &mut self.shared {
-            shared.posted.clear();
+        for twin in [&mut self.theirs, &mut self.ours] {
+            twin.receives.posted.clear();
         }
     }
 
-    /// The WQE of the shared queue that was posted last.
-    pub fn last_shared(&self) -> Option<u16> {
-        self.shared.as_ref()?.posted.last().copied()
+    /// How completions name the receive that was posted last.
+    pub fn last_receive(&self) -> u16 {
+        let [theirs, ours] = [&self.theirs, &self.ours].map(|twin| twin.receives.posted.last());
+        assert_eq!(ours, theirs, "of queues that complete in order");
+        *ours.expect("a receive")
     }
 
     /// Writes a CQE about the queue pair's sends or receives to both, and
     /// polls both; answers what is in `memory` after either poll.
     pub fn say(&mut self, sends: bool, cqe: &Cqe, memory: &dyn Memory) -> [Vec<u8>; 2] {
+        let ([theirs, ours], left) = self.told(sends, cqe, memory);
+        assert_eq!(ours, theirs, "our answer, libmlx5's answer");
+        left
+    }
+
+    /// As [`Self::say`], with answers that may differ.
+    pub fn told(
+        &mut self,
+        sends: bool,
+        cqe: &Cqe,
+        memory: &dyn Memory,
+    ) -> ([Answer; 2], [Vec<u8>; 2]) {
         for twin in [&mut self.theirs, &mut self.ours] {
-            let (qpn, user_index) = (twin.rings.qpn, twin.user_index);
-            let ring = if sends {
-                &mut twin.send_cq
+            if sends {
+                twin.push_send(cqe);
             } else {
-                &mut twin.recv_cq
-            };
-            ring.push(&Cqe {
-                qpn,
-                user_index,
-                ..cqe.clone()
-            });
+                twin.push_recv(cqe);
+            }
         }
         let mut left = Vec::new();
-        self.same_answer(|side| {
+        let answers = self.answers(|side| {
             memory.write(0, &vec![0; memory.len()]);
             let answer = if sends {
                 side.poll_send()
@@ -392,7 +433,7 @@ impl Twins {
             left.push(memory.read(0, memory.len()));
             answer
         });
-        left.try_into().expect("two polls")
+        (answers, left.try_into().expect("two polls"))
     }
 
     /// Receives posted so far.
@@ -409,11 +450,7 @@ impl Twins {
         };
         for _ in 0..count {
             self.recv(std::slice::from_ref(&nothing)).0.expect("room");
-            if self.shared.is_some() {
-                self.complete_shared(0);
-            } else {
-                self.complete_receives(1);
-            }
+            self.complete_receive(0);
         }
         self.tracer = tracer;
     }
@@ -439,6 +476,38 @@ impl Twins {
 }
 
 impl Twin {
+    /// Posts a list of receives.
+    pub fn post_recvs(
+        &mut self,
+        tracer: Option<&StoreTracer>,
+        list: &[RecvWork],
+    ) -> (Result<(), Refused>, Vec<Seen>) {
+        let (result, stores) = self.post(tracer, |side| side.post_recvs(list));
+        let posted = result.map_or_else(|refused| refused.posted, |()| list.len());
+        self.receives.note_posts(&self.rings, posted);
+        (result, stores)
+    }
+
+    /// Completes a request of the queue pair as `cqe` says.
+    pub fn push_send(&mut self, cqe: &Cqe) {
+        let cqe = self.addressed(cqe);
+        self.send_cq.push(&cqe);
+    }
+
+    /// Completes a receive of the queue pair as `cqe` says.
+    pub fn push_recv(&mut self, cqe: &Cqe) {
+        let cqe = self.addressed(cqe);
+        self.recv_cq.push(&cqe);
+    }
+
+    fn addressed(&self, cqe: &Cqe) -> Cqe {
+        Cqe {
+            qpn: self.rings.qpn,
+            user_index: self.user_index,
+            ..cqe.clone()
+        }
+    }
+
     fn post<R>(
         &mut self,
         tracer: Option<&StoreTracer>,
@@ -467,6 +536,15 @@ fn unwritten(binds: bool) -> impl Iterator<Item = usize> {
     (0..64)
         .filter(move |&at| !written(at))
         .map(|at| CONTEXT + at)
+}
+
+/// The segments of a shared WQE, up to the one that ends them
+/// (`MLX5_INVALID_LKEY`): behind it lies what an older receive has left.
+fn segments(wqe: &[u8]) -> &[u8] {
+    const END: [u8; UNIT] = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let segments = &wqe[UNIT..];
+    let end = segments.chunks(UNIT).position(|segment| segment == END);
+    &segments[..end.map_or(segments.len(), |end| (end + 1) * UNIT)]
 }
 
 /// Compares without printing whole rings.

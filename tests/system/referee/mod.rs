@@ -7,4 +7,5 @@ mod completion_queues;
 mod memory;
 mod polls;
 mod posts;
+mod versions;
 mod windows;

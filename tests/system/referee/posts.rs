@@ -159,7 +159,9 @@ fn receive_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>) {
     }
 }
 
-/// Completes shared receives in any order, so that the free list is shuffled.
+/// Completes shared receives in any order, so that free WQEs are no row. With
+/// libmlx5 since v48 the rings are the same; with an older one the receives are,
+/// in the order of the links.
 fn shared_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>, mut order: u64) {
     for list in lists {
         let (posted, stores) = twins.recv(&list);

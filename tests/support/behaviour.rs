@@ -1,0 +1,142 @@
+//! What differs between versions of libmlx5, found by trying it on queues that
+//! the test completes by hand. A behaviour that no version known here has fails
+//! the test, which must then be taught the new version.
+
+use std::fs;
+use std::sync::OnceLock;
+
+use dat_engine::{SendFlags, SendOp};
+
+use super::hand::{Cqe, InlinePlace};
+use super::libmlx5::Shape;
+use super::system::System;
+use super::twins::{READ, RECEIVED, REQUEST_DONE, Twin};
+use super::work::{RecvWork, SendWork};
+
+/// How the libmlx5 of this process behaves, where versions differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behaviour {
+    /// A post to a shared queue goes on with the neighbour of the last WQE, or
+    /// the nearest free one. Since v48; before, WQEs were used in the order in
+    /// which they had come back.
+    pub nearest_wqe: bool,
+    /// The completion of a receive of a queue pair's own queue reports the
+    /// receive that it names. Since v55; before, the oldest.
+    pub named_receive: bool,
+    /// The answer to a read that comes in a 128-byte CQE is taken from where the
+    /// device has put it. Since v64; before, from one byte before it, or from
+    /// the entry before it (commit 45184d2c87ee).
+    pub large_cqe_answers: bool,
+}
+
+impl Behaviour {
+    /// Of a version. One without a number counts as the newest.
+    pub fn of_version(version: Option<u32>) -> Self {
+        let since = |first| version.is_none_or(|version| version >= first);
+        Self {
+            nearest_wqe: since(48),
+            named_receive: since(55),
+            large_cqe_answers: since(64),
+        }
+    }
+
+    /// Of the library in this process.
+    pub fn of_libmlx5(system: &System) -> Self {
+        static BEHAVIOUR: OnceLock<Behaviour> = OnceLock::new();
+        *BEHAVIOUR.get_or_init(|| Self {
+            nearest_wqe: goes_on_with_the_nearest(system),
+            named_receive: reports_the_named(system),
+            large_cqe_answers: finds_large_answers(system),
+        })
+    }
+}
+
+/// The version in the file name of the library that is loaded: 44 of
+/// `libmlx5.so.1.24.44.0`.
+pub fn version() -> Option<u32> {
+    let maps = fs::read_to_string("/proc/self/maps").expect("the mappings of this process");
+    let name = maps.lines().find_map(|line| {
+        let name = line.rsplit('/').next()?;
+        name.strip_prefix("libmlx5.so.1.")
+    });
+    name?.split('.').nth(1)?.parse().ok()
+}
+
+fn shape() -> Shape {
+    Shape {
+        send_depth: 4,
+        recv_depth: 3,
+        ..Shape::default()
+    }
+}
+
+fn post(twin: &mut Twin, cookies: core::ops::Range<u64>) {
+    let list: Vec<_> = cookies
+        .map(|cookie| RecvWork {
+            cookie,
+            segments: vec![],
+        })
+        .collect();
+    twin.post_recvs(None, &list).0.expect("room");
+}
+
+/// A receive's completion: the cookie that is reported.
+fn complete(twin: &mut Twin, wqe_counter: u16) -> u64 {
+    twin.push_recv(&Cqe {
+        opcode: RECEIVED,
+        wqe_counter,
+        ..Cqe::default()
+    });
+    twin.side.poll_recv().expect("a completion").wr_id
+}
+
+fn goes_on_with_the_nearest(system: &System) -> bool {
+    let mut twin = system.twin_of_libmlx5(Shape {
+        shared: true,
+        ..shape()
+    });
+    post(&mut twin, 0..3);
+    assert_eq!([1, 0].map(|index| complete(&mut twin, index)), [1, 0]);
+    post(&mut twin, 3..4);
+    match twin.receives.next() {
+        0 => true,
+        1 => false,
+        other => panic!("after WQE 3 libmlx5 uses WQE {other}, as no version known here"),
+    }
+}
+
+fn reports_the_named(system: &System) -> bool {
+    let mut twin = system.twin_of_libmlx5(shape());
+    post(&mut twin, 10..12);
+    match complete(&mut twin, 1) {
+        11 => true,
+        10 => false,
+        other => panic!("libmlx5 reports receive {other} for 11, as no version known here"),
+    }
+}
+
+fn finds_large_answers(system: &System) -> bool {
+    const ANSWER: [u8; 64] = [0x5a; 64];
+    let mut twin = system.twin_of_libmlx5(Shape {
+        large_cqes: true,
+        ..shape()
+    });
+    let segment = twin.side.memory().segment(0, ANSWER.len());
+    let (remote_addr, rkey) = (0x1000, 7);
+    let read = SendWork {
+        cookie: 1,
+        op: SendOp::Read { remote_addr, rkey },
+        flags: SendFlags::SIGNALED,
+        segments: vec![segment],
+    };
+    twin.side.post_sends(&[read]).expect("room");
+    twin.push_send(&Cqe {
+        opcode: REQUEST_DONE,
+        sent: READ,
+        byte_count: ANSWER.len() as u32,
+        inline: Some((ANSWER.to_vec(), InlinePlace::Before)),
+        ..Cqe::default()
+    });
+    twin.side.poll_send().expect("a completion");
+    twin.side.memory().read(0, ANSWER.len()) == ANSWER
+}
