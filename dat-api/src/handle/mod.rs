@@ -13,7 +13,7 @@
 //! | [`own`] | one atomic exchange | waiting for events and taking them: one at a time, the others are told it is busy |
 //! | [`peek`] | nothing | posting, whose caller has promised not to free the object meanwhile |
 //!
-//! Freeing is [`retire`]: no new call finds the object, those that pinned it
+//! Freeing retires the handle: no new call finds the object, those that pinned it
 //! are waited for, a waiter is told to leave, and then the slot rests for a
 //! long time before it serves again.
 
@@ -34,14 +34,52 @@ use self::arena::Arena;
 use self::slot::{DYING, FREE, HELD, live};
 
 pub use kind::Kind;
-pub use slot::{Meters, Slot};
+pub(crate) use slot::{Meters, Slot};
 
 static ARENA: Arena = Arena::new();
 
 /// An object that handles can name.
-pub trait Object: Send + Sync + 'static {
-    /// Its kind. No two types have the same.
+///
+/// # Safety
+/// No other type has the same [`Self::KIND`]: a handle of a kind leads to an
+/// object of its one type, unchecked. A test may break this with a type of its
+/// own as long as nothing looks for objects of that kind by the real type.
+pub unsafe trait Object: Send + Sync + 'static {
+    /// Its kind.
     const KIND: Kind;
+}
+
+/// Names the type of each kind: each is here once.
+macro_rules! objects {
+    ($($type:ty => $kind:ident,)*) => {
+        $(
+            // SAFETY: no other line has the kind, which the match below checks.
+            unsafe impl Object for $type {
+                const KIND: Kind = Kind::$kind;
+            }
+        )*
+
+        // Two lines of one kind are an unreachable arm; a kind without a line
+        // is a missing one.
+        #[deny(unreachable_patterns)]
+        const _: fn(Kind) = |kind| match kind {
+            $(Kind::$kind => {})*
+        };
+    };
+}
+
+objects! {
+    crate::object::cr::Cr => Cr,
+    crate::object::ep::Ep => Ep,
+    crate::object::evd::Evd => Evd,
+    crate::object::ia::Ia => Ia,
+    crate::object::lmr::Lmr => Lmr,
+    crate::object::psp::Psp => Psp,
+    crate::object::pz::Pz => Pz,
+    crate::object::rmr::Rmr => Rmr,
+    crate::object::rsp::Rsp => Rsp,
+    crate::object::cno::Cno => Cno,
+    crate::object::srq::Srq => Srq,
 }
 
 /// The name of an object, good until the object is freed.
@@ -82,10 +120,17 @@ impl Handle {
         }
     }
 
+    /// Whether the value is the address of a slot, whatever that holds: such a
+    /// handle is ours, live or stale.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        self.slot().is_some()
+    }
+
     /// The slot, if the value points to one; whatever it holds.
     #[inline(always)]
     #[must_use]
-    pub fn slot(self) -> Option<&'static Slot> {
+    pub(crate) fn slot(self) -> Option<&'static Slot> {
         arena::find(self.pointer())
     }
 
@@ -121,9 +166,13 @@ impl Handle {
         Kind::ALL.into_iter().find(|&kind| live(kind) == tag)
     }
 
-    /// The first word of what the handle points to: set by the C face that
+    /// Sets the first word of what the handle points to: for the C face that
     /// the object was made through.
-    pub fn set_table(self, table: *const c_void) {
+    ///
+    /// # Safety
+    /// `table` stays a table of functions as DAT's headers have it: programs in
+    /// C call through it.
+    pub unsafe fn set_table(self, table: *const c_void) {
         if let Some(slot) = self.slot() {
             slot.table.store(table.cast_mut(), Ordering::Release);
         }
@@ -162,14 +211,14 @@ impl fmt::Debug for Handle {
 /// A handle whose object is still being made: the object may know its own
 /// name. Dropped unused, the slot goes back.
 #[derive(Debug)]
-pub struct Reservation {
+pub(crate) struct Reservation {
     slot: Option<&'static Slot>,
 }
 
 impl Reservation {
     /// Takes a slot; nothing when there are no more.
     #[must_use]
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let slot = ARENA.take()?;
         debug_assert_eq!(slot.tag.load(Ordering::Relaxed), FREE);
         Some(Self { slot: Some(slot) })
@@ -177,15 +226,15 @@ impl Reservation {
 
     /// The name that the object will have.
     #[must_use]
-    pub fn handle(&self) -> Handle {
+    pub(crate) fn handle(&self) -> Handle {
         match self.slot {
             Some(slot) => Handle::of(slot),
             None => unreachable!("the slot leaves with the reservation"),
         }
     }
 
-    /// Lets the handle name this object.
-    pub fn publish<T: Object>(mut self, object: Arc<T>) -> Handle {
+    /// Lets the handle name this object, which no other handle names.
+    pub(crate) fn publish<T: Object>(mut self, object: Arc<T>) -> Handle {
         let handle = self.handle();
         if let Some(slot) = self.slot.take() {
             slot.object
@@ -413,7 +462,7 @@ impl<T: Object> Drop for Owned<T> {
 /// or another thread is freeing it already.
 ///
 /// The caller must neither pin nor own the object.
-pub fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Option<Arc<T>> {
+pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Option<Arc<T>> {
     let slot = handle.slot()?;
     slot.tag
         .compare_exchange(live(T::KIND), DYING, Ordering::SeqCst, Ordering::Relaxed)
@@ -438,6 +487,24 @@ pub fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Option<Ar
     ARENA.give_back(slot);
     // SAFETY: from `Arc::into_raw` in `publish`, taken out once.
     Some(unsafe { Arc::from_raw(raw) })
+}
+
+/// Gives an object a handle: for tests of faces, with types of their own. `None`
+/// when there are no more handles.
+///
+/// # Safety
+/// No other handle names the object.
+#[must_use]
+pub unsafe fn publish_for_test<T: Object>(object: Arc<T>) -> Option<Handle> {
+    Some(Reservation::new()?.publish(object))
+}
+
+/// Ends a handle that [`publish_for_test`] gave.
+///
+/// # Safety
+/// The handle came from there, and the caller neither pins nor owns the object.
+pub unsafe fn retire_for_test<T: Object>(handle: Handle) -> Option<Arc<T>> {
+    retire(handle, |_| ())
 }
 
 /// Waits a little, then longer: for other threads to leave an object.

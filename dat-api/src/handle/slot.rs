@@ -28,7 +28,7 @@ pub(super) const fn live(kind: Kind) -> u32 {
 /// handle that is stale, or of another kind, can be told from a good one by
 /// reading it. One cache line.
 #[repr(C, align(64))]
-pub struct Slot {
+pub(crate) struct Slot {
     /// The table of functions of the C face that the object was made through:
     /// DAT wants it as the first word of what a handle points to.
     pub(super) table: AtomicPtr<c_void>,
@@ -53,23 +53,23 @@ const _: () = assert!(size_of::<Slot>() == 64);
 /// object that uses them. Zero when an object is made.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Meters {
+pub(crate) struct Meters {
     /// EP: receives whose events the consumer has taken.
     /// SRQ: the low watermark while it is armed, else 0.
-    pub first: AtomicU32,
+    pub(crate) first: AtomicU32,
     /// EP: receives whose events wait in the EVD's own queue.
-    pub second: AtomicU32,
+    pub(crate) second: AtomicU32,
     /// EP: what its completions need beyond counting (see `object::ep::needs`).
-    pub third: AtomicU32,
+    pub(crate) third: AtomicU32,
     /// EP on an SRQ: the slot of the SRQ, or 0.
-    pub link: AtomicU64,
+    pub(crate) link: AtomicU64,
 }
 
 impl Slot {
     /// The counters.
     #[inline(always)]
     #[must_use]
-    pub fn meters(&self) -> &Meters {
+    pub(crate) fn meters(&self) -> &Meters {
         &self.meters
     }
 }

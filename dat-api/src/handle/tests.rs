@@ -4,13 +4,15 @@ use std::thread;
 
 struct Thing(AtomicU32);
 
-impl Object for Thing {
+// SAFETY: nothing in these tests looks for a real object of the kind.
+unsafe impl Object for Thing {
     const KIND: Kind = Kind::Pz;
 }
 
 struct Other;
 
-impl Object for Other {
+// SAFETY: as above.
+unsafe impl Object for Other {
     const KIND: Kind = Kind::Lmr;
 }
 

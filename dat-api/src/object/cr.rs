@@ -10,7 +10,7 @@ use super::exhausted;
 use super::ia::Ia;
 use super::peer::PeerAddress;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Reservation};
 use crate::state::Call;
 use crate::status::{ReturnType, Subtype};
 use crate::types::PrivateData;
@@ -204,7 +204,9 @@ impl Cr {
 
     fn end(&self) {
         match self.brought {
-            Some(Brought::Made(ep)) => Ep::abort(ep),
+            // SAFETY: posts to it promise that the request is not ended meanwhile,
+            // and the types of `safe` post only after it was accepted.
+            Some(Brought::Made(ep)) => unsafe { Ep::abort(ep) },
             Some(Brought::Reserved(ep)) => {
                 if let Ok(ep) = ep::find(ep) {
                     ep.left_alone();
@@ -218,10 +220,6 @@ impl Cr {
     fn request(&self) -> std::sync::MutexGuard<'_, Option<Request>> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Object for Cr {
-    const KIND: Kind = Kind::Cr;
 }
 
 impl core::fmt::Debug for Cr {

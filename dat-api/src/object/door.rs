@@ -141,7 +141,8 @@ impl Door {
                 let request = place.as_ref().ok_or_else(nobody)?;
                 let ep = Ep::create_tentative(&self.ia, request)?.handle();
                 self.announce(room, place, Some(Brought::Made(ep)))
-                    .inspect_err(|_| Ep::abort(ep))?;
+                    // SAFETY: nothing has been told of it.
+                    .inspect_err(|_| unsafe { Ep::abort(ep) })?;
             }
             Host::Reserved(ep) => ep.arc().approached(place, |place| {
                 let brought = Brought::Reserved(ep.handle());

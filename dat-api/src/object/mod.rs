@@ -2,7 +2,9 @@
 
 pub mod cno;
 pub mod counters;
+#[allow(unsafe_code)]
 pub mod cr;
+#[allow(unsafe_code)]
 pub(crate) mod door;
 pub mod ep;
 pub mod evd;

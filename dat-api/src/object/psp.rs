@@ -7,7 +7,7 @@ use super::evd::Evd;
 use super::exhausted;
 use super::ia::Ia;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Reservation};
 use crate::status::{ReturnType, Subtype};
 
 /// A public service point.
@@ -142,10 +142,6 @@ impl Psp {
         let _ = self.door.shut();
         self.ia.unregister(self.handle);
     }
-}
-
-impl Object for Psp {
-    const KIND: Kind = Kind::Psp;
 }
 
 impl core::fmt::Debug for Psp {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dat_engine::ProtectionDomain;
 
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Reservation};
 use crate::object::ia::Ia;
 use crate::object::usage::{Counted, Usage};
 use crate::status::{ReturnType, Subtype};
@@ -93,10 +93,6 @@ impl Pz {
             pz.usage.close_anyway();
         }
     }
-}
-
-impl Object for Pz {
-    const KIND: Kind = Kind::Pz;
 }
 
 impl Counted for Pz {

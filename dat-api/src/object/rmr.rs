@@ -24,7 +24,7 @@ use super::lmr::{self, Lmr};
 use super::pz::{self, Pz};
 use super::usage::Use;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Reservation};
 use crate::object::exhausted;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
@@ -146,7 +146,11 @@ impl Rmr {
     /// - `DAT_INSUFFICIENT_RESOURCES`: the request queue is full.
     /// - `DAT_MODEL_NOT_SUPPORTED`: the LMR is of memory that cannot be written,
     ///   or the endpoint too deep to have room for binds.
-    pub fn bind(
+    ///
+    /// # Safety
+    /// No post, no other bind, and no call that ends or changes the endpoint runs
+    /// on it at the same time, unless its IA is threadsafe.
+    pub unsafe fn bind(
         &self,
         ep: &Ep,
         segment: LmrSegment,
@@ -154,13 +158,16 @@ impl Rmr {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        let mut refused = match self.try_bind(ep, segment, privileges, cookie, flags) {
+        // SAFETY: passed on to the caller.
+        let bind = || unsafe { self.try_bind(ep, segment, privileges, cookie, flags) };
+        let mut refused = match bind() {
             Ok(context) => return Ok(context),
             Err(refused) => refused,
         };
         // Nothing is locked here: making room looks at completions.
-        if ep.makes_room(refused.1) {
-            match self.try_bind(ep, segment, privileges, cookie, flags) {
+        // SAFETY: passed on to the caller.
+        if unsafe { ep.makes_room(refused.1) } {
+            match bind() {
                 Ok(context) => return Ok(context),
                 Err(again) => refused = again,
             }
@@ -171,7 +178,9 @@ impl Rmr {
         Err(refused.0)
     }
 
-    fn try_bind(
+    /// # Safety
+    /// As for [`Self::bind`].
+    unsafe fn try_bind(
         &self,
         ep: &Ep,
         segment: LmrSegment,
@@ -180,7 +189,8 @@ impl Rmr {
         flags: CompletionFlags,
     ) -> Result<u32, (DatReturn, Option<dat_engine::PostError>)> {
         let plain = |answer| (answer, None);
-        ep.admits_bind(self.pz.id(), flags).map_err(plain)?;
+        // SAFETY: passed on to the caller.
+        unsafe { ep.admits_bind(self.pz.id(), flags) }.map_err(plain)?;
         let lmr = match segment.length {
             0 => None,
             _ => Some(self.target(&segment, privileges).map_err(plain)?),
@@ -202,7 +212,7 @@ impl Rmr {
                     flags,
                     zone,
                 };
-                // SAFETY: it names no region.
+                // SAFETY: it names no region; the rest is passed on to the caller.
                 unsafe { ep.post_bind(unbind) }?
             }
             Some(lmr) => {
@@ -221,7 +231,8 @@ impl Rmr {
                         zone,
                     };
                     // SAFETY: the region is registered as long as the binding
-                    // uses the LMR, until another bind is posted.
+                    // uses the LMR, until another bind is posted; the rest is
+                    // passed on to the caller.
                     unsafe { ep.post_bind(bind) }
                 });
                 // Ended between the check and now: the IA is being closed.
@@ -353,10 +364,6 @@ fn stale() -> DatError {
         Subtype::InvalidHandleRmr,
         "the handle names no RMR",
     )
-}
-
-impl Object for Rmr {
-    const KIND: Kind = Kind::Rmr;
 }
 
 impl fmt::Debug for Rmr {

@@ -14,7 +14,7 @@ use super::evd::Evd;
 use super::exhausted;
 use super::ia::Ia;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Reservation};
 use crate::status::{ReturnType, Subtype};
 
 /// A reserved service point.
@@ -137,10 +137,6 @@ impl Rsp {
         }
         self.ia.unregister(self.handle);
     }
-}
-
-impl Object for Rsp {
-    const KIND: Kind = Kind::Rsp;
 }
 
 impl core::fmt::Debug for Rsp {

@@ -43,9 +43,10 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Everything made of it is gone, for it keeps the adapter open: nobody
-        // posts. Fails if it was closed before.
-        let _ = Ia::close(self.ia.handle(), false);
+        // Fails if it was closed before.
+        // SAFETY: what can be posted to keeps the adapter open, so there is
+        // nothing left of it.
+        let _ = unsafe { Ia::close(self.ia.handle(), false) };
     }
 }
 
@@ -135,9 +136,9 @@ impl Adapter {
     /// # Errors
     /// `DAT_INVALID_STATE` while objects made of it live; it stays open.
     pub fn close(&self) -> Result<()> {
-        // Never abruptly: that ends endpoints that other threads may be
-        // posting to.
-        Ia::close(self.0.ia.handle(), true)
+        // SAFETY: gracefully. Abruptly it would end endpoints that other threads
+        // may be posting to.
+        unsafe { Ia::close(self.0.ia.handle(), true) }
     }
 
     pub(super) fn ia(&self) -> &Arc<Ia> {

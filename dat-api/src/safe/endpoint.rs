@@ -254,7 +254,8 @@ impl Endpoint {
     /// # Errors
     /// It is not connected.
     pub fn disconnect(&mut self, graceful: bool) -> Result<()> {
-        self.ep.disconnect(graceful)
+        // SAFETY: only this value posts to the endpoint, and it is borrowed.
+        unsafe { self.ep.disconnect(graceful) }
     }
 
     /// Makes a disconnected endpoint ready to connect again. Events that were
@@ -263,7 +264,8 @@ impl Endpoint {
     /// # Errors
     /// It is connected or connecting.
     pub fn reset(&mut self) -> Result<()> {
-        self.ep.reset()
+        // SAFETY: as in `disconnect`.
+        unsafe { self.ep.reset() }
     }
 
     /// Posts a receive, filled in the order of the segments.
@@ -354,8 +356,11 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         // Fails if a service point, or its request, holds it: those find it
         // gone; and if the adapter was closed, which ended it as well.
-        if Ep::free(self.ep.handle()).is_err() {
-            Ep::abort(self.ep.handle());
+        // SAFETY: only this value posts to the endpoint.
+        unsafe {
+            if Ep::free(self.ep.handle()).is_err() {
+                Ep::abort(self.ep.handle());
+            }
         }
         // A completion that carries its payload may be on its way to memory
         // on another thread, which has the dispatcher at the moment.

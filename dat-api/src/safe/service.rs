@@ -243,8 +243,15 @@ impl ConnectionRequest {
             connect_evd: handle(options.connect),
             attributes: options.attributes.unwrap_or(ep.query().attributes),
         };
-        ep.modify(fields, &change)?;
+        // An event can be copied, and the request be answered on two threads.
+        let taken = ep
+            .take_brought()
+            .ok_or_else(|| bad("another call is answering the request"))?;
+        // SAFETY: posts are made by the `Endpoint` below alone, of which there is
+        // one, since the endpoint was taken.
+        unsafe { ep.modify(fields, &change) }?;
         self.accept_reserved(private_data)?;
+        taken.keep();
         Ok(Endpoint::brought(ep, zone, options))
     }
 

@@ -85,9 +85,9 @@ impl SharedReceiveQueue {
     pub fn resize(&self, receives: u32) -> Result<()> {
         let _one_at_a_time = self.0.changes.lock();
         let _no_posts = self.0.gate.enter();
-        self.0
-            .srq
-            .resize(i32::try_from(receives).unwrap_or(i32::MAX))
+        let receives = i32::try_from(receives).unwrap_or(i32::MAX);
+        // SAFETY: posts wait at the gate, other calls of this for the lock.
+        unsafe { self.0.srq.resize(receives) }
     }
 
     /// Everything that can be asked of it.

@@ -83,9 +83,9 @@ impl Endpoint {
         flags: CompletionFlags,
     ) -> Result<RemoteSegment, DatReturn> {
         let piece = segment.lmr();
-        let context = window
-            .rmr
-            .bind(self.ep(), piece, privileges, cookie, flags)?;
+        let rmr = &window.rmr;
+        // SAFETY: only this value posts to the endpoint, and it is borrowed.
+        let context = unsafe { rmr.bind(self.ep(), piece, privileges, cookie, flags) }?;
         window.keep((piece.length != 0).then(|| Arc::clone(segment.region())));
         Ok(RemoteSegment {
             context,
@@ -105,9 +105,9 @@ impl Endpoint {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let none = MemPrivileges::empty();
-        window
-            .rmr
-            .bind(self.ep(), LmrSegment::default(), none, cookie, flags)?;
+        let (rmr, nothing) = (&window.rmr, LmrSegment::default());
+        // SAFETY: as in `bind`.
+        unsafe { rmr.bind(self.ep(), nothing, none, cookie, flags) }?;
         window.keep(None);
         Ok(())
     }

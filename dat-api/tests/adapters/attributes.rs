@@ -13,6 +13,7 @@ use dat_api::types::{CompletionFlags, EpAttributes, EvdFlags, SrqAttributes};
 use dat_api::{ReturnType, Subtype};
 
 use crate::rig::*;
+use crate::world::free_ep;
 use crate::world::{self, World, plain};
 
 /// Makes an endpoint with these attributes; whether it works, or is refused as
@@ -29,7 +30,7 @@ fn works(world: &World, attributes: EpAttributes) -> bool {
         Some(&attributes),
     ) {
         Ok(ep) => {
-            Ep::free(ep.handle()).expect("not connected");
+            free_ep(ep.handle()).expect("not connected");
             true
         }
         Err(error) => {

@@ -24,7 +24,7 @@ fn a_hundred_openings_leave_no_descriptor_and_no_thread() {
     let before = holdings();
     for round in 0..100 {
         let (ia, _) = open("mlx5_0");
-        Ia::close(ia.handle(), round % 2 == 0).expect("nothing is left");
+        close_ia(ia.handle(), round % 2 == 0).expect("nothing is left");
         drop(ia);
         // Descriptors are gone when the call returns.
         assert_eq!(holdings().0, before.0, "after {round}");
@@ -73,7 +73,7 @@ fn a_graceful_close_wants_every_object_of_the_consumer_freed() {
     let psp = Psp::create_any(&ia, &evd, EpCreator::Consumer).expect("a service point");
     let in_use = code(ReturnType::InvalidState, Subtype::InvalidStateIaInUse);
     let refuse = |what: &str| {
-        let error = Ia::close(ia.handle(), true).expect_err("in use");
+        let error = close_ia(ia.handle(), true).expect_err("in use");
         assert_eq!(error.code(), in_use);
         assert!(error.cause().contains(what), "{error}");
     };
@@ -90,9 +90,9 @@ fn a_graceful_close_wants_every_object_of_the_consumer_freed() {
         error.code(),
         code(ReturnType::InvalidState, Subtype::InvalidStateEvdInUse)
     );
-    Ia::close(ia.handle(), true).expect("nothing is left");
+    close_ia(ia.handle(), true).expect("nothing is left");
     assert_eq!((ia.handle().kind(), own.kind()), (None, None));
-    let error = Ia::close(ia.handle(), true).expect_err("closed");
+    let error = close_ia(ia.handle(), true).expect_err("closed");
     assert_eq!(
         error.code(),
         code(ReturnType::InvalidHandle, Subtype::InvalidHandleIa)
@@ -180,7 +180,7 @@ fn one_of_two_who_close_succeeds() {
                 let (start, closed) = (&start, &closed);
                 scope.spawn(move || {
                     start.wait();
-                    match Ia::close(handle, graceful) {
+                    match close_ia(handle, graceful) {
                         Ok(()) => {
                             closed.fetch_add(1, Ordering::Relaxed);
                         }
@@ -210,7 +210,7 @@ fn what_is_made_while_the_adapter_is_closed_is_refused_or_freed_with_it() {
                 .map(|kind| scope.spawn(move || make(handle, kind)))
                 .collect();
             thread::sleep(Duration::from_millis(2 + round));
-            Ia::close(handle, false).expect("an abrupt close always completes");
+            close_ia(handle, false).expect("an abrupt close always completes");
             let each = makers.into_iter();
             each.flat_map(|maker| maker.join().expect("no panic"))
                 .collect()
@@ -272,13 +272,13 @@ fn an_evd_that_another_adapter_reports_to_keeps_its_own_from_a_graceful_close() 
         ..request("mlx5_0")
     };
     let (guest, _) = Ia::open(&asked).expect("the EVD of the first");
-    let error = Ia::close(owner.handle(), true).expect_err("the guest uses its EVD");
+    let error = close_ia(owner.handle(), true).expect_err("the guest uses its EVD");
     assert_eq!(
         error.code(),
         code(ReturnType::InvalidState, Subtype::InvalidStateIaInUse)
     );
     // A guest leaves the EVD as it was.
-    Ia::close(guest.handle(), true).expect("nothing is left");
+    close_ia(guest.handle(), true).expect("nothing is left");
     assert_eq!(evd.kind(), Some(dat_api::Kind::Evd));
     let (guest, _) = Ia::open(&asked).expect("the EVD of the first");
     close(owner);
@@ -301,7 +301,7 @@ fn closing_gracefully_does_not_wait_for_events_of_others() {
         });
         for _ in 0..10 {
             let (ia, _) = open("mlx5_0");
-            Ia::close(ia.handle(), true).expect("nothing is left");
+            close_ia(ia.handle(), true).expect("nothing is left");
         }
         stop.store(true, Ordering::Relaxed);
     });

@@ -30,7 +30,7 @@ fn child(adapter: &Arc<Ia>, ia: Handle, pz: Handle) -> i32 {
         return 5;
     }
     for graceful in [true, false] {
-        if !refused(Ia::close(ia, graceful)) {
+        if !refused(close_ia(ia, graceful)) {
             return 4;
         }
     }

@@ -8,6 +8,7 @@ use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
 use dat_api::{DatError, DatReturn, ReturnType, Subtype};
 
 use crate::world;
+pub use crate::world::close_ia;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -29,7 +30,7 @@ impl Drop for Turn {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         for ia in opened.drain(..) {
             // What a test that failed has left is not to disturb the next.
-            let _ = Ia::close(ia, false);
+            let _ = close_ia(ia, false);
         }
     }
 }
@@ -60,7 +61,7 @@ pub fn refused(request: &OpenRequest<'_>) -> DatError {
 }
 
 pub fn close(ia: Arc<Ia>) {
-    Ia::close(ia.handle(), false).expect("an abrupt close always completes");
+    close_ia(ia.handle(), false).expect("an abrupt close always completes");
 }
 
 pub fn code(kind: ReturnType, subtype: Subtype) -> DatReturn {

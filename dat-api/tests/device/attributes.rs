@@ -209,7 +209,7 @@ fn e10_evds_must_be_made_for_their_role() {
     for evd in [&dto, &conn] {
         assert_eq!(Evd::free(evd.handle()).unwrap_err().code(), used);
     }
-    Ep::free(ep).expect("unconnected");
+    free_ep(ep).expect("unconnected");
     for evd in [&dto, &conn] {
         Evd::free(evd.handle()).expect("nobody reports to it");
     }
@@ -291,7 +291,7 @@ fn an_endpoint_is_completed_by_modify() {
             ..ep.query().attributes
         },
     };
-    ep.modify(fields, &new).expect("unconnected");
+    ep.modify_now(fields, &new).expect("unconnected");
     let info = ep.query();
     assert_eq!(info.pz, Some(world.pz.handle()));
     assert_eq!(info.recv_evd, Some(evds[0].handle()));
@@ -332,7 +332,7 @@ fn modify_refuses_what_cannot_be_and_changes_nothing_then() {
         EpFields::from_bits_retain(1 << 40),
     ] {
         assert_eq!(
-            ep.modify(field, &good).unwrap_err().code(),
+            ep.modify_now(field, &good).unwrap_err().code(),
             bad_mask,
             "{field:?}"
         );
@@ -380,7 +380,11 @@ fn modify_refuses_what_cannot_be_and_changes_nothing_then() {
             attributes(EpAttributes { qos: 1, ..plain() }),
         ),
     ] {
-        assert_eq!(ep.modify(field, &new).unwrap_err().code(), bad, "{field:?}");
+        assert_eq!(
+            ep.modify_now(field, &new).unwrap_err().code(),
+            bad,
+            "{field:?}"
+        );
         assert_eq!(ep.query(), before);
     }
     // A mismatch that shows only when the EVD is attached to.
@@ -394,7 +398,10 @@ fn modify_refuses_what_cannot_be_and_changes_nothing_then() {
         recv_evd: Some(evds[1].handle()),
         ..good
     };
-    let refused = ep.modify(EpFields::RECV_EVD, &moved).unwrap_err().code();
+    let refused = ep
+        .modify_now(EpFields::RECV_EVD, &moved)
+        .unwrap_err()
+        .code();
     assert_eq!(refused.kind(), Some(ReturnType::InvalidParameter));
     assert_eq!(ep.query(), before);
     recv(&ep, &[world.memory.local(0, 8)], 1).expect("it works as before");
@@ -404,7 +411,7 @@ fn modify_refuses_what_cannot_be_and_changes_nothing_then() {
         ..plain()
     });
     let refused = ep
-        .modify(EpFields::MAX_RECV_DTOS, &deeper)
+        .modify_now(EpFields::MAX_RECV_DTOS, &deeper)
         .unwrap_err()
         .code();
     assert_eq!(refused.kind(), Some(ReturnType::InvalidState));
@@ -412,7 +419,7 @@ fn modify_refuses_what_cannot_be_and_changes_nothing_then() {
         max_message_size: 100,
         ..plain()
     });
-    ep.modify(EpFields::MAX_MESSAGE_SIZE, &sizes)
+    ep.modify_now(EpFields::MAX_MESSAGE_SIZE, &sizes)
         .expect("takes no other queue pair");
     assert_eq!(ep.query().attributes.max_message_size, 100);
 }
@@ -429,22 +436,22 @@ fn modify_is_for_endpoints_that_are_not_connected() {
         EpFields::CONNECT_EVD,
         EpFields::PROVIDER_ATTRIBUTES,
     ] {
-        assert_eq!(ep.modify(field, &change(ep)).unwrap_err().code(), wrong);
+        assert_eq!(ep.modify_now(field, &change(ep)).unwrap_err().code(), wrong);
     }
     let info = ep.query();
     assert_eq!(info.state, EpState::Connected);
     assert_ne!(info.remote_address, 0);
     assert_ne!(info.remote_port_qualifier, 0);
-    ep.disconnect(false).expect("connected");
+    ep.disconnect_now(false).expect("connected");
     reaches(ep, EpState::Disconnected);
-    ep.reset().expect("disconnected");
+    ep.reset_now().expect("disconnected");
     assert_eq!(ep.query().remote_address, 0);
     let zone = Pz::create(&world.ia).expect("a zone");
     let moved = EpChange {
         pz: Some(zone.handle()),
         ..change(ep)
     };
-    ep.modify(EpFields::PZ, &moved).expect("unconnected");
+    ep.modify_now(EpFields::PZ, &moved).expect("unconnected");
     assert_eq!(ep.query().pz, Some(zone.handle()));
     let refused = recv(ep, &[world.memory.local(0, 8)], 1).unwrap_err();
     assert_eq!(refused.kind(), Some(ReturnType::ProtectionViolation));
@@ -452,7 +459,7 @@ fn modify_is_for_endpoints_that_are_not_connected() {
         Pz::free(zone.handle()).unwrap_err().code().subtype(),
         Some(Subtype::InvalidStatePzInUse)
     );
-    ep.modify(
+    ep.modify_now(
         EpFields::PZ,
         &EpChange {
             pz: None,

@@ -70,7 +70,7 @@ fn w03_w04_w05_private_data_arrives_whole_and_stays() {
         assert_eq!(ep.state(), EpState::Connected);
     }
     // Through the disconnect, until the reset.
-    eps[1].disconnect(false).expect("connected");
+    eps[1].disconnect_now(false).expect("connected");
     assert_eq!(connection(&evds[0]).0, ConnectionKind::Disconnected);
     assert_eq!(private(established), answer);
 }
@@ -136,7 +136,7 @@ fn a_rejected_endpoint_flushes_its_receives_and_can_try_again() {
         "{events:?}"
     );
     assert_eq!(eps[0].state(), EpState::Disconnected);
-    eps[0].reset().expect("disconnected");
+    eps[0].reset_now().expect("disconnected");
     assert_eq!(eps[0].recv_query().allocated, 0, "q08");
     Psp::free(psp).expect("listening");
     world.join(&eps, &evds);
@@ -151,7 +151,7 @@ fn nobody_listens_and_nobody_answers() {
     Psp::free(psp).expect("listening");
     world.connect(&ep, qualifier, b"").expect("asynchronous");
     assert_eq!(connection(&evd).0, ConnectionKind::NonPeerRejected);
-    ep.reset().expect("disconnected");
+    ep.reset_now().expect("disconnected");
     let (_, qualifier) = world.listen(&evd);
     let how = Connect {
         timeout: Some(Duration::from_millis(50)),
@@ -181,18 +181,18 @@ fn an_accepted_request_that_its_maker_abandons_ends_in_an_event() {
         world.connect(&eps[0], qualifier, b"").expect("connecting");
         let cr = request(&evds[1]);
         if by_free {
-            Ep::free(eps[0].handle()).expect("legal while connecting");
+            free_ep(eps[0].handle()).expect("legal while connecting");
         } else {
-            eps[0].disconnect(true).expect("legal while connecting");
+            eps[0].disconnect_now(true).expect("legal while connecting");
             assert_eq!(connection(&evds[0]).0, ConnectionKind::Disconnected);
-            eps[0].reset().expect("disconnected");
+            eps[0].reset_now().expect("disconnected");
         }
         Cr::accept(cr, Some(eps[1].handle()), b"").expect("asynchronous");
         assert_eq!(
             connection(&evds[1]).0,
             ConnectionKind::AcceptCompletionError
         );
-        eps[1].reset().expect("disconnected");
+        eps[1].reset_now().expect("disconnected");
     }
 }
 
@@ -247,12 +247,12 @@ fn calls_refused_by_state_name_it() {
     let [ep, _] = &pair.eps;
     let wrong = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpConnected);
     assert_eq!(world.connect(ep, 1234, b"").unwrap_err().code(), wrong);
-    assert_eq!(ep.reset().unwrap_err().code(), wrong);
+    assert_eq!(ep.reset_now().unwrap_err().code(), wrong);
     let idle = world.ep(&pair.evds[0], &plain());
     let wrong = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpUnconnected);
-    assert_eq!(idle.disconnect(true).unwrap_err().code(), wrong);
+    assert_eq!(idle.disconnect_now(true).unwrap_err().code(), wrong);
     assert_eq!(send(&idle, &[], 1), Err(wrong));
-    idle.reset().expect("a no-op");
+    idle.reset_now().expect("a no-op");
     let (_, qualifier) = world.listen(&pair.evds[1]);
     world.connect(&idle, qualifier, b"").expect("connecting");
     let cr = request(&pair.evds[1]);
@@ -363,7 +363,7 @@ fn a_request_may_bring_an_endpoint_of_the_provider() {
         .expect("an endpoint");
     let theirs = handle::pin::<Ep>(brought).expect("live").to_arc();
     assert_eq!(theirs.state(), EpState::TentativeConnectionPending);
-    let refused = Ep::free(brought).unwrap_err().code();
+    let refused = free_ep(brought).unwrap_err().code();
     assert_eq!(
         refused,
         refusal(
@@ -384,7 +384,7 @@ fn a_request_may_bring_an_endpoint_of_the_provider() {
         attributes: theirs.query().attributes,
     };
     let fields = EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD | EpFields::CONNECT_EVD;
-    theirs.modify(fields, &change).expect("tentative");
+    theirs.modify_now(fields, &change).expect("tentative");
     Cr::accept(cr, None, b"hello").expect("accepting");
     assert_eq!(connection(&evds[1]), (ConnectionKind::Established, brought));
     assert_eq!(private(next(&evds[0])), b"hello");
@@ -406,7 +406,7 @@ fn a_request_may_bring_an_endpoint_of_the_provider() {
         .expect("an endpoint");
     Cr::reject(cr).expect("a request");
     assert_eq!(
-        Ep::free(brought).unwrap_err().code().kind(),
+        free_ep(brought).unwrap_err().code().kind(),
         Some(ReturnType::InvalidHandle)
     );
     assert_eq!(connection(&evds[0]).0, ConnectionKind::PeerRejected);
@@ -426,7 +426,7 @@ fn e14_endpoints_connect_again_and_again() {
         assert_eq!(success(&pair.evds[0]), (round, 8));
         let (first, second) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
         pair.eps[first]
-            .disconnect(round % 4 < 2)
+            .disconnect_now(round % 4 < 2)
             .expect("connected");
         assert_eq!(
             connection(&pair.evds[second]).0,
@@ -437,7 +437,7 @@ fn e14_endpoints_connect_again_and_again() {
             ConnectionKind::Disconnected
         );
         for ep in &pair.eps {
-            ep.reset().expect("disconnected");
+            ep.reset_now().expect("disconnected");
             assert_eq!(ep.state(), EpState::Unconnected);
         }
         world.join(&pair.eps, &pair.evds);

@@ -22,8 +22,8 @@ fn a_graceful_disconnect_lets_requests_finish_first() {
     for cookie in 0..8 {
         send(a, &[world.memory.local(0x1000, 64)], cookie).expect("room");
     }
-    a.disconnect(true).expect("connected");
-    a.disconnect(true).expect("no effect the second time");
+    a.disconnect_now(true).expect("connected");
+    a.disconnect_now(true).expect("no effect the second time");
     for cookie in 0..8 {
         assert_eq!(success(&pair.evds[0]), (cookie, 64));
         assert_eq!(success(&pair.evds[1]), (cookie, 64));
@@ -33,8 +33,8 @@ fn a_graceful_disconnect_lets_requests_finish_first() {
         assert_eq!(ep.state(), EpState::Disconnected);
         nothing(evd);
     }
-    a.disconnect(true).expect("no effect");
-    a.disconnect(false).expect("no effect");
+    a.disconnect_now(true).expect("no effect");
+    a.disconnect_now(false).expect("no effect");
     nothing(&pair.evds[0]);
 }
 
@@ -52,7 +52,7 @@ fn a_graceful_disconnect_waits_for_suppressed_requests_and_a_slow_peer() {
         CompletionFlags::SUPPRESS,
     )
     .expect("room");
-    a.disconnect(true).expect("connected");
+    a.disconnect_now(true).expect("connected");
     assert_eq!(a.state(), EpState::DisconnectPending);
     let wrong = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpDiscpending);
     assert_eq!(send(a, &[], 2), Err(wrong), "no new requests");
@@ -77,8 +77,8 @@ fn an_abrupt_disconnect_does_not_wait() {
     recv(a, &[world.memory.local(0, 100)], 2).expect("room");
     recv(b, &[], 3).expect("room");
     // The peer has no room for so many bytes: the send fails, or is cut short.
-    a.disconnect(true).expect("connected");
-    a.disconnect(false).expect("pending");
+    a.disconnect_now(true).expect("connected");
+    a.disconnect_now(false).expect("pending");
     assert_eq!(a.state(), EpState::Disconnected);
     // Unsuccessful ones may come before or after the news.
     let (mut seen, mut news) = (Vec::new(), Vec::new());
@@ -129,7 +129,7 @@ fn either_side_disconnects_and_both_hear_of_it() {
             for (ep, cookie) in pair.eps.iter().zip([10, 20]) {
                 recv(ep, &[world.memory.local(0, 64)], cookie).expect("room");
             }
-            pair.eps[first].disconnect(graceful).expect("connected");
+            pair.eps[first].disconnect_now(graceful).expect("connected");
             for (i, cookie) in [(1 - first, [10, 20][1 - first]), (first, [10, 20][first])] {
                 assert_eq!(flushed_by_the_end(&pair.evds[i]), cookie);
                 assert_eq!(pair.eps[i].state(), EpState::Disconnected);
@@ -143,7 +143,7 @@ fn r08_posts_after_the_end_are_flushed_at_once_and_mark_it() {
     let world = World::new();
     let pair = world.pair();
     let [a, _] = &pair.eps;
-    a.disconnect(false).expect("connected");
+    a.disconnect_now(false).expect("connected");
     assert_eq!(connection(&pair.evds[0]).0, ConnectionKind::Disconnected);
     recv(a, &[world.memory.local(0, 8)], 1).expect("legal");
     send(a, &[world.memory.local(0, 8)], 2).expect("legal");
@@ -208,7 +208,7 @@ fn r07_a_message_that_does_not_fit_breaks_the_connection() {
     told_of_the_failure(connection(&pair.evds[0]).0);
     for ep in &pair.eps {
         assert_eq!(ep.state(), EpState::Disconnected);
-        ep.reset().expect("disconnected");
+        ep.reset_now().expect("disconnected");
     }
     world.join(&pair.eps, &pair.evds);
 }
@@ -242,21 +242,21 @@ fn endpoints_are_freed_in_every_legal_state() {
     let pair = world.pair();
     recv(&pair.eps[0], &[world.memory.local(0, 8)], 1).expect("room");
     let handle = pair.eps[0].handle();
-    Ep::free(handle).expect("connected");
+    free_ep(handle).expect("connected");
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
     let gone = refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEp);
-    assert_eq!(Ep::free(handle).unwrap_err().code(), gone);
+    assert_eq!(free_ep(handle).unwrap_err().code(), gone);
     // Its EVD is free again, and has nothing of it.
     nothing(&pair.evds[0]);
     Evd::free(pair.evds[0].handle()).expect("nobody reports to it");
     // Disconnected.
-    Ep::free(pair.eps[1].handle()).expect("disconnected");
+    free_ep(pair.eps[1].handle()).expect("disconnected");
     // Disconnecting.
     let pair = world.pair();
     send(&pair.eps[0], &[world.memory.local(0, 100)], 1).expect("room");
-    pair.eps[0].disconnect(true).expect("connected");
+    pair.eps[0].disconnect_now(true).expect("connected");
     assert_eq!(pair.eps[0].state(), EpState::DisconnectPending);
-    Ep::free(pair.eps[0].handle()).expect("disconnecting");
+    free_ep(pair.eps[0].handle()).expect("disconnecting");
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
     // Connecting.
     let evd = world.evd(8);
@@ -264,11 +264,11 @@ fn endpoints_are_freed_in_every_legal_state() {
     let (_, qualifier) = world.listen(&evd);
     world.connect(&ep, qualifier, b"").expect("connecting");
     let cr = request(&evd);
-    Ep::free(ep.handle()).expect("connecting");
+    free_ep(ep.handle()).expect("connecting");
     dat_api::object::cr::Cr::reject(cr).expect("a request");
     // Unconnected.
     let idle = world.ep(&evd, &plain());
-    Ep::free(idle.handle()).expect("unconnected");
+    free_ep(idle.handle()).expect("unconnected");
     nothing(&evd);
 }
 
@@ -300,7 +300,7 @@ fn a_waiter_on_another_evd_does_not_hold_a_graceful_disconnect_up() {
     world.join(&eps, &news);
     recv(&eps[1], &[world.memory.local(0, 64)], 1).expect("room");
     send(&eps[0], &[world.memory.local(64, 64)], 2).expect("room");
-    eps[0].disconnect(true).expect("connected");
+    eps[0].disconnect_now(true).expect("connected");
     // Requests are not looked at by anybody.
     let event = wait_for(news[0].handle(), Duration::from_secs(10)).expect("in time");
     assert!(matches!(

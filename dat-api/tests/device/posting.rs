@@ -278,7 +278,7 @@ fn r09_e09_exactly_as_many_posts_as_asked_for() {
         "no receive over there"
     );
     // A marker finds room all the same.
-    eps[1].disconnect(true).expect("connected");
+    eps[1].disconnect_now(true).expect("connected");
     for cookie in 0..3 {
         recv(&eps[0], &[m.local(0, 8)], cookie).expect("room");
         assert_eq!(success(&evds[0]), (cookie, 8));

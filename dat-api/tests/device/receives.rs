@@ -70,7 +70,7 @@ fn q08_counts_survive_flush_reset_and_reconnection() {
         send(a, &[m.local(64, 8)], 0).expect("room");
         assert_eq!(success(&pair.evds[1]), (0, 8));
         assert_eq!(b.recv_query(), held(5));
-        b.disconnect(false).expect("connected");
+        b.disconnect_now(false).expect("connected");
         // Some of the flushed are taken, the others dropped by the reset.
         for cookie in 1..3 {
             assert_eq!(flushed_by_now(&pair.evds[1]), cookie);
@@ -79,7 +79,7 @@ fn q08_counts_survive_flush_reset_and_reconnection() {
         reaches(a, EpState::Disconnected);
         reaches(b, EpState::Disconnected);
         for ep in [a, b] {
-            ep.reset().expect("disconnected");
+            ep.reset_now().expect("disconnected");
             assert_eq!(ep.recv_query(), held(0));
         }
         // What is left in the EVDs are connection events.

@@ -71,11 +71,11 @@ fn e01_e03_e06_endpoints_take_their_receives_from_the_queue() {
     assert_eq!((info.available, info.outstanding), (2, 2));
     assert_eq!(info.state, SrqState::Operational);
     // e05: the reset keeps the queue.
-    pair.eps[1].disconnect(false).expect("connected");
+    pair.eps[1].disconnect_now(false).expect("connected");
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
     assert_eq!(connection(&pair.evds[0]).0, ConnectionKind::Disconnected);
     for ep in &pair.eps {
-        ep.reset().expect("disconnected");
+        ep.reset_now().expect("disconnected");
     }
     assert_eq!(pair.eps[1].query().srq, Some(srq.handle()));
     world.join(&pair.eps, &pair.evds);
@@ -85,7 +85,7 @@ fn e01_e03_e06_endpoints_take_their_receives_from_the_queue() {
         used,
         refusal(ReturnType::InvalidState, Subtype::InvalidStateSrqInUse)
     );
-    Ep::free(pair.eps[1].handle()).expect("connected");
+    free_ep(pair.eps[1].handle()).expect("connected");
     Srq::free(srq.handle()).expect("nobody uses it");
     let gone = Srq::free(srq.handle()).unwrap_err().code();
     assert_eq!(
@@ -348,7 +348,7 @@ fn e02_completions_that_nobody_wants_do_not_fill_anything() {
         assert_eq!(success(&evds[0]), (round, 8));
     }
     nothing(&evds[1]);
-    eps[1].disconnect(true).expect("connected");
+    eps[1].disconnect_now(true).expect("connected");
     assert_eq!(connection(&evds[1]).0, ConnectionKind::Disconnected);
     assert_eq!(connection(&evds[0]).0, ConnectionKind::Disconnected);
 }

@@ -8,7 +8,6 @@ use dat_api::DatReturn;
 use dat_api::handle;
 use dat_api::object::ep::Ep;
 use dat_api::object::evd::{self, Evd, Timeout, Waited};
-use dat_api::object::ia::Ia;
 use dat_api::types::{CompletionFlags, ConnectionKind, EpAttributes, EvdFlags, EventData};
 use dat_engine::wait::WaitPolicy;
 
@@ -173,7 +172,7 @@ fn evd_wait_w21_solicited_receives_and_failures_wake_and_others_do_not() {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
         until_asleep(&end.receives);
-        end.eps[0].disconnect(false).expect("connected");
+        end.eps[0].disconnect_now(false).expect("connected");
         assert_eq!(cookie(waiter.join().expect("no panic").result), 3);
     });
 }
@@ -229,7 +228,7 @@ fn evd_completions_come_before_the_disconnect_that_follows_them() {
         for cookie in 0..6 {
             assert_eq!(success(&pair.evds[0]), (cookie, 8));
         }
-        pair.eps[0].disconnect(false).expect("connected");
+        pair.eps[0].disconnect_now(false).expect("connected");
         // The connection event is there before the first completion is taken.
         reaches(&pair.eps[1], dat_api::types::EpState::Disconnected);
         a_while();
@@ -265,7 +264,7 @@ fn evd_wait_w18_closing_the_adapter_ends_it() {
     let closed = thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
         until_asleep(&end.receives);
-        let closed = Ia::close(end.world.ia.handle(), false);
+        let closed = close_ia(end.world.ia.handle(), false);
         let result = waiter.join().expect("no panic").result;
         // The receive is flushed as its endpoint goes first; a waiter that is
         // fast gets that.

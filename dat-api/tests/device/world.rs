@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dat_api::handle::Handle;
 use dat_api::object::cr::Cr;
-use dat_api::object::ep::{Connect, Ep};
+use dat_api::object::ep::{Connect, Ep, EpChange, EpFields};
 use dat_api::object::evd::{self, Evd, Timeout};
 use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
 use dat_api::object::lmr::{Lmr, MemoryKind};
@@ -277,7 +277,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let closed = Ia::close(self.ia.handle(), false);
+        let closed = close_ia(self.ia.handle(), false);
         if !std::thread::panicking() {
             closed.expect("an abrupt close always completes");
         }
@@ -448,4 +448,40 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Waits for a state that is entered by another thread.
 pub fn reaches(ep: &Ep, state: EpState) {
     until("the state", || ep.state() == state);
+}
+
+/// Calls that must not run beside posts to the same endpoint: here they do not.
+pub trait Alone {
+    fn reset_now(&self) -> dat_api::Result<()>;
+    fn modify_now(&self, fields: EpFields, change: &EpChange) -> dat_api::Result<()>;
+    fn disconnect_now(&self, graceful: bool) -> dat_api::Result<()>;
+}
+
+impl Alone for Ep {
+    fn reset_now(&self) -> dat_api::Result<()> {
+        // SAFETY: the test that calls this posts on the same thread.
+        unsafe { self.reset() }
+    }
+
+    fn modify_now(&self, fields: EpFields, change: &EpChange) -> dat_api::Result<()> {
+        // SAFETY: as above.
+        unsafe { self.modify(fields, change) }
+    }
+
+    fn disconnect_now(&self, graceful: bool) -> dat_api::Result<()> {
+        // SAFETY: as above.
+        unsafe { self.disconnect(graceful) }
+    }
+}
+
+/// Frees an endpoint to which nothing posts any more.
+pub fn free_ep(ep: Handle) -> dat_api::Result<()> {
+    // SAFETY: as the call says.
+    unsafe { Ep::free(ep) }
+}
+
+/// Closes an adapter to whose endpoints nothing posts any more.
+pub fn close_ia(ia: Handle, graceful: bool) -> dat_api::Result<()> {
+    // SAFETY: as the call says.
+    unsafe { Ia::close(ia, graceful) }
 }

@@ -171,6 +171,8 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
 pub unsafe extern "C" fn dat_ep_free(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
     foreign!(ep_handle.ep_free_func(ep_handle));
     control("dat_ep_free", || {
-        Ep::free(named(ep_handle, Kind::Ep, Subtype::InvalidHandleEp)?)
+        let ep = named(ep_handle, Kind::Ep, Subtype::InvalidHandleEp)?;
+        // SAFETY: the contract of `exports`: calls on one endpoint take turns.
+        unsafe { Ep::free(ep) }
     })
 }

@@ -137,6 +137,8 @@ pub unsafe extern "C" fn dat_ep_disconnect(
     foreign!(ep_handle.ep_disconnect_func(ep_handle, close_flags));
     control("dat_ep_disconnect", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
-        ep.disconnect(graceful(close_flags)?)
+        let graceful = graceful(close_flags)?;
+        // SAFETY: the contract of `exports`: calls on one endpoint take turns.
+        unsafe { ep.disconnect(graceful) }
     })
 }

@@ -81,7 +81,8 @@ pub unsafe extern "C" fn dat_ep_modify(
             )?,
             attributes,
         };
-        ep.modify(fields, &change)
+        // SAFETY: the contract of `exports`: calls on one endpoint take turns.
+        unsafe { ep.modify(fields, &change) }
     })
 }
 
@@ -165,6 +166,8 @@ pub unsafe extern "C" fn dat_ep_set_watermark(
 pub unsafe extern "C" fn dat_ep_reset(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
     foreign!(ep_handle.ep_reset_func(ep_handle));
     control("dat_ep_reset", || {
-        pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?.reset()
+        let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
+        // SAFETY: the contract of `exports`: calls on one endpoint take turns.
+        unsafe { ep.reset() }
     })
 }

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_api::handle::{self, NotOwned, Owned};
-use dat_api::object::evd::{self, Evd, First, Found, Timeout, Written};
+use dat_api::object::evd::{self, Evd, First, Found, Place, Timeout};
 use dat_api::types::Event;
 use dat_api::{DatReturn, ReturnType, Subtype};
 
@@ -47,10 +47,10 @@ pub unsafe extern "C" fn dat_evd_dequeue(
     match evd::first(owned) {
         First::Empty => evd::EMPTY.bits(),
         First::Found(found) => {
-            let (owned, written) = found.into_parts();
+            let (owned, place) = found.into_parts();
             // SAFETY: the parts of one; the event is not null, so by the contract
             // of `exports` there is room.
-            unsafe { dequeue_found(owned, event, written) }
+            unsafe { dequeue_found(owned, event, place) }
         }
         // SAFETY: the same.
         First::Elsewhere(owned) => unsafe { dequeue_any(owned, event) },
@@ -62,16 +62,16 @@ pub unsafe extern "C" fn dat_evd_dequeue(
 /// unwind, so that a call can end in a jump to them.
 ///
 /// # Safety
-/// `owned` and `written` are the parts of a [`Found`]; there is room for an event.
+/// `owned` and `place` are the parts of a [`Found`]; there is room for an event.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
 unsafe extern "C" fn dequeue_found(
     owned: Owned<Evd>,
     event: *mut DAT_EVENT,
-    written: Written<'static>,
+    place: Place,
 ) -> DAT_RETURN {
     // SAFETY: the caller's promise.
-    let found = unsafe { Found::from_parts(owned, written) };
+    let found = unsafe { Found::from_parts(owned, place) };
     let taken = found.take(|taken| {
         // SAFETY: the same.
         unsafe { event::write(event, &taken) };

@@ -154,7 +154,8 @@ impl Opening<'_> {
         }
         if let Some(asked) = asked {
             // That registry reads the name of the adapter there.
-            ia.handle().set_table(asked.table());
+            // SAFETY: it is a copy of the provider's table, which is never freed.
+            unsafe { ia.handle().set_table(asked.table()) };
         }
         Ok(())
     }
@@ -282,7 +283,9 @@ pub unsafe extern "C" fn dat_ia_close(
     control("dat_ia_close", || {
         let ia = named(ia_handle, Kind::Ia, Subtype::InvalidHandleIa)?;
         let counted = debug::counters(ia);
-        Ia::close(ia, graceful(close_flags)?)?;
+        let graceful = graceful(close_flags)?;
+        // SAFETY: the contract of `exports`: nothing is posted to what goes with it.
+        unsafe { Ia::close(ia, graceful) }?;
         if let Some((name, counters)) = counted {
             debug::closed(&name, &counters);
         }

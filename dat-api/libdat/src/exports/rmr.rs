@@ -109,7 +109,8 @@ pub unsafe extern "C" fn dat_rmr_bind(
         let flags = CompletionFlags::from_bits_retain(completion_flags);
         // SAFETY: any 64 bits are a cookie.
         let cookie = unsafe { user_cookie.as_64 };
-        let bound = rmr.bind(&ep, segment, privileges, cookie, flags)?;
+        // SAFETY: the contract of `exports`: calls on one endpoint take turns.
+        let bound = unsafe { rmr.bind(&ep, segment, privileges, cookie, flags) }?;
         if let Some(place) = place {
             place.set(bound);
         }

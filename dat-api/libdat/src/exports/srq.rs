@@ -133,7 +133,9 @@ pub unsafe extern "C" fn dat_srq_resize(
 ) -> DAT_RETURN {
     foreign!(srq_handle.srq_resize_func(srq_handle, srq_max_recv_dto));
     control("dat_srq_resize", || {
-        pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?.resize(srq_max_recv_dto)
+        let srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
+        // SAFETY: the contract of `exports`: calls on one queue take turns.
+        unsafe { srq.resize(srq_max_recv_dto) }
     })
 }
 

@@ -21,7 +21,8 @@ pub(crate) fn ours(handle: DAT_HANDLE) -> Option<Handle> {
 
 /// How C knows an object. Its first word leads to our table from now on.
 pub(crate) fn to_c(handle: Handle) -> DAT_HANDLE {
-    handle.set_table(ptr::from_ref(&PROVIDER).cast());
+    // SAFETY: it is a static table of the layout that the headers tell.
+    unsafe { handle.set_table(ptr::from_ref(&PROVIDER).cast()) };
     bare(handle)
 }
 
@@ -47,7 +48,7 @@ fn refused(handle: DAT_HANDLE, want: Kind, which: Subtype) -> DatError {
         None => format!("a handle of kind {want:?} is wanted, not null"),
         Some(handle) => match handle.kind() {
             Some(kind) => format!("a handle of kind {want:?} is wanted, not {kind:?}"),
-            None if handle.slot().is_some() => {
+            None if handle.is_ours() => {
                 format!("the {want:?} of this handle does not exist any more")
             }
             None => format!("{:#x} is not a handle", handle.bits()),

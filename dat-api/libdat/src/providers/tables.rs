@@ -60,7 +60,7 @@ pub(crate) fn of(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
 #[cold]
 #[inline(never)]
 fn look(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
-    if ours(handle)?.slot().is_some() {
+    if ours(handle)?.is_ours() {
         return None;
     }
     let table = first_word(handle)?;

@@ -42,7 +42,7 @@ use super::exhausted;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Reservation};
 use crate::status::{ReturnType, Subtype};
 
 pub use self::agent::Agent;
@@ -111,10 +111,6 @@ impl Bell for Seat {
     fn ring(&self) {
         self.wake();
     }
-}
-
-impl Object for Cno {
-    const KIND: Kind = Kind::Cno;
 }
 
 impl Counted for Cno {

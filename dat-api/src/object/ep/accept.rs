@@ -1,5 +1,6 @@
 //! The passive side of a connection.
 
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use dat_engine::cm::Request;
@@ -62,6 +63,13 @@ impl Ep {
         self.step(&mut self.control(), Trigger::Reject);
     }
 
+    /// Takes an endpoint that a request has brought for a caller that will post
+    /// to it; `None` if another has it already.
+    pub(crate) fn take_brought(&self) -> Option<Taken<'_>> {
+        let was = self.taken.swap(true, Ordering::AcqRel);
+        (!was).then_some(Taken(self))
+    }
+
     /// Accepts a request, and takes it out of its place, unless this fails.
     /// Whether the requester still wants to connect shows later, as an event.
     pub(crate) fn accept(
@@ -72,8 +80,7 @@ impl Ep {
     ) -> Result<()> {
         let bad = |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleEp, cause);
         self.check_private_data(private_data, Subtype::InvalidArg3)?;
-        let mut held = self.hold();
-        let control = &mut *held.control;
+        let control = &mut *self.control();
         if !call.legal().has(self.state()) {
             return Err(state::refused("accepting a connection", self.state()));
         }
@@ -118,6 +125,23 @@ impl Ep {
             }
         }
         Ok(())
+    }
+}
+
+/// An endpoint is this call's: see [`Ep::take_brought`]. Dropped, it can be
+/// taken again.
+pub(crate) struct Taken<'a>(&'a Ep);
+
+impl Taken<'_> {
+    /// Leaves the endpoint taken for good.
+    pub(crate) fn keep(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Release);
     }
 }
 

@@ -64,7 +64,14 @@ impl Ep {
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn admits_bind(&self, zone: u32, flags: CompletionFlags) -> Result<(), DatReturn> {
+    ///
+    /// # Safety
+    /// As for [`crate::object::rmr::Rmr::bind`].
+    pub(crate) unsafe fn admits_bind(
+        &self,
+        zone: u32,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
         let state = state_of(self.state.load(Ordering::Acquire));
         if !Call::PostRequest.legal().has(state) {
             return Err(wrong_state(state));
@@ -98,7 +105,8 @@ impl Ep {
     /// may go better the next time.
     ///
     /// # Safety
-    /// As for [`dat_engine::Endpoint::post_bind`].
+    /// As for [`dat_engine::Endpoint::post_bind`], and for
+    /// [`crate::object::rmr::Rmr::bind`].
     pub(crate) unsafe fn post_bind(
         &self,
         bind: Bind<'_>,
@@ -141,7 +149,10 @@ impl Ep {
 
     /// Makes what room there is after a post was refused; answers whether it
     /// is worth another try.
-    pub(crate) fn makes_room(&self, error: Option<PostError>) -> bool {
+    ///
+    /// # Safety
+    /// As for [`crate::object::rmr::Rmr::bind`].
+    pub(crate) unsafe fn makes_room(&self, error: Option<PostError>) -> bool {
         match error {
             Some(PostError::QueueFull) => {
                 self.take_suppressed();

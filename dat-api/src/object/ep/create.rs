@@ -1,6 +1,6 @@
 //! Making endpoints.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use dat_engine::cm;
@@ -181,6 +181,7 @@ impl Ep {
             way: Way::of(ia),
             gate: Gate::new(ia.is_threadsafe()),
             poster: PosterCell::new(Poster::default()),
+            taken: AtomicBool::new(false),
             posted: AtomicU32::new(0),
             refused: Refused::default(),
             reads_issued: AtomicU32::new(0),
@@ -193,12 +194,16 @@ impl Ep {
             usage: Usage::default(),
         });
         ep.assemble(parts, attributes)?;
+        // SAFETY: an IA that is closed abruptly calls it, and its caller has
+        // promised that there are no posts.
+        let abort = |handle| unsafe { Self::abort(handle) };
         let published = match state {
-            EpState::TentativeConnectionPending => ia.publish_own(place, &ep, Self::abort),
-            _ => ia.publish(place, &ep, Self::abort),
+            EpState::TentativeConnectionPending => ia.publish_own(place, &ep, abort),
+            _ => ia.publish(place, &ep, abort),
         };
         if let Err(error) = published {
-            ep.dismantle();
+            // SAFETY: no other call knows it.
+            unsafe { ep.dismantle() };
             return Err(error);
         }
         ep.settle();
@@ -225,7 +230,8 @@ impl Ep {
             Some(srq) => Some(Use::of(srq).ok_or_else(in_use(Subtype::InvalidHandleSrq))?),
             None => None,
         };
-        let mut held = self.hold();
+        // SAFETY: no other call knows the endpoint yet.
+        let mut held = unsafe { self.hold() };
         held.control.connect = connect;
         held.control.pz = pz;
         held.control.srq = srq;
@@ -240,7 +246,8 @@ impl Ep {
         match made {
             Ok(_none) => Ok(()),
             Err(error) => {
-                self.dismantle();
+                // SAFETY: as above.
+                unsafe { self.dismantle() };
                 Err(error)
             }
         }

@@ -83,8 +83,7 @@ impl Ep {
 
     fn begin(&self, how: &Connect<'_>, arguments: &Arguments) -> Result<()> {
         let me = handle::pin::<Self>(self.handle).ok_or_else(stale)?.to_arc();
-        let held = &mut self.hold();
-        let control = &mut *held.control;
+        let control = &mut *self.control();
         if control.connect.is_none() {
             return Err(DatError::new(
                 ReturnType::InvalidHandle,
@@ -232,8 +231,13 @@ impl Ep {
     ///
     /// # Errors
     /// `INVALID_STATE` where there is nothing to disconnect.
-    pub fn disconnect(&self, graceful: bool) -> Result<()> {
-        let mut held = self.hold();
+    ///
+    /// # Safety
+    /// No post and no bind to this endpoint runs at the same time, unless its IA
+    /// is threadsafe.
+    pub unsafe fn disconnect(&self, graceful: bool) -> Result<()> {
+        // SAFETY: passed on to the caller.
+        let mut held = unsafe { self.hold() };
         let state = self.state();
         check(Call::Disconnect, "disconnecting", state)?;
         let trigger = if graceful {
@@ -313,7 +317,11 @@ impl Ep {
     ///
     /// # Errors
     /// `INVALID_STATE`; a failure of the device.
-    pub fn reset(&self) -> Result<()> {
+    ///
+    /// # Safety
+    /// No post and no bind to this endpoint runs at the same time, unless its IA
+    /// is threadsafe.
+    pub unsafe fn reset(&self) -> Result<()> {
         let (connection, evds) = {
             let mut control = self.control();
             let state = self.state();
@@ -325,7 +333,8 @@ impl Ep {
         };
         // Nothing comes from the manager any more.
         drop(connection);
-        let held = self.hold();
+        // SAFETY: passed on to the caller.
+        let held = unsafe { self.hold() };
         if self.state() != EpState::Disconnected {
             return Err(state::refused("resetting", self.state()));
         }
@@ -337,7 +346,8 @@ impl Ep {
             evd.purge(self.handle);
         }
         self.take_unwanted();
-        let mut held = self.hold();
+        // SAFETY: passed on to the caller.
+        let mut held = unsafe { self.hold() };
         let Held {
             poster, control, ..
         } = &mut held;
@@ -364,13 +374,18 @@ impl Ep {
     ///
     /// # Errors
     /// `INVALID_HANDLE`; `INVALID_STATE`.
-    pub fn free(handle: Handle) -> Result<()> {
+    ///
+    /// # Safety
+    /// No post and no bind to this endpoint runs at the same time, unless its IA
+    /// is threadsafe.
+    pub unsafe fn free(handle: Handle) -> Result<()> {
         let ep = handle::pin::<Self>(handle).ok_or_else(stale)?;
         check(Call::Free, "freeing", ep.state())?;
         if !ep.usage().close() {
             return Err(stale());
         }
-        ep.dismantle();
+        // SAFETY: passed on to the caller.
+        unsafe { ep.dismantle() };
         drop(ep);
         handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
         Ok(())
@@ -378,21 +393,31 @@ impl Ep {
 
     /// Frees the endpoint whatever state it is in: the IA is closed abruptly,
     /// or the request that brought it was rejected.
-    pub(crate) fn abort(handle: Handle) {
+    ///
+    /// # Safety
+    /// No post and no bind to this endpoint runs at the same time, unless its IA
+    /// is threadsafe.
+    pub(crate) unsafe fn abort(handle: Handle) {
         if let Some(ep) = handle::pin::<Self>(handle) {
             ep.usage().close_anyway();
-            ep.dismantle();
+            // SAFETY: passed on to the caller.
+            unsafe { ep.dismantle() };
         }
         drop(handle::retire::<Self>(handle, |_| ()));
     }
 
     /// Takes the endpoint apart: the peer is told, the device forgets it, and
     /// the EVDs too.
-    pub(super) fn dismantle(&self) {
+    ///
+    /// # Safety
+    /// No post and no bind to this endpoint runs at the same time, unless its IA
+    /// is threadsafe.
+    pub(super) unsafe fn dismantle(&self) {
         let connection = self.control().connection.take();
         drop(connection);
         let (qp, evds, parts) = {
-            let mut held = self.hold();
+            // SAFETY: passed on to the caller.
+            let mut held = unsafe { self.hold() };
             let Held {
                 poster, control, ..
             } = &mut held;
@@ -424,7 +449,6 @@ impl Ep {
     }
 }
 
-#[allow(unsafe_code)]
 fn post_marker(qp: &mut dat_engine::Endpoint, marker: &SendRequest<'_>) -> bool {
     // SAFETY: a marker has no segments.
     match unsafe { qp.post_send(marker) } {

@@ -11,8 +11,15 @@
 //! Order: the control's lock, then the gate. With either held nothing is called
 //! that may call back here: draining an EVD, attaching to it and detaching from
 //! it, dropping a connection.
+//!
+//! # One call at a time
+//! Posts and binds take no lock where the IA is not threadsafe. So they and all
+//! other calls that reach the poster are `unsafe`: [`Ep::modify`],
+//! [`Ep::disconnect`], [`Ep::reset`], [`Ep::free`], and closing an IA abruptly.
+//! The caller promises that no post and no bind runs on the same endpoint
+//! meanwhile. Calls that are safe may run at any time, on any thread.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -22,7 +29,7 @@ use dat_engine::PostError;
 use super::counters::Refused;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};
-use crate::handle::{Handle, Kind, Object};
+use crate::handle::Handle;
 use crate::status::DatReturn;
 use crate::types::EpState;
 
@@ -32,13 +39,16 @@ mod attributes;
 mod bind;
 mod build;
 mod control;
+#[allow(unsafe_code)]
 mod create;
 mod drain;
 mod fields;
 mod gate;
 mod hooks;
 mod info;
+#[allow(unsafe_code)]
 mod life;
+#[allow(unsafe_code)]
 mod modify;
 mod needs;
 #[allow(unsafe_code)]
@@ -91,6 +101,8 @@ pub struct Ep {
     way: Way,
     gate: Gate,
     poster: PosterCell,
+    /// A request brought it, and a call of [`Ep::take_brought`] has it.
+    taken: AtomicBool,
     /// Receives that were posted since the endpoint was made or reset. Written
     /// by the poster.
     posted: AtomicU32,
@@ -174,10 +186,6 @@ fn state_of(word: u32) -> EpState {
         12 => EpState::CompletionPending,
         _ => EpState::Unconnected,
     }
-}
-
-impl Object for Ep {
-    const KIND: Kind = Kind::Ep;
 }
 
 impl Counted for Ep {

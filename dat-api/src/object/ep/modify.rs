@@ -72,7 +72,11 @@ impl Ep {
     ///
     /// # Errors
     /// Section 3DAT, `dat_ep_modify`.
-    pub fn modify(&self, fields: EpFields, change: &EpChange) -> Result<()> {
+    ///
+    /// # Safety
+    /// No post and no bind to this endpoint runs at the same time, unless its IA
+    /// is threadsafe.
+    pub unsafe fn modify(&self, fields: EpFields, change: &EpChange) -> Result<()> {
         if fields.bits() & !EpFields::all().bits() != 0 {
             return Err(bad_mask("the mask has bits that mean nothing"));
         }
@@ -162,14 +166,16 @@ impl Ep {
             .contains(EpFields::CONNECT_EVD)
             .then_some(change.connect_evd);
         if rebuild {
-            return self.make_anew(control, (&old, &new), zone, connect);
+            // SAFETY: passed on to the caller.
+            return unsafe { self.make_anew(control, (&old, &new), zone, connect) };
         }
         drop(control);
         let connect = match connect {
             Some(evd) => Some(self.find_connect(evd)?),
             None => None,
         };
-        let mut held = self.hold();
+        // SAFETY: passed on to the caller.
+        let mut held = unsafe { self.hold() };
         held.control.attributes = new.attributes;
         held.poster.configure(&new.attributes);
         let before = connect.map(|new| core::mem::replace(&mut held.control.connect, new));
@@ -182,7 +188,10 @@ impl Ep {
     /// from one plan to another, with another zone and EVD for connection events
     /// if these are given. On an error it stays as it was: what serves it now
     /// is put aside until the other is there.
-    fn make_anew(
+    ///
+    /// # Safety
+    /// As for [`Self::modify`].
+    unsafe fn make_anew(
         &self,
         mut control: MutexGuard<'_, Control>,
         (old, new): (&Plan, &Plan),
@@ -199,14 +208,16 @@ impl Ep {
             None => control.pz.clone(),
         };
         drop(control);
-        let mut held = self.hold();
+        // SAFETY: passed on to the caller.
+        let mut held = unsafe { self.hold() };
         let qp = self.install(&mut held, None, old);
         drop(held);
         streams.park();
         if let Some(connect) = &mut connect_before {
             connect.park();
         }
-        match self.furnish(new, &streams, connect) {
+        // SAFETY: passed on to the caller.
+        match unsafe { self.furnish(new, &streams, connect) } {
             Ok(unwanted) => {
                 drop(qp);
                 self.unwanted.replace(unwanted);
@@ -224,7 +235,8 @@ impl Ep {
                     drop(qp);
                     return Err(error);
                 }
-                let mut held = self.hold();
+                // SAFETY: passed on to the caller.
+                let mut held = unsafe { self.hold() };
                 held.control.pz = zone_before;
                 held.control.streams = streams;
                 if connect.is_some() {
@@ -240,7 +252,10 @@ impl Ep {
 
     /// Attaches and makes a queue pair by a plan, in place of the streams
     /// `before`; answers the queue for completions that nobody wants.
-    fn furnish(
+    ///
+    /// # Safety
+    /// As for [`Self::modify`].
+    unsafe fn furnish(
         &self,
         plan: &Plan,
         before: &Streams,
@@ -252,7 +267,8 @@ impl Ep {
             Some(evd) => Some(self.find_connect(evd)?),
             None => None,
         };
-        let mut held = self.hold();
+        // SAFETY: passed on to the caller.
+        let mut held = unsafe { self.hold() };
         // Outside the lock, whatever is dropped.
         let (qp, unwanted) = match self.make_queue_pair(&held.control, &streams, plan) {
             Ok(made) => made,

@@ -22,8 +22,9 @@ impl Ep {
     /// `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
-    /// No other call on this endpoint runs at the same time, unless its IA is
-    /// threadsafe. The memory of the segments is left alone until the receive
+    /// No other post, no bind and no call that is `unsafe` for that runs on this
+    /// endpoint at the same time, unless its IA is threadsafe; and a request that
+    /// has brought it is not ended meanwhile. The memory of the segments is left alone until the receive
     /// completes, or the endpoint is reset or freed.
     #[inline(always)]
     pub unsafe fn post_recv_with(

@@ -189,12 +189,16 @@ pub(super) struct Held<'a> {
 
 impl Ep {
     /// The control and the poster.
-    pub(super) fn hold(&self) -> Held<'_> {
+    ///
+    /// # Safety
+    /// No post and no bind to this endpoint runs while they are held, unless its
+    /// IA is threadsafe.
+    pub(super) unsafe fn hold(&self) -> Held<'_> {
         let control = self.control();
         let gate = self.gate.enter();
         Held {
             // SAFETY: other such calls wait for the control's lock, posts for
-            // the gate, or their callers have promised not to post now.
+            // the gate, or there are none, as the caller promises.
             poster: unsafe { &mut *self.poster.0.get() },
             _gate: gate,
             control,

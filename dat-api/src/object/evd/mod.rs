@@ -55,7 +55,7 @@ use self::query::Switches;
 use super::counters::WaitCounts;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};
-use crate::handle::{Handle, Kind, Object};
+use crate::handle::Handle;
 use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 
 pub(crate) use self::dto::DtoStream;
@@ -63,12 +63,11 @@ pub(crate) use self::feed::{Seen, Task, look};
 pub(crate) use self::ledger::DtoRole;
 pub(crate) use self::posted::{Claim, Overflow};
 pub use self::query::{EvdInfo, Notification};
-pub use self::queue::Written;
 pub(crate) use self::streams::StreamGuard;
 pub use self::streams::StreamKind;
 pub(crate) use self::take::relieve;
 pub use self::take::{EMPTY, dequeue, dequeue_any, dequeue_any_with, own, own_when_free};
-pub use self::usual::{First, Found, first};
+pub use self::usual::{First, Found, Place, first};
 pub use self::wait::{Timeout, Waited, wait};
 
 /// An event dispatcher.
@@ -90,10 +89,6 @@ pub struct Evd {
     ledger: Mutex<Ledger>,
     usage: Usage,
     consumer: Exclusive,
-}
-
-impl Object for Evd {
-    const KIND: Kind = Kind::Evd;
 }
 
 impl Counted for Evd {

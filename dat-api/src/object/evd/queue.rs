@@ -21,9 +21,7 @@ pub(super) enum Glance<'a> {
 }
 
 /// A completion that is there, and not taken yet.
-#[derive(Debug)]
-#[cfg_attr(test, allow(private_interfaces, reason = "the tests' own"))]
-pub enum Written<'a> {
+pub(super) enum Written<'a> {
     /// Of the device.
     Real(dat_engine::Written<'a>),
     /// Of a test.

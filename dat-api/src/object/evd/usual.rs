@@ -3,6 +3,7 @@
 //! here is called out of line, and nothing is taken that is not handed out, so
 //! that whatever else there is can be left to who looks everywhere.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
 use dat_engine::CompletionOp;
@@ -33,6 +34,11 @@ pub struct Found {
     written: Written<'static>,
 }
 
+/// Where a [`Found`] lies. It can do nothing but become one again: apart from
+/// the ownership of its EVD what it refers to may be another thread's, so it is
+/// kept as bytes, of which nothing is assumed.
+pub struct Place(MaybeUninit<Written<'static>>);
+
 /// Looks where the next event usually is.
 #[inline(always)]
 pub fn first(mut owned: Owned<Evd>) -> First {
@@ -57,21 +63,23 @@ pub fn first(mut owned: Owned<Evd>) -> First {
 }
 
 impl Found {
-    /// Its parts, which fit two and one registers, where the whole would go
-    /// through memory.
+    /// Splits it into its parts, which fit two and one registers, where the
+    /// whole would go through memory.
     #[inline(always)]
     #[must_use]
-    pub fn into_parts(self) -> (Owned<Evd>, Written<'static>) {
-        (self.owned, self.written)
+    pub fn into_parts(self) -> (Owned<Evd>, Place) {
+        (self.owned, Place(MaybeUninit::new(self.written)))
     }
 
-    /// [`Self::into_parts`] taken back.
+    /// Puts together what [`Self::into_parts`] has split.
     ///
     /// # Safety
-    /// The parts are those of one.
+    /// The parts come from one call of it.
     #[inline(always)]
     #[must_use]
-    pub unsafe fn from_parts(owned: Owned<Evd>, written: Written<'static>) -> Self {
+    pub unsafe fn from_parts(owned: Owned<Evd>, place: Place) -> Self {
+        // SAFETY: `into_parts` has made it of one, whose EVD is owned still.
+        let written = unsafe { place.0.assume_init() };
         Self { owned, written }
     }
 

@@ -197,6 +197,7 @@ fn counts(state: &State) -> String {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code)]
 mod tests {
     use super::*;
     use crate::handle;
@@ -204,15 +205,18 @@ mod tests {
 
     struct Thing<const KIND: u8>;
 
-    impl Object for Thing<0> {
+    // SAFETY: nothing in these tests looks for a real object of the kind.
+    unsafe impl Object for Thing<0> {
         const KIND: Kind = Kind::Rmr;
     }
 
-    impl Object for Thing<1> {
+    // SAFETY: nothing in these tests looks for a real object of the kind.
+    unsafe impl Object for Thing<1> {
         const KIND: Kind = Kind::Rsp;
     }
 
-    impl Object for Thing<2> {
+    // SAFETY: nothing in these tests looks for a real object of the kind.
+    unsafe impl Object for Thing<2> {
         const KIND: Kind = Kind::Cno;
     }
 

@@ -21,7 +21,12 @@ impl Ia {
     ///   closes it already, or this process is a fork of the one that opened it.
     /// - `DAT_INVALID_STATE_IA_IN_USE`: graceful, and objects are left. The
     ///   cause says how many of what kind; nothing has happened.
-    pub fn close(handle: Handle, graceful: bool) -> Result<()> {
+    ///
+    /// # Safety
+    /// Abruptly: no post and no bind to an endpoint or a shared queue of the IA
+    /// runs at the same time, unless the IA is threadsafe. Gracefully there are
+    /// none to post to.
+    pub unsafe fn close(handle: Handle, graceful: bool) -> Result<()> {
         let ia = handle::pin::<Self>(handle).ok_or_else(stale)?.to_arc();
         ia.require_here()?;
         if graceful && ia.reports.own_is_shared() {

@@ -13,6 +13,7 @@
 
 pub mod attributes;
 mod children;
+#[allow(unsafe_code)]
 mod close;
 mod cm;
 mod describe;
@@ -33,7 +34,7 @@ use dat_engine::control::ObjectId;
 use dat_engine::wait::WaitPolicy;
 
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Object, Reservation};
 use crate::object::counters::Counters;
 use crate::object::evd::Evd;
 use crate::object::peer::PeerAddress;
@@ -281,10 +282,6 @@ impl Ia {
             ),
         ))
     }
-}
-
-impl Object for Ia {
-    const KIND: Kind = Kind::Ia;
 }
 
 impl fmt::Debug for Ia {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dat_engine::{Access, ControlError, ControlErrorKind, MemoryRegion};
 
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Reservation};
 use crate::object::exhausted;
 use crate::object::ia::Ia;
 use crate::object::pz::{self, Pz};
@@ -296,10 +296,6 @@ impl fmt::Debug for Lmr {
             .field("info", &self.info)
             .finish_non_exhaustive()
     }
-}
-
-impl Object for Lmr {
-    const KIND: Kind = Kind::Lmr;
 }
 
 impl Counted for Lmr {

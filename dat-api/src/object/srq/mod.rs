@@ -13,12 +13,13 @@ use super::ia::Ia;
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Object, Reservation};
+use crate::handle::{self, Handle, Kind, Reservation};
 use crate::status::{ReturnType, Subtype};
 use crate::types::SrqAttributes;
 
 #[allow(unsafe_code)]
 mod poster;
+#[allow(unsafe_code)]
 mod resize;
 mod sources;
 mod watermark;
@@ -277,10 +278,6 @@ impl Srq {
             goes_on()
         });
     }
-}
-
-impl Object for Srq {
-    const KIND: Kind = Kind::Srq;
 }
 
 impl Counted for Srq {

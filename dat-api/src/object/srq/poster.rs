@@ -38,10 +38,12 @@ impl Srq {
     ///
     /// # Errors
     /// As [`SharedReceiveQueue::resize`].
-    pub(super) fn resize_queue(&self, receives: u32) -> Result<(), ControlError> {
+    ///
+    /// # Safety
+    /// As for [`Srq::resize`].
+    pub(super) unsafe fn resize_queue(&self, receives: u32) -> Result<(), ControlError> {
         let _gate = self.gate.enter();
-        // SAFETY: inside the gate, or the consumer serialises calls on the
-        // queue, this one among them.
+        // SAFETY: inside the gate, or the caller's promise.
         let poster = unsafe { &mut *self.poster.0.get() };
         poster.queue.resize(receives)
     }
@@ -54,8 +56,8 @@ impl Srq {
     /// `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
-    /// No other call on this queue runs at the same time, unless its IA is
-    /// threadsafe. The memory of the segments is left alone until the receive
+    /// No other post and no [`Srq::resize`] runs on this queue at the same time,
+    /// unless its IA is threadsafe. The memory of the segments is left alone until the receive
     /// completes, or the queue and all its endpoints are gone.
     #[inline(always)]
     pub unsafe fn post_recv_with(

@@ -39,7 +39,11 @@ impl Srq {
     /// - `DAT_INSUFFICIENT_RESOURCES`: more than it holds, and the device cannot
     ///   resize it, or the EVD of an endpoint on it has no room for as many
     ///   completions.
-    pub fn resize(&self, receives: i32) -> Result<()> {
+    ///
+    /// # Safety
+    /// No post to this queue, and no other call of this, runs at the same time,
+    /// unless its IA is threadsafe.
+    pub unsafe fn resize(&self, receives: i32) -> Result<()> {
         let most = self.ia.attributes().max_recv_per_srq;
         if receives < 1 || receives > most {
             return Err(DatError::new(
@@ -75,7 +79,8 @@ impl Srq {
                 )));
             }
         }
-        let resized = self.resize_queue(wanted);
+        // SAFETY: passed on to the caller.
+        let resized = unsafe { self.resize_queue(wanted) };
         match resized {
             Ok(()) => {
                 self.capacity.store(wanted, Ordering::Relaxed);

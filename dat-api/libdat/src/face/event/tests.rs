@@ -1,6 +1,6 @@
 use core::mem::MaybeUninit;
 
-use dat_api::handle::{Object, Reservation, retire};
+use dat_api::handle::{Object, publish_for_test, retire_for_test};
 use dat_api::types::{AsyncKind, ConnectionKind, DtoStatus, PrivateData};
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use crate::abi::*;
 /// An object of a kind, as far as its handle goes.
 struct Thing<const KIND: u8>;
 
-impl<const KIND: u8> Object for Thing<KIND> {
+// SAFETY: nothing here looks for the real object of a handle of a thing.
+unsafe impl<const KIND: u8> Object for Thing<KIND> {
     const KIND: Kind = Kind::ALL[KIND as usize];
 }
 
 fn make<const KIND: u8>() -> Handle {
-    let place = Reservation::new().expect("a slot");
-    place.publish(Arc::new(Thing::<KIND>))
+    // SAFETY: the object is new.
+    unsafe { publish_for_test(Arc::new(Thing::<KIND>)) }.expect("a slot")
 }
 
 fn converted(data: EventData, evd: Handle) -> DAT_EVENT {
@@ -228,7 +229,8 @@ fn the_kind_of_the_object_selects_the_number_of_a_reason() {
 fn the_reason_of_a_gone_object_keeps_its_number() {
     let evd = make::<{ Kind::Evd as u8 }>();
     let ep = make::<{ Kind::Ep as u8 }>();
-    retire::<Thing<{ Kind::Ep as u8 }>>(ep, |_| ()).expect("live");
+    // SAFETY: `make` published it, and nothing looks at it.
+    unsafe { retire_for_test::<Thing<{ Kind::Ep as u8 }>>(ep) }.expect("live");
     assert_eq!(number(ep, AsyncReason::Watermark), 2);
     let event = converted(
         EventData::Async {
