@@ -17,7 +17,7 @@ mod options;
 
 pub use handle::EndpointHandle;
 use handle::State;
-pub use options::EndpointOptions;
+pub use options::{EndpointOptions, Posters};
 
 /// A reliable connection and the right to post to it.
 ///
@@ -276,7 +276,8 @@ impl Endpoint {
     pub fn reset(&mut self) -> Result<(), ControlError> {
         let mut inner = self.handle.lock();
         self.path.before_reset();
-        self.handle.verbs().to_reset()?;
+        // SAFETY: the rings begin anew below; nothing is posted meanwhile.
+        unsafe { self.handle.verbs().to_reset() }?;
         inner.state = State::Reset;
         self.path.reset();
         inner.watch = Some(self.path.watch());
@@ -292,8 +293,9 @@ impl Endpoint {
     }
 
     /// Takes no more than so many sends, and receives of its own queue, at a
-    /// time, where the queues would hold more; until [`Self::reset`]. No more
-    /// must be outstanding: call it before posting, or to raise the limit.
+    /// time, where the queues would hold more; until [`Self::reset`]. Where more
+    /// are outstanding already, as many as that: call it before posting, or to
+    /// raise the limit.
     pub fn limit(&mut self, sends: u32, receives: u32) {
         self.path.limit(sends, receives);
     }
@@ -351,7 +353,8 @@ impl Drop for Endpoint {
         let destroyed = flushed && self.handle.is_the_last() && self.path.may_go_from_error();
         let reset = match destroyed {
             true => self.handle.verbs().require_here(),
-            false => self.handle.verbs().to_reset(),
+            // SAFETY: the rings go below.
+            false => unsafe { self.handle.verbs().to_reset() },
         };
         match reset {
             // The parent goes on using the queues; this copy of the handle must

@@ -25,8 +25,9 @@ pub use control::{
     MemoryWindow, PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route,
     WindowTarget, devices, devices_with,
 };
-pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions};
+pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, Posters};
 pub use error::{ControlError, ControlErrorKind};
+pub use mmio::{read_message, write_message};
 pub use queue::{CompletionQueue, CompletionQueueHandle, CqOptions, Glance, Look, Ready, Written};
 pub use request::{
     BindRequest, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,

@@ -2,8 +2,8 @@
 
 use dat_engine::{
     Completion, CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint, EndpointOptions,
-    ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest,
-    SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions,
+    Posters, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp,
+    SendRequest, SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions,
 };
 
 use super::end::{BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, ROOM, TARGET};
@@ -150,7 +150,11 @@ impl<S: Source> EngineEnd<S> {
             recv_depth: DEPTH,
             inline_bytes: MESSAGE,
             exclusive_register: engine.single_threaded,
-            single_threaded: engine.single_threaded,
+            posters: match engine.single_threaded {
+                // SAFETY: one thread posts to everything here.
+                true => unsafe { Posters::one_at_a_time() },
+                false => Posters::ANY,
+            },
             ..EndpointOptions::new(&sent, &received)
         })?;
         // A few words that live as long as the process: requests name them.

@@ -4,8 +4,8 @@
 
 use dat_engine::{
     Access, CompletionQueue, ConnectOptions, CqOptions, Endpoint, EndpointAddress, EndpointOptions,
-    LinkLayer, PortInfo, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags,
-    SendOp, SendRequest,
+    LinkLayer, PortInfo, Posters, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment,
+    SendFlags, SendOp, SendRequest,
 };
 
 use super::ground::Ground;
@@ -125,7 +125,8 @@ impl EngineEnd {
             recv_depth: rx_depth.max(1),
             inline_bytes: plan.inline,
             exclusive_register: true,
-            single_threaded: true,
+            // SAFETY: this endpoint is the only one of the device here.
+            posters: unsafe { Posters::one_at_a_time() },
             ..EndpointOptions::new(&sent, &received)
         })?;
         if endpoint.max_inline() < plan.inline {

@@ -4,6 +4,7 @@ use core::fmt;
 use core::ops::Range;
 use std::sync::Arc;
 
+use dat_engine::{read_message, write_message};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::ProtectionZone;
@@ -20,6 +21,10 @@ use crate::types::{LmrSegment, MemPrivileges, RmrSegment};
 ///
 /// An RMR that is bound to it ([`super::Window`]) keeps it until it is bound
 /// elsewhere, or unbound, or dropped.
+///
+/// Any thread may read and write it at any time, as the device may: bytes that
+/// change meanwhile come mixed, and it is for the program to order what must not
+/// be. No reference to the bytes is ever made.
 pub struct Memory {
     region: Arc<Region>,
     bytes: Arc<Mapping>,
@@ -30,7 +35,7 @@ pub struct Memory {
 /// The registration of memory, which ends when this is dropped.
 pub(super) struct Region {
     lmr: Arc<Lmr>,
-    _bytes: Arc<Mapping>,
+    bytes: Arc<Mapping>,
     // After the region is deregistered.
     _zone: ProtectionZone,
 }
@@ -70,7 +75,7 @@ impl Memory {
         Ok(Self {
             region: Arc::new(Region {
                 lmr,
-                _bytes: Arc::clone(&mapping),
+                bytes: Arc::clone(&mapping),
                 _zone: zone.clone(),
             }),
             bytes: mapping,
@@ -98,26 +103,29 @@ impl Memory {
         self.bytes.0.as_mut_ptr()
     }
 
-    /// Copies bytes in. A request that is outstanding may send the old ones,
-    /// the new ones, or some of each.
+    /// Copies bytes in. What reads the same bytes meanwhile (an outstanding
+    /// request, a peer, another thread) may see old ones, new ones, or some of
+    /// each; and of two writes at once some of each may stay.
     ///
     /// # Panics
     /// If they do not fit.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         let at = self.at(offset, bytes.len());
-        // SAFETY: `at` checked the bounds; the slice is Rust memory, so the
-        // two do not overlap.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+        // SAFETY: `at` checked the bounds; no slice covers the mapping, so the
+        // two do not overlap. Other threads and the device may access the bytes.
+        unsafe { write_message(bytes.as_ptr(), at, bytes.len()) };
     }
 
-    /// Copies bytes out.
+    /// Copies bytes out. While something writes them they may be a mixture of
+    /// old and new ones; they are all new once the completion or the flag
+    /// ([`Self::load_u64`]) that tells of them was seen.
     ///
     /// # Panics
     /// If there are not so many.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
         let at = self.at(offset, bytes.len());
         // SAFETY: as in `write`.
-        unsafe { core::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), bytes.len()) };
+        unsafe { read_message(at, bytes.as_mut_ptr(), bytes.len()) };
     }
 
     /// The 64 bits at `offset`, as a peer's RDMA write leaves them: read once,
@@ -185,8 +193,12 @@ impl Drop for Region {
     fn drop(&mut self) {
         // Fails if the adapter was closed, which ended it as well; or if the
         // device has a window bound to it whose unbind was flushed: then the
-        // adapter ends it when it is closed.
-        let _ = Lmr::free(self.lmr.handle());
+        // adapter ends it when it is closed, and the device has it until then.
+        if let Err(error) = Lmr::free(self.lmr.handle())
+            && error.code().kind() == Some(ReturnType::InvalidState)
+        {
+            core::mem::forget(Arc::clone(&self.bytes));
+        }
     }
 }
 

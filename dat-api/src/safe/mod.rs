@@ -20,9 +20,9 @@
 //! object; the others are posted to by `&mut self`, so that posting needs no
 //! lock.
 //!
-//! Memory belongs to the device while requests are outstanding. It is
-//! therefore never seen as a slice: [`Memory::write`] and [`Memory::read`]
-//! copy.
+//! Memory is shared with the device, which may write it at any time. It is
+//! therefore never seen as a slice: [`Memory::write`] and [`Memory::read`] copy,
+//! on any thread, and [`Memory::load_u64`] reads a flag that a peer sets.
 
 mod adapter;
 mod cno;

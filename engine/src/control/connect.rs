@@ -249,7 +249,11 @@ impl VerbsQp {
     ///
     /// # Errors
     /// The device failed.
-    pub fn to_reset(&self) -> Result<(), ControlError> {
+    ///
+    /// # Safety
+    /// No endpoint drives the queue pair, or that endpoint begins its rings anew:
+    /// the device counts from 0 again, and would take old requests for new ones.
+    pub unsafe fn to_reset(&self) -> Result<(), ControlError> {
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RESET;
         self.modify(

@@ -37,7 +37,7 @@ impl ProtectionDomain {
             windows: options.windows,
         };
         let verbs = Arc::new(VerbsQp::create(self, &spec)?);
-        let single = options.single_threaded || switches.single_threaded;
+        let single = options.posters.one_at_a_time || switches.single_threaded;
         let doorbell = DoorbellPolicy {
             blue_flame: !switches.no_blue_flame,
             serialised: !single,

@@ -31,11 +31,9 @@ pub struct EndpointOptions<'a> {
     /// hundreds; when there is none left, a shared one is taken. Means nothing
     /// on the verbs path.
     pub exclusive_register: bool,
-    /// The application promises that no two threads post sends to endpoints of
-    /// one device at the same time: no lock is taken for a shared register.
-    /// libmlx5's `MLX5_SINGLE_THREADED=1` promises the same. Means nothing on
-    /// the verbs path.
-    pub single_threaded: bool,
+    /// Whether a lock is taken for a doorbell register that endpoints share.
+    /// Means nothing on the verbs path.
+    pub posters: Posters,
     /// The device may leave short received messages in their completions, from
     /// where polling moves them to their buffers: one access of the bus less.
     /// Not for endpoints whose completions are not polled as they come. They may
@@ -62,9 +60,36 @@ impl<'a> EndpointOptions<'a> {
             inline_bytes: 0,
             context: 0,
             exclusive_register: false,
-            single_threaded: false,
+            posters: Posters::ANY,
             payload_in_completion: true,
             windows: false,
+        }
+    }
+}
+
+/// Which threads post sends to the endpoints of one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Posters {
+    pub(super) one_at_a_time: bool,
+}
+
+impl Posters {
+    /// Any of them, at any time.
+    pub const ANY: Self = Self {
+        one_at_a_time: false,
+    };
+
+    /// One thread at a time: then no lock is taken for a shared register.
+    /// libmlx5's `MLX5_SINGLE_THREADED=1` promises the same for a whole process.
+    ///
+    /// # Safety
+    /// No two threads post sends to endpoints of one device at the same time,
+    /// where one of the endpoints is made with this: their requests would mix in
+    /// the register, and name memory of neither.
+    #[must_use]
+    pub const unsafe fn one_at_a_time() -> Self {
+        Self {
+            one_at_a_time: true,
         }
     }
 }

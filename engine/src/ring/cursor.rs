@@ -68,17 +68,27 @@ impl Credits {
     /// Lets requests in, `retired` of which are done.
     pub const fn open(&mut self, retired: u32) {
         self.open = true;
+        self.count_from(retired);
+    }
+
+    /// The limit, if so many are retired. No fewer may be outstanding than are:
+    /// beyond the limit there would be no other.
+    const fn count_from(&mut self, retired: u32) {
+        let outstanding = self.posted.wrapping_sub(retired);
+        if self.capacity < outstanding {
+            self.capacity = outstanding;
+        }
         self.limit = retired.wrapping_add(self.capacity);
     }
 
-    /// From now on so many may be outstanding. No more than that must be.
+    /// From now on so many may be outstanding; as many as are, if they are more.
     pub const fn set_capacity(&mut self, capacity: u32) {
-        if self.open {
-            // What is known to be retired stays the same.
-            let retired = self.limit.wrapping_sub(self.capacity);
-            self.limit = retired.wrapping_add(capacity);
-        }
+        // What is known to be retired stays the same.
+        let retired = self.limit.wrapping_sub(self.capacity);
         self.capacity = capacity;
+        if self.open {
+            self.count_from(retired);
+        }
     }
 
     /// Lets no more requests in.
@@ -172,6 +182,23 @@ mod tests {
         credits.take(1);
         credits.close();
         assert!(credits.exhausted() && !credits.refresh(8));
+    }
+
+    #[test]
+    fn no_limit_is_below_what_is_outstanding() {
+        let mut credits = Credits::new(8, 7);
+        credits.open(7);
+        credits.take(5);
+        credits.set_capacity(2);
+        assert_eq!((credits.capacity(), credits.room()), (5, 0));
+        assert!(!credits.refresh(7) && credits.refresh(8));
+        credits.take(1);
+        credits.close();
+        credits.set_capacity(1);
+        credits.open(8);
+        assert_eq!((credits.capacity(), credits.room()), (5, 0));
+        credits.set_capacity(6);
+        assert_eq!(credits.room(), 1);
     }
 
     proptest! {

@@ -7,7 +7,7 @@
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-use crate::mmio::DmaCell;
+use crate::mmio::{DmaCell, write_message};
 use crate::wire::{DataSegment, UNIT};
 
 /// The payload, copied out of the CQE: at most 64 bytes.
@@ -44,7 +44,7 @@ impl Scatter<'_> {
         if take > 0 {
             // SAFETY: `take` is at most the segment's length, and its memory is
             // the application's to receive into, as the caller promises.
-            unsafe { core::ptr::copy_nonoverlapping(now.as_ptr(), to, take) };
+            unsafe { write_message(now.as_ptr(), to, take) };
         }
         self.bytes = later;
         self.wanted -= take;

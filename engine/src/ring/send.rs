@@ -26,7 +26,6 @@ pub use consumer::{Retired, SendConsumer};
 mod any;
 mod bind;
 mod consumer;
-mod copy;
 mod doorbell;
 mod plain;
 
@@ -196,10 +195,14 @@ impl SendProducer {
     }
 
     /// Takes no more than `most` at a time from now on, where the ring would
-    /// hold more. No more than that must be outstanding.
+    /// hold more; or as many as are outstanding, if they are more.
     pub fn limit(&mut self, most: u32) {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let capacity = unsafe { self.consumer.as_ref() }.capacity.min(most);
+        if self.credits.is_open() {
+            // Not held back meanwhile: what is outstanding shows.
+            self.credits.open(self.retired());
+        }
         self.credits.set_capacity(capacity);
         if self.credits.is_open() {
             // What was held back for a fence still is.

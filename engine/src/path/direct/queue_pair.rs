@@ -138,8 +138,8 @@ impl QueuePair {
         self.attach();
     }
 
-    /// Takes no more than so many at a time, until [`Self::reset`]. No more
-    /// must be outstanding.
+    /// Takes no more than so many at a time, or as many as are outstanding, until
+    /// [`Self::reset`].
     pub fn limit(&mut self, sends: u32, receives: u32) {
         self.sends.limit(sends);
         if self.has_own_receives() {

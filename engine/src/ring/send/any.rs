@@ -4,6 +4,7 @@
 use core::ptr::NonNull;
 
 use super::{Control, Place, SendProducer, Written};
+use crate::mmio::read_message;
 use crate::request::{PostError, Segment, SendFlags, SendOp, SendRequest};
 use crate::ring::receive::{data_words, write_unit};
 use crate::wire::{CtrlFlags, InlineHeader, RemoteSegment, UNIT, WqeOpcode, inline_units};
@@ -232,14 +233,14 @@ impl SendProducer {
         let room = self.end.as_ptr().addr() - at.as_ptr().addr();
         if length > room {
             // SAFETY: `room` bytes are left in the ring, and the source has more.
-            unsafe { core::ptr::copy_nonoverlapping(from, at.as_ptr(), room) };
+            unsafe { read_message(from, at.as_ptr(), room) };
             // SAFETY: within the source.
             from = unsafe { from.add(room) };
             length -= room;
             at = self.buf;
         }
         // SAFETY: `length` bytes fit between `at` and the end of the ring.
-        unsafe { core::ptr::copy_nonoverlapping(from, at.as_ptr(), length) };
+        unsafe { read_message(from, at.as_ptr(), length) };
         // SAFETY: stays within, or one past, the ring.
         unsafe { at.add(length) }
     }

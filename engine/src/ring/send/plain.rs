@@ -6,8 +6,8 @@
 
 use core::ptr::NonNull;
 
-use super::copy::{SHORT_COPY, copy_short};
 use super::{Control, SendProducer, Written};
+use crate::mmio::{SHORT_COPY, read_short};
 use crate::request::{Segment, SendFlags, SendOp, SendRequest};
 use crate::ring::receive::{data_words, is_plain, write_unit};
 use crate::wire::{CtrlFlags, InlineHeader, RemoteSegment, UNIT, WqeOpcode, inline_units};
@@ -136,7 +136,7 @@ impl SendProducer {
         let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
         // SAFETY: the caller promises that the segment is readable; the bytes
         // fit the ring up to its end, and WQEBBs that the credits provide for.
-        unsafe { copy_short(data, from, length as usize) };
+        unsafe { read_short(data, from, length as usize) };
         Some(inline_units(length))
     }
 }
