@@ -8,15 +8,21 @@ pub mod descriptors;
 pub mod endpoint;
 pub mod environment;
 pub mod error;
-pub mod mmio;
-pub mod path;
+#[cfg(test)]
+mod golden;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]
+mod mmio;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]
+mod path;
 pub mod queue;
 pub mod request;
-pub mod ring;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]
+mod ring;
 pub mod shared_queue;
 pub mod thread;
 pub mod wait;
-pub mod wire;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]
+mod wire;
 
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
@@ -28,8 +34,11 @@ pub use control::{
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, Posters};
 pub use error::{ControlError, ControlErrorKind};
 pub use mmio::{read_message, write_message};
+pub use path::{PollerCounters, route};
 pub use queue::{CompletionQueue, CompletionQueueHandle, CqOptions, Glance, Look, Ready, Written};
 pub use request::{
     BindRequest, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
 };
+pub use ring::layout;
 pub use shared_queue::{SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions};
+pub use wire::LONGEST_WINDOW;

@@ -261,7 +261,7 @@ impl Rmr {
         let offset = segment.address.wrapping_sub(info.registered_address);
         let inside = offset <= info.registered_size
             && segment.length <= info.registered_size - offset
-            && segment.length <= dat_engine::wire::LONGEST_WINDOW;
+            && segment.length <= dat_engine::LONGEST_WINDOW;
         if !inside {
             return Err(no_such_lmr());
         }

@@ -28,7 +28,6 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use super::PollerCounters;
 pub use mailbox::Mailbox;
 pub use poller::{Look, Poller, Ready, Written};
 pub use queue_pair::{QueuePair, QueuePairParts};

@@ -201,6 +201,7 @@ impl RecvProducer {
     }
 
     /// Lets no more posts in.
+    #[cfg(test)]
     pub fn close(&mut self) {
         self.credits.close();
     }
@@ -220,11 +221,6 @@ impl RecvProducer {
     pub fn limit(&mut self, most: u32) {
         let capacity = self.wqes.size.count().min(most);
         self.credits.set_capacity(capacity);
-    }
-
-    /// The most segments of one receive.
-    pub fn max_segments(&self) -> usize {
-        self.wqes.max_segments
     }
 
     /// Posts one receive.

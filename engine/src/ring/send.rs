@@ -180,6 +180,7 @@ impl SendProducer {
     }
 
     /// Lets no more posts in.
+    #[cfg(test)]
     pub fn close(&mut self) {
         self.credits.close();
     }
@@ -217,6 +218,7 @@ impl SendProducer {
     ///
     /// # Safety
     /// As for [`Self::post_noted`].
+    #[cfg(test)]
     #[inline(always)]
     pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.

@@ -152,6 +152,7 @@ impl Cqe {
     }
 
     /// From 64 bytes.
+    #[cfg(test)]
     pub fn from_bytes(bytes: &[u8; 64]) -> Self {
         let mut words = [0; 8];
         for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -201,11 +202,6 @@ impl Cqe {
     /// The maker's code, in an error CQE.
     pub const fn vendor_syndrome(&self) -> u8 {
         self.byte(offset::VENDOR_SYNDROME)
-    }
-
-    /// The words as `mlx5` tools print them: big-endian 32-bit, in order.
-    pub fn be32_words(&self) -> [u32; 16] {
-        core::array::from_fn(|i| self.be32(4 * i))
     }
 }
 

@@ -29,7 +29,7 @@ pub use opcode::{CqeOpcode, WqeOpcode};
 pub use raddr::RemoteSegment;
 pub use srq_next::SrqNextSegment;
 pub use syndrome::Syndrome;
-pub use umr::{BIND_UNITS, LONGEST_WINDOW, MkeyAccess, UNBIND_UNITS, WindowChange, WindowRange};
+pub use umr::{BIND_UNITS, LONGEST_WINDOW, MkeyAccess, WindowChange, WindowRange};
 
 /// Bytes of a send WQE's basic block.
 pub const WQEBB: usize = 64;

@@ -36,11 +36,6 @@ impl WqeOpcode {
         })
     }
 
-    /// Whether a remote address segment follows the control segment.
-    pub const fn has_remote_address(self) -> bool {
-        matches!(self, Self::RdmaWrite | Self::RdmaWriteImm | Self::RdmaRead)
-    }
-
     /// The name that dumps print.
     pub const fn name(self) -> &'static str {
         match self {

@@ -24,14 +24,6 @@ impl RemoteSegment {
         }
     }
 
-    /// From the 16 bytes of a ring.
-    pub const fn from_words(words: [u64; 2]) -> Self {
-        Self::new(
-            Be64::from_bits(words[0]).get(),
-            (Be64::from_bits(words[1]).get() >> 32) as u32,
-        )
-    }
-
     /// Both words as they lie in memory.
     #[inline(always)]
     pub const fn to_words(self) -> [u64; 2] {

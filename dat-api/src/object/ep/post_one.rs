@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use dat_engine::path::route::{self, Posts, Route};
+use dat_engine::route::{self, Posts, Route};
 use dat_engine::{SendFlags, SendOp, SendRequest};
 
 use super::Ep;

@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
-use dat_engine::path::route::{self, Posts, Route};
+use dat_engine::route::{self, Posts, Route};
 use dat_engine::{PostError, RecvRequest};
 
 use super::poster::{Poster, is_usual};

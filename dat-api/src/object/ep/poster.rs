@@ -18,7 +18,7 @@ use core::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
 use dat_engine::Endpoint;
-use dat_engine::path::route::Route;
+use dat_engine::route::Route;
 
 use super::Ep;
 use super::control::Control;

@@ -3,7 +3,7 @@
 
 use dat_engine::Endpoint;
 use dat_engine::control::DataPath;
-use dat_engine::path::route::{self, Route};
+use dat_engine::route::{self, Route};
 
 use crate::object::ia::Ia;
 

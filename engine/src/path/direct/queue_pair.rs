@@ -176,11 +176,6 @@ impl QueuePair {
         Watch(Arc::clone(&self.record))
     }
 
-    /// The WQE at a send WQEBB counter, unit by unit, for reports.
-    pub fn send_wqe(&self, counter: u16) -> Vec<[u64; 2]> {
-        self.record.sends.wqe_units(counter)
-    }
-
     /// Posts one receive.
     ///
     /// # Errors
@@ -241,6 +236,7 @@ impl QueuePair {
     /// alone (for a read: writable and unused) until the request completes, or
     /// until the queue pair is reset or gone and its completion queue has been
     /// polled after that.
+    #[cfg(test)]
     #[inline]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.

@@ -57,6 +57,7 @@ impl<D: Device> QueuePair<D> {
     /// Inline: the memory of the segments is readable now. Otherwise it is left
     /// alone (for a read: writable and unused) until the request completes, or
     /// until the queue pair is reset or gone.
+    #[cfg(test)]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.post_send_noted(request, 0) }

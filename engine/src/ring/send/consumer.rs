@@ -212,15 +212,6 @@ impl SendConsumer {
         CtrlSegment::from_words(self.unit(counter, 0)).opcode_bits()
     }
 
-    /// The WQE that starts at `counter`, unit by unit, the wrap undone; for
-    /// error reports.
-    pub fn wqe_units(&self, counter: u16) -> Vec<[u64; 2]> {
-        let units = CtrlSegment::from_words(self.unit(counter, 0))
-            .units()
-            .max(1);
-        (0..units).map(|unit| self.unit(counter, unit)).collect()
-    }
-
     /// A unit of the WQE that starts at `counter`.
     fn unit(&self, counter: u16, unit: u32) -> [u64; 2] {
         const PER_WQEBB: u32 = (WQEBB / UNIT) as u32;

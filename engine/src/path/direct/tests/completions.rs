@@ -1,6 +1,7 @@
 //! What polling answers, for every kind of completion.
 
 use super::*;
+use crate::path::PollerCounters;
 
 #[test]
 fn sends_and_receives_come_back_with_their_cookies() {

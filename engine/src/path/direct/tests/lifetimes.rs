@@ -1,6 +1,7 @@
 //! Queue pairs, pollers and shared queues that go while others stay.
 
 use super::*;
+use crate::path::PollerCounters;
 
 #[test]
 fn a_destroyed_queue_pair_leaves_nothing_for_the_next_of_its_number() {

@@ -2,12 +2,12 @@
 
 use std::ptr::NonNull;
 
-use dat_engine::ring::layout::{RegisterLayout, SendLayout};
-use dat_engine::ring::send::{DoorbellPolicy, SendConsumer, SendProducer};
-use dat_engine::wire::{
+use crate::ring::layout::{RegisterLayout, SendLayout};
+use crate::ring::send::{DoorbellPolicy, SendConsumer, SendProducer};
+use crate::wire::{
     CtrlFlags, CtrlSegment, DataSegment, MkeyAccess, WindowChange, WindowRange, WqeOpcode,
 };
-use dat_engine::{Segment, SendFlags, SendOp, SendRequest};
+use crate::{Segment, SendFlags, SendOp, SendRequest};
 use dv_sys::mlx5dv::{
     MLX5_OPCODE_UMR, MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE, MLX5_WQE_MKEY_CONTEXT_FREE,
     MLX5_WQE_UMR_CTRL_FLAG_INLINE, MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET, mlx5_wqe_ctrl_seg,
