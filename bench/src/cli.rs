@@ -1,5 +1,6 @@
 //! The command line: perftest's letters, and help that teaches.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,10 @@ pub(crate) const PORT: u16 = 18515;
 const LARGEST: u32 = 1 << 30;
 /// The largest size of `-a`, as in perftest.
 const LARGEST_OF_ALL: u32 = 1 << 23;
+/// The longest warm-up, in round trips: more than half an hour on any device.
+const MOST_WARMUP: u64 = 1_000_000_000;
+/// DAT's variable for the address on which service points listen.
+pub(crate) const LISTEN: &str = "DAT_LISTEN";
 
 /// Latency over our own mlx5 rings (or libibverbs), with histograms, what operations cost, and what waiting costs.
 #[derive(Debug, Parser)]
@@ -55,6 +60,13 @@ Without a host this side is the server: it waits for a client and answers it.
 With a host it is the client: it measures and prints. With --loopback both
 sides are in this process and thread, over two queue pairs of one device.
 
+The server ends after one client; --persist makes it answer one after another.
+It reports a connection that is no dat-bench, or that asks for another run, and
+waits on. Nothing is authenticated or encrypted: whatever reaches the server's
+port can have itself answered, and reach the memory that is measured. Without
+--listen a server with an emulated device listens on loopback only, any other on
+every address of the host.
+
 What is reported: for send and write HALF of the round trip, as perftest does.
 One message goes there, one comes back, and both ways are taken as equal. For
 read the FULL round trip, since the data come back within the one operation.
@@ -66,6 +78,7 @@ Examples:
   dat-bench lat --loopback                     one process, the best device here
   dat-bench lat --loopback -d emu -o write     on the emulated ConnectX, no hardware needed
   dat-bench lat -d mlx5_0                      server: waits on TCP port 18515
+  dat-bench lat -d mlx5_0 --listen 10.0.0.5 --persist   server on one address, for many clients
   dat-bench lat -d mlx5_0 server-host          client: measures and prints
   dat-bench lat -a --json r.json server-host   all sizes; start the server with -a, too
   dat-bench lat --loopback --api engine,rust,c what DAT's layers add to the engine
@@ -241,8 +254,8 @@ pub(crate) struct LatArgs {
     /// Measure for this long per size instead of a number of samples
     #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
-    /// Round trips before the first sample, per size [default: a tenth of -n, at most 1000]
-    #[arg(long, value_name = "N")]
+    /// Round trips before the first sample, per size, at most 1000000000 [default: a tenth of -n, at most 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_WARMUP))]
     pub(crate) warmup: Option<u64>,
     /// Send queue depth; from 2 on only every (N/2)-th message asks for a completion
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -254,6 +267,13 @@ pub(crate) struct LatArgs {
     /// [default: send 236, write 220; as DAT does where DAT is measured]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES")]
     pub(crate) inline: Option<u32>,
+    /// Server: listen on this IP address, also for DAT's connections [default: as DAT_LISTEN
+    /// says, else loopback if the device is emulated, and every address if not]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["host", "loopback"])]
+    pub(crate) listen: Option<IpAddr>,
+    /// Server: answer one client after another, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["host", "loopback"])]
+    pub(crate) persist: bool,
     /// TCP port on which the two sides find each other; 0 lets a server choose
     #[arg(short, long, value_name = "PORT", default_value_t = PORT)]
     pub(crate) port: u16,
@@ -351,6 +371,22 @@ impl LatArgs {
 
     fn measures_dat(&self) -> bool {
         self.api.iter().any(|&api| api != Api::Engine)
+    }
+
+    /// The one address on which a server is to listen: the option's, else that
+    /// of DAT_LISTEN. `None` if neither is given, and for other sides.
+    pub(crate) fn listen(&self) -> Result<Option<IpAddr>, crate::failure::Failure> {
+        if self.listen.is_some() || !self.is_server() {
+            return Ok(self.listen);
+        }
+        match std::env::var(LISTEN) {
+            Ok(text) if !text.is_empty() => text.parse().map(Some).map_err(|_| {
+                crate::failure::Failure::usage(format!(
+                    "invalid {LISTEN} \"{text}\": expected an IP address of this host"
+                ))
+            }),
+            _ => Ok(None),
+        }
     }
 
     /// What clap cannot see: options that mean nothing for this run are

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::cli::DevicesArgs;
 use crate::failure::Failure;
 use crate::launcher::{self, EMULATED};
-use crate::report;
+use crate::output;
 use crate::select;
 
 /// Runs the command.
@@ -34,11 +34,11 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
         Some(file) => {
             let text = document(&devices, fabric.as_deref());
             match file {
-                Some(path) => report::save(path, &text)?,
-                None => print!("{text}"),
+                Some(path) => output::save(path, &text)?,
+                None => output::print(text)?,
             }
         }
-        None => print!("{}", list(&devices, fabric.as_deref())),
+        None => output::print(list(&devices, fabric.as_deref()))?,
     }
     if devices.is_empty() {
         return Err(none_here());

@@ -62,7 +62,7 @@ fn beside(executable: &Path) -> Result<PathBuf, Failure> {
         return Ok(launcher);
     }
     Err(Failure::environment(format!(
-        "the emulated device needs {}, which is not there; build it (cargo build --release -p mlx5-emulator) or name a real device with -d",
+        "the emulated device needs {}, which is not there; build it (cargo build --release) or name a real device with -d",
         launcher.display()
     )))
 }

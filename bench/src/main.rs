@@ -9,9 +9,12 @@
 //! wake         the command of that name   nic                the emulated NIC, held still and moved
 //! lat          the command of that name   exchange           the control connection of two sides
 //! report       table, picture, JSON, hgrm host               facts about this machine
+//! output       every write to a stream or file
 //! ```
 //!
 //! Exit status: 0 good, 1 usage, 2 environment, 3 the run failed.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
 mod clock;
@@ -23,6 +26,7 @@ mod host;
 mod lat;
 mod launcher;
 mod nic;
+mod output;
 mod plot;
 mod report;
 mod scale;
@@ -30,6 +34,7 @@ mod select;
 mod stats;
 mod wake;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -48,9 +53,11 @@ fn main() -> ExitCode {
             } else {
                 0
             };
-            // Nobody is left to tell if neither stream can be written.
-            let _ = error.print();
-            return ExitCode::from(status);
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            return match printed {
+                Err(error) if status == 0 => fail(&output::standard_output(&error)),
+                _ => ExitCode::from(status),
+            };
         }
     };
     let result = match &cli.command {
@@ -62,11 +69,14 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("dat-bench: {failure}");
-            ExitCode::from(&failure)
-        }
+        Err(failure) => fail(&failure),
     }
+}
+
+/// Reports a failure; returns its exit status.
+fn fail(failure: &Failure) -> ExitCode {
+    output::complain(failure);
+    ExitCode::from(failure)
 }
 
 /// `dat-bench … | head` ends by the signal, as other programs do, instead of

@@ -34,7 +34,7 @@ impl Nic {
                 .zip(find(c"mlx5emu_step"));
             let ((hold, release), step) = all.ok_or_else(|| {
                 Failure::environment(
-                    "this mlx5-emu cannot make its NIC stand still; build it anew: cargo build --release -p mlx5-emulator",
+                    "this mlx5-emu cannot make its NIC stand still; build it anew: cargo build --release",
                 )
             })?;
             type Answers = unsafe extern "C" fn() -> c_int;

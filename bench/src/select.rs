@@ -5,6 +5,7 @@ use dat_engine::{DataPath, DeviceInfo, PortInfo, PortState};
 use crate::cli::Path;
 use crate::failure::Failure;
 use crate::launcher::{self, EMULATED};
+use crate::output;
 
 /// A device that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +48,11 @@ pub(crate) fn select(wanted: Option<&str>) -> Result<Selected, Failure> {
         Choice::Take(name) => Ok(Selected { name, fabric }),
         Choice::Emulate => {
             if wanted.is_none() {
-                println!(" no real RDMA device can be used here: taking the emulated one (-d emu)");
+                output::line(
+                    " no real RDMA device can be used here: taking the emulated one (-d emu)",
+                )?;
                 for device in &present {
-                    println!("   {}: {}", device.name, why_not(device));
+                    output::line(format_args!("   {}: {}", device.name, why_not(device)))?;
                 }
             }
             match launcher::relaunch()? {}

@@ -143,11 +143,12 @@ fn layers_are_compared_between_two_processes() {
 }
 
 #[test]
-fn different_apis_are_refused_by_both_by_name() {
-    let (server, port) = server("api-differ", "--api rust");
+fn a_client_with_another_api_is_refused_by_name_and_the_server_waits_on() {
+    let (mut server, port) = server("api-differ", "--api rust");
     run(emulated("api-differ", &format!("lat -p {port} localhost")))
         .expect(1, &["--api: here engine"]);
-    server.end().expect(1, &["--api: here rust, there engine"]);
+    server.wait_for("--api: here rust, there engine; waiting on");
+    server.kill();
 }
 
 #[test]

@@ -37,6 +37,12 @@ fn usage_errors_have_status_1_and_name_the_option() {
         ("lat -s 2G", "--size"),
         ("lat -s x", "--size"),
         ("lat -o atomic", "--op"),
+        ("lat --warmup 18446744073709551615", "1000000000"),
+        ("lat --warmup 1000000001", "--warmup"),
+        ("lat --listen nowhere", "--listen"),
+        ("lat --listen 127.0.0.1 host", "--listen"),
+        ("lat --persist host", "--persist"),
+        ("lat --persist --loopback", "--persist"),
         ("lat --rate 1000", "--rate"),
         ("lat -q 2", "-q"),
         ("lat --wait block", "--wait"),
@@ -76,6 +82,18 @@ fn without_a_device_the_list_says_why_and_what_to_do() {
             "dat-bench devices -d emu",
         ],
     );
+}
+
+#[test]
+fn a_listening_address_in_the_environment_that_is_none_is_refused() {
+    let mut command = bench("lat");
+    command.env("DAT_LISTEN", "nowhere");
+    run(command).expect(1, &["DAT_LISTEN \"nowhere\"", "IP address"]);
+}
+
+#[test]
+fn help_says_that_nothing_is_authenticated() {
+    run(bench("lat --help")).expect(0, &["Nothing is authenticated", "--listen", "--persist"]);
 }
 
 #[test]

@@ -4,10 +4,13 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 
-use common::{Running, bench, check_row, emulated, file, launcher, row, run, server};
+use common::{
+    Ended, Running, bench, check_row, emulated, file, launcher, libdat, row, run, server,
+};
 
 #[test]
 fn loopback_measures_every_operation() {
@@ -120,31 +123,83 @@ fn two_processes_measure_every_operation() {
 }
 
 #[test]
-fn different_sizes_are_refused_by_both_by_name() {
-    let (server, port) = server("differ", "-s 64");
-    run(emulated(
-        "differ",
-        &format!("lat -s 128 -p {port} localhost"),
-    ))
-    .expect(1, &["-s: here 128"]);
-    server.end().expect(1, &["-s: here 64, there 128"]);
+fn a_client_of_another_run_is_refused_by_name_and_the_server_waits_on() {
+    let (mut server, port) = server("differ", "-s 64 -n 100 --warmup 10");
+    for (words, named) in [
+        ("-s 128 -n 100", "-s: here 128"),
+        ("-s 64 -n 200", "-n: here 200"),
+    ] {
+        let words = format!("lat {words} -p {port} localhost");
+        run(emulated("differ", &words)).expect(1, &[named]);
+    }
+    server.wait_for("-s: here 64, there 128; waiting on");
+    server.wait_for("-n: here 100, there 200; waiting on");
+    let words = format!("lat -s 64 -n 100 --warmup 10 -p {port} localhost");
+    run(emulated("differ", &words)).expect(0, &["t_typical"]);
+    server.end().expect(0, &["answered 110 messages"]);
 }
 
 #[test]
-fn garbage_on_the_control_port_ends_the_server_with_an_error() {
-    let (server, port) = server("garbage", "");
-    let mut stream = TcpStream::connect(("localhost", port.parse().unwrap())).unwrap();
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+fn strangers_on_the_control_port_neither_end_nor_block_the_server() {
+    let (mut server, port) = server("strangers", "-n 100 --warmup 10");
+    let stranger = || TcpStream::connect(("localhost", port.parse().unwrap())).unwrap();
+    let _silent = stranger();
+    let mut web = stranger();
+    web.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
-    server.end().expect(3, &["not dat-bench's protocol"]);
+    server.wait_for("not dat-bench's protocol; waiting on");
+    drop(stranger());
+    server.wait_for("closed the control connection; waiting on");
+    let words = format!("lat -n 100 --warmup 10 -p {port} localhost");
+    run(emulated("strangers", &words)).expect(0, &["t_typical"]);
+    server.end().expect(0, &["answered 110 messages"]);
 }
 
 #[test]
-fn a_client_that_says_nothing_is_given_up() {
-    let (server, port) = server("silent", "--timeout 1");
-    let _stream = TcpStream::connect(("localhost", port.parse().unwrap())).unwrap();
-    server.end().expect(3, &["said nothing"]);
+fn a_persistent_server_answers_one_client_after_another() {
+    for api in ["engine", "rust"] {
+        let words = format!("--api {api} -n 100 --warmup 10");
+        let (mut server, port) = server("persist", &format!("{words} --persist --timeout 20"));
+        let words = format!("lat {words} -p {port} localhost");
+        run(emulated("persist", &words)).expect(0, &["t_typical"]);
+        server.wait_for("waiting for the next client");
+        // One that is killed ends its own run only.
+        let long = words.replace("-n 100", "-n 100 --timeout 20");
+        let mut killed = Running::start(&mut emulated("persist", &long));
+        killed.kill();
+        run(emulated("persist", &words)).expect(0, &["t_typical"]);
+        server.wait_for("waiting for the next client");
+        server.kill();
+    }
+}
+
+#[test]
+fn a_server_listens_where_it_is_told() {
+    let (mut server, port) = server("listen", "--listen 127.0.0.3 -n 100 --warmup 10");
+    let words = format!("lat -n 100 --warmup 10 -p {port} 127.0.0.1");
+    run(emulated("listen", &words)).expect(2, &["no dat-bench answers"]);
+    let words = words.replace("127.0.0.1", "127.0.0.3");
+    run(emulated("listen", &words)).expect(0, &["t_typical"]);
+    server.wait_for("answered 110 messages");
+}
+
+#[test]
+fn dat_connections_are_taken_where_the_server_listens() {
+    libdat();
+    for api in ["rust", "c"] {
+        let words = format!("--api {api} -n 100 --warmup 10");
+        let (server, port) = server("listen-dat", &format!("{words} --listen 127.0.0.1"));
+        let words = format!("lat {words} -p {port} 127.0.0.1");
+        run(emulated("listen-dat", &words)).expect(0, &["t_typical"]);
+        server.end().expect(0, &["answered 110 messages"]);
+    }
+}
+
+#[test]
+fn an_emulated_server_is_on_loopback_and_says_so() {
+    let mut server = Running::start(&mut emulated("place", "lat -p 0"));
+    server.wait_for("loopback addresses only; no client is authenticated");
+    server.kill();
 }
 
 #[test]
@@ -176,4 +231,101 @@ fn a_killed_client_ends_the_server_with_an_error() {
 #[test]
 fn a_server_that_nobody_comes_to_gives_up_if_told() {
     run(emulated("alone", "lat -p 0 --timeout 1")).expect(3, &["no client came"]);
+}
+
+/// Runs it with standard output on a disk without room.
+fn to_a_full_disk(mut command: Command) -> Ended {
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let output = command
+        .stdin(Stdio::null())
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    Ended {
+        status: output.status.code(),
+        stdout: String::new(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn a_full_disk_under_standard_output_is_an_error_with_its_cause() {
+    let cause = ["standard output", "No space left"];
+    for words in [
+        "lat --loopback -n 100",
+        "lat --loopback -a -n 2",
+        "lat -p 0",
+        "devices",
+        "devices --json",
+        "wake -D 0.01 --rounds 1 --wait poll --rate 100",
+    ] {
+        to_a_full_disk(emulated("full", words)).expect(2, &cause);
+    }
+    for words in ["--help", "lat --help", "--version"] {
+        to_a_full_disk(bench(words)).expect(2, &cause);
+    }
+}
+
+#[test]
+fn a_full_disk_under_a_result_file_is_an_error_with_file_and_cause() {
+    let cause = ["/dev/full", "No space left"];
+    for words in [
+        "lat --loopback -n 100 --json /dev/full",
+        "lat --loopback -n 100 --hgrm /dev/full",
+        "devices --json /dev/full",
+        "cost -n 1 --turns 1 --api engine --json /dev/full",
+        "wake -D 0.01 --rounds 1 --wait poll --rate 100 --json /dev/full",
+        "wake -D 0.01 --rounds 1 --wait poll --rate 100 --svg /dev/full",
+        "scale -q 1 -n 1 --json /dev/full",
+        "scale -q 1 -n 1 --svg /dev/full",
+    ] {
+        run(emulated("full", words)).expect(2, &cause);
+    }
+}
+
+#[test]
+fn results_are_kept_although_standard_output_fills_up() {
+    let json = file("kept.json");
+    let _ = fs::remove_file(&json);
+    let words = format!("cost -n 1 --turns 1 --api engine --json {}", json.display());
+    to_a_full_disk(emulated("kept", &words)).expect(2, &["standard output"]);
+    let text = fs::read_to_string(&json).unwrap();
+    serde_json::from_str::<serde_json::Value>(&text).unwrap();
+}
+
+#[test]
+fn a_full_disk_under_standard_error_changes_no_status() {
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let status = bench("lat no-such-host.invalid").stderr(full).status();
+    assert_eq!(status.unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_closed_pipe_ends_it_quietly() {
+    let mut child = emulated("pipe", "lat --loopback -a -n 1000")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.contains("EMULATED"), "{line}");
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !said.contains("panicked") && !said.contains("dat-bench:"),
+        "{said}"
+    );
+    // As a shell reports a program that SIGPIPE has ended.
+    assert_eq!(output.status.code(), Some(128 + libc::SIGPIPE), "{said}");
 }

@@ -43,7 +43,8 @@ use crate::cli::CostArgs;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::lat::c::Libdat;
-use crate::report::{DeviceFacts, save};
+use crate::output::{self, probe, save};
+use crate::report::DeviceFacts;
 use crate::select;
 
 /// Read by libmlx5 when it is loaded.
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     let selected = select::select(args.device.as_deref())?;
     if let Some(path) = &args.json {
         // Refused now rather than after the measurement.
-        save(path, "")?;
+        probe(path)?;
     }
     let conditions = conditions(&selected, args)?;
     let mut outcomes: Vec<Outcome> = variants.iter().map(|&it| Outcome::new(it)).collect();
@@ -84,12 +85,12 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
             outcome.instructions = count(outcome.variant, &selected.name, args)?;
         }
     }
-    print!("{}", report::text(&conditions, &outcomes));
+    let shown = output::print(report::text(&conditions, &outcomes));
     if let Some(path) = &args.json {
         save(path, &report::json(&conditions, &outcomes))?;
-        println!(" wrote {}", path.display());
     }
-    Ok(())
+    shown?;
+    output::written(args.json.as_deref())
 }
 
 fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions, Failure> {

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::lat::c::Libdat;
 use crate::nic::Nic;
 use crate::select::{self, Selected};
-use crate::{host, launcher};
+use crate::{host, launcher, output};
 
 /// Operations of a timed section.
 pub(super) const TIMED: u32 = 256;
@@ -95,6 +95,5 @@ fn measure<I: Interface>(interface: &I, nic: Nic, args: &CostArgs) -> Result<(),
         records: core::mem::take(&mut rounds.meter.records),
     };
     let text = serde_json::to_string(&report).expect("text keys and finite numbers only");
-    println!("{text}");
-    Ok(())
+    output::line(text)
 }

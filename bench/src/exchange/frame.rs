@@ -43,6 +43,8 @@ pub(super) enum FrameError {
     Damaged(&'static str),
     #[error("the other side closed the control connection")]
     Closed,
+    #[error("the other side gave up: {0}")]
+    GaveUp(String),
     #[error("the other side said nothing for {0} s")]
     TimedOut(f64),
     #[error("control connection: {0}")]

@@ -4,7 +4,8 @@
 //! ```text
 //! frame     header and check sum: bytes on the socket → (kind, payload)
 //! message   what is said: options, addresses, begin, done, abort
-//! peer      the connection: connect or accept, deadlines, who says what when
+//! peer      the connection: connect, deadlines, who says what when
+//! lobby     the server's port: which connection is the client
 //! options   the comparison of what the two command lines asked for
 //! ```
 //!
@@ -12,10 +13,12 @@
 //! no text printed raw, no read without a deadline.
 
 mod frame;
+mod lobby;
 mod message;
 mod options;
 mod peer;
 
+pub(crate) use lobby::{Door, Listen, Lobby};
 pub(crate) use message::{Address, Service};
 pub(crate) use options::Options;
-pub(crate) use peer::{Door, Peer, resolve};
+pub(crate) use peer::{Peer, resolve};

@@ -1,7 +1,7 @@
 //! The control connection: finding the other side, and talking with deadlines.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -9,62 +9,6 @@ use super::frame::{self, FrameError, HEADER, Header};
 use super::message::{Address, Message, Service};
 use super::options::Options;
 use crate::failure::Failure;
-
-/// How often a server that waits for a client looks up.
-const ACCEPT_SLICE: Duration = Duration::from_millis(200);
-
-/// A port where a server waits.
-pub(crate) struct Door(TcpListener);
-
-impl Door {
-    /// Opens a port (0: any free one) on every address of this host.
-    pub(crate) fn open(port: u16) -> Result<Self, Failure> {
-        let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
-        // IPv6's takes IPv4 too; without IPv6 the second is left.
-        let listener = TcpListener::bind(&any.map(|address| SocketAddr::new(address, port))[..])
-            .map_err(|error| {
-                Failure::environment(format!(
-                    "cannot wait on TCP port {port}: {error}; choose another with -p on both sides"
-                ))
-            })?;
-        Ok(Self(listener))
-    }
-
-    /// The port that was opened.
-    pub(crate) fn port(&self) -> Result<u16, Failure> {
-        Ok(self.0.local_addr().map_err(local)?.port())
-    }
-
-    /// Waits for a client; without a limit, as long as it takes.
-    pub(crate) fn wait(self, limit: Option<Duration>, patience: Duration) -> Result<Peer, Failure> {
-        let start = Instant::now();
-        loop {
-            let mut descriptor = libc::pollfd {
-                fd: self.0.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            // SAFETY: `descriptor` is one live pollfd of this frame, and 1 is its count.
-            let ready = unsafe {
-                libc::poll(
-                    &raw mut descriptor,
-                    1,
-                    ACCEPT_SLICE.as_millis() as libc::c_int,
-                )
-            };
-            if ready > 0 {
-                let (stream, _) = self.0.accept().map_err(local)?;
-                return Peer::new(stream, patience);
-            }
-            if limit.is_some_and(|limit| start.elapsed() >= limit) {
-                return Err(Failure::run(format!(
-                    "no client came within {} s; start one with this host's name as last argument, or wait longer with --timeout",
-                    start.elapsed().as_secs()
-                )));
-            }
-        }
-    }
-}
 
 /// The addresses of a host.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
@@ -101,7 +45,7 @@ impl Peer {
         )))
     }
 
-    fn new(stream: TcpStream, patience: Duration) -> Result<Self, Failure> {
+    pub(super) fn new(stream: TcpStream, patience: Duration) -> Result<Self, Failure> {
         stream.set_nodelay(true).map_err(local)?;
         stream.set_write_timeout(Some(patience)).map_err(local)?;
         keep_alive(&stream).map_err(local)?;
@@ -385,7 +329,7 @@ fn read_exact(
     Ok(())
 }
 
-fn local(error: io::Error) -> Failure {
+pub(super) fn local(error: io::Error) -> Failure {
     Failure::environment(format!("control connection: {error}"))
 }
 

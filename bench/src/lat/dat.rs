@@ -102,8 +102,13 @@ where
         match role {
             Role::Server => {
                 let door = self.listen()?;
+                // Where it listens, if that is one address; else the adapter's.
+                let address = match plan.listen.filter(|address| !address.is_unspecified()) {
+                    Some(address) => address,
+                    None => self.address()?.ip(),
+                };
                 peer.offer(Service {
-                    address: self.address()?.ip(),
+                    address,
                     qualifier: door.qualifier(),
                 })?;
                 accept(door, &mut end, plan.limit)?;
@@ -112,7 +117,9 @@ where
                 let service = peer.await_service()?;
                 // A host without an address of its own still has the one by
                 // which it answered here.
-                let ip = if service.address.is_loopback() || service.address.is_unspecified() {
+                let elsewhere = !peer.address().is_loopback();
+                let is_ours = service.address.is_loopback() && elsewhere;
+                let ip = if is_ours || service.address.is_unspecified() {
                     peer.address()
                 } else {
                     service.address

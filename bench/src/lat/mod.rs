@@ -33,21 +33,19 @@ mod way;
 mod window;
 mod write;
 
-use std::io::Write;
-
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::{Api, LatArgs};
+use crate::cli::{Api, LISTEN, LatArgs};
 use crate::failure::Failure;
 use crate::report::{self, Conditions, Files, Outcome};
 use crate::stats::Samples;
-use crate::{exchange, host, select};
+use crate::{exchange, host, output, select};
 
 use self::c::Libdat;
 use self::ground::Ground;
 use self::pair::Pair;
 use self::plan::{Leg, Plan};
-use self::way::{Here, Opened, Role};
+use self::way::{Here, Opened};
 
 /// Runs the command. What it finds goes to standard output, size by size.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
@@ -68,6 +66,11 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var("DAT_WAIT", wait.name()) };
     }
+    let listen = args.listen()?;
+    if let Some(address) = args.listen {
+        // SAFETY: no other thread of this program runs before a device is opened.
+        unsafe { std::env::set_var(LISTEN, address.to_string()) };
+    }
     select::drive(args.path);
     let selected = select::select(args.device.as_deref())?;
     let ground = Ground::open(selected, args)?;
@@ -77,7 +80,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     if let Some(cpu) = args.cpu {
         host::pin(cpu)?;
     }
-    let plan = Plan::new(args);
+    let plan = Plan::new(args, listen);
     if args.is_server() {
         return pair::serve(&opened, &ground.facts(), &plan, args);
     }
@@ -91,23 +94,23 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         ),
         Some(host) => {
             let peer = exchange::Peer::connect(host, args.port, plan.limit)?;
-            Sides::There(Pair::meet(&opened, &plan, peer, Role::Client)?)
+            Sides::There(Pair::meet(&opened, &plan, peer)?)
         }
     };
     let machine = host::Host::read();
     let conditions = plan.conditions(&ground, libdat.as_ref(), machine, args.host.clone());
-    let mut show = Show::begin(&conditions, sizes.len());
+    let mut show = Show::begin(&conditions, sizes.len())?;
     let mut outcomes = Vec::with_capacity(sizes.len() * plan.apis.len());
     for size in sizes {
         let measured = measure(&mut sides, size, &plan)?;
-        show.rows(&measured);
+        show.rows(&measured)?;
         outcomes.extend(measured);
     }
-    show.end(&conditions, &outcomes);
-    for path in files.write(&conditions, &outcomes)? {
-        println!(" wrote {}", path.display());
-    }
-    Ok(())
+    // The files are written even if standard output is full.
+    let shown = show.end(&conditions, &outcomes);
+    let written = files.write(&conditions, &outcomes)?;
+    shown?;
+    output::written(written.iter().map(AsRef::as_ref))
 }
 
 /// Where the side that answers is, connected in either case; one of each
@@ -164,11 +167,9 @@ struct Show {
 }
 
 impl Show {
-    fn begin(conditions: &Conditions, sizes: usize) -> Self {
+    fn begin(conditions: &Conditions, sizes: usize) -> Result<Self, Failure> {
         let compares = conditions.apis.len() > 1;
-        println!("{conditions}\n{}", report::header(compares));
-        // A failing standard output shows at the first row; nothing to do about it here.
-        let _ = std::io::stdout().flush();
+        output::line(format_args!("{conditions}\n{}", report::header(compares)))?;
         let bar = ProgressBar::with_draw_target(Some(sizes as u64), ProgressDrawTarget::stderr());
         bar.set_style(
             ProgressStyle::with_template(" {pos} of {len} sizes measured {wide_bar}")
@@ -177,24 +178,26 @@ impl Show {
         if sizes > 1 {
             bar.tick();
         }
-        Self { bar, compares }
+        Ok(Self { bar, compares })
     }
 
     /// The outcomes of one size.
-    fn rows(&mut self, outcomes: &[Outcome]) {
+    fn rows(&mut self, outcomes: &[Outcome]) -> Result<(), Failure> {
         let rows = report::rows(outcomes, self.compares);
-        self.bar.suspend(|| println!("{rows}"));
+        self.bar.suspend(|| output::line(rows))?;
         self.bar.inc(1);
+        Ok(())
     }
 
-    fn end(self, conditions: &Conditions, outcomes: &[Outcome]) {
+    fn end(self, conditions: &Conditions, outcomes: &[Outcome]) -> Result<(), Failure> {
         self.bar.finish_and_clear();
-        println!("{}", report::NOTE);
+        output::line(report::NOTE)?;
         if self.compares {
-            println!("{}", report::layers::NOTE);
+            output::line(report::layers::NOTE)?;
         }
         if let [outcome] = outcomes {
-            println!("\n{}", report::picture(outcome, conditions));
+            output::line(format_args!("\n{}", report::picture(outcome, conditions)))?;
         }
+        Ok(())
     }
 }

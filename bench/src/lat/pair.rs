@@ -17,8 +17,10 @@
 //!
 //! Who gives up says why (`abort`); who is killed is noticed by the closed
 //! connection, which both sides look at in between empty polls.
+//!
+//! A connection that does not get as far as the first leg is no client: the
+//! server reports it and waits on.
 
-use std::io::Write;
 use std::time::Duration;
 
 use super::link::End;
@@ -28,8 +30,9 @@ use super::side::{Remote, Side, serve as answer};
 use super::way::{Opened, Role, There};
 use super::{read, send, write};
 use crate::cli::{LatArgs, Operation};
-use crate::exchange::{Door, Peer};
+use crate::exchange::{Door, Listen, Lobby, Peer};
 use crate::failure::Failure;
+use crate::output;
 use crate::report::DeviceFacts;
 use crate::stats::Samples;
 
@@ -46,8 +49,19 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Agrees with the other process on the run, and connects to it.
+    /// The client: agrees with the server on the run, and connects to it.
     pub(super) fn meet(
+        opened: &[Box<dyn Opened>],
+        plan: &Plan,
+        mut peer: Peer,
+    ) -> Result<Self, Failure> {
+        let agreed = peer.agree(&plan.options());
+        tell(&mut peer, agreed)?;
+        Self::connect(opened, plan, peer, Role::Client)
+    }
+
+    /// Connects an endpoint of every interface, on a run that was agreed on.
+    fn connect(
         opened: &[Box<dyn Opened>],
         plan: &Plan,
         mut peer: Peer,
@@ -86,41 +100,85 @@ impl Pair {
                 }
             }
             for (api, answered) in plan.apis.iter().zip(answered) {
-                println!(
+                output::line(format_args!(
                     " answered {answered} messages of {size} bytes by api {}; the client has the figures",
                     api.name()
-                );
+                ))?;
             }
         }
         Ok(())
     }
 }
 
-/// The server: waits for a client, answers it, and says so.
+/// The server: waits for a client and answers it; with `--persist` for one
+/// client after another. Reports every connection that is no client of this run.
 pub(super) fn serve(
     opened: &[Box<dyn Opened>],
     facts: &DeviceFacts,
     plan: &Plan,
     args: &LatArgs,
 ) -> Result<(), Failure> {
-    let door = Door::open(args.port)?;
-    println!(" {}", facts.what_is_emulated());
-    println!(" waiting on TCP port {} for a client", door.port()?);
-    // Whoever waits for this line through a pipe must see it now.
-    let _ = std::io::stdout().flush();
-    let peer = door.wait(args.timeout, plan.limit)?;
-    println!(" client {}", peer.name());
-    Pair::meet(opened, plan, peer, Role::Server)?.answer(plan)
+    let listen = match plan.listen {
+        Some(address) => Listen::On(address),
+        None if facts.emulated_fabric.is_some() => Listen::Loopback,
+        None => Listen::Everywhere,
+    };
+    let door = Door::open(listen, args.port)?;
+    output::line(format_args!(" {}", facts.what_is_emulated()))?;
+    output::line(format_args!(
+        " waiting on TCP port {} for a client, {}; no client is authenticated",
+        door.port()?,
+        door.place()
+    ))?;
+    let mut lobby = Lobby::new(door, plan.options(), plan.limit);
+    let mut served = 0_u64;
+    let mut still_waiting = |cause: &str| output::line(format_args!(" {cause}; waiting on"));
+    loop {
+        let Some(peer) = lobby.wait(args.timeout, &mut still_waiting)? else {
+            return nobody_came(args.timeout.unwrap_or_default(), served);
+        };
+        let name = peer.name().to_owned();
+        output::line(format_args!(" client {name}"))?;
+        let answered = match Pair::connect(opened, plan, peer, Role::Server) {
+            Ok(mut pair) => pair.answer(plan),
+            // What this machine lacks, it lacks for every client.
+            Err(failure @ Failure::Environment(_)) => Err(failure),
+            Err(failure) => {
+                still_waiting(&format!("{name}: {failure}"))?;
+                continue;
+            }
+        };
+        match answered {
+            Ok(()) if args.persist => {
+                served += 1;
+                output::line(" done; waiting for the next client")?;
+            }
+            Err(failure) if args.persist => still_waiting(&format!("{name}: {failure}"))?,
+            ended => return ended,
+        }
+    }
 }
 
-/// Options compared, endpoints connected, both sides ready.
+/// The end of a server to which no client came within its limit.
+fn nobody_came(limit: Duration, served: u64) -> Result<(), Failure> {
+    let seconds = limit.as_secs_f64();
+    if served > 0 {
+        return output::line(format_args!(
+            " no further client came within {seconds} s; {served} were answered"
+        ));
+    }
+    Err(Failure::run(format!(
+        "no client came within {seconds} s; start one with this host's name as last argument, or wait longer with --timeout"
+    )))
+}
+
+/// Connects the endpoints; on return both sides are ready.
 fn connect(
     opened: &[Box<dyn Opened>],
     plan: &Plan,
     peer: &mut Peer,
     role: Role,
 ) -> Result<Vec<Box<dyn There>>, Failure> {
-    peer.agree(&plan.options())?;
     opened
         .iter()
         .map(|way| {

@@ -1,5 +1,6 @@
 //! A run as it was asked for, checked and with its defaults filled in.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::cli::{Api, LatArgs, Operation, Wait};
@@ -45,11 +46,13 @@ pub(super) struct Plan {
     clock: Clock,
     cpu: Option<usize>,
     all: bool,
+    /// The one address on which a server listens, if it is to be one.
+    pub(super) listen: Option<IpAddr>,
 }
 
 impl Plan {
     /// Calibrates the clock on the way: call it where measuring will be done.
-    pub(super) fn new(args: &LatArgs) -> Self {
+    pub(super) fn new(args: &LatArgs, listen: Option<IpAddr>) -> Self {
         Self {
             apis: args.api.clone(),
             wait: args.wait,
@@ -67,6 +70,7 @@ impl Plan {
             clock: Clock::calibrate(),
             cpu: args.cpu,
             all: args.all,
+            listen,
         }
     }
 
@@ -181,7 +185,7 @@ mod tests {
     fn plan(line: &str) -> Plan {
         let words = ["dat-bench", "lat"].into_iter().chain(line.split(' '));
         match crate::cli::Cli::try_parse_from(words).unwrap().command {
-            crate::cli::Command::Lat(args) => Plan::new(&args),
+            crate::cli::Command::Lat(args) => Plan::new(&args, None),
             _ => unreachable!(),
         }
     }

@@ -8,7 +8,6 @@ mod json;
 pub(crate) mod layers;
 mod table;
 
-use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 pub(crate) use conditions::{Conditions, DeviceFacts, Goal};
@@ -16,6 +15,7 @@ pub(crate) use table::{NOTE, header, rows};
 
 use crate::cli::Api;
 use crate::failure::Failure;
+use crate::output::{probe, save};
 use crate::stats::Samples;
 
 /// The samples of one size, ready to be reported.
@@ -145,32 +145,6 @@ pub(crate) fn with_word(path: &Path, word: &str) -> PathBuf {
         Some(extension) => path.with_extension(format!("{word}.{}", extension.to_string_lossy())),
         None => path.with_extension(word),
     }
-}
-
-/// Opens a file for writing without touching what it holds.
-pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
-    let existed = path.exists();
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(|error| cannot_write(path, &error))?;
-    if !existed {
-        // It was ours a moment ago and is empty; nothing is lost if it stays.
-        let _ = fs::remove_file(path);
-    }
-    Ok(())
-}
-
-pub(crate) fn save(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| cannot_write(path, &error))
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!(
-        "cannot write {}: {error}; name another file",
-        path.display()
-    ))
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ use crate::cost::callgrind::Counts;
 use crate::cost::{await_worker, own_executable};
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::report::{DeviceFacts, probe, save};
+use crate::output::{self, probe, save};
+use crate::report::DeviceFacts;
 use crate::select;
 
 /// What a process of this command does.
@@ -77,8 +78,7 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
             Kind::Timed | Kind::Counted => messages::run(kind, &selected, count, args)?,
             _ => Told::Memory(memory::run(kind, &selected, count, args)?),
         };
-        println!("{}", serde_json::to_string(&told).expect("finite numbers"));
-        return Ok(());
+        return output::line(serde_json::to_string(&told).expect("finite numbers"));
     }
     for path in [&args.json, &args.svg].into_iter().flatten() {
         // Refused now rather than after the measurement.
@@ -95,16 +95,20 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     for &count in &args.endpoints {
         outcomes.push(one(count, &selected.name, args)?);
     }
-    print!("{}", report::text(&conditions, &outcomes));
+    let shown = output::print(report::text(&conditions, &outcomes));
     if let Some(path) = &args.json {
         save(path, &report::json(&conditions, &outcomes))?;
-        println!(" wrote {}", path.display());
     }
     if let Some(path) = &args.svg {
         save(path, &report::picture(&conditions, &outcomes)?)?;
-        println!(" wrote {}", path.display());
     }
-    Ok(())
+    shown?;
+    output::written(
+        [&args.json, &args.svg]
+            .into_iter()
+            .flatten()
+            .map(AsRef::as_ref),
+    )
 }
 
 /// Everything about one number of endpoints.

@@ -26,7 +26,8 @@ use crate::failure::Failure;
 use crate::host::{self, Host};
 use crate::launcher;
 use crate::nic::Nic;
-use crate::report::{DeviceFacts, hgrm, probe, save, with_word};
+use crate::output::{self, probe, save};
+use crate::report::{DeviceFacts, hgrm, with_word};
 use crate::select;
 
 /// Runs the command.
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
     let selected = select::select(args.device.as_deref())?;
     let device = DeviceFacts::of(&selected, args.ib_port)?;
     // Refused now rather than after the measurement.
-    for path in [&args.json, &args.svg, &args.hgrm].into_iter().flatten() {
+    for path in [&args.json, &args.svg].into_iter().flatten() {
         probe(path)?;
     }
     let adapter = Adapter::open(&format!("{}-{}", device.name, device.port)).map_err(refused)?;
@@ -53,6 +54,13 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         .flat_map(|&rate| args.wait.iter().map(move |&policy| (rate, policy)))
         .map(|(rate, policy)| Outcome::new(rate, policy, &clock))
         .collect();
+    let hgrm_file = |outcome: &Outcome| {
+        let word = format!("{}.{}", outcome.policy, outcome.rate).replace(':', "-");
+        args.hgrm.as_ref().map(|path| with_word(path, &word))
+    };
+    for path in outcomes.iter().filter_map(hgrm_file) {
+        probe(&path)?;
+    }
     for _ in 0..args.rounds {
         for outcome in &mut outcomes {
             let case = Case {
@@ -73,16 +81,14 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         cpus,
         clock: clock.name(),
     };
-    print!("{}", report::text(&conditions, &outcomes));
+    let shown = output::print(report::text(&conditions, &outcomes));
     let mut written = Vec::new();
     if let Some(path) = &args.json {
         save(path, &report::json(&conditions, &outcomes))?;
         written.push(path.clone());
     }
-    if let Some(path) = &args.hgrm {
-        for outcome in &outcomes {
-            let word = format!("{}.{}", outcome.policy, outcome.rate).replace(':', "-");
-            let path = with_word(path, &word);
+    for outcome in &outcomes {
+        if let Some(path) = hgrm_file(outcome) {
             save(&path, &hgrm::document(&outcome.samples))?;
             written.push(path);
         }
@@ -91,8 +97,6 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         save(path, &plot::picture(&conditions, &outcomes)?)?;
         written.push(path.clone());
     }
-    for path in written {
-        println!(" wrote {}", path.display());
-    }
-    Ok(())
+    shown?;
+    output::written(written.iter().map(AsRef::as_ref))
 }

@@ -1,0 +1,350 @@
+//! Where a server waits for its client among strangers.
+//!
+//! Every connection gets this side's hello at once and has a limited time for
+//! its own. All of them are read side by side, so a silent one delays none.
+//! The first whose hello asks for the same run is the client. Any other is
+//! reported, closed, and the wait goes on.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use super::frame::{self, FrameError, HEADER, Header};
+use super::message::Message;
+use super::options::Options;
+use super::peer::{Peer, local};
+use crate::failure::Failure;
+
+/// Connections that are read side by side; one more closes the oldest.
+const MOST_GUESTS: usize = 64;
+/// Attempts to find a port that is free on both loopback addresses.
+const PORT_ATTEMPTS: u32 = 16;
+
+/// The addresses on which a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listen {
+    /// Every address of this host.
+    Everywhere,
+    /// 127.0.0.1 and, where the host has it, ::1.
+    Loopback,
+    /// One address.
+    On(IpAddr),
+}
+
+/// A port where a server waits.
+pub(crate) struct Door {
+    listeners: Vec<TcpListener>,
+    listen: Listen,
+}
+
+impl Door {
+    /// Opens a port (0: any free one).
+    pub(crate) fn open(listen: Listen, port: u16) -> Result<Self, Failure> {
+        let bind = |addresses: &[IpAddr]| {
+            let addresses: Vec<_> = addresses
+                .iter()
+                .map(|&address| SocketAddr::new(address, port))
+                .collect();
+            TcpListener::bind(&addresses[..])
+        };
+        let listeners = match listen {
+            // IPv6's takes IPv4 too; without IPv6 the second is left.
+            Listen::Everywhere => {
+                bind(&[Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()])
+                    .map(|listener| vec![listener])
+            }
+            Listen::Loopback => loopback(port),
+            Listen::On(address) => bind(&[address]).map(|listener| vec![listener]),
+        }
+        .map_err(|error| {
+            let place = match listen {
+                Listen::On(address) => format!("{address}, "),
+                _ => String::new(),
+            };
+            let remedy = match (error.kind(), listen) {
+                (io::ErrorKind::AddrNotAvailable, Listen::On(_)) => {
+                    "give --listen an address of this host"
+                }
+                _ => "choose another with -p on both sides",
+            };
+            Failure::environment(format!(
+                "cannot wait on {place}TCP port {port}: {error}; {remedy}"
+            ))
+        })?;
+        for listener in &listeners {
+            listener.set_nonblocking(true).map_err(local)?;
+        }
+        Ok(Self { listeners, listen })
+    }
+
+    /// The port that was opened.
+    pub(crate) fn port(&self) -> Result<u16, Failure> {
+        Ok(self.listeners[0].local_addr().map_err(local)?.port())
+    }
+
+    /// The addresses on which it listens, in words.
+    pub(crate) fn place(&self) -> String {
+        match self.listen {
+            Listen::Everywhere => "on every address of this host".to_owned(),
+            Listen::Loopback => "on this host's loopback addresses only".to_owned(),
+            Listen::On(address) => format!("on {address} only"),
+        }
+    }
+}
+
+/// The same port on 127.0.0.1 and, where the host has it, on ::1.
+fn loopback(port: u16) -> io::Result<Vec<TcpListener>> {
+    let mut attempts = 0;
+    loop {
+        let four = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        match TcpListener::bind((Ipv6Addr::LOCALHOST, four.local_addr()?.port())) {
+            Ok(six) => return Ok(vec![four, six]),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                attempts += 1;
+                if port != 0 || attempts == PORT_ATTEMPTS {
+                    return Err(error);
+                }
+            }
+            // No IPv6 here.
+            Err(_) => return Ok(vec![four]),
+        }
+    }
+}
+
+/// A connection that has not said its hello yet.
+struct Guest {
+    stream: TcpStream,
+    name: String,
+    until: Instant,
+    heard: Vec<u8>,
+}
+
+/// What a guest turned out to be.
+enum Guess {
+    /// More of its hello is to come.
+    Unknown,
+    /// It asks for the same run.
+    Client,
+    /// It is closed, for this reason.
+    Stranger(String),
+}
+
+/// A server's open port, and the connections that have not said their hello yet.
+pub(crate) struct Lobby {
+    door: Door,
+    options: Options,
+    patience: Duration,
+    guests: Vec<Guest>,
+}
+
+impl Lobby {
+    /// `patience` is the time that a connection has for its hello, and later
+    /// for each answer of the client.
+    pub(crate) fn new(door: Door, options: Options, patience: Duration) -> Self {
+        Self {
+            door,
+            options,
+            patience,
+            guests: Vec::new(),
+        }
+    }
+
+    /// Waits for a client that asks for the same run; without a limit, as long
+    /// as it takes. Returns `None` if the limit is over. Calls `tell` for each
+    /// connection that is not such a client, with the reason.
+    pub(crate) fn wait(
+        &mut self,
+        limit: Option<Duration>,
+        tell: &mut dyn FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<Option<Peer>, Failure> {
+        // A limit beyond the clock's range is none.
+        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            for index in (0..self.guests.len()).rev() {
+                match self.guests[index].listen(&self.options) {
+                    Guess::Unknown => {}
+                    Guess::Client => {
+                        let guest = self.guests.swap_remove(index);
+                        guest.stream.set_nonblocking(false).map_err(local)?;
+                        return Peer::new(guest.stream, self.patience).map(Some);
+                    }
+                    Guess::Stranger(reason) => {
+                        let guest = self.guests.swap_remove(index);
+                        tell(&format!("{}: {reason}", guest.name))?;
+                    }
+                }
+            }
+            let now = Instant::now();
+            if end.is_some_and(|end| now >= end) {
+                return Ok(None);
+            }
+            let wake = self.guests.iter().map(|guest| guest.until).chain(end).min();
+            self.poll(wake.map(|wake| wake.saturating_duration_since(now)))?;
+            self.let_in(tell)?;
+        }
+    }
+
+    /// Sleeps until a connection or bytes come.
+    fn poll(&self, limit: Option<Duration>) -> Result<(), Failure> {
+        let listeners = self.door.listeners.iter().map(AsRawFd::as_raw_fd);
+        let guests = self.guests.iter().map(|guest| guest.stream.as_raw_fd());
+        let mut descriptors: Vec<_> = listeners
+            .chain(guests)
+            .map(|fd| libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            })
+            .collect();
+        let milliseconds = limit.map_or(-1, |limit| {
+            libc::c_int::try_from(limit.as_millis() + 1).unwrap_or(libc::c_int::MAX)
+        });
+        // SAFETY: `descriptors` is a live, writable array of as many pollfd as
+        // the second argument says.
+        let ready = unsafe {
+            libc::poll(
+                descriptors.as_mut_ptr(),
+                descriptors.len() as libc::nfds_t,
+                milliseconds,
+            )
+        };
+        let error = io::Error::last_os_error();
+        if ready < 0 && error.kind() != io::ErrorKind::Interrupted {
+            return Err(local(error));
+        }
+        Ok(())
+    }
+
+    /// Accepts every connection that is there.
+    fn let_in(&mut self, tell: &mut dyn FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+        for at in 0..self.door.listeners.len() {
+            loop {
+                let (stream, address) = match self.door.listeners[at].accept() {
+                    Ok(accepted) => accepted,
+                    Err(error) => match error.raw_os_error() {
+                        Some(libc::EAGAIN) => break,
+                        // No descriptor or memory for it: the oldest guest
+                        // gives its own.
+                        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+                            if !self.guests.is_empty() =>
+                        {
+                            self.close_oldest(tell)?;
+                            continue;
+                        }
+                        Some(libc::EMFILE | libc::ENFILE | libc::EBADF | libc::EINVAL) => {
+                            return Err(local(error));
+                        }
+                        // A connection that is gone again, or the network's
+                        // errors, which accept(2) reports as its own.
+                        _ => continue,
+                    },
+                };
+                if self.guests.len() == MOST_GUESTS {
+                    self.close_oldest(tell)?;
+                }
+                let name = address.ip().to_canonical().to_string();
+                match Guest::greet(stream, &name, &self.options, self.patience) {
+                    Ok(guest) => self.guests.push(guest),
+                    Err(error) => tell(&format!("{name}: {error}"))?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close_oldest(
+        &mut self,
+        tell: &mut dyn FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let oldest = (0..self.guests.len()).min_by_key(|&index| self.guests[index].until);
+        let Some(index) = oldest else { return Ok(()) };
+        let guest = self.guests.swap_remove(index);
+        tell(&format!(
+            "{}: closed before its hello: too many connections at once",
+            guest.name
+        ))
+    }
+}
+
+impl Guest {
+    /// Says this side's hello to a new connection.
+    fn greet(
+        mut stream: TcpStream,
+        name: &str,
+        options: &Options,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let (kind, payload) = Message::Hello(options.clone()).encode();
+        // The send buffer of a new connection has room for the largest frame.
+        stream.write_all(&frame::encode(kind, &payload))?;
+        let now = Instant::now();
+        Ok(Self {
+            stream,
+            name: name.to_owned(),
+            // A patience beyond the clock's range is a day.
+            until: now
+                .checked_add(patience)
+                .unwrap_or(now + Duration::from_secs(24 * 3600)),
+            heard: Vec::new(),
+        })
+    }
+
+    /// Reads what has come of its hello, and not a byte more.
+    fn listen(&mut self, options: &Options) -> Guess {
+        match self.hear() {
+            Ok(Some(theirs)) => {
+                let differences = options.differences(&theirs);
+                if differences.is_empty() {
+                    return Guess::Client;
+                }
+                Guess::Stranger(format!(
+                    "asked for a different run: {}",
+                    differences.join("; ")
+                ))
+            }
+            Ok(None) if Instant::now() >= self.until => {
+                Guess::Stranger("no complete hello came in time".to_owned())
+            }
+            Ok(None) => Guess::Unknown,
+            Err(error) => Guess::Stranger(error.to_string()),
+        }
+    }
+
+    fn hear(&mut self) -> Result<Option<Options>, FrameError> {
+        loop {
+            let mut wanted = HEADER;
+            if let Some((bytes, payload)) = self.heard.split_first_chunk::<HEADER>() {
+                let header = Header::decode(bytes)?;
+                if payload.len() == header.length {
+                    header.check(bytes, payload)?;
+                    return match Message::decode(header.kind, payload)? {
+                        Message::Hello(theirs) => Ok(Some(theirs)),
+                        Message::Abort(reason) => Err(FrameError::GaveUp(reason)),
+                        _ => Err(FrameError::Damaged("no hello came first")),
+                    };
+                }
+                wanted += header.length;
+            }
+            let start = self.heard.len();
+            self.heard.resize(wanted, 0);
+            let read = self.stream.read(&mut self.heard[start..]);
+            self.heard.truncate(start + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(FrameError::Closed),
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::ConnectionReset => return Err(FrameError::Closed),
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! The only place that writes to standard output, to standard error and to
+//! result files, so that a full disk is an error with a cause and never a panic.
+//!
+//! A closed pipe (`dat-bench … | head -1`) ends the program by `SIGPIPE`; see
+//! `main`.
+
+use std::fmt::Display;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// Prints a text to standard output and flushes it.
+pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    write!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|error| standard_output(&error))
+}
+
+/// Prints a line to standard output and flushes it.
+pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
+    print(format_args!("{text}\n"))
+}
+
+/// Reports an error on standard error. A standard error that cannot be written
+/// is ignored: the exit status still tells.
+pub(crate) fn complain(text: impl Display) {
+    let _ = writeln!(io::stderr(), "dat-bench: {text}");
+}
+
+/// The failure of a write to standard output.
+pub(crate) fn standard_output(error: &io::Error) -> Failure {
+    Failure::environment(format!(
+        "cannot write to standard output: {error}; send it to a place with room"
+    ))
+}
+
+/// Opens a result file for writing without touching its content. Called before
+/// the measurement, so that no time is spent on results that cannot be kept.
+pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
+    let existed = path.exists();
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|error| {
+            Failure::usage(format!(
+                "cannot write {}: {error}; name another file",
+                path.display()
+            ))
+        })?;
+    if !existed {
+        // The empty file was made two lines above; nothing is lost if it stays.
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// Writes a result file.
+pub(crate) fn save(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| {
+        Failure::environment(format!(
+            "cannot write {}: {error}; the file is incomplete: make room, or name another file",
+            path.display()
+        ))
+    })
+}
+
+/// Prints the names of the files that were written.
+pub(crate) fn written<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
+    paths
+        .into_iter()
+        .try_for_each(|path| line(format_args!(" wrote {}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_an_environment_failure_with_file_and_cause() {
+        let full = Path::new("/dev/full");
+        probe(full).unwrap();
+        let failure = save(full, "text").unwrap_err();
+        assert_eq!(failure.status(), 2);
+        let text = failure.to_string();
+        assert!(
+            text.contains("/dev/full") && text.contains("No space left"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_probe_leaves_no_file_and_changes_none() {
+        let folder = std::env::temp_dir().join(format!("dat-bench-probe-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("r.json");
+        probe(&file).unwrap();
+        assert!(!file.exists());
+        fs::write(&file, "kept").unwrap();
+        probe(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
