@@ -1,10 +1,10 @@
 //! The command line: perftest's letters, and help that teaches.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use dat_engine::cm::ListenOn;
 
 use crate::stats::Reported;
 
@@ -64,8 +64,8 @@ The server ends after one client; --persist makes it answer one after another.
 It reports a connection that is no dat-bench, or that asks for another run, and
 waits on. Nothing is authenticated or encrypted: whatever reaches the server's
 port can have itself answered, and reach the memory that is measured. Without
---listen a server with an emulated device listens on loopback only, any other on
-every address of the host.
+--listen a server listens where DAT_LISTEN says, else on all addresses of the
+host. Emulated devices set DAT_LISTEN to loopback.
 
 What is reported: for send and write HALF of the round trip, as perftest does.
 One message goes there, one comes back, and both ways are taken as equal. For
@@ -267,10 +267,10 @@ pub(crate) struct LatArgs {
     /// [default: send 236, write 220; as DAT does where DAT is measured]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES")]
     pub(crate) inline: Option<u32>,
-    /// Server: listen on this IP address, also for DAT's connections [default: as DAT_LISTEN
-    /// says, else loopback if the device is emulated, and every address if not]
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["host", "loopback"])]
-    pub(crate) listen: Option<IpAddr>,
+    /// Server: listen on all addresses of this host, on loopback, or on one IP address, also for
+    /// DAT's connections [default: as DAT_LISTEN says, else all; emulated devices set it to loopback]
+    #[arg(long, value_name = "all|loopback|ADDRESS", conflicts_with_all = ["host", "loopback"])]
+    pub(crate) listen: Option<ListenOn>,
     /// Server: answer one client after another, until Ctrl-C
     #[arg(long, conflicts_with_all = ["host", "loopback"])]
     pub(crate) persist: bool,
@@ -373,19 +373,17 @@ impl LatArgs {
         self.api.iter().any(|&api| api != Api::Engine)
     }
 
-    /// The one address on which a server is to listen: the option's, else that
-    /// of DAT_LISTEN. `None` if neither is given, and for other sides.
-    pub(crate) fn listen(&self) -> Result<Option<IpAddr>, crate::failure::Failure> {
-        if self.listen.is_some() || !self.is_server() {
-            return Ok(self.listen);
+    /// Returns where a server listens: as the option says, else as DAT_LISTEN
+    /// says, else on all addresses.
+    pub(crate) fn listen(&self) -> Result<ListenOn, crate::failure::Failure> {
+        if let Some(listen) = self.listen {
+            return Ok(listen);
         }
         match std::env::var(LISTEN) {
-            Ok(text) if !text.is_empty() => text.parse().map(Some).map_err(|_| {
-                crate::failure::Failure::usage(format!(
-                    "invalid {LISTEN} \"{text}\": expected an IP address of this host"
-                ))
-            }),
-            _ => Ok(None),
+            Ok(text) if !text.is_empty() => text
+                .parse()
+                .map_err(|error| crate::failure::Failure::usage(format!("{LISTEN}: {error}"))),
+            _ => Ok(ListenOn::All),
         }
     }
 

@@ -10,6 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use dat_engine::cm::ListenOn;
+
 use super::frame::{self, FrameError, HEADER, Header};
 use super::message::Message;
 use super::options::Options;
@@ -21,26 +23,15 @@ const MOST_GUESTS: usize = 64;
 /// Attempts to find a port that is free on both loopback addresses.
 const PORT_ATTEMPTS: u32 = 16;
 
-/// The addresses on which a server listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listen {
-    /// Every address of this host.
-    Everywhere,
-    /// 127.0.0.1 and, where the host has it, ::1.
-    Loopback,
-    /// One address.
-    On(IpAddr),
-}
-
 /// A port where a server waits.
 pub(crate) struct Door {
     listeners: Vec<TcpListener>,
-    listen: Listen,
+    listen: ListenOn,
 }
 
 impl Door {
     /// Opens a port (0: any free one).
-    pub(crate) fn open(listen: Listen, port: u16) -> Result<Self, Failure> {
+    pub(crate) fn open(listen: ListenOn, port: u16) -> Result<Self, Failure> {
         let bind = |addresses: &[IpAddr]| {
             let addresses: Vec<_> = addresses
                 .iter()
@@ -50,20 +41,18 @@ impl Door {
         };
         let listeners = match listen {
             // IPv6's takes IPv4 too; without IPv6 the second is left.
-            Listen::Everywhere => {
-                bind(&[Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()])
-                    .map(|listener| vec![listener])
-            }
-            Listen::Loopback => loopback(port),
-            Listen::On(address) => bind(&[address]).map(|listener| vec![listener]),
+            ListenOn::All => bind(&[Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()])
+                .map(|listener| vec![listener]),
+            ListenOn::Loopback => loopback(port),
+            ListenOn::One(address) => bind(&[address]).map(|listener| vec![listener]),
         }
         .map_err(|error| {
             let place = match listen {
-                Listen::On(address) => format!("{address}, "),
+                ListenOn::One(address) => format!("{address}, "),
                 _ => String::new(),
             };
             let remedy = match (error.kind(), listen) {
-                (io::ErrorKind::AddrNotAvailable, Listen::On(_)) => {
+                (io::ErrorKind::AddrNotAvailable, ListenOn::One(_)) => {
                     "give --listen an address of this host"
                 }
                 _ => "choose another with -p on both sides",
@@ -86,9 +75,9 @@ impl Door {
     /// The addresses on which it listens, in words.
     pub(crate) fn place(&self) -> String {
         match self.listen {
-            Listen::Everywhere => "on every address of this host".to_owned(),
-            Listen::Loopback => "on this host's loopback addresses only".to_owned(),
-            Listen::On(address) => format!("on {address} only"),
+            ListenOn::All => "on every address of this host".to_owned(),
+            ListenOn::Loopback => "on this host's loopback addresses only".to_owned(),
+            ListenOn::One(address) => format!("on {address} only"),
         }
     }
 }

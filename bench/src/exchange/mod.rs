@@ -18,7 +18,7 @@ mod message;
 mod options;
 mod peer;
 
-pub(crate) use lobby::{Door, Listen, Lobby};
+pub(crate) use lobby::{Door, Lobby};
 pub(crate) use message::{Address, Service};
 pub(crate) use options::Options;
 pub(crate) use peer::{Peer, resolve};

@@ -103,7 +103,7 @@ where
             Role::Server => {
                 let door = self.listen()?;
                 // Where it listens, if that is one address; else the adapter's.
-                let address = match plan.listen.filter(|address| !address.is_unspecified()) {
+                let address = match plan.listen.address() {
                     Some(address) => address,
                     None => self.address()?.ip(),
                 };

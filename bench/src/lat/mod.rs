@@ -67,9 +67,9 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         unsafe { std::env::set_var("DAT_WAIT", wait.name()) };
     }
     let listen = args.listen()?;
-    if let Some(address) = args.listen {
+    if args.listen.is_some() {
         // SAFETY: no other thread of this program runs before a device is opened.
-        unsafe { std::env::set_var(LISTEN, address.to_string()) };
+        unsafe { std::env::set_var(LISTEN, listen.to_string()) };
     }
     select::drive(args.path);
     let selected = select::select(args.device.as_deref())?;

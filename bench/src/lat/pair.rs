@@ -30,7 +30,7 @@ use super::side::{Remote, Side, serve as answer};
 use super::way::{Opened, Role, There};
 use super::{read, send, write};
 use crate::cli::{LatArgs, Operation};
-use crate::exchange::{Door, Listen, Lobby, Peer};
+use crate::exchange::{Door, Lobby, Peer};
 use crate::failure::Failure;
 use crate::output;
 use crate::report::DeviceFacts;
@@ -118,12 +118,7 @@ pub(super) fn serve(
     plan: &Plan,
     args: &LatArgs,
 ) -> Result<(), Failure> {
-    let listen = match plan.listen {
-        Some(address) => Listen::On(address),
-        None if facts.emulated_fabric.is_some() => Listen::Loopback,
-        None => Listen::Everywhere,
-    };
-    let door = Door::open(listen, args.port)?;
+    let door = Door::open(plan.listen, args.port)?;
     output::line(format_args!(" {}", facts.what_is_emulated()))?;
     output::line(format_args!(
         " waiting on TCP port {} for a client, {}; no client is authenticated",

@@ -1,7 +1,8 @@
 //! A run as it was asked for, checked and with its defaults filled in.
 
-use std::net::IpAddr;
 use std::time::Duration;
+
+use dat_engine::cm::ListenOn;
 
 use crate::cli::{Api, LatArgs, Operation, Wait};
 use crate::clock::Clock;
@@ -46,13 +47,13 @@ pub(super) struct Plan {
     clock: Clock,
     cpu: Option<usize>,
     all: bool,
-    /// The one address on which a server listens, if it is to be one.
-    pub(super) listen: Option<IpAddr>,
+    /// The addresses on which a server listens.
+    pub(super) listen: ListenOn,
 }
 
 impl Plan {
     /// Calibrates the clock on the way: call it where measuring will be done.
-    pub(super) fn new(args: &LatArgs, listen: Option<IpAddr>) -> Self {
+    pub(super) fn new(args: &LatArgs, listen: ListenOn) -> Self {
         Self {
             apis: args.api.clone(),
             wait: args.wait,
@@ -185,7 +186,7 @@ mod tests {
     fn plan(line: &str) -> Plan {
         let words = ["dat-bench", "lat"].into_iter().chain(line.split(' '));
         match crate::cli::Cli::try_parse_from(words).unwrap().command {
-            crate::cli::Command::Lat(args) => Plan::new(&args, None),
+            crate::cli::Command::Lat(args) => Plan::new(&args, ListenOn::All),
             _ => unreachable!(),
         }
     }

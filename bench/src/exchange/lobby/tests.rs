@@ -13,7 +13,7 @@ fn options(size: &str) -> Options {
 
 /// A lobby that waits for clients of 2 bytes, and its port.
 fn lobby(patience: Duration) -> (Lobby, u16) {
-    let door = Door::open(Listen::Loopback, 0).unwrap();
+    let door = Door::open(ListenOn::Loopback, 0).unwrap();
     let port = door.port().unwrap();
     (Lobby::new(door, options("2"), patience), port)
 }
@@ -144,11 +144,11 @@ fn nobody_coming_ends_the_wait() {
 
 #[test]
 fn a_door_on_loopback_is_on_no_other_address() {
-    let door = Door::open(Listen::Loopback, 0).unwrap();
+    let door = Door::open(ListenOn::Loopback, 0).unwrap();
     for listener in &door.listeners {
         assert!(listener.local_addr().unwrap().ip().is_loopback());
     }
-    let one = Door::open(Listen::On("127.0.0.2".parse().unwrap()), 0).unwrap();
+    let one = Door::open(ListenOn::One("127.0.0.2".parse().unwrap()), 0).unwrap();
     let port = one.port().unwrap();
     assert!(TcpStream::connect(("127.0.0.2", port)).is_ok());
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
@@ -157,7 +157,7 @@ fn a_door_on_loopback_is_on_no_other_address() {
 #[test]
 fn an_address_of_another_host_is_refused_with_a_remedy() {
     // Kept for documentation (RFC 5737): no host has it.
-    let failure = Door::open(Listen::On("192.0.2.1".parse().unwrap()), 0)
+    let failure = Door::open(ListenOn::One("192.0.2.1".parse().unwrap()), 0)
         .err()
         .unwrap();
     assert_eq!(failure.status(), 2);
@@ -166,7 +166,7 @@ fn an_address_of_another_host_is_refused_with_a_remedy() {
 
 #[test]
 fn a_taken_port_is_an_environment_failure() {
-    for listen in [Listen::Everywhere, Listen::Loopback] {
+    for listen in [ListenOn::All, ListenOn::Loopback] {
         let door = Door::open(listen, 0).unwrap();
         let failure = Door::open(listen, door.port().unwrap()).err().unwrap();
         assert_eq!(failure.status(), 2);
