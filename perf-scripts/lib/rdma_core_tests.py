@@ -1,8 +1,8 @@
 """Runs tests of rdma-core's Python suite and tells how each ended.
 
-usage: rdma_core_tests.py TESTS EXPECTED FACE LINK [MODULE...] -- [options of the suite]
+usage: rdma_core_tests.py TESTS EXPECTED VERSION FACE LINK [MODULE...] -- [options of the suite]
 
-TESTS is the folder with the package `tests`. One line for each test that ended
+TESTS is the folder with the package `tests`, VERSION that of rdma-core. One line for each test that ended
 otherwise than EXPECTED says, and a last line with the counts. Exit status 0
 only if all ended as expected.
 """
@@ -13,15 +13,25 @@ import sys
 import unittest
 
 
-def expectations(path, *places):
-    """The lines of the file that concern these places: (pattern, outcome)."""
+def expectations(path, version, *places):
+    """Returns the lines of the file that concern these places and this
+    version: (pattern, outcome)."""
     found = []
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             words = line.split("#")[0].split()
-            if words and words[0] in ("any", *places):
+            if words and all(holds(where, version, places) for where in words[0].split(",")):
                 found.append((words[1], words[2]))
     return found
+
+
+def holds(where, version, places):
+    """Returns whether one word of a line's first column fits this run."""
+    if where.startswith(">="):
+        return version >= int(where[2:])
+    if where.startswith("<"):
+        return version < int(where[1:])
+    return where in ("any", *places)
 
 
 class Outcomes(unittest.TestResult):
@@ -55,7 +65,7 @@ class Outcomes(unittest.TestResult):
 
 
 def main():
-    folder, expected, face, link, *rest = sys.argv[1:]
+    folder, expected, version, face, link, *rest = sys.argv[1:]
     split = rest.index("--")
     modules, sys.argv[1:] = rest[:split], rest[split + 1:]
     sys.path.insert(0, folder + "/tests")
@@ -63,7 +73,7 @@ def main():
     from args_parser import parser
 
     parser.parse_args()
-    known = expectations(expected, face, link)
+    known = expectations(expected, int(version), face, link)
     outcomes = Outcomes()
     for module in modules:
         loaded = importlib.import_module("tests." + module)
