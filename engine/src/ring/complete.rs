@@ -56,6 +56,17 @@ impl Slot {
         CqeTail::from_bits(self.cell::<u64>(offset::TAIL).read())
     }
 
+    /// The tail, if the entry is of the queue pair and the operation `whose`: one
+    /// load for both.
+    #[inline(always)]
+    pub(crate) fn tail_of(self, whose: RequestQpn) -> Option<CqeTail> {
+        let bits = self.cell::<u64>(offset::TAIL).read();
+        const _: () = assert!(offset::REQUEST_QPN == offset::TAIL);
+        let [a, b, c, d, ..] = bits.to_ne_bytes();
+        let found = Be32::from_bits(u32::from_ne_bytes([a, b, c, d]));
+        (RequestQpn(found.get()) == whose).then_some(CqeTail::from_bits(bits))
+    }
+
     #[inline(always)]
     pub(crate) fn request_qpn(self) -> RequestQpn {
         RequestQpn(Be32::from_bits(self.cell::<u32>(offset::REQUEST_QPN).read()).get())

@@ -3,6 +3,13 @@
 //! WQEs lie one `stride` apart and are nothing but data segments; the device
 //! takes them in order. Segments of length 0 are left out, and a WQE with room
 //! left ends with a terminator (libmlx5 `mlx5_post_recv`).
+//!
+//! A completion names its receive by the WQE counter, and that receive is the
+//! one reported, as by libmlx5 since v55; before, libmlx5 took the oldest. Both
+//! are the same while the device takes WQEs in order. A ConnectX takes them in
+//! another order only for a queue pair that was created with
+//! `MLX5DV_QP_CREATE_OOO_DP`; the engine never sets that flag, which would also
+//! need a ring of twice the size.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -86,27 +93,18 @@ unsafe impl Send for RecvConsumer {}
 // SAFETY: as above; the other fields that change are atomics.
 unsafe impl Sync for RecvConsumer {}
 
-/// The oldest receive, about to be completed.
+/// The cookies of a receive queue, for registers.
 #[derive(Clone, Copy, Debug)]
-pub struct Front {
-    counter: u32,
-    /// Its cookie.
-    pub cookie: u64,
-}
-
-/// The oldest receives, about to be completed together.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fronts<'a> {
-    first: u32,
+pub(crate) struct Cookies<'a> {
     size: RingSize,
     cookies: &'a [AtomicU64],
 }
 
-impl Fronts<'_> {
-    /// The cookie of the one that is so many behind the oldest.
+impl Cookies<'_> {
+    /// The cookie of the receive that a completion names.
     #[inline(always)]
-    pub(crate) fn cookie(self, behind: usize) -> u64 {
-        let index = self.size.index(self.first.wrapping_add(behind as u32));
+    pub(crate) fn at(self, wqe_counter: u16) -> u64 {
+        let index = self.size.index(u32::from(wqe_counter));
         // SAFETY: an index of the ring, which has as many cookies as WQEs.
         let cookie = unsafe { self.cookies.get_unchecked(index) };
         cookie.load(Ordering::Relaxed)
@@ -419,43 +417,30 @@ impl Wqes {
 }
 
 impl RecvConsumer {
-    /// The oldest receive. The device completes receives in order, so a
-    /// completion of this queue is always its.
+    /// The cookies, for the length of a run.
     #[inline(always)]
-    pub fn front(&self) -> Front {
-        let counter = self.retired.load(Ordering::Relaxed);
-        // SAFETY: an index of the ring, which has as many cookies as WQEs.
-        let cookie = unsafe { self.cookies.get_unchecked(self.size.index(counter)) };
-        Front {
-            counter,
-            cookie: cookie.load(Ordering::Relaxed),
-        }
-    }
-
-    /// The oldest receives.
-    #[inline(always)]
-    pub(crate) fn fronts(&self) -> Fronts<'_> {
-        Fronts {
-            first: self.retired.load(Ordering::Relaxed),
+    pub(crate) fn cookies(&self) -> Cookies<'_> {
+        Cookies {
             size: self.size,
             cookies: &self.cookies,
         }
     }
 
-    /// Gives the places of so many of the oldest back to the producer.
+    /// The cookie of the receive that a completion names. A counter that no
+    /// receive was posted with, which only a broken device writes, leads to
+    /// some other cookie of the ring.
     #[inline(always)]
-    pub(crate) fn retire_all(&self, fronts: Fronts<'_>, count: usize) {
-        let retired = fronts.first.wrapping_add(count as u32);
-        // Release: the cookies have been read.
-        self.retired.store(retired, Ordering::Release);
+    pub fn cookie(&self, wqe_counter: u16) -> u64 {
+        self.cookies().at(wqe_counter)
     }
 
-    /// Gives the place of the oldest receive back to the producer.
+    /// Gives the places of so many completed receives back to the producer.
     #[inline(always)]
-    pub fn retire(&self, front: Front) {
-        // Release: the cookie, and the WQE if it was looked at, have been read.
-        self.retired
-            .store(front.counter.wrapping_add(1), Ordering::Release);
+    pub fn retire(&self, count: u32) {
+        let retired = self.retired.load(Ordering::Relaxed).wrapping_add(count);
+        // Release: the cookies, and the WQEs if they were looked at, have been
+        // read.
+        self.retired.store(retired, Ordering::Release);
     }
 
     /// Receives that were posted and not retired. For any thread; exact when
@@ -466,9 +451,10 @@ impl RecvConsumer {
         self.record.get().wrapping_sub(retired) & 0xffff
     }
 
-    /// The segments of the oldest receive that so many bytes go to.
-    pub(crate) fn units(&self, front: Front, length: u32, units: &mut Units) {
-        let index = self.size.index(front.counter);
+    /// The segments that so many bytes go to, of the receive that a completion
+    /// names.
+    pub(crate) fn units(&self, wqe_counter: u16, length: u32, units: &mut Units) {
+        let index = self.size.index(u32::from(wqe_counter));
         // SAFETY: an index of the ring.
         let wqe = unsafe { self.buf.add(index * self.stride) };
         units.collect(

@@ -4,8 +4,10 @@
 use super::record::{Receives, Record};
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
 use crate::ring::complete::{CompletionRing, Slot};
+use crate::ring::receive::RecvConsumer;
 use crate::ring::scatter::{Units, scatter};
 use crate::ring::send::Retired;
+use crate::ring::shared::SharedRecvConsumer;
 use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn, WqeOpcode};
 
 /// What a request of the send queue was, by the opcode of its WQE.
@@ -53,9 +55,9 @@ pub(super) fn received(
 pub(super) fn receive(slot: Slot, record: &Record) -> Option<u64> {
     match &record.receives {
         Receives::Own(ring) => {
-            let front = ring.front();
-            ring.retire(front);
-            Some(front.cookie)
+            let cookie = ring.cookie(slot.wqe_counter());
+            ring.retire(1);
+            Some(cookie)
         }
         Receives::Shared(shared) => shared.ring.take_alone(slot.wqe_counter()),
         Receives::None => None,
@@ -263,52 +265,50 @@ fn place(
     }
 }
 
-/// The receive that a completion is about.
-enum Receive<'a> {
-    Own {
-        ring: &'a crate::ring::receive::RecvConsumer,
-        front: crate::ring::receive::Front,
-    },
-    Shared {
-        ring: &'a crate::ring::shared::SharedRecvConsumer,
-        index: u16,
-    },
+/// The receive that a completion names.
+struct Receive<'a> {
+    ring: ReceiveRing<'a>,
+    wqe_counter: u16,
+}
+
+/// The queue that it was posted to.
+enum ReceiveRing<'a> {
+    Own(&'a RecvConsumer),
+    Shared(&'a SharedRecvConsumer),
 }
 
 impl<'a> Receive<'a> {
     fn of(record: &'a Record, tail: CqeTail) -> Option<Self> {
-        match &record.receives {
-            Receives::Own(ring) => Some(Self::Own {
-                ring,
-                front: ring.front(),
-            }),
-            Receives::Shared(shared) => Some(Self::Shared {
-                ring: &shared.ring,
-                index: tail.wqe_counter(),
-            }),
-            Receives::None => None,
-        }
+        let ring = match &record.receives {
+            Receives::Own(ring) => ReceiveRing::Own(ring),
+            Receives::Shared(shared) => ReceiveRing::Shared(&shared.ring),
+            Receives::None => return None,
+        };
+        Some(Self {
+            ring,
+            wqe_counter: tail.wqe_counter(),
+        })
     }
 
     fn cookie(&self) -> u64 {
-        match self {
-            Self::Own { front, .. } => front.cookie,
-            Self::Shared { ring, index } => ring.cookie(*index),
+        match self.ring {
+            ReceiveRing::Own(ring) => ring.cookie(self.wqe_counter),
+            ReceiveRing::Shared(ring) => ring.cookie(self.wqe_counter),
         }
     }
 
     fn units<'u>(&self, length: u32, units: &'u mut Units) -> &'u Units {
-        match self {
-            Self::Own { ring, front } => ring.units(*front, length, units),
-            Self::Shared { ring, index } => ring.units(*index, length, units),
+        match self.ring {
+            ReceiveRing::Own(ring) => ring.units(self.wqe_counter, length, units),
+            ReceiveRing::Shared(ring) => ring.units(self.wqe_counter, length, units),
         }
         units
     }
 
     fn retire(self) {
-        match self {
-            Self::Own { ring, front } => ring.retire(front),
-            Self::Shared { ring, index } => ring.free(index),
+        match self.ring {
+            ReceiveRing::Own(ring) => ring.retire(1),
+            ReceiveRing::Shared(ring) => ring.free(self.wqe_counter),
         }
     }
 }

@@ -58,21 +58,25 @@ impl Run<'_> {
             flags: solicited(OwnOp(self.form)),
             ..RECEIVE
         });
-        let fronts = ring.fronts();
+        let cookies = ring.cookies();
         let mut taken = 0;
         for place in self.out {
             let (slot, form) = ahead.look();
-            if form != self.form || slot.request_qpn() != whose {
+            if form != self.form {
                 break;
             }
-            *place = pattern.completion(fronts.cookie(taken), context, slot.byte_count(), 0);
+            let Some(tail) = slot.tail_of(whose) else {
+                break;
+            };
+            let cookie = cookies.at(tail.wqe_counter());
+            *place = pattern.completion(cookie, context, slot.byte_count(), 0);
             ahead.advance(&turn);
             taken += 1;
         }
         if !is_still(record, whose) {
             return 0;
         }
-        ring.retire_all(fronts, taken);
+        ring.retire(taken as u32);
         self.cursor.follow(ahead, taken);
         taken
     }

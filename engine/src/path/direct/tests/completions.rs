@@ -16,7 +16,7 @@ fn sends_and_receives_come_back_with_their_cookies() {
         cq.write(done(0x10, 0));
         cq.write(Entry {
             form: 2,
-            ..received(0x10, 0, 5)
+            ..received(0x10, 1, 5)
         });
         let first = Completion {
             byte_len: 77,
@@ -79,13 +79,14 @@ fn every_kind_of_completion_says_what_it_was() {
         flags: CompletionFlags::WITH_IMM | CompletionFlags::SOLICITED,
         ..good(50, op, 7)
     };
-    for (opcode, op) in [(1, CompletionOp::RecvWriteImm), (3, CompletionOp::Recv)] {
+    let kinds = [(1, CompletionOp::RecvWriteImm), (3, CompletionOp::Recv)];
+    for (counter, (opcode, op)) in kinds.into_iter().enumerate() {
         pair.recv(50, &[]).unwrap();
         cq.write(Entry {
             opcode,
             form: 2,
             imm: 0x8000_0001,
-            ..received(7, 0, 4)
+            ..received(7, counter as u16, 4)
         });
         assert_eq!(cq.poll(), Some(with_imm(op, 0x8000_0001)));
     }
@@ -125,6 +126,71 @@ fn every_syndrome_becomes_its_status_on_both_sides() {
             ..expected
         };
         assert_eq!(cq.poll(), Some(expected));
+    }
+}
+
+/// Singly and in a batch, good and bad, with payload in the entry and without.
+#[test]
+fn a_completion_reports_the_receive_that_it_names() {
+    let target = Memory::new(4 * 64, 0);
+    let piece = |at: u64| Segment {
+        addr: target.addr(at as usize * 64),
+        length: 64,
+        lkey: 1,
+    };
+    let post = |pair: &mut Qp, first: u64| {
+        for cookie in first..first + 4 {
+            pair.recv(cookie, &[piece(cookie - first)]).unwrap();
+        }
+        assert_eq!(pair.recv(0, &[]), Err(PostError::QueueFull));
+    };
+    for batch in [false, true] {
+        let mut cq = Cq::new(32, 64);
+        let mut pair = qp(7, &cq, &cq, None);
+        post(&mut pair, 10);
+        cq.write(received(7, 2, 1));
+        cq.write(Entry {
+            opcode: 14,
+            syndrome: 5,
+            ..received(7, 0, 0)
+        });
+        let inline = Entry {
+            form: 4,
+            ..received(7, 3, 5)
+        };
+        cq.write_with(inline, b"there");
+        cq.write(received(7, 1, 1));
+        let mut out = [Completion::default(); 8];
+        let found = if batch {
+            cq.poller.poll_batch(&mut out)
+        } else {
+            for place in &mut out[..4] {
+                *place = cq.poll().unwrap();
+            }
+            4
+        };
+        assert_eq!(found, 4);
+        let cookies = [0, 1, 2, 3].map(|at| out[at].cookie);
+        assert_eq!(cookies, [12, 10, 13, 11]);
+        assert_eq!(out[1].status, Status::WrFlush);
+        assert_eq!(target.bytes(3 * 64, 6), b"there\0");
+        target.write(3 * 64, &[0; 5]);
+        // Each has given one place back.
+        post(&mut pair, 20);
+    }
+}
+
+/// The device's word is not believed beyond the ring.
+#[test]
+fn a_counter_of_no_posted_receive_stays_inside_the_ring() {
+    let mut cq = Cq::new(32, 64);
+    let mut pair = qp(7, &cq, &cq, None);
+    for cookie in 10..14 {
+        pair.recv(cookie, &[]).unwrap();
+    }
+    for (counter, cookie) in [(0xffff, 13), (0x8002, 12), (6, 12), (0, 10)] {
+        cq.write(received(7, counter, 1));
+        assert_eq!(cq.poll().map(|c| c.cookie), Some(cookie));
     }
 }
 

@@ -14,8 +14,9 @@ struct World {
     srqs: [Srq; 2],
     /// The free WQEs of each shared queue, in order.
     free: [VecDeque<u16>; 2],
-    /// Posted sends of each queue pair.
+    /// Posted sends and receives of each queue pair.
     sends: [u64; 6],
+    receives: [u64; 6],
     /// Shared receives that complete when the entries written so far are polled.
     coming_back: Vec<(usize, u16)>,
     /// Completions that the entries written so far make.
@@ -45,6 +46,7 @@ impl World {
             srqs,
             free: core::array::from_fn(|_| (0..4).collect()),
             sends: [0; 6],
+            receives: [0; 6],
             coming_back: Vec::new(),
             written: 0,
             cookie: 0,
@@ -98,6 +100,8 @@ impl World {
             if self.pairs[at].recv(cookie, &[]).is_err() {
                 return;
             }
+            entry.counter = self.receives[at] as u16;
+            self.receives[at] += 1;
         } else {
             let shared = usize::from(at == 5);
             if self.srqs[shared].post(cookie, &[]).is_err() {
@@ -186,7 +190,8 @@ fn a_long_run_is_taken_across_the_end_of_the_ring() {
 
 #[test]
 fn a_run_is_not_continued_with_completions_of_the_next_life() {
-    for srq in [false, true] {
+    // A queue of its own starts anew, a shared one goes on.
+    for (srq, counter) in [(false, 0), (true, 1)] {
         let mut cq = Cq::new(32, 64);
         let mut srq = srq.then(Srq::new);
         let mut pair = qp(5, &cq, &cq, srq.as_ref());
@@ -199,7 +204,7 @@ fn a_run_is_not_continued_with_completions_of_the_next_life() {
         pair.pair.reset();
         pair.pair.open_receives();
         post(&mut pair, 2);
-        cq.write(received(5, 1, 20));
+        cq.write(received(5, counter, 20));
         let mut out = [Completion::default(); 4];
         assert_eq!(cq.poller.poll_batch(&mut out), 1);
         assert_eq!((out[0].cookie, out[0].byte_len), (2, 20));
