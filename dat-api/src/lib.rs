@@ -66,10 +66,13 @@
 //! The C faces are packages of their own that convert and call here; nothing
 //! in this crate has a layout that C knows.
 //!
-//! [`object`] is for faces. Who posts through it promises that no other call
-//! on the same endpoint or queue runs meanwhile, by whatever name: the types
-//! of [`safe`] keep that promise among themselves, so do not free, connect or
-//! reset by handle what one of them owns.
+//! # Safety
+//! No safe function of this crate can cause undefined behaviour, on any thread,
+//! with any handle. [`object`] is for faces: its calls that post, and those that
+//! touch what a post touches (reset, modify, disconnect, free, bind, resize, an
+//! abrupt close), are `unsafe`, since posting takes no lock. The types of
+//! [`safe`] keep that contract by borrowing; an endpoint that one of them owns
+//! must not be posted to, reset or freed by its handle.
 //!
 //! # Adapters and their names
 //! An RDMA device needs no configuration: its adapter is called `DEVICE`, or
