@@ -1,5 +1,8 @@
 //! The safe types: objects may go in any order, and nothing is left behind.
 
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use dat_api::safe::{Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher};
@@ -128,6 +131,134 @@ fn memory_outlives_its_name_while_messages_may_come() {
     assert!(!is_mapped(at), "nothing names it");
 }
 
+/// What two threads write at once is mixed by whole bytes of either, and words
+/// that are aligned are of one of them.
+#[test]
+fn memory_is_written_and_read_by_several_threads_at_once() {
+    const BYTES: usize = 200;
+    let _bed = Bed::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let zone = adapter.zone().expect("a zone");
+    let memory = zone.memory(BYTES, MemPrivileges::all()).expect("memory");
+    thread::scope(|scope| {
+        for value in [0x11, 0xee] {
+            let memory = &memory;
+            scope.spawn(move || {
+                for round in 0..2_000 {
+                    let at = round % 11;
+                    memory.write(at, &[value; BYTES - 16][..BYTES - 16 - at]);
+                }
+            });
+        }
+        for _ in 0..2_000 {
+            let mut seen = [0; BYTES];
+            memory.read(0, &mut seen);
+            assert!(seen.iter().all(|byte| [0, 0x11, 0xee].contains(byte)));
+            let word = memory.load_u64(96).to_ne_bytes();
+            assert!(word.iter().all(|&byte| byte == word[0]), "{word:x?}");
+        }
+    });
+    let mut last = [0; 8];
+    memory.read(BYTES - 8, &mut last);
+    assert_eq!(last, [0; 8], "behind what was written");
+}
+
+/// Payloads of short messages are placed by the thread that polls, beside one
+/// that reads and one that sends the same bytes.
+#[test]
+fn memory_is_read_and_sent_while_a_poll_places_payloads_in_it() {
+    const MESSAGES: u64 = 200;
+    let bed = Bed::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let zone = adapter.zone().expect("a zone");
+    let [sent, memory] = [(); 2].map(|()| zone.memory(64, MemPrivileges::all()).expect("memory"));
+    let ends = [(); 2].map(|()| {
+        let events = adapter
+            .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+            .expect("a dispatcher");
+        let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+        (endpoint.expect("an endpoint"), events)
+    });
+    let [(mut one, ones), (mut other, others)] = connected(&adapter, ends);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let mut seen = [0; 16];
+                memory.read(0, &mut seen);
+                assert!(seen.iter().all(|byte| [0, 0x11, 0xee].contains(byte)));
+                thread::yield_now();
+            }
+        });
+        let _ends = Ends(&over);
+        for number in 0..MESSAGES {
+            let value = if number % 2 == 0 { 0x11 } else { 0xee };
+            sent.write(0, &[value; 16]);
+            let flags = CompletionFlags::empty();
+            let place = memory.segment(0..16);
+            other.post_recv(&[place], number, flags).expect("room");
+            one.post_send(&[sent.segment(0..16)], number, flags)
+                .expect("room");
+            bed.run();
+            for events in [&ones, &others] {
+                let event = device::comes(|| events.next().expect("not waited on"));
+                assert!(matches!(
+                    event.expect("an event").data,
+                    EventData::Dto { status: DtoStatus::Success, cookie, .. } if cookie == number
+                ));
+            }
+            let mut seen = [0; 16];
+            memory.read(0, &mut seen);
+            assert_eq!(seen, [value; 16]);
+        }
+    });
+}
+
+/// Says so when it goes, also if the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Events can be copied: what a request brings has one owner nevertheless.
+#[test]
+fn a_request_that_is_answered_by_two_threads_gives_its_endpoint_to_one() {
+    let _bed = Bed::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let requests = adapter.dispatcher(8, EvdFlags::CR).expect("a dispatcher");
+    let point = on_free(|qualifier| adapter.listen_with_endpoints(qualifier, &requests));
+    let zone = adapter.zone().expect("a zone");
+    for _ in 0..20 {
+        let (mut active, actives) = one(&adapter);
+        active
+            .connect(adapter.address(), point.qualifier(), SOON, b"")
+            .expect("begun");
+        let event = requests.wait(SOON).expect("a request");
+        let both = Barrier::new(2);
+        let owners: Vec<Endpoint> = thread::scope(|scope| {
+            let answer = || {
+                let events = adapter
+                    .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+                    .expect("a dispatcher");
+                let mut asked = ConnectionRequest::from_event(&event).expect("a request");
+                both.wait();
+                let served = asked.accept_with(&zone, &EndpointOptions::new(&events), b"");
+                // The other may be at it: this one does not reject.
+                std::mem::forget(asked);
+                served.ok()
+            };
+            let threads = [scope.spawn(answer), scope.spawn(answer)];
+            let answers = threads.map(|thread| thread.join().expect("no panic"));
+            answers.into_iter().flatten().collect()
+        });
+        assert_eq!(owners.len(), 1);
+        assert_eq!(kind(&actives), ConnectionKind::Established);
+    }
+}
+
 #[test]
 fn an_adapter_closes_when_nothing_is_made_of_it() {
     let _bed = Bed::new();
@@ -137,7 +268,7 @@ fn an_adapter_closes_when_nothing_is_made_of_it() {
     assert!(refused.code().is(ReturnType::InvalidState), "{refused}");
     drop((one, other));
     let watermarks = adapter.async_events();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let waiter = scope.spawn(|| watermarks.wait(None));
         std::thread::sleep(Duration::from_millis(20));
         adapter.close().expect("nothing is left");
@@ -155,7 +286,7 @@ fn a_wait_can_be_ended_and_allowed_again() {
     let events = adapter
         .dispatcher(4, EvdFlags::SOFTWARE)
         .expect("a dispatcher");
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let waiter = scope.spawn(|| events.wait(None));
         std::thread::sleep(Duration::from_millis(20));
         events.end_waiting().expect("it lives");
@@ -427,7 +558,7 @@ fn a_notification_object_tells_of_several_dispatchers() {
     one.post_send(&[], 8, CompletionFlags::empty())
         .expect("room");
     let mut told = Vec::new();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let two = [cno.wait(SOON), cno.wait(SOON)];
             two.map(|told| told.expect("woken").expect("a dispatcher"))
