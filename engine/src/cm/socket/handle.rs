@@ -31,6 +31,7 @@ impl Listener {
     ) -> Result<Self, CmError> {
         let shared = &service.shared;
         shared.post.require_here()?;
+        shared.keep_reserve()?;
         let (mut sockets, qualifier) = open::listener(on, qualifier)?;
         let token = shared.post.token();
         for socket in &mut sockets {

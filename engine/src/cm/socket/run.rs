@@ -8,7 +8,7 @@ use super::silent::{Room, Silent};
 use crate::cm::post::WAKE;
 use crate::descriptors;
 use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Registry, Token};
+use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(super) fn run(shared: &Shared, poll: Poll) {
         deadlines: BTreeSet::new(),
         silent: Silent::new(),
         held_back: false,
-        reserve: None,
+        lent: false,
         again: Vec::new(),
         scratch: vec![0; 4 * MAX_FRAME],
         starved: false,
@@ -49,9 +49,8 @@ struct Runner<'a> {
     silent: Silent,
     /// A listener waits until a silent session has had its time.
     held_back: bool,
-    /// A descriptor that is given up for a connection when there is no other.
-    /// While there are listeners, unless it is given up.
-    reserve: Option<Registry>,
+    /// The descriptor in reserve was given up for a connection.
+    lent: bool,
     /// Listeners that may have more, and when to look.
     again: Vec<(Instant, Token)>,
     /// Where streams are read to.
@@ -112,12 +111,7 @@ impl Runner<'_> {
                         self.listeners.insert(token, listening);
                         self.take(token);
                     }
-                    Command::Unlisten(token) => {
-                        self.listeners.remove(&token);
-                        if self.listeners.is_empty() {
-                            self.reserve = None;
-                        }
-                    }
+                    Command::Unlisten(token) => drop(self.listeners.remove(&token)),
                     Command::Connect(token, connecting) => {
                         if let Some(session) = Session::active(connecting) {
                             self.admit(token, session);
@@ -163,9 +157,7 @@ impl Runner<'_> {
             return;
         };
         let limit = descriptors::limit();
-        if self.reserve.is_none() {
-            self.reserve = self.shared.reserve();
-        }
+        self.restore_reserve();
         for turn in 0..TURN {
             if let Err(at) = self.make_room() {
                 self.held_back = true;
@@ -186,15 +178,17 @@ impl Runner<'_> {
                 Err(error) => match error.raw_os_error() {
                     // Also when the handle has closed them.
                     Some(libc::EAGAIN) => return,
-                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-                        if self.give_up_a_descriptor() => {}
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                        if !self.starved {
-                            self.starved = true;
-                            tracing::warn!(%error, "requests for connections have to wait");
+                        // The kernel takes a descriptor before it looks whether
+                        // a connection waits.
+                        if !listening.has_waiting() {
+                            return;
                         }
-                        self.later(token, Instant::now() + STARVED);
-                        return;
+                        if let Err(at) = self.give_up_a_descriptor(&error) {
+                            self.held_back = true;
+                            self.later(token, at);
+                            return;
+                        }
                     }
                     // An error of one connection, which is gone.
                     _ => (),
@@ -217,6 +211,14 @@ impl Runner<'_> {
         let session = Session::passive(stream, peer, Arc::clone(listening), deadline);
         self.silent.insert(token, now);
         self.admit(token, session);
+    }
+
+    /// Puts a descriptor in reserve for the one that was given up, if there is
+    /// one.
+    fn restore_reserve(&mut self) {
+        if self.lent {
+            self.lent = self.shared.keep_reserve().is_err();
+        }
     }
 
     /// Makes room for a connection without a request. `Err` says when there
@@ -246,15 +248,28 @@ impl Runner<'_> {
         self.settle(token, Fate::Over);
     }
 
-    /// Frees a descriptor for a connection: of the oldest session without a
-    /// request, or the one in reserve. Returns `false` if there is none.
-    fn give_up_a_descriptor(&mut self) -> bool {
-        match self.silent.oldest() {
-            Some(oldest) => {
+    /// Frees a descriptor for a connection that waits: the one in reserve, or
+    /// that of the oldest session without a request. `Err` says when to try
+    /// again.
+    fn give_up_a_descriptor(&mut self, error: &io::Error) -> Result<(), Instant> {
+        if self.shared.give_up_reserve() {
+            self.lent = true;
+            return Ok(());
+        }
+        let now = Instant::now();
+        match self.silent.oldest(now) {
+            Room::Instead(oldest) => {
                 self.dismiss(oldest);
-                true
+                Ok(())
             }
-            None => self.reserve.take().is_some(),
+            Room::At(at) => Err(at),
+            Room::Free => {
+                if !self.starved {
+                    self.starved = true;
+                    tracing::warn!(%error, "requests for connections have to wait");
+                }
+                Err(now + STARVED)
+            }
         }
     }
 
@@ -313,6 +328,8 @@ impl Runner<'_> {
         if over && let Some(mut entry) = self.sessions.remove(&token) {
             entry.session.close();
             self.shared.deregister(&mut entry.session.stream);
+            drop(entry);
+            self.restore_reserve();
         }
     }
 

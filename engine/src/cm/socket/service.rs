@@ -6,7 +6,8 @@ use crate::cm::post::{self, End, Post};
 use crate::cm::{CmError, ManagerOptions};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Poll, Registry, Token, event::Source};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     pub(super) options: ManagerOptions,
     pub(super) post: Post<Command>,
     registry: Registry,
+    /// A descriptor, from the first listener on.
+    reserve: Mutex<Option<Registry>>,
     /// For the requests that the thread makes.
     service: OnceLock<Weak<Service>>,
 }
@@ -54,6 +57,24 @@ pub(super) struct Listening {
     pub(super) gate: ListenGate,
 }
 
+impl Listening {
+    /// Whether a connection waits to be taken.
+    pub(super) fn has_waiting(&self) -> bool {
+        let sockets = self.sockets.lock();
+        let sockets = sockets.unwrap_or_else(PoisonError::into_inner);
+        let asked = sockets.iter().map(|socket| libc::pollfd {
+            fd: socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let mut asked: Vec<_> = asked.collect();
+        let count = asked.len() as libc::nfds_t;
+        // SAFETY: so many structs, which are ours, and descriptors that are
+        // open as long as the lock is held. It does not wait.
+        unsafe { libc::poll(asked.as_mut_ptr(), count, 0) > 0 }
+    }
+}
+
 /// A connection that was begun.
 pub(super) struct Connecting {
     /// Registered; or the event that ended the attempt at once.
@@ -72,6 +93,7 @@ impl Service {
             options,
             post: Post::new(&poll)?,
             registry: poll.registry().try_clone().map_err(CmError::Resources)?,
+            reserve: Mutex::new(None),
             service: OnceLock::new(),
         });
         let its = Arc::clone(&shared);
@@ -120,9 +142,23 @@ impl Shared {
         let _ = self.registry.deregister(socket);
     }
 
-    /// A descriptor to keep in reserve, if there is one.
-    pub(super) fn reserve(&self) -> Option<Registry> {
-        self.registry.try_clone().ok()
+    /// Keeps a descriptor for a connection that comes when there is no other
+    /// left; the registry's, since that can be copied.
+    pub(super) fn keep_reserve(&self) -> Result<(), CmError> {
+        let mut reserve = self.reserve();
+        if reserve.is_none() {
+            *reserve = Some(self.registry.try_clone().map_err(CmError::Resources)?);
+        }
+        Ok(())
+    }
+
+    /// Closes the descriptor in reserve. Returns `false` if there is none.
+    pub(super) fn give_up_reserve(&self) -> bool {
+        self.reserve().take().is_some()
+    }
+
+    fn reserve(&self) -> MutexGuard<'_, Option<Registry>> {
+        self.reserve.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What keeps the thread, unless it ends.

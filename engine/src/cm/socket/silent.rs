@@ -79,20 +79,22 @@ impl Silent {
         self.since.contains_key(&token)
     }
 
-    pub(super) fn oldest(&self) -> Option<Token> {
-        self.since.keys().next().copied()
-    }
-
     /// Whether another one may come.
     pub(super) fn room(&self, now: Instant) -> Room {
+        if self.since.len() < self.most {
+            return Room::Free;
+        }
+        self.oldest(now)
+    }
+
+    /// Whether the oldest one can go; [`Room::Free`] if there is none.
+    pub(super) fn oldest(&self, now: Instant) -> Room {
         match self.since.first_key_value() {
-            Some((&oldest, &since)) if self.since.len() >= self.most => {
-                match since.checked_add(GRACE) {
-                    Some(at) if at > now && !self.flooded => Room::At(at),
-                    _ => Room::Instead(oldest),
-                }
-            }
-            _ => Room::Free,
+            Some((&oldest, &since)) => match since.checked_add(GRACE) {
+                Some(at) if at > now && !self.flooded => Room::At(at),
+                _ => Room::Instead(oldest),
+            },
+            None => Room::Free,
         }
     }
 
@@ -148,8 +150,10 @@ mod tests {
                 assert!(newest < limit, "{limit} {used}");
                 silent.insert(Token(number), now);
                 silent.resize(limit, newest);
-                while let (true, Some(oldest)) = (silent.since.len() > silent.most, silent.oldest())
-                {
+                while silent.since.len() > silent.most {
+                    let Room::Instead(oldest) = silent.room(now) else {
+                        panic!("no grace is given in a flood");
+                    };
                     silent.remove(oldest);
                     silent.stayed_silent();
                 }
