@@ -1,5 +1,6 @@
 //! `dat_pz_*` and `dat_lmr_*`: rows of the tables of the calls.
 
+use std::ffi::CStr;
 use std::mem;
 use std::ptr;
 
@@ -88,9 +89,13 @@ const SHARED: usize = 8192;
 
 impl Shared {
     fn new() -> Self {
+        Self::named(c"udapl-test")
+    }
+
+    fn named(name: &CStr) -> Self {
         // SAFETY: a file of our own, mapped whole, closed again.
         unsafe {
-            let file = libc::memfd_create(c"udapl-test".as_ptr(), libc::MFD_CLOEXEC);
+            let file = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
             assert!(file >= 0);
             assert_eq!(libc::ftruncate(file, SHARED as libc::off_t), 0);
             let map = || {
@@ -216,6 +221,26 @@ fn lmr_of_shared_memory_goes_by_its_identifier() {
     fails_with(answer, DAT_INVALID_STATE, DAT_NO_SUBTYPE);
     ok(free(three.lmr));
     ok(free(four.lmr));
+}
+
+/// The name of a mapped file is any bytes, also of a file that the memory is not of.
+#[test]
+fn lmr_of_shared_memory_of_a_file_whose_name_is_not_utf_8() {
+    let bed = Bed::new();
+    let (odd, plain) = (Shared::named(c"\xff\xfe \x80"), Shared::new());
+    for (shared, number) in [(&odd, 1), (&plain, 2)] {
+        let mut name = [number; 40];
+        let region = Shared::region(shared.0[0], &mut name);
+        let made = create(
+            &bed,
+            DAT_MEM_TYPE_SHARED_VIRTUAL,
+            region,
+            SHARED as DAT_VLEN,
+            bed.pz,
+            ALL,
+        );
+        ok(free(made.expect("made").lmr));
+    }
 }
 
 /// The table of failures of `dat_lmr_create`.

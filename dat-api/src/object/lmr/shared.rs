@@ -42,7 +42,8 @@ impl Name {
     /// - It is not shared, or not of one object: `DAT_INVALID_STATE`.
     /// - The identifier names something else: `DAT_INVALID_STATE_LMR_IN_USE`.
     pub(super) fn claim(identifier: Identifier, address: usize, length: u64) -> Result<Self> {
-        let maps = std::fs::read_to_string("/proc/self/maps").map_err(|error| {
+        // Bytes: the name of a mapped file may be any.
+        let maps = std::fs::read("/proc/self/maps").map_err(|error| {
             DatError::new(
                 ReturnType::InsufficientResources,
                 Subtype::NoSubtype,
@@ -87,9 +88,13 @@ struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
+    /// Reads a line up to the name of the file, which is left out.
+    fn parse(line: &'a [u8]) -> Option<Self> {
         let number = |text| u64::from_str_radix(text, 16).ok();
-        let mut words = line.split_ascii_whitespace();
+        let mut words = line
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty())
+            .map_while(|word| str::from_utf8(word).ok());
         let (start, end) = words.next()?.split_once('-')?;
         let rights = words.next()?;
         Some(Self {
@@ -104,11 +109,12 @@ impl<'a> Mapping<'a> {
 }
 
 /// What shared object the memory is a piece of.
-fn piece(maps: &str, address: u64, length: u64) -> Result<Piece> {
+fn piece(maps: &[u8], address: u64, length: u64) -> Result<Piece> {
     let end = address + length;
     let mut at = address;
     let mut found: Option<Piece> = None;
-    for mapping in maps.lines().filter_map(Mapping::parse) {
+    let lines = maps.split(|&byte| byte == b'\n');
+    for mapping in lines.filter_map(Mapping::parse) {
         if at >= end {
             break;
         }
@@ -147,12 +153,13 @@ fn piece(maps: &str, address: u64, length: u64) -> Result<Piece> {
 mod tests {
     use super::*;
 
-    const MAPS: &str = "\
+    const MAPS: &[u8] = b"\
 1000-3000 rw-s 00005000 00:05 77 /dev/shm/one
 3000-4000 r--s 00007000 00:05 77 /dev/shm/one
 4000-5000 rw-s 00000000 00:05 78 /dev/shm/two
 5000-6000 rw-p 00000000 00:00 0
-8000-9000 rw-s 00000000 00:01 9 /dev/zero (deleted)
+8000-9000 rw-s 00000000 00:01 9                            /dev/zero (deleted)
+a000-b000 rw-s 00001000 00:05 79 /dev/shm/\xff\xfe \x80
 ";
 
     #[test]
@@ -171,5 +178,7 @@ mod tests {
         assert_eq!(kind(0x7000, 1), parameter, "nothing");
         assert_eq!(kind(0x8fff, 2), parameter, "its end");
         assert!(of(0x8000, 0x1000).is_ok());
+        let odd = of(0xa000, 0x1000).expect("a name that is not UTF-8");
+        assert_eq!((odd.object.as_str(), odd.offset), ("00:05 79", 0x1000));
     }
 }
