@@ -139,6 +139,14 @@ fn action_of(handler: usize) -> libc::sigaction {
     action
 }
 
+unsafe extern "C" {
+    // pthread.h. The libc crate does not have it on Linux.
+    safe fn pthread_setcancelstate(state: c_int, before: &mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of glibc.
+const CANCEL_DISABLE: c_int = 1;
+
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the address of this thread's errno; the interrupted code must
     // find it unchanged.
@@ -150,11 +158,16 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
     let owner = (code == libc::BUS_ADRERR).then(|| owner_of(addr)).flatten();
     match owner {
         Some((taker, page)) => {
+            // The NIC may ring its peer by `write`, a cancellation point: the thread
+            // must not end in the middle of a store.
+            let (mut state, mut held) = (0, 0);
+            pthread_setcancelstate(CANCEL_DISABLE, &mut state);
             // SAFETY: the kernel's, valid and ours to change while this runs.
             let taken = unsafe { machine::take(context, addr, page, taker) };
             if !taken {
                 taker.let_through();
             }
+            pthread_setcancelstate(state, &mut held);
         }
         // SAFETY: our own arguments.
         None => unsafe {
