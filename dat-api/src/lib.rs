@@ -114,6 +114,7 @@ pub mod status;
 pub mod types;
 
 pub use dat_engine::environment;
+pub use dat_engine::thread::CancellationHeld;
 pub use error::{DatError, Result};
 pub use handle::{Handle, Kind};
 pub use status::{DatReturn, ReturnType, Subtype};

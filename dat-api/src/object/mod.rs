@@ -19,6 +19,7 @@ pub mod pz;
 pub mod rmr;
 pub mod rsp;
 pub mod srq;
+pub mod steps;
 pub(crate) mod usage;
 
 use crate::error::DatError;

@@ -82,6 +82,8 @@ pub struct VerbsQp {
     grant: QpGrant,
     /// Set when creation is complete, on the direct path.
     layouts: Option<QueueLayouts>,
+    /// See [`Self::posts_by_write`].
+    posts_by_write: bool,
     /// First packet sequence number that it sends in its next connection.
     pub(super) psn: AtomicU32,
     pub(super) domain: ProtectionDomain,
@@ -154,6 +156,7 @@ impl VerbsQp {
                 windows: spec.windows,
             },
             layouts: None,
+            posts_by_write: !domain.device().is_mlx5(),
             psn: AtomicU32::new(random_psn()),
             domain: domain.clone(),
             _register: register,
@@ -170,6 +173,13 @@ impl VerbsQp {
         }
         tracing::debug!(qpn = qp.qpn(), grant = ?qp.grant, exclusive, "created a QP");
         Ok(qp)
+    }
+
+    /// Whether `ibv_post_send` may call `write`, which is a cancellation point
+    /// (pthreads(7)): Soft-RoCE and siw ring their doorbell so.
+    #[inline]
+    pub(crate) fn posts_by_write(&self) -> bool {
+        self.posts_by_write
     }
 
     /// QP number, 24 bits.

@@ -6,11 +6,11 @@ use core::time::Duration;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-use libc::{c_int, c_long, epoll_event};
+use libc::{c_int, epoll_event, sigset_t};
 
 use super::protocol::{BlockResult, Platform};
 use super::word::SleepWord;
-use super::{SignalGuard, monotonic_nanos};
+use super::{SignalGuard, monotonic_nanos, raw};
 use crate::error::{ControlError, last_errno};
 
 /// A place to sleep for one thread at a time, and its alarm clock: a descriptor
@@ -26,6 +26,113 @@ pub struct Blocker {
     watch: OwnedFd,
     /// The channel that is watched, or [`NONE`].
     channel: AtomicI32,
+}
+
+/// A sleep that [`Blocker::prepare`] has prepared, as plain data.
+///
+/// It is `epoll_pwait2` of [`Self::descriptor`] with room for
+/// [`Sleep::EVENTS`] events.
+#[derive(Clone, Copy)]
+pub struct Sleep {
+    watch: c_int,
+    timeout: Option<libc::timespec>,
+    mask: sigset_t,
+}
+
+/// How a [`Sleep`] ended, as plain data.
+#[derive(Clone, Copy)]
+pub struct Slept {
+    found: c_int,
+    errno: c_int,
+    events: [epoll_event; Sleep::EVENTS],
+}
+
+impl Sleep {
+    /// How many events a sleep tells of at most.
+    pub const EVENTS: usize = 2;
+
+    /// The epoll descriptor to sleep on.
+    #[must_use]
+    pub fn descriptor(&self) -> c_int {
+        self.watch
+    }
+
+    /// The time that the sleep takes at most; without end if there is none.
+    #[must_use]
+    pub fn timeout(&self) -> Option<&libc::timespec> {
+        self.timeout.as_ref()
+    }
+
+    /// The signals to hold back during the sleep.
+    #[must_use]
+    pub fn mask(&self) -> &sigset_t {
+        &self.mask
+    }
+
+    /// Sleeps. No cancellation point.
+    #[must_use]
+    pub fn sleep(&self) -> Slept {
+        let mut events = [epoll_event { events: 0, u64: 0 }; Self::EVENTS];
+        let found = match &self.timeout {
+            None => raw::epoll(self.watch, &mut events, true, Some(&self.mask)),
+            Some(timeout) => {
+                let found = raw::epoll_for(self.watch, &mut events, timeout, &self.mask);
+                // A container may forbid what it does not know.
+                match found < 0 && matches!(last_errno(), libc::ENOSYS | libc::EPERM) {
+                    true => self.sleep_by_poll(&mut events, timeout),
+                    false => found,
+                }
+            }
+        };
+        Slept::new(found, last_errno(), events)
+    }
+
+    /// The same without `epoll_pwait2`: one system call to sleep, one to know why
+    /// it ended.
+    fn sleep_by_poll(
+        &self,
+        events: &mut [epoll_event; Self::EVENTS],
+        timeout: &libc::timespec,
+    ) -> c_int {
+        match raw::poll(Some(self.watch), timeout, &self.mask) {
+            1.. => raw::epoll(self.watch, events, false, None),
+            none => none,
+        }
+    }
+
+    /// A sleep as on a kernel before 5.11. Answers what came.
+    #[cfg(test)]
+    pub(super) fn old_sleep_for_test(&self) -> Result<usize, i32> {
+        let mut events = [epoll_event { events: 0, u64: 0 }; Self::EVENTS];
+        let timeout = self.timeout.expect("a time");
+        let found = self.sleep_by_poll(&mut events, &timeout);
+        usize::try_from(found).map_err(|_| last_errno())
+    }
+}
+
+impl Slept {
+    /// What `epoll_pwait2` returned, `errno` after it, and the events that it
+    /// wrote.
+    #[must_use]
+    pub fn new(found: c_int, errno: c_int, events: [epoll_event; Sleep::EVENTS]) -> Self {
+        Self {
+            found,
+            errno,
+            events,
+        }
+    }
+}
+
+impl core::fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Sleep").finish_non_exhaustive()
+    }
+}
+
+impl core::fmt::Debug for Slept {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Slept").finish_non_exhaustive()
+    }
 }
 
 /// No descriptor.
@@ -128,16 +235,8 @@ impl Blocker {
     #[cold]
     #[inline(never)]
     fn ring(&self) {
-        let one = 1u64;
-        loop {
-            // SAFETY: eight readable bytes.
-            let written =
-                unsafe { libc::write(self.alarm.as_raw_fd(), (&raw const one).cast(), 8) };
-            // Full it cannot be: only one write follows each announcement.
-            if written >= 0 || last_errno() != libc::EINTR {
-                return;
-            }
-        }
+        // Full it cannot be: only one write follows each announcement.
+        while raw::write(self.alarm.as_raw_fd(), 1) < 0 && last_errno() == libc::EINTR {}
     }
 
     /// "I am going to sleep": from here on [`Self::wake`] rings. Poll once more
@@ -171,6 +270,21 @@ impl Blocker {
         timeout: Option<Duration>,
         guard: &SignalGuard,
     ) -> Result<BlockResult, ControlError> {
+        let sleep = self.prepare(channel, timeout, guard)?;
+        self.woken(&sleep.sleep())
+    }
+
+    /// The part of [`Self::block`] before the sleep, for callers that sleep by
+    /// themselves. What follows is [`Self::woken`] or [`Self::abandon`].
+    ///
+    /// # Errors
+    /// The system failed. [`Self::announce`] is taken back.
+    pub fn prepare(
+        &self,
+        channel: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+        guard: &SignalGuard,
+    ) -> Result<Sleep, ControlError> {
         let channel = channel.map_or(NONE, |channel| channel.as_raw_fd());
         if channel != self.channel.load(Ordering::Relaxed)
             && let Err(error) = self.watch_channel(channel)
@@ -178,15 +292,22 @@ impl Blocker {
             self.retract();
             return Err(error);
         }
-        let mut events = [epoll_event { events: 0, u64: 0 }; 2];
-        let found = match timeout {
-            None => self.sleep(&mut events, guard),
-            Some(timeout) => self.sleep_for(&mut events, timeout, guard),
-        };
-        let (result, came) = match usize::try_from(found) {
+        Ok(Sleep {
+            watch: self.watch.as_raw_fd(),
+            timeout: timeout.map(timespec),
+            mask: *guard.caller(),
+        })
+    }
+
+    /// The part of [`Self::block`] after the sleep. Takes [`Self::announce`] back.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub fn woken(&self, slept: &Slept) -> Result<BlockResult, ControlError> {
+        let (result, came) = match usize::try_from(slept.found) {
             Ok(0) => (Ok(BlockResult::TimedOut), 0),
             Ok(came) => (Ok(BlockResult::Woken), came),
-            Err(_) => match last_errno() {
+            Err(_) => match slept.errno {
                 libc::EINTR => (Ok(BlockResult::Signal), 0),
                 errno => {
                     let error = ControlError::verbs("sleep until there is an event", errno);
@@ -195,92 +316,22 @@ impl Blocker {
             },
         };
         // It may have been rung for this sleep, or late, for one before.
-        let rung = events[..came].iter().any(|event| event.u64 == ALARM);
+        let mut events = slept.events.iter().take(came);
+        let rung = events.any(|event| event.u64 == ALARM);
         if self.word.retract() || rung {
             self.silence();
         }
         result
     }
 
-    /// As `epoll_pwait`, without end.
-    fn sleep(&self, events: &mut [epoll_event; 2], guard: &SignalGuard) -> c_int {
-        // SAFETY: a descriptor, two events to write to, and a mask.
-        unsafe {
-            libc::epoll_pwait(
-                self.watch.as_raw_fd(),
-                events.as_mut_ptr(),
-                2,
-                -1,
-                guard.caller(),
-            )
-        }
-    }
-
-    /// As `epoll_pwait2`, which Linux has since 5.11.
-    fn sleep_for(
-        &self,
-        events: &mut [epoll_event; 2],
-        timeout: Duration,
-        guard: &SignalGuard,
-    ) -> c_int {
-        /// Bytes of the kernel's set of signals: `_NSIG` (64) bits.
-        const MASK_BYTES: c_long = 8;
-        let timeout = timespec(timeout);
-        let watch = self.watch.as_raw_fd();
-        // SAFETY: a descriptor, two events to write to, a timeout and a mask that
-        // are read; the mask begins with the kernel's.
-        let found = unsafe {
-            libc::syscall(
-                libc::SYS_epoll_pwait2,
-                c_long::from(watch),
-                events.as_mut_ptr(),
-                2 as c_long,
-                &raw const timeout,
-                guard.caller(),
-                MASK_BYTES,
-            )
-        };
-        // A container may forbid what it does not know.
-        if found >= 0 || !matches!(last_errno(), libc::ENOSYS | libc::EPERM) {
-            // Two at most, or -1.
-            return found as c_int;
-        }
-        self.sleep_by_poll(events, &timeout, guard)
-    }
-
-    /// The same without that system call: one to sleep, one to know why it ended.
-    fn sleep_by_poll(
-        &self,
-        events: &mut [epoll_event; 2],
-        timeout: &libc::timespec,
-        guard: &SignalGuard,
-    ) -> c_int {
-        let watch = self.watch.as_raw_fd();
-        let mut watched = libc::pollfd {
-            fd: watch,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: a descriptor to write to, a timeout, and a mask; then two
-        // events to write to.
-        unsafe {
-            match libc::ppoll(&raw mut watched, 1, timeout, guard.caller()) {
-                1.. => libc::epoll_wait(watch, events.as_mut_ptr(), 2, 0),
-                none => none,
-            }
-        }
-    }
-
-    /// A sleep as on a kernel before 5.11. Answers what came.
-    #[cfg(test)]
-    pub(super) fn old_sleep_for_test(
-        &self,
-        timeout: Duration,
-        guard: &SignalGuard,
-    ) -> Result<usize, i32> {
-        let mut events = [epoll_event { events: 0, u64: 0 }; 2];
-        let found = self.sleep_by_poll(&mut events, &timespec(timeout), guard);
-        usize::try_from(found).map_err(|_| last_errno())
+    /// Takes [`Self::announce`] back after a sleep whose end the sleeper has not
+    /// seen, since its thread is ending: the next sleep here is told of
+    /// everything that may have ended this one.
+    #[cold]
+    pub fn abandon(&self) {
+        self.word.retract();
+        self.silence();
+        self.watch_anew();
     }
 
     /// The two halves of [`Self::wake`], for a waker that is slow.
@@ -296,9 +347,8 @@ impl Blocker {
 
     /// Forgets that the alarm rang.
     fn silence(&self) {
-        let mut rung = 0u64;
-        // SAFETY: eight writable bytes. It does not block: EFD_NONBLOCK.
-        unsafe { libc::read(self.alarm.as_raw_fd(), (&raw mut rung).cast(), 8) };
+        // It does not block: EFD_NONBLOCK.
+        raw::read(self.alarm.as_raw_fd());
     }
 }
 

@@ -14,21 +14,24 @@ mod budget;
 mod deadline;
 mod policy;
 pub mod protocol;
+mod raw;
 mod set;
 mod signals;
+mod stepped;
 mod sync;
 mod word;
 
 #[cfg(test)]
 mod tests;
 
-pub use blocker::Blocker;
+pub use blocker::{Blocker, Sleep, Slept};
 pub use budget::SpinBudget;
 pub use deadline::{Deadline, monotonic_nanos};
 pub use policy::{WaitPolicy, WaitPolicyError};
 pub use protocol::{BlockResult, Source, WaitCounters, WaitOutcome};
 pub use set::{ChannelEvent, ChannelSet};
 pub use signals::SignalGuard;
+pub use stepped::{NextStep, SteppedWait};
 
 use crate::error::ControlError;
 

@@ -135,6 +135,9 @@ const TURNS: u32 = 2;
 /// some hundred: they take a part in a hundred of the spin.
 const SIGNAL_INTERVAL: u64 = 20_000;
 
+/// Nanoseconds of spinning between two pauses ([`Step::Pause`]).
+const PAUSE_INTERVAL: u64 = 10_000_000;
+
 /// [`super::wait`] on any platform.
 ///
 /// # Errors
@@ -170,108 +173,216 @@ pub fn run_on<S: Source, P: Platform>(
     deadline: &mut Deadline,
     counters: &mut WaitCounters,
 ) -> Result<WaitOutcome, ControlError> {
-    let allowed = match source.spin_counts() {
-        true => budget.nanos(policy),
-        false => 0,
+    let mut wait = match Wait::begin(source, platform, budget, policy, deadline, counters) {
+        Begun::Over(outcome) => return Ok(outcome),
+        Begun::Waits(wait) => wait,
     };
-    // A look at the clock is left out where nobody wants to know.
-    let is_learning = budget.is_learning(policy);
-    let start = match deadline.is_never() && allowed == 0 && !is_learning {
-        true => 0,
-        false => platform.now(),
-    };
-    deadline.start(start);
-    if deadline.has_passed(start) {
-        return Ok(WaitOutcome::TimedOut);
-    }
-    // Without an end is how it was asked for; less is a bet that what is waited
-    // for goes on meanwhile, which the only processor must be given away for. The
-    // scheduler may not take it before this thread has had its share: a thread
-    // that sleeps instead is ahead of its peer for ever, and never gets a turn
-    // for nothing.
-    let gives_way = allowed < u64::MAX && !platform.others_run();
-    let spin = Spin {
-        start,
-        allowed,
-        gives_way,
-        deadline: *deadline,
-    };
-    // Somebody who was let run may have made the spin longer than any may be.
-    let hit = |budget: &mut SpinBudget| match gives_way
-        && budget.is_beyond(policy, platform.now() - start)
-    {
-        true => budget.overran(),
-        false => budget.hit(),
-    };
-    if allowed > 0 {
-        counters.spins += 1;
-        if spin.begin(source, platform) {
-            counters.hits += 1;
-            hit(budget);
-            return Ok(WaitOutcome::Ready);
-        }
-    }
-    let guard = platform.guard();
-    if allowed > 0
-        && let Some(outcome) = spin.run(source, platform, &guard)
-    {
-        match outcome {
-            WaitOutcome::Ready => {
-                counters.hits += 1;
-                hit(budget);
+    let mut woken = None;
+    loop {
+        woken = match wait.go_on(source, platform, budget, counters, woken)? {
+            Step::Over(outcome) => return Ok(outcome),
+            Step::Pause => None,
+            Step::Sleep(timeout) => {
+                Some(platform.block(source.channel(), timeout, wait.guard())?)
             }
-            WaitOutcome::TimedOut => budget.learn(policy, platform.now() - start, true),
-            WaitOutcome::Interrupted => {}
-        }
-        return Ok(outcome);
+        };
     }
-    let outcome = sleep(source, platform, deadline, counters, &guard)?;
-    if outcome != WaitOutcome::Interrupted {
-        let waited = match is_learning {
-            true => platform.now() - start,
+}
+
+/// What [`Wait::begin`] has come to.
+pub enum Begun<G> {
+    /// The wait is over.
+    Over(WaitOutcome),
+    /// The wait goes on: call [`Wait::go_on`].
+    Waits(Wait<G>),
+}
+
+/// What the caller of [`Wait::go_on`] does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: the wait is over.
+    Over(WaitOutcome),
+    /// Sleeps on the source's channel for so long (`None`: without end), as
+    /// [`Platform::block`] does, and passes the result to [`Wait::go_on`].
+    Sleep(Option<Duration>),
+    /// Whatever it has to do now and then during a long spin; then it calls
+    /// [`Wait::go_on`] again.
+    Pause,
+}
+
+/// A wait that has begun, in steps: [`run_on`] for callers that sleep by
+/// themselves. Between two steps the wait borrows nothing and its source stays
+/// untouched.
+///
+/// A wait that was told to sleep has announced a sleeper
+/// ([`Platform::announce`]). A caller that drops the wait then must take the
+/// announcement back ([`Platform::retract`]).
+#[derive(Debug)]
+pub struct Wait<G> {
+    policy: WaitPolicy,
+    deadline: Deadline,
+    start: u64,
+    /// Nanoseconds that the spin may take.
+    allowed: u64,
+    is_learning: bool,
+    /// The spin gives the processor to others before each poll.
+    gives_way: bool,
+    phase: Phase,
+    /// Keeps signals from being handled unnoticed.
+    guard: G,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Polls. The times are those of the last look for signals and the last
+    /// pause.
+    Spin { looked: u64, paused: u64 },
+    /// Is about to announce the first sleep.
+    Drowsy,
+    /// Sleeps.
+    Asleep,
+}
+
+impl<G> Wait<G> {
+    /// Begins a wait whose first poll has missed, with a deadline that is not
+    /// now. A short spin is part of it.
+    #[inline(never)]
+    pub fn begin<S: Source, P: Platform<Guard = G>>(
+        source: &mut S,
+        platform: &P,
+        budget: &mut SpinBudget,
+        policy: WaitPolicy,
+        deadline: &mut Deadline,
+        counters: &mut WaitCounters,
+    ) -> Begun<G> {
+        let allowed = match source.spin_counts() {
+            true => budget.nanos(policy),
             false => 0,
         };
-        let was_in_vain = outcome == WaitOutcome::TimedOut;
-        match gives_way {
-            true => budget.learn_turns(policy, waited, was_in_vain),
-            false => budget.learn(policy, waited, was_in_vain),
+        // A look at the clock is left out where nobody wants to know.
+        let is_learning = budget.is_learning(policy);
+        let start = match deadline.is_never() && allowed == 0 && !is_learning {
+            true => 0,
+            false => platform.now(),
+        };
+        deadline.start(start);
+        if deadline.has_passed(start) {
+            return Begun::Over(WaitOutcome::TimedOut);
         }
-    }
-    Ok(outcome)
-}
-
-struct Spin {
-    start: u64,
-    allowed: u64,
-    /// Others are let run before each look.
-    gives_way: bool,
-    deadline: Deadline,
-}
-
-impl Spin {
-    /// The first polls, with no look at the clock.
-    fn begin<S: Source, P: Platform>(&self, source: &mut S, platform: &P) -> bool {
-        match self.gives_way {
-            true => (0..TURNS).any(|_| {
-                platform.give_way();
-                source.ready()
-            }),
-            false => (0..POLLS_UNGUARDED).any(|_| source.ready()),
+        // Without an end is how it was asked for; less is a bet that what is waited
+        // for goes on meanwhile, which the only processor must be given away for. The
+        // scheduler may not take it before this thread has had its share: a thread
+        // that sleeps instead is ahead of its peer for ever, and never gets a turn
+        // for nothing.
+        let gives_way = allowed < u64::MAX && !platform.others_run();
+        if allowed > 0 {
+            counters.spins += 1;
+            if spin_briefly(source, platform, gives_way) {
+                counters.hits += 1;
+                hit(platform, budget, policy, gives_way, start);
+                return Begun::Over(WaitOutcome::Ready);
+            }
         }
+        Begun::Waits(Self {
+            policy,
+            deadline: *deadline,
+            start,
+            allowed,
+            is_learning,
+            gives_way,
+            phase: match allowed {
+                0 => Phase::Drowsy,
+                _ => Phase::Spin {
+                    looked: start,
+                    paused: start,
+                },
+            },
+            guard: platform.guard(),
+        })
     }
 
-    /// Polls until something ends the wait, or, answering `None`, the budget is
-    /// spent.
+    /// What holds signals back, for the sleep.
+    pub fn guard(&self) -> &G {
+        &self.guard
+    }
+
+    /// Goes on until the caller has to do something. `woken` is how the sleep
+    /// ended that the step before this one asked for.
     ///
-    /// There is no pause between polls: it would add half its length to the
+    /// # Errors
+    /// The source's channel failed. The wait is over, and no sleeper announced.
+    #[inline]
+    pub fn go_on<S: Source, P: Platform<Guard = G>>(
+        &mut self,
+        source: &mut S,
+        platform: &P,
+        budget: &mut SpinBudget,
+        counters: &mut WaitCounters,
+        woken: Option<BlockResult>,
+    ) -> Result<Step, ControlError> {
+        if let Phase::Spin { looked, paused } = self.phase {
+            match self.spin(source, platform, looked, paused) {
+                Spun::Over(outcome) => {
+                    match outcome {
+                        WaitOutcome::Ready => {
+                            counters.hits += 1;
+                            hit(platform, budget, self.policy, self.gives_way, self.start);
+                        }
+                        WaitOutcome::TimedOut => {
+                            budget.learn(self.policy, platform.now() - self.start, true);
+                        }
+                        WaitOutcome::Interrupted => {}
+                    }
+                    return Ok(Step::Over(outcome));
+                }
+                Spun::Pause(looked, paused) => {
+                    self.phase = Phase::Spin { looked, paused };
+                    return Ok(Step::Pause);
+                }
+                Spun::Spent => self.phase = Phase::Drowsy,
+            }
+        }
+        let step = match (self.phase, woken) {
+            (Phase::Asleep, Some(result)) => self.wake_up(source, platform, counters, result)?,
+            _ => self.lie_down(source, platform, counters),
+        };
+        if let Step::Over(outcome) = step
+            && outcome != WaitOutcome::Interrupted
+        {
+            self.learn(platform, budget, outcome == WaitOutcome::TimedOut);
+        }
+        Ok(step)
+    }
+
+    /// Learns from a wait that did not end in the spin.
+    fn learn<P: Platform<Guard = G>>(
+        &self,
+        platform: &P,
+        budget: &mut SpinBudget,
+        was_in_vain: bool,
+    ) {
+        let waited = match self.is_learning {
+            true => platform.now() - self.start,
+            false => 0,
+        };
+        match self.gives_way {
+            true => budget.learn_turns(self.policy, waited, was_in_vain),
+            false => budget.learn(self.policy, waited, was_in_vain),
+        }
+    }
+
+    /// Polls until something ends the wait, the budget is spent, or it is time
+    /// for a pause.
+    ///
+    /// There is no delay between polls: it would add half its length to the
     /// time that every completion takes to be seen.
-    fn run<S: Source, P: Platform>(
+    fn spin<S: Source, P: Platform<Guard = G>>(
         &self,
         source: &mut S,
         platform: &P,
-        guard: &P::Guard,
-    ) -> Option<WaitOutcome> {
-        let mut looked = self.start;
+        mut looked: u64,
+        paused: u64,
+    ) -> Spun {
         loop {
             let found = match self.gives_way {
                 true => {
@@ -281,59 +392,111 @@ impl Spin {
                 false => (0..POLLS_PER_LOOK).any(|_| source.ready()),
             };
             if found {
-                return Some(WaitOutcome::Ready);
+                return Spun::Over(WaitOutcome::Ready);
             }
             let now = platform.now();
             if self.deadline.has_passed(now) {
-                return Some(last_look(source, WaitOutcome::TimedOut));
+                return Spun::Over(last_look(source, WaitOutcome::TimedOut));
             }
             if now - self.start >= self.allowed {
-                return None;
+                return Spun::Spent;
             }
             if now - looked >= SIGNAL_INTERVAL {
                 looked = now;
-                if platform.interrupted(guard) {
-                    return Some(last_look(source, WaitOutcome::Interrupted));
+                if platform.interrupted(&self.guard) {
+                    return Spun::Over(last_look(source, WaitOutcome::Interrupted));
+                }
+                if now - paused >= PAUSE_INTERVAL {
+                    return Spun::Pause(looked, now);
                 }
             }
         }
     }
-}
 
-/// Sleeps until something ends the wait.
-fn sleep<S: Source, P: Platform>(
-    source: &mut S,
-    platform: &P,
-    deadline: &Deadline,
-    counters: &mut WaitCounters,
-    guard: &P::Guard,
-) -> Result<WaitOutcome, ControlError> {
-    loop {
+    /// Announces a sleep, unless the source is ready after all.
+    fn lie_down<S: Source, P: Platform<Guard = G>>(
+        &mut self,
+        source: &mut S,
+        platform: &P,
+        counters: &mut WaitCounters,
+    ) -> Step {
         platform.announce();
         source.arm();
         if source.ready() {
             platform.retract();
-            return Ok(WaitOutcome::Ready);
+            return Step::Over(WaitOutcome::Ready);
         }
         counters.blocks += 1;
-        let left = match deadline.is_never() {
+        self.phase = Phase::Asleep;
+        Step::Sleep(self.time_left(platform))
+    }
+
+    fn time_left<P: Platform<Guard = G>>(&self, platform: &P) -> Option<Duration> {
+        match self.deadline.is_never() {
             true => None,
-            false => deadline.left(platform.now()),
-        };
-        match platform.block(source.channel(), left, guard)? {
+            false => self.deadline.left(platform.now()),
+        }
+    }
+
+    /// Ends a sleep.
+    fn wake_up<S: Source, P: Platform<Guard = G>>(
+        &mut self,
+        source: &mut S,
+        platform: &P,
+        counters: &mut WaitCounters,
+        result: BlockResult,
+    ) -> Result<Step, ControlError> {
+        let outcome = match result {
             BlockResult::Woken => {
                 source.take_events()?;
                 if source.ready() {
-                    return Ok(WaitOutcome::Ready);
+                    return Ok(Step::Over(WaitOutcome::Ready));
                 }
                 counters.spurious += 1;
-                if !deadline.is_never() && deadline.has_passed(platform.now()) {
-                    return Ok(last_look(source, WaitOutcome::TimedOut));
+                if self.deadline.is_never() || !self.deadline.has_passed(platform.now()) {
+                    return Ok(self.lie_down(source, platform, counters));
                 }
+                WaitOutcome::TimedOut
             }
-            BlockResult::TimedOut => return Ok(last_look(source, WaitOutcome::TimedOut)),
-            BlockResult::Signal => return Ok(last_look(source, WaitOutcome::Interrupted)),
-        }
+            BlockResult::TimedOut => WaitOutcome::TimedOut,
+            BlockResult::Signal => WaitOutcome::Interrupted,
+        };
+        Ok(Step::Over(last_look(source, outcome)))
+    }
+}
+
+/// How a spin ended.
+enum Spun {
+    Over(WaitOutcome),
+    /// With the times of the last look for signals and of this pause.
+    Pause(u64, u64),
+    /// The budget is spent.
+    Spent,
+}
+
+/// The first polls of a spin, with no look at the clock.
+fn spin_briefly<S: Source, P: Platform>(source: &mut S, platform: &P, gives_way: bool) -> bool {
+    match gives_way {
+        true => (0..TURNS).any(|_| {
+            platform.give_way();
+            source.ready()
+        }),
+        false => (0..POLLS_UNGUARDED).any(|_| source.ready()),
+    }
+}
+
+/// Learns from a spin that hit.
+fn hit<P: Platform>(
+    platform: &P,
+    budget: &mut SpinBudget,
+    policy: WaitPolicy,
+    gives_way: bool,
+    start: u64,
+) {
+    // Somebody who was let run may have made the spin longer than any may be.
+    match gives_way && budget.is_beyond(policy, platform.now() - start) {
+        true => budget.overran(),
+        false => budget.hit(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, epoll_event};
 
+use super::raw;
 use crate::error::{ControlError, last_errno};
 
 /// A set of channels, readable while one of them is: what [`super::Blocker`]
@@ -69,15 +70,10 @@ impl ChannelSet {
     /// The names of channels that are readable now, as many as `events` has room
     /// for. Does not block.
     pub fn readable<'a>(&self, events: &'a mut [ChannelEvent]) -> impl Iterator<Item = u64> + 'a {
-        let most = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
-        let found = match most {
+        let found = match events.len() {
             // The call wants room for one at least.
             0 => 0,
-            // SAFETY: a descriptor, and room for so many events, which are all
-            // that the transparent type holds.
-            _ => unsafe {
-                libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr().cast(), most, 0)
-            },
+            _ => raw::epoll(self.0.as_raw_fd(), ChannelEvent::inner(events), false, None),
         };
         let found = usize::try_from(found).unwrap_or(0);
         events[..found].iter().map(|event| event.0.u64)
@@ -94,6 +90,13 @@ impl AsFd for ChannelSet {
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct ChannelEvent(epoll_event);
+
+impl ChannelEvent {
+    fn inner(events: &mut [Self]) -> &mut [epoll_event] {
+        // SAFETY: the type is transparent.
+        unsafe { core::slice::from_raw_parts_mut(events.as_mut_ptr().cast(), events.len()) }
+    }
+}
 
 impl Default for ChannelEvent {
     fn default() -> Self {

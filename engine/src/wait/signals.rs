@@ -14,6 +14,8 @@ use std::sync::LazyLock;
 
 use libc::{c_int, sigset_t};
 
+use super::raw;
+
 /// What the thread's own instructions raise: held back, they would kill.
 const FAULTS: [c_int; 6] = [
     libc::SIGSEGV,
@@ -62,13 +64,12 @@ impl SignalGuard {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: no descriptors, a timeout and a mask that are read.
-        unsafe { libc::ppoll(ptr::null_mut(), 0, &raw const no_time, self.caller()) < 0 }
+        raw::poll(None, &no_time, self.caller()) < 0
     }
 
     /// The mask that the caller had.
-    pub(super) fn caller(&self) -> *const sigset_t {
-        &raw const self.caller
+    pub(super) fn caller(&self) -> &sigset_t {
+        &self.caller
     }
 }
 

@@ -21,7 +21,7 @@ struct Script {
 
 static SCRIPT: Mutex<Option<Script>> = Mutex::new(None);
 
-unsafe extern "C" fn agent(data: DAT_PVOID, evd: DAT_EVD_HANDLE) {
+unsafe extern "C-unwind" fn agent(data: DAT_PVOID, evd: DAT_EVD_HANDLE) {
     let script = SCRIPT.lock().unwrap_or_else(PoisonError::into_inner);
     let script = script.as_ref().expect("a test");
     (script.then)();

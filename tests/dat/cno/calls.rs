@@ -10,7 +10,7 @@ use dat::exports::*;
 use super::{Cno, Evd, NOBODY, SECOND, joined};
 use crate::support::{Bed, fails_with, ok};
 
-unsafe extern "C" fn never(_: DAT_PVOID, _: DAT_EVD_HANDLE) {
+unsafe extern "C-unwind" fn never(_: DAT_PVOID, _: DAT_EVD_HANDLE) {
     std::process::abort();
 }
 

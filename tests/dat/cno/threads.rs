@@ -265,7 +265,7 @@ fn cno_n14_every_event_is_found_by_somebody() {
 /// made and freed, and agents are set and called.
 #[test]
 fn cno_n20_nothing_is_lost_while_everything_moves() {
-    unsafe extern "C" fn agent(_: DAT_PVOID, _: DAT_EVD_HANDLE) {}
+    unsafe extern "C-unwind" fn agent(_: DAT_PVOID, _: DAT_EVD_HANDLE) {}
     let bed = Bed::new();
     let stage = Stage::new(&bed);
     let stage = &stage;

@@ -94,8 +94,9 @@ pub type DAT_CNO_QUERY_FUNC = Option<
     ) -> DAT_RETURN,
 >;
 pub type DAT_CNO_FREE_FUNC = Option<unsafe extern "C" fn(cno_handle: DAT_CNO_HANDLE) -> DAT_RETURN>;
+/// A cancellation point (pthreads(7)): the thread may end in there.
 pub type DAT_CNO_WAIT_FUNC = Option<
-    unsafe extern "C" fn(
+    unsafe extern "C-unwind" fn(
         cno_handle: DAT_CNO_HANDLE,
         timeout: DAT_TIMEOUT,
         evd_handle: *mut DAT_EVD_HANDLE,
@@ -148,8 +149,9 @@ pub type DAT_EVD_ENABLE_FUNC =
     Option<unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN>;
 pub type DAT_EVD_DISABLE_FUNC =
     Option<unsafe extern "C" fn(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN>;
+/// A cancellation point (pthreads(7)): the thread may end in there.
 pub type DAT_EVD_WAIT_FUNC = Option<
-    unsafe extern "C" fn(
+    unsafe extern "C-unwind" fn(
         evd_handle: DAT_EVD_HANDLE,
         timeout: DAT_TIMEOUT,
         threshold: DAT_COUNT,

@@ -98,9 +98,9 @@ pub struct DAT_CR_PARAM {
 }
 
 /// Called with its `instance_data` and the EVD that triggered; with a null EVD when the CNO
-/// goes away.
+/// goes away. It may end the thread that it is called on (pthread_exit(3)).
 pub type DAT_AGENT_FUNC =
-    Option<unsafe extern "C" fn(instance_data: DAT_PVOID, evd_handle: DAT_EVD_HANDLE)>;
+    Option<unsafe extern "C-unwind" fn(instance_data: DAT_PVOID, evd_handle: DAT_EVD_HANDLE)>;
 
 /// A function to call when a CNO triggers; none if the function is null.
 #[derive(Clone, Copy)]

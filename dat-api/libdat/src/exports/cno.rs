@@ -6,7 +6,8 @@ use dat_api::handle::Pinned;
 use dat_api::object::cno::{self, Agent, Cno};
 use dat_api::object::evd::Timeout;
 use dat_api::object::ia::Ia;
-use dat_api::{DatReturn, Handle, Kind, Result, ReturnType, Subtype};
+use dat_api::object::steps::Begun;
+use dat_api::{CancellationHeld, DatReturn, Handle, Kind, Result, ReturnType, Subtype};
 
 use crate::abi::{
     DAT_AGENT_FUNC, DAT_CNO_FIELD_ALL, DAT_CNO_HANDLE, DAT_CNO_PARAM, DAT_CNO_PARAM_MASK,
@@ -14,9 +15,10 @@ use crate::abi::{
     DAT_TIMEOUT_INFINITE,
 };
 use crate::face::answer::{bad_argument, control};
+use crate::face::cancel::{self, Place};
 use crate::face::handles::{bare, invalid, named, or_null, ours, pin};
 use crate::face::output::{Output, queried};
-use crate::providers::dispatch::foreign;
+use crate::providers::dispatch::{foreign, foreign_wait};
 
 const WHICH: Subtype = Subtype::InvalidHandleCno;
 
@@ -37,7 +39,8 @@ fn agent(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Option<Agent>> {
         };
     };
     let words = [data, function as usize];
-    Ok(Some(Agent::new(words, move |evd| {
+    // An agent may end its thread, and the closure holds nothing to be dropped.
+    Ok(Some(Agent::unguarded(words, move |evd| {
         // SAFETY: by the contract of `exports` a function that may be called with
         // its instance data, once, on a thread of the library.
         unsafe { function(core::ptr::with_exposed_provenance_mut(data), or_null(evd)) }
@@ -119,35 +122,66 @@ fn set(place: Option<Output<DAT_EVD_HANDLE>>, evd: Option<Handle>) {
 }
 
 /// Success without an EVD: the IA is being closed, or the last EVD was freed.
+///
+/// A cancellation point: holds nothing that is to be dropped where it sleeps, or
+/// calls another provider.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dat_cno_wait(
+pub unsafe extern "C-unwind" fn dat_cno_wait(
     cno_handle: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN {
-    foreign!(cno_handle.cno_wait_func(cno_handle, timeout, evd_handle));
-    let answer = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the contract of `exports`.
-        let place = unsafe { Output::wanted(evd_handle) };
+    foreign_wait!(cno_handle.cno_wait_func(cno_handle, timeout, evd_handle));
+    let state = CancellationHeld::begin();
+    let mut place = Place::uninit();
+    // SAFETY: passed on to the caller.
+    let looked = unsafe { first_look(cno_handle, timeout, evd_handle, &mut place) };
+    let waited = match looked {
+        Some(over) => over,
+        // SAFETY: `first_look` has put it there.
+        None => unsafe { cancel::finish(&mut place, state) }.unwrap_or(Err(PANICKED)),
+    };
+    // SAFETY: the contract of `exports`.
+    set(unsafe { Output::wanted(evd_handle) }, waited.ok().flatten());
+    CancellationHeld::end(state);
+    match waited {
+        Ok(_) => DatReturn::SUCCESS.bits(),
+        Err(code) => code.bits(),
+    }
+}
+
+const PANICKED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
+
+/// Checks the arguments, and looks once. Nothing if the wait goes on, which is in
+/// its place then.
+///
+/// # Safety
+/// As for the call.
+unsafe fn first_look(
+    cno_handle: DAT_CNO_HANDLE,
+    timeout: DAT_TIMEOUT,
+    evd_handle: *mut DAT_EVD_HANDLE,
+    place: &mut Place<cno::Waiting>,
+) -> Option<Result<Option<Handle>, DatReturn>> {
+    let looked = catch_unwind(AssertUnwindSafe(|| {
         let Some(cno) = ours(cno_handle).filter(|cno| cno.kind() == Some(Kind::Cno)) else {
-            set(place, None);
-            return Err(invalid(WHICH));
+            return Some(Err(invalid(WHICH)));
         };
-        if place.is_none() {
+        if evd_handle.is_null() {
             let (kind, which) = (ReturnType::InvalidParameter, Subtype::InvalidArg3);
-            return Err(DatReturn::error(kind, which));
+            return Some(Err(DatReturn::error(kind, which)));
         }
         let timeout = match timeout {
             DAT_TIMEOUT_INFINITE => Timeout::Infinite,
             microseconds => Timeout::Micros(microseconds),
         };
-        let waited = cno::wait(cno, timeout);
-        set(place, waited.ok().flatten());
-        waited.map(|_| ())
+        match cno::begin(cno, timeout) {
+            Begun::Over(answer) => Some(answer),
+            Begun::Waits(waiting) => {
+                place.write(waiting);
+                None
+            }
+        }
     }));
-    match answer {
-        Ok(Ok(())) => DatReturn::SUCCESS.bits(),
-        Ok(Err(code)) => code.bits(),
-        Err(_) => DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype).bits(),
-    }
+    looked.unwrap_or(Some(Err(PANICKED)))
 }

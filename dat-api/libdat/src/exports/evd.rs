@@ -16,7 +16,7 @@ use crate::abi::{
     DAT_EVD_STATE_UNWAITABLE, DAT_EVD_STATE_WAITABLE, DAT_EVENT, DAT_IA_HANDLE, DAT_RETURN,
     DAT_SOFTWARE_EVENT,
 };
-use crate::face::answer::{bad_argument, control, require};
+use crate::face::answer::{bad_argument, control, posting, require};
 use crate::face::attributes::count;
 use crate::face::handles::{bare, named, or_null, pin, pin_or_null};
 use crate::face::output::{Output, queried};
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn dat_evd_post_se(
     event: *const DAT_EVENT,
 ) -> DAT_RETURN {
     foreign!(evd_handle.evd_post_se_func(evd_handle, event));
-    control("dat_evd_post_se", || {
+    posting("dat_evd_post_se", || {
         let evd = evd(evd_handle)?;
         require(!event.is_null(), Subtype::InvalidArg2, "the event is null")?;
         // SAFETY: not null, so by the contract of `exports` readable. The rest

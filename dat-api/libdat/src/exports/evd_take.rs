@@ -3,14 +3,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_api::handle::{self, NotOwned, Owned};
-use dat_api::object::evd::{self, Evd, First, Found, Place, Timeout};
+use dat_api::object::evd::{self, Evd, First, Found, Timeout, Waited};
+use dat_api::object::steps::Begun;
 use dat_api::types::Event;
-use dat_api::{DatReturn, ReturnType, Subtype};
+use dat_api::{CancellationHeld, DatReturn, ReturnType, Subtype};
 
 use crate::abi::{
     DAT_COUNT, DAT_EVD_HANDLE, DAT_EVENT, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
 };
 use crate::face::attributes::count;
+use crate::face::cancel::{self, Place};
 use crate::face::event;
 use crate::face::handles::{invalid, ours};
 use crate::providers::hot;
@@ -27,8 +29,11 @@ fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
     match handle::own::<Evd>(evd) {
         Ok(owned) => Ok(owned),
         Err(NotOwned::Stale) => Err(BAD_EVD),
-        // Another taker leaves soon, a waiter does not.
-        Err(NotOwned::Busy) => evd::own_when_free(evd),
+        // Another taker leaves soon, a waiter does not. It may sleep for a moment.
+        Err(NotOwned::Busy) => {
+            let _held = CancellationHeld::new();
+            evd::own_when_free(evd)
+        }
     }
 }
 
@@ -68,7 +73,7 @@ pub unsafe extern "C" fn dat_evd_dequeue(
 unsafe extern "C" fn dequeue_found(
     owned: Owned<Evd>,
     event: *mut DAT_EVENT,
-    place: Place,
+    place: evd::Place,
 ) -> DAT_RETURN {
     // SAFETY: the caller's promise.
     let found = unsafe { Found::from_parts(owned, place) };
@@ -116,57 +121,114 @@ unsafe extern "C" fn dequeue_any(owned: Owned<Evd>, event: *mut DAT_EVENT) -> DA
     }
 }
 
+/// A cancellation point: holds nothing that is to be dropped where it sleeps, or
+/// calls another provider.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dat_evd_wait(
+pub unsafe extern "C-unwind" fn dat_evd_wait(
     evd_handle: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
     threshold: DAT_COUNT,
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,
 ) -> DAT_RETURN {
-    let answer = catch_unwind(AssertUnwindSafe(|| {
-        let mut owned = match own(evd_handle) {
+    let mut place = Place::uninit();
+    // SAFETY: passed on to the caller.
+    match unsafe { first_look(evd_handle, timeout, threshold, event, nmore, &mut place) } {
+        Looked::Over(code) => code,
+        Looked::Elsewhere(code) => {
+            // SAFETY: passed on to the caller.
+            unsafe { hot::wait(evd_handle, timeout, threshold, event, nmore, code) }
+        }
+        Looked::Waits => {
+            let state = CancellationHeld::begin();
+            // SAFETY: `first_look` has put it there.
+            let answer = unsafe { cancel::finish(&mut place, state) };
+            let code = match answer {
+                // SAFETY: `first_look` has checked both.
+                Some(waited) => unsafe { waited_with(&waited, event, nmore) },
+                None => PANICKED,
+            };
+            CancellationHeld::end(state);
+            code
+        }
+    }
+}
+
+const PANICKED: DAT_RETURN = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype).bits();
+
+/// What the first look of a wait has come to.
+enum Looked {
+    /// The call is over, with this answer.
+    Over(DAT_RETURN),
+    /// The handle is none of ours: what to answer if it is nobody's.
+    Elsewhere(DAT_RETURN),
+    /// The wait is in its place, and goes on.
+    Waits,
+}
+
+/// Checks the arguments, and looks once.
+///
+/// # Safety
+/// As for the call.
+#[inline]
+unsafe fn first_look(
+    evd_handle: DAT_EVD_HANDLE,
+    timeout: DAT_TIMEOUT,
+    threshold: DAT_COUNT,
+    event: *mut DAT_EVENT,
+    nmore: *mut DAT_COUNT,
+    place: &mut Place<evd::Waiting<Owned<Evd>>>,
+) -> Looked {
+    let looked = catch_unwind(AssertUnwindSafe(|| {
+        let owned = match own(evd_handle) {
             Ok(owned) => owned,
-            Err(code) => {
-                // SAFETY: passed on to the caller.
-                return unsafe {
-                    hot::wait(evd_handle, timeout, threshold, event, nmore, code.bits())
-                };
-            }
+            Err(code) => return Looked::Elsewhere(code.bits()),
         };
         if event.is_null() {
-            return bad(Subtype::InvalidArg4);
+            return Looked::Over(bad(Subtype::InvalidArg4));
         }
         if nmore.is_null() {
-            return bad(Subtype::InvalidArg5);
+            return Looked::Over(bad(Subtype::InvalidArg5));
         }
         let timeout = match timeout {
             DAT_TIMEOUT_INFINITE => Timeout::Infinite,
             microseconds => Timeout::Micros(microseconds),
         };
-        let waited = evd::wait(&mut owned, timeout, threshold);
-        let (code, counted) = match waited.result {
-            Ok(taken) => {
-                // SAFETY: not null, so by the contract of `exports` there is room.
-                unsafe { event::write(event, &taken) };
-                (DatReturn::SUCCESS, true)
+        match evd::begin(owned, timeout, threshold) {
+            // SAFETY: not null.
+            Begun::Over(waited) => Looked::Over(unsafe { waited_with(&waited, event, nmore) }),
+            Begun::Waits(waiting) => {
+                place.write(waiting);
+                Looked::Waits
             }
-            Err(code) => {
-                let counted = matches!(
-                    code.kind(),
-                    Some(ReturnType::TimeoutExpired | ReturnType::InterruptedCall)
-                );
-                (code, counted)
-            }
-        };
-        if counted {
-            // SAFETY: the same.
-            unsafe { nmore.write_unaligned(count(waited.nmore)) };
         }
-        code.bits()
     }));
-    match answer {
-        Ok(answer) => answer,
-        Err(_) => DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype).bits(),
+    looked.unwrap_or(Looked::Over(PANICKED))
+}
+
+/// The answer of a wait, in C.
+///
+/// # Safety
+/// The pointers are not null, so by the contract of `exports` there is room.
+#[inline]
+unsafe fn waited_with(waited: &Waited, event: *mut DAT_EVENT, nmore: *mut DAT_COUNT) -> DAT_RETURN {
+    let (code, counted) = match &waited.result {
+        Ok(taken) => {
+            // SAFETY: the caller's promise.
+            unsafe { event::write(event, taken) };
+            (DatReturn::SUCCESS, true)
+        }
+        &Err(code) => {
+            let counted = matches!(
+                code.kind(),
+                Some(ReturnType::TimeoutExpired | ReturnType::InterruptedCall)
+            );
+            (code, counted)
+        }
+    };
+    if counted {
+        // SAFETY: the same.
+        unsafe { nmore.write_unaligned(count(waited.nmore)) };
     }
+    code.bits()
 }

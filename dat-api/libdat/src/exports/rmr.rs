@@ -11,7 +11,7 @@ use crate::abi::{
     DAT_RETURN, DAT_RMR_CONTEXT, DAT_RMR_COOKIE, DAT_RMR_FIELD_ALL, DAT_RMR_HANDLE, DAT_RMR_PARAM,
     DAT_RMR_PARAM_MASK,
 };
-use crate::face::answer::{bad_argument, control, require};
+use crate::face::answer::{bad_argument, control, posting, require};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, queried};
 use crate::providers::dispatch::foreign;
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn dat_rmr_bind(
         completion_flags,
         context
     ));
-    control("dat_rmr_bind", || {
+    posting("dat_rmr_bind", || {
         let rmr = pin::<Rmr>(rmr_handle, Subtype::InvalidHandleRmr)?;
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         require(

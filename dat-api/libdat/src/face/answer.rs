@@ -2,19 +2,32 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dat_api::{DatError, DatReturn, Result, ReturnType, Subtype};
+use dat_api::{CancellationHeld, DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::debug;
 use crate::abi::DAT_RETURN;
 
 /// Runs a control call named `call`, and answers. A failure is printed with
-/// its cause if the environment asks for that; a panic ends here.
+/// its cause if the environment asks for that; a panic ends here. The thread is
+/// not cancelled meanwhile.
 pub(crate) fn control(call: &'static str, body: impl FnOnce() -> Result<()>) -> DAT_RETURN {
     answer(call, || body().map(|()| DatReturn::SUCCESS.bits()))
 }
 
 /// [`control`] of a call that somebody else may have answered.
 pub(crate) fn answer(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RETURN {
+    let _held = CancellationHeld::new();
+    run(call, body)
+}
+
+/// [`control`] of a call that posts: it reaches no cancellation point (pthreads(7)),
+/// so it does not pay for being held.
+pub(crate) fn posting(call: &'static str, body: impl FnOnce() -> Result<()>) -> DAT_RETURN {
+    run(call, || body().map(|()| DatReturn::SUCCESS.bits()))
+}
+
+#[inline]
+fn run(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RETURN {
     // What a call has half done when it panics stays behind locks that
     // ignore poison or in objects that nobody can name yet.
     match catch_unwind(AssertUnwindSafe(body)) {

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use dat_api::object::counters::Counters;
 use dat_api::object::ia::Ia;
-use dat_api::{DatError, Handle, environment, handle};
+use dat_api::{CancellationHeld, DatError, Handle, environment, handle};
 
 /// Bits of `DAT_DBG_TYPE`.
 const ERRORS: u32 = 0x1;
@@ -85,6 +85,7 @@ pub(crate) fn closed(name: &str, counters: &Counters) {
 
 #[cold]
 fn tell(destination: u32, priority: libc::c_int, line: String) {
+    let _held = CancellationHeld::new();
     if destination & STDOUT != 0 {
         // A closed standard output is not a reason to fail the call otherwise.
         let _ = writeln!(std::io::stdout(), "{line}");

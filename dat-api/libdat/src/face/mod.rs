@@ -4,6 +4,7 @@
 pub(crate) mod address;
 pub(crate) mod answer;
 pub(crate) mod attributes;
+pub(crate) mod cancel;
 pub(crate) mod debug;
 pub(crate) mod event;
 pub(crate) mod handles;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_api::registry::{self, Provider, Way};
-use dat_api::{DatError, DatReturn, Result, ReturnType, Subtype};
+use dat_api::{CancellationHeld, DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::library::Library;
 use super::{Key, dynamic, tables};
@@ -238,6 +238,7 @@ pub(crate) unsafe fn close(
     ia: DAT_IA_HANDLE,
     flags: DAT_CLOSE_FLAGS,
 ) -> DAT_RETURN {
+    let _held = CancellationHeld::new();
     // Out of the books before it is closed: the next adapter may get the same
     // handle.
     let opened = {

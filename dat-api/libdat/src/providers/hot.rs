@@ -3,7 +3,7 @@
 
 use dat_api::Subtype;
 
-use super::dispatch::foreign;
+use super::dispatch::{foreign, foreign_wait};
 use crate::abi::{
     DAT_COMPLETION_FLAGS, DAT_COUNT, DAT_DTO_COOKIE, DAT_EP_HANDLE, DAT_EVD_HANDLE, DAT_EVENT,
     DAT_LMR_TRIPLET, DAT_RETURN, DAT_RMR_TRIPLET, DAT_SRQ_HANDLE, DAT_TIMEOUT,
@@ -50,6 +50,22 @@ elsewhere!(srq_post_recv, srq_post_recv_func, BAD_SRQ, srq: DAT_SRQ_HANDLE,
     count: DAT_COUNT, segments: *mut DAT_LMR_TRIPLET, cookie: DAT_DTO_COOKIE);
 elsewhere!(dequeue, evd_dequeue_func, or, evd: DAT_EVD_HANDLE,
     event: *mut DAT_EVENT; or: DAT_RETURN);
-elsewhere!(wait, evd_wait_func, or, evd: DAT_EVD_HANDLE,
-    timeout: DAT_TIMEOUT, threshold: DAT_COUNT, event: *mut DAT_EVENT, nmore: *mut DAT_COUNT;
-    or: DAT_RETURN);
+
+/// [`dat_evd_wait`](crate::exports::dat_evd_wait) with a handle that is none of
+/// ours. It holds nothing that is to be dropped.
+///
+/// # Safety
+/// The contract of `exports`.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe extern "C-unwind" fn wait(
+    evd: DAT_EVD_HANDLE,
+    timeout: DAT_TIMEOUT,
+    threshold: DAT_COUNT,
+    event: *mut DAT_EVENT,
+    nmore: *mut DAT_COUNT,
+    or: DAT_RETURN,
+) -> DAT_RETURN {
+    foreign_wait!(evd.evd_wait_func(evd, timeout, threshold, event, nmore));
+    or
+}

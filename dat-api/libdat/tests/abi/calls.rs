@@ -18,8 +18,13 @@ trait Signature {
 
 macro_rules! signature {
     ($($parameter:ident)+) => {
+        signature! { "C" $($parameter)+ }
+        // Of a call in which a thread may end.
+        signature! { "C-unwind" $($parameter)+ }
+    };
+    ($abi:literal $($parameter:ident)+) => {
         impl<R: 'static, $($parameter: 'static),+> Signature
-            for Option<unsafe extern "C" fn($($parameter),+) -> R>
+            for Option<unsafe extern $abi fn($($parameter),+) -> R>
         {
             fn parameters() -> Vec<TypeId> {
                 vec![$(TypeId::of::<$parameter>()),+]
@@ -257,7 +262,7 @@ unsafe extern "C" fn cno_create(
     answer(true)
 }
 
-unsafe extern "C" fn evd_wait(
+unsafe extern "C-unwind" fn evd_wait(
     evd: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
     threshold: DAT_COUNT,

@@ -1,4 +1,8 @@
 //! The agent of a CNO: a function that a trigger calls, once.
+//!
+//! An agent of a C program may end the thread that calls it (pthread_exit(3), or
+//! pthread_cancel(3) from another thread). The thread of the CNO is one that may
+//! end so ([`CallingThread`]); if an agent is set by then, the thread is replaced.
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
@@ -6,10 +10,9 @@ use core::sync::atomic::Ordering;
 use std::os::fd::BorrowedFd;
 use std::panic::catch_unwind;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use dat_engine::ControlError;
-use dat_engine::thread::{SignalsBlocked, leave_pinned_cpus};
+use dat_engine::thread::{CallingThread, Calls, SignalsBlocked, leave_pinned_cpus};
 use dat_engine::wait::{Deadline, Source, WaitPolicy};
 
 use super::protocol::{Finder, State as _};
@@ -33,8 +36,23 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent, and what the face that made it knows it by.
+    /// An agent, and what the face that made it knows it by. A panic of the agent
+    /// is reported and goes no further.
     pub fn new(words: [usize; 2], call: impl Fn(Option<Handle>) + Send + Sync + 'static) -> Self {
+        Self::unguarded(words, move |evd| {
+            // Its words have gone to the standard error output.
+            if catch_unwind(AssertUnwindSafe(|| call(evd))).is_err() {
+                tracing::error!(?evd, "the agent of a CNO panicked");
+            }
+        })
+    }
+
+    /// An agent that does not panic, and may end the thread that it is called on.
+    /// For that `call` holds nothing that is to be dropped.
+    pub fn unguarded(
+        words: [usize; 2],
+        call: impl Fn(Option<Handle>) + Send + Sync + 'static,
+    ) -> Self {
         Self {
             call: Arc::new(call),
             words,
@@ -60,17 +78,22 @@ impl fmt::Debug for Agent {
 /// at EVDs only while there is an agent to be called.
 pub(super) struct Runner {
     seat: Arc<Seat>,
-    thread: JoinHandle<()>,
+    thread: CallingThread,
 }
 
 impl Runner {
     fn start(cno: &Arc<Cno>) -> Result<Self> {
         let seat = Seat::new()?;
-        let (own, sitting) = (Arc::clone(cno), Arc::clone(&seat));
+        let caller = Caller {
+            cno: Arc::clone(cno),
+            seat: Arc::clone(&seat),
+            next: None,
+            has_begun: false,
+            is_last: false,
+            has_failed: false,
+        };
         let blocked = SignalsBlocked::new();
-        let thread = thread::Builder::new()
-            .name("dat-cno".to_owned())
-            .spawn(move || run(&own, &sitting));
+        let thread = CallingThread::start(c"dat-cno", caller);
         drop(blocked);
         let thread = thread.map_err(|error| {
             DatError::new(
@@ -88,9 +111,7 @@ impl Runner {
 
     /// Waits for its end, unless this is it.
     pub(super) fn join(self) {
-        if self.thread.thread().id() != thread::current().id() && self.thread.join().is_err() {
-            tracing::error!("the thread of a CNO panicked");
-        }
+        self.thread.join();
     }
 }
 
@@ -121,38 +142,84 @@ impl Cno {
     }
 }
 
-fn run(cno: &Cno, seat: &Seat) {
-    leave_pinned_cpus();
-    loop {
-        // Also if it is over before this thread has begun, its agent is released.
-        let is_last = cno.is_over.load(Ordering::SeqCst);
-        let mut calling = Calling {
-            watch: Watch::new(cno, Finder::Agent),
-            told: None,
-        };
-        if !calling.ready() {
-            let mut never = Deadline::NEVER;
-            if let Err(error) = seat.wait(&mut calling, WaitPolicy::Block, &mut never, &cno.counts)
-            {
-                tracing::error!(cno = ?cno.handle, "the thread of a CNO cannot wait: {error}");
-                return;
+/// What the thread does, and has.
+struct Caller {
+    cno: Arc<Cno>,
+    seat: Arc<Seat>,
+    /// What is called next, or just now.
+    next: Option<(Agent, Option<Handle>)>,
+    has_begun: bool,
+    /// The CNO is going: the next call is the last.
+    is_last: bool,
+    /// It cannot wait: no other thread could.
+    has_failed: bool,
+}
+
+impl Calls for Caller {
+    /// Waits for a trigger and an agent.
+    fn prepare(&mut self) -> bool {
+        self.next = None;
+        if !self.has_begun {
+            self.has_begun = true;
+            leave_pinned_cpus();
+        }
+        while !self.is_last {
+            // Also if it is over before this thread has begun, its agent is released.
+            self.is_last = self.cno.is_over.load(Ordering::SeqCst);
+            let mut calling = Calling {
+                watch: Watch::new(&*self.cno, Finder::Agent),
+                told: None,
+            };
+            if !calling.ready() {
+                let (policy, mut never) = (WaitPolicy::Block, Deadline::NEVER);
+                let counts = &self.cno.counts;
+                if let Err(error) = self.seat.wait(&mut calling, policy, &mut never, counts) {
+                    let cno = self.cno.handle;
+                    tracing::error!(?cno, "the thread of a CNO cannot wait: {error}");
+                    self.has_failed = true;
+                    return false;
+                }
+            }
+            if calling.told.is_some() {
+                self.next = calling.told;
+                return true;
             }
         }
-        if let Some((agent, evd)) = calling.told {
-            // Its words have gone to the standard error output.
-            if catch_unwind(AssertUnwindSafe(|| (agent.call)(evd))).is_err() {
-                tracing::error!(cno = ?cno.handle, "the agent of a CNO panicked");
-            }
+        false
+    }
+
+    fn call(&self) {
+        if let Some((agent, evd)) = &self.next {
+            (agent.call)(*evd);
         }
-        if is_last {
+    }
+}
+
+impl Drop for Caller {
+    /// The thread is ending. If its CNO is not, an agent has ended it, and one
+    /// that was set since needs another thread.
+    fn drop(&mut self) {
+        let mut state = self.cno.lock();
+        let is_own = |runner: &Runner| Arc::ptr_eq(&runner.seat, &self.seat);
+        if !state.runner.as_ref().is_some_and(is_own) {
             return;
         }
+        let ended = state.runner.take();
+        let is_wanted = state.agent.is_some() && !self.has_failed;
+        if is_wanted && !self.cno.is_over.load(Ordering::SeqCst) {
+            match Runner::start(&self.cno) {
+                Ok(runner) => state.runner = Some(runner),
+                Err(error) => tracing::error!(cno = ?self.cno.handle, "{error}"),
+            }
+        }
+        drop(state);
+        drop(ended);
     }
 }
 
 /// Waiting for a trigger to call the agent with.
 struct Calling<'a> {
-    watch: Watch<'a>,
+    watch: Watch<&'a Cno>,
     /// Who is to be called, with what.
     told: Option<(Agent, Option<Handle>)>,
 }

@@ -46,7 +46,7 @@ use crate::handle::{self, Handle, Reservation};
 use crate::status::{ReturnType, Subtype};
 
 pub use self::agent::Agent;
-pub use self::wait::wait;
+pub use self::wait::{Waiting, begin, wait};
 
 /// A notification object.
 pub struct Cno {

@@ -1,13 +1,14 @@
 //! Waiting on a CNO.
 
+use core::ops::Deref;
 use core::sync::atomic::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_engine::ControlError;
 use dat_engine::wait::{
-    Blocker, ChannelEvent, Deadline, Source, SpinBudget, WaitCounters, WaitOutcome, WaitPolicy,
-    wait_on,
+    Blocker, ChannelEvent, Deadline, NextStep, Source, SpinBudget, SteppedWait, WaitCounters,
+    WaitOutcome, WaitPolicy, wait_on,
 };
 
 use super::protocol::{self, Finder, Looking, Told};
@@ -16,6 +17,7 @@ use crate::error::Result;
 use crate::handle::{self, Handle};
 use crate::object::counters::WaitCounts;
 use crate::object::evd::{Seen, Task, Timeout, look};
+use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::object::usage::Use;
 use crate::status::{DatReturn, ReturnType, Subtype};
 
@@ -76,34 +78,114 @@ impl Seat {
 /// `QUEUE_EMPTY` when the time is up; `INTERRUPTED_CALL` after a signal;
 /// `INVALID_HANDLE`; `INTERNAL_ERROR` if the device cannot be asked for events.
 pub fn wait(cno: Handle, timeout: Timeout) -> Result<Option<Handle>, DatReturn> {
+    begin(cno, timeout).finish()
+}
+
+/// The first look of [`wait`], for callers that sleep by themselves.
+pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
     let cno = handle::pin::<Cno>(cno)
         .map(|cno| cno.to_arc())
-        .and_then(|cno| Use::of(&cno))
-        .ok_or_else(stale)?;
-    let mut waiting = Waiting {
-        watch: Watch::new(&cno, Finder::Waiter),
+        .and_then(|cno| Use::of(&cno));
+    let Some(cno) = cno else {
+        return Begun::Over(Err(stale().into()));
+    };
+    let mut looks = Looks {
+        watch: Watch::new(Use::clone(&cno), Finder::Waiter),
+        cno,
         told: None,
     };
-    if waiting.ready() {
-        return waiting.told();
+    if looks.ready() {
+        return Begun::Over(looks.told());
     }
-    let mut deadline = match timeout {
-        Timeout::Micros(0) => return Err(EMPTY),
+    let deadline = match timeout {
+        Timeout::Micros(0) => return Begun::Over(Err(EMPTY)),
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
-    let seat = cno.sit()?;
-    let policy = cno.ia.wait_policy();
-    let outcome = seat.wait(&mut waiting, policy, &mut deadline, &cno.counts);
-    cno.leave(seat);
-    match outcome {
-        Ok(WaitOutcome::Ready) => waiting.told(),
-        Ok(WaitOutcome::TimedOut) => Err(EMPTY),
-        Ok(WaitOutcome::Interrupted) => Err(INTERRUPTED),
-        Err(error) => {
-            tracing::error!(cno = ?cno.handle, "waiting failed: {error}");
-            Err(FAILED)
+    match looks.cno.sit() {
+        Ok(seat) => Begun::Waits(Waiting {
+            under_way: None,
+            counters: WaitCounters::default(),
+            deadline,
+            seat: Some(seat),
+            looks,
+        }),
+        Err(error) => Begun::Over(Err(error.into())),
+    }
+}
+
+/// A wait that has a seat.
+pub struct Waiting {
+    /// Before the seat, which is given up last.
+    under_way: Option<SteppedWait>,
+    counters: WaitCounters,
+    deadline: Deadline,
+    /// Nothing once the wait is over.
+    seat: Option<Arc<Seat>>,
+    looks: Looks,
+}
+
+impl Waiting {
+    fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
+        let Some(seat) = &self.seat else {
+            return Ok(NextStep::Over(WaitOutcome::TimedOut));
+        };
+        let (looks, blocker, counters) = (&mut self.looks, &seat.blocker, &mut self.counters);
+        let policy = looks.cno.ia.wait_policy();
+        let mut budget = seat.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = match &mut self.under_way {
+            Some(wait) => wait,
+            none => {
+                let deadline = &mut self.deadline;
+                match SteppedWait::begin(looks, blocker, &mut budget, policy, deadline, counters) {
+                    Ok(wait) => none.insert(wait),
+                    Err(outcome) => return Ok(NextStep::Over(outcome)),
+                }
+            }
+        };
+        wait.go_on(looks, blocker, &mut budget, counters, slept)
+    }
+
+    fn end(&mut self) {
+        let Some(seat) = self.seat.take() else {
+            return;
+        };
+        if let Some(mut wait) = self.under_way.take() {
+            wait.abandon(&seat.blocker);
         }
+        let cno = &self.looks.cno;
+        cno.counts.add(&self.counters);
+        cno.leave(seat);
+    }
+}
+
+impl Steps for Waiting {
+    type Answer = Result<Option<Handle>, DatReturn>;
+
+    fn go_on(&mut self, slept: Option<&Slept>) -> Next<Self::Answer> {
+        let outcome = match self.step(slept) {
+            Ok(NextStep::Sleep(sleep)) => return Next::Sleep(sleep),
+            Ok(NextStep::Pause) => return Next::Pause,
+            Ok(NextStep::Over(outcome)) => Ok(outcome),
+            Err(error) => Err(error),
+        };
+        self.end();
+        Next::Over(match outcome {
+            Ok(WaitOutcome::Ready) => self.looks.told(),
+            Ok(WaitOutcome::TimedOut) => Err(EMPTY),
+            Ok(WaitOutcome::Interrupted) => Err(INTERRUPTED),
+            Err(error) => {
+                let cno = self.looks.cno.handle;
+                tracing::error!(?cno, "waiting failed: {error}");
+                Err(FAILED)
+            }
+        })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -133,8 +215,8 @@ impl Cno {
 }
 
 /// Looking at the EVDs of a CNO: the part that waiters and the agent share.
-pub(super) struct Watch<'a> {
-    pub(super) cno: &'a Cno,
+pub(super) struct Watch<C> {
+    pub(super) cno: C,
     who: Finder,
     /// The EVDs, as of that edition of the list.
     evds: Vec<Handle>,
@@ -148,9 +230,10 @@ pub(super) struct Watch<'a> {
     releases: u32,
 }
 
-impl<'a> Watch<'a> {
-    pub(super) fn new(cno: &'a Cno, who: Finder) -> Self {
+impl<C: Deref<Target = Cno>> Watch<C> {
+    pub(super) fn new(cno: C, who: Finder) -> Self {
         Self {
+            releases: cno.releases.load(Ordering::SeqCst),
             cno,
             who,
             evds: Vec::new(),
@@ -158,7 +241,6 @@ impl<'a> Watch<'a> {
             events: Vec::new(),
             is_blind: false,
             has_failed: false,
-            releases: cno.releases.load(Ordering::SeqCst),
         }
     }
 
@@ -180,7 +262,7 @@ impl<'a> Watch<'a> {
             self.is_blind |= seen.blind;
             self.has_failed |= seen.failed;
             if seen.fresh {
-                protocol::notice(self.cno, evd, self.who);
+                protocol::notice(&*self.cno, evd, self.who);
             }
         }
     }
@@ -214,7 +296,7 @@ impl<'a> Watch<'a> {
     pub(super) fn holds(&self, evd: Handle) -> bool {
         let Seen { fresh, holds, .. } = look(self.cno.handle, evd, Task::Look).unwrap_or_default();
         if fresh {
-            protocol::notice(self.cno, evd, self.who);
+            protocol::notice(&*self.cno, evd, self.who);
         }
         holds
     }
@@ -228,7 +310,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Looking<Cno> for Watch<'_> {
+impl<C: Deref<Target = Cno>> Looking<Cno> for Watch<C> {
     fn is_released(&self) -> bool {
         self.cno.is_over.load(Ordering::SeqCst)
             || self.cno.releases.load(Ordering::SeqCst) != self.releases
@@ -239,7 +321,7 @@ impl Looking<Cno> for Watch<'_> {
     }
 
     fn holds(&mut self, evd: Handle) -> bool {
-        Watch::holds(self, evd)
+        Self::holds(self, evd)
     }
 
     fn glance_at_all(&mut self) {
@@ -247,13 +329,14 @@ impl Looking<Cno> for Watch<'_> {
     }
 }
 
-/// One wait under way.
-struct Waiting<'a> {
-    watch: Watch<'a>,
+/// What a waiter has looked at, and seen.
+struct Looks {
+    cno: Use<Cno>,
+    watch: Watch<Use<Cno>>,
     told: Option<Told<Handle>>,
 }
 
-impl Waiting<'_> {
+impl Looks {
     fn told(&self) -> Result<Option<Handle>, DatReturn> {
         match self.told {
             Some(Told::Triggered(evd)) => Ok(Some(evd)),
@@ -263,9 +346,9 @@ impl Waiting<'_> {
     }
 }
 
-impl Source for Waiting<'_> {
+impl Source for Looks {
     fn ready(&mut self) -> bool {
-        self.told = protocol::look(self.watch.cno, &mut self.watch);
+        self.told = protocol::look(&*self.cno, &mut self.watch);
         self.told.is_some()
     }
 

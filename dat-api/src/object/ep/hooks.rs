@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use dat_engine::thread::CancellationHeld;
 use dat_engine::{AsyncEventKind, Completion, CompletionOp};
 
 use super::bind::SUPPRESSED;
@@ -77,6 +78,8 @@ pub(crate) fn is_watched(completion: &Completion) -> bool {
 /// to this or another EVD, so the caller holds no lock of an EVD's queue.
 #[cold]
 pub(crate) fn failed(completion: &Completion) {
+    // A consumer's thread, which takes events: the connection manager is woken.
+    let _held = CancellationHeld::new();
     if completion.op == CompletionOp::Bind {
         rmr::failed(completion);
     }
@@ -142,6 +145,8 @@ impl Ep {
 
     /// The marker of a graceful disconnect has come through.
     fn drained(&self) {
+        // As in `failed`.
+        let _held = CancellationHeld::new();
         let mut control = self.control();
         if core::mem::take(&mut control.draining)
             && let Some(connection) = &control.connection

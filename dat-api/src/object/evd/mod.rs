@@ -68,7 +68,7 @@ pub use self::streams::StreamKind;
 pub(crate) use self::take::relieve;
 pub use self::take::{EMPTY, dequeue, dequeue_any, dequeue_any_with, own, own_when_free};
 pub use self::usual::{First, Found, Place, first};
-pub use self::wait::{Timeout, Waited, wait};
+pub use self::wait::{Timeout, Waited, Waiting, begin, wait};
 
 /// An event dispatcher.
 pub struct Evd {

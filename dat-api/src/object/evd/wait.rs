@@ -2,10 +2,13 @@
 
 mod usual;
 
+use std::borrow::BorrowMut;
 use std::os::fd::BorrowedFd;
 
 use dat_engine::ControlError;
-use dat_engine::wait::{Deadline, Source, WaitOutcome};
+use dat_engine::wait::{
+    Deadline, NextStep, Source, SpinBudget, SteppedWait, WaitCounters, WaitOutcome,
+};
 
 use super::Evd;
 use super::consumer::Consumer;
@@ -13,6 +16,7 @@ use super::exclusive::open;
 use super::streams::Attribute;
 use super::take::DEAD;
 use crate::handle::Owned;
+use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::Event;
 
@@ -59,36 +63,284 @@ impl From<DatReturn> for Waited {
 /// only the device's event does. Such a wait does not spin, and what comes with
 /// an event, or just before the wait could have had one, counts as solicited.
 pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
-    let handle = owned.handle();
-    let (evd, consumer) = open(owned);
+    begin(owned, timeout, threshold).finish()
+}
+
+/// The first look of [`wait`], for callers that sleep by themselves. Neither this
+/// look nor dropping the result reaches a cancellation point (pthreads(7)).
+#[inline]
+pub fn begin<O: BorrowMut<Owned<Evd>>>(
+    mut owned: O,
+    timeout: Timeout,
+    threshold: i32,
+) -> Begun<Waiting<O>> {
+    let (evd, consumer) = open(owned.borrow_mut());
     // Read before the state is: a closing that the check below does not see is
     // seen by the wait.
     let closings = evd.switches.closings();
     let threshold = match evd.check_wait(threshold) {
         Ok(threshold) => threshold,
-        Err(error) => return error.into(),
+        Err(error) => return Begun::Over(error.into()),
     };
-    let mut deadline = match timeout {
+    let deadline = match timeout {
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
-    if threshold == 1
-        && let Some(waited) = usual::wait(evd, consumer, closings, &mut deadline)
-    {
-        return waited;
-    }
-    let mut waiting = Waiting {
-        evd,
-        consumer,
-        threshold,
-        closings,
-        notified: true,
-        asked: 0,
-        listening: 0,
-        evented: false,
-        failure: None,
+    let usual = match threshold {
+        1 => usual::State::new(evd, consumer, closings),
+        _ => None,
     };
-    let outcome = waiting.run(&mut deadline);
+    if let Some(mut state) = usual {
+        let outcome = if state.view(evd, consumer).ready() {
+            WaitOutcome::Ready
+        } else if deadline.is_now() {
+            WaitOutcome::TimedOut
+        } else {
+            let mode = Mode::Usual(state);
+            return Begun::Waits(Waiting::new(owned, threshold, closings, deadline, mode));
+        };
+        if let Some(waited) = state.finish(evd, consumer, Ok(outcome)) {
+            return Begun::Over(waited);
+        }
+    }
+    let mode = Mode::Any(State::NEW);
+    let mut waiting = Waiting::new(owned, threshold, closings, deadline, mode);
+    match waiting.first_look() {
+        Some(waited) => Begun::Over(waited),
+        None => Begun::Waits(waiting),
+    }
+}
+
+/// A wait whose first look has found too little. Dropped before its end, it
+/// gives the EVD back with all its events.
+pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
+    threshold: usize,
+    /// How often the EVD had been made unwaitable when the wait began.
+    closings: u32,
+    deadline: Deadline,
+    mode: Mode,
+    /// Before the EVD, which is given back last.
+    under_way: Option<UnderWay>,
+    owned: O,
+}
+
+/// What is looked for.
+enum Mode {
+    /// One completion, in the only queue.
+    Usual(usual::State),
+    /// Any events.
+    Any(State),
+}
+
+/// A wait of the engine's.
+struct UnderWay {
+    /// Nothing before the first step.
+    wait: Option<SteppedWait>,
+    budget: SpinBudget,
+    counters: WaitCounters,
+}
+
+impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
+    fn new(owned: O, threshold: usize, closings: u32, deadline: Deadline, mode: Mode) -> Self {
+        Self {
+            threshold,
+            closings,
+            deadline,
+            mode,
+            under_way: None,
+            owned,
+        }
+    }
+
+    /// Looks for any events, where they may be. Nothing if the wait goes on.
+    fn first_look(&mut self) -> Option<Waited> {
+        let Mode::Any(state) = &mut self.mode else {
+            return None;
+        };
+        let (evd, consumer) = open(self.owned.borrow_mut());
+        let mut view = View {
+            evd,
+            consumer,
+            state,
+            threshold: self.threshold,
+            closings: self.closings,
+        };
+        // Another call that finds the EVD owned may as well try again, unless
+        // this one blocks.
+        let outcome = if view.ready() {
+            WaitOutcome::Ready
+        } else if self.deadline.is_now() {
+            WaitOutcome::TimedOut
+        } else {
+            view.state.notified = false;
+            return None;
+        };
+        self.finish(Ok(outcome))
+    }
+
+    /// One step of the engine's wait, which begins with the first.
+    fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
+        let (evd, consumer) = open(self.owned.borrow_mut());
+        match &mut self.mode {
+            Mode::Usual(state) => step(
+                &mut state.view(evd, consumer),
+                evd,
+                &mut self.under_way,
+                &mut self.deadline,
+                slept,
+            ),
+            Mode::Any(state) => {
+                consumer.awaited = self.threshold;
+                let mut view = View {
+                    evd,
+                    consumer,
+                    state,
+                    threshold: self.threshold,
+                    closings: self.closings,
+                };
+                step(
+                    &mut view,
+                    evd,
+                    &mut self.under_way,
+                    &mut self.deadline,
+                    slept,
+                )
+            }
+        }
+    }
+
+    /// Ends the engine's wait. However it ended, there was a look for events just
+    /// before.
+    fn end(&mut self, error: Option<&ControlError>) {
+        let (evd, consumer) = open(self.owned.borrow_mut());
+        consumer.awaited = 0;
+        evd.switches.set_waited(false);
+        // Whatever is left, and whatever comes: from here on it is for the CNO.
+        evd.return_to_cno();
+        if let Some(under_way) = self.under_way.take() {
+            (consumer.budget, consumer.counters) = (under_way.budget, under_way.counters);
+            evd.counts.publish(&under_way.counters);
+        }
+        if let Some(error) = error {
+            tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
+            evd.blocker.watch_anew();
+        }
+    }
+
+    /// What the wait answers. Nothing if it is to go on.
+    #[inline]
+    fn finish(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Waited> {
+        let (evd, consumer) = open(self.owned.borrow_mut());
+        match &mut self.mode {
+            Mode::Usual(state) => state.finish(evd, consumer, outcome),
+            Mode::Any(state) => {
+                let outcome = match state.failure.take() {
+                    Some(error)
+                        if outcome.as_ref().ok() == Some(&WaitOutcome::Ready)
+                            && consumer.known(evd) < self.threshold =>
+                    {
+                        tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
+                        Err(error)
+                    }
+                    _ => outcome,
+                };
+                Some(finish(
+                    evd,
+                    consumer,
+                    self.threshold,
+                    self.closings,
+                    &outcome,
+                ))
+            }
+        }
+    }
+}
+
+impl<O: BorrowMut<Owned<Evd>>> Steps for Waiting<O> {
+    type Answer = Waited;
+
+    fn go_on(&mut self, slept: Option<&Slept>) -> Next<Waited> {
+        let mut slept = slept;
+        loop {
+            let outcome = match self.step(slept.take()) {
+                Ok(NextStep::Sleep(sleep)) => return Next::Sleep(sleep),
+                Ok(NextStep::Pause) => return Next::Pause,
+                Ok(NextStep::Over(outcome)) => Ok(outcome),
+                Err(error) => Err(error),
+            };
+            self.end(outcome.as_ref().err());
+            if let Some(waited) = self.finish(outcome) {
+                return Next::Over(waited);
+            }
+            // Something else than the usual has come.
+            self.mode = Mode::Any(State::NEW);
+            if let Some(waited) = self.first_look() {
+                return Next::Over(waited);
+            }
+        }
+    }
+}
+
+impl<O: BorrowMut<Owned<Evd>>> Drop for Waiting<O> {
+    fn drop(&mut self) {
+        let Some(under_way) = &mut self.under_way else {
+            return;
+        };
+        if let Some(wait) = &mut under_way.wait {
+            wait.abandon(&open(self.owned.borrow_mut()).0.blocker);
+        }
+        self.end(None);
+    }
+}
+
+/// What waits for events of an EVD.
+trait Waiter: Source {
+    fn consumer(&mut self) -> &mut Consumer;
+}
+
+/// One step of a wait that looks through `waiter`, after a first look that found
+/// too little.
+#[inline]
+fn step<W: Waiter>(
+    waiter: &mut W,
+    evd: &Evd,
+    under_way: &mut Option<UnderWay>,
+    deadline: &mut Deadline,
+    slept: Option<&Slept>,
+) -> Result<NextStep, ControlError> {
+    let under_way = under_way.get_or_insert_with(|| {
+        let consumer = waiter.consumer();
+        // The events of the device are this wait's.
+        consumer.is_covered = false;
+        evd.switches.set_waited(true);
+        UnderWay {
+            wait: None,
+            budget: consumer.budget,
+            counters: consumer.counters,
+        }
+    });
+    let (budget, counters) = (&mut under_way.budget, &mut under_way.counters);
+    let wait = match &mut under_way.wait {
+        Some(wait) => wait,
+        none => {
+            let blocker = &evd.blocker;
+            match SteppedWait::begin(waiter, blocker, budget, evd.policy, deadline, counters) {
+                Ok(wait) => none.insert(wait),
+                Err(outcome) => return Ok(NextStep::Over(outcome)),
+            }
+        }
+    };
+    wait.go_on(waiter, &evd.blocker, budget, counters, slept)
+}
+
+/// The answer of a wait for any events.
+fn finish(
+    evd: &Evd,
+    consumer: &mut Consumer,
+    threshold: usize,
+    closings: u32,
+    outcome: &Result<WaitOutcome, ControlError>,
+) -> Waited {
     let refused = |kind, subtype| DatReturn::error(kind, subtype).into();
     if evd.switches.is_aborted() {
         return refused(ReturnType::Abort, Subtype::NoSubtype);
@@ -107,7 +359,10 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
             match consumer.next(evd) {
                 Some(data) => {
                     return Waited {
-                        result: Ok(Event { evd: handle, data }),
+                        result: Ok(Event {
+                            evd: evd.handle,
+                            data,
+                        }),
                         nmore: nmore(consumer.known(evd)),
                     };
                 }
@@ -154,13 +409,8 @@ impl Evd {
     }
 }
 
-/// One wait under way.
-struct Waiting<'a> {
-    evd: &'a Evd,
-    consumer: &'a mut Consumer,
-    threshold: usize,
-    /// How often the EVD had been made unwaitable when the wait began.
-    closings: u32,
+/// What a wait for any events has seen.
+struct State {
     /// Something that notifies has come. At the first look, everything does.
     notified: bool,
     /// Queues that the device was asked for events of, since the last look.
@@ -175,7 +425,26 @@ struct Waiting<'a> {
     failure: Option<ControlError>,
 }
 
-impl Waiting<'_> {
+impl State {
+    const NEW: Self = Self {
+        notified: true,
+        asked: 0,
+        listening: 0,
+        evented: false,
+        failure: None,
+    };
+}
+
+/// One look of a wait for any events.
+struct View<'a> {
+    evd: &'a Evd,
+    consumer: &'a mut Consumer,
+    state: &'a mut State,
+    threshold: usize,
+    closings: u32,
+}
+
+impl View<'_> {
     /// Whether only events of the device tell what notifies.
     fn is_blind(&self) -> bool {
         self.evd.switches.attribute() == Some(Attribute::Solicited)
@@ -187,105 +456,41 @@ impl Waiting<'_> {
         let switches = &self.evd.switches;
         switches.is_over() || switches.closings() != self.closings
     }
-
-    fn run(&mut self, deadline: &mut Deadline) -> Result<WaitOutcome, ControlError> {
-        // Another call that finds the EVD owned may as well try again, unless
-        // this one blocks.
-        if self.ready() {
-            return Ok(WaitOutcome::Ready);
-        }
-        if deadline.is_now() {
-            return Ok(WaitOutcome::TimedOut);
-        }
-        self.notified = false;
-        self.consumer.awaited = self.threshold;
-        // However it ends, there was a look for events just before.
-        let outcome = self.evd.wait_for(self, deadline);
-        self.consumer.awaited = 0;
-        match (outcome, self.failure.take()) {
-            (Ok(WaitOutcome::Ready), Some(error))
-                if self.consumer.known(self.evd) < self.threshold =>
-            {
-                tracing::error!(evd = ?self.evd.handle, "waiting failed: {error}");
-                Err(error)
-            }
-            (outcome, _) => outcome,
-        }
-    }
 }
 
-/// What waits for events of an EVD.
-trait Waiter: Source {
-    fn consumer(&mut self) -> &mut Consumer;
-}
-
-impl Evd {
-    /// Waits, after a first look that found too little.
-    #[inline]
-    fn wait_for<W: Waiter>(
-        &self,
-        waiter: &mut W,
-        deadline: &mut Deadline,
-    ) -> Result<WaitOutcome, ControlError> {
-        let consumer = waiter.consumer();
-        let (mut budget, mut counters) = (consumer.budget, consumer.counters);
-        // The events of the device are this wait's.
-        consumer.is_covered = false;
-        self.switches.set_waited(true);
-        let outcome = dat_engine::wait::wait_on(
-            waiter,
-            &self.blocker,
-            &mut budget,
-            self.policy,
-            deadline,
-            &mut counters,
-        );
-        self.switches.set_waited(false);
-        // Whatever is left, and whatever comes: from here on it is for the CNO.
-        self.return_to_cno();
-        let consumer = waiter.consumer();
-        (consumer.budget, consumer.counters) = (budget, counters);
-        self.counts.publish(&counters);
-        if let Err(error) = &outcome {
-            tracing::error!(evd = ?self.handle, "waiting failed: {error}");
-            self.blocker.watch_anew();
-        }
-        outcome
-    }
-}
-
-impl Waiter for Waiting<'_> {
+impl Waiter for View<'_> {
     fn consumer(&mut self) -> &mut Consumer {
         self.consumer
     }
 }
 
-impl Source for Waiting<'_> {
+impl Source for View<'_> {
     fn ready(&mut self) -> bool {
-        if self.is_stopped() || self.failure.is_some() {
+        if self.is_stopped() || self.state.failure.is_some() {
             return true;
         }
         let found = self.consumer.gather(self.evd);
         let known = self.consumer.known(self.evd);
-        self.notified |= found.notifies;
-        if !self.notified && self.is_blind() {
-            let is_covered = self.listening == self.consumer.queues().len();
-            self.notified = found.completion && !is_covered || known > 0 && self.evented;
+        self.state.notified |= found.notifies;
+        if !self.state.notified && self.is_blind() {
+            let is_covered = self.state.listening == self.consumer.queues().len();
+            self.state.notified =
+                found.completion && !is_covered || known > 0 && self.state.evented;
         }
-        if self.asked > 0 {
-            self.listening = self.asked;
+        if self.state.asked > 0 {
+            self.state.listening = self.state.asked;
         }
-        (self.asked, self.evented) = (0, false);
-        self.notified && known >= self.threshold
+        (self.state.asked, self.state.evented) = (0, false);
+        self.state.notified && known >= self.threshold
     }
 
     fn arm(&mut self) {
         let solicited = self.evd.switches.attribute() == Some(Attribute::Solicited);
         let queues = self.consumer.queues();
-        self.asked = queues.len();
+        self.state.asked = queues.len();
         for queue in queues {
             if let Err(error) = queue.arm(solicited) {
-                self.failure = Some(error);
+                self.state.failure = Some(error);
             }
         }
     }
@@ -293,7 +498,7 @@ impl Source for Waiting<'_> {
     fn take_events(&mut self) -> Result<u32, ControlError> {
         let events = self.consumer.take_events()?;
         if events > 0 {
-            (self.evented, self.listening) = (true, 0);
+            (self.state.evented, self.state.listening) = (true, 0);
         }
         Ok(events)
     }

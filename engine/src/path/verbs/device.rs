@@ -15,6 +15,7 @@ use crate::completion::Status;
 use crate::control::{VerbsCq, VerbsQp, VerbsSrq};
 use crate::error::last_errno;
 use crate::request::PostError;
+use crate::thread::CancellationHeld;
 
 /// Completions taken from a queue at a time, at most.
 pub(super) const BATCH: usize = 16;
@@ -141,6 +142,7 @@ impl QueueCalls for Arc<VerbsQp> {
     unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused> {
         let first = chain.first();
         let mut bad = first;
+        let _held = self.posts_by_write().then(CancellationHeld::new);
         // SAFETY: the queue pair is alive, and the chain is the caller's promise.
         let errno = unsafe { inline::ibv_post_send(self.as_ptr(), first, &raw mut bad) };
         judge(errno, &chain, bad)
@@ -156,6 +158,7 @@ impl QueueCalls for Arc<VerbsQp> {
     }
 
     unsafe fn bind(&self, window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError> {
+        let _held = self.posts_by_write().then(CancellationHeld::new);
         // SAFETY: the queue pair is alive, and the rest the caller's promise.
         match unsafe { inline::ibv_bind_mw(self.as_ptr(), window, bind) } {
             0 => Ok(()),
@@ -164,7 +167,10 @@ impl QueueCalls for Arc<VerbsQp> {
         }
     }
 
+    #[cold]
     fn flush(&self) {
+        // On the thread that takes the first completion with an error.
+        let _held = CancellationHeld::new();
         // SAFETY: integers and a union of byte arrays, for which zero is valid.
         let mut attr: ibv_qp_attr = unsafe { core::mem::zeroed() };
         attr.qp_state = ibv_qp_state::IBV_QPS_ERR;

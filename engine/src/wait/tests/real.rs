@@ -163,13 +163,17 @@ fn a_kernel_without_epoll_pwait2_sleeps_and_wakes_too() {
     let blocker = Blocker::new().expect("a descriptor");
     let guard = SignalGuard::new();
     let (short, long) = (Duration::from_millis(1), Duration::from_secs(20));
-    assert_eq!(blocker.old_sleep_for_test(short, &guard), Ok(0));
+    let sleep = |time| {
+        let sleep = blocker.prepare(None, Some(time), &guard).expect("watched");
+        sleep.old_sleep_for_test()
+    };
+    assert_eq!(sleep(short), Ok(0));
     blocker.announce();
     blocker.wake();
-    assert_eq!(blocker.old_sleep_for_test(long, &guard), Ok(1));
+    assert_eq!(sleep(long), Ok(1));
     blocker.retract();
     raise(libc::SIGUSR1);
-    assert_eq!(blocker.old_sleep_for_test(long, &guard), Err(libc::EINTR));
+    assert_eq!(sleep(long), Err(libc::EINTR));
     assert_eq!(HANDLED.load(Ordering::Relaxed), 1);
 }
 

@@ -4,7 +4,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use dat_engine::wait::{Deadline, Source, WaitOutcome};
+use dat_engine::wait::{Source, WaitOutcome};
 use dat_engine::{Completion, ControlError};
 
 use super::super::consumer::Consumer;
@@ -13,99 +13,116 @@ use super::super::streams::Attribute;
 use super::{Evd, FAILED, INTERRUPTED, TIMED_OUT, Waited, Waiter, nmore};
 use crate::types::Event;
 
-/// Nothing if something else is there, or has come; it is kept, and the wait is
-/// to be gone on with.
-#[inline]
-pub(super) fn wait(
-    evd: &Evd,
-    consumer: &mut Consumer,
-    closings: u32,
-    deadline: &mut Deadline,
-) -> Option<Waited> {
-    let states = evd.switches.states();
-    let is_controlled = matches!(
-        evd.switches.attribute(),
-        Some(Attribute::Solicited | Attribute::Unsignalled)
-    );
-    // Looked at after the states were read: what comes later changes them.
-    if is_controlled || evd.switches.is_over() || !consumer.has_one_queue() {
-        return None;
-    }
-    let mut waiting = Waiting {
-        evd,
-        consumer,
-        states,
-        closings,
-        found: None,
-        is_over: false,
-    };
-    let outcome = if waiting.ready() {
-        Ok(WaitOutcome::Ready)
-    } else if deadline.is_now() {
-        Ok(WaitOutcome::TimedOut)
-    } else {
-        evd.wait_for(&mut waiting, deadline)
-    };
-    // Handed out only now: who sees it counted sees nobody wait.
-    if let Some(completion) = waiting.found {
-        let Some(data) = hand_out_usual(&completion) else {
-            consumer.keep(evd, &completion);
-            return None;
-        };
-        consumer.gather(evd);
-        let event = Event {
-            evd: evd.handle,
-            data,
-        };
-        return Some(Waited {
-            result: Ok(event),
-            nmore: nmore(consumer.known(evd)),
-        });
-    }
-    match outcome {
-        Ok(WaitOutcome::Ready) => None,
-        // There was a look just before, which found nothing at all.
-        Ok(WaitOutcome::TimedOut) => Some(TIMED_OUT.into()),
-        Ok(WaitOutcome::Interrupted) => Some(INTERRUPTED.into()),
-        Err(_) => Some(FAILED.into()),
-    }
-}
-
-/// One wait under way.
-struct Waiting<'a> {
-    evd: &'a Evd,
-    consumer: &'a mut Consumer,
+/// What such a wait has seen.
+pub(super) struct State {
     /// The states of the EVD when the wait began.
     states: u32,
     /// How often it had been made unwaitable.
     closings: u32,
+    /// Taken from the queue, and neither handed out nor kept. Between two steps
+    /// of a wait that goes on there is none.
     found: Option<Completion>,
     /// Something else is to be done.
     is_over: bool,
 }
 
-impl Source for Waiting<'_> {
+impl State {
+    /// Nothing if the EVD is not fit for such a wait.
+    #[inline]
+    pub(super) fn new(evd: &Evd, consumer: &Consumer, closings: u32) -> Option<Self> {
+        let states = evd.switches.states();
+        let is_controlled = matches!(
+            evd.switches.attribute(),
+            Some(Attribute::Solicited | Attribute::Unsignalled)
+        );
+        // Looked at after the states were read: what comes later changes them.
+        if is_controlled || evd.switches.is_over() || !consumer.has_one_queue() {
+            return None;
+        }
+        Some(Self {
+            states,
+            closings,
+            found: None,
+            is_over: false,
+        })
+    }
+
+    /// One look.
+    #[inline]
+    pub(super) fn view<'a>(&'a mut self, evd: &'a Evd, consumer: &'a mut Consumer) -> View<'a> {
+        View {
+            evd,
+            consumer,
+            state: self,
+        }
+    }
+
+    /// What the wait answers. Nothing if something else is there, or has come; it
+    /// is kept, and the wait is to be gone on with.
+    #[inline]
+    pub(super) fn finish(
+        &mut self,
+        evd: &Evd,
+        consumer: &mut Consumer,
+        outcome: Result<WaitOutcome, ControlError>,
+    ) -> Option<Waited> {
+        // Handed out only now: who sees it counted sees nobody wait.
+        if let Some(completion) = self.found.take() {
+            let Some(data) = hand_out_usual(&completion) else {
+                consumer.keep(evd, &completion);
+                return None;
+            };
+            consumer.gather(evd);
+            let event = Event {
+                evd: evd.handle,
+                data,
+            };
+            return Some(Waited {
+                result: Ok(event),
+                nmore: nmore(consumer.known(evd)),
+            });
+        }
+        match outcome {
+            Ok(WaitOutcome::Ready) => None,
+            // There was a look just before, which found nothing at all.
+            Ok(WaitOutcome::TimedOut) => Some(TIMED_OUT.into()),
+            Ok(WaitOutcome::Interrupted) => Some(INTERRUPTED.into()),
+            Err(_) => Some(FAILED.into()),
+        }
+    }
+}
+
+/// One look of such a wait.
+pub(super) struct View<'a> {
+    evd: &'a Evd,
+    consumer: &'a mut Consumer,
+    state: &'a mut State,
+}
+
+impl Source for View<'_> {
     #[inline]
     fn ready(&mut self) -> bool {
-        let switches = &self.evd.switches;
-        if switches.states() == self.states && switches.closings() == self.closings && !self.is_over
+        let (switches, state) = (&self.evd.switches, &mut *self.state);
+        if switches.states() == state.states
+            && switches.closings() == state.closings
+            && !state.is_over
         {
             match self.consumer.poll_usual(self.evd) {
                 Some(None) => return false,
                 Some(found) => {
-                    self.found = found;
+                    state.found = found;
                     return true;
                 }
                 None => {}
             }
         }
-        self.is_over = true;
+        state.is_over = true;
         true
     }
 
     fn arm(&mut self) {
         // A failure is met again, and told of, where the wait goes on.
-        self.is_over |= self.consumer.arm_queue().is_err();
+        self.state.is_over |= self.consumer.arm_queue().is_err();
     }
 
     fn take_events(&mut self) -> Result<u32, ControlError> {
@@ -117,7 +134,7 @@ impl Source for Waiting<'_> {
     }
 }
 
-impl Waiter for Waiting<'_> {
+impl Waiter for View<'_> {
     fn consumer(&mut self) -> &mut Consumer {
         self.consumer
     }

@@ -1,0 +1,106 @@
+//! System calls that are not cancellation points.
+//!
+//! A thread that is cancelled (pthread_cancel(3)) ends inside glibc's `read`,
+//! `write`, `ppoll` and `epoll_wait`: its stack is unwound there, which Rust
+//! functions with destructors do not survive. glibc's `syscall` is not a
+//! cancellation point, so waiting, waking, posting and dequeuing use these.
+
+use core::ptr;
+
+use libc::{c_int, c_long, epoll_event, sigset_t, timespec};
+
+/// Bytes of the kernel's set of signals: `_NSIG` (64) bits. Those of `sigset_t`
+/// begin with them.
+const MASK_BYTES: c_long = 8;
+
+/// Adds `number` to an eventfd. Returns -1 with `errno` set on failure.
+pub(super) fn write(fd: c_int, number: u64) -> c_long {
+    // SAFETY: eight readable bytes.
+    unsafe {
+        libc::syscall(
+            libc::SYS_write,
+            c_long::from(fd),
+            &raw const number,
+            8_usize,
+        )
+    }
+}
+
+/// Takes the number of an eventfd. Returns -1 with `errno` set on failure.
+pub(super) fn read(fd: c_int) -> c_long {
+    let mut number = 0u64;
+    // SAFETY: eight writable bytes.
+    unsafe { libc::syscall(libc::SYS_read, c_long::from(fd), &raw mut number, 8_usize) }
+}
+
+/// `epoll_pwait` without end (`None`) or without waiting. A null mask leaves the
+/// caller's.
+pub(super) fn epoll(
+    fd: c_int,
+    events: &mut [epoll_event],
+    is_endless: bool,
+    mask: Option<&sigset_t>,
+) -> c_int {
+    let timeout: c_long = if is_endless { -1 } else { 0 };
+    // SAFETY: a descriptor, events to write to, and a mask that is read or null.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait,
+            c_long::from(fd),
+            events.as_mut_ptr(),
+            events.len(),
+            timeout,
+            mask.map_or(ptr::null(), ptr::from_ref),
+            MASK_BYTES,
+        )
+    };
+    // No more than there is room for, or -1.
+    found as c_int
+}
+
+/// `epoll_pwait2`, which Linux has since 5.11.
+pub(super) fn epoll_for(
+    fd: c_int,
+    events: &mut [epoll_event],
+    timeout: &timespec,
+    mask: &sigset_t,
+) -> c_int {
+    // SAFETY: a descriptor, events to write to, a timeout and a mask that are
+    // read.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            c_long::from(fd),
+            events.as_mut_ptr(),
+            events.len(),
+            ptr::from_ref(timeout),
+            ptr::from_ref(mask),
+            MASK_BYTES,
+        )
+    };
+    found as c_int
+}
+
+/// `ppoll` for one descriptor to be readable, or for none.
+pub(super) fn poll(fd: Option<c_int>, timeout: &timespec, mask: &sigset_t) -> c_int {
+    let mut watched = libc::pollfd {
+        fd: fd.unwrap_or(-1),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // The kernel writes what is left of it.
+    let mut timeout = *timeout;
+    // SAFETY: one descriptor to write to, a timeout to write to, and a mask that
+    // is read.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_ppoll,
+            &raw mut watched,
+            c_long::from(fd.is_some()),
+            &raw mut timeout,
+            ptr::from_ref(mask),
+            MASK_BYTES,
+        )
+    };
+    found as c_int
+}
