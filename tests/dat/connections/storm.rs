@@ -17,7 +17,8 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, Door, End, Shape, accept, broken_by_the_peer, cr_info, dequeue, dto, ok, state_of, wait,
+    Bed, Door, End, Shape, accept, broken_by_the_peer, cr_info, dequeue, dto, is_alone, ok,
+    state_of, wait,
 };
 
 const THREADS: usize = 4;
@@ -291,6 +292,9 @@ impl<'b> Crowd<'b> {
 
 #[test]
 fn many_connections_by_several_threads_leave_nothing_behind() {
+    if !is_alone() {
+        return;
+    }
     let before = before();
     let bed = Bed::new();
     let pairs = endpoints() / 2 / THREADS;
@@ -444,6 +448,9 @@ fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mu
 
 #[test]
 fn peers_that_are_killed_leave_nothing_behind() {
+    if !is_alone() {
+        return;
+    }
     if let Ok(what) = std::env::var(VICTIM) {
         be_the_victim(&what);
     }

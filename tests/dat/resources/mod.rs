@@ -22,7 +22,7 @@ use mlx5emu::emulator::Emulator;
 use mlx5emu::faults::FaultSpec;
 use mlx5emu::nic::Census;
 
-use crate::support::{c_name, device, fails, ok, words};
+use crate::support::{c_name, device, fails, is_alone, ok, words};
 use calls::{ROWS, World};
 use limits::Limit;
 
@@ -175,6 +175,9 @@ fn open_ia() -> Result<Undo, DAT_RETURN> {
 
 #[test]
 fn resources_of_the_device_are_told_and_nothing_is_left_behind() {
+    if !is_alone() {
+        return;
+    }
     let world = World::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a device does not run out of memory on demand; the emulated one does");
@@ -189,6 +192,9 @@ fn resources_of_the_device_are_told_and_nothing_is_left_behind() {
 
 #[test]
 fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
+    if !is_alone() {
+        return;
+    }
     let world = World::new();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
     // By rdma_cm all connections of a process share a descriptor.
@@ -205,6 +211,9 @@ fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
 /// Opening an adapter whose device nobody has open.
 #[test]
 fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
+    if !is_alone() {
+        return;
+    }
     let _turn = device::turn();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
     let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
@@ -224,6 +233,9 @@ fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
 /// no descriptors for it then.
 #[test]
 fn resources_for_the_first_adapter_of_a_process_may_come_later() {
+    if !is_alone() {
+        return;
+    }
     let _turn = device::turn();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
     for more in 0..8 {

@@ -8,7 +8,9 @@ use dat::exports::*;
 use super::calls::{self, World};
 use super::limits::{Limit, Unprivileged};
 use super::{UNTOUCHED, Undo, blank, device_lacks};
-use crate::support::{Bed, End, Shape, accept, device, expect, fails_with, ok, state_of, wait};
+use crate::support::{
+    Bed, End, Shape, accept, device, expect, fails_with, is_alone, ok, state_of, wait,
+};
 
 /// A connection is made with the first, the second, … of what its two queue
 /// pairs need refused. If the acceptor's cannot even begin, `dat_cr_accept` fails
@@ -17,6 +19,9 @@ use crate::support::{Bed, End, Shape, accept, device, expect, fails_with, ok, st
 /// that he is accepted: both ends hear of it, and serve again.
 #[test]
 fn resources_for_a_connection_lack_at_either_end_and_both_are_told() {
+    if !is_alone() {
+        return;
+    }
     let world = World::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a device does not run out of memory on demand; the emulated one does");
@@ -95,6 +100,9 @@ fn ports_of_our_own(first: u16, last: u16) -> bool {
 /// `dat_psp_create_any` when no qualifier is left on the host, and after that.
 #[test]
 fn resources_no_qualifier_is_left_until_one_is_given_back() {
+    if !is_alone() {
+        return;
+    }
     const PORTS: std::ops::RangeInclusive<u16> = 40_000..=40_003;
     let bed = Bed::new();
     let requests = bed.evd(8, DAT_EVD_CR_FLAG);
@@ -148,6 +156,9 @@ fn resources_no_qualifier_is_left_until_one_is_given_back() {
 /// over when the limit is raised, or what was locked is freed.
 #[test]
 fn resources_memory_that_may_not_be_locked_cannot_be_registered() {
+    if !is_alone() {
+        return;
+    }
     let bed = Bed::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a kernel's own limit (ulimit -l) would bind other tests, too");

@@ -2,6 +2,7 @@
 //! endpoints, and calls that check their answers.
 
 mod address;
+mod alone;
 mod bed;
 mod calls;
 #[allow(dead_code, reason = "some of it is for other tests")]
@@ -18,6 +19,7 @@ mod tally;
 mod window;
 
 pub use address::{here, here_ip, ip_at};
+pub use alone::is_alone;
 pub use bed::{Bed, c_name};
 pub use calls::*;
 pub use door::Door;

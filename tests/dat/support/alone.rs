@@ -1,0 +1,44 @@
+//! Tests that need a process of their own: they count what the process has, or
+//! set its limits.
+
+use std::env;
+use std::process::Command;
+use std::thread;
+
+/// Says to a process that it runs one test.
+const ALONE: &str = "UDAPL_TEST_ALONE";
+
+/// Whether the calling test runs in a process of its own. If not, runs it in one
+/// now; the caller returns then.
+///
+/// # Panics
+/// The test has failed there.
+#[must_use]
+pub fn is_alone() -> bool {
+    // nextest gives every test a process.
+    if env::var_os("NEXTEST").is_some() || env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let this = thread::current();
+    let name = this.name().expect("a test has a name");
+    if name == "main" {
+        // One test after the other, on the main thread (`--test-threads=1`).
+        return true;
+    }
+    let program = env::current_exe().expect("this binary has a path");
+    let output = Command::new(program)
+        .args(["--exact", name, "--include-ignored", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .expect("this binary can be run");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    print!("{said}");
+    eprint!("{complaint}");
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{name}, in a process of its own: {}",
+        output.status
+    );
+    false
+}
