@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs::{DirBuilder, File, Permissions};
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -91,24 +92,43 @@ fn two_users_share_a_fabric_name_and_no_fabric_and_squatters_are_passed_over() {
     assert!(!instead.exists(), "the last process removes it");
 }
 
-/// The directory of a fabric, with the lock of a slot held.
+/// Takes the lock of a whole file, which nobody else holds for long.
+fn lock(file: &File) {
+    // SAFETY: flock is a C struct of integers, for which zero is a value: the
+    // whole file.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    // SAFETY: the descriptor is open and `lock` lives through the call.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLKW, &raw const lock) };
+    assert_eq!(done, 0);
+}
+
+/// The directory of a fabric, with the locks of these slots held.
 fn occupied(fabric: &str, slots: std::ops::RangeInclusive<u8>) -> (Removed, Vec<File>) {
-    let parent = PathBuf::from(format!("/dev/shm/mlx5emu-{}", user()));
-    let path = parent.join(fabric);
-    DirBuilder::new()
-        .mode(0o700)
-        .recursive(true)
-        .create(&path)
-        .unwrap();
+    let path = PathBuf::from(format!("/dev/shm/mlx5emu-{}/{fabric}", user()));
+    let create = || {
+        DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(&path)?;
+        File::create(path.join("lock"))
+    };
+    // The run of another test removes a fabric without processes, unless this
+    // lock is held.
+    let _held = loop {
+        match create() {
+            Ok(file) => {
+                lock(&file);
+                if path.join("lock").exists() {
+                    break file;
+                }
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+        }
+    };
     let take = |slot: u8| {
         let file = File::create(path.join(format!("slot-{slot:02}.lock"))).unwrap();
-        // SAFETY: flock is a C struct of integers, for which zero is a value:
-        // the whole file.
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = libc::F_WRLCK as libc::c_short;
-        // SAFETY: the descriptor is open and `lock` lives through the call.
-        let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-        assert_eq!(done, 0);
+        lock(&file);
         file
     };
     let locks = slots.map(take).collect();

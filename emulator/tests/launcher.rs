@@ -256,7 +256,10 @@ struct Scripted {
 
 impl Scripted {
     fn start(script: &str) -> Self {
-        let mut command = run::<&str>(&[]);
+        Self::start_with(run::<&str>(&[]), script)
+    }
+
+    fn start_with(mut command: Command, script: &str) -> Self {
         let mut launcher = command
             .args(["sh", "-c", &format!("echo $SYSFS_PATH; {script}")])
             .stdout(Stdio::piped())
@@ -307,8 +310,16 @@ fn a_killed_launcher_leaves_no_process_and_no_directory() {
 
 #[test]
 fn what_a_killed_run_leaves_behind_is_swept_by_the_next() {
-    let mut alive = Scripted::start("echo $$; exec sleep 1000");
-    let mut killed = Scripted::start("echo $$; exec sleep 1000");
+    // A place that the runs of no other test sweep.
+    let place = std::env::temp_dir().join(format!("mlx5emu-sweep-{}", std::process::id()));
+    std::fs::create_dir(&place).unwrap();
+    let run_there = || {
+        let mut command = run::<&str>(&[]);
+        command.env("TMPDIR", &place).env("XDG_RUNTIME_DIR", &place);
+        command
+    };
+    let mut alive = Scripted::start_with(run_there(), "exec sleep 1000");
+    let mut killed = Scripted::start_with(run_there(), "echo $$; exec sleep 1000");
     let [command] = killed.pids();
     // The launcher and its guardian, so that neither can clean up.
     let guardian = parent_of(command).expect("a guardian");
@@ -319,11 +330,15 @@ fn what_a_killed_run_leaves_behind_is_swept_by_the_next() {
     unsafe { libc::kill(guardian, libc::SIGKILL) };
     eventually("the command is gone", || !is_running(command));
     eventually("the guardian is gone", || !is_running(guardian));
-    assert!(killed.sysfs.exists(), "nobody was left to remove it");
-    assert_eq!(run_script("exit 0").0, Some(0));
+    assert!(killed.sysfs.exists(), "no process was left to remove it");
+    let mut next = run_there();
+    next.arg("true");
+    finish(next).expect_success("true");
     assert!(!killed.sysfs.exists(), "the next run removes it");
     assert!(alive.sysfs.exists(), "and not that of a living run");
     alive.kill();
+    eventually("the living one removes its own", || !alive.sysfs.exists());
+    std::fs::remove_dir(&place).unwrap();
 }
 
 #[test]
