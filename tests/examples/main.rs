@@ -37,15 +37,8 @@ impl Place {
         // All at once, as other tests do: one after the other they would have
         // different features, and be built anew each time, under running tests.
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "mlx5-emulator", "-p", "libdat"])
-            .args([
-                "-p",
-                "udapl",
-                "--lib",
-                "--bins",
-                "--examples",
-                "--target-dir",
-            ])
+            .args(["build", "--quiet", "--workspace", "--lib", "--bins"])
+            .args(["--examples", "--target-dir"])
             .arg(folder.parent().expect("the target folder"))
             .args(release.then_some("--release"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))

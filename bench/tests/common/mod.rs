@@ -227,15 +227,8 @@ fn beside(artifact: &str) -> PathBuf {
     let built = Command::new(env!("CARGO"))
         // All that tests build, so that it has the same features each time: else
         // it would be built anew, under running tests.
-        .args(["build", "--quiet", "-p", "mlx5-emulator", "-p", "libdat"])
-        .args([
-            "-p",
-            "udapl",
-            "--lib",
-            "--bins",
-            "--examples",
-            "--target-dir",
-        ])
+        .args(["build", "--quiet", "--workspace", "--lib", "--bins"])
+        .args(["--examples", "--target-dir"])
         .arg(folder.parent().expect("the target folder"))
         .args(release.then_some("--release"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
