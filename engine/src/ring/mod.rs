@@ -12,6 +12,7 @@
 
 pub mod complete;
 mod cursor;
+mod free_set;
 pub mod layout;
 pub mod receive;
 pub(crate) mod scatter;

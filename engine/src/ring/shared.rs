@@ -1,26 +1,43 @@
-//! The shared receive queue: a list of free WQEs, linked in ring memory.
+//! The shared receive queue: WQEs that are linked in ring memory.
 //!
-//! Each WQE begins with the index of the next free one; the device follows the
-//! same links, from the first WQE ever posted on. So the order is fixed: the
-//! producer takes from the head, and a completed WQE is appended at the tail,
-//! as in libmlx5 v44. The last element stays in the list, because its link is
-//! not known yet. Unlike a receive queue's, segments of length 0 are written
-//! (libmlx5 `mlx5_post_srq_recv`).
+//! Each WQE begins with the index of the next one; the device follows these
+//! links, from the first WQE ever posted on. The order of the links is the
+//! producer's choice, and it decides about speed: a NIC fetches several WQEs at
+//! once where they are neighbours. So the producer keeps runs whole, as libmlx5
+//! does since v48: **the WQE after the one that is posted is its neighbour in
+//! the ring if that is free, otherwise the nearest free WQE behind it, around
+//! the end of the ring.** For the same posts and completions in the same order
+//! that is the order in which libmlx5 v48 posts. One WQE, the next to be
+//! posted, is always kept free, since the link to it must be written first.
 //!
-//! The tail belongs to the poller. Usually all queue pairs of the queue report
-//! to one completion queue, so there is one; if there are several, they take a
-//! [`BiasedLock`].
+//! The producer writes the link with the rest of the WQE, when it is posted;
+//! libmlx5 links a whole run as soon as it takes it, which for a long run is
+//! many stores in one post. The device sees the same links: it reads none of a
+//! WQE that is not posted.
+//!
+//! The pollers return completed WQEs as runs: a completion that follows the last
+//! one in the ring, as is the rule, makes the latest run longer by one; any other
+//! begins a run. So the producer learns of any number of WQEs that came back in
+//! the order of the ring by one load. What came back in another order waits in
+//! a [`FreeSet`], whose search takes constant time.
+//!
+//! Unlike a receive queue's, segments of length 0 are written (libmlx5
+//! `mlx5_post_srq_recv`).
+//!
+//! Usually all queue pairs of the queue report to one completion queue, so there
+//! is one poller; if there are several, they take a [`BiasedLock`].
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::free_set::FreeSet;
 use super::layout::SharedRecvLayout;
 use super::receive::{data_words, write_unit};
 use super::scatter::{Units, read_unit};
 use super::{LayoutError, RingSize};
 use crate::mmio::{BiasedLock, DmaCell, DoorbellRecord, barrier};
 use crate::request::{ListError, PostError, RecvRequest, Segment};
-use crate::wire::{Be16, Be32, DataSegment, InlineHeader, SrqNextSegment, UNIT};
+use crate::wire::{Be16, DataSegment, InlineHeader, SrqNextSegment, UNIT};
 
 /// The posting half.
 #[derive(Debug)]
@@ -28,17 +45,27 @@ pub struct SharedRecvProducer {
     wqes: Wqes,
     /// The next WQE to use, an index of the ring.
     head: u32,
-    /// The end of the list, as far as the producer knows.
-    known_tail: u32,
+    /// The last of the WQEs from `head` on that are neighbours and known to be
+    /// free.
+    tail: u32,
+    /// The run of the pollers that goes on behind `tail`; another number than
+    /// `reading` if none does.
+    run: u32,
+    /// The run of the pollers that is read next, and its first WQE that was not
+    /// read; while it goes on behind `tail`, that is the WQE there.
+    reading: u32,
+    unread: u32,
     /// Posts so far; the device reads 16 bits of it.
     posted: u32,
     record: DoorbellRecord,
     consumer: NonNull<SharedRecvConsumer>,
+    /// Free WQEs that were returned, and are not between `head` and `tail`.
+    free: FreeSet,
 }
 
 // SAFETY: the pointers in `wqes` are to DMA memory, bound to no thread, of which
-// this half writes only the WQEs between head and tail, and to atomics; the
-// consumer is `Sync`. Both outlive this half, as promised to `new`.
+// this half writes free WQEs only, and to atomics; the consumer is `Sync`. Both
+// outlive this half, as promised to `new`.
 unsafe impl Send for SharedRecvProducer {}
 
 /// Where the producer writes; copied to registers for the length of a list.
@@ -56,9 +83,13 @@ struct Wqes {
 /// The completing half, used by the pollers.
 #[derive(Debug)]
 pub struct SharedRecvConsumer {
-    tail: AtomicU32,
-    /// How many WQEs were ever returned to the list.
+    /// The latest run, and the last WQE of it: see [`Latest`].
+    latest: AtomicU64,
+    /// How many WQEs were ever returned.
     returned: AtomicU32,
+    /// By the number of a run, masked: with which WQE the run before it has
+    /// ended, and with which it begins.
+    turns: Box<[AtomicU32]>,
     /// Written by the producer.
     record: DoorbellRecord,
     lock: BiasedLock,
@@ -68,22 +99,63 @@ pub struct SharedRecvConsumer {
     stride: usize,
 }
 
-// SAFETY: `buf` is DMA memory, bound to no thread; the links are written under
-// `lock`.
+// SAFETY: `buf` is DMA memory, bound to no thread, and only read from here.
 unsafe impl Send for SharedRecvConsumer {}
 // SAFETY: as above; the other fields that change are atomics.
 unsafe impl Sync for SharedRecvConsumer {}
 
-/// The link of the WQE at `index`.
-///
-/// # Safety
-/// `index` is in the ring that starts at `buf`.
-#[inline(always)]
-unsafe fn link(buf: NonNull<u8>, stride: usize, index: usize) -> DmaCell<u16> {
-    // SAFETY: inside the first segment of a WQE of the ring.
-    let at = unsafe { buf.add(index * stride + SrqNextSegment::NEXT_OFFSET) };
-    // SAFETY: two aligned bytes of ring memory, which outlives both halves.
-    unsafe { DmaCell::new(at.cast()) }
+/// The latest of the runs of WQEs that the pollers return: 32 bits with its
+/// number, and 32 with its last WQE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Latest(u64);
+
+impl Latest {
+    fn new(run: u32, last: u32) -> Self {
+        Self(u64::from(run) << 32 | u64::from(last))
+    }
+
+    #[inline(always)]
+    fn run(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn last(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The same after the return of the WQE at `index`, if it follows the last
+    /// one in the ring.
+    #[inline(always)]
+    fn followed_by(self, size: RingSize, index: u32) -> Option<Self> {
+        const RUN: u64 = (u32::MAX as u64) << 32;
+        let longer = Self((self.0 + 1) & (RUN | u64::from(size.count() - 1)));
+        (longer.last() == index).then_some(longer)
+    }
+
+    /// The same with the WQE at `index` in a run of its own. The turn is noted
+    /// in `turns`, which has a place for each WQE of the ring.
+    #[inline(always)]
+    fn turned_to(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
+        let run = self.run().wrapping_add(1);
+        // SAFETY: masked to the ring.
+        let turn = unsafe { turns.get_unchecked(size.index(run)) };
+        // Indices have 16 bits.
+        turn.store(self.last() << 16 | index, Ordering::Relaxed);
+        Self::new(run, index)
+    }
+
+    /// The same after the return of the WQE at `index`.
+    #[inline(always)]
+    fn after(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
+        match self.followed_by(size, index) {
+            Some(longer) => longer,
+            None => {
+                core::hint::cold_path();
+                self.turned_to(size, turns, index)
+            }
+        }
+    }
 }
 
 impl SharedRecvProducer {
@@ -103,11 +175,15 @@ impl SharedRecvProducer {
                 cookies: NonNull::from(&*consumer.cookies).cast(),
             },
             head: u32::from(layout.head),
-            known_tail: u32::from(layout.tail),
+            tail: u32::from(layout.tail),
+            run: 0,
+            reading: 0,
+            unread: 0,
             posted: 0,
             // SAFETY: the layout's record, valid as promised to the consumer.
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
             consumer: NonNull::from(consumer),
+            free: FreeSet::new(size),
         }
     }
 
@@ -154,13 +230,14 @@ impl SharedRecvProducer {
     /// As there.
     #[inline(always)]
     pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
-        if !self.has_room() {
+        if self.head == self.tail && !self.extend() {
             return false;
         }
-        // SAFETY: the head is free: there is room.
-        let Some(next) = (unsafe { self.wqes.write_plain(self.head, request) }) else {
+        let next = self.wqes.neighbour(self.head);
+        // SAFETY: the head is free.
+        if !unsafe { self.wqes.write_plain(self.head, next, request) } {
             return false;
-        };
+        }
         self.head = next;
         self.posted = self.posted.wrapping_add(1);
         self.publish();
@@ -202,18 +279,22 @@ impl SharedRecvProducer {
     /// Writes requests up to the first that takes a closer look. Answers how many.
     #[inline(always)]
     fn write_plain_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
+        if self.head == self.tail {
+            self.extend();
+        }
         let wqes = self.wqes;
-        let tail = self.known_tail;
+        let tail = self.tail;
         let mut head = self.head;
         let mut written = 0;
         for request in requests {
             if head == tail {
                 break;
             }
-            // SAFETY: the head is free: it is not the tail.
-            let Some(next) = (unsafe { wqes.write_plain(head, request) }) else {
+            let next = wqes.neighbour(head);
+            // SAFETY: the head is free.
+            if !unsafe { wqes.write_plain(head, next, request) } {
                 break;
-            };
+            }
             head = next;
             written += 1;
         }
@@ -228,28 +309,92 @@ impl SharedRecvProducer {
         if segments.len() > self.wqes.max_segments {
             return Err(PostError::TooManySegments);
         }
-        if !self.has_room() {
-            return Err(PostError::QueueFull);
+        if self.head != self.tail || self.extend() {
+            let next = self.wqes.neighbour(self.head);
+            return self.write_to_head(next, cookie, segments);
         }
-        // SAFETY: the head is free: there is room.
+        let next = self.wqes.neighbour(self.tail);
+        self.read_runs(next);
+        let run = self.free.nearest(next).ok_or(PostError::QueueFull)?;
+        self.write_to_head(run.first, cookie, segments)?;
+        self.free.remove(run);
+        self.tail = run.last;
+        self.join();
+        Ok(())
+    }
+
+    /// Writes a request, of no more segments than fit, to the head, and makes
+    /// `next` the head.
+    #[inline(always)]
+    fn write_to_head(
+        &mut self,
+        next: u32,
+        cookie: u64,
+        segments: &[Segment],
+    ) -> Result<(), PostError> {
+        // SAFETY: the head is free.
         unsafe { self.wqes.write(self.head, segments) }?;
-        self.head = self.wqes.set_cookie(self.head, cookie);
+        self.wqes.finish(self.head, next, cookie);
+        self.head = next;
         self.posted = self.posted.wrapping_add(1);
         Ok(())
     }
 
-    /// Whether the head is free. A queue that is kept full takes a look at what
-    /// came back for each request, so that is done in line.
+    /// Adds what was returned in the order of the ring to the WQEs from `head`
+    /// to `tail`. Answers whether that is anything. A queue that is kept full
+    /// asks that for each request, so it is done in line.
     #[inline(always)]
-    fn has_room(&mut self) -> bool {
-        if self.head == self.known_tail {
-            // SAFETY: the consumer outlives this half, as promised to `new`.
-            let consumer = unsafe { self.consumer.as_ref() };
-            // Acquire: the links up to the tail, and that the pollers have read
-            // the cookies and WQEs that come back.
-            self.known_tail = consumer.tail.load(Ordering::Acquire);
+    fn extend(&mut self) -> bool {
+        let latest = self.latest();
+        if latest.run() != self.run {
+            return false;
         }
-        self.head != self.known_tail
+        self.tail = latest.last();
+        self.tail != self.head
+    }
+
+    /// Puts all that was returned to the free WQEs. `next` is the WQE behind the
+    /// tail.
+    fn read_runs(&mut self, next: u32) {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let consumer = unsafe { self.consumer.as_ref() };
+        let size = self.wqes.size;
+        if self.run == self.reading {
+            self.unread = next;
+        }
+        let latest = self.latest();
+        while self.reading != latest.run() {
+            self.reading = self.reading.wrapping_add(1);
+            let turn = &consumer.turns[size.index(self.reading)];
+            // Written before `latest`. The place is used again after as many runs
+            // as the ring has WQEs; fewer are returned and not read.
+            let turn = turn.load(Ordering::Relaxed);
+            let (last, first) = (turn >> 16, turn & 0xffff);
+            self.free.insert_up_to(size, self.unread, last);
+            self.unread = first;
+        }
+        self.free.insert_up_to(size, self.unread, latest.last());
+        self.unread = self.wqes.neighbour(latest.last());
+        self.join();
+    }
+
+    /// Finds out whether the run that is read next goes on behind the tail.
+    fn join(&mut self) {
+        self.run = if self.unread == self.wqes.neighbour(self.tail) {
+            self.reading
+        } else {
+            // Older: it never becomes the latest again.
+            self.reading.wrapping_sub(1)
+        };
+    }
+
+    #[inline(always)]
+    fn latest(&self) -> Latest {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let consumer = unsafe { self.consumer.as_ref() };
+        // Acquire: the turns before it, and that the pollers have read the
+        // cookies and WQEs that come back.
+        Latest(consumer.latest.load(Ordering::Acquire))
     }
 
     #[inline(always)]
@@ -268,38 +413,43 @@ impl Wqes {
         unsafe { self.buf.add(head as usize * self.stride + UNIT) }
     }
 
-    /// Notes the cookie of a WQE. Answers the one after it on the list.
+    /// The WQE that follows in the ring.
     #[inline(always)]
-    fn set_cookie(&self, head: u32, cookie: u64) -> u32 {
+    fn neighbour(&self, head: u32) -> u32 {
+        self.size.index(head.wrapping_add(1)) as u32
+    }
+
+    /// Notes the cookie of a WQE, and links it to the one that is posted next.
+    #[inline(always)]
+    fn finish(&self, head: u32, next: u32, cookie: u64) {
         let index = head as usize;
         // SAFETY: the index is below the WQE count, which is the number of
         // cookies, and the consumer that owns them outlives the producer.
         let place = unsafe { self.cookies.add(index).as_ref() };
         place.store(cookie, Ordering::Relaxed);
-        // SAFETY: the index is in the ring.
-        let first = unsafe { self.buf.add(index * self.stride) };
-        // SAFETY: the first word of a WQE of the ring.
-        let first = unsafe { DmaCell::<u32>::new(first.cast()) }.read();
-        // The link is the lower half of that word. The mask cuts off the upper
-        // one, and keeps a corrupted link inside the ring.
-        const _: () = assert!(SrqNextSegment::NEXT_OFFSET == 2);
-        self.size.index(Be32::from_bits(first).get()) as u32
+        // SAFETY: inside the first segment of a WQE of the ring.
+        let link = unsafe {
+            self.buf
+                .add(index * self.stride + SrqNextSegment::NEXT_OFFSET)
+        };
+        // SAFETY: two aligned bytes of ring memory.
+        unsafe { DmaCell::<u16>::new(link.cast()) }.write(Be16::new(next as u16).to_bits());
     }
 
-    /// Writes the WQE at `head` if the request has one segment: most receives.
-    /// Answers the one after it on the list, or `None` if nothing is written.
-    /// Calls nothing out of line.
+    /// Writes the WQE at `head`, linked to `next`, if the request has one
+    /// segment: most receives. Answers whether it has. Calls nothing out of
+    /// line.
     ///
     /// # Safety
-    /// The WQE is on the free list, and not its last: the device does not read
-    /// its segments before the doorbell record counts it.
+    /// The WQE is free: the device does not read its segments before the
+    /// doorbell record counts it.
     #[inline(always)]
-    unsafe fn write_plain(&self, head: u32, request: &RecvRequest<'_>) -> Option<u32> {
+    unsafe fn write_plain(&self, head: u32, next: u32, request: &RecvRequest<'_>) -> bool {
         let [segment] = request.segments else {
-            return None;
+            return false;
         };
         if segment.length & InlineHeader::MARK != 0 {
-            return None;
+            return false;
         }
         let first = self.segments(head);
         // SAFETY: every WQE has room for one segment.
@@ -308,7 +458,8 @@ impl Wqes {
             // SAFETY: and this one for a second.
             unsafe { write_unit(first.add(UNIT), DataSegment::TERMINATOR.to_words()) };
         }
-        Some(self.set_cookie(head, request.cookie))
+        self.finish(head, next, request.cookie);
+        true
     }
 
     /// Writes the WQE at `head`, with no more segments than fit.
@@ -337,26 +488,22 @@ impl Wqes {
     }
 }
 
-/// Completed WQEs that go back to the list together.
+/// Completed WQEs that are returned together.
 #[derive(Debug)]
 pub(crate) struct Returns<'a> {
     cookies: &'a [AtomicU64],
     size: RingSize,
-    buf: NonNull<u8>,
-    stride: usize,
-    tail: u32,
+    turns: &'a [AtomicU32],
+    latest: Latest,
 }
 
 impl Returns<'_> {
-    /// Appends the WQE at `index`, as a completion names it, and answers its
+    /// Returns the WQE at `index`, as a completion names it, and answers its
     /// cookie.
     #[inline(always)]
     pub(crate) fn take(&mut self, index: u16) -> u64 {
         let index = self.size.index(u32::from(index));
-        // SAFETY: the tail is an index of the ring, always masked.
-        let link = unsafe { link(self.buf, self.stride, self.tail as usize) };
-        link.write(Be16::new(index as u16).to_bits());
-        self.tail = index as u32;
+        self.latest = self.latest.after(self.size, self.turns, index as u32);
         // SAFETY: masked to the ring, which has as many cookies as WQEs.
         unsafe { self.cookies.get_unchecked(index) }.load(Ordering::Relaxed)
     }
@@ -370,8 +517,8 @@ impl SharedRecvConsumer {
     ///
     /// # Safety
     /// The memory that the layout names is valid, aligned as the device
-    /// demands, linked from head to tail, and used by nobody else, for as long
-    /// as either half lives.
+    /// demands, free from head to tail, and used by nobody else, for as long as
+    /// either half lives. The device takes the head first.
     pub unsafe fn new(layout: &SharedRecvLayout) -> Result<Self, LayoutError> {
         if layout.head >= layout.tail {
             return Err(LayoutError(
@@ -387,8 +534,10 @@ impl SharedRecvConsumer {
             ));
         }
         Ok(Self {
-            tail: AtomicU32::new(u32::from(layout.tail)),
+            // Run 0, which the producer takes to go on behind the tail.
+            latest: AtomicU64::new(Latest::new(0, u32::from(layout.tail)).0),
             returned: AtomicU32::new(0),
+            turns: (0..size.count()).map(|_| AtomicU32::new(0)).collect(),
             // SAFETY: the layout's record, valid as the caller promises.
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
             lock: BiasedLock::new(),
@@ -416,23 +565,33 @@ impl SharedRecvConsumer {
         cookie.load(Ordering::Relaxed)
     }
 
-    /// Appends a completed WQE to the free list.
+    /// Returns a completed WQE to the producer.
     pub fn free(&self, index: u16) {
         let index = self.size.index(u32::from(index)) as u32;
-        self.lock.with(|| self.append(index));
+        self.lock.with(|| {
+            let latest = Latest(self.latest.load(Ordering::Relaxed));
+            self.put_back(latest.after(self.size, &self.turns, index), 1);
+        });
     }
 
-    /// As [`Self::free`] after [`Self::cookie`], but only as long as there is
-    /// one poller: answers `None`, and does nothing, if there may be more.
+    /// As [`Self::free`] after [`Self::cookie`], but only for the WQE that follows
+    /// the one returned last, and only as long as there is one poller: answers
+    /// `None`, and does nothing, otherwise. Calls nothing out of line, and needs
+    /// few registers.
     #[inline(always)]
-    pub(crate) fn take_alone(&self, index: u16) -> Option<u64> {
+    pub(crate) fn take_next(&self, index: u16) -> Option<u64> {
         let cookie = self.cookie(index);
         let index = self.size.index(u32::from(index)) as u32;
-        self.lock.try_biased(|| self.append(index)).map(|()| cookie)
+        let taken = self.lock.try_biased(|| {
+            let latest = Latest(self.latest.load(Ordering::Relaxed));
+            self.put_back(latest.followed_by(self.size, index)?, 1);
+            Some(cookie)
+        });
+        taken.flatten()
     }
 
-    /// Lets `take` append several WQEs, and answer how many; the producer sees
-    /// them when it has ended. As [`Self::take_alone`], only as long as there is
+    /// Lets `take` return several WQEs, and answer how many; the producer sees
+    /// them when it has ended. As [`Self::take_next`], only as long as there is
     /// one poller.
     #[inline(always)]
     pub(crate) fn return_alone(
@@ -443,33 +602,25 @@ impl SharedRecvConsumer {
             let mut returns = Returns {
                 cookies: &self.cookies,
                 size: self.size,
-                buf: self.buf,
-                stride: self.stride,
-                tail: self.tail.load(Ordering::Relaxed),
+                turns: &self.turns,
+                latest: Latest(self.latest.load(Ordering::Relaxed)),
             };
             let taken = take(&mut returns);
-            // Release: the links are written, the cookies and WQEs are read.
-            self.tail.store(returns.tail, Ordering::Release);
-            let returned = self.returned.load(Ordering::Relaxed);
-            self.returned
-                .store(returned.wrapping_add(taken as u32), Ordering::Relaxed);
+            self.put_back(returns.latest, taken as u32);
             taken
         })
     }
 
-    /// Under the lock.
+    /// Lets the producer see `count` more WQEs, with which the latest run is
+    /// `latest`. Under the lock.
     #[inline(always)]
-    fn append(&self, index: u32) {
-        let tail = self.tail.load(Ordering::Relaxed) as usize;
-        // SAFETY: the tail is an index of the ring, always masked.
-        let link = unsafe { link(self.buf, self.stride, tail) };
-        link.write(Be16::new(index as u16).to_bits());
-        // Release: the link is written, the cookie and the WQE are read.
-        self.tail.store(index, Ordering::Release);
-        // One instruction on memory, where packing both into a word takes four.
+    fn put_back(&self, latest: Latest, count: u32) {
+        // Release: the turns are written, the cookies and WQEs are read.
+        self.latest.store(latest.0, Ordering::Release);
+        // One instruction on memory, where packing it with the rest takes more.
         let returned = self.returned.load(Ordering::Relaxed);
         self.returned
-            .store(returned.wrapping_add(1), Ordering::Relaxed);
+            .store(returned.wrapping_add(count), Ordering::Relaxed);
     }
 
     /// Receives that were posted and not returned. For any thread; exact when

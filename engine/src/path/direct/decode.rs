@@ -59,7 +59,7 @@ pub(super) fn receive(slot: Slot, record: &Record) -> Option<u64> {
             ring.retire(1);
             Some(cookie)
         }
-        Receives::Shared(shared) => shared.ring.take_alone(slot.wqe_counter()),
+        Receives::Shared(shared) => shared.ring.take_next(slot.wqe_counter()),
         Receives::None => None,
     }
 }
