@@ -245,7 +245,7 @@ impl Emulator {
     /// The doorbell pages. Pages that applications map are announced by
     /// [`map_page`](Self::map_page).
     #[must_use]
-    pub fn uar(&self) -> &UarBank {
+    pub(crate) fn uar(&self) -> &UarBank {
         &self.uar
     }
 
@@ -254,7 +254,7 @@ impl Emulator {
     ///
     /// # Errors
     /// When the NIC cannot map it as well.
-    pub fn map_page(
+    pub(crate) fn map_page(
         &self,
         page: UarPage,
         address: usize,

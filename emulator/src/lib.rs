@@ -6,12 +6,17 @@ pub mod emulator;
 pub mod fabric;
 pub mod faults;
 mod guard;
-pub mod hardware;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
+mod hardware;
 pub mod limits;
 pub mod nic;
 pub mod preload;
-pub mod runner;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
+mod runner;
 pub mod sysfs;
-pub mod trap;
-pub mod uar;
-pub mod uverbs;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
+mod trap;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
+mod uar;
+#[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
+mod uverbs;

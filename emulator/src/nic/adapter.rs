@@ -30,7 +30,7 @@ pub struct Nic {
 impl Nic {
     /// A NIC without any object.
     #[must_use]
-    pub fn new(options: NicOptions, events: Box<dyn EventSink>) -> Self {
+    pub(crate) fn new(options: NicOptions, events: Box<dyn EventSink>) -> Self {
         // The slot is the upper byte of every QP number of this process.
         let first = u32::from(options.slot) << 16 | 1;
         Self {
@@ -76,7 +76,7 @@ impl Nic {
 
     /// Takes a packet from the fabric. Most answers leave with the next
     /// [`Nic::work`], so that one acknowledges many.
-    pub fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
+    pub(crate) fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
         let Packet { header, payload } = packet;
         let to = header.destination;
         if !self.core.devices.reaches(to.device, to.port) {
@@ -93,7 +93,7 @@ impl Nic {
 
     /// Does what is due: expired timers, answers, requests, at most `budget`
     /// packets of them.
-    pub fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress {
+    pub(crate) fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress {
         self.core.now = now;
         let mut worked = false;
         if self.core.options.view == DoorbellView::Records {

@@ -168,7 +168,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` for sizes that are none, `EFAULT` for impossible addresses,
     /// `ENOMEM` when there are too many.
-    pub fn create_cq(&mut self, spec: &CqSpec) -> Result<Cqn> {
+    pub(crate) fn create_cq(&mut self, spec: &CqSpec) -> Result<Cqn> {
         let invalid = Errno(libc::EINVAL);
         self.core.contexts.get(spec.context.0).ok_or(invalid)?;
         let sizes = spec.cqe_count.is_power_of_two() && matches!(spec.cqe_size, 64 | 128);
@@ -202,7 +202,7 @@ impl Nic {
     ///
     /// # Errors
     /// `EBUSY` while a QP uses it, `EINVAL` when it is unknown.
-    pub fn destroy_cq(&mut self, cqn: Cqn) -> Result<()> {
+    pub(crate) fn destroy_cq(&mut self, cqn: Cqn) -> Result<()> {
         if self.core.cqs.get(cqn.0).ok_or(Errno(libc::EINVAL))?.users > 0 {
             return Err(Errno(libc::EBUSY));
         }

@@ -20,7 +20,7 @@ impl Nic {
     /// As the device's command: `EINVAL` for sizes that are none or another
     /// size of CQEs, when more completions wait than the new ring or the end
     /// of the old one has room for, or when the queue is unknown or in error.
-    pub fn resize_cq(&mut self, cqn: Cqn, to: &CqBuffer) -> Result<()> {
+    pub(crate) fn resize_cq(&mut self, cqn: Cqn, to: &CqBuffer) -> Result<()> {
         let invalid = Errno(libc::EINVAL);
         let cq = self.core.cqs.get_mut(cqn.0).ok_or(invalid)?;
         let is_size = to.cqe_count.is_power_of_two()

@@ -54,7 +54,7 @@ impl PageUsers {
 
 impl Nic {
     /// A store seen on a doorbell page.
-    pub fn doorbell(&mut self, write: &UarWrite) {
+    pub(crate) fn doorbell(&mut self, write: &UarWrite) {
         if self.has_failed(write.page.context) {
             return;
         }

@@ -12,9 +12,9 @@ use crate::guard;
 
 /// Memory that cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// First byte of the access.
-    pub address: u64,
+    pub(crate) address: u64,
 }
 
 impl fmt::Display for Fault {
@@ -40,7 +40,7 @@ fn check(address: u64, length: usize, align: u64) -> Result<(), Fault> {
 ///
 /// # Errors
 /// There is no such memory, or the address is not aligned to 4.
-pub fn load_be32(address: u64) -> Result<u32, Fault> {
+pub(crate) fn load_be32(address: u64) -> Result<u32, Fault> {
     check(address, 4, 4)?;
     let word: u32 = guard::load(address).map_err(|_| Fault { address })?;
     Ok(u32::from_be(word))
@@ -50,7 +50,7 @@ pub fn load_be32(address: u64) -> Result<u32, Fault> {
 ///
 /// # Errors
 /// There is no such memory, or the address is not aligned to 4.
-pub fn store_be32(address: u64, value: u32) -> Result<(), Fault> {
+pub(crate) fn store_be32(address: u64, value: u32) -> Result<(), Fault> {
     check(address, 4, 4)?;
     guard::store(address, value.to_be()).map_err(|_| Fault { address })
 }
@@ -60,7 +60,7 @@ pub fn store_be32(address: u64, value: u32) -> Result<(), Fault> {
 ///
 /// # Errors
 /// There is no such memory, or the address is not aligned to 8.
-pub fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
+pub(crate) fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
     check(address, 8, 8)?;
     guard::compare_swap(address, compare, swap).map_err(|_| Fault { address })
 }
@@ -70,7 +70,7 @@ pub fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault>
 ///
 /// # Errors
 /// As [`compare_swap`].
-pub fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
+pub(crate) fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
     check(address, 8, 8)?;
     guard::add(address, add).map_err(|_| Fault { address })
 }
@@ -80,7 +80,7 @@ pub fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
 ///
 /// # Errors
 /// Some of the range is no memory.
-pub fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
+pub(crate) fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
     check(address, into.len(), 1)?;
     let gone = |_| Fault { address };
     let mut at = address;
@@ -106,7 +106,7 @@ pub fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
 ///
 /// # Errors
 /// Some of the range is no memory.
-pub fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
+pub(crate) fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
     check(address, bytes.len(), 1)?;
     let gone = |_| Fault { address };
     let mut at = address;
@@ -144,7 +144,7 @@ fn step(address: u64, left: usize) -> usize {
 ///
 /// # Errors
 /// There is no such memory.
-pub fn publish_byte(address: u64, value: u8) -> Result<(), Fault> {
+pub(crate) fn publish_byte(address: u64, value: u8) -> Result<(), Fault> {
     check(address, 1, 1)?;
     guard::store(address, value).map_err(|_| Fault { address })
 }

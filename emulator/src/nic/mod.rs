@@ -12,6 +12,9 @@
 //!              answers ─────────┘   └──▶ cq.rs (CQE, event) ◀───────────┘
 //! ```
 //!
+//! What gives the NIC addresses (queues, regions, doorbells) is this crate's own:
+//! the NIC writes wherever it was told to.
+//!
 //! The requester takes WQEs from a send ring, cuts them into packets and
 //! retires them when the responder has answered; the responder places
 //! packets into memory and answers. Both serve the reliable connection, the
@@ -29,7 +32,7 @@ mod flush;
 mod gather;
 mod grh;
 mod incidents;
-pub mod memory;
+pub(crate) mod memory;
 mod mr;
 mod number;
 mod options;

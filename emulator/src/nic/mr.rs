@@ -156,7 +156,7 @@ impl Nic {
     /// As the kernel: `EINVAL` for rights that make no sense, an unknown
     /// domain or a range that wraps around or is empty; `EFAULT` when part of
     /// the range is not mapped; `ENOMEM` above the limits.
-    pub fn reg_mr(&mut self, spec: &MrSpec) -> Result<MrKeys> {
+    pub(crate) fn reg_mr(&mut self, spec: &MrSpec) -> Result<MrKeys> {
         self.check_mr(spec)?;
         self.core.room()?;
         let pinned = self.pin(spec)?;
@@ -189,7 +189,7 @@ impl Nic {
     /// # Errors
     /// As [`Nic::reg_mr`]; then nothing has changed. `EINVAL` as well when the
     /// context has no such region, `EBUSY` while a window is bound to it.
-    pub fn rereg_mr(&mut self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()> {
+    pub(crate) fn rereg_mr(&mut self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()> {
         let invalid = Errno(libc::EINVAL);
         self.check_mr(spec)?;
         let before = match self.core.mrs.get(handle) {
@@ -253,7 +253,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` when the context has no such region, `EBUSY` while a window
     /// is bound to it.
-    pub fn dereg_mr(&mut self, context: ContextId, handle: u32) -> Result<()> {
+    pub(crate) fn dereg_mr(&mut self, context: ContextId, handle: u32) -> Result<()> {
         let mrs = &mut self.core.mrs;
         let region = match mrs.table.get(handle) {
             Some(Mkey::Region(region)) if region.spec.context == context => *region,

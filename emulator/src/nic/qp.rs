@@ -114,7 +114,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` for unknown objects or sizes that are none, `EFAULT` for
     /// impossible addresses, `ENOMEM` when there are too many.
-    pub fn create_qp(&mut self, spec: &QpSpec) -> Result<Qpn> {
+    pub(crate) fn create_qp(&mut self, spec: &QpSpec) -> Result<Qpn> {
         let core = &mut self.core;
         let invalid = Errno(libc::EINVAL);
         let context = *core.contexts.get(spec.context.0).ok_or(invalid)?;
@@ -176,7 +176,7 @@ impl Nic {
     ///
     /// # Errors
     /// `EINVAL` when it is unknown.
-    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<()> {
+    pub(crate) fn destroy_qp(&mut self, qpn: Qpn) -> Result<()> {
         self.remove_qp(qpn.0).ok_or(Errno(libc::EINVAL))
     }
 

@@ -18,7 +18,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` as the kernel: for a transition that its table does not have,
     /// attributes missing or not allowed there, values out of range.
-    pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<()> {
+    pub(crate) fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<()> {
         let invalid = Errno(libc::EINVAL);
         let qp = self.qps.get_mut(qpn.0).ok_or(invalid)?;
         let has = |bit| attr.mask & bit != 0;

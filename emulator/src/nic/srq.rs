@@ -100,7 +100,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` for sizes that are none or an unknown domain, `EFAULT` for
     /// impossible addresses, `ENOMEM` when there are too many.
-    pub fn create_srq(&mut self, spec: &SrqSpec) -> Result<Srqn> {
+    pub(crate) fn create_srq(&mut self, spec: &SrqSpec) -> Result<Srqn> {
         let invalid = Errno(libc::EINVAL);
         let core = &mut self.core;
         let known = core
@@ -159,7 +159,7 @@ impl Nic {
     ///
     /// # Errors
     /// `EBUSY` while a QP uses it, `EINVAL` when it is unknown.
-    pub fn destroy_srq(&mut self, srqn: Srqn) -> Result<()> {
+    pub(crate) fn destroy_srq(&mut self, srqn: Srqn) -> Result<()> {
         let core = &mut self.core;
         if core.srqs.get(srqn.0).ok_or(Errno(libc::EINVAL))?.users > 0 {
             return Err(Errno(libc::EBUSY));

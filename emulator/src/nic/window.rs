@@ -276,7 +276,7 @@ impl Nic {
     ///
     /// # Errors
     /// `EINVAL` for an unknown domain, `ENOMEM` when there are too many keys.
-    pub fn alloc_mw(&mut self, spec: &MwSpec) -> Result<MwKeys> {
+    pub(crate) fn alloc_mw(&mut self, spec: &MwSpec) -> Result<MwKeys> {
         let invalid = Errno(libc::EINVAL);
         let pd = self.core.pds.get(spec.pd.0).ok_or(invalid)?;
         if pd.context != spec.context {
@@ -303,7 +303,11 @@ impl Nic {
     ///
     /// # Errors
     /// `EINVAL` when the context has no such window.
-    pub fn dealloc_mw(&mut self, context: super::spec::ContextId, handle: u32) -> Result<()> {
+    pub(crate) fn dealloc_mw(
+        &mut self,
+        context: super::spec::ContextId,
+        handle: u32,
+    ) -> Result<()> {
         let mrs = &mut self.core.mrs;
         let owned = mrs.window(handle).copied();
         let window = owned.filter(|window| window.spec.context == context);

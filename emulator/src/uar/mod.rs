@@ -75,6 +75,7 @@ impl UarBank {
     }
 
     /// Stops watching all pages of a context.
+    #[cfg(test)]
     pub fn remove_context(&self, context: ContextId) {
         self.remove(|name| name.context == context);
     }

@@ -39,7 +39,7 @@ mod tests;
 pub use context::{DeviceFile, PAGE_SIZE, Show};
 pub use emulated::Emulated;
 pub use events::Events;
-pub use files::{Entry, FILES, Files};
+pub use files::{FILES, Files};
 pub use machine::Machine;
 
 use std::collections::BTreeSet;
