@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dat::abi::*;
+use dat::exports::dat_ep_reset;
 
 use super::end;
 use crate::support::{
@@ -99,6 +100,13 @@ impl Victim {
                 return text.trim().to_owned();
             }
         }
+    }
+
+    /// It does nothing any more, and hangs nothing up.
+    fn stop(&self) {
+        let pid = libc::pid_t::try_from(self.child.id()).expect("a process");
+        // SAFETY: a signal to a process of ours.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
     }
 
     /// Nothing of it is left when this returns.
@@ -252,4 +260,36 @@ fn accepted_a_requester_that_is_killed() {
     over(&own, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     receives_flushed(&bed, &own, &memory, &[0, 1]);
     requests_flushed(&bed, &own, &memory, &[]);
+}
+
+/// Its request is accepted when it is stopped: it neither reports that it is
+/// ready nor hangs up. The manager gives it 10 seconds.
+#[test]
+fn accepted_a_requester_that_falls_silent() {
+    begin();
+    let bed = Bed::new();
+    let (memory, own, door) = (bed.memory(64), end(&bed), Door::new(&bed));
+    for tag in [0, 1] {
+        ok(own.post_recv(&[memory.segment(0, 8)], tag));
+    }
+    let test = "connections::killed::accepted_a_requester_that_falls_silent";
+    let victim = Victim::new(test, ASKS, door.qualifier);
+    let request = door.opens();
+    victim.stop();
+    let begin = Instant::now();
+    ok(accept(request, own.ep));
+    while state_of(own.ep) == DAT_EP_STATE_COMPLETION_PENDING {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never ends");
+        thread::sleep(Duration::from_millis(20));
+    }
+    over(&own, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+    receives_flushed(&bed, &own, &memory, &[0, 1]);
+    requests_flushed(&bed, &own, &memory, &[]);
+    // Nothing of it keeps the endpoint, nor the service point.
+    drop(victim);
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_reset(own.ep) });
+    let _next = Victim::new(test, ASKS, door.qualifier);
+    ok(accept(door.opens(), own.ep));
+    expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
 }

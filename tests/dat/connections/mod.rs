@@ -30,6 +30,7 @@
 //! | Tentative | `dat_cr_reject` | gone | `provider::accepted…`; `dat_cr_handoff`: `handoff::each_point…` |
 //! | Completion Pending | requester is ready | Connected | `evd_wait::connection` w03 |
 //! | Completion Pending | requester is gone | Disconnected | `bad_input::leaving`, `ep_post_recv::states` r08, `handoff` |
+//! | Completion Pending | requester falls silent | Disconnected | `killed::accepted_a_requester_that_falls_silent` |
 //! | Completion Pending | `dat_ep_disconnect`, both flags | Disconnected | `moves::completion_pending…` |
 //! | Connected | graceful disconnect | Disconnect Pending | `staging`, `device` `disconnecting`; binds: `moves::connected_a_graceful…` |
 //! | Connected | abrupt disconnect | Disconnected | `moves`, `device` `disconnecting` |
