@@ -62,6 +62,7 @@
 //! | [`status`] | `DAT_RETURN`: what calls answer |
 //! | [`handle`] | how objects are named and found |
 //! | [`state`] | the states of endpoints, as tables |
+//! | [`warnings`] | warnings of the library's threads, as lines of text |
 //!
 //! The C faces are packages of their own that convert and call here; nothing
 //! in this crate has a layout that C knows.
@@ -112,6 +113,7 @@ pub mod state;
 pub mod safe;
 pub mod status;
 pub mod types;
+pub mod warnings;
 
 pub use dat_engine::environment;
 pub use dat_engine::thread::CancellationHeld;

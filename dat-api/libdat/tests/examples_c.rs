@@ -5,8 +5,8 @@
 #[path = "support/emulator.rs"]
 mod emulator;
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -368,4 +368,43 @@ fn all_are_clean_under_valgrind() {
     ping_pong(&VALGRIND, "50");
     rdma_ring(&VALGRIND, "100");
     shared_queue(&VALGRIND, [1, 60, 100]);
+}
+
+/// The requester's and the listener's programs, each with a peer of a version
+/// that it does not understand.
+#[test]
+fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
+    const REQUEST: &[u8] = b"dCM\x17\x02\x01\0\0";
+    const REFUSAL: &[u8] = b"dCM\x17\x02\x03\0\x01\x03";
+    let cause = "version 2 of the protocol, where this side speaks 1";
+    let (fabric, port) = (fabric(), qualifier());
+    let common = ["-d", "mlx5_0", "-p", &port];
+    let mut server = start(&fabric, &[], "ping_pong", &common);
+    let mut output = BufReader::new(server.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("it listens");
+    let mut peer = TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
+    peer.write_all(REQUEST).expect("sent");
+    while !line.contains(cause) {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).expect("text"), 0, "no cause");
+    }
+    assert!(
+        line.contains("request refused") && line.contains("127.0.0.1"),
+        "{line}"
+    );
+    // `timeout` and the launcher pass it on.
+    let pid = libc::pid_t::try_from(server.id()).expect("a process");
+    // SAFETY: a signal to a process of ours.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    server.wait().expect("it is ours");
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port().to_string();
+    let common = ["-d", "mlx5_0", "-p", &port, "127.0.0.1"];
+    let client = start(&fabric, &[], "ping_pong", &common);
+    let (mut stream, _) = listener.accept().expect("it connects");
+    stream.write_all(REFUSAL).expect("sent");
+    let told = end("client", client, String::new()).expect_err("it is refused");
+    assert!(told.contains(cause) && told.contains("127.0.0.1"), "{told}");
 }

@@ -52,6 +52,7 @@ pub unsafe extern "C" fn dat_ia_openv(
     // SAFETY: the contract of `exports`.
     unsafe {
         answer("dat_ia_openv", || {
+            debug::follow_warnings();
             let bytes = name(provider)?;
             // Refused before anybody is asked.
             require_place(ia_handle)?;

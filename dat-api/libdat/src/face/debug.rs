@@ -1,7 +1,8 @@
 //! `DAT_DBG_TYPE` and `DAT_DBG_DEST`: why calls fail, and what was counted, for
 //! people.
 //!
-//! Nothing is printed unless `DAT_DBG_TYPE` has bit 0x1 (errors) or 0x1000
+//! Nothing is printed unless `DAT_DBG_TYPE` has bit 0x1 (errors, and warnings
+//! of the library's threads, such as why a request is refused) or 0x1000
 //! (the counters of an adapter when it is closed; the bit that DAPL has for
 //! counters). Then it goes where `DAT_DBG_DEST` says: 1 the standard output,
 //! which is also the default, 2 syslog, 3 both. Both are read once. Posting
@@ -13,7 +14,7 @@ use std::sync::OnceLock;
 
 use dat_api::object::counters::Counters;
 use dat_api::object::ia::Ia;
-use dat_api::{CancellationHeld, DatError, Handle, environment, handle};
+use dat_api::{CancellationHeld, DatError, Handle, environment, handle, warnings};
 
 /// Bits of `DAT_DBG_TYPE`.
 const ERRORS: u32 = 0x1;
@@ -60,6 +61,18 @@ pub(super) fn failed(call: &str, error: &DatError) {
             format!("libdat: {call}: {error}"),
         );
     }
+}
+
+/// From the first call on, tells of warnings of the library's own threads.
+pub(crate) fn follow_warnings() {
+    static FOLLOWED: OnceLock<bool> = OnceLock::new();
+    FOLLOWED.get_or_init(|| {
+        destination(ERRORS) != 0
+            && warnings::tell_by(|line| {
+                let line = format!("libdat: {line}");
+                tell(destination(ERRORS), libc::LOG_WARNING, line);
+            })
+    });
 }
 
 /// The name and the counters of an adapter that is about to be closed, if

@@ -1,0 +1,83 @@
+//! Warnings of the library's threads, as lines of text.
+//!
+//! The library reports what no call returns (a request that is refused, and
+//! why) by events of the crate `tracing`. Programs in Rust choose what becomes
+//! of them, as of those of any crate. A library for C programs has no such
+//! choice to offer, and passes them on as lines.
+
+use std::fmt::{Debug, Write};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber, subscriber};
+
+/// Calls `tell` with one line for each warning and error, on the thread where
+/// it occurs. Returns `false` if the program has chosen another subscriber.
+pub fn tell_by(tell: fn(&str)) -> bool {
+    subscriber::set_global_default(Lines(tell)).is_ok()
+}
+
+struct Lines(fn(&str));
+
+/// The message, and after it the values that came with it.
+#[derive(Default)]
+struct Line {
+    message: String,
+    values: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        // Writing to a string does not fail.
+        let _ = if field.name() == "message" {
+            write!(self.message, "{value:?}")
+        } else {
+            write!(self.values, ", {} {value:?}", field.name())
+        };
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        (self.0)(&format!("{}{}", line.message, line.values));
+    }
+
+    // The library has no spans.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    #[test]
+    fn a_warning_is_a_line_with_its_values_and_less_is_none() {
+        let lines = Lines(|line| TOLD.lock().expect("not poisoned").push(line.to_owned()));
+        subscriber::with_default(lines, || {
+            tracing::warn!(peer = ?Some(7), left = 3, "refused: version {}", 2);
+            tracing::error!("ended");
+            tracing::debug!("of no interest");
+        });
+        let told = TOLD.lock().expect("not poisoned");
+        assert_eq!(*told, ["refused: version 2, peer Some(7), left 3", "ended"]);
+    }
+}
