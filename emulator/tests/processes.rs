@@ -261,10 +261,9 @@ fn stale_number() {
 #[test]
 fn a_truncated_fabric_is_an_error_of_the_device() {
     let fabric = fabric();
-    let Some(mut command) = launch("looks_after_truncation", &fabric) else {
+    let Some(command) = launch("looks_after_truncation", &fabric) else {
         return;
     };
-    command.env("MLX5EMU_TEST_FABRIC", &fabric);
     let output = finish(command).expect_success("the program is not killed");
     assert!(output.contains("1 passed"), "{output}");
     assert!(
@@ -279,7 +278,7 @@ fn looks_after_truncation() {
     let verbs = Verbs::load();
     let context = verbs.open();
     assert!(!verbs.alloc_pd(context).is_null());
-    let directory = fabric_directory(&std::env::var("MLX5EMU_TEST_FABRIC").unwrap());
+    let directory = fabric_directory(&std::env::var("MLX5EMU_FABRIC").unwrap());
     let segment = std::fs::File::options()
         .write(true)
         .open(directory.join("segment"))
@@ -306,6 +305,33 @@ fn a_killed_launcher_leaves_no_fabric_behind() {
     eventually("the fabric is gone", || !directory.exists());
     // Whoever else had the program's output has ended.
     assert!(lines.next().is_none());
+}
+
+#[test]
+fn a_killed_program_leaves_no_fabric_behind() {
+    let fabric = fabric();
+    let Some(command) = launch("opens_and_is_killed", &fabric) else {
+        return;
+    };
+    let outcome = finish(command);
+    assert_eq!(outcome.status.code(), Some(128 + 9), "{}", outcome.output);
+    let directory = outcome.output.lines().find_map(|line| {
+        let (_, directory) = line.split_once("open in ")?;
+        Some(PathBuf::from(directory))
+    });
+    assert!(!directory.expect("the device was opened").exists());
+}
+
+#[test]
+#[ignore = "run by the test above, under the launcher"]
+fn opens_and_is_killed() {
+    let verbs = Verbs::load();
+    let context = verbs.open();
+    assert!(!context.is_null());
+    let fabric = std::env::var("MLX5EMU_FABRIC").expect("the launcher sets it");
+    println!("open in {}", fabric_directory(&fabric).display());
+    // SAFETY: ends this process.
+    unsafe { libc::raise(libc::SIGKILL) };
 }
 
 #[test]

@@ -115,6 +115,8 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let status = status.map_err(|error| {
         Failure::environment(format!("cannot start a process for the command: {error}"))
     })?;
+    // A program that a signal ended has not left its fabric.
+    Attachment::sweep();
     Ok(ExitCode::from(status))
 }
 
