@@ -218,7 +218,7 @@ impl Emulator {
     }
 
     /// Makes the NIC stand still until [`Emulator::release`], see
-    /// [`Control::hold`]. A NIC that is stepped stands still anyway.
+    /// `Control::hold`. A NIC that is stepped stands still anyway.
     #[must_use]
     pub fn hold(&self) -> bool {
         const PATIENCE: Duration = Duration::from_secs(5);
@@ -231,7 +231,7 @@ impl Emulator {
     }
 
     /// Moves a NIC that stands still by hand, by one step
-    /// ([`Stepper::step`]) at the real time. `None` if it does not stand.
+    /// (`Stepper::step`) at the real time. `None` if it does not stand.
     pub fn step_held(&self) -> Option<bool> {
         let stands = self.stepper.is_some() || self.control.stands();
         if !stands {
@@ -243,7 +243,7 @@ impl Emulator {
     }
 
     /// The doorbell pages. Pages that applications map are announced by
-    /// [`map_page`](Self::map_page).
+    /// `map_page`.
     #[must_use]
     pub(crate) fn uar(&self) -> &UarBank {
         &self.uar

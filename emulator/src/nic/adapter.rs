@@ -75,7 +75,7 @@ impl Nic {
     }
 
     /// Takes a packet from the fabric. Most answers leave with the next
-    /// [`Nic::work`], so that one acknowledges many.
+    /// `Nic::work`, so that one acknowledges many.
     pub(crate) fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
         let Packet { header, payload } = packet;
         let to = header.destination;
@@ -116,7 +116,7 @@ impl Nic {
         }
     }
 
-    /// Whether the next [`Nic::work`] has something to do at once.
+    /// Whether the next `Nic::work` has something to do at once.
     #[must_use]
     pub fn has_work(&self) -> bool {
         !self.core.ready.is_empty() || self.core.timers.has_unstarted()

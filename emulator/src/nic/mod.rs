@@ -2,8 +2,8 @@
 //! packets, CQEs and events come out.
 //!
 //! There are no threads and no clock here, and not a byte of uverbs. The
-//! caller locks a [`Nic`], feeds it and lets it [`Nic::work`]. Host memory
-//! is touched through [`memory`] only, WQE and CQE bytes are understood by
+//! caller locks a [`Nic`], feeds it and lets it `Nic::work`. Host memory
+//! is touched through `memory` only, WQE and CQE bytes are understood by
 //! [`crate::decode`] only.
 //!
 //! ```text

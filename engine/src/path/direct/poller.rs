@@ -52,7 +52,7 @@ pub enum Look<'a> {
     Received(Ready<'a>),
     /// A request that is done.
     Done(Ready<'a>),
-    /// Something else: [`Poller::poll`] has to see to it.
+    /// Something else: `Poller::poll` has to see to it.
     Other,
 }
 
