@@ -75,16 +75,44 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
     threshold: i32,
 ) -> Begun<Waiting<O>> {
     let (evd, consumer) = open(owned.borrow_mut());
+    match first_look(evd, consumer, timeout, threshold) {
+        Ok(waited) => Begun::Over(waited),
+        Err(missed) => Begun::Waits(Waiting {
+            missed,
+            under_way: None,
+            owned,
+        }),
+    }
+}
+
+/// Looks once.
+#[inline]
+#[expect(
+    clippy::result_large_err,
+    reason = "a wait that misses has time, and must not allocate"
+)]
+fn first_look(
+    evd: &Evd,
+    consumer: &mut Consumer,
+    timeout: Timeout,
+    threshold: i32,
+) -> Result<Waited, Missed> {
     // Read before the state is: a closing that the check below does not see is
     // seen by the wait.
     let closings = evd.switches.closings();
     let threshold = match evd.check_wait(threshold) {
         Ok(threshold) => threshold,
-        Err(error) => return Begun::Over(error.into()),
+        Err(error) => return Ok(error.into()),
     };
     let deadline = match timeout {
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
+    };
+    let missed = |mode| Missed {
+        threshold,
+        closings,
+        deadline,
+        mode,
     };
     let usual = match threshold {
         1 => usual::State::new(evd, consumer, closings),
@@ -96,29 +124,32 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
         } else if deadline.is_now() {
             WaitOutcome::TimedOut
         } else {
-            let mode = Mode::Usual(state);
-            return Begun::Waits(Waiting::new(owned, threshold, closings, deadline, mode));
+            return Err(missed(Mode::Usual(state)));
         };
         if let Some(waited) = state.finish(evd, consumer, Ok(outcome)) {
-            return Begun::Over(waited);
+            return Ok(waited);
         }
     }
-    let mode = Mode::Any(State::NEW);
-    let mut waiting = Waiting::new(owned, threshold, closings, deadline, mode);
-    match waiting.first_look() {
-        Some(waited) => Begun::Over(waited),
-        None => Begun::Waits(waiting),
+    let mut state = State::NEW;
+    match state.first_look(evd, consumer, threshold, closings, &deadline) {
+        Some(waited) => Ok(waited),
+        None => Err(missed(Mode::Any(state))),
     }
 }
 
-/// A wait whose first look has found too little. Dropped before its end, it
-/// gives the EVD back with all its events.
-pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
+/// What a wait is for whose first look has found too little.
+struct Missed {
     threshold: usize,
     /// How often the EVD had been made unwaitable when the wait began.
     closings: u32,
     deadline: Deadline,
     mode: Mode,
+}
+
+/// A wait whose first look has found too little. Dropped before its end, it
+/// gives the EVD back with all its events.
+pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
+    missed: Missed,
     /// Before the EVD, which is given back last.
     under_way: Option<UnderWay>,
     owned: O,
@@ -141,70 +172,26 @@ struct UnderWay {
 }
 
 impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
-    fn new(owned: O, threshold: usize, closings: u32, deadline: Deadline, mode: Mode) -> Self {
-        Self {
-            threshold,
-            closings,
-            deadline,
-            mode,
-            under_way: None,
-            owned,
-        }
-    }
-
-    /// Looks for any events, where they may be. Nothing if the wait goes on.
-    fn first_look(&mut self) -> Option<Waited> {
-        let Mode::Any(state) = &mut self.mode else {
-            return None;
-        };
-        let (evd, consumer) = open(self.owned.borrow_mut());
-        let mut view = View {
-            evd,
-            consumer,
-            state,
-            threshold: self.threshold,
-            closings: self.closings,
-        };
-        // Another call that finds the EVD owned may as well try again, unless
-        // this one blocks.
-        let outcome = if view.ready() {
-            WaitOutcome::Ready
-        } else if self.deadline.is_now() {
-            WaitOutcome::TimedOut
-        } else {
-            view.state.notified = false;
-            return None;
-        };
-        self.finish(Ok(outcome))
-    }
-
     /// One step of the engine's wait, which begins with the first.
     fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
         let (evd, consumer) = open(self.owned.borrow_mut());
-        match &mut self.mode {
-            Mode::Usual(state) => step(
-                &mut state.view(evd, consumer),
-                evd,
-                &mut self.under_way,
-                &mut self.deadline,
-                slept,
-            ),
+        let (missed, under_way) = (&mut self.missed, &mut self.under_way);
+        let deadline = &mut missed.deadline;
+        match &mut missed.mode {
+            Mode::Usual(state) => {
+                let mut view = state.view(evd, consumer);
+                step(&mut view, evd, under_way, deadline, slept)
+            }
             Mode::Any(state) => {
-                consumer.awaited = self.threshold;
+                consumer.awaited = missed.threshold;
                 let mut view = View {
                     evd,
                     consumer,
                     state,
-                    threshold: self.threshold,
-                    closings: self.closings,
+                    threshold: missed.threshold,
+                    closings: missed.closings,
                 };
-                step(
-                    &mut view,
-                    evd,
-                    &mut self.under_way,
-                    &mut self.deadline,
-                    slept,
-                )
+                step(&mut view, evd, under_way, deadline, slept)
             }
         }
     }
@@ -228,31 +215,36 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     }
 
     /// What the wait answers. Nothing if it is to go on.
-    #[inline]
     fn finish(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Waited> {
         let (evd, consumer) = open(self.owned.borrow_mut());
-        match &mut self.mode {
-            Mode::Usual(state) => state.finish(evd, consumer, outcome),
-            Mode::Any(state) => {
-                let outcome = match state.failure.take() {
-                    Some(error)
-                        if outcome.as_ref().ok() == Some(&WaitOutcome::Ready)
-                            && consumer.known(evd) < self.threshold =>
-                    {
-                        tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
-                        Err(error)
-                    }
-                    _ => outcome,
-                };
-                Some(finish(
-                    evd,
-                    consumer,
-                    self.threshold,
-                    self.closings,
-                    &outcome,
-                ))
+        let Missed {
+            threshold,
+            closings,
+            deadline,
+            mode,
+        } = &mut self.missed;
+        if let Mode::Usual(state) = mode {
+            if let Some(waited) = state.finish(evd, consumer, outcome) {
+                return Some(waited);
             }
+            // Something else than the usual has come.
+            let mut any = State::NEW;
+            let waited = any.first_look(evd, consumer, *threshold, *closings, deadline);
+            *mode = Mode::Any(any);
+            return waited;
         }
+        let failure = match mode {
+            Mode::Any(state) => state.failure.take(),
+            Mode::Usual(_) => None,
+        };
+        let outcome = match (outcome, failure) {
+            (Ok(WaitOutcome::Ready), Some(error)) if consumer.known(evd) < *threshold => {
+                tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
+                None
+            }
+            (outcome, _) => outcome.ok(),
+        };
+        Some(finish(evd, consumer, *threshold, *closings, outcome))
     }
 }
 
@@ -270,11 +262,6 @@ impl<O: BorrowMut<Owned<Evd>>> Steps for Waiting<O> {
             };
             self.end(outcome.as_ref().err());
             if let Some(waited) = self.finish(outcome) {
-                return Next::Over(waited);
-            }
-            // Something else than the usual has come.
-            self.mode = Mode::Any(State::NEW);
-            if let Some(waited) = self.first_look() {
                 return Next::Over(waited);
             }
         }
@@ -333,13 +320,14 @@ fn step<W: Waiter>(
     wait.go_on(waiter, &evd.blocker, budget, counters, slept)
 }
 
-/// The answer of a wait for any events.
+/// The answer of a wait for any events, from how it ended; nothing if it failed.
+#[inline]
 fn finish(
     evd: &Evd,
     consumer: &mut Consumer,
     threshold: usize,
     closings: u32,
-    outcome: &Result<WaitOutcome, ControlError>,
+    outcome: Option<WaitOutcome>,
 ) -> Waited {
     let refused = |kind, subtype| DatReturn::error(kind, subtype).into();
     if evd.switches.is_aborted() {
@@ -353,9 +341,9 @@ fn finish(
     }
     let known = consumer.known(evd);
     let end = match outcome {
-        Err(_) => return FAILED.into(),
-        Ok(WaitOutcome::Interrupted) => INTERRUPTED,
-        Ok(WaitOutcome::Ready | WaitOutcome::TimedOut) if known >= threshold => {
+        None => return FAILED.into(),
+        Some(WaitOutcome::Interrupted) => INTERRUPTED,
+        Some(WaitOutcome::Ready | WaitOutcome::TimedOut) if known >= threshold => {
             match consumer.next(evd) {
                 Some(data) => {
                     return Waited {
@@ -369,7 +357,7 @@ fn finish(
                 None => FAILED,
             }
         }
-        Ok(WaitOutcome::Ready | WaitOutcome::TimedOut) => TIMED_OUT,
+        Some(WaitOutcome::Ready | WaitOutcome::TimedOut) => TIMED_OUT,
     };
     Waited {
         result: Err(end),
@@ -433,6 +421,36 @@ impl State {
         evented: false,
         failure: None,
     };
+
+    /// Looks once. Nothing if the wait goes on.
+    #[inline]
+    fn first_look(
+        &mut self,
+        evd: &Evd,
+        consumer: &mut Consumer,
+        threshold: usize,
+        closings: u32,
+        deadline: &Deadline,
+    ) -> Option<Waited> {
+        let mut view = View {
+            evd,
+            consumer,
+            state: self,
+            threshold,
+            closings,
+        };
+        // Another call that finds the EVD owned may as well try again, unless
+        // this one blocks.
+        let outcome = if view.ready() {
+            WaitOutcome::Ready
+        } else if deadline.is_now() {
+            WaitOutcome::TimedOut
+        } else {
+            self.notified = false;
+            return None;
+        };
+        Some(finish(evd, consumer, threshold, closings, Some(outcome)))
+    }
 }
 
 /// One look of a wait for any events.
@@ -465,6 +483,7 @@ impl Waiter for View<'_> {
 }
 
 impl Source for View<'_> {
+    #[inline]
     fn ready(&mut self) -> bool {
         if self.is_stopped() || self.state.failure.is_some() {
             return true;
