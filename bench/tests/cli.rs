@@ -40,6 +40,7 @@ fn usage_errors_have_status_1_and_name_the_option() {
         ("lat --warmup 18446744073709551615", "1000000000"),
         ("lat --warmup 1000000001", "--warmup"),
         ("lat --listen nowhere", "--listen"),
+        ("lat --listen 0.0.0.0", "expected all, loopback"),
         ("lat --listen 127.0.0.1 host", "--listen"),
         ("lat --persist host", "--persist"),
         ("lat --persist --loopback", "--persist"),
@@ -88,7 +89,7 @@ fn without_a_device_the_list_says_why_and_what_to_do() {
 fn a_listening_address_in_the_environment_that_is_none_is_refused() {
     let mut command = bench("lat");
     command.env("DAT_LISTEN", "nowhere");
-    run(command).expect(1, &["DAT_LISTEN \"nowhere\"", "IP address"]);
+    run(command).expect(1, &["DAT_LISTEN: ", "\"nowhere\"", "expected all, loopback"]);
 }
 
 #[test]

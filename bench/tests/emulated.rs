@@ -184,6 +184,21 @@ fn a_server_listens_where_it_is_told() {
 }
 
 #[test]
+fn dat_listen_says_where_a_server_listens() {
+    for (place, said) in [
+        ("all", "on every address"),
+        ("loopback", "loopback addresses only"),
+        ("127.0.0.4", "on 127.0.0.4 only"),
+    ] {
+        let mut command = emulated("variable", "lat -p 0");
+        command.env("DAT_LISTEN", place);
+        let mut server = Running::start(&mut command);
+        server.wait_for(said);
+        server.kill();
+    }
+}
+
+#[test]
 fn dat_connections_are_taken_where_the_server_listens() {
     libdat();
     for api in ["rust", "c"] {
