@@ -11,9 +11,7 @@ mod rdma_core;
 // a function whose types the bindings lack, and the build must not depend on
 // it.
 
-/// Inline functions of `verbs.h`: rdma-sys ported them to Rust, several of
-/// them wrongly, so they come from the installed header instead. The first two
-/// are our own wrappers of macros.
+/// Inline functions of `verbs.h`. The first two are our own wrappers of macros.
 const INLINE_VERBS: [&str; 31] = [
     "dv_query_port",
     "dv_reg_mr",
@@ -48,16 +46,15 @@ const INLINE_VERBS: [&str; 31] = [
     "ibv_wr_start",
 ];
 
-/// Exported functions of libibverbs that name `ibv_event_type`: rdma-sys
-/// types it as a Rust `enum`, for which an event unknown to the header would
-/// be undefined behaviour.
+/// Exported functions of libibverbs that return an `ibv_event_type`: here it is
+/// a number, because the library may know events that the header does not.
 const EVENT_VERBS: [&str; 3] = [
     "ibv_ack_async_event",
     "ibv_event_type_str",
     "ibv_get_async_event",
 ];
 
-/// Constants of `verbs.h` that rdma-sys leaves out. A constant of an unnamed
+/// Constants of `verbs.h`. A constant of an unnamed
 /// enum brings the whole enum.
 const VERBS_CONSTANTS: [&str; 2] = ["IBV_LINK_LAYER_ETHERNET", "IBV_LINK_LAYER_INFINIBAND"];
 
@@ -117,7 +114,200 @@ const MLX5DV_CONSTANTS: [&str; 21] = [
     "MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET",
 ];
 
-/// Enums that rdma-sys has as a module with a `Type` in it.
+/// Functions that libibverbs and librdmacm export: what `verbs.rs` and
+/// `rdmacm.rs` name.
+const RAW_FUNCTIONS: [&str; 55] = [
+    "ibv_ack_cq_events",
+    "ibv_alloc_pd",
+    "ibv_close_device",
+    "ibv_create_ah",
+    "ibv_create_comp_channel",
+    "ibv_create_cq",
+    "ibv_create_qp",
+    "ibv_create_srq",
+    "ibv_dealloc_pd",
+    "ibv_dereg_mr",
+    "ibv_destroy_ah",
+    "ibv_destroy_comp_channel",
+    "ibv_destroy_cq",
+    "ibv_destroy_qp",
+    "ibv_destroy_srq",
+    "ibv_fork_init",
+    "ibv_free_device_list",
+    "ibv_get_cq_event",
+    "ibv_get_device_guid",
+    "ibv_get_device_list",
+    "ibv_get_device_name",
+    "ibv_is_fork_initialized",
+    "ibv_modify_qp",
+    "ibv_modify_srq",
+    "ibv_node_type_str",
+    "ibv_open_device",
+    "ibv_port_state_str",
+    "ibv_qp_to_qp_ex",
+    "ibv_query_device",
+    "ibv_query_gid",
+    "ibv_query_pkey",
+    "ibv_query_qp",
+    "ibv_query_srq",
+    "ibv_resize_cq",
+    "ibv_wc_status_str",
+    "rdma_accept",
+    "rdma_ack_cm_event",
+    "rdma_bind_addr",
+    "rdma_connect",
+    "rdma_create_event_channel",
+    "rdma_create_id",
+    "rdma_destroy_event_channel",
+    "rdma_destroy_id",
+    "rdma_disconnect",
+    "rdma_establish",
+    "rdma_event_str",
+    "rdma_get_cm_event",
+    "rdma_get_src_port",
+    "rdma_init_qp_attr",
+    "rdma_listen",
+    "rdma_notify",
+    "rdma_reject",
+    "rdma_resolve_addr",
+    "rdma_resolve_route",
+    "rdma_set_option",
+];
+
+/// Types of `verbs.h` and `rdma_cma.h`, likewise, and what the other bindings
+/// name of them.
+const RAW_TYPES: [&str; 73] = [
+    "ibv_dm",
+    "ib_uverbs_advise_mr_advice",
+    "ibv_access_flags",
+    "ibv_ah",
+    "ibv_atomic_cap",
+    "ibv_comp_channel",
+    "ibv_context",
+    "ibv_cq",
+    "ibv_cq_ex",
+    "ibv_cq_init_attr_ex",
+    "ibv_cq_init_attr_mask",
+    "ibv_create_cq_attr_flags",
+    "ibv_create_cq_wc_flags",
+    "ibv_device",
+    "ibv_device_attr",
+    "ibv_device_attr_ex",
+    "ibv_device_cap_flags",
+    "ibv_event_type",
+    "ibv_fork_status",
+    "ibv_gid_entry",
+    "ibv_gid_type",
+    "ibv_mig_state",
+    "ibv_modify_cq_attr",
+    "ibv_mr",
+    "ibv_mtu",
+    "ibv_mw",
+    "ibv_mw_bind",
+    "ibv_mw_type",
+    "ibv_node_type",
+    "ibv_parent_domain_init_attr",
+    "ibv_parent_domain_init_attr_mask",
+    "ibv_pd",
+    "ibv_poll_cq_attr",
+    "ibv_port_attr",
+    "ibv_port_cap_flags",
+    "ibv_port_state",
+    "ibv_qp",
+    "ibv_qp_attr",
+    "ibv_qp_attr_mask",
+    "ibv_qp_cap",
+    "ibv_qp_create_flags",
+    "ibv_qp_create_send_ops_flags",
+    "ibv_qp_ex",
+    "ibv_qp_init_attr",
+    "ibv_qp_init_attr_ex",
+    "ibv_qp_init_attr_mask",
+    "ibv_qp_state",
+    "ibv_qp_type",
+    "ibv_query_device_ex_input",
+    "ibv_recv_wr",
+    "ibv_send_flags",
+    "ibv_sge",
+    "ibv_srq",
+    "ibv_srq_attr",
+    "ibv_srq_attr_mask",
+    "ibv_srq_init_attr",
+    "ibv_srq_init_attr_ex",
+    "ibv_srq_init_attr_mask",
+    "ibv_srq_type",
+    "ibv_td",
+    "ibv_td_init_attr",
+    "ibv_transport_type",
+    "ibv_wc_flags",
+    "ibv_wc_opcode",
+    "ibv_wc_status",
+    "ibv_wq",
+    "ibv_wr_opcode",
+    "rdma_cm_event_type",
+    "rdma_cm_id",
+    "rdma_conn_param",
+    "rdma_event_channel",
+    "rdma_port_space",
+    "rdma_route",
+];
+
+/// Those that `raw.rs` writes by hand.
+const RAW_BY_HAND: [&str; 10] = [
+    "ibv_ah_attr",
+    "ibv_gid",
+    "ibv_global_route",
+    "ibv_mw_bind_info",
+    "ibv_send_wr",
+    "ibv_wc",
+    "rdma_addr",
+    "rdma_cm_event",
+    "rdma_ib_addr",
+    "rdma_ud_param",
+];
+
+/// Enums of flags that may be combined.
+const FLAG_WORDS: [&str; 15] = [
+    "ibv_access_flags",
+    "ibv_cq_init_attr_mask",
+    "ibv_create_cq_attr_flags",
+    "ibv_create_cq_wc_flags",
+    "ibv_device_cap_flags",
+    "ibv_parent_domain_init_attr_mask",
+    "ibv_port_cap_flags",
+    "ibv_qp_attr_mask",
+    "ibv_qp_create_flags",
+    "ibv_qp_create_send_ops_flags",
+    "ibv_qp_init_attr_mask",
+    "ibv_send_flags",
+    "ibv_srq_attr_mask",
+    "ibv_srq_init_attr_mask",
+    "ibv_wc_flags",
+];
+
+/// Enums as a module of constants with a `Type` in it.
+const RAW_ENUM_MODULES: [&str; 18] = [
+    "ib_uverbs_advise_mr_advice",
+    "ibv_atomic_cap",
+    "ibv_mig_state",
+    "ibv_mtu",
+    "ibv_mw_type",
+    "ibv_node_type",
+    "ibv_port_state",
+    "ibv_qp_state",
+    "ibv_qp_type",
+    "ibv_rate",
+    "ibv_srq_type",
+    "ibv_transport_type",
+    "ibv_wc_opcode",
+    "ibv_wc_status",
+    "ibv_wr_opcode",
+    "rdma_cm_event_type",
+    "rdma_driver_id",
+    "rdma_port_space",
+];
+
+/// Those of them that the other bindings name.
 const ENUM_MODULES: [&str; 3] = ["ibv_mw_type", "ibv_wc_opcode", "ib_uverbs_advise_mr_advice"];
 
 fn main() {
@@ -132,24 +322,40 @@ fn main() {
         .include(".")
         .flag_if_supported("-Wno-unused-parameter");
 
+    let mut raw = header("c/raw.h", &include)
+        .allowlist_function(any_of(&RAW_FUNCTIONS))
+        .allowlist_type(any_of(&RAW_TYPES))
+        .allowlist_type("__be16|__be32|__be64")
+        .blocklist_type(any_of(&RAW_BY_HAND))
+        // libc has them.
+        .blocklist_type("in6_addr|sockaddr.*|socklen_t|timespec|pthread_.*")
+        .rustified_enum("ibv_event_type");
+    for name in FLAG_WORDS {
+        raw = raw.bitfield_enum(name);
+    }
+    for name in RAW_ENUM_MODULES {
+        raw = raw.constified_enum_module(name);
+    }
+    generate(raw, &out, "raw", None);
+
     let verbs = header("c/verbs_inline.h", &include)
         .allowlist_function(any_of(&INLINE_VERBS))
         .allowlist_function(any_of(&EVENT_VERBS))
         .allowlist_var(any_of(&VERBS_CONSTANTS))
-        // All types are rdma-sys', except this one: see EVENT_VERBS. `ibv_ev`
-        // is the only prefix that it has for itself.
+        // The raw bindings have all types, except this one: see EVENT_VERBS.
+        // `ibv_ev` is the only prefix that it has for itself.
         .blocklist_type("_?ibv_([a-df-z]|e[a-uw-z]).*|ib_uverbs_.*");
-    generate(verbs, &out, "verbs_inline", &mut shims);
+    generate(verbs, &out, "verbs_inline", Some(&mut shims));
 
     let mlx5dv = header("c/mlx5dv.h", &include)
         .allowlist_function(any_of(&MLX5DV_FUNCTIONS))
         .allowlist_type(any_of(&MLX5DV_TYPES))
         .allowlist_var(any_of(&MLX5DV_CONSTANTS))
-        // `ibv_tmh`, a part of the CQE, is not in rdma-sys.
+        // `ibv_tmh`, a part of the CQE, is not in the raw bindings.
         .blocklist_type("_?ibv_([a-su-z]|t[a-ln-z]|tm_).*|verbs_.*")
         // Packed and aligned at once, which Rust cannot say: wqe.rs has it.
         .blocklist_type("mlx5_wqe_ctrl_seg");
-    generate(mlx5dv, &out, "mlx5dv", &mut shims);
+    generate(mlx5dv, &out, "mlx5dv", Some(&mut shims));
 
     println!("cargo::rerun-if-changed=c/layout.c");
     shims.file("c/layout.c").compile("dv_shims");
@@ -172,21 +378,29 @@ fn header(name: &str, include: &[PathBuf]) -> bindgen::Builder {
         .parse_callbacks(Box::new(bindgen::CargoCallbacks::new()))
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
-        .generate_comments(false)
-        .wrap_static_fns(true);
+        .generate_comments(false);
     for name in ENUM_MODULES {
         builder = builder.constified_enum_module(name);
     }
     builder
 }
 
-fn generate(builder: bindgen::Builder, out: &std::path::Path, name: &str, shims: &mut cc::Build) {
+/// Writes the bindings, and the shims of the inline functions if there are any.
+fn generate(
+    builder: bindgen::Builder,
+    out: &std::path::Path,
+    name: &str,
+    shims: Option<&mut cc::Build>,
+) {
     let source = out.join(format!("{name}_shims.c"));
     builder
+        .wrap_static_fns(shims.is_some())
         .wrap_static_fns_path(&source)
         .generate()
         .unwrap_or_else(|cause| rdma_core::fail(&format!("bindgen cannot read {name}: {cause}")))
         .write_to_file(out.join(format!("{name}.rs")))
         .expect("OUT_DIR can be written");
-    shims.file(source);
+    if let Some(shims) = shims {
+        shims.file(source);
+    }
 }

@@ -1,8 +1,7 @@
 //! Asynchronous events.
 //!
-//! rdma-sys types the event as a Rust `enum`; a newer libibverbs that reports
-//! an event which the header did not know would then be undefined behaviour.
-//! Here the type is a number.
+//! The type of an event is a number here: a newer libibverbs may report an event
+//! that the header did not know, which a Rust `enum` could not hold.
 
 pub use crate::inline::{
     IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_COMM_EST, IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL,

@@ -15,10 +15,10 @@ pub use generated::*;
     reason = "generated from C"
 )]
 mod generated {
-    // Private: nothing of rdma-sys leaves by this glob, and what is generated
+    // Private: nothing of it leaves by this glob, and what is generated
     // here takes precedence over it.
     use crate::event::ibv_async_event;
-    use rdma_sys::*;
+    use crate::raw::*;
 
     include!(concat!(env!("OUT_DIR"), "/verbs_inline.rs"));
 }

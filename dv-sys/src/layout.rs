@@ -1,8 +1,8 @@
 //! The layout test: every struct that the engine relies on has the size and
 //! the offsets here that the C compiler gives it (`c/layout.c`).
 //!
-//! bindgen asserts the layouts of what it generates, but not of what rdma-sys
-//! wrote by hand, and rdma-sys' own generated tests do not run on today's Rust.
+//! bindgen asserts the layouts of what it generates, but not of what `raw.rs`
+//! and `wqe.rs` write by hand.
 
 use crate::{event, mlx5dv, rdmacm, verbs};
 use core::ffi::{CStr, c_char};

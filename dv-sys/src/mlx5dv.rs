@@ -16,10 +16,10 @@ pub use generated::*;
     reason = "generated from C"
 )]
 mod generated {
-    // Private: nothing of rdma-sys leaves by this glob, and what is generated
+    // Private: nothing of it leaves by this glob, and what is generated
     // here takes precedence over it.
     use super::mlx5_wqe_ctrl_seg;
-    use rdma_sys::*;
+    use crate::raw::*;
 
     include!(concat!(env!("OUT_DIR"), "/mlx5dv.rs"));
 }

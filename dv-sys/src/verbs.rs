@@ -1,11 +1,10 @@
-//! Types, constants and exported functions of libibverbs, as rdma-sys
-//! generates them from the installed header.
+//! Types, constants and exported functions of libibverbs, generated from the
+//! installed header.
 //!
-//! Named one by one: rdma-sys has unsound functions too (see the crate).
 //! `ibv_query_port` and `ibv_reg_mr` are missing on purpose: in C these are
 //! macros, see [`crate::inline`].
 
-pub use rdma_sys::{
+pub use crate::raw::{
     ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,
     ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_gid_global_t,
     ibv_global_route, ibv_modify_cq_attr, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info,
@@ -15,14 +14,14 @@ pub use rdma_sys::{
     ibv_td_init_attr, ibv_wc, ibv_wq,
 };
 
-// `ibv_send_wr`, with the names rdma-sys gives to its unnamed members.
-pub use rdma_sys::{
+// `ibv_send_wr`, with names for its unnamed members.
+pub use crate::raw::{
     atomic_t, bind_mw_t, bind_mw_tso_union_t, ibv_send_wr, imm_data_invalidated_rkey_union_t,
     qp_type_t, rdma_t, tso_t, ud_t, wr_t, xrc_t,
 };
 
 // Flag words.
-pub use rdma_sys::{
+pub use crate::raw::{
     ibv_access_flags, ibv_cq_init_attr_mask, ibv_create_cq_attr_flags, ibv_create_cq_wc_flags,
     ibv_device_cap_flags, ibv_parent_domain_init_attr_mask, ibv_port_cap_flags, ibv_qp_attr_mask,
     ibv_qp_create_flags, ibv_qp_create_send_ops_flags, ibv_qp_init_attr_mask, ibv_send_flags,
@@ -30,19 +29,19 @@ pub use rdma_sys::{
 };
 
 // Enums: modules of constants, each with its integer `Type`.
-pub use rdma_sys::{
+pub use crate::raw::{
     ibv_atomic_cap, ibv_mig_state, ibv_mtu, ibv_mw_type, ibv_node_type, ibv_port_state,
     ibv_qp_state, ibv_qp_type, ibv_srq_type, ibv_transport_type, ibv_wc_opcode, ibv_wc_status,
     ibv_wr_opcode,
 };
 
-pub use rdma_sys::{
+pub use crate::raw::{
     IBV_FORK_DISABLED, IBV_FORK_ENABLED, IBV_FORK_UNNEEDED, IBV_GID_TYPE_IB, IBV_GID_TYPE_ROCE_V1,
     IBV_GID_TYPE_ROCE_V2, ibv_fork_status, ibv_gid_type,
 };
 
 // Functions that libibverbs exports.
-pub use rdma_sys::{
+pub use crate::raw::{
     ibv_ack_cq_events, ibv_alloc_pd, ibv_close_device, ibv_create_ah, ibv_create_comp_channel,
     ibv_create_cq, ibv_create_qp, ibv_create_srq, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah,
     ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp, ibv_destroy_srq, ibv_fork_init,
