@@ -89,7 +89,10 @@ fn without_a_device_the_list_says_why_and_what_to_do() {
 fn a_listening_address_in_the_environment_that_is_none_is_refused() {
     let mut command = bench("lat");
     command.env("DAT_LISTEN", "nowhere");
-    run(command).expect(1, &["DAT_LISTEN: ", "\"nowhere\"", "expected all, loopback"]);
+    run(command).expect(
+        1,
+        &["DAT_LISTEN: ", "\"nowhere\"", "expected all, loopback"],
+    );
 }
 
 #[test]

@@ -53,8 +53,8 @@ need_packages() {
         as_root=(sudo)
     fi
     # A fresh image may have no package lists, or old ones.
-    { "${as_root[@]}" apt-get update -qq &&
-        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
+    { "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 update -qq &&
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "${missing[@]}"; } \
         >"$setup_log" 2>&1 || {
         tail -n 20 "$setup_log" >&2
         fail "the packages could not be installed (whole log: $setup_log); try by hand: apt-get install ${missing[*]}"
@@ -81,6 +81,7 @@ shellcheck         program:shellcheck                 ShellCheck         ShellCh
 python3            program:python3                    python3            python3             python      python3
 man-db             program:man                        man-db             man                 man-db      man-db
 groff              program:groff                      groff              groff               groff       groff
+libcap2-bin        program:setcap                     libcap             libcap-progs        libcap      libcap-utils
 '
 
 # need_parts PACKAGE…: ends with status 2 if something that these provide is missing.
@@ -115,7 +116,8 @@ need_parts() {
 has_part() {
     local what=${1#*:} module
     case $1 in
-    program:*) command -v "$what" >/dev/null 2>&1 ;;
+    # Programs of administrators are not on the path of every user.
+    program:*) PATH=$PATH:/usr/sbin:/sbin command -v "$what" >/dev/null 2>&1 ;;
     header:*) echo "#include <$what>" | cc -E - >/dev/null 2>&1 ;;
     modules:*)
         for module in ${what//,/ }; do pkg-config --exists "${module/>=/ >= }" 2>/dev/null || return 1; done ;;
@@ -153,7 +155,7 @@ want_packages() {
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdmacm-dev ibverbs-providers)
 # shellcheck disable=SC2034 # likewise
 # What only the tests need: the unmodified programs that run on the emulated NIC, and checkers.
-TEST_PACKAGES=(ibverbs-utils perftest g++ clang valgrind shellcheck python3 man-db groff)
+TEST_PACKAGES=(ibverbs-utils perftest g++ clang valgrind shellcheck python3 man-db groff libcap2-bin)
 # shellcheck disable=SC2034 # likewise
 # Programs for the emulated NIC that not every distribution has.
 FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs mandoc)

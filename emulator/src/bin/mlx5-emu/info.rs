@@ -36,7 +36,7 @@ Limits (per process unless said otherwise)
   messages       {} bytes
 
 Tested with
-  rdma-core      44 (Debian 12)
+  rdma-core      44 (Debian 12), 50, 56 (Debian 13), 64
 ",
         limits::MAX_PROCESSES,
         limits::MAX_QP,
