@@ -64,7 +64,7 @@ fn every_struct_has_the_layout_that_c_gives_it() {
         ),
     ];
     let constants = constants.map(|(name, value)| (name, value as usize));
-    for (name, here) in layouts_here().into_iter().chain(constants) {
+    for (name, here) in layouts_here().chain(constants) {
         let there = c
             .remove(name)
             .unwrap_or_else(|| panic!("c/layout.c lacks {name}"));

@@ -119,7 +119,7 @@ pub trait Calls: Send {
 /// Rust's own threads end the process then: a function that catches panics does
 /// not survive that its stack is unwound by anything else. Between the start of
 /// this thread and such a function there is none, and nothing to be dropped. All
-/// that the thread has is in [`WORK`], which is dropped when the thread ends, in
+/// that the thread has is in `WORK`, which is dropped when the thread ends, in
 /// whatever way.
 #[derive(Debug)]
 pub struct CallingThread(libc::pthread_t);
