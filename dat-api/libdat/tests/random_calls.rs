@@ -3,13 +3,15 @@
 //! under valgrind. `DAT_SEED` and `DAT_RANDOM_SECONDS` set the first seed and
 //! how long: `perf-scripts/soak calls` uses them.
 
+#[path = "support/c_program.rs"]
+mod c_program;
 #[path = "support/emulator.rs"]
 mod emulator;
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use c_program::CProgram;
 use emulator::{fabric, launcher};
 
 const SOURCES: [&str; 5] = [
@@ -38,59 +40,23 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     }
 }
 
-/// The program, and a folder that has the library under the name it asks for.
-fn built() -> (PathBuf, PathBuf) {
-    static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        // First: it may have to build the library anew.
-        launcher();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("random-calls");
-        std::fs::create_dir_all(&folder).expect("the folder can be made");
-        let tests = std::env::current_exe().expect("this binary has a path");
-        let library = tests.parent().expect("a folder").join("libdat.so");
-        let process = std::process::id();
-        // Another test may do the same at the same time.
-        let put = |name: &str, make: &dyn Fn(&Path)| {
-            let mine = folder.join(format!("{name}.{process}"));
-            make(&mine);
-            std::fs::rename(&mine, folder.join(name)).expect("it can be renamed");
-        };
-        put("libdat.so.1", &|place| {
-            let _ = std::fs::remove_file(place);
-            std::os::unix::fs::symlink(&library, place).expect("a link can be made");
-        });
-        let base = Path::new(env!("CARGO_MANIFEST_DIR"));
-        put("random", &|place| {
-            let output = Command::new("cc")
-                .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
-                .args(["-pthread", "-I"])
-                .arg(base.join("include"))
-                .arg("-o")
-                .arg(place)
-                .args(SOURCES.map(|name| base.join("tests/random").join(name)))
-                .arg(&library)
-                .output()
-                .expect("cc can be run");
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{complaint}");
-        });
-        (folder.join("random"), folder)
-    });
-    built.clone()
+fn program() -> &'static CProgram {
+    static PROGRAM: OnceLock<CProgram> = OnceLock::new();
+    PROGRAM.get_or_init(|| CProgram::build("random", &SOURCES))
 }
 
-/// Runs for so many seconds; what it said.
+/// Runs for `seconds`, and returns what it printed.
 fn run(under: &[&str], seconds: u64, threads: u32, seed: u64) -> String {
-    let (program, libraries) = built();
+    let program = program();
     let output = Command::new("timeout")
         .arg((seconds + 120).to_string())
         .arg(launcher())
         .args(["run", "--fabric", &fabric(), "--"])
         .args(under)
-        .arg(program)
+        .arg(&program.path)
         .args(["mlx5_0", &seconds.to_string(), &threads.to_string()])
         .arg(seed.to_string())
-        .env("LD_LIBRARY_PATH", libraries)
+        .env("LD_LIBRARY_PATH", &program.libraries)
         .output()
         .expect("timeout can be run");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,0 +1,55 @@
+//! Programs in C that are linked with the library of this build.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::emulator::launcher;
+
+/// A program, and the folder that has the library under the name it asks for.
+pub(crate) struct CProgram {
+    pub(crate) path: PathBuf,
+    pub(crate) libraries: PathBuf,
+}
+
+impl CProgram {
+    /// Compiles these sources of the folder `tests/NAME`.
+    pub(crate) fn build(name: &str, sources: &[&str]) -> Self {
+        // First: it may have to build the library anew.
+        launcher();
+        let libraries = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&libraries).expect("the folder can be made");
+        let tests = std::env::current_exe().expect("this binary has a path");
+        let library = tests.parent().expect("a folder").join("libdat.so");
+        let process = std::process::id();
+        // Another test process may do the same at the same time.
+        let put = |name: &str, make: &dyn Fn(&Path)| {
+            let mine = libraries.join(format!("{name}.{process}"));
+            make(&mine);
+            std::fs::rename(&mine, libraries.join(name)).expect("it can be renamed");
+        };
+        put("libdat.so.1", &|place| {
+            let _ = std::fs::remove_file(place);
+            std::os::unix::fs::symlink(&library, place).expect("a link can be made");
+        });
+        let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = base.join("tests").join(name);
+        put(name, &|place| {
+            let output = Command::new("cc")
+                .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
+                .args(["-pthread", "-I"])
+                .arg(base.join("include"))
+                .arg("-o")
+                .arg(place)
+                .args(sources.iter().map(|source| folder.join(source)))
+                .arg(&library)
+                .output()
+                .expect("cc can be run");
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{complaint}");
+        });
+        Self {
+            path: libraries.join(name),
+            libraries,
+        }
+    }
+}
