@@ -92,7 +92,7 @@ fn two_users_share_a_fabric_name_and_no_fabric_and_squatters_are_passed_over() {
     assert!(!instead.exists(), "the last process removes it");
 }
 
-/// Takes the lock of a whole file, which nobody else holds for long.
+/// Takes the lock of a whole file, which no other process holds for long.
 fn lock(file: &File) {
     // SAFETY: flock is a C struct of integers, for which zero is a value: the
     // whole file.
@@ -162,7 +162,7 @@ fn a_full_fabric_and_one_of_another_version_are_told() {
     assert!(!outcome.status.success());
     let told = format!("fabric {name} is in use by another version");
     assert!(outcome.output.contains(&told), "{}", outcome.output);
-    // Its processes end without a word: their files are in nobody's way.
+    // Its processes end without a word, and their files disturb no other process.
     let (_removed, locks) = other;
     drop(locks);
     devinfo(&name).expect_success("ibv_devinfo");

@@ -100,7 +100,7 @@ fn garbage_in_the_words_of_a_slot_does_not_last() {
     two.served();
     one.send(2, &packet(1, 2, 3, b"x")).unwrap();
     ring_urgent(&mut one);
-    // And `pending`: nobody has anything for it.
+    // And `pending`: no peer has anything for it.
     intruder.word(slot + 64).store(0, Ordering::SeqCst);
     assert!(!readable(&two, Duration::ZERO) && !two.has_pending());
     eventually("the sender insists", || {
@@ -151,7 +151,7 @@ fn a_truncated_segment_is_noticed_and_ends_no_process() {
         assert_eq!((psns(&mut one), psns(&mut two)), (vec![1], vec![1]));
         assert!(!one.is_lost() && !two.is_lost());
         open_segment(&one).set_len(left).unwrap();
-        assert!(!one.is_lost(), "nobody has looked yet");
+        assert!(!one.is_lost(), "no one has looked yet");
         two.bells().begin_sleep();
         eventually("the sender notices", || {
             let _ = one.send(2, &packet(1, 2, 2, b"x"));

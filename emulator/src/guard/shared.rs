@@ -2,7 +2,7 @@
 //!
 //! An access behind the new end of such a file raises `SIGBUS`. The handler
 //! puts anonymous memory in the place of the whole mapping and sets the flag
-//! of its owner, so that the access goes on, on memory that nobody shares, and
+//! of its owner, so that the access goes on, on memory that no process shares, and
 //! the owner finds out at its next look.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};

@@ -147,7 +147,7 @@ pub unsafe fn read_message(from: *const u8, to: *mut u8, length: usize) {
 /// Copies bytes into message memory.
 ///
 /// # Safety
-/// `length` readable bytes that nobody writes at `from`, and writable bytes at
+/// `length` readable bytes at `from` that nothing writes meanwhile, and writable bytes at
 /// `to`; they do not overlap.
 pub unsafe fn write_message(from: *const u8, to: *mut u8, length: usize) {
     unsafe fn one<T: Copy>(from: *const u8, to: *mut u8) {

@@ -72,7 +72,7 @@ fn strangers_and_other_runs_are_told_and_the_client_is_found() {
     let typo = thread::spawn(move || typo.join().unwrap());
     let mut told = Vec::new();
     while told.len() < 4 {
-        // Ends when the limit is over: nobody has agreed yet.
+        // Ends when the limit is over: no client has agreed yet.
         let (peer, more) = wait(&mut lobby, Some(SHORT));
         assert!(peer.is_none());
         told.extend(more);

@@ -160,7 +160,7 @@ const PANICKED: DAT_RETURN = DatReturn::error(ReturnType::InternalError, Subtype
 enum Looked {
     /// The call is over, with this answer.
     Over(DAT_RETURN),
-    /// The handle is none of ours: what to answer if it is nobody's.
+    /// The handle is not of this library: the answer if no other provider has it either.
     Elsewhere(DAT_RETURN),
     /// The wait is in its place, and goes on.
     Waits,

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Most silent connections, however many descriptors a process may have.
 const MOST: usize = 1024;
-/// The part of the process's descriptors that they may take: one in so many.
+/// They may take one descriptor of this many that the process may have.
 const SHARE: usize = 4;
 /// How long the first connection that has to go may have been silent.
 const GRACE: Duration = Duration::from_millis(100);

@@ -66,7 +66,7 @@ impl State {
         consumer: &mut Consumer,
         outcome: Result<WaitOutcome, ControlError>,
     ) -> Option<Waited> {
-        // Handed out only now: who sees it counted sees nobody wait.
+        // Handed out only now: a thread that sees the wait counted sees no waiter.
         if let Some(completion) = self.found.take() {
             let Some(data) = hand_out_usual(&completion) else {
                 consumer.keep(evd, &completion);
