@@ -73,6 +73,7 @@ libibverbs-dev     modules:libibverbs>=1.14.44,libmlx5>=1.24.44 rdma-core-devel 
 librdmacm-dev      modules:librdmacm>=1.3.44          rdma-core-devel    rdma-core-devel     rdma-core   rdma-core-dev
 ibverbs-providers  provider:libmlx5                   libibverbs         libibverbs          rdma-core   rdma-core
 ibverbs-utils      program:ibv_devinfo                libibverbs-utils   libibverbs-utils    rdma-core   rdma-core
+rdmacm-utils       program:rping                      librdmacm-utils    librdmacm-utils     rdma-core   rdma-core
 perftest           program:ib_send_lat                perftest           perftest            perftest    perftest
 g++                program:c++                        gcc-c++            gcc-c++             gcc         g++
 clang              program:clang                      clang              clang               clang       clang
@@ -155,7 +156,7 @@ want_packages() {
 BUILD_PACKAGES=(gcc libc6-dev make pkg-config libclang-dev libibverbs-dev librdmacm-dev ibverbs-providers)
 # shellcheck disable=SC2034 # likewise
 # What only the tests need: the unmodified programs that run on the emulated NIC, and checkers.
-TEST_PACKAGES=(ibverbs-utils perftest g++ clang valgrind shellcheck python3 man-db groff libcap2-bin)
+TEST_PACKAGES=(ibverbs-utils rdmacm-utils perftest g++ clang valgrind shellcheck python3 man-db groff libcap2-bin)
 # shellcheck disable=SC2034 # likewise
 # Programs for the emulated NIC that not every distribution has.
 FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs mandoc)
