@@ -193,7 +193,16 @@ struct DeviceList {
 }
 
 impl DeviceList {
+    /// libibverbs passes over what it cannot read, and loads its drivers once
+    /// for a process: drivers for which it had no descriptors would never be
+    /// loaded. So it is not asked before there are some.
     fn new() -> Result<Self, ControlError> {
+        /// The directory of drivers, a file in it, and two to spare.
+        const TO_LOOK: usize = 4;
+        if let Some(lack) = descriptors::lack(TO_LOOK) {
+            let errno = lack.raw_os_error().unwrap_or(libc::EMFILE);
+            return Err(ControlError::verbs("list RDMA devices", errno));
+        }
         let mut length = 0;
         // SAFETY: `length` is writable.
         let list = NonNull::new(unsafe { verbs::ibv_get_device_list(&raw mut length) });
@@ -373,12 +382,6 @@ fn not_as_asked(name: &str, reason: String) -> ControlError {
 }
 
 fn not_found(name: &str, list: &DeviceList) -> ControlError {
-    // libibverbs passes over what it cannot read.
-    const TO_LOOK: usize = 4;
-    if let Some(lack) = descriptors::lack(TO_LOOK) {
-        let errno = lack.raw_os_error().unwrap_or(libc::EMFILE);
-        return ControlError::verbs(format!("look for {name}"), errno);
-    }
     let names: Vec<String> = list.iter().map(name_of).collect();
     if names.is_empty() {
         return no_device(name, Path::new("/sys/class/infiniband"));
