@@ -107,6 +107,12 @@ impl Victim {
         let pid = libc::pid_t::try_from(self.child.id()).expect("a process");
         // SAFETY: a signal to a process of ours.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
+        let mut status = 0;
+        // The signal is only on its way yet. This waits for all threads of the
+        // process to stop.
+        // SAFETY: the status of a child of ours, which is not reaped by this.
+        let stopped = unsafe { libc::waitpid(pid, &raw mut status, libc::WUNTRACED) };
+        assert!(stopped == pid && libc::WIFSTOPPED(status), "{status:#x}");
     }
 
     /// Nothing of it is left when this returns.
