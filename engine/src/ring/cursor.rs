@@ -71,8 +71,8 @@ impl Credits {
         self.count_from(retired);
     }
 
-    /// The limit, if so many are retired. No fewer may be outstanding than are:
-    /// beyond the limit there would be no other.
+    /// Sets the limit for this count of retired requests. The capacity grows to
+    /// what is outstanding: a limit behind the posts would never be reached.
     const fn count_from(&mut self, retired: u32) {
         let outstanding = self.posted.wrapping_sub(retired);
         if self.capacity < outstanding {
@@ -81,7 +81,7 @@ impl Credits {
         self.limit = retired.wrapping_add(self.capacity);
     }
 
-    /// From now on so many may be outstanding; as many as are, if they are more.
+    /// Sets how many requests may be outstanding; as many as are, if they are more.
     pub const fn set_capacity(&mut self, capacity: u32) {
         // What is known to be retired stays the same.
         let retired = self.limit.wrapping_sub(self.capacity);

@@ -434,7 +434,7 @@ impl RecvConsumer {
         self.cookies().at(wqe_counter)
     }
 
-    /// Gives the places of so many completed receives back to the producer.
+    /// Gives the places of completed receives back to the producer.
     #[inline(always)]
     pub fn retire(&self, count: u32) {
         let retired = self.retired.load(Ordering::Relaxed).wrapping_add(count);

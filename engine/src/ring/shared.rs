@@ -341,7 +341,7 @@ impl SharedRecvProducer {
     }
 
     /// Adds what was returned in the order of the ring to the WQEs from `head`
-    /// to `tail`. Answers whether that is anything. A queue that is kept full
+    /// to `tail`. Returns whether there are any. A queue that is kept full
     /// asks that for each request, so it is done in line.
     #[inline(always)]
     fn extend(&mut self) -> bool {
@@ -437,7 +437,7 @@ impl Wqes {
     }
 
     /// Writes the WQE at `head`, linked to `next`, if the request has one
-    /// segment: most receives. Answers whether it has. Calls nothing out of
+    /// segment: most receives. Returns whether it has. Calls nothing out of
     /// line.
     ///
     /// # Safety
@@ -517,7 +517,7 @@ impl SharedRecvConsumer {
     ///
     /// # Safety
     /// The memory that the layout names is valid, aligned as the device
-    /// demands, free from head to tail, and used by nobody else, for as long as
+    /// demands, free from head to tail, and used by nothing else, for as long as
     /// either half lives. The device takes the head first.
     pub unsafe fn new(layout: &SharedRecvLayout) -> Result<Self, LayoutError> {
         if layout.head >= layout.tail {

@@ -170,7 +170,7 @@ fn order_is_found_again() {
     for index in 0..20 {
         assert_eq!(bench.post(0, &[segment(1)]), Err(PostError::QueueFull));
         bench.consumer.free(index % 8);
-        // SAFETY: nobody writes to the segment.
+        // SAFETY: nothing writes to the segment.
         assert!(unsafe { bench.producer.post_plain(&request) });
     }
     // WQE 3 is kept free, and 4 is the oldest that is posted.
