@@ -11,21 +11,32 @@ vm_cache=${XDG_CACHE_HOME:-$HOME/.cache}/udapl-vm
 VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 xz-utils util-linux)
 VM_PROGRAMS=(qemu-system-x86_64 busybox cpio depmod ip rdma xz flock)
 
-# In this order; what they depend on is found in modules.dep and comes before.
-# rdma_rxe needs crc32_generic and does not say so: it asks for "crc32" by name.
-VM_MODULES=(virtio_pci virtio_console 9pnet_virtio 9p overlay)
-VM_MODULES+=(crc32_generic rdma_rxe rdma_ucm dummy)
+# The modules, in sets: "base" is in every VM, the others where they are asked for. Within a set
+# they are loaded in this order; dependencies are found in modules.dep and come before.
+# rdma_rxe and siw need crc32_generic and crc32c_generic, which modules.dep does not tell: they
+# ask for an algorithm by its name. siw itself is built (siw.sh).
+VM_SETS=(base rxe siw net)
+declare -A VM_MODULES=(
+    [base]="virtio_pci virtio_console 9pnet_virtio 9p overlay rdma_ucm dummy"
+    [rxe]="crc32_generic rdma_rxe"
+    [siw]="crc32c_generic libcrc32c"
+    [net]="virtio_net"
+)
 
-# prepare [KERNEL]: sets `kernel_dir` and `initramfs`, for that kernel or any 6.1 one.
+# prepare KERNEL [SET…]: sets `kernel_dir` and `initramfs`, for that kernel or, if KERNEL is
+# empty, any 6.1 one. The initramfs has the modules of the base and of these sets.
 prepare() {
+    local wanted=$1
+    shift
     [ "$(uname -m)" = x86_64 ] ||
         vm_fail "the VM runs this machine's programs on an x86-64 kernel; this machine is $(uname -m)"
     mkdir -p "$vm_cache" || vm_fail "no place for the VM's kernel; set XDG_CACHE_HOME to a directory you can write to"
     exec 9>"$vm_cache/lock"
     flock 9 # two runs prepare one after the other
     need_programs
-    find_kernel "${1-}" || get_kernel "${1-}"
-    make_initramfs
+    find_kernel "$wanted" || get_kernel "$wanted"
+    case " $* " in *" siw "*) need_siw ;; esac
+    make_initramfs "$@"
     exec 9>&-
 }
 
@@ -54,7 +65,15 @@ need_programs() {
 # --- the kernel ---------------------------------------------------------------
 
 # What a kernel's directory in the cache was made for; one made for something else is made anew.
-kernel_contents() { printf 'vmlinux, modules 1: %s\n' "${VM_MODULES[*]}"; }
+kernel_contents() {
+    local set
+    printf 'vmlinux, modules 2:'
+    for set in "${VM_SETS[@]}"; do printf ' %s: %s;' "$set" "${VM_MODULES[$set]}"; done
+    printf '\n'
+}
+# Directories with other modules have other names, so that two versions of this script can share
+# the cache.
+kernel_contents_id() { kernel_contents | sha256sum | cut -c1-8; }
 
 # find_kernel [KERNEL]: one that is in the cache is good enough, as it needs no network.
 find_kernel() {
@@ -64,7 +83,7 @@ find_kernel() {
             kernel_dir=$dir
             return 0
         fi
-    done < <(find "$vm_cache" -mindepth 1 -maxdepth 1 -type d -name "${1:-6.1.*}" | sort -rV)
+    done < <(find "$vm_cache" -mindepth 1 -maxdepth 1 -type d -name "${1:-6.1.*}.$(kernel_contents_id)" | sort -rV)
     return 1
 }
 
@@ -111,29 +130,38 @@ no_kernel() { # KERNEL LOG
 }
 
 unpack_kernel() { # TMP PACKAGE-FILE
-    local tmp=$1 kernel module line path seen=' '
+    local tmp=$1 kernel set
     dpkg-deb --fsys-tarfile "$2" | tar -x -C "$tmp" ./boot ./lib || vm_fail "$2 cannot be unpacked"
     kernel=$(basename "$tmp"/lib/modules/*)
     depmod -b "$tmp" "$kernel"
     mkdir -p "$tmp/keep/modules"
     unpack_image "$tmp/boot/vmlinuz-$kernel" "$tmp/keep/vmlinux"
-    for module in "${VM_MODULES[@]}"; do
+    for set in "${VM_SETS[@]}"; do unpack_modules "$tmp" "$kernel" "$set"; done
+    echo siw.ko >>"$tmp/keep/siw.list"
+    printf '%s\n' "$kernel" >"$tmp/keep/kernel"
+    dpkg-deb -f "$2" Version >"$tmp/keep/version"
+    kernel_contents >"$tmp/keep/contents"
+    kernel_dir=$vm_cache/$kernel.$(kernel_contents_id)
+    rm -rf "$kernel_dir"
+    mv "$tmp/keep" "$kernel_dir"
+}
+
+# unpack_modules TMP KERNEL SET: its modules, and SET.list with their names in loading order.
+unpack_modules() {
+    local tmp=$1 kernel=$2 set=$3 module line path
+    for module in ${VM_MODULES[$set]}; do
         # A module is listed with what it depends on, which is to be loaded from the last to the first.
         line=$(grep -E "/${module//_/[-_]}\.ko[.xz]*:" "$tmp/lib/modules/$kernel/modules.dep") ||
             vm_fail "the kernel $kernel has no module $module; try another one: --kernel"
         for path in $(tr ' ' '\n' <<<"${line/:/}" | tac); do
-            case $seen in *" $path "*) continue ;; esac
-            seen+="$path "
+            module=${path##*/}
+            module=${module%.xz}
+            printf '%s\n' "$module" >>"$tmp/keep/$set.list"
+            [ ! -e "$tmp/keep/modules/$module" ] || continue
             cp "$tmp/lib/modules/$kernel/$path" "$tmp/keep/modules/"
-            path=${path##*/}
-            [ "$path" = "${path%.xz}" ] || xz -d "$tmp/keep/modules/$path"
-            printf '%s\n' "${path%.xz}" >>"$tmp/keep/modules.list"
+            [ "${path%.xz}" = "$path" ] || xz -d "$tmp/keep/modules/$module.xz"
         done
     done
-    kernel_contents >"$tmp/keep/contents"
-    kernel_dir=$vm_cache/$kernel
-    rm -rf "$kernel_dir"
-    mv "$tmp/keep" "$kernel_dir"
 }
 
 # unpack_image VMLINUZ FILE: the kernel without its decompressor, which takes seconds in an
@@ -151,18 +179,26 @@ unpack_image() {
 
 # --- the initramfs ------------------------------------------------------------
 
+# make_initramfs SET…: with the modules of the base and of these sets.
 make_initramfs() {
-    local busybox tmp
+    local busybox tmp lists=("$kernel_dir/base.list") set modules=()
     busybox=$(command -v busybox)
-    initramfs=$kernel_dir/initramfs-$(cat "$vm_lib/init" "$vm_lib/session" "$busybox" "$kernel_dir/contents" | sha256sum | cut -c1-16)
+    for set in "$@"; do lists+=("$kernel_dir/$set.list"); done
+    mapfile -t modules < <(awk '!seen[$0]++' "${lists[@]}")
+    initramfs=$kernel_dir/initramfs-$(
+        { cat "$vm_lib/init" "$vm_lib/session" "$busybox" "$kernel_dir/contents"; printf '%s\n' "${modules[@]}"; } |
+            sha256sum | cut -c1-16
+    )
     [ ! -e "$initramfs" ] || return 0
     # Those of other versions of these files; a run that begins just now may still want a fresh one.
     find "$kernel_dir" -name 'initramfs-*' -mmin +60 -delete
     tmp=$(mktemp -d "$vm_cache/new.XXXXXX")
-    mkdir "$tmp/bin"
+    mkdir "$tmp/bin" "$tmp/modules"
     cp "$busybox" "$tmp/bin/busybox"
     ln -s busybox "$tmp/bin/sh"
-    cp -r "$vm_lib/init" "$vm_lib/session" "$kernel_dir/modules" "$kernel_dir/modules.list" "$tmp/"
+    cp "$vm_lib/init" "$vm_lib/session" "$tmp/"
+    cp "${modules[@]/#/$kernel_dir/modules/}" "$tmp/modules/"
+    printf '%s\n' "${modules[@]}" >"$tmp/modules.list"
     chmod +x "$tmp/init"
     (cd "$tmp" && find . | cpio -o -H newc --quiet) >"$initramfs.new"
     mv "$initramfs.new" "$initramfs"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # One run of the VM. Sourced by perf-scripts/vm after prepare.sh, never run.
-# Takes its options (limit, cpus, mem, icount, rxe, keep_env, shares) from there.
+# Takes its options (limit, cpus, mem, icount, devices, keep_env, shares) from there.
 # shellcheck disable=SC2154
 
 # The part of the environment that has a meaning in the VM; `--env` adds to it.
@@ -12,11 +12,26 @@ passes() { # NAME
     esac
 }
 
+# write_interfaces: one line for each interface with RDMA devices: name, MAC address, IPv4 and IPv6
+# address, MTU, kinds of the devices. In `devices`, a comma is between interfaces, a plus between
+# the devices of one interface.
+write_interfaces() {
+    local number=0 kinds
+    for kinds in ${devices//,/ }; do
+        [ "$kinds" != none ] || continue
+        printf 'dummy%d 02:99:00:00:00:%02x 10.99.%d.1/24 ' $number $((number + 1)) $number
+        if [ $number -eq 0 ]; then printf 'fd99::1/64'; else printf 'fd99:%x::1/64' $number; fi
+        printf ' 1500 %s\n' "${kinds//+/ }"
+        number=$((number + 1))
+    done
+}
+
 # write_job DIR COMMAND…: the files that become /run/vm in the VM; no COMMAND is a shell.
 write_job() {
-    local dir=$1 name rows_cols
+    local dir=$1 name ipv4 ipv6 on rows_cols
     shift
-    printf 'vm_rxe=%d vm_shell=%d vm_bash=%q\n' "$rxe" $(($# == 0)) "$BASH" >"$dir/settings"
+    printf 'vm_shell=%d vm_bash=%q\n' $(($# == 0)) "$BASH" >"$dir/settings"
+    write_interfaces >"$dir/interfaces"
     : >"$dir/shares"
     for name in "${!shares[@]}"; do printf 'share%d %s\n' "$name" "${shares[name]}" >>"$dir/shares"; done
     {
@@ -29,7 +44,10 @@ write_job() {
         if [ $# -eq 0 ]; then
             rows_cols=$(stty size)
             printf 'stty rows %d cols %d\n' "${rows_cols% *}" "${rows_cols#* }"
-            printf 'echo "rxe0 is on dummy0: 10.99.0.1, fd99::1. What is written is lost. exit or Ctrl-A X ends the VM."\n'
+            while read -r name _ ipv4 ipv6 _ on; do
+                printf 'echo "%s is on %s: %s, %s."\n' "${on// /0, }0" "$name" "${ipv4%/*}" "${ipv6%/*}"
+            done <"$dir/interfaces"
+            printf 'echo "What is written is lost. exit or Ctrl-A X ends the VM."\n'
             # Without ~/.bashrc, which may start dozens of programs: that takes a minute in here.
             printf "PS1='vm:\\w\\$ ' exec %q --norc -i\n" "$BASH"
         else
