@@ -12,10 +12,10 @@ passes() { # NAME
     esac
 }
 
-# write_interfaces: one line for each interface with RDMA devices: name, MAC address, IPv4 and IPv6
+# vm_interfaces: prints one line for each interface with RDMA devices: name, MAC address, IPv4 and IPv6
 # address, MTU, kinds of the devices. In `devices`, a comma is between interfaces, a plus between
 # the devices of one interface.
-write_interfaces() {
+vm_interfaces() {
     local number=0 kinds
     for kinds in ${devices//,/ }; do
         [ "$kinds" != none ] || continue
@@ -26,12 +26,13 @@ write_interfaces() {
     done
 }
 
-# write_job DIR COMMAND…: the files that become /run/vm in the VM; no COMMAND is a shell.
+# write_job DIR COMMAND…: the files that become /run/vm in the VM; no COMMAND is a shell. From the
+# caller: `interfaces`, `host` (the VM's name), `waits` (1: COMMAND waits for a line on the port "go").
 write_job() {
     local dir=$1 name ipv4 ipv6 on rows_cols
     shift
-    printf 'vm_shell=%d vm_bash=%q\n' $(($# == 0)) "$BASH" >"$dir/settings"
-    write_interfaces >"$dir/interfaces"
+    printf 'vm_shell=%d vm_bash=%q vm_host=%q vm_waits=%q\n' $(($# == 0)) "$BASH" "$host" "$waits" >"$dir/settings"
+    printf '%s\n' "$interfaces" >"$dir/interfaces"
     : >"$dir/shares"
     for name in "${!shares[@]}"; do printf 'share%d %s\n' "$name" "${shares[name]}" >>"$dir/shares"; done
     {
@@ -44,7 +45,7 @@ write_job() {
         if [ $# -eq 0 ]; then
             rows_cols=$(stty size)
             printf 'stty rows %d cols %d\n' "${rows_cols% *}" "${rows_cols#* }"
-            while read -r name _ ipv4 ipv6 _ on; do
+            while read -r name _ ipv4 ipv6 _ on && [ -n "$name" ]; do
                 printf 'echo "%s is on %s: %s, %s."\n' "${on// /0, }0" "$name" "${ipv4%/*}" "${ipv6%/*}"
             done <"$dir/interfaces"
             printf 'echo "What is written is lost. exit or Ctrl-A X ends the VM."\n'
@@ -92,18 +93,29 @@ qemu_command() {
     done
 }
 
-# new_run COMMAND…: sets `dir`, which is gone when the script ends.
-new_run() {
-    dir=$(mktemp -d "${TMPDIR:-/tmp}/udapl-vm.XXXXXX")
-    # shellcheck disable=SC2064 # this directory
-    trap "rm -rf '$dir'" EXIT
-    mkdir "$dir/job"
+# make_vm DIR COMMAND…: what its VM needs into DIR, and its command line into `qemu`. From the
+# caller: what write_job takes.
+make_vm() {
+    local dir=$1
+    shift
+    mkdir -p "$dir/job"
     write_job "$dir/job" "$@"
     # The kernel takes several archives, one after the other.
     { cat "$initramfs"; (cd "$dir" && find job | cpio -o -H newc --quiet); } >"$dir/initramfs"
     qemu_command "$dir"
 }
 
+# new_run COMMAND…: sets `dir`, which is gone when the script ends, and `qemu`.
+new_run() {
+    local interfaces host=vm waits=0
+    dir=$(mktemp -d "${TMPDIR:-/tmp}/udapl-vm.XXXXXX")
+    # shellcheck disable=SC2064 # this directory
+    trap "rm -rf '$dir'" EXIT
+    interfaces=$(vm_interfaces)
+    make_vm "$dir" "$@"
+}
+
+# console_end: the end of the console of the VM in `dir`, or what QEMU said.
 console_end() {
     {
         grep -v ': terminating on signal' "$dir/qemu" | sed 's/^/qemu: /'
