@@ -29,8 +29,8 @@ check_event() { # WHEN ACTION
         bad_usage "--at takes SECONDS, server:PATTERN or client:PATTERN, not '$1'"
     [[ $1 =~ ^[0-9.]+$ ]] || check_pattern --at "${1#*:}"
     case $2 in
-    cut:server | cut:client | boot:server | boot:client | link-down | link-up) ;;
-    *) bad_usage "--at WHEN takes cut:SIDE, boot:SIDE (SIDE: server, client), link-down or link-up, not '$2'" ;;
+    cut:server | cut:client | boot:server | boot:client | link-down | link-up | wait) ;;
+    *) bad_usage "--at WHEN takes cut:SIDE, boot:SIDE (SIDE: server, client), link-down, link-up or wait, not '$2'" ;;
     esac
 }
 

@@ -1,0 +1,248 @@
+//! The active side: sends messages, which must come back; connects again after a break.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use dat_api::safe::{EventDispatcher, ProtectionZone, RemoteSegment};
+use dat_api::types::{ConnectionKind, EventData};
+
+use crate::flow::{Done, Flow, WINDOW};
+use crate::{Common, Outcome, next, open};
+
+#[derive(Args)]
+pub(crate) struct Drive {
+    /// Address of the server
+    host: IpAddr,
+    /// Send for so many seconds
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Send nothing; only stay connected for that time
+    #[arg(long)]
+    idle: bool,
+    /// After a break, connect again within so many seconds, and send for two seconds
+    #[arg(long)]
+    again: Option<u64>,
+}
+
+#[derive(Args)]
+pub(crate) struct Knock {
+    /// Address of the server
+    host: IpAddr,
+    /// Timeout in seconds that the connect is given
+    #[arg(long, default_value_t = 10)]
+    timeout: u64,
+    /// Then connect again within so many seconds, and send for two seconds
+    #[arg(long)]
+    again: Option<u64>,
+}
+
+/// How long an attempt to connect may take, where more attempts follow.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// What an attempt's event may take beyond its timeout on a busy machine.
+const LATE: Duration = Duration::from_secs(10);
+
+impl Drive {
+    pub(crate) fn run(&self, common: &Common) -> Outcome<()> {
+        let (adapter, events) = open(common)?;
+        let zone = adapter.zone()?;
+        let side = Side {
+            common,
+            zone: &zone,
+            events: &events,
+            address: SocketAddr::new(self.host, 0),
+        };
+        let time = Duration::from_secs(self.seconds);
+        // The server may still be booting.
+        let (flow, region) = side.connect_within(Duration::from_secs(60))?;
+        if !side.converse(flow, region, time, self.idle)? {
+            let Some(again) = self.again else {
+                return Err("the connection broke".into());
+            };
+            side.again(again)?;
+        }
+        Ok(())
+    }
+}
+
+impl Knock {
+    pub(crate) fn run(&self, common: &Common) -> Outcome<()> {
+        let (adapter, events) = open(common)?;
+        let zone = adapter.zone()?;
+        let side = Side {
+            common,
+            zone: &zone,
+            events: &events,
+            address: SocketAddr::new(self.host, 0),
+        };
+        let (begin, timeout) = (Instant::now(), Duration::from_secs(self.timeout));
+        match side.connect(timeout)? {
+            Ok(_) => return Err("connected to a host that does not answer".into()),
+            Err(kind) => println!("{kind:?} after {:.1} s", begin.elapsed().as_secs_f32()),
+        }
+        match self.again {
+            Some(again) => side.again(again),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What all connections of this side share.
+struct Side<'a> {
+    common: &'a Common,
+    zone: &'a ProtectionZone,
+    events: &'a EventDispatcher,
+    address: SocketAddr,
+}
+
+impl Side<'_> {
+    /// Connects once: the connection and the server's region, or what came instead.
+    fn connect(&self, timeout: Duration) -> Outcome<Result<(Flow, RemoteSegment), ConnectionKind>> {
+        let mut flow = Flow::new(self.zone, self.events)?;
+        flow.endpoint
+            .connect(self.address, self.common.port, Some(timeout), &[])?;
+        let begin = Instant::now();
+        let mut ended = None;
+        loop {
+            let waited = begin.elapsed();
+            let Some(left) = (timeout + LATE).checked_sub(waited) else {
+                return Err(format!(
+                    "no event {waited:?} after a connect, whose timeout was {timeout:?}"
+                )
+                .into());
+            };
+            let Some(event) = next(self.events, left)? else {
+                continue;
+            };
+            match event.data {
+                EventData::Connection {
+                    kind: ConnectionKind::Established,
+                    ..
+                } => {
+                    let region = Flow::region_of(&flow.endpoint.private_data())
+                        .ok_or("the server's private data tell of no region")?;
+                    return Ok(Ok((flow, region)));
+                }
+                EventData::Connection { kind, .. } => ended = Some(kind),
+                EventData::Dto {
+                    cookie,
+                    status,
+                    length,
+                    ..
+                } => {
+                    flow.complete(cookie, status, length)?;
+                }
+                other => return Err(format!("unexpected: {other:?}").into()),
+            }
+            // Receives stay posted when an attempt fails; the endpoint goes with them.
+            if let Some(kind) = ended {
+                return Ok(Err(kind));
+            }
+        }
+    }
+
+    /// Tries until a connection is there, for that time.
+    fn connect_within(&self, time: Duration) -> Outcome<(Flow, RemoteSegment)> {
+        let begin = Instant::now();
+        for attempt in 1.. {
+            match self.connect(ATTEMPT)? {
+                Ok(connected) => {
+                    let seconds = begin.elapsed().as_secs_f32();
+                    println!("connected at attempt {attempt}, after {seconds:.1} s");
+                    return Ok(connected);
+                }
+                Err(kind) if begin.elapsed() > time => {
+                    return Err(format!("not connected after {time:?}: {kind:?}").into());
+                }
+                // A refusal comes at once.
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
+        unreachable!("attempts have no end")
+    }
+
+    /// Connects anew and sends for two seconds.
+    fn again(&self, within: u64) -> Outcome<()> {
+        let (flow, region) = self.connect_within(Duration::from_secs(within))?;
+        println!("connected again");
+        if !self.converse(flow, region, Duration::from_secs(2), false)? {
+            return Err("the second connection broke".into());
+        }
+        println!("sent again");
+        Ok(())
+    }
+
+    /// Sends for that time, takes what comes back, and disconnects; `false` if it broke before.
+    fn converse(
+        &self,
+        mut flow: Flow,
+        region: RemoteSegment,
+        time: Duration,
+        idle: bool,
+    ) -> Outcome<bool> {
+        let (begin, limit) = (Instant::now(), self.common.limit());
+        let (mut sent, mut over) = (0, false);
+        let mut ended: Option<(ConnectionKind, Instant)> = None;
+        loop {
+            let sending = begin.elapsed() < time && !idle;
+            while sending
+                && ended.is_none()
+                && sent - flow.received < WINDOW as u64
+                && flow.can_send()
+            {
+                if sent % 10 == 9 {
+                    flow.write_and_read(region)?;
+                }
+                flow.send()?;
+                sent += 1;
+            }
+            let quiet = begin.elapsed() >= time && flow.received == sent;
+            if quiet && !over && ended.is_none() {
+                over = true;
+                flow.send_last()?;
+                flow.endpoint.disconnect(true)?;
+            }
+            if let Some((kind, when)) = ended {
+                if flow.is_accounted() {
+                    println!("ended: {}", flow.account());
+                    // The server disconnects never.
+                    return Ok(over && kind == ConnectionKind::Disconnected);
+                }
+                if when.elapsed() > limit {
+                    return Err(format!("transfers without completion: {}", flow.account()).into());
+                }
+            }
+            let silent = flow.alive.elapsed();
+            if silent > limit + if idle { time } else { Duration::ZERO } {
+                return Err(format!("no event for {silent:?}: {}", flow.account()).into());
+            }
+            match next(self.events, Duration::from_millis(200))?.map(|event| event.data) {
+                None => {}
+                Some(EventData::Connection { kind, .. }) => {
+                    if let Some((before, _)) = ended {
+                        return Err(
+                            format!("two ends of one connection: {before:?}, {kind:?}").into()
+                        );
+                    }
+                    println!(
+                        "{kind:?}, {:.1} s after its last sign of life, {} messages",
+                        silent.as_secs_f32(),
+                        flow.received
+                    );
+                    ended = Some((kind, Instant::now()));
+                }
+                Some(EventData::Dto {
+                    cookie,
+                    status,
+                    length,
+                    ..
+                }) => {
+                    if flow.complete(cookie, status, length)? == Done::Message(99) {
+                        println!("100 messages");
+                    }
+                }
+                Some(other) => return Err(format!("unexpected: {other:?}").into()),
+            }
+        }
+    }
+}

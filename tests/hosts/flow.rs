@@ -1,0 +1,304 @@
+//! One connection: its memory, its messages, and what became of each transfer posted.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use dat_api::handle::Handle;
+use dat_api::safe::{
+    Endpoint, EndpointOptions, EventDispatcher, Memory, ProtectionZone, RemoteSegment,
+};
+use dat_api::types::{CompletionFlags, DtoStatus, MemPrivileges};
+
+use crate::Outcome;
+
+/// Messages in flight.
+pub(crate) const WINDOW: usize = 8;
+/// Receives beyond the window: for probes, and for messages whose predecessor's slot is not posted
+/// again yet.
+const RECEIVES: usize = 2 * WINDOW;
+/// Bytes of a buffer, and of the region that the peer writes and reads.
+const ROOM: usize = 20_000;
+/// Lengths of messages in turn: below and above the MTU of the path, and of several packets.
+const LENGTHS: [usize; 4] = [64, 1_200, ROOM, 4_500];
+/// The number of a probe: a message that asks for nothing.
+const PROBE: u64 = u64::MAX;
+/// The number of the message before the last disconnect of a driver.
+const LAST: u64 = u64::MAX - 1;
+
+const RECEIVE: u64 = 1 << 32;
+const SEND: u64 = 2 << 32;
+/// A message of the number alone: see [`Flow::send_number`].
+const NUMBER: u64 = 3 << 32;
+const WRITE: u64 = 4 << 32;
+const READ: u64 = 5 << 32;
+const KIND: u64 = !0 << 32;
+
+/// What a completion was.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// A message with that number was received, and checked.
+    Message(u64),
+    /// Something else succeeded.
+    Other,
+    /// It failed.
+    Failed(DtoStatus),
+}
+
+/// A connection.
+pub(crate) struct Flow {
+    pub(crate) endpoint: Endpoint,
+    /// Receive buffers, send buffers, the region that is open to the peer, the sink of reads.
+    memory: Memory,
+    /// Cookies of transfers without a completion.
+    outstanding: BTreeSet<u64>,
+    posted: u64,
+    succeeded: u64,
+    flushed: u64,
+    failed: u64,
+    /// The number of the next message to be sent, and to be received.
+    sent: u64,
+    pub(crate) received: u64,
+    /// When something last succeeded.
+    pub(crate) alive: Instant,
+    /// The peer has sent its last message: it does not come again.
+    pub(crate) is_last: bool,
+    text: Vec<u8>,
+}
+
+impl Flow {
+    /// Makes an endpoint with its receives posted.
+    pub(crate) fn new(zone: &ProtectionZone, events: &EventDispatcher) -> Outcome<Self> {
+        let memory = zone.memory(
+            (RECEIVES + WINDOW + 2) * ROOM + 8,
+            MemPrivileges::LOCAL_READ
+                | MemPrivileges::LOCAL_WRITE
+                | MemPrivileges::REMOTE_READ
+                | MemPrivileges::REMOTE_WRITE,
+        )?;
+        let mut options = EndpointOptions::new(events);
+        // The defaults of a device, which have no RDMA reads, and two of these in each direction.
+        let mut attributes = zone.endpoint(&options)?.query().attributes;
+        (attributes.max_rdma_read_in, attributes.max_rdma_read_out) = (2, 2);
+        options.attributes = Some(attributes);
+        let mut flow = Self {
+            endpoint: zone.endpoint(&options)?,
+            memory,
+            outstanding: BTreeSet::new(),
+            posted: 0,
+            succeeded: 0,
+            flushed: 0,
+            failed: 0,
+            sent: 0,
+            received: 0,
+            alive: Instant::now(),
+            is_last: false,
+            text: vec![0; ROOM],
+        };
+        for slot in 0..RECEIVES {
+            flow.receive(slot)?;
+        }
+        Ok(flow)
+    }
+
+    /// Tells whether an event of that endpoint is of this connection.
+    pub(crate) fn is(&self, ep: Handle) -> bool {
+        self.endpoint.handle() == ep
+    }
+
+    /// What the peer may write and read, for the private data.
+    pub(crate) fn open_region(&self) -> Vec<u8> {
+        let at = (RECEIVES + WINDOW) * ROOM;
+        let remote = self.memory.remote(at..at + ROOM);
+        [u64::from(remote.context), remote.address, remote.length]
+            .iter()
+            .flat_map(|word| word.to_be_bytes())
+            .collect()
+    }
+
+    /// The region that the peer's private data tells of.
+    pub(crate) fn region_of(private_data: &[u8]) -> Option<RemoteSegment> {
+        let word = |at: usize| {
+            let bytes = private_data.get(at * 8..at * 8 + 8)?;
+            Some(u64::from_be_bytes(bytes.try_into().ok()?))
+        };
+        Some(RemoteSegment {
+            context: word(0)?.try_into().ok()?,
+            address: word(1)?,
+            length: word(2)?,
+        })
+    }
+
+    fn posted(&mut self, cookie: u64) {
+        assert!(
+            self.outstanding.insert(cookie),
+            "{cookie:#x} is posted twice"
+        );
+        self.posted += 1;
+    }
+
+    fn receive(&mut self, slot: usize) -> Outcome<()> {
+        let buffer = self.memory.segment(slot * ROOM..(slot + 1) * ROOM);
+        let cookie = RECEIVE | slot as u64;
+        self.endpoint
+            .post_recv(&[buffer], cookie, CompletionFlags::empty())?;
+        self.posted(cookie);
+        Ok(())
+    }
+
+    /// Tells whether the buffer of the next message is free.
+    pub(crate) fn can_send(&self) -> bool {
+        !self
+            .outstanding
+            .contains(&(SEND | self.sent % WINDOW as u64))
+    }
+
+    /// Sends the next message.
+    pub(crate) fn send(&mut self) -> Outcome<()> {
+        let (number, slot) = (self.sent, self.sent as usize % WINDOW);
+        let length = LENGTHS[number as usize % LENGTHS.len()];
+        fill(&mut self.text[..length], number);
+        let at = (RECEIVES + slot) * ROOM;
+        self.memory.write(at, &self.text[..length]);
+        let cookie = SEND | slot as u64;
+        let message = self.memory.segment(at..at + length);
+        self.endpoint
+            .post_send(&[message], cookie, CompletionFlags::empty())?;
+        self.posted(cookie);
+        self.sent += 1;
+        Ok(())
+    }
+
+    /// Sends a message that asks for nothing, so that the transport finds out whether the peer
+    /// still exists.
+    pub(crate) fn probe(&mut self) -> Outcome<()> {
+        self.send_number(PROBE)
+    }
+
+    /// Tells the server that this client does not come again.
+    pub(crate) fn send_last(&mut self) -> Outcome<()> {
+        self.send_number(LAST)
+    }
+
+    /// Sends a number alone, unless one is on its way.
+    fn send_number(&mut self, number: u64) -> Outcome<()> {
+        if self.outstanding.contains(&NUMBER) {
+            return Ok(());
+        }
+        let at = (RECEIVES + WINDOW + 2) * ROOM;
+        self.memory.write(at, &number.to_be_bytes());
+        let message = self.memory.segment(at..at + 8);
+        self.endpoint
+            .post_send(&[message], NUMBER, CompletionFlags::empty())?;
+        self.posted(NUMBER);
+        Ok(())
+    }
+
+    /// Writes to the peer's region, and reads it back, if the last such pair is done.
+    pub(crate) fn write_and_read(&mut self, region: RemoteSegment) -> Outcome<()> {
+        if self.outstanding.contains(&READ) {
+            return Ok(());
+        }
+        let sink = (RECEIVES + WINDOW + 1) * ROOM;
+        fill(&mut self.text[..ROOM], self.sent);
+        // The source is the open region of this side, which the peer does not touch.
+        let source = (RECEIVES + WINDOW) * ROOM;
+        self.memory.write(source, &self.text[..ROOM]);
+        let out = self.memory.segment(source..source + ROOM);
+        self.endpoint
+            .post_rdma_write(&[out], WRITE, region, CompletionFlags::empty())?;
+        self.posted(WRITE);
+        let into = self.memory.segment(sink..sink + ROOM);
+        self.endpoint
+            .post_rdma_read(&[into], READ, region, CompletionFlags::empty())?;
+        self.posted(READ);
+        Ok(())
+    }
+
+    /// Takes a completion.
+    pub(crate) fn complete(
+        &mut self,
+        cookie: u64,
+        status: DtoStatus,
+        length: u64,
+    ) -> Outcome<Done> {
+        if !self.outstanding.remove(&cookie) {
+            return Err(format!("a completion for {cookie:#x}, which is not posted").into());
+        }
+        match status {
+            DtoStatus::Success => self.succeeded += 1,
+            DtoStatus::Flushed => {
+                self.flushed += 1;
+                return Ok(Done::Failed(status));
+            }
+            other => {
+                self.failed += 1;
+                println!("a transfer failed: {other:?}");
+                return Ok(Done::Failed(other));
+            }
+        }
+        self.alive = Instant::now();
+        match cookie & KIND {
+            RECEIVE => self.received((cookie & !KIND) as usize, length as usize),
+            READ => {
+                let at = (RECEIVES + WINDOW) * ROOM;
+                let (mut wrote, mut read) = (vec![0; ROOM], vec![0; ROOM]);
+                self.memory.read(at, &mut wrote);
+                self.memory.read(at + ROOM, &mut read);
+                if wrote != read {
+                    return Err("an RDMA read brought other bytes than the write before it".into());
+                }
+                Ok(Done::Other)
+            }
+            _ => Ok(Done::Other),
+        }
+    }
+
+    fn received(&mut self, slot: usize, length: usize) -> Outcome<Done> {
+        let at = slot * ROOM;
+        let mut number = [0; 8];
+        self.memory.read(at, &mut number);
+        let number = u64::from_be_bytes(number);
+        if number == PROBE || number == LAST {
+            self.is_last |= number == LAST;
+            self.receive(slot)?;
+            return Ok(Done::Other);
+        }
+        if number != self.received {
+            return Err(format!("message {number} where {} is next", self.received).into());
+        }
+        let mut wanted = vec![0; LENGTHS[number as usize % LENGTHS.len()]];
+        fill(&mut wanted, number);
+        self.memory.read(at, &mut self.text[..length.min(ROOM)]);
+        if self.text[..length.min(ROOM)] != wanted {
+            return Err(format!("message {number} of {length} bytes is not what was sent").into());
+        }
+        self.received += 1;
+        self.receive(slot)?;
+        Ok(Done::Message(number))
+    }
+
+    /// Tells whether each posted transfer has its completion.
+    pub(crate) fn is_accounted(&self) -> bool {
+        self.outstanding.is_empty()
+    }
+
+    /// What became of the transfers.
+    pub(crate) fn account(&self) -> String {
+        format!(
+            "{} posted, {} succeeded, {} flushed, {} failed, {} missing",
+            self.posted,
+            self.succeeded,
+            self.flushed,
+            self.failed,
+            self.outstanding.len()
+        )
+    }
+}
+
+/// The bytes of message `number`: the number first.
+fn fill(bytes: &mut [u8], number: u64) {
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = (number as usize).wrapping_mul(31).wrapping_add(at) as u8;
+    }
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+}
