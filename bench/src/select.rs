@@ -143,6 +143,7 @@ mod tests {
             vendor_id: 0,
             part_id: 0,
             firmware: String::new(),
+            transport: dat_engine::Transport::InfiniBand,
             ports: vec![port],
             path,
         }

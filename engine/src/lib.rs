@@ -29,7 +29,7 @@ pub use control::{
     Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
     DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, ManagedRoute, MemoryRegion,
     MemoryWindow, PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route,
-    WindowTarget, devices, devices_with,
+    Transport, WindowTarget, devices, devices_with,
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, Posters};
 pub use error::{ControlError, ControlErrorKind};

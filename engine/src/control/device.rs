@@ -5,6 +5,7 @@ use super::limits::Limits;
 use super::memlock::LockedMemory;
 use super::path::PathRequest;
 use super::port::PortInfo;
+use super::transport::Transport;
 use crate::descriptors;
 use crate::environment;
 use crate::error::{ControlError, ControlErrorKind, last_errno};
@@ -56,6 +57,8 @@ pub struct DeviceInfo {
     pub part_id: u32,
     /// Firmware version.
     pub firmware: String,
+    /// What carries its connections; by the link of its first port.
+    pub transport: Transport,
     /// Ports, in order of their numbers.
     pub ports: Vec<PortInfo>,
     /// How it is driven, or, of a device that is only described, would be.
@@ -122,13 +125,15 @@ impl Device {
         let context = open(device)?;
         context::set_nonblocking(context.async_fd(), "prepare the device's event descriptor")?;
         let attr = query(&context, name)?;
+        let ports = ports(&context, &attr)?;
         let info = DeviceInfo {
             name: name.to_owned(),
             guid: guid_of(device),
             vendor_id: attr.orig_attr.vendor_id,
             part_id: attr.orig_attr.vendor_part_id,
             firmware: firmware_of(&attr),
-            ports: ports(&context, &attr)?,
+            transport: Transport::of(device, &ports),
+            ports,
             path,
         };
         let limits = Limits::new(&attr.orig_attr, context.vectors());
@@ -324,6 +329,7 @@ fn describe(device: &ibv_device, request: PathRequest) -> DeviceInfo {
             vendor_id: attr.orig_attr.vendor_id,
             part_id: attr.orig_attr.vendor_part_id,
             firmware: firmware_of(&attr),
+            transport: Transport::of(device, &ports),
             ports,
             path: data_path(device, request),
         },
@@ -333,6 +339,7 @@ fn describe(device: &ibv_device, request: PathRequest) -> DeviceInfo {
             vendor_id: 0,
             part_id: 0,
             firmware: String::new(),
+            transport: Transport::of(device, &[]),
             ports: Vec::new(),
             path: DataPath::Unusable {
                 reason: error.to_string(),

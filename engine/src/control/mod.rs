@@ -30,6 +30,7 @@ mod region;
 mod register;
 mod route;
 mod srq;
+mod transport;
 mod window;
 
 pub use access::Access;
@@ -53,4 +54,5 @@ pub use port::{LinkLayer, Mtu, PortInfo, PortState};
 pub use qp::{QpGrant, QpSpec, VerbsQp};
 pub use region::MemoryRegion;
 pub use srq::VerbsSrq;
+pub use transport::Transport;
 pub use window::{MemoryWindow, WindowTarget};
