@@ -144,6 +144,7 @@ mod tests {
             part_id: 0,
             firmware: String::new(),
             transport: dat_engine::Transport::InfiniBand,
+            limits: None,
             ports: vec![port],
             path,
         }

@@ -70,6 +70,7 @@ fn look_at(name: &str) -> Result<(), ControlError> {
         send_segments: 2,
         recv_segments: 2,
         inline_bytes: 64,
+        inline_or_fewer: true,
         exclusive_register: true,
         payload_in_completion: true,
         windows: false,

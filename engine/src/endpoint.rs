@@ -17,7 +17,7 @@ mod options;
 
 pub use handle::EndpointHandle;
 use handle::State;
-pub use options::{EndpointOptions, Posters};
+pub use options::{EndpointOptions, InlineShape, Posters};
 
 /// A reliable connection and the right to post to it.
 ///

@@ -31,7 +31,7 @@ pub use control::{
     MemoryWindow, PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route,
     Transport, WindowTarget, devices, devices_with,
 };
-pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, Posters};
+pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, Posters};
 pub use error::{ControlError, ControlErrorKind};
 pub use mmio::{read_message, write_message};
 pub use path::{PollerCounters, route};

@@ -24,6 +24,7 @@ fn spec<'a>(send_cq: &'a VerbsCq, recv_cq: &'a VerbsCq, srq: Option<&'a VerbsSrq
         send_segments: 2,
         recv_segments: 2,
         inline_bytes: 64,
+        inline_or_fewer: false,
         exclusive_register: false,
         payload_in_completion: true,
         windows: false,
@@ -188,6 +189,32 @@ fn wrong_arguments_are_refused_and_the_limit_is_named() {
             .to_string()
             .contains("different devices")
     );
+}
+
+#[test]
+fn a_refused_inline_size_is_told_with_the_largest_one_which_is_granted() {
+    let system = System::new();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let cq = cq(&system.device);
+    let create = |inline_bytes, inline_or_fewer| {
+        let spec = QpSpec {
+            inline_bytes,
+            inline_or_fewer,
+            ..spec(&cq, &cq, None)
+        };
+        VerbsQp::create(&domain, &spec).map(|qp| qp.grant().inline_bytes)
+    };
+    let largest = create(1 << 20, true).expect("as many as there are");
+    assert!((64..1 << 20).contains(&largest), "{largest}");
+    assert_eq!(
+        create(largest, false).expect("as many as it takes"),
+        largest
+    );
+    let error = create(largest + 1, false).expect_err("one more");
+    assert_eq!(error.kind(), ControlErrorKind::Limit);
+    let told = format!("the device takes at most {largest} bytes inline");
+    assert!(error.to_string().contains(&told), "{error}");
+    assert!(error.remedy().contains(&largest.to_string()), "{error}");
 }
 
 #[test]

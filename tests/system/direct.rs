@@ -28,6 +28,7 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
         send_segments: 2,
         recv_segments: 2,
         inline_bytes: 64,
+        inline_or_fewer: false,
         exclusive_register: false,
         payload_in_completion: true,
         windows: false,

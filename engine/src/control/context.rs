@@ -1,5 +1,6 @@
 //! An open device (`ibv_context`), shared by everything made of it.
 
+use super::inline;
 use super::port::PortInfo;
 use crate::environment;
 use crate::error::{ControlError, ControlErrorKind};
@@ -44,6 +45,8 @@ pub(super) struct Context {
     /// Ports as they were when last asked for. Empty again after an event that
     /// says that one has changed.
     ports: Mutex<Vec<PortInfo>>,
+    /// The largest inline sizes as far as they were found out.
+    pub(super) inline_found: inline::Found,
     /// `MLX5_SHUT_UP_BF`: see [`super::export`].
     pub(super) blue_flame: bool,
 }
@@ -66,6 +69,7 @@ impl Context {
             process: std::process::id(),
             forks: forks(),
             ports: Mutex::default(),
+            inline_found: inline::Found::default(),
             blue_flame: !asked_to_shut_up_blue_flame(),
         }
     }

@@ -59,6 +59,8 @@ pub struct DeviceInfo {
     pub firmware: String,
     /// What carries its connections; by the link of its first port.
     pub transport: Transport,
+    /// What it can do at most; `None` if it could not be opened.
+    pub limits: Option<Limits>,
     /// Ports, in order of their numbers.
     pub ports: Vec<PortInfo>,
     /// How it is driven, or, of a device that is only described, would be.
@@ -124,19 +126,7 @@ impl Device {
         }
         let context = open(device)?;
         context::set_nonblocking(context.async_fd(), "prepare the device's event descriptor")?;
-        let attr = query(&context, name)?;
-        let ports = ports(&context, &attr)?;
-        let info = DeviceInfo {
-            name: name.to_owned(),
-            guid: guid_of(device),
-            vendor_id: attr.orig_attr.vendor_id,
-            part_id: attr.orig_attr.vendor_part_id,
-            firmware: firmware_of(&attr),
-            transport: Transport::of(device, &ports),
-            ports,
-            path,
-        };
-        let limits = Limits::new(&attr.orig_attr, context.vectors());
+        let (info, limits) = info_of(device, &context, path)?;
         tracing::info!(device = name, path = %info.path, firmware = info.firmware, "opened");
         Ok(Self {
             context: Arc::new(context),
@@ -316,36 +306,49 @@ fn ports(context: &Context, attr: &ibv_device_attr_ex) -> Result<Vec<PortInfo>, 
         .collect()
 }
 
+/// Describes an open device, which is driven on `path`.
+fn info_of(
+    device: &ibv_device,
+    context: &Context,
+    path: DataPath,
+) -> Result<(DeviceInfo, Limits), ControlError> {
+    let name = name_of(device);
+    let attr = query(context, &name)?;
+    let ports = ports(context, &attr)?;
+    let transport = Transport::of(device, &ports);
+    let limits = Limits::new(&attr.orig_attr, context.vectors(), transport);
+    let info = DeviceInfo {
+        name,
+        guid: guid_of(device),
+        vendor_id: attr.orig_attr.vendor_id,
+        part_id: attr.orig_attr.vendor_part_id,
+        firmware: firmware_of(&attr),
+        transport,
+        limits: Some(limits),
+        ports,
+        path,
+    };
+    Ok((info, limits))
+}
+
 fn describe(device: &ibv_device, request: PathRequest) -> DeviceInfo {
-    let (name, guid) = (name_of(device), guid_of(device));
     let opened = open(device).and_then(|context| {
-        let attr = query(&context, &name)?;
-        Ok((ports(&context, &attr)?, attr))
+        let (info, _) = info_of(device, &context, data_path(device, request))?;
+        Ok(info)
     });
-    match opened {
-        Ok((ports, attr)) => DeviceInfo {
-            name,
-            guid,
-            vendor_id: attr.orig_attr.vendor_id,
-            part_id: attr.orig_attr.vendor_part_id,
-            firmware: firmware_of(&attr),
-            transport: Transport::of(device, &ports),
-            ports,
-            path: data_path(device, request),
+    opened.unwrap_or_else(|error| DeviceInfo {
+        name: name_of(device),
+        guid: guid_of(device),
+        vendor_id: 0,
+        part_id: 0,
+        firmware: String::new(),
+        transport: Transport::of(device, &[]),
+        limits: None,
+        ports: Vec::new(),
+        path: DataPath::Unusable {
+            reason: error.to_string(),
         },
-        Err(error) => DeviceInfo {
-            name,
-            guid,
-            vendor_id: 0,
-            part_id: 0,
-            firmware: String::new(),
-            transport: Transport::of(device, &[]),
-            ports: Vec::new(),
-            path: DataPath::Unusable {
-                reason: error.to_string(),
-            },
-        },
-    }
+    })
 }
 
 /// How to drive a device that can be opened.

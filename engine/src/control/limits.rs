@@ -1,7 +1,8 @@
 //! What a device can do at most.
 
+use super::transport::Transport;
 use crate::error::{ControlError, ControlErrorKind};
-use dv_sys::verbs::{ibv_device_attr, ibv_device_cap_flags};
+use dv_sys::verbs::{ibv_atomic_cap, ibv_device_attr, ibv_device_cap_flags};
 
 /// Upper limits of a device, as `ibv_query_device_ex` tells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct Limits {
     pub queue_depth: u32,
     /// Segments of one request (`max_sge`).
     pub segments: u32,
+    /// Segments of one RDMA read (`max_sge_rd`).
+    pub read_segments: u32,
     /// CQs.
     pub cqs: u32,
     /// Entries of a CQ (`max_cqe`).
@@ -36,12 +39,14 @@ pub struct Limits {
     pub reads_served: u8,
     /// RDMA reads and atomics that a QP has in flight (`max_qp_init_rd_atom`).
     pub reads_issued: u8,
+    /// Whether it has atomic operations, as `atomic_cap` says.
+    pub atomics: bool,
 }
 
 const WINDOWS: u32 = ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW.0;
 
 impl Limits {
-    pub(super) fn new(attr: &ibv_device_attr, vectors: u32) -> Self {
+    pub(super) fn new(attr: &ibv_device_attr, vectors: u32, transport: Transport) -> Self {
         // The verbs use signed numbers for counts; a negative one means none.
         let count = |n: i32| u32::try_from(n).unwrap_or(0);
         let small = |n: i32| u8::try_from(n.clamp(0, 255)).unwrap_or(u8::MAX);
@@ -49,6 +54,7 @@ impl Limits {
             qps: count(attr.max_qp),
             queue_depth: count(attr.max_qp_wr),
             segments: count(attr.max_sge),
+            read_segments: read_segments(attr, transport),
             cqs: count(attr.max_cq),
             cq_depth: count(attr.max_cqe),
             vectors,
@@ -66,7 +72,20 @@ impl Limits {
             domains: count(attr.max_pd),
             reads_served: small(attr.max_qp_rd_atom),
             reads_issued: small(attr.max_qp_init_rd_atom),
+            atomics: attr.atomic_cap != ibv_atomic_cap::IBV_ATOMIC_NONE,
         }
+    }
+}
+
+/// Returns the segments of an RDMA read. Drivers that set no `max_sge_rd` leave
+/// it 0: then a read takes as many segments as other requests, but on iWARP,
+/// whose protocol names one place for what is read, one (RFC 5040, 4.4).
+fn read_segments(attr: &ibv_device_attr, transport: Transport) -> u32 {
+    let segments = u32::try_from(attr.max_sge).unwrap_or(0);
+    match (u32::try_from(attr.max_sge_rd).unwrap_or(0), transport) {
+        (0, Transport::Iwarp) => segments.min(1),
+        (0, _) => segments,
+        (told, _) => told.min(segments),
     }
 }
 
@@ -104,6 +123,38 @@ impl Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_have_their_own_number_of_segments() {
+        // SAFETY: integers and byte arrays, for which zero is valid.
+        let mut attr: ibv_device_attr = unsafe { core::mem::zeroed() };
+        for (max_sge, max_sge_rd, transport, expected) in [
+            (30, 30, Transport::InfiniBand, 30),
+            (6, 1, Transport::Iwarp, 1),
+            (13, 4, Transport::Iwarp, 4),
+            (6, 0, Transport::Iwarp, 1),
+            (6, 0, Transport::Roce, 6),
+            (4, 8, Transport::Roce, 4),
+            (-1, 8, Transport::Roce, 0),
+        ] {
+            (attr.max_sge, attr.max_sge_rd) = (max_sge, max_sge_rd);
+            let limits = Limits::new(&attr, 1, transport);
+            let row = format!("{max_sge} {max_sge_rd} {transport}");
+            assert_eq!(limits.read_segments, expected, "{row}");
+        }
+    }
+
+    #[test]
+    fn windows_and_atomics_are_there_if_the_device_says_so() {
+        // SAFETY: as above.
+        let mut attr: ibv_device_attr = unsafe { core::mem::zeroed() };
+        attr.max_mw = 100;
+        let limits = |attr: &_| Limits::new(attr, 1, Transport::Roce);
+        assert_eq!((limits(&attr).windows, limits(&attr).atomics), (0, false));
+        attr.device_cap_flags = WINDOWS;
+        attr.atomic_cap = ibv_atomic_cap::IBV_ATOMIC_HCA;
+        assert_eq!((limits(&attr).windows, limits(&attr).atomics), (100, true));
+    }
 
     fn depth(value: u32) -> Result<(), ControlError> {
         Bounded {

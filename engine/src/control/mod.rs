@@ -20,6 +20,7 @@ mod events;
 mod export;
 mod gid;
 mod id;
+mod inline;
 mod limits;
 mod managed;
 mod memlock;

@@ -7,6 +7,7 @@ use super::cq::VerbsCq;
 use super::domain::{ProtectionDomain, RawDomain};
 use super::export::{self, QueueLayouts};
 use super::id::ObjectId;
+use super::inline::{self, Shape, Wish};
 use super::limits::{Bounded, Limits};
 use super::memlock::LockedMemory;
 use super::register::ExclusiveRegister;
@@ -45,6 +46,8 @@ pub struct QpSpec<'a> {
     pub recv_segments: u32,
     /// The most bytes of an inline send.
     pub inline_bytes: u32,
+    /// Fewer inline bytes will do: as many as the device takes.
+    pub inline_or_fewer: bool,
     /// Ask for a doorbell register that no other QP uses. If the device has
     /// none left a shared one is taken: [`crate::ring::layout::RegisterLayout`]
     /// tells. Means nothing on the verbs path.
@@ -66,6 +69,8 @@ pub struct QpGrant {
     pub receives: u32,
     /// The most segments of a send.
     pub send_segments: u32,
+    /// The most segments of an RDMA read, which some devices limit further.
+    pub read_segments: u32,
     /// The most segments of a receive.
     pub recv_segments: u32,
     /// The most bytes of an inline send.
@@ -100,7 +105,7 @@ unsafe impl Send for VerbsQp {}
 // SAFETY: as above: libibverbs and the kernel serialise modify and query.
 unsafe impl Sync for VerbsQp {}
 
-const CREATE: &str = "create a queue pair";
+pub(super) const CREATE: &str = "create a queue pair";
 
 impl VerbsQp {
     /// Creates a QP, in the state RESET.
@@ -121,23 +126,24 @@ impl VerbsQp {
                 .ok()
         });
         let id = ObjectId::next();
-        // SAFETY: what the specification borrows is alive and, checked above,
-        // of the same device.
-        let (raw, granted) = unsafe {
-            if direct {
-                create(domain, spec, register.as_ref(), id)?
-            } else if domain.device().is_mlx5() {
-                // Polling takes completions of endpoints that are gone, too. It
-                // must not place payloads in memory that may be gone with them.
-                let spec = QpSpec {
-                    payload_in_completion: false,
-                    ..*spec
-                };
-                create(domain, &spec, None, id)?
-            } else {
-                create_plain(domain, spec, id)?
-            }
+        let attempt = |inline_bytes| {
+            let spec = QpSpec {
+                inline_bytes,
+                ..*spec
+            };
+            // SAFETY: what the specification borrows is alive and, checked above,
+            // of the same device.
+            let (raw, granted) = unsafe { create_any(domain, &spec, register.as_ref(), id)? };
+            Ok(((raw, granted), granted.max_inline_data))
         };
+        // SAFETY: created by `attempt`, and used by nothing.
+        let discard = |(raw, _)| unsafe { destroy(raw) };
+        let wish = Wish {
+            bytes: spec.inline_bytes,
+            or_fewer: spec.inline_or_fewer,
+        };
+        let found = &domain.raw.context.inline_found;
+        let (raw, granted) = inline::create(wish, shape(spec), found, attempt, discard)?;
         // From here the drop of `qp` destroys it.
         let exclusive = register.is_some();
         let mut qp = Self {
@@ -151,6 +157,9 @@ impl VerbsQp {
                     0
                 },
                 send_segments: granted.max_send_sge,
+                read_segments: granted
+                    .max_send_sge
+                    .min(domain.device().limits().read_segments),
                 recv_segments: granted.max_recv_sge,
                 inline_bytes: granted.max_inline_data,
                 windows: spec.windows,
@@ -239,10 +248,29 @@ impl Drop for VerbsQp {
         }
         // SAFETY: created by `create`. It waits for events that were read,
         // each of which its reader acknowledges at once.
-        let errno = unsafe { verbs::ibv_destroy_qp(self.raw.as_ptr()) };
-        if errno != 0 {
-            tracing::error!(errno, "ibv_destroy_qp failed");
-        }
+        unsafe { destroy(self.raw) };
+    }
+}
+
+/// # Safety
+/// The queue pair is alive, and used no more.
+unsafe fn destroy(raw: NonNull<ibv_qp>) {
+    // SAFETY: the caller's promise.
+    let errno = unsafe { verbs::ibv_destroy_qp(raw.as_ptr()) };
+    if errno != 0 {
+        tracing::error!(errno, "ibv_destroy_qp failed");
+    }
+}
+
+fn shape(spec: &QpSpec<'_>) -> Shape {
+    let capacities = capacities(spec);
+    Shape {
+        send_depth: capacities.max_send_wr,
+        send_segments: capacities.max_send_sge,
+        recv_depth: capacities.max_recv_wr,
+        recv_segments: capacities.max_recv_sge,
+        shared: spec.srq.is_some(),
+        windows: spec.windows,
     }
 }
 
@@ -308,6 +336,32 @@ const SEND_OPS: SendOps = SendOps(
         | SendOps::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM.0
         | SendOps::IBV_QP_EX_WITH_RDMA_READ.0,
 );
+
+/// Creates a queue pair in the way of its device and path.
+///
+/// # Safety
+/// All that the arguments name is alive and of the same device.
+unsafe fn create_any(
+    domain: &ProtectionDomain,
+    spec: &QpSpec<'_>,
+    register: Option<&ExclusiveRegister>,
+    id: ObjectId,
+) -> Result<(NonNull<ibv_qp>, ibv_qp_cap), ControlError> {
+    let device = domain.device();
+    // Polling the verbs path takes completions of endpoints that are gone, too.
+    // It must not place payloads in memory that may be gone with them.
+    let spec = QpSpec {
+        payload_in_completion: spec.payload_in_completion && device.is_direct(),
+        ..*spec
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        match device.is_mlx5() {
+            true => create(domain, &spec, register, id),
+            false => create_plain(domain, &spec, id),
+        }
+    }
+}
 
 /// # Safety
 /// All that the arguments name is alive and of the same device.

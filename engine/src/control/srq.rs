@@ -206,6 +206,14 @@ const CREATE: &str = "create a shared receive queue";
 
 fn check(domain: &ProtectionDomain, depth: u32, max_segments: u32) -> Result<(), ControlError> {
     let limits = domain.device().limits();
+    if limits.srqs == 0 {
+        return Err(ControlError::new(
+            ControlErrorKind::Unsupported,
+            CREATE,
+            "the device has no shared receive queues (max_srq = 0)",
+        )
+        .with_remedy("give each endpoint receives of its own"));
+    }
     Bounded {
         what: "its depth",
         value: depth,

@@ -3,15 +3,37 @@
 use core::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use super::options::Switches;
+use super::options::{InlineShape, Switches};
 use super::{Endpoint, EndpointHandle, EndpointOptions};
 use crate::control::{ProtectionDomain, QpGrant, QpSpec, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::{self, CqSide, SrqSide, direct, verbs};
+use crate::queue::CqOptions;
 use crate::ring::layout::SendLayout;
 use crate::ring::send::DoorbellPolicy;
 
 impl ProtectionDomain {
+    /// Returns the most inline bytes, `most` at most, that an endpoint of this
+    /// shape gets. Creates endpoints to find out, and drops them.
+    ///
+    /// # Errors
+    /// An endpoint of this shape cannot be had without inline bytes either.
+    pub fn probe_inline(&self, shape: &InlineShape, most: u32) -> Result<u32, ControlError> {
+        let cq = self.device().create_cq(&CqOptions {
+            depth: 1,
+            ..CqOptions::default()
+        })?;
+        let endpoint = self.create_endpoint(&EndpointOptions {
+            send_depth: shape.send_depth,
+            recv_depth: shape.recv_depth,
+            send_segments: shape.send_segments,
+            inline_bytes: most,
+            inline_or_fewer: true,
+            ..EndpointOptions::new(&cq, &cq)
+        })?;
+        Ok(endpoint.max_inline().min(most))
+    }
+
     /// Creates an endpoint, not connected.
     ///
     /// # Errors
@@ -32,6 +54,7 @@ impl ProtectionDomain {
             } else {
                 options.inline_bytes
             },
+            inline_or_fewer: options.inline_or_fewer,
             exclusive_register: options.exclusive_register,
             payload_in_completion: options.payload_in_completion,
             windows: options.windows,

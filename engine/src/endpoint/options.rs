@@ -23,6 +23,9 @@ pub struct EndpointOptions<'a> {
     pub recv_segments: u32,
     /// Bytes of one inline send, at most.
     pub inline_bytes: u32,
+    /// Fewer inline bytes will do: the endpoint gets as many as the device takes,
+    /// which [`crate::Endpoint::max_inline`] tells. Otherwise too many are refused.
+    pub inline_or_fewer: bool,
     /// What every completion of the endpoint carries as its `context`, of sends
     /// and receives, good and bad: where the application finds its own part of it.
     pub context: u64,
@@ -58,6 +61,7 @@ impl<'a> EndpointOptions<'a> {
             send_segments: 1,
             recv_segments: 1,
             inline_bytes: 0,
+            inline_or_fewer: false,
             context: 0,
             exclusive_register: false,
             posters: Posters::ANY,
@@ -65,6 +69,18 @@ impl<'a> EndpointOptions<'a> {
             windows: false,
         }
     }
+}
+
+/// What of an endpoint its inline size may depend on, for
+/// [`crate::ProtectionDomain::probe_inline`].
+#[derive(Clone, Copy, Debug)]
+pub struct InlineShape {
+    /// As [`EndpointOptions::send_depth`].
+    pub send_depth: u32,
+    /// As [`EndpointOptions::recv_depth`].
+    pub recv_depth: u32,
+    /// As [`EndpointOptions::send_segments`].
+    pub send_segments: u32,
 }
 
 /// Which threads post sends to the endpoints of one device.

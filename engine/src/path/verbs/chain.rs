@@ -27,6 +27,8 @@ const _: () = {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) segments: u32,
+    /// Of an RDMA read. Means nothing for receives.
+    pub(super) read_segments: u32,
     /// Means nothing for receives.
     pub(super) inline_bytes: u32,
 }
@@ -53,6 +55,11 @@ impl Bounds {
     #[inline(always)]
     pub(super) fn check_send(self, request: &SendRequest<'_>) -> Result<u32, PostError> {
         self.check_count(request.segments)?;
+        if matches!(request.op, SendOp::Read { .. })
+            && request.segments.len() > self.read_segments as usize
+        {
+            return Err(PostError::TooManySegments);
+        }
         if request.op == SendOp::Nop {
             return Ok(0);
         }
@@ -253,6 +260,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds {
         segments: 2,
+        read_segments: 2,
         inline_bytes: 100,
     };
 
@@ -271,6 +279,25 @@ mod tests {
             flags,
             segments,
         }
+    }
+
+    #[test]
+    fn reads_have_their_own_number_of_segments() {
+        let bounds = Bounds {
+            read_segments: 1,
+            ..BOUNDS
+        };
+        let segments = [segment(8), segment(8)];
+        let check = |op, segments| bounds.check_send(&request(op, SendFlags::empty(), segments));
+        let (remote_addr, rkey) = (0, 0);
+        let read = SendOp::Read { remote_addr, rkey };
+        assert_eq!(check(read, &segments), Err(PostError::TooManySegments));
+        assert_eq!(check(read, &segments[..1]), Ok(8));
+        assert_eq!(
+            check(SendOp::Write { remote_addr, rkey }, &segments),
+            Ok(16)
+        );
+        assert_eq!(check(SendOp::Send, &segments), Ok(16));
     }
 
     #[test]

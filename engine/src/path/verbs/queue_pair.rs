@@ -89,10 +89,12 @@ impl<D: Device> QueuePair<D> {
             receives: recv_credits(&record),
             recv_bounds: Bounds {
                 segments: grant.recv_segments,
+                read_segments: 0,
                 inline_bytes: 0,
             },
             send_bounds: Bounds {
                 segments: grant.send_segments,
+                read_segments: grant.read_segments,
                 inline_bytes: grant.inline_bytes,
             },
             record,

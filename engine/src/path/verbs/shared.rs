@@ -145,6 +145,7 @@ impl<D: Device> SharedReceives<D> {
             capacity,
             bounds: Bounds {
                 segments,
+                read_segments: 0,
                 inline_bytes: 0,
             },
             forks: forks(),

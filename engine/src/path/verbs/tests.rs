@@ -257,6 +257,7 @@ const GRANT: QpGrant = QpGrant {
     sends: 4,
     receives: 4,
     send_segments: 2,
+    read_segments: 2,
     recv_segments: 2,
     inline_bytes: 16,
     windows: true,

@@ -1,0 +1,290 @@
+//! How many inline bytes a queue pair gets.
+//!
+//! No verb tells how many bytes a device takes inline. A driver refuses to
+//! create a queue pair with too many, mostly by `EINVAL`; some grant fewer
+//! instead. So where a size is refused, smaller ones are tried on queue pairs
+//! that are destroyed at once, and the device remembers what was found.
+
+use crate::error::{ControlError, ControlErrorKind};
+use std::sync::{Mutex, PoisonError};
+
+/// What a queue pair is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) bytes: u32,
+    /// Fewer bytes will do, down to none.
+    pub(super) or_fewer: bool,
+}
+
+/// All of a queue pair's specification that its inline size may depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) send_depth: u32,
+    pub(super) send_segments: u32,
+    pub(super) recv_depth: u32,
+    pub(super) recv_segments: u32,
+    pub(super) shared: bool,
+    pub(super) windows: bool,
+}
+
+/// The largest inline sizes that were found for shapes of queue pairs.
+#[derive(Default)]
+pub(super) struct Found(Mutex<Vec<(Shape, u32)>>);
+
+impl Found {
+    /// Shapes remembered, at most: programs have few.
+    const MOST: usize = 16;
+
+    fn of(&self, shape: Shape) -> Option<u32> {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = found.iter().find(|(known, _)| *known == shape);
+        entry.map(|&(_, bytes)| bytes)
+    }
+
+    fn remember(&self, shape: Shape, bytes: u32) {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.retain(|(known, _)| *known != shape);
+        if found.len() == Self::MOST {
+            found.remove(0);
+        }
+        found.push((shape, bytes));
+    }
+}
+
+/// Creates a queue pair with the inline bytes of `wish`. `attempt` creates one
+/// with a number of inline bytes, and returns it with the number granted.
+///
+/// # Errors
+/// The error of `attempt` if the queue pair cannot be had without inline bytes
+/// either. If it can, but not with those of `wish`, which are all needed, an
+/// error that names the most that the device takes.
+pub(super) fn create<T>(
+    wish: Wish,
+    shape: Shape,
+    found: &Found,
+    mut attempt: impl FnMut(u32) -> Result<(T, u32), ControlError>,
+    discard: impl Fn(T),
+) -> Result<T, ControlError> {
+    let first = match found.of(shape) {
+        Some(most) if wish.or_fewer => wish.bytes.min(most),
+        _ => wish.bytes,
+    };
+    let largest = match attempt(first) {
+        Ok((made, granted)) if wish.or_fewer || granted >= wish.bytes => return Ok(made),
+        Ok((made, granted)) => {
+            discard(made);
+            granted
+        }
+        Err(error) if first == 0 || !may_be_the_size(&error) => return Err(error),
+        Err(error) => {
+            let mut granted = |bytes| {
+                let (made, granted) = attempt(bytes)?;
+                discard(made);
+                Ok(granted)
+            };
+            // If it is refused without inline bytes, these are not the cause.
+            let Ok(least) = granted(0) else {
+                return Err(error);
+            };
+            search(least, first, granted)?
+        }
+    };
+    found.remember(shape, largest);
+    tracing::debug!(largest, ?shape, "the largest inline size");
+    match wish.or_fewer {
+        true => attempt(largest).map(|(made, _)| made),
+        false => Err(refusal(wish.bytes, largest, shape)),
+    }
+}
+
+/// Finds the largest size below `refused` that is granted; 0 is.
+fn search(
+    least: u32,
+    mut refused: u32,
+    mut granted: impl FnMut(u32) -> Result<u32, ControlError>,
+) -> Result<u32, ControlError> {
+    let mut largest = least.min(refused - 1);
+    while refused - largest > 1 {
+        let middle = largest + (refused - largest) / 2;
+        match granted(middle) {
+            Ok(granted) => largest = granted.clamp(middle, refused - 1),
+            Err(error) if may_be_the_size(&error) => refused = middle,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(largest)
+}
+
+/// Whether a driver may mean the inline size by an error.
+fn may_be_the_size(error: &ControlError) -> bool {
+    matches!(
+        error.errno(),
+        Some(libc::EINVAL | libc::E2BIG | libc::ENOSPC | libc::EOPNOTSUPP)
+    ) || error.errno() == Some(libc::ENOMEM) && error.kind() == ControlErrorKind::OutOfResources
+}
+
+fn refusal(asked: u32, largest: u32, shape: Shape) -> ControlError {
+    let Shape {
+        send_depth,
+        send_segments,
+        ..
+    } = shape;
+    ControlError::new(
+        ControlErrorKind::Limit,
+        super::qp::CREATE,
+        format!(
+            "{asked} inline bytes are asked for, and the device takes at most {largest} bytes \
+             inline with {send_depth} sends of {send_segments} segments"
+        ),
+    )
+    .with_remedy(match largest {
+        0 => "ask for no inline bytes".to_owned(),
+        _ => format!("ask for {largest} inline bytes or fewer"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    const SHAPE: Shape = Shape {
+        send_depth: 128,
+        send_segments: 1,
+        recv_depth: 128,
+        recv_segments: 1,
+        shared: false,
+        windows: false,
+    };
+
+    /// A device that refuses more than so many bytes, by an error number.
+    struct Fake {
+        most: u32,
+        errno: i32,
+        asked: RefCell<Vec<u32>>,
+        alive: Cell<u32>,
+        found: Found,
+    }
+
+    impl Fake {
+        fn new(most: u32) -> Self {
+            Self {
+                most,
+                errno: libc::EINVAL,
+                asked: RefCell::default(),
+                alive: Cell::new(0),
+                found: Found::default(),
+            }
+        }
+
+        fn create(&self, bytes: u32, or_fewer: bool) -> Result<u32, ControlError> {
+            let attempt = |bytes: u32| {
+                self.asked.borrow_mut().push(bytes);
+                if bytes > self.most {
+                    return Err(ControlError::verbs("create", self.errno));
+                }
+                self.alive.set(self.alive.get() + 1);
+                Ok((bytes, bytes))
+            };
+            let discard = |_| self.alive.set(self.alive.get() - 1);
+            create(
+                Wish { bytes, or_fewer },
+                SHAPE,
+                &self.found,
+                attempt,
+                discard,
+            )
+        }
+    }
+
+    #[test]
+    fn what_a_device_grants_at_once_takes_one_attempt() {
+        let device = Fake::new(236);
+        assert_eq!(device.create(64, true).unwrap(), 64);
+        assert_eq!(device.create(236, false).unwrap(), 236);
+        assert_eq!(*device.asked.borrow(), [64, 236]);
+    }
+
+    #[test]
+    fn a_wish_for_fewer_gets_the_largest_size_and_the_device_remembers_it() {
+        for most in [0, 1, 16, 63, 64, 101, 235] {
+            let device = Fake::new(most);
+            assert_eq!(device.create(236, true).unwrap(), most, "{most}");
+            assert_eq!(device.alive.get(), 1, "only the last one is left");
+            device.asked.borrow_mut().clear();
+            assert_eq!(device.create(236, true).unwrap(), most, "{most}");
+            assert_eq!(*device.asked.borrow(), [most], "nothing is tried again");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_largest_size() {
+        let device = Fake::new(64);
+        let error = device.create(236, false).unwrap_err();
+        assert_eq!(error.kind(), ControlErrorKind::Limit);
+        assert_eq!(
+            error.to_string(),
+            "cannot create a queue pair: 236 inline bytes are asked for, and the device takes at \
+             most 64 bytes inline with 128 sends of 1 segments\nask for 64 inline bytes or fewer"
+        );
+        assert_eq!(device.alive.get(), 0, "none is left behind");
+        let nothing = Fake::new(0).create(1, false).unwrap_err().to_string();
+        assert!(nothing.contains("at most 0 bytes inline"), "{nothing}");
+        assert!(nothing.ends_with("ask for no inline bytes"), "{nothing}");
+    }
+
+    #[test]
+    fn a_driver_that_grants_fewer_is_as_one_that_refuses() {
+        let grants = |bytes: u32| Ok(((), bytes.min(32)));
+        let wish = |or_fewer| Wish {
+            bytes: 64,
+            or_fewer,
+        };
+        let found = Found::default();
+        assert!(create(wish(true), SHAPE, &found, grants, drop).is_ok());
+        let error = create(wish(false), SHAPE, &found, grants, drop).unwrap_err();
+        assert!(
+            error.to_string().contains("at most 32 bytes inline"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn another_cause_is_told_as_it_is() {
+        // Nothing is granted, with or without inline bytes.
+        let attempt = |_| Err::<((), u32), _>(ControlError::verbs("create", libc::ENOMEM));
+        for or_fewer in [true, false] {
+            let wish = Wish {
+                bytes: 64,
+                or_fewer,
+            };
+            let error = create(wish, SHAPE, &Found::default(), attempt, drop).unwrap_err();
+            assert_eq!(error.errno(), Some(libc::ENOMEM));
+        }
+        // An error that no driver has for a size is not looked into.
+        let device = Fake {
+            errno: libc::EPERM,
+            ..Fake::new(0)
+        };
+        assert_eq!(
+            device.create(64, true).unwrap_err().errno(),
+            Some(libc::EPERM)
+        );
+        assert_eq!(*device.asked.borrow(), [64]);
+    }
+
+    #[test]
+    fn only_so_many_shapes_are_remembered() {
+        let found = Found::default();
+        for send_depth in 0..100 {
+            let shape = Shape {
+                send_depth,
+                ..SHAPE
+            };
+            found.remember(shape, send_depth);
+            assert_eq!(found.of(shape), Some(send_depth));
+        }
+        assert_eq!(found.0.lock().unwrap().len(), Found::MOST);
+        assert_eq!(found.of(SHAPE), None);
+    }
+}
