@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::fabric::name::FabricName;
 use crate::faults::FaultSpec;
 use crate::faults::spec::SpecError;
+use crate::limits::{Limits, LimitsError};
 
 /// Link layer of every port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,8 @@ pub struct Config {
     pub memlock: bool,
     /// What goes wrong.
     pub faults: Option<FaultSpec>,
+    /// What every device can do.
+    pub limits: Limits,
 }
 
 impl Default for Config {
@@ -99,6 +102,7 @@ impl Default for Config {
             wake: Wake::Auto,
             memlock: false,
             faults: None,
+            limits: Limits::DEVICE,
         }
     }
 }
@@ -138,6 +142,8 @@ impl Config {
     pub const MEMLOCK: &'static str = "MLX5EMU_MEMLOCK";
     /// Faults to inject, in the language of [`FaultSpec`].
     pub const FAULTS: &'static str = "MLX5EMU_FAULTS";
+    /// What the devices can do, in the language of [`Limits`].
+    pub const LIMITS: &'static str = "MLX5EMU_LIMITS";
 
     /// The addresses on which connection managers of programs listen, and its
     /// value where the user gives none. The devices exist on this host only, so
@@ -223,6 +229,14 @@ impl Config {
                 .map_err(|error: SpecError| refused(Self::FAULTS, &value, &error.to_string()))?;
             config.faults = Some(faults);
         }
+        if let Some(value) = get(Self::LIMITS) {
+            let text = value
+                .to_str()
+                .ok_or_else(|| refused(Self::LIMITS, &value, "give ASCII text"))?;
+            config.limits = text
+                .parse()
+                .map_err(|error: LimitsError| refused(Self::LIMITS, &value, &error.to_string()))?;
+        }
         config.trace = get(Self::TRACE).map(PathBuf::from);
         Ok(config)
     }
@@ -302,6 +316,7 @@ mod tests {
             (Config::TRACE, "/tmp/t"),
             (Config::WAKE, "nap"),
             (Config::FAULTS, "seed=3,drop=0.5"),
+            (Config::LIMITS, "max_sge=1,no_srq"),
         ])
         .unwrap();
         assert_eq!(config.fabric.as_str(), "lab-1");
@@ -313,6 +328,7 @@ mod tests {
         assert_eq!(config.trace, Some(PathBuf::from("/tmp/t")));
         let faults = config.faults.expect("given").to_string();
         assert_eq!(faults, "seed=3,drop=0.5");
+        assert_eq!(config.limits.to_string(), "max_sge=1,max_srq=0");
     }
 
     #[test]
@@ -329,6 +345,7 @@ mod tests {
             (Config::FACE, "netlink"),
             (Config::WAKE, "spin"),
             (Config::FAULTS, "drop=2"),
+            (Config::LIMITS, "max_sge=31"),
         ] {
             let text = read(&[(variable, value)]).unwrap_err().to_string();
             assert!(text.contains(variable) && text.contains(value), "{text}");

@@ -131,6 +131,7 @@ impl Emulator {
             resolve: resolver(&config),
             identify: identifier(&config),
             enforce_memlock: config.memlock,
+            limits: config.limits,
             ..NicOptions::default()
         };
         let mut nic = Nic::new(options, events);

@@ -56,6 +56,14 @@ fn bad_command_lines_are_1_with_a_reason() {
         (&["run", "--ports", "3", "--", "true"], "1 to 2"),
         (&["run", "--devices", "many", "--", "true"], "many"),
         (&["run", "--faults", "drop=2", "--", "true"], "from 0 to 1"),
+        (
+            &["run", "--limits", "max_sge=31", "--", "true"],
+            "--limits \"max_sge=31\": expected max_sge=N with N from 1 to 30",
+        ),
+        (
+            &["run", "--limits", "max_ee=1", "--", "true"],
+            "known are max_qp=N",
+        ),
         (&["run", "--fabric", "../x", "--", "true"], "../x"),
         (&["run", "--devices", "300", "--", "true"], "1 to 16"),
         (

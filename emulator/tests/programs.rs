@@ -30,6 +30,35 @@ fn ibv_devinfo_shows_the_device() {
 }
 
 #[test]
+fn programs_meet_the_limits_of_a_lesser_device() {
+    let Some(program) = find("ibv_devinfo", UTILITIES) else {
+        return;
+    };
+    let limits = ["--limits", "max_sge=3,max_srq=0,max_qp_rd_atom=1"];
+    let mut command = run(&limits);
+    command.arg(program).arg("-v");
+    let output = finish(command).expect_success("ibv_devinfo");
+    for line in [
+        "max_sge:\t\t\t3",
+        "max_srq:\t\t\t0",
+        "max_qp_rd_atom:\t\t\t1",
+    ] {
+        assert!(output.contains(line), "no {line:?} in:\n{output}");
+    }
+    let Some(program) = find("ibv_srq_pingpong", UTILITIES) else {
+        return;
+    };
+    for face in ["ioctl", "write"] {
+        let mut command = run(&[&limits[..], &["--face", face]].concat());
+        command.arg(&program);
+        let outcome = finish(command);
+        assert!(!outcome.status.success(), "{}", outcome.output);
+        let reason = "Couldn't create SRQ";
+        assert!(outcome.output.contains(reason), "{}", outcome.output);
+    }
+}
+
+#[test]
 fn as_many_devices_as_asked_for_are_found() {
     let Some(program) = find("ibv_devices", UTILITIES) else {
         return;

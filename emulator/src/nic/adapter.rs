@@ -8,7 +8,6 @@ use super::qp::Qp;
 use super::spec::{CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, SrqSpec, Srqn, UarPage};
 use super::violations::Violations;
 use crate::fabric::packet::{Packet, Transmit};
-use crate::limits::MAX_QP;
 use std::collections::HashMap;
 
 /// Packets one QP may send before the next one has its turn.
@@ -33,9 +32,10 @@ impl Nic {
     pub(crate) fn new(options: NicOptions, events: Box<dyn EventSink>) -> Self {
         // The slot is the upper byte of every QP number of this process.
         let first = u32::from(options.slot) << 16 | 1;
+        let most = options.limits.max_qp;
         Self {
             core: Core::new(options, events),
-            qps: Table::new(first, MAX_QP),
+            qps: Table::new(first, most),
             pages: HashMap::new(),
         }
     }

@@ -11,7 +11,6 @@ use super::spec::{AsyncEvent, AsyncObject, ContextId, Errno, EventSink, Result};
 use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
-use crate::limits::{MAX_CQ, MAX_PD, MAX_SRQ};
 
 /// Contexts of one process; more than any program opens.
 const MAX_CONTEXT: u32 = 1 << 16;
@@ -50,6 +49,7 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(options: NicOptions, events: Box<dyn EventSink>) -> Self {
+        let limits = options.limits;
         Self {
             options,
             events,
@@ -58,10 +58,10 @@ impl Core {
             violations: Violations::default(),
             devices: Devices::default(),
             contexts: Table::new(1, MAX_CONTEXT),
-            pds: Table::new(1, MAX_PD),
-            mrs: Mrs::new(),
-            cqs: Table::new(1, MAX_CQ),
-            srqs: Table::new(1, MAX_SRQ),
+            pds: Table::new(1, limits.max_pd),
+            mrs: Mrs::new(limits.max_mr, limits.max_mw),
+            cqs: Table::new(1, limits.max_cq),
+            srqs: Table::new(1, limits.max_srq),
             timers: Timers::default(),
             now: 0,
             ready: std::collections::VecDeque::new(),

@@ -43,9 +43,25 @@ impl Mkey {
 #[derive(Debug)]
 pub(super) struct Mrs {
     table: Table<Mkey>,
+    /// How many keys are of regions and of windows, and how many may be.
+    regions: Count,
+    windows: Count,
     /// The low byte of the latest key of each index.
     variants: Vec<u8>,
     locked: pin::Locked,
+}
+
+/// How many there are of something.
+#[derive(Debug)]
+struct Count {
+    now: u32,
+    most: u32,
+}
+
+impl Count {
+    fn new(most: u32) -> Self {
+        Self { now: 0, most }
+    }
 }
 
 /// Why a key does not open a range.
@@ -62,9 +78,12 @@ pub(super) enum Denied {
 }
 
 impl Mrs {
-    pub(super) fn new() -> Self {
+    /// Keys for at most so many regions and windows.
+    pub(super) fn new(regions: u32, windows: u32) -> Self {
         Self {
             table: Table::new(FIRST_INDEX, MAX_MR),
+            regions: Count::new(regions),
+            windows: Count::new(windows),
             variants: Vec::new(),
             locked: pin::Locked::default(),
         }
@@ -124,17 +143,40 @@ impl Mrs {
 
     pub(super) fn remove(&mut self, index: u32) {
         match self.table.remove(index) {
-            Some(Mkey::Region(region)) => self.locked.release(region.pinned),
+            Some(Mkey::Region(region)) => {
+                self.regions.now -= 1;
+                self.locked.release(region.pinned);
+            }
             // Binds have moved its variant: the next key is another one again.
             Some(Mkey::Window(window)) => {
+                self.windows.now -= 1;
                 self.variants[(index - FIRST_INDEX) as usize] = window.key as u8;
             }
             None => {}
         }
     }
 
-    /// Adds what `make` builds for its key; answers index and key.
-    pub(super) fn insert_with(&mut self, make: impl FnOnce(u32) -> Mkey) -> Option<(u32, u32)> {
+    /// Adds the region that `make` builds for its key; answers index and key.
+    fn insert_region(&mut self, make: impl FnOnce(u32) -> Region) -> Option<(u32, u32)> {
+        if self.regions.now == self.regions.most {
+            return None;
+        }
+        let keys = self.insert_with(|key| Mkey::Region(make(key)))?;
+        self.regions.now += 1;
+        Some(keys)
+    }
+
+    /// Adds the window that `make` builds for its key; answers index and key.
+    pub(super) fn insert_window(&mut self, make: impl FnOnce(u32) -> Window) -> Option<(u32, u32)> {
+        if self.windows.now == self.windows.most {
+            return None;
+        }
+        let keys = self.insert_with(|key| Mkey::Window(make(key)))?;
+        self.windows.now += 1;
+        Some(keys)
+    }
+
+    fn insert_with(&mut self, make: impl FnOnce(u32) -> Mkey) -> Option<(u32, u32)> {
         let variants = &mut self.variants;
         let index = self.table.insert_with(|index| {
             let slot = (index - FIRST_INDEX) as usize;
@@ -161,15 +203,13 @@ impl Nic {
         self.core.room()?;
         let pinned = self.pin(spec)?;
         let mrs = &mut self.core.mrs;
-        let region = |key| {
-            Mkey::Region(Region {
-                spec: *spec,
-                key,
-                pinned,
-                windows: 0,
-            })
+        let region = |key| Region {
+            spec: *spec,
+            key,
+            pinned,
+            windows: 0,
         };
-        let Some((handle, key)) = mrs.insert_with(region) else {
+        let Some((handle, key)) = mrs.insert_region(region) else {
             mrs.locked.release(pinned);
             return Err(Errno(libc::ENOMEM));
         };

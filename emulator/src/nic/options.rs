@@ -2,6 +2,7 @@
 
 use super::spec::{DoorbellView, Path, PortAddress, PortIdentity};
 use crate::decode::cqe::Syndrome;
+use crate::limits::Limits;
 
 /// Monotonic time in nanoseconds, from any origin.
 pub type Nanos = u64;
@@ -31,6 +32,9 @@ pub struct NicOptions {
     /// Registered memory counts against `RLIMIT_MEMLOCK`, as pinned memory
     /// does without `CAP_IPC_LOCK`.
     pub enforce_memlock: bool,
+    /// What the devices can do. The NIC counts objects, and looks at the
+    /// requests posted; commands are checked before they come here.
+    pub limits: Limits,
     /// Where address vectors lead. The default takes a local identifier of
     /// n + 1 for port 1 of device n, and a path without one (a global one)
     /// for device 0.
@@ -49,6 +53,7 @@ impl Default for NicOptions {
             scatter_to_cqe: true,
             scatter_to_large_cqes: false,
             enforce_memlock: false,
+            limits: Limits::DEVICE,
             resolve: Box::new(|_, path| {
                 let device = u8::try_from(path.dlid.saturating_sub(1)).ok()?;
                 Some(PortAddress { device, port: 1 })

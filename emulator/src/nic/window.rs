@@ -283,15 +283,13 @@ impl Nic {
             return Err(invalid);
         }
         self.core.room()?;
-        let window = |key| {
-            Mkey::Window(Window {
-                spec: *spec,
-                key,
-                qpn: None,
-                binding: None,
-            })
+        let window = |key| Window {
+            spec: *spec,
+            key,
+            qpn: None,
+            binding: None,
         };
-        let inserted = self.core.mrs.insert_with(window);
+        let inserted = self.core.mrs.insert_window(window);
         let (handle, rkey) = inserted.ok_or(Errno(libc::ENOMEM))?;
         if let Some(pd) = self.core.pds.get_mut(spec.pd.0) {
             pd.users += 1;

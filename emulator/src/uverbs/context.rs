@@ -15,6 +15,7 @@ use super::pages::Pages;
 use super::registers::Registers;
 use crate::config::{Config, Face, Link};
 use crate::fabric::name::{PortNames, mac_of_gid};
+use crate::limits::Limits;
 use crate::nic::spec::{ContextId, Errno, Result, UarPage};
 
 /// Size of a doorbell page, and the unit of mmap offsets.
@@ -34,6 +35,8 @@ pub struct Show {
     pub face: Face,
     /// The newest version of CQEs that is agreed on.
     pub cqe_version: u8,
+    /// What the devices can do.
+    pub limits: Limits,
 }
 
 impl From<&Config> for Show {
@@ -44,6 +47,7 @@ impl From<&Config> for Show {
             ports: config.ports,
             face: config.face,
             cqe_version: config.cqe_version,
+            limits: config.limits,
         }
     }
 }
@@ -194,6 +198,10 @@ impl DeviceFile {
 
     pub(super) fn cqe_version(&self) -> u8 {
         self.show.cqe_version
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.show.limits
     }
 
     /// The GIDs of a port that are in use, by their index.

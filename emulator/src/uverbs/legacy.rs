@@ -480,7 +480,7 @@ fn make_qp(
     let base = CreateQpResp {
         qp_handle: qp.handle,
         qpn: qp.qpn,
-        cap: wanted.cap,
+        cap: qp.cap,
         reserved: 0,
     };
     reply(base, it)

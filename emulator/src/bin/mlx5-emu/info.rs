@@ -23,6 +23,7 @@ Emulated
   memory         regions; windows of type 1 and 2, SEND with invalidate, local invalidation
   events         completion channels, asynchronous events of CQ, QP, SRQ, port and device
   faults         on demand (run --faults): packets, completions, QPs, ports, the device
+  limits         on demand (run --limits): less of everything listed below
   not            rdma_cm, XRC, DC, on-demand paging, multicast, DEVX
 
 Limits (per process unless said otherwise)

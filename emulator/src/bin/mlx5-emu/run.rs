@@ -9,6 +9,7 @@ use mlx5emu::config::{Config, MAX_DEVICES, MAX_PORTS};
 use mlx5emu::fabric::attachment::Attachment;
 use mlx5emu::fabric::name::FabricName;
 use mlx5emu::faults::FaultSpec;
+use mlx5emu::limits::Limits;
 use mlx5emu::sysfs::Sysfs;
 
 use super::Failure;
@@ -47,6 +48,9 @@ pub(super) struct Arguments {
     /// Faults to inject, as "seed=7,drop=0.01,delay=0.05:100us,kill-qp@500".
     #[arg(long, value_name = "SPEC", long_help = faults_help())]
     faults: Option<String>,
+    /// Limits of the devices, as "max_inline=0,max_sge=1,no_srq,no_cq_resize".
+    #[arg(long, value_name = "LIST", long_help = limits_help())]
+    limits: Option<String>,
     /// The command and its arguments, after "--".
     #[arg(
         required = true,
@@ -162,6 +166,11 @@ fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString
         spec.map_err(|error| Failure::usage(format!("--faults {error}\n\n{}", FaultSpec::help())))?;
         chosen.push((Config::FAULTS, faults.into()));
     }
+    if let Some(list) = &arguments.limits {
+        let limits: Result<Limits, _> = list.parse();
+        limits.map_err(|error| Failure::usage(format!("--limits {error}")))?;
+        chosen.push((Config::LIMITS, list.into()));
+    }
     if let Some(trace) = &arguments.trace {
         chosen.push((Config::TRACE, trace_file(trace)?.into()));
     }
@@ -172,6 +181,14 @@ fn faults_help() -> String {
     format!(
         "Faults to inject, as \"seed=7,drop=0.01,delay=0.05:100us,kill-qp@500\".\n{}",
         FaultSpec::help()
+    )
+}
+
+fn limits_help() -> String {
+    format!(
+        "Limits of the devices, as \"max_inline=0,max_sge=1,no_srq,no_cq_resize\": the devices \
+         can do less, and refuse the rest as a kernel's driver would.\n{}",
+        Limits::help()
     )
 }
 

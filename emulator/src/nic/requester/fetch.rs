@@ -134,6 +134,7 @@ impl Qp {
             request.datagram = Some(self.read_address(core, request.counter, address)?);
         }
         self.read_list(core, request, &body)?;
+        self.check_limits(core, request)?;
         let changes_key = request.umr.is_some();
         let length = gather::total(&request.list);
         request.length = match u32::try_from(length) {
@@ -190,6 +191,26 @@ impl Qp {
             }
         }
         Ok(())
+    }
+
+    /// What a device that can do less refuses only here, for its driver's
+    /// library would not have posted it.
+    fn check_limits(&self, core: &mut Core, request: &Request) -> Result<(), Syndrome> {
+        let limits = core.options.limits;
+        let inline = request.list.iter().filter(|piece| piece.key.is_none());
+        let inline: u32 = inline.map(|piece| piece.length).sum();
+        let is_read = request.operation == Some(Opcode::Read);
+        let (what, found, most) = if inline > limits.max_inline {
+            ("inline bytes", inline, limits.max_inline)
+        } else if is_read && request.list.len() > limits.max_sge_rd as usize {
+            let found = request.list.len() as u32;
+            ("segments of a read", found, limits.max_sge_rd)
+        } else {
+            return Ok(());
+        };
+        let text = format!("{found} {what}, the device's limit is {most}");
+        self.report_wqe(core, request.counter, &text);
+        Err(Syndrome::LocalQpOperation)
     }
 
     /// Inline data as memory: one piece, or two around the ring's end.

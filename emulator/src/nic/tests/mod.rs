@@ -13,6 +13,7 @@ mod errors;
 mod garbage;
 mod gone;
 mod incidents;
+mod limits;
 mod loss;
 mod receive;
 mod resize;

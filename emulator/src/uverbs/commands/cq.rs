@@ -53,7 +53,7 @@ impl Call<'_> {
         let driver = &request.driver;
         let asynchronous = event_file(request.event_fd)?;
         let channel = event_file(request.channel)?;
-        if request.comp_vector >= COMPLETION_VECTORS || request.cqe > limits::MAX_CQE {
+        if request.comp_vector >= COMPLETION_VECTORS || request.cqe > self.most_cqe() {
             return Err(Errno(EINVAL));
         }
         if request.flags & !CQ_FLAGS != 0 {
@@ -128,13 +128,17 @@ impl Call<'_> {
         request: &ResizeCq,
         driver: &[u8],
     ) -> Result<u32> {
+        // `ib_uverbs_notsupp`, where the driver has no `resize_cq`.
+        if !self.file.limits().resizes_cqs {
+            return Err(Errno(EOPNOTSUPP));
+        }
         let invalid = Errno(EINVAL);
         let mut cq: Cq = self
             .state
             .handles
             .get(request.cq_handle)
             .map_err(|_| invalid)?;
-        if !(1..=limits::MAX_CQE).contains(&request.cqe) {
+        if !(1..=self.most_cqe()).contains(&request.cqe) {
             return Err(invalid);
         }
         let cqe_count = (request.cqe + 1).next_power_of_two();
@@ -160,6 +164,12 @@ impl Call<'_> {
         cq.cqe = cqe_count - 1;
         self.state.handles.replace(request.cq_handle, cq);
         Ok(cq.cqe)
+    }
+
+    /// Completions of the largest CQ. libmlx5 asks for rings of a power of two,
+    /// one of them not for use, whatever it was asked for itself.
+    fn most_cqe(&self) -> u32 {
+        (self.file.limits().max_cqe + 1).next_power_of_two() - 1
     }
 
     /// Event moderation: how many completions, and how long, an event may

@@ -25,7 +25,9 @@ const UCTX_DEVX: u32 = 1;
 /// `enum ib_uverbs_device_cap_flags`: port events, a system image GUID, RNR
 /// NAKs, windows of type 1 and 2B, (memory management) SEND with invalidate
 /// and local invalidation.
-const DEVICE_CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | 1 << 17 | 1 << 21 | 1 << 24;
+const DEVICE_CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | WINDOWS | 1 << 21;
+/// Those of them about windows.
+const WINDOWS: u32 = 1 << 17 | 1 << 24;
 /// Completions carry the device's time: nanoseconds of the host's monotonic
 /// clock.
 const CLOCK_KHZ: u64 = 1_000_000;
@@ -99,7 +101,8 @@ impl Call<'_> {
             max_rq_desc_sz: narrow(limits::MAX_RQ_DESC),
             max_send_wqebb: limits::MAX_WR,
             max_recv_wr: limits::MAX_WR,
-            max_srq_recv_wr: limits::MAX_SRQ_WR,
+            // libmlx5 compares what it is asked for with this.
+            max_srq_recv_wr: self.file.limits().max_srq_wr,
             num_ports: self.file.ports().into(),
             flow_action_flags: 0,
             comp_mask: 0,
@@ -117,39 +120,50 @@ impl Call<'_> {
         }
     }
 
+    fn capabilities(&self) -> u32 {
+        if self.file.limits().has_windows() {
+            DEVICE_CAPABILITIES
+        } else {
+            DEVICE_CAPABILITIES & !WINDOWS
+        }
+    }
+
     /// What the device can do.
     pub(in crate::uverbs) fn query_device(&mut self) -> Result<QueryDeviceResp> {
         self.context()?;
+        let limits = self.file.limits();
+        // A device without shared queues tells of no sizes of them.
+        let of_srqs = |value| if limits.has_srqs() { value } else { 0 };
         let guid = self.machine().identity(self.file.device()).guid;
         Ok(QueryDeviceResp {
             fw_ver: 22 << 32,
             node_guid: guid,
             sys_image_guid: guid,
-            max_mr_size: u64::MAX,
+            max_mr_size: limits.max_mr_size,
             page_size_cap: !0xfff,
             vendor_id: 0x02c9,
             vendor_part_id: 0x101d,
             hw_ver: 0,
-            max_qp: limits::MAX_QP,
-            max_qp_wr: limits::MAX_WR,
-            device_cap_flags: DEVICE_CAPABILITIES,
-            max_sge: limits::MAX_SGE,
-            max_sge_rd: limits::MAX_SGE,
-            max_cq: limits::MAX_CQ,
-            max_cqe: limits::MAX_CQE,
-            max_mr: limits::MAX_MR,
-            max_pd: limits::MAX_PD,
-            max_qp_rd_atom: limits::MAX_RD_ATOMIC.into(),
+            max_qp: limits.max_qp,
+            max_qp_wr: limits.max_qp_wr,
+            device_cap_flags: self.capabilities(),
+            max_sge: limits.max_sge,
+            max_sge_rd: limits.max_sge_rd.min(limits.max_sge),
+            max_cq: limits.max_cq,
+            max_cqe: limits.max_cqe,
+            max_mr: limits.max_mr,
+            max_pd: limits.max_pd,
+            max_qp_rd_atom: limits.max_qp_rd_atom,
             max_ee_rd_atom: 0,
-            max_res_rd_atom: u32::from(limits::MAX_RD_ATOMIC) * limits::MAX_QP,
-            max_qp_init_rd_atom: limits::MAX_RD_ATOMIC.into(),
+            max_res_rd_atom: limits.max_qp_rd_atom * limits.max_qp,
+            max_qp_init_rd_atom: limits.max_qp_init_rd_atom,
             max_ee_init_rd_atom: 0,
             // IB_ATOMIC_HCA: atomic among all that goes through this device. (The
             // processor's atomics take part as well, which is not promised.)
-            atomic_cap: 1,
+            atomic_cap: limits.has_atomics.into(),
             max_ee: 0,
             max_rdd: 0,
-            max_mw: limits::MAX_MR,
+            max_mw: limits.max_mw,
             max_raw_ipv6_qp: 0,
             max_raw_ethy_qp: 0,
             max_mcast_grp: 0,
@@ -158,9 +172,9 @@ impl Call<'_> {
             max_ah: i32::MAX.cast_unsigned(),
             max_fmr: 0,
             max_map_per_fmr: 0,
-            max_srq: limits::MAX_SRQ,
-            max_srq_wr: limits::MAX_SRQ_WR,
-            max_srq_sge: limits::MAX_SRQ_SGE,
+            max_srq: limits.max_srq,
+            max_srq_wr: of_srqs(limits.max_srq_wr),
+            max_srq_sge: of_srqs(limits.max_srq_sge),
             max_pkeys: 1,
             local_ca_ack_delay: 16,
             phys_port_cnt: self.file.ports(),
@@ -181,7 +195,7 @@ impl Call<'_> {
             odp_reserved: 0,
             timestamp_mask: TIMESTAMPS,
             hca_core_clock: CLOCK_KHZ,
-            device_cap_flags_ex: DEVICE_CAPABILITIES.into(),
+            device_cap_flags_ex: self.capabilities().into(),
             rss: [0; 4],
             max_wq_type_rq: 0,
             raw_packet_caps: 0,

@@ -4,6 +4,7 @@
 //! as ib_core and mlx5_ib do, asks the machine, and keeps the handle tables.
 
 mod ah;
+mod caps;
 mod channel;
 mod cq;
 mod device;

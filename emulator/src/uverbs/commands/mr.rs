@@ -36,6 +36,7 @@ impl Call<'_> {
         if request.start & 0xfff != request.hca_va & 0xfff {
             return Err(Errno(EINVAL));
         }
+        self.check_length(request.length)?;
         let access = check_access(request.access_flags)?;
         let pd: Pd = self
             .state
@@ -73,6 +74,15 @@ impl Call<'_> {
         })
     }
 
+    /// # Errors
+    /// `EINVAL` for more than a region may have, as `irdma_reg_user_mr`.
+    fn check_length(&self, length: u64) -> Result<()> {
+        if length > self.file.limits().max_mr_size {
+            return Err(Errno(EINVAL));
+        }
+        Ok(())
+    }
+
     /// Changes the range, the domain or the rights of a region. Its keys stay,
     /// as where mlx5_ib changes it by a UMR.
     pub(in crate::uverbs) fn rereg_mr(&mut self, request: &ReregMr) -> Result<ReregMrResp> {
@@ -101,6 +111,7 @@ impl Call<'_> {
             _ => return Err(Errno(EINVAL)),
         };
         if has(REREG_TRANSLATION) {
+            self.check_length(request.length)?;
             (mr.start, mr.length, mr.iova) = (request.start, request.length, request.hca_va);
         }
         let spec = MrSpec {

@@ -19,6 +19,10 @@ impl Call<'_> {
         driver: &Mlx5AllocMw,
     ) -> Result<AllocMwResp> {
         let context = self.context()?;
+        // `ib_uverbs_notsupp`, where the driver has no `alloc_mw`.
+        if !self.file.limits().has_windows() {
+            return Err(Errno(EOPNOTSUPP));
+        }
         if driver.comp_mask != 0 || driver.reserved1 != 0 || driver.reserved2 != 0 {
             return Err(Errno(EOPNOTSUPP));
         }

@@ -2,7 +2,7 @@
 
 use libc::{EINVAL, EOPNOTSUPP};
 
-use super::{Call, check_aligned, event_file};
+use super::{Call, caps, check_aligned, event_file};
 use crate::limits;
 use crate::nic::spec::{
     Access, AsyncObject, Errno, Path, QpAttr, QpSpec, Register, Result, Service, UarPage,
@@ -31,12 +31,15 @@ pub(in crate::uverbs) const QP_CREATE_FLAGS: u32 = 1 << 1;
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
 pub(in crate::uverbs) const QP_CREATE_SQ_SIG_ALL: u32 = 1 << 12;
 
-/// `IB_QP_STATE`, `IB_QP_CUR_STATE`, `IB_QP_PORT`, `IB_QP_AV`, `IB_QP_ALT_PATH`.
+/// `IB_QP_STATE`, `IB_QP_CUR_STATE` and so on.
 const MASK_STATE: u32 = 1;
 const MASK_CUR_STATE: u32 = 1 << 1;
+const MASK_ACCESS_FLAGS: u32 = 1 << 3;
 const MASK_PORT: u32 = 1 << 5;
 const MASK_AV: u32 = 1 << 7;
+const MASK_MAX_QP_RD_ATOMIC: u32 = 1 << 13;
 const MASK_ALT_PATH: u32 = 1 << 14;
+const MASK_MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
 /// `IB_QP_ATTR_STANDARD_BITS`.
 const MASK_STANDARD: u32 = (1 << 21) - 1;
 /// `IB_QPS_ERR`.
@@ -58,11 +61,13 @@ pub(in crate::uverbs) struct QpRequest {
     pub(in crate::uverbs) driver: Mlx5CreateQp,
 }
 
-/// A QP as the application gets it; its capabilities are those it asked for.
+/// A QP as the application gets it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::uverbs) struct QpReply {
     pub(in crate::uverbs) handle: u32,
     pub(in crate::uverbs) qpn: u32,
+    /// Those it asked for, but for the inline size (see [`caps`]).
+    pub(in crate::uverbs) cap: QpCap,
     pub(in crate::uverbs) bfreg_index: u32,
 }
 
@@ -126,6 +131,7 @@ impl Call<'_> {
             return Err(Errno(EINVAL));
         }
         check_rings(request)?;
+        let cap = caps::grant(request, self.file.limits())?;
         let rq_bytes = u64::from(driver.rq_wqe_count) << driver.rq_wqe_shift;
         let sq_buf = driver.buf_addr.checked_add(rq_bytes).ok_or(Errno(EINVAL))?;
         let bell = self.choose_bell(driver)?;
@@ -182,6 +188,7 @@ impl Call<'_> {
         Ok(QpReply {
             handle,
             qpn: qpn.0,
+            cap,
             bfreg_index: bell.number,
         })
     }
@@ -251,7 +258,30 @@ impl Call<'_> {
         if has(MASK_ALT_PATH) {
             self.check_dest(&request.alt_dest)?;
         }
+        self.check_limits(request)?;
         self.machine().modify_qp(qp.qpn, &attributes(request)?)
+    }
+
+    /// # Errors
+    /// As mlx5_ib on a device that can do less: `EINVAL` for more reads than
+    /// it has (`mlx5_ib_modify_qp`; `irdma_modify_qp_roce` as well),
+    /// `EOPNOTSUPP` for remote atomics without any (`get_atomic_mode`).
+    fn check_limits(&self, request: &ModifyQp) -> Result<()> {
+        let limits = self.file.limits();
+        let has = |bit| request.attr_mask & bit != 0;
+        let initiated = u32::from(request.max_rd_atomic);
+        let served = u32::from(request.max_dest_rd_atomic);
+        if has(MASK_MAX_QP_RD_ATOMIC) && initiated > limits.max_qp_init_rd_atom
+            || has(MASK_MAX_DEST_RD_ATOMIC) && served > limits.max_qp_rd_atom
+        {
+            return Err(Errno(EINVAL));
+        }
+        let access = Access::from_bits_truncate(request.qp_access_flags);
+        let atomics = has(MASK_ACCESS_FLAGS) && access.contains(Access::REMOTE_ATOMIC);
+        if atomics && !limits.has_atomics {
+            return Err(Errno(EOPNOTSUPP));
+        }
+        Ok(())
     }
 
     fn check_dest(&self, dest: &QpDest) -> Result<()> {

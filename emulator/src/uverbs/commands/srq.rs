@@ -3,7 +3,6 @@
 use libc::{EINVAL, EOPNOTSUPP};
 
 use super::{Call, check_aligned, event_file};
-use crate::limits;
 use crate::nic::spec::{AsyncObject, Errno, Result, SrqSpec};
 use crate::uverbs::abi::{Mlx5CreateSrq, ModifySrq, QuerySrqResp};
 use crate::uverbs::handles::{Pd, Srq};
@@ -43,13 +42,17 @@ impl Call<'_> {
     pub(in crate::uverbs) fn create_srq(&mut self, request: &SrqRequest) -> Result<SrqReply> {
         let context = self.context()?;
         let driver = &request.driver;
-        if request.kind != 0 {
+        let limits = self.file.limits();
+        // `ib_uverbs_notsupp`, where the driver has no `create_srq`.
+        if !limits.has_srqs() || request.kind != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
         let asynchronous = event_file(request.event_fd)?;
         let pd: Pd = self.state.handles.get(request.pd_handle)?;
-        if request.max_wr > limits::MAX_SRQ_WR
-            || request.max_sge > limits::MAX_SRQ_SGE
+        // libmlx5 asks for a ring, of which it knows the limit itself.
+        let most_wr = (limits.max_srq_wr + 1).next_power_of_two() - 1;
+        if request.max_wr > most_wr
+            || request.max_sge > limits.max_srq_sge
             || request.limit > request.max_wr
             || driver.reserved0 != 0
             || driver.reserved1 != 0

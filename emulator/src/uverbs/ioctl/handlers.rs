@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use libc::{EINVAL, EOPNOTSUPP};
+use libc::{EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
 use zerocopy::IntoBytes;
 
 use super::close;
 use crate::nic::spec::{Errno, Result};
-use crate::uverbs::abi::{self, GidEntry, QpCap, QueryPortRespEx, UHW_IN, UHW_OUT};
+use crate::uverbs::abi::{self, GidEntry, QueryPortRespEx, UHW_IN, UHW_OUT};
 use crate::uverbs::attributes::Attributes;
 use crate::uverbs::commands::{
     COMPLETION_VECTORS, CORE_SUPPORT, CQ_FLAGS, Call, CqRequest, QP_CREATE_FLAGS,
@@ -125,6 +125,11 @@ pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
 }
 
 pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    // A kernel drops the method of a driver that cannot do it
+    // (`uapi_finalize_disable`), and has a command instead that says so.
+    if !file.limits().has_srqs() {
+        return Err(Errno(EPROTONOSUPPORT));
+    }
     let wanted = SrqRequest {
         user_handle: it.u64(4),
         pd_handle: it.handle(1)?,
@@ -166,7 +171,6 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     if flags & !(QP_CREATE_SQ_SIG_ALL | QP_CREATE_FLAGS) != 0 {
         return Err(Errno(EOPNOTSUPP));
     }
-    let cap: QpCap = it.structure(8);
     let wanted = QpRequest {
         user_handle: it.u64(7),
         pd_handle: it.handle(2)?,
@@ -174,14 +178,14 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
         recv_cq: it.handle(5)?,
         srq: it.optional_handle(3)?,
         kind: it.u64(9),
-        cap,
+        cap: it.structure(8),
         signal_all: flags & QP_CREATE_SQ_SIG_ALL != 0,
         event_fd: it.descriptor(12)?,
         driver: it.structure(UHW_IN),
     };
     let mut call = Call::new(file);
     let qp = call.create_qp(&wanted)?;
-    it.answer(13, &cap)
+    it.answer(13, &qp.cap)
         .and_then(|()| it.answer(14, &qp.qpn))
         .and_then(|()| it.answer(UHW_OUT, &qp.driver_reply()))
         .and_then(|()| it.answer_id(0, qp.handle))

@@ -7,6 +7,7 @@ use super::objects::{Application, errno};
 use super::sender::{Answer, Command, context_request, open_as};
 use crate::config::{Face, Link};
 use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
+use crate::limits::Limits;
 use crate::nic::spec::{Result, Service};
 use crate::uverbs::Show;
 use crate::uverbs::abi::{
@@ -184,6 +185,7 @@ fn a_second_port_has_names_of_its_own() {
             ports: 2,
             face: Face::Ioctl,
             cqe_version: 1,
+            limits: Limits::DEVICE,
         });
         let context = context_request(0, 3).send(&file).unwrap();
         let context: Mlx5AllocUcontextResp = request(&context.output(UHW_OUT));

@@ -5,6 +5,7 @@ mod addresses;
 mod clock;
 mod garbage;
 mod ioctls;
+mod limits;
 mod machine;
 mod objects;
 mod sender;

@@ -31,7 +31,10 @@ impl Application {
     }
 
     pub(super) fn on(link: Link) -> Self {
-        let (file, recorder) = open_context_on(link);
+        Self::with(open_context_on(link))
+    }
+
+    pub(super) fn with((file, recorder): (Arc<DeviceFile>, Arc<Recorder>)) -> Self {
         let page = alloc_uar(&file).unwrap().u32(0x1004);
         let allocated = Command::new(object::ASYNC_EVENT, method::ASYNC_EVENT_ALLOC).id(0, 0);
         let asynchronous = allocated.send(&file).unwrap().id(0).cast_signed();
@@ -59,7 +62,7 @@ impl Application {
         command.send(&self.file).unwrap().u32(1).cast_signed()
     }
 
-    fn cq_driver(&self) -> Mlx5CreateCq {
+    pub(super) fn cq_driver(&self) -> Mlx5CreateCq {
         let mut driver = Mlx5CreateCq::new_zeroed();
         driver.buf_addr = self.buffer();
         driver.db_addr = self.buffer();
@@ -69,7 +72,7 @@ impl Application {
         driver
     }
 
-    fn cq_command(&self, cqe: u32, driver: &Mlx5CreateCq) -> Command {
+    pub(super) fn cq_command(&self, cqe: u32, driver: &Mlx5CreateCq) -> Command {
         Command::new(object::CQ, method::CQ_CREATE)
             .id(0, 0)
             .input(1, &cqe.to_ne_bytes())
@@ -88,7 +91,7 @@ impl Application {
             .id(0)
     }
 
-    fn srq_command(&self, pd: u32, max_wr: u32, max_sge: u32) -> Command {
+    pub(super) fn srq_command(&self, pd: u32, max_wr: u32, max_sge: u32) -> Command {
         let mut driver = Mlx5CreateSrq::new_zeroed();
         driver.buf_addr = self.buffer();
         driver.db_addr = self.buffer();

@@ -6,6 +6,7 @@ use zerocopy::IntoBytes;
 
 use super::machine::Recorder;
 use crate::config::{Face, Link};
+use crate::limits::Limits;
 use crate::nic::spec::Result;
 use crate::uverbs::abi::{
     ATTR_F_MANDATORY, Attribute, DRIVER_MLX5, IoctlHeader, Mlx5AllocUcontextReq, RDMA_VERBS_IOCTL,
@@ -68,6 +69,17 @@ impl Command {
         let mut data = [0; 8];
         data[..bytes.len()].copy_from_slice(bytes);
         self.attribute(id, bytes.len(), u64::from_ne_bytes(data))
+    }
+
+    /// Puts other bytes in the place of an input of more than 8.
+    pub(super) fn replace(mut self, id: u16, bytes: &[u8]) -> Self {
+        self.buffers.push(bytes.to_vec());
+        let address = self.buffers.last().unwrap().as_ptr() as u64;
+        let found = self.attributes.iter_mut().find(|it| it.id == id);
+        let attribute = found.expect("an input");
+        assert_eq!(usize::from(attribute.len), bytes.len());
+        attribute.data = address;
+        self
     }
 
     pub(super) fn output(mut self, id: u16, len: usize) -> Self {
@@ -151,6 +163,7 @@ pub(super) fn open_on(link: Link, face: Face) -> (Arc<DeviceFile>, Arc<Recorder>
         ports: 1,
         face,
         cqe_version: 1,
+        limits: Limits::DEVICE,
     })
 }
 
