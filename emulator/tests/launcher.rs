@@ -64,6 +64,10 @@ fn bad_command_lines_are_1_with_a_reason() {
             &["run", "--limits", "max_ee=1", "--", "true"],
             "known are max_qp=N",
         ),
+        (
+            &["run", "--limits", "profile:x", "--", "true"],
+            "known are irdma-roce, irdma-iwarp, irdma-x722, bnxt_re",
+        ),
         (&["run", "--fabric", "../x", "--", "true"], "../x"),
         (&["run", "--devices", "300", "--", "true"], "1 to 16"),
         (
@@ -101,6 +105,11 @@ fn help_and_info_are_answers() {
     let (status, output) = emu(&["info"]);
     assert_eq!(status, Some(0));
     assert!(output.contains("rdma-core"), "{output}");
+    let (status, output) = emu(&["info", "--limits"]);
+    assert_eq!(status, Some(0));
+    for words in ["profile:siw ", "siw_query_device", "max_inline=80"] {
+        assert!(output.contains(words), "{output}");
+    }
 }
 
 #[test]

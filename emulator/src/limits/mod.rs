@@ -2,8 +2,10 @@
 //! face answers them, the NIC refuses what exceeds them. [`Limits`] makes a
 //! device that can do less.
 
+mod profiles;
 mod text;
 
+pub use profiles::{PROFILES, Profile};
 pub use text::LimitsError;
 
 /// Largest work queue, in requests (and in 64-byte blocks for send queues).

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Limits;
+use super::{Limits, Profile};
+
+/// What a profile's name stands behind.
+const PROFILE: &str = "profile:";
 
 /// A limit that takes a number.
 struct Key {
@@ -92,7 +95,9 @@ impl Limits {
     pub fn help() -> String {
         let mut text = String::from(
             "A comma list of KEY=N and words; later ones replace earlier ones. N is at\n\
-             most what the device can do, which stands in brackets.\n",
+             most what the device can do, which stands in brackets. profile:NAME is a list\n\
+             of limits that another maker's driver reports; `mlx5-emu info --limits` shows\n\
+             them all with their sources.\n",
         );
         for key in KEYS {
             let most = (key.get)(&Self::DEVICE);
@@ -122,13 +127,19 @@ impl Limits {
             (word.take_away)(self);
             return Ok(());
         }
+        if let Some(name) = word.strip_prefix(PROFILE) {
+            let profile = Profile::find(name)
+                .ok_or_else(|| format!("unknown profile; known are {}", Profile::names()))?;
+            profile.apply(self);
+            return Ok(());
+        }
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let Some(key) = KEYS.iter().find(|key| key.name == name) else {
             let most = |key: &Key| format!("{}=N", key.name);
             let keys: Vec<_> = KEYS.iter().map(most).collect();
             let words: Vec<_> = WORDS.iter().map(|it| it.name).collect();
             return Err(format!(
-                "unknown limit; known are {}, {}",
+                "unknown limit; known are {}, {}, {PROFILE}NAME",
                 keys.join(", "),
                 words.join(", ")
             ));
@@ -144,6 +155,21 @@ impl Limits {
                 key.least
             )),
         }
+    }
+
+    /// Takes a word of a profile, whose number may be more than this device
+    /// can do. Answers whether it was, and is now what the device can do.
+    pub(super) fn lower(&mut self, word: &str) -> bool {
+        let over = word.split_once('=').and_then(|(name, value)| {
+            let key = KEYS.iter().find(|key| key.name == name)?;
+            let most = (key.get)(&Self::DEVICE);
+            (value.parse::<u64>().ok()? > most).then_some((key, most))
+        });
+        match over {
+            Some((key, most)) => (key.set)(self, most),
+            None => self.read(word).expect("profiles consist of known words"),
+        }
+        over.is_some()
     }
 }
 

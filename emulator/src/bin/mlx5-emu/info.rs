@@ -2,12 +2,33 @@
 
 use std::process::ExitCode;
 
+use clap::Args;
 use mlx5emu::config::{MAX_DEVICES, MAX_PORTS};
-use mlx5emu::limits;
+use mlx5emu::limits::{self, PROFILES, Profile};
 
 use super::{Failure, print};
 
-pub(super) fn info() -> Result<ExitCode, Failure> {
+const ABOUT_PROFILES: &str = "\
+Limits of other makers' devices, for `mlx5-emu run --limits profile:NAME`. The numbers were read
+in Linux 6.1 (paths are below drivers/infiniband or drivers) and rdma-core; no such device was
+asked. \"reports\" is what a driver reports beyond what the emulated device can do, whose own
+limit holds then.
+";
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// List the profiles that `run --limits profile:NAME` takes: what each device
+    /// can do, what its driver reports beyond what is emulated here, and the
+    /// sources of the numbers.
+    #[arg(long)]
+    limits: bool,
+}
+
+pub(super) fn info(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if arguments.limits {
+        let profiles: Vec<_> = PROFILES.iter().map(Profile::describe).collect();
+        return print(&format!("{ABOUT_PROFILES}\n{}", profiles.join("\n")));
+    }
     print(&format!(
         "\
 mlx5-emu {version}: an emulated ConnectX-6 Dx for unmodified libibverbs + libmlx5

@@ -38,6 +38,9 @@ Examples:
   mlx5-emu run --trace - -- ./my-program
       print every work request and completion as text
 
+  mlx5-emu run --limits profile:siw -- ./my-program
+      a device that can do no more than another; info --limits lists them
+
 Exit status:
   run: that of the command (128 + N if signal N ended it); 127 if it was not
   found, 126 if it could not be executed. Otherwise 1 for a command line that
@@ -53,7 +56,7 @@ enum Command {
     /// (SIGKILL), the command and every process started below it are killed too.
     Run(run::Arguments),
     /// Say what is emulated, with which limits, and how it was tested.
-    Info,
+    Info(info::Arguments),
     /// Print work requests, completions or doorbells as text.
     Dump(dump::Arguments),
 }
@@ -74,7 +77,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(arguments),
-        Command::Info => info::info(),
+        Command::Info(arguments) => info::info(&arguments),
         Command::Dump(arguments) => dump::dump(&arguments),
     };
     outcome.unwrap_or_else(|failure| {

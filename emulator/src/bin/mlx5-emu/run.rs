@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// Faults to inject, as "seed=7,drop=0.01,delay=0.05:100us,kill-qp@500".
     #[arg(long, value_name = "SPEC", long_help = faults_help())]
     faults: Option<String>,
-    /// Limits of the devices, as "max_inline=0,max_sge=1,no_srq,no_cq_resize".
+    /// Limits of the devices, as "max_inline=0,max_sge=1,no_srq" or "profile:siw".
     #[arg(long, value_name = "LIST", long_help = limits_help())]
     limits: Option<String>,
     /// The command and its arguments, after "--".
@@ -186,7 +186,7 @@ fn faults_help() -> String {
 
 fn limits_help() -> String {
     format!(
-        "Limits of the devices, as \"max_inline=0,max_sge=1,no_srq,no_cq_resize\": the devices \
+        "Limits of the devices, as \"max_inline=0,max_sge=1,no_srq\" or \"profile:siw\": the devices \
          can do less, and refuse the rest as a kernel's driver would.\n{}",
         Limits::help()
     )

@@ -264,7 +264,7 @@ impl Call<'_> {
 
     /// # Errors
     /// As mlx5_ib on a device that can do less: `EINVAL` for more reads than
-    /// it has (`mlx5_ib_modify_qp`; `irdma_modify_qp_roce` as well),
+    /// it has (`validate_rd_atomic`; `irdma_modify_qp_roce` as well),
     /// `EOPNOTSUPP` for remote atomics without any (`get_atomic_mode`).
     fn check_limits(&self, request: &ModifyQp) -> Result<()> {
         let limits = self.file.limits();
