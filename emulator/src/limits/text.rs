@@ -54,7 +54,7 @@ const KEYS: &[Key] = keys! {
     max_mw from 0: "memory windows; more: ENOMEM, with 0 EOPNOTSUPP",
     max_srq from 0: "shared receive queues; more: ENOMEM, with 0 EOPNOTSUPP",
     max_srq_wr from 1: "receives of an SRQ; more: EINVAL",
-    max_srq_sge from 1: "segments of an SRQ's receive; more: EINVAL",
+    max_srq_sge from 1: "segments of an SRQ's receive, as 2^n-1; more: EINVAL",
     max_inline from 0: "inline bytes of a request; see below",
 };
 

@@ -49,10 +49,11 @@ impl Call<'_> {
         }
         let asynchronous = event_file(request.event_fd)?;
         let pd: Pd = self.state.handles.get(request.pd_handle)?;
-        // libmlx5 asks for a ring, of which it knows the limit itself.
-        let most_wr = (limits.max_srq_wr + 1).next_power_of_two() - 1;
-        if request.max_wr > most_wr
-            || request.max_sge > limits.max_srq_sge
+        // libmlx5 rounds up before it asks: to a ring, of which it knows the
+        // limit itself, and to the segments that fit in a WQE.
+        let rounded = |limit: u32| (limit + 1).next_power_of_two() - 1;
+        if request.max_wr > rounded(limits.max_srq_wr)
+            || request.max_sge > rounded(limits.max_srq_sge)
             || request.limit > request.max_wr
             || driver.reserved0 != 0
             || driver.reserved1 != 0
@@ -86,7 +87,7 @@ impl Call<'_> {
             srqn,
             user_handle: request.user_handle,
             max_wr: wqe_count - 1,
-            max_sge: request.max_sge,
+            max_sge: request.max_sge.min(limits.max_srq_sge),
         };
         let handle = self
             .state
