@@ -174,7 +174,7 @@ impl Endpoint {
     /// What the peer needs to connect to it through a port.
     ///
     /// # Errors
-    /// The port is missing or not active, or on Ethernet has no usable GID.
+    /// The port is missing or not active, or on RoCE has no usable GID.
     pub fn local_address(&self, port: u8) -> Result<EndpointAddress, ControlError> {
         self.handle.local_address(port)
     }
@@ -272,9 +272,14 @@ impl Endpoint {
     /// do that before it connects again, or the queues may overrun.
     ///
     /// # Errors
-    /// The device failed.
+    /// The device failed; or it speaks iWARP ([`VerbsQp::may_be_reset`]), and
+    /// another endpoint is to be made in place of this one.
     pub fn reset(&mut self) -> Result<(), ControlError> {
         let mut inner = self.handle.lock();
+        if !self.handle.verbs().may_be_reset() {
+            // SAFETY: refused.
+            return unsafe { self.handle.verbs().to_reset() };
+        }
         self.path.before_reset();
         // SAFETY: the rings begin anew below; nothing is posted meanwhile.
         unsafe { self.handle.verbs().to_reset() }?;
@@ -354,7 +359,7 @@ impl Drop for Endpoint {
         let reset = match destroyed {
             true => self.handle.verbs().require_here(),
             // SAFETY: the rings go below.
-            false => unsafe { self.handle.verbs().to_reset() },
+            false => unsafe { self.handle.verbs().end() },
         };
         match reset {
             // The parent goes on using the queues; this copy of the handle must

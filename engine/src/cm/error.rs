@@ -44,10 +44,18 @@ pub enum CmError {
     Missing(#[source] io::Error),
     /// The kernel's connection manager does not serve the port.
     #[error(
-        "{0}\ngive the port's network interface an IP address and bring it up \
-         (see `ip address` and `rdma link`), or connect by sockets"
+        "{0}\ngive the port's network interface an IP address and bring it up (see \
+         `ip address` and `rdma link`); InfiniBand and RoCE ports connect by sockets, too"
     )]
     NotServed(String),
+    /// The device speaks iWARP, and the manager works by TCP.
+    #[error(
+        "{device} speaks iWARP: the kernel makes its connections, and messages over sockets cannot\n         use rdma_cm"
+    )]
+    OnlyRdma {
+        /// Name of the device.
+        device: String,
+    },
     /// Descriptors, ports, memory or threads are used up.
     #[error(
         "the system refuses what a connection needs: {0}\n\

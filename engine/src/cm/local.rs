@@ -1,6 +1,6 @@
 //! The address of this host that others are to connect to.
 
-use super::CmError;
+use super::{CmError, rdma};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -19,15 +19,17 @@ pub(super) fn address_for(device: &str) -> IpAddr {
 }
 
 /// The best address of a port's own network interfaces, by which the kernel's
-/// connection manager knows it: of the interface itself before its VLANs.
+/// connection manager knows it: of the interface itself before its VLANs. Of an
+/// iWARP port, whose interface only the manager knows, the best of its addresses.
 #[must_use]
 pub fn own_address(device: &str, port: u8) -> Option<IpAddr> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     // The table may have a thousand entries, of which the first will do.
-    interfaces_of_port(device, port).find_map(|name| {
+    let of_interface = interfaces_of_port(device, port).find_map(|name| {
         let own = all.iter().filter(|one| one.name == name);
         best(own.map(if_addrs::Interface::ip))
-    })
+    });
+    of_interface.or_else(|| best(rdma::own_addresses(device, port).into_iter()))
 }
 
 /// The best address of a network interface.
@@ -56,11 +58,16 @@ pub(super) fn require_one_host(address: IpAddr) -> Result<(), CmError> {
 
 /// IPv4 before IPv6: every host of a cluster has it, and it needs no scope.
 fn best(addresses: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
-    let usable = addresses.filter(|address| match address {
+    let usable = addresses.filter(|&address| is_usable(address));
+    usable.min_by_key(IpAddr::is_ipv6)
+}
+
+/// Whether other hosts may reach an address, without a scope.
+pub(super) fn is_usable(address: IpAddr) -> bool {
+    match address {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
         IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
-    });
-    usable.min_by_key(IpAddr::is_ipv6)
+    }
 }
 
 /// The source address of the route to others. Asks the routing table with a

@@ -6,6 +6,7 @@ use super::types::{
 };
 use super::{CmError, MAX_PRIVATE_DATA, local};
 use super::{rdma, socket};
+use crate::control::Transport;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,12 +54,23 @@ impl Manager {
         }
     }
 
-    /// Most bytes of private data that a request or an answer carries.
+    /// Most bytes of private data that a request or an answer carries between
+    /// endpoints of a device with this transport.
     #[must_use]
-    pub fn max_private_data(&self) -> usize {
+    pub fn max_private_data(&self, transport: Transport) -> usize {
         match self.service {
             ServiceOf::Socket(_) => MAX_PRIVATE_DATA,
-            ServiceOf::Rdma(_) => rdma::MAX_PRIVATE_DATA,
+            ServiceOf::Rdma(_) => rdma::max_private_data(transport),
+        }
+    }
+
+    /// Refuses a device whose connections it cannot make.
+    fn require_served(&self, local: &Local) -> Result<(), CmError> {
+        match (&self.service, local.transport) {
+            (ServiceOf::Socket(_), Transport::Iwarp) => Err(CmError::OnlyRdma {
+                device: local.device.clone(),
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -66,12 +78,15 @@ impl Manager {
     /// See [`super::port_of`] for which may be listened for together over TCP.
     /// By rdma_cm those up to 65535 are ports of its own, others share the
     /// ports from 33534 on, and who shares one gets requests for all of them.
+    /// On iWARP all addresses ([`super::ListenOn::All`]) are those that the port
+    /// has now.
     ///
     /// # Errors
     /// [`CmError::InUse`] if anybody on this host listens on the qualifier or
     /// on its port; [`CmError::Address`] if this host does not have the address
     /// [`Local::listen_on`]; [`CmError::Privileged`], by rdma_cm;
-    /// [`CmError::Resources`],
+    /// [`CmError::OnlyRdma`] over TCP; [`CmError::NotServed`] if an iWARP port has
+    /// no address; [`CmError::Resources`],
     /// [`CmError::Unavailable`], [`CmError::Forked`].
     pub fn listen(
         &self,
@@ -102,6 +117,7 @@ impl Manager {
         qualifier: Option<u64>,
         sink: Arc<dyn ListenSink>,
     ) -> Result<Listener, CmError> {
+        self.require_served(local)?;
         let inner = match &self.service {
             ServiceOf::Socket(service) => ListenerOf::Socket(socket::Listener::new(
                 service,
@@ -122,7 +138,8 @@ impl Manager {
     /// # Errors
     /// [`CmError::TooLong`] if `private_data` exceeds
     /// [`Manager::max_private_data`]; [`CmError::Address`] if the host's
-    /// cannot be one host's address; [`CmError::Resources`], [`CmError::Unavailable`],
+    /// cannot be one host's address; [`CmError::OnlyRdma`] over TCP;
+    /// [`CmError::Resources`], [`CmError::Unavailable`],
     /// [`CmError::Forked`]. The sink then hears nothing.
     pub fn connect(
         &self,
@@ -132,6 +149,7 @@ impl Manager {
         private_data: &[u8],
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Connection, CmError> {
+        self.require_served(local)?;
         let inner = match &self.service {
             ServiceOf::Socket(service) => {
                 let made = socket::Connection::connect(service, to, &endpoint, private_data, sink);
@@ -151,13 +169,14 @@ impl Manager {
     /// that address. Over TCP nothing is watched.
     ///
     /// # Errors
-    /// [`CmError::NotServed`]; [`CmError::Resources`],
+    /// [`CmError::NotServed`]; [`CmError::OnlyRdma`] over TCP; [`CmError::Resources`],
     /// [`CmError::Unavailable`], [`CmError::Forked`].
     pub fn watch_device(
         &self,
         local: &Local,
         sink: Arc<dyn DeviceSink>,
     ) -> Result<DeviceWatch, CmError> {
+        self.require_served(local)?;
         let inner = match &self.service {
             ServiceOf::Socket(_) => None,
             ServiceOf::Rdma(service) => Some(rdma::DeviceWatch::new(service, local, sink)?),

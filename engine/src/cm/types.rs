@@ -2,7 +2,7 @@
 
 use super::ListenOn;
 use super::manager::Request;
-use crate::control::{EndpointAddress, Route};
+use crate::control::{EndpointAddress, Route, Transport};
 use core::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -26,12 +26,16 @@ impl fmt::Display for ManagerKind {
     }
 }
 
-/// Whose a listener or a connection is. Over TCP only `listen_on` counts; the
-/// kernel's connection manager takes no connection through another port.
+/// Whose a listener or a connection is. Over TCP only `listen_on` and the
+/// transport count; the kernel's connection manager takes no connection through another port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Local {
     /// Name of the device.
     pub device: String,
+    /// What carries its connections. Over TCP nothing is known of
+    /// [`Transport::Iwarp`] devices, which are refused as
+    /// [`super::CmError::OnlyRdma`].
+    pub transport: Transport,
     /// Number of its port, from 1.
     pub port: u8,
     /// The address of the port's network interface.

@@ -6,7 +6,7 @@ use super::gid::Gid;
 use super::port::PortInfo;
 use super::qp::VerbsQp;
 use super::route::{local_gid, path_mtu, route};
-use crate::error::ControlError;
+use crate::error::{ControlError, ControlErrorKind};
 use core::sync::atomic::Ordering;
 use dv_sys::verbs::{
     self, ibv_ah_attr, ibv_qp_attr, ibv_qp_attr_mask as Mask, ibv_qp_init_attr, ibv_qp_state,
@@ -14,6 +14,7 @@ use dv_sys::verbs::{
 use std::fmt;
 
 pub(super) const TO_RTR: &str = "bring a queue pair to RTR";
+const TO_RTS: &str = "bring a queue pair to RTS";
 
 /// The peer of a connection, however it came to be known.
 pub(super) struct Partner {
@@ -64,10 +65,11 @@ impl fmt::Display for QpState {
 }
 
 impl VerbsQp {
-    /// What the peer needs to connect to this QP through a port.
+    /// What the peer needs to connect to this QP through a port. On iWARP only
+    /// the number counts, and only for rdma_cm: there are no GIDs and no LIDs.
     ///
     /// # Errors
-    /// The port is missing or not active, or on Ethernet has no usable GID.
+    /// The port is missing or not active, or on RoCE has no usable GID.
     pub fn local_address(&self, port: u8) -> Result<EndpointAddress, ControlError> {
         self.local_address_at(port, None)
     }
@@ -84,7 +86,10 @@ impl VerbsQp {
     ) -> Result<EndpointAddress, ControlError> {
         const OPERATION: &str = "tell the address of a queue pair";
         let port = self.port(port, gid_index, OPERATION)?;
-        let (gid, gid_index) = local_gid(&port, gid_index)?;
+        let (gid, gid_index) = match self.context().is_iwarp() {
+            true => no_gid(gid_index)?,
+            false => local_gid(&port, gid_index)?,
+        };
         Ok(EndpointAddress {
             qpn: self.qpn(),
             psn: self.psn.load(Ordering::Relaxed),
@@ -121,13 +126,14 @@ impl VerbsQp {
     ///
     /// # Errors
     /// The QP is in another state, the port is not active, or the peer cannot
-    /// be addressed.
+    /// be addressed; or the device speaks iWARP, where rdma_cm alone connects.
     pub fn to_rtr(
         &self,
         peer: &EndpointAddress,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
         options.check(TO_RTR)?;
+        self.require_addresses(TO_RTR)?;
         // As it was when the own address was told, just now; what has changed
         // since is found out if the device refuses.
         let known = self.context().known_port(options.port);
@@ -156,8 +162,10 @@ impl VerbsQp {
     /// RTR to RTS: messages may be sent.
     ///
     /// # Errors
-    /// The QP is in another state, or an option is out of range.
+    /// The QP is in another state, or an option is out of range; or the device
+    /// speaks iWARP, where rdma_cm alone connects.
     pub fn to_rts(&self, options: &ConnectOptions) -> Result<(), ControlError> {
+        self.require_addresses(TO_RTS)?;
         self.enter_rts(self.psn.load(Ordering::Relaxed), options.timeout, options)
     }
 
@@ -199,8 +207,7 @@ impl VerbsQp {
         timeout: u8,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
-        const OPERATION: &str = "bring a queue pair to RTS";
-        options.check(OPERATION)?;
+        options.check(TO_RTS)?;
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = psn;
@@ -216,7 +223,7 @@ impl VerbsQp {
             | Mask::IBV_QP_RETRY_CNT
             | Mask::IBV_QP_RNR_RETRY
             | Mask::IBV_QP_MAX_QP_RD_ATOMIC;
-        self.modify(OPERATION, &mut attr, mask, Some(QpState::ReadyToReceive))
+        self.modify(TO_RTS, &mut attr, mask, Some(QpState::ReadyToReceive))
     }
 
     /// The retries of a connection. Soft-RoCE takes 7 of these for "for ever",
@@ -248,12 +255,21 @@ impl VerbsQp {
     /// at another packet sequence number.
     ///
     /// # Errors
-    /// The device failed.
+    /// The device failed, or speaks iWARP: a queue pair that was connected there
+    /// has had its one connection ([`Self::may_be_reset`]).
     ///
     /// # Safety
     /// No endpoint drives the queue pair, or that endpoint begins its rings anew:
     /// the device counts from 0 again, and would take old requests for new ones.
     pub unsafe fn to_reset(&self) -> Result<(), ControlError> {
+        if !self.may_be_reset() {
+            return Err(ControlError::new(
+                ControlErrorKind::Unsupported,
+                "bring a queue pair to RESET",
+                "an iWARP queue pair has one connection in its life",
+            )
+            .with_remedy("create another endpoint in its place"));
+        }
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RESET;
         self.modify(
@@ -269,7 +285,31 @@ impl VerbsQp {
         Ok(())
     }
 
-    /// The state that the device reports.
+    /// Whether the QP can come back from ERR. iWARP drivers do not let it:
+    /// siw stays in ERR and says that all is well (Linux,
+    /// `siw_qp_modify` in drivers/infiniband/sw/siw/siw_qp.c).
+    #[must_use]
+    pub fn may_be_reset(&self) -> bool {
+        !self.context().is_iwarp()
+    }
+
+    /// Ends what the QP does, before it is destroyed: nothing that is posted
+    /// completes after this.
+    ///
+    /// # Errors
+    /// The device failed.
+    ///
+    /// # Safety
+    /// As [`Self::to_reset`].
+    pub(crate) unsafe fn end(&self) -> Result<(), ControlError> {
+        match self.may_be_reset() {
+            // SAFETY: passed on to the caller.
+            true => unsafe { self.to_reset() },
+            false => self.to_error(),
+        }
+    }
+
+    /// The state that the device reports. siw reports none (RESET).
     ///
     /// # Errors
     /// The device failed.
@@ -292,6 +332,19 @@ impl VerbsQp {
             0 => Ok(state_of(attr.qp_state)),
             _ => Err(ControlError::verbs(OPERATION, errno)),
         }
+    }
+
+    /// Refuses where no address connects a QP.
+    fn require_addresses(&self, operation: &'static str) -> Result<(), ControlError> {
+        if !self.context().is_iwarp() {
+            return Ok(());
+        }
+        Err(ControlError::new(
+            ControlErrorKind::Unsupported,
+            operation,
+            "an iWARP queue pair is connected over TCP, by the kernel's connection manager alone",
+        )
+        .with_remedy("connect with rdma_cm (ManagerKind::Rdma)"))
     }
 
     fn port(
@@ -325,12 +378,28 @@ impl VerbsQp {
         Err(match (errno, self.state()) {
             (libc::EINVAL, Ok(state)) if from == Some(state) => error
                 .with_cause("the device refuses an attribute")
-                .with_remedy("check the port, the GID index, and the peer's address"),
+                .with_remedy(match self.context().is_iwarp() {
+                    true => "check the port's number",
+                    false => "check the port, the GID index, and the peer's address",
+                }),
             (libc::EINVAL, Ok(state)) => error
                 .with_cause(format!("QP {:#x} is in the state {state}", self.qpn()))
                 .with_remedy("the order is RESET, INIT, RTR, RTS; reset it to begin again"),
             _ => error,
         })
+    }
+}
+
+/// The GID of an iWARP port, and its index: none, unless one is asked for.
+fn no_gid(index: Option<u8>) -> Result<(Gid, u8), ControlError> {
+    match index {
+        None => Ok((Gid::default(), 0)),
+        Some(index) => Err(ControlError::new(
+            ControlErrorKind::NoGid,
+            "choose a GID",
+            format!("GID {index} was asked for, and an iWARP device has no GIDs"),
+        )
+        .with_remedy("leave the GID out: rdma_cm finds the way by IP addresses")),
     }
 }
 
@@ -364,6 +433,14 @@ pub(super) fn random_psn() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gid_is_none_on_iwarp_unless_it_is_asked_for() {
+        assert_eq!(no_gid(None).expect("none"), (Gid::default(), 0));
+        let error = no_gid(Some(3)).expect_err("there is no table");
+        assert_eq!(error.kind(), ControlErrorKind::NoGid);
+        assert!(error.to_string().contains("GID 3"), "{error}");
+    }
 
     #[test]
     fn sequence_numbers_have_24_bits_and_differ() {

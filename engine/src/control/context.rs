@@ -6,7 +6,7 @@ use crate::environment;
 use crate::error::{ControlError, ControlErrorKind};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
-use dv_sys::verbs::{self, ibv_context};
+use dv_sys::verbs::{self, ibv_context, ibv_node_type};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Of how many forks this process is the child, since the library was loaded. A
@@ -120,6 +120,14 @@ impl Context {
             ),
         )
         .with_remedy("open the device again in this process"))
+    }
+
+    /// Whether the device speaks iWARP: see [`super::Transport`].
+    pub(super) fn is_iwarp(&self) -> bool {
+        // SAFETY: the context is open, so its device is there; libibverbs does
+        // not change the node type of a device.
+        let node = unsafe { (*(*self.raw.as_ptr()).device).node_type };
+        node == ibv_node_type::IBV_NODE_RNIC
     }
 
     /// Completion vectors of the device.

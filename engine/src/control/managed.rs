@@ -4,6 +4,9 @@
 //! ([`super::route`]). With rdma_cm the kernel knows them: it resolved the
 //! peer's IP address, chose the GID, and agreed with the peer on packet
 //! sequence numbers. [`ManagedRoute`] has what it says as plain values.
+//!
+//! On iWARP there is nothing to say: accepting, and the peer's acceptance, move
+//! the queue pair to RTS in the kernel (`iw_cm`). [`Route::Iwarp`] stands for that.
 
 use super::address::{ConnectOptions, EndpointAddress};
 use super::connect::{Partner, TO_RTR};
@@ -19,6 +22,9 @@ pub enum Route {
     Address(EndpointAddress),
     /// As the kernel's connection manager says.
     Managed(Box<ManagedRoute>),
+    /// Over the TCP connection that the kernel has: iWARP. The kernel moves the
+    /// queue pair to RTS itself, as the connection is made.
+    Iwarp,
 }
 
 /// What the kernel's connection manager says of a connection. Good for this

@@ -12,7 +12,7 @@ use std::fmt;
 pub enum LinkLayer {
     /// InfiniBand: addressed by LID.
     InfiniBand,
-    /// Ethernet (RoCE): addressed by GID.
+    /// Ethernet: addressed by GID (RoCE), or by IP address and TCP port (iWARP).
     Ethernet,
 }
 
@@ -100,15 +100,20 @@ pub struct PortInfo {
     pub max_mtu: Mtu,
     /// Largest message in bytes.
     pub max_message: u32,
-    /// Used entries of the GID table.
+    /// Used entries of the GID table; none on iWARP, which has no GIDs.
     pub gids: Vec<GidEntry>,
 }
 
 impl PortInfo {
     pub(super) fn query(context: &Context, number: u8) -> Result<Self, ControlError> {
         let attr = query(context, number)?;
-        let length = usize::try_from(attr.gid_tbl_len).unwrap_or(0);
-        let gids = gid::read_table(context, number, length, link_of(&attr));
+        // What iWARP drivers put into the table is a hardware address.
+        let gids = if context.is_iwarp() {
+            Vec::new()
+        } else {
+            let length = usize::try_from(attr.gid_tbl_len).unwrap_or(0);
+            gid::read_table(context, number, length, link_of(&attr))
+        };
         let port = Self::new(number, &attr, gids);
         context.remember_port(&port);
         Ok(port)

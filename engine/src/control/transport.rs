@@ -5,7 +5,7 @@ use dv_sys::verbs::{ibv_device, ibv_node_type};
 use std::fmt;
 
 /// The transport of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// InfiniBand, on InfiniBand links.
     InfiniBand,

@@ -119,10 +119,16 @@ impl EndpointHandle {
         matches!(self.lock().state, State::Reset | State::Init)
     }
 
+    /// Whether it can be reset and connected again: [`VerbsQp::may_be_reset`].
+    #[must_use]
+    pub fn may_be_reset(&self) -> bool {
+        self.0.verbs.may_be_reset()
+    }
+
     /// What the peer needs to connect to it through a port.
     ///
     /// # Errors
-    /// The port is missing or not active, or on Ethernet has no usable GID.
+    /// The port is missing or not active, or on RoCE has no usable GID.
     pub fn local_address(&self, port: u8) -> Result<EndpointAddress, ControlError> {
         self.0.verbs.local_address(port)
     }
@@ -158,20 +164,25 @@ impl EndpointHandle {
         self.send_locked(&mut inner, options)
     }
 
-    /// As [`Self::connect`], by whatever way a connection manager told.
+    /// As [`Self::connect`], by whatever way a connection manager told. On iWARP
+    /// ([`Route::Iwarp`]) the kernel moves the queue pair: one that accepts may
+    /// send once [`crate::cm::ConnectionEvent::Established`] was told, and one
+    /// that was connected is not connected again.
     ///
     /// # Errors
     /// As for [`Self::connect`], or the way is through another port than
     /// [`ConnectOptions::port`].
     pub fn connect_by(&self, route: &Route, options: &ConnectOptions) -> Result<(), ControlError> {
-        let route = match route {
-            Route::Address(peer) => return self.connect(peer, options),
-            Route::Managed(route) => route,
-        };
+        if let Route::Address(peer) = route {
+            return self.connect(peer, options);
+        }
         let mut inner = self.lock_for("connect an endpoint")?;
         if inner.state == State::Reset {
             self.init_locked(&mut inner, options)?;
         }
+        let Route::Managed(route) = route else {
+            return self.follow_kernel(&mut inner);
+        };
         self.0.verbs.to_rtr_by(route, options)?;
         inner.state = State::ReadyToReceive;
         self.0.verbs.to_rts_by(route, options)?;
@@ -248,6 +259,21 @@ impl EndpointHandle {
             .watch
             .as_ref()
             .map_or(0, Watch::recvs_outstanding)
+    }
+
+    /// On iWARP: the kernel has moved the queue pair, or does so as the request
+    /// is accepted.
+    fn follow_kernel(&self, inner: &mut Inner) -> Result<(), ControlError> {
+        if inner.state != State::Init {
+            return Err(ControlError::new(
+                ControlErrorKind::Invalid,
+                "connect an endpoint",
+                format!("QP {:#x} had a connection, or was ended", self.qpn()),
+            )
+            .with_remedy("on iWARP create another endpoint for the next connection"));
+        }
+        inner.state = State::ReadyToSend;
+        Ok(())
     }
 
     fn init_locked(&self, inner: &mut Inner, options: &ConnectOptions) -> Result<(), ControlError> {

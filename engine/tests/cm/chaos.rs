@@ -91,7 +91,7 @@ impl Player {
                     &local(),
                     target(own(), self.other, time),
                     parameters(1),
-                    &vec![0; self.manager.max_private_data() / 2],
+                    &vec![0; self.manager.max_private_data(local().transport) / 2],
                     sink.clone(),
                 );
                 self.open.push((made.unwrap(), sink));
@@ -105,7 +105,7 @@ impl Player {
                             let sink = self.sink();
                             let made = request.accept(
                                 parameters(2),
-                                &vec![1; self.manager.max_private_data()],
+                                &vec![1; self.manager.max_private_data(local().transport)],
                                 sink.clone(),
                             );
                             self.open.push((made.unwrap(), sink));

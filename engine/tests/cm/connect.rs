@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn parameters_and_private_data_of_every_length_arrive_whole_on_both_sides() {
     let host = Host::new();
-    let most = host.manager.max_private_data();
+    let most = host.manager.max_private_data(local().transport);
     for length in (0..=most).rev().step_by(7).chain([1]) {
         let there: Vec<u8> = (0..length).map(|n| n as u8).collect();
         let back: Vec<u8> = (0..length).map(|n| !n as u8).collect();
@@ -52,7 +52,7 @@ fn parameters_and_private_data_of_every_length_arrive_whole_on_both_sides() {
 #[test]
 fn private_data_that_is_too_long_is_refused_on_both_sides() {
     let host = Host::new();
-    let most = host.manager.max_private_data();
+    let most = host.manager.max_private_data(local().transport);
     let long = vec![0; most + 1];
     let events = Arc::new(Events::default());
     let error = host

@@ -4,7 +4,7 @@ use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenOn, ListenSink, Listener, Local, Manager,
     ManagerKind, ManagerOptions, Parameters, Peer, Request, Target, own_address,
 };
-use dat_engine::{EndpointAddress, LinkLayer, Route};
+use dat_engine::{EndpointAddress, LinkLayer, Route, Transport};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -151,8 +151,11 @@ fn find_local() -> Local {
         ManagerKind::Socket => Ipv4Addr::LOCALHOST.into(),
         ManagerKind::Rdma => own_address(&device, 1).expect("the device has an address"),
     };
+    let devices = dat_engine::devices().unwrap_or_default();
+    let found = devices.into_iter().find(|one| one.name == device);
     Local {
         device,
+        transport: found.map_or(Transport::Roce, |device| device.transport),
         port: 1,
         address,
         listen_on: ListenOn::All,
@@ -177,6 +180,8 @@ pub(crate) fn assert_told(peer: &Peer, given: &Parameters) {
         }
         // What of the reads is told: see the tests of rdma_cm.
         Route::Managed(route) => assert_eq!(route.peer_qpn(), given.address.qpn),
+        // The kernel knows.
+        Route::Iwarp => (),
     }
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use dat_engine::cm::{CmError, ManagerKind, Parameters, Target};
-use dat_engine::{EndpointAddress, SendFlags, SendOp, SendRequest};
+use dat_engine::{EndpointAddress, EndpointHandle, SendFlags, SendOp, SendRequest};
 
 use super::poster::Held;
 use super::sink::Sink;
@@ -48,6 +48,7 @@ pub(crate) fn manager_error(error: &CmError) -> DatError {
             ReturnType::InvalidAddress,
             Subtype::InvalidAddressUnreachable,
         ),
+        CmError::OnlyRdma { .. } => (ReturnType::ModelNotSupported, Subtype::NoSubtype),
         CmError::Unavailable | CmError::Missing(_) | CmError::Resources(_) => {
             (ReturnType::InsufficientResources, Subtype::ResourceDevice)
         }
@@ -192,7 +193,7 @@ impl Ep {
 
     /// That private data is no longer than what travels.
     pub(super) fn check_private_data(&self, data: &[u8], argument: Subtype) -> Result<()> {
-        let most = self.ia.cm().max_private_data();
+        let most = self.ia.max_private_data();
         if data.len() <= most {
             return Ok(());
         }
@@ -306,7 +307,9 @@ impl Ep {
         let marker = SendRequest {
             cookie: 0,
             op: SendOp::Nop,
-            flags: SendFlags::SIGNALED,
+            // Reads are tried to their end, too: an iWARP device is done with a
+            // write once TCP has it.
+            flags: SendFlags::SIGNALED | SendFlags::FENCE,
             segments: &[],
         };
         post_marker(qp, &marker)
@@ -322,26 +325,24 @@ impl Ep {
     /// No post and no bind to this endpoint runs at the same time, unless its IA
     /// is threadsafe.
     pub unsafe fn reset(&self) -> Result<()> {
-        let (connection, evds) = {
+        let (connection, evds, in_place) = {
             let mut control = self.control();
             let state = self.state();
             check(Call::Reset, "resetting", state)?;
             if state == EpState::Unconnected {
                 return Ok(());
             }
-            (control.connection.take(), control.streams.evds())
+            let in_place = control.qp.as_ref().is_none_or(EndpointHandle::may_be_reset);
+            (control.connection.take(), control.streams.evds(), in_place)
         };
         // Nothing comes from the manager any more.
         drop(connection);
-        // SAFETY: passed on to the caller.
-        let held = unsafe { self.hold() };
-        if self.state() != EpState::Disconnected {
-            return Err(state::refused("resetting", self.state()));
+        match in_place {
+            // SAFETY: passed on to the caller.
+            true => unsafe { self.reset_queue_pair() }?,
+            // SAFETY: passed on to the caller.
+            false => unsafe { self.replace_queue_pair() }?,
         }
-        if let Some(qp) = &mut held.poster.qp {
-            qp.reset()?;
-        }
-        drop(held);
         for evd in evds {
             evd.purge(self.handle);
         }
@@ -353,7 +354,9 @@ impl Ep {
         } = &mut held;
         self.meter(control);
         poster.unsignalled = 0;
-        if let Some(qp) = &mut poster.qp {
+        if let Some(qp) = &mut poster.qp
+            && in_place
+        {
             qp.init(&self.options(&control.attributes))?;
             let most = |count: i32| u32::try_from(count).unwrap_or(0);
             qp.limit(
@@ -366,6 +369,22 @@ impl Ep {
         self.step(control, Trigger::Reset);
         drop(held);
         self.settle();
+        Ok(())
+    }
+
+    /// Takes the queue pair back to the state after creation.
+    ///
+    /// # Safety
+    /// As for [`Self::reset`].
+    unsafe fn reset_queue_pair(&self) -> Result<()> {
+        // SAFETY: passed on to the caller.
+        let held = unsafe { self.hold() };
+        if self.state() != EpState::Disconnected {
+            return Err(state::refused("resetting", self.state()));
+        }
+        if let Some(qp) = &mut held.poster.qp {
+            qp.reset()?;
+        }
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use crate::object::pz::Pz;
 use crate::object::usage::Use;
 use crate::state::{self, Call};
 use crate::status::{ReturnType, Subtype};
-use crate::types::{EpAttributes, EvdFlags};
+use crate::types::{EpAttributes, EpState, EvdFlags};
 
 /// What nobody may change.
 const FIXED: EpFields = EpFields::IA
@@ -182,6 +182,23 @@ impl Ep {
         drop(held);
         drop(before);
         Ok(())
+    }
+
+    /// Gives the endpoint, whose connection has ended, another queue pair like
+    /// the one it has. What is outstanding is forgotten. If it fails nothing has
+    /// changed.
+    ///
+    /// # Safety
+    /// As for [`Self::modify`].
+    pub(super) unsafe fn replace_queue_pair(&self) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let control = self.control();
+        if self.state() != EpState::Disconnected {
+            return Err(state::refused("resetting", self.state()));
+        }
+        let plan = control.plan();
+        // SAFETY: passed on to the caller.
+        unsafe { self.make_anew(control, (&plan, &plan), None, None) }
     }
 
     /// Gives the endpoint, of which nothing is outstanding, another queue pair:

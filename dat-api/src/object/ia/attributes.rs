@@ -40,7 +40,7 @@
 //! | `dat_qos_supported` | best effort | |
 //! | `completion_flags_supported` | all five | |
 //! | `is_thread_safe` | as it was opened | a thread-safe IA takes a gate per EP while it posts |
-//! | `max_private_data_size` | 512 over sockets, 56 by rdma_cm | see [`Manager::max_private_data`] |
+//! | `max_private_data_size` | 512 over sockets, 56 by rdma_cm, 235 by rdma_cm on iWARP | see [`Manager::max_private_data`] |
 //! | `supports_multipath` | false | |
 //! | `ep_creator` | if asked | |
 //! | `pz_support` | unique | a zone is a protection domain of one IA |

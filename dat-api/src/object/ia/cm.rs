@@ -13,6 +13,7 @@ use super::Ia;
 use crate::error::{DatError, Result};
 use crate::options::CmChoice;
 use crate::status::{ReturnType, Subtype};
+use dat_engine::Transport;
 
 /// A manager, as long as any IA has it. Its thread ends with the last.
 pub(super) struct SharedManager {
@@ -59,6 +60,7 @@ pub(super) struct Chosen {
 /// A port, and the network interface that the configuration names for it.
 pub(super) struct Port<'a> {
     pub(super) device: &'a str,
+    pub(super) transport: Transport,
     pub(super) number: u8,
     /// Its name, or an address of it.
     pub(super) interface: Option<&'a str>,
@@ -99,16 +101,14 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
             .start(ManagerKind::Rdma)
             .inspect_err(|error| {
                 let cause = error.to_string().replace('\n', "; ");
-                tracing::debug!(
-                    device = port.device,
-                    cause,
-                    "connections are made by sockets"
-                );
+                tracing::debug!(device = port.device, cause, "no connections by rdma_cm");
             })
             .map_err(|error| (ManagerKind::Rdma, error))
             .or_else(|(manager, error)| match error {
                 // It would do, at another time.
                 CmError::Resources(_) => Err((manager, error)),
+                // Nothing else would do.
+                _ if port.transport == Transport::Iwarp => Err((manager, error)),
                 _ => port
                     .start(ManagerKind::Socket)
                     .map_err(|error| (ManagerKind::Socket, error)),
@@ -119,6 +119,10 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
 
 impl Port<'_> {
     fn start(&self, kind: ManagerKind) -> Result<Chosen, CmError> {
+        if (kind, self.transport) == (ManagerKind::Socket, Transport::Iwarp) {
+            let device = self.device.to_owned();
+            return Err(CmError::OnlyRdma { device });
+        }
         let shared = SharedManager::get(kind)?;
         let address = match (self.named_address(), kind) {
             (Some(address), _) => address,
@@ -127,6 +131,7 @@ impl Port<'_> {
         };
         let local = Local {
             device: self.device.to_owned(),
+            transport: self.transport,
             port: self.number,
             address,
             listen_on: self.listen_on,
@@ -158,14 +163,16 @@ impl Port<'_> {
             None => cm::own_address(self.device, self.number),
         };
         found.ok_or_else(|| {
-            let whose = match self.interface {
-                Some(interface) => format!("the network interface {interface}"),
-                None => format!(
-                    "the network interface of {} port {}",
-                    self.device, self.number
-                ),
-            };
-            CmError::NotServed(format!("{whose} has no IP address"))
+            let (device, number) = (self.device, self.number);
+            CmError::NotServed(match self.interface {
+                Some(interface) => format!("the network interface {interface} has no IP address"),
+                None if self.transport == Transport::Iwarp => {
+                    format!("to rdma_cm no address of this host is that of {device} port {number}")
+                }
+                None => {
+                    format!("the network interface of {device} port {number} has no IP address")
+                }
+            })
         })
     }
 }
@@ -196,7 +203,9 @@ fn require_up(address: IpAddr) -> Result<(), CmError> {
 /// Why there is no manager. Neither is a shortage: something is to be changed.
 fn refused(manager: ManagerKind, error: &CmError) -> DatError {
     let (kind, subtype) = match error {
-        CmError::Missing(_) => (ReturnType::ModelNotSupported, Subtype::NoSubtype),
+        CmError::Missing(_) | CmError::OnlyRdma { .. } => {
+            (ReturnType::ModelNotSupported, Subtype::NoSubtype)
+        }
         CmError::NotServed(_) => (
             ReturnType::InvalidAddress,
             Subtype::InvalidAddressUnsupported,

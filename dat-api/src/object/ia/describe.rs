@@ -92,8 +92,10 @@ impl Described<'_> {
             dat_qos_supported: 0,
             completion_flags_supported: CompletionFlags::all(),
             is_thread_safe: self.threadsafe,
-            max_private_data_size: i32::try_from(self.manager.max_private_data())
-                .unwrap_or(i32::MAX),
+            max_private_data_size: i32::try_from(
+                self.manager.max_private_data(self.device.info().transport),
+            )
+            .unwrap_or(i32::MAX),
             supports_multipath: false,
             ep_creator: EpCreator::IfAsked,
             pz_support: PzSupport::Unique,

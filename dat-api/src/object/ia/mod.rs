@@ -159,6 +159,11 @@ impl Ia {
         self.cm.manager()
     }
 
+    /// Most bytes of private data that its requests and answers carry.
+    pub(crate) fn max_private_data(&self) -> usize {
+        self.cm().max_private_data(self.device.info().transport)
+    }
+
     /// What its listeners and connections are of.
     pub(crate) fn local(&self) -> &Local {
         &self.local

@@ -74,7 +74,7 @@ impl Ia {
     ///   has no address that it serves.
     /// - `DAT_MODEL_NOT_SUPPORTED`: the device cannot be driven as the
     ///   configuration says, or not at all; or the kernel has no rdma_cm that
-    ///   was asked for.
+    ///   was asked for; or the device speaks iWARP, and sockets were asked for.
     /// - `DAT_INSUFFICIENT_RESOURCES`: descriptors, threads, memory, or the
     ///   permission to use the device.
     pub fn open(request: &OpenRequest<'_>) -> Result<(Arc<Self>, Option<Handle>)> {
@@ -126,6 +126,7 @@ impl Ia {
             options.cm,
             &cm::Port {
                 device: &device.info().name,
+                transport: device.info().transport,
                 number: port.number,
                 interface,
                 listen_on: options.listen,

@@ -12,11 +12,14 @@ pub(super) enum Event {
     /// The peer accepted.
     Accepted(Said),
     Rejected {
-        /// The reason of the InfiniBand specification.
+        /// The reason of the InfiniBand specification; on iWARP a negative error
+        /// number.
         reason: i32,
         private_data: Vec<u8>,
     },
-    Established,
+    /// The connection is there. The requester of an iWARP connection gets this
+    /// in place of [`Event::Accepted`]: its queue pair is in RTS.
+    Established(Said),
     Disconnected,
     /// It will not be a connection, or is none any more: negative error numbers.
     Failed(i32),
@@ -37,6 +40,13 @@ pub(super) struct Said {
 
 /// Rejected: by the application, or by a kernel whose application is gone.
 pub(super) const CONSUMER_DEFINED: i32 = 28;
+
+/// Whether the application may have rejected for that reason. On iWARP an error
+/// number stands for all of them.
+pub(super) fn is_consumers(reason: i32) -> bool {
+    reason == CONSUMER_DEFINED || reason < 0
+}
+
 /// Rejected: the peer's kernel remembers the last connection of this queue pair.
 pub(super) const STALE_CONNECTION: i32 = 10;
 
@@ -52,7 +62,7 @@ impl Event {
                 reason: status,
                 private_data: said.private_data,
             },
-            number::RDMA_CM_EVENT_ESTABLISHED => Self::Established,
+            number::RDMA_CM_EVENT_ESTABLISHED => Self::Established(said),
             number::RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
             number::RDMA_CM_EVENT_ADDR_ERROR
             | number::RDMA_CM_EVENT_ROUTE_ERROR
@@ -88,6 +98,7 @@ mod tests {
             private_data: vec![5],
         };
         assert_eq!(of(8, 28), rejected);
+        assert_eq!(of(9, 0), Event::Established(said.clone()));
         for failed in [1, 3, 6, 7] {
             assert_eq!(of(failed, -110), Event::Failed(-110));
         }

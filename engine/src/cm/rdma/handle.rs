@@ -1,7 +1,8 @@
 //! What the application holds: each tells the service thread what it wants.
 
+use super::address::addresses_of;
 use super::id::{Channel, Id, Offer, RESOLVE};
-use super::payload::{self, MAX_PRIVATE_DATA};
+use super::payload;
 use super::port::port_of;
 use super::service::{Command, Connecting, Listening, Service};
 use super::session::ConnectionGate;
@@ -10,6 +11,7 @@ use crate::cm::gate::Gate;
 use crate::cm::{
     CmError, ConnectionSink, DeviceSink, ListenSink, Local, Parameters, Target, local,
 };
+use crate::control::Transport;
 use mio::Token;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,6 +21,9 @@ use std::time::Instant;
 
 /// Requests that may wait to be taken; the kernel lowers it to its limit.
 const BACKLOG: i32 = 4096;
+/// How many ports of the kernel's choice are tried, of which one must be free on
+/// every address.
+const TRIES: u32 = 16;
 
 pub(in crate::cm) struct Listener {
     service: Arc<Service>,
@@ -38,13 +43,18 @@ impl Listener {
         shared.post.require_here()?;
         let token = shared.post.token();
         let (port, on) = (qualifier.map_or(0, port_of), local.listen_on.address());
-        let id =
-            bound(&shared.channel, token, on, port).map_err(|error| refused(error, on, port))?;
+        let ids = match (on, local.transport) {
+            (None, Transport::Iwarp) => on_each_address(&shared.channel, token, local, port)?,
+            _ => vec![
+                bound(&shared.channel, token, on, port)
+                    .map_err(|error| refused(error, on, port))?,
+            ],
+        };
         let listening = Arc::new(Listening {
             // A port of the kernel's choice is its own qualifier.
-            qualifier: qualifier.unwrap_or_else(|| id.port().into()),
+            qualifier: qualifier.unwrap_or_else(|| ids.first().map_or(0, Id::port).into()),
             local: local.clone(),
-            id: Mutex::new(Some(id)),
+            ids: Mutex::new(ids),
             gate: Gate::new(sink),
         });
         // Known to the thread before the first request can come.
@@ -62,11 +72,9 @@ impl Listener {
     }
 
     fn listen(&self) -> io::Result<()> {
-        let id = self.listening.id.lock();
-        match &*id.unwrap_or_else(PoisonError::into_inner) {
-            Some(id) => id.listen(BACKLOG),
-            None => Ok(()),
-        }
+        let ids = self.listening.ids.lock();
+        let ids = ids.unwrap_or_else(PoisonError::into_inner);
+        ids.iter().try_for_each(|id| id.listen(BACKLOG))
     }
 
     pub(in crate::cm) fn qualifier(&self) -> u64 {
@@ -80,10 +88,11 @@ impl Drop for Listener {
         if !post.here() {
             return;
         }
-        let id = self.listening.id.lock();
-        let id = id.unwrap_or_else(PoisonError::into_inner).take();
+        let ids = self.listening.ids.lock();
+        let mut ids = ids.unwrap_or_else(PoisonError::into_inner);
+        let ids = core::mem::take(&mut *ids);
         // Here and now, so that the qualifier can be listened for again.
-        drop(id);
+        drop(ids);
         self.listening.gate.shut(post.on_service_thread());
         let _ = post.command(Command::Unlisten(self.token));
     }
@@ -109,6 +118,51 @@ fn bound(channel: &Arc<Channel>, token: Token, on: Option<IpAddr>, port: u16) ->
     }
 }
 
+/// Ids on a port of each address of a device's port. An iWARP device listens on
+/// no address of another: siw takes requests to the addresses of its interface
+/// only, and none from this host unless it listens on the address itself; nor
+/// does the kernel know an IPv4 address that is written as one of IPv6
+/// (Linux, `siw_create_listen` and `rdma_translate_ip`).
+fn on_each_address(
+    channel: &Arc<Channel>,
+    token: Token,
+    local: &Local,
+    port: u16,
+) -> Result<Vec<Id>, CmError> {
+    let addresses = addresses_of(channel, &local.device, local.port);
+    if addresses.is_empty() {
+        return Err(CmError::NotServed(format!(
+            "to rdma_cm no address of this host is that of {} port {}",
+            local.device, local.port
+        )));
+    }
+    let bind = |port: u16| {
+        let mut ids: Vec<Id> = Vec::new();
+        for &address in &addresses {
+            // A port of the kernel's choice is the same on all of them.
+            let port = ids.first().map_or(port, Id::port);
+            ids.push(bound(channel, token, Some(address), port)?);
+        }
+        Ok::<_, io::Error>(ids)
+    };
+    let mut tries = 0;
+    loop {
+        match bind(port) {
+            Ok(ids) => return Ok(ids),
+            Err(error) if port == 0 && tries < TRIES && is_taken(&error) => tries += 1,
+            Err(error) => return Err(refused(error, addresses.first().copied(), port)),
+        }
+    }
+}
+
+/// Whether the port is somebody's on that address.
+fn is_taken(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL)
+    )
+}
+
 /// Why nobody can listen on a port.
 fn refused(error: io::Error, on: Option<IpAddr>, port: u16) -> CmError {
     match (error.raw_os_error(), on) {
@@ -132,6 +186,7 @@ pub(in crate::cm) struct Request {
     id: Option<Arc<Id>>,
     /// What the requester serves and asks for.
     reads: (u8, u8),
+    transport: Transport,
 }
 
 impl Request {
@@ -141,6 +196,7 @@ impl Request {
         alive: Arc<AtomicBool>,
         id: Arc<Id>,
         reads: (u8, u8),
+        transport: Transport,
     ) -> Self {
         Self {
             service,
@@ -148,6 +204,7 @@ impl Request {
             alive,
             id: Some(id),
             reads,
+            transport,
         }
     }
 
@@ -166,7 +223,7 @@ impl Request {
     ) -> Result<Connection, CmError> {
         let post = &self.service.shared.post;
         post.require_here()?;
-        fits(private_data)?;
+        fits(private_data, self.transport)?;
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let (served, asked) = self.reads;
         let offer = Offer {
@@ -174,7 +231,7 @@ impl Request {
             // No more than the requester has asked for, and has.
             reads_served: endpoint.reads_served.min(asked),
             reads_asked: endpoint.reads_asked.min(served),
-            private_data: payload::wrap(private_data, payload::REPLY),
+            private_data: payload::reply(private_data, self.transport),
         };
         post.command(Command::Accept(self.token, Arc::clone(&gate), offer))?;
         let id = self.id.take().as_ref().map(Arc::downgrade);
@@ -226,7 +283,7 @@ impl Connection {
     ) -> Result<Self, CmError> {
         let shared = &service.shared;
         shared.post.require_here()?;
-        fits(private_data)?;
+        fits(private_data, local.transport)?;
         local::require_one_host(target.host.ip())?;
         // A deadline beyond the clock's end is none.
         let deadline = target.timeout.and_then(|it| Instant::now().checked_add(it));
@@ -234,7 +291,7 @@ impl Connection {
             qpn: endpoint.address.qpn,
             reads_served: endpoint.reads_served,
             reads_asked: endpoint.reads_asked,
-            private_data: payload::wrap(private_data, payload::REQUEST),
+            private_data: payload::request(private_data, local.transport),
         };
         let token = shared.post.token();
         let line = Active::new(&shared.channel, token, local, target, offer)?;
@@ -379,12 +436,10 @@ impl Drop for DeviceWatch {
     }
 }
 
-fn fits(private_data: &[u8]) -> Result<(), CmError> {
-    if private_data.len() <= MAX_PRIVATE_DATA {
-        Ok(())
-    } else {
-        Err(CmError::TooLong {
-            max: MAX_PRIVATE_DATA,
-        })
+fn fits(private_data: &[u8], transport: Transport) -> Result<(), CmError> {
+    let max = payload::max_private_data(transport);
+    match private_data.len() <= max {
+        true => Ok(()),
+        false => Err(CmError::TooLong { max }),
     }
 }

@@ -3,11 +3,11 @@
 
 use super::event::{Event, Said};
 use crate::cm::CmError;
-use crate::control::{ManagedRoute, forks};
+use crate::control::{ManagedRoute, Route, forks};
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
 use dv_sys::rdmacm::{self, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
-use dv_sys::verbs::{ibv_get_device_name, ibv_qp_attr, ibv_qp_state};
+use dv_sys::verbs::{ibv_get_device_name, ibv_node_type, ibv_qp_attr, ibv_qp_state};
 use mio::Token;
 use socket2::SockAddr;
 use std::io;
@@ -347,7 +347,7 @@ impl Id {
 
     /// What the queue pair is to be set to. Fails unless a connection is being
     /// made or is there.
-    pub(super) fn route(&self) -> io::Result<ManagedRoute> {
+    pub(super) fn route(&self) -> io::Result<Route> {
         let of = |state| {
             // SAFETY: integers and a union of byte arrays, for which zero is valid.
             let mut attr: ibv_qp_attr = unsafe { core::mem::zeroed() };
@@ -360,6 +360,9 @@ impl Id {
             Ok::<_, io::Error>(attr)
         };
         let rtr = of(ibv_qp_state::IBV_QPS_RTR)?;
+        if self.is_iwarp() {
+            return Ok(Route::Iwarp);
+        }
         let rts = of(ibv_qp_state::IBV_QPS_RTS)?;
         // Which partition: of InfiniBand only, whose routes have a LID. A port
         // of RoCE has one partition.
@@ -367,7 +370,19 @@ impl Id {
             0 => 0,
             _ => of(ibv_qp_state::IBV_QPS_INIT)?.pkey_index,
         };
-        Ok(ManagedRoute::from_attributes(pkey_index, &rtr, &rts))
+        let route = ManagedRoute::from_attributes(pkey_index, &rtr, &rts);
+        Ok(Route::Managed(Box::new(route)))
+    }
+
+    /// Whether the device that it is bound to, if it is, speaks iWARP.
+    pub(super) fn is_iwarp(&self) -> bool {
+        let raw = self.lock();
+        // SAFETY: the id lives, and librdmacm keeps the device open while it is
+        // bound to it.
+        unsafe {
+            let verbs = (*raw.as_ptr()).verbs;
+            !verbs.is_null() && (*(*verbs).device).node_type == ibv_node_type::IBV_NODE_RNIC
+        }
     }
 
     /// Whether a connection is being made or is there, as far as the kernel

@@ -7,6 +7,7 @@
 //!
 //! | file | what |
 //! | --- | --- |
+//! | `address` | whose the addresses of this host are |
 //! | `payload` | private data, which the kernel pads |
 //! | `port` | which port a qualifier means |
 //! | `event` | what the kernel tells, as values |
@@ -17,6 +18,9 @@
 //! | `service` | what handles and the thread share; start and end |
 //! | `run` | the thread: events, commands, deadlines |
 //!
+//! On iWARP connecting and accepting move the queue pairs in the kernel, and a
+//! queue pair has one connection ([`crate::Route::Iwarp`]).
+//!
 //! What differs from the manager over TCP:
 //!
 //! * A process that dies is a disconnect: the kernel says goodbye for it.
@@ -25,6 +29,7 @@
 //! * A connection may have to wait until the kernel of the other side has
 //!   forgotten the last one of the same queue pair (`session`).
 
+mod address;
 mod event;
 mod handle;
 mod id;
@@ -35,6 +40,7 @@ mod service;
 mod session;
 mod wire;
 
+pub(super) use address::own_addresses;
 pub(super) use handle::{Connection, DeviceWatch, Listener, Request};
-pub(super) use payload::MAX_PRIVATE_DATA;
+pub(super) use payload::max_private_data;
 pub(super) use service::Service;

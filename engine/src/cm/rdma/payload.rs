@@ -5,13 +5,61 @@
 //! that two of ours know the length, the last 4 bytes of what travels are a
 //! trailer: 3 bytes of magic, and the length. Data that leaves no room for it
 //! (53 to 55 bytes of a request), or of other programs, arrives padded.
+//!
+//! On iWARP nothing is padded, and the kernels carry more ([`iwarp`]).
 
-/// Most bytes that every message carries.
-pub(in crate::cm) const MAX_PRIVATE_DATA: usize = 56;
+use crate::control::{Route, Transport};
+
+/// Most bytes that every message of InfiniBand and RoCE carries.
+const MAX_PRIVATE_DATA: usize = 56;
+
+/// Most bytes that every message carries on a transport.
+pub(in crate::cm) fn max_private_data(transport: Transport) -> usize {
+    match transport {
+        Transport::Iwarp => iwarp::MAX_PRIVATE_DATA,
+        _ => MAX_PRIVATE_DATA,
+    }
+}
+
+/// The bytes of a request.
+pub(super) fn request(data: &[u8], transport: Transport) -> Vec<u8> {
+    match transport {
+        Transport::Iwarp => data.to_vec(),
+        _ => wrap(data, REQUEST),
+    }
+}
+
+/// The bytes of an acceptance.
+pub(super) fn reply(data: &[u8], transport: Transport) -> Vec<u8> {
+    match transport {
+        Transport::Iwarp => data.to_vec(),
+        _ => wrap(data, REPLY),
+    }
+}
+
+/// What was sent, of what arrived by this way.
+pub(super) fn received(bytes: Vec<u8>, route: &Route) -> Vec<u8> {
+    match route {
+        Route::Iwarp => bytes,
+        _ => unwrap(bytes),
+    }
+}
+
+mod iwarp {
+    //! MPA (RFC 5044) has room for 512 bytes, of which the enhanced connection
+    //! setup (RFC 6581) takes 4. Linux's interface to user space counts the
+    //! bytes in 8 bits (`struct rdma_ucm_conn_param`), and siw counts those 4
+    //! with them in 8 bits, too (`siw_send_mpareqrep` in
+    //! drivers/infiniband/sw/siw/siw_cm.c): 251 are left. 16 of them are kept
+    //! for a trailer.
+
+    /// Most bytes that every message carries.
+    pub(super) const MAX_PRIVATE_DATA: usize = 255 - 4 - 16;
+}
 /// What a request carries.
-pub(super) const REQUEST: usize = 56;
+const REQUEST: usize = 56;
 /// What an acceptance carries.
-pub(super) const REPLY: usize = 196;
+const REPLY: usize = 196;
 
 const MAGIC: [u8; 3] = [0xda, 0x7a, 0x1e];
 const TRAILER: usize = MAGIC.len() + 1;
@@ -21,7 +69,7 @@ const TRAILER: usize = MAGIC.len() + 1;
 pub(super) const REFUSAL: [u8; 4] = [1, 2, 1, 0];
 
 /// The bytes to send with a message that has room for `room`.
-pub(super) fn wrap(data: &[u8], room: usize) -> Vec<u8> {
+fn wrap(data: &[u8], room: usize) -> Vec<u8> {
     let mut bytes = data.to_vec();
     if let (Some(end), Ok(length)) = (room.checked_sub(TRAILER), u8::try_from(data.len()))
         && data.len() <= end
@@ -34,7 +82,7 @@ pub(super) fn wrap(data: &[u8], room: usize) -> Vec<u8> {
 }
 
 /// What was sent, of what arrived.
-pub(super) fn unwrap(mut bytes: Vec<u8>) -> Vec<u8> {
+fn unwrap(mut bytes: Vec<u8>) -> Vec<u8> {
     if let Some(end) = bytes.len().checked_sub(TRAILER)
         && let (padded, [magic @ .., length]) = bytes.split_at(end)
         && *magic == MAGIC
@@ -86,6 +134,15 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_travels_by_iwarp_is_what_was_given() {
+        let data = vec![0; max_private_data(Transport::Iwarp)];
+        assert!(data.len() <= 235);
+        for sent in [request, reply].map(|wrap| wrap(&data, Transport::Iwarp)) {
+            assert_eq!(received(sent, &Route::Iwarp), data);
         }
     }
 

@@ -10,7 +10,7 @@ use super::wire::Line;
 use crate::cm::gate::Gate;
 use crate::cm::manager::{Details, RequestOf};
 use crate::cm::{ConnectionEvent, DeviceSink, Local, Peer};
-use crate::control::{ManagedRoute, Route};
+use crate::control::Route;
 use mio::{Events, Poll, Token};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -61,8 +61,8 @@ struct Passive {
     requester: IpAddr,
     /// Of our queue pair, once there is one.
     qpn: Option<u32>,
-    /// How long kernels remember a connection on this way.
-    memory: Duration,
+    /// How long kernels remember a connection on this way, if they do.
+    memory: Option<Duration>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -235,7 +235,14 @@ impl Runner<'_> {
         id.set_token(token);
         let alive = Arc::new(AtomicBool::new(true));
         let reads = (said.reads_served, said.reads_asked);
-        let request = Request::new(service, token, Arc::clone(&alive), Arc::clone(&id), reads);
+        let request = Request::new(
+            service,
+            token,
+            Arc::clone(&alive),
+            Arc::clone(&id),
+            reads,
+            listening.local.transport,
+        );
         let passive = Passive {
             local: Arc::clone(listening),
             requester: requester.ip(),
@@ -297,7 +304,8 @@ impl Runner<'_> {
         };
         let now = Instant::now();
         self.resting.retain(|_, until| *until > now);
-        if let (Some(qpn), Some(until)) = (passive.qpn, now.checked_add(passive.memory)) {
+        let until = passive.memory.and_then(|memory| now.checked_add(memory));
+        if let (Some(qpn), Some(until)) = (passive.qpn, until) {
             self.resting.insert(passive.remembered(qpn), until);
         }
     }
@@ -316,27 +324,27 @@ impl Runner<'_> {
     }
 }
 
-fn details(
-    listening: &Listening,
-    requester: SocketAddr,
-    route: ManagedRoute,
-    said: Said,
-) -> Details {
+fn details(listening: &Listening, requester: SocketAddr, route: Route, said: Said) -> Details {
+    let private_data = payload::received(said.private_data, &route);
     Details {
         qualifier: listening.qualifier,
         requester,
         peer: Peer {
-            route: Route::Managed(Box::new(route)),
+            route,
             reads_served: said.reads_served,
             reads_asked: said.reads_asked,
         },
-        private_data: payload::unwrap(said.private_data),
+        private_data,
     }
 }
 
 /// How long kernels remember a connection (TIMEWAIT): as long as it takes for
-/// its packets to be acknowledged or lost, which they count in 1.05 ms.
-fn memory(route: &ManagedRoute) -> Duration {
+/// its packets to be acknowledged or lost, which they count in 1.05 ms. Those of
+/// iWARP connections are TCP's, and a queue pair has but one connection.
+fn memory(route: &Route) -> Option<Duration> {
+    let Route::Managed(route) = route else {
+        return None;
+    };
     let time = Duration::from_millis(1 << route.timeout().saturating_sub(8).min(31));
-    time + time / 16 + MARGIN
+    Some(time + time / 16 + MARGIN)
 }

@@ -55,8 +55,8 @@ pub(super) enum Command {
 pub(super) struct Listening {
     pub(super) qualifier: u64,
     pub(super) local: Local,
-    /// `None` once the handle destroyed it, which frees the port at once.
-    pub(super) id: Mutex<Option<Id>>,
+    /// None once the handle destroyed them, which frees the port at once.
+    pub(super) ids: Mutex<Vec<Id>>,
     pub(super) gate: Gate<dyn ListenSink>,
 }
 

@@ -1,12 +1,12 @@
 //! One connection: its states, and what each event does to it. Knows no id,
 //! no clock and no thread: these are the caller's.
 
-use super::event::{CONSUMER_DEFINED, Event, STALE_CONNECTION, Said};
+use super::event::{Event, STALE_CONNECTION, Said, is_consumers};
 use super::id::Offer;
 use super::payload;
 use crate::cm::gate::Gate;
 use crate::cm::{ConnectionEvent, ConnectionSink, Peer};
-use crate::control::{ManagedRoute, Route};
+use crate::control::Route;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(super) trait Wire {
     fn connect(&mut self) -> io::Result<()>;
     /// Begins anew, as if nothing had been asked.
     fn renew(&mut self) -> io::Result<()>;
-    fn route(&mut self) -> io::Result<ManagedRoute>;
+    fn route(&mut self) -> io::Result<Route>;
     fn establish(&mut self) -> io::Result<()>;
     fn accept(&mut self, offer: &Offer) -> io::Result<()>;
     /// As the application, or as nobody.
@@ -164,7 +164,9 @@ impl<W: Wire> Session<W> {
                 let done = self.wire.connect();
                 self.or_unreachable(done)
             }
-            (State::Requested, Event::Accepted(said)) => self.accepted(said),
+            (State::Requested, Event::Accepted(said)) => self.accepted(said, W::establish),
+            // iWARP: the kernels have connected the queue pairs.
+            (State::Requested, Event::Established(said)) => self.accepted(said, |_| Ok(())),
             (
                 State::Requested,
                 Event::Rejected {
@@ -176,7 +178,7 @@ impl<W: Wire> Session<W> {
                 State::Resolving | State::Routing | State::Requested | State::Paused,
                 Event::Failed(_) | Event::DeviceRemoved | Event::Rejected { .. },
             ) => self.over(ConnectionEvent::Unreachable),
-            (State::Accepted, Event::Established) => {
+            (State::Accepted, Event::Established(_)) => {
                 self.deadline = None;
                 self.state = State::Up;
                 self.tell(ConnectionEvent::Established);
@@ -194,7 +196,7 @@ impl<W: Wire> Session<W> {
                 self.over(ConnectionEvent::Broken)
             }
             // The disconnect waited for it.
-            (State::Closing, Event::Established) => {
+            (State::Closing, Event::Established(_)) => {
                 let _ = self.wire.disconnect();
                 GoesOn
             }
@@ -324,8 +326,9 @@ impl<W: Wire> Session<W> {
         };
     }
 
-    /// Active: the sink makes its endpoint ready, or the connection fails.
-    fn accepted(&mut self, said: Said) -> Fate {
+    /// Active: the sink makes its endpoint ready, and `establish` tells the peer;
+    /// or the connection fails.
+    fn accepted(&mut self, said: Said, establish: impl FnOnce(&mut W) -> io::Result<()>) -> Fate {
         let Some(gate) = self.gate.clone() else {
             return Over;
         };
@@ -338,17 +341,18 @@ impl<W: Wire> Session<W> {
                 return self.over(ConnectionEvent::NonPeerRejected);
             }
         };
+        let private_data = payload::received(said.private_data, &route);
         let event = ConnectionEvent::Accepted {
             peer: Peer {
-                route: Route::Managed(Box::new(route)),
+                route,
                 reads_served: said.reads_served,
                 reads_asked: said.reads_asked,
             },
-            private_data: payload::unwrap(said.private_data),
+            private_data,
         };
         self.remembered = true;
         match gate.call(false, |sink| sink.event(event)) {
-            Some(Ok(())) if !gate.is_shut() => match self.wire.establish() {
+            Some(Ok(())) if !gate.is_shut() => match establish(&mut self.wire) {
                 Ok(()) => {
                     self.state = State::Up;
                     GoesOn
@@ -385,7 +389,7 @@ impl<W: Wire> Session<W> {
         }
         tracing::debug!(reason, "refused");
         self.over(
-            if reason == CONSUMER_DEFINED && payload::is_applications(private_data) {
+            if is_consumers(reason) && payload::is_applications(private_data) {
                 ConnectionEvent::PeerRejected
             } else {
                 ConnectionEvent::NonPeerRejected

@@ -5,7 +5,7 @@ use super::payload;
 use super::port::port_of;
 use super::session::Wire;
 use crate::cm::{CmError, Local, Target};
-use crate::control::{ConnectOptions, ManagedRoute};
+use crate::control::{ConnectOptions, Route};
 use mio::Token;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -131,7 +131,7 @@ impl Wire for Line {
         Ok(())
     }
 
-    fn route(&mut self) -> io::Result<ManagedRoute> {
+    fn route(&mut self) -> io::Result<Route> {
         self.id().route()
     }
 

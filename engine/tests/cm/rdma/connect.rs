@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
 fn private_data_of_every_length_that_leaves_room_for_it_comes_back_as_it_was() {
     let host = host();
-    for length in 0..=host.manager.max_private_data() {
+    for length in 0..=host.manager.max_private_data(local().transport) {
         // Zeroes at the end are data like any other.
         let mut data = vec![length as u8 + 1; length];
         data.iter_mut().skip(length / 2).for_each(|byte| *byte = 0);

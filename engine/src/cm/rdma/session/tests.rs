@@ -1,7 +1,8 @@
 //! Sessions on a wire that does as it is told.
 
 use super::*;
-use crate::cm::rdma::event::Said;
+use crate::cm::rdma::event::{CONSUMER_DEFINED, Said};
+use crate::control::ManagedRoute;
 use proptest::prelude::*;
 use std::sync::Mutex;
 
@@ -39,8 +40,9 @@ impl Wire for Fake {
     fn renew(&mut self) -> io::Result<()> {
         self.ask("renew")
     }
-    fn route(&mut self) -> io::Result<ManagedRoute> {
-        self.ask("route").map(|()| ManagedRoute::nowhere())
+    fn route(&mut self) -> io::Result<Route> {
+        self.ask("route")
+            .map(|()| Route::Managed(Box::new(ManagedRoute::nowhere())))
     }
     fn establish(&mut self) -> io::Result<()> {
         self.ask("establish")
@@ -140,6 +142,20 @@ fn an_active_side_goes_its_way_to_the_end() {
 }
 
 #[test]
+fn the_requester_of_an_iwarp_connection_has_it_at_once() {
+    let (mut session, sink, now) = requested(None);
+    let event = Event::Established(Said::default());
+    assert_eq!(session.handle(event, || now), GoesOn);
+    assert!(matches!(
+        sink.take()[..],
+        [ConnectionEvent::Accepted { .. }]
+    ));
+    assert_eq!(session.wire.asked, ["resolve route", "connect", "route"]);
+    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
+}
+
+#[test]
 fn refusals_are_told_apart() {
     let application = [payload::REFUSAL.to_vec(), vec![0; 144]].concat();
     let cases = [
@@ -156,6 +172,14 @@ fn refusals_are_told_apart() {
         ),
         // Nobody listens.
         (8, &application, ConnectionEvent::NonPeerRejected),
+        // The same three on iWARP.
+        (
+            -libc::ECONNRESET,
+            &application,
+            ConnectionEvent::PeerRejected,
+        ),
+        (-libc::ECONNRESET, &[], ConnectionEvent::NonPeerRejected),
+        (-libc::ECONNREFUSED, &[], ConnectionEvent::NonPeerRejected),
     ];
     for (reason, data, expected) in cases {
         let (mut session, sink, now) = requested(None);
@@ -254,7 +278,10 @@ fn a_requester_that_is_accepted_has_a_bounded_time_to_be_ready() {
         session.accept(sink.gate(), offer(), &times(now, None)),
         GoesOn
     );
-    assert_eq!(session.handle(Event::Established, || now), GoesOn);
+    assert_eq!(
+        session.handle(Event::Established(Said::default()), || now),
+        GoesOn
+    );
     assert_eq!(session.due(), None);
     assert_eq!(session.expire(now + 10 * TIMEOUT), GoesOn);
     assert_eq!(sink.take(), [ConnectionEvent::Established]);
@@ -274,7 +301,10 @@ fn an_acceptance_waits_until_the_requester_has_forgotten() {
     assert_eq!(session.due(), Some(until));
     assert_eq!(session.expire(until), GoesOn);
     assert_eq!(session.wire.asked, ["accept"]);
-    assert_eq!(session.handle(Event::Established, || until), GoesOn);
+    assert_eq!(
+        session.handle(Event::Established(Said::default()), || until),
+        GoesOn
+    );
     assert_eq!(sink.take(), [ConnectionEvent::Established]);
 }
 
@@ -289,7 +319,10 @@ fn an_acceptance_that_is_taken_back_says_goodbye_when_it_can() {
     let deadline = now + Duration::from_secs(2);
     assert_eq!(session.disconnect(Some(deadline)), GoesOn);
     assert_eq!(session.wire.asked, ["accept"]);
-    assert_eq!(session.handle(Event::Established, || now), GoesOn);
+    assert_eq!(
+        session.handle(Event::Established(Said::default()), || now),
+        GoesOn
+    );
     assert_eq!(session.wire.asked, ["accept", "disconnect"]);
     assert_eq!(session.handle(Event::Disconnected, || now), Over);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
@@ -320,7 +353,10 @@ fn a_device_that_goes_ends_each_state_in_its_way() {
         session.accept(sink.gate(), offer(), &times(now, None)),
         GoesOn
     );
-    assert_eq!(session.handle(Event::Established, || now), GoesOn);
+    assert_eq!(
+        session.handle(Event::Established(Said::default()), || now),
+        GoesOn
+    );
     // A hint, for instance that a bond changed its member.
     assert_eq!(session.handle(Event::Other(14), || now), GoesOn);
     assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
@@ -346,7 +382,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => Just(Event::Accepted(Said::default())),
         1 => Just(Event::Requested(Said::default())),
         2 => prop::sample::select(vec![8, 10, 28]).prop_map(|reason| rejected(reason, &[1; 148])),
-        3 => Just(Event::Established),
+        3 => Just(Event::Established(Said::default())),
         1 => Just(Event::Disconnected),
         1 => Just(Event::Failed(-110)),
         1 => Just(Event::DeviceRemoved),

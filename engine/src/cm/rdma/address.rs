@@ -1,0 +1,79 @@
+//! Whose the addresses of this host are, in the eyes of the kernel's connection
+//! manager: binding an id to an address tells the device behind it. iWARP
+//! devices say nowhere else which network interface is theirs: they have no
+//! GIDs, and siw has no parent device.
+
+use super::id::{Channel, Id};
+use crate::cm::local::is_usable;
+use mio::Token;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// An address, and the device and port that it belongs to, if any.
+type Owned = (IpAddr, Option<(String, u8)>);
+
+/// The addresses of a device's port, of those that other hosts may reach.
+pub(super) fn addresses_of(channel: &Arc<Channel>, device: &str, port: u8) -> Vec<IpAddr> {
+    of_port(owners(channel), device, port)
+}
+
+/// [`addresses_of`] without a manager. None if the kernel has no rdma_cm.
+pub(in crate::cm) fn own_addresses(device: &str, port: u8) -> Vec<IpAddr> {
+    match Channel::open() {
+        Ok(channel) => addresses_of(&channel, device, port),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn of_port(owners: Vec<Owned>, device: &str, port: u8) -> Vec<IpAddr> {
+    owners
+        .into_iter()
+        .filter(|(_, owner)| {
+            owner
+                .as_ref()
+                .is_some_and(|(name, number)| name == device && *number == port)
+        })
+        .map(|(address, _)| address)
+        .collect()
+}
+
+fn owners(channel: &Arc<Channel>) -> Vec<Owned> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let addresses = all.iter().map(if_addrs::Interface::ip);
+    addresses
+        .filter(|address| is_usable(*address))
+        .map(|address| (address, owner(channel, address)))
+        .collect()
+}
+
+fn owner(channel: &Arc<Channel>, address: IpAddr) -> Option<(String, u8)> {
+    // No event comes to an id that is only bound, but that its device goes.
+    let id = Id::create(channel, Token(0)).ok()?;
+    id.bind((address, 0).into()).ok()?;
+    id.device()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_addresses_of_the_port_are_its_own() {
+        let owned = |address: &str, owner: Option<(&str, u8)>| {
+            let owner = owner.map(|(name, port)| (name.to_owned(), port));
+            (address.parse().expect("an address"), owner)
+        };
+        let all = vec![
+            owned("10.0.0.1", Some(("siw0", 1))),
+            owned("10.0.0.2", Some(("rxe0", 1))),
+            owned("10.0.0.3", Some(("siw0", 2))),
+            owned("10.0.0.4", None),
+            owned("2001:db8::7", Some(("siw0", 1))),
+        ];
+        let own: Vec<String> = of_port(all, "siw0", 1)
+            .iter()
+            .map(IpAddr::to_string)
+            .collect();
+        assert_eq!(own, ["10.0.0.1", "2001:db8::7"]);
+    }
+}
