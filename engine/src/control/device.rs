@@ -6,6 +6,7 @@ use super::memlock::LockedMemory;
 use super::path::PathRequest;
 use super::port::PortInfo;
 use super::transport::Transport;
+use super::window;
 use crate::descriptors;
 use crate::environment;
 use crate::error::{ControlError, ControlErrorKind, last_errno};
@@ -316,7 +317,10 @@ fn info_of(
     let attr = query(context, &name)?;
     let ports = ports(context, &attr)?;
     let transport = Transport::of(device, &ports);
-    let limits = Limits::new(&attr.orig_attr, context.vectors(), transport);
+    let mut limits = Limits::new(&attr.orig_attr, context.vectors(), transport);
+    if limits.windows > 0 && !is_mlx5(device) && !window::can_be_allocated(context) {
+        limits.windows = 0;
+    }
     let info = DeviceInfo {
         name,
         guid: guid_of(device),

@@ -107,7 +107,12 @@ fn search(
     while refused - largest > 1 {
         let middle = largest + (refused - largest) / 2;
         match granted(middle) {
-            Ok(granted) => largest = granted.clamp(middle, refused - 1),
+            Ok(granted) => {
+                if granted < middle {
+                    refused = middle;
+                }
+                largest = largest.max(granted).min(refused - 1);
+            }
             Err(error) if may_be_the_size(&error) => refused = middle,
             Err(error) => return Err(error),
         }
@@ -231,6 +236,27 @@ mod tests {
         let nothing = Fake::new(0).create(1, false).unwrap_err().to_string();
         assert!(nothing.contains("at most 0 bytes inline"), "{nothing}");
         assert!(nothing.ends_with("ask for no inline bytes"), "{nothing}");
+    }
+
+    #[test]
+    fn a_driver_may_refuse_much_and_grant_fewer_of_less() {
+        for most in [0, 10, 63, 64, 100] {
+            let attempt = |bytes: u32| match bytes {
+                // As libmlx5 rounds before the kernel sees the size.
+                0..=127 => Ok((bytes.min(most), bytes.min(most))),
+                _ => Err(ControlError::verbs("create", libc::EINVAL)),
+            };
+            let wish = |or_fewer| Wish {
+                bytes: 236,
+                or_fewer,
+            };
+            let found = Found::default();
+            let create = |or_fewer| create(wish(or_fewer), SHAPE, &found, attempt, drop);
+            let told = format!("at most {most} bytes inline");
+            let error = create(false).unwrap_err().to_string();
+            assert!(error.contains(&told), "{error}");
+            assert_eq!(create(true).unwrap(), most);
+        }
     }
 
     #[test]

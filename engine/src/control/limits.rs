@@ -60,7 +60,7 @@ impl Limits {
             vectors,
             srqs: count(attr.max_srq),
             srq_depth: count(attr.max_srq_wr),
-            srq_segments: count(attr.max_srq_sge),
+            srq_segments: srq_segments(attr),
             regions: count(attr.max_mr),
             region_size: attr.max_mr_size,
             // Some tell a number though they have none.
@@ -74,6 +74,17 @@ impl Limits {
             reads_issued: small(attr.max_qp_init_rd_atom),
             atomics: attr.atomic_cap != ibv_atomic_cap::IBV_ATOMIC_NONE,
         }
+    }
+}
+
+/// Returns the segments of a receive in a shared queue. qedr of Linux 6.1 has
+/// such queues and leaves `max_srq_sge` 0 (`qedr_set_device_attr`).
+fn srq_segments(attr: &ibv_device_attr) -> u32 {
+    let count = |n: i32| u32::try_from(n).unwrap_or(0);
+    match (count(attr.max_srq), count(attr.max_srq_sge)) {
+        (0, told) => told,
+        (_, 0) => count(attr.max_sge),
+        (_, told) => told,
     }
 }
 
@@ -141,6 +152,18 @@ mod tests {
             let limits = Limits::new(&attr, 1, transport);
             let row = format!("{max_sge} {max_sge_rd} {transport}");
             assert_eq!(limits.read_segments, expected, "{row}");
+        }
+    }
+
+    #[test]
+    fn shared_queues_take_segments_though_the_driver_forgets_to_say_so() {
+        // SAFETY: as above.
+        let mut attr: ibv_device_attr = unsafe { core::mem::zeroed() };
+        attr.max_sge = 4;
+        for (max_srq, max_srq_sge, expected) in [(0, 0, 0), (9, 0, 4), (9, 3, 3), (9, 6, 6)] {
+            (attr.max_srq, attr.max_srq_sge) = (max_srq, max_srq_sge);
+            let limits = Limits::new(&attr, 1, Transport::Roce);
+            assert_eq!(limits.srq_segments, expected, "{max_srq} {max_srq_sge}");
         }
     }
 

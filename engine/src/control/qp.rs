@@ -12,6 +12,7 @@ use super::limits::{Bounded, Limits};
 use super::memlock::LockedMemory;
 use super::register::ExclusiveRegister;
 use super::srq::VerbsSrq;
+use super::transport::Transport;
 use crate::error::{ControlError, ControlErrorKind};
 use crate::ring::layout::{RecvLayout, SendLayout};
 use core::ptr::{self, NonNull};
@@ -116,6 +117,7 @@ impl VerbsQp {
     pub fn create(domain: &ProtectionDomain, spec: &QpSpec<'_>) -> Result<Self, ControlError> {
         let direct = domain.device().is_direct();
         domain.raw.context.require_here(CREATE)?;
+        require_reliable(domain.device().info().transport)?;
         check(domain.device().limits(), spec)?;
         same_device(domain, spec)?;
         let register =
@@ -271,6 +273,19 @@ fn shape(spec: &QpSpec<'_>) -> Shape {
         recv_segments: capacities.max_recv_sge,
         shared: spec.srq.is_some(),
         windows: spec.windows,
+    }
+}
+
+fn require_reliable(transport: Transport) -> Result<(), ControlError> {
+    match transport {
+        Transport::Other => Err(ControlError::new(
+            ControlErrorKind::Unsupported,
+            CREATE,
+            "the device has no reliable connections: it is neither an InfiniBand, a RoCE nor an \
+             iWARP device",
+        )
+        .with_remedy("use another device; 'dat-bench devices' lists them")),
+        _ => Ok(()),
     }
 }
 
@@ -463,5 +478,18 @@ fn explain(error: ControlError, spec: &QpSpec<'_>) -> ControlError {
             let receives = u64::from(spec.recv_depth) * 16;
             LockedMemory::current().explain(error, sends + receives)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_reliable_connections_is_refused() {
+        let error = require_reliable(Transport::Other).unwrap_err();
+        assert_eq!(error.kind(), ControlErrorKind::Unsupported);
+        assert!(error.to_string().contains("reliable"), "{error}");
+        assert!(require_reliable(Transport::Iwarp).is_ok());
     }
 }

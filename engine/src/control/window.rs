@@ -7,12 +7,13 @@
 //! key, known at once.
 
 use super::access::Access;
+use super::context::Context;
 use super::domain::{ProtectionDomain, RawDomain};
 use super::region::MemoryRegion;
-use crate::error::{ControlError, ControlErrorKind};
+use crate::error::{ControlError, ControlErrorKind, last_errno};
 use core::ptr::NonNull;
 use dv_sys::inline::{ibv_alloc_mw, ibv_dealloc_mw};
-use dv_sys::verbs::{ibv_mr, ibv_mw, ibv_mw_type};
+use dv_sys::verbs::{self, ibv_mr, ibv_mw, ibv_mw_type};
 use std::sync::Arc;
 
 /// A memory window. Deallocated, and closed, when dropped.
@@ -43,6 +44,29 @@ pub struct WindowTarget<'a> {
     /// What peers may do: of [`Access::REMOTE`]. Writing needs a region with
     /// [`Access::LOCAL_WRITE`].
     pub access: Access,
+}
+
+/// Whether the driver has windows. Some tell a number though they have no verb
+/// for them (bnxt_re and erdma of Linux 6.1): the only way to know is to try.
+pub(super) fn can_be_allocated(context: &Context) -> bool {
+    // SAFETY: the context is open.
+    let domain = unsafe { verbs::ibv_alloc_pd(context.as_ptr()) };
+    let Some(domain) = NonNull::new(domain) else {
+        return true;
+    };
+    // SAFETY: the domain is alive.
+    let window = unsafe { ibv_alloc_mw(domain.as_ptr(), ibv_mw_type::IBV_MW_TYPE_1) };
+    let lacks = match NonNull::new(window) {
+        None => matches!(last_errno(), libc::EOPNOTSUPP | libc::ENOSYS),
+        Some(window) => {
+            // SAFETY: just allocated, and bound to nothing.
+            unsafe { ibv_dealloc_mw(window.as_ptr()) };
+            false
+        }
+    };
+    // SAFETY: nothing is left in it.
+    unsafe { verbs::ibv_dealloc_pd(domain.as_ptr()) };
+    !lacks
 }
 
 impl ProtectionDomain {
