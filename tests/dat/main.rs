@@ -22,5 +22,6 @@ mod threads;
 
 mod evd_wait;
 mod safe;
+mod small_devices;
 mod smoke;
 mod srq_set_lw;

@@ -5,6 +5,34 @@ use std::env;
 use std::process::Command;
 use std::thread;
 
+/// Runs the test of this name in processes of its own, one on each data path,
+/// where the emulated device has these limits. Returns `true` in those
+/// processes: the caller then tests there, and otherwise returns.
+#[must_use]
+pub fn is_on_small_device(name: &str, limits: &str) -> bool {
+    if env::var_os(ALONE).is_some() {
+        return true;
+    }
+    for path in ["direct", "verbs"] {
+        let program = env::current_exe().expect("this binary has a path");
+        let output = Command::new(program)
+            .args(["--exact", name, "--nocapture"])
+            .env(ALONE, "1")
+            .env("MLX5EMU_LIMITS", limits)
+            .env("DAT_PATH", path)
+            .output()
+            .expect("this binary can be run");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{name} on the {path} path: {}\n{said}{complaint}",
+            output.status
+        );
+    }
+    false
+}
+
 /// Says to a process that it runs one test.
 const ALONE: &str = "UDAPL_TEST_ALONE";
 

@@ -19,7 +19,7 @@ mod tally;
 mod window;
 
 pub use address::{here, here_ip, ip_at};
-pub use alone::is_alone;
+pub use alone::{is_alone, is_on_small_device};
 pub use bed::{Bed, c_name};
 pub use calls::*;
 pub use door::Door;

@@ -142,6 +142,8 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
             request_evd_handle,
             connect_evd_handle,
         )?;
+        // Before the queue: where there are none, its handle can only be wrong.
+        of.ia.require_srqs()?;
         let srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(ep_handle, Subtype::InvalidArg8) }?;

@@ -49,6 +49,12 @@ pub(super) struct Request {
 /// for: with none of them a connection cannot fail over them.
 pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
     let iov = DEFAULT_IOV.min(segments(ia));
+    // Without any EVD one completion queue holds both kinds of completions.
+    let one_queue = !request.shared && !request.has_recv && !request.has_request;
+    let room = match one_queue {
+        true => ia.max_evd_qlen / 2,
+        false => ia.max_evd_qlen,
+    };
     EpAttributes {
         service_type: 0,
         max_message_size: ia.max_message_size,
@@ -59,9 +65,9 @@ pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
         max_recv_dtos: if request.shared {
             OFF
         } else {
-            DEFAULT_RECEIVES.min(ia.max_dto_per_ep)
+            DEFAULT_RECEIVES.min(ia.max_dto_per_ep).min(room)
         },
-        max_request_dtos: DEFAULT_REQUESTS.min(ia.max_dto_per_ep),
+        max_request_dtos: DEFAULT_REQUESTS.min(ia.max_dto_per_ep).min(room - 1).max(0),
         max_recv_iov: iov,
         max_request_iov: iov,
         max_rdma_read_in: 0,
@@ -112,8 +118,10 @@ pub(super) fn settle(
     .map_err(bad)?;
     size("max_rdma_size", settled.max_rdma_size, ia.max_rdma_size).map_err(bad)?;
 
-    let most = ia.max_dto_per_ep;
-    let named = |name, value, least, most| count(name, value, least, most).map_err(bad);
+    let most = (ia.max_dto_per_ep, "max_dto_per_ep");
+    let most_segments = (segments(ia), "max_iov_segments_per_dto");
+    let named =
+        |name, value, least, most: (i32, &str)| count(name, value, least, most).map_err(bad);
     if request.shared {
         // The hard and the soft high watermark.
         if asked.max_recv_dtos > 0 && asked.srq_soft_hw > asked.max_recv_dtos {
@@ -126,7 +134,7 @@ pub(super) fn settle(
             ("max_recv_dtos", asked.max_recv_dtos),
             ("srq_soft_hw", asked.srq_soft_hw),
         ] {
-            named(name, value, OFF, ia.max_recv_per_srq)?;
+            named(name, value, OFF, (ia.max_recv_per_srq, "max_recv_per_srq"))?;
         }
         settled.max_recv_iov = asked.max_recv_iov;
     } else {
@@ -139,7 +147,7 @@ pub(super) fn settle(
             )));
         }
         if asked.max_recv_dtos > 0 {
-            named("max_recv_iov", asked.max_recv_iov, 1, segments(ia))?;
+            named("max_recv_iov", asked.max_recv_iov, 1, most_segments)?;
         }
     }
     named(
@@ -161,7 +169,7 @@ pub(super) fn settle(
     if asked.max_request_iov == 0 && request.shared {
         settled.max_request_iov = default.max_request_iov;
     } else if settled.max_request_dtos > 0 {
-        named("max_request_iov", asked.max_request_iov, 1, segments(ia))?;
+        named("max_request_iov", asked.max_request_iov, 1, most_segments)?;
     }
     reads(asked, &mut settled, ia).map_err(bad)?;
     Ok(settled)
@@ -177,12 +185,12 @@ fn reads(
         (
             "max_rdma_read_in",
             asked.max_rdma_read_in,
-            ia.max_rdma_read_per_ep_in,
+            (ia.max_rdma_read_per_ep_in, "max_rdma_read_per_ep_in"),
         ),
         (
             "max_rdma_read_out",
             asked.max_rdma_read_out,
-            ia.max_rdma_read_per_ep_out,
+            (ia.max_rdma_read_per_ep_out, "max_rdma_read_per_ep_out"),
         ),
     ];
     for (name, value, most) in depths {
@@ -196,19 +204,21 @@ fn reads(
             "max_rdma_read_iov",
             &mut settled.max_rdma_read_iov,
             ia.max_iov_segments_per_rdma_read,
+            "max_iov_segments_per_rdma_read",
         ),
         (
             "max_rdma_write_iov",
             &mut settled.max_rdma_write_iov,
             ia.max_iov_segments_per_rdma_write,
+            "max_iov_segments_per_rdma_write",
         ),
     ];
-    for (name, value, most) in iovs {
+    for (name, value, most, limit) in iovs {
         let most = most.min(MAX_SEGMENTS as i32);
         if *value == 0 {
             *value = requests.min(most);
         }
-        count(name, *value, 0, most)?;
+        count(name, *value, 0, (most, limit))?;
     }
     Ok(())
 }
@@ -237,14 +247,106 @@ fn flags(asked: &EpAttributes) -> Result<(), String> {
 
 fn size(name: &str, value: u64, most: u64) -> Result<(), String> {
     if value > most {
-        return Err(format!("{name} is {value}; the IA's limit is {most}"));
+        return Err(format!("{name} is {value}; the adapter's is {most}"));
     }
     Ok(())
 }
 
-fn count(name: &str, value: i32, least: i32, most: i32) -> Result<(), String> {
+/// Refuses a count below the least or above the adapter's limit of that name.
+fn count(name: &str, value: i32, least: i32, (most, limit): (i32, &str)) -> Result<(), String> {
     if value < least || value > most {
-        return Err(format!("{name} is {value}; it must be {least} to {most}"));
+        return Err(format!(
+            "{name} is {value}; it must be {least} to {most}, the adapter's {limit}"
+        ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::ia::small_adapter as small;
+
+    const ASKS: Request = Request {
+        shared: false,
+        has_recv: true,
+        has_request: true,
+        argument: Subtype::InvalidArg6,
+    };
+
+    #[test]
+    fn defaults_are_cut_to_what_the_device_has() {
+        let ia = small(|_| ());
+        let cut = defaults(&ia, ASKS);
+        assert_eq!((cut.max_recv_dtos, cut.max_request_dtos), (15, 15));
+        assert_eq!((cut.max_recv_iov, cut.max_request_iov), (4, 4));
+        assert_eq!((cut.max_rdma_read_iov, cut.max_rdma_write_iov), (1, 4));
+        assert_eq!((cut.max_rdma_read_in, cut.max_rdma_read_out), (0, 0));
+        let ia = small(|limits| limits.segments = 1);
+        assert_eq!(defaults(&ia, ASKS).max_recv_iov, 1);
+        // One queue of 10 completions for those of both kinds, and the marker.
+        let nobody = Request {
+            has_recv: false,
+            has_request: false,
+            ..ASKS
+        };
+        let ia = small(|limits| limits.cq_depth = 10);
+        let cut = defaults(&ia, nobody);
+        assert_eq!((cut.max_recv_dtos, cut.max_request_dtos), (5, 4));
+        assert_eq!(defaults(&ia, ASKS).max_request_dtos, 9);
+    }
+
+    #[test]
+    fn what_is_left_open_fits_and_what_is_asked_for_is_refused_by_the_limit() {
+        let ia = small(|limits| limits.reads_issued = 0);
+        let base = defaults(&ia, ASKS);
+        let open = EpAttributes {
+            max_rdma_read_iov: 0,
+            max_rdma_write_iov: 0,
+            ..base
+        };
+        assert_eq!(settle(&open, &ia, ASKS).expect("open"), base);
+        type Change = fn(&mut EpAttributes);
+        let refused: [(Change, &str); 7] = [
+            (
+                |a| a.max_rdma_read_iov = 2,
+                "max_rdma_read_iov is 2; it must be 0 to 1, the adapter's \
+                 max_iov_segments_per_rdma_read",
+            ),
+            (
+                |a| a.max_rdma_write_iov = 7,
+                "0 to 6, the adapter's max_iov_segments_per_rdma_write",
+            ),
+            (
+                |a| a.max_request_iov = 7,
+                "1 to 6, the adapter's max_iov_segments_per_dto",
+            ),
+            (
+                |a| a.max_recv_iov = 7,
+                "1 to 6, the adapter's max_iov_segments_per_dto",
+            ),
+            (
+                |a| a.max_request_dtos = 16,
+                "max_request_dtos is 16; it must be 1 to 15, the adapter's max_dto_per_ep",
+            ),
+            (
+                |a| a.max_rdma_read_out = 1,
+                "-1 to 0, the adapter's max_rdma_read_per_ep_out",
+            ),
+            (
+                |a| a.max_rdma_read_in = 3,
+                "-1 to 2, the adapter's max_rdma_read_per_ep_in",
+            ),
+        ];
+        for (change, cause) in refused {
+            let mut asked = base;
+            change(&mut asked);
+            let error = settle(&asked, &ia, ASKS).expect_err(cause);
+            assert!(error.cause().contains(cause), "{error}");
+            assert_eq!(
+                error.code(),
+                crate::status::DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg6)
+            );
+        }
+    }
 }

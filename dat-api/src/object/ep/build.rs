@@ -201,6 +201,8 @@ impl Ep {
             } else {
                 INLINE_BYTES
             },
+            // A device that takes fewer, or none, is good enough.
+            inline_or_fewer: true,
             context: self.handle.bits() as u64,
             exclusive_register: true,
             // Who wants no events looks at the memory, and may use it for
@@ -210,7 +212,8 @@ impl Ep {
         };
         // Room for binds makes the ring larger. As many as that may be too many
         // where transfers alone are not: then binds are refused.
-        let mut qp = match plan.binds() {
+        let windows = plan.binds() && self.ia.device().limits().windows > 0;
+        let mut qp = match windows {
             true => pz
                 .domain()
                 .create_endpoint(&EndpointOptions {

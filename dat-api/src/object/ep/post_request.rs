@@ -11,7 +11,7 @@ use super::segments::{
 };
 use super::{Ep, MAX_SEGMENTS};
 use crate::state::{Call, wrong_state};
-use crate::status::DatReturn;
+use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};
 
 /// States in which requests are taken.
@@ -228,7 +228,7 @@ impl Ep {
                 if self.reads_issued.load(Ordering::Relaxed) == 0
                     && state == EpState::Connected as u32
                 {
-                    return Err(full());
+                    return Err(self.no_reads());
                 }
                 SendOp::Read {
                     remote_addr: remote.address,
@@ -278,6 +278,16 @@ impl Ep {
             return unsafe { self.post_again(&request, note, error) }.into_result();
         }
         Ok(())
+    }
+
+    /// Why no RDMA read can be posted: none were agreed on, or the device has none.
+    #[cold]
+    #[inline(never)]
+    fn no_reads(&self) -> DatReturn {
+        match self.ia.attributes().max_rdma_read_per_ep_out {
+            0 => DatReturn::error(ReturnType::ModelNotSupported, Subtype::NoSubtype),
+            _ => full(),
+        }
     }
 
     /// A request with completion flags.

@@ -12,11 +12,12 @@
 //! | `firmware_version_*` | the first two numbers | `vendor_attributes` have all of it |
 //! | `ia_address_ptr` | `sockaddr` of the port's network interface | what the connection manager listens on |
 //! | `max_eps` | limit `qps` | each EP is one QP |
-//! | `max_dto_per_ep` | limit `queue_depth` - 1 | the rest is for the marker of a graceful disconnect. Requests of several segments take more room, so fewer of them fit: creating the EP says so |
+//! | `max_dto_per_ep` | limit `queue_depth`, at most `cq_depth`, - 1 | completions must fit a completion queue; the rest is for the marker of a graceful disconnect. Requests of several segments take more room, so fewer of them fit: creating the EP says so |
 //! | `max_rdma_read_per_ep_in`, `_out` | limits `reads_served`, `reads_issued` | |
 //! | `max_evds` | limit `cqs` | an EVD needs a CQ when it gets DTO streams |
 //! | `max_evd_qlen` | limit `cq_depth` | |
-//! | `max_iov_segments_per_dto`, `_rdma_read`, `_rdma_write` | limit `segments`, at most [`MAX_SEGMENTS`] | posts convert segments on the stack |
+//! | `max_iov_segments_per_dto`, `_rdma_write` | limit `segments`, at most [`MAX_SEGMENTS`] | posts convert segments on the stack |
+//! | `max_iov_segments_per_rdma_read` | limit `read_segments`, likewise | iWARP devices mostly take one |
 //! | `max_lmrs` | limit `regions`, at most [`lmr::CAPACITY`] | the table of contexts |
 //! | `max_lmr_block_size` | limit `region_size` | |
 //! | `max_lmr_virtual_address` | 2^64 - 1 | addresses are 64 bits on the wire and in the device |
@@ -24,7 +25,8 @@
 //! | `max_message_size`, `max_rdma_size` | the port's `max_msg_sz` | |
 //! | `max_rmrs` | limit `windows` | each RMR is a memory window |
 //! | `max_rmr_target_address` | 2^64 - 1; 0 without windows | as that of LMRs |
-//! | `max_srqs`, `max_recv_per_srq` | limits `srqs`, `srq_depth` | |
+//! | `max_srqs` | limit `srqs` | 0: the device has no shared receive queues, and the two below are 0 |
+//! | `max_recv_per_srq` | limit `srq_depth`, at most `cq_depth` | the EVD of an endpoint on it must hold a completion of each |
 //! | `max_ep_per_srq` | limit `qps` | |
 //! | `max_rdma_read_in`, `_out` | those per EP, times `max_eps` | mlx5 keeps the resources per QP |
 //! | `max_rdma_read_per_ep_*_guaranteed` | true | so another EP cannot take them away |
@@ -46,7 +48,7 @@
 //! | `pz_support` | unique | a zone is a protection domain of one IA |
 //! | `optimal_buffer_alignment` | 64 | see [`ALIGNMENT`] (R15) |
 //! | `evd_stream_merging_supported` | all | |
-//! | `srq_supported` | true | |
+//! | `srq_supported` | if limit `srqs` is not 0 | the other `srq_` attributes are 0 or false without |
 //! | `srq_ep_pz_difference_supported` | on mlx5 devices | others may check shared receives against the zone of the EP |
 //! | `srq_watermarks_supported` | [`LOW_WATERMARK`], [`SOFT_WATERMARK`] and [`HARD_WATERMARK`] | all three are watched (L07) |
 //! | `srq_info_supported` | [`AVAILABLE`] and [`OUTSTANDING`] | both are counted |

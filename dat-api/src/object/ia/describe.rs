@@ -10,7 +10,7 @@ use super::attributes::{
     LOW_WATERMARK, NamedAttribute, OUTSTANDING, ProviderAttributes, PzSupport, SOFT_WATERMARK,
     SPAN,
 };
-use crate::object::ep::MAX_SEGMENTS;
+use super::offer::{Offer, count};
 use crate::object::lmr;
 use crate::options::Options;
 use crate::registry;
@@ -32,10 +32,8 @@ impl Described<'_> {
     pub(super) fn adapter(&self) -> IaAttributes {
         let info = self.device.info();
         let limits = self.device.limits();
-        let eps = count(limits.qps);
-        let reads_in = count(limits.reads_served.into());
-        let reads_out = count(limits.reads_issued.into());
-        let segments = count(limits.segments).min(count(MAX_SEGMENTS as u32));
+        let offer = Offer::of(limits);
+        let per_ep = |reads: i32| reads.saturating_mul(offer.max_eps);
         let (firmware_version_major, firmware_version_minor) = version(&info.firmware);
         IaAttributes {
             adapter_name: self.name.to_owned(),
@@ -46,28 +44,28 @@ impl Described<'_> {
             firmware_version_minor,
             ia_address_ptr: self.local_address,
             ia_address: self.address,
-            max_eps: eps,
-            max_dto_per_ep: count(limits.queue_depth.saturating_sub(1)),
-            max_rdma_read_per_ep_in: reads_in,
-            max_rdma_read_per_ep_out: reads_out,
+            max_eps: offer.max_eps,
+            max_dto_per_ep: offer.max_dto_per_ep,
+            max_rdma_read_per_ep_in: offer.max_rdma_read_per_ep_in,
+            max_rdma_read_per_ep_out: offer.max_rdma_read_per_ep_out,
             max_evds: count(limits.cqs),
-            max_evd_qlen: count(limits.cq_depth),
-            max_iov_segments_per_dto: segments,
+            max_evd_qlen: offer.max_evd_qlen,
+            max_iov_segments_per_dto: offer.max_iov_segments_per_dto,
             max_lmrs: count(limits.regions.min(lmr::CAPACITY)),
             max_lmr_block_size: limits.region_size,
             max_lmr_virtual_address: u64::MAX,
             max_pzs: count(limits.domains),
             max_message_size: self.port.max_message.into(),
             max_rdma_size: self.port.max_message.into(),
-            max_rmrs: count(limits.windows),
+            max_rmrs: offer.max_rmrs,
             max_rmr_target_address: if limits.windows == 0 { 0 } else { u64::MAX },
-            max_srqs: count(limits.srqs),
-            max_ep_per_srq: eps,
-            max_recv_per_srq: count(limits.srq_depth),
-            max_iov_segments_per_rdma_read: segments,
-            max_iov_segments_per_rdma_write: segments,
-            max_rdma_read_in: reads_in.saturating_mul(eps),
-            max_rdma_read_out: reads_out.saturating_mul(eps),
+            max_srqs: offer.max_srqs,
+            max_ep_per_srq: offer.max_ep_per_srq,
+            max_recv_per_srq: offer.max_recv_per_srq,
+            max_iov_segments_per_rdma_read: offer.max_iov_segments_per_rdma_read,
+            max_iov_segments_per_rdma_write: offer.max_iov_segments_per_rdma_write,
+            max_rdma_read_in: per_ep(offer.max_rdma_read_per_ep_in),
+            max_rdma_read_out: per_ep(offer.max_rdma_read_per_ep_out),
             max_rdma_read_per_ep_in_guaranteed: true,
             max_rdma_read_per_ep_out_guaranteed: true,
             transport_attributes: Vec::new(),
@@ -81,6 +79,8 @@ impl Described<'_> {
     pub(super) fn provider(&self) -> ProviderAttributes {
         let part = |text: &str| text.parse().unwrap_or(0);
         let (dapl_version_major, dapl_version_minor) = registry::VERSION;
+        let shares = self.device.limits().srqs > 0;
+        let if_shared = |bits: i32| if shares { bits } else { 0 };
         ProviderAttributes {
             provider_name: "udapl".to_owned(),
             provider_version_major: part(env!("CARGO_PKG_VERSION_MAJOR")),
@@ -101,10 +101,10 @@ impl Described<'_> {
             pz_support: PzSupport::Unique,
             optimal_buffer_alignment: ALIGNMENT,
             evd_stream_merging_supported: [[true; 6]; 6],
-            srq_supported: true,
-            srq_watermarks_supported: LOW_WATERMARK | SOFT_WATERMARK | HARD_WATERMARK,
-            srq_ep_pz_difference_supported: self.device.srq_domain_may_differ(),
-            srq_info_supported: AVAILABLE | OUTSTANDING,
+            srq_supported: shares,
+            srq_watermarks_supported: if_shared(LOW_WATERMARK | SOFT_WATERMARK | HARD_WATERMARK),
+            srq_ep_pz_difference_supported: shares && self.device.srq_domain_may_differ(),
+            srq_info_supported: if_shared(AVAILABLE | OUTSTANDING),
             ep_recv_info_supported: ALLOCATED | SPAN,
             lmr_sync_req: false,
             dto_async_return_guaranteed: true,
@@ -120,11 +120,6 @@ impl Described<'_> {
 
 fn named(name: &'static str, value: String) -> NamedAttribute {
     NamedAttribute { name, value }
-}
-
-/// As C counts.
-fn count(number: u32) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 /// The numbers are those of the IEEE and of the PCI SIG.
@@ -155,11 +150,5 @@ mod tests {
         assert_eq!(version(""), (0, 0));
         assert_eq!(vendor(0x15b3), "Mellanox Technologies");
         assert_eq!(vendor(0xbad), "vendor 0x0bad");
-    }
-
-    #[test]
-    fn counts_that_c_has_no_number_for_are_the_largest() {
-        assert_eq!(count(7), 7);
-        assert_eq!(count(u32::MAX), i32::MAX);
     }
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `open.rs`, `close.rs` | opening and closing |
 //! | `children.rs` | the objects made of an IA, for closing it |
-//! | `attributes.rs`, `describe.rs` | what it can do |
+//! | `attributes.rs`, `describe.rs`, `offer.rs` | what it can do |
 //! | `doors.rs` | its service points by qualifier |
 //! | `reports.rs` | where asynchronous events go |
 //! | `watch.rs` | what the device's events mean to the objects |
@@ -18,6 +18,7 @@ mod close;
 mod cm;
 mod describe;
 mod doors;
+mod offer;
 mod open;
 mod reports;
 mod service;
@@ -53,6 +54,9 @@ use self::watch::{Watch, Watched};
 pub use attributes::{
     EpCreator, IaAttributes, IaInfo, IovOwnership, NamedAttribute, ProviderAttributes, PzSupport,
 };
+pub use offer::Offer;
+#[cfg(test)]
+pub(crate) use offer::small_adapter;
 pub use open::{AsyncEvd, OpenRequest};
 
 /// An open interface adapter.
@@ -110,6 +114,25 @@ impl Ia {
     #[must_use]
     pub fn attributes(&self) -> &IaAttributes {
         &self.attributes.0
+    }
+
+    /// Refuses a call that needs shared receive queues where there are none.
+    ///
+    /// # Errors
+    /// `DAT_MODEL_NOT_SUPPORTED`.
+    pub fn require_srqs(&self) -> Result<()> {
+        if self.device.limits().srqs > 0 {
+            return Ok(());
+        }
+        Err(DatError::new(
+            ReturnType::ModelNotSupported,
+            Subtype::NoSubtype,
+            format!(
+                "{} has no shared receive queues (max_srq = 0); give endpoints receives of their \
+                 own",
+                self.device.info().name
+            ),
+        ))
     }
 
     /// How its threads wait for events, unless an EVD has a policy of its own.

@@ -355,6 +355,12 @@ unsafe fn register(
     }
     let start = core::ptr::with_exposed_provenance_mut(address);
     let access = access_of(privileges);
+    if pz.domain().device().limits().windows == 0 {
+        // A driver without windows may refuse the flag.
+        // SAFETY: the caller's promise is the callee's.
+        let region = unsafe { pz.domain().register(start, bytes, access) };
+        return Ok((region.map_err(refused)?, false));
+    }
     // SAFETY: the caller's promise is the callee's.
     let first = unsafe {
         pz.domain()
@@ -363,7 +369,7 @@ unsafe fn register(
     match first {
         Ok(region) => Ok((region, true)),
         // The kernel wants memory under windows to be writable, and memory
-        // that is only read need not be; or the device has no windows.
+        // that is only read need not be.
         Err(_) if !access.contains(Access::LOCAL_WRITE) => {
             // SAFETY: as above.
             let second = unsafe { pz.domain().register(start, bytes, access) };

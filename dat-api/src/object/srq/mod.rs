@@ -9,7 +9,7 @@ use super::counters::Refused;
 use super::ep::{Ep, Gate, MAX_SEGMENTS, Way};
 use super::evd;
 use super::exhausted;
-use super::ia::Ia;
+use super::ia::{Ia, Offer};
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
 use crate::error::{DatError, Result};
@@ -100,26 +100,34 @@ impl Srq {
     /// segments, as asked.
     ///
     /// # Errors
-    /// Section 3DAT, `dat_srq_create`: attributes are argument 3.
+    /// Section 3DAT, `dat_srq_create`: attributes are argument 3;
+    /// `DAT_MODEL_NOT_SUPPORTED` if the device has no shared receive queues.
     pub fn create(ia: &Arc<Ia>, pz: &Arc<Pz>, attributes: &SrqAttributes) -> Result<Arc<Self>> {
+        ia.require_srqs()?;
         let bad_zone =
             |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandlePz, cause);
         if !Arc::ptr_eq(pz.ia(), ia) {
             return Err(bad_zone("the protection zone belongs to another IA"));
         }
         let limits = ia.attributes();
-        let most_iov = limits.max_iov_segments_per_dto.min(MAX_SEGMENTS as i32);
-        for (name, value, most) in [
+        let most_iov = Offer::of(ia.device().limits()).max_iov_segments_per_srq_recv;
+        for (name, value, most, limit) in [
             (
                 "max_recv_dtos",
                 attributes.max_recv_dtos,
                 limits.max_recv_per_srq,
+                "the adapter's max_recv_per_srq",
             ),
-            ("max_recv_iov", attributes.max_recv_iov, most_iov),
+            (
+                "max_recv_iov",
+                attributes.max_recv_iov,
+                most_iov,
+                "the device's max_srq_sge",
+            ),
         ] {
             if value < 1 || value > most {
                 return Err(bad_attribute(format!(
-                    "{name} is {value}; it must be 1 to {most}"
+                    "{name} is {value}; it must be 1 to {most}, {limit}"
                 )));
             }
         }

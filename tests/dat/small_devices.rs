@@ -1,0 +1,352 @@
+//! Devices that can do less than an mlx5, on both data paths: defaults fit what
+//! there is, and what is asked for beyond it is refused.
+
+use std::mem;
+use std::ptr;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{
+    Bed, End, Pair, Shape, abilities, ep_info, fails, fails_with, is_on_small_device, ok,
+};
+
+/// Runs the rest of a test on devices with these limits.
+macro_rules! on {
+    ($test:ident, $limits:expr) => {
+        if !is_on_small_device(concat!("small_devices::", stringify!($test)), $limits) {
+            return;
+        }
+    };
+}
+
+/// Few segments, no reads: what every device here can do.
+fn modest() -> Shape {
+    Shape {
+        recvs: 4,
+        requests: 4,
+        iov: 1,
+        evd_qlen: 8,
+        reads: 0,
+        ..Shape::default()
+    }
+}
+
+/// A short message, which goes inline if the device takes so many bytes, a long
+/// one and an RDMA write.
+fn messages_pass(bed: &Bed, pair: &Pair) {
+    let mut memory = bed.memory(1 << 16);
+    let pattern: Vec<u8> = (0..4096_u32).map(|at| (at % 251) as u8).collect();
+    memory.write(0, &pattern);
+    let (from, to) = (pair.active, pair.passive);
+    for (tag, len) in [(1, 1), (2, 60), (3, 64), (4, 4096)] {
+        ok(to.post_recv(&[memory.segment(1 << 15, 4096)], tag));
+        ok(from.post_send(&[memory.segment(0, len)], tag, DAT_COMPLETION_DEFAULT_FLAG));
+        bed.run();
+        let (received, sent) = (to.received(), from.requested());
+        assert_eq!(
+            (received.status, received.cookie, received.length),
+            (DAT_DTO_SUCCESS, tag, len as u64)
+        );
+        assert_eq!((sent.status, sent.cookie), (DAT_DTO_SUCCESS, tag));
+        assert_eq!(memory.read(1 << 15, len), pattern[..len]);
+    }
+    ok(from.post_write(
+        &[memory.segment(0, 48)],
+        &memory.remote(1 << 14, 48),
+        9,
+        DAT_COMPLETION_DEFAULT_FLAG,
+    ));
+    bed.run();
+    assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
+    assert_eq!(memory.read(1 << 14, 48), pattern[..48]);
+}
+
+/// `dat_ep_create` with these attributes, or the defaults.
+fn create(bed: &Bed, attributes: Option<&DAT_EP_ATTR>) -> (DAT_RETURN, End) {
+    let mut end = End::without_ep(bed, &modest());
+    // SAFETY: live handles; the result is writable.
+    let answer = unsafe {
+        dat_ep_create(
+            bed.ia,
+            bed.pz,
+            end.recv,
+            end.request,
+            end.connect,
+            attributes.map_or(ptr::null(), ptr::from_ref),
+            &raw mut end.ep,
+        )
+    };
+    (answer, end)
+}
+
+/// What an endpoint has whose maker named nothing.
+fn defaults(bed: &Bed) -> DAT_EP_ATTR {
+    let (answer, end) = create(bed, None);
+    ok(answer);
+    let attributes = ep_info(end.ep).ep_attr;
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_free(end.ep) });
+    attributes
+}
+
+#[track_caller]
+fn refused(bed: &Bed, change: impl FnOnce(&mut DAT_EP_ATTR)) {
+    let mut attributes = modest().attributes();
+    change(&mut attributes);
+    let (answer, _) = create(bed, Some(&attributes));
+    fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG6);
+}
+
+#[test]
+fn without_inline_data_messages_pass() {
+    on!(without_inline_data_messages_pass, "max_inline=0");
+    let bed = Bed::new();
+    messages_pass(&bed, &Pair::new(&bed, &Shape::default()));
+    defaults(&bed);
+}
+
+#[test]
+fn with_a_little_inline_data_messages_pass() {
+    on!(with_a_little_inline_data_messages_pass, "max_inline=30");
+    let bed = Bed::new();
+    messages_pass(&bed, &Pair::new(&bed, &Shape::default()));
+    defaults(&bed);
+}
+
+#[test]
+fn with_one_segment_defaults_have_one() {
+    on!(with_one_segment_defaults_have_one, "max_sge=1");
+    let bed = Bed::new();
+    let (adapter, _) = abilities(&bed);
+    assert_eq!(adapter.max_iov_segments_per_dto, 1);
+    assert_eq!(adapter.max_iov_segments_per_rdma_write, 1);
+    let has = defaults(&bed);
+    assert_eq!((has.max_recv_iov, has.max_request_iov), (1, 1));
+    refused(&bed, |attributes| attributes.max_recv_iov = 2);
+    refused(&bed, |attributes| attributes.max_request_iov = 2);
+    messages_pass(&bed, &Pair::new(&bed, &modest()));
+}
+
+#[test]
+fn reads_have_as_many_segments_as_the_device_says() {
+    on!(
+        reads_have_as_many_segments_as_the_device_says,
+        "max_sge_rd=1"
+    );
+    let bed = Bed::new();
+    let (adapter, _) = abilities(&bed);
+    assert_eq!(adapter.max_iov_segments_per_rdma_read, 1);
+    assert_eq!(adapter.max_iov_segments_per_rdma_write, 30);
+    let has = defaults(&bed);
+    assert_eq!((has.max_request_iov, has.max_rdma_read_iov), (4, 1));
+    refused(&bed, |attributes| attributes.max_rdma_read_iov = 2);
+    let shape = Shape {
+        iov: 1,
+        ..Shape::default()
+    };
+    let mut attributes = shape.attributes();
+    attributes.max_request_iov = 4;
+    attributes.max_rdma_read_iov = 0;
+    let end = || End::with_attributes(&bed, &shape, &attributes);
+    let pair = Pair::connect(&bed, end(), end());
+    let mut memory = bed.memory(4096);
+    memory.write(0, b"what is read");
+    let halves = [memory.segment(1024, 6), memory.segment(2048, 6)];
+    let remote = memory.remote(0, 12);
+    let flags = DAT_COMPLETION_DEFAULT_FLAG;
+    fails_with(
+        pair.active.post_read(&halves, &remote, 1, flags),
+        DAT_INVALID_PARAMETER,
+        DAT_INVALID_ARG2,
+    );
+    ok(pair
+        .active
+        .post_read(&[memory.segment(1024, 12)], &remote, 2, flags));
+    bed.run();
+    assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
+    assert_eq!(memory.read(1024, 12), b"what is read");
+    messages_pass(&bed, &pair);
+}
+
+#[test]
+fn short_queues_cut_the_defaults() {
+    on!(short_queues_cut_the_defaults, "max_qp_wr=8");
+    let bed = Bed::new();
+    assert_eq!(abilities(&bed).0.max_dto_per_ep, 7);
+    let has = defaults(&bed);
+    assert_eq!((has.max_recv_dtos, has.max_request_dtos), (7, 7));
+    refused(&bed, |attributes| attributes.max_request_dtos = 8);
+    refused(&bed, |attributes| attributes.max_recv_dtos = 8);
+    messages_pass(&bed, &Pair::new(&bed, &modest()));
+}
+
+#[test]
+fn short_completion_queues_cut_the_defaults() {
+    on!(short_completion_queues_cut_the_defaults, "max_cqe=127");
+    let bed = Bed::new();
+    let (adapter, _) = abilities(&bed);
+    assert_eq!((adapter.max_evd_qlen, adapter.max_dto_per_ep), (127, 126));
+    assert_eq!(adapter.max_recv_per_srq, 127);
+    let mut evd = ptr::null_mut();
+    // SAFETY: a live adapter; the result is writable.
+    let answer =
+        unsafe { dat_evd_create(bed.ia, 128, ptr::null_mut(), DAT_EVD_DTO_FLAG, &raw mut evd) };
+    fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD);
+    let has = defaults(&bed);
+    assert_eq!((has.max_recv_dtos, has.max_request_dtos), (126, 126));
+    // Nobody wants its events: one queue has those of both kinds.
+    let mut ep = ptr::null_mut();
+    let null = ptr::null_mut();
+    // SAFETY: live handles; the result is writable.
+    ok(unsafe { dat_ep_create(bed.ia, bed.pz, null, null, null, ptr::null(), &raw mut ep) });
+    let has = ep_info(ep).ep_attr;
+    assert_eq!((has.max_recv_dtos, has.max_request_dtos), (63, 62));
+    messages_pass(&bed, &Pair::new(&bed, &modest()));
+}
+
+#[test]
+fn without_rdma_reads_connections_work_and_reads_are_refused() {
+    on!(
+        without_rdma_reads_connections_work_and_reads_are_refused,
+        "max_qp_rd_atom=0,max_qp_init_rd_atom=0"
+    );
+    let bed = Bed::new();
+    let (adapter, _) = abilities(&bed);
+    assert_eq!(
+        [
+            adapter.max_rdma_read_per_ep_in,
+            adapter.max_rdma_read_per_ep_out,
+            adapter.max_rdma_read_in,
+            adapter.max_rdma_read_out,
+        ],
+        [0; 4]
+    );
+    refused(&bed, |attributes| attributes.max_rdma_read_in = 1);
+    refused(&bed, |attributes| attributes.max_rdma_read_out = 1);
+    let pair = Pair::new(&bed, &modest());
+    let memory = bed.memory(4096);
+    for flags in [
+        DAT_COMPLETION_DEFAULT_FLAG,
+        DAT_COMPLETION_BARRIER_FENCE_FLAG,
+    ] {
+        let (local, remote) = (memory.segment(0, 64), memory.remote(1024, 64));
+        let answer = pair.active.post_read(&[local], &remote, 1, flags);
+        fails(answer, DAT_MODEL_NOT_SUPPORTED);
+    }
+    messages_pass(&bed, &pair);
+}
+
+#[test]
+fn without_shared_receive_queues_the_rest_works() {
+    on!(without_shared_receive_queues_the_rest_works, "no_srq");
+    let bed = Bed::new();
+    let (adapter, provider) = abilities(&bed);
+    assert_eq!(
+        (
+            adapter.max_srqs,
+            adapter.max_ep_per_srq,
+            adapter.max_recv_per_srq
+        ),
+        (0, 0, 0)
+    );
+    assert_eq!(provider.srq_supported, DAT_FALSE);
+    assert_eq!(provider.srq_ep_pz_difference_supported, DAT_FALSE);
+    assert_eq!(provider.srq_watermarks_supported, 0);
+    assert_eq!(provider.srq_info_supported, 0);
+    let mut wanted = DAT_SRQ_ATTR {
+        max_recv_dtos: 4,
+        max_recv_iov: 1,
+        low_watermark: DAT_SRQ_LW_DEFAULT,
+    };
+    let mut srq = ptr::null_mut();
+    // SAFETY: live handles; attributes and result are ours.
+    let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut wanted, &raw mut srq) };
+    fails(answer, DAT_MODEL_NOT_SUPPORTED);
+    let end = End::without_ep(&bed, &modest());
+    let attributes = modest().attributes();
+    let mut ep = ptr::null_mut();
+    // SAFETY: live handles, and none for the queue; the result is writable.
+    let answer = unsafe {
+        dat_ep_create_with_srq(
+            bed.ia,
+            bed.pz,
+            end.recv,
+            end.request,
+            end.connect,
+            ptr::null_mut(),
+            &raw const attributes,
+            &raw mut ep,
+        )
+    };
+    fails(answer, DAT_MODEL_NOT_SUPPORTED);
+    messages_pass(&bed, &Pair::new(&bed, &Shape::default()));
+}
+
+#[test]
+fn without_memory_windows_the_rest_works() {
+    on!(without_memory_windows_the_rest_works, "max_mw=0");
+    let bed = Bed::new();
+    let (adapter, _) = abilities(&bed);
+    assert_eq!((adapter.max_rmrs, adapter.max_rmr_target_address), (0, 0));
+    let mut rmr = ptr::null_mut();
+    // SAFETY: a live zone; the result is writable.
+    let answer = unsafe { dat_rmr_create(bed.pz, &raw mut rmr) };
+    fails(answer, DAT_MODEL_NOT_SUPPORTED);
+    // Their EVDs may carry bind completions all the same.
+    messages_pass(&bed, &Pair::for_windows(&bed, &Shape::default()));
+}
+
+#[test]
+fn an_evd_grows_though_completion_queues_cannot() {
+    on!(an_evd_grows_though_completion_queues_cannot, "no_cq_resize");
+    let bed = Bed::new();
+    let pair = Pair::new(&bed, &modest());
+    messages_pass(&bed, &pair);
+    for length in [1000, 8, 100] {
+        // SAFETY: a live handle.
+        ok(unsafe { dat_evd_resize(pair.active.request, length) });
+        // SAFETY: integers and pointers: zeros are good.
+        let mut info: DAT_EVD_PARAM = unsafe { mem::zeroed() };
+        // SAFETY: the result is writable.
+        ok(unsafe { dat_evd_query(pair.active.request, DAT_EVD_FIELD_ALL, &raw mut info) });
+        assert!(info.evd_qlen >= length, "{}", info.evd_qlen);
+    }
+    // More endpoints than the first completion queue has room for.
+    let many: Vec<DAT_EP_HANDLE> = (0..20)
+        .map(|_| {
+            let mut end = End::without_ep(&bed, &modest());
+            let attributes = modest().attributes();
+            // SAFETY: live handles; the result is writable.
+            ok(unsafe {
+                dat_ep_create(
+                    bed.ia,
+                    bed.pz,
+                    pair.active.recv,
+                    pair.active.request,
+                    end.connect,
+                    &raw const attributes,
+                    &raw mut end.ep,
+                )
+            });
+            end.ep
+        })
+        .collect();
+    messages_pass(&bed, &pair);
+    for ep in many {
+        // SAFETY: a live handle.
+        ok(unsafe { dat_ep_free(ep) });
+    }
+}
+
+#[test]
+fn a_device_without_anything_carries_messages() {
+    on!(
+        a_device_without_anything_carries_messages,
+        "max_inline=0,max_sge=1,max_sge_rd=1,max_qp_wr=8,max_cqe=127,no_srq,max_mw=0,\
+         max_qp_rd_atom=0,max_qp_init_rd_atom=0,no_cq_resize,no_atomics"
+    );
+    let bed = Bed::new();
+    defaults(&bed);
+    messages_pass(&bed, &Pair::new(&bed, &modest()));
+}
