@@ -260,11 +260,11 @@ pub(crate) struct LatArgs {
     /// Send queue depth; from 2 on only every (N/2)-th message asks for a completion
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tx_depth: u32,
-    /// Receive queue depth (send only) [default: 512]
+    /// Receive queue depth (send only) [default: 512, or as deep as the device has]
     #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rx_depth: Option<u32>,
     /// Messages up to this size go inline, 0 for none (engine only, not for read)
-    /// [default: send 236, write 220; as DAT does where DAT is measured]
+    /// [default: send 236, write 220, or as many as the device takes; as DAT does where DAT is measured]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES")]
     pub(crate) inline: Option<u32>,
     /// Server: listen on all addresses of this host, on loopback, or on one IP address, also for
@@ -369,7 +369,7 @@ impl LatArgs {
         })
     }
 
-    fn measures_dat(&self) -> bool {
+    pub(crate) fn measures_dat(&self) -> bool {
         self.api.iter().any(|&api| api != Api::Engine)
     }
 

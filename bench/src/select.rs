@@ -1,6 +1,6 @@
 //! Which device a run gets.
 
-use dat_engine::{DataPath, DeviceInfo, PortInfo, PortState};
+use dat_engine::{DataPath, DeviceInfo, PortInfo, PortState, Transport};
 
 use crate::cli::Path;
 use crate::failure::Failure;
@@ -104,15 +104,22 @@ fn by_name(name: &str, present: &[DeviceInfo]) -> Result<Choice, Failure> {
 /// Whether a measurement on it can work: it can be driven, and a port is active.
 fn is_usable(device: &DeviceInfo) -> bool {
     let is_active = |port: &PortInfo| port.state == PortState::Active;
-    is_driven(device) && device.ports.iter().any(is_active)
+    is_driven(device) && device.ports.iter().any(is_active) && connects(device)
 }
 
 fn is_driven(device: &DeviceInfo) -> bool {
     !matches!(device.path, DataPath::Unusable { .. })
 }
 
+/// Whether it has reliable connections.
+fn connects(device: &DeviceInfo) -> bool {
+    device.transport != Transport::Other
+}
+
 fn why_not(device: &DeviceInfo) -> String {
-    if is_driven(device) {
+    if !connects(device) {
+        "it has no reliable connections".to_owned()
+    } else if is_driven(device) {
         "no port is active".to_owned()
     } else {
         device.path.to_string()
@@ -143,7 +150,7 @@ mod tests {
             vendor_id: 0,
             part_id: 0,
             firmware: String::new(),
-            transport: dat_engine::Transport::InfiniBand,
+            transport: Transport::InfiniBand,
             limits: None,
             ports: vec![port],
             path,

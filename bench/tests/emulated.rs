@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use common::{
-    Ended, Running, bench, check_row, emulated, file, launcher, libdat, row, run, server,
+    Ended, Running, bench, check_row, emulated, file, launcher, libdat, limited, row, run, server,
 };
 
 #[test]
@@ -99,11 +99,84 @@ fn what_the_device_cannot_do_is_refused() {
         ("lat --loopback -i 9", 2, "port"),
         ("lat --loopback --cpu 4000", 1, "--cpu"),
         ("lat --loopback -x 200", 1, "-x"),
-        ("lat --loopback -I 100000", 2, "100000 inline bytes"),
+        ("lat --loopback -I 100000", 1, "100000 inline bytes"),
         ("lat --loopback -p 1 -D 0.1", 1, "--port"),
     ] {
         run(emulated("refused", words)).expect(status, &[named]);
     }
+}
+
+#[test]
+fn as_much_goes_inline_as_the_device_takes() {
+    for (limits, path, inline) in [
+        ("max_inline=64", "verbs", 64),
+        ("max_inline=0", "verbs", 0),
+        ("max_inline=100", "direct", 100),
+    ] {
+        let json = file("inline.json");
+        let words = format!(
+            "lat --loopback --path {path} -s 32 -n 200 --json {}",
+            json.display()
+        );
+        let said = format!("inline up to {inline} bytes, all that the device takes");
+        run(limited("inline", limits, &words)).expect(0, &[&said]);
+        let text = fs::read_to_string(&json).expect("the results");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(value["run"]["inline_bytes"], inline, "{limits}");
+        assert_eq!(value["run"]["inline_bytes_wanted"], 236, "{limits}");
+        // What is asked for is refused by what there is.
+        let words = format!("lat --loopback --path {path} -I 236 -n 10");
+        let told = format!("the device takes at most {inline} bytes inline");
+        run(limited("inline", limits, &words)).expect(1, &[&told]);
+    }
+    // A device that takes enough says nothing of it.
+    let ended = run(emulated("inline", "lat --loopback -n 10"));
+    assert!(
+        !ended
+            .expect(0, &["inline up to 236 bytes"])
+            .text()
+            .contains("all that")
+    );
+}
+
+#[test]
+fn depths_and_reads_fit_the_device() {
+    let few = "max_qp_wr=100";
+    run(limited("fit", few, "lat --loopback -n 10")).expect(0, &["rx depth 100"]);
+    let words = "lat --loopback -r 512 -n 10";
+    run(limited("fit", few, words)).expect(1, &["up to 100 requests; -r 512"]);
+    let none = "max_qp_rd_atom=0,max_qp_init_rd_atom=0";
+    run(limited("fit", none, "lat --loopback -n 10")).expect(0, &["EMULATED"]);
+    let words = "lat --loopback -o read -n 10";
+    run(limited("fit", none, words)).expect(1, &["max_qp_init_rd_atom = 0", "-o send"]);
+    let words = "lat --loopback --api rust -n 10";
+    run(limited("fit", none, words)).expect(0, &["EMULATED"]);
+}
+
+#[test]
+fn devices_shows_transport_limits_and_what_dat_offers() {
+    let limits = "max_inline=64,max_sge=4,max_sge_rd=1,no_srq,max_mw=0,no_atomics";
+    run(limited("shown", limits, "devices --path verbs")).expect(
+        0,
+        &[
+            "transport: InfiniBand",
+            "of 4 segments (1 of an RDMA read), inline up to 64 bytes",
+            "no shared receive queues; no memory windows; no atomics",
+            "no SRQs, no RMRs",
+        ],
+    );
+    let json = file("devices.json");
+    let words = format!("devices --json {}", json.display());
+    run(limited("shown", limits, &words)).expect(0, &[]);
+    let text = fs::read_to_string(&json).expect("the list");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let device = &value["devices"][0];
+    assert_eq!(device["transport"], "InfiniBand");
+    assert_eq!(device["limits"]["inline_bytes"], 64);
+    assert_eq!(device["limits"]["srqs"], 0);
+    assert_eq!(device["dat"]["max_iov_segments_per_dto"], 4);
+    assert_eq!(device["dat"]["max_iov_segments_per_rdma_read"], 1);
+    assert_eq!(device["dat"]["max_rmrs"], 0);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The device and the port of a run, whichever interface goes over them.
 
-use dat_engine::{DataPath, Device, PortInfo};
+use dat_api::object::ia::Offer;
+use dat_engine::{DataPath, Device, InlineShape, Limits, PortInfo};
 
-use crate::cli::LatArgs;
+use crate::cli::{Api, LatArgs, Operation};
 use crate::failure::Failure;
 use crate::host;
 use crate::report::DeviceFacts;
@@ -15,6 +16,8 @@ pub(super) struct Ground {
     pub(super) device: Device,
     pub(super) port: PortInfo,
     fabric: Option<String>,
+    /// Requests of a queue, at most, by every interface that is measured.
+    pub(super) most_depth: u32,
 }
 
 impl Ground {
@@ -36,11 +39,13 @@ impl Ground {
                 "messages of {largest} bytes need buffers of {needed} bytes in all, {available} are available here; give a smaller -s"
             )));
         }
-        let most = device.limits().queue_depth;
-        for (option, depth) in [("-t", args.tx_depth), ("-r", args.receive_depth())] {
-            if depth > most {
+        let limits = device.limits();
+        require_reads(&selected.name, limits, args.operation)?;
+        let most_depth = most_depth(limits, args);
+        for (option, depth) in [("-t", Some(args.tx_depth)), ("-r", args.rx_depth)] {
+            if let Some(depth) = depth.filter(|&depth| depth > most_depth) {
                 return Err(Failure::usage(format!(
-                    "{} has queues of up to {most} requests; {option} {depth} is too deep",
+                    "{} has queues of up to {most_depth} requests; {option} {depth} is too deep",
                     selected.name
                 )));
             }
@@ -49,7 +54,38 @@ impl Ground {
             device,
             port,
             fabric: selected.fabric,
+            most_depth,
         })
+    }
+
+    /// Returns how many inline bytes, of those wished for, the device takes in
+    /// the endpoints of a run by each of these interfaces.
+    pub(super) fn inline(
+        &self,
+        wish: u32,
+        apis: &[Api],
+        tx_depth: u32,
+        rx_depth: u32,
+    ) -> Result<u32, Failure> {
+        let domain = self.device.alloc_pd()?;
+        let mut least = wish;
+        for api in apis {
+            let send_depth = match api {
+                Api::Engine => tx_depth,
+                // With the marker of a disconnect. Deeper ones send nothing inline.
+                Api::Rust | Api::C if tx_depth < self.device.limits().queue_depth / 2 => {
+                    tx_depth + 1
+                }
+                Api::Rust | Api::C => return Ok(0),
+            };
+            let shape = InlineShape {
+                send_depth,
+                recv_depth: rx_depth,
+                send_segments: 1,
+            };
+            least = domain.probe_inline(&shape, least)?;
+        }
+        Ok(least)
     }
 
     /// What DAT calls the port.
@@ -75,4 +111,25 @@ impl Ground {
             emulated_fabric: self.fabric.clone(),
         }
     }
+}
+
+/// Requests of a queue, at most: completions must fit a completion queue, and
+/// DAT keeps one request for itself.
+fn most_depth(limits: &Limits, args: &LatArgs) -> u32 {
+    match args.measures_dat() {
+        true => Offer::of(limits).max_dto_per_ep.unsigned_abs(),
+        false => limits.queue_depth.min(limits.cq_depth),
+    }
+}
+
+/// Refuses to measure RDMA reads on a device without: they would never end.
+fn require_reads(device: &str, limits: &Limits, operation: Operation) -> Result<(), Failure> {
+    let (served, issued) = (limits.reads_served, limits.reads_issued);
+    if operation != Operation::Read || (served > 0 && issued > 0) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{device} has no RDMA reads (max_qp_rd_atom = {served}, max_qp_init_rd_atom = {issued}); \
+         measure -o send or -o write"
+    )))
 }

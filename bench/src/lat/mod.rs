@@ -80,7 +80,8 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     if let Some(cpu) = args.cpu {
         host::pin(cpu)?;
     }
-    let plan = Plan::new(args, listen);
+    let mut plan = Plan::new(args, listen);
+    plan.fit(&ground, args)?;
     if args.is_server() {
         return pair::serve(&opened, &ground.facts(), &plan, args);
     }

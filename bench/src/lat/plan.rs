@@ -7,6 +7,7 @@ use dat_engine::cm::ListenOn;
 use crate::cli::{Api, LatArgs, Operation, Wait};
 use crate::clock::Clock;
 use crate::exchange::{Options, Peer};
+use crate::failure::Failure;
 use crate::host::Host;
 use crate::report::{Conditions, Goal};
 use crate::stats::Samples;
@@ -41,7 +42,10 @@ pub(super) struct Plan {
     pub(super) warmup: u64,
     pub(super) tx_depth: u32,
     rx_depth: u32,
+    /// Bytes that go inline, as far as the device takes them: [`Self::fit`].
     pub(super) inline: u32,
+    /// Those wished for.
+    inline_wanted: u32,
     /// How long silence of the other side is borne.
     pub(super) limit: Duration,
     clock: Clock,
@@ -67,12 +71,24 @@ impl Plan {
             tx_depth: args.tx_depth,
             rx_depth: args.receive_depth(),
             inline: args.inline_bytes(),
+            inline_wanted: args.inline_bytes(),
             limit: args.timeout.unwrap_or(PATIENCE),
             clock: Clock::calibrate(),
             cpu: args.cpu,
             all: args.all,
             listen,
         }
+    }
+
+    /// Cuts defaults to what the device has. What was asked for stays as it is:
+    /// a device that does not have that refuses it, and says what it has.
+    pub(super) fn fit(&mut self, ground: &Ground, args: &LatArgs) -> Result<(), Failure> {
+        self.rx_depth = self.rx_depth.min(ground.most_depth);
+        if args.inline.is_none() && self.inline > 0 {
+            let receives = self.receives().max(1);
+            self.inline = ground.inline(self.inline, &self.apis, self.tx_depth, receives)?;
+        }
+        Ok(())
     }
 
     /// The largest message of the run, bytes.
@@ -173,6 +189,7 @@ impl Plan {
             tx_depth: self.tx_depth,
             rx_depth: (self.operation == Operation::Send).then_some(self.rx_depth),
             inline: self.inline,
+            inline_wanted: self.inline_wanted,
             peer,
         }
     }

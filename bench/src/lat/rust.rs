@@ -106,7 +106,7 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
 /// Events of connections that wait at most.
 const CONNECTION_EVENTS: u32 = 8;
 
-/// As deep as the run, one segment, one read at a time.
+/// As deep as the run, one segment, one read at a time if the device has reads.
 fn attributes(adapter: &Adapter, plan: &Plan) -> EpAttributes {
     let limits = adapter.query().ia;
     let count = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
@@ -121,8 +121,8 @@ fn attributes(adapter: &Adapter, plan: &Plan) -> EpAttributes {
         max_request_dtos: count(plan.tx_depth),
         max_recv_iov: 1,
         max_request_iov: 1,
-        max_rdma_read_in: 1,
-        max_rdma_read_out: 1,
+        max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(1),
+        max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(1),
         srq_soft_hw: 0,
         max_rdma_read_iov: 1,
         max_rdma_write_iov: 1,

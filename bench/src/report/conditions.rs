@@ -131,6 +131,8 @@ pub(crate) struct Conditions {
     pub(crate) rx_depth: Option<u32>,
     /// The largest message sent inline.
     pub(crate) inline: u32,
+    /// What it would be if the device took it.
+    pub(crate) inline_wanted: u32,
     /// The other side; none in loopback.
     pub(crate) peer: Option<String>,
 }
@@ -217,9 +219,13 @@ impl fmt::Display for Conditions {
             Some(rx_depth) => format!("tx depth {}, rx depth {rx_depth}", self.tx_depth),
             None => format!("tx depth {}", self.tx_depth),
         };
+        let cut = match self.inline < self.inline_wanted {
+            true => ", all that the device takes",
+            false => "",
+        };
         writeln!(
             f,
-            " run      : {} after {} round trips of warm-up per size; {depths}, inline up to {} bytes",
+            " run      : {} after {} round trips of warm-up per size; {depths}, inline up to {} bytes{cut}",
             self.goal, self.warmup, self.inline
         )?;
         let pinned = match self.cpu {

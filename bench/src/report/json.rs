@@ -50,7 +50,10 @@ struct Run<'a> {
     warmup_round_trips: u64,
     tx_depth: u32,
     rx_depth: Option<u32>,
+    /// Messages up to this size went inline.
     inline_bytes: u32,
+    /// What it would be if the device took it.
+    inline_bytes_wanted: u32,
     cpu: Option<usize>,
     clock: &'static str,
     nanoseconds_per_tick: f64,
@@ -130,6 +133,7 @@ pub(super) fn document(conditions: &Conditions, outcomes: &[Outcome]) -> String 
             tx_depth: conditions.tx_depth,
             rx_depth: conditions.rx_depth,
             inline_bytes: conditions.inline,
+            inline_bytes_wanted: conditions.inline_wanted,
             cpu: conditions.cpu,
             clock: conditions.clock.name(),
             nanoseconds_per_tick: conditions.clock.nanoseconds_per_tick(),

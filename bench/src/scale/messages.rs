@@ -25,6 +25,8 @@ const WARMUP: u32 = 3;
 const RECEIVES: u32 = 2 * TIMED;
 /// Sends of an endpoint.
 const SENDS: u32 = 16;
+/// Bytes of a message, which goes inline if the device takes as many.
+const MESSAGE: u32 = 32;
 /// How long one message may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -38,6 +40,7 @@ struct Bench {
     _buffer: RegisteredBuffer,
     out: [Segment; 1],
     into: [Segment; 1],
+    inline: SendFlags,
     nic: Nic,
     /// The endpoint that the next message is for.
     next: usize,
@@ -108,7 +111,8 @@ impl Bench {
             let mut endpoint = domain.create_endpoint(&EndpointOptions {
                 srq: Some(srq.handle()),
                 send_depth: SENDS,
-                inline_bytes: 32,
+                inline_bytes: MESSAGE,
+                inline_or_fewer: true,
                 context: context.into(),
                 ..EndpointOptions::new(sent.handle(), received.handle())
             })?;
@@ -116,8 +120,16 @@ impl Bench {
             endpoint.connect(&own, &options)?;
             endpoints.push(endpoint);
         }
-        let segment = |at| buffer.segment(at, 32).expect("inside the buffer");
+        let segment = |at| buffer.segment(at, MESSAGE).expect("inside the buffer");
+        let goes_inline = endpoints
+            .iter()
+            .all(|endpoint| endpoint.max_inline() >= MESSAGE);
         let mut bench = Self {
+            inline: if goes_inline {
+                SendFlags::INLINE
+            } else {
+                SendFlags::empty()
+            },
             out: [segment(0)],
             into: [segment(1024)],
             endpoints,
@@ -189,7 +201,7 @@ impl Bench {
         let request = SendRequest {
             cookie: 0,
             op: SendOp::Send,
-            flags: SendFlags::SIGNALED | SendFlags::INLINE,
+            flags: SendFlags::SIGNALED | self.inline,
             segments: &self.out.clone(),
         };
         let (begin, mut done) = (Instant::now(), 0);

@@ -286,3 +286,10 @@ pub(crate) fn server(fabric: &str, words: &str) -> (Running, String) {
     let port = line.split_whitespace().nth(4).expect("the port").to_owned();
     (server, port)
 }
+
+/// dat-bench with these words, on an emulated device with these limits.
+pub(crate) fn limited(fabric: &str, limits: &str, words: &str) -> Command {
+    let mut command = emulated(fabric, words);
+    command.env("MLX5EMU_LIMITS", limits);
+    command
+}

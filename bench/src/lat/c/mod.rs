@@ -210,7 +210,7 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
     }
 }
 
-/// As deep as the run, one segment, one read at a time.
+/// As deep as the run, one segment, one read at a time if the device has reads.
 fn attributes(limits: &DAT_IA_ATTR, plan: &Plan) -> DAT_EP_ATTR {
     DAT_EP_ATTR {
         service_type: DAT_SERVICE_TYPE_RC,
@@ -223,8 +223,8 @@ fn attributes(limits: &DAT_IA_ATTR, plan: &Plan) -> DAT_EP_ATTR {
         max_request_dtos: count(plan.tx_depth),
         max_recv_iov: 1,
         max_request_iov: 1,
-        max_rdma_read_in: 1,
-        max_rdma_read_out: 1,
+        max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(1),
+        max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(1),
         srq_soft_hw: 0,
         max_rdma_read_iov: 1,
         max_rdma_write_iov: 1,
