@@ -139,7 +139,7 @@ fn refusal(asked: u32, largest: u32, shape: Shape) -> ControlError {
         super::qp::CREATE,
         format!(
             "{asked} inline bytes are asked for, and the device takes at most {largest} bytes \
-             inline with {send_depth} sends of {send_segments} segments"
+             inline (send depth {send_depth}, segments {send_segments})"
         ),
     )
     .with_remedy(match largest {
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "cannot create a queue pair: 236 inline bytes are asked for, and the device takes at \
-             most 64 bytes inline with 128 sends of 1 segments\nask for 64 inline bytes or fewer"
+             most 64 bytes inline (send depth 128, segments 1)\nask for 64 inline bytes or fewer"
         );
         assert_eq!(device.alive.get(), 0, "none is left behind");
         let nothing = Fake::new(0).create(1, false).unwrap_err().to_string();
