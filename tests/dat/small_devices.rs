@@ -8,7 +8,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Pair, Shape, abilities, ep_info, fails, fails_with, is_on_small_device, ok,
+    Bed, End, Pair, Shape, abilities, ep_info, fails, fails_with, is_on_small_device, ok, post_srq,
 };
 
 /// Runs the rest of a test on devices with these limits.
@@ -281,6 +281,44 @@ fn without_shared_receive_queues_the_rest_works() {
     };
     fails(answer, DAT_MODEL_NOT_SUPPORTED);
     messages_pass(&bed, &Pair::new(&bed, &Shape::default()));
+}
+
+#[test]
+fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
+    on!(
+        a_short_shared_receive_queue_is_as_long_as_the_device_says,
+        "max_srq_wr=15,max_srq_sge=2"
+    );
+    let bed = Bed::new();
+    assert_eq!(abilities(&bed).0.max_recv_per_srq, 15);
+    let create = |max_recv_dtos, max_recv_iov| {
+        let mut wanted = DAT_SRQ_ATTR {
+            max_recv_dtos,
+            max_recv_iov,
+            low_watermark: DAT_SRQ_LW_DEFAULT,
+        };
+        let mut srq = ptr::null_mut();
+        // SAFETY: live handles; attributes and result are ours.
+        let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut wanted, &raw mut srq) };
+        (answer, srq)
+    };
+    for (receives, segments) in [(16, 1), (1, 3)] {
+        let (answer, _) = create(receives, segments);
+        fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    }
+    let (answer, srq) = create(15, 2);
+    ok(answer);
+    let ends = [(); 2].map(|()| End::on_srq(&bed, &modest(), srq));
+    let pair = Pair::connect(&bed, ends[0], ends[1]);
+    let mut memory = bed.memory(4096);
+    memory.write(0, b"to whoever takes it");
+    ok(post_srq(srq, &[memory.segment(1024, 64)], 1));
+    ok(pair
+        .active
+        .post_send(&[memory.segment(0, 19)], 2, DAT_COMPLETION_DEFAULT_FLAG));
+    bed.run();
+    assert_eq!(pair.passive.received().length, 19);
+    assert_eq!(memory.read(1024, 19), b"to whoever takes it");
 }
 
 #[test]
