@@ -287,7 +287,8 @@ fn without_shared_receive_queues_the_rest_works() {
 fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
     on!(
         a_short_shared_receive_queue_is_as_long_as_the_device_says,
-        "max_srq_wr=15,max_srq_sge=2"
+        // libmlx5 rounds segments up to 2^n - 1 before the kernel sees them.
+        "max_srq_wr=15,max_srq_sge=3"
     );
     let bed = Bed::new();
     assert_eq!(abilities(&bed).0.max_recv_per_srq, 15);
@@ -302,11 +303,11 @@ fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
         let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut wanted, &raw mut srq) };
         (answer, srq)
     };
-    for (receives, segments) in [(16, 1), (1, 3)] {
+    for (receives, segments) in [(16, 1), (1, 4)] {
         let (answer, _) = create(receives, segments);
         fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
     }
-    let (answer, srq) = create(15, 2);
+    let (answer, srq) = create(15, 3);
     ok(answer);
     let ends = [(); 2].map(|()| End::on_srq(&bed, &modest(), srq));
     let pair = Pair::connect(&bed, ends[0], ends[1]);
