@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
+use std::thread;
 
 use crate::control::{ConnectOptions, EndpointAddress, MemoryWindow, QpState, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
@@ -9,6 +10,7 @@ use crate::path;
 use crate::path::route::Route;
 use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
 use crate::ring::layout::{RecvLayout, SendLayout};
+use crate::thread::SignalsBlocked;
 use crate::wire::LONGEST_WINDOW;
 
 mod create;
@@ -25,7 +27,7 @@ pub use options::{EndpointOptions, InlineShape, Posters};
 /// They may be polled by other threads; see [`crate::CompletionQueue`].
 pub struct Endpoint {
     path: ManuallyDrop<path::QueuePair>,
-    handle: EndpointHandle,
+    handle: ManuallyDrop<EndpointHandle>,
     max_inline: u32,
 }
 
@@ -263,7 +265,7 @@ impl Endpoint {
     /// posts.
     #[must_use]
     pub fn handle(&self) -> EndpointHandle {
-        self.handle.clone()
+        EndpointHandle::clone(&self.handle)
     }
 
     /// Back to the state after creation. Everything posted is forgotten, and
@@ -349,6 +351,7 @@ impl Drop for Endpoint {
         // Moves that are under way end first, and none begins after.
         let mut inner = self.handle.lock();
         let flushed = core::mem::replace(&mut inner.state, State::Gone) == State::Error;
+        let connects = inner.may_be_connecting;
         inner.watch = None;
         self.path.before_reset();
         // In ERR nothing is begun any more, and if this is the last that knows
@@ -364,14 +367,38 @@ impl Drop for Endpoint {
         match reset {
             // The parent goes on using the queues; this copy of the handle must
             // not touch them.
-            Err(error) if error.kind() == ControlErrorKind::Forked => return,
+            Err(error) if error.kind() == ControlErrorKind::Forked => {
+                drop(inner);
+                // SAFETY: not used again: this is the value's own drop.
+                unsafe { ManuallyDrop::drop(&mut self.handle) };
+                return;
+            }
             Err(error) => tracing::error!("dropping an endpoint: {error}"),
             Ok(()) => {}
         }
         drop(inner);
         // SAFETY: not used again: this is the value's own drop.
-        unsafe { ManuallyDrop::drop(&mut self.path) };
+        let handle = unsafe {
+            ManuallyDrop::drop(&mut self.path);
+            ManuallyDrop::take(&mut self.handle)
+        };
+        match connects {
+            true => destroy_aside(handle),
+            false => drop(handle),
+        }
     }
+}
+
+/// Destroys a queue pair on a thread of its own: of one that the kernel is to
+/// connect, on iWARP, that waits until the kernel gives up.
+#[cold]
+fn destroy_aside(handle: EndpointHandle) {
+    let blocked = SignalsBlocked::new();
+    let thread = thread::Builder::new().name("engine-end".into());
+    if let Err(error) = thread.spawn(move || drop(handle)) {
+        tracing::warn!("no thread to destroy a queue pair on: {error}");
+    }
+    drop(blocked);
 }
 
 impl fmt::Debug for Endpoint {

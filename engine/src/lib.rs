@@ -27,9 +27,9 @@ mod wire;
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
     Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
-    DataPath, Device, DeviceInfo, EndpointAddress, Limits, LinkLayer, ManagedRoute, MemoryRegion,
-    MemoryWindow, PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route,
-    Transport, WindowTarget, devices, devices_with,
+    DataPath, Device, DeviceInfo, EndpointAddress, Greeting, IwarpRoute, Limits, LinkLayer,
+    ManagedRoute, MemoryRegion, MemoryWindow, PathRequest, PortInfo, PortState, ProtectionDomain,
+    RegisteredBuffer, Route, Transport, WindowTarget, devices, devices_with,
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, Posters};
 pub use error::{ControlError, ControlErrorKind};

@@ -153,6 +153,8 @@ pub enum PostError {
     MessageTooLong,
     /// The endpoint is not in a state that takes this request.
     NotReady,
+    /// The device carries no immediate data: iWARP has none.
+    NoImmediate,
     /// The endpoint was not created for binding memory windows.
     NoWindows,
     /// More bytes than one window opens.
@@ -183,6 +185,9 @@ impl fmt::Display for PostError {
             Self::NotReady => {
                 "the endpoint is not ready: receives may be posted after init(), \
                  sends after connect()"
+            }
+            Self::NoImmediate => {
+                "the device carries no immediate data (iWARP has none): put it into the message"
             }
             Self::NoWindows => {
                 "the endpoint was not created for binding memory windows: set windows in its options"

@@ -8,6 +8,7 @@
 mod attributes;
 mod connecting;
 mod disconnecting;
+mod iwarp;
 mod posting;
 mod receives;
 mod shared;

@@ -306,7 +306,7 @@ pub fn plain() -> EpAttributes {
         max_rdma_read_in: 4,
         max_rdma_read_out: 4,
         srq_soft_hw: -1,
-        max_rdma_read_iov: 2,
+        max_rdma_read_iov: if is_iwarp() { 1 } else { 2 },
         max_rdma_write_iov: 2,
     }
 }
@@ -484,4 +484,17 @@ pub fn free_ep(ep: Handle) -> dat_api::Result<()> {
 pub fn close_ia(ia: Handle, graceful: bool) -> dat_api::Result<()> {
     // SAFETY: as the call says.
     unsafe { Ia::close(ia, graceful) }
+}
+
+/// Whether the device of the tests speaks iWARP, where an RDMA read has one
+/// segment.
+pub fn is_iwarp() -> bool {
+    static IWARP: OnceLock<bool> = OnceLock::new();
+    *IWARP.get_or_init(|| {
+        let devices = dat_engine::devices().unwrap_or_default();
+        let found = devices
+            .into_iter()
+            .find(|one| Some(&one.name) == given().as_ref());
+        found.is_some_and(|device| device.transport == dat_engine::Transport::Iwarp)
+    })
 }

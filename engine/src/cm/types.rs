@@ -2,9 +2,10 @@
 
 use super::ListenOn;
 use super::manager::Request;
-use crate::control::{EndpointAddress, Route, Transport};
+use crate::control::{EndpointAddress, Greeting, Route, Transport};
 use core::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a manager exchanges what two endpoints must know.
@@ -152,6 +153,18 @@ pub trait ConnectionSink: Send + Sync {
         reason = "the sink knows why; nobody else asks"
     )]
     fn event(&self, event: ConnectionEvent) -> Result<(), ()>;
+
+    /// Whether the endpoint that asks for a connection greets the peer: see
+    /// [`crate::EndpointHandle::asks_to_connect`]. Asked before the request is sent.
+    fn greets(&self) -> bool {
+        false
+    }
+
+    /// What the requester's greeting comes to, before which nothing may be sent:
+    /// see [`crate::EndpointHandle::greeting`]. Asked before the acceptance is sent.
+    fn greeting(&self) -> Option<Arc<Greeting>> {
+        None
+    }
 }
 
 /// What happened to a connection. After a terminal event, none follows.

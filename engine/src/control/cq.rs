@@ -82,6 +82,7 @@ impl VerbsCq {
             channel: channel.cloned(),
             context: Arc::clone(&device.context),
             mlx5: device.is_mlx5(),
+            solicits: device.tells_solicited(),
         };
         if device.is_direct() {
             // SAFETY: a live CQ of an mlx5 device: others are not direct.
@@ -123,6 +124,11 @@ impl VerbsCq {
     #[must_use]
     pub fn id(&self) -> ObjectId {
         self.0.shared.id
+    }
+
+    /// Whether it wakes for solicited receives alone: [`Device::tells_solicited`].
+    pub(crate) fn solicits(&self) -> bool {
+        self.0.solicits
     }
 
     /// Whether libmlx5 is the library of its device, whatever the path.
@@ -255,6 +261,7 @@ struct RawCq {
     channel: Option<CompletionChannel>,
     context: Arc<Context>,
     mlx5: bool,
+    solicits: bool,
 }
 
 // SAFETY: libibverbs lets any thread use a CQ, several at a time. The layout

@@ -5,6 +5,7 @@ use super::limits::Limits;
 use super::memlock::LockedMemory;
 use super::path::PathRequest;
 use super::port::PortInfo;
+use super::quirks::Quirks;
 use super::transport::Transport;
 use super::window;
 use crate::descriptors;
@@ -163,6 +164,14 @@ impl Device {
     #[must_use]
     pub fn srq_domain_may_differ(&self) -> bool {
         self.mlx5
+    }
+
+    /// Whether a completion queue can wake for solicited receives alone. siw's
+    /// never wakes for a receive then (Linux, `siw_rqe_complete` in
+    /// drivers/infiniband/sw/siw/siw_qp.c), so there every completion wakes.
+    #[must_use]
+    pub fn tells_solicited(&self) -> bool {
+        Quirks::of(self.info.vendor_id) == Quirks::None
     }
 
     /// Whether what is made of it has rings for us, or is left to libibverbs.

@@ -11,6 +11,7 @@
 use super::address::{ConnectOptions, EndpointAddress};
 use super::connect::{Partner, TO_RTR};
 use super::gid::Gid;
+use super::greeting::GreetingPlace;
 use super::qp::VerbsQp;
 use crate::error::{ControlError, ControlErrorKind};
 use dv_sys::verbs::{ibv_ah_attr, ibv_global_route, ibv_qp_attr};
@@ -24,7 +25,25 @@ pub enum Route {
     Managed(Box<ManagedRoute>),
     /// Over the TCP connection that the kernel has: iWARP. The kernel moves the
     /// queue pair to RTS itself, as the connection is made.
-    Iwarp,
+    Iwarp(IwarpRoute),
+}
+
+/// What is to be done for an iWARP connection that the kernel has made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IwarpRoute {
+    /// What the peer waits for before it sends.
+    greet: Option<GreetingPlace>,
+}
+
+impl IwarpRoute {
+    /// To a peer that waits for a greeting, or does not.
+    pub(crate) fn new(greet: Option<GreetingPlace>) -> Self {
+        Self { greet }
+    }
+
+    pub(crate) fn greet(&self) -> Option<GreetingPlace> {
+        self.greet
+    }
 }
 
 /// What the kernel's connection manager says of a connection. Good for this

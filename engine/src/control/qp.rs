@@ -10,6 +10,7 @@ use super::id::ObjectId;
 use super::inline::{self, Shape, Wish};
 use super::limits::{Bounded, Limits};
 use super::memlock::LockedMemory;
+use super::quirks::Quirks;
 use super::register::ExclusiveRegister;
 use super::srq::VerbsSrq;
 use super::transport::Transport;
@@ -191,6 +192,12 @@ impl VerbsQp {
     #[inline]
     pub(crate) fn posts_by_write(&self) -> bool {
         self.posts_by_write
+    }
+
+    /// What its device does otherwise than others.
+    #[inline]
+    pub(crate) fn quirks(&self) -> Quirks {
+        Quirks::of(self.domain.device().info().vendor_id)
     }
 
     /// QP number, 24 bits.
@@ -434,9 +441,15 @@ unsafe fn create_plain(
     attr.recv_cq = spec.recv_cq.as_ptr();
     attr.srq = spec.srq.map_or(ptr::null_mut(), VerbsSrq::as_ptr);
     attr.cap = capacities(spec);
+    // A place for the greeting, beyond what is granted.
+    let (asked, most) = (attr.cap.max_send_wr, domain.device().limits().queue_depth);
+    let greets = Quirks::of(domain.device().info().vendor_id) == Quirks::Siw;
+    let spare = u32::from(greets && asked < most);
+    attr.cap.max_send_wr += spare;
     attr.qp_type = ibv_qp_type::IBV_QPT_RC;
     // SAFETY: the caller's promise.
     let qp = unsafe { verbs::ibv_create_qp(domain.raw.as_ptr(), &raw mut attr) };
+    attr.cap.max_send_wr -= spare;
     match NonNull::new(qp) {
         Some(qp) => Ok((qp, attr.cap)),
         None => Err(explain(ControlError::last(CREATE), spec)),

@@ -6,6 +6,7 @@ use super::export;
 use super::id::ObjectId;
 use super::limits::Bounded;
 use super::memlock::LockedMemory;
+use super::quirks::Quirks;
 use crate::error::{ControlError, ControlErrorKind};
 use crate::ring::layout::SharedRecvLayout;
 use core::mem::MaybeUninit;
@@ -59,6 +60,7 @@ impl VerbsSrq {
             capacity: unsafe { (*fields).attr.max_wr },
             // SAFETY: as above.
             max_segments: unsafe { (*fields).attr.max_sge },
+            quirks: Quirks::of(domain.device().info().vendor_id),
             domain: Arc::clone(&domain.raw),
         };
         if domain.device().is_direct() {
@@ -72,6 +74,11 @@ impl VerbsSrq {
             "created an SRQ"
         );
         Ok(srq)
+    }
+
+    /// What its device does otherwise than others.
+    pub(crate) fn quirks(&self) -> Quirks {
+        self.0.quirks
     }
 
     /// Where its ring lies, as it was after creation; `None` on the verbs path.
@@ -239,6 +246,7 @@ struct RawSrq {
     layout: Option<SharedRecvLayout>,
     capacity: u32,
     max_segments: u32,
+    quirks: Quirks,
     domain: Arc<RawDomain>,
 }
 

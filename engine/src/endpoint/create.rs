@@ -74,7 +74,7 @@ impl ProtectionDomain {
             None => verbs_path(&verbs, options, grant)?,
         };
         Ok(Endpoint {
-            handle: EndpointHandle::new(verbs, path.watch()),
+            handle: ManuallyDrop::new(EndpointHandle::new(verbs, path.watch())),
             path: ManuallyDrop::new(path),
             max_inline: grant.inline_bytes,
         })

@@ -9,7 +9,9 @@
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::control::{Access, ConnectOptions, EndpointAddress, QpState, Route, VerbsQp};
+use crate::control::{
+    Access, ConnectOptions, EndpointAddress, Greeting, IwarpRoute, QpState, Route, VerbsQp,
+};
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::Watch;
 
@@ -57,6 +59,9 @@ pub(super) struct Inner {
     pub(super) state: State,
     /// None when the endpoint is gone: the rings are not kept for a handle.
     pub(super) watch: Option<Watch>,
+    /// Since it was told to a connection manager ([`EndpointHandle::asks_to_connect`]), on
+    /// iWARP, it has not been connected: the kernel may be about to.
+    pub(super) may_be_connecting: bool,
 }
 
 impl EndpointHandle {
@@ -66,6 +71,7 @@ impl EndpointHandle {
             inner: Mutex::new(Inner {
                 state: State::Reset,
                 watch: Some(watch),
+                may_be_connecting: false,
             }),
         }))
     }
@@ -125,6 +131,23 @@ impl EndpointHandle {
         self.0.verbs.may_be_reset()
     }
 
+    /// A connection manager is about to ask for a connection of it. Answers
+    /// whether it greets the peer: for [`crate::cm::ConnectionSink::greets`].
+    #[must_use]
+    pub fn asks_to_connect(&self) -> bool {
+        self.lock().may_be_connecting = !self.may_be_reset();
+        self.0.verbs.greets()
+    }
+
+    /// What its requester's greeting comes to, if one has to come: for
+    /// [`crate::cm::ConnectionSink::greeting`].
+    ///
+    /// # Errors
+    /// The device registers no more memory.
+    pub fn greeting(&self) -> Result<Option<Arc<Greeting>>, ControlError> {
+        Ok(self.0.verbs.greeting()?.map(Arc::new))
+    }
+
     /// What the peer needs to connect to it through a port.
     ///
     /// # Errors
@@ -180,8 +203,10 @@ impl EndpointHandle {
         if inner.state == State::Reset {
             self.init_locked(&mut inner, options)?;
         }
-        let Route::Managed(route) = route else {
-            return self.follow_kernel(&mut inner);
+        let route = match route {
+            Route::Managed(route) => route,
+            Route::Iwarp(route) => return self.follow_kernel(&mut inner, route),
+            Route::Address(_) => return Ok(()),
         };
         self.0.verbs.to_rtr_by(route, options)?;
         inner.state = State::ReadyToReceive;
@@ -235,6 +260,9 @@ impl EndpointHandle {
         }
         self.0.verbs.to_error()?;
         inner.state = State::Error;
+        if let Some(watch) = &inner.watch {
+            watch.has_failed();
+        }
         Ok(())
     }
 
@@ -263,7 +291,7 @@ impl EndpointHandle {
 
     /// On iWARP: the kernel has moved the queue pair, or does so as the request
     /// is accepted.
-    fn follow_kernel(&self, inner: &mut Inner) -> Result<(), ControlError> {
+    fn follow_kernel(&self, inner: &mut Inner, route: &IwarpRoute) -> Result<(), ControlError> {
         if inner.state != State::Init {
             return Err(ControlError::new(
                 ControlErrorKind::Invalid,
@@ -272,7 +300,11 @@ impl EndpointHandle {
             )
             .with_remedy("on iWARP create another endpoint for the next connection"));
         }
+        if let Some(place) = route.greet() {
+            self.0.verbs.greet(place)?;
+        }
         inner.state = State::ReadyToSend;
+        inner.may_be_connecting = false;
         Ok(())
     }
 

@@ -213,6 +213,14 @@ impl Watch {
             Self::Verbs(path) => path.will_fail(),
         }
     }
+
+    /// The queue pair is in ERR.
+    pub(crate) fn has_failed(&self) {
+        match self {
+            Self::Direct(_) => {}
+            Self::Verbs(path) => path.has_failed(),
+        }
+    }
 }
 
 /// What a completion queue has next; see [`crate::CompletionQueue::glance`].

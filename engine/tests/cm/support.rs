@@ -181,7 +181,7 @@ pub(crate) fn assert_told(peer: &Peer, given: &Parameters) {
         // What of the reads is told: see the tests of rdma_cm.
         Route::Managed(route) => assert_eq!(route.peer_qpn(), given.address.qpn),
         // The kernel knows.
-        Route::Iwarp => (),
+        Route::Iwarp(_) => (),
     }
 }
 

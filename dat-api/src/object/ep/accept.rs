@@ -98,6 +98,7 @@ impl Ep {
             ));
         };
         let local = self.parameters(qp, control)?;
+        let greeting = qp.greeting()?;
         let brought = self.bring_up(control, request.parameters());
         match brought {
             // As it was: the consumer may try again.
@@ -116,7 +117,7 @@ impl Ep {
             self.step(control, Trigger::AcceptFailed);
             return Ok(());
         }
-        match request.accept(local, private_data, Sink::of(self)) {
+        match request.accept(local, private_data, Sink::accepting(self, greeting)) {
             Ok(connection) => control.connection = Some(connection),
             // The request is gone: an event says that nothing came of it.
             Err(error) => {

@@ -147,6 +147,21 @@ pub(super) fn check_zones(ia: &Ia, pz: Option<&Pz>, srq: &Srq, argument: Subtype
 }
 
 impl Ep {
+    /// Refuses what the device cannot do for receives.
+    fn check_solicited(&self, plan: &Plan) -> Result<()> {
+        let flags = plan.attributes.recv_completion_flags;
+        let asked = flags.contains(CompletionFlags::SOLICITED_WAIT);
+        match asked && !self.ia.device().tells_solicited() {
+            false => Ok(()),
+            true => Err(DatError::new(
+                ReturnType::ModelNotSupported,
+                Subtype::NoSubtype,
+                "the device cannot wake for solicited receives alone \
+                 (completion_flags_supported has no SOLICITED_WAIT)",
+            )),
+        }
+    }
+
     /// Makes the queue pair, if there is a protection zone: receives may be
     /// posted from then on. And the queue for completions that nobody wants, if
     /// there are such; it must go after the queue pair.
@@ -156,6 +171,7 @@ impl Ep {
         streams: &Streams,
         plan: &Plan,
     ) -> Result<(Option<Endpoint>, Option<CompletionQueue>)> {
+        self.check_solicited(plan)?;
         let Some(pz) = &control.pz else {
             return Ok((None, None));
         };

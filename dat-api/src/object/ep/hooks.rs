@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use dat_engine::thread::CancellationHeld;
-use dat_engine::{AsyncEventKind, Completion, CompletionOp};
+use dat_engine::{AsyncEventKind, Completion, CompletionOp, Status, Transport};
 
 use super::bind::SUPPRESSED;
 use super::poster::{QUIET, SWALLOW};
@@ -86,6 +86,7 @@ pub(crate) fn failed(completion: &Completion) {
     // A flushed marker says nothing new, and flushes come by the thousand.
     if let Some(ep) = of(completion)
         && matches!(ep.state(), EpState::Connected | EpState::CompletionPending)
+        && !ep.hears_of_flush(completion)
     {
         ep.broken();
     }
@@ -115,6 +116,14 @@ fn of(completion: &Completion) -> Option<handle::Pinned<Ep>> {
 }
 
 impl Ep {
+    /// Whether the connection manager will say why something was flushed: the
+    /// kernel flushes an iWARP queue pair before it tells that the peer has
+    /// disconnected.
+    fn hears_of_flush(&self, completion: &Completion) -> bool {
+        completion.status == Status::WrFlush
+            && self.ia.device().info().transport == Transport::Iwarp
+    }
+
     /// A transfer failed.
     #[cold]
     pub(super) fn broken(&self) {

@@ -116,6 +116,7 @@ impl Ep {
             ));
         }
         let local = self.parameters(qp, control)?;
+        let sink = Sink::connecting(&me, qp);
         control.remote.set(how.address);
         control.remote_host = Some(how.address);
         control.remote_qualifier = how.qualifier;
@@ -127,13 +128,10 @@ impl Ep {
             qualifier: how.qualifier,
             timeout: how.timeout,
         };
-        let connection = self.ia.cm().connect(
-            self.ia.local(),
-            target,
-            local,
-            how.private_data,
-            Sink::of(&me),
-        );
+        let connection =
+            self.ia
+                .cm()
+                .connect(self.ia.local(), target, local, how.private_data, sink);
         match connection {
             Ok(connection) => {
                 control.connection = Some(connection);

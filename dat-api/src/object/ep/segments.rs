@@ -152,7 +152,10 @@ pub(crate) fn refusal(error: PostError) -> DatReturn {
         PostError::TooManySegments => too_many(),
         PostError::InlineTooLong | PostError::MessageTooLong => too_long(),
         // Only binds are refused so, which look at these themselves.
-        PostError::NoWindows | PostError::WindowTooLong | PostError::OtherDomain => {
+        PostError::NoImmediate
+        | PostError::NoWindows
+        | PostError::WindowTooLong
+        | PostError::OtherDomain => {
             DatReturn::error(ReturnType::ModelNotSupported, Subtype::NoSubtype)
         }
         PostError::NotReady => {

@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use dat_engine::cm::{ConnectionEvent, ConnectionSink, Peer};
+use dat_engine::{EndpointHandle, Greeting};
 
 use super::Ep;
 use super::control::Control;
@@ -14,18 +15,38 @@ use crate::state::Trigger;
 use crate::types::{EpState, PrivateData};
 
 /// Passes the events of one connection on.
-pub(super) struct Sink(Weak<Ep>);
+pub(super) struct Sink {
+    ep: Weak<Ep>,
+    /// Of an endpoint that connects: it greets.
+    greets: bool,
+    /// Of one that accepts: what its requester's greeting comes to.
+    greeting: Option<Arc<Greeting>>,
+}
 
 impl Sink {
-    pub(super) fn of(ep: &Arc<Ep>) -> Arc<Self> {
-        Arc::new(Self(Arc::downgrade(ep)))
+    /// For an endpoint that connects.
+    pub(super) fn connecting(ep: &Arc<Ep>, qp: &EndpointHandle) -> Arc<Self> {
+        Arc::new(Self {
+            ep: Arc::downgrade(ep),
+            greets: qp.asks_to_connect(),
+            greeting: None,
+        })
+    }
+
+    /// For an endpoint that accepts.
+    pub(super) fn accepting(ep: &Arc<Ep>, greeting: Option<Arc<Greeting>>) -> Arc<Self> {
+        Arc::new(Self {
+            ep: Arc::downgrade(ep),
+            greets: false,
+            greeting,
+        })
     }
 }
 
 impl ConnectionSink for Sink {
     fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
         // The endpoint drops its connection before it goes.
-        let ep = self.0.upgrade().ok_or(())?;
+        let ep = self.ep.upgrade().ok_or(())?;
         if event.is_terminal() && ep.state() == EpState::Connected {
             // A failure here may be why the peer is gone, and says more.
             ep.look_for_failures();
@@ -42,6 +63,14 @@ impl ConnectionSink for Sink {
             }
         }
         Ok(())
+    }
+
+    fn greets(&self) -> bool {
+        self.greets
+    }
+
+    fn greeting(&self) -> Option<Arc<Greeting>> {
+        self.greeting.clone()
     }
 }
 

@@ -40,7 +40,7 @@
 //! | `lmr_mem_types_supported` | LMR and shared virtual | and virtual, whose number is 0 |
 //! | `iov_ownership_on_return` | the consumer | posting copies the segments into the ring (R14) |
 //! | `dat_qos_supported` | best effort | |
-//! | `completion_flags_supported` | all five | |
+//! | `completion_flags_supported` | all five; on siw without SOLICITED_WAIT | its completion queues cannot wake for solicited receives alone |
 //! | `is_thread_safe` | as it was opened | a thread-safe IA takes a gate per EP while it posts |
 //! | `max_private_data_size` | 512 over sockets, 56 by rdma_cm, 235 by rdma_cm on iWARP | see [`Manager::max_private_data`] |
 //! | `supports_multipath` | false | |
@@ -55,7 +55,7 @@
 //! | `ep_recv_info_supported` | [`ALLOCATED`] and [`SPAN`] | both are counted (Q06) |
 //! | `lmr_sync_req` | false | hosts are cache-coherent with their devices |
 //! | `dto_async_return_guaranteed` | true | a post never waits for its transfer |
-//! | `rdma_write_for_rdma_read_req` | false | InfiniBand and RoCE need local write only |
+//! | `rdma_write_for_rdma_read_req` | false | InfiniBand and RoCE need local write only; on iWARP an LMR with it gets what reads need besides |
 //! | `provider_specific_attributes` | data path, waiting, connection manager | |
 //!
 //! [`MAX_SEGMENTS`]: crate::object::ep::MAX_SEGMENTS

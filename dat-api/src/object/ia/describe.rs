@@ -90,7 +90,10 @@ impl Described<'_> {
             lmr_mem_types_supported: 1 | 2,
             iov_ownership_on_return: IovOwnership::Consumer,
             dat_qos_supported: 0,
-            completion_flags_supported: CompletionFlags::all(),
+            completion_flags_supported: match self.device.tells_solicited() {
+                true => CompletionFlags::all(),
+                false => CompletionFlags::all() - CompletionFlags::SOLICITED_WAIT,
+            },
             is_thread_safe: self.threadsafe,
             max_private_data_size: i32::try_from(
                 self.manager.max_private_data(self.device.info().transport),

@@ -8,7 +8,7 @@ mod table;
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dat_engine::{Access, ControlError, ControlErrorKind, MemoryRegion};
+use dat_engine::{Access, ControlError, ControlErrorKind, MemoryRegion, Transport};
 
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation};
@@ -354,7 +354,7 @@ unsafe fn register(
         return Err(too_long(length));
     }
     let start = core::ptr::with_exposed_provenance_mut(address);
-    let access = access_of(privileges);
+    let access = access_of(privileges, pz.domain().device().info().transport);
     if pz.domain().device().limits().windows == 0 {
         // A driver without windows may refuse the flag.
         // SAFETY: the caller's promise is the callee's.
@@ -379,10 +379,19 @@ unsafe fn register(
     }
 }
 
-/// What the device must allow for these privileges.
-fn access_of(privileges: MemPrivileges) -> Access {
+/// What the device must allow for these privileges. On iWARP the peer's answer
+/// to an RDMA read is written as one of its writes is (RFC 5040, section 5.2):
+/// memory that a read may be posted to must let the peer write. Only there; and
+/// the key for peers stays unknown to them ([`LmrInfo::rmr_context`] is 0), but
+/// the requests of reads carry it, so a peer that was read from can write to
+/// that LMR until it is freed.
+fn access_of(privileges: MemPrivileges, transport: Transport) -> Access {
+    let local_write = match transport {
+        Transport::Iwarp => Access::LOCAL_WRITE.union(Access::REMOTE_WRITE),
+        _ => Access::LOCAL_WRITE,
+    };
     let pairs = [
-        (MemPrivileges::LOCAL_WRITE, Access::LOCAL_WRITE),
+        (MemPrivileges::LOCAL_WRITE, local_write),
         (MemPrivileges::REMOTE_READ, Access::REMOTE_READ),
         // Verbs grant remote writing only together with local writing; that
         // requests of this side do not write is seen to by the table.
@@ -459,4 +468,25 @@ fn stale() -> DatError {
         Subtype::InvalidHandleLmr,
         "the handle names no LMR",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_on_iwarp_and_only_what_is_written_locally_is_open_to_answers_of_reads() {
+        let sink = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let local = MemPrivileges::LOCAL_WRITE;
+        assert_eq!(access_of(local, Transport::Iwarp), sink);
+        assert_eq!(access_of(local, Transport::Roce), Access::LOCAL_WRITE);
+        assert_eq!(access_of(local, Transport::InfiniBand), Access::LOCAL_WRITE);
+        for source in [
+            MemPrivileges::LOCAL_READ,
+            MemPrivileges::LOCAL_READ | MemPrivileges::REMOTE_READ,
+        ] {
+            let access = access_of(source, Transport::Iwarp);
+            assert!(!access.intersects(sink), "{source:?}");
+        }
+    }
 }

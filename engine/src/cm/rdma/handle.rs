@@ -184,9 +184,17 @@ pub(in crate::cm) struct Request {
     alive: Arc<AtomicBool>,
     /// Dropped when it is answered: the service thread is to destroy it.
     id: Option<Arc<Id>>,
+    answering: Answering,
+}
+
+/// What an answer to a request must know of it.
+#[derive(Clone, Copy)]
+pub(super) struct Answering {
     /// What the requester serves and asks for.
-    reads: (u8, u8),
-    transport: Transport,
+    pub(super) reads: (u8, u8),
+    pub(super) transport: Transport,
+    /// The requester greets.
+    pub(super) greets: bool,
 }
 
 impl Request {
@@ -195,16 +203,14 @@ impl Request {
         token: Token,
         alive: Arc<AtomicBool>,
         id: Arc<Id>,
-        reads: (u8, u8),
-        transport: Transport,
+        answering: Answering,
     ) -> Self {
         Self {
             service,
             token,
             alive,
             id: Some(id),
-            reads,
-            transport,
+            answering,
         }
     }
 
@@ -223,15 +229,25 @@ impl Request {
     ) -> Result<Connection, CmError> {
         let post = &self.service.shared.post;
         post.require_here()?;
-        fits(private_data, self.transport)?;
+        let Answering {
+            reads: (served, asked),
+            transport,
+            greets,
+        } = self.answering;
+        fits(private_data, transport)?;
+        let greeting = if greets { sink.greeting() } else { None };
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
-        let (served, asked) = self.reads;
         let offer = Offer {
             qpn: endpoint.address.qpn,
             // No more than the requester has asked for, and has.
             reads_served: endpoint.reads_served.min(asked),
             reads_asked: endpoint.reads_asked.min(served),
-            private_data: payload::reply(private_data, self.transport),
+            private_data: payload::reply(
+                private_data,
+                transport,
+                greeting.as_ref().map(|greeting| greeting.place()),
+            ),
+            greeting,
         };
         post.command(Command::Accept(self.token, Arc::clone(&gate), offer))?;
         let id = self.id.take().as_ref().map(Arc::downgrade);
@@ -291,10 +307,11 @@ impl Connection {
             qpn: endpoint.address.qpn,
             reads_served: endpoint.reads_served,
             reads_asked: endpoint.reads_asked,
-            private_data: payload::request(private_data, local.transport),
+            private_data: payload::request(private_data, local.transport, sink.greets()),
+            greeting: None,
         };
         let token = shared.post.token();
-        let line = Active::new(&shared.channel, token, local, target, offer)?;
+        let line = Active::new(shared, token, local, target, offer)?;
         let way = line.way();
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let port = Arc::clone(line.port());

@@ -3,7 +3,7 @@
 
 use super::event::{Event, Said};
 use crate::cm::CmError;
-use crate::control::{ManagedRoute, Route, forks};
+use crate::control::{Greeting, IwarpRoute, ManagedRoute, Route, forks};
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
 use dv_sys::rdmacm::{self, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
@@ -169,6 +169,8 @@ pub(super) struct Offer {
     pub(super) reads_asked: u8,
     /// As it is to travel.
     pub(super) private_data: Vec<u8>,
+    /// Of an acceptance: what the requester has to write to first.
+    pub(super) greeting: Option<Arc<Greeting>>,
 }
 
 impl Offer {
@@ -361,7 +363,7 @@ impl Id {
         };
         let rtr = of(ibv_qp_state::IBV_QPS_RTR)?;
         if self.is_iwarp() {
-            return Ok(Route::Iwarp);
+            return Ok(Route::Iwarp(IwarpRoute::default()));
         }
         let rts = of(ibv_qp_state::IBV_QPS_RTS)?;
         // Which partition: of InfiniBand only, whose routes have a LID. A port

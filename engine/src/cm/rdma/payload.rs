@@ -8,7 +8,7 @@
 //!
 //! On iWARP nothing is padded, and the kernels carry more ([`iwarp`]).
 
-use crate::control::{Route, Transport};
+use crate::control::{GreetingPlace, IwarpRoute, Route, Transport};
 
 /// Most bytes that every message of InfiniBand and RoCE carries.
 const MAX_PRIVATE_DATA: usize = 56;
@@ -21,31 +21,50 @@ pub(in crate::cm) fn max_private_data(transport: Transport) -> usize {
     }
 }
 
-/// The bytes of a request.
-pub(super) fn request(data: &[u8], transport: Transport) -> Vec<u8> {
+/// The bytes of a request, whose requester greets or does not.
+pub(super) fn request(data: &[u8], transport: Transport, greets: bool) -> Vec<u8> {
     match transport {
-        Transport::Iwarp => data.to_vec(),
+        Transport::Iwarp => iwarp::request(data, greets),
         _ => wrap(data, REQUEST),
     }
 }
 
-/// The bytes of an acceptance.
-pub(super) fn reply(data: &[u8], transport: Transport) -> Vec<u8> {
+/// The bytes of an acceptance, whose peer waits for a greeting or does not.
+pub(super) fn reply(data: &[u8], transport: Transport, greet: Option<GreetingPlace>) -> Vec<u8> {
     match transport {
-        Transport::Iwarp => data.to_vec(),
+        Transport::Iwarp => iwarp::reply(data, greet),
         _ => wrap(data, REPLY),
     }
 }
 
-/// What was sent, of what arrived by this way.
-pub(super) fn received(bytes: Vec<u8>, route: &Route) -> Vec<u8> {
+/// What was sent with a request that came by this way, and whether its
+/// requester greets.
+pub(super) fn of_request(bytes: Vec<u8>, route: &Route) -> (Vec<u8>, bool) {
     match route {
-        Route::Iwarp => bytes,
-        _ => unwrap(bytes),
+        Route::Iwarp(_) => iwarp::of_request(bytes),
+        _ => (unwrap(bytes), false),
+    }
+}
+
+/// What was sent with an acceptance, and the way as it is then.
+pub(super) fn of_reply(bytes: Vec<u8>, route: Route) -> (Vec<u8>, Route) {
+    match route {
+        Route::Iwarp(_) => {
+            let (data, greet) = iwarp::of_reply(bytes);
+            (data, Route::Iwarp(IwarpRoute::new(greet)))
+        }
+        _ => (unwrap(bytes), route),
     }
 }
 
 mod iwarp {
+    //! Behind the data of a request whose requester greets ([`Greeting`]) are 3
+    //! bytes of magic and a 1; behind that of an answer to it the place of the
+    //! word as 8 and 4 bytes, most significant first, the magic, and a 2. What
+    //! has no such end is data.
+    //!
+    //! [`Greeting`]: crate::control::Greeting
+    //!
     //! MPA (RFC 5044) has room for 512 bytes, of which the enhanced connection
     //! setup (RFC 6581) takes 4. Linux's interface to user space counts the
     //! bytes in 8 bits (`struct rdma_ucm_conn_param`), and siw counts those 4
@@ -53,8 +72,53 @@ mod iwarp {
     //! drivers/infiniband/sw/siw/siw_cm.c): 251 are left. 16 of them are kept
     //! for a trailer.
 
+    use crate::control::GreetingPlace;
+
     /// Most bytes that every message carries.
     pub(super) const MAX_PRIVATE_DATA: usize = 255 - 4 - 16;
+
+    const GREETS: [u8; 4] = [0xda, 0x7a, 0x2e, 1];
+    const WAITS: [u8; 4] = [0xda, 0x7a, 0x2e, 2];
+
+    pub(super) fn request(data: &[u8], greets: bool) -> Vec<u8> {
+        let end = if greets { &GREETS[..] } else { &[] };
+        [data, end].concat()
+    }
+
+    pub(super) fn reply(data: &[u8], greet: Option<GreetingPlace>) -> Vec<u8> {
+        let mut bytes = data.to_vec();
+        if let Some(GreetingPlace { address, key }) = greet {
+            bytes.extend(address.to_be_bytes());
+            bytes.extend(key.to_be_bytes());
+            bytes.extend(WAITS);
+        }
+        bytes
+    }
+
+    pub(super) fn of_request(mut bytes: Vec<u8>) -> (Vec<u8>, bool) {
+        let greets = bytes.ends_with(&GREETS);
+        if greets {
+            bytes.truncate(bytes.len() - GREETS.len());
+        }
+        (bytes, greets)
+    }
+
+    pub(super) fn of_reply(mut bytes: Vec<u8>) -> (Vec<u8>, Option<GreetingPlace>) {
+        let Some((data, place)) = bytes
+            .strip_suffix(&WAITS)
+            .and_then(|bytes| bytes.split_last_chunk::<12>())
+        else {
+            return (bytes, None);
+        };
+        let [a, b, c, d, e, f, g, h, key @ ..] = *place;
+        let place = GreetingPlace {
+            address: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            key: u32::from_be_bytes(key),
+        };
+        let length = data.len();
+        bytes.truncate(length);
+        (bytes, Some(place))
+    }
 }
 /// What a request carries.
 const REQUEST: usize = 56;
@@ -139,11 +203,29 @@ mod tests {
 
     #[test]
     fn what_travels_by_iwarp_is_what_was_given() {
-        let data = vec![0; max_private_data(Transport::Iwarp)];
-        assert!(data.len() <= 235);
-        for sent in [request, reply].map(|wrap| wrap(&data, Transport::Iwarp)) {
-            assert_eq!(received(sent, &Route::Iwarp), data);
+        let iwarp = Transport::Iwarp;
+        let way = |greet| Route::Iwarp(IwarpRoute::new(greet));
+        let place = GreetingPlace {
+            address: 0x0102_0304_0506_0708,
+            key: 0x090a_0b0c,
+        };
+        let most = max_private_data(iwarp);
+        for length in [0, 1, 12, 16, most] {
+            let data = vec![0; length];
+            for greets in [false, true] {
+                let sent = request(&data, iwarp, greets);
+                assert!(sent.len() <= 251);
+                assert_eq!(of_request(sent, &way(None)), (data.clone(), greets));
+            }
+            for greet in [None, Some(place)] {
+                let sent = reply(&data, iwarp, greet);
+                assert!(sent.len() <= 251);
+                assert_eq!(of_reply(sent, way(None)), (data.clone(), way(greet)));
+            }
         }
+        // Of other programs.
+        let short = [0xda, 0x7a, 0x2e, 2].to_vec();
+        assert_eq!(of_reply(short.clone(), way(None)), (short, way(None)));
     }
 
     #[test]

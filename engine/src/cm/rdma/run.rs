@@ -1,7 +1,7 @@
 //! The service thread: events, commands, deadlines.
 
 use super::event::{Event, Said};
-use super::handle::Request;
+use super::handle::{Answering, Request};
 use super::id::{Id, Told};
 use super::payload;
 use super::service::{Command, Listening, Shared};
@@ -14,7 +14,7 @@ use crate::control::Route;
 use mio::{Events, Poll, Token};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -152,6 +152,9 @@ impl Runner<'_> {
             Command::Unresolved(token, error) => {
                 self.with(token, |session| session.unresolved(&error));
             }
+            Command::Unconnected(token, error) => {
+                self.with(token, |session| session.unconnected(&error));
+            }
             Command::Accept(token, gate, offer) => {
                 let Some(entry) = self.sessions.get_mut(&token) else {
                     // The requester has given up meanwhile.
@@ -231,6 +234,7 @@ impl Runner<'_> {
         let Some(service) = self.shared.service() else {
             return;
         };
+        let (private_data, greets) = payload::of_request(said.private_data, &route);
         let (token, id) = (self.shared.post.token(), Arc::new(id));
         id.set_token(token);
         let alive = Arc::new(AtomicBool::new(true));
@@ -240,8 +244,11 @@ impl Runner<'_> {
             token,
             Arc::clone(&alive),
             Arc::clone(&id),
-            reads,
-            listening.local.transport,
+            Answering {
+                reads,
+                transport: listening.local.transport,
+                greets,
+            },
         );
         let passive = Passive {
             local: Arc::clone(listening),
@@ -251,7 +258,17 @@ impl Runner<'_> {
         };
         let session = Session::passive(Line::Passive(id), alive);
         self.admit(token, session, Some(passive));
-        let details = details(listening, requester, route, said);
+        let peer = Peer {
+            route,
+            reads_served: reads.0,
+            reads_asked: reads.1,
+        };
+        let details = Details {
+            qualifier: listening.qualifier,
+            requester,
+            peer,
+            private_data,
+        };
         // A request that nobody takes refuses itself when it is dropped.
         let request = crate::cm::Request::new(details, RequestOf::Rdma(request));
         let _ = listening.gate.call(false, |sink| sink.request(request));
@@ -293,7 +310,9 @@ impl Runner<'_> {
         if over && let Some(entry) = self.sessions.remove(&token) {
             self.rest(&entry);
             // And with it its id, unless a request asks about it just now.
-            drop(entry);
+            if entry.session.is_in_the_making() {
+                entry.session.wire.end();
+            }
         }
     }
 
@@ -321,20 +340,6 @@ impl Runner<'_> {
             self.with(token, |session| session.expire(now));
         }
         None
-    }
-}
-
-fn details(listening: &Listening, requester: SocketAddr, route: Route, said: Said) -> Details {
-    let private_data = payload::received(said.private_data, &route);
-    Details {
-        qualifier: listening.qualifier,
-        requester,
-        peer: Peer {
-            route,
-            reads_served: said.reads_served,
-            reads_asked: said.reads_asked,
-        },
-        private_data,
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) enum Command {
     Connect(Token, Connecting),
     /// The address could not even be asked about.
     Unresolved(Token, io::Error),
+    /// The kernel could not even ask the peer.
+    Unconnected(Token, io::Error),
     /// Answer a request: accept.
     Accept(Token, Arc<ConnectionGate>, Offer),
     /// Answer a request: refuse; `true` as the application.

@@ -6,7 +6,7 @@ use super::id::Offer;
 use super::payload;
 use crate::cm::gate::Gate;
 use crate::cm::{ConnectionEvent, ConnectionSink, Peer};
-use crate::control::Route;
+use crate::control::{Greeting, Route};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,9 @@ pub(super) type ConnectionGate = Gate<dyn ConnectionSink>;
 /// First pause before a request that came too early is repeated, and the longest.
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(320);
+/// First pause before a greeting is looked for again, and the longest.
+const LOOK: Duration = Duration::from_micros(20);
+const LONGEST_LOOK: Duration = Duration::from_millis(2);
 /// How long a request without a timeout is repeated: several times longer than
 /// any kernel remembers a connection.
 const STALE_FOR: Duration = Duration::from_secs(8);
@@ -72,6 +75,8 @@ enum State {
     Held(Offer),
     /// Passive: accepted; the requester's word is awaited.
     Accepted,
+    /// Passive, iWARP: connected, but the requester has to write first.
+    Silent(Arc<Greeting>),
     /// Either: connected.
     Up,
     /// Either: goodbye is said, or will be when the requester is ready; the
@@ -92,6 +97,10 @@ pub(super) struct Session<W> {
     pause: Option<Instant>,
     /// The next pause.
     step: Duration,
+    /// What the requester has to write to, until the kernel has connected.
+    greeting: Option<Arc<Greeting>>,
+    /// The next pause before it is looked at.
+    look: Duration,
     /// When the peer's kernel first said that it remembers.
     stale: Option<Instant>,
     /// Whether the kernels will remember it.
@@ -112,6 +121,23 @@ impl<W: Wire> Session<W> {
         self.over(ConnectionEvent::Unreachable)
     }
 
+    /// The kernel could not even ask the peer.
+    pub(super) fn unconnected(&mut self, error: &io::Error) -> Fate {
+        match (&self.state, error.raw_os_error()) {
+            // iWARP: TCP has asked, and nobody listens.
+            (State::Requested, Some(libc::ECONNREFUSED)) => {
+                self.over(ConnectionEvent::NonPeerRejected)
+            }
+            (State::Requested, _) => self.unresolved(error),
+            _ => GoesOn,
+        }
+    }
+
+    /// Whether it has ended while the kernel was to connect it.
+    pub(super) fn is_in_the_making(&self) -> bool {
+        matches!(self.state, State::Requested | State::Accepted)
+    }
+
     /// Of the passive side.
     pub(super) fn passive(wire: W, alive: Arc<AtomicBool>) -> Self {
         Self::new(wire, State::Pending(alive), None)
@@ -126,6 +152,8 @@ impl<W: Wire> Session<W> {
             accept_timeout: Duration::MAX,
             pause: None,
             step: PAUSE,
+            greeting: None,
+            look: LOOK,
             stale: None,
             remembered: false,
         }
@@ -179,10 +207,15 @@ impl<W: Wire> Session<W> {
                 Event::Failed(_) | Event::DeviceRemoved | Event::Rejected { .. },
             ) => self.over(ConnectionEvent::Unreachable),
             (State::Accepted, Event::Established(_)) => {
-                self.deadline = None;
-                self.state = State::Up;
-                self.tell(ConnectionEvent::Established);
-                GoesOn
+                self.state = match self.greeting.take() {
+                    Some(greeting) => State::Silent(greeting),
+                    None => State::Accepted,
+                };
+                self.listen_up(clock())
+            }
+            (State::Silent(greeting), Event::Disconnected) if greeting.has_come() => {
+                self.up();
+                self.handle(Event::Disconnected, clock)
             }
             (State::Up, Event::Disconnected) => {
                 // Answers.
@@ -201,7 +234,11 @@ impl<W: Wire> Session<W> {
                 GoesOn
             }
             (
-                State::Pending(_) | State::Held(_) | State::Accepted | State::Closing,
+                State::Pending(_)
+                | State::Held(_)
+                | State::Accepted
+                | State::Silent(_)
+                | State::Closing,
                 Event::Disconnected
                 | Event::Rejected { .. }
                 | Event::Failed(_)
@@ -223,7 +260,9 @@ impl<W: Wire> Session<W> {
                     return self.over(ConnectionEvent::TimedOut);
                 }
                 // The kernel refuses the requester when the id goes.
-                State::Accepted => return self.over(ConnectionEvent::AcceptFailed),
+                State::Accepted | State::Silent(_) => {
+                    return self.over(ConnectionEvent::AcceptFailed);
+                }
                 State::Closing => return self.over(ConnectionEvent::Disconnected),
                 State::Pending(_) | State::Held(_) | State::Up => (),
             }
@@ -236,6 +275,7 @@ impl<W: Wire> Session<W> {
                     let offer = offer.clone();
                     return self.answer(&offer, now);
                 }
+                State::Silent(_) => return self.listen_up(now),
                 _ => (),
             }
         }
@@ -261,6 +301,7 @@ impl<W: Wire> Session<W> {
 
     fn answer(&mut self, offer: &Offer, now: Instant) -> Fate {
         self.state = State::Accepted;
+        self.greeting = offer.greeting.clone();
         self.deadline = now.checked_add(self.accept_timeout);
         match self.wire.accept(offer) {
             Ok(()) => {
@@ -298,7 +339,7 @@ impl<W: Wire> Session<W> {
                 self.deadline = deadline;
                 GoesOn
             }
-            State::Up => {
+            State::Up | State::Silent(_) => {
                 // If it fails, the peer's goodbye is on its way to us.
                 let _ = self.wire.disconnect();
                 self.state = State::Closing;
@@ -311,7 +352,7 @@ impl<W: Wire> Session<W> {
 
     /// The application forgets the connection; its gate is shut.
     pub(super) fn abort(&mut self) -> Fate {
-        if matches!(self.state, State::Up) {
+        if matches!(self.state, State::Up | State::Silent(_)) {
             let _ = self.wire.disconnect();
         }
         Over
@@ -321,9 +362,32 @@ impl<W: Wire> Session<W> {
     pub(super) fn fail(&mut self) {
         let _ = match self.state {
             State::Up => self.over(ConnectionEvent::Broken),
-            State::Pending(_) | State::Held(_) | State::Accepted | State::Closing => self.ended(),
+            State::Pending(_)
+            | State::Held(_)
+            | State::Accepted
+            | State::Silent(_)
+            | State::Closing => self.ended(),
             _ => self.over(ConnectionEvent::Unreachable),
         };
+    }
+
+    /// Passive: looks for the requester's greeting, if it has to come first.
+    fn listen_up(&mut self, now: Instant) -> Fate {
+        match &self.state {
+            State::Silent(greeting) if !greeting.has_come() => {
+                self.pause = now.checked_add(self.look);
+                self.look = (2 * self.look).min(LONGEST_LOOK);
+            }
+            _ => self.up(),
+        }
+        GoesOn
+    }
+
+    /// Passive: the requester is ready.
+    fn up(&mut self) {
+        (self.deadline, self.pause) = (None, None);
+        self.state = State::Up;
+        self.tell(ConnectionEvent::Established);
     }
 
     /// Active: the sink makes its endpoint ready, and `establish` tells the peer;
@@ -341,7 +405,7 @@ impl<W: Wire> Session<W> {
                 return self.over(ConnectionEvent::NonPeerRejected);
             }
         };
-        let private_data = payload::received(said.private_data, &route);
+        let (private_data, route) = payload::of_reply(said.private_data, route);
         let event = ConnectionEvent::Accepted {
             peer: Peer {
                 route,

@@ -1,10 +1,11 @@
 //! A session's id, and what it needs to make another one.
 
-use super::id::{Channel, Id, Offer};
+use super::id::{Id, Offer};
 use super::payload;
 use super::port::port_of;
+use super::service::{Command, Shared};
 use super::session::Wire;
-use crate::cm::{CmError, Local, Target};
+use crate::cm::{CmError, Local, Target, post};
 use crate::control::{ConnectOptions, Route};
 use mio::Token;
 use std::io;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Of the active side.
 pub(super) struct Active {
-    channel: Arc<Channel>,
+    shared: Arc<Shared>,
     /// Also of [`Way`].
     id: Arc<Id>,
     token: Token,
@@ -46,7 +47,7 @@ impl Way {
 
 impl Active {
     pub(super) fn new(
-        channel: &Arc<Channel>,
+        shared: &Arc<Shared>,
         token: Token,
         local: &Local,
         target: &Target,
@@ -55,8 +56,8 @@ impl Active {
         let mut to = target.host;
         to.set_port(port_of(target.qualifier));
         Ok(Self {
-            channel: Arc::clone(channel),
-            id: Arc::new(Id::create(channel, token).map_err(CmError::Resources)?),
+            shared: Arc::clone(shared),
+            id: Arc::new(Id::create(&shared.channel, token).map_err(CmError::Resources)?),
             token,
             local: local.clone(),
             to,
@@ -101,6 +102,27 @@ impl Line {
     }
 }
 
+/// Does on a thread of its own what may wait in the kernel.
+pub(super) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    match post::spawn(false, work) {
+        // Nobody waits for it.
+        Ok(_detached) => Ok(()),
+        Err(CmError::Resources(error)) => Err(error),
+        Err(_) => Err(io::ErrorKind::Other.into()),
+    }
+}
+
+impl Line {
+    /// Destroys the id of a connection that may still be in the making. On iWARP
+    /// that waits until it is made or has failed, which siw gives 10 seconds
+    /// (Linux, `destroy_cm_id` in drivers/infiniband/core/iwcm.c).
+    pub(super) fn end(self) {
+        if self.id().is_iwarp() {
+            let _ = aside(move || drop(self));
+        }
+    }
+}
+
 impl Wire for Line {
     fn resolve_address(&mut self) -> io::Result<()> {
         self.active()?.way().resolve()
@@ -122,12 +144,22 @@ impl Wire for Line {
 
     fn connect(&mut self) -> io::Result<()> {
         let active = self.active()?;
-        active.id.connect(&active.offer)
+        if !active.id.is_iwarp() {
+            return active.id.connect(&active.offer);
+        }
+        // It may wait for TCP's answer: siw does (Linux, `siw_connect`).
+        let (id, offer, token) = (Arc::clone(&active.id), active.offer.clone(), active.token);
+        let shared = Arc::clone(&active.shared);
+        aside(move || {
+            if let Err(error) = id.connect(&offer) {
+                let _ = shared.post.command(Command::Unconnected(token, error));
+            }
+        })
     }
 
     fn renew(&mut self) -> io::Result<()> {
         let active = self.active()?;
-        active.id = Arc::new(Id::create(&active.channel, active.token)?);
+        active.id = Arc::new(Id::create(&active.shared.channel, active.token)?);
         Ok(())
     }
 

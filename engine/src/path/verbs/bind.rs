@@ -44,6 +44,7 @@ impl<D: Device> QueuePair<D> {
             note,
             op: CompletionOp::Bind,
             length: 0,
+            signalled: request.flags.contains(SendFlags::SIGNALED),
         };
         self.record.sends.note(slot, sent);
         self.record.sends.slots.set_posted(end);

@@ -9,17 +9,20 @@
 
 use core::fmt;
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use super::device::{BATCH, CompletionCalls, Device, Work};
+use super::flush::End;
 use super::lock::{Lock, Locked};
+use super::order::{Early, Turn};
 use super::record::{Receives, Record};
 use super::shared::SharedState;
 use super::table::Table;
 use super::tag::{Name, Side, Tag};
 use crate::completion::{Completion, CompletionFlags, CompletionOp};
-use crate::control::forks;
+use crate::control::{UNTOLD, forks};
 use crate::path::PollerCounters;
 
 /// What creating queue pairs that report to a completion queue takes. Clones
@@ -32,10 +35,11 @@ struct Queue<D: Device> {
 }
 
 /// What the poller shares with those who create and drop queue pairs.
-struct State<D: Device> {
+pub(super) struct State<D: Device> {
     /// Completions that were taken from the device, oldest first.
-    staged: VecDeque<Work>,
-    table: Table<D>,
+    pub(super) staged: VecDeque<Work>,
+    pub(super) early: Early,
+    pub(super) table: Table<D>,
     /// Shared queues whose receives are reported here.
     shared: Vec<Weak<SharedState<D>>>,
     counters: PollerCounters,
@@ -110,6 +114,12 @@ impl<D: Device> Completions<D> {
         let mut state = self.lock();
         state.forget(&self.0.calls, &Whose { name, record });
         state.table.remove(name);
+        state.early.forget(name);
+    }
+
+    /// See [`End::flush`].
+    pub(super) fn flush(&self, end: &End<D>, record: &Record<D>, late: Range<u32>) {
+        self.lock().flush(&self.0.calls, end, record, late);
     }
 }
 
@@ -118,6 +128,7 @@ impl<D: Device> Poller<D> {
     pub fn new(calls: D::Completions) -> Self {
         let state = State {
             staged: VecDeque::new(),
+            early: Early::new(),
             table: Table::new(),
             shared: Vec::new(),
             counters: PollerCounters::default(),
@@ -285,6 +296,11 @@ impl<D: Device> State<D> {
     /// nobody.
     #[inline(never)]
     fn complete(&mut self, work: &Work) -> Option<Completion> {
+        match self.in_turn(work) {
+            Turn::Usual => (),
+            Turn::Now(completion) => return Some(completion),
+            Turn::Silent => return None,
+        }
         let completion = self.find(work);
         if completion.is_none() {
             self.unknown(work);
@@ -301,6 +317,10 @@ impl<D: Device> State<D> {
         if tag.side == Side::Recv {
             let cookie = record.own.retire(tag.slot)?;
             return Some(received(cookie, work, record));
+        }
+        if record.quirks.any() {
+            // Not before its turn.
+            return None;
         }
         let sent = record.sends.retire(tag.slot)?;
         let read = work.status.is_success() && sent.op == CompletionOp::Read;
@@ -332,6 +352,9 @@ impl<D: Device> State<D> {
     #[cold]
     #[inline(never)]
     fn unknown(&mut self, work: &Work) {
+        if work.tag == UNTOLD {
+            return;
+        }
         let was_ours = Tag::from_bits(work.tag)
             .is_some_and(|tag| tag.side != Side::Shared && self.table.find(tag.name).is_none());
         if was_ours || self.give_back(work) {
@@ -407,7 +430,7 @@ impl<D: Device> Whose<'_, D> {
 
 /// A completion, but for what its kind adds.
 #[inline(always)]
-fn common<D: Device>(work: &Work, record: &Record<D>) -> Completion {
+pub(super) fn common<D: Device>(work: &Work, record: &Record<D>) -> Completion {
     if !work.status.is_success() {
         record.has_failed();
     }

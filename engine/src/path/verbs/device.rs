@@ -7,10 +7,11 @@ use std::sync::Arc;
 use dv_sys::inline;
 use dv_sys::verbs::{
     self, ibv_mw, ibv_mw_bind, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state, ibv_recv_wr,
-    ibv_send_wr, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status,
+    ibv_send_wr, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
 };
 
 use super::chain::Chain;
+use super::quirks::Quirks;
 use crate::completion::Status;
 use crate::control::{VerbsCq, VerbsQp, VerbsSrq};
 use crate::error::last_errno;
@@ -58,6 +59,11 @@ pub trait QueueCalls: Send + Sync {
 
     /// Has the device flush what is posted: to ERR, though it may be there.
     fn flush(&self);
+
+    /// What it does otherwise than others.
+    fn quirks(&self) -> Quirks {
+        Quirks::None
+    }
 }
 
 /// What is asked of a completion queue.
@@ -94,6 +100,11 @@ pub trait SharedCalls: Send + Sync {
     /// # Safety
     /// As for [`QueueCalls::post_send`].
     unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused>;
+
+    /// What it does otherwise than others.
+    fn quirks(&self) -> Quirks {
+        Quirks::None
+    }
 }
 
 /// A chain was posted in part.
@@ -145,7 +156,11 @@ impl QueueCalls for Arc<VerbsQp> {
         let _held = self.posts_by_write().then(CancellationHeld::new);
         // SAFETY: the queue pair is alive, and the chain is the caller's promise.
         let errno = unsafe { inline::ibv_post_send(self.as_ptr(), first, &raw mut bad) };
-        judge(errno, &chain, bad)
+        if errno != 0 {
+            // SAFETY: the requests of the chain are there until this returns.
+            return unsafe { judge_send(errno, &chain, bad, self.quirks()) };
+        }
+        Ok(())
     }
 
     #[inline(always)]
@@ -155,6 +170,10 @@ impl QueueCalls for Arc<VerbsQp> {
         // SAFETY: as above.
         let errno = unsafe { inline::ibv_post_recv(self.as_ptr(), first, &raw mut bad) };
         judge(errno, &chain, bad)
+    }
+
+    fn quirks(&self) -> Quirks {
+        VerbsQp::quirks(self)
     }
 
     unsafe fn bind(&self, window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError> {
@@ -190,6 +209,10 @@ impl SharedCalls for VerbsSrq {
         let errno = unsafe { inline::ibv_post_srq_recv(self.as_ptr(), first, &raw mut bad) };
         judge(errno, &chain, bad)
     }
+
+    fn quirks(&self) -> Quirks {
+        VerbsSrq::quirks(self)
+    }
 }
 
 /// What the answer to a post means. `bad` is the first of the chain that was
@@ -200,6 +223,36 @@ fn judge<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(), Refus
         return Ok(());
     }
     Err(refused(errno, chain, bad))
+}
+
+/// As [`judge`], of a refusal of sends.
+///
+/// # Safety
+/// `bad` is null, or one of the chain, which can be read.
+#[cold]
+#[inline(never)]
+unsafe fn judge_send(
+    errno: i32,
+    chain: &Chain<'_, ibv_send_wr>,
+    bad: *const ibv_send_wr,
+    quirks: Quirks,
+) -> Result<(), Refused> {
+    // They are in siw's queue, and will be flushed: the doorbell has found it
+    // in another state than RTS.
+    if quirks.any() && bad.is_null() {
+        return Ok(());
+    }
+    let mut refused = refused(errno, chain, bad);
+    // SAFETY: the caller's promise.
+    let opcode = unsafe { bad.as_ref() }.map(|bad| bad.opcode);
+    if matches!(
+        opcode,
+        Some(ibv_wr_opcode::IBV_WR_SEND_WITH_IMM | ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM)
+    ) && quirks.any()
+    {
+        refused.error = PostError::NoImmediate;
+    }
+    Err(refused)
 }
 
 #[cold]
@@ -270,6 +323,7 @@ impl CompletionCalls for VerbsCq {
     }
 
     fn arm(&self, solicited_only: bool) -> Result<(), i32> {
+        let solicited_only = solicited_only && self.solicits();
         // SAFETY: the queue is alive.
         match unsafe { inline::ibv_req_notify_cq(self.as_ptr(), i32::from(solicited_only)) } {
             0 => Ok(()),

@@ -10,8 +10,9 @@ use super::device::{Device, QueueCalls, Refused};
 use super::queue_pair::QueuePair;
 use super::sends::Sent;
 use super::slots::Slots;
+use super::tag::Side;
 use crate::control::forks;
-use crate::request::{ListError, PostError, RecvRequest, SendRequest};
+use crate::request::{ListError, PostError, RecvRequest, SendFlags, SendOp, SendRequest};
 use crate::ring::Credits;
 
 impl<D: Device> QueuePair<D> {
@@ -128,12 +129,15 @@ impl<D: Device> QueuePair<D> {
         let end = self.receives.take(1);
         record.own.note(slot, request.cookie);
         record.own.slots.set_posted(end);
-        let mut work = recv_work(request.segments, self.recv_tags.tag(slot));
+        let segments = record.quirks.receive(request.segments);
+        let mut work = recv_work(segments, self.recv_tags.tag(slot));
         // SAFETY: the memory of the segments is the caller's promise.
         if let Err(refused) = unsafe { record.queue.post_recv(link(slice::from_mut(&mut work))) } {
             return Err(withdraw(&mut self.receives, 1, &record.own.slots, refused).error);
         }
-        record.flush_late();
+        if record.is_failing() {
+            self.flush_late(Side::Recv, slot..end);
+        }
         Ok(())
     }
 
@@ -175,9 +179,17 @@ impl<D: Device> QueuePair<D> {
         record.sends.note(slot, sent_as(request, note, length));
         record.sends.slots.set_posted(end);
         let mut work = send_work(request, self.send_tags.tag(slot));
+        record.quirks.send(&mut work);
+        if record.quirks.any() && record.is_failing() {
+            self.flush_late(Side::Send, slot..end);
+            return Ok(());
+        }
         // SAFETY: the memory of the segments is the caller's promise.
         if let Err(refused) = unsafe { record.queue.post_send(link(slice::from_mut(&mut work))) } {
             return Err(withdraw(&mut self.sends, 1, &record.sends.slots, refused).error);
+        }
+        if record.quirks.any() && record.is_failing() {
+            self.flush_late(Side::Send, end..end);
         }
         Ok(())
     }
@@ -186,39 +198,55 @@ impl<D: Device> QueuePair<D> {
     unsafe fn post_sends(&mut self, requests: &[SendRequest<'_>]) -> Result<(), Refused> {
         // SAFETY: integers, pointers and unions of them, for which zero is valid.
         let mut chain: [ibv_send_wr; CHUNK] = unsafe { core::mem::zeroed() };
+        let first = self.sends.posted();
+        let quirks = self.record.quirks;
         let (filled, end) = fill(requests, &mut chain, |request| {
             let tag = self.note_send(request)?;
-            Ok(send_work(request, tag))
+            let mut work = send_work(request, tag);
+            quirks.send(&mut work);
+            Ok(work)
         });
         if filled == 0 {
             return end;
         }
         let chain = link(&mut chain[..filled]);
         let slots = &self.record.sends.slots;
-        slots.set_posted(self.sends.posted());
+        let posted = self.sends.posted();
+        slots.set_posted(posted);
+        if quirks.any() && self.record.is_failing() {
+            self.flush_late(Side::Send, first..posted);
+            return end;
+        }
         // SAFETY: the memory of the segments is the caller's promise.
-        unsafe { self.record.queue.post_send(chain) }
-            .map_err(|refused| withdraw(&mut self.sends, filled, slots, refused))
-            .and(end)
+        let answer = unsafe { self.record.queue.post_send(chain) }
+            .map_err(|refused| withdraw(&mut self.sends, filled, slots, refused));
+        if quirks.any() && self.record.is_failing() {
+            self.flush_late(Side::Send, posted..posted);
+        }
+        answer.and(end)
     }
 
     /// Posts up to [`CHUNK`] receives.
     unsafe fn post_recvs(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), Refused> {
         let mut chain: [ibv_recv_wr; CHUNK] = core::array::from_fn(|_| recv_work(&[], 0));
+        let quirks = self.record.quirks;
         let (filled, end) = fill(requests, &mut chain, |request| {
             let tag = self.note_recv(request)?;
-            Ok(recv_work(request.segments, tag))
+            Ok(recv_work(quirks.receive(request.segments), tag))
         });
         if filled == 0 {
             return end;
         }
         let chain = link(&mut chain[..filled]);
         let slots = &self.record.own.slots;
-        slots.set_posted(self.receives.posted());
+        let posted = self.receives.posted();
+        slots.set_posted(posted);
         // SAFETY: the memory of the segments is the caller's promise.
         let answer = unsafe { self.record.queue.post_recv(chain) }
             .map_err(|refused| withdraw(&mut self.receives, filled, slots, refused));
-        self.record.flush_late();
+        if self.record.is_failing() {
+            self.flush_late(Side::Recv, posted..posted);
+        }
         answer.and(end)
     }
 
@@ -289,6 +317,7 @@ fn sent_as(request: &SendRequest<'_>, note: u32, length: u32) -> Sent {
         note,
         op: op_of(request.op),
         length,
+        signalled: request.flags.contains(SendFlags::SIGNALED) || request.op == SendOp::Nop,
     }
 }
 

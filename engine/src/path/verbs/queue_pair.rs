@@ -1,11 +1,13 @@
 //! A queue pair, for the one who posts to it. How, is in `post.rs`.
 
 use core::fmt;
+use core::ops::Range;
 use std::sync::Arc;
 
 use super::chain::Bounds;
 use super::cq::Completions;
 use super::device::{Device, QueueCalls};
+use super::flush::End;
 use super::receives::RecvShadow;
 use super::record::{Receives, Record};
 use super::sends::SendShadow;
@@ -196,9 +198,37 @@ impl<D: Device> QueuePair<D> {
         self.watch().recvs_outstanding()
     }
 
+    /// Where a queue reports.
+    fn end(&self, side: Side) -> End<D> {
+        let (completions, name) = match side {
+            Side::Send => (&self.send, self.send_name),
+            _ => (&self.recv, self.recv_name),
+        };
+        End {
+            completions: completions.clone(),
+            name,
+            side,
+        }
+    }
+
+    /// Has the requests in `late`, just posted to a queue pair that fails,
+    /// flushed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn flush_late(&self, side: Side, late: Range<u32>) {
+        self.record.queue.flush();
+        if self.record.quirks.any() {
+            self.end(side).flush(&self.record, late);
+        }
+    }
+
     /// The same for other threads, until the next [`Self::reset`].
     pub fn watch(&self) -> Watch<D> {
-        Watch(Arc::clone(&self.record))
+        let ends = || [self.end(Side::Send), self.end(Side::Recv)];
+        Watch {
+            record: Arc::clone(&self.record),
+            ends: self.record.quirks.any().then(ends),
+        }
     }
 }
 

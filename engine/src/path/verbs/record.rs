@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::Arc;
 
 use super::device::{Device, QueueCalls};
+use super::quirks::Quirks;
 use super::receives::RecvShadow;
 use super::sends::SendShadow;
 use super::shared::SharedState;
@@ -21,6 +22,7 @@ pub(super) enum Receives<D: Device> {
 /// Shared by the poster and the pollers of the send and the receive queue.
 pub(super) struct Record<D: Device> {
     pub(super) qpn: u32,
+    pub(super) quirks: Quirks,
     /// What every completion of the queue pair carries.
     pub(super) context: u64,
     pub(super) sends: SendShadow,
@@ -35,8 +37,8 @@ pub(super) struct Record<D: Device> {
 /// Soft-RoCE learns of receives by looking into memory, and in ERR it looks
 /// once. So a receive that comes later waits for ever, unless the queue pair is
 /// moved to ERR again. Who moves it first tells ([`Record::fails`]), and who
-/// posts a receive looks afterwards ([`Record::flush_late`]): one of the two
-/// sees the other.
+/// posts a receive looks afterwards ([`Record::is_failing`]): one of the two
+/// sees the other. siw does not look again even so (`flush.rs`).
 impl<D: Device> Record<D> {
     pub(super) fn new(
         queue: D::Queue,
@@ -47,6 +49,7 @@ impl<D: Device> Record<D> {
     ) -> Self {
         Self {
             qpn: queue.qpn(),
+            quirks: queue.quirks(),
             context,
             sends,
             receives,
@@ -68,23 +71,17 @@ impl<D: Device> Record<D> {
     #[cold]
     #[inline(never)]
     pub(super) fn has_failed(&self) {
-        if !self.fails() && matches!(self.receives, Receives::Own) {
+        // siw stays in RTS after some failures.
+        let flushes = matches!(self.receives, Receives::Own) || self.quirks.any();
+        if !self.fails() && flushes {
             self.queue.flush();
         }
     }
 
-    /// A receive was posted to its own queue.
+    /// Whether a request that was just posted may have come too late.
     #[inline(always)]
-    pub(super) fn flush_late(&self) {
+    pub(super) fn is_failing(&self) -> bool {
         fence(Ordering::SeqCst);
-        if self.failing.load(Ordering::Relaxed) {
-            self.flush();
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn flush(&self) {
-        self.queue.flush();
+        self.failing.load(Ordering::Relaxed)
     }
 }

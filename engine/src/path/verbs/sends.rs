@@ -18,7 +18,12 @@ pub(super) struct Sent {
     pub(super) op: CompletionOp,
     /// The bytes of a read; of others, anything.
     pub(super) length: u32,
+    /// It is to be reported though it goes well.
+    pub(super) signalled: bool,
 }
+
+/// Beside the operation.
+const SIGNALLED: u8 = 1 << 7;
 
 #[derive(Debug, Default)]
 struct Entry {
@@ -57,7 +62,8 @@ impl SendShadow {
         entry.cookie.store(sent.cookie, Ordering::Relaxed);
         entry.note.store(sent.note, Ordering::Relaxed);
         entry.length.store(sent.length, Ordering::Relaxed);
-        entry.op.store(sent.op as u8, Ordering::Relaxed);
+        let signalled = u8::from(sent.signalled) * SIGNALLED;
+        entry.op.store(sent.op as u8 | signalled, Ordering::Relaxed);
     }
 
     /// Retires request `slot` and those before it: for the poller. `None` if it
@@ -68,14 +74,37 @@ impl SendShadow {
             return None;
         }
         let entry = self.entries.at(slot);
+        let op = entry.op.load(Ordering::Relaxed);
         let sent = Sent {
             cookie: entry.cookie.load(Ordering::Relaxed),
             note: entry.note.load(Ordering::Relaxed),
             length: entry.length.load(Ordering::Relaxed),
-            op: op_of(entry.op.load(Ordering::Relaxed)),
+            op: op_of(op),
+            signalled: op & SIGNALLED != 0,
         };
         self.slots.retire(slot);
         Some(sent)
+    }
+
+    /// Whether a read that was posted before request `slot` is outstanding: for
+    /// the poller.
+    pub(super) fn has_read_before(&self, slot: u32) -> bool {
+        self.slots
+            .waiting()
+            .take_while(|&before| before != slot)
+            .any(|before| self.op(before).0 == CompletionOp::Read)
+    }
+
+    /// Whether request `slot`, which is outstanding, will be reported: reads are,
+    /// where this is asked.
+    pub(super) fn is_expected(&self, slot: u32) -> bool {
+        let (op, signalled) = self.op(slot);
+        signalled || op == CompletionOp::Read
+    }
+
+    fn op(&self, slot: u32) -> (CompletionOp, bool) {
+        let byte = self.entries.at(slot).op.load(Ordering::Relaxed);
+        (op_of(byte), byte & SIGNALLED != 0)
     }
 }
 
@@ -117,6 +146,7 @@ mod tests {
             note: (number >> 1) as u32,
             op: OPS[number as usize % OPS.len()],
             length: (number >> 2) as u32,
+            signalled: number & 1 != 0,
         }
     }
 

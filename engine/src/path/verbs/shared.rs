@@ -253,7 +253,8 @@ impl<D: Device> SharedReceives<D> {
                 name: self.state.name,
                 slot: *slot,
             };
-            *work = recv_work(request.segments, tag.to_bits());
+            let segments = self.state.queue.quirks().receive(request.segments);
+            *work = recv_work(segments, tag.to_bits());
             filled += 1;
         }
         if filled == 0 {

@@ -34,6 +34,15 @@ impl Slots {
         self.posted.load(Ordering::Relaxed).wrapping_sub(retired)
     }
 
+    /// The requests that are posted and not retired. Exact as
+    /// [`Self::outstanding`].
+    pub(super) fn waiting(&self) -> impl Iterator<Item = u32> + use<> {
+        let retired = self.retired.load(Ordering::Relaxed);
+        // Acquire: what was noted of them is there to be read.
+        let posted = self.posted.load(Ordering::Acquire);
+        (0..posted.wrapping_sub(retired)).map(move |at| retired.wrapping_add(at))
+    }
+
     /// Whether request `slot` is outstanding: for the poller.
     #[inline]
     pub(super) fn has(&self, slot: u32) -> bool {

@@ -11,6 +11,7 @@ use super::chain::Chain;
 use super::cq::Poller;
 use super::device::{CompletionCalls, Device, QueueCalls, Refused, SharedCalls, Work};
 use super::queue_pair::{QueuePair, QueuePairParts};
+use super::quirks::Quirks;
 use super::shared::SharedReceives;
 use crate::completion::{Completion, CompletionOp, Status};
 use crate::control::QpGrant;
@@ -21,6 +22,7 @@ mod lifetimes;
 mod model;
 mod polling;
 mod posting;
+mod quirks;
 
 /// The device of these tests.
 struct Fake;
@@ -35,6 +37,7 @@ impl Device for Fake {
 #[derive(Default)]
 struct FakeQueue {
     qpn: u32,
+    quirks: Quirks,
     sends: Mutex<VecDeque<u64>>,
     recvs: Mutex<VecDeque<u64>>,
     /// How often it was told to flush.
@@ -89,6 +92,10 @@ fn tags(chain: Chain<'_, ibv_recv_wr>) -> Vec<u64> {
 impl QueueCalls for Arc<FakeQueue> {
     fn qpn(&self) -> u32 {
         self.qpn
+    }
+
+    fn quirks(&self) -> Quirks {
+        self.quirks
     }
 
     unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused> {
@@ -264,10 +271,15 @@ const GRANT: QpGrant = QpGrant {
 };
 
 fn closed(qpn: u32, send: &Cq, recv: &Cq, srq: Option<&Srq>) -> Qp {
-    let device = Arc::new(FakeQueue {
+    let queue = FakeQueue {
         qpn,
         ..FakeQueue::default()
-    });
+    };
+    of_queue(queue, send, recv, srq)
+}
+
+fn of_queue(queue: FakeQueue, send: &Cq, recv: &Cq, srq: Option<&Srq>) -> Qp {
+    let (qpn, device) = (queue.qpn, Arc::new(queue));
     let parts = QueuePairParts {
         queue: Arc::clone(&device),
         grant: GRANT,

@@ -6,6 +6,8 @@ use crate::control::ManagedRoute;
 use proptest::prelude::*;
 use std::sync::Mutex;
 
+mod iwarp;
+
 /// Notes what is asked, and refuses what it is told to refuse.
 #[derive(Default)]
 struct Fake {
@@ -92,6 +94,7 @@ fn offer() -> Offer {
         reads_served: 1,
         reads_asked: 1,
         private_data: Vec::new(),
+        greeting: None,
     }
 }
 
@@ -139,20 +142,6 @@ fn an_active_side_goes_its_way_to_the_end() {
         ]
     );
     assert!(session.is_remembered());
-}
-
-#[test]
-fn the_requester_of_an_iwarp_connection_has_it_at_once() {
-    let (mut session, sink, now) = requested(None);
-    let event = Event::Established(Said::default());
-    assert_eq!(session.handle(event, || now), GoesOn);
-    assert!(matches!(
-        sink.take()[..],
-        [ConnectionEvent::Accepted { .. }]
-    ));
-    assert_eq!(session.wire.asked, ["resolve route", "connect", "route"]);
-    assert_eq!(session.handle(Event::Disconnected, || now), Over);
-    assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! What differs with iWARP: the kernel connects, and a requester may have to greet.
+
+use super::*;
+
+#[test]
+fn the_requester_of_an_iwarp_connection_has_it_at_once() {
+    let (mut session, sink, now) = requested(None);
+    let event = Event::Established(Said::default());
+    assert_eq!(session.handle(event, || now), GoesOn);
+    assert!(matches!(
+        sink.take()[..],
+        [ConnectionEvent::Accepted { .. }]
+    ));
+    assert_eq!(session.wire.asked, ["resolve route", "connect", "route"]);
+    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
+}
+
+/// Passive, connected by the kernel, and its requester has to greet.
+fn silent(now: Instant) -> (Session<Fake>, Arc<Sink>, Arc<Greeting>) {
+    let (sink, greeting) = (Arc::new(Sink::default()), Arc::new(Greeting::played()));
+    let (mut session, _) = pending();
+    let offer = Offer {
+        greeting: Some(Arc::clone(&greeting)),
+        ..offer()
+    };
+    let accepted = session.accept(sink.gate(), offer, &times(now, None));
+    assert_eq!(accepted, GoesOn);
+    let event = Event::Established(Said::default());
+    assert_eq!(session.handle(event, || now), GoesOn);
+    assert_eq!(sink.take(), []);
+    (session, sink, greeting)
+}
+
+#[test]
+fn a_requester_that_has_to_greet_is_ready_when_it_has() {
+    let mut now = Instant::now();
+    let (mut session, sink, greeting) = silent(now);
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        let due = session.due().expect("a look");
+        pauses.push((due - now).as_micros());
+        now = due;
+        assert_eq!(session.expire(now), GoesOn);
+        assert_eq!(sink.take(), []);
+    }
+    assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1280, 2000, 2000]);
+    greeting.come();
+    let due = session.due().expect("a look");
+    assert_eq!(session.expire(due), GoesOn);
+    assert_eq!(sink.take(), [ConnectionEvent::Established]);
+    assert_eq!(session.due(), None);
+}
+
+#[test]
+fn a_requester_that_does_not_greet_in_time_has_failed() {
+    let now = Instant::now();
+    let (mut session, sink, _) = silent(now);
+    assert_eq!(session.expire(now + TIMEOUT), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
+    let (mut session, sink, _) = silent(now);
+    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
+    // Nor is it forgotten when this side goes.
+    let (mut session, sink, _) = silent(now);
+    assert_eq!(session.disconnect(Some(now + TIMEOUT)), GoesOn);
+    assert_eq!(session.wire.asked, ["accept", "disconnect"]);
+    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
+}
+
+#[test]
+fn a_greeting_and_a_goodbye_are_both_told() {
+    let now = Instant::now();
+    let (mut session, sink, greeting) = silent(now);
+    greeting.come();
+    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    let told = [ConnectionEvent::Established, ConnectionEvent::Disconnected];
+    assert_eq!(sink.take(), told);
+}
+
+#[test]
+fn a_host_whose_tcp_refuses_has_nobody_who_listens() {
+    for (errno, expected) in [
+        (libc::ECONNREFUSED, ConnectionEvent::NonPeerRejected),
+        (libc::EHOSTUNREACH, ConnectionEvent::Unreachable),
+    ] {
+        let (mut session, sink, _) = requested(None);
+        assert!(session.is_in_the_making());
+        let error = io::Error::from_raw_os_error(errno);
+        assert_eq!(session.unconnected(&error), Over);
+        assert_eq!(sink.take(), [expected]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The first word over an iWARP connection.
+//!
+//! MPA has the side that accepts stay silent until the other has sent: what it
+//! sends may overtake the requester's kernel, which takes it for a part of the
+//! answer and ends the connection. The enhanced setup (RFC 6581) sends a first
+//! frame for that. Of Linux's drivers irdma asks for it always
+//! (`irdma_build_mpa_v2` in drivers/infiniband/hw/irdma/cm.c), cxgb4 by default
+//! (`peer2peer` in drivers/infiniband/hw/cxgb4/cm.c), and siw never
+//! (`peer_to_peer` in drivers/infiniband/sw/siw/siw_main.c).
+//!
+//! So on siw the accepting side of two of ours registers a word, says in its
+//! answer where that is, and tells [`crate::cm::ConnectionEvent::Established`]
+//! when the requester has written to it. The peer can write to nothing else by
+//! that key.
+
+use super::access::Access;
+use super::buffer::RegisteredBuffer;
+use super::domain::ProtectionDomain;
+use super::qp::VerbsQp;
+use super::quirks::Quirks;
+use crate::error::{ControlError, last_errno};
+use core::fmt;
+use dv_sys::inline;
+use dv_sys::verbs::{ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t, wr_t};
+
+/// A word that the requester of a connection writes to.
+pub struct Greeting(Word);
+
+enum Word {
+    Registered(RegisteredBuffer),
+    #[cfg(test)]
+    Played(core::sync::atomic::AtomicBool),
+}
+
+/// Where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GreetingPlace {
+    pub(crate) address: u64,
+    pub(crate) key: u32,
+}
+
+/// What is written.
+const WORD: u32 = 0x6865_6c6f;
+/// A work request that nobody hears of: no tag of the verbs path
+/// (`path/verbs/tag.rs`).
+pub(crate) const UNTOLD: u64 = 3 << 62 | WORD as u64;
+
+impl Greeting {
+    /// Registers a word.
+    fn new(domain: &ProtectionDomain) -> Result<Self, ControlError> {
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let word = domain.allocate(size_of::<u32>(), access)?;
+        Ok(Self(Word::Registered(word)))
+    }
+
+    /// One that comes when the test says so: [`Self::come`].
+    #[cfg(test)]
+    pub(crate) fn played() -> Self {
+        Self(Word::Played(false.into()))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn come(&self) {
+        if let Word::Played(come) = &self.0 {
+            come.store(true, core::sync::atomic::Ordering::Release);
+        }
+    }
+
+    /// Where the requester is to write.
+    pub(crate) fn place(&self) -> GreetingPlace {
+        match &self.0 {
+            Word::Registered(word) => GreetingPlace {
+                address: word.as_ptr().addr().get() as u64,
+                key: word.region().rkey(),
+            },
+            #[cfg(test)]
+            Word::Played(_) => GreetingPlace { address: 1, key: 2 },
+        }
+    }
+
+    /// Whether the requester has written.
+    pub(crate) fn has_come(&self) -> bool {
+        match &self.0 {
+            // SAFETY: the mapping is aligned and lives; the device may write it at
+            // any time, so no reference is made.
+            Word::Registered(word) => unsafe { word.as_ptr().cast::<u32>().read_volatile() != 0 },
+            #[cfg(test)]
+            Word::Played(come) => come.load(core::sync::atomic::Ordering::Acquire),
+        }
+    }
+}
+
+impl fmt::Debug for Greeting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Greeting").field(&self.place()).finish()
+    }
+}
+
+impl VerbsQp {
+    /// Whether the requester of its connections greets: its device does not
+    /// itself.
+    pub(crate) fn greets(&self) -> bool {
+        self.quirks() == Quirks::Siw
+    }
+
+    /// A word for the requester of its connection, if such a device's greets.
+    pub(crate) fn greeting(&self) -> Result<Option<Greeting>, ControlError> {
+        match self.greets() {
+            true => Greeting::new(&self.domain).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Writes to the peer's word. Nothing else is posted meanwhile: the queue has
+    /// a place for it beyond those that it grants.
+    pub(crate) fn greet(&self, place: GreetingPlace) -> Result<(), ControlError> {
+        let word = WORD;
+        let mut segment = ibv_sge {
+            addr: (&raw const word).addr() as u64,
+            length: size_of_val(&word) as u32,
+            lkey: 0,
+        };
+        // SAFETY: integers, pointers and unions of them, for which zero is valid.
+        let mut work: ibv_send_wr = unsafe { core::mem::zeroed() };
+        work.wr_id = UNTOLD;
+        work.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+        work.send_flags = ibv_send_flags::IBV_SEND_INLINE.0;
+        work.sg_list = &raw mut segment;
+        work.num_sge = 1;
+        work.wr = wr_t {
+            rdma: rdma_t {
+                remote_addr: place.address,
+                rkey: place.key,
+            },
+        };
+        let mut bad = core::ptr::null_mut();
+        // SAFETY: the queue pair is alive; the word is copied in the call.
+        match unsafe { inline::ibv_post_send(self.as_ptr(), &raw mut work, &raw mut bad) } {
+            0 => Ok(()),
+            errno => {
+                let errno = if errno == -1 { last_errno() } else { errno };
+                Err(ControlError::verbs("greet the accepting side", errno.abs()))
+            }
+        }
+    }
+}

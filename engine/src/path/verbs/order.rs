@@ -1,0 +1,100 @@
+//! Completions of a device that lets sends and writes overtake reads: they wait
+//! here until the reads before them are done.
+
+use std::sync::Arc;
+
+use super::cq::State;
+use super::device::{Device, Work};
+use super::record::Record;
+use super::sends::Sent;
+use super::tag::{Name, Side, Tag};
+use crate::completion::{Completion, CompletionOp};
+
+/// Completions that came too early, in the order in which they came.
+pub(super) struct Early(Vec<Work>);
+
+impl Early {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Those of one queue pair.
+    fn take(&mut self, name: Name) -> Vec<Work> {
+        let (taken, left) = core::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|work| Tag::from_bits(work.tag).is_some_and(|tag| tag.name == name));
+        self.0 = left;
+        taken
+    }
+
+    /// A queue pair is gone.
+    pub(super) fn forget(&mut self, name: Name) {
+        self.take(name);
+    }
+
+    /// The tags of all.
+    pub(super) fn tags(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|work| work.tag)
+    }
+}
+
+/// What becomes of a completion.
+pub(super) enum Turn {
+    /// It is not of a queue pair whose completions are put in order.
+    Usual,
+    /// Its turn has come.
+    Now(Completion),
+    /// It waits, or nobody asked for it.
+    Silent,
+}
+
+impl<D: Device> State<D> {
+    /// Reports the completion of a send in its turn.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn in_turn(&mut self, work: &Work) -> Turn {
+        let Some((tag, record)) = self.of_unordered(work) else {
+            return Turn::Usual;
+        };
+        if !work.status.is_success() {
+            // It waits for reads that the device answers only in ERR.
+            record.has_failed();
+        }
+        if record.sends.has_read_before(tag.slot) {
+            self.early.0.push(*work);
+            return Turn::Silent;
+        }
+        let Some(sent) = record.sends.retire(tag.slot) else {
+            return Turn::Usual;
+        };
+        if sent.op == CompletionOp::Read {
+            // They are looked at again, and may wait for the next read.
+            for early in self.early.take(tag.name).into_iter().rev() {
+                self.staged.push_front(early);
+            }
+        }
+        match work.status.is_success() && !sent.signalled {
+            true => Turn::Silent,
+            false => Turn::Now(completed(work, &record, sent)),
+        }
+    }
+
+    /// The queue pair of a send, and its tag, if its completions are unordered.
+    fn of_unordered(&self, work: &Work) -> Option<(Tag, Arc<Record<D>>)> {
+        let tag = Tag::of_queue_pair(work.tag).filter(|tag| tag.side == Side::Send)?;
+        let record = self.table.find(tag.name)?;
+        let is_there = record.quirks.any() && record.sends.slots.has(tag.slot);
+        is_there.then(|| (tag, Arc::clone(record)))
+    }
+}
+
+fn completed<D: Device>(work: &Work, record: &Record<D>, sent: Sent) -> Completion {
+    let read = work.status.is_success() && sent.op == CompletionOp::Read;
+    Completion {
+        cookie: sent.cookie,
+        byte_len: if read { sent.length } else { 0 },
+        imm: sent.note,
+        op: sent.op,
+        ..super::cq::common(work, record)
+    }
+}

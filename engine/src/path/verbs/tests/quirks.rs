@@ -1,0 +1,159 @@
+//! A device that flushes once and lets sends overtake reads, as siw.
+
+use super::*;
+use crate::path::verbs::quirks::Quirks;
+
+fn siw(send: &Cq, recv: &Cq) -> Qp {
+    let queue = FakeQueue {
+        qpn: 5,
+        quirks: Quirks::Siw,
+        ..FakeQueue::default()
+    };
+    let mut qp = of_queue(queue, send, recv, None);
+    qp.open();
+    qp
+}
+
+const READ: SendOp = SendOp::Read {
+    remote_addr: 1,
+    rkey: 2,
+};
+
+/// What polling answers: cookies and whether they went well.
+fn told(cq: &mut Cq) -> Vec<(u64, bool)> {
+    std::iter::from_fn(|| cq.poll())
+        .map(|one| (one.cookie, one.status.is_success()))
+        .collect()
+}
+
+/// The device completes the send with this index among those that are posted.
+fn overtake(qp: &Qp, cq: &Cq, index: usize, status: Status) {
+    let tag = qp.device.sends.lock().unwrap().remove(index);
+    cq.write(Work {
+        tag: tag.expect("a posted request"),
+        qpn: 5,
+        status,
+        ..Work::default()
+    });
+}
+
+#[test]
+fn a_send_that_overtakes_reads_is_reported_after_them() {
+    let mut cq = Cq::new();
+    let mut qp = siw(&cq, &cq);
+    for (cookie, op) in [(1, READ), (2, SendOp::Send), (3, READ), (4, SendOp::Send)] {
+        qp.post(cookie, op, SendFlags::SIGNALED, 0).unwrap();
+    }
+    overtake(&qp, &cq, 3, Status::Success);
+    overtake(&qp, &cq, 1, Status::Success);
+    assert_eq!(told(&mut cq), []);
+    overtake(&qp, &cq, 0, Status::Success);
+    assert_eq!(told(&mut cq), [(1, true), (2, true)]);
+    overtake(&qp, &cq, 0, Status::Success);
+    assert_eq!(told(&mut cq), [(3, true), (4, true)]);
+    assert!(qp.pair.sends_idle());
+    assert_eq!(cq.counters(), [0, 0]);
+}
+
+#[test]
+fn a_batch_is_in_order_too() {
+    let mut cq = Cq::new();
+    let mut qp = siw(&cq, &cq);
+    qp.post(1, READ, SendFlags::SIGNALED, 0).unwrap();
+    qp.send(2).unwrap();
+    overtake(&qp, &cq, 1, Status::Success);
+    overtake(&qp, &cq, 0, Status::Success);
+    let mut out = [Completion::default(); 4];
+    let mut found = cq.poller.poll_batch(&mut out);
+    found += cq.poller.poll_batch(&mut out[found..]);
+    let cookies: Vec<u64> = out[..found].iter().map(|one| one.cookie).collect();
+    assert_eq!(cookies, [1, 2]);
+}
+
+#[test]
+fn a_read_that_nobody_wants_to_hear_of_is_not_reported() {
+    let mut cq = Cq::new();
+    let mut qp = siw(&cq, &cq);
+    qp.post(1, READ, SendFlags::empty(), 0).unwrap();
+    qp.send(2).unwrap();
+    overtake(&qp, &cq, 1, Status::Success);
+    assert_eq!(told(&mut cq), []);
+    overtake(&qp, &cq, 0, Status::Success);
+    assert_eq!(told(&mut cq), [(2, true)]);
+    // But its failure is.
+    qp.post(3, READ, SendFlags::empty(), 0).unwrap();
+    overtake(&qp, &cq, 0, Status::WrFlush);
+    assert_eq!(told(&mut cq), [(3, false)]);
+}
+
+#[test]
+fn a_failure_behind_a_read_has_the_read_flushed() {
+    let mut cq = Cq::new();
+    let mut qp = siw(&cq, &cq);
+    qp.post(1, READ, SendFlags::SIGNALED, 0).unwrap();
+    qp.send(2).unwrap();
+    overtake(&qp, &cq, 1, Status::LocalQpOperation);
+    assert_eq!(told(&mut cq), []);
+    assert_eq!(qp.device.flushes(), 1, "moved to ERR");
+    overtake(&qp, &cq, 0, Status::WrFlush);
+    assert_eq!(told(&mut cq), [(1, false), (2, false)]);
+}
+
+#[test]
+fn what_the_device_has_not_flushed_is_flushed_once() {
+    let (mut sends, mut recvs) = (Cq::new(), Cq::new());
+    let mut qp = siw(&sends, &recvs);
+    qp.send(1).unwrap();
+    qp.post(2, READ, SendFlags::SIGNALED, 0).unwrap();
+    qp.post(3, SendOp::Send, SendFlags::empty(), 0).unwrap();
+    qp.recv(4).unwrap();
+    qp.recv(5).unwrap();
+    qp.pair.watch().will_fail();
+    // The device flushes one of each, the rest came too late.
+    overtake(&qp, &sends, 0, Status::WrFlush);
+    recvs.write(Work {
+        tag: qp.device.next(true).unwrap(),
+        qpn: 5,
+        status: Status::WrFlush,
+        ..Work::default()
+    });
+    for _ in 0..2 {
+        qp.pair.watch().has_failed();
+    }
+    assert_eq!(told(&mut sends), [(1, false), (2, false)]);
+    assert_eq!(told(&mut recvs), [(4, false), (5, false)]);
+    // Later ones never get to the device, also those that nobody wants to hear of.
+    let before = qp.device.sends.lock().unwrap().len();
+    qp.post(6, SendOp::Send, SendFlags::empty(), 0).unwrap();
+    qp.send(7).unwrap();
+    qp.recv(8).unwrap();
+    assert_eq!(qp.device.sends.lock().unwrap().len(), before);
+    assert_eq!(told(&mut sends), [(6, false), (7, false)]);
+    assert_eq!(told(&mut recvs), [(8, false)]);
+    assert!(qp.pair.sends_idle());
+    assert_eq!((sends.counters(), recvs.counters()), ([0, 0], [0, 0]));
+}
+
+#[test]
+fn lists_that_come_too_late_are_flushed() {
+    let mut cq = Cq::new();
+    let mut qp = siw(&cq, &cq);
+    qp.pair.watch().will_fail();
+    let segments = [SEGMENT];
+    let send = |cookie| SendRequest {
+        cookie,
+        op: SendOp::Send,
+        flags: SendFlags::SIGNALED,
+        segments: &segments,
+    };
+    // SAFETY: the device of these tests looks at no memory.
+    unsafe { qp.pair.post_send_list(&[send(1), send(2)]) }.unwrap();
+    let recv = |cookie| RecvRequest {
+        cookie,
+        segments: &segments,
+    };
+    // SAFETY: as above.
+    unsafe { qp.pair.post_recv_list(&[recv(3), recv(4)]) }.unwrap();
+    let all: Vec<u64> = told(&mut cq).iter().map(|one| one.0).collect();
+    assert_eq!(all, [1, 2, 3, 4]);
+}
