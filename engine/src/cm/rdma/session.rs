@@ -91,7 +91,7 @@ pub(super) struct Session<W> {
     gate: Option<Arc<ConnectionGate>>,
     /// When patience ends.
     deadline: Option<Instant>,
-    /// How long a requester that is accepted may take to report that it is ready.
+    /// From an acceptance to the requester's report that it is ready.
     accept_timeout: Duration,
     /// When a pause ends.
     pause: Option<Instant>,
@@ -124,8 +124,8 @@ impl<W: Wire> Session<W> {
     /// The kernel could not even ask the peer.
     pub(super) fn unconnected(&mut self, error: &io::Error) -> Fate {
         match (&self.state, error.raw_os_error()) {
-            // iWARP: TCP has asked, and nobody listens.
-            (State::Requested, Some(libc::ECONNREFUSED)) => {
+            // iWARP: TCP has asked, and nobody listens, or no more.
+            (State::Requested, Some(libc::ECONNREFUSED | libc::ECONNRESET)) => {
                 self.over(ConnectionEvent::NonPeerRejected)
             }
             (State::Requested, _) => self.unresolved(error),
@@ -202,6 +202,10 @@ impl<W: Wire> Session<W> {
                     private_data,
                 },
             ) => self.rejected(reason, &private_data, clock()),
+            // iWARP: TCP's connection was there, and ended without an answer.
+            (State::Requested, Event::Failed(error)) if error == -libc::EINVAL => {
+                self.over(ConnectionEvent::NonPeerRejected)
+            }
             (
                 State::Resolving | State::Routing | State::Requested | State::Paused,
                 Event::Failed(_) | Event::DeviceRemoved | Event::Rejected { .. },
@@ -362,12 +366,10 @@ impl<W: Wire> Session<W> {
     pub(super) fn fail(&mut self) {
         let _ = match self.state {
             State::Up => self.over(ConnectionEvent::Broken),
-            State::Pending(_)
-            | State::Held(_)
-            | State::Accepted
-            | State::Silent(_)
-            | State::Closing => self.ended(),
-            _ => self.over(ConnectionEvent::Unreachable),
+            State::Resolving | State::Routing | State::Requested | State::Paused => {
+                self.over(ConnectionEvent::Unreachable)
+            }
+            _ => self.ended(),
         };
     }
 

@@ -129,6 +129,10 @@ impl<D: Device> QueuePair<D> {
         let end = self.receives.take(1);
         record.own.note(slot, request.cookie);
         record.own.slots.set_posted(end);
+        if record.quirks.any() && record.is_failing() {
+            self.flush_late(Side::Recv, slot..end);
+            return Ok(());
+        }
         let segments = record.quirks.receive(request.segments);
         let mut work = recv_work(segments, self.recv_tags.tag(slot));
         // SAFETY: the memory of the segments is the caller's promise.
@@ -241,6 +245,10 @@ impl<D: Device> QueuePair<D> {
         let slots = &self.record.own.slots;
         let posted = self.receives.posted();
         slots.set_posted(posted);
+        if quirks.any() && self.record.is_failing() {
+            self.flush_late(Side::Recv, posted..posted);
+            return end;
+        }
         // SAFETY: the memory of the segments is the caller's promise.
         let answer = unsafe { self.record.queue.post_recv(chain) }
             .map_err(|refused| withdraw(&mut self.receives, filled, slots, refused));

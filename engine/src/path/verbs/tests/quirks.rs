@@ -124,10 +124,12 @@ fn what_the_device_has_not_flushed_is_flushed_once() {
     assert_eq!(told(&mut recvs), [(4, false), (5, false)]);
     // Later ones never get to the device, also those that nobody wants to hear of.
     let before = qp.device.sends.lock().unwrap().len();
+    let received = qp.device.recvs.lock().unwrap().len();
     qp.post(6, SendOp::Send, SendFlags::empty(), 0).unwrap();
     qp.send(7).unwrap();
     qp.recv(8).unwrap();
     assert_eq!(qp.device.sends.lock().unwrap().len(), before);
+    assert_eq!(qp.device.recvs.lock().unwrap().len(), received);
     assert_eq!(told(&mut sends), [(6, false), (7, false)]);
     assert_eq!(told(&mut recvs), [(8, false)]);
     assert!(qp.pair.sends_idle());

@@ -83,12 +83,25 @@ fn a_greeting_and_a_goodbye_are_both_told() {
 fn a_host_whose_tcp_refuses_has_nobody_who_listens() {
     for (errno, expected) in [
         (libc::ECONNREFUSED, ConnectionEvent::NonPeerRejected),
+        (libc::ECONNRESET, ConnectionEvent::NonPeerRejected),
         (libc::EHOSTUNREACH, ConnectionEvent::Unreachable),
     ] {
         let (mut session, sink, _) = requested(None);
         assert!(session.is_in_the_making());
         let error = io::Error::from_raw_os_error(errno);
         assert_eq!(session.unconnected(&error), Over);
+        assert_eq!(sink.take(), [expected]);
+    }
+}
+
+#[test]
+fn a_connection_that_ends_without_an_answer_was_not_refused_by_the_application() {
+    for (errno, expected) in [
+        (libc::EINVAL, ConnectionEvent::NonPeerRejected),
+        (libc::ETIMEDOUT, ConnectionEvent::Unreachable),
+    ] {
+        let (mut session, sink, now) = requested(None);
+        assert_eq!(session.handle(Event::Failed(-errno), || now), Over);
         assert_eq!(sink.take(), [expected]);
     }
 }
