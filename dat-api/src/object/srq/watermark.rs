@@ -142,12 +142,20 @@ impl Srq {
 
     fn limit_reached(&self) {
         let device = self.watermark.device();
-        // Whichever setting armed the device last, this is its watermark.
-        if let Some(mark) = self.mark()
-            && *device
-            && self.queue.verbs().limit().is_ok_and(|limit| limit == 0)
-        {
-            self.report(mark);
+        let Some(mark) = self.mark().filter(|_| *device) else {
+            return;
+        };
+        match self.queue.verbs().limit() {
+            // Whichever setting armed the device last, this is its watermark.
+            Ok(0) => self.report(mark),
+            Ok(_) => (),
+            // siw's library cannot ask. The event may be of the setting before,
+            // so the completions say.
+            Err(_) => {
+                drop(device);
+                self.take_completions();
+                self.look();
+            }
         }
     }
 
