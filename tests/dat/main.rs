@@ -16,6 +16,7 @@ mod ep_recv_query;
 mod evd;
 mod memory;
 mod posting;
+mod profiles;
 mod resources;
 mod support;
 mod threads;
