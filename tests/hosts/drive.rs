@@ -237,7 +237,8 @@ impl Side<'_> {
                     length,
                     ..
                 }) => {
-                    if flow.complete(cookie, status, length)? == Done::Message(99) {
+                    let done = flow.complete(cookie, status, length)?;
+                    if done == Done::Message(99) {
                         println!("100 messages");
                     }
                 }

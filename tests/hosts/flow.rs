@@ -149,7 +149,7 @@ impl Flow {
     pub(crate) fn can_send(&self) -> bool {
         !self
             .outstanding
-            .contains(&(SEND | self.sent % WINDOW as u64))
+            .contains(&(SEND | (self.sent % WINDOW as u64)))
     }
 
     /// Sends the next message.
