@@ -18,7 +18,8 @@ pub(crate) const WINDOW: usize = 8;
 const RECEIVES: usize = 2 * WINDOW;
 /// Bytes of a buffer, and of the region that the peer writes and reads.
 const ROOM: usize = 20_000;
-/// Lengths of messages in turn: below and above the MTU of the path, and of several packets.
+/// Lengths of messages in turn, as far as they are allowed: below and above the MTU of the path,
+/// and of several packets.
 const LENGTHS: [usize; 4] = [64, 1_200, ROOM, 4_500];
 /// The number of a probe: a message that asks for nothing.
 const PROBE: u64 = u64::MAX;
@@ -58,16 +59,23 @@ pub(crate) struct Flow {
     /// The number of the next message to be sent, and to be received.
     sent: u64,
     pub(crate) received: u64,
-    /// When something last succeeded.
+    /// When a message last came, or a probe was done. What is sent over iWARP may count as done
+    /// before the peer has it.
     pub(crate) alive: Instant,
     /// The peer has sent its last message: it does not come again.
     pub(crate) is_last: bool,
+    /// Bytes of the longest message.
+    longest: usize,
     text: Vec<u8>,
 }
 
 impl Flow {
     /// Makes an endpoint with its receives posted.
-    pub(crate) fn new(zone: &ProtectionZone, events: &EventDispatcher) -> Outcome<Self> {
+    pub(crate) fn new(
+        zone: &ProtectionZone,
+        events: &EventDispatcher,
+        longest: usize,
+    ) -> Outcome<Self> {
         let memory = zone.memory(
             (RECEIVES + WINDOW + 2) * ROOM + 8,
             MemPrivileges::LOCAL_READ
@@ -92,6 +100,7 @@ impl Flow {
             received: 0,
             alive: Instant::now(),
             is_last: false,
+            longest,
             text: vec![0; ROOM],
         };
         for slot in 0..RECEIVES {
@@ -145,6 +154,11 @@ impl Flow {
         Ok(())
     }
 
+    /// Bytes of message `number`.
+    fn length(&self, number: u64) -> usize {
+        LENGTHS[number as usize % LENGTHS.len()].min(self.longest)
+    }
+
     /// Tells whether the buffer of the next message is free.
     pub(crate) fn can_send(&self) -> bool {
         !self
@@ -155,7 +169,7 @@ impl Flow {
     /// Sends the next message.
     pub(crate) fn send(&mut self) -> Outcome<()> {
         let (number, slot) = (self.sent, self.sent as usize % WINDOW);
-        let length = LENGTHS[number as usize % LENGTHS.len()];
+        let length = self.length(number);
         fill(&mut self.text[..length], number);
         let at = (RECEIVES + slot) * ROOM;
         self.memory.write(at, &self.text[..length]);
@@ -199,15 +213,20 @@ impl Flow {
             return Ok(());
         }
         let sink = (RECEIVES + WINDOW + 1) * ROOM;
-        fill(&mut self.text[..ROOM], self.sent);
+        let length = self.longest;
+        let region = RemoteSegment {
+            length: length as u64,
+            ..region
+        };
+        fill(&mut self.text[..length], self.sent);
         // The source is the open region of this side, which the peer does not touch.
         let source = (RECEIVES + WINDOW) * ROOM;
-        self.memory.write(source, &self.text[..ROOM]);
-        let out = self.memory.segment(source..source + ROOM);
+        self.memory.write(source, &self.text[..length]);
+        let out = self.memory.segment(source..source + length);
         self.endpoint
             .post_rdma_write(&[out], WRITE, region, CompletionFlags::empty())?;
         self.posted(WRITE);
-        let into = self.memory.segment(sink..sink + ROOM);
+        let into = self.memory.segment(sink..sink + length);
         self.endpoint
             .post_rdma_read(&[into], READ, region, CompletionFlags::empty())?;
         self.posted(READ);
@@ -236,17 +255,23 @@ impl Flow {
                 return Ok(Done::Failed(other));
             }
         }
-        self.alive = Instant::now();
         match cookie & KIND {
-            RECEIVE => self.received((cookie & !KIND) as usize, length as usize),
+            RECEIVE => {
+                self.alive = Instant::now();
+                self.received((cookie & !KIND) as usize, length as usize)
+            }
             READ => {
                 let at = (RECEIVES + WINDOW) * ROOM;
-                let (mut wrote, mut read) = (vec![0; ROOM], vec![0; ROOM]);
+                let (mut wrote, mut read) = (vec![0; self.longest], vec![0; self.longest]);
                 self.memory.read(at, &mut wrote);
                 self.memory.read(at + ROOM, &mut read);
                 if wrote != read {
                     return Err("an RDMA read brought other bytes than the write before it".into());
                 }
+                Ok(Done::Other)
+            }
+            NUMBER => {
+                self.alive = Instant::now();
                 Ok(Done::Other)
             }
             _ => Ok(Done::Other),
@@ -266,7 +291,7 @@ impl Flow {
         if number != self.received {
             return Err(format!("message {number} where {} is next", self.received).into());
         }
-        let mut wanted = vec![0; LENGTHS[number as usize % LENGTHS.len()]];
+        let mut wanted = vec![0; self.length(number)];
         fill(&mut wanted, number);
         self.memory.read(at, &mut self.text[..length.min(ROOM)]);
         if self.text[..length.min(ROOM)] != wanted {

@@ -37,12 +37,19 @@ struct Common {
     /// Connection qualifier: a port
     #[arg(short = 'p', long, default_value_t = 4900, global = true)]
     port: u64,
+    /// Bytes of the longest message, RDMA write and RDMA read
+    #[arg(long, default_value_t = 20_000, global = true, value_parser = clap::value_parser!(u32).range(64..=20_000))]
+    length: u32,
     /// Longest time in seconds from a connection's last sign of life to the event of its end
     #[arg(long, default_value_t = 60, global = true)]
     limit: u64,
 }
 
 impl Common {
+    fn length(&self) -> usize {
+        self.length as usize
+    }
+
     fn limit(&self) -> Duration {
         Duration::from_secs(self.limit)
     }

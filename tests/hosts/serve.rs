@@ -1,6 +1,5 @@
 //! The passive side: sends every message back, and accounts for each connection when it has ended.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -26,8 +25,8 @@ enum Answer {
     AtOnce,
     /// Never
     Never,
-    /// When eth0 has lost its carrier: the answer cannot arrive
-    WithoutCarrier,
+    /// After five seconds, in which the client is expected to have lost power
+    Late,
 }
 
 /// A connection of this side.
@@ -43,6 +42,7 @@ struct Served {
 
 /// How long a connection is idle before it is probed, and how often ends are looked for.
 const TICK: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_secs(5);
 
 impl Serve {
     pub(crate) fn run(&self, common: &Common) -> Outcome<()> {
@@ -63,13 +63,22 @@ impl Serve {
                         came += 1;
                         continue;
                     }
-                    if came == 0 && self.answer == Answer::WithoutCarrier {
-                        wait_for_no_carrier(common.limit())?;
+                    let late = came == 0 && self.answer == Answer::Late;
+                    if late {
+                        std::thread::sleep(LATE);
                     }
-                    let mut flow = Flow::new(&zone, &events)?;
+                    let mut flow = Flow::new(&zone, &events, common.length())?;
                     let region = flow.open_region();
-                    request.accept(&mut flow.endpoint, &region)?;
-                    println!("accepted {came}");
+                    match request.accept(&mut flow.endpoint, &region) {
+                        Ok(()) => println!("accepted {came}"),
+                        // The kernel may find out at once that the way there is gone.
+                        Err(error) if late => {
+                            println!("not accepted {came}: {error}");
+                            came += 1;
+                            continue;
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
                     served.push(Served {
                         flow,
                         number: came,
@@ -173,16 +182,4 @@ impl Served {
         }
         Ok(())
     }
-}
-
-/// Waits until eth0 has no carrier. Nothing tells a program of that but a look.
-fn wait_for_no_carrier(limit: Duration) -> Outcome<()> {
-    let begin = Instant::now();
-    while fs::read_to_string("/sys/class/net/eth0/carrier")?.trim() != "0" {
-        if begin.elapsed() > limit {
-            return Err("eth0 has kept its carrier".into());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
 }

@@ -156,7 +156,7 @@ look_at() {
 # side_ended SIDE: its QEMU has ended, not by an event.
 side_ended() {
     local side=$1 dir=${side_dir[$1]} code=0
-    wait "${side_pid[$side]}" || code=$?
+    wait "${side_pid[$side]}" 2>/dev/null || code=$?
     close_side "$side"
     side_status[$side]=$(sed -n 's/^exit //p' "$dir/status")
     side_state[$side]=ended
