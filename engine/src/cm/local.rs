@@ -32,6 +32,12 @@ pub fn own_address(device: &str, port: u8) -> Option<IpAddr> {
     of_interface.or_else(|| best(rdma::own_addresses(device, port).into_iter()))
 }
 
+/// Why rdma_cm has no address for a port, in words.
+#[must_use]
+pub fn why_no_address(device: &str, port: u8) -> String {
+    rdma::no_address(device, port)
+}
+
 /// The best address of a network interface.
 #[must_use]
 pub fn interface_address(name: &str) -> Option<IpAddr> {

@@ -166,9 +166,7 @@ impl Port<'_> {
             let (device, number) = (self.device, self.number);
             CmError::NotServed(match self.interface {
                 Some(interface) => format!("the network interface {interface} has no IP address"),
-                None if self.transport == Transport::Iwarp => {
-                    format!("to rdma_cm no address of this host is that of {device} port {number}")
-                }
+                None if self.transport == Transport::Iwarp => cm::why_no_address(device, number),
                 None => {
                     format!("the network interface of {device} port {number} has no IP address")
                 }

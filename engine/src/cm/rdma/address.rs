@@ -25,6 +25,28 @@ pub(in crate::cm) fn own_addresses(device: &str, port: u8) -> Vec<IpAddr> {
     }
 }
 
+/// Why a port has no address: in words, with the devices that have them.
+pub(in crate::cm) fn no_address(device: &str, port: u8) -> String {
+    let owners = Channel::open().map(|channel| owners(&channel));
+    explain(device, port, &owners.unwrap_or_default())
+}
+
+fn explain(device: &str, port: u8, owners: &[Owned]) -> String {
+    let mut text = format!("to rdma_cm no address of this host is that of {device} port {port}");
+    let others = owners.iter().filter_map(|(address, owner)| {
+        let (name, number) = owner.as_ref()?;
+        Some(format!("{address} is that of {name} port {number}"))
+    });
+    let others: Vec<String> = others.collect();
+    if !others.is_empty() {
+        text += &format!(
+            ": {} (of devices on one network interface the kernel takes the first)",
+            others.join(", ")
+        );
+    }
+    text
+}
+
 fn of_port(owners: Vec<Owned>, device: &str, port: u8) -> Vec<IpAddr> {
     owners
         .into_iter()
@@ -75,5 +97,18 @@ mod tests {
             .map(IpAddr::to_string)
             .collect();
         assert_eq!(own, ["10.0.0.1", "2001:db8::7"]);
+    }
+
+    #[test]
+    fn a_port_without_an_address_is_told_who_has_them() {
+        let none = explain("siw0", 1, &[]);
+        assert!(none.ends_with("siw0 port 1"), "{none}");
+        let owner = Some(("rxe0".to_owned(), 1));
+        let other = explain(
+            "siw0",
+            1,
+            &[("10.0.0.2".parse().expect("an address"), owner)],
+        );
+        assert!(other.contains("10.0.0.2 is that of rxe0 port 1"), "{other}");
     }
 }

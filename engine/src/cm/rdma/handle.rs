@@ -1,6 +1,6 @@
 //! What the application holds: each tells the service thread what it wants.
 
-use super::address::addresses_of;
+use super::address::{addresses_of, no_address};
 use super::id::{Channel, Id, Offer, RESOLVE};
 use super::payload;
 use super::port::port_of;
@@ -131,10 +131,7 @@ fn on_each_address(
 ) -> Result<Vec<Id>, CmError> {
     let addresses = addresses_of(channel, &local.device, local.port);
     if addresses.is_empty() {
-        return Err(CmError::NotServed(format!(
-            "to rdma_cm no address of this host is that of {} port {}",
-            local.device, local.port
-        )));
+        return Err(CmError::NotServed(no_address(&local.device, local.port)));
     }
     let bind = |port: u16| {
         let mut ids: Vec<Id> = Vec::new();
