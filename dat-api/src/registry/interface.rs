@@ -1,4 +1,5 @@
-//! The RDMA device behind a network interface, as the kernel tells in sysfs.
+//! The RDMA device behind a network interface, as the kernel tells in sysfs; of
+//! iWARP devices, as its connection manager tells.
 
 use std::fs;
 use std::net::IpAddr;
@@ -17,7 +18,17 @@ pub(super) fn device_of(name: &str) -> Result<(String, u8), String> {
         ));
     }
     in_class(Path::new("/sys/class/infiniband"), &interface)
+        .or_else(|| by_address(&interface))
         .ok_or_else(|| format!("there is no RDMA device behind the network interface {interface}"))
+}
+
+/// The device to which an address of the interface belongs: iWARP devices have
+/// no GIDs, and some no adapter, by which sysfs would tell.
+fn by_address(interface: &str) -> Option<(String, u8)> {
+    let all = if_addrs::get_if_addrs().ok()?;
+    let own = all.into_iter().filter(|one| one.name == interface);
+    own.filter(|one| !one.is_link_local())
+        .find_map(|one| dat_engine::cm::device_at(one.ip()))
 }
 
 fn interface_of(address: IpAddr) -> Result<String, String> {

@@ -32,6 +32,13 @@ pub fn own_address(device: &str, port: u8) -> Option<IpAddr> {
     of_interface.or_else(|| best(rdma::own_addresses(device, port).into_iter()))
 }
 
+/// The device and port that an address of this host belongs to, in the eyes of
+/// rdma_cm; nothing if there is none, or no rdma_cm.
+#[must_use]
+pub fn device_at(address: IpAddr) -> Option<(String, u8)> {
+    rdma::device_at(address)
+}
+
 /// Why rdma_cm has no address for a port, in words.
 #[must_use]
 pub fn why_no_address(device: &str, port: u8) -> String {

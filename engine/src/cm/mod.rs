@@ -33,7 +33,7 @@ mod types;
 
 pub use error::CmError;
 pub use listen::ListenOn;
-pub use local::{interface_address, own_address, why_no_address};
+pub use local::{device_at, interface_address, own_address, why_no_address};
 pub use manager::{Connection, DeviceWatch, Listener, Manager, Request};
 pub use port::port_of;
 pub use types::{

@@ -32,7 +32,7 @@ pub(in crate::cm) fn no_address(device: &str, port: u8) -> String {
 }
 
 fn explain(device: &str, port: u8, owners: &[Owned]) -> String {
-    let mut text = format!("to rdma_cm no address of this host is that of {device} port {port}");
+    let mut text = format!("{device} port {port} has no IP address that rdma_cm knows");
     let others = owners.iter().filter_map(|(address, owner)| {
         let (name, number) = owner.as_ref()?;
         Some(format!("{address} is that of {name} port {number}"))
@@ -66,6 +66,11 @@ fn owners(channel: &Arc<Channel>) -> Vec<Owned> {
         .filter(|address| is_usable(*address))
         .map(|address| (address, owner(channel, address)))
         .collect()
+}
+
+/// [`owner`] without a manager.
+pub(in crate::cm) fn device_at(address: IpAddr) -> Option<(String, u8)> {
+    owner(&Channel::open().ok()?, address)
 }
 
 fn owner(channel: &Arc<Channel>, address: IpAddr) -> Option<(String, u8)> {
@@ -102,7 +107,7 @@ mod tests {
     #[test]
     fn a_port_without_an_address_is_told_who_has_them() {
         let none = explain("siw0", 1, &[]);
-        assert!(none.ends_with("siw0 port 1"), "{none}");
+        assert!(none.starts_with("siw0 port 1 has no IP address"), "{none}");
         let owner = Some(("rxe0".to_owned(), 1));
         let other = explain(
             "siw0",

@@ -40,7 +40,7 @@ mod service;
 mod session;
 mod wire;
 
-pub(super) use address::{no_address, own_addresses};
+pub(super) use address::{device_at, no_address, own_addresses};
 pub(super) use handle::{Connection, DeviceWatch, Listener, Request};
 pub(super) use payload::max_private_data;
 pub(super) use service::Service;
