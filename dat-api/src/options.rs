@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `DAT_PATH` | `path` | `auto` (default), `direct`, `verbs` |
 //! | `DAT_WAIT` | `wait` | `adaptive` (default), `adaptive:MIN_US:MAX_US`, `poll`, `block` |
-//! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket`; both sides must use the same |
+//! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket`; both sides must use the same; on iWARP only rdma_cm connects |
 //! | `DAT_LISTEN` | `listen` | where service points listen: `all` (default), `loopback`, one IP address of this host |
 //! | – | `gid` | index in the port's GID table; chosen by the engine if not given |
 //!
@@ -24,7 +24,7 @@ use crate::status::{ReturnType, Subtype};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CmChoice {
     /// By rdma_cm where the kernel has it and the port has an IP address that
-    /// it serves, else by sockets.
+    /// it serves, else by sockets; on iWARP by rdma_cm.
     #[default]
     Auto,
     /// By rdma_cm, the kernel's connection manager.
