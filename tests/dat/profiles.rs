@@ -71,19 +71,10 @@ fn create(bed: &Bed, end: &End, attr: &DAT_EP_ATTR, ep: &mut DAT_EP_HANDLE) -> D
     }
 }
 
-/// Bytes that differ from message to message.
-fn pattern(len: usize, seed: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 7 + seed * 13 + 1) as u8).collect()
-}
-
 /// `len` bytes in so many segments.
 fn split(memory: &Memory, at: usize, len: usize, count: usize) -> Vec<DAT_LMR_TRIPLET> {
-    let step = len / count;
-    let piece = |n| {
-        let begin = n * step;
-        let bytes = if n + 1 == count { len - begin } else { step };
-        memory.segment(at + begin, bytes)
-    };
+    let begin = |n: usize| len * n / count;
+    let piece = |n| memory.segment(at + begin(n), begin(n + 1) - begin(n));
     (0..count).map(piece).collect()
 }
 
@@ -117,7 +108,7 @@ impl Talk {
 
     /// Fills the source with `len` bytes and clears what they go to.
     fn fill(&mut self, len: usize, seed: usize) -> Vec<u8> {
-        let bytes = pattern(len, seed);
+        let bytes: Vec<_> = (0..len).map(|at| (at * 7 + seed * 13 + 1) as u8).collect();
         self.memory.write(FROM, &bytes);
         self.memory.write(TO, &vec![0; len + 1]);
         bytes
