@@ -6,8 +6,8 @@ use dat_engine::control::{
 };
 use dat_engine::{
     Access, AsyncEvent, Completion, ConnectOptions, ControlErrorKind, CqOptions, CqeSize, Device,
-    EndpointOptions, PathRequest, RecvRequest, SendFlags, SendOp, SendRequest, SrqOptions, Status,
-    devices,
+    EndpointOptions, InlineShape, PathRequest, RecvRequest, SendFlags, SendOp, SendRequest,
+    SrqOptions, Status, devices,
 };
 use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
 
@@ -215,6 +215,14 @@ fn a_refused_inline_size_is_told_with_the_largest_one_which_is_granted() {
     let told = format!("the device takes at most {largest} bytes inline");
     assert!(error.to_string().contains(&told), "{error}");
     assert!(error.remedy().contains(&largest.to_string()), "{error}");
+    // Endpoints are driven with all of it.
+    let shape = InlineShape {
+        send_depth: 16,
+        recv_depth: 16,
+        send_segments: 1,
+    };
+    let found = domain.probe_inline(&shape, 1 << 20).expect("an endpoint");
+    assert!(found >= 64, "{found}");
 }
 
 #[test]

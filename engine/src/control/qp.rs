@@ -15,7 +15,7 @@ use super::register::ExclusiveRegister;
 use super::srq::VerbsSrq;
 use super::transport::Transport;
 use crate::error::{ControlError, ControlErrorKind};
-use crate::ring::layout::{RecvLayout, SendLayout};
+use crate::ring::layout::{LONGEST_INLINE, RecvLayout, SendLayout};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 use dv_sys::inline::ibv_create_qp_ex;
@@ -136,7 +136,10 @@ impl VerbsQp {
             };
             // SAFETY: what the specification borrows is alive and, checked above,
             // of the same device.
-            let (raw, granted) = unsafe { create_any(domain, &spec, register.as_ref(), id)? };
+            let (raw, mut granted) = unsafe { create_any(domain, &spec, register.as_ref(), id)? };
+            if direct {
+                granted.max_inline_data = granted.max_inline_data.min(LONGEST_INLINE);
+            }
             Ok(((raw, granted), granted.max_inline_data))
         };
         // SAFETY: created by `attempt`, and used by nothing.

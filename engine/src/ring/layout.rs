@@ -6,6 +6,11 @@
 
 use core::ptr::NonNull;
 
+/// The most inline bytes of one request that rings are driven with: a send WQE
+/// has up to 63 units of 16 bytes, of which the control segment and the remote
+/// address take one each, and the header of inline data four bytes.
+pub const LONGEST_INLINE: u32 = 61 * 16 - 4;
+
 /// A send queue: `wqebb_count` blocks of 64 bytes (WQEBB).
 #[derive(Clone, Copy, Debug)]
 pub struct SendLayout {

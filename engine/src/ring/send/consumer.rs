@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::super::layout::SendLayout;
+use super::super::layout::{LONGEST_INLINE, SendLayout};
 use super::super::scatter::{Units, read_unit};
 use super::super::{LayoutError, RingSize};
 use crate::wire::{BIND_UNITS, CtrlSegment, UNIT, WQEBB, WqeOpcode, inline_units};
@@ -92,6 +92,10 @@ fn longest(layout: &SendLayout) -> u32 {
         transfer
     }
 }
+
+// The longest inline request fits a WQE, and none that is longer does.
+const _: () = assert!(2 + inline_units(LONGEST_INLINE) == 63);
+const _: () = assert!(2 + inline_units(LONGEST_INLINE + 1) == 64);
 
 impl SendConsumer {
     /// The completing half of no ring. Nothing ever completes on it.
