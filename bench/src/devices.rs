@@ -1,12 +1,13 @@
 //! `dat-bench devices`: what is here, the path it would get, and why.
 
+mod json;
+
 use std::fmt::Write;
 
 use dat_api::object::ia::Offer;
 use dat_engine::{
     ControlError, Device, DeviceInfo, InlineShape, Limits, PathRequest, PortInfo, Transport,
 };
-use serde::Serialize;
 
 use crate::cli::DevicesArgs;
 use crate::failure::Failure;
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
     let devices: Vec<Entry> = devices.into_iter().map(Entry::new).collect();
     match &args.json {
         Some(file) => {
-            let text = document(&devices, fabric.as_deref());
+            let text = json::document(&devices, fabric.as_deref());
             match file {
                 Some(path) => output::save(path, &text)?,
                 None => output::print(text)?,
@@ -166,22 +167,25 @@ fn limits_of(limits: &Limits, entry: &Entry) -> String {
     let srqs = match limits.srqs {
         0 => "no shared receive queues".to_owned(),
         count => format!(
-            "{count} shared receive queues of {} receives of {} segments",
-            limits.srq_depth, limits.srq_segments
+            "{} of {} of {}",
+            many(count, "shared receive queue"),
+            many(limits.srq_depth, "receive"),
+            many(limits.srq_segments, "segment")
         ),
     };
     let windows = match limits.windows {
         0 => "no memory windows".to_owned(),
-        count => format!("{count} memory windows"),
+        count => many(count, "memory window"),
     };
     format!(
-        "{} requests a queue, of {} segments ({} of an RDMA read), inline {inline}; {} completions \
-         a queue\n             {} RDMA reads served and {} issued at a time; {srqs}; {windows}; {}",
-        limits.queue_depth,
-        limits.segments,
+        "{} a queue, of {} ({} of an RDMA read), inline {inline}; {} a completion queue\n{:13}{} \
+         served and {} issued at a time; {srqs}; {windows}; {}",
+        many(limits.queue_depth, "request"),
+        many(limits.segments, "segment"),
         limits.read_segments,
-        limits.cq_depth,
-        limits.reads_served,
+        many(limits.cq_depth, "completion"),
+        "",
+        many(limits.reads_served.into(), "RDMA read"),
         limits.reads_issued,
         if limits.atomics {
             "atomics"
@@ -191,19 +195,28 @@ fn limits_of(limits: &Limits, entry: &Entry) -> String {
     )
 }
 
+/// A number of things.
+fn many(count: u32, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
 /// What DAT offers, by its attributes.
 fn offered(offer: Option<&Offer>) -> String {
     let Some(offer) = offer else {
         return "nothing: there are no reliable connections".to_owned();
     };
+    let segments = i32::unsigned_abs;
     let reads = match (
         offer.max_rdma_read_per_ep_in,
         offer.max_rdma_read_per_ep_out,
     ) {
         (0, 0) => "no RDMA reads".to_owned(),
         (served, issued) => format!(
-            "{served} RDMA reads in and {issued} out, of {} segments",
-            offer.max_iov_segments_per_rdma_read
+            "{served} RDMA reads in and {issued} out, of {}",
+            many(segments(offer.max_iov_segments_per_rdma_read), "segment")
         ),
     };
     let has = |count: i32, what: &str| match count {
@@ -211,9 +224,9 @@ fn offered(offer: Option<&Offer>) -> String {
         _ => what.to_owned(),
     };
     format!(
-        "endpoints of {} requests and receives of {} segments; {reads}; {}, {}; EVDs of {} events",
+        "endpoints of {} requests and receives of {}; {reads}; {}, {}; EVDs of {} events",
         offer.max_dto_per_ep,
-        offer.max_iov_segments_per_dto,
+        many(segments(offer.max_iov_segments_per_dto), "segment"),
         has(offer.max_srqs, "SRQs"),
         has(offer.max_rmrs, "RMRs"),
         offer.max_evd_qlen,
@@ -239,176 +252,9 @@ fn guid(guid: u64) -> String {
     [&digits[..4], &digits[4..8], &digits[8..12], &digits[12..]].join(":")
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    devices: Vec<DeviceEntry<'a>>,
-}
-
-#[derive(Serialize)]
-struct DeviceEntry<'a> {
-    name: &'a str,
-    emulated_fabric: Option<&'a str>,
-    path: &'static str,
-    /// Why the path is not the direct one.
-    reason: Option<&'a str>,
-    transport: String,
-    firmware: &'a str,
-    vendor_id: u32,
-    part_id: u32,
-    guid: String,
-    limits: Option<LimitsEntry>,
-    /// What DAT offers: members of `DAT_IA_ATTR` by their names. Null if it can
-    /// connect nothing on this device.
-    dat: Option<OfferEntry>,
-    ports: Vec<PortEntry>,
-}
-
-#[derive(Serialize)]
-struct LimitsEntry {
-    queue_depth: u32,
-    segments: u32,
-    read_segments: u32,
-    cq_depth: u32,
-    /// Null if it could not be found out.
-    inline_bytes: Option<u32>,
-    /// Inline sizes were looked for up to this one.
-    inline_bytes_tried: u32,
-    reads_served: u8,
-    reads_issued: u8,
-    srqs: u32,
-    srq_depth: u32,
-    srq_segments: u32,
-    windows: u32,
-    atomics: bool,
-}
-
-#[derive(Serialize)]
-struct OfferEntry {
-    max_eps: i32,
-    max_dto_per_ep: i32,
-    max_evd_qlen: i32,
-    max_iov_segments_per_dto: i32,
-    max_iov_segments_per_rdma_read: i32,
-    max_iov_segments_per_rdma_write: i32,
-    max_rdma_read_per_ep_in: i32,
-    max_rdma_read_per_ep_out: i32,
-    max_srqs: i32,
-    max_ep_per_srq: i32,
-    max_recv_per_srq: i32,
-    max_rmrs: i32,
-}
-
-#[derive(Serialize)]
-struct PortEntry {
-    number: u8,
-    state: String,
-    link: String,
-    lid: u16,
-    active_mtu: u32,
-    max_mtu: u32,
-    max_message: u32,
-    gid: Option<GidEntry>,
-}
-
-#[derive(Serialize)]
-struct GidEntry {
-    index: u8,
-    gid: String,
-    kind: String,
-    reason: &'static str,
-}
-
-/// For programs.
-fn document(devices: &[Entry], fabric: Option<&str>) -> String {
-    let devices = devices.iter().map(|device| entry(device, fabric)).collect();
-    let document = Document {
-        schema: "dat-bench/devices/1",
-        devices,
-    };
-    let mut text = serde_json::to_string_pretty(&document)
-        .expect("the document has text keys and finite numbers only");
-    text.push('\n');
-    text
-}
-
-fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> DeviceEntry<'a> {
-    let device = &entry.info;
-    let (path, reason) = match &device.path {
-        dat_engine::DataPath::Direct => ("direct", None),
-        dat_engine::DataPath::Verbs { reason } => ("verbs", Some(reason.as_str())),
-        dat_engine::DataPath::Unusable { reason } => ("unusable", Some(reason.as_str())),
-    };
-    DeviceEntry {
-        name: &device.name,
-        emulated_fabric: fabric,
-        path,
-        reason,
-        transport: device.transport.to_string(),
-        firmware: &device.firmware,
-        vendor_id: device.vendor_id,
-        part_id: device.part_id,
-        guid: guid(device.guid),
-        limits: device.limits.as_ref().map(|limits| LimitsEntry {
-            queue_depth: limits.queue_depth,
-            segments: limits.segments,
-            read_segments: limits.read_segments,
-            cq_depth: limits.cq_depth,
-            inline_bytes: entry.inline_bytes(),
-            inline_bytes_tried: MOST_INLINE,
-            reads_served: limits.reads_served,
-            reads_issued: limits.reads_issued,
-            srqs: limits.srqs,
-            srq_depth: limits.srq_depth,
-            srq_segments: limits.srq_segments,
-            windows: limits.windows,
-            atomics: limits.atomics,
-        }),
-        dat: entry.offer().map(|offer| OfferEntry {
-            max_eps: offer.max_eps,
-            max_dto_per_ep: offer.max_dto_per_ep,
-            max_evd_qlen: offer.max_evd_qlen,
-            max_iov_segments_per_dto: offer.max_iov_segments_per_dto,
-            max_iov_segments_per_rdma_read: offer.max_iov_segments_per_rdma_read,
-            max_iov_segments_per_rdma_write: offer.max_iov_segments_per_rdma_write,
-            max_rdma_read_per_ep_in: offer.max_rdma_read_per_ep_in,
-            max_rdma_read_per_ep_out: offer.max_rdma_read_per_ep_out,
-            max_srqs: offer.max_srqs,
-            max_ep_per_srq: offer.max_ep_per_srq,
-            max_recv_per_srq: offer.max_recv_per_srq,
-            max_rmrs: offer.max_rmrs,
-        }),
-        ports: device
-            .ports
-            .iter()
-            .map(|port| PortEntry {
-                number: port.number,
-                state: port.state.to_string(),
-                link: port.link.to_string(),
-                lid: port.lid,
-                active_mtu: port.active_mtu.bytes(),
-                max_mtu: port.max_mtu.bytes(),
-                max_message: port.max_message,
-                gid: gid_of(device.transport, port).map(|choice| GidEntry {
-                    index: choice.entry.index,
-                    gid: choice.entry.gid.to_string(),
-                    kind: choice.entry.kind.to_string(),
-                    reason: choice.reason,
-                }),
-            })
-            .collect(),
-    }
-}
-
-fn gid_of(transport: Transport, port: &PortInfo) -> Option<dat_engine::control::GidChoice> {
-    match transport {
-        Transport::Iwarp => None,
-        _ => port.gid().ok(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::json::document;
     use super::*;
 
     #[test]

@@ -165,6 +165,8 @@ fn devices_shows_transport_limits_and_what_dat_offers() {
             "no SRQs, no RMRs",
         ],
     );
+    let ours = "inline up to 972 bytes";
+    run(emulated("shown", "devices")).expect(0, &["path     : direct", ours]);
     let json = file("devices.json");
     let words = format!("devices --json {}", json.display());
     run(limited("shown", limits, &words)).expect(0, &[]);
