@@ -14,10 +14,12 @@ VM_PROGRAMS=(qemu-system-x86_64 busybox cpio depmod ip rdma xz flock)
 # The modules, in sets: "base" is in every VM, the others where they are asked for. Within a set
 # they are loaded in this order; dependencies are found in modules.dep and come before.
 # rdma_rxe and siw need crc32_generic and crc32c_generic, which modules.dep does not tell: they
-# ask for an algorithm by its name. siw itself is built (siw.sh).
+# ask for an algorithm by its name. siw itself is built (siw.sh). ib_uverbs is loaded before rdma_cm, as
+# udev does it: a device that goes leaves them in the opposite order, and ib_uverbs waits for programs
+# that siw does not part from it, who would hear of it from rdma_cm only then.
 VM_SETS=(base rxe siw net)
 declare -A VM_MODULES=(
-    [base]="virtio_pci virtio_console 9pnet_virtio 9p overlay rdma_ucm dummy"
+    [base]="virtio_pci virtio_console 9pnet_virtio 9p overlay ib_uverbs rdma_ucm dummy"
     [rxe]="crc32_generic rdma_rxe"
     [siw]="crc32c_generic libcrc32c"
     [net]="virtio_net"
