@@ -60,6 +60,26 @@ pub(crate) fn select(wanted: Option<&str>) -> Result<Selected, Failure> {
     }
 }
 
+/// Refuses an iWARP device for what connects its queue pairs by addresses.
+/// `instead` says what works there.
+pub(crate) fn require_addresses(selected: &Selected, instead: &str) -> Result<(), Failure> {
+    let all = list()?;
+    let found = all.iter().find(|device| device.name == selected.name);
+    match found.map(|device| device.transport) {
+        Some(transport) => connects_by_addresses(&selected.name, transport, instead),
+        None => Ok(()),
+    }
+}
+
+fn connects_by_addresses(name: &str, transport: Transport, instead: &str) -> Result<(), Failure> {
+    match transport {
+        Transport::Iwarp => Err(Failure::usage(format!(
+            "{name} speaks iWARP: rdma_cm alone connects its queue pairs, and those that this measures are connected by addresses; {instead}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Every device that libibverbs sees.
 pub(crate) fn list() -> Result<Vec<DeviceInfo>, Failure> {
     Ok(dat_engine::devices()?)
@@ -227,5 +247,19 @@ mod tests {
             "{failure}"
         );
         assert_eq!(choose(Some("mlx4_0"), &[], true).unwrap_err().status(), 1);
+    }
+
+    #[test]
+    fn iwarp_is_refused_for_what_connects_by_addresses_with_what_works_there() {
+        let failure = connects_by_addresses("siw0", Transport::Iwarp, "measure lat").unwrap_err();
+        assert_eq!(failure.status(), 1);
+        let text = failure.to_string();
+        assert!(
+            text.contains("siw0 speaks iWARP") && text.contains("measure lat"),
+            "{text}"
+        );
+        for transport in [Transport::InfiniBand, Transport::Roce] {
+            assert!(connects_by_addresses("mlx5_0", transport, "").is_ok());
+        }
     }
 }

@@ -64,6 +64,9 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     }
     select::drive(args.path);
     let selected = select::select(args.device.as_deref())?;
+    if variants.iter().any(|variant| variant.is_below_dat()) {
+        select::require_addresses(&selected, "give --api rust,rust-st,c,c-st")?;
+    }
     if let Some(path) = &args.json {
         // Refused now rather than after the measurement.
         probe(path)?;

@@ -39,6 +39,12 @@ impl Variant {
         }
     }
 
+    /// Whether it connects its queue pairs itself.
+    pub(super) fn is_below_dat(self) -> bool {
+        use Variant::{Engine, EngineSt, Libmlx5, Libmlx5St};
+        matches!(self, Libmlx5 | Libmlx5St | Engine | EngineSt)
+    }
+
     /// Whether several threads may use it at a time, as far as it goes.
     pub(super) fn is_threadsafe(self) -> bool {
         matches!(self, Self::Libmlx5 | Self::Engine | Self::Rust | Self::C)

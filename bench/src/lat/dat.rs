@@ -1,5 +1,6 @@
-//! What the two faces of DAT have in common: how two ends find each other by
-//! DAT's own connections.
+//! What the two faces of DAT have in common, and the engine on iWARP with them:
+//! how two ends find each other by connections that carry private data, DAT's
+//! own or rdma_cm's.
 //!
 //! ```text
 //! server (or the far end)                   client (or the near end)
@@ -28,7 +29,7 @@ use crate::failure::Failure;
 /// message, short against anybody's patience.
 pub(super) const SLICE: Duration = Duration::from_millis(50);
 
-/// A face of DAT, opened. Control calls only.
+/// A face of DAT, or the engine on iWARP, opened. Control calls only.
 pub(super) trait Dat {
     /// An end, and its queues of events.
     type End: DatEnd;
@@ -187,9 +188,7 @@ fn decode(bytes: &[u8]) -> Result<RemoteSegment, Failure> {
         })
     };
     window().ok_or_else(|| {
-        Failure::run(
-            "who connected over DAT is no dat-bench of this version: its private data say nothing",
-        )
+        Failure::run("who connected is no dat-bench of this version: its private data say nothing")
     })
 }
 

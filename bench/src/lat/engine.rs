@@ -1,12 +1,16 @@
 //! The engine as an interface: a connected endpoint, its completion queues,
 //! and registered memory. The two ends find each other by bench's own
-//! exchange of addresses.
+//! exchange of addresses, on iWARP by rdma_cm ([`Managed`]).
+
+mod managed;
 
 use dat_engine::{
     Access, CompletionQueue, ConnectOptions, CqOptions, Endpoint, EndpointAddress, EndpointOptions,
     LinkLayer, PortInfo, Posters, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment,
     SendFlags, SendOp, SendRequest,
 };
+
+pub(super) use self::managed::Managed;
 
 use super::ground::Ground;
 use super::link::{Done, End, Fault, Link};
@@ -194,6 +198,10 @@ impl EngineEnd {
             },
         };
         self.endpoint.connect(&address, &self.options)?;
+        self.post_receives()
+    }
+
+    fn post_receives(&mut self) -> Result<(), Failure> {
         for _ in 0..self.rx_depth {
             self.post_receive()
                 .map_err(|fault| Failure::run(fault.to_string()))?;

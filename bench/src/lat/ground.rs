@@ -1,7 +1,7 @@
 //! The device and the port of a run, whichever interface goes over them.
 
 use dat_api::object::ia::Offer;
-use dat_engine::{DataPath, Device, InlineShape, Limits, PortInfo};
+use dat_engine::{DataPath, Device, InlineShape, Limits, PortInfo, Transport};
 
 use crate::cli::{Api, LatArgs, Operation};
 use crate::failure::Failure;
@@ -56,6 +56,11 @@ impl Ground {
             fabric: selected.fabric,
             most_depth,
         })
+    }
+
+    /// Whether rdma_cm alone connects queue pairs here.
+    pub(super) fn is_iwarp(&self) -> bool {
+        self.device.info().transport == Transport::Iwarp
     }
 
     /// Returns how many inline bytes, of those wished for, the device takes in

@@ -6,7 +6,7 @@
 //!   hello ─────────────────────────────── hello      options compared by both
 //!                                                    for every interface, in order:
 //!   address ─────────────────────────── address        queue pairs connected (engine)
-//!          ◄────────────────────────── service         or where to connect to (DAT)
+//!          ◄────────────────────────── service         or where to connect to (DAT, iWARP)
 //!   ready ─────────────────────────────── ready
 //!   begin size ──────────────────────────►           for every leg, in the plan's order:
 //!          ◄──────────────────────────── ready         memory cleared

@@ -53,6 +53,8 @@ pub(super) struct Plan {
     all: bool,
     /// The addresses on which a server listens.
     pub(super) listen: ListenOn,
+    /// Whether the device speaks iWARP: [`Self::fit`].
+    iwarp: bool,
 }
 
 impl Plan {
@@ -77,12 +79,14 @@ impl Plan {
             cpu: args.cpu,
             all: args.all,
             listen,
+            iwarp: false,
         }
     }
 
-    /// Cuts defaults to what the device has. What was asked for stays as it is:
+    /// Notes the device's transport, and cuts defaults to what it has. What was asked for stays as it is:
     /// a device that does not have that refuses it, and says what it has.
     pub(super) fn fit(&mut self, ground: &Ground, args: &LatArgs) -> Result<(), Failure> {
+        self.iwarp = ground.is_iwarp();
         self.rx_depth = self.rx_depth.min(ground.most_depth);
         if args.inline.is_none() && self.inline > 0 {
             let receives = self.receives().max(1);
@@ -115,6 +119,12 @@ impl Plan {
         let apis: Vec<_> = self.apis.iter().map(|api| api.name()).collect();
         options.set("--api", apis.join(","));
         options.set("--wait", self.wait.map_or("none", Wait::name));
+        // Between the others the links tell: see `Peer::exchange`.
+        let transport = match self.iwarp {
+            true => "iWARP",
+            false => "InfiniBand or RoCE",
+        };
+        options.set("-d (its transport)", transport);
         options
     }
 
@@ -231,6 +241,21 @@ mod tests {
             let plan = plan(&format!("--api engine,rust,c -n {count} --warmup 0"));
             assert_eq!(samples_of(&plan), (count, count));
         }
+    }
+
+    /// Of such a pair neither could connect: one exchanges addresses, the other
+    /// connects by rdma_cm.
+    #[test]
+    fn an_iwarp_device_and_another_are_asked_for_different_runs() {
+        let told = |iwarp| {
+            Plan {
+                iwarp,
+                ..plan("-n 100")
+            }
+            .options()
+        };
+        assert_eq!(told(true), told(true));
+        assert_ne!(told(true), told(false));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! is behind them is compiled for the one interface.
 
 use super::c::{self, Libdat};
-use super::engine::Engine;
+use super::engine::{Engine, Managed};
 use super::ground::Ground;
 use super::link::End;
 use super::loopback::Loopback;
@@ -87,6 +87,7 @@ pub(super) fn open(
     args: &LatArgs,
 ) -> Result<Box<dyn Opened>, Failure> {
     Ok(match (api, args.wait.is_some()) {
+        (Api::Engine, _) if ground.is_iwarp() => Box::new(Managed::open(ground, args)?),
         (Api::Engine, _) => Box::new(Engine::open(ground, args)?),
         (Api::Rust, false) => Box::new(rust::Way::<false>::open(ground)?),
         (Api::Rust, true) => Box::new(rust::Way::<true>::open(ground)?),
