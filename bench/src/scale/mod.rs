@@ -72,10 +72,7 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     args.check()?;
     select::drive(args.path);
     let selected = select::select(args.device.as_deref())?;
-    select::require_addresses(
-        &selected,
-        "take another device, or measure lat, wake or cost there",
-    )?;
+    select::require_addresses(&selected, "take another device, or measure lat there")?;
     if let Some(kind) = args.worker {
         let count = args.endpoints[0];
         let told = match kind {
