@@ -69,7 +69,7 @@ impl From<ControlError> for DatError {
                 (ReturnType::InsufficientResources, Subtype::ResourceDevice)
             }
             Cause::Limit | Cause::Invalid => (ReturnType::InvalidParameter, Subtype::NoSubtype),
-            Cause::PortDown | Cause::NoGid => (
+            Cause::PortDown | Cause::NoGid | Cause::Unreachable => (
                 ReturnType::InvalidAddress,
                 Subtype::InvalidAddressUnreachable,
             ),

@@ -39,6 +39,8 @@ pub enum ControlErrorKind {
     PortDown,
     /// The port has no usable GID.
     NoGid,
+    /// There is no route to the peer.
+    Unreachable,
     /// The device or its driver lacks the function.
     Unsupported,
     /// The device went away, or failed.

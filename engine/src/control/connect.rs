@@ -149,14 +149,7 @@ impl VerbsQp {
             pkey_index: None,
         };
         self.enter_rtr(&partner, options)
-            .map_err(|error| match error.errno() {
-                Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) => error
-                    .with_cause(format!("no route to the peer's GID {}", Gid(peer.gid)))
-                    .with_remedy(
-                        "check with ping that the peer's address can be reached from this port",
-                    ),
-                _ => error,
-            })
+            .map_err(|error| self.explain_way(error, options.port, Gid(peer.gid)))
     }
 
     /// RTR to RTS: messages may be sent.

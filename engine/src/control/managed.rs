@@ -185,6 +185,7 @@ impl VerbsQp {
             pkey_index: (route.pkey_index != 0).then_some(route.pkey_index),
         };
         self.enter_rtr(&partner, options)
+            .map_err(|error| self.explain_way(error, route.port, route.vector.gid))
     }
 
     /// RTR to RTS by what the kernel's connection manager says. Of the options

@@ -29,6 +29,7 @@ mod path;
 mod port;
 mod qp;
 mod quirks;
+mod reach;
 mod region;
 mod register;
 mod route;
