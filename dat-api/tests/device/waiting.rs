@@ -8,7 +8,9 @@ use dat_api::DatReturn;
 use dat_api::handle;
 use dat_api::object::ep::Ep;
 use dat_api::object::evd::{self, Evd, Timeout, Waited};
-use dat_api::types::{CompletionFlags, ConnectionKind, EpAttributes, EvdFlags, EventData};
+use dat_api::types::{
+    CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EvdFlags, EventData,
+};
 use dat_engine::wait::WaitPolicy;
 
 use crate::world::*;
@@ -120,6 +122,32 @@ fn evd_wait_w10_w13_sleeps_until_the_device_has_done_enough() {
     end.send(NONE);
     let waited = end.wait(Timeout::Micros(0), 3);
     assert_eq!((cookie(waited.result), waited.nmore), (1, 2));
+}
+
+/// On some devices the library flushes such a receive itself, and the device raises
+/// no event.
+#[test]
+fn evd_wait_wakes_for_a_receive_that_is_flushed_when_it_is_posted() {
+    let end = &Receiver::new(NONE);
+    end.eps[1].disconnect_now(false).expect("connected");
+    let (kind, _) = connection(&end.others[1]);
+    assert_eq!(kind, ConnectionKind::Disconnected);
+    for posted in 0..3 {
+        thread::scope(|scope| {
+            let patience = u32::try_from(PATIENCE.as_micros()).expect("some seconds");
+            let waiter = scope.spawn(move || end.wait(Timeout::Micros(patience), 1));
+            until_asleep(&end.receives);
+            end.recv(posted, NONE);
+            let waited = waiter.join().expect("no panic");
+            match waited.result.expect("woken").data {
+                EventData::Dto { cookie, status, .. } => {
+                    assert_eq!((cookie, status), (posted, DtoStatus::Flushed));
+                }
+                other => panic!("not a completion: {other:?}"),
+            }
+        });
+    }
+    assert!(end.receives.counters().blocks >= 3, "it slept");
 }
 
 #[test]

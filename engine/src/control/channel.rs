@@ -1,8 +1,10 @@
 //! Completion channels: descriptors that tell when an armed CQ has something.
 
+use super::bell::Bell;
 use super::context::{self, Context, forks};
 use super::cq::CqShared;
 use super::device::Device;
+use super::quirks::Quirks;
 use crate::error::{ControlError, clear_errno, last_errno};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -34,16 +36,21 @@ impl Device {
         let raw = NonNull::new(raw).ok_or_else(|| ControlError::last(OPERATION))?;
         // SAFETY: just created; libibverbs does not change the descriptor.
         let fd = unsafe { (*raw.as_ptr()).fd };
-        let raw = Arc::new(RawChannel {
+        // From here the drop of `raw` destroys it.
+        let mut raw = RawChannel {
             raw,
             fd,
+            bell: None,
             forks: forks(),
             armed: AtomicU32::new(0),
             drains: AtomicU32::new(1),
             context: Arc::clone(&self.context),
-        });
+        };
         context::set_nonblocking(fd, OPERATION)?;
-        Ok(CompletionChannel { raw })
+        if Quirks::of(self.info().vendor_id).has_bell() {
+            raw.bell = Some(Bell::new(fd)?);
+        }
+        Ok(CompletionChannel { raw: Arc::new(raw) })
     }
 }
 
@@ -51,6 +58,9 @@ impl CompletionChannel {
     /// The descriptor, readable when an armed CQ has a completion.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
+        if let Some(bell) = &self.raw.bell {
+            return bell.fd();
+        }
         // SAFETY: the descriptor is open until the channel is destroyed, which
         // the borrow of `self` prevents.
         unsafe { BorrowedFd::borrow_raw(self.raw.fd) }
@@ -59,6 +69,11 @@ impl CompletionChannel {
     /// A CQ of this channel is being armed: it will send one event at most.
     pub(crate) fn expect_one_more(&self) {
         self.raw.armed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the bell of the channel, on devices that need one.
+    pub(super) fn bell(&self) -> Option<&Bell> {
+        self.raw.bell.as_ref()
     }
 
     /// Takes events off the descriptor without blocking, counts each at its CQ
@@ -82,6 +97,11 @@ impl CompletionChannel {
             _ => armed.max(1) as usize,
         };
         let mut taken = 0;
+        if let Some(bell) = &self.raw.bell {
+            // Counted at its CQ when it was rung.
+            taken += usize::from(bell.take());
+        }
+        let most = most.saturating_add(taken);
         while taken < most {
             let (mut cq, mut shared) = (ptr::null_mut(), ptr::null_mut());
             clear_errno();
@@ -120,6 +140,9 @@ impl AsFd for CompletionChannel {
 pub(super) struct RawChannel {
     raw: NonNull<ibv_comp_channel>,
     fd: i32,
+    /// Watches `fd`, and is dropped after the channel is destroyed: a closed
+    /// descriptor is watched no more.
+    bell: Option<Bell>,
     /// When it was created: a fork must not take the parent's events.
     forks: u32,
     /// Arms since the last [`CompletionChannel::drain`].

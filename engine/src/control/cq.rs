@@ -136,6 +136,18 @@ impl VerbsCq {
         self.0.mlx5
     }
 
+    /// Raises an event on the channel, as the kernel does for a completion of the
+    /// device. Does nothing without a channel, and on devices whose completions
+    /// all come from the kernel.
+    #[cold]
+    pub(crate) fn ring(&self) {
+        let Some(bell) = self.channel().and_then(CompletionChannel::bell) else {
+            return;
+        };
+        self.0.shared.events.fetch_add(1, Ordering::Release);
+        bell.ring();
+    }
+
     /// The channel that it was created with.
     #[must_use]
     pub fn channel(&self) -> Option<&CompletionChannel> {

@@ -9,6 +9,7 @@
 mod access;
 mod address;
 mod agreed;
+mod bell;
 mod buffer;
 mod channel;
 mod connect;

@@ -23,6 +23,12 @@ impl Quirks {
             _ => Self::None,
         }
     }
+
+    /// Whether completions are made in the library, so that completion channels
+    /// need a [`super::bell::Bell`].
+    pub(super) fn has_bell(self) -> bool {
+        self == Self::Siw
+    }
 }
 
 #[cfg(test)]
@@ -33,5 +39,6 @@ mod tests {
     fn siw_is_known_by_its_vendor() {
         assert_eq!(Quirks::of(0x62_6d74), Quirks::Siw);
         assert_eq!(Quirks::of(0x15b3), Quirks::None);
+        assert!(Quirks::Siw.has_bell() && !Quirks::None.has_bell());
     }
 }

@@ -9,7 +9,7 @@
 
 use core::fmt;
 use core::mem::MaybeUninit;
-use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
@@ -32,6 +32,8 @@ pub struct Completions<D: Device>(Arc<Queue<D>>);
 struct Queue<D: Device> {
     calls: D::Completions,
     state: Lock<State<D>>,
+    /// An event was asked for, and [`CompletionCalls::ring`] has raised none since.
+    armed: AtomicBool,
 }
 
 /// What the poller shares with those who create and drop queue pairs.
@@ -117,9 +119,15 @@ impl<D: Device> Completions<D> {
         state.early.forget(name);
     }
 
-    /// See [`End::flush`].
-    pub(super) fn flush(&self, end: &End<D>, record: &Record<D>, late: Range<u32>) {
-        self.lock().flush(&self.0.calls, end, record, late);
+    /// See [`End::flush`]. The device raises no event for what is flushed here.
+    /// A thread that has armed the queue polls it before it sleeps: if that poll
+    /// had the lock first, `armed` is seen here; if not, the poll finds what is
+    /// staged.
+    pub(super) fn flush(&self, end: &End<D>, record: &Record<D>) {
+        let flushed = self.lock().flush(&self.0.calls, end, record);
+        if flushed && self.0.armed.swap(false, Ordering::Relaxed) {
+            self.0.calls.ring();
+        }
     }
 }
 
@@ -138,6 +146,7 @@ impl<D: Device> Poller<D> {
             completions: Completions(Arc::new(Queue {
                 calls,
                 state: Lock::new(state),
+                armed: AtomicBool::new(false),
             })),
             forks: forks(),
         }
@@ -215,7 +224,9 @@ impl<D: Device> Poller<D> {
         if self.forks != forks() {
             return Err(libc::EPERM);
         }
-        self.completions.0.calls.arm(solicited_only)
+        let queue = &*self.completions.0;
+        queue.armed.store(true, Ordering::Relaxed);
+        queue.calls.arm(solicited_only)
     }
 }
 

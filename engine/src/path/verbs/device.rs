@@ -91,6 +91,9 @@ pub trait CompletionCalls: Send + Sync {
     /// # Errors
     /// The error number.
     fn arm(&self, solicited_only: bool) -> Result<(), i32>;
+
+    /// Raises the event that was asked for: a completion was made in the library.
+    fn ring(&self);
 }
 
 /// What is asked of a shared receive queue.
@@ -330,6 +333,10 @@ impl CompletionCalls for VerbsCq {
             -1 => Err(last_errno()),
             errno => Err(errno.abs()),
         }
+    }
+
+    fn ring(&self) {
+        Self::ring(self);
     }
 }
 

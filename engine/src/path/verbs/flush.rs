@@ -6,7 +6,6 @@
 //! whether the queue pair fails after it has posted, and who moves it says so
 //! before ([`super::record::Record::fails`]): one of the two sees the other.
 
-use core::ops::Range;
 use std::collections::HashSet;
 
 use super::cq::{Completions, State};
@@ -33,22 +32,21 @@ impl<D: Device> Clone for End<D> {
 }
 
 impl<D: Device> End<D> {
-    /// Flushes what the device will not. It is in ERR. Of sends that were not to
-    /// be reported only those in `late` are: the device may have carried out others.
-    pub(super) fn flush(&self, record: &Record<D>, late: Range<u32>) {
-        self.completions.flush(self, record, late);
+    /// Flushes what the device will not. It is in ERR. Every request is signalled
+    /// on such a device, so one without a completion was not carried out.
+    pub(super) fn flush(&self, record: &Record<D>) {
+        self.completions.flush(self, record);
     }
 }
 
 impl<D: Device> State<D> {
-    /// See [`End::flush`].
+    /// See [`End::flush`]. Returns whether there was anything to flush.
     pub(super) fn flush(
         &mut self,
         calls: &D::Completions,
         end: &End<D>,
         record: &Record<D>,
-        late: Range<u32>,
-    ) {
+    ) -> bool {
         self.stage_all(calls);
         let tag = |slot| {
             let (side, name) = (end.side, end.name);
@@ -64,10 +62,10 @@ impl<D: Device> State<D> {
             Side::Send => &record.sends.slots,
             _ => &record.own.slots,
         };
+        let mut flushed = false;
         for slot in slots.waiting() {
-            let is_late = slot.wrapping_sub(late.start) < late.end.wrapping_sub(late.start);
-            let expected = end.side == Side::Recv || is_late || record.sends.is_expected(slot);
-            if expected && !told.contains(&tag(slot)) {
+            if !told.contains(&tag(slot)) {
+                flushed = true;
                 self.staged.push_back(Work {
                     tag: tag(slot),
                     qpn: record.qpn,
@@ -76,6 +74,7 @@ impl<D: Device> State<D> {
                 });
             }
         }
+        flushed
     }
 
     /// Takes what the device has to tell.

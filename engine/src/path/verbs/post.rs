@@ -130,7 +130,7 @@ impl<D: Device> QueuePair<D> {
         record.own.note(slot, request.cookie);
         record.own.slots.set_posted(end);
         if record.quirks.any() && record.is_failing() {
-            self.flush_late(Side::Recv, slot..end);
+            self.flush_late(Side::Recv);
             return Ok(());
         }
         let segments = record.quirks.receive(request.segments);
@@ -140,7 +140,7 @@ impl<D: Device> QueuePair<D> {
             return Err(withdraw(&mut self.receives, 1, &record.own.slots, refused).error);
         }
         if record.is_failing() {
-            self.flush_late(Side::Recv, slot..end);
+            self.flush_late(Side::Recv);
         }
         Ok(())
     }
@@ -185,7 +185,7 @@ impl<D: Device> QueuePair<D> {
         let mut work = send_work(request, self.send_tags.tag(slot));
         record.quirks.send(&mut work);
         if record.quirks.any() && record.is_failing() {
-            self.flush_late(Side::Send, slot..end);
+            self.flush_late(Side::Send);
             return Ok(());
         }
         // SAFETY: the memory of the segments is the caller's promise.
@@ -193,7 +193,7 @@ impl<D: Device> QueuePair<D> {
             return Err(withdraw(&mut self.sends, 1, &record.sends.slots, refused).error);
         }
         if record.quirks.any() && record.is_failing() {
-            self.flush_late(Side::Send, end..end);
+            self.flush_late(Side::Send);
         }
         Ok(())
     }
@@ -202,7 +202,6 @@ impl<D: Device> QueuePair<D> {
     unsafe fn post_sends(&mut self, requests: &[SendRequest<'_>]) -> Result<(), Refused> {
         // SAFETY: integers, pointers and unions of them, for which zero is valid.
         let mut chain: [ibv_send_wr; CHUNK] = unsafe { core::mem::zeroed() };
-        let first = self.sends.posted();
         let quirks = self.record.quirks;
         let (filled, end) = fill(requests, &mut chain, |request| {
             let tag = self.note_send(request)?;
@@ -218,14 +217,14 @@ impl<D: Device> QueuePair<D> {
         let posted = self.sends.posted();
         slots.set_posted(posted);
         if quirks.any() && self.record.is_failing() {
-            self.flush_late(Side::Send, first..posted);
+            self.flush_late(Side::Send);
             return end;
         }
         // SAFETY: the memory of the segments is the caller's promise.
         let answer = unsafe { self.record.queue.post_send(chain) }
             .map_err(|refused| withdraw(&mut self.sends, filled, slots, refused));
         if quirks.any() && self.record.is_failing() {
-            self.flush_late(Side::Send, posted..posted);
+            self.flush_late(Side::Send);
         }
         answer.and(end)
     }
@@ -246,14 +245,14 @@ impl<D: Device> QueuePair<D> {
         let posted = self.receives.posted();
         slots.set_posted(posted);
         if quirks.any() && self.record.is_failing() {
-            self.flush_late(Side::Recv, posted..posted);
+            self.flush_late(Side::Recv);
             return end;
         }
         // SAFETY: the memory of the segments is the caller's promise.
         let answer = unsafe { self.record.queue.post_recv(chain) }
             .map_err(|refused| withdraw(&mut self.receives, filled, slots, refused));
         if self.record.is_failing() {
-            self.flush_late(Side::Recv, posted..posted);
+            self.flush_late(Side::Recv);
         }
         answer.and(end)
     }

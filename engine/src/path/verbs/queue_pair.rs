@@ -1,7 +1,6 @@
 //! A queue pair, for the one who posts to it. How, is in `post.rs`.
 
 use core::fmt;
-use core::ops::Range;
 use std::sync::Arc;
 
 use super::chain::Bounds;
@@ -211,14 +210,13 @@ impl<D: Device> QueuePair<D> {
         }
     }
 
-    /// Has the requests in `late`, just posted to a queue pair that fails,
-    /// flushed.
+    /// Has the requests that were just posted to a queue pair that fails flushed.
     #[cold]
     #[inline(never)]
-    pub(super) fn flush_late(&self, side: Side, late: Range<u32>) {
+    pub(super) fn flush_late(&self, side: Side) {
         self.record.queue.flush();
         if self.record.quirks.any() {
-            self.end(side).flush(&self.record, late);
+            self.end(side).flush(&self.record);
         }
     }
 

@@ -5,10 +5,12 @@
 //!
 //! * In ERR it flushes what its queues hold at that moment, and never looks at
 //!   them again (`siw_qp_modify`; `siw_post_send` with a queue that is mapped).
-//!   The rest is flushed here (`flush.rs`).
+//!   The rest is flushed here (`flush.rs`), and the completion queue's event is
+//!   raised here too (`control/bell.rs`). Every request is signalled, so that one
+//!   without a completion is known not to have been carried out.
 //! * A send or a write is done when TCP has it, a read when the answer has come:
 //!   completions overtake those of reads (`siw_qp_sq_process`). They are put in
-//!   order here (`order.rs`), for which reads are always signalled.
+//!   order here (`order.rs`).
 //! * A fence on a read is an error (`siw_activate_tx_from_sq`); reads are
 //!   answered in order anyway.
 //! * A read of no segments takes the segment that its place in the queue had
@@ -46,16 +48,19 @@ impl Quirks {
     /// Makes a request of the send queue what the device takes.
     #[inline(always)]
     pub(super) fn send(self, work: &mut ibv_send_wr) {
-        if self.any() && work.opcode == ibv_wr_opcode::IBV_WR_RDMA_READ {
-            mend_read(work);
+        if self.any() {
+            mend(work);
         }
     }
 }
 
 #[cold]
-fn mend_read(work: &mut ibv_send_wr) {
-    work.send_flags &= !ibv_send_flags::IBV_SEND_FENCE.0;
+fn mend(work: &mut ibv_send_wr) {
     work.send_flags |= ibv_send_flags::IBV_SEND_SIGNALED.0;
+    if work.opcode != ibv_wr_opcode::IBV_WR_RDMA_READ {
+        return;
+    }
+    work.send_flags &= !ibv_send_flags::IBV_SEND_FENCE.0;
     if work.num_sge == 0 {
         work.sg_list = EMPTY.as_ptr().cast_mut().cast();
         work.num_sge = 1;
@@ -69,7 +74,7 @@ mod tests {
     use crate::request::{SendFlags, SendOp, SendRequest};
 
     #[test]
-    fn siw_gets_reads_that_it_takes_and_others_what_was_asked() {
+    fn siw_gets_requests_that_it_takes_and_others_what_was_asked() {
         let read = SendRequest {
             cookie: 0,
             op: SendOp::Read {
@@ -93,7 +98,8 @@ mod tests {
             },
             ..read
         };
-        assert_eq!(made(Quirks::Siw, &write), (1, 0));
+        assert_eq!(made(Quirks::None, &write), (1, 0));
+        assert_eq!(made(Quirks::Siw, &write), (3, 0), "signalled, too");
         assert_eq!(Quirks::Siw.receive(&[]).len(), 1);
         assert!(Quirks::None.receive(&[]).is_empty());
     }

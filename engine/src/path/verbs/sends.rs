@@ -95,13 +95,6 @@ impl SendShadow {
             .any(|before| self.op(before).0 == CompletionOp::Read)
     }
 
-    /// Whether request `slot`, which is outstanding, will be reported: reads are,
-    /// where this is asked.
-    pub(super) fn is_expected(&self, slot: u32) -> bool {
-        let (op, signalled) = self.op(slot);
-        signalled || op == CompletionOp::Read
-    }
-
     fn op(&self, slot: u32) -> (CompletionOp, bool) {
         let byte = self.entries.at(slot).op.load(Ordering::Relaxed);
         (op_of(byte), byte & SIGNALLED != 0)

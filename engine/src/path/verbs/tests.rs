@@ -155,6 +155,7 @@ impl SharedCalls for Arc<FakeSrq> {
 struct FakeCq {
     works: Mutex<VecDeque<Work>>,
     arms: Mutex<Vec<bool>>,
+    rings: AtomicU32,
 }
 
 impl CompletionCalls for Arc<FakeCq> {
@@ -189,6 +190,10 @@ impl CompletionCalls for Arc<FakeCq> {
     fn arm(&self, solicited_only: bool) -> Result<(), i32> {
         self.arms.lock().unwrap().push(solicited_only);
         Ok(())
+    }
+
+    fn ring(&self) {
+        self.rings.fetch_add(1, Ordering::Relaxed);
     }
 }
 

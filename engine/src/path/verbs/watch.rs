@@ -36,7 +36,7 @@ impl<D: Device> Watch<D> {
     /// The queue pair is in ERR: what its device does not flush is.
     pub fn has_failed(&self) {
         for end in self.ends.iter().flatten() {
-            end.flush(&self.record, 0..0);
+            end.flush(&self.record);
         }
     }
 }

@@ -87,6 +87,26 @@ fn a_read_that_nobody_wants_to_hear_of_is_not_reported() {
 }
 
 #[test]
+fn a_send_that_nobody_wants_to_hear_of_is_reported_if_it_fails() {
+    let mut cq = Cq::new();
+    let mut qp = siw(&cq, &cq);
+    let quiet = |qp: &mut Qp, cookie| qp.post(cookie, SendOp::Send, SendFlags::empty(), 0);
+    quiet(&mut qp, 1).unwrap();
+    overtake(&qp, &cq, 0, Status::Success);
+    assert_eq!(told(&mut cq), []);
+    assert!(qp.pair.sends_idle());
+    // The device carries out one more. The next comes just after it has flushed its
+    // queues by itself, and is lost there.
+    quiet(&mut qp, 2).unwrap();
+    quiet(&mut qp, 3).unwrap();
+    overtake(&qp, &cq, 0, Status::Success);
+    qp.pair.watch().will_fail();
+    qp.pair.watch().has_failed();
+    assert_eq!(told(&mut cq), [(3, false)]);
+    assert_eq!(cq.counters(), [0, 0]);
+}
+
+#[test]
 fn a_failure_behind_a_read_has_the_read_flushed() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
@@ -120,7 +140,9 @@ fn what_the_device_has_not_flushed_is_flushed_once() {
     for _ in 0..2 {
         qp.pair.watch().has_failed();
     }
-    assert_eq!(told(&mut sends), [(1, false), (2, false)]);
+    // Also the request that was not to be reported unless it fails: the device would
+    // have completed it if it had carried it out.
+    assert_eq!(told(&mut sends), [(1, false), (2, false), (3, false)]);
     assert_eq!(told(&mut recvs), [(4, false), (5, false)]);
     // Later ones never get to the device, also those that nobody wants to hear of.
     let before = qp.device.sends.lock().unwrap().len();
@@ -158,4 +180,34 @@ fn lists_that_come_too_late_are_flushed() {
     unsafe { qp.pair.post_recv_list(&[recv(3), recv(4)]) }.unwrap();
     let all: Vec<u64> = told(&mut cq).iter().map(|one| one.0).collect();
     assert_eq!(all, [1, 2, 3, 4]);
+}
+
+#[test]
+fn what_is_flushed_here_raises_the_event_that_was_asked_for() {
+    let (mut sends, mut recvs) = (Cq::new(), Cq::new());
+    let mut qp = siw(&sends, &recvs);
+    let rings = |cq: &Cq| cq.device.rings.load(Ordering::Relaxed);
+    qp.recv(1).unwrap();
+    sends.poller.arm(false).unwrap();
+    recvs.poller.arm(false).unwrap();
+    // Nothing is outstanding on one queue, a receive that came too late on the other.
+    qp.pair.watch().will_fail();
+    qp.pair.watch().has_failed();
+    assert_eq!((rings(&sends), rings(&recvs)), (0, 1));
+    // There is one event for each arm.
+    qp.recv(2).unwrap();
+    assert_eq!(rings(&recvs), 1);
+    recvs.poller.arm(true).unwrap();
+    qp.recv(3).unwrap();
+    qp.send(4).unwrap();
+    assert_eq!((rings(&sends), rings(&recvs)), (1, 2));
+    assert_eq!(told(&mut recvs), [(1, false), (2, false), (3, false)]);
+    assert_eq!(told(&mut sends), [(4, false)]);
+    // What the device flushes, it tells of.
+    let mut other = Cq::new();
+    let mut plain = super::qp(6, &other, &other, None);
+    other.poller.arm(false).unwrap();
+    plain.pair.watch().will_fail();
+    plain.recv(5).unwrap();
+    assert_eq!((plain.device.flushes(), rings(&other)), (1, 0));
 }
