@@ -135,6 +135,7 @@ fn evd_wait_wakes_for_a_receive_that_is_flushed_when_it_is_posted() {
     for posted in 0..3 {
         thread::scope(|scope| {
             let patience = u32::try_from(PATIENCE.as_micros()).expect("some seconds");
+            let begun = Instant::now();
             let waiter = scope.spawn(move || end.wait(Timeout::Micros(patience), 1));
             until_asleep(&end.receives);
             end.recv(posted, NONE);
@@ -145,6 +146,8 @@ fn evd_wait_wakes_for_a_receive_that_is_flushed_when_it_is_posted() {
                 }
                 other => panic!("not a completion: {other:?}"),
             }
+            // Not by the last look of a wait whose time is over.
+            assert!(begun.elapsed() < PATIENCE, "it slept on");
         });
     }
     assert!(end.receives.counters().blocks >= 3, "it slept");
