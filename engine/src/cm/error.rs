@@ -50,7 +50,8 @@ pub enum CmError {
     NotServed(String),
     /// The device speaks iWARP, and the manager works by TCP.
     #[error(
-        "{device} speaks iWARP: the kernel makes its connections, and messages over sockets cannot\n         use rdma_cm"
+        "{device} speaks iWARP: the kernel alone makes its connections, the socket manager cannot\n\
+         choose rdma_cm"
     )]
     OnlyRdma {
         /// Name of the device.
@@ -67,4 +68,19 @@ pub enum CmError {
         "the connection manager was started by another process, of which this is a fork\nstart one in this process"
     )]
     Forked,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_refused_on_iwarp_with_the_cause_and_the_remedy_on_a_line_each() {
+        let device = "siw0".to_owned();
+        assert_eq!(
+            CmError::OnlyRdma { device }.to_string(),
+            "siw0 speaks iWARP: the kernel alone makes its connections, the socket manager cannot\n\
+             choose rdma_cm"
+        );
+    }
 }
