@@ -157,8 +157,8 @@ impl Limits {
         }
     }
 
-    /// Takes a word of a profile, whose number may be more than this device
-    /// can do. Answers whether it was, and is now what the device can do.
+    /// Takes a word of a profile. A number above what this device can do is cut
+    /// to that; returns whether it was.
     pub(super) fn lower(&mut self, word: &str) -> bool {
         let over = word.split_once('=').and_then(|(name, value)| {
             let key = KEYS.iter().find(|key| key.name == name)?;

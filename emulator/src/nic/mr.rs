@@ -78,7 +78,7 @@ pub(super) enum Denied {
 }
 
 impl Mrs {
-    /// Keys for at most so many regions and windows.
+    /// Keys, up to these numbers of regions and windows.
     pub(super) fn new(regions: u32, windows: u32) -> Self {
         Self {
             table: Table::new(FIRST_INDEX, MAX_MR),

@@ -223,7 +223,7 @@ impl ConnectionSink for Sink {
             other => Err(Failure::run(format!("no rdma_cm connection: {other:?}"))),
         };
         let answer = outcome.as_ref().map(drop).map_err(drop);
-        // Of what comes later, the end of the run, nobody wants to know.
+        // What comes later, the end of the run, is not needed.
         let _ = self.told.send(outcome);
         answer
     }
@@ -247,7 +247,7 @@ struct Requests(Sender<Request>);
 
 impl ListenSink for Requests {
     fn request(&self, request: Request) {
-        // Dropped, and so refused, when nobody waits any more.
+        // Dropped, and so refused, if no end waits for a request any more.
         let _ = self.0.send(request);
     }
 }

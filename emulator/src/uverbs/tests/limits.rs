@@ -95,7 +95,7 @@ fn create(app: &Application, pd: u32, cq: u32, cap: QpCap) -> Result<QpCap> {
     by_ioctl
 }
 
-/// What libmlx5 asks for an RC QP that holds so many inline bytes.
+/// The send WQE that libmlx5 asks for, given the inline bytes of an RC QP.
 fn cap(inline_room: u32) -> QpCap {
     QpCap {
         max_send_wr: 8,
