@@ -329,8 +329,8 @@ impl<D: Device> State<D> {
             let cookie = record.own.retire(tag.slot)?;
             return Some(received(cookie, work, record));
         }
-        if record.quirks.any() {
-            // Not before its turn.
+        if record.quirks.any() && !record.sends.is_next(tag.slot) {
+            // `in_turn` decides.
             return None;
         }
         let sent = record.sends.retire(tag.slot)?;

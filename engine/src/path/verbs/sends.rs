@@ -95,6 +95,19 @@ impl SendShadow {
             .any(|before| self.op(before).0 == CompletionOp::Read)
     }
 
+    /// Whether request `slot` is the oldest outstanding one, is to be reported, and
+    /// is not a read: its completion waits for nothing, and nothing waits for it.
+    /// For the poller.
+    #[inline]
+    pub(super) fn is_next(&self, slot: u32) -> bool {
+        if !self.slots.is_oldest(slot) {
+            return false;
+        }
+        let (op, signalled) = self.op(slot);
+        signalled && op != CompletionOp::Read
+    }
+
+    #[inline]
     fn op(&self, slot: u32) -> (CompletionOp, bool) {
         let byte = self.entries.at(slot).op.load(Ordering::Relaxed);
         (op_of(byte), byte & SIGNALLED != 0)

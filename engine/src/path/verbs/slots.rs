@@ -52,6 +52,13 @@ impl Slots {
         slot.wrapping_sub(retired) < posted.wrapping_sub(retired)
     }
 
+    /// Whether request `slot` is outstanding, and all before it are retired: for
+    /// the poller.
+    #[inline]
+    pub(super) fn is_oldest(&self, slot: u32) -> bool {
+        self.has(slot) && slot == self.retired.load(Ordering::Relaxed)
+    }
+
     /// Retires request `slot`, which is outstanding, and all before it.
     #[inline]
     pub(super) fn retire(&self, slot: u32) {
