@@ -103,8 +103,19 @@ struct Shared {
     taken: AtomicU64,
     /// How many there are; it becomes less when the time is up.
     end: AtomicU64,
-    /// The waiter has given up.
+    /// The waiter has ended: it has all, or has given up.
     is_over: AtomicBool,
+}
+
+impl Shared {
+    /// Returns how many messages before this number are not taken, and whether
+    /// the waiter has ended.
+    fn look(&self, number: u64, between: impl FnOnce()) -> (u64, bool) {
+        // In this order: of a waiter that has ended, the count is final.
+        let is_over = self.is_over.load(Ordering::Acquire);
+        between();
+        (number - self.taken.load(Ordering::Acquire), is_over)
+    }
 }
 
 impl Case {
@@ -224,11 +235,11 @@ impl Case {
         loop {
             let now = clock.now();
             let left = due.wrapping_sub(now).cast_signed();
-            let ahead = number - shared.taken.load(Ordering::Acquire);
+            let (ahead, is_over) = shared.look(number, || ());
             if left <= 0 && ahead < most {
                 return Ok(());
             }
-            if shared.is_over.load(Ordering::Acquire) {
+            if is_over {
                 return match ahead {
                     0 => Ok(()),
                     _ => Err(Failure::run("the waiter has given up")),
@@ -346,4 +357,26 @@ fn cpu_time() -> u64 {
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     // Both are positive.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_that_ends_while_the_sender_looks_has_not_given_up() {
+        let shared = Shared {
+            stamps: [const { AtomicU64::new(0) }; DEPTH as usize],
+            taken: AtomicU64::new(9),
+            end: AtomicU64::new(10),
+            is_over: AtomicBool::new(false),
+        };
+        // It takes the last message, and ends, between the two loads.
+        let ends = || {
+            shared.taken.store(10, Ordering::Release);
+            shared.is_over.store(true, Ordering::Release);
+        };
+        assert_eq!(shared.look(10, ends), (0, false));
+        assert_eq!(shared.look(10, || ()), (0, true));
+    }
 }
