@@ -7,9 +7,12 @@
 //!
 //! Worth copying:
 //! - Credits. A client may have [`WINDOW`] messages on the way that the server
-//!   has not consumed, and the server tells each how many it has. The watermark
-//!   is as many buffers as all clients may send at once, so no message ever
-//!   finds the queue empty, and no sender waits for that.
+//!   has not consumed, and the server tells each how many it has. Before it
+//!   does, the queue must have a buffer for every message that all clients may
+//!   send then. The watermark is that number, so the second thread usually has
+//!   posted them; if that thread is late, the first one posts them. So no
+//!   message ever finds the queue empty: on RoCE its sender would wait, on
+//!   iWARP the connection would end.
 //! - A message says by its endpoint's context whose it is, by its cookie in
 //!   which buffer.
 //! - An endpoint is kept until the last of its buffers is back.
@@ -18,9 +21,8 @@
 
 mod common;
 
-use std::mem;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use clap::Parser;
@@ -81,9 +83,16 @@ struct Client {
 struct Buffers {
     shared: SharedReceiveQueue,
     memory: Memory,
-    /// What may be posted again.
-    done_with: Mutex<Vec<u64>>,
+    state: Mutex<State>,
     low: u32,
+}
+
+struct State {
+    /// What may be posted again.
+    done_with: Vec<u64>,
+    /// How many are posted, or hold a message that was not seen yet.
+    posted: u32,
+    refills: u64,
 }
 
 fn run(options: Options) -> Outcome<()> {
@@ -103,12 +112,14 @@ fn run(options: Options) -> Outcome<()> {
             count as usize * BYTES,
             MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE,
         )?,
-        done_with: Mutex::new(Vec::with_capacity(count as usize)),
+        state: Mutex::new(State {
+            done_with: (0..u64::from(count)).collect(),
+            posted: 0,
+            refills: 0,
+        }),
         low,
     };
-    for buffer in 0..u64::from(count) {
-        buffers.post(buffer)?;
-    }
+    buffers.post_all(&mut buffers.state())?;
     buffers.shared.set_low_watermark(low)?;
     let server = Server {
         grants: zone.memory(clients * LINE, MemPrivileges::LOCAL_READ)?,
@@ -129,8 +140,10 @@ fn run(options: Options) -> Outcome<()> {
         let served = server.serve();
         // Ends the wait of the other thread.
         watermarks.end_waiting()?;
-        let refills = refiller.join().expect("no panic")?;
+        refiller.join().expect("no panic")?;
         let Served { messages, failed } = served?;
+        // The first time was no refill.
+        let refills = buffers.state().refills - 1;
         println!("{messages} messages, refilled {refills} times");
         if failed > 0 {
             return Err(format!(
@@ -149,12 +162,37 @@ impl Buffers {
             .post_recv(&[self.memory.segment(at..at + BYTES)], buffer)
     }
 
+    /// Posts what can be posted.
+    fn post_all(&self, state: &mut State) -> Result<(), DatReturn> {
+        state.refills += u64::from(!state.done_with.is_empty());
+        for buffer in state.done_with.drain(..) {
+            self.post(buffer)?;
+            state.posted += 1;
+        }
+        Ok(())
+    }
+
+    /// A message was seen that lies in this buffer, which nobody needs.
+    fn give_back(&self, buffer: u64) {
+        let mut state = self.state();
+        state.posted -= 1;
+        state.done_with.push(buffer);
+    }
+
+    /// Sees to it that there is a buffer for every message that the clients may
+    /// send when all have been told of everything.
+    fn are_enough(&self) -> Result<(), DatReturn> {
+        let mut state = self.state();
+        if state.posted < self.low {
+            self.post_all(&mut state)?;
+        }
+        Ok(())
+    }
+
     /// Posts buffers again whenever the watermark says so, until waiting for
-    /// it is ended. Answers how often.
-    fn refill(&self, watermarks: &EventDispatcher) -> Result<u64, DatReturn> {
-        // The two lists change places: neither grows.
-        let mut again = Vec::with_capacity(self.memory.len() / BYTES);
-        for refills in 0.. {
+    /// it is ended.
+    fn refill(&self, watermarks: &EventDispatcher) -> Result<(), DatReturn> {
+        loop {
             loop {
                 match watermarks.wait(None) {
                     Ok(event) => match event.data {
@@ -166,31 +204,24 @@ impl Buffers {
                     },
                     Err(code) => match code.kind() {
                         Some(ReturnType::InterruptedCall) => {}
-                        Some(ReturnType::InvalidState) => return Ok(refills),
+                        Some(ReturnType::InvalidState) => return Ok(()),
                         _ => return Err(code),
                     },
                 }
             }
             // The buffers leave the queue before their messages are seen here:
-            // there may be nothing to post yet.
-            while again.is_empty() {
-                mem::swap(&mut again, &mut *self.done_with());
-                thread::yield_now();
-            }
-            for buffer in again.drain(..) {
-                self.post(buffer)?;
-            }
+            // there may be nothing to post yet. Then the event comes once more.
+            thread::yield_now();
+            let mut state = self.state();
+            self.post_all(&mut state)?;
             if let Err(error) = self.shared.set_low_watermark(self.low) {
                 return Err(error.code());
             }
         }
-        Ok(0)
     }
 
-    fn done_with(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
-        self.done_with
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -266,11 +297,11 @@ impl Server<'_> {
                     if status == DtoStatus::Success {
                         messages += client.takes(self.buffers, cookie, length)?;
                     }
-                    self.buffers.done_with().push(cookie);
+                    self.buffers.give_back(cookie);
                 }
                 other => return Err(format!("client {}: {other:?}", client.number).into()),
             }
-            client.grant(&self.grants, place)?;
+            client.grant(self.buffers, &self.grants, place)?;
             self.bid_farewell(place);
         }
         Ok(Served {
@@ -327,6 +358,8 @@ impl Server<'_> {
             ..EndpointOptions::new(&self.events)
         })?;
         endpoint.set_context(place as u64);
+        // The window is a grant, too.
+        self.buffers.are_enough()?;
         // If the client has given up meanwhile, an event tells.
         request.accept(&mut endpoint, &WINDOW.to_le_bytes())?;
         self.clients[place] = Some(Client {
@@ -371,12 +404,13 @@ impl Client {
     /// Tells the client how much was consumed, once that is half a window more
     /// than it knows, or all. One grant at a time: its memory is the device's
     /// meanwhile, and the client has receives for two.
-    fn grant(&mut self, grants: &Memory, place: usize) -> Outcome<()> {
+    fn grant(&mut self, buffers: &Buffers, grants: &Memory, place: usize) -> Outcome<()> {
         let news = self.consumed - self.granted;
         let due = news >= WINDOW / 2 || (news > 0 && self.consumed == self.announced);
         if !due || !self.up || self.gone || self.failed || self.granting {
             return Ok(());
         }
+        buffers.are_enough()?;
         let at = place * LINE;
         grants.write(at, &self.consumed.to_le_bytes());
         self.endpoint.post_send(

@@ -10,9 +10,12 @@
  *
  * Worth copying:
  * - Credits. A client may have WINDOW messages on the way that the server has
- *   not consumed, and the server tells each how many it has. The watermark is
- *   as many buffers as all clients may send at once, so no message ever finds
- *   the queue empty, and no sender waits for that.
+ *   not consumed, and the server tells each how many it has. Before it does,
+ *   the queue must have a buffer for every message that all clients may send
+ *   then. The watermark is that number, so the second thread usually has
+ *   posted them; if that thread is late, the first one posts them. So no
+ *   message ever finds the queue empty: on RoCE its sender would wait, on
+ *   iWARP the connection would end.
  * - A message says by its endpoint's context whose it is, by its cookie in
  *   which buffer.
  * - An endpoint is kept until the last of its buffers is back.
@@ -65,10 +68,12 @@ static DAT_EVD_HANDLE async_evd = DAT_HANDLE_NULL;
 static DAT_COUNT low;
 static struct memory buffers, grants; /* of grants a cache line for each client */
 
-/* Buffers that may be posted again. */
+/* Both threads use what follows, and the queue: buffers that may be posted
+ * again, how many are posted or hold a message that was not seen yet, and how
+ * often some were posted again. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t *done_with, *again;
-static size_t done_count;
+static uint64_t *done_with;
+static size_t done_count, posted;
 static unsigned long refills;
 
 static void post(uint64_t buffer)
@@ -77,25 +82,25 @@ static void post(uint64_t buffer)
     DAT_DTO_COOKIE cookie = { .as_64 = buffer };
 
     must(dat_srq_post_recv(srq, 1, &place, cookie), "dat_srq_post_recv");
+    posted++;
 }
 
-/* Posts what can be posted again; how many that were. */
-static size_t refill(void)
+/* Posts what can be posted again. The caller has the lock. */
+static void refill(void)
 {
-    uint64_t *taken;
-    size_t count, at;
+    refills += done_count > 0;
+    while (done_count > 0)
+        post(done_with[--done_count]);
+}
 
-    /* The two lists change places. */
+/* Sees to it that there is a buffer for every message that the clients may
+ * send when all have been told of everything. */
+static void be_enough(void)
+{
     pthread_mutex_lock(&lock);
-    taken = done_with;
-    count = done_count;
-    done_with = again;
-    done_count = 0;
-    again = taken;
+    if (posted < (size_t)low)
+        refill();
     pthread_mutex_unlock(&lock);
-    for (at = 0; at < count; at++)
-        post(taken[at]);
-    return count;
 }
 
 static void *refiller(void *unused)
@@ -119,12 +124,13 @@ static void *refiller(void *unused)
             continue;
         if (told->dat_handle != srq || told->reason != DAT_SRQ_LOW_WATERMARK_EVENT)
             FAIL("unexpected asynchronous event 0x%x", (unsigned)event.event_number);
-        refills++;
         /* The buffers leave the queue before their messages are seen here:
-         * there may be nothing to post yet. */
-        while (refill() == 0)
-            sched_yield();
+         * there may be nothing to post yet. Then the event comes once more. */
+        sched_yield();
+        pthread_mutex_lock(&lock);
+        refill();
         must(dat_srq_set_lw(srq, low), "dat_srq_set_lw");
+        pthread_mutex_unlock(&lock);
     }
 }
 
@@ -142,6 +148,7 @@ static void grant(struct client *client, size_t place)
         return;
     if (!client->up || client->gone || client->failed || client->granting)
         return;
+    be_enough();
     memcpy(grants.bytes + place * LINE, &client->consumed, 8);
     answer = dat_ep_post_send(client->ep, 1, &message, cookie, DAT_COMPLETION_DEFAULT_FLAG);
     /* It is leaving, and the event that says so is on its way. */
@@ -185,6 +192,7 @@ static unsigned long transfer(struct client *client, const DAT_DTO_COMPLETION_EV
     client->consumed += good;
     pthread_mutex_lock(&lock);
     done_with[done_count++] = buffer;
+    posted--;
     pthread_mutex_unlock(&lock);
     return good;
 }
@@ -212,6 +220,7 @@ static int admit(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE events, DAT_
     must(dat_ep_create_with_srq(ia, pz, events, events, events, srq, &attr, &client->ep),
          "dat_ep_create_with_srq");
     must(dat_set_consumer_context(client->ep, context), "dat_set_consumer_context");
+    be_enough(); /* the window is a grant, too */
     answer = dat_cr_accept(cr, client->ep, sizeof window, &window);
     if (answer == DAT_SUCCESS)
         return 1;
@@ -241,8 +250,7 @@ int main(int argc, char **argv)
     count = 2 * options.clients * WINDOW;
     clients = calloc(options.clients, sizeof *clients);
     done_with = calloc(count, sizeof *done_with);
-    again = calloc(count, sizeof *again);
-    if (clients == NULL || done_with == NULL || again == NULL)
+    if (clients == NULL || done_with == NULL)
         FAIL("no memory for %lu clients", options.clients);
 
     must(dat_ia_open((char *)options.ia, 16, &async_evd, &ia), "dat_ia_open");
@@ -338,7 +346,6 @@ int main(int argc, char **argv)
     memory_free(&buffers);
     must(dat_pz_free(pz), "dat_pz_free");
     must(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG), "dat_ia_close");
-    free(again);
     free(done_with);
     free(clients);
     if (failed != 0)
