@@ -1,5 +1,15 @@
 //! Requests that race with the end of a service point: either they come whole,
 //! or nobody was listening.
+//!
+//! On iWARP a third end is possible: the kernel drops the request unanswered, and its
+//! requester gets a timeout. Linux 6.1 does so in drivers/infiniband/core/iwcm.c. siw hands
+//! the request over (`cm_event_handler`), which queues it for the listener's worker. If the
+//! listener is destroyed before the worker's turn, `destroy_cm_id` sets
+//! `IWCM_F_DROP_EVENTS`, and `cm_work_handler` drops the request without `iw_cm_reject`.
+//! siw keeps the TCP connection open (`siw_cm_work_handler` in
+//! drivers/infiniband/sw/siw/siw_cm.c: its timer ignores `SIW_EPSTATE_RECVD_MPAREQ`) until
+//! the requester's own timer ends it after 10 s (`MPAREQ_TIMEOUT`). No program sees such a
+//! request, so none can refuse it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +17,8 @@ use dat::abi::*;
 
 use super::{end, established};
 use crate::support::{
-    Bed, Door, End, Point, accept, arrival, dequeue, expect, nothing_on, ok, reaches, state_of,
+    Bed, Door, End, Point, accept, arrival, dequeue, is_iwarp, nothing_on, ok, reaches, state_of,
+    wait,
 };
 
 const ROUNDS: u32 = 40;
@@ -45,6 +56,41 @@ fn race(round: u32, free: impl FnOnce() + Send, knock: impl FnOnce(), comes: imp
     }
 }
 
+/// The requests that came to no service point, by what their requesters got.
+#[derive(Default)]
+struct TurnedAway {
+    refused: u32,
+    dropped: u32,
+}
+
+impl TurnedAway {
+    /// Takes the event of a round's requester. It must be a refusal; on iWARP it may be
+    /// a timeout, the requester's or the kernel's, unless the point was gone before the request.
+    fn take(&mut self, round: u32, active: &End) {
+        let (answer, event, _) = wait(active.connect, 30_000_000, 1);
+        ok(answer);
+        match event.event_number {
+            DAT_CONNECTION_EVENT_NON_PEER_REJECTED => self.refused += 1,
+            DAT_CONNECTION_EVENT_TIMED_OUT | DAT_CONNECTION_EVENT_UNREACHABLE
+                if is_iwarp() && round > 0 =>
+            {
+                self.dropped += 1;
+            }
+            other => panic!("event {other:#x} in round {round}"),
+        }
+        nothing_on(active.connect);
+    }
+
+    /// Prints what became of the requests. Some must have been refused, and some
+    /// must have come.
+    fn tell(&self, came: u32) {
+        let Self { refused, dropped } = *self;
+        let told = format!("{refused} refused, {dropped} dropped by the kernel, {came} came");
+        println!("{told}");
+        assert!(refused > 0 && came > 0, "{told}");
+    }
+}
+
 /// Nothing is left of a round.
 fn tidy(ends: [End; 2], requests: DAT_EVD_HANDLE) {
     use dat::exports::{dat_ep_free, dat_evd_free};
@@ -63,7 +109,7 @@ fn tidy(ends: [End; 2], requests: DAT_EVD_HANDLE) {
 #[test]
 fn a_request_that_races_with_the_end_of_a_reserved_point() {
     let bed = Bed::new();
-    let (mut refused, mut came) = (0, 0);
+    let (mut away, mut came) = (TurnedAway::default(), 0);
     for round in 0..ROUNDS {
         let (active, passive) = (end(&bed), end(&bed));
         let point = Point::new(&bed, passive.ep);
@@ -75,9 +121,8 @@ fn a_request_that_races_with_the_end_of_a_reserved_point() {
         );
         match state_of(passive.ep) {
             DAT_EP_STATE_UNCONNECTED => {
-                expect(active.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+                away.take(round, &active);
                 nothing_on(point.requests);
-                refused += 1;
             }
             DAT_EP_STATE_PASSIVE_CONNECTION_PENDING => {
                 let cr = arrival(point.requests).cr_handle;
@@ -89,14 +134,13 @@ fn a_request_that_races_with_the_end_of_a_reserved_point() {
         }
         tidy([active, passive], point.requests);
     }
-    println!("{refused} refused, {came} came");
-    assert!(refused > 0 && came > 0, "{refused} refused, {came} came");
+    away.tell(came);
 }
 
 #[test]
 fn a_request_that_races_with_the_end_of_a_public_point() {
     let bed = Bed::new();
-    let (mut refused, mut came) = (0, 0);
+    let (mut away, mut came) = (TurnedAway::default(), 0);
     for round in 0..ROUNDS {
         let (active, passive) = (end(&bed), end(&bed));
         let door = Door::new(&bed);
@@ -119,12 +163,10 @@ fn a_request_that_races_with_the_end_of_a_public_point() {
             established([&active, &passive]);
             came += 1;
         } else {
-            expect(active.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-            refused += 1;
+            away.take(round, &active);
         }
         nothing_on(door.requests);
         tidy([active, passive], door.requests);
     }
-    println!("{refused} refused, {came} came");
-    assert!(refused > 0 && came > 0, "{refused} refused, {came} came");
+    away.tell(came);
 }

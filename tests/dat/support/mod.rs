@@ -25,7 +25,7 @@ pub use calls::*;
 pub use door::Door;
 pub use ends::{both_broken, both_broken_by_a_refusal, broken_by_the_peer, over};
 pub use memory::Memory;
-pub use pair::{End, Pair, Shape};
+pub use pair::{End, Pair, Shape, is_iwarp};
 pub use point::{Point, accept, arrival, cr_info, on_free_qualifier};
 pub use queries::*;
 pub use srq::*;
