@@ -7,7 +7,8 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Memory, Pair, Shape, dequeue, dto, nothing_on, ok, post_srq, srq, take_dto, wait,
+    Bed, End, Memory, Pair, Shape, dequeue, dto, is_iwarp, nothing_on, ok, post_srq, srq, take_dto,
+    wait,
 };
 
 pub fn set_lw(srq: DAT_SRQ_HANDLE, watermark: DAT_COUNT) -> DAT_RETURN {
@@ -77,6 +78,17 @@ impl<'b> Bench<'b> {
             if self.taker == Taker::Consumer {
                 assert_eq!(take_dto(self.pair.passive.recv).status, DAT_DTO_SUCCESS);
             }
+        }
+        if is_iwarp() {
+            // There a send is done when TCP has it. A read comes back after the
+            // peer has received what was sent before it.
+            ok(self.pair.active.post_read(
+                &[self.memory.segment(2048, 8)],
+                &self.memory.remote(3072, 8),
+                2,
+                DAT_COMPLETION_DEFAULT_FLAG,
+            ));
+            assert_eq!(take_dto(self.pair.active.request).status, DAT_DTO_SUCCESS);
         }
     }
 
