@@ -3,6 +3,7 @@
 pub mod behaviour;
 pub mod device;
 pub mod hand;
+pub mod iwarp;
 pub mod lib_side;
 pub mod libmlx5;
 pub mod our_side;

@@ -1,14 +1,14 @@
 //! An end driven by the engine.
 
 use dat_engine::{
-    Access, BindRequest, Completion, CompletionFlags, CompletionOp, CompletionQueue,
-    ConnectOptions, CqOptions, CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions,
-    LinkLayer, ListError, MemoryWindow, ProtectionDomain, RegisteredBuffer, SharedReceiveQueue,
-    SrqOptions, WindowTarget,
+    Access, BindRequest, Completion, CompletionFlags, CompletionOp, CompletionQueue, CqOptions,
+    CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError,
+    MemoryWindow, ProtectionDomain, RegisteredBuffer, SharedReceiveQueue, SrqOptions, WindowTarget,
 };
 
 use super::libmlx5::{Answer, Link, Peer, Shape};
-use super::side::{Memory, Refused, Side};
+use super::side::{Memory, Refused, Side, options};
+use super::traffic::most_inline;
 use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
 /// An endpoint with its queues and memory.
@@ -60,7 +60,7 @@ impl OurSide {
             recv_depth: shape.recv_depth,
             send_segments: shape.send_segments,
             recv_segments: shape.recv_segments,
-            inline_bytes: shape.inline_bytes,
+            inline_bytes: shape.inline_bytes.min(most_inline()),
             exclusive_register: shape.exclusive,
             windows: shape.windows,
             ..EndpointOptions::new(&send_cq, &recv_cq)
@@ -146,18 +146,13 @@ impl Side for OurSide {
                 false => LinkLayer::InfiniBand,
             },
         };
-        let options = ConnectOptions {
-            timeout: link.timeout,
-            retry: link.retries,
-            rnr_retry: link.rnr_retries,
-            min_rnr_timer: link.min_rnr_timer,
-            reads_issued: link.reads,
-            reads_served: link.reads,
-            ..ConnectOptions::default()
-        };
         self.endpoint
-            .connect(&address, &options)
+            .connect(&address, &options(link))
             .expect("connected");
+    }
+
+    fn endpoint(&mut self) -> Option<&mut Endpoint> {
+        Some(&mut self.endpoint)
     }
 
     fn to_error(&mut self) {

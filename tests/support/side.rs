@@ -1,8 +1,9 @@
 //! One end of a connection, whoever drives it: libmlx5 or the engine.
 
-use dat_engine::Segment;
+use dat_engine::{ConnectOptions, Endpoint, Segment};
 
 use super::device;
+use super::iwarp;
 use super::libmlx5::{Answer, Link, Peer};
 use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
@@ -69,6 +70,10 @@ pub trait Side {
     fn receives_are_shared(&self) -> bool;
     fn peer(&self) -> Peer;
     fn connect(&mut self, peer: &Peer, link: &Link);
+    /// What the engine drives it by, if it does.
+    fn endpoint(&mut self) -> Option<&mut Endpoint> {
+        None
+    }
     fn to_error(&mut self);
     /// Of the window and the region of the side, where its shape has windows.
     fn window_keys(&self) -> WindowKeys;
@@ -107,7 +112,24 @@ pub trait Side {
 
 /// Connects two ends with each other.
 pub fn connect(sides: &mut [Box<dyn Side>; 2], link: &Link) {
+    if iwarp::is_iwarp() {
+        let ends = sides.each_mut().map(|side| side.endpoint());
+        return iwarp::join(ends.map(|end| end.expect("the engine's")), &options(link));
+    }
     let [a, b] = [sides[0].peer(), sides[1].peer()];
     sides[0].connect(&b, link);
     sides[1].connect(&a, link);
+}
+
+/// What the engine is given for a link.
+pub fn options(link: &Link) -> ConnectOptions {
+    ConnectOptions {
+        timeout: link.timeout,
+        retry: link.retries,
+        rnr_retry: link.rnr_retries,
+        min_rnr_timer: link.min_rnr_timer,
+        reads_issued: link.reads,
+        reads_served: link.reads,
+        ..ConnectOptions::default()
+    }
 }

@@ -194,6 +194,7 @@ impl System {
 
 impl Drop for System {
     fn drop(&mut self) {
+        super::iwarp::forget();
         if !std::thread::panicking() {
             let violations = self.violations();
             assert!(

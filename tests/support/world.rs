@@ -7,6 +7,7 @@ use dat_engine::{
 };
 
 use super::device;
+use super::iwarp;
 use super::system::System;
 
 /// What the endpoints of a test have in common.
@@ -115,6 +116,9 @@ impl World {
 
 /// Connects two endpoints that are in RESET.
 pub fn join(ends: &mut [Endpoint; 2]) {
+    if iwarp::is_iwarp() {
+        return iwarp::join(ends.each_mut(), &ConnectOptions::default());
+    }
     let at = [0, 1].map(|i: usize| ends[i].local_address(1).expect("an active port"));
     // To rxe, 7 retries are as many as there may ever be.
     let options = ConnectOptions {

@@ -11,13 +11,15 @@ use crate::support::libmlx5::{Link, Shape};
 use crate::support::pair::{Driver, end, with_engine};
 use crate::support::side::connect;
 use crate::support::system::System;
-use crate::support::traffic::{Kind, Limits, Op, any_round, play};
+use crate::support::traffic::{Kind, Limits, Op, any_round, most_inline, play};
 
-const LIMITS: Limits = Limits {
-    max_len: 70_000,
-    max_inline: 128,
-    max_segments: 4,
-};
+fn limits() -> Limits {
+    Limits {
+        max_len: 70_000,
+        max_inline: most_inline() as usize,
+        max_segments: 4,
+    }
+}
 /// Requests of one end in a round.
 const MOST: usize = 8;
 
@@ -48,7 +50,7 @@ proptest! {
         drivers in any_drivers(),
         shapes in [any_shape(), any_shape()],
         mtu in 1..=5u32,
-        rounds in vec(any_round(LIMITS, MOST), 1..6),
+        rounds in vec(any_round(limits(), MOST), 1..6),
     ) {
         let system = System::new();
         let mut sides = [0, 1].map(|i| end(&system, drivers[i], shapes[i]));
@@ -90,7 +92,10 @@ fn every_operation(kinds: &[Kind], drivers: [Driver; 2], shape: Shape) {
     for &kind in kinds {
         for len in SIZES {
             let mut flags = SendFlags::SIGNALED;
-            flags.set(SendFlags::INLINE, len <= 128 && kind != Kind::Read);
+            flags.set(
+                SendFlags::INLINE,
+                len <= most_inline() as usize && kind != Kind::Read,
+            );
             let op = Op {
                 kind,
                 len,
@@ -121,7 +126,7 @@ fn every_operation_and_size_between_engine_and_libmlx5() {
             shared,
             ..Shape::default()
         };
-        every_operation(&Kind::ALL, [Driver::Engine, Driver::Libmlx5], shape);
+        every_operation(Kind::all(), [Driver::Engine, Driver::Libmlx5], shape);
     }
 }
 
@@ -133,7 +138,7 @@ fn every_operation_and_size_between_engines() {
             exclusive: false,
             ..Shape::default()
         };
-        every_operation(&Kind::ALL, [Driver::Engine, Driver::Engine], shape);
+        every_operation(Kind::all(), [Driver::Engine, Driver::Engine], shape);
     }
 }
 
@@ -141,7 +146,7 @@ fn every_operation_and_size_between_engines() {
 #[test]
 fn every_operation_and_size_between_libmlx5s() {
     every_operation(
-        &Kind::ALL,
+        Kind::all(),
         [Driver::Libmlx5, Driver::Libmlx5],
         Shape::default(),
     );
@@ -157,12 +162,13 @@ fn a_long_conversation_wraps_every_counter() {
         recv_depth: 8,
         ..Shape::default()
     };
+    let kinds = Kind::all();
     let drivers = *with_engine(&system).last().expect("one at least");
     let mut sides = drivers.map(|driver| end(&system, driver, shape));
     connect(&mut sides, &Link::default());
     for i in 0..cases(ROUNDS) as usize {
         let op = |j: usize| Op {
-            kind: Kind::ALL[(i + j) % 5],
+            kind: kinds[(i + j) % kinds.len()],
             len: (i * 7 + j) % 100,
             pieces: [1 + j % 4, 1 + i % 4],
             slack: 0,

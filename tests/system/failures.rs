@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dat_engine::{Segment, SendFlags, SendOp, Status};
 
+use crate::support::iwarp::is_iwarp;
 use crate::support::libmlx5::{Link, Shape};
 use crate::support::pair::{Driver, Pair, with_engine};
 use crate::support::system::System;
@@ -244,7 +245,9 @@ fn a_disconnect_flushes_what_is_posted_and_what_is_posted_after() {
         for cookie in 0..4 {
             pair[0].recv(cookie, vec![local]);
         }
-        for cookie in 10..14 {
+        // On iWARP a message without a receive ends the connection.
+        let waiting = if is_iwarp() { 10..10 } else { 10..14 };
+        for cookie in waiting.clone() {
             // Nobody has a receive for them.
             pair[0].send(work(cookie, SendOp::Send, local));
             pair.system.rung();
@@ -255,7 +258,8 @@ fn a_disconnect_flushes_what_is_posted_and_what_is_posted_after() {
         let flushed = |cookies: std::ops::Range<u64>| -> Vec<_> {
             cookies.map(|cookie| (cookie, FLUSHED)).collect()
         };
-        assert_eq!(statuses(&pair[0].send_answers(4)), flushed(10..14));
+        let answers = pair[0].send_answers(waiting.clone().count());
+        assert_eq!(statuses(&answers), flushed(waiting));
         let receives = if pair[0].receives_are_shared() {
             0..0
         } else {

@@ -10,6 +10,7 @@ use dat_engine::{
     EndpointOptions, PostError, SendFlags, Status,
 };
 
+use crate::support::iwarp;
 use crate::support::world::World;
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -64,15 +65,20 @@ fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
                 (first, 20, CompletionOp::Send, Status::Success),
             ]
         );
-        // Nothing is posted over there: the peer goes, and with it the retries.
-        ends[1].to_error().expect("the error state");
+        // Nothing is posted over there: the peer goes, and with it the retries. On iWARP what
+        // TCP has taken is done, and only this end's own error fails it.
+        let (gone, status) = match iwarp::is_iwarp() {
+            true => (0, Status::WrFlush),
+            false => (1, Status::RetryExceeded),
+        };
+        ends[gone].to_error().expect("the error state");
         world.send(&mut ends[0], 21, SIGNALED).expect("room");
         world.send(&mut ends[0], 22, UNSIGNALED).expect("room");
         world.system.advance(std::time::Duration::from_secs(60));
         assert_eq!(
             told(&world.polled(2)),
             [
-                (first, 21, CompletionOp::Send, Status::RetryExceeded),
+                (first, 21, CompletionOp::Send, status),
                 (first, 22, CompletionOp::Send, Status::WrFlush),
             ]
         );

@@ -1,0 +1,190 @@
+//! Connections on iWARP, where the kernel's connection manager alone connects a queue
+//! pair: two endpoints of this process find each other over rdma_cm.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use dat_engine::cm::{
+    Connection, ConnectionEvent, ConnectionSink, ListenOn, ListenSink, Listener, Local, Manager,
+    ManagerKind, ManagerOptions, Parameters, Request, Target, own_address,
+};
+use dat_engine::{ConnectOptions, Endpoint, EndpointHandle, Greeting, Transport};
+
+use super::device::{self, PATIENCE};
+
+/// Whether the device of the tests speaks iWARP.
+pub fn is_iwarp() -> bool {
+    static IWARP: OnceLock<bool> = OnceLock::new();
+    *IWARP.get_or_init(|| {
+        let name = std::env::var("DAT_TEST_DEVICE").unwrap_or_default();
+        let devices = dat_engine::devices().unwrap_or_default();
+        let found = devices.into_iter().find(|one| one.name == name);
+        found.is_some_and(|one| one.transport == Transport::Iwarp)
+    })
+}
+
+/// Connects two endpoints, which may then post.
+pub fn join(ends: [&mut Endpoint; 2], options: &ConnectOptions) {
+    join_handles(&ends.each_ref().map(|end| end.handle()), options);
+    for end in ends {
+        assert!(end.open_receives() && end.open_sends());
+    }
+}
+
+/// Connects two endpoints by their handles alone. The first one asks, the second accepts.
+fn join_handles(handles: &[EndpointHandle; 2], options: &ConnectOptions) {
+    let exchange = Exchange::of_this_process();
+    for handle in handles {
+        // One that was initialised before stays so.
+        let _ = handle.init(options);
+    }
+    let [active, passive] = handles;
+    let (asking, accepted) = Sink::new(active, options, active.asks_to_connect(), None);
+    let target = Target {
+        host: (exchange.local.address, 0).into(),
+        qualifier: exchange.listener.qualifier(),
+        timeout: Some(PATIENCE),
+    };
+    let asked = exchange
+        .manager
+        .connect(
+            &exchange.local,
+            target,
+            parameters(active, options),
+            b"",
+            asking,
+        )
+        .expect("a request");
+    let requests = exchange.requests.lock();
+    let request = requests
+        .unwrap_or_else(PoisonError::into_inner)
+        .recv_timeout(PATIENCE)
+        .expect("the request comes");
+    let greeting = passive.greeting().expect("a greeting");
+    passive
+        .connect_by(&request.parameters().route, options)
+        .expect("the accepting endpoint is ready");
+    let (accepting, established) = Sink::new(passive, options, false, greeting);
+    let accepts = request
+        .accept(parameters(passive, options), b"", accepting)
+        .expect("an answer");
+    for told in [accepted, established] {
+        match told.recv_timeout(PATIENCE).expect("the connection is made") {
+            ConnectionEvent::Accepted { .. } | ConnectionEvent::Established => {}
+            other => panic!("no connection: {other:?}"),
+        }
+    }
+    made().extend([asked, accepts]);
+}
+
+/// Ends the connections of a test.
+pub fn forget() {
+    made().clear();
+}
+
+/// The connections that tests have made, which last as long as they are kept.
+fn made() -> std::sync::MutexGuard<'static, Vec<Connection>> {
+    static MADE: Mutex<Vec<Connection>> = Mutex::new(Vec::new());
+    MADE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn parameters(handle: &EndpointHandle, options: &ConnectOptions) -> Parameters {
+    Parameters {
+        address: handle.local_address(1).expect("an active port"),
+        reads_served: options.reads_served,
+        reads_asked: options.reads_issued,
+    }
+}
+
+/// A manager with one listener, for all tests of the process.
+struct Exchange {
+    manager: Manager,
+    local: Local,
+    listener: Listener,
+    requests: Mutex<Receiver<Request>>,
+}
+
+impl Exchange {
+    fn of_this_process() -> &'static Self {
+        static EXCHANGE: OnceLock<Exchange> = OnceLock::new();
+        EXCHANGE.get_or_init(|| {
+            let device = device::name().to_owned();
+            let address = own_address(&device, 1).expect("the device has an address");
+            let local = Local {
+                device,
+                transport: Transport::Iwarp,
+                port: 1,
+                address,
+                listen_on: ListenOn::All,
+            };
+            let manager = Manager::start(ManagerKind::Rdma, ManagerOptions::default())
+                .expect("the kernel has rdma_cm");
+            let (sender, requests) = mpsc::channel();
+            let (listener, _) = manager
+                .listen_any(&local, Arc::new(Requests(sender)))
+                .expect("a listener");
+            Self {
+                manager,
+                local,
+                listener,
+                requests: Mutex::new(requests),
+            }
+        })
+    }
+}
+
+struct Requests(Sender<Request>);
+
+impl ListenSink for Requests {
+    fn request(&self, request: Request) {
+        let _ = self.0.send(request);
+    }
+}
+
+/// Lets an endpoint follow its connection, and passes the events on.
+struct Sink {
+    handle: EndpointHandle,
+    options: ConnectOptions,
+    greets: bool,
+    greeting: Option<Arc<Greeting>>,
+    told: Sender<ConnectionEvent>,
+}
+
+impl Sink {
+    fn new(
+        handle: &EndpointHandle,
+        options: &ConnectOptions,
+        greets: bool,
+        greeting: Option<Arc<Greeting>>,
+    ) -> (Arc<Self>, Receiver<ConnectionEvent>) {
+        let (told, events) = mpsc::channel();
+        let sink = Self {
+            handle: handle.clone(),
+            options: *options,
+            greets,
+            greeting,
+            told,
+        };
+        (Arc::new(sink), events)
+    }
+}
+
+impl ConnectionSink for Sink {
+    fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
+        if let ConnectionEvent::Accepted { peer, .. } = &event {
+            let followed = self.handle.connect_by(&peer.route, &self.options);
+            followed.map_err(|error| println!("{error}"))?;
+        }
+        // What comes later is the end, which no test waits for.
+        let _ = self.told.send(event);
+        Ok(())
+    }
+
+    fn greets(&self) -> bool {
+        self.greets
+    }
+
+    fn greeting(&self) -> Option<Arc<Greeting>> {
+        self.greeting.clone()
+    }
+}
