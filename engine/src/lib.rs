@@ -35,7 +35,9 @@ pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, Poste
 pub use error::{ControlError, ControlErrorKind};
 pub use mmio::{read_message, write_message};
 pub use path::{PollerCounters, route};
-pub use queue::{CompletionQueue, CompletionQueueHandle, CqOptions, Glance, Look, Ready, Written};
+pub use queue::{
+    Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, Glance, Look, Ready, Written,
+};
 pub use request::{
     BindRequest, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
 };

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::completion::Completion;
 use crate::control::{CompletionChannel, CqeSize, Device, VerbsCq};
 use crate::error::{ControlError, ControlErrorKind};
-pub use crate::path::Glance;
 pub use crate::path::direct::{Look, Ready, Written};
 use crate::path::{self, PollerCounters, direct, verbs};
+pub use crate::path::{Arrival, Glance};
 use crate::ring::layout::CompletionLayout;
 
 /// How to create a [`CompletionQueue`].
@@ -122,6 +122,13 @@ impl CompletionQueue {
         self.path.is_direct()
     }
 
+    /// Returns when the next completion arrived, without taking it: for callers
+    /// that merge several queues of one device.
+    #[must_use]
+    pub fn arrival(&self) -> Arrival {
+        self.path.arrival()
+    }
+
     /// Fills `out` from the start with completions, as far as there are any.
     /// Returns how many.
     #[inline]
@@ -217,6 +224,22 @@ impl CompletionQueueHandle {
     #[must_use]
     pub fn tells_solicited(&self) -> bool {
         matches!(self.path, path::CqSide::Direct(_))
+    }
+
+    /// Gives the queue at least `depth` entries; completions that are in it stay.
+    /// The queue may be polled meanwhile by another thread, which then waits.
+    ///
+    /// # Errors
+    /// `Unsupported` if it is polled directly, or the device resizes none
+    /// ([`Device::resizes_cqs`]); no memory. Nothing has changed then.
+    pub fn resize(&self, depth: u32) -> Result<(), ControlError> {
+        self.verbs.require_here()?;
+        match &self.path {
+            path::CqSide::Direct(_) => self.verbs.resize(depth),
+            path::CqSide::Verbs(completions) => {
+                completions.while_not_polled(|| self.verbs.resize(depth))
+            }
+        }
     }
 
     /// The channel that its events go to.

@@ -3,8 +3,8 @@
 
 use dat_engine::control::{AsyncEventKind, AsyncSource};
 use dat_engine::{
-    CompletionFlags, CompletionOp, CqOptions, EndpointOptions, PostError, SendFlags, SendOp,
-    SendRequest, Status,
+    CompletionFlags, CompletionOp, ControlErrorKind, CqOptions, Endpoint, EndpointOptions,
+    PostError, SendFlags, SendOp, SendRequest, Status,
 };
 
 use crate::support::world::{World, join};
@@ -193,6 +193,43 @@ fn an_overrun_completion_queue_is_reported_and_nothing_hangs() {
         breaches.iter().all(|breach| breach.contains("overr")),
         "{breaches:?}"
     );
+}
+
+/// A queue that is polled directly cannot be resized, and stays as it is.
+#[test]
+fn a_completion_queue_grows_where_libibverbs_polls_it() {
+    let mut world = World::new(40);
+    let mut ends = world.pair(false);
+    let exchange = |world: &World, ends: &mut [Endpoint; 2], cookies: core::ops::Range<u64>| {
+        for cookie in cookies {
+            world.recv(&mut ends[1], cookie).expect("room");
+            world
+                .send(&mut ends[0], cookie, SIGNALED)
+                .expect("an empty queue");
+        }
+        world.system.run();
+    };
+    exchange(&world, &mut ends, 0..4);
+    let before = world.cq.capacity();
+    let resizes = world.system.device.resizes_cqs();
+    match world.cq.handle().resize(4 * before) {
+        Ok(()) => {
+            assert!(resizes && world.cq.layout().is_none());
+            assert!(world.cq.capacity() >= 4 * before);
+        }
+        Err(error) => {
+            assert!(!resizes && world.cq.layout().is_some(), "{error}");
+            assert_eq!(error.kind(), ControlErrorKind::Unsupported);
+            assert_eq!(world.cq.capacity(), before);
+        }
+    }
+    exchange(&world, &mut ends, 4..8);
+    let done = world.polled(16);
+    for op in [CompletionOp::Recv, CompletionOp::Send] {
+        let of_op = done.iter().filter(|one| one.op == op);
+        let cookies: Vec<u64> = of_op.map(|one| one.cookie).collect();
+        assert!(cookies.into_iter().eq(0..8), "{done:?}");
+    }
 }
 
 #[test]

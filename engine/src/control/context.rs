@@ -1,5 +1,6 @@
 //! An open device (`ibv_context`), shared by everything made of it.
 
+use super::cq_resize::Resizes;
 use super::inline;
 use super::port::PortInfo;
 use crate::environment;
@@ -47,6 +48,7 @@ pub(super) struct Context {
     ports: Mutex<Vec<PortInfo>>,
     /// The largest inline sizes as far as they were found out.
     pub(super) inline_found: inline::Found,
+    pub(super) resizes_cqs: Resizes,
     /// `MLX5_SHUT_UP_BF`: see [`super::export`].
     pub(super) blue_flame: bool,
 }
@@ -70,6 +72,7 @@ impl Context {
             forks: forks(),
             ports: Mutex::default(),
             inline_found: inline::Found::default(),
+            resizes_cqs: Resizes::default(),
             blue_flame: !asked_to_shut_up_blue_flame(),
         }
     }

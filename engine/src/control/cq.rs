@@ -31,7 +31,7 @@ pub enum CqeSize {
 /// not look at it any more. Clones are handles to the same CQ; it is destroyed with the last
 /// of them and of the queues that complete on it.
 #[derive(Clone)]
-pub struct VerbsCq(Arc<RawCq>);
+pub struct VerbsCq(pub(super) Arc<RawCq>);
 
 impl VerbsCq {
     /// Creates a CQ of at least `depth` entries. `vector` chooses the
@@ -78,6 +78,8 @@ impl VerbsCq {
         let mut cq = RawCq {
             raw,
             layout: None,
+            // SAFETY: the CQ was just created, and no other thread knows it.
+            capacity: AtomicU32::new(u32::try_from(unsafe { raw.as_ref() }.cqe).unwrap_or(0)),
             shared,
             channel: channel.cloned(),
             context: Arc::clone(&device.context),
@@ -86,7 +88,9 @@ impl VerbsCq {
         };
         if device.is_direct() {
             // SAFETY: a live CQ of an mlx5 device: others are not direct.
-            cq.layout = Some(unsafe { export::completion_layout(raw)? });
+            let layout = unsafe { export::completion_layout(raw)? };
+            cq.capacity = AtomicU32::new(layout.cqe_count - 1);
+            cq.layout = Some(layout);
         }
         let cq = Self(Arc::new(cq));
         tracing::debug!(cqn = cq.cqn(), capacity = cq.capacity(), "created a CQ");
@@ -113,11 +117,7 @@ impl VerbsCq {
     /// How many completions it holds.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        match self.0.layout {
-            Some(layout) => layout.cqe_count - 1,
-            // SAFETY: the CQ is alive, and nobody resizes it.
-            None => u32::try_from(unsafe { (*self.as_ptr()).cqe }).unwrap_or(0),
-        }
+        self.0.capacity.load(Ordering::Acquire)
     }
 
     /// Its name in asynchronous events.
@@ -264,14 +264,16 @@ pub(super) struct CqShared {
     pub(super) events: AtomicU32,
 }
 
-struct RawCq {
+pub(super) struct RawCq {
     raw: NonNull<ibv_cq>,
     /// Set when creation is complete, on the direct path.
     layout: Option<CompletionLayout>,
+    /// See [`VerbsCq::capacity`]. Only [`VerbsCq::resize`] changes it.
+    pub(super) capacity: AtomicU32,
     shared: Arc<CqShared>,
     // Used by the CQ, so dropped after it.
     channel: Option<CompletionChannel>,
-    context: Arc<Context>,
+    pub(super) context: Arc<Context>,
     mlx5: bool,
     solicits: bool,
 }

@@ -15,6 +15,7 @@ mod channel;
 mod connect;
 mod context;
 mod cq;
+mod cq_resize;
 mod device;
 mod domain;
 mod events;

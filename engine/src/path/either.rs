@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{PollerCounters, direct, verbs};
+use super::{Arrival, PollerCounters, direct, verbs};
 use crate::completion::Completion;
 use crate::control::{Access, MemoryWindow, WindowTarget};
 use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
@@ -265,6 +265,14 @@ impl Poller {
     #[inline(always)]
     pub(crate) fn is_direct(&self) -> bool {
         matches!(self, Self::Direct(_))
+    }
+
+    /// Returns when the next completion arrived, without taking it.
+    pub(crate) fn arrival(&self) -> Arrival {
+        match self {
+            Self::Direct(path) => path.arrival(),
+            Self::Verbs(_) => Arrival::Unknown,
+        }
     }
 
     #[inline]

@@ -5,11 +5,13 @@
 //! by a comparison: on the direct path it is the only cost of there being
 //! another.
 
+mod arrival;
 pub mod direct;
 mod either;
 pub mod route;
 pub mod verbs;
 
+pub use arrival::Arrival;
 pub use either::Glance;
 pub(crate) use either::{CqSide, Poller, QueuePair, SharedReceives, SrqSide, Watch};
 

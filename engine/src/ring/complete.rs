@@ -88,6 +88,12 @@ impl Slot {
         Be32::from_bits(self.cell::<u32>(offset::BYTE_COUNT).read()).get()
     }
 
+    /// When the device wrote the entry, in ticks of its clock. Means nothing in an
+    /// error CQE.
+    pub(crate) fn timestamp(self) -> u64 {
+        Be64::from_bits(self.cell::<u64>(offset::TIMESTAMP).read()).get()
+    }
+
     #[inline(always)]
     pub(crate) fn imm(self) -> u32 {
         Be32::from_bits(self.cell::<u32>(offset::IMM).read()).get()

@@ -15,6 +15,8 @@ pub(crate) mod offset {
     pub(crate) const IMM: usize = 36;
     /// `byte_cnt`
     pub(crate) const BYTE_COUNT: usize = 44;
+    /// `timestamp`; an error CQE has its syndrome here
+    pub(crate) const TIMESTAMP: usize = 48;
     /// `vendor_err_synd` of an error CQE
     pub(crate) const VENDOR_SYNDROME: usize = 54;
     /// `syndrome` of an error CQE
@@ -207,6 +209,7 @@ impl Cqe {
 
 const _: () = assert!(offset::TAIL.is_multiple_of(align_of::<Be64>()));
 const _: () = assert!(offset::BYTE_COUNT.is_multiple_of(align_of::<Be32>()));
+const _: () = assert!(offset::TIMESTAMP.is_multiple_of(align_of::<Be64>()));
 
 #[cfg(test)]
 mod tests {

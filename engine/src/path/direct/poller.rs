@@ -13,7 +13,7 @@ use super::run::take_run;
 use super::table::{Table, View};
 use super::{Mailbox, Owner};
 use crate::completion::{Completion, CompletionOp};
-use crate::path::PollerCounters;
+use crate::path::{Arrival, PollerCounters};
 use crate::ring::LayoutError;
 use crate::ring::complete::{CompletionRing, Slot};
 use crate::ring::layout::CompletionLayout;
@@ -135,6 +135,19 @@ impl Poller {
     pub fn glance(&mut self) -> Option<Written<'_>> {
         let (_, form) = self.ring.cursor.look();
         (form & OwnOp::OWNER == 0).then_some(Written { poller: self, form })
+    }
+
+    /// Returns when the next entry was written, without taking it. An entry of a
+    /// queue pair that is gone counts until it is polled.
+    pub fn arrival(&self) -> Arrival {
+        let Some(slot) = self.ring.peek() else {
+            return Arrival::Empty;
+        };
+        match slot.own_op().opcode() {
+            CqeOpcode::INVALID => Arrival::Empty,
+            CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR => Arrival::Unknown,
+            _ => Arrival::At(slot.timestamp()),
+        }
     }
 
     /// Fills `out` with completions as far as there are any. Answers how many.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
+use crate::path::Arrival;
 use crate::request::{PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
 use crate::ring::layout::{
     CompletionLayout, RecvLayout, RegisterLayout, SendLayout, SharedRecvLayout,
@@ -59,6 +60,7 @@ struct Entry {
     imm: u32,
     syndrome: u8,
     vendor: u8,
+    stamp: u64,
 }
 
 const ENTRY: Entry = Entry {
@@ -71,6 +73,7 @@ const ENTRY: Entry = Entry {
     imm: 0,
     syndrome: 0,
     vendor: 0,
+    stamp: 0,
 };
 
 fn received(qpn: u32, counter: u16, bytes: u32) -> Entry {
@@ -144,6 +147,7 @@ impl Device {
         let mut bytes = [0u8; 64];
         bytes[36..40].copy_from_slice(&entry.imm.to_be_bytes());
         bytes[44..48].copy_from_slice(&entry.bytes.to_be_bytes());
+        bytes[48..56].copy_from_slice(&entry.stamp.to_be_bytes());
         if entry.syndrome != 0 {
             (bytes[54], bytes[55]) = (entry.vendor, entry.syndrome);
         }
@@ -304,3 +308,35 @@ mod completions;
 mod lifetimes;
 mod payload;
 mod runs;
+
+/// On each lap, until the entry is taken. An error tells no time.
+#[test]
+fn the_next_entry_tells_when_it_arrived() {
+    for stride in [64, 128] {
+        let mut cq = Cq::new(4, stride);
+        for lap in 0..5 {
+            let stamp = 0x1234_5678_9abc_0000 + lap;
+            let error = |opcode| Entry {
+                opcode,
+                syndrome: 5,
+                stamp,
+                ..ENTRY
+            };
+            let good = Entry {
+                stamp,
+                ..received(1, 0, 5)
+            };
+            for (entry, expected) in [
+                (good, Arrival::At(stamp)),
+                (error(13), Arrival::Unknown),
+                (error(14), Arrival::Unknown),
+            ] {
+                assert_eq!(cq.poller.arrival(), Arrival::Empty, "lap {lap}");
+                cq.write(entry);
+                assert_eq!(cq.poller.arrival(), expected, "lap {lap}");
+                assert_eq!(cq.poller.arrival(), expected, "it is still there");
+                assert_eq!(cq.poll(), None, "of no queue pair");
+            }
+        }
+    }
+}

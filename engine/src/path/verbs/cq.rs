@@ -87,6 +87,13 @@ impl<D: Device> Completions<D> {
         self.0.state.lock()
     }
 
+    /// Calls `change` while no thread polls the queue. Not for a child of a fork:
+    /// a thread of the parent may hold the lock for ever there.
+    pub(crate) fn while_not_polled<R>(&self, change: impl FnOnce() -> R) -> R {
+        let _state = self.lock();
+        change()
+    }
+
     /// Makes a queue pair known, before its first completion. `None` if there
     /// are too many.
     pub(super) fn attach(&self, record: &Arc<Record<D>>) -> Option<Name> {
