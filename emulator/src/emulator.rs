@@ -132,6 +132,7 @@ impl Emulator {
             identify: identifier(&config),
             enforce_memlock: config.memlock,
             limits: config.limits,
+            stepped: !threaded,
             ..NicOptions::default()
         };
         let mut nic = Nic::new(options, events);

@@ -111,7 +111,7 @@ pub struct Good {
     pub source_lid: u16,
     /// A solicited event was asked for.
     pub solicited: bool,
-    /// Device time.
+    /// Device time, in ticks.
     pub timestamp: u64,
 }
 
@@ -173,11 +173,10 @@ impl Cqe {
     pub fn failed(failed: &Failed) -> Self {
         let mut body = [0; CQE];
         body[32..36].copy_from_slice(&failed.resource.to_be_bytes());
-        body[54] = failed.syndrome.vendor();
-        body[55] = failed.syndrome as u8;
         let qpn = u32::from(failed.wqe_opcode) << 24 | failed.qpn & 0x00ff_ffff;
         body[56..60].copy_from_slice(&qpn.to_be_bytes());
         body[60..62].copy_from_slice(&failed.wqe_counter.to_be_bytes());
+        fail(&mut body, failed.syndrome as u8, failed.syndrome.vendor());
         body[OP_OWN] = (failed.opcode as u8) << 4;
         Self {
             head: [0; CQE],
@@ -240,8 +239,7 @@ impl Cqe {
             true => CqeOpcode::RequestError,
             false => CqeOpcode::ResponseError,
         };
-        self.body[54] = vendor;
-        self.body[55] = syndrome;
+        fail(&mut self.body, syndrome, vendor);
         self.body[OP_OWN] = (failed as u8) << 4;
         self.notifies = true;
     }
@@ -260,9 +258,41 @@ impl Cqe {
     }
 }
 
+/// Writes the syndromes of an error CQE. They are where a good CQE has its time
+/// stamp; what is left of that gets bytes that mean nothing, other ones for each
+/// WQE: taken for a stamp, they are before or after the time.
+fn fail(body: &mut [u8; CQE], syndrome: u8, vendor: u8) {
+    let wqe = u64::from_be_bytes([0, 0, 0, body[57], body[58], body[59], body[60], body[61]]);
+    // The multiplier of Fibonacci hashing.
+    let garbage = (wqe + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    body[48..56].copy_from_slice(&garbage.to_be_bytes());
+    body[54] = vendor;
+    body[55] = syndrome;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_completion_has_no_time_stamp() {
+        let failed = |wqe_counter| {
+            let cqe = Cqe::failed(&Failed {
+                opcode: CqeOpcode::RequestError,
+                wqe_opcode: 0x0a,
+                qpn: 7,
+                resource: 3,
+                wqe_counter,
+                syndrome: Syndrome::Flushed,
+            });
+            u64::from_be_bytes(cqe.body[48..56].try_into().expect("eight bytes"))
+        };
+        let stamps: Vec<u64> = (0..20).map(failed).collect();
+        // Before and after any time that a test has.
+        let day = 86_400 * 78_125_000;
+        assert!(stamps.iter().all(|stamp| !(1..100 * day).contains(stamp)));
+        assert!(!stamps.is_sorted());
+    }
 
     #[test]
     fn a_good_completion_has_its_fields_where_mlx5_cqe64_has_them() {

@@ -1,6 +1,7 @@
 //! What all queue pairs share: keys, completion and shared receive queues,
 //! events, buffers, the time.
 
+use super::clock::Clock;
 use super::cq::Cq;
 use super::incidents::Devices;
 use super::mr::Mrs;
@@ -35,6 +36,7 @@ pub(super) struct Core {
     pub(super) timers: Timers,
     /// The time of the latest round of work.
     pub(super) now: Nanos,
+    clock: Clock,
     /// QPs with packets to send, in turn.
     pub(super) ready: std::collections::VecDeque<u32>,
     /// QPs in error whose receive queue may still be posted to.
@@ -49,7 +51,7 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(options: NicOptions, events: Box<dyn EventSink>) -> Self {
-        let limits = options.limits;
+        let (limits, stepped) = (options.limits, options.stepped);
         Self {
             options,
             events,
@@ -64,6 +66,7 @@ impl Core {
             srqs: Table::new(1, limits.max_srq),
             timers: Timers::default(),
             now: 0,
+            clock: Clock::new(stepped),
             ready: std::collections::VecDeque::new(),
             flushing: Vec::new(),
             overrun: Vec::new(),
@@ -102,6 +105,11 @@ impl Core {
 
     pub(super) fn raise(&self, context: ContextId, event: AsyncEvent, object: AsyncObject) {
         self.events.asynchronous(context, event, object);
+    }
+
+    /// The time stamp of a completion that is made now.
+    pub(super) fn stamp(&mut self) -> u64 {
+        self.clock.stamp(self.now)
     }
 
     /// An empty buffer for a packet's payload.

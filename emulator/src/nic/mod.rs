@@ -23,6 +23,7 @@
 
 mod adapter;
 mod census;
+mod clock;
 mod core;
 mod cq;
 mod cq_arm;
@@ -53,6 +54,7 @@ mod window;
 
 pub use adapter::Nic;
 pub use census::Census;
+pub use clock::ticks;
 pub use options::{
     CompletionFate, Identify, Mishaps, Nanos, NicOptions, Progress, Resolver, Trace,
 };

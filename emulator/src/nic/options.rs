@@ -35,6 +35,8 @@ pub struct NicOptions {
     /// What the devices can do. The NIC counts objects, and looks at the
     /// requests posted; commands are checked before they come here.
     pub limits: Limits,
+    /// Its time stands still unless a test lets it pass: it is stepped by hand.
+    pub stepped: bool,
     /// Where address vectors lead. The default takes a local identifier of
     /// n + 1 for port 1 of device n, and a path without one (a global one)
     /// for device 0.
@@ -54,6 +56,7 @@ impl Default for NicOptions {
             scatter_to_large_cqes: false,
             enforce_memlock: false,
             limits: Limits::DEVICE,
+            stepped: false,
             resolve: Box::new(|_, path| {
                 let device = u8::try_from(path.dlid.saturating_sub(1)).ok()?;
                 Some(PortAddress { device, port: 1 })

@@ -121,7 +121,7 @@ impl Qp {
             service_level: header.service_level,
             source_lid: header.source_lid,
             solicited: header.flags.contains(PacketFlags::SOLICITED),
-            timestamp: core.now,
+            timestamp: core.stamp(),
         });
         match inline {
             Some(data) if self.receive_cqe_size(core) == 128 => cqe.inline_64(data),

@@ -98,12 +98,16 @@ pub struct CqSpec {
     pub ignore_overrun: bool,
 }
 
-/// The same moment by two clocks, in nanoseconds.
+/// Frequency of the device's clock in kHz: that of a ConnectX-5, as `hca_core_clock`
+/// of `ibv_devinfo -v` tells it. A tick is 12.8 ns.
+pub const CLOCK_KHZ: u64 = 78_125;
+
+/// The same moment by two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// The device's, as in completions.
+    /// The device's, in ticks as in completions.
     pub device: u64,
-    /// The time of day, since 1970.
+    /// The time of day, in nanoseconds since 1970.
     pub nanoseconds: u64,
 }
 

@@ -24,7 +24,7 @@ pub use control::Control;
 
 use crate::fabric::port::Port;
 use crate::nic::spec::{UarWrite, WallClock};
-use crate::nic::{Nanos, Progress};
+use crate::nic::{Nanos, Progress, ticks};
 
 /// The NIC as those see it who move it: something to run for one batch.
 pub trait Driver {
@@ -46,7 +46,7 @@ pub fn now() -> Nanos {
 #[must_use]
 pub fn wall_clock() -> WallClock {
     WallClock {
-        device: now(),
+        device: ticks(now()),
         nanoseconds: read_clock(libc::CLOCK_REALTIME),
     }
 }

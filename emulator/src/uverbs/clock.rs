@@ -1,9 +1,10 @@
 //! The page that turns the device's time into the time of day, as mlx5_ib
 //! shows it to libmlx5 (`struct mlx5_ib_clock_info`).
 //!
-//! Device time is the host's monotonic clock in nanoseconds, which is slewed
-//! as the time of day is. So one pair of both is enough; a later step of the
-//! time of day is not seen by a context that was open before.
+//! Device time is the host's monotonic clock in ticks, which is slewed as the time
+//! of day is. So one pair of both is enough, for 13 days: then the product of
+//! `mult` and the ticks overflows. A later step of the time of day is not seen by
+//! a context that was open before.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +16,7 @@ use zerocopy::IntoBytes;
 use super::abi::Mlx5ClockInfo;
 use super::context::PAGE_SIZE;
 use super::pages::MAX_PAGES;
-use crate::nic::spec::{Errno, Result, WallClock};
+use crate::nic::spec::{CLOCK_KHZ, Errno, Result, WallClock};
 
 /// `MLX5_IB_MMAP_CLOCK_INFO` in a mapping's offset, in pages; the low byte is
 /// the version of the page.
@@ -30,6 +31,10 @@ const PAGE: u64 = MAX_PAGES as u64;
 /// Pages of that memory.
 pub(super) const MEMORY_PAGES: u64 = PAGE + 1;
 
+/// Nanoseconds of a tick are `MULT / 2^SHIFT`, to a millionth.
+const SHIFT: u32 = 14;
+const MULT: u32 = ((1_000_000 << SHIFT) / CLOCK_KHZ) as u32;
+
 /// Whether doorbell pages of that number would have the offset of this page.
 pub(super) fn takes(page: u32) -> bool {
     u64::from(page) >> 8 == COMMAND
@@ -43,9 +48,8 @@ pub(super) fn show(memory: BorrowedFd<'_>, clock: WallClock) -> std::io::Result<
         nsec: clock.nanoseconds,
         cycles: clock.device,
         frac: 0,
-        // Device time is nanoseconds already.
-        mult: 1,
-        shift: 0,
+        mult: MULT,
+        shift: SHIFT,
         mask: u64::MAX >> 1,
         overflow_period: u64::MAX >> 1,
     };

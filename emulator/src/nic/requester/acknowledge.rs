@@ -209,7 +209,7 @@ impl Qp {
             service_level: 0,
             source_lid: 0,
             solicited: false,
-            timestamp: core.now,
+            timestamp: core.stamp(),
         });
         if let Some(inline) = &request.inline {
             let data = &inline[..request.length as usize];

@@ -5,7 +5,7 @@ use libc::{EINVAL, ENODATA, EOPNOTSUPP};
 use super::Call;
 use crate::config::{Face, Link};
 use crate::limits;
-use crate::nic::spec::{Errno, PortAddress, Result};
+use crate::nic::spec::{CLOCK_KHZ, Errno, PortAddress, Result};
 use crate::sysfs::INTERFACE;
 use crate::uverbs::abi::{
     ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextReq, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
@@ -28,9 +28,6 @@ const UCTX_DEVX: u32 = 1;
 const DEVICE_CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | WINDOWS | 1 << 21;
 /// Those of them about windows.
 const WINDOWS: u32 = 1 << 17 | 1 << 24;
-/// Completions carry the device's time: nanoseconds of the host's monotonic
-/// clock.
-const CLOCK_KHZ: u64 = 1_000_000;
 /// The bits of it that count, as mlx5_ib answers.
 const TIMESTAMPS: u64 = u64::MAX >> 1;
 /// Port states {logical, physical}: `IB_PORT_ACTIVE` and `LinkUp`.

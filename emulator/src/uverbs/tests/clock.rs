@@ -3,7 +3,7 @@
 use libc::{EINVAL, EOPNOTSUPP, EPERM};
 
 use super::objects::Application;
-use crate::nic::spec::Errno;
+use crate::nic::spec::{CLOCK_KHZ, Errno};
 use crate::uverbs::PAGE_SIZE;
 
 /// `MLX5_IB_MMAP_CLOCK_INFO`, version 1.
@@ -23,5 +23,8 @@ fn the_clock_is_one_page_to_be_read() {
     std::os::unix::fs::FileExt::read_exact_at(&memory, &mut page, at).unwrap();
     let word = |at: usize| u64::from_ne_bytes(page[at..at + 8].try_into().unwrap());
     assert_eq!([word(0), word(8), word(16)], [0, 1_000_000, 5]);
-    assert_eq!(word(32), 1, "a nanosecond each: factor 1, no shift");
+    // A second of ticks, by the factor and the shift, to a microsecond.
+    let (mult, shift) = (word(32) & 0xffff_ffff, word(32) >> 32);
+    let second = (1000 * CLOCK_KHZ * mult) >> shift;
+    assert!(second.abs_diff(1_000_000_000) < 1000, "{second} ns");
 }
