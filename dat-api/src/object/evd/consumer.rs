@@ -9,6 +9,7 @@ use dat_engine::{Completion, ControlError};
 
 use super::Evd;
 use super::convert::{Item, Taken, convert, hand_out_usual};
+use super::merge::Merge;
 use super::posted::{Letter, with_room};
 use super::queue::Queue;
 use super::streams::Attribute;
@@ -16,13 +17,16 @@ use crate::handle::Handle;
 use crate::object::ep;
 use crate::types::EventData;
 
-/// Events taken from one queue before the next has its turn.
-const TURN: u32 = 16;
-
 /// Room to keep for staged events: as many as may be counted for a threshold,
 /// what the completion queues hold, and what may be posted.
 pub(super) fn room(queue_length: u32, queues: usize) -> usize {
     2 * queue_length as usize + queues
+}
+
+/// Completions that one queue holds at most: the streams on it have no more
+/// outstanding than the EVD holds events, however long the queue is.
+pub(super) fn held(capacity: u32, queue_length: u32) -> u32 {
+    capacity.min(queue_length)
 }
 
 /// What a look for events has brought.
@@ -53,9 +57,8 @@ impl Found {
 pub(super) struct Consumer {
     staged: VecDeque<Item>,
     pub(super) queues: Vec<Queue>,
-    /// Which queue is polled next, and for how many events more.
-    turn: usize,
-    turn_left: u32,
+    /// For more than one queue.
+    merge: Merge,
     /// Something that notifies was staged since [`Self::take_news`].
     has_news: bool,
     /// For the CNO: every queue was asked for events of the device, and has sent
@@ -75,8 +78,7 @@ impl Consumer {
         Some(Self {
             staged: with_room(room(queue_length, 0))?,
             queues: Vec::new(),
-            turn: 0,
-            turn_left: TURN,
+            merge: Merge::default(),
             has_news: false,
             is_covered: false,
             is_cut_off: false,
@@ -146,37 +148,32 @@ impl Consumer {
         self.next_of_queues(evd)
     }
 
-    /// Polls the queues in turn.
+    /// The next event in the queues.
     fn next_of_queues(&mut self, evd: &Evd) -> Option<EventData> {
-        let looks = match self.queues.len() {
-            1 => {
-                self.turn_left = TURN;
-                1
-            }
-            // Back to where the turn began, which may have been used up.
-            several => several + 1,
-        };
-        for _ in 0..looks {
-            let queue = self.queues.get_mut(self.turn)?;
-            if self.turn_left > 0 {
-                while let Some(completion) = queue.poll() {
-                    let event = match hand_out_usual(&completion) {
-                        None if ep::is_watched(&completion) => {
-                            return self.next_from(evd, &completion);
-                        }
-                        None => hand_out(&completion),
-                        usual => usual,
-                    };
-                    if event.is_some() {
-                        self.turn_left -= 1;
-                        return event;
-                    }
+        while let Some(completion) = self.poll_queues() {
+            let event = match hand_out_usual(&completion) {
+                None if ep::is_watched(&completion) => {
+                    return self.next_from(evd, &completion);
                 }
+                None => hand_out(&completion),
+                usual => usual,
+            };
+            if event.is_some() {
+                return event;
             }
-            self.turn = (self.turn + 1) % self.queues.len();
-            self.turn_left = TURN;
         }
         None
+    }
+
+    /// Takes the next completion of the queues.
+    fn poll_queues(&mut self) -> Option<Completion> {
+        match self.queues.as_mut_slice() {
+            [queue] => queue.poll(),
+            queues => {
+                self.merge.allow(queues, |_| 1);
+                self.merge.next(queues)
+            }
+        }
     }
 
     /// How many events are known to be there.
@@ -244,12 +241,35 @@ impl Consumer {
 
     #[inline(never)]
     fn gather_all(&mut self, evd: &Evd) -> Found {
-        let mut found = self.fetch(evd);
+        let found = self.fetch(evd);
         let most = evd.queue_length() as usize;
+        let room = most.saturating_sub(self.staged.len());
+        found.and(self.stage(evd, room, |_| u32::MAX))
+    }
+
+    /// Stages up to `room` completions that are there now, and of each queue as
+    /// many as `most` says.
+    fn stage(&mut self, evd: &Evd, room: usize, most: impl Fn(&Queue) -> u32) -> Found {
         let attribute = evd.switches.attribute();
-        for queue in &mut self.queues {
-            let room = most.saturating_sub(self.staged.len());
-            found = found.and(stage(queue, room, &mut self.staged, attribute));
+        let mut found = Found::default();
+        match self.queues.as_mut_slice() {
+            [queue] => {
+                for _ in 0..room.min(most(queue) as usize) {
+                    let Some(completion) = queue.poll() else {
+                        break;
+                    };
+                    put(&completion, &mut self.staged, attribute, &mut found);
+                }
+            }
+            queues => {
+                self.merge.allow(queues, most);
+                for _ in 0..room {
+                    let Some(completion) = self.merge.next(queues) else {
+                        break;
+                    };
+                    put(&completion, &mut self.staged, attribute, &mut found);
+                }
+            }
         }
         self.has_news |= found.notifies;
         self.note_staged(evd);
@@ -286,41 +306,32 @@ impl Consumer {
 
     /// Stages every completion that is there now.
     fn sweep(&mut self, evd: &Evd) -> Found {
-        let attribute = evd.switches.attribute();
-        let mut found = Found::default();
-        for queue in &mut self.queues {
-            // As many as it holds were there; more have come since.
-            let most = queue.capacity() as usize;
-            found = found.and(stage(queue, most, &mut self.staged, attribute));
-            queue.settle();
-        }
-        self.has_news |= found.notifies;
-        self.note_staged(evd);
+        let length = evd.queue_length();
+        // As many as a queue holds were there; more have come since.
+        let found = self.stage(evd, usize::MAX, |queue| held(queue.capacity(), length));
+        self.settle_queues();
         found
     }
 
     /// Stages the completions that are there now, as far as there is room: it
     /// allocates nothing. For who needs the places that they hold in the rings.
     pub(super) fn relieve(&mut self, evd: &Evd) -> Found {
-        let attribute = evd.switches.attribute();
-        let mut found = Found::default();
+        let room = self.staged.capacity() - self.staged.len();
+        let found = self.stage(evd, room, Queue::capacity);
+        self.settle_queues();
+        found
+    }
+
+    fn settle_queues(&mut self) {
         for queue in &mut self.queues {
-            let room = self.staged.capacity() - self.staged.len();
-            let most = room.min(queue.capacity() as usize);
-            found = found.and(stage(queue, most, &mut self.staged, attribute));
             queue.settle();
         }
-        self.has_news |= found.notifies;
-        self.note_staged(evd);
-        found
     }
 
     /// Learns of endpoints that have come, and makes what room they need.
     pub(super) fn settle(&mut self, evd: &Evd) {
         self.read_letters(evd);
-        for queue in &mut self.queues {
-            queue.settle();
-        }
+        self.settle_queues();
     }
 
     #[cold]
@@ -328,6 +339,7 @@ impl Consumer {
         match letter {
             Letter::Attach(queue) => {
                 self.queues.push(queue);
+                self.merge.add();
                 self.is_covered = false;
                 evd.posted.note_queue(self.has_usual_queue());
             }
@@ -436,23 +448,6 @@ fn hand_out(completion: &Completion) -> Option<EventData> {
 /// Whether an event came by [`super::posted`].
 fn is_posted(data: &EventData) -> bool {
     !matches!(data, EventData::Dto { .. } | EventData::RmrBind { .. })
-}
-
-/// Moves up to `most` events of a queue.
-fn stage(
-    queue: &mut Queue,
-    most: usize,
-    staged: &mut VecDeque<Item>,
-    attribute: Option<Attribute>,
-) -> Found {
-    let mut found = Found::default();
-    for _ in 0..most {
-        let Some(completion) = queue.poll() else {
-            break;
-        };
-        put(&completion, staged, attribute, &mut found);
-    }
-    found
 }
 
 /// Stages a completion, if it is for the consumer.

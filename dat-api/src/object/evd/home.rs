@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dat_engine::wait::WaitPolicy;
 use dat_engine::{CompletionChannel, CompletionQueue, CqOptions};
 
+use super::capacity::FIRST_QUEUE;
 use super::{Evd, Ia};
 use crate::error::Result;
 use crate::handle::{Handle, Reservation};
@@ -38,6 +39,16 @@ impl Home {
             Self::Ia(ia) => ia.device().limits().cq_depth.min(i32::MAX as u32),
             #[cfg(test)]
             Self::Nowhere(_) => 1 << 16,
+        }
+    }
+
+    /// Completions that the first queue of an EVD holds at least.
+    pub(super) fn first_queue(&self) -> u32 {
+        match self {
+            Self::Ia(ia) if ia.device().resizes_cqs() => 1,
+            Self::Ia(_) => FIRST_QUEUE,
+            #[cfg(test)]
+            Self::Nowhere(world) => world.first_queue(),
         }
     }
 

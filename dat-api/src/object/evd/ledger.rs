@@ -3,6 +3,7 @@
 
 use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
+use super::consumer::held;
 use super::streams::Streams;
 use crate::handle::Handle;
 use crate::object::cno::Cno;
@@ -116,11 +117,11 @@ impl Ledger {
             .fold(0, u32::saturating_add)
     }
 
-    /// All that the queues hold.
-    pub(super) fn capacity(&self) -> usize {
+    /// All that the queues of an EVD of this length can hold at a time.
+    pub(super) fn held(&self, length: u32) -> usize {
         self.queues
             .iter()
-            .map(|account| account.capacity as usize)
+            .map(|account| held(account.capacity, length) as usize)
             .sum()
     }
 

@@ -18,7 +18,9 @@
 //! Completions: the queues have room for all that can be outstanding on the
 //! streams attached to them. What is posted can find the EVD full.
 
+mod capacity;
 mod consumer;
+mod control;
 mod convert;
 mod create;
 mod dto;
@@ -27,6 +29,7 @@ mod exclusive;
 mod feed;
 mod home;
 mod ledger;
+mod merge;
 mod posted;
 mod query;
 mod queue;

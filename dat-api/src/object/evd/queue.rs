@@ -2,7 +2,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use dat_engine::{Completion, CompletionChannel, CompletionOp, CompletionQueue, ControlError};
+use dat_engine::{
+    Arrival, Completion, CompletionChannel, CompletionOp, CompletionQueue, ControlError,
+};
 
 /// A completion queue; in tests also one that the test fills.
 pub(super) enum Queue {
@@ -59,6 +61,11 @@ impl Queue {
     #[inline(always)]
     pub(super) fn poll(&mut self) -> Option<Completion> {
         each!(self, queue => queue.poll())
+    }
+
+    /// Returns when the next completion arrived, without taking it.
+    pub(super) fn arrival(&self) -> Arrival {
+        each!(self, queue => queue.arrival())
     }
 
     /// What is next, without taking it.

@@ -87,13 +87,8 @@ impl Evd {
     fn check_shrinking(&self, asked: u32) -> Result<u32> {
         let counted = Arc::new(Counted::default());
         let census = Census(Arc::clone(&counted));
-        let letter = self.posted.send([Letter::Count(census)]);
-        for round in 0.. {
-            match self.attend() {
-                Attended::Busy if !self.posted.is_done(letter) => pause(round),
-                Attended::Busy | Attended::Done => break,
-                Attended::Gone => return Err(super::create::stale()),
-            }
+        if self.send_and_wait(Letter::Count(census), |_| false) == Attended::Gone {
+            return Err(super::create::stale());
         }
         let refused = |subtype, cause| Err(DatError::new(ReturnType::InvalidState, subtype, cause));
         let (events, awaited) = (

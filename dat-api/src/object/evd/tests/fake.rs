@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dat_engine::{Completion, CompletionFlags, CompletionOp, ControlError, Device, PathRequest};
+use dat_engine::{
+    Arrival, Completion, CompletionFlags, CompletionOp, ControlError, Device, PathRequest,
+};
 
 use super::super::queue::{Glance, Look, Ready, Written};
 
@@ -21,7 +23,7 @@ enum Armed {
 
 #[derive(Debug)]
 struct Inside {
-    completions: VecDeque<Completion>,
+    completions: VecDeque<(Completion, Arrival)>,
     armed: Armed,
 }
 
@@ -60,6 +62,11 @@ impl Ring {
     /// The device completes something. As the device does it: the completion
     /// first, then the event, once for each arm.
     pub(super) fn complete(&self, completion: Completion) {
+        self.complete_at(completion, Arrival::Unknown);
+    }
+
+    /// [`Self::complete`], with what the queue tells of the arrival.
+    pub(super) fn complete_at(&self, completion: Completion, arrival: Arrival) {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(
             inside.completions.len() < self.capacity as usize,
@@ -70,7 +77,7 @@ impl Ring {
         if !self.tells_solicited.load(Ordering::Relaxed) {
             seen.flags -= CompletionFlags::SOLICITED;
         }
-        inside.completions.push_back(seen);
+        inside.completions.push_back((seen, arrival));
         let counts = match inside.armed {
             Armed::No => false,
             Armed::Any => true,
@@ -115,7 +122,10 @@ impl FakeQueue {
 
     pub(in super::super) fn glance(&mut self) -> Glance<'_> {
         let inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        let front = inside.completions.front().copied();
+        let front = inside
+            .completions
+            .front()
+            .map(|(completion, _)| *completion);
         drop(inside);
         match front {
             None => Glance::Empty,
@@ -128,7 +138,16 @@ impl FakeQueue {
 
     pub(in super::super) fn poll(&mut self) -> Option<Completion> {
         let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        inside.completions.pop_front()
+        inside
+            .completions
+            .pop_front()
+            .map(|(completion, _)| completion)
+    }
+
+    pub(in super::super) fn arrival(&self) -> Arrival {
+        let inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let front = inside.completions.front();
+        front.map_or(Arrival::Empty, |&(_, arrival)| arrival)
     }
 
     pub(in super::super) fn capacity(&self) -> u32 {

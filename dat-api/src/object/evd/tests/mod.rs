@@ -4,6 +4,7 @@ mod attaching;
 mod blind;
 mod fake;
 mod life;
+mod merging;
 mod order;
 mod posting;
 mod rig;

@@ -1,5 +1,6 @@
 //! An EVD whose surroundings are the test.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use dat_engine::{Completion, CompletionOp};
 
 use super::fake::{Channel, FakeQueue, Ring};
 use crate::handle::{Handle, Meters, Reservation};
+use crate::object::evd::capacity::FIRST_QUEUE;
 use crate::object::evd::home::Home;
 use crate::object::evd::{DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, wait};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -24,6 +26,7 @@ struct Inside {
     reports: Mutex<Vec<(AsyncKind, Handle, AsyncReason)>>,
     rings: Mutex<Vec<Arc<Ring>>>,
     channel: OnceLock<Arc<Channel>>,
+    first_queue: AtomicU32,
 }
 
 impl World {
@@ -52,6 +55,17 @@ impl World {
         let mut rings = self.0.rings.lock().unwrap_or_else(PoisonError::into_inner);
         rings.push(ring);
         queue
+    }
+
+    /// Completions that the first queue holds at least: 0 unless the test has
+    /// asked for as many as EVDs of devices have.
+    pub(in super::super) fn first_queue(&self) -> u32 {
+        self.0.first_queue.load(Ordering::Relaxed)
+    }
+
+    /// Has the first queue made as long as those of devices that resize none.
+    pub(super) fn make_first_queue_long(&self) {
+        self.0.first_queue.store(FIRST_QUEUE, Ordering::Relaxed);
     }
 
     /// The completion queues that were made, in order.

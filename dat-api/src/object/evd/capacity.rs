@@ -1,0 +1,203 @@
+//! How many events an EVD holds, and in which completion queue.
+//!
+//! - Its *length* is what was asked for, or the depths of all attached streams
+//!   together if that is more. A stream's *depth* is the most completions that it
+//!   can have outstanding; endpoints of one SRQ count once, with the SRQ's depth.
+//! - A completion queue promises each stream its depth, and cannot overflow. The
+//!   first stream creates the queue: as long as was asked for, and with at least
+//!   [`FIRST_QUEUE`] entries unless the device can resize it later.
+//! - A stream for which no queue has room gets one resized, or else another queue.
+//! - A stream that leaves gives its depth back when its last completions are out of
+//!   the queue: when the owner has done the letter that was sent then.
+//! - `dat_evd_resize` changes the length alone: how many events may be posted, and
+//!   the room for staged ones.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use dat_engine::CompletionQueueHandle;
+
+use super::Evd;
+use super::create::no_memory;
+use super::feed;
+use super::ledger::{Account, Ledger};
+use super::posted::{Letter, with_room};
+use super::queue::Queue;
+use crate::error::{DatError, Result};
+use crate::handle::Handle;
+use crate::status::{ReturnType, Subtype};
+
+/// Completions that the first queue of an EVD holds at least, where it cannot grow
+/// later: those of 16 endpoints with default attributes, each of which can have
+/// 128 receives, 127 requests and the marker of a disconnect outstanding. With one
+/// queue, events come out in the order of arrival.
+///
+/// libmlx5 rounds this up to a ring of 8192 entries, 512 KiB.
+pub(super) const FIRST_QUEUE: u32 = 4096;
+
+impl Evd {
+    /// Finds room for a stream of `depth` that fits in no queue as it is: resizes a
+    /// queue, or makes another. Returns the index of the queue. `lent` is the room
+    /// of each queue that the stream may have besides.
+    pub(super) fn make_room(
+        self: &Arc<Self>,
+        ledger: &mut Ledger,
+        depth: u32,
+        lent: impl Fn(usize) -> u32,
+    ) -> Result<usize> {
+        let mut queues = 0..ledger.queues.len();
+        if let Some(index) = queues.find(|&index| {
+            self.widen_queue(&mut ledger.queues[index], depth.saturating_sub(lent(index)))
+        }) {
+            return Ok(index);
+        }
+        self.add_queue(ledger, depth)?;
+        Ok(ledger.queues.len() - 1)
+    }
+
+    /// Has the device resize a queue, to have room for `more` completions than it
+    /// promises now. Returns `false` if that cannot be.
+    fn widen_queue(&self, account: &mut Account, more: u32) -> bool {
+        let least = account.used.saturating_add(more);
+        let most = self.home.max_queue_length();
+        let Some(queue) = account.queue.as_ref().filter(|_| least <= most) else {
+            return false;
+        };
+        // Twice as long, so that it is not resized for each endpoint.
+        let wanted = least.max(account.capacity.saturating_mul(2)).min(most);
+        let resized = queue.resize(wanted).or_else(|_| queue.resize(least));
+        account.capacity = queue.capacity();
+        if let Err(error) = &resized {
+            tracing::debug!("an EVD takes another completion queue: {error}");
+        }
+        resized.is_ok()
+    }
+
+    /// Adds a completion queue with room for `depth`, and for as much again as
+    /// there is already, so that their number stays small.
+    fn add_queue(self: &Arc<Self>, ledger: &mut Ledger, depth: u32) -> Result<()> {
+        let most = self.home.max_queue_length();
+        if depth > most {
+            return Err(DatError::new(
+                ReturnType::InsufficientResources,
+                Subtype::ResourceMemory,
+                format!("{depth} completions outstanding; a completion queue holds {most}"),
+            ));
+        }
+        let least = depth.max(ledger.asked).max(ledger.depth()).min(most);
+        let wanted = match ledger.queues.is_empty() {
+            true => least.max(self.home.first_queue()).min(most),
+            false => least,
+        };
+        let made = self.make_queue(ledger, wanted).or_else(|error| {
+            if wanted == least {
+                return Err(error);
+            }
+            // The memory that may be locked, for example, is small.
+            tracing::warn!("an EVD gets a short completion queue: {error}");
+            self.make_queue(ledger, least)
+        });
+        let (queue, handle) = made?;
+        ledger.queues.push(Account {
+            queue: handle,
+            capacity: queue.capacity(),
+            used: 0,
+            leaving: Vec::new(),
+        });
+        self.posted.send([Letter::Attach(queue)]);
+        // A waiting thread has to arm this queue too.
+        self.blocker.wake();
+        self.call_cno();
+        Ok(())
+    }
+
+    fn make_queue(
+        &self,
+        ledger: &mut Ledger,
+        depth: u32,
+    ) -> Result<(Queue, Option<CompletionQueueHandle>)> {
+        #[cfg(test)]
+        if let super::home::Home::Nowhere(world) = &self.home {
+            return Ok((Queue::Fake(world.make_queue(depth)), None));
+        }
+        let channel = match &ledger.channel {
+            Some(channel) => channel.clone(),
+            None => {
+                let channel = self.home.create_channel()?;
+                feed::watch(ledger.cno.as_ref(), channel.fd(), self.handle)?;
+                ledger.channel.insert(channel).clone()
+            }
+        };
+        let cq = self.home.create_cq(depth, &channel, self.handle)?;
+        let handle = cq.handle().clone();
+        Ok((Queue::Real(cq), Some(handle)))
+    }
+
+    /// An SRQ whose receives are reported here is to hold so many more; `false`,
+    /// and nothing done, if the completion queue has no room for them: its
+    /// endpoints cannot move to another.
+    pub(crate) fn widen_shared(&self, srq: Handle, more: u32) -> bool {
+        let mut ledger = self.ledger();
+        let ledger = &mut *ledger;
+        let Some(at) = ledger.shared.iter().position(|shared| shared.srq == srq) else {
+            return true;
+        };
+        let account = &mut ledger.queues[ledger.shared[at].queue];
+        let has_room = account.capacity.saturating_sub(account.used) >= more;
+        if !has_room && !self.widen_queue(account, more) {
+            return false;
+        }
+        if self.grow(ledger, more, 0).is_err() {
+            return false;
+        }
+        ledger.queues[ledger.shared[at].queue].used += more;
+        ledger.shared[at].depth += more;
+        true
+    }
+
+    /// Takes a [`Self::widen_shared`] back.
+    pub(crate) fn narrow_shared(&self, srq: Handle, less: u32) {
+        let mut ledger = self.ledger();
+        let ledger = &mut *ledger;
+        if let Some(shared) = ledger.shared.iter_mut().find(|shared| shared.srq == srq) {
+            shared.depth -= less;
+            ledger.queues[shared.queue].used -= less;
+        }
+    }
+
+    /// There may be `more` completions outstanding than before, of those that are
+    /// lent none.
+    pub(super) fn grow(&self, ledger: &mut Ledger, more: u32, lent: u32) -> Result<()> {
+        let depth = ledger.depth().saturating_sub(lent).saturating_add(more);
+        self.set_length(ledger, self.queue_length().max(depth))
+    }
+
+    /// The EVD holds so many events from now on, as far as posting and staging
+    /// go. Nothing has changed on an error.
+    pub(super) fn set_length(&self, ledger: &mut Ledger, length: u32) -> Result<()> {
+        let room = super::consumer::room(length, ledger.held(length));
+        if room > ledger.room {
+            let staged = with_room(room).ok_or_else(no_memory)?;
+            if !self.posted.set_limit(length) {
+                return Err(no_memory());
+            }
+            self.posted.send([Letter::Room(staged)]);
+            ledger.room = room;
+        } else if !self.posted.set_limit(length) {
+            return Err(no_memory());
+        }
+        self.queue_length.store(length, Ordering::Release);
+        Ok(())
+    }
+
+    /// The EVD holds no more than so many events from now on; `false`, and nothing
+    /// has changed, if it holds more of them: so many completions, and what was
+    /// posted; or if it is no longer now.
+    pub(super) fn lower_length(&self, length: u32, completions: u32) -> bool {
+        let is_lower = self.posted.lower_limit(length, completions);
+        if is_lower {
+            self.queue_length.store(length, Ordering::Release);
+        }
+        is_lower
+    }
+}

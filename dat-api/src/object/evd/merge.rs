@@ -1,0 +1,76 @@
+//! Which of several completion queues of an EVD is polled next.
+//!
+//! An EVD has one completion queue as long as that can hold what its endpoints
+//! have outstanding (`capacity.rs`), and gives completions out in the order of
+//! that queue, which is the order of arrival. Of several queues, the completion
+//! with the earliest time stamp comes first. That is a best effort:
+//! - an error completion has no time stamp, and comes directly after the
+//!   completion before it in its own queue;
+//! - time stamps are equal within a tick of the device's clock, 6 to 13 ns;
+//! - the device makes completions visible queue by queue, so an earlier one can
+//!   appear after a later one was given out;
+//! - the verbs path shows no time stamps: there, the queues take turns.
+//!
+//! The completions of one stream are in one queue, and so always in order.
+
+use dat_engine::{Arrival, Completion};
+
+use super::queue::Queue;
+
+/// Takes completions from several queues.
+#[derive(Default)]
+pub(super) struct Merge {
+    /// The queue that is looked at first.
+    turn: usize,
+    /// Completions that each queue may still give.
+    left: Vec<u32>,
+}
+
+impl Merge {
+    /// Makes room for one more queue.
+    pub(super) fn add(&mut self) {
+        self.left.push(0);
+    }
+
+    /// Lets each queue give up to `most` completions.
+    pub(super) fn allow(&mut self, queues: &[Queue], most: impl Fn(&Queue) -> u32) {
+        for (left, queue) in self.left.iter_mut().zip(queues) {
+            *left = most(queue);
+        }
+    }
+
+    /// Takes the next completion of the queues that may still give one.
+    pub(super) fn next(&mut self, queues: &mut [Queue]) -> Option<Completion> {
+        loop {
+            let mut earliest: Option<(usize, u64)> = None;
+            for step in 0..queues.len() {
+                let index = (self.turn + step) % queues.len();
+                if self.left[index] == 0 {
+                    continue;
+                }
+                let queue = &mut queues[index];
+                match queue.arrival() {
+                    Arrival::Empty => queue.settle(),
+                    Arrival::Unknown => {
+                        if let Some(completion) = queue.poll() {
+                            self.turn = index + 1;
+                            self.left[index] -= 1;
+                            return Some(completion);
+                        }
+                    }
+                    Arrival::At(stamp) => {
+                        if earliest.is_none_or(|(_, first)| stamp < first) {
+                            earliest = Some((index, stamp));
+                        }
+                    }
+                }
+            }
+            let (index, _) = earliest?;
+            if let Some(completion) = queues[index].poll() {
+                self.left[index] -= 1;
+                return Some(completion);
+            }
+            // That was of a queue pair that is gone: poll has skipped it.
+        }
+    }
+}

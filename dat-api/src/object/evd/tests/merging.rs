@@ -1,0 +1,141 @@
+//! EVDs with several completion queues, and how many endpoints share one.
+
+use std::sync::Arc;
+
+use dat_engine::{Arrival, Status};
+
+use super::fake::Ring;
+use super::rig::{FakeEp, Rig, number};
+use crate::object::evd::{DtoRole, DtoStream};
+use crate::types::{CompletionFlags, EvdFlags, EventData};
+
+/// How a test takes events.
+#[derive(Clone, Copy, Debug)]
+enum Taking {
+    Dequeue,
+    Wait,
+    /// A wait that counts all events first.
+    WaitForAll,
+    /// A control call has the completions staged first.
+    Drain,
+}
+
+const ALL: [Taking; 4] = [
+    Taking::Dequeue,
+    Taking::Wait,
+    Taking::WaitForAll,
+    Taking::Drain,
+];
+
+/// Takes so many events; their numbers.
+fn take(rig: &Rig, taking: Taking, count: usize) -> Vec<u64> {
+    let next = |rest: usize| match taking {
+        Taking::Dequeue => rig.dequeue(),
+        Taking::Wait => rig.poll(1).result.map(|event| event.data),
+        Taking::WaitForAll => rig.poll(rest as i32).result.map(|event| event.data),
+        Taking::Drain => {
+            rig.evd.drain();
+            rig.dequeue()
+        }
+    };
+    (0..count)
+        .map(|taken| number(next(count - taken).expect("an event")))
+        .collect()
+}
+
+/// An EVD with three queues, one for each stream: none has room for two.
+fn three_queues() -> (Rig, [DtoStream; 3], [Arc<Ring>; 3]) {
+    let rig = Rig::new(1, EvdFlags::DTO);
+    let streams = [20, 30, 60].map(|depth| {
+        let role = DtoRole::Recv { depth };
+        let flags = CompletionFlags::EVD_THRESHOLD;
+        rig.evd.attach_dto(role, flags, &[]).expect("a stream")
+    });
+    let rings: [Arc<Ring>; 3] = rig.world.rings().try_into().expect("three queues");
+    (rig, streams, rings)
+}
+
+#[test]
+fn evd_completions_of_several_queues_come_by_their_time() {
+    for taking in ALL {
+        let (rig, _streams, rings) = three_queues();
+        let ep = FakeEp::new();
+        // The place of a completion is its number.
+        for (place, queue) in [2, 0, 0, 1, 2, 1, 1, 0, 2, 2, 0, 1].into_iter().enumerate() {
+            let stamp = Arrival::At(1000 + 7 * place as u64);
+            rings[queue].complete_at(ep.received(place as u64), stamp);
+        }
+        let expected: Vec<u64> = (0..12).collect();
+        assert_eq!(take(&rig, taking, 12), expected, "{taking:?}");
+    }
+}
+
+#[test]
+fn evd_a_failure_without_a_time_comes_behind_its_predecessor() {
+    for taking in ALL {
+        let (rig, _streams, rings) = three_queues();
+        let ep = FakeEp::new();
+        let failed = |number| dat_engine::Completion {
+            status: Status::WrFlush,
+            ..ep.received(number)
+        };
+        rings[0].complete_at(ep.received(0), Arrival::At(50));
+        rings[1].complete_at(ep.received(1), Arrival::At(60));
+        rings[1].complete_at(failed(2), Arrival::Unknown);
+        rings[1].complete_at(failed(3), Arrival::Unknown);
+        rings[0].complete_at(ep.received(4), Arrival::At(70));
+        rings[2].complete_at(ep.received(5), Arrival::At(80));
+        assert_eq!(take(&rig, taking, 6), [0, 1, 2, 3, 4, 5], "{taking:?}");
+    }
+}
+
+#[test]
+fn evd_completions_of_one_tick_keep_the_order_of_their_queues() {
+    for taking in ALL {
+        let (rig, _streams, rings) = three_queues();
+        let ep = FakeEp::new();
+        for round in 0..18 {
+            let stamp = Arrival::At(9 + round / 6);
+            rings[round as usize % 3].complete_at(ep.received(round), stamp);
+        }
+        let taken = take(&rig, taking, 18);
+        for queue in 0..3 {
+            let of_queue = taken.iter().filter(|&&place| place % 3 == queue);
+            assert!(of_queue.is_sorted(), "{taking:?}: {taken:?}");
+        }
+        let ticks = taken.iter().map(|place| place / 6);
+        assert!(ticks.is_sorted(), "{taking:?}: {taken:?}");
+    }
+}
+
+/// The room that 16 endpoints with default attributes need is in the first queue,
+/// whatever the length of the EVD; the length is told as if there were no more.
+#[test]
+fn evd_sixteen_default_endpoints_share_one_queue() {
+    for length in [1, 16, 500, 5000] {
+        let rig = Rig::new(length, EvdFlags::DTO);
+        rig.world.make_first_queue_long();
+        let attach = |role| {
+            let flags = CompletionFlags::EVD_THRESHOLD;
+            rig.evd.attach_dto(role, flags, &[]).expect("a stream")
+        };
+        let mut streams = Vec::new();
+        for endpoints in 1..=16 {
+            streams.push(attach(DtoRole::Recv { depth: 128 }));
+            streams.push(attach(DtoRole::Request { depth: 128 }));
+            assert_eq!(rig.world.rings().len(), 1, "{endpoints} in {length}");
+            let needed = 256 * endpoints;
+            assert_eq!(rig.evd.queue_length(), needed.max(length as u32));
+        }
+        // Each at its limit: `Ring::complete` panics at an overflow.
+        let ring = &rig.world.rings()[0];
+        let ep = FakeEp::new();
+        for place in 0..16 * 256 {
+            ring.complete(ep.received(place));
+        }
+        let first = rig.poll(1).result.map(|event| event.data);
+        assert!(matches!(first, Ok(EventData::Dto { cookie: 0, .. })));
+        let rest = take(&rig, Taking::Dequeue, 16 * 256 - 1);
+        assert!(rest.into_iter().eq(1..16 * 256));
+    }
+}
