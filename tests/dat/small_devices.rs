@@ -7,6 +7,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
+use crate::evd::arrival::Crowd;
 use crate::support::{
     Bed, End, Pair, Shape, abilities, ep_info, fails, fails_with, is_on_small_device, ok, post_srq,
 };
@@ -376,6 +377,32 @@ fn an_evd_grows_though_completion_queues_cannot() {
         // SAFETY: a live handle.
         ok(unsafe { dat_ep_free(ep) });
     }
+}
+
+/// The first completion queue is as long as sixteen endpoints with default
+/// attributes need.
+#[test]
+fn events_come_as_they_arrived_though_completion_queues_cannot_grow() {
+    on!(
+        events_come_as_they_arrived_though_completion_queues_cannot_grow,
+        "no_cq_resize"
+    );
+    let bed = Bed::new();
+    let mut crowd = Crowd::new(&bed, 16, 16);
+    assert_eq!(crowd.queues(), 1);
+    crowd.talk();
+}
+
+/// Where a completion queue is short, an EVD takes several.
+#[test]
+fn a_short_completion_queue_is_as_long_as_the_device_says() {
+    on!(
+        a_short_completion_queue_is_as_long_as_the_device_says,
+        "max_cqe=1023,no_cq_resize"
+    );
+    let bed = Bed::new();
+    assert_eq!(Crowd::new(&bed, 3, 16).queues(), 1);
+    assert_eq!(Crowd::new(&bed, 4, 16).queues(), 2);
 }
 
 #[test]

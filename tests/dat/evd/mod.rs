@@ -70,13 +70,15 @@
 //! | row of order | test |
 //! | --- | --- |
 //! | O01 first in, first out in one stream | W15 |
-//! | O02 none between streams | nothing to be asserted |
+//! | O02 none between streams | more is given: O09, O10 |
 //! | O03 each event once, to one thread | W22, N14 |
 //! | O04 completions before the disconnection | `order` |
 //! | O05 after one failure all fail | `order` |
 //! | O06 receives in the order of their posts | W15, R; with an SRQ E01 |
 //! | O07 a bind is a fence | `memory::rmr::order` |
 //! | O08 a marker comes last | `order` |
+//! | O09 in order of arrival from one completion queue | `arrival` |
+//! | O10 by time stamp from several | `arrival`; ties, errors: `dat-api/src/object/evd/tests/merging.rs` |
 //!
 //! | call | failures |
 //! | --- | --- |
@@ -86,6 +88,7 @@
 //! | `dat_evd_resize` | `resize` Z03, Z04 |
 //! | `dat_evd_free` | `failures` T01, T02 |
 
+pub(crate) mod arrival;
 mod failures;
 mod flags;
 mod order;

@@ -1,0 +1,178 @@
+//! In which order the events of several endpoints come out of one EVD.
+//!
+//! Each message arrives before the next is sent, which a device that is stepped by
+//! hand lets a test see.
+
+use std::ptr;
+use std::time::Duration;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use crate::support::{Bed, Dto, End, Memory, Pair, dequeue, device, dto, nothing_on, ok, wait};
+
+/// For what must come at once.
+const SOON: DAT_TIMEOUT = 10_000_000;
+
+/// How a test takes events.
+#[derive(Clone, Copy, Debug)]
+enum Taking {
+    Dequeue,
+    Wait,
+    /// One wait for all, and then one dequeue for each event.
+    Batch,
+}
+
+/// Pairs of endpoints with default attributes. One end of each reports all its
+/// completions to one EVD.
+pub(crate) struct Crowd<'b> {
+    bed: &'b Bed,
+    evd: DAT_EVD_HANDLE,
+    pairs: Vec<Pair>,
+    memory: Memory,
+    /// Completion queues that the EVD has.
+    queues: usize,
+    /// The number of the next message.
+    next: u64,
+}
+
+fn completion_queues() -> usize {
+    let emulator = device::emulator().expect("a device that is stepped by hand");
+    emulator.nic().census().cqs
+}
+
+/// Endpoints with default attributes that report to this EVD.
+fn ends(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> Vec<End> {
+    let make = || {
+        let mut end = End {
+            ep: ptr::null_mut(),
+            recv: evd,
+            request: evd,
+            connect: bed.evd(8, DAT_EVD_CONNECTION_FLAG),
+        };
+        // SAFETY: live handles; the result is writable.
+        ok(unsafe {
+            dat_ep_create(
+                bed.ia,
+                bed.pz,
+                evd,
+                evd,
+                end.connect,
+                ptr::null(),
+                &raw mut end.ep,
+            )
+        });
+        end
+    };
+    (0..count).map(|_| make()).collect()
+}
+
+impl<'b> Crowd<'b> {
+    /// So many pairs, one end of each on an EVD that was asked to hold `length`
+    /// events.
+    pub(crate) fn new(bed: &'b Bed, count: usize, length: DAT_COUNT) -> Self {
+        let evd = bed.evd(length, DAT_EVD_DTO_FLAG);
+        let before = completion_queues();
+        let near = ends(bed, evd, count);
+        let queues = completion_queues() - before;
+        let far = ends(bed, bed.evd(length, DAT_EVD_DTO_FLAG), count);
+        let pairs = near.into_iter().zip(far);
+        Self {
+            bed,
+            evd,
+            pairs: pairs
+                .map(|(near, far)| Pair::connect(bed, near, far))
+                .collect(),
+            memory: bed.memory(4096),
+            queues,
+            next: 0,
+        }
+    }
+
+    pub(crate) fn queues(&self) -> usize {
+        self.queues
+    }
+
+    /// One message over one of the pairs: its number is the cookie of the
+    /// completion that comes to the EVD, of a receive or of a request.
+    fn message(&mut self) {
+        let number = self.next;
+        self.next += 1;
+        // Pairs and directions in an order without a pattern.
+        let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let pair = &self.pairs[random as usize % self.pairs.len()];
+        let (near, far) = (&pair.active, &pair.passive);
+        let (into, from) = (self.memory.segment(0, 8), self.memory.segment(64, 8));
+        if random & (1 << 20) != 0 {
+            ok(near.post_recv(&[into], number));
+            ok(far.post_send(&[from], 0, DAT_COMPLETION_SUPPRESS_FLAG));
+        } else {
+            ok(far.post_recv(&[into], 0));
+            ok(near.post_send(&[from], number, DAT_COMPLETION_DEFAULT_FLAG));
+        }
+        self.bed.run();
+        // More than a tick of the device's clock.
+        self.bed.advance(Duration::from_nanos(20));
+        while dequeue(far.recv).is_ok() {}
+    }
+
+    /// Takes so many events.
+    fn take(&self, taking: Taking, count: usize) -> Vec<Dto> {
+        let waited = |threshold: usize| {
+            let (answer, event, nmore) = wait(self.evd, SOON, threshold as DAT_COUNT);
+            ok(answer);
+            (dto(&event), nmore as usize)
+        };
+        let dequeued = || dto(&dequeue(self.evd).expect("an event"));
+        match taking {
+            Taking::Dequeue => (0..count).map(|_| dequeued()).collect(),
+            Taking::Wait => (0..count).map(|_| waited(1).0).collect(),
+            Taking::Batch => {
+                let (first, nmore) = waited(count);
+                assert_eq!(nmore, count - 1);
+                let rest = (0..nmore).map(|_| dequeued());
+                [first].into_iter().chain(rest).collect()
+            }
+        }
+    }
+
+    /// Checks that the events of many messages come out as these arrived, however
+    /// they are taken.
+    pub(crate) fn talk(&mut self) {
+        for taking in [Taking::Dequeue, Taking::Wait, Taking::Batch] {
+            let from = self.next;
+            for _ in 0..100 {
+                self.message();
+            }
+            let taken = self.take(taking, 100);
+            assert!(taken.iter().all(|dto| dto.status == DAT_DTO_SUCCESS));
+            let cookies: Vec<u64> = taken.iter().map(|dto| dto.cookie).collect();
+            let arrived: Vec<u64> = (from..self.next).collect();
+            assert_eq!(cookies, arrived, "{taking:?}");
+            nothing_on(self.evd);
+        }
+    }
+}
+
+/// Sixteen endpoints with default attributes fit into one completion queue, however
+/// short the EVD was asked to be.
+#[test]
+fn evd_o09_events_of_sixteen_endpoints_come_as_they_arrived() {
+    let bed = Bed::new();
+    for length in [1, 16] {
+        let mut crowd = Crowd::new(&bed, 16, length);
+        assert_eq!(crowd.queues(), 1, "of an EVD of {length}");
+        crowd.talk();
+    }
+}
+
+/// Of more endpoints than that, too, where completions are further apart than a tick
+/// of the device's clock. On the verbs path it is one queue, which has grown.
+#[test]
+fn evd_o10_events_from_two_completion_queues_come_as_they_arrived() {
+    let bed = Bed::new();
+    let mut crowd = Crowd::new(&bed, 40, 16);
+    let is_verbs = std::env::var("DAT_PATH").is_ok_and(|path| path == "verbs");
+    assert_eq!(crowd.queues(), if is_verbs { 1 } else { 2 });
+    crowd.talk();
+}
