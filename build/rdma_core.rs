@@ -1,5 +1,9 @@
-//! The probe for what rdma-core and clang must have installed.
+//! The probe for what rdma-core must have installed.
 
+#[path = "fail.rs"]
+mod fail;
+
+pub(crate) use fail::fail;
 use std::path::{Path, PathBuf};
 
 /// The libraries and the oldest version of each that this project builds
@@ -120,16 +124,4 @@ fn list(folders: &[PathBuf]) -> String {
         .map(|folder| folder.display().to_string())
         .collect::<Vec<_>>()
         .join(", ")
-}
-
-/// Ends the build with one line that says what is missing and how to get it.
-pub(crate) fn fail(what: &str) -> ! {
-    // The `error=` directive is shown by cargo on its own, without the
-    // panic's noise around it.
-    println!(
-        "cargo::error={what}; install it with: apt-get install libibverbs-dev librdmacm-dev \
-         ibverbs-providers pkg-config libclang-dev clang (Fedora, RHEL: dnf install \
-         rdma-core-devel pkgconf clang-devel)"
-    );
-    std::process::exit(1)
 }

@@ -24,7 +24,7 @@
 //!
 //! # What is where
 //! [`abi`] is what C sees, in Rust: the types and values of the headers in
-//! `include/dat`. [`exports`] are the 72 calls and one of our own, each a conversion to and from
+//! `include/dat`, generated from them. [`exports`] are the 72 calls and one of our own, each a conversion to and from
 //! the objects of `dat_api`, with `face` for what they share.
 
 pub mod abi;
