@@ -1,10 +1,8 @@
 //! `DAT_RETURN`: class, type and subtype in 32 bits (uDAPL 1.2, `dat/dat_error.h`).
 
-mod kind;
-mod subtype;
+mod codes;
 
-pub use kind::ReturnType;
-pub use subtype::Subtype;
+pub use codes::{ReturnType, Subtype};
 
 use core::fmt;
 
@@ -154,6 +152,15 @@ mod tests {
         }
         for (i, subtype) in Subtype::ALL.into_iter().enumerate() {
             assert_eq!(subtype as usize, i, "subtypes count from 0 without gaps");
+        }
+    }
+
+    #[test]
+    fn both_forms_of_a_name_agree() {
+        let names = ReturnType::ALL.map(|kind| (kind.name(), kind.c_name()));
+        let details = Subtype::ALL.map(|subtype| (subtype.name(), subtype.c_name()));
+        for (name, c_name) in names.into_iter().chain(details) {
+            assert_eq!(c_name.to_str(), Ok(name));
         }
     }
 

@@ -5,7 +5,6 @@ use core::ffi::c_char;
 use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::abi::{DAT_INVALID_PARAMETER, DAT_RETURN};
-use crate::face::strings;
 
 /// The names are those of the enumerators; that of the subtype is empty if
 /// there is no detail. The class bits are not looked at. As with other
@@ -27,10 +26,14 @@ pub unsafe extern "C" fn dat_strerror(
     let (Some(kind), Some(subtype)) = (value.kind(), value.subtype()) else {
         return DAT_INVALID_PARAMETER;
     };
+    let detail = match subtype {
+        Subtype::NoSubtype => c"",
+        _ => subtype.c_name(),
+    };
     // SAFETY: not null, so by the contract of `exports` there is room for both.
     unsafe {
-        major_message.write_unaligned(strings::of_type(kind).as_ptr());
-        minor_message.write_unaligned(strings::of_subtype(subtype).as_ptr());
+        major_message.write_unaligned(kind.c_name().as_ptr());
+        minor_message.write_unaligned(detail.as_ptr());
     }
     DatReturn::SUCCESS.bits()
 }
