@@ -19,6 +19,7 @@ pub mod request;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]
 mod ring;
 pub mod shared_queue;
+pub mod sync;
 pub mod thread;
 pub mod wait;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]

@@ -30,6 +30,8 @@ use core::ops::Deref;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use dat_engine::sync::Backoff;
+
 use self::arena::Arena;
 use self::slot::{DYING, FREE, HELD, live};
 
@@ -469,14 +471,14 @@ pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Op
         .ok()?;
     // SAFETY: the tag was live until now, and only we take the object out.
     let inside = unsafe { object::<T>(slot) };
-    let mut patience = Patience::default();
+    let mut backoff = Backoff::new();
     while slot.gate.fetch_or(HELD, Ordering::SeqCst) & HELD != 0 {
         hurry(inside);
-        patience.wait();
+        backoff.wait();
     }
-    let mut patience = Patience::default();
+    let mut backoff = Backoff::new();
     while slot.pins.load(Ordering::SeqCst) != 0 {
-        patience.wait();
+        backoff.wait();
     }
     let raw = slot
         .object
@@ -505,23 +507,6 @@ pub unsafe fn publish_for_test<T: Object>(object: Arc<T>) -> Option<Handle> {
 /// The handle came from there, and the caller neither pins nor owns the object.
 pub unsafe fn retire_for_test<T: Object>(handle: Handle) -> Option<Arc<T>> {
     retire(handle, |_| ())
-}
-
-/// Waits a little, then longer: for other threads to leave an object.
-#[derive(Default)]
-struct Patience {
-    rounds: u32,
-}
-
-impl Patience {
-    fn wait(&mut self) {
-        self.rounds += 1;
-        match self.rounds {
-            0..=100 => core::hint::spin_loop(),
-            101..=200 => std::thread::yield_now(),
-            _ => std::thread::sleep(std::time::Duration::from_micros(50)),
-        }
-    }
 }
 
 #[cfg(test)]

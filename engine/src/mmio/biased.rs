@@ -8,6 +8,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
+use crate::sync::{Backoff, SpinLock};
+
 /// A lock for one thread that can be opened to others; how is told at the top
 /// of this file.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ pub struct BiasedLock {
     /// Set by the only user while it is inside.
     inside: AtomicBool,
     /// Taken by each of several users.
-    locked: AtomicBool,
+    lock: SpinLock<()>,
 }
 
 impl BiasedLock {
@@ -26,7 +28,7 @@ impl BiasedLock {
         Self {
             shared: AtomicBool::new(!membarrier::register()),
             inside: AtomicBool::new(false),
-            locked: AtomicBool::new(false),
+            lock: SpinLock::new(()),
         }
     }
 
@@ -62,14 +64,8 @@ impl BiasedLock {
     #[cold]
     #[inline(never)]
     fn with_lock<R>(&self, critical: impl FnOnce() -> R) -> R {
-        while self.locked.swap(true, Ordering::Acquire) {
-            while self.locked.load(Ordering::Relaxed) {
-                core::hint::spin_loop();
-            }
-        }
-        let result = critical();
-        self.locked.store(false, Ordering::Release);
-        result
+        let _held = self.lock.lock();
+        critical()
     }
 
     /// Lets several threads call [`Self::with`] from now on. Callers take turns:
@@ -80,9 +76,10 @@ impl BiasedLock {
         }
         membarrier::everywhere();
         // The user was inside before the barrier: a few instructions, unless
-        // its thread is not running; then let it.
+        // its thread is not running.
+        let mut backoff = Backoff::new();
         while self.inside.load(Ordering::Acquire) {
-            std::thread::yield_now();
+            backoff.wait();
         }
     }
 }

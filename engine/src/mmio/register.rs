@@ -10,11 +10,12 @@
 //! same stores: record, barrier, register, flush, other half.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::{DmaCell, barrier};
+use crate::sync::{Mutex, SpinLock};
 use crate::wire::{Be64, WQEBB};
 
 /// What the rings of one register share.
@@ -23,13 +24,13 @@ struct Turn {
     /// Offset of the half to write next: 0 or the half's size.
     offset: AtomicUsize,
     /// Taken while a doorbell is written, unless there is only one writer.
-    locked: AtomicBool,
+    lock: SpinLock<()>,
 }
 
 static TURNS: Mutex<Option<HashMap<usize, Weak<Turn>>>> = Mutex::new(None);
 
 fn turn_of(address: usize) -> Arc<Turn> {
-    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut turns = TURNS.lock();
     let turns = turns.get_or_insert_default();
     if let Some(turn) = turns.get(&address).and_then(Weak::upgrade) {
         return turn;
@@ -37,7 +38,7 @@ fn turn_of(address: usize) -> Arc<Turn> {
     turns.retain(|_, turn| turn.strong_count() > 0);
     let turn = Arc::new(Turn {
         offset: AtomicUsize::new(0),
-        locked: AtomicBool::new(false),
+        lock: SpinLock::new(()),
     });
     turns.insert(address, Arc::downgrade(&turn));
     turn
@@ -53,7 +54,7 @@ pub struct Register {
 }
 
 // SAFETY: `reg` is device memory, bound to no thread; two rings with the same
-// register are kept apart by `Turn::locked`, or by the promise given to `at`.
+// register are kept apart by `Turn::lock`, or by the promise given to `at`.
 unsafe impl Send for Register {}
 
 /// A WQE in a send ring, as [`Register::blue_flame`] copies it.
@@ -113,14 +114,12 @@ impl Register {
     #[inline(always)]
     pub fn ring_locked(&mut self, doorbell: Be64) {
         let turn = &*self.turn;
-        if turn.locked.swap(true, Ordering::Acquire) {
-            turn.wait();
-        }
+        let held = turn.lock.lock();
         barrier::before_register_locked();
-        self.strike(turn, doorbell);
         // Inside the lock: the flush works on this processor only, and the
         // next holder's doorbell must not overtake this one.
-        turn.locked.store(false, Ordering::Release);
+        self.strike(turn, doorbell);
+        drop(held);
     }
 
     /// Rings with the first eight bytes of the last WQE, where nobody else
@@ -187,19 +186,6 @@ impl Register {
         barrier::after_register();
         turn.offset
             .store(offset ^ self.half_size, Ordering::Relaxed);
-    }
-}
-
-impl Turn {
-    /// Takes the lock after it was found taken.
-    #[cold]
-    #[inline(never)]
-    fn wait(&self) {
-        while self.locked.swap(true, Ordering::Acquire) {
-            while self.locked.load(Ordering::Relaxed) {
-                core::hint::spin_loop();
-            }
-        }
     }
 }
 

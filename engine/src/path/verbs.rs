@@ -35,7 +35,6 @@ mod chain;
 mod cq;
 mod device;
 mod flush;
-mod lock;
 mod order;
 mod places;
 mod post;

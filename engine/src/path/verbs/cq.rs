@@ -15,7 +15,6 @@ use std::sync::{Arc, Weak};
 
 use super::device::{BATCH, CompletionCalls, Device, Work};
 use super::flush::End;
-use super::lock::{Lock, Locked};
 use super::order::{Early, Turn};
 use super::record::{Receives, Record};
 use super::shared::SharedState;
@@ -24,6 +23,7 @@ use super::tag::{Name, Side, Tag};
 use crate::completion::{Completion, CompletionFlags, CompletionOp};
 use crate::control::{UNTOLD, forks};
 use crate::path::PollerCounters;
+use crate::sync::{SpinGuard, SpinLock};
 
 /// What creating queue pairs that report to a completion queue takes. Clones
 /// are handles to the same queue.
@@ -31,7 +31,7 @@ pub struct Completions<D: Device>(Arc<Queue<D>>);
 
 struct Queue<D: Device> {
     calls: D::Completions,
-    state: Lock<State<D>>,
+    state: SpinLock<State<D>>,
     /// An event was asked for, and [`CompletionCalls::ring`] has raised none since.
     armed: AtomicBool,
 }
@@ -83,7 +83,7 @@ impl<D: Device> Completions<D> {
     }
 
     #[inline(always)]
-    fn lock(&self) -> Locked<'_, State<D>> {
+    fn lock(&self) -> SpinGuard<'_, State<D>> {
         self.0.state.lock()
     }
 
@@ -152,7 +152,7 @@ impl<D: Device> Poller<D> {
         Self {
             completions: Completions(Arc::new(Queue {
                 calls,
-                state: Lock::new(state),
+                state: SpinLock::new(state),
                 armed: AtomicBool::new(false),
             })),
             forks: forks(),
