@@ -116,6 +116,7 @@ pub mod types;
 pub mod warnings;
 
 pub use dat_engine::environment;
+pub use dat_engine::sync;
 pub use dat_engine::thread::CancellationHeld;
 pub use error::{DatError, Result};
 pub use handle::{Handle, Kind};

@@ -4,9 +4,9 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::slot::{FREE, PARENTS, Slot};
+use dat_engine::sync::{Mutex, MutexGuard};
 
 /// The most objects that a process can have at a time.
 const COUNT: usize = 1 << 20;
@@ -112,7 +112,7 @@ impl Arena {
 
     /// Nobody takes or gives back a slot while the answer lives.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Makes all handles stale for good. Only stores: good in a child of a fork.

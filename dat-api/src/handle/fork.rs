@@ -6,7 +6,8 @@
 //! born, and cost no call a question. It may make objects of its own.
 
 use std::cell::RefCell;
-use std::sync::MutexGuard;
+
+use dat_engine::sync::MutexGuard;
 
 use super::ARENA;
 use super::arena::State;

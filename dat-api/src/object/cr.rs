@@ -1,6 +1,6 @@
 //! Connection requests: to be accepted or rejected, once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dat_engine::cm::Request;
 
@@ -14,6 +14,7 @@ use crate::handle::{self, Handle, Reservation};
 use crate::state::Call;
 use crate::status::{ReturnType, Subtype};
 use crate::types::PrivateData;
+use dat_engine::sync::Mutex;
 
 /// A connection request.
 pub struct Cr {
@@ -139,7 +140,7 @@ impl Cr {
         if !Arc::ptr_eq(ep.ia(), &cr.ia) {
             return Err(bad("the endpoint belongs to another IA"));
         }
-        ep.accept(&mut cr.request(), call, private_data)?;
+        ep.accept(&mut cr.request.lock(), call, private_data)?;
         if let Some(Brought::Made(ep)) = cr.brought {
             cr.ia.adopt(ep);
         }
@@ -156,7 +157,7 @@ impl Cr {
     /// `INVALID_HANDLE`.
     pub fn reject(handle: Handle) -> Result<()> {
         let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
-        let request = cr.request().take().ok_or_else(stale)?;
+        let request = cr.request.lock().take().ok_or_else(stale)?;
         request.reject();
         cr.end();
         drop(cr);
@@ -175,7 +176,7 @@ impl Cr {
     pub fn hand_off(handle: Handle, qualifier: u64) -> Result<()> {
         let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
         let door = cr.ia.doors().find(qualifier).ok_or_else(door::nobody)?;
-        let mut place = cr.request();
+        let mut place = cr.request.lock();
         let request = place.as_mut().ok_or_else(stale)?;
         let before = request.qualifier();
         request.hand_off(qualifier);
@@ -195,7 +196,7 @@ impl Cr {
     /// Its IA is closed abruptly: the requester is refused as by nobody.
     pub(crate) fn abort(handle: Handle) {
         if let Some(cr) = handle::pin::<Self>(handle) {
-            let request = cr.request().take();
+            let request = cr.request.lock().take();
             drop(request);
             cr.end();
         }
@@ -215,10 +216,6 @@ impl Cr {
             None => {}
         }
         self.ia.unregister(self.handle);
-    }
-
-    fn request(&self) -> std::sync::MutexGuard<'_, Option<Request>> {
-        self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@
 //! whoever shuts it waits for them: a request that races with the end of a
 //! service point is announced completely, or refused.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dat_engine::cm::{CmError, ListenSink, Listener, Request};
 
@@ -18,6 +18,7 @@ use crate::error::{DatError, Result};
 use crate::handle::Handle;
 use crate::status::{ReturnType, Subtype};
 use crate::types::EventData;
+use dat_engine::sync::Mutex;
 
 /// Where the endpoint of a request comes from.
 pub(super) enum Host {
@@ -121,7 +122,7 @@ impl Door {
         ia.doors().enter(qualifier, &door);
         // The one request of a reserved point may have come already.
         let mut late = Some(listener);
-        if let Some(open) = &mut *door.lock() {
+        if let Some(open) = &mut *door.open.lock() {
             open.qualifier = qualifier;
             open.listener = late.take();
         }
@@ -132,7 +133,7 @@ impl Door {
     /// Takes a request out of its place and announces it. One that is not let in
     /// stays there, unless its IA is being closed.
     pub(super) fn admit(&self, place: &mut Option<Request>) -> Result<()> {
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         let entrance = open.as_ref().ok_or_else(nobody)?;
         let room = entrance.stream.evd().claim().ok_or_else(full)?;
         match &entrance.host {
@@ -190,7 +191,7 @@ impl Door {
             stream,
             listener,
             ..
-        } = self.lock().take()?;
+        } = self.open.lock().take()?;
         // Not under the lock: waits for the connection manager, who waits for it.
         drop(listener);
         drop(stream);
@@ -202,11 +203,7 @@ impl Door {
 
     /// Whether nobody is let in any more.
     pub(super) fn is_shut(&self) -> bool {
-        self.lock().is_none()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().is_none()
     }
 }
 

@@ -15,8 +15,9 @@
 //! registration of the LMR are taken, and nothing is called back.
 
 use core::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use dat_engine::sync::Mutex;
 use dat_engine::{Access, Completion, MemoryWindow, WindowTarget};
 
 use super::ep::{Bind, Bound, Ep, bind_note};
@@ -118,7 +119,7 @@ impl Rmr {
         RmrInfo {
             ia: self.pz.ia().handle(),
             pz: self.pz.handle(),
-            bound: self.inner().bound.as_ref().map(|bound| RmrBinding {
+            bound: self.inner.lock().bound.as_ref().map(|bound| RmrBinding {
                 segment: bound.segment,
                 privileges: bound.privileges,
                 context: bound.context,
@@ -195,7 +196,7 @@ impl Rmr {
             0 => None,
             _ => Some(self.target(&segment, privileges).map_err(plain)?),
         };
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let inner = &mut *inner;
         let Some(window) = &mut inner.window else {
             return Err(plain(stale().code()));
@@ -312,15 +313,10 @@ impl Rmr {
     /// Ends the window, whoever still knows the object; then LMR and zone are
     /// let go.
     fn end(&self) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.window = None;
         inner.bound = None;
         inner._pz = None;
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics under the lock that leaves it half done.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -332,7 +328,7 @@ pub(super) fn failed(completion: &Completion) {
     let Some(rmr) = handle::pin::<Rmr>(handle) else {
         return;
     };
-    let mut inner = rmr.inner();
+    let mut inner = rmr.inner.lock();
     let last = inner.binds.wrapping_sub(1);
     if bind_note(handle, last) == completion.imm & super::ep::BIND_NOTE {
         inner.bound = None;

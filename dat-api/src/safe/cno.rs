@@ -1,8 +1,9 @@
 //! Notification objects.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use dat_engine::sync::Mutex;
 use dat_engine::wait::WaitCounters;
 
 use super::Adapter;
@@ -85,7 +86,7 @@ impl Cno {
     pub fn call_once(&self, call: impl FnOnce(Option<Handle>) + Send + 'static) -> Result<()> {
         let call = Mutex::new(Some(call));
         let agent = Agent::new([0; 2], move |evd| {
-            let call = call.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let call = call.lock().take();
             if let Some(call) = call {
                 call(evd);
             }

@@ -1,8 +1,9 @@
 //! Event dispatchers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use dat_engine::sync::Mutex;
 use dat_engine::wait::{WaitCounters, WaitPolicy};
 
 use super::endpoint::Remains;
@@ -37,7 +38,7 @@ impl Drop for Dispatcher {
         if self.own {
             // What reports to it owns it; the adapter may have been closed.
             let _ = Evd::free(self.handle);
-        } else if self.cno.get_mut().is_ok_and(|cno| cno.is_some())
+        } else if self.cno.get_mut().is_some()
             && let Some(evd) = handle::pin::<Evd>(self.handle)
         {
             // It stays, and nobody keeps for it what it feeds.
@@ -189,7 +190,7 @@ impl EventDispatcher {
     pub fn notify(&self, cno: Option<&Cno>) -> Result<()> {
         let evd = self.evd()?;
         // Held meanwhile: what is kept is what is fed.
-        let mut kept = self.0.cno.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.cno.lock();
         evd.set_cno(cno.map(Cno::object))?;
         let before = core::mem::replace(&mut *kept, cno.cloned());
         drop(kept);
@@ -234,11 +235,7 @@ impl EventDispatcher {
     /// Keeps what is left of an endpoint until no thread can be placing a
     /// payload of its completions any more.
     pub(super) fn keep(&self, remains: Arc<Remains>) {
-        let mut all = self
-            .0
-            .remains
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.remains.lock();
         all.push(remains);
         // Whoever has the dispatcher now has it after the endpoint went.
         if let Ok(owned) = handle::own::<Evd>(self.0.handle) {

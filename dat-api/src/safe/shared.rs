@@ -1,7 +1,7 @@
 //! Shared receive queues.
 
 use core::cell::UnsafeCell;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::memory::Kept;
 use super::{ProtectionZone, Segment};
@@ -11,6 +11,7 @@ use crate::object::ep::Gate;
 use crate::object::srq::{Srq, SrqInfo};
 use crate::status::DatReturn;
 use crate::types::SrqAttributes;
+use dat_engine::sync::Mutex;
 
 /// Receives for many endpoints. Clones are the same queue; posting takes a
 /// lock that only other posts, and resizing, hold.

@@ -1,7 +1,8 @@
 //! The way to a sink: shut once, and nothing passes after that.
 
+use crate::sync::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Between the service thread, which calls the sink, and a handle, which may
 /// shut it out at any time.
@@ -37,7 +38,7 @@ impl<S: ?Sized> Gate<S> {
     /// shut, or the sink panicked.
     pub(super) fn call<R>(&self, last: bool, call: impl FnOnce(&S) -> R) -> Option<R> {
         let sink = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let sink = if last {
                 state.sink.take()
             } else {
@@ -48,7 +49,7 @@ impl<S: ?Sized> Gate<S> {
         };
         let result = catch_unwind(AssertUnwindSafe(|| call(&sink)));
         let waiting = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.busy = false;
             state.waiting
         };
@@ -67,28 +68,20 @@ impl<S: ?Sized> Gate<S> {
 
     /// Whether nothing passes any more.
     pub(super) fn is_shut(&self) -> bool {
-        self.lock().sink.is_none()
+        self.state.lock().sink.is_none()
     }
 
     /// Shuts the gate, and waits for a call in progress unless
     /// `on_service_thread`, where it is the caller's own. Whether it was open.
     pub(super) fn shut(&self, on_service_thread: bool) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let sink = state.sink.take();
         while state.busy && !on_service_thread {
             state.waiting += 1;
-            state = self
-                .idle
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.idle.wait(state);
             state.waiting -= 1;
         }
         drop(state);
         sink.is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<S>> {
-        // Nothing panics under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,10 +2,11 @@
 
 use super::CmError;
 use crate::control::forks;
+use crate::sync::Mutex;
 use crate::thread::{SignalsBlocked, leave_pinned_cpus};
 use mio::{Poll, Token, Waker};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 
 /// Says that there are commands.
@@ -89,7 +90,7 @@ impl<C> Post<C> {
 
     /// Whether somebody is to tell the thread, who is then the caller.
     fn put(&self, command: C, tell: bool) -> Result<bool, CmError> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if queue.ended {
             return Err(CmError::Unavailable);
         }
@@ -101,7 +102,7 @@ impl<C> Post<C> {
 
     /// All commands, oldest first.
     pub(super) fn take_commands(&self) -> Vec<C> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.told = false;
         core::mem::take(&mut queue.commands)
     }
@@ -124,11 +125,6 @@ impl<C> Post<C> {
         if !self.on_service_thread() {
             let _ = thread.join();
         }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue<C>> {
-        // Nothing panics under the lock.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,7 +157,7 @@ impl<C> Drop for End<'_, C> {
         if thread::panicking() {
             tracing::error!("the connection manager failed; its connections get no more events");
         }
-        let mut queue = self.0.queue();
+        let mut queue = self.0.queue.lock();
         queue.ended = true;
         let left = core::mem::take(&mut queue.commands);
         drop(queue);

@@ -5,10 +5,10 @@ use super::inline;
 use super::port::PortInfo;
 use crate::environment;
 use crate::error::{ControlError, ControlErrorKind};
+use crate::sync::Mutex;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::verbs::{self, ibv_context, ibv_node_type};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Of how many forks this process is the child, since the library was loaded. A
 /// load, where asking for the process is a system call: for checks per message.
@@ -90,24 +90,20 @@ impl Context {
 
     /// A port as it was when last asked for.
     pub(super) fn known_port(&self, number: u8) -> Option<PortInfo> {
-        let known = self.lock_ports();
+        let known = self.ports.lock();
         known.iter().find(|port| port.number == number).cloned()
     }
 
     /// Keeps what a port is now.
     pub(super) fn remember_port(&self, port: &PortInfo) {
-        let mut known = self.lock_ports();
+        let mut known = self.ports.lock();
         known.retain(|old| old.number != port.number);
         known.push(port.clone());
     }
 
     /// Ports have changed.
     pub(super) fn forget_ports(&self) {
-        self.lock_ports().clear();
-    }
-
-    fn lock_ports(&self) -> MutexGuard<'_, Vec<PortInfo>> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ports.lock().clear();
     }
 
     pub(super) fn require_here(&self, operation: &'static str) -> Result<(), ControlError> {

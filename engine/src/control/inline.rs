@@ -6,7 +6,7 @@
 //! that are destroyed at once, and the device remembers what was found.
 
 use crate::error::{ControlError, ControlErrorKind};
-use std::sync::{Mutex, PoisonError};
+use crate::sync::Mutex;
 
 /// What a queue pair is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +36,13 @@ impl Found {
     const MOST: usize = 16;
 
     fn of(&self, shape: Shape) -> Option<u32> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.0.lock();
         let entry = found.iter().find(|(known, _)| *known == shape);
         entry.map(|&(_, bytes)| bytes)
     }
 
     fn remember(&self, shape: Shape, bytes: u32) {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.0.lock();
         found.retain(|(known, _)| *known != shape);
         if found.len() == Self::MOST {
             found.remove(0);
@@ -310,7 +310,7 @@ mod tests {
             found.remember(shape, send_depth);
             assert_eq!(found.of(shape), Some(send_depth));
         }
-        assert_eq!(found.0.lock().unwrap().len(), Found::MOST);
+        assert_eq!(found.0.lock().len(), Found::MOST);
         assert_eq!(found.of(SHAPE), None);
     }
 }

@@ -7,13 +7,14 @@
 //! ([`super::Endpoint::open_receives`], [`super::Endpoint::open_sends`]).
 
 use core::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::control::{
     Access, ConnectOptions, EndpointAddress, Greeting, IwarpRoute, QpState, Route, VerbsQp,
 };
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::Watch;
+use crate::sync::{Mutex, MutexGuard};
 
 /// As far as we moved it. The device may have gone to the error state since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ impl EndpointHandle {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.inner.lock()
     }
 
     /// Whether there is no other handle to the endpoint.

@@ -2,10 +2,10 @@
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 use std::ffi::CString;
-use std::sync::{Mutex, PoisonError};
 
 use dat_api::object::ep::{EpFields, EpInfo};
 use dat_api::object::ia::{IaAttributes, NamedAttribute, ProviderAttributes};
+use dat_api::sync::Mutex;
 use dat_api::types::{CompletionFlags, EpAttributes};
 use dat_api::{Result, Subtype};
 
@@ -207,7 +207,7 @@ fn named(attributes: &[NamedAttribute]) -> (DAT_COUNT, *mut DAT_NAMED_ATTR) {
     if attributes.is_empty() {
         return (0, core::ptr::null_mut());
     }
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = KEPT.lock();
     let list = match kept.iter().find(|kept| kept.of == attributes) {
         Some(kept) => kept.list,
         None => {

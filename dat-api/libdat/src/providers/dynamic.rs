@@ -1,8 +1,8 @@
 //! The dynamic registry: what providers have registered.
 
 use core::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dat_api::sync::Mutex;
 use dat_api::{DatError, Result, ReturnType, Subtype};
 
 use super::{Key, tables};
@@ -17,16 +17,12 @@ struct Entry {
 
 static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-fn entries() -> MutexGuard<'static, Vec<Entry>> {
-    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Adds an entry.
 ///
 /// # Errors
 /// `DAT_PROVIDER_ALREADY_REGISTERED`.
 pub(crate) fn add(key: Key, table: NonNull<DAT_PROVIDER>) -> Result<()> {
-    let mut entries = entries();
+    let mut entries = ENTRIES.lock();
     if entries.iter().any(|entry| entry.key == key) {
         return Err(DatError::new(
             ReturnType::ProviderAlreadyRegistered,
@@ -52,7 +48,7 @@ pub(crate) fn add(key: Key, table: NonNull<DAT_PROVIDER>) -> Result<()> {
 /// - `DAT_INVALID_PARAMETER`, argument 2: there is none.
 /// - `DAT_PROVIDER_IN_USE`: an adapter of it is open.
 pub(crate) fn remove(key: &Key) -> Result<()> {
-    let mut entries = entries();
+    let mut entries = ENTRIES.lock();
     let Some(at) = entries.iter().position(|entry| entry.key == *key) else {
         return Err(DatError::new(
             ReturnType::InvalidParameter,
@@ -82,7 +78,7 @@ pub(crate) fn remove(key: &Key) -> Result<()> {
 
 /// The table of an entry, which stays until [`close`].
 pub(super) fn open(key: &Key) -> Option<NonNull<DAT_PROVIDER>> {
-    let mut entries = entries();
+    let mut entries = ENTRIES.lock();
     let entry = entries.iter_mut().find(|entry| entry.key == *key)?;
     entry.opens += 1;
     Some(table_at(entry.table))
@@ -90,14 +86,14 @@ pub(super) fn open(key: &Key) -> Option<NonNull<DAT_PROVIDER>> {
 
 /// Ends one [`open`].
 pub(super) fn close(key: &Key) {
-    if let Some(entry) = entries().iter_mut().find(|entry| entry.key == *key) {
+    if let Some(entry) = ENTRIES.lock().iter_mut().find(|entry| entry.key == *key) {
         entry.opens = entry.opens.saturating_sub(1);
     }
 }
 
 /// Whether adapters are open.
 pub(super) fn is_in_use(key: &Key) -> bool {
-    let entries = entries();
+    let entries = ENTRIES.lock();
     let mut of_it = entries.iter().filter(|entry| entry.key == *key);
     of_it.any(|entry| entry.opens > 0)
 }

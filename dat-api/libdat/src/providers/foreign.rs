@@ -3,9 +3,9 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_api::registry::{self, Provider, Way};
+use dat_api::sync::Mutex;
 use dat_api::{CancellationHeld, DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::library::Library;
@@ -61,10 +61,6 @@ thread_local! {
     /// Whether this thread is loading a library: its functions must not open
     /// an adapter, which would wait for themselves.
     static LOADING: Cell<bool> = const { Cell::new(false) };
-}
-
-fn loaded() -> MutexGuard<'static, Vec<Loaded>> {
-    LOADED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens an adapter that is another provider's: an entry of dat.conf whose
@@ -148,7 +144,7 @@ fn ways(key: &Key) -> Vec<Way> {
 
 /// Has a library loaded; [`unload`] ends that.
 fn load(source: &Source) -> core::result::Result<(), String> {
-    let mut loaded = loaded();
+    let mut loaded = LOADED.lock();
     if let Some(entry) = loaded.iter_mut().find(|entry| entry.source == *source) {
         entry.opens += 1;
         return Ok(());
@@ -165,7 +161,7 @@ fn load(source: &Source) -> core::result::Result<(), String> {
 }
 
 fn unload(source: &Source) {
-    let mut loaded = loaded();
+    let mut loaded = LOADED.lock();
     let Some(at) = loaded.iter().position(|entry| entry.source == *source) else {
         return;
     };
@@ -224,7 +220,7 @@ unsafe fn open_registered(
         source: source.cloned(),
         table: table.map(Table),
     };
-    let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = OPENED.lock();
     all.get_or_insert_default().insert(handle.addr(), opened);
     Some(answer)
 }
@@ -242,7 +238,7 @@ pub(crate) unsafe fn close(
     // Out of the books before it is closed: the next adapter may get the same
     // handle.
     let opened = {
-        let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = OPENED.lock();
         all.as_mut().and_then(|all| all.remove(&ia.addr()))
     };
     // SAFETY: the caller's promise.
@@ -256,7 +252,7 @@ pub(crate) unsafe fn close(
         return answer;
     };
     if DatReturn::from_bits(answer) != DatReturn::SUCCESS {
-        let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = OPENED.lock();
         all.get_or_insert_default().insert(ia.addr(), opened);
         return answer;
     }

@@ -9,8 +9,8 @@ use core::ffi::{CStr, c_char, c_void};
 use core::mem;
 use core::ptr::NonNull;
 use std::ffi::CString;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dat_api::sync::Mutex;
 use dat_api::{DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::Key;
@@ -37,10 +37,6 @@ unsafe impl Send for Guest {}
 
 static GUESTS: Mutex<Vec<Guest>> = Mutex::new(Vec::new());
 
-fn guests() -> MutexGuard<'static, Vec<Guest>> {
-    GUESTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What an adapter of this name is to the registry that has it.
 #[derive(Clone)]
 pub(crate) struct Asked {
@@ -58,7 +54,7 @@ impl Asked {
 
 /// The entry of a name, if another registry has one.
 pub(crate) fn of(name: &[u8]) -> Option<Asked> {
-    let guests = guests();
+    let guests = GUESTS.lock();
     let guest = guests.iter().rev().find(|guest| guest.key.name == name)?;
     Some(Asked {
         instance_data: guest.instance_data.clone(),
@@ -91,7 +87,7 @@ pub(crate) fn enter(key: Key, instance_data: &str) -> Result<()> {
     if answer != DatReturn::SUCCESS.bits() {
         return Err(refused("does not add", &guest.key, answer));
     }
-    guests().push(guest);
+    GUESTS.lock().push(guest);
     Ok(())
 }
 
@@ -104,7 +100,7 @@ pub(crate) fn leave(key: &Key) -> Result<()> {
         c"dat_registry_remove_provider",
         dat_registry_remove_provider,
     )?;
-    let mut guests = guests();
+    let mut guests = GUESTS.lock();
     let Some(at) = guests.iter().position(|guest| guest.key == *key) else {
         return Err(DatError::new(
             ReturnType::InvalidParameter,

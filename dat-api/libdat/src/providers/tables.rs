@@ -6,28 +6,20 @@
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::abi::{DAT_HANDLE, DAT_PROVIDER};
 use crate::face::handles::ours;
+use dat_api::sync::RwLock;
 
 /// Address of a table, and how many entries and open adapters have it.
 static KNOWN: RwLock<Vec<(usize, usize)>> = RwLock::new(Vec::new());
 /// How many there are: no lock is taken while there is none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn read() -> RwLockReadGuard<'static, Vec<(usize, usize)>> {
-    KNOWN.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write() -> RwLockWriteGuard<'static, Vec<(usize, usize)>> {
-    KNOWN.write().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Handles may lead to this table from now on.
 pub(super) fn learn(table: NonNull<DAT_PROVIDER>) {
     let address = table.addr().get();
-    let mut known = write();
+    let mut known = KNOWN.write();
     match known.iter_mut().find(|(it, _)| *it == address) {
         Some((_, uses)) => *uses += 1,
         None => known.push((address, 1)),
@@ -38,7 +30,7 @@ pub(super) fn learn(table: NonNull<DAT_PROVIDER>) {
 /// Undoes one [`learn`]: the table may go with the last.
 pub(super) fn forget(table: NonNull<DAT_PROVIDER>) {
     let address = table.addr().get();
-    let mut known = write();
+    let mut known = KNOWN.write();
     if let Some(at) = known.iter().position(|(it, _)| *it == address) {
         known[at].1 -= 1;
         if known[at].1 == 0 {
@@ -64,7 +56,7 @@ fn look(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
         return None;
     }
     let table = first_word(handle)?;
-    let known = read();
+    let known = KNOWN.read();
     let found = known.iter().any(|(it, _)| *it == table.addr().get());
     found.then_some(table)
 }

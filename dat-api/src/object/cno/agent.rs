@@ -123,7 +123,7 @@ impl Cno {
     /// # Errors
     /// `INSUFFICIENT_RESOURCES`: there is no thread to call it on.
     pub fn set_agent(self: &Arc<Self>, agent: Option<Agent>) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if agent.is_some() && state.runner.is_none() && !self.is_over.load(Ordering::SeqCst) {
             state.runner = Some(Runner::start(self)?);
         }
@@ -199,7 +199,7 @@ impl Drop for Caller {
     /// The thread is ending. If its CNO is not, an agent has ended it, and one
     /// that was set since needs another thread.
     fn drop(&mut self) {
-        let mut state = self.cno.lock();
+        let mut state = self.cno.state.lock();
         let is_own = |runner: &Runner| Arc::ptr_eq(&runner.seat, &self.seat);
         if !state.runner.as_ref().is_some_and(is_own) {
             return;
@@ -226,7 +226,7 @@ struct Calling<'a> {
 
 impl Calling<'_> {
     fn has_agent(&self) -> bool {
-        self.watch.cno.lock().agent.is_some()
+        self.watch.cno.state.lock().agent.is_some()
     }
 
     /// The agent is to be called, and is the CNO's no more. If it has just been
@@ -241,12 +241,12 @@ impl Calling<'_> {
     fn take(&mut self) -> bool {
         let cno = self.watch.cno;
         loop {
-            let first = cno.lock().table.for_agent.first();
+            let first = cno.state.lock().table.for_agent.first();
             let Some(evd) = first else {
                 return false;
             };
             let holds = self.watch.holds(evd);
-            let mut state = cno.lock();
+            let mut state = cno.state.lock();
             if holds && state.agent.is_none() {
                 // For the next one.
                 return false;
@@ -269,7 +269,7 @@ impl Calling<'_> {
 impl Source for Calling<'_> {
     fn ready(&mut self) -> bool {
         let cno = self.watch.cno;
-        let mut state = cno.lock();
+        let mut state = cno.state.lock();
         if cno.is_over.load(Ordering::SeqCst) {
             self.take_agent(&mut state, None);
             return true;

@@ -29,9 +29,10 @@ use core::fmt;
 use core::ops::DerefMut;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dat_engine::ControlError;
+use dat_engine::sync::Mutex;
 use dat_engine::wait::{Blocker, ChannelSet};
 
 use self::agent::Runner;
@@ -99,7 +100,7 @@ impl Hub for Cno {
     type State = State;
 
     fn lock(&self) -> impl DerefMut<Target = State> {
-        Self::lock(self)
+        self.state.lock()
     }
 
     fn triggered(&self) -> &AtomicUsize {
@@ -159,7 +160,7 @@ impl Cno {
         match ia.publish(place, &cno, Self::abort) {
             Ok(_) => Ok(cno),
             Err(error) => {
-                cno.lock().agent = None;
+                cno.state.lock().agent = None;
                 cno.dismantle(None);
                 Err(error)
             }
@@ -183,7 +184,7 @@ impl Cno {
     pub fn query(&self) -> CnoInfo {
         CnoInfo {
             ia: self.ia.handle(),
-            agent: self.lock().agent.clone(),
+            agent: self.state.lock().agent.clone(),
         }
     }
 
@@ -202,7 +203,7 @@ impl Cno {
                  CNO, and wake the threads",
             ));
         }
-        cno.lock().agent = None;
+        cno.state.lock().agent = None;
         cno.ia.unregister(handle);
         cno.dismantle(Some(handle));
         Ok(())
@@ -219,7 +220,7 @@ impl Cno {
     /// Ends what waits on it, and the thread of the agent.
     fn dismantle(&self, handle: Option<Handle>) {
         self.is_over.store(true, Ordering::SeqCst);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let runner = state.runner.take();
         let seats = state.table.seats.clone();
         drop(state);
@@ -234,17 +235,13 @@ impl Cno {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// An EVD begins to feed it. Its events come on this channel, if it has one
     /// already.
     pub(crate) fn attach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>) -> Result<()> {
         if let Some(channel) = channel {
             self.watch(channel, evd)?;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.table.evds.push(evd);
         self.edition.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -263,7 +260,7 @@ impl Cno {
         if let Some(channel) = channel {
             self.channels.remove(channel);
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let table = &mut state.table;
         table.evds.retain(|&other| other != evd);
         table.for_agent.remove(evd);

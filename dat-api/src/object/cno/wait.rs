@@ -3,9 +3,10 @@
 use core::ops::Deref;
 use core::sync::atomic::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dat_engine::ControlError;
+use dat_engine::sync::Mutex;
 use dat_engine::wait::{
     Blocker, ChannelEvent, Deadline, NextStep, Source, SpinBudget, SteppedWait, WaitCounters,
     WaitOutcome, WaitPolicy, wait_on,
@@ -53,7 +54,7 @@ impl Seat {
         deadline: &mut Deadline,
         counts: &WaitCounts,
     ) -> Result<WaitOutcome, ControlError> {
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut budget = self.budget.lock();
         let mut counters = WaitCounters::default();
         let outcome = wait_on(
             source,
@@ -132,7 +133,7 @@ impl Waiting {
         };
         let (looks, blocker, counters) = (&mut self.looks, &seat.blocker, &mut self.counters);
         let policy = looks.cno.ia.wait_policy();
-        let mut budget = seat.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut budget = seat.budget.lock();
         let wait = match &mut self.under_way {
             Some(wait) => wait,
             none => {
@@ -198,7 +199,7 @@ impl Cno {
 
     /// Takes a place among those who wait.
     fn sit(&self) -> Result<Arc<Seat>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let seat = match state.idle.pop() {
             Some(seat) => seat,
             None => Seat::new()?,
@@ -210,7 +211,7 @@ impl Cno {
     /// Gives it up, and wakes another.
     fn leave(&self, seat: Arc<Seat>) {
         protocol::leave(self, &seat);
-        self.lock().idle.push(seat);
+        self.state.lock().idle.push(seat);
     }
 }
 
@@ -249,7 +250,7 @@ impl<C: Deref<Target = Cno>> Watch<C> {
         if self.edition == Some(edition) {
             return;
         }
-        let state = self.cno.lock();
+        let state = self.cno.state.lock();
         self.edition = Some(self.cno.edition.load(Ordering::SeqCst));
         self.evds.clone_from(&state.table.evds);
         drop(state);

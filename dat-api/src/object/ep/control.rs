@@ -1,7 +1,6 @@
 //! What an endpoint is made of and where it stands, under one lock.
 
 use std::net::SocketAddr;
-use std::sync::{MutexGuard, PoisonError};
 
 use dat_engine::EndpointHandle;
 use dat_engine::cm::Connection;
@@ -16,6 +15,7 @@ use crate::object::srq::{Reporting, Srq};
 use crate::object::usage::Use;
 use crate::state::{self, Edge, To, Trigger};
 use crate::types::{EpAttributes, EpState, EventData, PrivateData};
+use dat_engine::sync::MutexGuard;
 
 /// What is behind the lock.
 pub(super) struct Control {
@@ -122,7 +122,7 @@ impl Control {
 impl Ep {
     pub(super) fn control(&self) -> MutexGuard<'_, Control> {
         // Nothing panics under the lock that leaves it half done.
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+        self.control.lock()
     }
 
     /// Goes where the trigger leads, and tells the consumer. Answers whether

@@ -1,7 +1,7 @@
 //! Making endpoints.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dat_engine::cm;
 
@@ -25,6 +25,7 @@ use crate::object::srq::Srq;
 use crate::object::usage::{Usage, Use};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{EpAttributes, EpState, EvdFlags};
+use dat_engine::sync::Mutex;
 
 /// What an endpoint is made of.
 #[derive(Clone, Copy)]

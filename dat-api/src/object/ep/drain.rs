@@ -7,10 +7,10 @@
 //! a thread looks for it until the last endpoint that waits is done.
 
 use core::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
 
+use dat_engine::sync::Mutex;
 use dat_engine::thread::{SignalsBlocked, leave_pinned_cpus};
 use dat_engine::{Completion, CompletionOp, CompletionQueue, CqOptions, Device};
 
@@ -35,19 +35,15 @@ impl Unwanted {
 
     /// Another queue, or none.
     pub(super) fn replace(&self, queue: Option<CompletionQueue>) {
-        let old = core::mem::replace(&mut *self.lock(), queue);
+        let old = core::mem::replace(&mut *self.0.lock(), queue);
         drop(old);
     }
 
     /// Has the queue learn of a new queue pair.
     pub(super) fn settle(&self) {
-        if let Some(queue) = &mut *self.lock() {
+        if let Some(queue) = &mut *self.0.lock() {
             queue.settle();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<CompletionQueue>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,11 +71,7 @@ impl Ep {
     }
 
     fn next_unwanted(&self) -> Option<Completion> {
-        match self.unwanted.0.try_lock() {
-            Ok(mut queue) => queue.as_mut()?.poll(),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().as_mut()?.poll(),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.unwanted.0.try_lock()?.as_mut()?.poll()
     }
 
     /// Takes what suppressed requests, or requests without an EVD, have left:
@@ -129,7 +121,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_
 /// Sees to it that the marker of an endpoint is found, whether or not the
 /// consumer looks at the request EVD.
 pub(super) fn watch(ep: Handle) {
-    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut waiting = WAITING.lock();
     waiting.push(ep);
     if waiting.len() > 1 {
         // The thread is there: it ends with the list empty, under the lock.
@@ -151,7 +143,7 @@ fn look() {
     let mut pause = PAUSES.0;
     loop {
         let list = {
-            let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = WAITING.lock();
             waiting.retain(|&ep| handle::pin::<Ep>(ep).is_some_and(|ep| ep.is_draining()));
             if waiting.is_empty() {
                 return;

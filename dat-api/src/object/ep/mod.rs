@@ -22,7 +22,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dat_engine::PostError;
 
@@ -32,6 +32,7 @@ use super::usage::{Counted, Usage};
 use crate::handle::Handle;
 use crate::status::DatReturn;
 use crate::types::EpState;
+use dat_engine::sync::Mutex;
 
 mod accept;
 mod attributes;

@@ -1,6 +1,6 @@
 //! Changing an endpoint before it is connected.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dat_engine::CompletionQueue;
 
@@ -17,6 +17,7 @@ use crate::object::usage::Use;
 use crate::state::{self, Call};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{EpAttributes, EpState, EvdFlags};
+use dat_engine::sync::MutexGuard;
 
 /// What nobody may change.
 const FIXED: EpFields = EpFields::IA
@@ -86,7 +87,7 @@ impl Ep {
             ));
         }
         // While one change takes the endpoint apart, another waits.
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.changing.lock();
         self.check_state(fields)?;
         let limits = self.ia.attributes();
         let zone = if fields.contains(EpFields::PZ) {
@@ -191,7 +192,7 @@ impl Ep {
     /// # Safety
     /// As for [`Self::modify`].
     pub(super) unsafe fn replace_queue_pair(&self) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.changing.lock();
         let control = self.control();
         if self.state() != EpState::Disconnected {
             return Err(state::refused("resetting", self.state()));

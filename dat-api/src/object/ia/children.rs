@@ -1,11 +1,12 @@
 //! What an IA holds: the list that closing it goes by.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::handle::{Handle, Kind, Object, Reservation};
 use crate::object::counters::Counters;
+use dat_engine::sync::Mutex;
 
 /// The order in which an abrupt close ends objects: those that use others
 /// first. The IA's own EVD comes after all of them.
@@ -82,7 +83,7 @@ impl Children {
         abort: fn(Handle),
         consumers: bool,
     ) -> Result<Handle> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.closed {
             return Err(super::stale());
         }
@@ -103,7 +104,7 @@ impl Children {
 
     /// Says whether an object is the consumer's; nothing if it is not listed.
     pub(super) fn set_owner(&self, handle: Handle, consumers: bool) {
-        if let Some(record) = self.lock().live.get_mut(&handle) {
+        if let Some(record) = self.0.lock().live.get_mut(&handle) {
             record.consumers = consumers;
         }
     }
@@ -111,12 +112,12 @@ impl Children {
     /// The EVDs. What else there is, of which there may be thousands, costs
     /// nothing.
     pub(super) fn evds(&self) -> Vec<Handle> {
-        self.lock().evds.iter().copied().collect()
+        self.0.lock().evds.iter().copied().collect()
     }
 
     /// Takes an object off the list.
     pub(super) fn remove(&self, handle: Handle) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.evds.remove(&handle);
         if state.live.remove(&handle).is_some()
             && let Some(counters) = Counters::of_part(handle)
@@ -127,7 +128,7 @@ impl Children {
 
     /// The sum of the counters of those that are here and were here.
     pub(super) fn counters(&self) -> Counters {
-        let state = self.lock();
+        let state = self.0.lock();
         let mut sum = state.past;
         // Pinned under the lock: nobody waits for it with an object's end, which
         // waits for the pin.
@@ -144,7 +145,7 @@ impl Children {
     /// `None`: it is closed already. Else, if only a list without objects of
     /// the consumer is to be closed: what there is, and the list is not closed.
     pub(super) fn close(&self, only_if_empty: bool) -> Result<Vec<Left>, Option<String>> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.closed {
             return Err(None);
         }
@@ -164,11 +165,6 @@ impl Children {
             .collect();
         left.sort_unstable_by_key(|one| (place_of(one.kind), one.handle));
         Ok(left)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Closing an IA.
 
-use std::sync::PoisonError;
-
 use super::{Ia, reports, stale};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
@@ -54,16 +52,11 @@ impl Ia {
     /// Ends what runs by itself, and the IA's own EVD.
     pub(super) fn dismantle(&self) {
         reports::delist(self);
-        let service = self
-            .service
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let service = self.service.lock().take();
         if let Some(service) = service {
             service.stop();
         }
-        let watch = self.device_watch.lock();
-        let watch = watch.unwrap_or_else(PoisonError::into_inner).take();
+        let watch = self.device_watch.lock().take();
         drop(watch);
         if let Some(evd) = self.reports.clear() {
             Evd::abort(evd);

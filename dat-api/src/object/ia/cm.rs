@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use dat_engine::cm::{
     self, CmError, DeviceSink, DeviceWatch, ListenOn, Local, Manager, ManagerKind, ManagerOptions,
@@ -14,6 +14,7 @@ use crate::error::{DatError, Result};
 use crate::options::CmChoice;
 use crate::status::{ReturnType, Subtype};
 use dat_engine::Transport;
+use dat_engine::sync::Mutex;
 
 /// A manager, as long as any IA has it. Its thread ends with the last.
 pub(super) struct SharedManager {
@@ -31,7 +32,7 @@ impl SharedManager {
         // Held while one is started: two IAs that are opened at the same time
         // are to share it.
         let place = &CURRENT[usize::from(kind == ManagerKind::Rdma)];
-        let mut current = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = place.lock();
         let process = std::process::id();
         // In a fork, that of the parent may still be there.
         if let Some(shared) = current.upgrade().filter(|shared| shared.process == process) {

@@ -2,9 +2,10 @@
 //! handed off finds another.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::object::door::Door;
+use dat_engine::sync::Mutex;
 
 /// By qualifier. Doors are found until they are gone; whether one is still
 /// open it knows itself.
@@ -14,17 +15,13 @@ pub(crate) struct Doors(Mutex<HashMap<u64, Weak<Door>>>);
 impl Doors {
     /// A door listens for a qualifier, which no other does.
     pub(crate) fn enter(&self, qualifier: u64, door: &Arc<Door>) {
-        let mut doors = self.lock();
+        let mut doors = self.0.lock();
         doors.retain(|_, door| door.strong_count() > 0);
         doors.insert(qualifier, Arc::downgrade(door));
     }
 
     /// Who listens for a qualifier.
     pub(crate) fn find(&self, qualifier: u64) -> Option<Arc<Door>> {
-        self.lock().get(&qualifier).and_then(Weak::upgrade)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Weak<Door>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(&qualifier).and_then(Weak::upgrade)
     }
 }

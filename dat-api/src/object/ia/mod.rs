@@ -26,8 +26,8 @@ mod watch;
 
 use core::fmt;
 use core::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use dat_engine::Device;
 use dat_engine::cm::{DeviceWatch, Local, Manager};
@@ -42,6 +42,7 @@ use crate::object::peer::PeerAddress;
 use crate::options::Options;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
+use dat_engine::sync::Mutex;
 
 use self::children::Children;
 use self::cm::SharedManager;

@@ -2,8 +2,9 @@
 
 use core::net::SocketAddr;
 use core::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use dat_engine::sync::Mutex;
 use dat_engine::{ControlErrorKind, Device, PathRequest, PortInfo};
 
 use super::Ia;
@@ -229,7 +230,7 @@ impl Ia {
     /// Starts what runs by itself.
     fn start(self: &Arc<Self>) -> Result<()> {
         let service = Service::start(self)?;
-        *self.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(service);
+        *self.service.lock() = Some(service);
         reports::enlist(self);
         Ok(())
     }

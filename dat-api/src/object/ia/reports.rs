@@ -1,12 +1,13 @@
 //! Where the asynchronous events of an IA go.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::Ia;
 use crate::handle::{Handle, Kind};
 use crate::object::evd::{Evd, StreamGuard};
 use crate::object::usage::Counted;
 use crate::types::{AsyncKind, AsyncReason, EventData};
+use dat_engine::sync::Mutex;
 
 /// The asynchronous EVD of an IA, if it has one.
 #[derive(Default)]
@@ -29,13 +30,9 @@ enum Target {
 /// The open IAs: those that leave their events to another find it here.
 static OPEN: Mutex<Vec<Weak<Ia>>> = Mutex::new(Vec::new());
 
-fn open() -> MutexGuard<'static, Vec<Weak<Ia>>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The IA is open.
 pub(super) fn enlist(ia: &Arc<Ia>) {
-    let mut open = open();
+    let mut open = OPEN.lock();
     open.retain(|other| other.strong_count() != 0);
     open.push(Arc::downgrade(ia));
 }
@@ -43,7 +40,7 @@ pub(super) fn enlist(ia: &Arc<Ia>) {
 /// The IA is being closed: no other sends its events here any more.
 pub(super) fn delist(ia: &Ia) {
     let others: Vec<Arc<Ia>> = {
-        let mut open = open();
+        let mut open = OPEN.lock();
         open.retain(|other| !core::ptr::eq(other.as_ptr(), ia));
         open.iter().filter_map(Weak::upgrade).collect()
     };
@@ -53,20 +50,16 @@ pub(super) fn delist(ia: &Ia) {
 }
 
 impl Reports {
-    fn lock(&self) -> MutexGuard<'_, Target> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn set_own(&self, stream: StreamGuard) {
-        *self.lock() = Target::Own(stream);
+        *self.0.lock() = Target::Own(stream);
     }
 
     pub(super) fn set(&self, stream: StreamGuard) {
-        *self.lock() = Target::Given(stream);
+        *self.0.lock() = Target::Given(stream);
     }
 
     pub(super) fn set_elsewhere(&self) {
-        *self.lock() = Target::Elsewhere;
+        *self.0.lock() = Target::Elsewhere;
     }
 
     /// The EVD by name, if it lives.
@@ -77,7 +70,7 @@ impl Reports {
 
     /// The EVD that was made for the IA.
     pub(super) fn own(&self) -> Option<Handle> {
-        match &*self.lock() {
+        match &*self.0.lock() {
             Target::Own(stream) => Some(stream.evd().handle()),
             _ => None,
         }
@@ -85,7 +78,7 @@ impl Reports {
 
     /// Whether others report to the EVD that was made for the IA.
     pub(super) fn own_is_shared(&self) -> bool {
-        match &*self.lock() {
+        match &*self.0.lock() {
             Target::Own(stream) => stream.evd().usage().count() > 1,
             _ => false,
         }
@@ -95,14 +88,14 @@ impl Reports {
     pub(super) fn clear(&self) -> Option<Handle> {
         let own = self.own();
         // The stream is let go of after the lock.
-        let before = core::mem::take(&mut *self.lock());
+        let before = core::mem::take(&mut *self.0.lock());
         drop(before);
         own
     }
 
     /// The EVD that was given goes with that IA.
     fn forget(&self, gone: &Ia) {
-        let mut target = self.lock();
+        let mut target = self.0.lock();
         let stream = match &*target {
             Target::Given(stream) if core::ptr::eq(&raw const **stream.evd().ia(), gone) => {
                 core::mem::take(&mut *target)
@@ -114,14 +107,14 @@ impl Reports {
     }
 
     fn target(&self) -> Option<Arc<Evd>> {
-        match &*self.lock() {
+        match &*self.0.lock() {
             Target::Own(stream) | Target::Given(stream) => Some(Arc::clone(stream.evd())),
             Target::Nowhere | Target::Elsewhere => None,
         }
     }
 
     fn is_elsewhere(&self) -> bool {
-        matches!(*self.lock(), Target::Elsewhere)
+        matches!(*self.0.lock(), Target::Elsewhere)
     }
 }
 
@@ -152,7 +145,7 @@ fn elsewhere(ia: &Ia) -> Option<Arc<Evd>> {
     if !ia.reports.is_elsewhere() {
         return None;
     }
-    let others: Vec<Arc<Ia>> = open().iter().filter_map(Weak::upgrade).collect();
+    let others: Vec<Arc<Ia>> = OPEN.lock().iter().filter_map(Weak::upgrade).collect();
     others
         .iter()
         .filter(|other| other.device.info().guid == ia.device.info().guid)

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_engine::control::ObjectId;
+use dat_engine::sync::Mutex;
 use dat_engine::{AsyncEvent, AsyncEventKind, AsyncSource};
 
 use super::Ia;
@@ -28,19 +28,15 @@ pub(super) struct Watch(Mutex<HashMap<ObjectId, Watched>>);
 
 impl Watch {
     pub(super) fn insert(&self, id: ObjectId, watched: Watched) {
-        self.lock().insert(id, watched);
+        self.0.lock().insert(id, watched);
     }
 
     pub(super) fn remove(&self, id: ObjectId) {
-        self.lock().remove(&id);
+        self.0.lock().remove(&id);
     }
 
     fn get(&self, id: ObjectId) -> Option<Watched> {
-        self.lock().get(&id).copied()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Watched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(&id).copied()
     }
 }
 

@@ -6,8 +6,9 @@ mod shared;
 mod table;
 
 use core::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use dat_engine::sync::Mutex;
 use dat_engine::{Access, ControlError, ControlErrorKind, MemoryRegion, Transport};
 
 use crate::error::{DatError, Result};
@@ -209,14 +210,8 @@ impl Lmr {
 
     /// Calls something with the region; nothing if it has ended.
     pub(crate) fn with_region<R>(&self, call: impl FnOnce(&MemoryRegion) -> R) -> Option<R> {
-        let registration = self.registration();
+        let registration = self.registration.lock();
         Some(call(&registration.as_ref()?.region))
-    }
-
-    fn registration(&self) -> MutexGuard<'_, Option<Registration>> {
-        self.registration
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the registration.
@@ -251,7 +246,7 @@ impl Lmr {
     /// Takes the region away from the device; `false`, and nothing done, if a
     /// window is bound to it there.
     fn deregister(&self) -> bool {
-        let mut registration = self.registration();
+        let mut registration = self.registration.lock();
         let Some(Registration {
             entry,
             region,
@@ -285,7 +280,7 @@ impl Lmr {
 
     /// Ends the registration, whoever still knows the object.
     fn end(&self) {
-        *self.registration() = None;
+        *self.registration.lock() = None;
     }
 }
 

@@ -5,10 +5,11 @@
 //! here it names one piece of one shared object as long as an LMR has it.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
+use dat_engine::sync::Mutex;
 
 /// An identifier, all of it.
 type Identifier = [u8; 40];
@@ -24,11 +25,6 @@ struct Piece {
 
 /// What identifiers name in this process, and how many LMRs have them.
 static NAMES: LazyLock<Mutex<HashMap<Identifier, (Piece, u32)>>> = LazyLock::new(Mutex::default);
-
-fn names() -> MutexGuard<'static, HashMap<Identifier, (Piece, u32)>> {
-    // Nothing panics under the lock.
-    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// An identifier in use, until this is dropped.
 #[derive(Debug)]
@@ -51,7 +47,7 @@ impl Name {
             )
         })?;
         let piece = piece(&maps, address as u64, length)?;
-        let mut names = names();
+        let mut names = NAMES.lock();
         let (known, users) = names.entry(identifier).or_insert((piece.clone(), 0));
         if *known != piece {
             return Err(DatError::new(
@@ -67,7 +63,7 @@ impl Name {
 
 impl Drop for Name {
     fn drop(&mut self) {
-        let mut names = names();
+        let mut names = NAMES.lock();
         if let Some((_, users)) = names.get_mut(&self.0) {
             *users -= 1;
             if *users == 0 {

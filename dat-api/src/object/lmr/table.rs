@@ -14,10 +14,11 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::MemPrivileges;
+use dat_engine::sync::Mutex;
 
 /// Bits of a context that number the row.
 const ROW_BITS: u32 = 20;
@@ -137,7 +138,7 @@ impl Table {
 
     /// Gives an LMR a row; nothing if there is none left.
     fn insert(&self, contents: &Contents) -> Option<u32> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock();
         let number = if free.used <= CAPACITY && free.resting.len() < self.rest {
             free.used += 1;
             free.used - 1
@@ -175,7 +176,7 @@ impl Table {
         let number = context & CAPACITY;
         let births = births_of(row.tag.load(Ordering::Relaxed));
         row.tag.store(dead_tag(births, number), Ordering::Relaxed);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock();
         free.resting.push_back(number);
     }
 

@@ -8,10 +8,11 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use super::Srq;
 use crate::handle::Handle;
+use dat_engine::sync::Mutex;
 
 /// Places in the first chunk; each further one has twice as many.
 const FIRST: usize = 8;
@@ -62,12 +63,12 @@ impl Sources {
 
     /// All of them.
     pub(super) fn list(&self) -> Vec<Handle> {
-        self.known().sources.keys().copied().collect()
+        self.known.lock().sources.keys().copied().collect()
     }
 
     /// One more endpoint reports there.
     fn enter(&self, handle: Handle) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let Known { sources, free } = &mut *known;
         let places = sources.len() + free.len();
         match sources.entry(handle) {
@@ -82,7 +83,7 @@ impl Sources {
 
     /// One of them does no more.
     fn leave(&self, handle: Handle) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let Known { sources, free } = &mut *known;
         let Some(source) = sources.get_mut(&handle) else {
             return;
@@ -104,10 +105,6 @@ impl Sources {
             let places = chunk.get_or_init(|| (0..length).map(|_| AtomicUsize::new(0)).collect());
             places[place + FIRST - length].store(bits, Ordering::Release);
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,7 +13,6 @@
 //! third.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_engine::AsyncEventKind;
 
@@ -22,6 +21,7 @@ use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Meters, Slot};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
+use dat_engine::sync::Mutex;
 
 /// What was set last.
 #[derive(Debug, Default)]
@@ -34,10 +34,6 @@ pub(super) struct Watermark {
 impl Watermark {
     pub(super) fn value(&self) -> u32 {
         self.value.load(Ordering::Relaxed)
-    }
-
-    fn device(&self) -> MutexGuard<'_, bool> {
-        self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,7 +95,7 @@ impl Srq {
         // What was taken before counts now.
         self.take_completions();
         self.watermark.value.store(mark, Ordering::Relaxed);
-        let mut device = self.watermark.device();
+        let mut device = self.watermark.device.lock();
         self.arm(mark);
         let asked = self.queue.set_limit(mark);
         *device = asked.is_ok();
@@ -141,7 +137,7 @@ impl Srq {
     }
 
     fn limit_reached(&self) {
-        let device = self.watermark.device();
+        let device = self.watermark.device.lock();
         let Some(mark) = self.mark().filter(|_| *device) else {
             return;
         };

@@ -12,11 +12,12 @@ use crate::cm::{
     CmError, ConnectionSink, DeviceSink, ListenSink, Local, Parameters, Target, local,
 };
 use crate::control::Transport;
+use crate::sync::Mutex;
 use mio::Token;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// Requests that may wait to be taken; the kernel lowers it to its limit.
@@ -73,7 +74,6 @@ impl Listener {
 
     fn listen(&self) -> io::Result<()> {
         let ids = self.listening.ids.lock();
-        let ids = ids.unwrap_or_else(PoisonError::into_inner);
         ids.iter().try_for_each(|id| id.listen(BACKLOG))
     }
 
@@ -88,9 +88,7 @@ impl Drop for Listener {
         if !post.here() {
             return;
         }
-        let ids = self.listening.ids.lock();
-        let mut ids = ids.unwrap_or_else(PoisonError::into_inner);
-        let ids = core::mem::take(&mut *ids);
+        let ids = core::mem::take(&mut *self.listening.ids.lock());
         // Here and now, so that the qualifier can be listened for again.
         drop(ids);
         self.listening.gate.shut(post.on_service_thread());

@@ -4,6 +4,7 @@
 use super::event::{Event, Said};
 use crate::cm::CmError;
 use crate::control::{Greeting, IwarpRoute, ManagedRoute, Route, forks};
+use crate::sync::Mutex;
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
 use dv_sys::rdmacm::{self, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
@@ -14,7 +15,7 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::RawFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the kernel looks for the way to a host. Longer than its own
@@ -214,19 +215,15 @@ impl Id {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, NonNull<rdma_cm_id>> {
-        self.raw.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn call(&self, call: impl FnOnce(*mut rdma_cm_id) -> c_int) -> io::Result<()> {
-        let raw = self.lock();
+        let raw = self.raw.lock();
         done(call(raw.as_ptr()))
     }
 
     /// Renames a request's id, which has its listener's token. On the service
     /// thread, which reads it.
     pub(super) fn set_token(&self, token: Token) {
-        let raw = self.lock();
+        let raw = self.raw.lock();
         // SAFETY: the id lives, and the thread that reads the field is this.
         unsafe { (*raw.as_ptr()).context = context_of(token) };
     }
@@ -279,7 +276,7 @@ impl Id {
 
     /// The port that it is bound to.
     pub(super) fn port(&self) -> u16 {
-        let raw = self.lock();
+        let raw = self.raw.lock();
         // SAFETY: the id lives.
         u16::from_be(unsafe { rdmacm::rdma_get_src_port(raw.as_ptr()) })
     }
@@ -378,7 +375,7 @@ impl Id {
 
     /// Whether the device that it is bound to, if it is, speaks iWARP.
     pub(super) fn is_iwarp(&self) -> bool {
-        let raw = self.lock();
+        let raw = self.raw.lock();
         // SAFETY: the id lives, and librdmacm keeps the device open while it is
         // bound to it.
         unsafe {
@@ -395,7 +392,7 @@ impl Id {
 
     /// The device and port that it is bound to, if it is.
     pub(super) fn device(&self) -> Option<(String, u8)> {
-        let raw = self.lock();
+        let raw = self.raw.lock();
         // SAFETY: the id lives.
         let (verbs, port) = unsafe { ((*raw.as_ptr()).verbs, (*raw.as_ptr()).port_num) };
         if verbs.is_null() {
@@ -410,7 +407,7 @@ impl Id {
 
     /// The address of the peer.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
-        let raw = self.lock();
+        let raw = self.raw.lock();
         // SAFETY: the id lives; every bit pattern of the union is valid as
         // each of its members.
         let (family, v4, v6) = unsafe {
@@ -446,7 +443,7 @@ impl Drop for Id {
         if self.channel.forks != forks() {
             return;
         }
-        let raw = *self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let raw = *self.raw.get_mut();
         // SAFETY: ours, and destroyed once. Waits for an event that the
         // service thread is just reading.
         if unsafe { rdmacm::rdma_destroy_id(raw.as_ptr()) } != 0 {

@@ -7,10 +7,11 @@ use super::wire::Active;
 use crate::cm::gate::Gate;
 use crate::cm::post::{self, End, Post};
 use crate::cm::{CmError, DeviceSink, ListenSink, Local, ManagerOptions};
+use crate::sync::Mutex;
 use mio::{Poll, Token};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 

@@ -8,11 +8,12 @@ use crate::cm::gate::Gate;
 use crate::cm::{
     CmError, ConnectionSink, ListenOn, ListenSink, MAX_PRIVATE_DATA, Parameters, Target,
 };
+use crate::sync::Mutex;
 use mio::{Interest, Token};
 use socket2::SockRef;
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 pub(in crate::cm) struct Listener {
@@ -63,10 +64,7 @@ impl Drop for Listener {
         if !shared.post.here() {
             return;
         }
-        let mut sockets = {
-            let sockets = self.listening.sockets.lock();
-            core::mem::take(&mut *sockets.unwrap_or_else(PoisonError::into_inner))
-        };
+        let mut sockets = core::mem::take(&mut *self.listening.sockets.lock());
         // Here and now, so that the qualifier can be listened for again; and
         // also for copies of the descriptor in forks.
         for mut socket in sockets.drain(..) {

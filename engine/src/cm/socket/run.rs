@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Connections taken from one listener before others have their turn.
@@ -164,10 +164,7 @@ impl Runner<'_> {
                 self.later(token, at);
                 return;
             }
-            let taken = {
-                let sockets = listening.sockets.lock();
-                accept(&sockets.unwrap_or_else(PoisonError::into_inner), turn)
-            };
+            let taken = accept(&listening.sockets.lock(), turn);
             match taken {
                 Ok((stream, peer)) => {
                     self.starved = false;

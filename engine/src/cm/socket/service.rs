@@ -4,10 +4,11 @@ use super::run;
 use super::session::{ConnectionGate, ListenGate};
 use crate::cm::post::{self, End, Post};
 use crate::cm::{CmError, ManagerOptions};
+use crate::sync::Mutex;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Poll, Registry, Token, event::Source};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -61,7 +62,6 @@ impl Listening {
     /// Whether a connection waits to be taken.
     pub(super) fn has_waiting(&self) -> bool {
         let sockets = self.sockets.lock();
-        let sockets = sockets.unwrap_or_else(PoisonError::into_inner);
         let asked = sockets.iter().map(|socket| libc::pollfd {
             fd: socket.as_raw_fd(),
             events: libc::POLLIN,
@@ -145,7 +145,7 @@ impl Shared {
     /// Keeps a descriptor for a connection that comes when there is no other
     /// left; the registry's, since that can be copied.
     pub(super) fn keep_reserve(&self) -> Result<(), CmError> {
-        let mut reserve = self.reserve();
+        let mut reserve = self.reserve.lock();
         if reserve.is_none() {
             *reserve = Some(self.registry.try_clone().map_err(CmError::Resources)?);
         }
@@ -154,11 +154,7 @@ impl Shared {
 
     /// Closes the descriptor in reserve. Returns `false` if there is none.
     pub(super) fn give_up_reserve(&self) -> bool {
-        self.reserve().take().is_some()
-    }
-
-    fn reserve(&self) -> MutexGuard<'_, Option<Registry>> {
-        self.reserve.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reserve.lock().take().is_some()
     }
 
     /// What keeps the thread, unless it ends.
