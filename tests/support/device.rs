@@ -2,29 +2,24 @@
 //! process itself, stepped by hand; or, if `DAT_TEST_DEVICE` names one, a
 //! device that works on its own and is there already.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mlx5emu::config::{Config, Mode};
 use mlx5emu::emulator::Emulator;
-use mlx5emu::preload::{Installed, install};
 
-/// Names the device to work on.
-const VARIABLE: &str = "DAT_TEST_DEVICE";
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "installed.rs"]
+pub mod installed;
+
+pub use installed::name;
+use installed::{given, set_up};
 
 /// How long a device of its own may take for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-static DEVICE: OnceLock<Device> = OnceLock::new();
 static ONE_TEST: Mutex<()> = Mutex::new(());
-
-enum Device {
-    /// In this process, and removed when it ends.
-    Stepped(Mutex<Option<Installed>>),
-    /// Of this name.
-    OfItsOwn(String),
-}
 
 /// The device is there, and no other test has it.
 #[derive(Debug)]
@@ -33,23 +28,20 @@ pub struct Turn(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'s
 /// Waits until no other test has the device, and sees to it that it is there.
 pub fn turn() -> Turn {
     let turn = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
-    DEVICE.get_or_init(set_up);
+    // What the environment says of the device, as the face that it shows; in
+    // steps in any case.
+    set_up(|| Config {
+        mode: Mode::Stepped,
+        ..Config::from_env().expect("variables of the emulated device")
+    });
     Turn(turn)
-}
-
-/// Its name.
-pub fn name() -> &'static str {
-    match DEVICE.get() {
-        Some(Device::OfItsOwn(name)) => name,
-        _ => "mlx5_0",
-    }
 }
 
 /// The emulator, if the device is stepped by hand.
 pub fn emulator() -> Option<&'static Emulator> {
-    match DEVICE.get().expect("a test has its turn") {
-        Device::Stepped(_) => Some(Emulator::get().expect("installed")),
-        Device::OfItsOwn(_) => None,
+    match given() {
+        None => Some(Emulator::get().expect("a test has its turn")),
+        Some(_) => None,
     }
 }
 
@@ -150,9 +142,9 @@ pub fn advance(by: Duration) {
 
 /// So many cases of a property, or a few where each takes real time.
 pub fn cases(count: u32) -> u32 {
-    match std::env::var_os(VARIABLE).is_some_and(|name| !name.is_empty()) {
-        true => count / 10,
-        false => count,
+    match given() {
+        Some(_) => count / 10,
+        None => count,
     }
 }
 
@@ -184,37 +176,5 @@ pub fn all<T>(count: usize, mut next: impl FnMut() -> Option<T>) -> Vec<T> {
 fn moment() {
     for _ in 0..3 {
         thread::sleep(Duration::from_micros(200));
-    }
-}
-
-fn set_up() -> Device {
-    // SAFETY: the tests read the environment only in their turn, which this
-    // is. libmlx5 prints every error CQE, of which these tests make many.
-    unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
-    if let Some(name) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
-        return Device::OfItsOwn(name.into_string().expect("the name of a device"));
-    }
-    // What the environment says of the device, as the face that it shows; in
-    // steps in any case.
-    let config = Config {
-        mode: Mode::Stepped,
-        ..Config::from_env().expect("variables of the emulated device")
-    };
-    // SAFETY: as above.
-    let installed = unsafe { install(&config) }.expect("an emulated device");
-    // SAFETY: the function may be called at exit.
-    unsafe { libc::atexit(take_down) };
-    Device::Stepped(Mutex::new(Some(installed)))
-}
-
-/// Removes the directory of the emulated device, which statics do not do.
-extern "C" fn take_down() {
-    if let Some(Device::Stepped(installed)) = DEVICE.get() {
-        drop(
-            installed
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
     }
 }

@@ -1,7 +1,7 @@
 //! An open IA, memory, and endpoints that are connected to each other.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dat_api::handle::Handle;
@@ -20,65 +20,33 @@ use dat_api::types::{
 use dat_api::{DatReturn, ReturnType, Subtype};
 use mlx5emu::config::{Config, Mode};
 use mlx5emu::fabric::name::FabricName;
-use mlx5emu::preload::{Installed, install};
 
-static DEVICE: OnceLock<Mutex<Option<Installed>>> = OnceLock::new();
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "../../../tests/support/installed.rs"]
+mod installed;
 
-/// Names a device that is there already, to be used instead of an emulated one.
-const VARIABLE: &str = "DAT_TEST_DEVICE";
+pub use installed::{is_iwarp, name};
 
 /// Long for a computer, and short enough for whoever waits for a failing test.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The device that [`VARIABLE`] names.
-fn given() -> Option<String> {
-    let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty())?;
-    Some(name.into_string().expect("the name of a device"))
-}
-
 /// Whether the device was there already.
 pub fn is_given() -> bool {
-    given().is_some()
-}
-
-/// The name of the device.
-pub fn name() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| given().unwrap_or_else(|| "mlx5_0".to_owned()))
-}
-
-fn set_up() -> Mutex<Option<Installed>> {
-    // SAFETY: the first thing that any test does, under the cell's lock.
-    // libmlx5 prints every error CQE, of which these tests make many.
-    unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
-    if given().is_some() {
-        return Mutex::new(None);
-    }
-    // Apart from whatever else runs on this host.
-    let fabric = format!("dat-api-{}", std::process::id());
-    let config = Config {
-        fabric: FabricName::new(&fabric).expect("a name"),
-        mode: Mode::Threaded,
-        devices: 2,
-        ..Config::default()
-    };
-    // SAFETY: as above.
-    let installed = unsafe { install(&config) }.expect("an emulated device");
-    // SAFETY: the function may be called at exit.
-    unsafe { libc::atexit(take_down) };
-    Mutex::new(Some(installed))
-}
-
-/// Removes the directory of the emulated device, which statics do not do.
-extern "C" fn take_down() {
-    if let Some(device) = DEVICE.get() {
-        drop(device.lock().unwrap_or_else(PoisonError::into_inner).take());
-    }
+    installed::given().is_some()
 }
 
 /// Sees to it that the device is there.
 pub fn device() {
-    DEVICE.get_or_init(set_up);
+    installed::set_up(|| {
+        // Apart from whatever else runs on this host.
+        let fabric = format!("dat-api-{}", std::process::id());
+        Config {
+            fabric: FabricName::new(&fabric).expect("a name"),
+            mode: Mode::Threaded,
+            devices: 2,
+            ..Config::default()
+        }
+    });
 }
 
 /// An adapter, a zone, and some registered memory. Closed abruptly at the end.
@@ -484,17 +452,4 @@ pub fn free_ep(ep: Handle) -> dat_api::Result<()> {
 pub fn close_ia(ia: Handle, graceful: bool) -> dat_api::Result<()> {
     // SAFETY: as the call says.
     unsafe { Ia::close(ia, graceful) }
-}
-
-/// Whether the device of the tests speaks iWARP, where an RDMA read has one
-/// segment.
-pub fn is_iwarp() -> bool {
-    static IWARP: OnceLock<bool> = OnceLock::new();
-    *IWARP.get_or_init(|| {
-        let devices = dat_engine::devices().unwrap_or_default();
-        let found = devices
-            .into_iter()
-            .find(|one| Some(&one.name) == given().as_ref());
-        found.is_some_and(|device| device.transport == dat_engine::Transport::Iwarp)
-    })
 }

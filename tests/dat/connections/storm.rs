@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use dat::abi::*;
 use dat::exports::*;
 
+use crate::support::device::installed::given;
 use crate::support::{
     Bed, Door, End, Shape, accept, broken_by_the_peer, cr_info, dequeue, dto, is_alone, ok,
     state_of, wait,
@@ -34,7 +35,7 @@ const LONG: DAT_TIMEOUT = 30_000_000;
 fn endpoints() -> usize {
     match std::env::var("DAT_STORM") {
         Ok(text) => text.parse().expect("a number"),
-        Err(_) if std::env::var_os("DAT_TEST_DEVICE").is_some() => FEWER,
+        Err(_) if given().is_some() => FEWER,
         Err(_) => ENDPOINTS,
     }
 }

@@ -2,13 +2,11 @@
 
 use std::mem;
 use std::ptr;
-use std::sync::OnceLock;
 
 use dat::abi::*;
 use dat::exports::*;
-use dat_engine::Transport;
 
-use super::{Bed, Dto, cookie, expect, here, ok, take_dto};
+use super::{Bed, Dto, cookie, device, expect, here, ok, take_dto};
 
 /// What endpoints are made like.
 #[derive(Clone, Copy, Debug)]
@@ -54,22 +52,14 @@ impl Shape {
         attr.max_rdma_read_in = self.reads;
         attr.max_rdma_read_out = self.reads;
         attr.srq_soft_hw = DAT_HW_DEFAULT;
-        attr.max_rdma_read_iov = if is_iwarp() { 1 } else { self.iov };
+        attr.max_rdma_read_iov = if device::installed::is_iwarp() {
+            1
+        } else {
+            self.iov
+        };
         attr.max_rdma_write_iov = self.iov;
         attr
     }
-}
-
-/// Whether the device of the tests speaks iWARP, where an RDMA read has one
-/// segment.
-pub fn is_iwarp() -> bool {
-    static IWARP: OnceLock<bool> = OnceLock::new();
-    *IWARP.get_or_init(|| {
-        let device = std::env::var("DAT_TEST_DEVICE").unwrap_or_default();
-        let devices = dat_engine::devices().unwrap_or_default();
-        let found = devices.into_iter().find(|one| one.name == device);
-        found.is_some_and(|device| device.transport == Transport::Iwarp)
-    })
 }
 
 /// An endpoint and its EVDs.

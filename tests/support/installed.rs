@@ -1,0 +1,53 @@
+//! The emulated device in the process of the tests, unless a device is given.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use dat_engine::Transport;
+use mlx5emu::config::Config;
+use mlx5emu::preload::{Installed, install};
+
+#[path = "given.rs"]
+mod given;
+
+pub use given::{given, name};
+
+/// The emulated device, until the process ends; none if a device is given.
+static DEVICE: OnceLock<Mutex<Option<Installed>>> = OnceLock::new();
+
+/// Installs an emulated device at the first call, unless a device is given.
+/// The first thing that any test does.
+pub fn set_up(config: impl FnOnce() -> Config) {
+    DEVICE.get_or_init(|| {
+        // SAFETY: other tests wait here, and read the environment afterwards.
+        // libmlx5 prints every error CQE, of which these tests make many.
+        unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
+        if given().is_some() {
+            return Mutex::new(None);
+        }
+        // SAFETY: as above.
+        let installed = unsafe { install(&config()) }.expect("an emulated device");
+        // SAFETY: the function may be called at exit.
+        unsafe { libc::atexit(take_down) };
+        Mutex::new(Some(installed))
+    });
+}
+
+/// Removes the directory of the emulated device, which statics do not do.
+extern "C" fn take_down() {
+    if let Some(device) = DEVICE.get() {
+        drop(device.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Whether the device of the tests speaks iWARP, where an RDMA read has one
+/// segment.
+pub fn is_iwarp() -> bool {
+    static IWARP: OnceLock<bool> = OnceLock::new();
+    *IWARP.get_or_init(|| {
+        let devices = dat_engine::devices().unwrap_or_default();
+        let found = devices
+            .into_iter()
+            .find(|one| Some(one.name.as_str()) == given());
+        found.is_some_and(|device| device.transport == Transport::Iwarp)
+    })
+}
