@@ -7,7 +7,7 @@ use dat::exports::*;
 
 use super::{Cno, Evd, SECOND, joined, stays};
 use crate::support::{
-    Bed, Door, End, Pair, Shape, dequeue, expect, fails, nothing_on, ok, post_srq, srq, take,
+    Bed, Door, End, Pair, Shape, Talk, dequeue, expect, fails, nothing_on, ok, post_srq, srq, take,
     take_dto,
 };
 
@@ -63,22 +63,22 @@ fn cno_n09_enabling_triggers_for_what_came() {
 fn cno_n09_completions_and_a_disabled_evd() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
-    let talk = Talk::new(&bed, DEFAULT, DEFAULT);
+    let talk = talk(&bed, DEFAULT, DEFAULT);
     cno.feed(talk.recv().0);
-    talk.listen(0..3, DEFAULT);
+    talk.listen(0..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
         talk.recv().calls(dat_evd_disable);
-        talk.say(DEFAULT);
+        talk.say_quietly(DEFAULT);
         stays(&waiter);
         assert_eq!(talk.heard(), 0);
-        talk.say(DEFAULT);
+        talk.say_quietly(DEFAULT);
         stays(&waiter);
         talk.recv().calls(dat_evd_enable);
         assert_eq!(joined(waiter), Ok(talk.recv()));
         assert_eq!(talk.heard(), 1);
         let waiter = cno.asleep(scope);
-        talk.say(DEFAULT);
+        talk.say_quietly(DEFAULT);
         assert_eq!(joined(waiter), Ok(talk.recv()));
     });
 }
@@ -89,10 +89,10 @@ fn cno_n09_completions_and_a_disabled_evd() {
 fn cno_n10_a_direct_waiter_takes_the_evd_and_gives_it_back() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
-    let talk = Talk::new(&bed, DEFAULT, DEFAULT);
+    let talk = talk(&bed, DEFAULT, DEFAULT);
     let recv = talk.recv();
     cno.feed(recv.0);
-    talk.listen(0..6, DEFAULT);
+    talk.listen(0..6);
     thread::scope(|scope| {
         for round in 0..2 {
             let waiter = cno.asleep(scope);
@@ -106,11 +106,11 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_gives_it_back() {
             {
                 thread::yield_now();
             }
-            talk.say(DEFAULT);
+            talk.say_quietly(DEFAULT);
             assert_eq!(direct.join().expect("no panic"), 3 * round);
             stays(&waiter);
             // The device has told the other; this one is told all the same.
-            talk.say(DEFAULT);
+            talk.say_quietly(DEFAULT);
             assert_eq!(joined(waiter), Ok(recv));
             assert_eq!(talk.heard(), 3 * round + 1);
             // Waiting in vain gives it back as well.
@@ -118,7 +118,7 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_gives_it_back() {
             let (answer, _, _) = crate::support::wait(recv.0, 10_000, 1);
             fails(answer, DAT_TIMEOUT_EXPIRED);
             stays(&waiter);
-            talk.say(DEFAULT);
+            talk.say_quietly(DEFAULT);
             assert_eq!(joined(waiter), Ok(recv));
             assert_eq!(talk.heard(), 3 * round + 2);
         }
@@ -129,11 +129,11 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_gives_it_back() {
 fn cno_n11_modify_cno_moves_the_triggers() {
     let bed = Bed::new();
     let [one, two] = [(); 2].map(|()| Cno::new(&bed));
-    let talk = Talk::new(&bed, DEFAULT, DEFAULT);
+    let talk = talk(&bed, DEFAULT, DEFAULT);
     let recv = talk.recv();
-    talk.listen(0..6, DEFAULT);
+    talk.listen(0..6);
     one.feed(recv.0);
-    talk.say(DEFAULT);
+    talk.say_quietly(DEFAULT);
     assert_eq!(one.wait(SECOND), Ok(recv.0));
     two.feed(recv.0);
     one.finds_nothing();
@@ -145,13 +145,13 @@ fn cno_n11_modify_cno_moves_the_triggers() {
         let old = two.asleep(scope);
         let new = one.asleep(scope);
         one.feed(recv.0);
-        talk.say(DEFAULT);
+        talk.say_quietly(DEFAULT);
         assert_eq!(joined(new), Ok(recv));
         stays(&old);
         assert_eq!(talk.heard(), 1);
         // Disabled meanwhile, as the page advises: nothing goes to the old one.
         recv.calls(dat_evd_disable);
-        talk.say(DEFAULT);
+        talk.say_quietly(DEFAULT);
         two.feed(recv.0);
         stays(&old);
         recv.calls(dat_evd_enable);
@@ -162,93 +162,39 @@ fn cno_n11_modify_cno_moves_the_triggers() {
     // None at all.
     // SAFETY: live handles.
     ok(unsafe { dat_evd_modify_cno(recv.0, DAT_HANDLE_NULL) });
-    talk.say(DEFAULT);
+    talk.say_quietly(DEFAULT);
     one.finds_nothing();
     two.finds_nothing();
     assert_eq!(talk.heard(), 3);
 }
 
-/// A connected pair; the passive end hears what the active end says.
-struct Talk<'b> {
-    bed: &'b Bed,
-    pair: Pair,
-    memory: crate::support::Memory,
-}
-
-// SAFETY: handles are numbers, and the memory is not touched by the tests.
-unsafe impl Sync for Talk<'_> {}
-
-impl<'b> Talk<'b> {
-    fn new(bed: &'b Bed, recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> Self {
-        let shape = Shape {
-            recv_flags: recv,
-            request_flags: request,
-            ..Shape::default()
-        };
-        Self {
-            bed,
-            pair: Pair::new(bed, &shape),
-            memory: bed.memory(4096),
-        }
-    }
-
-    fn recv(&self) -> Evd {
-        Evd(self.pair.passive.recv)
-    }
-
-    fn request(&self) -> Evd {
-        Evd(self.pair.active.request)
-    }
-
-    #[track_caller]
-    fn listen(&self, tags: std::ops::Range<u64>, flags: DAT_COMPLETION_FLAGS) {
-        for tag in tags {
-            let mut iov = [self.memory.segment(1024, 64)];
-            let cookie = crate::support::cookie(tag);
-            let ep = self.pair.passive.ep;
-            // SAFETY: one segment, whose memory the tests keep.
-            ok(unsafe { dat_ep_post_recv(ep, 1, iov.as_mut_ptr(), cookie, flags) });
-        }
-    }
-
-    /// Sends; without an event of its own.
-    #[track_caller]
-    fn say(&self, flags: DAT_COMPLETION_FLAGS) {
-        self.send(flags | SUPPRESS);
-    }
-
-    #[track_caller]
-    fn send(&self, flags: DAT_COMPLETION_FLAGS) {
-        ok(self
-            .pair
-            .active
-            .post_send(&[self.memory.segment(0, 8)], 99, flags));
-        self.bed.run();
-    }
-
-    /// The receive that must be there.
-    #[track_caller]
-    fn heard(&self) -> u64 {
-        take_dto(self.pair.passive.recv).cookie
-    }
+/// A pair of endpoints with these completion flags.
+fn talk(bed: &Bed, recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> Talk<'_> {
+    let shape = Shape {
+        recv_flags: recv,
+        request_flags: request,
+        ..Shape::default()
+    };
+    Talk::new(bed, &shape)
 }
 
 #[test]
 fn cno_n12_quiet_receives_do_not_trigger() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
-    let talk = Talk::new(&bed, QUIET, DEFAULT);
+    let talk = talk(&bed, QUIET, DEFAULT);
     cno.feed(talk.recv().0);
-    talk.listen(0..2, QUIET);
-    talk.listen(2..3, DEFAULT);
+    talk.listen_with(0, QUIET);
+    talk.listen_with(1, QUIET);
+    talk.listen(2..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
-        talk.say(DEFAULT);
+        talk.say_quietly(DEFAULT);
         stays(&waiter);
-        talk.say(DEFAULT);
+        talk.say_quietly(DEFAULT);
         stays(&waiter);
         // One that notifies brings the others along.
-        talk.say(DEFAULT);
+        talk.say_quietly(DEFAULT);
         assert_eq!(joined(waiter), Ok(talk.recv()));
     });
     assert_eq!([(); 3].map(|()| talk.heard()), [0, 1, 2]);
@@ -258,16 +204,16 @@ fn cno_n12_quiet_receives_do_not_trigger() {
 fn cno_n12_quiet_requests_do_not_trigger() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
-    let talk = Talk::new(&bed, DEFAULT, QUIET);
+    let talk = talk(&bed, DEFAULT, QUIET);
     cno.feed(talk.request().0);
-    talk.listen(0..3, DEFAULT);
+    talk.listen(0..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
-        talk.send(QUIET);
+        talk.send(u64::MAX, QUIET);
         stays(&waiter);
-        talk.send(SUPPRESS);
+        talk.send(u64::MAX, SUPPRESS);
         stays(&waiter);
-        talk.send(DEFAULT);
+        talk.send(u64::MAX, DEFAULT);
         assert_eq!(joined(waiter), Ok(talk.request()));
     });
     let told = [(); 2].map(|()| take_dto(talk.request().0).status);
@@ -282,17 +228,17 @@ fn cno_n12_quiet_requests_do_not_trigger() {
 fn cno_n12_only_solicited_receives_trigger_where_so_configured() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
-    let talk = Talk::new(&bed, SOLICITED, DEFAULT);
+    let talk = talk(&bed, SOLICITED, DEFAULT);
     cno.feed(talk.recv().0);
     for round in 0..2 {
-        talk.listen(0..3, DEFAULT);
+        talk.listen(0..3);
         thread::scope(|scope| {
             let waiter = cno.asleep(scope);
-            talk.say(DEFAULT);
+            talk.say_quietly(DEFAULT);
             stays(&waiter);
-            talk.say(DEFAULT);
+            talk.say_quietly(DEFAULT);
             stays(&waiter);
-            talk.say(SOLICITED);
+            talk.say_quietly(SOLICITED);
             assert_eq!(joined(waiter), Ok(talk.recv()), "round {round}");
         });
         assert_eq!([(); 3].map(|()| talk.heard()), [0, 1, 2]);
@@ -305,9 +251,9 @@ fn cno_n12_what_fails_triggers_however_it_was_posted() {
     let bed = Bed::new();
     for (recv, flags) in [(QUIET, QUIET), (SOLICITED, DEFAULT)] {
         let cno = Cno::new(&bed);
-        let talk = Talk::new(&bed, recv, DEFAULT);
+        let talk = talk(&bed, recv, DEFAULT);
         cno.feed(talk.recv().0);
-        talk.listen(0..1, flags);
+        talk.listen_with(0, flags);
         thread::scope(|scope| {
             let waiter = cno.asleep(scope);
             // SAFETY: a live handle.

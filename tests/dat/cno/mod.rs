@@ -41,16 +41,10 @@ use std::time::{Duration, Instant};
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, blank, fails, ok};
+use crate::support::{Bed, Evd, LONG, SOON, fails, ok};
 
 /// Microseconds of a wait that what is to come ends.
 pub(crate) const SECOND: DAT_TIMEOUT = 1_000_000;
-
-/// For waits that something else is to end.
-const LONG: DAT_TIMEOUT = 20_000_000;
-
-/// How soon such a wait has to end, on however busy a machine.
-const SOON: Duration = Duration::from_secs(8);
 
 /// No agent.
 const NOBODY: DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT {
@@ -66,15 +60,6 @@ pub(crate) struct Cno(DAT_CNO_HANDLE);
 unsafe impl Send for Cno {}
 // SAFETY: the same.
 unsafe impl Sync for Cno {}
-
-/// The handle of an EVD as threads pass it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Evd(DAT_EVD_HANDLE);
-
-// SAFETY: a handle is a number.
-unsafe impl Send for Evd {}
-// SAFETY: the same.
-unsafe impl Sync for Evd {}
 
 impl Cno {
     /// One without an agent.
@@ -172,47 +157,6 @@ fn sleeps(thread: libc::pid_t) -> bool {
     stat.rsplit(") ")
         .next()
         .is_some_and(|rest| rest.starts_with('S'))
-}
-
-impl Evd {
-    /// For closures, which would take the address out of it.
-    fn handle(self) -> DAT_HANDLE {
-        self.0
-    }
-
-    fn try_post(self, number: usize) -> DAT_RETURN {
-        let mut event = blank();
-        event.event_number = DAT_SOFTWARE_EVENT;
-        event.event_data.software_event_data = DAT_SOFTWARE_EVENT_DATA {
-            pointer: ptr::without_provenance_mut(number),
-        };
-        // SAFETY: a live event.
-        unsafe { dat_evd_post_se(self.0, &raw const event) }
-    }
-
-    #[track_caller]
-    fn post(self, number: usize) {
-        ok(self.try_post(number));
-    }
-
-    /// The software events that are there.
-    fn drain(self) -> Vec<usize> {
-        std::iter::from_fn(|| crate::support::dequeue(self.0).ok())
-            .map(|event| {
-                assert_eq!(event.event_number, DAT_SOFTWARE_EVENT);
-                // SAFETY: the number tells which member holds.
-                unsafe { event.event_data.software_event_data }
-                    .pointer
-                    .addr()
-            })
-            .collect()
-    }
-
-    #[track_caller]
-    fn calls(self, call: unsafe extern "C" fn(DAT_EVD_HANDLE) -> DAT_RETURN) {
-        // SAFETY: any value may be given.
-        ok(unsafe { call(self.0) });
-    }
 }
 
 /// What a waiter answers, who is to end soon.

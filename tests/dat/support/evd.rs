@@ -1,0 +1,231 @@
+//! EVDs as threads share them, and waits on them.
+
+use std::mem;
+use std::ptr;
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Bed, Dto, blank, dequeue, dto, fails, fails_with, ok, words};
+
+/// For waits that something else is to end: none of these tests waits so long.
+pub const LONG: DAT_TIMEOUT = 20_000_000;
+
+/// How soon such a wait has to end, on however busy a machine.
+pub const SOON: Duration = Duration::from_secs(8);
+
+/// An EVD as threads share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evd(pub DAT_EVD_HANDLE);
+
+// SAFETY: a handle is a number.
+unsafe impl Send for Evd {}
+// SAFETY: the same.
+unsafe impl Sync for Evd {}
+
+/// What a wait answered.
+pub struct Waited {
+    pub answer: DAT_RETURN,
+    pub event: DAT_EVENT,
+    pub nmore: DAT_COUNT,
+    pub took: Duration,
+}
+
+// SAFETY: numbers, and addresses that are only compared.
+unsafe impl Send for Waited {}
+
+impl Waited {
+    /// The completion, and `nmore`.
+    #[track_caller]
+    pub fn dto(&self) -> (Dto, DAT_COUNT) {
+        ok(self.answer);
+        (dto(&self.event), self.nmore)
+    }
+
+    /// The tag of the completion, and `nmore`.
+    #[track_caller]
+    pub fn tag(&self) -> (u64, DAT_COUNT) {
+        let (dto, nmore) = self.dto();
+        assert_eq!(dto.status, DAT_DTO_SUCCESS);
+        (dto.cookie, nmore)
+    }
+
+    /// The number of the software event, and `nmore`.
+    #[track_caller]
+    pub fn number(&self) -> (usize, DAT_COUNT) {
+        ok(self.answer);
+        (number(&self.event), self.nmore)
+    }
+
+    /// `nmore` of a time-out.
+    #[track_caller]
+    pub fn expired(&self) -> DAT_COUNT {
+        fails(self.answer, DAT_TIMEOUT_EXPIRED);
+        self.nmore
+    }
+
+    #[track_caller]
+    pub fn refused(&self, kind: DAT_RETURN, subtype: DAT_RETURN_SUBTYPE) {
+        fails_with(self.answer, kind, subtype);
+    }
+
+    /// It came to its end long before its time was over.
+    #[track_caller]
+    pub fn soon(self) -> Self {
+        assert!(self.took < SOON, "it waited {:?}", self.took);
+        self
+    }
+}
+
+impl Evd {
+    pub fn new(bed: &Bed, qlen: DAT_COUNT, flags: DAT_EVD_FLAGS) -> Self {
+        Self(bed.evd(qlen, flags))
+    }
+
+    /// For closures, which would take the address out of it.
+    pub fn handle(self) -> DAT_HANDLE {
+        self.0
+    }
+
+    #[track_caller]
+    pub fn calls(self, call: unsafe extern "C" fn(DAT_EVD_HANDLE) -> DAT_RETURN) {
+        // SAFETY: any value may be given.
+        ok(unsafe { call(self.0) });
+    }
+
+    /// For software events.
+    pub fn software(bed: &Bed, qlen: DAT_COUNT) -> Self {
+        Self(bed.evd(qlen, DAT_EVD_SOFTWARE_FLAG))
+    }
+
+    pub fn wait(self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Waited {
+        let (mut event, mut nmore) = (blank(), -77);
+        let begin = Instant::now();
+        // SAFETY: both results are writable.
+        let answer =
+            unsafe { dat_evd_wait(self.0, timeout, threshold, &raw mut event, &raw mut nmore) };
+        Waited {
+            answer,
+            event,
+            nmore,
+            took: begin.elapsed(),
+        }
+    }
+
+    /// Whether a thread waits on it. Takes nothing: the threshold is refused
+    /// unless somebody else has the EVD.
+    pub fn is_waited(self) -> bool {
+        let probe = self.wait(0, DAT_COUNT::MAX);
+        if probe.answer & DAT_TYPE_MASK == DAT_INVALID_STATE {
+            probe.refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
+            return true;
+        }
+        fails(probe.answer, DAT_INVALID_PARAMETER);
+        false
+    }
+
+    #[track_caller]
+    pub fn until_waited(self) {
+        let begin = Instant::now();
+        while !self.is_waited() {
+            assert!(begin.elapsed() < SOON, "nobody waits");
+            thread::yield_now();
+        }
+    }
+
+    /// Waits in a thread of its own; answers when that blocks.
+    #[track_caller]
+    pub fn in_thread<'s>(
+        self,
+        scope: &'s Scope<'s, '_>,
+        timeout: DAT_TIMEOUT,
+        threshold: DAT_COUNT,
+    ) -> ScopedJoinHandle<'s, Waited> {
+        let waiter = scope.spawn(move || self.wait(timeout, threshold));
+        self.until_waited();
+        waiter
+    }
+
+    /// The same, and answers when the thread sleeps: no wait of the tests
+    /// spins that long.
+    #[track_caller]
+    pub fn asleep<'s>(
+        self,
+        scope: &'s Scope<'s, '_>,
+        threshold: DAT_COUNT,
+    ) -> ScopedJoinHandle<'s, Waited> {
+        let waiter = self.in_thread(scope, LONG, threshold);
+        thread::sleep(Duration::from_millis(5));
+        waiter
+    }
+
+    /// Posts a software event.
+    pub fn try_post(self, number: usize) -> DAT_RETURN {
+        let mut event = blank();
+        event.event_number = DAT_SOFTWARE_EVENT;
+        event.event_data.software_event_data = DAT_SOFTWARE_EVENT_DATA {
+            pointer: ptr::without_provenance_mut(number),
+        };
+        // SAFETY: a live event.
+        unsafe { dat_evd_post_se(self.0, &raw const event) }
+    }
+
+    #[track_caller]
+    pub fn post(self, number: usize) {
+        ok(self.try_post(number));
+    }
+
+    /// Takes the next software event, which must be there.
+    #[track_caller]
+    pub fn take_number(self) -> usize {
+        match dequeue(self.0) {
+            Ok(event) => number(&event),
+            Err(answer) => panic!("no event: {}", words(answer)),
+        }
+    }
+
+    /// The software events that are there.
+    pub fn drain(self) -> Vec<usize> {
+        std::iter::from_fn(|| dequeue(self.0).ok())
+            .map(|event| number(&event))
+            .collect()
+    }
+
+    #[track_caller]
+    pub fn set_unwaitable(self) {
+        // SAFETY: any value may be given.
+        ok(unsafe { dat_evd_set_unwaitable(self.0) });
+    }
+
+    #[track_caller]
+    pub fn clear_unwaitable(self) {
+        // SAFETY: any value may be given.
+        ok(unsafe { dat_evd_clear_unwaitable(self.0) });
+    }
+
+    #[track_caller]
+    pub fn free(self) {
+        // SAFETY: any value may be given.
+        ok(unsafe { dat_evd_free(self.0) });
+    }
+
+    pub fn query(self) -> DAT_EVD_PARAM {
+        // SAFETY: integers and pointers: zeros are good.
+        let mut param: DAT_EVD_PARAM = unsafe { mem::zeroed() };
+        // SAFETY: the result is writable.
+        ok(unsafe { dat_evd_query(self.0, DAT_EVD_FIELD_ALL, &raw mut param) });
+        param
+    }
+}
+
+/// The number that a software event carries.
+#[track_caller]
+pub fn number(event: &DAT_EVENT) -> usize {
+    assert_eq!(event.event_number, DAT_SOFTWARE_EVENT);
+    // SAFETY: the number tells which member holds.
+    unsafe { event.event_data.software_event_data }
+        .pointer
+        .addr()
+}

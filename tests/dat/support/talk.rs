@@ -1,0 +1,100 @@
+//! Messages from one endpoint to another.
+
+use std::ops::Range;
+
+use dat::abi::*;
+use dat::exports::*;
+
+use super::{Bed, Evd, Memory, Pair, Shape, cookie, ok};
+
+/// Bytes of a message.
+pub const MESSAGE: usize = 8;
+
+/// A connected pair of which the active end sends, and memory for it.
+pub struct Talk<'b> {
+    pub bed: &'b Bed,
+    pub pair: Pair,
+    pub memory: Memory,
+}
+
+// SAFETY: handles are numbers, and the memory is not touched by the tests
+// while it is shared.
+unsafe impl Sync for Talk<'_> {}
+
+impl<'b> Talk<'b> {
+    pub fn new(bed: &'b Bed, shape: &Shape) -> Self {
+        Self::of(bed, Pair::new(bed, shape))
+    }
+
+    pub fn of(bed: &'b Bed, pair: Pair) -> Self {
+        let memory = bed.memory(4096);
+        Self { bed, pair, memory }
+    }
+
+    /// The EVD of the receives.
+    pub fn recv(&self) -> Evd {
+        Evd(self.pair.passive.recv)
+    }
+
+    /// The EVD of the sends.
+    pub fn request(&self) -> Evd {
+        Evd(self.pair.active.request)
+    }
+
+    /// Posts receives.
+    #[track_caller]
+    pub fn listen(&self, tags: Range<u64>) {
+        for tag in tags {
+            self.listen_with(tag, DAT_COMPLETION_DEFAULT_FLAG);
+        }
+    }
+
+    #[track_caller]
+    pub fn listen_with(&self, tag: u64, flags: DAT_COMPLETION_FLAGS) {
+        let mut iov = [self.memory.segment(1024, 64)];
+        // SAFETY: one segment, whose memory the tests keep.
+        ok(unsafe {
+            dat_ep_post_recv(
+                self.pair.passive.ep,
+                1,
+                iov.as_mut_ptr(),
+                cookie(tag),
+                flags,
+            )
+        });
+    }
+
+    /// Sends a message, and lets the device work.
+    #[track_caller]
+    pub fn send(&self, tag: u64, flags: DAT_COMPLETION_FLAGS) {
+        ok(self
+            .pair
+            .active
+            .post_send(&[self.memory.segment(0, MESSAGE)], tag, flags));
+        self.bed.run();
+    }
+
+    /// A message arrives; its send is done with.
+    #[track_caller]
+    pub fn say(&self) {
+        self.say_with(DAT_COMPLETION_DEFAULT_FLAG);
+    }
+
+    #[track_caller]
+    pub fn say_with(&self, flags: DAT_COMPLETION_FLAGS) {
+        self.send(u64::MAX, flags);
+        assert_eq!(self.pair.active.requested().status, DAT_DTO_SUCCESS);
+    }
+
+    /// A message arrives; its send makes no event unless it fails.
+    #[track_caller]
+    pub fn say_quietly(&self, flags: DAT_COMPLETION_FLAGS) {
+        self.send(u64::MAX, flags | DAT_COMPLETION_SUPPRESS_FLAG);
+    }
+
+    /// The tag of the receive that must have completed.
+    #[track_caller]
+    pub fn heard(&self) -> u64 {
+        self.pair.passive.received().cookie
+    }
+}
