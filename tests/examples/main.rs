@@ -3,10 +3,15 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
+
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "../support/launcher.rs"]
+mod launcher;
+
+use launcher::{fabric, folder, launcher};
 
 /// Seconds that one process may take.
 const LIMIT: &str = "120";
@@ -21,34 +26,16 @@ const EXAMPLES: [&str; 5] = [
 
 /// Where processes of one test meet.
 struct Place {
-    /// The folder with the launcher and `examples`, built with the profile of
-    /// this test.
-    folder: PathBuf,
     fabric: String,
     /// A qualifier that nobody listens on: of the size of a port, and free.
     qualifier: String,
 }
 
 impl Place {
-    fn new(name: &str) -> Self {
-        let tests = std::env::current_exe().expect("this binary has a path");
-        let folder = tests.ancestors().nth(2).expect("deps is in a folder");
-        let release = folder.file_name().is_some_and(|name| name == "release");
-        // All at once, as other tests do: one after the other they would have
-        // different features, and be built anew each time, under running tests.
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--workspace", "--lib", "--bins"])
-            .args(["--examples", "--target-dir"])
-            .arg(folder.parent().expect("the target folder"))
-            .args(release.then_some("--release"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .expect("cargo runs");
-        assert!(status.success(), "launcher and examples do not build");
+    fn new() -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self {
-            folder: folder.to_owned(),
-            fabric: format!("udapl-{name}-{}", std::process::id()),
+            fabric: fabric(),
             qualifier: socket.local_addr().expect("bound").port().to_string(),
         }
     }
@@ -57,9 +44,9 @@ impl Place {
     fn start(&self, example: &str, arguments: &[&str]) -> Child {
         Command::new("timeout")
             .arg(LIMIT)
-            .arg(self.folder.join("mlx5-emu"))
+            .arg(launcher())
             .args(["run", "--fabric", &self.fabric, "--"])
-            .arg(self.folder.join("examples").join(example))
+            .arg(folder().join("examples").join(example))
             .args(["-p", &self.qualifier])
             .args(arguments)
             .stdout(Stdio::piped())
@@ -115,7 +102,7 @@ fn end(child: Child) -> String {
 
 #[test]
 fn ping_pong_measures_round_trips() {
-    let place = Place::new("ping");
+    let place = Place::new();
     for size in ["8", "5000"] {
         let server = place.serve("ping_pong", &["-s", size]);
         let client = end(place.start("ping_pong", &["-s", size, "-n", "300", "127.0.0.1"]));
@@ -127,7 +114,7 @@ fn ping_pong_measures_round_trips() {
 
 #[test]
 fn a_ring_is_written_and_read() {
-    let place = Place::new("ring");
+    let place = Place::new();
     // Less than the ring holds, just so much, not a multiple of it.
     for count in ["1", "64", "2001"] {
         let consumer = place.serve("rdma_ring", &[]);
@@ -140,7 +127,7 @@ fn a_ring_is_written_and_read() {
 
 #[test]
 fn a_server_takes_messages_of_many_clients_from_one_queue() {
-    let place = Place::new("srq");
+    let place = Place::new();
     let server = place.serve("srq_server", &["-c", "3"]);
     let counts = ["1", "400", "1001"];
     let clients = counts.map(|count| place.start("srq_client", &["-n", count, "127.0.0.1"]));
@@ -163,7 +150,7 @@ fn a_server_takes_messages_of_many_clients_from_one_queue() {
 /// others are served to the end, and the server says who it was.
 #[test]
 fn a_server_outlives_its_clients() {
-    let place = Place::new("outlive");
+    let place = Place::new();
     let Server {
         child: server,
         mut output,
@@ -235,7 +222,7 @@ fn is_connected(port: &str) -> bool {
 
 #[test]
 fn a_sleeping_server_answers_several_clients_and_those_who_come_after_them() {
-    let place = Place::new("blocking");
+    let place = Place::new();
     let server = place.serve("blocking_server", &["-c", "2", "-n", "4"]);
     for counts in [["200", "200"], ["1", "200"]] {
         let clients = counts.map(|count| place.start("ping_pong", &["-n", count, "127.0.0.1"]));
@@ -254,7 +241,7 @@ fn a_sleeping_server_answers_several_clients_and_those_who_come_after_them() {
 
 #[test]
 fn a_client_too_many_is_told_so() {
-    let place = Place::new("full");
+    let place = Place::new();
     let server = place.serve("srq_server", &["-c", "1"]);
     // It does not say how much it will send.
     let refused = place.start("ping_pong", &["127.0.0.1"]);
@@ -280,7 +267,7 @@ fn refusal(output: std::io::Result<Output>) -> (Option<i32>, String) {
 
 #[test]
 fn what_goes_wrong_is_said_with_what_to_do() {
-    let place = Place::new("wrong");
+    let place = Place::new();
     let cases: [(&str, &[&str], i32, &[&str]); 5] = [
         (
             "ping_pong",
@@ -328,11 +315,10 @@ fn what_goes_wrong_is_said_with_what_to_do() {
 
 #[test]
 fn every_example_has_a_help_and_a_row_in_the_table() {
-    let place = Place::new("help");
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/README.md");
     let table = std::fs::read_to_string(table).expect("a table of the examples");
     for example in EXAMPLES {
-        let help = Command::new(place.folder.join("examples").join(example))
+        let help = Command::new(folder().join("examples").join(example))
             .arg("--help")
             .output();
         let help = String::from_utf8(help.expect("it can be run").stdout).expect("text");

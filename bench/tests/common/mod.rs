@@ -11,6 +11,12 @@ use std::sync::{OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+#[path = "../../../tests/support/launcher.rs"]
+mod artifacts;
+
+use artifacts::artifact;
+pub(crate) use artifacts::launcher;
+
 /// No test run takes longer, or it hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
@@ -207,37 +213,11 @@ impl Guard {
     }
 }
 
-/// The emulator's launcher, built with the profile of this test beside
-/// dat-bench, where `-d emu` looks for it.
-pub(crate) fn launcher() -> &'static Path {
-    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
-    LAUNCHER.get_or_init(|| beside("mlx5-emu"))
-}
-
-/// `libdat.so`, built likewise, where `--api c` looks for it.
+/// Returns the path of `libdat.so`, built beside dat-bench, where `--api c` looks
+/// for it.
 pub(crate) fn libdat() -> &'static Path {
     static LIBDAT: OnceLock<PathBuf> = OnceLock::new();
-    LIBDAT.get_or_init(|| beside("libdat.so"))
-}
-
-/// Builds an artifact of this workspace; where it is.
-fn beside(artifact: &str) -> PathBuf {
-    let folder = executable().parent().expect("a folder");
-    let release = folder.file_name().is_some_and(|name| name == "release");
-    let built = Command::new(env!("CARGO"))
-        // All that tests build, so that it has the same features each time: else
-        // it would be built anew, under running tests.
-        .args(["build", "--quiet", "--workspace", "--lib", "--bins"])
-        .args(["--examples", "--target-dir"])
-        .arg(folder.parent().expect("the target folder"))
-        .args(release.then_some("--release"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .expect("cargo runs");
-    assert!(built.success(), "{artifact} does not build");
-    let artifact = folder.join(artifact);
-    assert!(artifact.is_file(), "{} was not built", artifact.display());
-    artifact
+    LIBDAT.get_or_init(|| artifact("libdat.so"))
 }
 
 /// The cells of the table's row for a size.

@@ -2,7 +2,7 @@
 //! talk to each other, each on an emulated adapter of its own process; also
 //! under valgrind, which finds neither errors nor leaks.
 
-#[path = "support/emulator.rs"]
+#[path = "../../../tests/support/launcher.rs"]
 mod emulator;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -5,7 +5,7 @@
 
 #[path = "support/c_program.rs"]
 mod c_program;
-#[path = "support/emulator.rs"]
+#[path = "../../../tests/support/launcher.rs"]
 mod emulator;
 
 use std::process::Command;

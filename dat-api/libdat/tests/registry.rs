@@ -2,7 +2,7 @@
 //! programs and a provider library that the tests compile, each run in a
 //! process of its own.
 
-#[path = "support/emulator.rs"]
+#[path = "../../../tests/support/launcher.rs"]
 mod emulator;
 
 use std::fs;

@@ -6,21 +6,14 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use crate::emulator::{fabric, launcher};
+use crate::given::{given, name};
 
 /// Set in a test that was started again.
 const INSIDE: &str = "LIBDAT_TEST_INSIDE";
 
-/// Names a device that is there already.
-const GIVEN: &str = "DAT_TEST_DEVICE";
-
-/// The device that is there already, if one is named.
-fn given() -> Option<String> {
-    std::env::var(GIVEN).ok().filter(|name| !name.is_empty())
-}
-
 /// The name of the device.
 pub(crate) fn device() -> CString {
-    CString::new(given().unwrap_or_else(|| "mlx5_0".to_owned())).expect("no NUL")
+    CString::new(name()).expect("no NUL")
 }
 
 /// Runs `test` on an emulated device that no other test has; `name` is the

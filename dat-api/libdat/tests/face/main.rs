@@ -3,8 +3,11 @@
 
 mod arguments;
 mod common;
-#[path = "../support/emulator.rs"]
+#[path = "../../../../tests/support/launcher.rs"]
 mod emulator;
+#[allow(unreachable_pub, reason = "a test binary has no interface")]
+#[path = "../../../../tests/support/given.rs"]
+mod given;
 mod handles;
 mod launcher;
 mod objects;

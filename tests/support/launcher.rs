@@ -1,14 +1,15 @@
-//! The emulator's launcher, and where nobody else is.
+//! What cargo builds of this workspace, for tests that run programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The launcher, built with the profile of this test.
-pub(crate) fn launcher() -> &'static Path {
-    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
-    LAUNCHER.get_or_init(|| {
+/// Returns the folder of the libraries and programs, built with the profile of
+/// this test.
+pub(crate) fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
         let tests = std::env::current_exe().expect("this binary has a path");
         let folder = tests.ancestors().nth(2).expect("deps is in a folder");
         let release = folder.file_name().is_some_and(|name| name == "release");
@@ -22,16 +23,28 @@ pub(crate) fn launcher() -> &'static Path {
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .status()
             .expect("cargo runs");
-        assert!(built.success(), "the emulator does not build");
-        let launcher = folder.join("mlx5-emu");
-        assert!(launcher.is_file(), "{} was not built", launcher.display());
-        launcher
+        assert!(built.success(), "the workspace does not build");
+        folder.to_owned()
     })
 }
 
-/// The name of a fabric that no other test has.
+/// Returns the path of a library or program, which is built.
+pub(crate) fn artifact(name: &str) -> PathBuf {
+    let artifact = folder().join(name);
+    assert!(artifact.is_file(), "{} was not built", artifact.display());
+    artifact
+}
+
+/// Returns the path of the emulator's launcher.
+pub(crate) fn launcher() -> &'static Path {
+    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
+    LAUNCHER.get_or_init(|| artifact("mlx5-emu"))
+}
+
+/// Returns the name of a fabric that no other test has.
 pub(crate) fn fabric() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("libdat-{}-{count}", std::process::id())
+    let package = env!("CARGO_PKG_NAME");
+    format!("{package}-{}-{count}", std::process::id())
 }
