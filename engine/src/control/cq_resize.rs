@@ -5,13 +5,13 @@
 //! does not move (`mlx5_cq_resize_copy_cqes` in rdma-core's providers/mlx5/cq.c).
 
 use core::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 
 use dv_sys::verbs;
 
 use super::cq::{CqeSize, VerbsCq};
 use super::device::Device;
 use crate::error::{ControlError, ControlErrorKind};
+use crate::sync::Mutex;
 
 const OPERATION: &str = "resize a completion queue";
 
@@ -76,7 +76,7 @@ impl Device {
             return false;
         }
         let known = &self.context.resizes_cqs.0;
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = known.lock();
         *known.get_or_insert_with(|| {
             let (small, large) = TRIAL;
             let tried = VerbsCq::create(self, small, CqeSize::Default, None, 0)

@@ -2,11 +2,12 @@
 //! may be polling.
 
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::Owner;
 use super::record::Record;
 use crate::ring::complete::Entries;
+use crate::sync::{Mutex, MutexGuard};
 
 /// A letter to the poller.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ impl Mailbox {
     }
 
     fn letters(&self) -> MutexGuard<'_, Letters> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.letters.lock()
     }
 
     fn send(&self, change: Change) {

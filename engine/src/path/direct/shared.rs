@@ -1,12 +1,13 @@
 //! Shared receives: one queue of receives for many queue pairs.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::{Mailbox, Owner};
 use crate::request::{ListError, PostError, RecvRequest};
 use crate::ring::LayoutError;
 use crate::ring::layout::SharedRecvLayout;
 use crate::ring::shared::{SharedRecvConsumer, SharedRecvProducer};
+use crate::sync::Mutex;
 
 /// What the pollers need.
 pub(super) struct SharedState {
@@ -28,10 +29,7 @@ impl core::fmt::Debug for SharedState {
 impl SharedState {
     /// Completions will appear in the queue of `mailbox` as well.
     pub(super) fn add_poller(&self, mailbox: &Arc<Mailbox>) {
-        let mut first = self
-            .first_poller
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut first = self.first_poller.lock();
         match &*first {
             None => *first = Some(Arc::downgrade(mailbox)),
             Some(known) if core::ptr::eq(known.as_ptr(), Arc::as_ptr(mailbox)) => {}

@@ -6,7 +6,7 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use dv_sys::verbs::ibv_recv_wr;
 
@@ -15,6 +15,7 @@ use super::device::{Device, Refused, SharedCalls};
 use super::tag::{Name, Side, Tag};
 use crate::control::forks;
 use crate::request::{ListError, PostError, RecvRequest};
+use crate::sync::{Mutex, MutexGuard};
 
 /// What pollers and queue pairs need.
 pub(super) struct SharedState<D: Device> {
@@ -85,7 +86,7 @@ impl<D: Device> SharedState<D> {
     }
 
     fn returned(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.returned.lock()
     }
 }
 
