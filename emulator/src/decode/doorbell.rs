@@ -22,6 +22,20 @@ impl ArmWord {
             consumer: word & 0x00ff_ffff,
         }
     }
+
+    /// Whether software can have written this word after `earlier`: more events
+    /// are read, or more completions consumed.
+    #[must_use]
+    pub fn is_after(self, earlier: Self) -> bool {
+        match self.sequence.wrapping_sub(earlier.sequence) & 3 {
+            0 => {
+                let ahead = self.consumer.wrapping_sub(earlier.consumer) & 0x00ff_ffff;
+                ahead != 0 && ahead < 1 << 23
+            }
+            // The other half of the numbers is behind.
+            events => events <= 2,
+        }
+    }
 }
 
 /// The arm doorbell: {arm word, CQ number}, both big-endian.
@@ -37,6 +51,21 @@ pub fn parse_arm(bytes: [u8; 8]) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_is_after_another_if_events_or_completions_were_taken_in_between() {
+        let word = |sequence, consumer| ArmWord {
+            sequence,
+            solicited_only: false,
+            consumer,
+        };
+        let first = word(3, 0x00ff_ffff);
+        assert!(!first.is_after(first));
+        assert!(word(0, 0x00ff_ffff).is_after(first));
+        assert!(word(3, 5).is_after(first));
+        assert!(!first.is_after(word(3, 5)));
+        assert!(!first.is_after(word(0, 0x00ff_ffff)));
+    }
 
     #[test]
     fn arm_word_fields_are_where_libmlx5_puts_them() {

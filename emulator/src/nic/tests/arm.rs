@@ -170,6 +170,28 @@ fn in_the_exact_view_an_arm_is_heard_only_through_its_page() {
     assert_eq!(world.a.host.nic.violations().count(), 2);
 }
 
+/// Two threads arm one CQ, one after the other. The NIC has the first store when
+/// the record already holds the second arm.
+#[test]
+fn an_arm_that_was_overtaken_by_the_next_is_no_breach() {
+    let mut world = world(DoorbellView::Exact);
+    arm(&mut world, 0, false);
+    nop(&mut world);
+    assert_eq!(fired(&world), 1);
+    world.a.cq.all();
+    let consumer = world.a.cq.consumer & 0xff_ffff;
+    world.a.cq.dbrec.put_be32(4, 1 << 28 | consumer);
+    let overtaken = u64::from(consumer) << 32 | u64::from(world.a.cq.cqn.0);
+    world.a.host.store(0x20, overtaken.to_be_bytes());
+    assert_eq!(world.a.host.nic.violations().count(), 0);
+    nop(&mut world);
+    assert_eq!(fired(&world), 1, "the record arms");
+    // The other way around: a record that lags behind its doorbell.
+    let ahead = u64::from(2 << 28 | consumer) << 32 | u64::from(world.a.cq.cqn.0);
+    world.a.host.store(0x20, ahead.to_be_bytes());
+    assert_eq!(world.a.host.nic.violations().count(), 1);
+}
+
 #[test]
 fn a_store_seen_on_the_page_arms_every_cq_of_it() {
     for view in [DoorbellView::Exact, DoorbellView::Register] {
