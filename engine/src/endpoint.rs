@@ -7,7 +7,6 @@ use std::thread;
 use crate::control::{ConnectOptions, EndpointAddress, MemoryWindow, QpState, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path;
-use crate::path::route::Route;
 use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
 use crate::ring::layout::{RecvLayout, SendLayout};
 use crate::thread::SignalsBlocked;
@@ -138,19 +137,8 @@ impl Endpoint {
         Ok(key)
     }
 
-    /// For posts that are compiled for one path: nothing if this is another's.
     #[inline(always)]
-    pub fn on<R: Route>(&mut self) -> Option<R::Posts<'_>> {
-        R::find(self)
-    }
-
-    #[inline(always)]
-    pub(crate) fn path(&self) -> &path::QueuePair {
-        &self.path
-    }
-
-    #[inline(always)]
-    pub(crate) fn queue_pair(&mut self) -> &mut path::QueuePair {
+    pub(crate) fn path_mut(&mut self) -> &mut path::QueuePair {
         &mut self.path
     }
 

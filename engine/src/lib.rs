@@ -35,7 +35,7 @@ pub use control::{
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, Posters};
 pub use error::{ControlError, ControlErrorKind};
 pub use mmio::{read_message, write_message};
-pub use path::{PollerCounters, route};
+pub use path::{PollerCounters, fast};
 pub use queue::{
     Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, Glance, Look, Ready, Written,
 };

@@ -88,26 +88,9 @@ impl SharedReceiveQueue {
         unsafe { self.path.post(request) }
     }
 
-    /// [`Self::post`] on the direct path, if nothing keeps it from being posted
-    /// at once. Answers whether it is posted; if not, that has to tell why, if
-    /// there still is a reason.
-    ///
-    /// # Safety
-    /// As there.
     #[inline(always)]
-    pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
-        match &mut self.path {
-            // SAFETY: passed on to the caller.
-            path::SharedReceives::Direct(receives) => unsafe { receives.post_plain(request) },
-            path::SharedReceives::Verbs(_) => false,
-        }
-    }
-
-    /// Whether [`Self::post_plain`] ever posts something.
-    #[inline(always)]
-    #[must_use]
-    pub fn is_direct(&self) -> bool {
-        matches!(self.path, path::SharedReceives::Direct(_))
+    pub(crate) fn path_mut(&mut self) -> &mut path::SharedReceives {
+        &mut self.path
     }
 
     /// Posts several receives with one doorbell.

@@ -13,6 +13,7 @@ pub mod ia;
 #[allow(unsafe_code)]
 pub mod lmr;
 pub(crate) mod peer;
+pub(crate) mod post;
 pub mod psp;
 pub mod pz;
 #[allow(unsafe_code)]

@@ -167,7 +167,8 @@ impl Rmr {
         };
         // Nothing is locked here: making room looks at completions.
         // SAFETY: passed on to the caller.
-        if unsafe { ep.makes_room(refused.1) } {
+        let make_room = |error| unsafe { ep.make_request_room(error) };
+        if refused.1.is_some_and(make_room) {
             match bind() {
                 Ok(context) => return Ok(context),
                 Err(again) => refused = again,

@@ -280,13 +280,14 @@ impl Endpoint {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         self.kept.keep(segments);
-        let segment = |at: usize| segments[at].lmr();
+        let segment = move |at: usize| segments[at].lmr();
         // SAFETY: `&mut self` serialises; the mappings are kept until the
         // endpoint is gone, and nobody has references to them.
         unsafe {
             self.ep
                 .post_recv_with(segments.len(), segment, cookie, flags)
         }
+        .into_result()
     }
 
     /// Posts a send.
@@ -300,7 +301,7 @@ impl Endpoint {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let segment = |at: usize| segments[at].lmr();
+        let segment = move |at: usize| segments[at].lmr();
         // SAFETY: `&mut self` serialises. The memory is mapped now, which is
         // all that copying into the request takes; later the device reads it,
         // and fails the request once the region is gone.
@@ -308,6 +309,7 @@ impl Endpoint {
             self.ep
                 .post_send_with(segments.len(), segment, cookie, flags)
         }
+        .into_result()
     }
 
     /// Posts a write to the peer's memory.
@@ -322,12 +324,18 @@ impl Endpoint {
         remote: RemoteSegment,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let segment = |at: usize| segments[at].lmr();
+        let segment = move |at: usize| segments[at].lmr();
         // SAFETY: as `post_send`.
         unsafe {
-            self.ep
-                .post_rdma_write_with(segments.len(), segment, cookie, &remote.into(), flags)
+            self.ep.post_rdma_write_with(
+                segments.len(),
+                segment,
+                cookie,
+                move || remote.into(),
+                flags,
+            )
         }
+        .into_result()
     }
 
     /// Posts a read from the peer's memory into the segments.
@@ -343,12 +351,18 @@ impl Endpoint {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         self.kept.keep(segments);
-        let segment = |at: usize| segments[at].lmr();
+        let segment = move |at: usize| segments[at].lmr();
         // SAFETY: as `post_recv`.
         unsafe {
-            self.ep
-                .post_rdma_read_with(segments.len(), segment, cookie, &remote.into(), flags)
+            self.ep.post_rdma_read_with(
+                segments.len(),
+                segment,
+                cookie,
+                move || remote.into(),
+                flags,
+            )
         }
+        .into_result()
     }
 }
 

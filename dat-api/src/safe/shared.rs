@@ -7,7 +7,7 @@ use super::memory::Kept;
 use super::{ProtectionZone, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
-use crate::object::ep::Gate;
+use crate::object::post::SpinLock;
 use crate::object::srq::{Srq, SrqInfo};
 use crate::status::DatReturn;
 use crate::types::SrqAttributes;
@@ -21,8 +21,8 @@ pub struct SharedReceiveQueue(Arc<Queue>);
 #[derive(Debug)]
 struct Queue {
     srq: Arc<Srq>,
-    /// Whoever posts has it.
-    gate: Gate,
+    /// Held by a post, and while the queue is resized.
+    posts: SpinLock,
     kept: KeptCell,
     /// One change of the queue at a time.
     changes: Mutex<()>,
@@ -30,11 +30,11 @@ struct Queue {
     _zone: ProtectionZone,
 }
 
-/// What is kept for posts, for whoever has the gate.
+/// What is kept for posts, under the lock of posts.
 #[derive(Debug, Default)]
 struct KeptCell(UnsafeCell<Kept>);
 
-// SAFETY: reached by `post_recv` alone, inside the gate, and what is kept may go
+// SAFETY: reached by `post_recv` alone, under the lock, and what is kept may go
 // from thread to thread.
 unsafe impl Sync for KeptCell {}
 
@@ -64,7 +64,7 @@ impl ProtectionZone {
         };
         Ok(SharedReceiveQueue(Arc::new(Queue {
             srq: Srq::create(self.adapter().ia(), self.pz(), &attributes)?,
-            gate: Gate::new(true),
+            posts: SpinLock::new(),
             kept: KeptCell::default(),
             changes: Mutex::default(),
             _zone: self.clone(),
@@ -85,9 +85,9 @@ impl SharedReceiveQueue {
     /// As [`Srq::resize`].
     pub fn resize(&self, receives: u32) -> Result<()> {
         let _one_at_a_time = self.0.changes.lock();
-        let _no_posts = self.0.gate.enter();
+        let _no_posts = self.0.posts.lock();
         let receives = i32::try_from(receives).unwrap_or(i32::MAX);
-        // SAFETY: posts wait at the gate, other calls of this for the lock.
+        // SAFETY: posts wait for their lock, other calls of this for the other.
         unsafe { self.0.srq.resize(receives) }
     }
 
@@ -122,13 +122,13 @@ impl SharedReceiveQueue {
     /// The code names the reason; nothing is posted then.
     #[inline]
     pub fn post_recv(&self, segments: &[Segment<'_>], cookie: u64) -> Result<(), DatReturn> {
-        let _gate = self.0.gate.enter();
-        // SAFETY: inside the gate.
+        let _guard = self.0.posts.lock();
+        // SAFETY: the lock is held.
         unsafe { &mut *self.0.kept.0.get() }.keep(segments);
-        let segment = |at: usize| segments[at].lmr();
-        // SAFETY: the gate serialises; the mappings are kept until the queue
+        let segment = move |at: usize| segments[at].lmr();
+        // SAFETY: the lock serialises; the mappings are kept until the queue
         // is gone, which its endpoints outlive not.
-        unsafe { self.0.srq.post_recv_with(segments.len(), segment, cookie) }
+        unsafe { self.0.srq.post_recv_with(segments.len(), segment, cookie) }.into_result()
     }
 
     pub(super) fn srq(&self) -> Arc<Srq> {

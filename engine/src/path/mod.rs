@@ -8,7 +8,7 @@
 mod arrival;
 pub mod direct;
 mod either;
-pub mod route;
+pub mod fast;
 pub mod verbs;
 
 pub use arrival::Arrival;

@@ -232,7 +232,7 @@ impl RecvProducer {
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        if !unsafe { self.post_plain(request) } {
+        if !unsafe { self.try_post(request) } {
             self.post_any(request.cookie, request.segments)?;
         }
         Ok(())
@@ -253,7 +253,7 @@ impl RecvProducer {
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
+    pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
         // SAFETY: the WQE is free: there is room.
         if !self.has_room() || !unsafe { self.wqes.write_plain(self.credits.posted(), request) } {
             return false;

@@ -241,7 +241,7 @@ impl SendProducer {
         note: u32,
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        if !unsafe { self.post_plain(request, note) } {
+        if !unsafe { self.try_post(request, note) } {
             // SAFETY: passed on to the caller.
             unsafe { self.post_any(&request.rebuilt(), note) }?;
         }
@@ -263,7 +263,7 @@ impl SendProducer {
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub unsafe fn post_plain(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
+    pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
         // SAFETY: passed on to the caller.
         match unsafe { self.write_plain(request, note) } {
             Some(written) => {

@@ -208,7 +208,7 @@ impl SharedRecvProducer {
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        if !unsafe { self.post_plain(request) } {
+        if !unsafe { self.try_post(request) } {
             self.post_any(request.cookie, request.segments)?;
         }
         Ok(())
@@ -229,7 +229,7 @@ impl SharedRecvProducer {
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
+    pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
         if self.head == self.tail && !self.extend() {
             return false;
         }

@@ -9,7 +9,7 @@ use crate::abi::{
     DAT_RMR_TRIPLET,
 };
 use crate::face::handles::peek;
-use crate::face::segments::{Segments, remote};
+use crate::face::segments::{local, remote};
 use crate::providers::hot;
 
 /// Why a post does not even reach its queue.
@@ -43,30 +43,10 @@ pub unsafe extern "C" fn dat_ep_post_send(
     // SAFETY: one thread at a time posts to it, and keeps the memory and the
     // list, by the contract; any 64 bits are a cookie.
     unsafe {
-        match Segments::one(num_segments, flags, local_iov) {
-            Some(segment) => ep.post_one_send(segment, user_cookie.as_64).bits(),
-            None => send_any(ep, num_segments, local_iov, user_cookie, completion_flags),
-        }
-    }
-}
-
-/// Any but a send of one segment without flags.
-#[inline(never)]
-unsafe extern "C" fn send_any(
-    ep: &Ep,
-    num_segments: DAT_COUNT,
-    local_iov: *mut DAT_LMR_TRIPLET,
-    user_cookie: DAT_DTO_COOKIE,
-    completion_flags: DAT_COMPLETION_FLAGS,
-) -> DAT_RETURN {
-    let flags = CompletionFlags::from_bits_retain(completion_flags);
-    // SAFETY: passed on to the caller.
-    unsafe {
-        let Some(segments) = Segments::new(num_segments, local_iov) else {
+        let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;
         };
-        let segment = |index| segments.get(index);
-        DatReturn::from(ep.post_send_with(segments.count(), segment, user_cookie.as_64, flags))
+        ep.post_send_with(count, segment, user_cookie.as_64, flags)
             .bits()
     }
 }
@@ -95,30 +75,10 @@ pub unsafe extern "C" fn dat_ep_post_recv(
     let flags = CompletionFlags::from_bits_retain(completion_flags);
     // SAFETY: the same.
     unsafe {
-        match Segments::one(num_segments, flags, local_iov) {
-            Some(segment) => ep.post_one_recv(segment, user_cookie.as_64).bits(),
-            None => recv_any(ep, num_segments, local_iov, user_cookie, completion_flags),
-        }
-    }
-}
-
-/// Any but a receive of one segment without flags.
-#[inline(never)]
-unsafe extern "C" fn recv_any(
-    ep: &Ep,
-    num_segments: DAT_COUNT,
-    local_iov: *mut DAT_LMR_TRIPLET,
-    user_cookie: DAT_DTO_COOKIE,
-    completion_flags: DAT_COMPLETION_FLAGS,
-) -> DAT_RETURN {
-    let flags = CompletionFlags::from_bits_retain(completion_flags);
-    // SAFETY: passed on to the caller.
-    unsafe {
-        let Some(segments) = Segments::new(num_segments, local_iov) else {
+        let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;
         };
-        let segment = |index| segments.get(index);
-        DatReturn::from(ep.post_recv_with(segments.count(), segment, user_cookie.as_64, flags))
+        ep.post_recv_with(count, segment, user_cookie.as_64, flags)
             .bits()
     }
 }
@@ -149,53 +109,14 @@ pub unsafe extern "C" fn dat_ep_post_rdma_read(
     let flags = CompletionFlags::from_bits_retain(completion_flags);
     // SAFETY: the same; the remote segment is null or readable.
     unsafe {
-        match (
-            Segments::one(num_segments, flags, local_iov),
-            remote(remote_iov),
-        ) {
-            (Some(segment), Some(remote)) => ep
-                .post_one_rdma_read(segment, user_cookie.as_64, remote)
-                .bits(),
-            _ => read_any(
-                ep,
-                num_segments,
-                local_iov,
-                user_cookie,
-                remote_iov,
-                completion_flags,
-            ),
-        }
-    }
-}
-
-/// Any but an RDMA read of one segment without flags.
-#[inline(never)]
-unsafe extern "C" fn read_any(
-    ep: &Ep,
-    num_segments: DAT_COUNT,
-    local_iov: *mut DAT_LMR_TRIPLET,
-    user_cookie: DAT_DTO_COOKIE,
-    remote_iov: *const DAT_RMR_TRIPLET,
-    completion_flags: DAT_COMPLETION_FLAGS,
-) -> DAT_RETURN {
-    let flags = CompletionFlags::from_bits_retain(completion_flags);
-    // SAFETY: passed on to the caller.
-    unsafe {
-        let Some(segments) = Segments::new(num_segments, local_iov) else {
+        let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;
         };
         let Some(remote) = remote(remote_iov) else {
             return NO_REMOTE;
         };
-        let segment = |index| segments.get(index);
-        DatReturn::from(ep.post_rdma_read_with(
-            segments.count(),
-            segment,
-            user_cookie.as_64,
-            &remote(),
-            flags,
-        ))
-        .bits()
+        ep.post_rdma_read_with(count, segment, user_cookie.as_64, remote, flags)
+            .bits()
     }
 }
 
@@ -225,52 +146,13 @@ pub unsafe extern "C" fn dat_ep_post_rdma_write(
     let flags = CompletionFlags::from_bits_retain(completion_flags);
     // SAFETY: the same; the remote segment is null or readable.
     unsafe {
-        match (
-            Segments::one(num_segments, flags, local_iov),
-            remote(remote_iov),
-        ) {
-            (Some(segment), Some(remote)) => ep
-                .post_one_rdma_write(segment, user_cookie.as_64, remote)
-                .bits(),
-            _ => write_any(
-                ep,
-                num_segments,
-                local_iov,
-                user_cookie,
-                remote_iov,
-                completion_flags,
-            ),
-        }
-    }
-}
-
-/// Any but an RDMA write of one segment without flags.
-#[inline(never)]
-unsafe extern "C" fn write_any(
-    ep: &Ep,
-    num_segments: DAT_COUNT,
-    local_iov: *mut DAT_LMR_TRIPLET,
-    user_cookie: DAT_DTO_COOKIE,
-    remote_iov: *const DAT_RMR_TRIPLET,
-    completion_flags: DAT_COMPLETION_FLAGS,
-) -> DAT_RETURN {
-    let flags = CompletionFlags::from_bits_retain(completion_flags);
-    // SAFETY: passed on to the caller.
-    unsafe {
-        let Some(segments) = Segments::new(num_segments, local_iov) else {
+        let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;
         };
         let Some(remote) = remote(remote_iov) else {
             return NO_REMOTE;
         };
-        let segment = |index| segments.get(index);
-        DatReturn::from(ep.post_rdma_write_with(
-            segments.count(),
-            segment,
-            user_cookie.as_64,
-            &remote(),
-            flags,
-        ))
-        .bits()
+        ep.post_rdma_write_with(count, segment, user_cookie.as_64, remote, flags)
+            .bits()
     }
 }

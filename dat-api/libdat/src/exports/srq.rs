@@ -3,8 +3,8 @@
 use dat_api::object::ia::Ia;
 use dat_api::object::pz::Pz;
 use dat_api::object::srq::Srq;
-use dat_api::types::{CompletionFlags, SrqAttributes};
-use dat_api::{DatReturn, Kind, Subtype};
+use dat_api::types::SrqAttributes;
+use dat_api::{Kind, Subtype};
 
 use super::ep_post::NO_SEGMENTS;
 use crate::abi::{
@@ -16,7 +16,7 @@ use crate::face::answer::{control, require};
 use crate::face::attributes::count;
 use crate::face::handles::{bare, named, peek, pin};
 use crate::face::output::{Output, queried};
-use crate::face::segments::Segments;
+use crate::face::segments::local;
 use crate::providers::dispatch::foreign;
 use crate::providers::hot;
 
@@ -74,28 +74,10 @@ pub unsafe extern "C" fn dat_srq_post_recv(
     // SAFETY: one thread at a time posts to it, and keeps the memory and the
     // list, by the contract; any 64 bits are a cookie.
     unsafe {
-        match Segments::one(num_segments, CompletionFlags::empty(), local_iov) {
-            Some(segment) => srq.post_one(segment, user_cookie.as_64).bits(),
-            None => recv_any(srq, num_segments, local_iov, user_cookie),
-        }
-    }
-}
-
-/// Any but a receive of one segment.
-#[inline(never)]
-unsafe extern "C" fn recv_any(
-    srq: &Srq,
-    num_segments: DAT_COUNT,
-    local_iov: *mut DAT_LMR_TRIPLET,
-    user_cookie: DAT_DTO_COOKIE,
-) -> DAT_RETURN {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        let Some(segments) = Segments::new(num_segments, local_iov) else {
+        let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;
         };
-        let segment = |index| segments.get(index);
-        DatReturn::from(srq.post_recv_with(segments.count(), segment, user_cookie.as_64)).bits()
+        srq.post_recv_with(count, segment, user_cookie.as_64).bits()
     }
 }
 

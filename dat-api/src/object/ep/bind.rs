@@ -11,9 +11,9 @@ use dat_engine::{
 };
 
 use super::poster::QUIET;
-use super::segments::{bad_flags, no_zone, refusal};
 use super::{Ep, state_of};
 use crate::handle::Handle;
+use crate::object::post::{bad_flags, no_zone, refusal};
 use crate::object::rmr::protection;
 use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -76,10 +76,10 @@ impl Ep {
         if !Call::PostRequest.legal().has(state) {
             return Err(wrong_state(state));
         }
-        let _gate = self.gate.enter();
-        // SAFETY: inside the gate, or the caller of the bind has promised that
-        // no other call on the endpoint runs.
-        let poster = unsafe { &*self.poster.0.get() };
+        // SAFETY: the caller of the bind has promised that no other call on the
+        // endpoint runs, unless it takes the lock.
+        let entered = unsafe { self.posting.lock() };
+        let poster = entered.poster;
         if !poster.rdma_flags.contains(flags) {
             return Err(bad_flags());
         }
@@ -128,9 +128,9 @@ impl Ep {
             flags: how,
             target: bind.target,
         };
-        let _gate = self.gate.enter();
         // SAFETY: as in `admits_bind`.
-        let poster = unsafe { &mut *self.poster.0.get() };
+        let entered = unsafe { self.posting.lock() };
+        let poster = entered.poster;
         if poster.zone != bind.zone {
             return Err((protection(), None));
         }
@@ -144,27 +144,6 @@ impl Ep {
                 Ok(Bound { context })
             }
             Err(error) => Err((refusal(error), Some(error))),
-        }
-    }
-
-    /// Makes what room there is after a post was refused; answers whether it
-    /// is worth another try.
-    ///
-    /// # Safety
-    /// As for [`crate::object::rmr::Rmr::bind`].
-    pub(crate) unsafe fn makes_room(&self, error: Option<PostError>) -> bool {
-        match error {
-            Some(PostError::QueueFull) => {
-                self.take_suppressed();
-                true
-            }
-            Some(PostError::NotReady) => {
-                let _gate = self.gate.enter();
-                // SAFETY: as in `admits_bind`.
-                let poster = unsafe { &mut *self.poster.0.get() };
-                poster.qp.as_mut().is_some_and(|qp| qp.open_sends())
-            }
-            _ => false,
         }
     }
 }

@@ -268,7 +268,7 @@ impl Ep {
         let Held {
             poster, control, ..
         } = held;
-        let old = poster.serve(qp, self.way);
+        let old = core::mem::replace(&mut poster.qp, qp);
         let qp = &poster.qp;
         control.qp = qp.as_ref().map(Endpoint::handle);
         poster.inline = qp

@@ -8,11 +8,9 @@ use dat_engine::cm;
 use super::attributes::{self, Request};
 use super::build::{Plan, check_zones};
 use super::control::{Control, Streams};
-use super::gate::Gate;
-use super::poster::{Poster, PosterCell};
+use super::poster::Poster;
 use super::quiet::QuietReceives;
 use super::watermark::HighMarks;
-use super::way::Way;
 use super::{Ep, drain};
 use crate::error::{DatError, Result};
 use crate::handle::Reservation;
@@ -20,6 +18,7 @@ use crate::object::counters::Refused;
 use crate::object::evd::{Evd, StreamKind};
 use crate::object::exhausted;
 use crate::object::ia::Ia;
+use crate::object::post::Posting;
 use crate::object::pz::Pz;
 use crate::object::srq::Srq;
 use crate::object::usage::{Usage, Use};
@@ -179,9 +178,7 @@ impl Ep {
             handle: place.handle(),
             ia: Arc::clone(ia),
             state: AtomicU32::new(state as u32),
-            way: Way::of(ia),
-            gate: Gate::new(ia.is_threadsafe()),
-            poster: PosterCell::new(Poster::default()),
+            posting: Posting::new(ia.post_mode(), Poster::default()),
             taken: AtomicBool::new(false),
             posted: AtomicU32::new(0),
             refused: Refused::default(),

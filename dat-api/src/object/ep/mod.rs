@@ -4,11 +4,11 @@
 //!
 //! | part | who touches it |
 //! | --- | --- |
-//! | the poster (`poster.rs`, `post_recv.rs`, `post_request.rs`, `post_one.rs`) | posting calls; the other calls of the consumer, who serialises calls on one endpoint (in a threadsafe IA the gate does) |
+//! | the poster (`poster.rs`, `post_recv.rs`, `post_request.rs`, `request.rs`) | posting calls; the other calls of the consumer, who serialises calls on one endpoint (in a threadsafe IA the lock of posts does) |
 //! | the control (`control.rs`), under a lock | calls of the consumer, the connection manager's thread, and who meets a failed completion |
 //! | the state, one word | all read it; it changes under the control's lock, by the tables of [`crate::state`] |
 //!
-//! Order: the control's lock, then the gate. With either held nothing is called
+//! Order: the control's lock, then the lock of posts. With either held nothing is called
 //! that may call back here: draining an EVD, attaching to it and detaching from
 //! it, dropping a connection.
 //!
@@ -28,6 +28,7 @@ use dat_engine::PostError;
 
 use super::counters::Refused;
 use super::ia::Ia;
+use super::post::{Posting, refusal};
 use super::usage::{Counted, Usage};
 use crate::handle::Handle;
 use crate::status::DatReturn;
@@ -44,7 +45,6 @@ mod control;
 mod create;
 mod drain;
 mod fields;
-mod gate;
 mod hooks;
 mod info;
 #[allow(unsafe_code)]
@@ -53,8 +53,6 @@ mod life;
 mod modify;
 mod needs;
 #[allow(unsafe_code)]
-mod post_one;
-#[allow(unsafe_code)]
 mod post_recv;
 #[allow(unsafe_code)]
 mod post_request;
@@ -62,32 +60,23 @@ mod post_request;
 mod poster;
 mod query;
 mod quiet;
-#[allow(unsafe_code)]
-mod segments;
+mod request;
 mod sink;
 mod watermark;
-mod way;
 
 use control::Control;
-use poster::PosterCell;
+use poster::Poster;
 use quiet::QuietReceives;
 use watermark::HighMarks;
 
+pub use super::post::MAX_SEGMENTS;
 pub(crate) use attributes::DEFAULT_REQUESTS;
 pub(crate) use bind::{BIND_NOTE, Bind, Bound, bind_note, bound_rmr};
 pub use fields::EpFields;
-pub(crate) use gate::Gate;
 pub(crate) use hooks::{Verdict, completed, failed, is_watched};
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use life::{find, manager_error};
 pub(crate) use needs::Needs;
-pub use poster::is_usual;
-pub(crate) use segments::{LONGEST, found, gather, refusal, single, too_many};
-pub(crate) use way::Way;
-
-/// Most segments of one request that any endpoint takes; the IA's limit is
-/// this or the device's, whichever is less.
-pub const MAX_SEGMENTS: usize = 32;
 
 /// Sends and writes up to so many bytes are copied into the request: the
 /// device need not fetch them, and the buffer is the caller's again at once.
@@ -98,10 +87,7 @@ pub struct Ep {
     handle: Handle,
     ia: Arc<Ia>,
     state: AtomicU32,
-    /// How usual posts go; it never changes.
-    way: Way,
-    gate: Gate,
-    poster: PosterCell,
+    posting: Posting<Poster>,
     /// A request brought it, and a call of [`Ep::take_brought`] has it.
     taken: AtomicBool,
     /// Receives that were posted since the endpoint was made or reset. Written
@@ -158,7 +144,7 @@ impl Ep {
         self.refused.read()
     }
 
-    /// The last word on a post: what the consumer is told.
+    /// Counts a post that is refused for good, and returns what the consumer is told.
     #[cold]
     pub(crate) fn refuse(&self, error: PostError) -> DatReturn {
         self.refused.note(error);

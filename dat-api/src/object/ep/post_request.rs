@@ -1,36 +1,25 @@
-//! Posting sends, RDMA writes and RDMA reads.
+//! Posting sends, RDMA writes and RDMA reads: both rungs (see [`crate::object::post`]).
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
-use dat_engine::{PostError, SendFlags, SendOp, SendRequest};
+use dat_engine::fast::{Direct, FastPath, Verbs};
+use dat_engine::{PostError, SendRequest};
 
-use super::poster::{Poster, QUIET, SWALLOW, is_usual};
-use super::segments::{
-    bad_flags, first_bytes, full, gather, length_error, no_zone, too_long, too_many,
+use super::Ep;
+use super::request::{Request, signalled_flags};
+use crate::object::post::{
+    Entered, MAX_SEGMENTS, NoLock, Path, PostLock, PostMode, SpinLock, gather, is_single, no_zone,
 };
-use super::{Ep, MAX_SEGMENTS};
-use crate::state::{Call, wrong_state};
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::status::DatReturn;
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};
 
-/// States in which requests are taken.
-const POSTABLE: crate::state::States = Call::PostRequest.legal();
-
-/// Which kind of request, for what differs between them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Request {
-    Send,
-    Read(RmrSegment),
-    Write(RmrSegment),
-}
-
 impl Ep {
-    /// Posts a send of `count` segments; `segment(i)` is the i-th.
+    /// Posts a send of `count` segments; `segment(i)` is the i-th. As a function's
+    /// last act it ends in a jump.
     ///
-    /// # Errors
-    /// Section 3DAT, `dat_ep_post_send`: `INVALID_STATE`, `INVALID_PARAMETER`,
-    /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
+    /// The code is that of section 3DAT, `dat_ep_post_send`: `INVALID_STATE`,
+    /// `INVALID_PARAMETER`, `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
     /// `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
@@ -43,28 +32,15 @@ impl Ep {
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
+    ) -> DatReturn {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_request(|| Request::Send, count, segment, cookie, flags) }.into_result()
-    }
-
-    /// [`Self::post_send_with`] of one segment, without flags; see
-    /// [`Self::post_one_recv`].
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub unsafe fn post_one_send(&self, segment: impl Fn() -> LmrSegment, cookie: u64) -> DatReturn {
-        let kind = || Request::Send;
-        // SAFETY: passed on to the caller.
-        unsafe { self.post_one(kind, segment, cookie) }
+        unsafe { self.post_request(|| Request::Send, count, segment, cookie, flags) }
     }
 
     /// Posts an RDMA read from `remote` into `count` segments.
     ///
-    /// # Errors
-    /// As for [`Self::post_send_with`]; `LENGTH_ERROR` if the segments hold less;
-    /// `INSUFFICIENT_RESOURCES` also if no reads were agreed on.
+    /// The code is as for [`Self::post_send_with`]; `LENGTH_ERROR` if the segments
+    /// hold less; `INSUFFICIENT_RESOURCES` also if no reads were agreed on.
     ///
     /// # Safety
     /// As for [`Self::post_recv_with`].
@@ -74,35 +50,18 @@ impl Ep {
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
-        remote: &RmrSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.post_request(|| Request::Read(*remote), count, segment, cookie, flags) }
-            .into_result()
-    }
-
-    /// [`Self::post_rdma_read_with`] of one segment, without flags; see
-    /// [`Self::post_one_recv`].
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub unsafe fn post_one_rdma_read(
-        &self,
-        segment: impl Fn() -> LmrSegment,
-        cookie: u64,
         remote: impl Fn() -> RmrSegment,
+        flags: CompletionFlags,
     ) -> DatReturn {
         let kind = move || Request::Read(remote());
         // SAFETY: passed on to the caller.
-        unsafe { self.post_one(kind, segment, cookie) }
+        unsafe { self.post_request(kind, count, segment, cookie, flags) }
     }
 
     /// Posts an RDMA write of `count` segments to `remote`.
     ///
-    /// # Errors
-    /// As for [`Self::post_send_with`]; `LENGTH_ERROR` if `remote` holds less.
+    /// The code is as for [`Self::post_send_with`]; `LENGTH_ERROR` if `remote`
+    /// holds less.
     ///
     /// # Safety
     /// As for [`Self::post_send_with`].
@@ -112,31 +71,19 @@ impl Ep {
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
-        remote: &RmrSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.post_request(|| Request::Write(*remote), count, segment, cookie, flags) }
-            .into_result()
-    }
-
-    /// [`Self::post_rdma_write_with`] of one segment, without flags; see
-    /// [`Self::post_one_recv`].
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub unsafe fn post_one_rdma_write(
-        &self,
-        segment: impl Fn() -> LmrSegment,
-        cookie: u64,
         remote: impl Fn() -> RmrSegment,
+        flags: CompletionFlags,
     ) -> DatReturn {
         let kind = move || Request::Write(remote());
         // SAFETY: passed on to the caller.
-        unsafe { self.post_one(kind, segment, cookie) }
+        unsafe { self.post_request(kind, count, segment, cookie, flags) }
     }
 
+    /// Posts a request. `kind` is asked where it is needed, and is always of one
+    /// kind.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send_with`].
     #[inline(always)]
     unsafe fn post_request(
         &self,
@@ -148,223 +95,167 @@ impl Ep {
     ) -> DatReturn {
         // SAFETY: passed on to the caller.
         unsafe {
-            if is_usual(count, flags) {
-                self.post_one(kind, || segment(0), cookie)
-            } else {
-                self.post_any(kind(), count, segment, cookie, flags)
+            if !is_single(count, flags) {
+                // As in `post_recv`.
+                core::hint::cold_path();
+                return self.post_slow(kind, count, segment, cookie, flags);
+            }
+            let PostMode { path, locked } = self.posting.mode();
+            match (path, locked) {
+                (Path::Direct, false) => self.post_fast::<Direct, NoLock>(kind, segment, cookie),
+                (Path::Direct, true) => self.post_fast::<Direct, SpinLock>(kind, segment, cookie),
+                (Path::Verbs, false) => self.post_fast::<Verbs, NoLock>(kind, segment, cookie),
+                (Path::Verbs, true) => self.post_fast::<Verbs, SpinLock>(kind, segment, cookie),
             }
         }
     }
 
-    /// Any request.
+    /// The fast path: one segment, no flags, connected. A function of C does not
+    /// unwind, so that C's own calls can jump to it.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send_with`]; `L` is a lock if posts take one.
     #[inline(never)]
-    pub(super) unsafe fn post_any(
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    unsafe extern "C" fn post_fast<P: FastPath, L: PostLock>(
         &self,
-        kind: Request,
+        kind: impl Fn() -> Request,
+        segment: impl Fn(usize) -> LmrSegment,
+        cookie: u64,
+    ) -> DatReturn {
+        if self.is_connected() {
+            // SAFETY: passed on to the caller.
+            let Entered {
+                poster,
+                guard: _guard,
+            } = unsafe { self.posting.enter::<L>() };
+            let one = segment(0);
+            let longest = match kind() {
+                Request::Send => poster.fast.send,
+                Request::Read(_) => poster.fast.read,
+                Request::Write(_) => poster.fast.write,
+            };
+            if one.length.wrapping_sub(1) < longest
+                && let Some(op) = self.filling_op(kind(), one.length)
+                && let Some(segment) = poster.recent_for(kind()).find(one)
+            {
+                let segments = [segment];
+                let request = SendRequest {
+                    cookie,
+                    op,
+                    flags: signalled_flags(kind(), one.length, poster.inline),
+                    segments: &segments,
+                };
+                let qp = poster.qp.as_mut();
+                // SAFETY: passed on to the caller.
+                if qp.is_some_and(|qp| unsafe { P::try_post_send(qp, &request, one.length as u32) })
+                {
+                    poster.unsignalled = 0;
+                    return DatReturn::SUCCESS;
+                }
+            }
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_slow(kind, 1, segment, cookie, CompletionFlags::empty()) }
+    }
+
+    /// The slow path: any request.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send_with`].
+    #[cold]
+    #[inline(never)]
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    unsafe extern "C" fn post_slow(
+        &self,
+        kind: impl Fn() -> Request,
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
         flags: CompletionFlags,
     ) -> DatReturn {
-        // SAFETY: passed on to the caller.
-        unsafe { self.try_any(kind, count, segment, cookie, flags) }.into()
+        let kind = kind();
+        let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
+        let mut is_second_try = false;
+        loop {
+            // SAFETY: passed on to the caller.
+            let Entered { poster, guard } = unsafe { self.posting.lock() };
+            let state = self.state.load(Ordering::Acquire);
+            if let Err(code) = poster.admit(kind, count, flags, state) {
+                return code;
+            }
+            let need = match kind {
+                Request::Send | Request::Write(_) => MemPrivileges::LOCAL_READ,
+                Request::Read(_) => MemPrivileges::LOCAL_WRITE,
+            };
+            let (zone, recent) = (poster.zone, poster.recent_for(kind));
+            let gathered = match gather(&mut places, count, &segment, recent, zone, need) {
+                Ok(gathered) => gathered,
+                Err(code) => return code,
+            };
+            let (op, segments, length) = match self.op(poster, kind, gathered, state) {
+                Ok(checked) => checked,
+                Err(code) => return code,
+            };
+            let encoded = self.encode(poster, kind, flags, length);
+            let request = SendRequest {
+                cookie,
+                op,
+                flags: encoded.flags,
+                segments,
+            };
+            let Some(qp) = &mut poster.qp else {
+                return no_zone();
+            };
+            // SAFETY: passed on to the caller.
+            let Err(error) = (unsafe { qp.post_send_noted(&request, encoded.note) }) else {
+                poster.unsignalled = encoded.unsignalled;
+                return DatReturn::SUCCESS;
+            };
+            // Making room takes other locks.
+            drop(guard);
+            // SAFETY: passed on to the caller.
+            if is_second_try || !unsafe { self.make_request_room(error) } {
+                return self.refuse(error);
+            }
+            is_second_try = true;
+        }
+    }
+
+    /// Helps after the engine has refused a request or a bind. Returns whether to
+    /// try again.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv_with`].
+    #[cold]
+    pub(crate) unsafe fn make_request_room(&self, error: PostError) -> bool {
+        match error {
+            PostError::QueueFull => {
+                self.take_suppressed();
+                true
+            }
+            PostError::NotReady => {
+                // SAFETY: passed on to the caller.
+                let entered = unsafe { self.posting.lock() };
+                let qp = entered.poster.qp.as_mut();
+                qp.is_some_and(|qp| qp.open_sends())
+            }
+            _ => false,
+        }
     }
 
     #[inline(always)]
-    unsafe fn try_any(
-        &self,
-        kind: Request,
-        count: usize,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        let gate = self.gate.enter();
-        let state = self.state.load(Ordering::Acquire);
-        // SAFETY: inside the gate, or the caller's promise.
-        let poster = unsafe { &mut *self.poster.0.get() };
-        let (most_segments, allowed, need, most_bytes) = match kind {
-            Request::Send => (
-                poster.max_request_iov,
-                poster.send_flags,
-                MemPrivileges::LOCAL_READ,
-                poster.max_message,
-            ),
-            Request::Read(_) => (
-                poster.max_read_iov,
-                poster.rdma_flags,
-                MemPrivileges::LOCAL_WRITE,
-                poster.max_rdma,
-            ),
-            Request::Write(_) => (
-                poster.max_write_iov,
-                poster.rdma_flags,
-                MemPrivileges::LOCAL_READ,
-                poster.max_rdma,
-            ),
-        };
-        if state != EpState::Connected as u32 && !POSTABLE.has(super::state_of(state)) {
-            return Err(wrong_state(super::state_of(state)));
-        }
-        if !allowed.contains(flags) {
-            return Err(bad_flags());
-        }
-        if count > most_segments as usize {
-            return Err(too_many());
-        }
-        let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
-        let (mut segments, mut total) = gather(&mut places, count, segment, poster.zone, need)?;
-        let op = match kind {
-            Request::Send => SendOp::Send,
-            Request::Read(remote) => {
-                if remote.length > total {
-                    return Err(length_error());
-                }
-                if remote.length < total {
-                    segments = first_bytes(segments, remote.length);
-                    total = remote.length;
-                }
-                // The device would wait for ever.
-                if self.reads_issued.load(Ordering::Relaxed) == 0
-                    && state == EpState::Connected as u32
-                {
-                    return Err(self.no_reads());
-                }
-                SendOp::Read {
-                    remote_addr: remote.address,
-                    rkey: remote.context,
-                }
-            }
-            Request::Write(remote) => {
-                if remote.length < total {
-                    return Err(length_error());
-                }
-                SendOp::Write {
-                    remote_addr: remote.address,
-                    rkey: remote.context,
-                }
-            }
-        };
-        if total > most_bytes {
-            return Err(if kind == Request::Send {
-                too_long()
-            } else {
-                length_error()
-            });
-        }
-        let mut how = SendFlags::SIGNALED;
-        let mut note = total as u32;
-        if total <= poster.inline && !matches!(kind, Request::Read(_)) {
-            how |= SendFlags::INLINE;
-        }
-        if !flags.is_empty() {
-            (how, note) = self.unusual(poster, flags, how, note);
-        } else {
-            poster.unsignalled = 0;
-        }
-        let Some(qp) = &mut poster.qp else {
-            return Err(no_zone());
-        };
-        let request = SendRequest {
-            cookie,
-            op,
-            flags: how,
-            segments,
-        };
-        // SAFETY: passed on to the caller.
-        if let Err(error) = unsafe { qp.post_send_noted(&request, note) } {
-            drop(gate);
-            // SAFETY: passed on to the caller.
-            return unsafe { self.post_again(&request, note, error) }.into_result();
-        }
-        Ok(())
-    }
-
-    /// Why no RDMA read can be posted: none were agreed on, or the device has none.
-    #[cold]
-    #[inline(never)]
-    fn no_reads(&self) -> DatReturn {
-        match self.ia.attributes().max_rdma_read_per_ep_out {
-            0 => DatReturn::error(ReturnType::ModelNotSupported, Subtype::NoSubtype),
-            _ => full(),
-        }
-    }
-
-    /// A request with completion flags.
-    #[cold]
-    #[inline(never)]
-    fn unusual(
-        &self,
-        poster: &mut Poster,
-        flags: CompletionFlags,
-        mut how: SendFlags,
-        mut note: u32,
-    ) -> (SendFlags, u32) {
-        how.set(
-            SendFlags::SOLICITED,
-            flags.contains(CompletionFlags::SOLICITED_WAIT),
-        );
-        how.set(
-            SendFlags::FENCE,
-            flags.contains(CompletionFlags::BARRIER_FENCE),
-        );
-        if flags.contains(CompletionFlags::BARRIER_FENCE) {
-            // What is copied into the request is copied now, before the reads
-            // that it is to wait for have brought anything.
-            how -= SendFlags::INLINE;
-        }
-        if flags.contains(CompletionFlags::SUPPRESS) {
-            poster.unsignalled += 1;
-            if poster.unsignalled <= poster.most_unsignalled {
-                how -= SendFlags::SIGNALED;
-                return (how, note);
-            }
-            note = SWALLOW;
-        } else if flags.contains(CompletionFlags::UNSIGNALLED) {
-            note |= QUIET;
-        }
-        poster.unsignalled = 0;
-        if note & QUIET != 0 {
-            self.want_completions();
-        }
-        (how, note)
-    }
-
-    /// The engine has refused a request: makes what room there is, and tries
-    /// once more.
-    #[cold]
-    #[inline(never)]
-    pub(super) unsafe fn post_again(
-        &self,
-        request: &SendRequest<'_>,
-        note: u32,
-        error: PostError,
-    ) -> DatReturn {
-        if error == PostError::QueueFull {
-            self.take_suppressed();
-        }
-        let _gate = self.gate.enter();
-        // SAFETY: as in `post_request`.
-        let poster = unsafe { &mut *self.poster.0.get() };
-        let Some(qp) = &mut poster.qp else {
-            return no_zone();
-        };
-        if error == PostError::NotReady {
-            qp.open_sends();
-        }
-        // SAFETY: passed on to the caller.
-        unsafe { qp.post_send_noted(request, note) }
-            .map_err(|error| self.refuse(error))
-            .into()
+    fn is_connected(&self) -> bool {
+        self.state.load(Ordering::Acquire) == EpState::Connected as u32
     }
 
     /// [`Self::post_send_with`] of an array.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::post_send_with`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_send_with`].
     #[inline]
     pub unsafe fn post_send(
         &self,
@@ -374,15 +265,16 @@ impl Ep {
     ) -> Result<(), DatReturn> {
         // SAFETY: passed on to the caller.
         unsafe { self.post_send_with(segments.len(), |at| segments[at], cookie, flags) }
+            .into_result()
     }
 
     /// [`Self::post_rdma_read_with`] of an array.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::post_rdma_read_with`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_rdma_read_with`].
     #[inline]
     pub unsafe fn post_rdma_read(
         &self,
@@ -391,19 +283,21 @@ impl Ep {
         remote: &RmrSegment,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
+        let remote = || *remote;
         // SAFETY: passed on to the caller.
         unsafe {
             self.post_rdma_read_with(segments.len(), |at| segments[at], cookie, remote, flags)
         }
+        .into_result()
     }
 
     /// [`Self::post_rdma_write_with`] of an array.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::post_rdma_write_with`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_rdma_write_with`].
     #[inline]
     pub unsafe fn post_rdma_write(
         &self,
@@ -412,9 +306,11 @@ impl Ep {
         remote: &RmrSegment,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
+        let remote = || *remote;
         // SAFETY: passed on to the caller.
         unsafe {
             self.post_rdma_write_with(segments.len(), |at| segments[at], cookie, remote, flags)
         }
+        .into_result()
     }
 }

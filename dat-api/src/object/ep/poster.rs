@@ -1,31 +1,13 @@
-//! Posting: from DAT's segments to the engine's requests.
-//!
-//! Most posts have one segment and no flags, and nothing wrong: those take a
-//! short way of their own, compiled once for each path (`way.rs`). All others,
-//! and those that it turns out not to be so simple with, take the long one,
-//! which checks everything and says what is wrong.
-//!
-//! # Completion flags
-//! | flag | on the ring |
-//! | --- | --- |
-//! | none | signalled |
-//! | SUPPRESS | not signalled; every so often signalled after all, so that the ring does not fill, and that completion makes no event |
-//! | UNSIGNALLED | signalled; a note says that the event wakes nobody |
-//! | BARRIER_FENCE | fence |
-//! | SOLICITED_WAIT | solicited |
+//! What the posts of an endpoint use. How they go is in [`crate::object::post`].
 
-use core::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
 use dat_engine::Endpoint;
-use dat_engine::route::Route;
 
 use super::Ep;
 use super::control::Control;
-use super::gate::Entered;
-use super::segments::LONGEST;
-use super::way::Way;
 use crate::object::lmr::Recent;
+use crate::object::post::{Entered, LONGEST, SpinGuard};
 use crate::types::CompletionFlags;
 
 /// In a note: posted UNSIGNALLED.
@@ -44,11 +26,9 @@ const ON_RDMA: CompletionFlags = ON_SEND.difference(CompletionFlags::SOLICITED_W
 
 /// The posting half of an endpoint.
 #[derive(Default)]
-pub(super) struct Poster {
-    /// None while there is no protection zone. Changed by [`Poster::serve`].
+pub(crate) struct Poster {
+    /// None while there is no protection zone.
     pub(super) qp: Option<Endpoint>,
-    /// It is there, and on the path that usual posts take.
-    suits: bool,
     /// Whose memory may be named.
     pub(super) zone: u32,
     /// Its request EVD carries completions of binds.
@@ -71,7 +51,7 @@ pub(super) struct Poster {
     pub(super) most_unsignalled: u32,
     /// Receives come from an SRQ.
     pub(super) shared: bool,
-    usual: Usual,
+    pub(super) fast: FastLimits,
     pub(super) recent: RecentlyUsed,
 }
 
@@ -82,52 +62,17 @@ pub(super) struct RecentlyUsed {
     pub(super) write: Recent,
 }
 
-/// Bytes of the longest usual post, one segment without flags, which the device
-/// takes: 0 where posts must be looked at more closely, and all of them 0 unless
-/// there is a queue pair, on the path that usual posts take.
+/// Bytes of the longest segment that the fast path posts, by kind of post; 0
+/// where every post of the kind takes the slow path.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Usual {
+pub(super) struct FastLimits {
     pub(super) recv: u64,
     pub(super) send: u64,
     pub(super) read: u64,
     pub(super) write: u64,
 }
 
-/// Whether a post has one segment and no flags: by one comparison.
-#[inline(always)]
-#[must_use]
-pub fn is_usual(count: usize, flags: CompletionFlags) -> bool {
-    (count ^ 1) | flags.bits() as usize == 0
-}
-
 impl Poster {
-    /// Serves this queue pair from now on; answers the one before. To be
-    /// configured next.
-    pub(super) fn serve(&mut self, qp: Option<Endpoint>, way: Way) -> Option<Endpoint> {
-        self.usual = Usual::default();
-        self.suits = qp.as_ref().is_some_and(|qp| way.suits(qp));
-        core::mem::replace(&mut self.qp, qp)
-    }
-
-    /// The longest usual post of a kind.
-    #[inline(always)]
-    pub(super) fn usual(&self, which: impl FnOnce(&Usual) -> u64) -> u64 {
-        which(&self.usual)
-    }
-
-    /// The queue pair of a usual post.
-    ///
-    /// # Safety
-    /// The post is within what [`Self::usual`] answers, and `R` is the path that
-    /// usual posts take.
-    #[inline(always)]
-    pub(super) unsafe fn usual_queue<R: Route>(&mut self) -> Option<R::Posts<'_>> {
-        let qp = self.qp.as_mut();
-        // SAFETY: nothing is usual otherwise: `serve` and `configure`.
-        unsafe { core::hint::assert_unchecked(qp.as_ref().is_some_and(|qp| R::has(qp))) };
-        qp.and_then(Endpoint::on::<R>)
-    }
-
     /// What the attributes allow.
     pub(super) fn configure(&mut self, attributes: &crate::types::EpAttributes) {
         // The zone may be another.
@@ -146,44 +91,27 @@ impl Poster {
         self.send_flags = (ON_SEND - CompletionFlags::UNSIGNALLED) | requests;
         self.rdma_flags = (ON_RDMA - CompletionFlags::UNSIGNALLED) | requests;
         self.recv_flags = quiet(attributes.recv_completion_flags);
-        let usual = |segments: u32, bytes: u64| if segments > 0 { bytes } else { 0 };
-        self.usual = Usual {
+        let longest = |segments: u32, bytes: u64| if segments > 0 { bytes } else { 0 };
+        self.fast = FastLimits {
             recv: if self.shared || !self.recv_flags.is_empty() {
                 0
             } else {
-                usual(self.max_recv_iov, LONGEST)
+                longest(self.max_recv_iov, LONGEST)
             },
-            send: usual(self.max_request_iov, self.max_message),
-            read: usual(self.max_read_iov, self.max_rdma),
-            write: usual(self.max_write_iov, self.max_rdma),
+            send: longest(self.max_request_iov, self.max_message),
+            read: longest(self.max_read_iov, self.max_rdma),
+            write: longest(self.max_write_iov, self.max_rdma),
         };
-        if !self.suits {
-            self.usual = Usual::default();
-        }
         // A quarter of the queue comes back at a time.
         self.most_unsignalled = (unsigned(attributes.max_request_dtos) / 4).min(32);
         self.unsignalled = 0;
     }
 }
 
-/// The poster, for one call at a time.
-pub(super) struct PosterCell(pub(super) UnsafeCell<Poster>);
-
-// SAFETY: the poster is reached by `Ep::hold` under the control's lock and
-// the gate, and by posts inside the gate; who posts to an endpoint without one
-// has promised that no other call on it runs meanwhile.
-unsafe impl Sync for PosterCell {}
-
-impl PosterCell {
-    pub(super) fn new(poster: Poster) -> Self {
-        Self(UnsafeCell::new(poster))
-    }
-}
-
 /// The endpoint, for a call of the consumer that does not post: all of it.
 pub(super) struct Held<'a> {
     pub(super) poster: &'a mut Poster,
-    _gate: Entered<'a>,
+    _guard: Option<SpinGuard<'a>>,
     pub(super) control: MutexGuard<'a, Control>,
 }
 
@@ -195,12 +123,12 @@ impl Ep {
     /// IA is threadsafe.
     pub(super) unsafe fn hold(&self) -> Held<'_> {
         let control = self.control();
-        let gate = self.gate.enter();
+        // SAFETY: other such calls wait for the control's lock, posts for theirs,
+        // or there are none, as the caller promises.
+        let Entered { poster, guard } = unsafe { self.posting.lock() };
         Held {
-            // SAFETY: other such calls wait for the control's lock, posts for
-            // the gate, or there are none, as the caller promises.
-            poster: unsafe { &mut *self.poster.0.get() },
-            _gate: gate,
+            poster,
+            _guard: guard,
             control,
         }
     }

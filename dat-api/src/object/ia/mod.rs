@@ -39,6 +39,7 @@ use crate::handle::{self, Handle, Object, Reservation};
 use crate::object::counters::Counters;
 use crate::object::evd::Evd;
 use crate::object::peer::PeerAddress;
+use crate::object::post::PostMode;
 use crate::options::Options;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
@@ -164,6 +165,11 @@ impl Ia {
     #[must_use]
     pub fn is_threadsafe(&self) -> bool {
         self.threadsafe
+    }
+
+    /// How posts to its queues go.
+    pub(crate) fn post_mode(&self) -> PostMode {
+        PostMode::new(&self.device.info().path, self.threadsafe)
     }
 
     /// Its address, which peers connect to. The port is 0: qualifiers say it.

@@ -3,93 +3,81 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::table::{self, lookup};
+use dat_engine::Segment;
+
+use super::table::{Found, lookup};
 use crate::status::DatReturn;
-use crate::types::MemPrivileges;
+use crate::types::{LmrSegment, MemPrivileges};
 
 /// No row has this tag: births and row number are both 0 in it.
 static NOTHING: AtomicU64 = AtomicU64::new(0);
 
 /// An LMR that was looked up, for one zone and one kind of use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recent {
-    /// Where the row says what it holds.
-    tag: &'static AtomicU64,
-    /// What it said.
-    seen: u64,
-    first: u64,
-    bytes: u64,
-    key: u32,
-}
+pub(crate) struct Recent(Found<'static>);
 
 impl Default for Recent {
     fn default() -> Self {
-        Self {
+        Self(Found {
             tag: &NOTHING,
             seen: u64::MAX,
             first: 0,
             bytes: 0,
             key: 0,
-        }
+        })
     }
 }
 
 impl Recent {
-    /// [`lookup`]. `pz` and `need` are the same in every call on one of these.
+    /// Returns the engine's segment, and makes its LMR the one that was used last.
+    /// `pz` and `need` are the same in every call on one of these. The caller
+    /// refuses lengths of more bits than the engine's have.
     ///
     /// # Errors
-    /// As there.
+    /// As [`lookup`].
     #[inline(always)]
     pub(crate) fn lookup(
         &mut self,
-        context: u32,
-        address: u64,
-        length: u64,
+        segment: LmrSegment,
         pz: u32,
         need: MemPrivileges,
-    ) -> Result<u32, DatReturn> {
-        match self.find(context, address, length) {
-            Some(key) => Ok(key),
-            None => self.miss(context, address, length, pz, need),
+    ) -> Result<Segment, DatReturn> {
+        if let Some(found) = self.find(segment) {
+            return Ok(found);
         }
+        let LmrSegment {
+            context,
+            address,
+            length,
+        } = segment;
+        self.0 = lookup(context, address, length, pz, need)?;
+        Ok(engine_segment(segment, self.0.key))
     }
 
-    /// The key, if it is the LMR that was used last.
+    /// Returns the engine's segment, if it lies in the LMR that was used last.
     #[inline(always)]
-    pub(crate) fn find(&self, context: u32, address: u64, length: u64) -> Option<u32> {
-        let offset = address.wrapping_sub(self.first);
-        let last = self.bytes.checked_sub(length)?;
+    pub(crate) fn find(&self, segment: LmrSegment) -> Option<Segment> {
+        let Found {
+            tag,
+            seen,
+            first,
+            bytes,
+            key,
+        } = self.0;
+        let offset = segment.address.wrapping_sub(first);
+        let last = bytes.checked_sub(segment.length)?;
         // The whole tag never comes back: it is still the same LMR.
-        (self.seen as u32 == context
-            && self.tag.load(Ordering::Acquire) == self.seen
-            && offset <= last)
-            .then_some(self.key)
+        (seen as u32 == segment.context && tag.load(Ordering::Acquire) == seen && offset <= last)
+            .then(|| engine_segment(segment, key))
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn miss(
-        &mut self,
-        context: u32,
-        address: u64,
-        length: u64,
-        pz: u32,
-        need: MemPrivileges,
-    ) -> Result<u32, DatReturn> {
-        let key = lookup(context, address, length, pz, need)?;
-        if let Some((tag, seen, contents)) = table::snapshot(context)
-            && contents.pz == pz
-            && contents.privileges.contains(need)
-        {
-            *self = Self {
-                tag,
-                seen,
-                first: contents.address,
-                bytes: contents.length,
-                key: contents.key,
-            };
-        }
-        Ok(key)
+#[inline(always)]
+fn engine_segment(segment: LmrSegment, key: u32) -> Segment {
+    Segment {
+        addr: segment.address,
+        length: segment.length as u32,
+        lkey: key,
     }
 }
 
@@ -116,12 +104,19 @@ mod tests {
     #[test]
     fn r10_r11_r12_what_is_remembered_is_checked_all_the_same() {
         let mut recent = Recent::default();
+        let mut look = |context, address, length| {
+            let segment = LmrSegment {
+                context,
+                address,
+                length,
+            };
+            recent.lookup(segment, 7, READ).map(|found| found.lkey)
+        };
         let (one, other) = (entry(1000, 5), entry(5000, 6));
         let context = one.context();
         for _ in 0..2 {
-            let mut look = |address, length| recent.lookup(context, address, length, 7, READ);
-            assert_eq!(look(1000, 100), Ok(5));
-            assert_eq!(look(1099, 1), Ok(5));
+            assert_eq!(look(context, 1000, 100), Ok(5));
+            assert_eq!(look(context, 1099, 1), Ok(5));
             let outside = Some(ReturnType::InvalidParameter);
             for (address, length) in [
                 (999, 1),
@@ -130,13 +125,13 @@ mod tests {
                 (1101, 1),
                 (1050, u64::MAX),
             ] {
-                assert_eq!(look(address, length).unwrap_err().kind(), outside);
+                assert_eq!(look(context, address, length).unwrap_err().kind(), outside);
             }
-            assert_eq!(recent.lookup(other.context(), 5000, 1, 7, READ), Ok(6));
+            assert_eq!(look(other.context(), 5000, 1), Ok(6));
         }
-        assert_eq!(recent.lookup(context, 1000, 1, 7, READ), Ok(5));
+        assert_eq!(look(context, 1000, 1), Ok(5));
         drop(one);
-        let gone = recent.lookup(context, 1000, 1, 7, READ).unwrap_err();
+        let gone = look(context, 1000, 1).unwrap_err();
         assert_eq!(gone.kind(), Some(ReturnType::PrivilegesViolation));
     }
 }

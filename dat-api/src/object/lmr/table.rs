@@ -45,6 +45,21 @@ pub(super) struct Contents {
     pub(super) handle: usize,
 }
 
+/// An LMR that a segment may use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'a> {
+    /// The tag of its row.
+    pub(super) tag: &'a AtomicU64,
+    /// The value of the tag while the row holds this LMR.
+    pub(super) seen: u64,
+    /// Its first address.
+    pub(super) first: u64,
+    /// Its length.
+    pub(super) bytes: u64,
+    /// The device's key.
+    pub(super) key: u32,
+}
+
 #[repr(align(64))]
 struct Row {
     /// Upper half: how many LMRs the row has had. Lower half: the context of
@@ -189,7 +204,7 @@ impl Table {
         length: u64,
         pz: u32,
         need: MemPrivileges,
-    ) -> Result<u32, DatReturn> {
+    ) -> Result<Found<'_>, DatReturn> {
         let Some(row) = self.row(context) else {
             return Err(no_such_lmr());
         };
@@ -207,7 +222,13 @@ impl Table {
         let privileged = need.bits() & !privileges == 0;
         let offset = address.wrapping_sub(first);
         if found && same_pz && privileged && offset <= bytes && length <= bytes - offset {
-            return Ok(key);
+            return Ok(Found {
+                tag: &row.tag,
+                seen: tag,
+                first,
+                bytes,
+                key,
+            });
         }
         Err(refusal(found, same_pz, privileged))
     }
@@ -274,9 +295,9 @@ impl Drop for Entry {
     }
 }
 
-/// The device's key for a segment of `length` bytes, not 0, at `address`,
-/// used from zone `pz` with all privileges of `need`. About 35
-/// instructions; takes no lock, waits for nothing.
+/// The LMR of a segment of `length` bytes, not 0, at `address`, used from zone
+/// `pz` with all privileges of `need`. About 35 instructions; takes no lock,
+/// waits for nothing.
 ///
 /// # Errors
 /// In this order, if several things are wrong:
@@ -285,13 +306,13 @@ impl Drop for Entry {
 /// - It lacks a privilege: `DAT_PRIVILEGES_VIOLATION` (R12).
 /// - The segment is not all inside: `DAT_INVALID_PARAMETER` (R10).
 #[inline]
-pub(crate) fn lookup(
+pub(super) fn lookup(
     context: u32,
     address: u64,
     length: u64,
     pz: u32,
     need: MemPrivileges,
-) -> Result<u32, DatReturn> {
+) -> Result<Found<'static>, DatReturn> {
     TABLE.lookup(context, address, length, pz, need)
 }
 

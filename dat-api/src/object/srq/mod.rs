@@ -6,10 +6,11 @@ use std::sync::Arc;
 use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
 use super::counters::Refused;
-use super::ep::{Ep, Gate, MAX_SEGMENTS, Way};
+use super::ep::Ep;
 use super::evd;
 use super::exhausted;
 use super::ia::{Ia, Offer};
+use super::post::{MAX_SEGMENTS, Posting};
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
 use crate::error::{DatError, Result};
@@ -24,7 +25,7 @@ mod resize;
 mod sources;
 mod watermark;
 
-use poster::PosterCell;
+use poster::Poster;
 use sources::Sources;
 use watermark::Watermark;
 
@@ -36,13 +37,8 @@ pub struct Srq {
     handle: Handle,
     ia: Arc<Ia>,
     queue: SharedReceiveQueueHandle,
-    poster: PosterCell,
-    /// How usual posts go; it never changes.
-    way: Way,
-    gate: Gate,
+    posting: Posting<Poster>,
     refused: Refused,
-    /// Number of its zone: whose memory may be named.
-    zone: u32,
     capacity: AtomicU32,
     max_iov: u32,
     watermark: Watermark,
@@ -146,16 +142,10 @@ impl Srq {
             handle: place.handle(),
             ia: Arc::clone(ia),
             queue: queue.handle().clone(),
-            gate: Gate::new(ia.is_threadsafe()),
-            way: match Way::of(ia) {
-                Way::Direct if !queue.is_direct() => Way::Verbs,
-                way => way,
-            },
             refused: Refused::default(),
-            zone: pz.id(),
             capacity: AtomicU32::new(queue.capacity()),
             max_iov: u32::try_from(queue.max_segments().min(MAX_SEGMENTS)).unwrap_or(1),
-            poster: PosterCell::new(queue),
+            posting: Posting::new(ia.post_mode(), Poster::new(queue, pz.id())),
             watermark: Watermark::default(),
             failed: AtomicBool::new(false),
             sources: Sources::default(),
@@ -169,7 +159,7 @@ impl Srq {
 
     /// The protection zone of its receives, by its number.
     pub(crate) fn zone(&self) -> u32 {
-        self.zone
+        self.pz.id()
     }
 
     /// Its name.

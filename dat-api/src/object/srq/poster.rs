@@ -1,35 +1,31 @@
 //! Posting receives to a shared queue.
 
-use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
-
+use dat_engine::fast::FastPath;
 use dat_engine::{ControlError, PostError, RecvRequest, SharedReceiveQueue};
 
 use super::Srq;
-use crate::object::ep::{LONGEST, MAX_SEGMENTS, Way, found, gather, refusal, single, too_many};
 use crate::object::lmr::Recent;
+use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
+use crate::object::post::{LONGEST, Posting, refusal, too_many};
 use crate::status::DatReturn;
-use crate::types::{LmrSegment, MemPrivileges};
+use crate::types::{CompletionFlags, LmrSegment};
 
-/// The posting half, for one call at a time.
-pub(super) struct PosterCell(UnsafeCell<Poster>);
-
-struct Poster {
+/// The posting half of a shared queue.
+pub(crate) struct Poster {
     queue: SharedReceiveQueue,
+    /// Number of its zone: whose memory may be named.
+    zone: u32,
     /// The LMR that was used last.
     recent: Recent,
 }
 
-// SAFETY: the queue is reached by posts alone, inside the gate; who posts to a
-// queue without one has promised that no other post runs meanwhile.
-unsafe impl Sync for PosterCell {}
-
-impl PosterCell {
-    pub(super) fn new(queue: SharedReceiveQueue) -> Self {
-        Self(UnsafeCell::new(Poster {
+impl Poster {
+    pub(super) fn new(queue: SharedReceiveQueue, zone: u32) -> Self {
+        Self {
             queue,
+            zone,
             recent: Recent::default(),
-        }))
+        }
     }
 }
 
@@ -42,16 +38,15 @@ impl Srq {
     /// # Safety
     /// As for [`Srq::resize`].
     pub(super) unsafe fn resize_queue(&self, receives: u32) -> Result<(), ControlError> {
-        let _gate = self.gate.enter();
-        // SAFETY: inside the gate, or the caller's promise.
-        let poster = unsafe { &mut *self.poster.0.get() };
-        poster.queue.resize(receives)
+        // SAFETY: passed on to the caller.
+        let entered = unsafe { self.posting.lock() };
+        entered.poster.queue.resize(receives)
     }
 
-    /// Posts a receive of `count` segments; `segment(i)` is the i-th.
+    /// Posts a receive of `count` segments; `segment(i)` is the i-th. As a
+    /// function's last act it ends in a jump.
     ///
-    /// # Errors
-    /// Section 3DAT, `dat_srq_post_recv`: `INVALID_PARAMETER`,
+    /// The code is that of section 3DAT, `dat_srq_post_recv`: `INVALID_PARAMETER`,
     /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
     /// `INSUFFICIENT_RESOURCES`.
     ///
@@ -65,176 +60,86 @@ impl Srq {
         count: usize,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
-    ) -> Result<(), DatReturn> {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            if count == 1 {
-                self.post_one(|| segment(0), cookie)
-            } else {
-                self.post_any(count, segment, cookie)
-            }
-        }
-        .into_result()
-    }
-
-    /// Posts a receive of one segment, which is a function's last act: it ends
-    /// in a jump.
-    ///
-    /// # Safety
-    /// As for [`Self::post_recv_with`].
-    #[inline(always)]
-    pub unsafe fn post_one(&self, segment: impl Fn() -> LmrSegment, cookie: u64) -> DatReturn {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            match self.way {
-                Way::Direct => self.post_direct(segment, cookie),
-                Way::Verbs | Way::Guarded => self.post_guarded(segment, cookie),
-            }
-        }
-    }
-
-    /// On the device's rings, with the caller's promise that nobody else posts.
-    /// Like [`Ep::post_one_recv`] for endpoints.
-    ///
-    /// [`Ep::post_one_recv`]: crate::object::ep::Ep::post_one_recv
-    #[inline(never)]
-    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-    unsafe extern "C" fn post_direct(
-        &self,
-        segment: impl Fn() -> LmrSegment,
-        cookie: u64,
-    ) -> DatReturn {
-        // SAFETY: the caller's promise; there is no gate.
-        let poster = unsafe { &mut *self.poster.0.get() };
-        let one = segment();
-        if one.length.wrapping_sub(1) < LONGEST
-            && let Some(segment) = found(one, &poster.recent)
-        {
-            let segments = [segment];
-            let request = RecvRequest {
-                cookie,
-                segments: &segments,
-            };
-            // SAFETY: else it had another way.
-            unsafe { core::hint::assert_unchecked(poster.queue.is_direct()) };
-            // SAFETY: passed on to the caller.
-            if unsafe { poster.queue.post_plain(&request) } {
-                return DatReturn::SUCCESS;
-            }
-        }
-        // SAFETY: passed on to the caller.
-        unsafe { self.post_guarded(segment, cookie) }
-    }
-
-    /// The same inside the gate, if there is one; and where something stands in
-    /// the way.
-    #[inline(never)]
-    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-    unsafe extern "C" fn post_guarded(
-        &self,
-        segment: impl Fn() -> LmrSegment,
-        cookie: u64,
-    ) -> DatReturn {
-        let one = segment();
-        if one.length.wrapping_sub(1) < LONGEST {
-            let _gate = self.gate.enter();
-            // SAFETY: inside the gate, or the caller's promise.
-            let poster = unsafe { &mut *self.poster.0.get() };
-            let need = MemPrivileges::LOCAL_WRITE;
-            let segments = match single(one, &mut poster.recent, self.zone, need) {
-                Ok(segment) => [segment],
-                Err(code) => return code,
-            };
-            let request = RecvRequest {
-                cookie,
-                segments: &segments,
-            };
-            // SAFETY: passed on to the caller.
-            if unsafe { poster.queue.post_plain(&request) } {
-                return DatReturn::SUCCESS;
-            }
-        }
-        // SAFETY: passed on to the caller.
-        unsafe { self.post_any(1, |_| segment(), cookie) }
-    }
-
-    /// Any receive.
-    #[inline(never)]
-    unsafe fn post_any(
-        &self,
-        count: usize,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
     ) -> DatReturn {
         // SAFETY: passed on to the caller.
-        unsafe { self.try_any(count, segment, cookie) }.into()
-    }
-
-    #[inline(always)]
-    unsafe fn try_any(
-        &self,
-        count: usize,
-        segment: impl Fn(usize) -> LmrSegment,
-        cookie: u64,
-    ) -> Result<(), DatReturn> {
-        if count > self.max_iov as usize {
-            return Err(too_many());
-        }
-        let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
-        let (segments, _) = gather(
-            &mut places,
-            count,
-            segment,
-            self.zone,
-            MemPrivileges::LOCAL_WRITE,
-        )?;
-        let request = RecvRequest { cookie, segments };
-        // SAFETY: passed on to the caller.
-        match unsafe { self.post(&request) } {
-            Ok(()) => Ok(()),
-            // SAFETY: passed on to the caller.
-            Err(error) => unsafe { self.post_again(&request, error) },
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn post(&self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        let _gate = self.gate.enter();
-        // SAFETY: inside the gate, or the caller's promise.
-        let poster = unsafe { &mut *self.poster.0.get() };
-        // SAFETY: passed on to the caller.
-        unsafe { poster.queue.post(request) }
-    }
-
-    /// The queue is full: looks once whether some of it has been used.
-    #[cold]
-    #[inline(never)]
-    unsafe fn post_again(
-        &self,
-        request: &RecvRequest<'_>,
-        error: PostError,
-    ) -> Result<(), DatReturn> {
-        if error != PostError::QueueFull {
-            return Err(refusal(error));
-        }
-        self.look_for_room();
-        // SAFETY: passed on to the caller.
-        unsafe { self.post(request) }.map_err(|error| {
-            self.refused.note(error);
-            refusal(error)
-        })
+        unsafe { post_recv(self, count, segment, cookie, CompletionFlags::empty()) }
     }
 
     /// [`Self::post_recv_with`] of an array.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::post_recv_with`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_recv_with`].
     #[inline]
     pub unsafe fn post_recv(&self, segments: &[LmrSegment], cookie: u64) -> Result<(), DatReturn> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_recv_with(segments.len(), |at| segments[at], cookie) }
+        unsafe { self.post_recv_with(segments.len(), |at| segments[at], cookie) }.into_result()
+    }
+}
+
+impl RecvQueue for Srq {
+    type Poster = Poster;
+
+    #[inline(always)]
+    fn posting(&self) -> &Posting<Poster> {
+        &self.posting
+    }
+
+    #[inline(always)]
+    fn admit(&self, _: &Poster, count: usize, _: CompletionFlags) -> Result<(), DatReturn> {
+        if count > self.max_iov as usize {
+            return Err(too_many());
+        }
+        Ok(())
+    }
+
+    /// What is outstanding is counted by the engine.
+    #[inline(always)]
+    fn count_posted(&self) {}
+
+    #[cold]
+    unsafe fn make_room(&self, error: PostError) -> bool {
+        if error == PostError::QueueFull {
+            self.look_for_room();
+            return true;
+        }
+        false
+    }
+
+    #[cold]
+    fn refuse(&self, error: PostError) -> DatReturn {
+        self.refused.note(error);
+        refusal(error)
+    }
+}
+
+impl RecvPoster for Poster {
+    #[inline(always)]
+    fn longest_fast(&self) -> u64 {
+        LONGEST
+    }
+
+    #[inline(always)]
+    fn zone(&self) -> u32 {
+        self.zone
+    }
+
+    #[inline(always)]
+    fn recent(&mut self) -> &mut Recent {
+        &mut self.recent
+    }
+
+    #[inline(always)]
+    unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { P::try_post_shared(&mut self.queue, request) }
+    }
+
+    #[inline(always)]
+    unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.queue.post(request) }
     }
 }

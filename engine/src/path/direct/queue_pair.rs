@@ -192,25 +192,26 @@ impl QueuePair {
         unsafe { self.receives.post(request) }
     }
 
-    /// [`Self::post_recv`] as far as it goes without a call out of line: whether
-    /// it is posted.
+    /// [`Self::post_recv`] as far as it goes without a call out of line. Returns
+    /// whether the receive is posted.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_recv`].
     #[inline(always)]
-    pub unsafe fn post_plain_recv(&mut self, request: &RecvRequest<'_>) -> bool {
+    pub unsafe fn try_post_recv(&mut self, request: &RecvRequest<'_>) -> bool {
         // SAFETY: passed on to the caller.
-        unsafe { self.receives.post_plain(request) }
+        unsafe { self.receives.try_post(request) }
     }
 
-    /// The same of [`Self::post_send_noted`].
+    /// [`Self::post_send_noted`] as far as it goes without a call out of line.
+    /// Returns whether the request is posted.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_send_noted`].
     #[inline(always)]
-    pub unsafe fn post_plain_send(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
+    pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
         // SAFETY: passed on to the caller.
-        unsafe { self.sends.post_plain(request, note) }
+        unsafe { self.sends.try_post(request, note) }
     }
 
     /// Posts several receives with one doorbell.

@@ -109,15 +109,15 @@ impl SharedReceives {
         unsafe { self.producer.post(request) }
     }
 
-    /// [`Self::post`] as far as it goes without a call out of line: whether it
-    /// is posted.
+    /// [`Self::post`] as far as it goes without a call out of line. Returns
+    /// whether the receive is posted.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post`].
     #[inline(always)]
-    pub unsafe fn post_plain(&mut self, request: &RecvRequest<'_>) -> bool {
+    pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
         // SAFETY: passed on to the caller.
-        unsafe { self.producer.post_plain(request) }
+        unsafe { self.producer.try_post(request) }
     }
 
     /// Posts several receives with one doorbell.

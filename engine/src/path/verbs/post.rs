@@ -99,25 +99,21 @@ impl<D: Device> QueuePair<D> {
         })
     }
 
-    /// [`Self::post_recv`], compiled into the caller, of a receive that nothing
-    /// stands in the way of as far as is known. Answers whether it was so; if
-    /// not, nothing is posted.
-    ///
-    /// # Errors
-    /// As there, from the device; nothing is posted then.
+    /// [`Self::post_recv`], compiled into the caller. Returns whether the receive
+    /// is posted.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_recv`].
     #[inline(always)]
-    pub unsafe fn post_usual_recv(&mut self, request: &RecvRequest<'_>) -> Result<bool, PostError> {
+    pub unsafe fn try_post_recv(&mut self, request: &RecvRequest<'_>) -> bool {
         if self.forks != forks()
             || !has_room(&mut self.receives, &self.record.own.slots)
             || self.recv_bounds.check_recv(request.segments).is_err()
         {
-            return Ok(false);
+            return false;
         }
         // SAFETY: passed on to the caller.
-        unsafe { self.post_admitted_recv(request) }.map(|()| true)
+        unsafe { self.post_admitted_recv(request) }.is_ok()
     }
 
     /// Posts a receive that has been checked, and that there is room for.
@@ -145,28 +141,22 @@ impl<D: Device> QueuePair<D> {
         Ok(())
     }
 
-    /// [`Self::post_send_noted`] in the way of [`Self::post_usual_recv`]. What
-    /// is constant of the request is so here.
-    ///
-    /// # Errors
-    /// As there, from the device; nothing is posted then.
+    /// [`Self::post_send_noted`], compiled into the caller, where the operation
+    /// and the number of segments are constants. Returns whether the request is
+    /// posted.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_send_noted`].
     #[inline(always)]
-    pub unsafe fn post_usual_send(
-        &mut self,
-        request: &SendRequest<'_>,
-        note: u32,
-    ) -> Result<bool, PostError> {
+    pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
         if self.forks != forks() || !has_room(&mut self.sends, &self.record.sends.slots) {
-            return Ok(false);
+            return false;
         }
         let Ok(length) = self.send_bounds.check_send(request) else {
-            return Ok(false);
+            return false;
         };
         // SAFETY: passed on to the caller.
-        unsafe { self.post_admitted_send(request, note, length) }.map(|()| true)
+        unsafe { self.post_admitted_send(request, note, length) }.is_ok()
     }
 
     /// Posts a request that has been checked, and that there is room for.

@@ -209,6 +209,17 @@ impl<D: Device> SharedReceives<D> {
             .map_err(|refused| refused.error)
     }
 
+    /// [`Self::post`], compiled into the caller. Returns whether the receive is
+    /// posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post`].
+    #[inline(always)]
+    pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { self.post(request) }.is_ok()
+    }
+
     /// Posts several receives.
     ///
     /// # Errors

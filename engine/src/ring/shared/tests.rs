@@ -171,21 +171,21 @@ fn order_is_found_again() {
         assert_eq!(bench.post(0, &[segment(1)]), Err(PostError::QueueFull));
         bench.consumer.free(index % 8);
         // SAFETY: nothing writes to the segment.
-        assert!(unsafe { bench.producer.post_plain(&request) });
+        assert!(unsafe { bench.producer.try_post(&request) });
     }
     // WQE 3 is kept free, and 4 is the oldest that is posted.
     for index in [5, 4, 6, 7] {
         bench.consumer.free(index);
     }
     // SAFETY: as above.
-    assert!(unsafe { !bench.producer.post_plain(&request) });
+    assert!(unsafe { !bench.producer.try_post(&request) });
     for _ in 0..4 {
         bench.post(0, &[segment(1)]).unwrap();
     }
     for index in 0..20 {
         bench.consumer.free(index % 8);
         // SAFETY: as above.
-        assert!(unsafe { bench.producer.post_plain(&request) });
+        assert!(unsafe { bench.producer.try_post(&request) });
     }
 }
 

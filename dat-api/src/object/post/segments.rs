@@ -5,51 +5,16 @@ use core::mem::MaybeUninit;
 
 use dat_engine::{PostError, Segment};
 
-use super::MAX_SEGMENTS;
-use crate::object::lmr::{self, Recent};
+use crate::object::lmr::Recent;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges};
 
+/// Most segments of one request that any endpoint takes; the IA's limit is
+/// this or the device's, whichever is less.
+pub const MAX_SEGMENTS: usize = 32;
+
 /// Longest segment that the device takes.
 pub(crate) const LONGEST: u64 = (1 << 31) - 1;
-
-/// The engine's segment of a post that has one, of a length that fits.
-///
-/// # Errors
-/// What is wrong with it.
-#[inline(always)]
-pub(crate) fn single(
-    segment: LmrSegment,
-    recent: &mut Recent,
-    zone: u32,
-    need: MemPrivileges,
-) -> Result<Segment, DatReturn> {
-    let LmrSegment {
-        context,
-        address,
-        length,
-    } = segment;
-    Ok(Segment {
-        addr: address,
-        length: length as u32,
-        lkey: recent.lookup(context, address, length, zone, need)?,
-    })
-}
-
-/// [`single`] of what was used last; nothing if it is something else.
-#[inline(always)]
-pub(crate) fn found(segment: LmrSegment, recent: &Recent) -> Option<Segment> {
-    let LmrSegment {
-        context,
-        address,
-        length,
-    } = segment;
-    Some(Segment {
-        addr: address,
-        length: length as u32,
-        lkey: recent.find(context, address, length)?,
-    })
-}
 
 /// The engine's segments of a post. Those of length 0 are left out, and their
 /// other fields not looked at.
@@ -57,39 +22,32 @@ pub(crate) fn found(segment: LmrSegment, recent: &Recent) -> Option<Segment> {
 /// # Errors
 /// What is wrong with a segment.
 #[inline(always)]
-pub(crate) fn gather(
-    places: &mut [MaybeUninit<Segment>; MAX_SEGMENTS],
+pub(crate) fn gather<'a>(
+    places: &'a mut [MaybeUninit<Segment>; MAX_SEGMENTS],
     count: usize,
     segment: impl Fn(usize) -> LmrSegment,
+    recent: &mut Recent,
     zone: u32,
     need: MemPrivileges,
-) -> Result<(&mut [Segment], u64), DatReturn> {
+) -> Result<(&'a mut [Segment], u64), DatReturn> {
     let mut used = 0;
     let mut total = 0u64;
     for at in 0..count {
-        let LmrSegment {
-            context,
-            address,
-            length,
-        } = segment(at);
-        if length == 0 {
+        let one = segment(at);
+        if one.length == 0 {
             continue;
         }
-        let key = lmr::lookup(context, address, length, zone, need)?;
-        if length > LONGEST {
+        let found = recent.lookup(one, zone, need)?;
+        if one.length > LONGEST {
             return Err(too_long());
         }
         // `count` is at most the number of places: the caller has compared.
         let Some(place) = places.get_mut(used) else {
             return Err(too_many());
         };
-        place.write(Segment {
-            addr: address,
-            length: length as u32,
-            lkey: key,
-        });
+        place.write(found);
         used += 1;
-        total += length;
+        total += one.length;
     }
     // SAFETY: the first `used` have been written.
     Ok((unsafe { places[..used].assume_init_mut() }, total))
@@ -98,7 +56,7 @@ pub(crate) fn gather(
 /// The first segments, which hold so many bytes: a read fills them from the
 /// front, at most one in part, and leaves the rest alone.
 #[cold]
-pub(super) fn first_bytes(segments: &mut [Segment], mut bytes: u64) -> &mut [Segment] {
+pub(crate) fn first_bytes(segments: &mut [Segment], mut bytes: u64) -> &mut [Segment] {
     let mut used = 0;
     for segment in segments.iter_mut() {
         if bytes == 0 {
@@ -112,7 +70,7 @@ pub(super) fn first_bytes(segments: &mut [Segment], mut bytes: u64) -> &mut [Seg
 }
 
 #[cold]
-pub(super) fn too_long() -> DatReturn {
+pub(crate) fn too_long() -> DatReturn {
     DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg3)
 }
 
@@ -122,12 +80,12 @@ pub(crate) fn too_many() -> DatReturn {
 }
 
 #[cold]
-pub(super) fn bad_flags() -> DatReturn {
+pub(crate) fn bad_flags() -> DatReturn {
     DatReturn::error(ReturnType::InvalidParameter, Subtype::NoSubtype)
 }
 
 #[cold]
-pub(super) fn length_error() -> DatReturn {
+pub(crate) fn length_error() -> DatReturn {
     DatReturn::error(ReturnType::LengthError, Subtype::NoSubtype)
 }
 
@@ -139,7 +97,7 @@ pub(crate) fn full() -> DatReturn {
 
 /// No protection zone has been set.
 #[cold]
-pub(super) fn no_zone() -> DatReturn {
+pub(crate) fn no_zone() -> DatReturn {
     DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEpPz)
 }
 

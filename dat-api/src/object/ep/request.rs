@@ -1,0 +1,216 @@
+//! What a request is: its operation, the checks that the slow path makes, and how
+//! its completion flags go to the ring.
+//!
+//! | flag | on the ring |
+//! | --- | --- |
+//! | none | signalled |
+//! | SUPPRESS | not signalled; every so often signalled after all, so that the ring does not fill, and that completion makes no event |
+//! | UNSIGNALLED | signalled; a note says that the event wakes nobody |
+//! | BARRIER_FENCE | fence |
+//! | SOLICITED_WAIT | solicited |
+
+use core::sync::atomic::Ordering;
+
+use dat_engine::{Segment, SendFlags, SendOp};
+
+use super::Ep;
+use super::poster::{Poster, QUIET, SWALLOW};
+use crate::object::lmr::Recent;
+use crate::object::post::{bad_flags, first_bytes, full, length_error, too_long, too_many};
+use crate::state::{Call, wrong_state};
+use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::types::{CompletionFlags, EpState, RmrSegment};
+
+/// States in which requests are taken.
+const POSTABLE: crate::state::States = Call::PostRequest.legal();
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    Send,
+    Read(RmrSegment),
+    Write(RmrSegment),
+}
+
+/// How a request is posted, by its completion flags.
+pub(super) struct Encoded {
+    pub(super) flags: SendFlags,
+    pub(super) note: u32,
+    /// Requests in a row, with this one, that are not signalled.
+    pub(super) unsignalled: u32,
+}
+
+impl Ep {
+    /// Returns the operation of a request of so many bytes, if they are as many
+    /// as the remote segment has and nothing else is wrong with it.
+    #[inline(always)]
+    pub(super) fn filling_op(&self, kind: Request, length: u64) -> Option<SendOp> {
+        match kind {
+            Request::Send => Some(SendOp::Send),
+            Request::Read(remote) => (remote.length == length
+                && self.reads_issued.load(Ordering::Relaxed) != 0)
+                .then(|| read_op(remote)),
+            Request::Write(remote) => (remote.length == length).then(|| write_op(remote)),
+        }
+    }
+
+    /// Returns the operation of any request, the segments that take part in it,
+    /// and their length.
+    ///
+    /// # Errors
+    /// The lengths do not go together, are more than one request carries, or no
+    /// reads were agreed on.
+    #[inline(always)]
+    pub(super) fn op<'a>(
+        &self,
+        poster: &Poster,
+        kind: Request,
+        (segments, length): (&'a mut [Segment], u64),
+        state: u32,
+    ) -> Result<(SendOp, &'a mut [Segment], u64), DatReturn> {
+        let checked = match kind {
+            Request::Send => (SendOp::Send, segments, length),
+            Request::Read(remote) if remote.length > length => return Err(length_error()),
+            Request::Read(remote) => {
+                // The device would wait for ever.
+                if self.reads_issued.load(Ordering::Relaxed) == 0
+                    && state == EpState::Connected as u32
+                {
+                    return Err(self.no_reads());
+                }
+                let segments = match remote.length == length {
+                    true => segments,
+                    false => first_bytes(segments, remote.length),
+                };
+                (read_op(remote), segments, remote.length)
+            }
+            Request::Write(remote) if remote.length < length => return Err(length_error()),
+            Request::Write(remote) => (write_op(remote), segments, length),
+        };
+        match kind {
+            Request::Send if checked.2 > poster.max_message => Err(too_long()),
+            Request::Read(_) | Request::Write(_) if checked.2 > poster.max_rdma => {
+                Err(length_error())
+            }
+            _ => Ok(checked),
+        }
+    }
+
+    /// Why no RDMA read can be posted: none were agreed on, or the device has none.
+    #[cold]
+    #[inline(never)]
+    fn no_reads(&self) -> DatReturn {
+        match self.ia.attributes().max_rdma_read_per_ep_out {
+            0 => DatReturn::error(ReturnType::ModelNotSupported, Subtype::NoSubtype),
+            _ => full(),
+        }
+    }
+
+    /// Returns how a request is posted: by the table above.
+    #[inline(always)]
+    pub(super) fn encode(
+        &self,
+        poster: &Poster,
+        kind: Request,
+        flags: CompletionFlags,
+        length: u64,
+    ) -> Encoded {
+        let mut encoded = Encoded {
+            flags: signalled_flags(kind, length, poster.inline),
+            note: length as u32,
+            unsignalled: 0,
+        };
+        if flags.is_empty() {
+            return encoded;
+        }
+        let has = |flag| flags.contains(flag);
+        let how = &mut encoded.flags;
+        how.set(SendFlags::SOLICITED, has(CompletionFlags::SOLICITED_WAIT));
+        how.set(SendFlags::FENCE, has(CompletionFlags::BARRIER_FENCE));
+        if has(CompletionFlags::BARRIER_FENCE) {
+            // What is copied into the request is copied now, before the reads
+            // that it is to wait for have brought anything.
+            *how -= SendFlags::INLINE;
+        }
+        if has(CompletionFlags::SUPPRESS) {
+            if poster.unsignalled < poster.most_unsignalled {
+                *how -= SendFlags::SIGNALED;
+                encoded.unsignalled = poster.unsignalled + 1;
+                return encoded;
+            }
+            encoded.note = SWALLOW;
+        } else if has(CompletionFlags::UNSIGNALLED) {
+            encoded.note |= QUIET;
+        }
+        if encoded.note & QUIET != 0 {
+            self.want_completions();
+        }
+        encoded
+    }
+}
+
+impl Poster {
+    /// Checks a request, all but its segments.
+    ///
+    /// # Errors
+    /// The state, the flags or the number of segments is not accepted.
+    #[inline(always)]
+    pub(super) fn admit(
+        &self,
+        kind: Request,
+        count: usize,
+        flags: CompletionFlags,
+        state: u32,
+    ) -> Result<(), DatReturn> {
+        let (most_segments, allowed) = match kind {
+            Request::Send => (self.max_request_iov, self.send_flags),
+            Request::Read(_) => (self.max_read_iov, self.rdma_flags),
+            Request::Write(_) => (self.max_write_iov, self.rdma_flags),
+        };
+        if state != EpState::Connected as u32 && !POSTABLE.has(super::state_of(state)) {
+            return Err(wrong_state(super::state_of(state)));
+        }
+        if !allowed.contains(flags) {
+            return Err(bad_flags());
+        }
+        if count > most_segments as usize {
+            return Err(too_many());
+        }
+        Ok(())
+    }
+
+    /// The LMR that such a request used last.
+    #[inline(always)]
+    pub(super) fn recent_for(&mut self, kind: Request) -> &mut Recent {
+        match kind {
+            Request::Send | Request::Write(_) => &mut self.recent.read,
+            Request::Read(_) => &mut self.recent.write,
+        }
+    }
+}
+
+#[inline(always)]
+fn read_op(remote: RmrSegment) -> SendOp {
+    SendOp::Read {
+        remote_addr: remote.address,
+        rkey: remote.context,
+    }
+}
+
+#[inline(always)]
+fn write_op(remote: RmrSegment) -> SendOp {
+    SendOp::Write {
+        remote_addr: remote.address,
+        rkey: remote.context,
+    }
+}
+
+/// The flags of a request that is signalled: short ones are copied into it.
+#[inline(always)]
+pub(super) fn signalled_flags(kind: Request, length: u64, inline: u64) -> SendFlags {
+    if length <= inline && !matches!(kind, Request::Read(_)) {
+        SendFlags::SIGNALED.union(SendFlags::INLINE)
+    } else {
+        SendFlags::SIGNALED
+    }
+}

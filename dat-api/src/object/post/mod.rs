@@ -1,0 +1,43 @@
+//! Posting to queues: what endpoints and shared receive queues have in common.
+//!
+//! A post has two rungs:
+//!
+//! 1. The **fast path** posts what most programs post nearly always: one
+//!    segment, no completion flags, in the LMR that was used last, on a queue
+//!    with room. It is compiled once for each data path ([`FastPath`]) and lock
+//!    ([`Lock`]), so it asks for neither and saves no register for the other.
+//!    [`PostMode`] chooses the function.
+//! 2. The **slow path** posts everything else, and everything that the fast path
+//!    could not post. It is compiled once. It checks every argument, makes room
+//!    in a full queue and then tries once more, and reports what is wrong. It is
+//!    marked cold so that the fast path jumps to it; a program may still use it
+//!    for each message.
+//!
+//! [`recv`] has both rungs for receives; those for requests are in
+//! `ep/post_request.rs`.
+//!
+//! [`FastPath`]: dat_engine::fast::FastPath
+
+use crate::types::CompletionFlags;
+
+mod lock;
+#[allow(unsafe_code)]
+mod posting;
+#[allow(unsafe_code)]
+pub(crate) mod recv;
+#[allow(unsafe_code)]
+mod segments;
+
+pub(crate) use lock::{NoLock, PostLock, SpinGuard, SpinLock};
+pub(crate) use posting::{Entered, Path, PostMode, Posting};
+pub use segments::MAX_SEGMENTS;
+pub(crate) use segments::{
+    LONGEST, bad_flags, first_bytes, full, gather, length_error, no_zone, refusal, too_long,
+    too_many,
+};
+
+/// Returns whether a post has one segment and no flags, by one comparison.
+#[inline(always)]
+pub(crate) fn is_single(count: usize, flags: CompletionFlags) -> bool {
+    (count ^ 1) | flags.bits() as usize == 0
+}

@@ -1,0 +1,163 @@
+//! The posting half of a queue, its lock, and which fast path it takes.
+
+use core::cell::UnsafeCell;
+
+use dat_engine::DataPath;
+
+use super::{PostLock, SpinGuard, SpinLock};
+
+/// Which compiled version of the fast path the posts of a queue take. A queue
+/// keeps it for life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PostMode {
+    pub(crate) path: Path,
+    /// Posts take the queue's lock. Otherwise the caller serialises them.
+    pub(crate) locked: bool,
+}
+
+/// A data path that can be posted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    Direct,
+    Verbs,
+}
+
+impl PostMode {
+    /// The mode of all queues of an IA on this path.
+    pub(crate) fn new(path: &DataPath, threadsafe: bool) -> Self {
+        Self {
+            path: match path {
+                DataPath::Direct => Path::Direct,
+                _ => Path::Verbs,
+            },
+            locked: threadsafe,
+        }
+    }
+}
+
+/// The posting half of a queue: a `P`, for one call at a time.
+pub(crate) struct Posting<P> {
+    mode: PostMode,
+    lock: SpinLock,
+    poster: UnsafeCell<P>,
+}
+
+// SAFETY: the poster is reached through `enter` and `lock` alone. Either the lock
+// is held then, or the caller has promised that no other call reaches it.
+unsafe impl<P: Send> Sync for Posting<P> {}
+
+/// The poster, until this is dropped.
+pub(crate) struct Entered<'a, P, G> {
+    pub(crate) poster: &'a mut P,
+    /// Releases the lock, if there is one.
+    pub(crate) guard: G,
+}
+
+impl<P> Posting<P> {
+    pub(crate) fn new(mode: PostMode, poster: P) -> Self {
+        Self {
+            mode,
+            lock: SpinLock::new(),
+            poster: UnsafeCell::new(poster),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn mode(&self) -> PostMode {
+        self.mode
+    }
+
+    /// Takes the poster, in the fast path.
+    ///
+    /// # Safety
+    /// `L` is a lock if posts take one. If not, nothing else takes the poster
+    /// until this one is dropped.
+    #[inline(always)]
+    pub(crate) unsafe fn enter<L: PostLock>(&self) -> Entered<'_, P, L::Guard<'_>> {
+        let guard = L::lock(&self.lock);
+        // SAFETY: the lock is held, or the caller keeps others away.
+        let poster = unsafe { &mut *self.poster.get() };
+        Entered { poster, guard }
+    }
+
+    /// Takes the poster, and the lock where posts take it.
+    ///
+    /// # Safety
+    /// Where posts take no lock, nothing else takes the poster until this one is
+    /// dropped.
+    #[inline(always)]
+    pub(crate) unsafe fn lock(&self) -> Entered<'_, P, Option<SpinGuard<'_>>> {
+        let guard = self.mode.locked.then(|| self.lock.lock());
+        // SAFETY: the lock is held, or the caller keeps others away.
+        let poster = unsafe { &mut *self.poster.get() };
+        Entered { poster, guard }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::NoLock;
+    use super::*;
+
+    fn posting(threadsafe: bool) -> Posting<u64> {
+        Posting::new(PostMode::new(&DataPath::Direct, threadsafe), 0)
+    }
+
+    /// Counts in two steps, which another thread could come between.
+    fn count(poster: &mut u64) {
+        let before = *poster;
+        core::hint::spin_loop();
+        *poster = core::hint::black_box(before) + 1;
+    }
+
+    #[test]
+    fn the_fast_and_the_slow_path_of_a_threadsafe_queue_take_turns() {
+        let posting = posting(true);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        // SAFETY: posts take the lock.
+                        count(unsafe { posting.enter::<SpinLock>() }.poster);
+                    }
+                });
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        // SAFETY: posts take the lock.
+                        count(unsafe { posting.lock() }.poster);
+                    }
+                });
+            }
+        });
+        // SAFETY: posts take the lock.
+        assert_eq!(*unsafe { posting.lock() }.poster, 40_000);
+    }
+
+    #[test]
+    fn the_poster_is_taken_until_the_guard_is_dropped() {
+        let posting = posting(true);
+        // SAFETY: posts take the lock.
+        let entered = unsafe { posting.enter::<SpinLock>() };
+        assert!(posting.lock.is_locked());
+        drop(entered);
+        assert!(!posting.lock.is_locked());
+        // SAFETY: as above.
+        let entered = unsafe { posting.lock() };
+        assert!(entered.guard.is_some() && posting.lock.is_locked());
+        drop(entered);
+        assert!(!posting.lock.is_locked());
+    }
+
+    #[test]
+    fn posts_that_the_caller_serialises_take_no_lock() {
+        let posting = posting(false);
+        {
+            // SAFETY: there is one thread, and one poster at a time.
+            let _fast = unsafe { posting.enter::<NoLock>() };
+            assert!(!posting.lock.is_locked());
+        }
+        // SAFETY: as above.
+        let slow = unsafe { posting.lock() };
+        assert!(slow.guard.is_none() && !posting.lock.is_locked());
+    }
+}

@@ -1,0 +1,184 @@
+//! Both rungs of a receive, for an endpoint's own queue and for a shared one.
+
+use core::mem::MaybeUninit;
+
+use dat_engine::fast::{Direct, FastPath, Verbs};
+use dat_engine::{PostError, RecvRequest};
+
+use super::{
+    Entered, MAX_SEGMENTS, NoLock, Path, PostLock, PostMode, Posting, SpinLock, gather, is_single,
+};
+use crate::object::lmr::Recent;
+use crate::status::DatReturn;
+use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
+
+/// A queue that receives are posted to.
+pub(crate) trait RecvQueue {
+    type Poster: RecvPoster;
+
+    fn posting(&self) -> &Posting<Self::Poster>;
+
+    /// Checks a receive, all but its segments, and notes its flags.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn admit(
+        &self,
+        poster: &Self::Poster,
+        count: usize,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn>;
+
+    /// Counts a receive that is posted. The caller still has the poster.
+    fn count_posted(&self);
+
+    /// Helps after the engine has refused a receive. Returns whether to try again.
+    ///
+    /// # Safety
+    /// As for [`post_recv`].
+    unsafe fn make_room(&self, error: PostError) -> bool;
+
+    /// Counts a post that is refused for good; returns the code.
+    fn refuse(&self, error: PostError) -> DatReturn;
+}
+
+/// The posting half of a queue of receives.
+pub(crate) trait RecvPoster {
+    /// The longest segment that the fast path takes, in bytes; 0 if it takes none.
+    fn longest_fast(&self) -> u64;
+
+    /// The number of the zone whose memory may be named.
+    fn zone(&self) -> u32;
+
+    /// The LMR that was used last.
+    fn recent(&mut self) -> &mut Recent;
+
+    /// [`FastPath::try_post_recv`], or that of a shared queue.
+    ///
+    /// # Safety
+    /// As for [`FastPath::try_post_recv`].
+    unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool;
+
+    /// Posts on whichever path the queue is.
+    ///
+    /// # Errors
+    /// The engine's.
+    ///
+    /// # Safety
+    /// As for [`dat_engine::Endpoint::post_recv`].
+    unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError>;
+}
+
+/// Posts a receive of `count` segments; `segment(i)` is the i-th. As a function's
+/// last act it ends in a jump.
+///
+/// # Safety
+/// No other post runs on this queue at the same time, and nothing else that uses
+/// the poster, unless posts take its lock. The memory of the segments is left
+/// alone until the receive completes, or the queue is reset or gone.
+#[inline(always)]
+pub(crate) unsafe fn post_recv<Q: RecvQueue>(
+    queue: &Q,
+    count: usize,
+    segment: impl Fn(usize) -> LmrSegment,
+    cookie: u64,
+    flags: CompletionFlags,
+) -> DatReturn {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        if !is_single(count, flags) {
+            // Less for what that is than for two branches instead of arithmetic.
+            core::hint::cold_path();
+            return post_slow(queue, count, segment, cookie, flags);
+        }
+        let PostMode { path, locked } = queue.posting().mode();
+        match (path, locked) {
+            (Path::Direct, false) => post_fast::<Q, Direct, NoLock>(queue, segment, cookie),
+            (Path::Direct, true) => post_fast::<Q, Direct, SpinLock>(queue, segment, cookie),
+            (Path::Verbs, false) => post_fast::<Q, Verbs, NoLock>(queue, segment, cookie),
+            (Path::Verbs, true) => post_fast::<Q, Verbs, SpinLock>(queue, segment, cookie),
+        }
+    }
+}
+
+/// The fast path: one segment, no flags. A function of C does not unwind, so that
+/// C's own calls can jump to it.
+///
+/// # Safety
+/// As for [`post_recv`]; `L` is a lock if posts take one.
+#[inline(never)]
+#[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
+    queue: &Q,
+    segment: impl Fn(usize) -> LmrSegment,
+    cookie: u64,
+) -> DatReturn {
+    {
+        // SAFETY: passed on to the caller.
+        let Entered {
+            poster,
+            guard: _guard,
+        } = unsafe { queue.posting().enter::<L>() };
+        let one = segment(0);
+        if one.length.wrapping_sub(1) < poster.longest_fast()
+            && let Some(segment) = poster.recent().find(one)
+        {
+            let segments = [segment];
+            let request = RecvRequest {
+                cookie,
+                segments: &segments,
+            };
+            // SAFETY: passed on to the caller.
+            if unsafe { poster.try_post::<P>(&request) } {
+                queue.count_posted();
+                return DatReturn::SUCCESS;
+            }
+        }
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { post_slow(queue, 1, segment, cookie, CompletionFlags::empty()) }
+}
+
+/// The slow path: any receive.
+///
+/// # Safety
+/// As for [`post_recv`].
+#[cold]
+#[inline(never)]
+#[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+unsafe extern "C" fn post_slow<Q: RecvQueue>(
+    queue: &Q,
+    count: usize,
+    segment: impl Fn(usize) -> LmrSegment,
+    cookie: u64,
+    flags: CompletionFlags,
+) -> DatReturn {
+    let need = MemPrivileges::LOCAL_WRITE;
+    let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
+    let mut is_second_try = false;
+    loop {
+        // SAFETY: passed on to the caller.
+        let Entered { poster, guard } = unsafe { queue.posting().lock() };
+        if let Err(code) = queue.admit(poster, count, flags) {
+            return code;
+        }
+        let zone = poster.zone();
+        let segments = match gather(&mut places, count, &segment, poster.recent(), zone, need) {
+            Ok((segments, _)) => segments,
+            Err(code) => return code,
+        };
+        let request = RecvRequest { cookie, segments };
+        // SAFETY: passed on to the caller.
+        let Err(error) = (unsafe { poster.post(&request) }) else {
+            queue.count_posted();
+            return DatReturn::SUCCESS;
+        };
+        // Making room takes other locks.
+        drop(guard);
+        // SAFETY: passed on to the caller.
+        if is_second_try || !unsafe { queue.make_room(error) } {
+            return queue.refuse(error);
+        }
+        is_second_try = true;
+    }
+}

@@ -1,0 +1,94 @@
+//! Posts that are compiled for one data path.
+//!
+//! [`Endpoint::post_recv`] serves both paths, so it saves the registers that
+//! either needs. A caller that knows the path when it is compiled, and posts
+//! often enough to care, is generic over [`FastPath`] instead.
+//!
+//! Each function tries: it posts if the queue is on this path, has room and
+//! takes the request as it is. Otherwise nothing is posted and the caller uses
+//! the function that serves both paths, which reports the reason.
+
+use super::{QueuePair, SharedReceives};
+use crate::endpoint::Endpoint;
+use crate::request::{RecvRequest, SendRequest};
+use crate::shared_queue::SharedReceiveQueue;
+
+/// A data path, known when its caller is compiled: [`Direct`] or [`Verbs`].
+pub trait FastPath: Sealed {
+    /// Posts as [`Endpoint::post_recv`] does. Returns whether it is posted.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::post_recv`].
+    unsafe fn try_post_recv(endpoint: &mut Endpoint, request: &RecvRequest<'_>) -> bool;
+
+    /// Posts as [`Endpoint::post_send_noted`] does. Returns whether it is posted.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::post_send_noted`].
+    unsafe fn try_post_send(endpoint: &mut Endpoint, request: &SendRequest<'_>, note: u32) -> bool;
+
+    /// Posts as [`SharedReceiveQueue::post`] does. Returns whether it is posted.
+    ///
+    /// # Safety
+    /// As for [`SharedReceiveQueue::post`].
+    unsafe fn try_post_shared(queue: &mut SharedReceiveQueue, request: &RecvRequest<'_>) -> bool;
+}
+
+/// Keeps [`FastPath`] to the types of this module.
+pub trait Sealed {}
+
+/// The direct path.
+#[derive(Debug)]
+pub enum Direct {}
+
+/// The verbs path.
+#[derive(Debug)]
+pub enum Verbs {}
+
+/// Implements [`FastPath`] by the methods of the queues of one path.
+macro_rules! fast_path {
+    ($path:ident) => {
+        impl Sealed for $path {}
+
+        impl FastPath for $path {
+            #[inline(always)]
+            unsafe fn try_post_recv(endpoint: &mut Endpoint, request: &RecvRequest<'_>) -> bool {
+                match endpoint.path_mut() {
+                    // SAFETY: passed on to the caller.
+                    QueuePair::$path(queue_pair) => unsafe { queue_pair.try_post_recv(request) },
+                    _ => false,
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn try_post_send(
+                endpoint: &mut Endpoint,
+                request: &SendRequest<'_>,
+                note: u32,
+            ) -> bool {
+                match endpoint.path_mut() {
+                    // SAFETY: passed on to the caller.
+                    QueuePair::$path(queue_pair) => unsafe {
+                        queue_pair.try_post_send(request, note)
+                    },
+                    _ => false,
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn try_post_shared(
+                queue: &mut SharedReceiveQueue,
+                request: &RecvRequest<'_>,
+            ) -> bool {
+                match queue.path_mut() {
+                    // SAFETY: passed on to the caller.
+                    SharedReceives::$path(receives) => unsafe { receives.try_post(request) },
+                    _ => false,
+                }
+            }
+        }
+    };
+}
+
+fast_path!(Direct);
+fast_path!(Verbs);
