@@ -1,6 +1,7 @@
 //! What posts carry, and what they refuse.
 
 use dat_api::object::ep::Ep;
+use dat_api::object::lmr::Lmr;
 use dat_api::object::pz::Pz;
 use dat_api::types::{
     CompletionFlags, ConnectionKind, EpAttributes, EpState, LmrSegment, MemPrivileges, RmrSegment,
@@ -135,6 +136,47 @@ fn r10_r11_r12_segments_are_checked_before_anything_is_posted() {
     assert_eq!(kinds(readable.local(0, 8)), [no, None, no, None], "r12");
     assert_eq!(kinds(writable.local(0, 8)), [None, no, None, no], "r12");
     assert_eq!(a.state(), EpState::Connected);
+}
+
+#[test]
+fn posts_that_take_two_lmrs_by_turns_use_the_right_one() {
+    // Longer than what is copied into requests: the keys count.
+    const LEN: usize = 200;
+    for world in [World::open(false), World::open(true)] {
+        let pair = world.pair();
+        let [a, b] = &pair.eps;
+        let memory = [(); 2].map(|()| Memory::new(&world.ia, &world.pz, 4 * LEN, ALL_RIGHTS));
+        let [one, other] = &memory;
+        for round in 0..6 {
+            let (from, to) = match round % 2 {
+                0 => (one, other),
+                _ => (other, one),
+            };
+            let bytes = [round as u8 + 1; LEN];
+            from.write(0, &bytes);
+            recv(b, &[to.local(LEN, LEN)], round).expect("room");
+            send(a, &[from.local(0, LEN)], round).expect("room");
+            assert_eq!(success(&pair.evds[1]), (round, LEN as u64));
+            assert_eq!(success(&pair.evds[0]), (round, LEN as u64));
+            assert_eq!(to.read(LEN, LEN), bytes);
+            write(a, &[from.local(0, LEN)], round, &to.remote(2 * LEN, LEN)).expect("room");
+            assert_eq!(success(&pair.evds[0]), (round, LEN as u64));
+            assert_eq!(to.read(2 * LEN, LEN), bytes);
+            read(a, &[from.local(3 * LEN, LEN)], round, &to.remote(LEN, LEN)).expect("room");
+            assert_eq!(success(&pair.evds[0]), (round, LEN as u64));
+            assert_eq!(from.read(3 * LEN, LEN), bytes);
+        }
+        // A segment of the one that was used last is refused once that is freed.
+        let freed = other.local(0, LEN);
+        send(a, &[freed], 6).expect("room");
+        recv(b, &[freed], 6).expect("room");
+        assert_eq!(success(&pair.evds[1]), (6, LEN as u64));
+        assert_eq!(success(&pair.evds[0]), (6, LEN as u64));
+        Lmr::free(other.lmr.handle()).expect("nothing is bound to it");
+        let refused = Err(refusal(ReturnType::PrivilegesViolation, Subtype::NoSubtype));
+        assert_eq!(recv(b, &[freed], 7), refused);
+        assert_eq!(send(a, &[freed], 7), refused);
+    }
 }
 
 #[test]
