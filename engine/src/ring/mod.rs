@@ -15,11 +15,13 @@ mod cursor;
 mod free_set;
 pub mod layout;
 pub mod receive;
+pub mod recv_wqe;
 pub(crate) mod scatter;
 pub mod send;
 pub mod shared;
 #[cfg(test)]
 pub(crate) mod testing;
+mod units;
 
 pub use cursor::{Credits, RingSize, distance24};
 

@@ -15,44 +15,17 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::layout::RecvLayout;
+use super::recv_wqe::{PostReceives, RecvWqes};
 use super::scatter::{Units, read_unit};
 use super::{Credits, LayoutError, RingSize};
 use crate::mmio::{DoorbellRecord, barrier};
-use crate::request::{ListError, PostError, RecvRequest, Segment};
-use crate::wire::{DataSegment, InlineHeader, UNIT};
-
-/// Stores one 16-byte unit of a WQE.
-///
-/// # Safety
-/// 16 writable bytes at `at`, aligned to 8, in ring memory that the device does
-/// not read yet.
-#[inline(always)]
-pub(super) unsafe fn write_unit(at: NonNull<u8>, words: [u64; 2]) {
-    // SAFETY: as the caller promises. A plain store is enough: the barrier
-    // before the doorbell record is what makes it visible.
-    unsafe { at.cast::<[u64; 2]>().write(words) }
-}
-
-/// Whether a segment is one that the device takes as it is: neither empty, nor
-/// so long that the length would read as an inline header.
-#[inline(always)]
-pub(super) fn is_plain(length: u32) -> bool {
-    const _: () = assert!(InlineHeader::MARK == 1 << 31);
-    length.cast_signed() > 0
-}
-
-/// The bytes of a data segment.
-#[inline(always)]
-pub(super) fn data_words(segment: &Segment) -> [u64; 2] {
-    // SAFETY: 16 bytes without padding, aligned to 8.
-    let words = unsafe { core::ptr::from_ref(segment).cast::<[u64; 2]>().read() };
-    DataSegment::from_host_words(words).to_words()
-}
+use crate::request::{PostError, RecvRequest, Segment};
+use crate::wire::UNIT;
 
 /// The posting half.
 #[derive(Debug)]
 pub struct RecvProducer {
-    wqes: Wqes,
+    wqes: RecvWqes<0>,
     credits: Credits,
     record: DoorbellRecord,
     consumer: NonNull<RecvConsumer>,
@@ -62,18 +35,6 @@ pub struct RecvProducer {
 // written by this half only, and to atomics; the consumer is `Sync`. Both
 // outlive this half, as promised to `new`.
 unsafe impl Send for RecvProducer {}
-
-/// Where the producer writes; copied to registers for the length of a list.
-#[derive(Clone, Copy, Debug)]
-struct Wqes {
-    buf: NonNull<u8>,
-    size: RingSize,
-    stride: usize,
-    max_segments: usize,
-    /// The consumer's cookies, by index: kept here so that a post does not
-    /// touch the cache line that the poller writes.
-    cookies: NonNull<AtomicU64>,
-}
 
 /// The completing half. `retire` belongs to the poller of one completion queue;
 /// the producer reads the counter and writes the cookies.
@@ -153,13 +114,7 @@ impl RecvProducer {
     pub unsafe fn new(layout: &RecvLayout, consumer: &RecvConsumer) -> Self {
         let RecvConsumer { size, stride, .. } = *consumer;
         Self {
-            wqes: Wqes {
-                buf: layout.buf,
-                size,
-                stride,
-                max_segments: stride / UNIT,
-                cookies: NonNull::from(&*consumer.cookies).cast(),
-            },
+            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.cookies),
             credits: Credits::new(size.count(), consumer.retired.load(Ordering::Acquire)),
             // SAFETY: the layout's record, valid as promised to the consumer.
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
@@ -171,13 +126,7 @@ impl RecvProducer {
     /// than to find it closed.
     pub(crate) fn none() -> Self {
         Self {
-            wqes: Wqes {
-                buf: NonNull::dangling(),
-                size: RingSize::ONE,
-                stride: UNIT,
-                max_segments: 0,
-                cookies: NonNull::dangling(),
-            },
+            wqes: RecvWqes::none(),
             credits: Credits::new(0, 0),
             // SAFETY: a record that is never written: nothing is ever posted.
             record: unsafe { DoorbellRecord::new(NonNull::dangling()) },
@@ -221,114 +170,6 @@ impl RecvProducer {
         self.credits.set_capacity(capacity);
     }
 
-    /// Posts one receive.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted then.
-    ///
-    /// # Safety
-    /// The memory of the segments is writable and left alone until the receive
-    /// completes.
-    #[inline]
-    pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
-        if !unsafe { self.try_post(request) } {
-            self.post_any(request.cookie, request.segments)?;
-        }
-        Ok(())
-    }
-
-    /// [`Self::post`] for every request. Takes its parts, so that a request
-    /// that is posted without this need not lie in memory.
-    #[inline(never)]
-    fn post_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
-        self.write_any(cookie, segments)?;
-        self.publish();
-        Ok(())
-    }
-
-    /// [`Self::post`] as far as it goes without a call out of line: whether it
-    /// is posted.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: the WQE is free: there is room.
-        if !self.has_room() || !unsafe { self.wqes.write_plain(self.credits.posted(), request) } {
-            return false;
-        }
-        self.credits.take(1);
-        self.publish();
-        true
-    }
-
-    /// Posts several receives with one store to the doorbell record.
-    ///
-    /// # Errors
-    /// [`ListError`]; the receives before the bad one are posted.
-    ///
-    /// # Safety
-    /// As for [`Self::post`], for every request.
-    #[inline]
-    pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        let mut rest = requests;
-        let mut result = Ok(());
-        while !rest.is_empty() {
-            let plain = self.write_plain_run(rest);
-            rest = &rest[plain..];
-            let Some((request, behind)) = rest.split_first() else {
-                break;
-            };
-            if let Err(error) = self.write_any(request.cookie, request.segments) {
-                result = Err(ListError {
-                    posted: requests.len() - rest.len(),
-                    error,
-                });
-                break;
-            }
-            rest = behind;
-        }
-        if rest.len() < requests.len() {
-            self.publish();
-        }
-        result
-    }
-
-    /// Writes requests up to the first that takes a closer look. Answers how many.
-    #[inline(always)]
-    fn write_plain_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
-        let wqes = self.wqes;
-        let start = self.credits.posted();
-        let mut written = 0;
-        for request in requests.iter().take(self.credits.room()) {
-            // SAFETY: the WQE is free: there is room.
-            if !unsafe { wqes.write_plain(start.wrapping_add(written), request) } {
-                break;
-            }
-            written += 1;
-        }
-        self.credits.take(written);
-        written as usize
-    }
-
-    /// Writes any request, as far as there is room.
-    #[inline(never)]
-    fn write_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
-        if !self.has_room() {
-            return Err(if self.credits.is_open() {
-                PostError::QueueFull
-            } else {
-                PostError::NotReady
-            });
-        }
-        // SAFETY: the WQE is free: there is room.
-        unsafe { self.wqes.write(self.credits.posted(), segments) }?;
-        self.wqes.set_cookie(self.credits.posted(), cookie);
-        self.credits.take(1);
-        Ok(())
-    }
-
     /// Whether there is room for one more. A queue that is kept full takes a
     /// look at what is retired for each request, so that is done in line.
     #[inline(always)]
@@ -341,78 +182,61 @@ impl RecvProducer {
         let retired = self.retired();
         self.credits.refresh(retired)
     }
+}
+
+impl PostReceives for RecvProducer {
+    #[inline(always)]
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let index = self.wqes.size.index(self.credits.posted());
+        // SAFETY: the WQE is free: there is room.
+        if !unsafe { self.wqes.write_one(index, request) } {
+            return false;
+        }
+        self.credits.take(1);
+        self.publish();
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
+        let wqes = self.wqes;
+        let start = self.credits.posted();
+        let mut written = 0;
+        for request in requests.iter().take(self.credits.room()) {
+            let index = wqes.size.index(start.wrapping_add(written));
+            // SAFETY: the WQE is free: there is room.
+            if !unsafe { wqes.write_one(index, request) } {
+                break;
+            }
+            written += 1;
+        }
+        self.credits.take(written);
+        written as usize
+    }
+
+    #[inline(never)]
+    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        if !self.has_room() {
+            return Err(if self.credits.is_open() {
+                PostError::QueueFull
+            } else {
+                PostError::NotReady
+            });
+        }
+        let index = self.wqes.size.index(self.credits.posted());
+        // SAFETY: the WQE is free: there is room.
+        unsafe { self.wqes.write(index, cookie, segments) }?;
+        self.credits.take(1);
+        Ok(())
+    }
 
     #[inline(always)]
     fn publish(&mut self) {
         barrier::before_record();
         self.record.set(self.credits.posted() & 0xffff);
-    }
-}
-
-impl Wqes {
-    /// Where the WQE of a counter is.
-    #[inline(always)]
-    fn at(&self, counter: u32) -> NonNull<u8> {
-        // SAFETY: the index is below the WQE count, so the WQE is in the ring.
-        unsafe { self.buf.add(self.size.index(counter) * self.stride) }
-    }
-
-    #[inline(always)]
-    fn set_cookie(&self, counter: u32, cookie: u64) {
-        // SAFETY: the index is below the WQE count, which is the number of
-        // cookies, and the consumer that owns them outlives the producer.
-        let place = unsafe { self.cookies.add(self.size.index(counter)).as_ref() };
-        place.store(cookie, Ordering::Relaxed);
-    }
-
-    /// Writes the WQE of a counter if the request has one segment with bytes:
-    /// most receives. Otherwise answers false. Calls nothing out of line.
-    ///
-    /// # Safety
-    /// The device does not read the WQE before the doorbell record counts it.
-    #[inline(always)]
-    unsafe fn write_plain(&self, counter: u32, request: &RecvRequest<'_>) -> bool {
-        let [segment] = request.segments else {
-            return false;
-        };
-        if !is_plain(segment.length) {
-            return false;
-        }
-        let wqe = self.at(counter);
-        // SAFETY: every WQE has room for one segment.
-        unsafe { write_unit(wqe, data_words(segment)) };
-        if self.max_segments > 1 {
-            // SAFETY: and this one for a second.
-            unsafe { write_unit(wqe.add(UNIT), DataSegment::TERMINATOR.to_words()) };
-        }
-        self.set_cookie(counter, request.cookie);
-        true
-    }
-
-    /// Writes the WQE of a counter.
-    ///
-    /// # Safety
-    /// As for [`Self::write_plain`].
-    unsafe fn write(&self, counter: u32, segments: &[Segment]) -> Result<(), PostError> {
-        if segments.len() > self.max_segments {
-            return Err(PostError::TooManySegments);
-        }
-        let wqe = self.at(counter);
-        let mut used = 0;
-        for segment in segments {
-            if is_plain(segment.length) {
-                // SAFETY: at most `max_segments` units are written.
-                unsafe { write_unit(wqe.add(used * UNIT), data_words(segment)) };
-                used += 1;
-            } else if segment.length != 0 {
-                return Err(PostError::MessageTooLong);
-            }
-        }
-        if used < self.max_segments {
-            // SAFETY: a unit of the WQE.
-            unsafe { write_unit(wqe.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
-        }
-        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
 use super::layout::SendLayout;
-use super::receive::write_unit;
+use super::units::write_unit;
 use super::{Credits, RingSize};
 use crate::mmio::{DoorbellRecord, Register};
 use crate::request::{ListError, PostError, SendFlags, SendRequest};

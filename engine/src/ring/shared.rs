@@ -32,17 +32,17 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::free_set::FreeSet;
 use super::layout::SharedRecvLayout;
-use super::receive::{data_words, write_unit};
+use super::recv_wqe::{PostReceives, RecvWqes};
 use super::scatter::{Units, read_unit};
 use super::{LayoutError, RingSize};
 use crate::mmio::{BiasedLock, DmaCell, DoorbellRecord, barrier};
-use crate::request::{ListError, PostError, RecvRequest, Segment};
-use crate::wire::{Be16, DataSegment, InlineHeader, SrqNextSegment, UNIT};
+use crate::request::{PostError, RecvRequest, Segment};
+use crate::wire::{Be16, SrqNextSegment, UNIT};
 
 /// The posting half.
 #[derive(Debug)]
 pub struct SharedRecvProducer {
-    wqes: Wqes,
+    wqes: RecvWqes<1>,
     /// The next WQE to use, an index of the ring.
     head: u32,
     /// The last of the WQEs from `head` on that are neighbours and known to be
@@ -67,18 +67,6 @@ pub struct SharedRecvProducer {
 // this half writes free WQEs only, and to atomics; the consumer is `Sync`. Both
 // outlive this half, as promised to `new`.
 unsafe impl Send for SharedRecvProducer {}
-
-/// Where the producer writes; copied to registers for the length of a list.
-#[derive(Clone, Copy, Debug)]
-struct Wqes {
-    buf: NonNull<u8>,
-    size: RingSize,
-    stride: usize,
-    max_segments: usize,
-    /// The consumer's cookies, by index: kept here so that a post does not
-    /// touch the cache line that the pollers write.
-    cookies: NonNull<AtomicU64>,
-}
 
 /// The completing half, used by the pollers.
 #[derive(Debug)]
@@ -167,13 +155,7 @@ impl SharedRecvProducer {
     pub unsafe fn new(layout: &SharedRecvLayout, consumer: &SharedRecvConsumer) -> Self {
         let SharedRecvConsumer { size, stride, .. } = *consumer;
         Self {
-            wqes: Wqes {
-                buf: layout.buf,
-                size,
-                stride,
-                max_segments: stride / UNIT - 1,
-                cookies: NonNull::from(&*consumer.cookies).cast(),
-            },
+            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.cookies),
             head: u32::from(layout.head),
             tail: u32::from(layout.tail),
             run: 0,
@@ -197,132 +179,6 @@ impl SharedRecvProducer {
         self.wqes.max_segments
     }
 
-    /// Posts one receive.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted then.
-    ///
-    /// # Safety
-    /// The memory of the segments is writable and left alone until the receive
-    /// completes.
-    #[inline]
-    pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
-        if !unsafe { self.try_post(request) } {
-            self.post_any(request.cookie, request.segments)?;
-        }
-        Ok(())
-    }
-
-    /// [`Self::post`] for every request. Takes its parts, so that a request
-    /// that is posted without this need not lie in memory.
-    #[inline(never)]
-    fn post_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
-        self.write_any(cookie, segments)?;
-        self.publish();
-        Ok(())
-    }
-
-    /// [`Self::post`] as far as it goes without a call out of line: whether it
-    /// is posted.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
-        if self.head == self.tail && !self.extend() {
-            return false;
-        }
-        let next = self.wqes.neighbour(self.head);
-        // SAFETY: the head is free.
-        if !unsafe { self.wqes.write_plain(self.head, next, request) } {
-            return false;
-        }
-        self.head = next;
-        self.posted = self.posted.wrapping_add(1);
-        self.publish();
-        true
-    }
-
-    /// Posts several receives with one store to the doorbell record.
-    ///
-    /// # Errors
-    /// [`ListError`]; the receives before the bad one are posted.
-    ///
-    /// # Safety
-    /// As for [`Self::post`], for every request.
-    #[inline]
-    pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        let mut rest = requests;
-        let mut result = Ok(());
-        while !rest.is_empty() {
-            let plain = self.write_plain_run(rest);
-            rest = &rest[plain..];
-            let Some((request, behind)) = rest.split_first() else {
-                break;
-            };
-            if let Err(error) = self.write_any(request.cookie, request.segments) {
-                result = Err(ListError {
-                    posted: requests.len() - rest.len(),
-                    error,
-                });
-                break;
-            }
-            rest = behind;
-        }
-        if rest.len() < requests.len() {
-            self.publish();
-        }
-        result
-    }
-
-    /// Writes requests up to the first that takes a closer look. Answers how many.
-    #[inline(always)]
-    fn write_plain_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
-        if self.head == self.tail {
-            self.extend();
-        }
-        let wqes = self.wqes;
-        let tail = self.tail;
-        let mut head = self.head;
-        let mut written = 0;
-        for request in requests {
-            if head == tail {
-                break;
-            }
-            let next = wqes.neighbour(head);
-            // SAFETY: the head is free.
-            if !unsafe { wqes.write_plain(head, next, request) } {
-                break;
-            }
-            head = next;
-            written += 1;
-        }
-        self.head = head;
-        self.posted = self.posted.wrapping_add(written as u32);
-        written
-    }
-
-    /// Writes any request, as far as there is room.
-    #[inline(never)]
-    fn write_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
-        if segments.len() > self.wqes.max_segments {
-            return Err(PostError::TooManySegments);
-        }
-        if self.head != self.tail || self.extend() {
-            let next = self.wqes.neighbour(self.head);
-            return self.write_to_head(next, cookie, segments);
-        }
-        let next = self.wqes.neighbour(self.tail);
-        self.read_runs(next);
-        let run = self.free.nearest(next).ok_or(PostError::QueueFull)?;
-        self.write_to_head(run.first, cookie, segments)?;
-        self.free.remove(run);
-        self.tail = run.last;
-        self.join();
-        Ok(())
-    }
-
     /// Writes a request, of no more segments than fit, to the head, and makes
     /// `next` the head.
     #[inline(always)]
@@ -333,8 +189,8 @@ impl SharedRecvProducer {
         segments: &[Segment],
     ) -> Result<(), PostError> {
         // SAFETY: the head is free.
-        unsafe { self.wqes.write(self.head, segments) }?;
-        self.wqes.finish(self.head, next, cookie);
+        unsafe { self.wqes.write(self.head as usize, cookie, segments) }?;
+        self.wqes.link(self.head, next);
         self.head = next;
         self.posted = self.posted.wrapping_add(1);
         Ok(())
@@ -396,6 +252,71 @@ impl SharedRecvProducer {
         // cookies and WQEs that come back.
         Latest(consumer.latest.load(Ordering::Acquire))
     }
+}
+
+impl PostReceives for SharedRecvProducer {
+    #[inline(always)]
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+        if self.head == self.tail && !self.extend() {
+            return false;
+        }
+        let next = self.wqes.neighbour(self.head);
+        // SAFETY: the head is free.
+        if !unsafe { self.wqes.write_one(self.head as usize, request) } {
+            return false;
+        }
+        self.wqes.link(self.head, next);
+        self.head = next;
+        self.posted = self.posted.wrapping_add(1);
+        self.publish();
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
+        if self.head == self.tail {
+            self.extend();
+        }
+        let wqes = self.wqes;
+        let tail = self.tail;
+        let mut head = self.head;
+        let mut written = 0;
+        for request in requests {
+            if head == tail {
+                break;
+            }
+            let next = wqes.neighbour(head);
+            // SAFETY: the head is free.
+            if !unsafe { wqes.write_one(head as usize, request) } {
+                break;
+            }
+            wqes.link(head, next);
+            head = next;
+            written += 1;
+        }
+        self.head = head;
+        self.posted = self.posted.wrapping_add(written as u32);
+        written
+    }
+
+    #[inline(never)]
+    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        if segments.len() > self.wqes.max_segments {
+            return Err(PostError::TooManySegments);
+        }
+        if self.head != self.tail || self.extend() {
+            let next = self.wqes.neighbour(self.head);
+            return self.write_to_head(next, cookie, segments);
+        }
+        let next = self.wqes.neighbour(self.tail);
+        self.read_runs(next);
+        let run = self.free.nearest(next).ok_or(PostError::QueueFull)?;
+        self.write_to_head(run.first, cookie, segments)?;
+        self.free.remove(run);
+        self.tail = run.last;
+        self.join();
+        Ok(())
+    }
 
     #[inline(always)]
     fn publish(&mut self) {
@@ -404,87 +325,20 @@ impl SharedRecvProducer {
     }
 }
 
-impl Wqes {
-    /// Where the first segment of a WQE is, after the link.
-    #[inline(always)]
-    fn segments(&self, head: u32) -> NonNull<u8> {
-        // SAFETY: the head is below the WQE count, and every WQE has room for
-        // a segment after the link.
-        unsafe { self.buf.add(head as usize * self.stride + UNIT) }
-    }
-
+impl RecvWqes<1> {
     /// The WQE that follows in the ring.
     #[inline(always)]
     fn neighbour(&self, head: u32) -> u32 {
         self.size.index(head.wrapping_add(1)) as u32
     }
 
-    /// Notes the cookie of a WQE, and links it to the one that is posted next.
+    /// Links a WQE to the one that is posted next.
     #[inline(always)]
-    fn finish(&self, head: u32, next: u32, cookie: u64) {
-        let index = head as usize;
-        // SAFETY: the index is below the WQE count, which is the number of
-        // cookies, and the consumer that owns them outlives the producer.
-        let place = unsafe { self.cookies.add(index).as_ref() };
-        place.store(cookie, Ordering::Relaxed);
-        // SAFETY: inside the first segment of a WQE of the ring.
-        let link = unsafe {
-            self.buf
-                .add(index * self.stride + SrqNextSegment::NEXT_OFFSET)
-        };
+    fn link(&self, head: u32, next: u32) {
+        // SAFETY: inside the header of a WQE of the ring.
+        let link = unsafe { self.at(head as usize).add(SrqNextSegment::NEXT_OFFSET) };
         // SAFETY: two aligned bytes of ring memory.
         unsafe { DmaCell::<u16>::new(link.cast()) }.write(Be16::new(next as u16).to_bits());
-    }
-
-    /// Writes the WQE at `head`, linked to `next`, if the request has one
-    /// segment: most receives. Returns whether it has. Calls nothing out of
-    /// line.
-    ///
-    /// # Safety
-    /// The WQE is free: the device does not read its segments before the
-    /// doorbell record counts it.
-    #[inline(always)]
-    unsafe fn write_plain(&self, head: u32, next: u32, request: &RecvRequest<'_>) -> bool {
-        let [segment] = request.segments else {
-            return false;
-        };
-        if segment.length & InlineHeader::MARK != 0 {
-            return false;
-        }
-        let first = self.segments(head);
-        // SAFETY: every WQE has room for one segment.
-        unsafe { write_unit(first, data_words(segment)) };
-        if self.max_segments > 1 {
-            // SAFETY: and this one for a second.
-            unsafe { write_unit(first.add(UNIT), DataSegment::TERMINATOR.to_words()) };
-        }
-        self.finish(head, next, request.cookie);
-        true
-    }
-
-    /// Writes the WQE at `head`, with no more segments than fit.
-    ///
-    /// # Safety
-    /// As for [`Self::write_plain`].
-    unsafe fn write(&self, head: u32, segments: &[Segment]) -> Result<(), PostError> {
-        let first = self.segments(head);
-        for (at, segment) in segments.iter().take(self.max_segments).enumerate() {
-            if segment.length & InlineHeader::MARK != 0 {
-                return Err(PostError::MessageTooLong);
-            }
-            // SAFETY: at most `max_segments` units are written.
-            unsafe { write_unit(first.add(at * UNIT), data_words(segment)) };
-        }
-        if segments.len() < self.max_segments {
-            // SAFETY: a unit of the WQE.
-            unsafe {
-                write_unit(
-                    first.add(segments.len() * UNIT),
-                    DataSegment::TERMINATOR.to_words(),
-                )
-            };
-        }
-        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use crate::request::{ListError, PostError, RecvRequest, SendFlags, SendRequest};
 use crate::ring::LayoutError;
 use crate::ring::layout::{RecvLayout, SendLayout};
 use crate::ring::receive::{RecvConsumer, RecvProducer};
+use crate::ring::recv_wqe::PostReceives;
 use crate::ring::send::{DoorbellPolicy, SendConsumer, SendProducer};
 use crate::wire::WindowChange;
 

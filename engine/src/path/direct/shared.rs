@@ -6,6 +6,7 @@ use super::{Mailbox, Owner};
 use crate::request::{ListError, PostError, RecvRequest};
 use crate::ring::LayoutError;
 use crate::ring::layout::SharedRecvLayout;
+use crate::ring::recv_wqe::PostReceives;
 use crate::ring::shared::{SharedRecvConsumer, SharedRecvProducer};
 use crate::sync::Mutex;
 

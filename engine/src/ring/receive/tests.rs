@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::request::Segment;
+use crate::request::{ListError, Segment};
 use crate::ring::testing::Memory;
 
 struct Bench {

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use super::{Control, Place, SendProducer, Written};
 use crate::mmio::read_message;
 use crate::request::{PostError, Segment, SendFlags, SendOp, SendRequest};
-use crate::ring::receive::{data_words, write_unit};
+use crate::ring::units::{data_words, write_unit};
 use crate::wire::{CtrlFlags, InlineHeader, RemoteSegment, UNIT, WqeOpcode, inline_units};
 
 /// A WQE that has been begun.

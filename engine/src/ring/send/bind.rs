@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use super::any::with_fence;
 use super::{Control, SendProducer, Written};
 use crate::request::{PostError, SendFlags};
-use crate::ring::receive::write_unit;
+use crate::ring::units::write_unit;
 use crate::wire::{CtrlFlags, UNIT, WindowChange, WqeOpcode};
 
 impl SendProducer {

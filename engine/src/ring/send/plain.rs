@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use super::{Control, SendProducer, Written};
 use crate::mmio::{SHORT_COPY, read_short};
 use crate::request::{Segment, SendFlags, SendOp, SendRequest};
-use crate::ring::receive::{data_words, is_plain, write_unit};
+use crate::ring::units::{data_words, is_plain, write_unit};
 use crate::wire::{CtrlFlags, InlineHeader, RemoteSegment, UNIT, WqeOpcode, inline_units};
 
 /// The most inline bytes that are written here.

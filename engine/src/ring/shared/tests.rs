@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use proptest::prelude::*;
 
 use super::*;
-use crate::request::Segment;
+use crate::request::{ListError, Segment};
 use crate::ring::testing::Memory;
 
 struct Bench {

@@ -1,0 +1,246 @@
+//! What a receive queue and a shared receive queue have in common: their WQEs,
+//! and the loop that posts a list.
+//!
+//! A WQE is a header (in a shared queue alone, where it links to the next WQE),
+//! then data segments, then a terminator if there is room left.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::RingSize;
+use super::units::{data_words, fits_segment, is_plain, write_unit};
+use crate::request::{ListError, PostError, RecvRequest, Segment};
+use crate::wire::{DataSegment, UNIT};
+
+/// Where a producer of receives writes; copied to registers for the length of a
+/// list. `HEADER` is the number of units before the first segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecvWqes<const HEADER: usize> {
+    buf: NonNull<u8>,
+    pub(super) size: RingSize,
+    stride: usize,
+    pub(super) max_segments: usize,
+    /// The consumer's cookies, by index: kept here so that a post does not
+    /// touch the cache line that the poller writes.
+    cookies: NonNull<AtomicU64>,
+}
+
+impl<const HEADER: usize> RecvWqes<HEADER> {
+    /// Segments of length 0 are left out in a receive queue, and written in a
+    /// shared one (libmlx5 `mlx5_post_recv`, `mlx5_post_srq_recv`).
+    const WRITES_EMPTY: bool = HEADER != 0;
+
+    /// The WQEs at `buf`, one `stride` apart, of which each has one of `cookies`.
+    pub(super) fn new(
+        buf: NonNull<u8>,
+        stride: usize,
+        size: RingSize,
+        cookies: &[AtomicU64],
+    ) -> Self {
+        Self {
+            buf,
+            size,
+            stride,
+            max_segments: stride / UNIT - HEADER,
+            cookies: NonNull::from(cookies).cast(),
+        }
+    }
+
+    /// The WQEs of no ring. Nothing may be written.
+    pub(super) fn none() -> Self {
+        Self {
+            buf: NonNull::dangling(),
+            size: RingSize::ONE,
+            stride: UNIT,
+            max_segments: 0,
+            cookies: NonNull::dangling(),
+        }
+    }
+
+    /// Where a WQE begins.
+    #[inline(always)]
+    pub(super) fn at(&self, index: usize) -> NonNull<u8> {
+        // SAFETY: the index is below the WQE count, so the WQE is in the ring.
+        unsafe { self.buf.add(index * self.stride) }
+    }
+
+    /// Where the first segment of a WQE is.
+    #[inline(always)]
+    fn segments(&self, index: usize) -> NonNull<u8> {
+        // SAFETY: every WQE has room for a segment behind its header.
+        unsafe { self.at(index).add(HEADER * UNIT) }
+    }
+
+    #[inline(always)]
+    fn set_cookie(&self, index: usize, cookie: u64) {
+        // SAFETY: the index is below the WQE count, which is the number of
+        // cookies, and the consumer that owns them outlives the producer.
+        let place = unsafe { self.cookies.add(index).as_ref() };
+        place.store(cookie, Ordering::Relaxed);
+    }
+
+    /// Writes the segments and the cookie of the WQE at an index if the request
+    /// has one segment that is written: most receives. Returns whether it has.
+    /// Calls nothing out of line.
+    ///
+    /// # Safety
+    /// The index is below the WQE count, and the WQE is free: the device does not
+    /// read its segments before the doorbell record counts it.
+    #[inline(always)]
+    pub(super) unsafe fn write_one(&self, index: usize, request: &RecvRequest<'_>) -> bool {
+        let [segment] = request.segments else {
+            return false;
+        };
+        let is_written = match Self::WRITES_EMPTY {
+            true => fits_segment(segment.length),
+            false => is_plain(segment.length),
+        };
+        if !is_written {
+            return false;
+        }
+        let first = self.segments(index);
+        // SAFETY: every WQE has room for one segment.
+        unsafe { write_unit(first, data_words(segment)) };
+        if self.max_segments > 1 {
+            // SAFETY: and this one for a second.
+            unsafe { write_unit(first.add(UNIT), DataSegment::TERMINATOR.to_words()) };
+        }
+        self.set_cookie(index, request.cookie);
+        true
+    }
+
+    /// Writes the segments and the cookie of the WQE at an index.
+    ///
+    /// # Errors
+    /// More segments than fit, or one that is too long.
+    ///
+    /// # Safety
+    /// As for [`Self::write_one`].
+    pub(super) unsafe fn write(
+        &self,
+        index: usize,
+        cookie: u64,
+        segments: &[Segment],
+    ) -> Result<(), PostError> {
+        if segments.len() > self.max_segments {
+            return Err(PostError::TooManySegments);
+        }
+        let first = self.segments(index);
+        let mut used = 0;
+        for segment in segments {
+            if !fits_segment(segment.length) {
+                return Err(PostError::MessageTooLong);
+            }
+            if segment.length == 0 && !Self::WRITES_EMPTY {
+                continue;
+            }
+            // SAFETY: at most `max_segments` units are written.
+            unsafe { write_unit(first.add(used * UNIT), data_words(segment)) };
+            used += 1;
+        }
+        if used < self.max_segments {
+            // SAFETY: a unit of the WQE.
+            unsafe { write_unit(first.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
+        }
+        self.set_cookie(index, cookie);
+        Ok(())
+    }
+}
+
+/// The posting half of a ring of receives.
+pub trait PostReceives {
+    /// [`Self::post`] of a request that has one segment, if there is room. Returns
+    /// whether the receive is posted. Calls nothing out of line.
+    ///
+    /// # Safety
+    /// As for [`Self::post`].
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool;
+
+    /// Writes requests that have one segment, as far as there is room, up to the
+    /// first that has not. Returns how many.
+    ///
+    /// # Safety
+    /// As for [`Self::post`].
+    unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize;
+
+    /// Writes any request, as far as there is room. Takes its parts, so that a
+    /// request that is posted without this need not lie in memory.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is written then.
+    ///
+    /// # Safety
+    /// As for [`Self::post`].
+    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError>;
+
+    /// Tells the device of all that is written.
+    fn publish(&mut self);
+
+    /// Posts one receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// The memory of the segments is writable and left alone until the receive
+    /// completes.
+    #[inline]
+    unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if !self.try_post(request) {
+                self.post_any(request.cookie, request.segments)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Self::post`] for every request.
+    ///
+    /// # Errors
+    /// As for [`Self::post`].
+    ///
+    /// # Safety
+    /// As for [`Self::post`].
+    #[inline(never)]
+    unsafe fn post_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.write(cookie, segments) }?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Posts several receives with one store to the doorbell record.
+    ///
+    /// # Errors
+    /// [`ListError`]; the requests before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every request.
+    #[inline]
+    unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+        let mut rest = requests;
+        let mut result = Ok(());
+        while !rest.is_empty() {
+            // SAFETY: passed on to the caller.
+            let written = unsafe { self.try_write_run(rest) };
+            rest = &rest[written..];
+            let Some((request, behind)) = rest.split_first() else {
+                break;
+            };
+            // SAFETY: passed on to the caller.
+            if let Err(error) = unsafe { self.write(request.cookie, request.segments) } {
+                result = Err(ListError {
+                    posted: requests.len() - rest.len(),
+                    error,
+                });
+                break;
+            }
+            rest = behind;
+        }
+        if rest.len() < requests.len() {
+            self.publish();
+        }
+        result
+    }
+}
