@@ -27,7 +27,8 @@ mod any;
 mod bind;
 mod consumer;
 mod doorbell;
-mod plain;
+mod encode;
+mod one;
 
 /// How a send queue may ring its register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +141,7 @@ impl SendProducer {
             qpn_shifted: layout.qpn << 8,
             max_segments: layout.max_segments.max(1),
             max_inline: layout.max_inline,
-            short_inline: plain::short_inline(layout.max_inline),
+            short_inline: one::short_inline(layout.max_inline),
             blue_flame_units: if copies {
                 register.half_size / UNIT as u32
             } else {
@@ -252,20 +253,20 @@ impl SendProducer {
     #[inline(never)]
     unsafe fn post_any(&mut self, request: &SendRequest<'_>, note: u32) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        let written = unsafe { self.write_any(request, note) }?;
+        let written = unsafe { self.write(request, note) }?;
         self.ring_single(written);
         Ok(())
     }
 
-    /// [`Self::post_noted`] as far as it goes without a call out of line: whether
-    /// it is posted.
+    /// [`Self::post_noted`] as far as it goes without a call out of line. Returns
+    /// whether the request is posted.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_noted`].
     #[inline(always)]
     pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
         // SAFETY: passed on to the caller.
-        match unsafe { self.write_plain(request, note) } {
+        match unsafe { self.try_write(request, note) } {
             Some(written) => {
                 self.ring_single(written);
                 true
@@ -288,11 +289,11 @@ impl SendProducer {
         let mut result = Ok(());
         while let Some(request) = requests.get(posted) {
             // SAFETY: passed on to the caller.
-            let plain = unsafe { self.write_plain(request, 0) };
-            let written = match plain {
+            let tried = unsafe { self.try_write(request, 0) };
+            let written = match tried {
                 Some(written) => written,
                 // SAFETY: passed on to the caller.
-                None => match unsafe { self.write_out_of_line(request) } {
+                None => match unsafe { self.write(request, 0) } {
                     Ok(written) => written,
                     Err(error) => {
                         result = Err(ListError { posted, error });
@@ -309,15 +310,6 @@ impl SendProducer {
             None => {}
         }
         result
-    }
-
-    #[inline(never)]
-    unsafe fn write_out_of_line(
-        &mut self,
-        request: &SendRequest<'_>,
-    ) -> Result<Written, PostError> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.write_any(request, 0) }
     }
 
     /// Whether there is room for one more request that need not carry a fence.

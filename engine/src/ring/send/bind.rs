@@ -6,7 +6,7 @@
 
 use core::ptr::NonNull;
 
-use super::any::with_fence;
+use super::encode::with_fence;
 use super::{Control, SendProducer, Written};
 use crate::request::{PostError, SendFlags};
 use crate::ring::units::write_unit;

@@ -356,7 +356,7 @@ fn a_queue_that_is_kept_full_is_posted_to_in_line() {
     let in_line = |bench: &mut Bench, cookie| unsafe {
         bench
             .producer
-            .write_plain(&send(cookie, &segments), 0)
+            .try_write(&send(cookie, &segments), 0)
             .map(|written| bench.producer.ring_single(written))
     };
     for cookie in 8..40 {
@@ -382,7 +382,7 @@ fn what_must_carry_a_fence_is_never_posted_in_line() {
     for change in limits {
         change(&mut bench.producer);
         // SAFETY: nothing reads the segments.
-        let written = unsafe { bench.producer.write_plain(&send(50, &segments), 0) };
+        let written = unsafe { bench.producer.try_write(&send(50, &segments), 0) };
         assert!(written.is_none());
     }
     let at = usize::from(bench.producer.producer) % 8 * WQEBB;
