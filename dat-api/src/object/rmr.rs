@@ -11,7 +11,7 @@
 //! # Threads
 //! The consumer serialises calls on one RMR, but a completion that failed comes
 //! on whatever thread looks at the EVD. So there is a lock, which is hardly
-//! ever waited for; with it held only the gate of the endpoint and the
+//! ever waited for; with it held only the lock of posts of the endpoint and the
 //! registration of the LMR are taken, and nothing is called back.
 
 use core::fmt;

@@ -41,7 +41,7 @@
 //! | `iov_ownership_on_return` | the consumer | posting copies the segments into the ring (R14) |
 //! | `dat_qos_supported` | best effort | |
 //! | `completion_flags_supported` | all five; on siw without SOLICITED_WAIT | its completion queues cannot wake for solicited receives alone |
-//! | `is_thread_safe` | as it was opened | a thread-safe IA takes a gate per EP while it posts |
+//! | `is_thread_safe` | as it was opened | a thread-safe IA takes a spin lock per EP and SRQ while it posts |
 //! | `max_private_data_size` | 512 over sockets, 56 by rdma_cm, 235 by rdma_cm on iWARP | see [`Manager::max_private_data`] |
 //! | `supports_multipath` | false | |
 //! | `ep_creator` | if asked | |
