@@ -3,7 +3,7 @@
 //!
 //! What endpoints and queues hold is one of the two (`either.rs`), told apart
 //! by a comparison: on the direct path it is the only cost of there being
-//! another.
+//! another. Posts that are compiled for one path are in [`fast`].
 
 mod arrival;
 pub mod direct;
