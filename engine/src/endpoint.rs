@@ -138,6 +138,11 @@ impl Endpoint {
     }
 
     #[inline(always)]
+    pub(crate) fn path(&self) -> &path::QueuePair {
+        &self.path
+    }
+
+    #[inline(always)]
     pub(crate) fn path_mut(&mut self) -> &mut path::QueuePair {
         &mut self.path
     }

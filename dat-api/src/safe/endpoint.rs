@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::memory::Kept;
+use super::memory::{Kept, posted};
 use super::{Adapter, EventDispatcher, ProtectionZone, RemoteSegment, Segment, SharedReceiveQueue};
 use crate::error::Result;
 use crate::handle::Handle;
@@ -280,12 +280,11 @@ impl Endpoint {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         self.kept.keep(segments);
-        let segment = move |at: usize| segments[at].lmr();
         // SAFETY: `&mut self` serialises; the mappings are kept until the
         // endpoint is gone, and nobody has references to them.
         unsafe {
-            self.ep
-                .post_recv_with(segments.len(), segment, cookie, flags)
+            let (count, segment) = posted(segments);
+            self.ep.post_recv_with(count, segment, cookie, flags)
         }
         .into_result()
     }
@@ -301,13 +300,12 @@ impl Endpoint {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let segment = move |at: usize| segments[at].lmr();
         // SAFETY: `&mut self` serialises. The memory is mapped now, which is
         // all that copying into the request takes; later the device reads it,
         // and fails the request once the region is gone.
         unsafe {
-            self.ep
-                .post_send_with(segments.len(), segment, cookie, flags)
+            let (count, segment) = posted(segments);
+            self.ep.post_send_with(count, segment, cookie, flags)
         }
         .into_result()
     }
@@ -324,16 +322,12 @@ impl Endpoint {
         remote: RemoteSegment,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let segment = move |at: usize| segments[at].lmr();
+        let remote = remote.into();
         // SAFETY: as `post_send`.
         unsafe {
-            self.ep.post_rdma_write_with(
-                segments.len(),
-                segment,
-                cookie,
-                move || remote.into(),
-                flags,
-            )
+            let (count, segment) = posted(segments);
+            self.ep
+                .post_rdma_write_with(count, segment, cookie, || remote, flags)
         }
         .into_result()
     }
@@ -351,16 +345,12 @@ impl Endpoint {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         self.kept.keep(segments);
-        let segment = move |at: usize| segments[at].lmr();
+        let remote = remote.into();
         // SAFETY: as `post_recv`.
         unsafe {
-            self.ep.post_rdma_read_with(
-                segments.len(),
-                segment,
-                cookie,
-                move || remote.into(),
-                flags,
-            )
+            let (count, segment) = posted(segments);
+            self.ep
+                .post_rdma_read_with(count, segment, cookie, || remote, flags)
         }
         .into_result()
     }

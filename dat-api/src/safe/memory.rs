@@ -10,6 +10,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::ProtectionZone;
 use crate::error::{DatError, Result};
 use crate::object::lmr::{Lmr, MemoryKind};
+use crate::object::post::count_of;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges, RmrSegment};
 
@@ -219,8 +220,21 @@ pub struct Segment<'m> {
     region: &'m Arc<Region>,
 }
 
+/// Returns the number of segments of a post, and what reads one of them.
+///
+/// # Safety
+/// What is returned is used with numbers below that of the segments, and as long
+/// as these are borrowed.
+#[inline(always)]
+pub(super) unsafe fn posted(segments: &[Segment<'_>]) -> (u32, impl Fn(usize) -> LmrSegment) {
+    let first = segments.as_ptr();
+    // SAFETY: the caller's promise. A post has one word for the list, and looks at
+    // its length once.
+    let segment = move |at| unsafe { (*first.add(at)).segment };
+    (count_of(segments), segment)
+}
+
 impl Segment<'_> {
-    #[inline]
     pub(super) fn lmr(&self) -> LmrSegment {
         self.segment
     }

@@ -3,7 +3,7 @@
 use core::cell::UnsafeCell;
 use std::sync::Arc;
 
-use super::memory::Kept;
+use super::memory::{Kept, posted};
 use super::{ProtectionZone, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
@@ -125,10 +125,13 @@ impl SharedReceiveQueue {
         let _guard = self.0.posts.lock();
         // SAFETY: the lock is held.
         unsafe { &mut *self.0.kept.0.get() }.keep(segments);
-        let segment = move |at: usize| segments[at].lmr();
         // SAFETY: the lock serialises; the mappings are kept until the queue
         // is gone, which its endpoints outlive not.
-        unsafe { self.0.srq.post_recv_with(segments.len(), segment, cookie) }.into_result()
+        unsafe {
+            let (count, segment) = posted(segments);
+            self.0.srq.post_recv_with(count, segment, cookie)
+        }
+        .into_result()
     }
 
     pub(super) fn srq(&self) -> Arc<Srq> {

@@ -15,9 +15,13 @@ use crate::abi::{DAT_COUNT, DAT_LMR_TRIPLET, DAT_RMR_TRIPLET};
 pub(crate) unsafe fn local(
     count: DAT_COUNT,
     first: *const DAT_LMR_TRIPLET,
-) -> Option<(usize, impl Fn(usize) -> LmrSegment)> {
-    if first.is_null() && count != 0 {
-        return None;
+) -> Option<(u32, impl Fn(usize) -> LmrSegment)> {
+    if first.is_null() {
+        // Two branches, of which one is taken, instead of arithmetic.
+        core::hint::cold_path();
+        if count != 0 {
+            return None;
+        }
     }
     let segment = move |index| {
         // SAFETY: inside the caller's array, as promised.
@@ -28,7 +32,7 @@ pub(crate) unsafe fn local(
             length: triplet.segment_length,
         }
     };
-    Some((count.cast_unsigned() as usize, segment))
+    Some((count.cast_unsigned(), segment))
 }
 
 /// Returns what reads the remote side of an RDMA transfer; `None` if the pointer

@@ -268,7 +268,7 @@ impl Ep {
         let Held {
             poster, control, ..
         } = held;
-        let old = core::mem::replace(&mut poster.qp, qp);
+        let old = poster.serve(qp);
         let qp = &poster.qp;
         control.qp = qp.as_ref().map(Endpoint::handle);
         poster.inline = qp
@@ -282,7 +282,7 @@ impl Ep {
                 .watch_qp(qp.verbs().id(), self.handle, super::hooks::device_event);
         }
         poster.shared = control.srq.is_some();
-        poster.configure(&plan.attributes);
+        poster.configure(&plan.attributes, self.posting.mode().path);
         poster.zone = control.pz.as_ref().map_or(0, |pz| pz.id());
         poster.binds = plan.binds();
         let requests = plan.request.as_ref().map_or(0, |evd| evd.handle().bits());

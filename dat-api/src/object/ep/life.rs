@@ -442,7 +442,7 @@ impl Ep {
             self.set_state(EpState::Unconnected);
             control.draining = false;
             control.qp = None;
-            let qp = poster.qp.take();
+            let qp = poster.serve(None);
             let evds = control.streams.evds();
             let parts = (
                 core::mem::take(&mut control.streams),

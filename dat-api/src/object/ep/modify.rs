@@ -178,7 +178,8 @@ impl Ep {
         // SAFETY: passed on to the caller.
         let mut held = unsafe { self.hold() };
         held.control.attributes = new.attributes;
-        held.poster.configure(&new.attributes);
+        held.poster
+            .configure(&new.attributes, self.posting.mode().path);
         let before = connect.map(|new| core::mem::replace(&mut held.control.connect, new));
         drop(held);
         drop(before);

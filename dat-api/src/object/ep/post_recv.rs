@@ -9,13 +9,13 @@ use super::Ep;
 use super::poster::Poster;
 use crate::object::lmr::Recent;
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
-use crate::object::post::{Posting, bad_flags, no_zone, too_many};
+use crate::object::post::{Posting, bad_flags, count_of, no_zone, too_many};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment};
 
 impl Ep {
-    /// Posts a receive of `count` segments; `segment(i)` is the i-th. As a
-    /// function's last act it ends in a jump.
+    /// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i`
+    /// is below `count`. As a function's last act it ends in a jump.
     ///
     /// The code is that of section 3DAT, `dat_ep_post_recv`: `INVALID_STATE` on an
     /// SRQ or without a protection zone, `INVALID_PARAMETER`,
@@ -30,7 +30,7 @@ impl Ep {
     #[inline(always)]
     pub unsafe fn post_recv_with(
         &self,
-        count: usize,
+        count: u32,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
         flags: CompletionFlags,
@@ -54,7 +54,7 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_recv_with(segments.len(), |at| segments[at], cookie, flags) }
+        unsafe { self.post_recv_with(count_of(segments), |at| segments[at], cookie, flags) }
             .into_result()
     }
 }
@@ -68,12 +68,7 @@ impl RecvQueue for Ep {
     }
 
     #[inline(always)]
-    fn admit(
-        &self,
-        poster: &Poster,
-        count: usize,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
+    fn admit(&self, poster: &Poster, count: u32, flags: CompletionFlags) -> Result<(), DatReturn> {
         if poster.shared {
             return Err(DatReturn::error(
                 ReturnType::InvalidState,
@@ -85,7 +80,7 @@ impl RecvQueue for Ep {
             return Err(no_zone());
         }
         // Also more than there are places for.
-        if count > poster.max_recv_iov as usize {
+        if count > poster.max_recv_iov {
             return Err(too_many());
         }
         if !poster.recv_flags.contains(flags) {
@@ -144,9 +139,9 @@ impl RecvPoster for Poster {
 
     #[inline(always)]
     unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool {
-        let qp = self.qp.as_mut();
-        // SAFETY: passed on to the caller.
-        qp.is_some_and(|qp| unsafe { P::try_post_recv(qp, request) })
+        // SAFETY: passed on to the caller: the limit is not 0, and only one path
+        // has limits.
+        unsafe { P::try_post_recv(self.fast_qp(), request) }
     }
 
     #[inline(always)]

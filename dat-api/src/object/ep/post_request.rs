@@ -9,14 +9,15 @@ use dat_engine::{PostError, SendRequest};
 use super::Ep;
 use super::request::{Request, signalled_flags};
 use crate::object::post::{
-    Entered, MAX_SEGMENTS, NoLock, Path, PostLock, PostMode, SpinLock, gather, is_single, no_zone,
+    Entered, MAX_SEGMENTS, NoLock, Path, PostLock, PostMode, SpinLock, count_of, gather, is_single,
+    no_zone,
 };
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};
 
 impl Ep {
-    /// Posts a send of `count` segments; `segment(i)` is the i-th. As a function's
-    /// last act it ends in a jump.
+    /// Posts a send of `count` segments; `segment(i)` is the i-th, and `i` is
+    /// below `count`. As a function's last act it ends in a jump.
     ///
     /// The code is that of section 3DAT, `dat_ep_post_send`: `INVALID_STATE`,
     /// `INVALID_PARAMETER`, `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
@@ -28,7 +29,7 @@ impl Ep {
     #[inline(always)]
     pub unsafe fn post_send_with(
         &self,
-        count: usize,
+        count: u32,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
         flags: CompletionFlags,
@@ -47,7 +48,7 @@ impl Ep {
     #[inline(always)]
     pub unsafe fn post_rdma_read_with(
         &self,
-        count: usize,
+        count: u32,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
         remote: impl Fn() -> RmrSegment,
@@ -68,7 +69,7 @@ impl Ep {
     #[inline(always)]
     pub unsafe fn post_rdma_write_with(
         &self,
-        count: usize,
+        count: u32,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
         remote: impl Fn() -> RmrSegment,
@@ -88,7 +89,7 @@ impl Ep {
     unsafe fn post_request(
         &self,
         kind: impl Fn() -> Request,
-        count: usize,
+        count: u32,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
         flags: CompletionFlags,
@@ -98,7 +99,7 @@ impl Ep {
             if !is_single(count, flags) {
                 // As in `post_recv`.
                 core::hint::cold_path();
-                return self.post_slow(kind, count, segment, cookie, flags);
+                return self.post_slow(kind, segment, cookie, count, flags);
             }
             let PostMode { path, locked } = self.posting.mode();
             match (path, locked) {
@@ -123,12 +124,11 @@ impl Ep {
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
     ) -> DatReturn {
-        if self.is_connected() {
+        if self.is_connected()
             // SAFETY: passed on to the caller.
-            let Entered {
-                poster,
-                guard: _guard,
-            } = unsafe { self.posting.enter::<L>() };
+            && let Some(entered) = unsafe { self.posting.try_enter::<L>() }
+        {
+            let poster = entered.poster;
             let one = segment(0);
             let longest = match kind() {
                 Request::Send => poster.fast.send,
@@ -146,20 +146,20 @@ impl Ep {
                     flags: signalled_flags(kind(), one.length, poster.inline),
                     segments: &segments,
                 };
-                let qp = poster.qp.as_mut();
-                // SAFETY: passed on to the caller.
-                if qp.is_some_and(|qp| unsafe { P::try_post_send(qp, &request, one.length as u32) })
-                {
+                let note = one.length as u32;
+                // SAFETY: passed on to the caller; the limit is not 0, and only one
+                // path has limits.
+                if unsafe { P::try_post_send(poster.fast_qp(), &request, note) } {
                     poster.unsignalled = 0;
                     return DatReturn::SUCCESS;
                 }
             }
         }
         // SAFETY: passed on to the caller.
-        unsafe { self.post_slow(kind, 1, segment, cookie, CompletionFlags::empty()) }
+        unsafe { self.post_slow(kind, segment, cookie, 1, CompletionFlags::empty()) }
     }
 
-    /// The slow path: any request.
+    /// The slow path: any request. Its first arguments are those of the fast path.
     ///
     /// # Safety
     /// As for [`Self::post_send_with`].
@@ -169,9 +169,9 @@ impl Ep {
     unsafe extern "C" fn post_slow(
         &self,
         kind: impl Fn() -> Request,
-        count: usize,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
+        count: u32,
         flags: CompletionFlags,
     ) -> DatReturn {
         let kind = kind();
@@ -264,7 +264,7 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_send_with(segments.len(), |at| segments[at], cookie, flags) }
+        unsafe { self.post_send_with(count_of(segments), |at| segments[at], cookie, flags) }
             .into_result()
     }
 
@@ -286,7 +286,7 @@ impl Ep {
         let remote = || *remote;
         // SAFETY: passed on to the caller.
         unsafe {
-            self.post_rdma_read_with(segments.len(), |at| segments[at], cookie, remote, flags)
+            self.post_rdma_read_with(count_of(segments), |at| segments[at], cookie, remote, flags)
         }
         .into_result()
     }
@@ -309,7 +309,7 @@ impl Ep {
         let remote = || *remote;
         // SAFETY: passed on to the caller.
         unsafe {
-            self.post_rdma_write_with(segments.len(), |at| segments[at], cookie, remote, flags)
+            self.post_rdma_write_with(count_of(segments), |at| segments[at], cookie, remote, flags)
         }
         .into_result()
     }

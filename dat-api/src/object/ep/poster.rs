@@ -7,7 +7,7 @@ use dat_engine::Endpoint;
 use super::Ep;
 use super::control::Control;
 use crate::object::lmr::Recent;
-use crate::object::post::{Entered, LONGEST, SpinGuard};
+use crate::object::post::{Entered, LONGEST, Path, SpinGuard};
 use crate::types::CompletionFlags;
 
 /// In a note: posted UNSIGNALLED.
@@ -27,7 +27,7 @@ const ON_RDMA: CompletionFlags = ON_SEND.difference(CompletionFlags::SOLICITED_W
 /// The posting half of an endpoint.
 #[derive(Default)]
 pub(crate) struct Poster {
-    /// None while there is no protection zone.
+    /// None while there is no protection zone. Changed by [`Poster::serve`].
     pub(super) qp: Option<Endpoint>,
     /// Whose memory may be named.
     pub(super) zone: u32,
@@ -63,7 +63,8 @@ pub(super) struct RecentlyUsed {
 }
 
 /// Bytes of the longest segment that the fast path posts, by kind of post; 0
-/// where every post of the kind takes the slow path.
+/// where every post of the kind takes the slow path, as all do unless there is a
+/// queue pair on the path that the fast path is compiled for.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FastLimits {
     pub(super) recv: u64,
@@ -73,8 +74,25 @@ pub(super) struct FastLimits {
 }
 
 impl Poster {
-    /// What the attributes allow.
-    pub(super) fn configure(&mut self, attributes: &crate::types::EpAttributes) {
+    /// Serves this queue pair from now on, by the slow path alone until
+    /// [`Self::configure`]. Returns the one before.
+    pub(super) fn serve(&mut self, qp: Option<Endpoint>) -> Option<Endpoint> {
+        self.fast = FastLimits::default();
+        core::mem::replace(&mut self.qp, qp)
+    }
+
+    /// The queue pair of the fast path.
+    ///
+    /// # Safety
+    /// A limit of [`Self::fast`] is not 0.
+    #[inline(always)]
+    pub(super) unsafe fn fast_qp(&mut self) -> &mut Endpoint {
+        // SAFETY: `configure` has seen a queue pair, and `serve` ends that.
+        unsafe { self.qp.as_mut().unwrap_unchecked() }
+    }
+
+    /// What the attributes allow, where the fast path is that of `path`.
+    pub(super) fn configure(&mut self, attributes: &crate::types::EpAttributes, path: Path) {
         // The zone may be another.
         self.recent = RecentlyUsed::default();
         let unsigned = |count: i32| u32::try_from(count).unwrap_or(0);
@@ -102,6 +120,9 @@ impl Poster {
             read: longest(self.max_read_iov, self.max_rdma),
             write: longest(self.max_write_iov, self.max_rdma),
         };
+        if !self.qp.as_ref().is_some_and(|qp| path.is_path_of(qp)) {
+            self.fast = FastLimits::default();
+        }
         // A quarter of the queue comes back at a time.
         self.most_unsignalled = (unsigned(attributes.max_request_dtos) / 4).min(32);
         self.unsignalled = 0;

@@ -158,7 +158,7 @@ impl Poster {
     pub(super) fn admit(
         &self,
         kind: Request,
-        count: usize,
+        count: u32,
         flags: CompletionFlags,
         state: u32,
     ) -> Result<(), DatReturn> {
@@ -173,7 +173,7 @@ impl Poster {
         if !allowed.contains(flags) {
             return Err(bad_flags());
         }
-        if count > most_segments as usize {
+        if count > most_segments {
             return Err(too_many());
         }
         Ok(())

@@ -2,13 +2,14 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// How the fast path keeps other posts away, known when it is compiled.
+/// How the fast path keeps other posts away, known when it is compiled. It does
+/// not wait: waiting is the slow path's.
 pub(crate) trait PostLock {
     /// Releases the lock when dropped.
     type Guard<'a>;
 
-    /// Takes the lock, if this is one.
-    fn lock(lock: &SpinLock) -> Self::Guard<'_>;
+    /// Takes the lock, if this is one. `None` if another thread holds it.
+    fn try_lock(lock: &SpinLock) -> Option<Self::Guard<'_>>;
 }
 
 /// No lock: the caller serialises posts.
@@ -18,15 +19,18 @@ impl PostLock for NoLock {
     type Guard<'a> = ();
 
     #[inline(always)]
-    fn lock(_: &SpinLock) {}
+    fn try_lock(_: &SpinLock) -> Option<()> {
+        Some(())
+    }
 }
 
 impl PostLock for SpinLock {
     type Guard<'a> = SpinGuard<'a>;
 
     #[inline(always)]
-    fn lock(lock: &SpinLock) -> SpinGuard<'_> {
-        lock.lock()
+    fn try_lock(lock: &SpinLock) -> Option<SpinGuard<'_>> {
+        let was_free = !lock.busy.swap(true, Ordering::Acquire);
+        was_free.then(|| SpinGuard(lock))
     }
 }
 

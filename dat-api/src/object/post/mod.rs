@@ -38,6 +38,13 @@ pub(crate) use segments::{
 
 /// Returns whether a post has one segment and no flags, by one comparison.
 #[inline(always)]
-pub(crate) fn is_single(count: usize, flags: CompletionFlags) -> bool {
-    (count ^ 1) | flags.bits() as usize == 0
+pub(crate) fn is_single(count: u32, flags: CompletionFlags) -> bool {
+    (count ^ 1) | flags.bits() == 0
+}
+
+/// Returns the number of segments of a list as posts take it: more than
+/// [`MAX_SEGMENTS`] are too many, however many they are.
+#[inline(always)]
+pub(crate) fn count_of<T>(segments: &[T]) -> u32 {
+    segments.len().min(MAX_SEGMENTS + 1) as u32
 }

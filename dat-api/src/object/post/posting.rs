@@ -2,7 +2,8 @@
 
 use core::cell::UnsafeCell;
 
-use dat_engine::DataPath;
+use dat_engine::fast::{self, FastPath};
+use dat_engine::{DataPath, Endpoint};
 
 use super::{PostLock, SpinGuard, SpinLock};
 
@@ -20,6 +21,16 @@ pub(crate) struct PostMode {
 pub(crate) enum Path {
     Direct,
     Verbs,
+}
+
+impl Path {
+    /// Returns whether an endpoint is on this path.
+    pub(crate) fn is_path_of(self, endpoint: &Endpoint) -> bool {
+        match self {
+            Self::Direct => fast::Direct::is_path_of(endpoint),
+            Self::Verbs => fast::Verbs::is_path_of(endpoint),
+        }
+    }
 }
 
 impl PostMode {
@@ -42,7 +53,7 @@ pub(crate) struct Posting<P> {
     poster: UnsafeCell<P>,
 }
 
-// SAFETY: the poster is reached through `enter` and `lock` alone. Either the lock
+// SAFETY: the poster is reached through `try_enter` and `lock` alone. Either the lock
 // is held then, or the caller has promised that no other call reaches it.
 unsafe impl<P: Send> Sync for Posting<P> {}
 
@@ -67,17 +78,17 @@ impl<P> Posting<P> {
         self.mode
     }
 
-    /// Takes the poster, in the fast path.
+    /// Takes the poster, in the fast path. `None` if another thread has it.
     ///
     /// # Safety
     /// `L` is a lock if posts take one. If not, nothing else takes the poster
     /// until this one is dropped.
     #[inline(always)]
-    pub(crate) unsafe fn enter<L: PostLock>(&self) -> Entered<'_, P, L::Guard<'_>> {
-        let guard = L::lock(&self.lock);
+    pub(crate) unsafe fn try_enter<L: PostLock>(&self) -> Option<Entered<'_, P, L::Guard<'_>>> {
+        let guard = L::try_lock(&self.lock)?;
         // SAFETY: the lock is held, or the caller keeps others away.
         let poster = unsafe { &mut *self.poster.get() };
-        Entered { poster, guard }
+        Some(Entered { poster, guard })
     }
 
     /// Takes the poster, and the lock where posts take it.
@@ -118,7 +129,11 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
                         // SAFETY: posts take the lock.
-                        count(unsafe { posting.enter::<SpinLock>() }.poster);
+                        match unsafe { posting.try_enter::<SpinLock>() } {
+                            Some(entered) => count(entered.poster),
+                            // SAFETY: as above.
+                            None => count(unsafe { posting.lock() }.poster),
+                        }
                     }
                 });
                 scope.spawn(|| {
@@ -137,8 +152,11 @@ mod tests {
     fn the_poster_is_taken_until_the_guard_is_dropped() {
         let posting = posting(true);
         // SAFETY: posts take the lock.
-        let entered = unsafe { posting.enter::<SpinLock>() };
-        assert!(posting.lock.is_locked());
+        let entered = unsafe { posting.try_enter::<SpinLock>() };
+        assert!(entered.is_some() && posting.lock.is_locked());
+        // SAFETY: as above.
+        assert!(unsafe { posting.try_enter::<SpinLock>() }.is_none());
+        assert!(posting.lock.is_locked(), "still by the first");
         drop(entered);
         assert!(!posting.lock.is_locked());
         // SAFETY: as above.
@@ -153,8 +171,8 @@ mod tests {
         let posting = posting(false);
         {
             // SAFETY: there is one thread, and one poster at a time.
-            let _fast = unsafe { posting.enter::<NoLock>() };
-            assert!(!posting.lock.is_locked());
+            let fast = unsafe { posting.try_enter::<NoLock>() };
+            assert!(fast.is_some() && !posting.lock.is_locked());
         }
         // SAFETY: as above.
         let slow = unsafe { posting.lock() };

@@ -25,7 +25,7 @@ pub(crate) trait RecvQueue {
     fn admit(
         &self,
         poster: &Self::Poster,
-        count: usize,
+        count: u32,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn>;
 
@@ -56,7 +56,8 @@ pub(crate) trait RecvPoster {
     /// [`FastPath::try_post_recv`], or that of a shared queue.
     ///
     /// # Safety
-    /// As for [`FastPath::try_post_recv`].
+    /// As for [`dat_engine::Endpoint::post_recv`]. The request is within
+    /// [`Self::longest_fast`], and `P` is the path of the queue's mode.
     unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool;
 
     /// Posts on whichever path the queue is.
@@ -69,8 +70,8 @@ pub(crate) trait RecvPoster {
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError>;
 }
 
-/// Posts a receive of `count` segments; `segment(i)` is the i-th. As a function's
-/// last act it ends in a jump.
+/// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i` is below
+/// `count`. As a function's last act it ends in a jump.
 ///
 /// # Safety
 /// No other post runs on this queue at the same time, and nothing else that uses
@@ -79,7 +80,7 @@ pub(crate) trait RecvPoster {
 #[inline(always)]
 pub(crate) unsafe fn post_recv<Q: RecvQueue>(
     queue: &Q,
-    count: usize,
+    count: u32,
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
     flags: CompletionFlags,
@@ -89,7 +90,7 @@ pub(crate) unsafe fn post_recv<Q: RecvQueue>(
         if !is_single(count, flags) {
             // Less for what that is than for two branches instead of arithmetic.
             core::hint::cold_path();
-            return post_slow(queue, count, segment, cookie, flags);
+            return post_slow(queue, segment, cookie, count, flags);
         }
         let PostMode { path, locked } = queue.posting().mode();
         match (path, locked) {
@@ -113,12 +114,9 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
 ) -> DatReturn {
-    {
-        // SAFETY: passed on to the caller.
-        let Entered {
-            poster,
-            guard: _guard,
-        } = unsafe { queue.posting().enter::<L>() };
+    // SAFETY: passed on to the caller.
+    if let Some(entered) = unsafe { queue.posting().try_enter::<L>() } {
+        let poster = entered.poster;
         let one = segment(0);
         if one.length.wrapping_sub(1) < poster.longest_fast()
             && let Some(segment) = poster.recent().find(one)
@@ -136,10 +134,11 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
         }
     }
     // SAFETY: passed on to the caller.
-    unsafe { post_slow(queue, 1, segment, cookie, CompletionFlags::empty()) }
+    unsafe { post_slow(queue, segment, cookie, 1, CompletionFlags::empty()) }
 }
 
-/// The slow path: any receive.
+/// The slow path: any receive. Its first arguments are those of the fast path, so
+/// that they lie in the same registers.
 ///
 /// # Safety
 /// As for [`post_recv`].
@@ -148,9 +147,9 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
 unsafe extern "C" fn post_slow<Q: RecvQueue>(
     queue: &Q,
-    count: usize,
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
+    count: u32,
     flags: CompletionFlags,
 ) -> DatReturn {
     let need = MemPrivileges::LOCAL_WRITE;

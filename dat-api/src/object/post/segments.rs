@@ -24,7 +24,7 @@ pub(crate) const LONGEST: u64 = (1 << 31) - 1;
 #[inline(always)]
 pub(crate) fn gather<'a>(
     places: &'a mut [MaybeUninit<Segment>; MAX_SEGMENTS],
-    count: usize,
+    count: u32,
     segment: impl Fn(usize) -> LmrSegment,
     recent: &mut Recent,
     zone: u32,
@@ -32,7 +32,7 @@ pub(crate) fn gather<'a>(
 ) -> Result<(&'a mut [Segment], u64), DatReturn> {
     let mut used = 0;
     let mut total = 0u64;
-    for at in 0..count {
+    for at in 0..count as usize {
         let one = segment(at);
         if one.length == 0 {
             continue;

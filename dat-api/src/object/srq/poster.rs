@@ -6,7 +6,7 @@ use dat_engine::{ControlError, PostError, RecvRequest, SharedReceiveQueue};
 use super::Srq;
 use crate::object::lmr::Recent;
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
-use crate::object::post::{LONGEST, Posting, refusal, too_many};
+use crate::object::post::{LONGEST, Posting, count_of, refusal, too_many};
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, LmrSegment};
 
@@ -43,8 +43,8 @@ impl Srq {
         entered.poster.queue.resize(receives)
     }
 
-    /// Posts a receive of `count` segments; `segment(i)` is the i-th. As a
-    /// function's last act it ends in a jump.
+    /// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i`
+    /// is below `count`. As a function's last act it ends in a jump.
     ///
     /// The code is that of section 3DAT, `dat_srq_post_recv`: `INVALID_PARAMETER`,
     /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
@@ -57,7 +57,7 @@ impl Srq {
     #[inline(always)]
     pub unsafe fn post_recv_with(
         &self,
-        count: usize,
+        count: u32,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
     ) -> DatReturn {
@@ -75,7 +75,7 @@ impl Srq {
     #[inline]
     pub unsafe fn post_recv(&self, segments: &[LmrSegment], cookie: u64) -> Result<(), DatReturn> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_recv_with(segments.len(), |at| segments[at], cookie) }.into_result()
+        unsafe { self.post_recv_with(count_of(segments), |at| segments[at], cookie) }.into_result()
     }
 }
 
@@ -88,8 +88,8 @@ impl RecvQueue for Srq {
     }
 
     #[inline(always)]
-    fn admit(&self, _: &Poster, count: usize, _: CompletionFlags) -> Result<(), DatReturn> {
-        if count > self.max_iov as usize {
+    fn admit(&self, _: &Poster, count: u32, _: CompletionFlags) -> Result<(), DatReturn> {
+        if count > self.max_iov {
             return Err(too_many());
         }
         Ok(())

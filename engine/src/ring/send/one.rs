@@ -3,7 +3,7 @@
 
 use core::ptr::NonNull;
 
-use super::encode::{Operation, Payload};
+use super::encode::{Operation, Payload, Remote};
 use super::{SendProducer, Written};
 use crate::mmio::{SHORT_COPY, read_short};
 use crate::request::{Segment, SendRequest};
@@ -37,19 +37,33 @@ impl SendProducer {
             return None;
         };
         let (operation, remote) = Operation::of(request.op)?;
+        // Compiled by itself with and without the peer's memory.
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match remote {
+                None => self.try_encode(request, operation, None, One(segment), note),
+                Some(_) => self.try_encode(request, operation, remote, One(segment), note),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Self::post_noted`].
+    #[inline(always)]
+    unsafe fn try_encode(
+        &mut self,
+        request: &SendRequest<'_>,
+        operation: Operation,
+        remote: Option<Remote>,
+        one: One<'_>,
+        note: u32,
+    ) -> Option<Written> {
         if !self.has_room() {
             return None;
         }
-        let (one, fence) = (One(segment), CtrlFlags::empty());
-        // SAFETY: passed on to the caller.
-        let written = unsafe {
-            // Compiled by itself with and without the peer's memory.
-            match remote {
-                None => self.encode(request, operation, None, &one, note, fence),
-                Some(_) => self.encode(request, operation, remote, &one, note, fence),
-            }
-        };
-        written.ok()
+        let fence = CtrlFlags::empty();
+        // SAFETY: passed on to the caller; there is room.
+        unsafe { self.encode(request, operation, remote, &one, note, fence) }.ok()
     }
 }
 
