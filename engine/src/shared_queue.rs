@@ -89,6 +89,11 @@ impl SharedReceiveQueue {
     }
 
     #[inline(always)]
+    pub(crate) fn path(&self) -> &path::SharedReceives {
+        &self.path
+    }
+
+    #[inline(always)]
     pub(crate) fn path_mut(&mut self) -> &mut path::SharedReceives {
         &mut self.path
     }

@@ -8,8 +8,8 @@
 //! it is. Otherwise nothing is posted and the caller uses the function that serves
 //! both paths, which reports the reason.
 //!
-//! An endpoint's path is asked once ([`FastPath::is_path_of`]) and promised in each
-//! post: asking costs five instructions of a post's eighty.
+//! A queue's path is asked once ([`FastPath::is_path_of`]) and promised in each
+//! post: asking costs up to five instructions of a post's eighty.
 
 use core::hint::unreachable_unchecked;
 
@@ -35,11 +35,13 @@ pub trait FastPath: Sealed {
     /// As for [`Endpoint::post_send_noted`]; and the endpoint is on this path.
     unsafe fn try_post_send(endpoint: &mut Endpoint, request: &SendRequest<'_>, note: u32) -> bool;
 
-    /// Posts as [`SharedReceiveQueue::post`] does, if the queue is on this path.
-    /// Returns whether it is posted.
+    /// Returns whether a shared queue is on this path. Its path never changes.
+    fn is_path_of_shared(queue: &SharedReceiveQueue) -> bool;
+
+    /// Posts as [`SharedReceiveQueue::post`] does. Returns whether it is posted.
     ///
     /// # Safety
-    /// As for [`SharedReceiveQueue::post`].
+    /// As for [`SharedReceiveQueue::post`]; and the queue is on this path.
     unsafe fn try_post_shared(queue: &mut SharedReceiveQueue, request: &RecvRequest<'_>) -> bool;
 }
 
@@ -92,14 +94,21 @@ macro_rules! fast_path {
             }
 
             #[inline(always)]
+            fn is_path_of_shared(queue: &SharedReceiveQueue) -> bool {
+                matches!(queue.path(), SharedReceives::$path(_))
+            }
+
+            #[inline(always)]
             unsafe fn try_post_shared(
                 queue: &mut SharedReceiveQueue,
                 request: &RecvRequest<'_>,
             ) -> bool {
-                match queue.path_mut() {
-                    // SAFETY: passed on to the caller.
-                    SharedReceives::$path(receives) => unsafe { receives.try_post(request) },
-                    _ => false,
+                // SAFETY: passed on to the caller.
+                unsafe {
+                    match queue.path_mut() {
+                        SharedReceives::$path(receives) => receives.try_post(request),
+                        _ => unreachable_unchecked(),
+                    }
                 }
             }
         }

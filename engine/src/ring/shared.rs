@@ -260,12 +260,13 @@ impl PostReceives for SharedRecvProducer {
         if self.head == self.tail && !self.extend() {
             return false;
         }
-        let next = self.wqes.neighbour(self.head);
+        let head = self.head;
+        let next = self.wqes.neighbour(head);
         // SAFETY: the head is free.
-        if !unsafe { self.wqes.write_one(self.head as usize, request) } {
+        if !unsafe { self.wqes.write_one(head as usize, request) } {
             return false;
         }
-        self.wqes.link(self.head, next);
+        self.wqes.link(head, next);
         self.head = next;
         self.posted = self.posted.wrapping_add(1);
         self.publish();

@@ -57,18 +57,15 @@ impl Recent {
     /// Returns the engine's segment, if it lies in the LMR that was used last.
     #[inline(always)]
     pub(crate) fn find(&self, segment: LmrSegment) -> Option<Segment> {
-        let Found {
-            tag,
-            seen,
-            first,
-            bytes,
-            key,
-        } = self.0;
-        let offset = segment.address.wrapping_sub(first);
-        let last = bytes.checked_sub(segment.length)?;
+        // Each field is read where it is needed: fewer registers.
+        let found = &self.0;
+        let offset = segment.address.wrapping_sub(found.first);
+        let last = found.bytes.checked_sub(segment.length)?;
         // The whole tag never comes back: it is still the same LMR.
-        (seen as u32 == segment.context && tag.load(Ordering::Acquire) == seen && offset <= last)
-            .then(|| engine_segment(segment, key))
+        (found.seen as u32 == segment.context
+            && found.tag.load(Ordering::Acquire) == found.seen
+            && offset <= last)
+            .then(|| engine_segment(segment, found.key))
     }
 }
 

@@ -3,7 +3,7 @@
 use core::cell::UnsafeCell;
 
 use dat_engine::fast::{self, FastPath};
-use dat_engine::{DataPath, Endpoint};
+use dat_engine::{DataPath, Endpoint, SharedReceiveQueue};
 
 use super::{PostLock, SpinGuard, SpinLock};
 
@@ -29,6 +29,14 @@ impl Path {
         match self {
             Self::Direct => fast::Direct::is_path_of(endpoint),
             Self::Verbs => fast::Verbs::is_path_of(endpoint),
+        }
+    }
+
+    /// Returns whether a shared queue is on this path.
+    pub(crate) fn is_path_of_shared(self, queue: &SharedReceiveQueue) -> bool {
+        match self {
+            Self::Direct => fast::Direct::is_path_of_shared(queue),
+            Self::Verbs => fast::Verbs::is_path_of_shared(queue),
         }
     }
 }

@@ -138,6 +138,7 @@ impl Srq {
             depth: attributes.max_recv_dtos.unsigned_abs(),
             max_segments: attributes.max_recv_iov.unsigned_abs(),
         })?;
+        let mode = ia.post_mode();
         let srq = Arc::new(Self {
             handle: place.handle(),
             ia: Arc::clone(ia),
@@ -145,7 +146,7 @@ impl Srq {
             refused: Refused::default(),
             capacity: AtomicU32::new(queue.capacity()),
             max_iov: u32::try_from(queue.max_segments().min(MAX_SEGMENTS)).unwrap_or(1),
-            posting: Posting::new(ia.post_mode(), Poster::new(queue, pz.id())),
+            posting: Posting::new(mode, Poster::new(queue, pz.id(), mode.path)),
             watermark: Watermark::default(),
             failed: AtomicBool::new(false),
             sources: Sources::default(),

@@ -6,13 +6,15 @@ use dat_engine::{ControlError, PostError, RecvRequest, SharedReceiveQueue};
 use super::Srq;
 use crate::object::lmr::Recent;
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
-use crate::object::post::{LONGEST, Posting, count_of, refusal, too_many};
+use crate::object::post::{LONGEST, Path, Posting, count_of, refusal, too_many};
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, LmrSegment};
 
 /// The posting half of a shared queue.
 pub(crate) struct Poster {
     queue: SharedReceiveQueue,
+    /// 0 unless the queue is on the path that the fast path is compiled for.
+    longest_fast: u64,
     /// Number of its zone: whose memory may be named.
     zone: u32,
     /// The LMR that was used last.
@@ -20,9 +22,15 @@ pub(crate) struct Poster {
 }
 
 impl Poster {
-    pub(super) fn new(queue: SharedReceiveQueue, zone: u32) -> Self {
+    /// The posting half of a queue whose fast path is that of `path`.
+    pub(super) fn new(queue: SharedReceiveQueue, zone: u32, path: Path) -> Self {
+        let longest_fast = match path.is_path_of_shared(&queue) {
+            true => LONGEST,
+            false => 0,
+        };
         Self {
             queue,
+            longest_fast,
             zone,
             recent: Recent::default(),
         }
@@ -118,7 +126,7 @@ impl RecvQueue for Srq {
 impl RecvPoster for Poster {
     #[inline(always)]
     fn longest_fast(&self) -> u64 {
-        LONGEST
+        self.longest_fast
     }
 
     #[inline(always)]
@@ -133,7 +141,8 @@ impl RecvPoster for Poster {
 
     #[inline(always)]
     unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: passed on to the caller: the limit is not 0, and only one path
+        // has limits.
         unsafe { P::try_post_shared(&mut self.queue, request) }
     }
 
