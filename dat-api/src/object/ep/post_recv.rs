@@ -9,7 +9,7 @@ use super::Ep;
 use super::poster::Poster;
 use crate::object::lmr::Recent;
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
-use crate::object::post::{Posting, bad_flags, count_of, no_zone, too_many};
+use crate::object::post::{LONGEST, Posting, bad_flags, count_of, no_zone, too_many};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment};
 
@@ -124,6 +124,9 @@ impl RecvQueue for Ep {
 impl RecvPoster for Poster {
     #[inline(always)]
     fn longest_fast(&self) -> u64 {
+        // SAFETY: `configure` has set it to this or 0. Then the ring need not ask
+        // whether a length fits.
+        unsafe { core::hint::assert_unchecked(self.fast.recv <= LONGEST) };
         self.fast.recv
     }
 

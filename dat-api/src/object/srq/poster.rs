@@ -126,6 +126,9 @@ impl RecvQueue for Srq {
 impl RecvPoster for Poster {
     #[inline(always)]
     fn longest_fast(&self) -> u64 {
+        // SAFETY: `new` has set it to this or 0. Then the ring need not ask whether
+        // a length fits.
+        unsafe { core::hint::assert_unchecked(self.longest_fast <= LONGEST) };
         self.longest_fast
     }
 
