@@ -46,5 +46,9 @@ pub(crate) fn is_single(count: u32, flags: CompletionFlags) -> bool {
 /// [`MAX_SEGMENTS`] are too many, however many they are.
 #[inline(always)]
 pub(crate) fn count_of<T>(segments: &[T]) -> u32 {
-    segments.len().min(MAX_SEGMENTS + 1) as u32
+    match segments.len() {
+        // By itself, so that nothing more is asked of a post of one.
+        1 => 1,
+        count => count.min(MAX_SEGMENTS + 1) as u32,
+    }
 }
