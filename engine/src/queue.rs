@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::completion::Completion;
 use crate::control::{CompletionChannel, CqeSize, Device, VerbsCq};
 use crate::error::{ControlError, ControlErrorKind};
-pub use crate::path::direct::{Look, Ready, Written};
+pub use crate::path::Arrival;
+pub use crate::path::direct::CqeRef;
 use crate::path::{self, PollerCounters, direct, verbs};
-pub use crate::path::{Arrival, Glance};
 use crate::ring::layout::CompletionLayout;
 
 /// How to create a [`CompletionQueue`].
@@ -106,19 +106,19 @@ impl CompletionQueue {
         self.path.poll()
     }
 
-    /// What is next, for who has more to know before it is taken; never
-    /// anything on the verbs path ([`Self::can_glance`]). Does not notice
-    /// endpoints that are gone: for that [`Self::settle`] is due, or a
-    /// [`Self::poll`] that finds nothing.
+    /// The next CQE, if the device has written it, for a caller that has more to
+    /// know before it is consumed. Always `None` on the verbs path
+    /// ([`Self::can_peek`]). Does not notice endpoints that are gone: a caller
+    /// that never polls has to call [`Self::settle`] for that.
     #[inline(always)]
-    pub fn glance(&mut self) -> Glance<'_> {
-        self.path.glance()
+    pub fn peek(&mut self) -> Option<CqeRef<'_>> {
+        self.path.peek()
     }
 
-    /// Whether [`Self::glance`] ever finds something.
+    /// Whether [`Self::peek`] returns CQEs: on the direct path.
     #[inline(always)]
     #[must_use]
-    pub fn can_glance(&self) -> bool {
+    pub fn can_peek(&self) -> bool {
         self.path.is_direct()
     }
 
@@ -127,6 +127,24 @@ impl CompletionQueue {
     #[must_use]
     pub fn arrival(&self) -> Arrival {
         self.path.arrival()
+    }
+
+    /// Whether [`Self::peek`] would return a CQE now. Cheaper: only the owner bit
+    /// is read.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_cqe(&self) -> bool {
+        self.path.has_cqe()
+    }
+
+    /// [`Self::peek`] without another look at the owner bit.
+    ///
+    /// # Safety
+    /// [`Self::has_cqe`] was true, and nothing was polled or consumed since.
+    #[inline(always)]
+    pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.path.peek_unchecked() }
     }
 
     /// Fills `out` from the start with completions, as far as there are any.

@@ -114,8 +114,9 @@ impl Handle {
         core::ptr::with_exposed_provenance(self.bits())
     }
 
+    /// The handle of a slot.
     #[inline(always)]
-    fn of(slot: &'static Slot) -> Self {
+    pub(crate) fn of(slot: &'static Slot) -> Self {
         match Self::from_bits(core::ptr::from_ref(slot).addr()) {
             Some(handle) => handle,
             None => unreachable!("a reference is not null"),
@@ -259,10 +260,7 @@ impl Drop for Reservation {
 
 fn clear(slot: &Slot) {
     slot.context.store(0, Ordering::Relaxed);
-    slot.meters.first.store(0, Ordering::Relaxed);
-    slot.meters.second.store(0, Ordering::Relaxed);
-    slot.meters.third.store(0, Ordering::Relaxed);
-    slot.meters.link.store(0, Ordering::Relaxed);
+    slot.meters.clear();
     slot.tag.store(FREE, Ordering::Release);
 }
 

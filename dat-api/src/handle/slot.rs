@@ -1,9 +1,9 @@
 //! One place for one object: what a handle points to.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::Kind;
+use super::{Handle, Kind};
 
 /// A slot holds nothing.
 pub(super) const FREE: u32 = 0;
@@ -61,8 +61,37 @@ pub(crate) struct Meters {
     pub(crate) second: AtomicU32,
     /// EP: what its completions need beyond counting (see `object::ep::needs`).
     pub(crate) third: AtomicU32,
-    /// EP on an SRQ: the slot of the SRQ, or 0.
-    pub(crate) link: AtomicU64,
+    /// EP on an SRQ: the SRQ's handle, or 0.
+    srq_slot: AtomicU64,
+}
+
+impl Meters {
+    /// EP: the slot of the SRQ that it takes its receives from.
+    #[inline(always)]
+    pub(crate) fn srq(&self) -> Option<&'static Slot> {
+        let bits = self.srq_slot.load(Ordering::Relaxed) as usize;
+        if bits == 0 {
+            return None;
+        }
+        // SAFETY: `set_srq` has stored the address of a slot, and slots stay.
+        let (_, slot) = unsafe { Handle::known(bits) };
+        Some(slot)
+    }
+
+    /// EP: the SRQ that it takes its receives from, or none.
+    pub(crate) fn set_srq(&self, srq: Option<Handle>) {
+        let srq = srq.filter(|srq| srq.is_ours());
+        let bits = srq.map_or(0, Handle::bits);
+        self.srq_slot.store(bits as u64, Ordering::Relaxed);
+    }
+
+    /// All of them zero.
+    pub(super) fn clear(&self) {
+        self.first.store(0, Ordering::Relaxed);
+        self.second.store(0, Ordering::Relaxed);
+        self.third.store(0, Ordering::Relaxed);
+        self.set_srq(None);
+    }
 }
 
 impl Slot {

@@ -10,7 +10,7 @@ use super::endpoint::Remains;
 use super::{Adapter, Cno};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Owned};
-use crate::object::evd::{self, Evd, First, Timeout};
+use crate::object::evd::{self, Evd, Next, Timeout};
 use crate::status::{DatReturn, ReturnType};
 use crate::types::{EvdFlags, Event};
 
@@ -56,10 +56,10 @@ pub struct Waited {
     pub more: u32,
 }
 
-/// [`EventDispatcher::next`], wherever the event is.
+/// [`EventDispatcher::next`] on the slow path.
 #[inline(never)]
-fn next_any(owned: Owned<Evd>) -> Result<Option<Event>, DatReturn> {
-    match evd::dequeue_any(owned) {
+fn next_slow(owned: Owned<Evd>) -> Result<Option<Event>, DatReturn> {
+    match evd::dequeue_slow(owned) {
         Ok(event) => Ok(Some(event)),
         Err(error) if error.is(ReturnType::QueueEmpty) => Ok(None),
         Err(error) => Err(error),
@@ -119,15 +119,11 @@ impl EventDispatcher {
     /// A thread waits on the dispatcher, or the adapter was closed.
     #[inline]
     pub fn next(&self) -> Result<Option<Event>, DatReturn> {
-        let owned = match evd::first(evd::own(self.0.handle)?) {
-            First::Empty => return Ok(None),
-            First::Found(found) => match found.take(|event| event) {
-                Ok(event) => return Ok(Some(event)),
-                Err(owned) => owned,
-            },
-            First::Elsewhere(owned) => owned,
-        };
-        next_any(owned)
+        match evd::next_fast(evd::own(self.0.handle)?) {
+            Next::Event(event) => Ok(Some(event)),
+            Next::Empty => Ok(None),
+            Next::Slow(owned) => next_slow(owned),
+        }
     }
 
     /// Waits for an event; `None` waits as long as it takes.

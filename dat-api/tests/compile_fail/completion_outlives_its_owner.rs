@@ -1,19 +1,18 @@
 //! What was found in a queue is another thread's once the EVD is not owned any
-//! more: apart from the EVD, it can neither be looked at nor taken.
+//! more: it cannot be had apart from the EVD, and is taken at most once.
 
 use dat_api::object::evd::Found;
 
-fn late(found: Found) {
-    let (owned, place) = found.into_parts();
-    drop(owned);
-    let _ = place.look();
+fn apart(found: Found) {
+    drop(found.owned);
+    let _ = found.queue;
 }
 
-fn swapped(one: Found, other: Found) {
-    let ((first, _), (_, place)) = (one.into_parts(), other.into_parts());
-    let _ = Found::from_parts(first, place);
+fn twice(found: Found) {
+    let _ = found.take(|event| event);
+    let _ = found.take(|event| event);
 }
 
 fn main() {
-    let _ = (late, swapped);
+    let _ = (apart, twice);
 }

@@ -15,6 +15,7 @@
 //! shared receives back; only then does it let go of the record, and with the
 //! last record goes the verbs object and its number.
 
+mod cqe_ref;
 mod decode;
 mod mailbox;
 mod poller;
@@ -28,8 +29,9 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub use cqe_ref::CqeRef;
 pub use mailbox::Mailbox;
-pub use poller::{Look, Poller, Ready, Written};
+pub use poller::Poller;
 pub use queue_pair::{QueuePair, QueuePairParts};
 pub use shared::{SharedReceives, SharedReceivesHandle};
 pub use watch::Watch;

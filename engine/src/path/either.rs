@@ -223,17 +223,6 @@ impl Watch {
     }
 }
 
-/// What a completion queue has next; see [`crate::CompletionQueue::glance`].
-#[derive(Debug)]
-pub enum Glance<'a> {
-    /// Nothing.
-    Empty,
-    /// Something.
-    Written(direct::Written<'a>),
-    /// [`crate::CompletionQueue::poll`] has to find out.
-    Other,
-}
-
 /// The polling side of a completion queue.
 #[derive(Debug)]
 pub(crate) enum Poller {
@@ -250,15 +239,32 @@ impl Poller {
         }
     }
 
-    /// The next entry, where there is such a thing.
+    /// The next CQE; never one on the verbs path.
     #[inline(always)]
-    pub(crate) fn glance(&mut self) -> Glance<'_> {
+    pub(crate) fn peek(&mut self) -> Option<direct::CqeRef<'_>> {
         match self {
-            Self::Direct(path) => match path.glance() {
-                None => Glance::Empty,
-                Some(written) => Glance::Written(written),
-            },
-            Self::Verbs(_) => Glance::Other,
+            Self::Direct(path) => path.peek(),
+            Self::Verbs(_) => None,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_cqe(&self) -> bool {
+        match self {
+            Self::Direct(path) => path.has_cqe(),
+            Self::Verbs(_) => false,
+        }
+    }
+
+    /// # Safety
+    /// As for [`direct::Poller::peek_unchecked`].
+    #[inline(always)]
+    pub(crate) unsafe fn peek_unchecked(&mut self) -> direct::CqeRef<'_> {
+        match self {
+            // SAFETY: passed on to the caller.
+            Self::Direct(path) => unsafe { path.peek_unchecked() },
+            // SAFETY: `has_cqe` is never true on the verbs path.
+            Self::Verbs(_) => unsafe { core::hint::unreachable_unchecked() },
         }
     }
 

@@ -12,7 +12,6 @@ pub mod fast;
 pub mod verbs;
 
 pub use arrival::Arrival;
-pub use either::Glance;
 pub(crate) use either::{CqSide, Poller, QueuePair, SharedReceives, SrqSide, Watch};
 
 /// What polling has met besides completions.

@@ -72,12 +72,6 @@ impl Slot {
         RequestQpn(Be32::from_bits(self.cell::<u32>(offset::REQUEST_QPN).read()).get())
     }
 
-    /// The first byte of what [`Self::request_qpn`] reads.
-    #[inline(always)]
-    pub(crate) fn request_opcode(self) -> u8 {
-        self.cell::<u8>(offset::REQUEST_QPN).read()
-    }
-
     #[inline(always)]
     pub(crate) fn wqe_counter(self) -> u16 {
         Be16::from_bits(self.cell::<u16>(offset::WQE_COUNTER).read()).get()

@@ -3,7 +3,7 @@
 
 use dat_engine::control::VerbsQp;
 use dat_engine::{
-    CompletionQueue, Device, Endpoint, EndpointOptions, Glance, MemoryRegion, ProtectionDomain,
+    CompletionQueue, Device, Endpoint, EndpointOptions, MemoryRegion, ProtectionDomain,
     RecvRequest, RegisteredBuffer, SharedReceiveQueue,
 };
 
@@ -18,11 +18,11 @@ fn shared(endpoint: &Endpoint, completions: &CompletionQueue) {
 }
 
 fn stale(completions: &mut CompletionQueue) {
-    let Glance::Written(written) = completions.glance() else {
+    let Some(cqe) = completions.peek() else {
         return;
     };
     let _ = completions.poll();
-    let _ = written.look();
+    let _ = cqe.consume();
 }
 
 fn behind_its_back(queue_pair: &VerbsQp) {

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_api::handle::{self, NotOwned, Owned};
-use dat_api::object::evd::{self, Evd, First, Found, Timeout, Waited};
+use dat_api::object::evd::{self, Evd, Found, Peek, Timeout, Waited};
 use dat_api::object::steps::Begun;
 use dat_api::types::Event;
 use dat_api::{CancellationHeld, DatReturn, ReturnType, Subtype};
@@ -49,42 +49,33 @@ pub unsafe extern "C" fn dat_evd_dequeue(
     if event.is_null() {
         return bad(Subtype::InvalidArg2);
     }
-    match evd::first(owned) {
-        First::Empty => evd::EMPTY.bits(),
-        First::Found(found) => {
-            let (owned, place) = found.into_parts();
-            // SAFETY: the parts of one; the event is not null, so by the contract
-            // of `exports` there is room.
-            unsafe { dequeue_found(owned, event, place) }
-        }
+    match evd::peek(owned) {
+        Peek::Empty => evd::EMPTY.bits(),
+        // SAFETY: the event is not null, so by the contract of `exports` there is
+        // room.
+        Peek::Found(found) => unsafe { dequeue_found(found, event) },
         // SAFETY: the same.
-        First::Elsewhere(owned) => unsafe { dequeue_any(owned, event) },
+        Peek::Slow(owned) => unsafe { dequeue_slow(owned, event) },
     }
 }
 
-/// What is found in the only queue. A function of its own, for finding nothing
-/// takes fewer registers. It and its like are functions of C, which do not
-/// unwind, so that a call can end in a jump to them.
+/// Takes the CQE that was found. A function of its own, so that a call that finds
+/// nothing saves no registers for it. It and its like are functions of C, which
+/// do not unwind, so that a call can end in a jump to them.
 ///
 /// # Safety
-/// `owned` and `place` are the parts of a [`Found`]; there is room for an event.
+/// There is room for an event.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-unsafe extern "C" fn dequeue_found(
-    owned: Owned<Evd>,
-    event: *mut DAT_EVENT,
-    place: evd::Place,
-) -> DAT_RETURN {
-    // SAFETY: the caller's promise.
-    let found = unsafe { Found::from_parts(owned, place) };
+unsafe extern "C" fn dequeue_found(found: Found, event: *mut DAT_EVENT) -> DAT_RETURN {
     let taken = found.take(|taken| {
-        // SAFETY: the same.
+        // SAFETY: the caller's promise.
         unsafe { event::write(event, &taken) };
     });
     match taken {
         Ok(()) => DatReturn::SUCCESS.bits(),
         // SAFETY: passed on to the caller.
-        Err(owned) => unsafe { dequeue_any(owned, event) },
+        Err(owned) => unsafe { dequeue_slow(owned, event) },
     }
 }
 
@@ -98,24 +89,24 @@ unsafe extern "C" fn dequeue_later(
     match own(evd_handle) {
         Ok(_) if event.is_null() => bad(Subtype::InvalidArg2),
         // SAFETY: passed on to the caller.
-        Ok(owned) => unsafe { dequeue_any(owned, event) },
+        Ok(owned) => unsafe { dequeue_slow(owned, event) },
         // SAFETY: passed on to the caller.
         Err(code) => unsafe { hot::dequeue(evd_handle, event, code.bits()) },
     }
 }
 
-/// Any event.
+/// The slow path: takes the event wherever it is.
 ///
 /// # Safety
 /// There is room for an event.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-unsafe extern "C" fn dequeue_any(owned: Owned<Evd>, event: *mut DAT_EVENT) -> DAT_RETURN {
+unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> DAT_RETURN {
     let put = |taken: Event| {
         // SAFETY: passed on to the caller.
         unsafe { event::write(event, &taken) };
     };
-    match evd::dequeue_any_with(owned, put) {
+    match evd::dequeue_slow_with(owned, put) {
         Ok(()) => DatReturn::SUCCESS.bits(),
         Err(code) => code.bits(),
     }

@@ -303,7 +303,6 @@ impl Ep {
             return;
         };
         let meters = slot.meters();
-        let srq = control.srq.as_ref().map_or(0, |srq| srq.handle().bits());
         self.posted.store(0, Ordering::Relaxed);
         self.quiet.reset();
         let attributes = &control.attributes;
@@ -312,7 +311,7 @@ impl Ep {
             .contains(CompletionFlags::UNSIGNALLED);
         meters.first.store(0, Ordering::Relaxed);
         meters.second.store(0, Ordering::Relaxed);
-        meters.link.store(srq as u64, Ordering::Relaxed);
+        meters.set_srq(control.srq.as_ref().map(|srq| srq.handle()));
         meters
             .third
             .store(Needs::new(quiet, self.marks.lowest()).0, Ordering::Release);

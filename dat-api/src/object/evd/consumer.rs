@@ -8,7 +8,7 @@ use dat_engine::wait::{SpinBudget, WaitCounters};
 use dat_engine::{Completion, ControlError};
 
 use super::Evd;
-use super::convert::{Item, Taken, convert, hand_out_usual};
+use super::convert::{Item, Taken, convert, hand_out_fast};
 use super::merge::Merge;
 use super::posted::{Letter, with_room};
 use super::queue::Queue;
@@ -51,6 +51,16 @@ impl Found {
             completion: self.completion | other.completion,
         }
     }
+}
+
+/// What the fast path has found.
+pub(super) enum Fast {
+    /// The next event.
+    Event(EventData),
+    /// There is none.
+    Empty,
+    /// The slow path has to look.
+    Slow,
 }
 
 /// See the head of the file. Its owner is who has the EVD.
@@ -96,7 +106,7 @@ impl Consumer {
     }
 
     fn has_usual_queue(&self) -> bool {
-        matches!(self.queues.as_slice(), [queue] if queue.can_glance())
+        matches!(self.queues.as_slice(), [queue] if queue.can_peek())
     }
 
     /// To be called whenever something may have been staged.
@@ -104,20 +114,28 @@ impl Consumer {
         evd.posted.note_staged(!self.staged.is_empty());
     }
 
-    /// The next completion of the only queue, with nothing staged and nothing
-    /// posted; nothing at all if one has to look everywhere.
+    /// The slow path: the next event, if there is one, wherever it is, handed to
+    /// `with`. That is inlined twice, so that the event need not pass through
+    /// memory where a queue of the verbs path is the only one, and has a
+    /// completion that is the consumer's alone: this is their fast path.
     #[inline(always)]
-    pub(super) fn poll_usual(&mut self, evd: &Evd) -> Option<Option<Completion>> {
-        if !self.staged.is_empty() || !evd.posted.is_quiet() {
-            return None;
-        }
-        match self.queues.as_mut_slice() {
-            [queue] => Some(queue.poll()),
-            _ => None,
+    pub(super) fn next_slow<R>(
+        &mut self,
+        evd: &Evd,
+        with: impl FnOnce(EventData) -> R,
+    ) -> Option<R> {
+        let only = match self.queues.as_mut_slice() {
+            [queue] if self.staged.is_empty() && evd.posted.is_quiet() => queue,
+            _ => return self.next(evd).map(with),
+        };
+        let completion = only.poll()?;
+        match hand_out_fast(&completion) {
+            Some(data) => Some(with(data)),
+            None => self.next_from(evd, &completion).map(with),
         }
     }
 
-    /// The next event, beginning with a completion that is not usual.
+    /// The next event, beginning with a completion that was consumed.
     #[cold]
     #[inline(never)]
     pub(super) fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
@@ -151,12 +169,12 @@ impl Consumer {
     /// The next event in the queues.
     fn next_of_queues(&mut self, evd: &Evd) -> Option<EventData> {
         while let Some(completion) = self.poll_queues() {
-            let event = match hand_out_usual(&completion) {
+            let event = match hand_out_fast(&completion) {
                 None if ep::is_watched(&completion) => {
                     return self.next_from(evd, &completion);
                 }
                 None => hand_out(&completion),
-                usual => usual,
+                fast => fast,
             };
             if event.is_some() {
                 return event;
@@ -187,11 +205,6 @@ impl Consumer {
         staged.filter(|item| !is_posted(&item.data)).count()
     }
 
-    /// Whether completions come in one queue, and nothing is staged.
-    pub(super) fn has_one_queue(&self) -> bool {
-        self.staged.is_empty() && self.queues.len() == 1
-    }
-
     /// Stages a completion that was taken from a queue.
     #[cold]
     #[inline(never)]
@@ -201,14 +214,6 @@ impl Consumer {
         put(completion, &mut self.staged, attribute, &mut found);
         self.has_news |= found.notifies;
         self.note_staged(evd);
-    }
-
-    /// Asks for an event of the only queue, at any completion.
-    pub(super) fn arm_queue(&mut self) -> Result<(), ControlError> {
-        match self.queues.as_mut_slice() {
-            [queue] => queue.arm(false),
-            _ => Ok(()),
-        }
     }
 
     /// Stages what there is, up to the queue length.

@@ -1,10 +1,18 @@
 //! From a completion to an event.
+//!
+//! [`event`] is the only conversion. The fast path asks first whether a
+//! completion is the consumer's alone ([`is_consumers`]); of the next CQE it asks
+//! that before the CQE is consumed (`fast.rs`), of a completion that a queue
+//! of the verbs path has given out, after it ([`hand_out_fast`]). Every other
+//! completion goes through [`convert`], which tells the endpoint and the SRQ of
+//! it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use dat_engine::{Completion, CompletionFlags, CompletionOp, Status};
 
 use crate::handle::{Handle, Meters};
+use crate::object::ep::Needs;
 use crate::object::{ep, srq};
 use crate::types::{DtoStatus, EventData};
 
@@ -78,22 +86,47 @@ fn is_receive(op: CompletionOp) -> bool {
     matches!(op, CompletionOp::Recv | CompletionOp::RecvWriteImm)
 }
 
-/// Hands a completion of the usual kind to the consumer: one that went well,
-/// of an endpoint that need not see it. Nothing is done otherwise.
+/// Whether a completion that went well is the consumer's alone: its endpoint and
+/// SRQ need not see it. `has_behind` says whether at least so many completions
+/// are in the queue behind it.
 #[inline(always)]
-pub(super) fn hand_out_usual(completion: &Completion) -> Option<EventData> {
-    let endpoint = Handle::from_bits(completion.context as usize)?;
-    let meters = endpoint.slot()?.meters();
-    if !completion.status.is_success() || meters.third.load(Ordering::Relaxed) != 0 {
-        return None;
+pub(super) fn is_consumers(
+    meters: &Meters,
+    op: CompletionOp,
+    has_behind: impl FnOnce(u32) -> bool,
+) -> bool {
+    let needs = Needs(meters.third.load(Ordering::Relaxed));
+    match op {
+        CompletionOp::Recv | CompletionOp::RecvWriteImm => {
+            // With a high watermark, the endpoint holds no more than what is in
+            // the queue: on the fast path nothing of it is staged.
+            let many = needs.too_many_behind();
+            (needs.are_none() || many.is_some_and(|many| !has_behind(many)))
+                && !srq::is_watched(meters)
+        }
+        CompletionOp::Send | CompletionOp::Write | CompletionOp::Read => !needs.look(),
+        CompletionOp::Nop | CompletionOp::Bind => false,
     }
+}
+
+/// Hands a completion that was consumed to the consumer, if that needs neither
+/// its endpoint nor its SRQ. Nothing is done otherwise.
+#[inline(always)]
+pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
+    let ep = Handle::from_bits(completion.context as usize)?;
+    let meters = ep.slot()?.meters();
+    // What is behind it in the queue cannot be seen.
+    let is_fast = completion.status.is_success() && is_consumers(meters, completion.op, |_| true);
+    is_fast.then(|| hand_out(completion, ep, meters))
+}
+
+/// Hands a completion that is the consumer's alone to the consumer.
+#[inline(always)]
+pub(super) fn hand_out(completion: &Completion, ep: Handle, meters: &Meters) -> EventData {
     if is_receive(completion.op) {
         count_taken(meters);
-        srq::watch(meters);
-    } else if completion.op == CompletionOp::Bind {
-        return None;
     }
-    Some(event(completion, endpoint, DtoStatus::Success))
+    event(completion, ep, DtoStatus::Success)
 }
 
 /// The event of a completion; nothing if it is not for the consumer. What the

@@ -8,11 +8,13 @@
 //! | staged events (`consumer.rs`) | the owner, from the other two | the owner |
 //!
 //! The owner is the call that has the EVD by [`crate::handle::own`]: one wait or
-//! one dequeue at a time. The usual dequeue (`usual.rs`) finds nothing staged,
-//! nothing posted, and one completion queue (one word tells); it looks there and
-//! makes an event of the completion. Events are staged where more than the first must be known: to
-//! count them for a threshold or for `nmore`, and to keep what was posted behind
-//! the completions that were there before it.
+//! one dequeue at a time. On the fast path (`fast.rs`) it finds nothing staged,
+//! nothing posted, and one completion queue (one word tells); it looks at the
+//! next CQE there and makes an event of it. A dequeue takes that event, a wait
+//! looks for it, arms, looks again and sleeps until it is there, and then takes
+//! it the same way. Events are staged where more than the first must be known:
+//! to count them for a threshold or for `nmore`, and to keep what was posted
+//! behind the completions that were there before it.
 //!
 //! # What cannot be lost
 //! Completions: the queues have room for all that can be outstanding on the
@@ -26,18 +28,19 @@ mod create;
 mod dto;
 #[allow(unsafe_code)]
 mod exclusive;
+#[allow(unsafe_code)]
+mod fast;
 mod feed;
 mod home;
 mod ledger;
 mod merge;
 mod posted;
 mod query;
+#[allow(unsafe_code)]
 mod queue;
 mod resize;
 mod streams;
 mod take;
-#[allow(unsafe_code)]
-mod usual;
 mod wait;
 
 #[cfg(test)]
@@ -62,6 +65,7 @@ use crate::handle::Handle;
 use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 
 pub(crate) use self::dto::DtoStream;
+pub use self::fast::{Found, Next, Peek, next_fast, peek};
 pub(crate) use self::feed::{Seen, Task, look};
 pub(crate) use self::ledger::DtoRole;
 pub(crate) use self::posted::{Claim, Overflow};
@@ -69,8 +73,7 @@ pub use self::query::{EvdInfo, Notification};
 pub(crate) use self::streams::StreamGuard;
 pub use self::streams::StreamKind;
 pub(crate) use self::take::relieve;
-pub use self::take::{EMPTY, dequeue, dequeue_any, dequeue_any_with, own, own_when_free};
-pub use self::usual::{First, Found, Place, first};
+pub use self::take::{EMPTY, dequeue, dequeue_slow, dequeue_slow_with, own, own_when_free};
 pub use self::wait::{Timeout, Waited, Waiting, begin, wait};
 
 /// An event dispatcher.

@@ -32,13 +32,6 @@ impl Switches {
         self.states.load(Ordering::SeqCst) & bit != 0
     }
 
-    /// All of them, and what the DTO streams are configured for, but for whether
-    /// somebody waits: to be compared.
-    #[inline(always)]
-    pub(super) fn states(&self) -> u32 {
-        self.states.load(Ordering::SeqCst) & !WAITED
-    }
-
     fn set(&self, bit: u32) {
         self.states.fetch_or(bit, Ordering::SeqCst);
     }

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use dat_engine::{
-    Arrival, Completion, CompletionChannel, CompletionOp, CompletionQueue, ControlError,
+    Arrival, Completion, CompletionChannel, CompletionOp, CompletionQueue, ControlError, CqeRef,
 };
 
 /// A completion queue; in tests also one that the test fills.
@@ -15,34 +15,13 @@ pub(super) enum Queue {
     Fake(super::tests::FakeQueue),
 }
 
-/// What a queue has next; see [`CompletionQueue::glance`].
-pub(super) enum Glance<'a> {
-    Empty,
-    Written(Written<'a>),
-    Other,
-}
-
-/// A completion that is there, and not taken yet.
-pub(super) enum Written<'a> {
+/// The next CQE of a queue; see [`dat_engine::CqeRef`].
+pub(super) enum Cqe<'a> {
     /// Of the device.
-    Real(dat_engine::Written<'a>),
+    Real(CqeRef<'a>),
     /// Of a test.
     #[cfg(test)]
-    Fake(super::tests::FakeWritten<'a>),
-}
-
-/// What it is.
-pub(super) enum Look<'a> {
-    Received(Ready<'a>),
-    Done(Ready<'a>),
-    Other,
-}
-
-/// A completion of the usual kind, not taken yet.
-pub(super) enum Ready<'a> {
-    Real(dat_engine::Ready<'a>),
-    #[cfg(test)]
-    Fake(super::tests::FakeReady<'a>),
+    Fake(super::tests::FakeCqe<'a>),
 }
 
 /// Calls a method of the queue, whichever it is.
@@ -68,25 +47,41 @@ impl Queue {
         each!(self, queue => queue.arrival())
     }
 
-    /// What is next, without taking it.
+    /// The next CQE, if the device has written it. Nothing is consumed.
     #[inline(always)]
-    pub(super) fn glance(&mut self) -> Glance<'_> {
+    pub(super) fn peek(&mut self) -> Option<Cqe<'_>> {
         match self {
-            Self::Real(queue) => match queue.glance() {
-                dat_engine::Glance::Empty => Glance::Empty,
-                dat_engine::Glance::Written(written) => Glance::Written(Written::Real(written)),
-                dat_engine::Glance::Other => Glance::Other,
-            },
+            Self::Real(queue) => queue.peek().map(Cqe::Real),
             #[cfg(test)]
-            Self::Fake(queue) => queue.glance(),
+            Self::Fake(queue) => queue.peek().map(Cqe::Fake),
         }
     }
 
-    /// Whether [`Self::glance`] ever finds something.
+    /// Whether [`Self::peek`] would return one now.
     #[inline(always)]
-    pub(super) fn can_glance(&self) -> bool {
+    pub(super) fn has_cqe(&self) -> bool {
+        each!(self, queue => queue.has_cqe())
+    }
+
+    /// [`Self::peek`] without another look at the owner bit.
+    ///
+    /// # Safety
+    /// [`Self::has_cqe`] was true, and nothing was consumed since.
+    #[inline(always)]
+    pub(super) unsafe fn peek_unchecked(&mut self) -> Cqe<'_> {
         match self {
-            Self::Real(queue) => queue.can_glance(),
+            // SAFETY: passed on to the caller.
+            Self::Real(queue) => Cqe::Real(unsafe { queue.peek_unchecked() }),
+            #[cfg(test)]
+            Self::Fake(queue) => Cqe::Fake(queue.peek().expect("as the caller promises")),
+        }
+    }
+
+    /// Whether [`Self::peek`] returns CQEs: on the direct path.
+    #[inline(always)]
+    pub(super) fn can_peek(&self) -> bool {
+        match self {
+            Self::Real(queue) => queue.can_peek(),
             #[cfg(test)]
             Self::Fake(_) => true,
         }
@@ -132,52 +127,28 @@ impl Queue {
     }
 }
 
-impl<'a> Written<'a> {
-    /// What it is.
-    #[inline(always)]
-    pub(super) fn look(self) -> Look<'a> {
-        match self {
-            Self::Real(written) => match written.look() {
-                dat_engine::Look::Received(ready) => Look::Received(Ready::Real(ready)),
-                dat_engine::Look::Done(ready) => Look::Done(Ready::Real(ready)),
-                dat_engine::Look::Other => Look::Other,
-            },
-            #[cfg(test)]
-            Self::Fake(written) => written.look(),
-        }
-    }
-}
-
-impl Ready<'_> {
+impl Cqe<'_> {
     /// The context of the endpoint.
     #[inline(always)]
-    pub(super) fn context(&self) -> u64 {
-        each!(self, ready => ready.context())
+    pub(super) fn context(&self) -> Option<u64> {
+        each!(self, cqe => cqe.context())
     }
 
-    /// What a request was; nothing if that takes a closer look.
+    /// The operation, if the fast path can decode it.
     #[inline(always)]
     pub(super) fn op(&self) -> Option<CompletionOp> {
-        each!(self, ready => ready.op())
+        each!(self, cqe => cqe.op())
     }
 
-    /// Whether that many completions behind it are there, at least.
+    /// Whether at least so many completions behind this one are there.
     #[inline(always)]
     pub(super) fn has_behind(&self, completions: u32) -> bool {
-        each!(self, ready => ready.has_behind(completions))
+        each!(self, cqe => cqe.has_behind(completions))
     }
 
-    /// Takes a receive: its cookie, and how many bytes it got. Nothing is done if
-    /// it takes a closer look after all.
+    /// Consumes it on the fast path; `None` leaves it to the slow path.
     #[inline(always)]
-    pub(super) fn take_received(self) -> Option<(u64, u32)> {
-        each!(self, ready => ready.take_received())
-    }
-
-    /// Takes a request that is done: its cookie, and the note that it was posted
-    /// with.
-    #[inline(always)]
-    pub(super) fn take_done(self) -> (u64, u32) {
-        each!(self, ready => ready.take_done())
+    pub(super) fn consume(self) -> Option<Completion> {
+        each!(self, cqe => cqe.consume())
     }
 }

@@ -1,9 +1,8 @@
 //! Taking events without waiting.
 
 use super::Evd;
-use super::convert::hand_out_usual;
 use super::exclusive::open;
-use super::usual::{First, first};
+use super::fast::{Next, next_fast};
 use crate::handle::{self, Handle, NotOwned, Owned};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{Event, EventData};
@@ -22,50 +21,36 @@ pub const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::N
 /// `QUEUE_EMPTY`; `INVALID_STATE` if the device gave a queue of it up.
 #[inline(always)]
 pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
-    let owned = match first(owned) {
-        First::Empty => return Err(EMPTY),
-        First::Found(found) => match found.take(|event| event) {
-            Ok(event) => return Ok(event),
-            Err(owned) => owned,
-        },
-        First::Elsewhere(owned) => owned,
-    };
-    dequeue_any(owned)
+    match next_fast(owned) {
+        Next::Event(event) => Ok(event),
+        Next::Empty => Err(EMPTY),
+        Next::Slow(owned) => dequeue_slow(owned),
+    }
 }
 
-/// Takes the first event of an EVD, wherever it is.
+/// [`dequeue`] on the slow path: takes the event wherever it is.
 ///
 /// # Errors
 /// As [`dequeue`].
 #[inline(never)]
-pub fn dequeue_any(owned: Owned<Evd>) -> Result<Event, DatReturn> {
-    dequeue_any_with(owned, |event| event)
+pub fn dequeue_slow(owned: Owned<Evd>) -> Result<Event, DatReturn> {
+    dequeue_slow_with(owned, |event| event)
 }
 
-/// As [`dequeue_any`], and hands the event to `found`, for callers that put it
-/// somewhere else, and would rather not have it pass through memory first: it is
-/// inlined twice, once for a completion of the only queue that went well. That
-/// is the usual one of a queue that cannot be looked into (the verbs path).
+/// As [`dequeue_slow`], and hands the event to `with`, for callers that put it
+/// somewhere else, and would rather not have it pass through memory first.
 ///
 /// # Errors
 /// As [`dequeue`].
 #[inline(always)]
-pub fn dequeue_any_with<R>(
+pub fn dequeue_slow_with<R>(
     mut owned: Owned<Evd>,
-    found: impl FnOnce(Event) -> R,
+    with: impl FnOnce(Event) -> R,
 ) -> Result<R, DatReturn> {
     let handle = owned.handle();
     let (evd, consumer) = open(&mut owned);
-    let next = match consumer.poll_usual(evd) {
-        Some(Some(completion)) => match hand_out_usual(&completion) {
-            Some(data) => return Ok(found(Event { evd: handle, data })),
-            None => consumer.next_from(evd, &completion),
-        },
-        Some(None) => None,
-        None => consumer.next(evd),
-    };
-    match next {
-        Some(data) => Ok(found(Event { evd: handle, data })),
+    match consumer.next_slow(evd, |data| with(Event { evd: handle, data })) {
+        Some(result) => Ok(result),
         None if evd.switches.is_dead() => Err(DEAD),
         None => Err(EMPTY),
     }

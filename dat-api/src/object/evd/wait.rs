@@ -1,6 +1,9 @@
-//! Waiting for events.
-
-mod usual;
+//! Waiting for events: look, spin, arm, look, block, and take the event.
+//!
+//! A wait for one event looks at the next CQE without consuming it, as long as
+//! that is where the next event comes (`fast.rs`); every other look stages what
+//! there is and counts it. What ends the wait is taken by
+//! [`Consumer::next_event`], as by a dequeue.
 
 use std::borrow::BorrowMut;
 use std::os::fd::BorrowedFd;
@@ -108,32 +111,23 @@ fn first_look(
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
-    let missed = |mode| Missed {
+    let mut missed = Missed {
         threshold,
         closings,
         deadline,
-        mode,
+        state: State::NEW,
     };
-    let usual = match threshold {
-        1 => usual::State::new(evd, consumer, closings),
-        _ => None,
+    let outcome = if missed.view(evd, consumer).ready() {
+        WaitOutcome::Ready
+    } else if missed.deadline.is_now() {
+        WaitOutcome::TimedOut
+    } else {
+        missed.state.notified = false;
+        return Err(missed);
     };
-    if let Some(mut state) = usual {
-        let outcome = if state.view(evd, consumer).ready() {
-            WaitOutcome::Ready
-        } else if deadline.is_now() {
-            WaitOutcome::TimedOut
-        } else {
-            return Err(missed(Mode::Usual(state)));
-        };
-        if let Some(waited) = state.finish(evd, consumer, Ok(outcome)) {
-            return Ok(waited);
-        }
-    }
-    let mut state = State::NEW;
-    match state.first_look(evd, consumer, threshold, closings, &deadline) {
+    match missed.finish(evd, consumer, Some(outcome)) {
         Some(waited) => Ok(waited),
-        None => Err(missed(Mode::Any(state))),
+        None => Err(missed),
     }
 }
 
@@ -143,7 +137,7 @@ struct Missed {
     /// How often the EVD had been made unwaitable when the wait began.
     closings: u32,
     deadline: Deadline,
-    mode: Mode,
+    state: State,
 }
 
 /// A wait whose first look has found too little. Dropped before its end, it
@@ -153,14 +147,6 @@ pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
     /// Before the EVD, which is given back last.
     under_way: Option<UnderWay>,
     owned: O,
-}
-
-/// What is looked for.
-enum Mode {
-    /// One completion, in the only queue.
-    Usual(usual::State),
-    /// Any events.
-    Any(State),
 }
 
 /// A wait of the engine's.
@@ -175,25 +161,44 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     /// One step of the engine's wait, which begins with the first.
     fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
         let (evd, consumer) = open(self.owned.borrow_mut());
-        let (missed, under_way) = (&mut self.missed, &mut self.under_way);
-        let deadline = &mut missed.deadline;
-        match &mut missed.mode {
-            Mode::Usual(state) => {
-                let mut view = state.view(evd, consumer);
-                step(&mut view, evd, under_way, deadline, slept)
+        let missed = &mut self.missed;
+        consumer.awaited = missed.threshold;
+        let under_way = self.under_way.get_or_insert_with(|| {
+            // The events of the device are this wait's.
+            consumer.is_covered = false;
+            evd.switches.set_waited(true);
+            UnderWay {
+                wait: None,
+                budget: consumer.budget,
+                counters: consumer.counters,
             }
-            Mode::Any(state) => {
-                consumer.awaited = missed.threshold;
-                let mut view = View {
-                    evd,
-                    consumer,
-                    state,
-                    threshold: missed.threshold,
-                    closings: missed.closings,
-                };
-                step(&mut view, evd, under_way, deadline, slept)
+        });
+        let UnderWay {
+            wait,
+            budget,
+            counters,
+        } = under_way;
+        let blocker = &evd.blocker;
+        let mut view = View {
+            evd,
+            consumer,
+            state: &mut missed.state,
+            threshold: missed.threshold,
+            closings: missed.closings,
+        };
+        let wait = match wait {
+            Some(wait) => wait,
+            none => {
+                let deadline = &mut missed.deadline;
+                let begun =
+                    SteppedWait::begin(&mut view, blocker, budget, evd.policy, deadline, counters);
+                match begun {
+                    Ok(wait) => none.insert(wait),
+                    Err(outcome) => return Ok(NextStep::Over(outcome)),
+                }
             }
-        }
+        };
+        wait.go_on(&mut view, blocker, budget, counters, slept)
     }
 
     /// Ends the engine's wait. However it ended, there was a look for events just
@@ -217,34 +222,15 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     /// What the wait answers. Nothing if it is to go on.
     fn finish(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Waited> {
         let (evd, consumer) = open(self.owned.borrow_mut());
-        let Missed {
-            threshold,
-            closings,
-            deadline,
-            mode,
-        } = &mut self.missed;
-        if let Mode::Usual(state) = mode {
-            if let Some(waited) = state.finish(evd, consumer, outcome) {
-                return Some(waited);
-            }
-            // Something else than the usual has come.
-            let mut any = State::NEW;
-            let waited = any.first_look(evd, consumer, *threshold, *closings, deadline);
-            *mode = Mode::Any(any);
-            return waited;
-        }
-        let failure = match mode {
-            Mode::Any(state) => state.failure.take(),
-            Mode::Usual(_) => None,
-        };
-        let outcome = match (outcome, failure) {
-            (Ok(WaitOutcome::Ready), Some(error)) if consumer.known(evd) < *threshold => {
+        let missed = &mut self.missed;
+        let outcome = match (outcome, missed.state.failure.take()) {
+            (Ok(WaitOutcome::Ready), Some(error)) if consumer.known(evd) < missed.threshold => {
                 tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
                 None
             }
             (outcome, _) => outcome.ok(),
         };
-        Some(finish(evd, consumer, *threshold, *closings, outcome))
+        missed.finish(evd, consumer, outcome)
     }
 }
 
@@ -280,88 +266,67 @@ impl<O: BorrowMut<Owned<Evd>>> Drop for Waiting<O> {
     }
 }
 
-/// What waits for events of an EVD.
-trait Waiter: Source {
-    fn consumer(&mut self) -> &mut Consumer;
-}
-
-/// One step of a wait that looks through `waiter`, after a first look that found
-/// too little.
-#[inline]
-fn step<W: Waiter>(
-    waiter: &mut W,
-    evd: &Evd,
-    under_way: &mut Option<UnderWay>,
-    deadline: &mut Deadline,
-    slept: Option<&Slept>,
-) -> Result<NextStep, ControlError> {
-    let under_way = under_way.get_or_insert_with(|| {
-        let consumer = waiter.consumer();
-        // The events of the device are this wait's.
-        consumer.is_covered = false;
-        evd.switches.set_waited(true);
-        UnderWay {
-            wait: None,
-            budget: consumer.budget,
-            counters: consumer.counters,
+impl Missed {
+    fn view<'a>(&'a mut self, evd: &'a Evd, consumer: &'a mut Consumer) -> View<'a> {
+        View {
+            evd,
+            consumer,
+            state: &mut self.state,
+            threshold: self.threshold,
+            closings: self.closings,
         }
-    });
-    let (budget, counters) = (&mut under_way.budget, &mut under_way.counters);
-    let wait = match &mut under_way.wait {
-        Some(wait) => wait,
-        none => {
-            let blocker = &evd.blocker;
-            match SteppedWait::begin(waiter, blocker, budget, evd.policy, deadline, counters) {
-                Ok(wait) => none.insert(wait),
-                Err(outcome) => return Ok(NextStep::Over(outcome)),
-            }
-        }
-    };
-    wait.go_on(waiter, &evd.blocker, budget, counters, slept)
-}
+    }
 
-/// The answer of a wait for any events, from how it ended; nothing if it failed.
-#[inline]
-fn finish(
-    evd: &Evd,
-    consumer: &mut Consumer,
-    threshold: usize,
-    closings: u32,
-    outcome: Option<WaitOutcome>,
-) -> Waited {
-    let refused = |kind, subtype| DatReturn::error(kind, subtype).into();
-    if evd.switches.is_aborted() {
-        return refused(ReturnType::Abort, Subtype::NoSubtype);
-    }
-    if evd.switches.closings() != closings {
-        return refused(ReturnType::InvalidState, Subtype::InvalidStateEvdUnwaitable);
-    }
-    if evd.switches.is_dead() {
-        return DEAD.into();
-    }
-    let known = consumer.known(evd);
-    let end = match outcome {
-        None => return FAILED.into(),
-        Some(WaitOutcome::Interrupted) => INTERRUPTED,
-        Some(WaitOutcome::Ready | WaitOutcome::TimedOut) if known >= threshold => {
-            match consumer.next(evd) {
-                Some(data) => {
-                    return Waited {
+    /// The answer of a wait, from how it ended; `None` if it is to go on. An
+    /// `outcome` of `None`: it failed.
+    #[inline]
+    fn finish(
+        &self,
+        evd: &Evd,
+        consumer: &mut Consumer,
+        outcome: Option<WaitOutcome>,
+    ) -> Option<Waited> {
+        let refused = |kind, subtype| Some(DatReturn::error(kind, subtype).into());
+        if evd.switches.is_aborted() {
+            return refused(ReturnType::Abort, Subtype::NoSubtype);
+        }
+        if evd.switches.closings() != self.closings {
+            return refused(ReturnType::InvalidState, Subtype::InvalidStateEvdUnwaitable);
+        }
+        if evd.switches.is_dead() {
+            return Some(DEAD.into());
+        }
+        let known = consumer.known(evd);
+        let end = match outcome {
+            None => return Some(FAILED.into()),
+            Some(WaitOutcome::Interrupted) => INTERRUPTED,
+            Some(WaitOutcome::TimedOut) if known < self.threshold => TIMED_OUT,
+            // Fewer are known where the next CQE is the event.
+            Some(WaitOutcome::TimedOut | WaitOutcome::Ready) => {
+                if let Some(data) = consumer.next_event(evd) {
+                    if known == 0 {
+                        // Those behind it were not counted yet.
+                        consumer.gather(evd);
+                    }
+                    return Some(Waited {
                         result: Ok(Event {
                             evd: evd.handle,
                             data,
                         }),
                         nmore: nmore(consumer.known(evd)),
-                    };
+                    });
                 }
-                None => FAILED,
+                if known == 0 {
+                    // The endpoint of that CQE was reset since the look.
+                    return None;
+                }
+                FAILED
             }
-        }
-        Some(WaitOutcome::Ready | WaitOutcome::TimedOut) => TIMED_OUT,
-    };
-    Waited {
-        result: Err(end),
-        nmore: nmore(known),
+        };
+        Some(Waited {
+            result: Err(end),
+            nmore: nmore(known),
+        })
     }
 }
 
@@ -397,7 +362,7 @@ impl Evd {
     }
 }
 
-/// What a wait for any events has seen.
+/// What a wait has seen.
 struct State {
     /// Something that notifies has come. At the first look, everything does.
     notified: bool,
@@ -421,39 +386,9 @@ impl State {
         evented: false,
         failure: None,
     };
-
-    /// Looks once. Nothing if the wait goes on.
-    #[inline]
-    fn first_look(
-        &mut self,
-        evd: &Evd,
-        consumer: &mut Consumer,
-        threshold: usize,
-        closings: u32,
-        deadline: &Deadline,
-    ) -> Option<Waited> {
-        let mut view = View {
-            evd,
-            consumer,
-            state: self,
-            threshold,
-            closings,
-        };
-        // Another call that finds the EVD owned may as well try again, unless
-        // this one blocks.
-        let outcome = if view.ready() {
-            WaitOutcome::Ready
-        } else if deadline.is_now() {
-            WaitOutcome::TimedOut
-        } else {
-            self.notified = false;
-            return None;
-        };
-        Some(finish(evd, consumer, threshold, closings, Some(outcome)))
-    }
 }
 
-/// One look of a wait for any events.
+/// One look of a wait.
 struct View<'a> {
     evd: &'a Evd,
     consumer: &'a mut Consumer,
@@ -469,16 +404,20 @@ impl View<'_> {
             && !self.consumer.tells_solicited()
     }
 
+    /// Whether any event ends the wait, so that none need be counted.
+    fn is_for_any(&self) -> bool {
+        let attribute = self.evd.switches.attribute();
+        self.threshold == 1
+            && !matches!(
+                attribute,
+                Some(Attribute::Solicited | Attribute::Unsignalled)
+            )
+    }
+
     /// Whether the EVD was closed to waiters, or is going.
     fn is_stopped(&self) -> bool {
         let switches = &self.evd.switches;
         switches.is_over() || switches.closings() != self.closings
-    }
-}
-
-impl Waiter for View<'_> {
-    fn consumer(&mut self) -> &mut Consumer {
-        self.consumer
     }
 }
 
@@ -487,6 +426,11 @@ impl Source for View<'_> {
     fn ready(&mut self) -> bool {
         if self.is_stopped() || self.state.failure.is_some() {
             return true;
+        }
+        if self.is_for_any()
+            && let Some(is_ready) = self.consumer.has_fast(self.evd)
+        {
+            return is_ready;
         }
         let found = self.consumer.gather(self.evd);
         let known = self.consumer.known(self.evd);

@@ -30,7 +30,7 @@ use sources::Sources;
 use watermark::Watermark;
 
 pub(crate) use sources::Reporting;
-pub(crate) use watermark::watch;
+pub(crate) use watermark::{is_watched, watch};
 
 /// A shared receive queue.
 pub struct Srq {

@@ -41,12 +41,20 @@ impl Watermark {
 /// taken from a queue, if the endpoint is on one.
 #[inline(always)]
 pub(crate) fn watch(meters: &Meters) {
-    if let Some(srq) = Handle::from_bits(meters.link.load(Ordering::Relaxed) as usize)
-        && let Some(slot) = srq.slot()
-        && slot.meters().first.load(Ordering::Relaxed) != 0
+    if let Some(srq) = meters.srq()
+        && srq.meters().first.load(Ordering::Relaxed) != 0
     {
-        taken(srq);
+        taken(Handle::of(srq));
     }
+}
+
+/// Whether the endpoint with these meters takes its receives from a queue whose
+/// low watermark is armed: then [`watch`] is to be called for each.
+#[inline(always)]
+pub(crate) fn is_watched(meters: &Meters) -> bool {
+    meters
+        .srq()
+        .is_some_and(|srq| srq.meters().first.load(Ordering::Relaxed) != 0)
 }
 
 /// A receive was taken from a queue whose low watermark is armed.

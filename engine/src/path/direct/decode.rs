@@ -1,18 +1,21 @@
-//! From an entry of a completion ring to what the application sees, taking the
-//! request's place in its queue back on the way.
+//! The decoder: from a CQE and the record of its queue pair to a
+//! [`Completion`].
+//!
+//! [`received`] and [`request`] say what a completion of a receive, and of a
+//! request of the send queue, looks like. The fast path (`cqe_ref.rs`), the runs
+//! of a batch (`run.rs`) and the slow path ([`decode`]) all use them. The slow
+//! path adds what is rare: errors, immediate data, payload in the CQE.
 
-use super::record::{Receives, Record};
+use super::record::Record;
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
 use crate::ring::complete::{CompletionRing, Slot};
-use crate::ring::receive::RecvConsumer;
 use crate::ring::scatter::{Units, scatter};
 use crate::ring::send::Retired;
-use crate::ring::shared::SharedRecvConsumer;
 use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn, WqeOpcode};
 
 /// What a request of the send queue was, by the opcode of its WQE.
 #[inline(always)]
-pub(super) fn requester_op(opcode: u8) -> Option<CompletionOp> {
+fn requester_op(opcode: u8) -> Option<CompletionOp> {
     Some(match WqeOpcode::from_bits(opcode)? {
         WqeOpcode::Send | WqeOpcode::SendImm => CompletionOp::Send,
         WqeOpcode::RdmaWrite | WqeOpcode::RdmaWriteImm => CompletionOp::Write,
@@ -22,69 +25,73 @@ pub(super) fn requester_op(opcode: u8) -> Option<CompletionOp> {
     })
 }
 
-/// The last byte of an entry, but for the owner and solicited bits, for a
-/// message without immediate data whose payload is where it should be.
-pub(super) const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
-/// The same for a request that is done.
-pub(super) const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
-
-/// The completion in a [`RECEIVED`] entry, or `None`, with nothing done, if it
-/// takes a closer look after all. Calls nothing out of line.
+/// The operation, if the CQE is one of those that the fast path decodes. The
+/// owner bit of `own_op` is 0.
 #[inline(always)]
-pub(super) fn received(
-    slot: Slot,
-    form: u8,
-    whose: RequestQpn,
-    record: &Record,
-) -> Option<Completion> {
-    Some(Completion {
-        cookie: receive(slot, record)?,
-        context: record.context,
-        byte_len: slot.byte_count(),
-        imm: 0,
-        qpn: whose.qpn(),
-        status: Status::Success,
-        op: CompletionOp::Recv,
-        flags: solicited(OwnOp(form)),
-        vendor_syndrome: 0,
-    })
-}
-
-/// Takes the receive of a [`RECEIVED`] entry off its queue: its cookie.
-#[inline(always)]
-pub(super) fn receive(slot: Slot, record: &Record) -> Option<u64> {
-    match &record.receives {
-        Receives::Own(ring) => {
-            let cookie = ring.cookie(slot.wqe_counter());
-            ring.retire(1);
-            Some(cookie)
-        }
-        Receives::Shared(shared) => shared.ring.take_next(slot.wqe_counter()),
-        Receives::None => None,
+pub(super) fn fast_op(own_op: OwnOp, whose: RequestQpn) -> Option<CompletionOp> {
+    // The last byte of a receive without immediate data, and of a request that
+    // is done, neither of them with payload in the CQE.
+    const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
+    const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
+    match own_op.0 & !OwnOp::SOLICITED {
+        RECEIVED => Some(CompletionOp::Recv),
+        DONE => requester_op(whose.request_opcode()),
+        _ => None,
     }
 }
 
-/// As [`received`], for a [`DONE`] entry.
+/// The completion of a receive that took a message without immediate data.
 #[inline(always)]
-pub(super) fn done(slot: Slot, whose: RequestQpn, record: &Record) -> Option<Completion> {
-    let op = requester_op(whose.request_opcode())?;
-    let byte_len = if op == CompletionOp::Read {
-        slot.byte_count()
-    } else {
-        0
-    };
-    let Retired { cookie, note } = record.sends.retire(slot.wqe_counter());
-    Some(Completion {
+pub(super) fn received(
+    record: &Record,
+    qpn: u32,
+    own_op: OwnOp,
+    wr_id: u64,
+    byte_len: u32,
+) -> Completion {
+    Completion {
+        cookie: wr_id,
+        context: record.context,
+        byte_len,
+        imm: 0,
+        qpn,
+        status: Status::Success,
+        op: CompletionOp::Recv,
+        flags: solicited(own_op),
+        vendor_syndrome: 0,
+    }
+}
+
+/// The completion of a request of the send queue that was carried out.
+#[inline(always)]
+pub(super) fn request(
+    record: &Record,
+    qpn: u32,
+    op: CompletionOp,
+    Retired { cookie, note }: Retired,
+    byte_len: u32,
+) -> Completion {
+    Completion {
         cookie,
         context: record.context,
         byte_len,
         imm: note,
-        qpn: whose.qpn(),
+        qpn,
         status: Status::Success,
         op,
         flags: CompletionFlags::empty(),
         vendor_syndrome: 0,
-    })
+    }
+}
+
+/// The bytes that a request has read: only CQEs of reads have a length.
+#[inline(always)]
+pub(super) fn read_length(slot: Slot, op: CompletionOp) -> u32 {
+    if op == CompletionOp::Read {
+        slot.byte_count()
+    } else {
+        0
+    }
 }
 
 #[inline(always)]
@@ -94,34 +101,27 @@ pub(super) fn solicited(own_op: OwnOp) -> CompletionFlags {
     CompletionFlags::from_bits_retain(own_op.0 & OwnOp::SOLICITED)
 }
 
-/// Any completion of a queue pair. `None` if it cannot be one: an opcode that
-/// nothing of ours leads to, or a receive on a queue pair that has none.
+/// The slow path: any completion of a queue pair. Gives its receive or request
+/// back to the poster. `None` if the CQE cannot be a completion of the queue
+/// pair: an opcode that no request of ours leads to, or a receive on a queue
+/// pair that has none.
 pub(super) fn decode(
     ring: &CompletionRing,
     slot: Slot,
     tail: CqeTail,
     record: &Record,
 ) -> Option<Completion> {
-    let opcode = tail.own_op().opcode();
-    match opcode {
+    match tail.own_op().opcode() {
         CqeOpcode::REQUESTER => requester(ring, slot, tail, record),
         CqeOpcode::REQUESTER_ERROR => {
             let op = failed_op(tail, record);
-            let Retired { cookie, note } = record.sends.retire(tail.wqe_counter());
-            Some(Completion {
-                cookie,
-                imm: note,
-                ..failed(slot, record, op)
-            })
+            let retired = record.sends.retire(tail.wqe_counter());
+            Some(failed(slot, request(record, tail.qpn(), op, retired, 0)))
         }
         CqeOpcode::RESPONDER_ERROR => {
-            let receive = Receive::of(record, tail)?;
-            let cookie = receive.cookie();
-            receive.retire();
-            Some(Completion {
-                cookie,
-                ..failed(slot, record, CompletionOp::Recv)
-            })
+            let wr_id = record.receives.take(tail.wqe_counter())?;
+            let completion = received(record, tail.qpn(), OwnOp(0), wr_id, 0);
+            Some(failed(slot, completion))
         }
         CqeOpcode::RESPONDER_WRITE_IMM
         | CqeOpcode::RESPONDER_SEND
@@ -142,22 +142,17 @@ fn failed_op(tail: CqeTail, record: &Record) -> CompletionOp {
     requester_op(opcode).unwrap_or(CompletionOp::Send)
 }
 
-/// An error completion, but for its cookie.
-fn failed(slot: Slot, record: &Record, op: CompletionOp) -> Completion {
+/// The completion with the cause that the error CQE gives.
+fn failed(slot: Slot, completion: Completion) -> Completion {
     let cqe = slot.copy();
     Completion {
-        cookie: 0,
-        context: record.context,
-        byte_len: 0,
-        imm: 0,
-        qpn: cqe.tail().qpn(),
         status: cqe.syndrome().status(),
-        op,
-        flags: CompletionFlags::empty(),
         vendor_syndrome: cqe.vendor_syndrome(),
+        ..completion
     }
 }
 
+/// A request of the send queue, which may have its payload in the CQE.
 fn requester(
     ring: &CompletionRing,
     slot: Slot,
@@ -165,11 +160,7 @@ fn requester(
     record: &Record,
 ) -> Option<Completion> {
     let op = requester_op(tail.request_opcode())?;
-    let byte_len = if op == CompletionOp::Read {
-        slot.byte_count()
-    } else {
-        0
-    };
+    let byte_len = read_length(slot, op);
     let status = match tail.own_op().inline_scatter() {
         InlineScatter::None => Status::Success,
         format => match record.sends.read_units(tail.wqe_counter(), byte_len) {
@@ -178,20 +169,12 @@ fn requester(
             None => Status::RemoteInvalidRequest,
         },
     };
-    let Retired { cookie, note } = record.sends.retire(tail.wqe_counter());
-    Some(Completion {
-        cookie,
-        context: record.context,
-        byte_len: if status.is_success() { byte_len } else { 0 },
-        imm: note,
-        qpn: tail.qpn(),
-        status,
-        op,
-        flags: CompletionFlags::empty(),
-        vendor_syndrome: 0,
-    })
+    let retired = record.sends.retire(tail.wqe_counter());
+    let completion = request(record, tail.qpn(), op, retired, byte_len);
+    Some(with_status(completion, status))
 }
 
+/// A receive, which may have immediate data, and its payload in the CQE.
 fn responder(
     ring: &CompletionRing,
     slot: Slot,
@@ -199,43 +182,42 @@ fn responder(
     record: &Record,
 ) -> Option<Completion> {
     let own_op = tail.own_op();
-    let receive = Receive::of(record, tail)?;
     let byte_len = slot.byte_count();
     let status = match own_op.inline_scatter() {
         InlineScatter::None => Status::Success,
-        format => place(
-            ring,
-            slot,
-            format,
-            byte_len,
-            receive.units(byte_len, &mut Units::new()),
-            record,
-        ),
+        format => {
+            let mut units = Units::new();
+            let receives = &record.receives;
+            receives.units(tail.wqe_counter(), byte_len, &mut units)?;
+            place(ring, slot, format, byte_len, &units, record)
+        }
     };
-    let mut completion = Completion {
-        cookie: receive.cookie(),
-        context: record.context,
-        byte_len,
-        imm: 0,
-        qpn: tail.qpn(),
+    let wr_id = record.receives.take(tail.wqe_counter())?;
+    let mut completion = received(record, tail.qpn(), own_op, wr_id, byte_len);
+    if status.is_success() {
+        match own_op.opcode() {
+            CqeOpcode::RESPONDER_WRITE_IMM => completion.op = CompletionOp::RecvWriteImm,
+            CqeOpcode::RESPONDER_SEND_IMM => {}
+            _ => return Some(completion),
+        }
+        completion.imm = slot.imm();
+        completion.flags |= CompletionFlags::WITH_IMM;
+    }
+    Some(with_status(completion, status))
+}
+
+/// The completion with the outcome of copying its payload.
+fn with_status(completion: Completion, status: Status) -> Completion {
+    let byte_len = if status.is_success() {
+        completion.byte_len
+    } else {
+        0
+    };
+    Completion {
         status,
-        op: CompletionOp::Recv,
-        flags: solicited(own_op),
-        vendor_syndrome: 0,
-    };
-    receive.retire();
-    if !status.is_success() {
-        completion.byte_len = 0;
-        return Some(completion);
+        byte_len,
+        ..completion
     }
-    match own_op.opcode() {
-        CqeOpcode::RESPONDER_WRITE_IMM => completion.op = CompletionOp::RecvWriteImm,
-        CqeOpcode::RESPONDER_SEND_IMM => {}
-        _ => return Some(completion),
-    }
-    completion.imm = slot.imm();
-    completion.flags |= CompletionFlags::WITH_IMM;
-    Some(completion)
 }
 
 /// Copies a payload that came in the CQE to where it belongs.
@@ -262,53 +244,5 @@ fn place(
         Status::Success
     } else {
         Status::LocalLength
-    }
-}
-
-/// The receive that a completion names.
-struct Receive<'a> {
-    ring: ReceiveRing<'a>,
-    wqe_counter: u16,
-}
-
-/// The queue that it was posted to.
-enum ReceiveRing<'a> {
-    Own(&'a RecvConsumer),
-    Shared(&'a SharedRecvConsumer),
-}
-
-impl<'a> Receive<'a> {
-    fn of(record: &'a Record, tail: CqeTail) -> Option<Self> {
-        let ring = match &record.receives {
-            Receives::Own(ring) => ReceiveRing::Own(ring),
-            Receives::Shared(shared) => ReceiveRing::Shared(&shared.ring),
-            Receives::None => return None,
-        };
-        Some(Self {
-            ring,
-            wqe_counter: tail.wqe_counter(),
-        })
-    }
-
-    fn cookie(&self) -> u64 {
-        match self.ring {
-            ReceiveRing::Own(ring) => ring.cookie(self.wqe_counter),
-            ReceiveRing::Shared(ring) => ring.cookie(self.wqe_counter),
-        }
-    }
-
-    fn units<'u>(&self, length: u32, units: &'u mut Units) -> &'u Units {
-        match self.ring {
-            ReceiveRing::Own(ring) => ring.units(self.wqe_counter, length, units),
-            ReceiveRing::Shared(ring) => ring.units(self.wqe_counter, length, units),
-        }
-        units
-    }
-
-    fn retire(self) {
-        match self.ring {
-            ReceiveRing::Own(ring) => ring.retire(1),
-            ReceiveRing::Shared(ring) => ring.free(self.wqe_counter),
-        }
     }
 }

@@ -1,23 +1,21 @@
 //! Polling a completion queue.
 //!
-//! The usual completions (a receive, a request that is done) are handled in
-//! line; everything else, from immediate data to errors and completions of
-//! queue pairs that are no more, goes through one function out of line.
+//! [`Poller::peek`] is the only look at the next CQE. The fast path consumes
+//! it in line ([`CqeRef::consume`]): a receive without immediate data, a request
+//! that went well. Everything else, from immediate data to errors and CQEs of
+//! queue pairs that are gone, takes the slow path, one function out of line.
 
 use std::sync::Arc;
 
-use super::decode::{DONE, RECEIVED, decode, done, receive, received, requester_op};
+use super::decode::decode;
 use super::mailbox::Change;
-use super::record::Record;
-use super::run::take_run;
-use super::table::{Table, View};
-use super::{Mailbox, Owner};
-use crate::completion::{Completion, CompletionOp};
+use super::table::Table;
+use super::{CqeRef, Mailbox, Owner};
+use crate::completion::Completion;
 use crate::path::{Arrival, PollerCounters};
 use crate::ring::LayoutError;
 use crate::ring::complete::{CompletionRing, Slot};
 use crate::ring::layout::CompletionLayout;
-use crate::ring::send::Retired;
 use crate::wire::{CqeOpcode, CqeTail, OwnOp};
 
 /// The polling side of a completion queue.
@@ -37,34 +35,8 @@ impl core::fmt::Debug for Poller {
     }
 }
 
-/// An entry that the device has written, not taken yet.
-#[derive(Debug)]
-pub struct Written<'a> {
-    poller: &'a mut Poller,
-    /// Its last byte but for the owner bit.
-    form: u8,
-}
-
-/// What an entry is.
-#[derive(Debug)]
-pub enum Look<'a> {
-    /// A receive that went well.
-    Received(Ready<'a>),
-    /// A request that is done.
-    Done(Ready<'a>),
-    /// Something else: `Poller::poll` has to see to it.
-    Other,
-}
-
-/// A completion of the usual kind, not taken yet.
-pub struct Ready<'a> {
-    ring: &'a mut CompletionRing,
-    record: &'a Record,
-    slot: Slot,
-}
-
-/// What became of an unusual entry.
-enum Unusual {
+/// What the slow path made of one CQE.
+enum Slow {
     /// A completion to report.
     Report(Completion),
     /// Nothing to report; go on with the next.
@@ -107,34 +79,52 @@ impl Poller {
         self.counters
     }
 
+    /// The next CQE, if the device has written it: the owner bit, the barrier,
+    /// and one look-up of the queue pair. Reads no letters, so a thread that
+    /// polls in this way alone has to call [`Self::settle`] when queue pairs
+    /// have gone.
+    #[inline(always)]
+    pub fn peek(&mut self) -> Option<CqeRef<'_>> {
+        let (slot, own_op) = self.ring.cursor.look();
+        if own_op & OwnOp::OWNER != 0 {
+            return None;
+        }
+        let table = self.table.view();
+        Some(CqeRef::new(&mut self.ring, table, slot, OwnOp(own_op)))
+    }
+
+    /// Whether [`Self::peek`] would return a CQE: only its owner bit is read.
+    #[inline(always)]
+    pub fn has_cqe(&self) -> bool {
+        let (_, own_op) = self.ring.cursor.look();
+        own_op & OwnOp::OWNER == 0
+    }
+
+    /// [`Self::peek`] without the look at the owner bit.
+    ///
+    /// # Safety
+    /// [`Self::has_cqe`] was true, and nothing was consumed since.
+    #[inline(always)]
+    pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
+        let slot = self.ring.cursor.slot();
+        let own_op = OwnOp(slot.own_op().0 & !OwnOp::OWNER);
+        CqeRef::new(&mut self.ring, self.table.view(), slot, own_op)
+    }
+
     /// The next completion, if there is one.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<Completion> {
-        let (slot, form) = self.ring.cursor.look();
-        if self.is_nothing(form) {
+        if let Some(cqe) = self.peek() {
+            if let Some(completion) = cqe.consume() {
+                return Some(completion);
+            }
+        } else if !self.mailbox.has_letters() {
             return None;
         }
-        if let Some(completion) = usual(self.table.view(), slot, form) {
-            self.ring.cursor.advance();
-            self.ring.publish();
-            return Some(completion);
-        }
-        // In a place of its own: so the usual one need not lie in memory.
+        // In a place of its own, so that the completion of the fast path need
+        // not lie in memory.
         let mut found = Completion::default();
-        if self.study(&mut found) {
-            Some(found)
-        } else {
-            None
-        }
-    }
-
-    /// The next entry, if it is written, to be looked at before it is taken.
-    /// Nothing of that is called out of line, and no letters are read: who polls
-    /// in this way alone has to [`Self::settle`] when queue pairs have gone.
-    #[inline(always)]
-    pub fn glance(&mut self) -> Option<Written<'_>> {
-        let (_, form) = self.ring.cursor.look();
-        (form & OwnOp::OWNER == 0).then_some(Written { poller: self, form })
+        self.poll_slow(&mut found).then_some(found)
     }
 
     /// Returns when the next entry was written, without taking it. An entry of a
@@ -150,21 +140,22 @@ impl Poller {
         }
     }
 
-    /// Fills `out` with completions as far as there are any. Answers how many.
+    /// Fills `out` with completions as far as there are any. Returns how many.
     #[inline]
     pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
         let mut filled = 0;
         while let Some(rest @ [_, ..]) = out.get_mut(filled..) {
-            let taken = take_run(self.table.view(), &mut self.ring.cursor, rest);
-            filled += taken;
-            if taken > 0 {
-                continue;
-            }
-            let (_, form) = self.ring.cursor.look();
-            if self.is_nothing(form) || !self.study(&mut rest[0]) {
+            let taken = if let Some(cqe) = self.peek() {
+                cqe.consume_run(rest)
+            } else if self.mailbox.has_letters() {
+                0
+            } else {
+                break;
+            };
+            if taken == 0 && !self.poll_slow(&mut rest[0]) {
                 break;
             }
-            filled += 1;
+            filled += taken.max(1);
         }
         if filled > 0 {
             self.ring.publish();
@@ -172,36 +163,30 @@ impl Poller {
         filled
     }
 
-    /// Whether the last byte of the next entry says that there is none, and no
-    /// letter is waiting either.
-    #[inline(always)]
-    fn is_nothing(&self, form: u8) -> bool {
-        form & OwnOp::OWNER != 0 && !self.mailbox.has_letters()
-    }
-
-    /// The next completion, whatever it takes to find it: whether there is one.
-    /// Gives what it goes past back to the device.
+    /// The slow path: the next completion, whatever it takes to find it.
+    /// Returns whether there is one. Gives the CQEs that it goes past back to the
+    /// device, and reads letters.
     #[cold]
     #[inline(never)]
-    fn study(&mut self, found: &mut Completion) -> bool {
+    fn poll_slow(&mut self, found: &mut Completion) -> bool {
         loop {
             let Some(slot) = self.ring.peek() else {
                 self.settle();
                 return false;
             };
-            match self.unusual(slot, slot.tail()) {
-                Unusual::Report(completion) => {
+            match self.consume_slow(slot, slot.tail()) {
+                Slow::Report(completion) => {
                     self.ring.cursor.advance();
                     self.ring.publish();
                     *found = completion;
                     return true;
                 }
-                Unusual::Skip => {
+                Slow::Skip => {
                     self.ring.cursor.advance();
                     self.ring.publish();
                 }
-                Unusual::Again => {}
-                Unusual::Empty => {
+                Slow::Again => {}
+                Slow::Empty => {
                     self.settle();
                     return false;
                 }
@@ -209,26 +194,26 @@ impl Poller {
         }
     }
 
-    fn unusual(&mut self, slot: Slot, tail: CqeTail) -> Unusual {
+    fn consume_slow(&mut self, slot: Slot, tail: CqeTail) -> Slow {
         match tail.own_op().opcode() {
-            CqeOpcode::INVALID => return Unusual::Empty,
+            CqeOpcode::INVALID => return Slow::Empty,
             CqeOpcode::TOMBSTONE => {
                 self.counters.stale += 1;
-                return Unusual::Skip;
+                return Slow::Skip;
             }
             _ => {}
         }
         match self.table.search(tail.qpn()) {
             Some(record) if record.is(tail.qpn()) => {
                 if let Some(completion) = decode(&self.ring, slot, tail, record) {
-                    return Unusual::Report(completion);
+                    return Slow::Report(completion);
                 }
                 self.counters.unknown += 1;
             }
             // It is going, or was never here; or its letter has not been read.
             _ if self.mailbox.has_letters() => {
                 self.read_letters();
-                return Unusual::Again;
+                return Slow::Again;
             }
             // Its letter is being written. The number has not been given to
             // another yet: the record, which is here, holds it.
@@ -238,7 +223,7 @@ impl Poller {
             }
             None => self.counters.unknown += 1,
         }
-        Unusual::Skip
+        Slow::Skip
     }
 
     /// Learns of queue pairs that came and went.
@@ -270,81 +255,6 @@ impl Poller {
     }
 }
 
-impl<'a> Written<'a> {
-    /// What it is.
-    #[inline(always)]
-    pub fn look(self) -> Look<'a> {
-        let Self { poller, form } = self;
-        let kind = form & !OwnOp::SOLICITED;
-        if kind != RECEIVED && kind != DONE {
-            return Look::Other;
-        }
-        let slot = poller.ring.cursor.slot();
-        let Some(record) = poller.table.view().find(slot.request_qpn().qpn()) else {
-            return Look::Other;
-        };
-        let ready = Ready {
-            ring: &mut poller.ring,
-            record,
-            slot,
-        };
-        if kind == RECEIVED {
-            Look::Received(ready)
-        } else {
-            Look::Done(ready)
-        }
-    }
-}
-
-impl core::fmt::Debug for Ready<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Ready")
-            .field("context", &self.context())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Ready<'_> {
-    /// The context of the endpoint.
-    #[inline(always)]
-    pub fn context(&self) -> u64 {
-        self.record.context
-    }
-
-    /// What a request was; nothing if that takes a closer look.
-    #[inline(always)]
-    pub fn op(&self) -> Option<CompletionOp> {
-        requester_op(self.slot.request_opcode())
-    }
-
-    /// Whether that many entries behind it are written, at least.
-    #[inline(always)]
-    pub fn has_behind(&self, entries: u32) -> bool {
-        self.ring.has_behind(entries)
-    }
-
-    /// Takes a receive: its cookie, and how many bytes it got. Nothing is done
-    /// if it takes a closer look after all.
-    #[inline(always)]
-    pub fn take_received(self) -> Option<(u64, u32)> {
-        let cookie = receive(self.slot, self.record)?;
-        let byte_len = self.slot.byte_count();
-        self.ring.cursor.advance();
-        self.ring.publish();
-        Some((cookie, byte_len))
-    }
-
-    /// Takes a request that is done: its cookie, and the note that it was posted
-    /// with.
-    #[inline(always)]
-    pub fn take_done(self) -> (u64, u32) {
-        let Retired { cookie, note } = self.record.sends.retire(self.slot.wqe_counter());
-        self.ring.cursor.advance();
-        self.ring.publish();
-        (cookie, note)
-    }
-}
-
 impl Drop for Poller {
     fn drop(&mut self) {
         // Records in unread letters go now, and with them what they hold.
@@ -357,22 +267,5 @@ impl Drop for Poller {
                 }
             }
         }
-    }
-}
-
-/// The completion in the next entry, if it is of the usual kind. Calls nothing
-/// out of line, so that it costs its callers no registers.
-#[inline(always)]
-fn usual(table: View<'_>, slot: Slot, form: u8) -> Option<Completion> {
-    match form & !OwnOp::SOLICITED {
-        RECEIVED => {
-            let whose = slot.request_qpn();
-            received(slot, form, whose, table.find(whose.qpn())?)
-        }
-        DONE => {
-            let whose = slot.request_qpn();
-            done(slot, whose, table.find(whose.qpn())?)
-        }
-        _ => None,
     }
 }

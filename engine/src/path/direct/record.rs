@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Owner;
 use super::shared::SharedState;
 use crate::ring::receive::RecvConsumer;
+use crate::ring::scatter::Units;
 use crate::ring::send::SendConsumer;
 use crate::wire::CqeTail;
 
@@ -22,6 +23,57 @@ pub(super) enum Receives {
     Own(RecvConsumer),
     /// A shared one.
     Shared(Arc<SharedState>),
+}
+
+impl Receives {
+    /// Takes the receive that a completion names off its queue, which gives it
+    /// back to the poster. Returns its `wr_id`; `None` if there is no queue.
+    ///
+    /// The queue's own count of what came back (`retired`, `returned`) is the
+    /// only count of completed receives: how many are outstanding follows from
+    /// it and the doorbell record.
+    pub(super) fn take(&self, wqe_counter: u16) -> Option<u64> {
+        match self {
+            Self::Own(ring) => {
+                let wr_id = ring.cookie(wqe_counter);
+                ring.retire(1);
+                Some(wr_id)
+            }
+            Self::Shared(shared) => {
+                let wr_id = shared.ring.cookie(wqe_counter);
+                shared.ring.free(wqe_counter);
+                Some(wr_id)
+            }
+            Self::None => None,
+        }
+    }
+
+    /// [`Self::take`] on the fast path: `None`, and nothing is taken, also if a
+    /// shared receive came back out of order, or the shared queue has several
+    /// pollers. Calls nothing out of line.
+    #[inline(always)]
+    pub(super) fn take_fast(&self, wqe_counter: u16) -> Option<u64> {
+        match self {
+            Self::Own(ring) => {
+                let wr_id = ring.cookie(wqe_counter);
+                ring.retire(1);
+                Some(wr_id)
+            }
+            Self::Shared(shared) => shared.ring.take_next(wqe_counter),
+            Self::None => None,
+        }
+    }
+
+    /// Collects the segments that `length` bytes go to, of the receive that a
+    /// completion names. `None` if there is no queue.
+    pub(super) fn units(&self, wqe_counter: u16, length: u32, units: &mut Units) -> Option<()> {
+        match self {
+            Self::Own(ring) => ring.units(wqe_counter, length, units),
+            Self::Shared(shared) => shared.ring.units(wqe_counter, length, units),
+            Self::None => return None,
+        }
+        Some(())
+    }
 }
 
 /// Shared by the poster and the pollers of the send and the receive queue. The

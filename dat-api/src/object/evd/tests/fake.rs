@@ -11,8 +11,6 @@ use dat_engine::{
     Arrival, Completion, CompletionFlags, CompletionOp, ControlError, Device, PathRequest,
 };
 
-use super::super::queue::{Glance, Look, Ready, Written};
-
 /// What an armed queue raises an event for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Armed {
@@ -120,20 +118,18 @@ impl FakeQueue {
         (Self(Arc::clone(&ring)), ring)
     }
 
-    pub(in super::super) fn glance(&mut self) -> Glance<'_> {
+    pub(in super::super) fn has_cqe(&self) -> bool {
+        self.0.len() > 0
+    }
+
+    pub(in super::super) fn peek(&mut self) -> Option<FakeCqe<'_>> {
         let inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        let front = inside
-            .completions
-            .front()
-            .map(|(completion, _)| *completion);
+        let (completion, _) = inside.completions.front().copied()?;
         drop(inside);
-        match front {
-            None => Glance::Empty,
-            Some(completion) => Glance::Written(Written::Fake(FakeWritten(FakeReady {
-                queue: self,
-                completion,
-            }))),
-        }
+        Some(FakeCqe {
+            queue: self,
+            completion,
+        })
     }
 
     pub(in super::super) fn poll(&mut self) -> Option<Completion> {
@@ -196,49 +192,29 @@ impl FakeQueue {
     }
 }
 
-/// The first completion of a queue, not looked at.
-#[derive(Debug)]
-pub(in super::super) struct FakeWritten<'a>(FakeReady<'a>);
-
-impl<'a> FakeWritten<'a> {
-    pub(in super::super) fn look(self) -> Look<'a> {
-        let Completion { status, op, .. } = self.0.completion;
-        match op {
-            _ if !status.is_success() => Look::Other,
-            CompletionOp::RecvWriteImm => Look::Other,
-            CompletionOp::Recv => Look::Received(Ready::Fake(self.0)),
-            _ => Look::Done(Ready::Fake(self.0)),
-        }
-    }
-}
-
 /// The first completion of a queue.
 #[derive(Debug)]
-pub(in super::super) struct FakeReady<'a> {
+pub(in super::super) struct FakeCqe<'a> {
     queue: &'a mut FakeQueue,
     completion: Completion,
 }
 
-impl FakeReady<'_> {
-    pub(in super::super) fn context(&self) -> u64 {
-        self.completion.context
+impl FakeCqe<'_> {
+    pub(in super::super) fn context(&self) -> Option<u64> {
+        Some(self.completion.context)
     }
 
+    /// As the engine's: nothing for errors and for what has immediate data.
     pub(in super::super) fn op(&self) -> Option<CompletionOp> {
-        Some(self.completion.op)
+        let Completion { status, op, .. } = self.completion;
+        (status.is_success() && op != CompletionOp::RecvWriteImm).then_some(op)
     }
 
     pub(in super::super) fn has_behind(&self, completions: u32) -> bool {
         self.queue.0.len() > completions as usize
     }
 
-    pub(in super::super) fn take_received(self) -> Option<(u64, u32)> {
-        let completion = self.queue.poll()?;
-        Some((completion.cookie, completion.byte_len))
-    }
-
-    pub(in super::super) fn take_done(self) -> (u64, u32) {
-        self.queue.poll();
-        (self.completion.cookie, self.completion.imm)
+    pub(in super::super) fn consume(self) -> Option<Completion> {
+        self.queue.poll()
     }
 }

@@ -13,5 +13,5 @@ mod taking;
 mod threads;
 mod waiting;
 
-pub(super) use fake::{FakeQueue, FakeReady, FakeWritten};
+pub(super) use fake::{FakeCqe, FakeQueue};
 pub(super) use rig::World;
