@@ -48,19 +48,23 @@ pub(crate) struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// Counters of an object that completions keep, where they are found from a
-/// completion without looking at the object. What they count is said by the
-/// object that uses them. Zero when an object is made.
+/// What completions need of an object, where it is found from a completion
+/// without looking at the object. Zero when an object is made.
+///
+/// Nothing here counts the receives that have completed: that count is kept by
+/// the receive queue alone, in the engine, which gives a receive back with its
+/// completion.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Meters {
-    /// EP: receives whose events the consumer has taken.
     /// SRQ: the low watermark while it is armed, else 0.
-    pub(crate) first: AtomicU32,
-    /// EP: receives whose events wait in the EVD's own queue.
-    pub(crate) second: AtomicU32,
-    /// EP: what its completions need beyond counting (see `object::ep::needs`).
-    pub(crate) third: AtomicU32,
+    pub(crate) low_watermark: AtomicU32,
+    /// EP: receives that have completed and whose events are staged: the EVD
+    /// holds them, and the consumer has not taken them.
+    pub(crate) recv_staged: AtomicU32,
+    /// EP: what its completions need before they are events (see
+    /// `object::ep::needs`).
+    pub(crate) cqe_flags: AtomicU32,
     /// EP on an SRQ: the SRQ's handle, or 0.
     srq_slot: AtomicU64,
 }
@@ -87,9 +91,9 @@ impl Meters {
 
     /// All of them zero.
     pub(super) fn clear(&self) {
-        self.first.store(0, Ordering::Relaxed);
-        self.second.store(0, Ordering::Relaxed);
-        self.third.store(0, Ordering::Relaxed);
+        self.low_watermark.store(0, Ordering::Relaxed);
+        self.recv_staged.store(0, Ordering::Relaxed);
+        self.cqe_flags.store(0, Ordering::Relaxed);
         self.set_srq(None);
     }
 }

@@ -309,11 +309,10 @@ impl Ep {
         let quiet = attributes
             .recv_completion_flags
             .contains(CompletionFlags::UNSIGNALLED);
-        meters.first.store(0, Ordering::Relaxed);
-        meters.second.store(0, Ordering::Relaxed);
+        meters.recv_staged.store(0, Ordering::Relaxed);
         meters.set_srq(control.srq.as_ref().map(|srq| srq.handle()));
         meters
-            .third
+            .cqe_flags
             .store(Needs::new(quiet, self.marks.lowest()).0, Ordering::Release);
     }
 

@@ -61,7 +61,6 @@ impl Ep {
                 completion.op,
                 CompletionOp::Recv | CompletionOp::RecvWriteImm
             ) {
-                meters.first.fetch_add(1, Ordering::Relaxed);
                 srq::watch(meters);
             }
             if !completion.status.is_success() {

@@ -25,7 +25,7 @@ pub(crate) enum Verdict {
 }
 
 /// The slow hook of completions: called by the EVD for each completion of an
-/// endpoint whose third meter is not 0, before the completion becomes an event
+/// endpoint whose [`crate::handle::Meters`] have `cqe_flags`, before the completion becomes an event
 /// (or is staged). Cheap; calls back into no EVD.
 pub(crate) fn completed(completion: &Completion) -> Verdict {
     let is_receive = match completion.op {
@@ -180,7 +180,7 @@ impl Ep {
             let order = Ordering::AcqRel;
             let _ = slot
                 .meters()
-                .third
+                .cqe_flags
                 .fetch_update(order, Ordering::Relaxed, change);
         }
     }
@@ -188,6 +188,6 @@ impl Ep {
     pub(super) fn wants_completions(&self) -> bool {
         self.handle
             .slot()
-            .is_some_and(|slot| !Needs(slot.meters().third.load(Ordering::Relaxed)).are_none())
+            .is_some_and(|slot| !Needs(slot.meters().cqe_flags.load(Ordering::Relaxed)).are_none())
     }
 }

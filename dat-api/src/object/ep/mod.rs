@@ -90,8 +90,8 @@ pub struct Ep {
     posting: Posting<Poster>,
     /// A request brought it, and a call of [`Ep::take_brought`] has it.
     taken: AtomicBool,
-    /// Receives that were posted since the endpoint was made or reset. Written
-    /// by the poster.
+    /// Receives that were posted since the endpoint was made or reset: the
+    /// numbers of the bits in `quiet`. Written by the poster.
     posted: AtomicU32,
     /// RDMA reads that may be in flight; what both sides agreed on.
     reads_issued: AtomicU32,

@@ -1,5 +1,5 @@
-//! What the completions of an endpoint need beyond being handed out: the third
-//! of the counters that are found from a completion without the endpoint.
+//! What the completions of an endpoint need beyond being handed out: a word
+//! that is found from a completion without the endpoint (`cqe_flags`).
 
 /// They are to be looked at one by one ([`super::completed`]).
 const LOOK: u32 = 1 << 31;

@@ -72,7 +72,7 @@ impl Ep {
         let control = self.control();
         let qp = control.qp.as_ref();
         let recv_idle = if control.srq.is_some() {
-            self.meters().is_none_or(|(_, staged)| staged == 0)
+            self.recvs_staged() == 0
         } else {
             qp.is_none_or(|qp| qp.recvs_outstanding() == 0)
         };
@@ -92,12 +92,14 @@ impl Ep {
         } else {
             self.take_unwanted();
         }
-        let posted = self.posted.load(Ordering::Relaxed);
-        let allocated = match self.meters() {
-            Some((_, staged)) if shared => staged,
-            Some((delivered, _)) => posted.wrapping_sub(delivered),
-            None => 0,
-        };
+        // Its own queue counts what the device has (of a shared queue: none), the
+        // EVD what it has staged. The rest is with the consumer. In the order in
+        // which a receive goes from one to the other, so that none is missed.
+        let control = self.control();
+        let queue = control.qp.as_ref();
+        let outstanding = queue.map_or(0, dat_engine::EndpointHandle::recvs_outstanding);
+        drop(control);
+        let allocated = outstanding.saturating_add(self.recvs_staged());
         // Messages fill receives in order, so what is held is in one piece.
         RecvQuery {
             allocated,
@@ -105,12 +107,9 @@ impl Ep {
         }
     }
 
-    /// Receives delivered and staged.
-    pub(super) fn meters(&self) -> Option<(u32, u32)> {
-        let meters = self.handle.slot().map(Slot::meters)?;
-        Some((
-            meters.first.load(Ordering::Relaxed),
-            meters.second.load(Ordering::Relaxed),
-        ))
+    /// Receives that have completed and whose events the EVD has staged.
+    pub(super) fn recvs_staged(&self) -> u32 {
+        let meters = self.handle.slot().map(Slot::meters);
+        meters.map_or(0, |meters| meters.recv_staged.load(Ordering::Relaxed))
     }
 }

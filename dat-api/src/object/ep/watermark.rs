@@ -108,7 +108,7 @@ impl Ep {
         self.mark_completions();
         if self.marks.are_set() {
             self.take_everything();
-            self.compare(self.meters().map_or(0, |(_, staged)| staged));
+            self.compare(self.recvs_staged());
         }
         Ok(())
     }
@@ -116,8 +116,7 @@ impl Ep {
     /// A message has filled one more receive, beside those that are staged.
     pub(super) fn takes_one(&self) {
         if self.marks.are_set() {
-            let staged = self.meters().map_or(0, |(_, staged)| staged);
-            self.compare(staged.wrapping_add(1));
+            self.compare(self.recvs_staged().wrapping_add(1));
         }
     }
 

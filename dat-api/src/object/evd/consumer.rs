@@ -157,7 +157,6 @@ impl Consumer {
         if let Some(item) = self.staged.pop_front() {
             self.note_staged(evd);
             item.unstage();
-            item.hand_out();
             if is_posted(&item.data) {
                 evd.posted.handed_out(1);
             }
@@ -444,10 +443,7 @@ impl Consumer {
 
 /// Hands any completion to the consumer; nothing if it is not for him.
 fn hand_out(completion: &Completion) -> Option<EventData> {
-    convert(completion, |taken| {
-        taken.event.hand_out();
-        taken.event.data
-    })
+    convert(completion, |taken| taken.event.data)
 }
 
 /// Whether an event came by [`super::posted`].

@@ -18,7 +18,7 @@ use crate::types::{DtoStatus, EventData};
 
 /// The bytes in the note that an endpoint posts a request with; the other bit
 /// is for its own hook.
-pub(super) const NOTED_LENGTH: u32 = (1 << 31) - 1;
+const NOTED_LENGTH: u32 = (1 << 31) - 1;
 
 /// An event as it is taken from a completion queue.
 #[derive(Clone, Copy)]
@@ -43,24 +43,17 @@ impl Item {
         Some(self.receiver?.slot()?.meters())
     }
 
-    /// It goes to the consumer.
-    pub(super) fn hand_out(&self) {
-        if let Some(meters) = self.meters() {
-            count_taken(meters);
-        }
-    }
-
     /// It is kept for later.
     pub(super) fn stage(&self) {
         if let Some(meters) = self.meters() {
-            add(&meters.second, 1);
+            add(&meters.recv_staged, 1);
         }
     }
 
     /// It is kept no more.
     pub(super) fn unstage(&self) {
         if let Some(meters) = self.meters() {
-            add(&meters.second, u32::MAX);
+            add(&meters.recv_staged, u32::MAX);
         }
     }
 }
@@ -73,12 +66,6 @@ fn add(meter: &AtomicU32, what: u32) {
         meter.load(Ordering::Relaxed).wrapping_add(what),
         Ordering::Relaxed,
     );
-}
-
-/// A receive goes to the consumer.
-#[inline(always)]
-pub(super) fn count_taken(meters: &Meters) {
-    add(&meters.first, 1);
 }
 
 #[inline(always)]
@@ -95,7 +82,7 @@ pub(super) fn is_consumers(
     op: CompletionOp,
     has_behind: impl FnOnce(u32) -> bool,
 ) -> bool {
-    let needs = Needs(meters.third.load(Ordering::Relaxed));
+    let needs = Needs(meters.cqe_flags.load(Ordering::Relaxed));
     match op {
         CompletionOp::Recv | CompletionOp::RecvWriteImm => {
             // With a high watermark, the endpoint holds no more than what is in
@@ -117,16 +104,7 @@ pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
     let meters = ep.slot()?.meters();
     // What is behind it in the queue cannot be seen.
     let is_fast = completion.status.is_success() && is_consumers(meters, completion.op, |_| true);
-    is_fast.then(|| hand_out(completion, ep, meters))
-}
-
-/// Hands a completion that is the consumer's alone to the consumer.
-#[inline(always)]
-pub(super) fn hand_out(completion: &Completion, ep: Handle, meters: &Meters) -> EventData {
-    if is_receive(completion.op) {
-        count_taken(meters);
-    }
-    event(completion, ep, DtoStatus::Success)
+    is_fast.then(|| event(completion, ep, DtoStatus::Success))
 }
 
 /// The event of a completion; nothing if it is not for the consumer. What the
@@ -138,7 +116,7 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
     let meters = endpoint.slot()?.meters();
     let failed = !completion.status.is_success();
     // Who reads it as set also sees what it was set for.
-    let verdict = if meters.third.load(Ordering::Acquire) == 0 {
+    let verdict = if meters.cqe_flags.load(Ordering::Acquire) == 0 {
         ep::Verdict::Deliver
     } else {
         ep::completed(completion)
@@ -171,7 +149,7 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
 }
 
 #[inline(always)]
-fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
+pub(super) fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     // The device counts what is received; of a request, the endpoint has noted
     // what it asked for.
     let length = if is_receive(completion.op) {

@@ -9,11 +9,11 @@ use core::ptr::NonNull;
 
 use super::Evd;
 use super::consumer::{Consumer, Fast};
-use super::convert::{hand_out, is_consumers};
+use super::convert::{event, is_consumers};
 use super::exclusive::open;
 use super::queue::{Cqe, Queue};
-use crate::handle::{Handle, Meters, Owned};
-use crate::types::{Event, EventData};
+use crate::handle::{Handle, Owned};
+use crate::types::{DtoStatus, Event, EventData};
 
 /// What the fast path has found for the caller that owns the EVD.
 pub enum Next {
@@ -103,21 +103,20 @@ impl Found {
 /// The endpoint of a CQE that [`take_fast`] takes; `None` if the slow path has
 /// to. Nothing is consumed.
 #[inline(always)]
-fn fast_receiver(cqe: &Cqe<'_>) -> Option<(Handle, &'static Meters)> {
+fn fast_receiver(cqe: &Cqe<'_>) -> Option<Handle> {
     let (op, context) = (cqe.op()?, cqe.context()?);
     // SAFETY: the context of an endpoint's queue is the endpoint's handle.
     let (ep, slot) = unsafe { Handle::known(context as usize) };
-    let meters = slot.meters();
-    is_consumers(meters, op, |many| cqe.has_behind(many)).then_some((ep, meters))
+    is_consumers(slot.meters(), op, |many| cqe.has_behind(many)).then_some(ep)
 }
 
 /// Consumes a CQE and hands its event to the consumer. Nothing is done if the
 /// slow path has to take it.
 #[inline(always)]
 fn take_fast(cqe: Cqe<'_>) -> Option<EventData> {
-    let (ep, meters) = fast_receiver(&cqe)?;
+    let ep = fast_receiver(&cqe)?;
     let completion = cqe.consume()?;
-    Some(hand_out(&completion, ep, meters))
+    Some(event(&completion, ep, DtoStatus::Success))
 }
 
 impl Consumer {

@@ -4,7 +4,7 @@
 //! receive counts what is left; that is late if nobody takes them. The device
 //! counts what it takes itself, and tells by an event that may still be on its
 //! way when the watermark is set anew. The armed watermark is one word (the
-//! queue's first meter): who changes it to 0 reports. An event of the device
+//! queue's `low_watermark`): who changes it to 0 reports. An event of the device
 //! counts if its limit is not armed any more; else it is of an earlier setting.
 //!
 //! 1.2 has no event number for watermarks. The event is
@@ -42,7 +42,7 @@ impl Watermark {
 #[inline(always)]
 pub(crate) fn watch(meters: &Meters) {
     if let Some(srq) = meters.srq()
-        && srq.meters().first.load(Ordering::Relaxed) != 0
+        && srq.meters().low_watermark.load(Ordering::Relaxed) != 0
     {
         taken(Handle::of(srq));
     }
@@ -54,7 +54,7 @@ pub(crate) fn watch(meters: &Meters) {
 pub(crate) fn is_watched(meters: &Meters) -> bool {
     meters
         .srq()
-        .is_some_and(|srq| srq.meters().first.load(Ordering::Relaxed) != 0)
+        .is_some_and(|srq| srq.meters().low_watermark.load(Ordering::Relaxed) != 0)
 }
 
 /// A receive was taken from a queue whose low watermark is armed.
@@ -120,7 +120,7 @@ impl Srq {
         self.handle
             .slot()
             .map(Slot::meters)
-            .map(|meters| &meters.first)
+            .map(|meters| &meters.low_watermark)
     }
 
     fn arm(&self, mark: u32) {

@@ -54,6 +54,9 @@ pub(in super::super) struct Ring {
     pub(super) arms: AtomicU32,
     /// How often it was settled.
     pub(super) settled: AtomicU32,
+    /// How many of the next completions turn out to be stale when they are
+    /// consumed, though they did not when they were looked at.
+    pub(super) stale: AtomicU32,
 }
 
 impl Ring {
@@ -114,6 +117,7 @@ impl FakeQueue {
             is_broken: AtomicBool::new(false),
             arms: AtomicU32::new(0),
             settled: AtomicU32::new(0),
+            stale: AtomicU32::new(0),
         });
         (Self(Arc::clone(&ring)), ring)
     }
@@ -134,10 +138,11 @@ impl FakeQueue {
 
     pub(in super::super) fn poll(&mut self) -> Option<Completion> {
         let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        inside
-            .completions
-            .pop_front()
-            .map(|(completion, _)| completion)
+        for _ in 0..self.0.stale.swap(0, Ordering::Relaxed) {
+            inside.completions.pop_front();
+        }
+        let (completion, _) = inside.completions.pop_front()?;
+        Some(completion)
     }
 
     pub(in super::super) fn arrival(&self) -> Arrival {
@@ -215,6 +220,9 @@ impl FakeCqe<'_> {
     }
 
     pub(in super::super) fn consume(self) -> Option<Completion> {
+        if self.queue.0.stale.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
         self.queue.poll()
     }
 }

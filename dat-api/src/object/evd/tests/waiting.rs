@@ -112,13 +112,34 @@ fn evd_wait_w09_below_the_threshold_nothing_is_taken() {
     let ep = FakeEp::new();
     for timeout in [Timeout::Micros(0), Timeout::Micros(1), millis(5)] {
         let waited = rig.wait(timeout, 8);
-        let queued = ep.meters().second.load(Ordering::Relaxed);
+        let queued = ep.meters().recv_staged.load(Ordering::Relaxed);
         assert_eq!(code(waited.result), EXPIRED);
         assert_eq!(waited.nmore, queued);
         ring.complete(ep.received(u64::from(queued)));
     }
     for cookie in 0..3 {
         assert_eq!(rig.dequeue().map(number), Ok(cookie));
+    }
+}
+
+/// A wait looks at a completion and takes it later; meanwhile another thread may
+/// have reset the endpoint.
+#[test]
+fn evd_wait_goes_on_if_what_has_ended_it_is_stale_when_it_is_taken() {
+    let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::empty());
+    let ep = FakeEp::new();
+    for behind in [false, true] {
+        ring.complete(ep.received(1));
+        ring.stale.store(1, Ordering::Relaxed);
+        if behind {
+            ring.complete(ep.received(2));
+        }
+        let waited = rig.poll(1);
+        assert_eq!((ring.len(), waited.nmore), (0, 0));
+        match waited.result {
+            Ok(event) if behind => assert_eq!(number(event.data), 2),
+            result => assert_eq!(code(result), EXPIRED),
+        }
     }
 }
 
