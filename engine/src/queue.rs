@@ -112,14 +112,17 @@ impl CompletionQueue {
     /// that never polls has to call [`Self::settle`] for that.
     #[inline(always)]
     pub fn peek(&mut self) -> Option<CqeRef<'_>> {
-        self.path.peek()
+        match &mut self.path {
+            path::Poller::Direct(poller) => poller.peek(),
+            path::Poller::Verbs(_) => None,
+        }
     }
 
     /// Whether [`Self::peek`] returns CQEs: on the direct path.
     #[inline(always)]
     #[must_use]
     pub fn can_peek(&self) -> bool {
-        self.path.is_direct()
+        matches!(self.path, path::Poller::Direct(_))
     }
 
     /// Returns when the next completion arrived, without taking it: for callers
@@ -134,7 +137,10 @@ impl CompletionQueue {
     #[inline(always)]
     #[must_use]
     pub fn has_cqe(&self) -> bool {
-        self.path.has_cqe()
+        match &self.path {
+            path::Poller::Direct(poller) => poller.has_cqe(),
+            path::Poller::Verbs(_) => false,
+        }
     }
 
     /// [`Self::peek`] without another look at the owner bit.
@@ -143,8 +149,12 @@ impl CompletionQueue {
     /// [`Self::has_cqe`] was true, and nothing was polled or consumed since.
     #[inline(always)]
     pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.path.peek_unchecked() }
+        match &mut self.path {
+            // SAFETY: passed on to the caller.
+            path::Poller::Direct(poller) => unsafe { poller.peek_unchecked() },
+            // SAFETY: `has_cqe` is never true on the verbs path.
+            path::Poller::Verbs(_) => unsafe { core::hint::unreachable_unchecked() },
+        }
     }
 
     /// Fills `out` from the start with completions, as far as there are any.

@@ -10,7 +10,7 @@ use super::endpoint::Remains;
 use super::{Adapter, Cno};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Owned};
-use crate::object::evd::{self, Evd, Next, Timeout};
+use crate::object::evd::{self, Evd, Timeout};
 use crate::status::{DatReturn, ReturnType};
 use crate::types::{EvdFlags, Event};
 
@@ -120,9 +120,8 @@ impl EventDispatcher {
     #[inline]
     pub fn next(&self) -> Result<Option<Event>, DatReturn> {
         match evd::next_fast(evd::own(self.0.handle)?) {
-            Next::Event(event) => Ok(Some(event)),
-            Next::Empty => Ok(None),
-            Next::Slow(owned) => next_slow(owned),
+            Ok(event) => Ok(event),
+            Err(owned) => next_slow(owned),
         }
     }
 

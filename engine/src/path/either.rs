@@ -239,40 +239,6 @@ impl Poller {
         }
     }
 
-    /// The next CQE; never one on the verbs path.
-    #[inline(always)]
-    pub(crate) fn peek(&mut self) -> Option<direct::CqeRef<'_>> {
-        match self {
-            Self::Direct(path) => path.peek(),
-            Self::Verbs(_) => None,
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn has_cqe(&self) -> bool {
-        match self {
-            Self::Direct(path) => path.has_cqe(),
-            Self::Verbs(_) => false,
-        }
-    }
-
-    /// # Safety
-    /// As for [`direct::Poller::peek_unchecked`].
-    #[inline(always)]
-    pub(crate) unsafe fn peek_unchecked(&mut self) -> direct::CqeRef<'_> {
-        match self {
-            // SAFETY: passed on to the caller.
-            Self::Direct(path) => unsafe { path.peek_unchecked() },
-            // SAFETY: `has_cqe` is never true on the verbs path.
-            Self::Verbs(_) => unsafe { core::hint::unreachable_unchecked() },
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_direct(&self) -> bool {
-        matches!(self, Self::Direct(_))
-    }
-
     /// Returns when the next completion arrived, without taking it.
     pub(crate) fn arrival(&self) -> Arrival {
         match self {

@@ -176,28 +176,28 @@ pub(crate) struct Cursor {
     consumer: u32,
     /// Of the entry at `consumer`. Kept, and moved on with it, so that a poll
     /// need not work it out.
-    ahead: Ahead,
-    turn: Turn,
+    next: Position,
+    wrap: Wrap,
 }
 
 /// The entry that is next: where it is, and the owner bit that tells that it is
 /// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ahead {
+pub(crate) struct Position {
     slot: Slot,
     owner: u8,
 }
 
 /// Where the ring turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct Wrap {
     /// After which `first` is next.
     last: Slot,
     first: Slot,
     stride: usize,
 }
 
-impl Ahead {
+impl Position {
     /// The entry and its last byte, in which the owner bit is now 0 if the
     /// device has written the entry.
     #[inline(always)]
@@ -209,49 +209,52 @@ impl Ahead {
 
     /// Goes past the entry, which is there.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, turn: &Turn) {
-        if self.slot == turn.last {
+    pub(crate) fn advance(&mut self, wrap: &Wrap) {
+        if self.slot == wrap.last {
             core::hint::cold_path();
-            self.slot = turn.first;
+            self.slot = wrap.first;
             self.owner ^= OwnOp::OWNER;
         } else {
             // SAFETY: there is an entry after this one.
-            self.slot = Slot(unsafe { self.slot.0.add(turn.stride) });
+            self.slot = Slot(unsafe { self.slot.0.add(wrap.stride) });
         }
     }
 }
 
 impl Cursor {
-    /// [`Ahead::look`] at the next entry.
+    /// The next entry and its last byte, whose owner bit is now 0, if the device
+    /// has written it. The rest of it may be read then. Its opcode may still be
+    /// [`CqeOpcode::INVALID`], and then the device has not.
     #[inline(always)]
-    pub(crate) fn look(&self) -> (Slot, u8) {
-        self.ahead.look()
+    pub(crate) fn peek(&self) -> Option<(Slot, OwnOp)> {
+        let (slot, form) = self.next.look();
+        (form & OwnOp::OWNER == 0).then_some((slot, OwnOp(form)))
     }
 
     /// The next entry.
     #[inline(always)]
     pub(crate) fn slot(&self) -> Slot {
-        self.ahead.slot
+        self.next.slot
     }
 
     /// Goes past the next entry, which is there.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
         self.consumer = self.consumer.wrapping_add(1);
-        self.ahead.advance(&self.turn);
+        self.next.advance(&self.wrap);
     }
 
     /// What looking at several entries takes, for registers.
     #[inline(always)]
-    pub(crate) fn scout(&self) -> (Ahead, Turn) {
-        (self.ahead, self.turn)
+    pub(crate) fn snapshot(&self) -> (Position, Wrap) {
+        (self.next, self.wrap)
     }
 
     /// Goes past `entries` entries, to the one that is now ahead.
     #[inline(always)]
-    pub(crate) fn follow(&mut self, ahead: Ahead, entries: usize) {
+    pub(crate) fn advance_to(&mut self, next: Position, entries: usize) {
         self.consumer = self.consumer.wrapping_add(entries as u32);
-        self.ahead = ahead;
+        self.next = next;
     }
 }
 
@@ -319,11 +322,11 @@ impl CompletionRing {
             entries,
             cursor: Cursor {
                 consumer: start,
-                ahead: Ahead {
+                next: Position {
                     slot: entries.slot(start),
                     owner: u8::from(size.owner(start)),
                 },
-                turn: Turn {
+                wrap: Wrap {
                     last: entries.slot(size.count() - 1),
                     first: entries.slot(0),
                     stride,
@@ -342,29 +345,18 @@ impl CompletionRing {
         self.entries
     }
 
-    /// The next entry, if the device has written it. Its opcode may still be
-    /// [`CqeOpcode::INVALID`], and then it has not.
-    pub(crate) fn peek(&self) -> Option<Slot> {
-        let (slot, form) = self.cursor.look();
-        if form & OwnOp::OWNER != 0 {
-            None
-        } else {
-            Some(slot)
-        }
-    }
-
     /// Whether that many entries behind the next one are written, at least.
     #[inline(always)]
     pub(crate) fn has_behind(&self, entries: u32) -> bool {
         if entries >= self.entries.size.count() {
             return false;
         }
-        let (Ahead { slot: next, owner }, turn) = self.cursor.scout();
-        let Turn {
+        let (Position { slot: next, owner }, wrap) = self.cursor.snapshot();
+        let Wrap {
             last,
             first,
             stride,
-        } = turn;
+        } = wrap;
         let address = |slot: Slot| slot.0.as_ptr().addr();
         let mut at = address(next) + entries as usize * stride;
         let mut owner = owner;

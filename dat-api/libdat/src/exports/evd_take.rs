@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_api::handle::{self, NotOwned, Owned};
-use dat_api::object::evd::{self, Evd, Found, Peek, Timeout, Waited};
+use dat_api::object::evd::{self, Evd, Found, Timeout, Waited};
 use dat_api::object::steps::Begun;
 use dat_api::types::Event;
 use dat_api::{CancellationHeld, DatReturn, ReturnType, Subtype};
@@ -50,12 +50,12 @@ pub unsafe extern "C" fn dat_evd_dequeue(
         return bad(Subtype::InvalidArg2);
     }
     match evd::peek(owned) {
-        Peek::Empty => evd::EMPTY.bits(),
+        Ok(None) => evd::EMPTY.bits(),
         // SAFETY: the event is not null, so by the contract of `exports` there is
         // room.
-        Peek::Found(found) => unsafe { dequeue_found(found, event) },
+        Ok(Some(found)) => unsafe { dequeue_found(found, event) },
         // SAFETY: the same.
-        Peek::Slow(owned) => unsafe { dequeue_slow(owned, event) },
+        Err(owned) => unsafe { dequeue_slow(owned, event) },
     }
 }
 

@@ -53,16 +53,6 @@ impl Found {
     }
 }
 
-/// What the fast path has found.
-pub(super) enum Fast {
-    /// The next event.
-    Event(EventData),
-    /// There is none.
-    Empty,
-    /// The slow path has to look.
-    Slow,
-}
-
 /// See the head of the file. Its owner is who has the EVD.
 pub(super) struct Consumer {
     staged: VecDeque<Item>,
@@ -99,13 +89,13 @@ impl Consumer {
     }
 
     /// Whether the next event, if there is one, is in the only queue: what
-    /// [`super::posted::Posted::is_usual`] tells in one word, as far as it is
+    /// [`super::posted::Posted::allows_fast_path`] tells in one word, as far as it is
     /// about the owner.
-    pub(super) fn is_usual(&self) -> bool {
-        self.staged.is_empty() && self.has_usual_queue()
+    pub(super) fn allows_fast_path(&self) -> bool {
+        self.staged.is_empty() && self.has_fast_queue()
     }
 
-    fn has_usual_queue(&self) -> bool {
+    fn has_fast_queue(&self) -> bool {
         matches!(self.queues.as_slice(), [queue] if queue.can_peek())
     }
 
@@ -345,7 +335,7 @@ impl Consumer {
                 self.queues.push(queue);
                 self.merge.add();
                 self.is_covered = false;
-                evd.posted.note_queue(self.has_usual_queue());
+                evd.posted.note_queue(self.has_fast_queue());
             }
             Letter::Room(mut room) => {
                 room.append(&mut self.staged);

@@ -8,32 +8,15 @@
 use core::ptr::NonNull;
 
 use super::Evd;
-use super::consumer::{Consumer, Fast};
+use super::consumer::Consumer;
 use super::convert::{event, is_consumers};
 use super::exclusive::open;
 use super::queue::{Cqe, Queue};
 use crate::handle::{Handle, Owned};
 use crate::types::{DtoStatus, Event, EventData};
 
-/// What the fast path has found for the caller that owns the EVD.
-pub enum Next {
-    /// The event.
-    Event(Event),
-    /// There is no event.
-    Empty,
-    /// [`super::dequeue_slow`] has to look.
-    Slow(Owned<Evd>),
-}
-
-/// What [`peek`] has found.
-pub enum Peek {
-    /// There is no event.
-    Empty,
-    /// [`Found::take`] may have it.
-    Found(Found),
-    /// [`super::dequeue_slow`] has to look.
-    Slow(Owned<Evd>),
-}
+/// Only the slow path can tell.
+pub(super) struct Slow;
 
 /// A CQE that the device has written, in the only completion queue of an EVD.
 ///
@@ -46,34 +29,37 @@ pub struct Found {
     queue: NonNull<Queue>,
 }
 
-/// Takes the next event on the fast path.
+/// Takes the next event on the fast path; `None` if there is none.
+///
+/// # Errors
+/// The slow path has to look ([`super::dequeue_slow`]). Nothing is done.
 #[inline(always)]
-pub fn next_fast(mut owned: Owned<Evd>) -> Next {
+pub fn next_fast(mut owned: Owned<Evd>) -> Result<Option<Event>, Owned<Evd>> {
+    let handle = owned.handle();
     let (evd, consumer) = open(&mut owned);
     match consumer.next_fast(evd) {
-        Fast::Event(data) => Next::Event(Event {
-            evd: owned.handle(),
-            data,
-        }),
-        Fast::Empty => Next::Empty,
-        Fast::Slow => Next::Slow(owned),
+        Ok(data) => Ok(data.map(|data| Event { evd: handle, data })),
+        Err(Slow) => Err(owned),
     }
 }
 
-/// The first half of [`next_fast`]: whether there is a CQE. For a caller that
-/// leaves the second half, [`Found::take`], to a function out of line, because
-/// finding nothing needs fewer registers.
+/// The first half of [`next_fast`]: looks for a CQE. For a caller that leaves
+/// the second half, [`Found::take`], to a function out of line, because finding
+/// nothing needs fewer registers.
+///
+/// # Errors
+/// As [`next_fast`].
 #[inline(always)]
-pub fn peek(mut owned: Owned<Evd>) -> Peek {
+pub fn peek(mut owned: Owned<Evd>) -> Result<Option<Found>, Owned<Evd>> {
     let (evd, consumer) = open(&mut owned);
-    let Some(queue) = consumer.fast_queue(evd) else {
-        return Peek::Slow(owned);
+    let Ok(queue) = consumer.fast_queue(evd) else {
+        return Err(owned);
     };
     if !queue.has_cqe() {
-        return Peek::Empty;
+        return Ok(None);
     }
     let queue = NonNull::from(queue);
-    Peek::Found(Found { owned, queue })
+    Ok(Some(Found { owned, queue }))
 }
 
 impl Found {
@@ -123,51 +109,44 @@ impl Consumer {
     /// The only completion queue, if it alone can have the next event, and its
     /// CQEs can be looked at.
     #[inline(always)]
-    pub(super) fn fast_queue(&mut self, evd: &Evd) -> Option<&mut Queue> {
-        if !evd.posted.is_usual() {
-            return None;
+    fn fast_queue(&mut self, evd: &Evd) -> Result<&mut Queue, Slow> {
+        if !evd.posted.allows_fast_path() {
+            return Err(Slow);
         }
-        debug_assert!(self.is_usual());
+        debug_assert!(self.allows_fast_path());
         // SAFETY: there is one: the owner of the EVD has said so in the word that
         // was just asked, and only the owner changes either.
         let queue = unsafe { self.queues.get_unchecked_mut(0) };
         // SAFETY: that was said of it too.
         unsafe { core::hint::assert_unchecked(queue.can_peek()) };
-        Some(queue)
+        Ok(queue)
     }
 
-    /// Takes the next event on the fast path.
+    /// Takes the next event on the fast path; `None` if there is none.
     #[inline(always)]
-    pub(super) fn next_fast(&mut self, evd: &Evd) -> Fast {
-        let Some(queue) = self.fast_queue(evd) else {
-            return Fast::Slow;
-        };
-        let Some(cqe) = queue.peek() else {
-            return Fast::Empty;
-        };
-        match take_fast(cqe) {
-            Some(data) => Fast::Event(data),
-            None => Fast::Slow,
+    fn next_fast(&mut self, evd: &Evd) -> Result<Option<EventData>, Slow> {
+        match self.fast_queue(evd)?.peek() {
+            None => Ok(None),
+            Some(cqe) => take_fast(cqe).map(Some).ok_or(Slow),
         }
     }
 
-    /// Whether there is an event that [`Self::next_fast`] takes; nothing is
-    /// consumed. `None` if only the slow path can tell.
+    /// Whether there is an event that [`Self::next_fast`] takes. Nothing is
+    /// consumed.
     #[inline]
-    pub(super) fn has_fast(&mut self, evd: &Evd) -> Option<bool> {
-        let Some(cqe) = self.fast_queue(evd)?.peek() else {
-            return Some(false);
-        };
-        fast_receiver(&cqe).map(|_| true)
+    pub(super) fn has_fast(&mut self, evd: &Evd) -> Result<bool, Slow> {
+        match self.fast_queue(evd)?.peek() {
+            None => Ok(false),
+            Some(cqe) => fast_receiver(&cqe).map(|_| true).ok_or(Slow),
+        }
     }
 
     /// The next event, if there is one: the fast path, then the slow path.
     #[inline]
     pub(super) fn next_event(&mut self, evd: &Evd) -> Option<EventData> {
         match self.next_fast(evd) {
-            Fast::Event(data) => Some(data),
-            Fast::Empty => None,
-            Fast::Slow => self.next_slow(evd, |data| data),
+            Ok(event) => event,
+            Err(Slow) => self.next_slow(evd, |data| data),
         }
     }
 }

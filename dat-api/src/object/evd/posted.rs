@@ -1,7 +1,7 @@
 //! Events that threads of the library and the consumer's own calls put in, and
 //! letters to the owner of the EVD.
 //!
-//! Everything here is under one lock that the usual dequeue does not take: it
+//! Everything here is under one lock that the fast path does not take: it
 //! looks at one word, the attention, which is 0 as long as there is nothing
 //! here, and nothing elsewhere that keeps it from the completion queue.
 
@@ -94,7 +94,7 @@ impl Posted {
 
     /// Whether the next event, if there is one, is in the only queue.
     #[inline(always)]
-    pub(super) fn is_usual(&self) -> bool {
+    pub(super) fn allows_fast_path(&self) -> bool {
         self.attention.load(Ordering::Relaxed) == 0
     }
 
@@ -115,8 +115,8 @@ impl Posted {
     }
 
     /// Owner: whether completions come in one queue that can be looked into.
-    pub(super) fn note_queue(&self, usual: bool) {
-        self.note(QUEUES, !usual);
+    pub(super) fn note_queue(&self, fast: bool) {
+        self.note(QUEUES, !fast);
     }
 
     /// A bit that the owner alone changes.

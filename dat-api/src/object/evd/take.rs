@@ -2,7 +2,7 @@
 
 use super::Evd;
 use super::exclusive::open;
-use super::fast::{Next, next_fast};
+use super::fast::next_fast;
 use crate::handle::{self, Handle, NotOwned, Owned};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{Event, EventData};
@@ -22,9 +22,9 @@ pub const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::N
 #[inline(always)]
 pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
     match next_fast(owned) {
-        Next::Event(event) => Ok(event),
-        Next::Empty => Err(EMPTY),
-        Next::Slow(owned) => dequeue_slow(owned),
+        Ok(Some(event)) => Ok(event),
+        Ok(None) => Err(EMPTY),
+        Err(owned) => dequeue_slow(owned),
     }
 }
 

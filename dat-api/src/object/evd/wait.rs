@@ -428,7 +428,7 @@ impl Source for View<'_> {
             return true;
         }
         if self.is_for_any()
-            && let Some(is_ready) = self.consumer.has_fast(self.evd)
+            && let Ok(is_ready) = self.consumer.has_fast(self.evd)
         {
             return is_ready;
         }

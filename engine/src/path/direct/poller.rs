@@ -85,19 +85,15 @@ impl Poller {
     /// have gone.
     #[inline(always)]
     pub fn peek(&mut self) -> Option<CqeRef<'_>> {
-        let (slot, own_op) = self.ring.cursor.look();
-        if own_op & OwnOp::OWNER != 0 {
-            return None;
-        }
+        let (slot, own_op) = self.ring.cursor.peek()?;
         let table = self.table.view();
-        Some(CqeRef::new(&mut self.ring, table, slot, OwnOp(own_op)))
+        Some(CqeRef::new(&mut self.ring, table, slot, own_op))
     }
 
     /// Whether [`Self::peek`] would return a CQE: only its owner bit is read.
     #[inline(always)]
     pub fn has_cqe(&self) -> bool {
-        let (_, own_op) = self.ring.cursor.look();
-        own_op & OwnOp::OWNER == 0
+        self.ring.cursor.peek().is_some()
     }
 
     /// [`Self::peek`] without the look at the owner bit.
@@ -130,7 +126,7 @@ impl Poller {
     /// Returns when the next entry was written, without taking it. An entry of a
     /// queue pair that is gone counts until it is polled.
     pub fn arrival(&self) -> Arrival {
-        let Some(slot) = self.ring.peek() else {
+        let Some((slot, _)) = self.ring.cursor.peek() else {
             return Arrival::Empty;
         };
         match slot.own_op().opcode() {
@@ -170,7 +166,7 @@ impl Poller {
     #[inline(never)]
     fn poll_slow(&mut self, found: &mut Completion) -> bool {
         loop {
-            let Some(slot) = self.ring.peek() else {
+            let Some(CqeRef { slot, .. }) = self.peek() else {
                 self.settle();
                 return false;
             };

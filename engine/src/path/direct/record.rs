@@ -33,19 +33,15 @@ impl Receives {
     /// only count of completed receives: how many are outstanding follows from
     /// it and the doorbell record.
     pub(super) fn take(&self, wqe_counter: u16) -> Option<u64> {
-        match self {
-            Self::Own(ring) => {
-                let wr_id = ring.cookie(wqe_counter);
-                ring.retire(1);
-                Some(wr_id)
-            }
-            Self::Shared(shared) => {
-                let wr_id = shared.ring.cookie(wqe_counter);
-                shared.ring.free(wqe_counter);
-                Some(wr_id)
-            }
-            Self::None => None,
+        if let Some(wr_id) = self.take_fast(wqe_counter) {
+            return Some(wr_id);
         }
+        let Self::Shared(shared) = self else {
+            return None;
+        };
+        let wr_id = shared.ring.cookie(wqe_counter);
+        shared.ring.free(wqe_counter);
+        Some(wr_id)
     }
 
     /// [`Self::take`] on the fast path: `None`, and nothing is taken, also if a

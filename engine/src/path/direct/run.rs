@@ -48,13 +48,13 @@ impl CqeRef<'_> {
     fn own_run(self, record: &Record, ring: &RecvConsumer, out: &mut [Completion]) -> usize {
         let Self { whose, own_op, .. } = self;
         let cursor = &mut self.ring.cursor;
-        let (mut ahead, turn) = cursor.scout();
+        let (mut next, wrap) = cursor.snapshot();
         let context = record.context;
         let pattern = Pattern::of(decode::received(record, whose.qpn(), own_op, 0, 0));
         let cookies = ring.cookies();
         let mut taken = 0;
         for place in out {
-            let (slot, form) = ahead.look();
+            let (slot, form) = next.look();
             if form != own_op.0 {
                 break;
             }
@@ -63,14 +63,14 @@ impl CqeRef<'_> {
             };
             let wr_id = cookies.at(tail.wqe_counter());
             *place = pattern.completion(wr_id, context, slot.byte_count(), 0);
-            ahead.advance(&turn);
+            next.advance(&wrap);
             taken += 1;
         }
         if !is_still(record, whose) {
             return 0;
         }
         ring.retire(taken as u32);
-        cursor.follow(ahead, taken);
+        cursor.advance_to(next, taken);
         taken
     }
 
@@ -80,21 +80,21 @@ impl CqeRef<'_> {
         const UNKNOWN: Retired = Retired { cookie: 0, note: 0 };
         let Self { whose, own_op, .. } = self;
         let cursor = &mut self.ring.cursor;
-        let (mut ahead, turn) = cursor.scout();
+        let (mut next, wrap) = cursor.snapshot();
         let context = record.context;
         let pattern = Pattern::of(decode::request(record, whose.qpn(), op, UNKNOWN, 0));
         let requests = record.sends.requests();
         let mut last = None;
         let mut taken = 0;
         for place in out {
-            let (slot, form) = ahead.look();
+            let (slot, form) = next.look();
             if form != own_op.0 || slot.request_qpn() != whose {
                 break;
             }
             let request = requests.at(slot.wqe_counter());
             *place = pattern.completion(request.cookie(), context, 0, request.note());
             last = Some(request);
-            ahead.advance(&turn);
+            next.advance(&wrap);
             taken += 1;
         }
         if !is_still(record, whose) {
@@ -103,7 +103,7 @@ impl CqeRef<'_> {
         if let Some(last) = last {
             record.sends.retire_up_to(last);
         }
-        cursor.follow(ahead, taken);
+        cursor.advance_to(next, taken);
         taken
     }
 
@@ -113,12 +113,12 @@ impl CqeRef<'_> {
     fn shared_run(self, first: &Record, shared: &SharedState, out: &mut [Completion]) -> usize {
         let Self { own_op, table, .. } = self;
         let cursor = &mut self.ring.cursor;
-        let (mut ahead, turn) = cursor.scout();
+        let (mut next, wrap) = cursor.snapshot();
         let common = decode::received(first, 0, own_op, 0, 0);
         let taken = shared.ring.return_alone(|returns| {
             let mut taken = 0;
             for place in out {
-                let (slot, form) = ahead.look();
+                let (slot, form) = next.look();
                 if form != own_op.0 {
                     break;
                 }
@@ -132,13 +132,13 @@ impl CqeRef<'_> {
                 let wr_id = returns.take(slot.wqe_counter());
                 let pattern = Pattern::of(Completion { qpn, ..common });
                 *place = pattern.completion(wr_id, record.context, slot.byte_count(), 0);
-                ahead.advance(&turn);
+                next.advance(&wrap);
                 taken += 1;
             }
             taken
         });
         let taken = taken.unwrap_or(0);
-        cursor.follow(ahead, taken);
+        cursor.advance_to(next, taken);
         taken
     }
 }
@@ -163,7 +163,6 @@ mod tests {
     use crate::ring::layout::{CompletionLayout, RecvLayout};
     use crate::ring::send::SendConsumer;
     use crate::ring::testing::Memory;
-    use crate::wire::OwnOp;
 
     /// A run during which the queue pair was reset gives nothing back, and
     /// leaves its entries to a closer look.
@@ -208,8 +207,8 @@ mod tests {
         let (before, cursor) = (ring.outstanding(), entries.cursor);
         let mut table = Table::new();
         table.insert(Arc::clone(&record));
-        let (slot, own_op) = cursor.look();
-        let cqe = CqeRef::new(&mut entries, table.view(), slot, OwnOp(own_op));
+        let (slot, own_op) = cursor.peek().expect("a CQE");
+        let cqe = CqeRef::new(&mut entries, table.view(), slot, own_op);
         assert!(cqe.record.is_some());
         record.retire();
         assert_eq!(cqe.consume_run(&mut out), 0);
