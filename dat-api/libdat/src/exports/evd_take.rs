@@ -1,4 +1,4 @@
-//! Taking events: the usual call neither allocates, locks, prints nor unwinds.
+//! Taking events: a call on the fast path neither allocates, locks, prints nor unwinds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -128,7 +128,7 @@ impl Consumer {
     /// The next event, beginning with a completion that was consumed.
     #[cold]
     #[inline(never)]
-    pub(super) fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
+    fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
         if ep::is_watched(completion) {
             // All that its endpoint holds is to be seen, this one included.
             self.keep(evd, completion);
@@ -140,7 +140,7 @@ impl Consumer {
 
     /// The next event, if there is one, wherever it is. It is the consumer's.
     #[inline(never)]
-    pub(super) fn next(&mut self, evd: &Evd) -> Option<EventData> {
+    fn next(&mut self, evd: &Evd) -> Option<EventData> {
         if self.staged.is_empty() {
             self.fetch(evd);
         }
@@ -197,7 +197,7 @@ impl Consumer {
     /// Stages a completion that was taken from a queue.
     #[cold]
     #[inline(never)]
-    pub(super) fn keep(&mut self, evd: &Evd, completion: &Completion) {
+    fn keep(&mut self, evd: &Evd, completion: &Completion) {
         let attribute = evd.switches.attribute();
         let mut found = Found::default();
         put(completion, &mut self.staged, attribute, &mut found);

@@ -80,8 +80,9 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
     let (evd, consumer) = open(owned.borrow_mut());
     match first_look(evd, consumer, timeout, threshold) {
         Ok(waited) => Begun::Over(waited),
-        Err(missed) => Begun::Waits(Waiting {
-            missed,
+        Err(Missed { state, deadline }) => Begun::Waits(Waiting {
+            state,
+            deadline,
             under_way: None,
             owned,
         }),
@@ -111,39 +112,32 @@ fn first_look(
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
-    let mut missed = Missed {
-        threshold,
-        closings,
-        deadline,
-        state: State::NEW,
-    };
-    let outcome = if missed.view(evd, consumer).ready() {
+    let mut state = State::new(threshold, closings);
+    let outcome = if state.view(evd, consumer).ready() {
         WaitOutcome::Ready
-    } else if missed.deadline.is_now() {
+    } else if deadline.is_now() {
         WaitOutcome::TimedOut
     } else {
-        missed.state.notified = false;
-        return Err(missed);
+        state.notified = false;
+        return Err(Missed { state, deadline });
     };
-    match missed.finish(evd, consumer, Some(outcome)) {
+    match state.finish(evd, consumer, Some(outcome)) {
         Some(waited) => Ok(waited),
-        None => Err(missed),
+        None => Err(Missed { state, deadline }),
     }
 }
 
-/// What a wait is for whose first look has found too little.
+/// A first look that has found too little.
 struct Missed {
-    threshold: usize,
-    /// How often the EVD had been made unwaitable when the wait began.
-    closings: u32,
-    deadline: Deadline,
     state: State,
+    deadline: Deadline,
 }
 
 /// A wait whose first look has found too little. Dropped before its end, it
 /// gives the EVD back with all its events.
 pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
-    missed: Missed,
+    state: State,
+    deadline: Deadline,
     /// Before the EVD, which is given back last.
     under_way: Option<UnderWay>,
     owned: O,
@@ -161,8 +155,7 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     /// One step of the engine's wait, which begins with the first.
     fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
         let (evd, consumer) = open(self.owned.borrow_mut());
-        let missed = &mut self.missed;
-        consumer.awaited = missed.threshold;
+        consumer.awaited = self.state.threshold;
         let under_way = self.under_way.get_or_insert_with(|| {
             // The events of the device are this wait's.
             consumer.is_covered = false;
@@ -179,17 +172,11 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
             counters,
         } = under_way;
         let blocker = &evd.blocker;
-        let mut view = View {
-            evd,
-            consumer,
-            state: &mut missed.state,
-            threshold: missed.threshold,
-            closings: missed.closings,
-        };
+        let mut view = self.state.view(evd, consumer);
         let wait = match wait {
             Some(wait) => wait,
             none => {
-                let deadline = &mut missed.deadline;
+                let deadline = &mut self.deadline;
                 let begun =
                     SteppedWait::begin(&mut view, blocker, budget, evd.policy, deadline, counters);
                 match begun {
@@ -222,15 +209,15 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     /// What the wait answers. Nothing if it is to go on.
     fn finish(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Waited> {
         let (evd, consumer) = open(self.owned.borrow_mut());
-        let missed = &mut self.missed;
-        let outcome = match (outcome, missed.state.failure.take()) {
-            (Ok(WaitOutcome::Ready), Some(error)) if consumer.known(evd) < missed.threshold => {
+        let state = &mut self.state;
+        let outcome = match (outcome, state.failure.take()) {
+            (Ok(WaitOutcome::Ready), Some(error)) if consumer.known(evd) < state.threshold => {
                 tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
                 None
             }
             (outcome, _) => outcome.ok(),
         };
-        missed.finish(evd, consumer, outcome)
+        state.finish(evd, consumer, outcome)
     }
 }
 
@@ -266,14 +253,75 @@ impl<O: BorrowMut<Owned<Evd>>> Drop for Waiting<O> {
     }
 }
 
-impl Missed {
+fn nmore(known: usize) -> u32 {
+    u32::try_from(known).unwrap_or(u32::MAX)
+}
+
+impl Evd {
+    fn check_wait(&self, threshold: i32) -> Result<usize, DatReturn> {
+        let asked = u32::try_from(threshold).unwrap_or(0);
+        if asked == 0 || asked > self.queue_length() {
+            return Err(DatReturn::error(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg3,
+            ));
+        }
+        if self.switches.is_dead() {
+            return Err(DEAD);
+        }
+        let state = |subtype| Err(DatReturn::error(ReturnType::InvalidState, subtype));
+        if !self.switches.is_waitable() {
+            return state(Subtype::InvalidStateEvdUnwaitable);
+        }
+        match self.switches.attribute() {
+            Some(Attribute::Unsignalled) if asked != 1 => {
+                state(Subtype::InvalidStateEvdConfigNotify)
+            }
+            Some(Attribute::Solicited) if asked != 1 => {
+                state(Subtype::InvalidStateEvdConfigSolicited)
+            }
+            _ => Ok(asked as usize),
+        }
+    }
+}
+
+/// What a wait is for, and what it has seen.
+struct State {
+    threshold: usize,
+    /// How often the EVD had been made unwaitable when the wait began.
+    closings: u32,
+    /// Something that notifies has come. At the first look, everything does.
+    notified: bool,
+    /// Queues that the device was asked for events of, since the last look.
+    asked: usize,
+    /// Queues that the device was asked for events of before the last look, and
+    /// has sent none of: what they bring at the next look and was solicited,
+    /// raises an event. What other queues bring may have come too early.
+    listening: usize,
+    /// The device has sent an event since the last look.
+    evented: bool,
+    /// The device cannot be asked for an event.
+    failure: Option<ControlError>,
+}
+
+impl State {
+    const fn new(threshold: usize, closings: u32) -> Self {
+        Self {
+            threshold,
+            closings,
+            notified: true,
+            asked: 0,
+            listening: 0,
+            evented: false,
+            failure: None,
+        }
+    }
+
     fn view<'a>(&'a mut self, evd: &'a Evd, consumer: &'a mut Consumer) -> View<'a> {
         View {
             evd,
             consumer,
-            state: &mut self.state,
-            threshold: self.threshold,
-            closings: self.closings,
+            state: self,
         }
     }
 
@@ -330,71 +378,11 @@ impl Missed {
     }
 }
 
-fn nmore(known: usize) -> u32 {
-    u32::try_from(known).unwrap_or(u32::MAX)
-}
-
-impl Evd {
-    fn check_wait(&self, threshold: i32) -> Result<usize, DatReturn> {
-        let asked = u32::try_from(threshold).unwrap_or(0);
-        if asked == 0 || asked > self.queue_length() {
-            return Err(DatReturn::error(
-                ReturnType::InvalidParameter,
-                Subtype::InvalidArg3,
-            ));
-        }
-        if self.switches.is_dead() {
-            return Err(DEAD);
-        }
-        let state = |subtype| Err(DatReturn::error(ReturnType::InvalidState, subtype));
-        if !self.switches.is_waitable() {
-            return state(Subtype::InvalidStateEvdUnwaitable);
-        }
-        match self.switches.attribute() {
-            Some(Attribute::Unsignalled) if asked != 1 => {
-                state(Subtype::InvalidStateEvdConfigNotify)
-            }
-            Some(Attribute::Solicited) if asked != 1 => {
-                state(Subtype::InvalidStateEvdConfigSolicited)
-            }
-            _ => Ok(asked as usize),
-        }
-    }
-}
-
-/// What a wait has seen.
-struct State {
-    /// Something that notifies has come. At the first look, everything does.
-    notified: bool,
-    /// Queues that the device was asked for events of, since the last look.
-    asked: usize,
-    /// Queues that the device was asked for events of before the last look, and
-    /// has sent none of: what they bring at the next look and was solicited,
-    /// raises an event. What other queues bring may have come too early.
-    listening: usize,
-    /// The device has sent an event since the last look.
-    evented: bool,
-    /// The device cannot be asked for an event.
-    failure: Option<ControlError>,
-}
-
-impl State {
-    const NEW: Self = Self {
-        notified: true,
-        asked: 0,
-        listening: 0,
-        evented: false,
-        failure: None,
-    };
-}
-
 /// One look of a wait.
 struct View<'a> {
     evd: &'a Evd,
     consumer: &'a mut Consumer,
     state: &'a mut State,
-    threshold: usize,
-    closings: u32,
 }
 
 impl View<'_> {
@@ -407,7 +395,7 @@ impl View<'_> {
     /// Whether any event ends the wait, so that none need be counted.
     fn is_for_any(&self) -> bool {
         let attribute = self.evd.switches.attribute();
-        self.threshold == 1
+        self.state.threshold == 1
             && !matches!(
                 attribute,
                 Some(Attribute::Solicited | Attribute::Unsignalled)
@@ -417,7 +405,7 @@ impl View<'_> {
     /// Whether the EVD was closed to waiters, or is going.
     fn is_stopped(&self) -> bool {
         let switches = &self.evd.switches;
-        switches.is_over() || switches.closings() != self.closings
+        switches.is_over() || switches.closings() != self.state.closings
     }
 }
 
@@ -444,7 +432,7 @@ impl Source for View<'_> {
             self.state.listening = self.state.asked;
         }
         (self.state.asked, self.state.evented) = (0, false);
-        self.state.notified && known >= self.threshold
+        self.state.notified && known >= self.state.threshold
     }
 
     fn arm(&mut self) {
