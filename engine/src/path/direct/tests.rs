@@ -307,6 +307,7 @@ fn good(cookie: u64, op: CompletionOp, qpn: u32) -> Completion {
 mod completions;
 mod lifetimes;
 mod payload;
+mod peek;
 mod runs;
 
 /// On each lap, until the entry is taken. An error tells no time.

@@ -1,0 +1,118 @@
+//! A look at the next CQE says what polling will, and consumes nothing.
+
+use super::*;
+
+/// Entries of every kind, with what the fast path makes of them, for queue pair
+/// 7: the n-th is of the n-th request on its side.
+fn kinds() -> [(Entry, Option<CompletionOp>); 8] {
+    let entry = |opcode, form, request| Entry {
+        opcode,
+        form,
+        request,
+        bytes: 5,
+        imm: 9,
+        ..done(7, 0)
+    };
+    [
+        (entry(2, 0, 0), Some(CompletionOp::Recv)),
+        (entry(2, 2, 0), Some(CompletionOp::Recv)),
+        (entry(3, 0, 0), None),
+        (entry(2, 4, 0), None),
+        (entry(0, 0, 0x0a), Some(CompletionOp::Send)),
+        (entry(0, 0, 0x08), Some(CompletionOp::Write)),
+        (entry(0, 0, 0x10), Some(CompletionOp::Read)),
+        (
+            Entry {
+                syndrome: 5,
+                ..entry(13, 0, 0x0a)
+            },
+            None,
+        ),
+    ]
+}
+
+#[test]
+fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
+    let target = Memory::new(64, 0);
+    let (mut looked, mut polled) = (Cq::new(4, 64), Cq::new(4, 64));
+    let mut pairs = [&looked, &polled].map(|cq| qp(7, cq, cq, None));
+    // The first poll reads the letter that makes the queue pair known.
+    assert_eq!((looked.poll(), polled.poll()), (None, None));
+    let (mut sends, mut receives) = (0, 0);
+    for (round, (mut entry, op)) in kinds().into_iter().enumerate() {
+        let cookie = round as u64;
+        for pair in &mut pairs {
+            let segment = Segment {
+                addr: target.addr(0),
+                length: 64,
+                lkey: 1,
+            };
+            match entry.request {
+                0 => pair.recv(cookie, &[segment]).unwrap(),
+                _ => pair.send(cookie).unwrap(),
+            }
+        }
+        let count = match entry.request {
+            0 => &mut receives,
+            _ => &mut sends,
+        };
+        entry.counter = *count;
+        *count += 1;
+        looked.write(entry);
+        polled.write(entry);
+        let expected = polled.poll();
+        assert!(expected.is_some());
+
+        assert!(looked.poller.has_cqe());
+        let cqe = looked.poller.peek().unwrap();
+        assert_eq!((cqe.context(), cqe.op()), (Some(context(7)), op));
+        assert!(!cqe.has_behind(1));
+        assert_eq!(looked.device.in_use(), 1, "a look consumes nothing");
+        // SAFETY: there is a CQE, as was just seen.
+        let consumed = unsafe { looked.poller.peek_unchecked() }.consume();
+        if op.is_none() {
+            assert_eq!((consumed, looked.device.in_use()), (None, 1));
+            assert_eq!(looked.poll(), expected);
+        } else {
+            assert_eq!(consumed, expected);
+        }
+        assert_eq!(looked.device.in_use(), 0);
+        assert!(!looked.poller.has_cqe() && looked.poller.peek().is_none());
+    }
+}
+
+#[test]
+fn a_cqe_of_a_queue_pair_that_is_gone_is_left_to_the_slow_path() {
+    let mut cq = Cq::new(4, 64);
+    let mut pair = qp(7, &cq, &cq, None);
+    pair.recv(1, &[]).unwrap();
+    assert_eq!(cq.poll(), None);
+    cq.write(received(7, 0, 5));
+    assert_eq!(cq.poller.peek().unwrap().context(), Some(context(7)));
+    pair.pair.reset();
+    let cqe = cq.poller.peek().unwrap();
+    assert_eq!((cqe.context(), cqe.consume()), (None, None));
+    assert_eq!(cq.device.in_use(), 1);
+    assert_eq!(cq.poll(), None);
+    assert_eq!((cq.device.in_use(), cq.poller.counters().stale), (0, 1));
+}
+
+#[test]
+fn a_look_sees_how_many_cqes_are_behind() {
+    let mut cq = Cq::new(4, 64);
+    let mut pair = qp(7, &cq, &cq, None);
+    assert_eq!(cq.poll(), None);
+    // Around the end of the ring, and more than once around it.
+    for round in 0..6u16 {
+        for at in 0..3 {
+            pair.recv(u64::from(at), &[]).unwrap();
+            cq.write(received(7, 3 * round + at, 1));
+        }
+        for left in (0..3).rev() {
+            let cqe = cq.poller.peek().unwrap();
+            let behind = [0, 1, 2, 3, 4, 100].map(|many| cqe.has_behind(many));
+            assert_eq!(behind, [0, 1, 2, 3, 4, 100].map(|many| many <= left));
+            assert!(cq.poll().is_some());
+        }
+    }
+}
