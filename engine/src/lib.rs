@@ -36,7 +36,7 @@ pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, Poste
 pub use error::{ControlError, ControlErrorKind};
 pub use mmio::{read_message, write_message};
 pub use path::{PollerCounters, fast};
-pub use queue::{Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeRef};
+pub use queue::{Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeKind, CqeRef};
 pub use request::{
     BindRequest, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
 };

@@ -8,7 +8,7 @@ use crate::completion::Completion;
 use crate::control::{CompletionChannel, CqeSize, Device, VerbsCq};
 use crate::error::{ControlError, ControlErrorKind};
 pub use crate::path::Arrival;
-pub use crate::path::direct::CqeRef;
+pub use crate::path::direct::{CqeKind, CqeRef};
 use crate::path::{self, PollerCounters, direct, verbs};
 use crate::ring::layout::CompletionLayout;
 

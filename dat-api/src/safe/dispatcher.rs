@@ -119,10 +119,15 @@ impl EventDispatcher {
     /// A thread waits on the dispatcher, or the adapter was closed.
     #[inline]
     pub fn next(&self) -> Result<Option<Event>, DatReturn> {
-        match evd::next_fast(evd::own(self.0.handle)?) {
-            Ok(event) => Ok(event),
-            Err(owned) => next_slow(owned),
-        }
+        let owned = match evd::peek(evd::own(self.0.handle)?) {
+            Ok(None) => return Ok(None),
+            Ok(Some(found)) => match found.take(|event| event) {
+                Ok(event) => return Ok(Some(event)),
+                Err(owned) => owned,
+            },
+            Err(owned) => owned,
+        };
+        next_slow(owned)
     }
 
     /// Waits for an event; `None` waits as long as it takes.

@@ -29,7 +29,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use cqe_ref::CqeRef;
+pub use cqe_ref::{CqeKind, CqeRef};
 pub use mailbox::Mailbox;
 pub use poller::Poller;
 pub use queue_pair::{QueuePair, QueuePairParts};

@@ -1,11 +1,10 @@
 //! From a completion to an event.
 //!
-//! [`event`] is the only conversion. The fast path asks first whether a
-//! completion is the consumer's alone ([`is_consumers`]); of the next CQE it asks
-//! that before the CQE is consumed (`fast.rs`), of a completion that a queue
-//! of the verbs path has given out, after it ([`hand_out_fast`]). Every other
-//! completion goes through [`convert`], which tells the endpoint and the SRQ of
-//! it.
+//! [`transfer`] makes every DTO event. The fast path asks first whether a
+//! completion is the consumer's alone; of the next CQE it asks that before the
+//! CQE is consumed (`fast.rs`), of a completion that a queue of the verbs path
+//! has given out, after it ([`hand_out_fast`]). Every other completion goes
+//! through [`convert`], which tells the endpoint and the SRQ of it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -73,27 +72,21 @@ fn is_receive(op: CompletionOp) -> bool {
     matches!(op, CompletionOp::Recv | CompletionOp::RecvWriteImm)
 }
 
-/// Whether a completion that went well is the consumer's alone: its endpoint and
-/// SRQ need not see it. `has_behind` says whether at least so many completions
-/// are in the queue behind it.
+/// What the completions of an endpoint need before they are events.
 #[inline(always)]
-pub(super) fn is_consumers(
-    meters: &Meters,
-    op: CompletionOp,
-    has_behind: impl FnOnce(u32) -> bool,
-) -> bool {
-    let needs = Needs(meters.cqe_flags.load(Ordering::Relaxed));
-    match op {
-        CompletionOp::Recv | CompletionOp::RecvWriteImm => {
-            // With a high watermark, the endpoint holds no more than what is in
-            // the queue: on the fast path nothing of it is staged.
-            let many = needs.too_many_behind();
-            (needs.are_none() || many.is_some_and(|many| !has_behind(many)))
-                && !srq::is_watched(meters)
-        }
-        CompletionOp::Send | CompletionOp::Write | CompletionOp::Read => !needs.look(),
-        CompletionOp::Nop | CompletionOp::Bind => false,
-    }
+pub(super) fn needs(meters: &Meters) -> Needs {
+    Needs(meters.cqe_flags.load(Ordering::Relaxed))
+}
+
+/// Whether a request that went well is the consumer's alone: its endpoint need
+/// not see it.
+#[inline(always)]
+pub(super) fn is_request_consumers(meters: &Meters, op: CompletionOp) -> bool {
+    let is_transfer = matches!(
+        op,
+        CompletionOp::Send | CompletionOp::Write | CompletionOp::Read
+    );
+    is_transfer && !needs(meters).look()
 }
 
 /// Hands a completion that was consumed to the consumer, if that needs neither
@@ -102,9 +95,13 @@ pub(super) fn is_consumers(
 pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
     let ep = Handle::from_bits(completion.context as usize)?;
     let meters = ep.slot()?.meters();
-    // What is behind it in the queue cannot be seen.
-    let is_fast = completion.status.is_success() && is_consumers(meters, completion.op, |_| true);
-    is_fast.then(|| event(completion, ep, DtoStatus::Success))
+    let is_consumers = if is_receive(completion.op) {
+        needs(meters).are_none() && !srq::is_watched(meters)
+    } else {
+        is_request_consumers(meters, completion.op)
+    };
+    (completion.status.is_success() && is_consumers)
+        .then(|| event(completion, ep, DtoStatus::Success))
 }
 
 /// The event of a completion; nothing if it is not for the consumer. What the
@@ -148,21 +145,33 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
     result
 }
 
+/// The event of a completion.
 #[inline(always)]
-pub(super) fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
-    // The device counts what is received; of a request, the endpoint has noted
-    // what it asked for.
+fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     let length = if is_receive(completion.op) {
         completion.byte_len
     } else {
-        completion.imm & NOTED_LENGTH
+        requested_length(completion.imm)
     };
+    transfer(ep, completion.cookie, status, length)
+}
+
+/// The event of a transfer: the only place that makes one.
+#[inline(always)]
+pub(super) fn transfer(ep: Handle, cookie: u64, status: DtoStatus, length: u32) -> EventData {
     EventData::Dto {
         ep,
-        cookie: completion.cookie,
+        cookie,
         status,
         length: u64::from(length),
     }
+}
+
+/// The length of a request, which the endpoint has noted when it was posted:
+/// the device counts only what is received.
+#[inline(always)]
+pub(super) fn requested_length(note: u32) -> u32 {
+    note & NOTED_LENGTH
 }
 
 /// What a status of the engine is to a consumer.

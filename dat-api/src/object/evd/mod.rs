@@ -65,7 +65,7 @@ use crate::handle::Handle;
 use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 
 pub(crate) use self::dto::DtoStream;
-pub use self::fast::{Found, next_fast, peek};
+pub use self::fast::{Found, peek};
 pub(crate) use self::feed::{Seen, Task, look};
 pub(crate) use self::ledger::DtoRole;
 pub(crate) use self::posted::{Claim, Overflow};

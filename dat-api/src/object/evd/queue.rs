@@ -3,7 +3,8 @@
 use std::os::fd::BorrowedFd;
 
 use dat_engine::{
-    Arrival, Completion, CompletionChannel, CompletionOp, CompletionQueue, ControlError, CqeRef,
+    Arrival, Completion, CompletionChannel, CompletionOp, CompletionQueue, ControlError, CqeKind,
+    CqeRef,
 };
 
 /// A completion queue; in tests also one that the test fills.
@@ -134,10 +135,16 @@ impl Cqe<'_> {
         each!(self, cqe => cqe.context())
     }
 
-    /// The operation, if the fast path can decode it.
+    /// What it is.
     #[inline(always)]
-    pub(super) fn op(&self) -> Option<CompletionOp> {
-        each!(self, cqe => cqe.op())
+    pub(super) fn kind(&self) -> CqeKind {
+        each!(self, cqe => cqe.kind())
+    }
+
+    /// The operation of a request.
+    #[inline(always)]
+    pub(super) fn request_op(&self) -> Option<CompletionOp> {
+        each!(self, cqe => cqe.request_op())
     }
 
     /// Whether at least so many completions behind this one are there.
@@ -146,9 +153,17 @@ impl Cqe<'_> {
         each!(self, cqe => cqe.has_behind(completions))
     }
 
-    /// Consumes it on the fast path; `None` leaves it to the slow path.
+    /// Consumes a receive on the fast path: its `wr_id`, and how many bytes it
+    /// got. `None` leaves it to the slow path.
     #[inline(always)]
-    pub(super) fn consume(self) -> Option<Completion> {
-        each!(self, cqe => cqe.consume())
+    pub(super) fn consume_recv(self) -> Option<(u64, u32)> {
+        each!(self, cqe => cqe.consume_recv())
+    }
+
+    /// Consumes a request on the fast path: its `wr_id`, and the note that it was
+    /// posted with. `None` leaves it to the slow path.
+    #[inline(always)]
+    pub(super) fn consume_request(self) -> Option<(u64, u32)> {
+        each!(self, cqe => cqe.consume_request())
     }
 }

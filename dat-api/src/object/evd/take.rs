@@ -2,7 +2,7 @@
 
 use super::Evd;
 use super::exclusive::open;
-use super::fast::next_fast;
+use super::fast::peek;
 use crate::handle::{self, Handle, NotOwned, Owned};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{Event, EventData};
@@ -21,11 +21,15 @@ pub const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::N
 /// `QUEUE_EMPTY`; `INVALID_STATE` if the device gave a queue of it up.
 #[inline(always)]
 pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
-    match next_fast(owned) {
-        Ok(Some(event)) => Ok(event),
-        Ok(None) => Err(EMPTY),
-        Err(owned) => dequeue_slow(owned),
-    }
+    let owned = match peek(owned) {
+        Ok(None) => return Err(EMPTY),
+        Ok(Some(found)) => match found.take(|event| event) {
+            Ok(event) => return Ok(event),
+            Err(owned) => owned,
+        },
+        Err(owned) => owned,
+    };
+    dequeue_slow(owned)
 }
 
 /// [`dequeue`] on the slow path: takes the event wherever it is.

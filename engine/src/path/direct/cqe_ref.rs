@@ -1,11 +1,24 @@
 //! One look at a CQE: what the fast path can say of it, and consuming it.
 
-use super::decode::{self, request};
+use super::decode;
 use super::record::Record;
 use super::table::View;
 use crate::completion::{Completion, CompletionOp};
 use crate::ring::complete::{CompletionRing, Slot};
-use crate::wire::{OwnOp, RequestQpn};
+use crate::ring::send::Retired;
+use crate::wire::{CqeOpcode, OwnOp, RequestQpn};
+
+/// What the fast path can decode a CQE as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CqeKind {
+    /// A receive that went well, without immediate data.
+    Recv,
+    /// A request that went well.
+    Request,
+    /// Something else, that only the slow path decodes: an error, immediate data,
+    /// payload in the CQE.
+    Other,
+}
 
 /// The next CQE of a completion queue. The device has written it, and nothing
 /// is consumed until [`Self::consume`]: dropping this leaves the CQE where it
@@ -22,7 +35,6 @@ pub struct CqeRef<'a> {
     pub(super) whose: RequestQpn,
     /// The queue pair. `None` if the slow path has to find it.
     pub(super) record: Option<&'a Record>,
-    op: Option<CompletionOp>,
 }
 
 impl<'a> CqeRef<'a> {
@@ -42,7 +54,6 @@ impl<'a> CqeRef<'a> {
             own_op,
             whose,
             record: table.find(whose.qpn()),
-            op: decode::fast_op(own_op, whose),
         }
     }
 
@@ -54,13 +65,25 @@ impl<'a> CqeRef<'a> {
         Some(self.record?.context)
     }
 
-    /// The operation, if the fast path can decode it: a receive without
-    /// immediate data, or a request that went well; neither with its payload in
-    /// the CQE. `None` for everything else, including errors.
+    /// What it is: the first thing to branch on. LLVM then compiles each kind on
+    /// its own, and keeps no operation in a register to ask for it again.
     #[inline(always)]
     #[must_use]
-    pub fn op(&self) -> Option<CompletionOp> {
-        self.op
+    pub fn kind(&self) -> CqeKind {
+        const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
+        const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
+        match self.own_op.0 & !OwnOp::SOLICITED {
+            RECEIVED => CqeKind::Recv,
+            DONE => CqeKind::Request,
+            _ => CqeKind::Other,
+        }
+    }
+
+    /// The operation of a request; `None` for one that is no request of ours.
+    #[inline(always)]
+    #[must_use]
+    pub fn request_op(&self) -> Option<CompletionOp> {
+        decode::requester_op(self.whose.request_opcode())
     }
 
     /// Whether at least `entries` CQEs behind this one are written.
@@ -77,22 +100,56 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     #[must_use]
     pub fn consume(self) -> Option<Completion> {
-        let record = self.record?;
-        let completion = match self.op? {
-            CompletionOp::Recv => {
-                let wr_id = record.receives.take_fast(self.slot.wqe_counter())?;
-                let byte_len = self.slot.byte_count();
-                decode::received(record, self.whose.qpn(), self.own_op, wr_id, byte_len)
+        let (record, qpn, own_op) = (self.record?, self.whose.qpn(), self.own_op);
+        match self.kind() {
+            CqeKind::Recv => {
+                let (wr_id, byte_len) = self.consume_recv()?;
+                Some(decode::received(record, qpn, own_op, wr_id, byte_len))
             }
-            op => {
+            CqeKind::Request => {
+                let op = self.request_op()?;
                 let byte_len = decode::read_length(self.slot, op);
-                let retired = record.sends.retire(self.slot.wqe_counter());
-                request(record, self.whose.qpn(), op, retired, byte_len)
+                let (cookie, note) = self.consume_request()?;
+                let retired = Retired { cookie, note };
+                Some(decode::request(record, qpn, op, retired, byte_len))
             }
+            CqeKind::Other => None,
+        }
+    }
+
+    /// [`Self::consume`] of a [`CqeKind::Recv`]: its `wr_id`, and how many bytes
+    /// it got. `None` also if it is none.
+    #[inline(always)]
+    #[must_use]
+    pub fn consume_recv(self) -> Option<(u64, u32)> {
+        let (CqeKind::Recv, Some(record)) = (self.kind(), self.record) else {
+            return None;
         };
+        let wr_id = record.receives.take_fast(self.slot.wqe_counter())?;
+        let byte_len = self.slot.byte_count();
+        self.give_back();
+        Some((wr_id, byte_len))
+    }
+
+    /// [`Self::consume`] of a [`CqeKind::Request`] of ours
+    /// ([`Self::request_op`]): its `wr_id`, and the note that it was posted with.
+    /// `None` also if it is none.
+    #[inline(always)]
+    #[must_use]
+    pub fn consume_request(self) -> Option<(u64, u32)> {
+        let (CqeKind::Request, Some(record)) = (self.kind(), self.record) else {
+            return None;
+        };
+        let Retired { cookie, note } = record.sends.retire(self.slot.wqe_counter());
+        self.give_back();
+        Some((cookie, note))
+    }
+
+    /// Gives the CQE back to the device.
+    #[inline(always)]
+    fn give_back(self) {
         self.ring.cursor.advance();
         self.ring.publish();
-        Some(completion)
     }
 }
 
@@ -100,7 +157,7 @@ impl core::fmt::Debug for CqeRef<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("CqeRef")
             .field("context", &self.context())
-            .field("op", &self.op)
+            .field("kind", &self.kind())
             .finish_non_exhaustive()
     }
 }

@@ -11,11 +11,11 @@ use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
 use crate::ring::complete::{CompletionRing, Slot};
 use crate::ring::scatter::{Units, scatter};
 use crate::ring::send::Retired;
-use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn, WqeOpcode};
+use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
 
 /// What a request of the send queue was, by the opcode of its WQE.
 #[inline(always)]
-fn requester_op(opcode: u8) -> Option<CompletionOp> {
+pub(super) fn requester_op(opcode: u8) -> Option<CompletionOp> {
     Some(match WqeOpcode::from_bits(opcode)? {
         WqeOpcode::Send | WqeOpcode::SendImm => CompletionOp::Send,
         WqeOpcode::RdmaWrite | WqeOpcode::RdmaWriteImm => CompletionOp::Write,
@@ -23,21 +23,6 @@ fn requester_op(opcode: u8) -> Option<CompletionOp> {
         WqeOpcode::Nop => CompletionOp::Nop,
         WqeOpcode::Umr => CompletionOp::Bind,
     })
-}
-
-/// The operation, if the CQE is one of those that the fast path decodes. The
-/// owner bit of `own_op` is 0.
-#[inline(always)]
-pub(super) fn fast_op(own_op: OwnOp, whose: RequestQpn) -> Option<CompletionOp> {
-    // The last byte of a receive without immediate data, and of a request that
-    // is done, neither of them with payload in the CQE.
-    const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
-    const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
-    match own_op.0 & !OwnOp::SOLICITED {
-        RECEIVED => Some(CompletionOp::Recv),
-        DONE => requester_op(whose.request_opcode()),
-        _ => None,
-    }
 }
 
 /// The completion of a receive that took a message without immediate data.

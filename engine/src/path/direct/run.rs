@@ -13,7 +13,7 @@
 //! requests and CQEs are given back once, at its end. In `tests/counts.txt` a
 //! receive costs 42.7 instructions in a batch, and 54 alone.
 
-use super::cqe_ref::CqeRef;
+use super::cqe_ref::{CqeKind, CqeRef};
 use super::decode;
 use super::record::{Receives, Record};
 use super::shared::SharedState;
@@ -32,14 +32,15 @@ impl CqeRef<'_> {
         let Some(record) = self.record else {
             return 0;
         };
-        match (self.op(), &record.receives) {
-            (Some(CompletionOp::Recv), Receives::Own(ring)) => self.own_run(record, ring, out),
-            (Some(CompletionOp::Recv), Receives::Shared(shared)) => {
-                self.shared_run(record, shared, out)
-            }
-            // Their CQEs have a length each.
-            (Some(CompletionOp::Read | CompletionOp::Recv) | None, _) => 0,
-            (Some(op), _) => self.request_run(record, op, out),
+        match (self.kind(), &record.receives) {
+            (CqeKind::Recv, Receives::Own(ring)) => self.own_run(record, ring, out),
+            (CqeKind::Recv, Receives::Shared(shared)) => self.shared_run(record, shared, out),
+            (CqeKind::Recv, Receives::None) | (CqeKind::Other, _) => 0,
+            (CqeKind::Request, _) => match self.request_op() {
+                // Their CQEs have a length each.
+                Some(CompletionOp::Read) | None => 0,
+                Some(op) => self.request_run(record, op, out),
+            },
         }
     }
 

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dat_engine::{
-    Arrival, Completion, CompletionFlags, CompletionOp, ControlError, Device, PathRequest,
+    Arrival, Completion, CompletionFlags, CompletionOp, ControlError, CqeKind, Device, PathRequest,
 };
 
 /// What an armed queue raises an event for.
@@ -209,17 +209,33 @@ impl FakeCqe<'_> {
         Some(self.completion.context)
     }
 
-    /// As the engine's: nothing for errors and for what has immediate data.
-    pub(in super::super) fn op(&self) -> Option<CompletionOp> {
+    pub(in super::super) fn kind(&self) -> CqeKind {
         let Completion { status, op, .. } = self.completion;
-        (status.is_success() && op != CompletionOp::RecvWriteImm).then_some(op)
+        match op {
+            _ if !status.is_success() => CqeKind::Other,
+            CompletionOp::RecvWriteImm => CqeKind::Other,
+            CompletionOp::Recv => CqeKind::Recv,
+            _ => CqeKind::Request,
+        }
+    }
+
+    pub(in super::super) fn request_op(&self) -> Option<CompletionOp> {
+        Some(self.completion.op)
     }
 
     pub(in super::super) fn has_behind(&self, completions: u32) -> bool {
         self.queue.0.len() > completions as usize
     }
 
-    pub(in super::super) fn consume(self) -> Option<Completion> {
+    pub(in super::super) fn consume_recv(self) -> Option<(u64, u32)> {
+        self.consume().map(|done| (done.cookie, done.byte_len))
+    }
+
+    pub(in super::super) fn consume_request(self) -> Option<(u64, u32)> {
+        self.consume().map(|done| (done.cookie, done.imm))
+    }
+
+    fn consume(self) -> Option<Completion> {
         if self.queue.0.stale.load(Ordering::Relaxed) > 0 {
             return None;
         }

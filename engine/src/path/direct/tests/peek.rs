@@ -1,10 +1,11 @@
 //! A look at the next CQE says what polling will, and consumes nothing.
 
 use super::*;
+use crate::path::direct::CqeKind;
 
 /// Entries of every kind, with what the fast path makes of them, for queue pair
 /// 7: the n-th is of the n-th request on its side.
-fn kinds() -> [(Entry, Option<CompletionOp>); 8] {
+fn kinds() -> [(Entry, CqeKind); 8] {
     let entry = |opcode, form, request| Entry {
         opcode,
         form,
@@ -14,19 +15,19 @@ fn kinds() -> [(Entry, Option<CompletionOp>); 8] {
         ..done(7, 0)
     };
     [
-        (entry(2, 0, 0), Some(CompletionOp::Recv)),
-        (entry(2, 2, 0), Some(CompletionOp::Recv)),
-        (entry(3, 0, 0), None),
-        (entry(2, 4, 0), None),
-        (entry(0, 0, 0x0a), Some(CompletionOp::Send)),
-        (entry(0, 0, 0x08), Some(CompletionOp::Write)),
-        (entry(0, 0, 0x10), Some(CompletionOp::Read)),
+        (entry(2, 0, 0), CqeKind::Recv),
+        (entry(2, 2, 0), CqeKind::Recv),
+        (entry(3, 0, 0), CqeKind::Other),
+        (entry(2, 4, 0), CqeKind::Other),
+        (entry(0, 0, 0x0a), CqeKind::Request),
+        (entry(0, 0, 0x08), CqeKind::Request),
+        (entry(0, 0, 0x10), CqeKind::Request),
         (
             Entry {
                 syndrome: 5,
                 ..entry(13, 0, 0x0a)
             },
-            None,
+            CqeKind::Other,
         ),
     ]
 }
@@ -39,7 +40,7 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
     // The first poll reads the letter that makes the queue pair known.
     assert_eq!((looked.poll(), polled.poll()), (None, None));
     let (mut sends, mut receives) = (0, 0);
-    for (round, (mut entry, op)) in kinds().into_iter().enumerate() {
+    for (round, (mut entry, kind)) in kinds().into_iter().enumerate() {
         let cookie = round as u64;
         for pair in &mut pairs {
             let segment = Segment {
@@ -65,12 +66,12 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
 
         assert!(looked.poller.has_cqe());
         let cqe = looked.poller.peek().unwrap();
-        assert_eq!((cqe.context(), cqe.op()), (Some(context(7)), op));
+        assert_eq!((cqe.context(), cqe.kind()), (Some(context(7)), kind));
         assert!(!cqe.has_behind(1));
         assert_eq!(looked.device.in_use(), 1, "a look consumes nothing");
         // SAFETY: there is a CQE, as was just seen.
         let consumed = unsafe { looked.poller.peek_unchecked() }.consume();
-        if op.is_none() {
+        if kind == CqeKind::Other {
             assert_eq!((consumed, looked.device.in_use()), (None, 1));
             assert_eq!(looked.poll(), expected);
         } else {
