@@ -1,17 +1,15 @@
 //! Shared receive queues.
 
-use core::cell::UnsafeCell;
 use std::sync::Arc;
 
 use super::memory::{Kept, posted};
 use super::{ProtectionZone, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
-use crate::object::post::SpinLock;
 use crate::object::srq::{Srq, SrqInfo};
 use crate::status::DatReturn;
 use crate::types::SrqAttributes;
-use dat_engine::sync::Mutex;
+use dat_engine::sync::{Mutex, SpinLock};
 
 /// Receives for many endpoints. Clones are the same queue; posting takes a
 /// lock that only other posts, and resizing, hold.
@@ -21,27 +19,13 @@ pub struct SharedReceiveQueue(Arc<Queue>);
 #[derive(Debug)]
 struct Queue {
     srq: Arc<Srq>,
-    /// Held by a post, and while the queue is resized.
-    posts: SpinLock,
-    kept: KeptCell,
+    /// What is kept for posts. Held by a post, and while the queue is resized.
+    posts: SpinLock<Kept>,
     /// One change of the queue at a time.
     changes: Mutex<()>,
     // After the queue is freed.
     _zone: ProtectionZone,
 }
-
-/// What is kept for posts, under the lock of posts.
-#[derive(Debug, Default)]
-struct KeptCell(UnsafeCell<Kept>);
-
-// SAFETY: reached by `post_recv` alone, under the lock, and what is kept may go
-// from thread to thread.
-unsafe impl Sync for KeptCell {}
-
-const _: () = {
-    const fn crosses_threads<T: Send>() {}
-    crosses_threads::<Kept>();
-};
 
 impl Drop for Queue {
     fn drop(&mut self) {
@@ -64,8 +48,7 @@ impl ProtectionZone {
         };
         Ok(SharedReceiveQueue(Arc::new(Queue {
             srq: Srq::create(self.adapter().ia(), self.pz(), &attributes)?,
-            posts: SpinLock::new(),
-            kept: KeptCell::default(),
+            posts: SpinLock::default(),
             changes: Mutex::default(),
             _zone: self.clone(),
         })))
@@ -122,9 +105,8 @@ impl SharedReceiveQueue {
     /// The code names the reason; nothing is posted then.
     #[inline]
     pub fn post_recv(&self, segments: &[Segment<'_>], cookie: u64) -> Result<(), DatReturn> {
-        let _guard = self.0.posts.lock();
-        // SAFETY: the lock is held.
-        unsafe { &mut *self.0.kept.0.get() }.keep(segments);
+        let mut kept = self.0.posts.lock();
+        kept.keep(segments);
         // SAFETY: the lock serialises; the mappings are kept until the queue
         // is gone, which its endpoints outlive not.
         unsafe {

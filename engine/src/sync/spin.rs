@@ -41,6 +41,13 @@ impl<T> SpinLock<T> {
         SpinGuard(self)
     }
 
+    /// Takes the lock if it is free.
+    #[inline(always)]
+    pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        let was_locked = self.locked.swap(true, Ordering::Acquire);
+        (!was_locked).then(|| SpinGuard(self))
+    }
+
     /// Takes the lock after it was found taken.
     #[cold]
     #[inline(never)]
@@ -106,6 +113,9 @@ mod tests {
     #[test]
     fn a_panic_inside_leaves_the_lock_free() {
         let lock = SpinLock::new(1);
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(held);
         let inside = std::panic::AssertUnwindSafe(|| {
             let _inside = lock.lock();
             panic!("on purpose");
