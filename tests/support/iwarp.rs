@@ -10,18 +10,8 @@ use dat_engine::cm::{
 };
 use dat_engine::{ConnectOptions, Endpoint, EndpointHandle, Greeting, Transport};
 
+pub use super::device::installed::is_iwarp;
 use super::device::{self, PATIENCE};
-
-/// Whether the device of the tests speaks iWARP.
-pub fn is_iwarp() -> bool {
-    static IWARP: OnceLock<bool> = OnceLock::new();
-    *IWARP.get_or_init(|| {
-        let name = std::env::var("DAT_TEST_DEVICE").unwrap_or_default();
-        let devices = dat_engine::devices().unwrap_or_default();
-        let found = devices.into_iter().find(|one| one.name == name);
-        found.is_some_and(|one| one.transport == Transport::Iwarp)
-    })
-}
 
 /// Connects two endpoints, which may then post.
 pub fn join(ends: [&mut Endpoint; 2], options: &ConnectOptions) {

@@ -6,6 +6,7 @@ use dat_engine::{
     MemoryWindow, ProtectionDomain, RegisteredBuffer, SharedReceiveQueue, SrqOptions, WindowTarget,
 };
 
+use super::iwarp::is_iwarp;
 use super::libmlx5::{Answer, Link, Peer, Shape};
 use super::side::{Memory, Refused, Side, options};
 use super::traffic::most_inline;
@@ -60,7 +61,10 @@ impl OurSide {
             recv_depth: shape.recv_depth,
             send_segments: shape.send_segments,
             recv_segments: shape.recv_segments,
-            inline_bytes: shape.inline_bytes.min(most_inline()),
+            inline_bytes: match is_iwarp() {
+                true => shape.inline_bytes.min(most_inline()),
+                false => shape.inline_bytes,
+            },
             exclusive_register: shape.exclusive,
             windows: shape.windows,
             ..EndpointOptions::new(&send_cq, &recv_cq)
