@@ -206,16 +206,23 @@ fn srq_resize_loses_nothing() {
     assert_eq!(srq_info(queue).outstanding_dto_count, 0);
 }
 
-/// What cannot be: the EVD that takes the completions is too short.
+/// The EVD that takes the completions needs room for them. Where its completion
+/// queue is polled directly it cannot get more; another device may resize it, and
+/// then holds what was asked for.
 #[test]
 fn srq_resize_needs_room_where_receives_are_reported() {
     let bed = Bed::new();
     let queue = srq(&bed, 8);
     let before = srq_info(queue);
     let end = End::on_srq(&bed, &Shape::default(), queue);
-    let answer = resize(queue, 60_000.min(abilities(&bed).0.max_recv_per_srq));
-    fails(answer, DAT_INSUFFICIENT_RESOURCES);
-    assert_eq!(srq_info(queue).max_recv_dtos, before.max_recv_dtos);
+    let asked = 60_000.min(abilities(&bed).0.max_recv_per_srq);
+    let answer = resize(queue, asked);
+    if !bed.is_stepped() && answer == DAT_SUCCESS {
+        assert!(srq_info(queue).max_recv_dtos >= asked);
+    } else {
+        fails(answer, DAT_INSUFFICIENT_RESOURCES);
+        assert_eq!(srq_info(queue).max_recv_dtos, before.max_recv_dtos);
+    }
     // SAFETY: live handles.
     unsafe {
         ok(dat_ep_free(end.ep));
