@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | none | signalled |
 //! | SUPPRESS | not signalled; every so often signalled after all, so that the ring does not fill, and that completion makes no event |
-//! | UNSIGNALLED | signalled; a note says that the event wakes nobody |
+//! | UNSIGNALLED | signalled; a note says that the event wakes no waiter |
 //! | BARRIER_FENCE | fence |
 //! | SOLICITED_WAIT | solicited |
 
@@ -41,8 +41,8 @@ pub(super) struct Encoded {
 }
 
 impl Ep {
-    /// Returns the operation of a request of so many bytes, if they are as many
-    /// as the remote segment has and nothing else is wrong with it.
+    /// Returns the operation of a request of `length` bytes, if the remote segment
+    /// has the same length and nothing else is wrong with it.
     #[inline(always)]
     pub(super) fn filling_op(&self, kind: Request, length: u64) -> Option<SendOp> {
         match kind {

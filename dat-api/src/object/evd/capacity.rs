@@ -133,9 +133,9 @@ impl Evd {
         Ok((Queue::Real(cq), Some(handle)))
     }
 
-    /// An SRQ whose receives are reported here is to hold so many more; `false`,
-    /// and nothing done, if the completion queue has no room for them: its
-    /// endpoints cannot move to another.
+    /// Makes room for `more` receives of an SRQ that reports here. Returns `false`,
+    /// and changes nothing, if the completion queue has no room for them: the SRQ's
+    /// endpoints cannot move to another queue.
     pub(crate) fn widen_shared(&self, srq: Handle, more: u32) -> bool {
         let mut ledger = self.ledger();
         let ledger = &mut *ledger;
@@ -172,8 +172,8 @@ impl Evd {
         self.set_length(ledger, self.queue_length().max(depth))
     }
 
-    /// The EVD holds so many events from now on, as far as posting and staging
-    /// go. Nothing has changed on an error.
+    /// Lets the EVD hold `length` posted and staged events. Changes nothing on an
+    /// error.
     pub(super) fn set_length(&self, ledger: &mut Ledger, length: u32) -> Result<()> {
         let room = super::consumer::room(length, ledger.held(length));
         if room > ledger.room {
@@ -190,9 +190,9 @@ impl Evd {
         Ok(())
     }
 
-    /// The EVD holds no more than so many events from now on; `false`, and nothing
-    /// has changed, if it holds more of them: so many completions, and what was
-    /// posted; or if it is no longer now.
+    /// Lowers the length of the EVD to `length`. Returns `false`, and changes
+    /// nothing, if the EVD holds more events than that (`completions`, and those
+    /// that were posted), or if `length` is above the present length.
     pub(super) fn lower_length(&self, length: u32, completions: u32) -> bool {
         let is_lower = self.posted.lower_limit(length, completions);
         if is_lower {

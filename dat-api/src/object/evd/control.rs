@@ -58,7 +58,7 @@ impl Evd {
     }
 
     /// Sends a letter, and does what it says unless another call owns the EVD: then
-    /// waits until the owner has done it, or `is_enough` after so many rounds.
+    /// waits until the owner has done it, or `is_enough` returns `true` for a round.
     pub(super) fn send_and_wait(
         &self,
         letter: Letter,

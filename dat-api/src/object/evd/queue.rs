@@ -147,7 +147,7 @@ impl Cqe<'_> {
         each!(self, cqe => cqe.request_op())
     }
 
-    /// Whether at least so many completions behind this one are there.
+    /// Whether at least `completions` completions behind this one are there.
     #[inline(always)]
     pub(super) fn has_behind(&self, completions: u32) -> bool {
         each!(self, cqe => cqe.has_behind(completions))

@@ -53,7 +53,7 @@ pub(crate) fn gather<'a>(
     Ok((unsafe { places[..used].assume_init_mut() }, total))
 }
 
-/// The first segments, which hold so many bytes: a read fills them from the
+/// Returns the first segments, cut to `bytes` bytes: a read fills them from the
 /// front, at most one in part, and leaves the rest alone.
 #[cold]
 pub(crate) fn first_bytes(segments: &mut [Segment], mut bytes: u64) -> &mut [Segment] {
