@@ -22,6 +22,7 @@ use dat_engine::{Access, Completion, MemoryWindow, WindowTarget};
 
 use super::ep::{Bind, Bound, Ep, bind_note};
 use super::lmr::{self, Lmr};
+use super::post::protection;
 use super::pz::{self, Pz};
 use super::usage::Use;
 use crate::error::{DatError, Result};
@@ -348,11 +349,6 @@ fn access_of(privileges: MemPrivileges) -> Access {
 #[cold]
 fn no_such_lmr() -> DatReturn {
     DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg2)
-}
-
-#[cold]
-pub(super) fn protection() -> DatReturn {
-    DatReturn::error(ReturnType::ProtectionViolation, Subtype::NoSubtype)
 }
 
 fn stale() -> DatError {

@@ -13,8 +13,7 @@ use dat_engine::{
 use super::poster::QUIET;
 use super::{Ep, state_of};
 use crate::handle::Handle;
-use crate::object::post::{bad_flags, no_zone, refusal};
-use crate::object::rmr::protection;
+use crate::object::post::{bad_flags, no_zone, protection, refusal};
 use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::CompletionFlags;

@@ -18,7 +18,7 @@ use crate::object::counters::Refused;
 use crate::object::evd::{Evd, StreamKind};
 use crate::object::exhausted;
 use crate::object::ia::Ia;
-use crate::object::post::Posting;
+use crate::object::post::{PostMode, Posting};
 use crate::object::pz::Pz;
 use crate::object::srq::Srq;
 use crate::object::usage::{Usage, Use};
@@ -178,7 +178,7 @@ impl Ep {
             handle: place.handle(),
             ia: Arc::clone(ia),
             state: AtomicU32::new(state as u32),
-            posting: Posting::new(ia.post_mode(), Poster::default()),
+            posting: Posting::new(PostMode::of(ia), Poster::default()),
             taken: AtomicBool::new(false),
             posted: AtomicU32::new(0),
             refused: Refused::default(),

@@ -69,7 +69,7 @@ use poster::Poster;
 use quiet::QuietReceives;
 use watermark::HighMarks;
 
-pub use super::post::MAX_SEGMENTS;
+pub use super::ia::MAX_SEGMENTS;
 pub(crate) use attributes::DEFAULT_REQUESTS;
 pub(crate) use bind::{BIND_NOTE, Bind, Bound, bind_note, bound_rmr};
 pub use fields::EpFields;

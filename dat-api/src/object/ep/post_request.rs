@@ -8,9 +8,9 @@ use dat_engine::{PostError, SendRequest};
 
 use super::Ep;
 use super::request::{Request, signalled_flags};
+use crate::object::ia::MAX_SEGMENTS;
 use crate::object::post::{
-    Entered, MAX_SEGMENTS, NoLock, Path, PostLock, PostMode, SpinLock, count_of, gather, is_single,
-    no_zone,
+    Entered, NoLock, Path, PostLock, PostMode, SpinLock, count_of, gather, is_single, no_zone,
 };
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};

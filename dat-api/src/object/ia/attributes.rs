@@ -18,7 +18,7 @@
 //! | `max_evd_qlen` | limit `cq_depth` | |
 //! | `max_iov_segments_per_dto`, `_rdma_write` | limit `segments`, at most [`MAX_SEGMENTS`] | posts convert segments on the stack |
 //! | `max_iov_segments_per_rdma_read` | limit `read_segments`, likewise | iWARP devices mostly take one |
-//! | `max_lmrs` | limit `regions`, at most [`lmr::CAPACITY`] | the table of contexts |
+//! | `max_lmrs` | limit `regions`, at most `MAX_LMRS` | the table of contexts |
 //! | `max_lmr_block_size` | limit `region_size` | |
 //! | `max_lmr_virtual_address` | 2^64 - 1 | addresses are 64 bits on the wire and in the device |
 //! | `max_pzs` | limit `domains` | |
@@ -58,8 +58,7 @@
 //! | `rdma_write_for_rdma_read_req` | false | InfiniBand and RoCE need local write only; on iWARP an LMR with it gets what reads need besides |
 //! | `provider_specific_attributes` | data path, waiting, connection manager | |
 //!
-//! [`MAX_SEGMENTS`]: crate::object::ep::MAX_SEGMENTS
-//! [`lmr::CAPACITY`]: crate::object::lmr
+//! [`MAX_SEGMENTS`]: super::MAX_SEGMENTS
 //! [`Manager::max_private_data`]: dat_engine::cm::Manager::max_private_data
 
 use core::net::SocketAddr;

@@ -10,8 +10,8 @@ use super::attributes::{
     LOW_WATERMARK, NamedAttribute, OUTSTANDING, ProviderAttributes, PzSupport, SOFT_WATERMARK,
     SPAN,
 };
+use super::limits::MAX_LMRS;
 use super::offer::{Offer, count};
-use crate::object::lmr;
 use crate::options::Options;
 use crate::registry;
 use crate::types::CompletionFlags;
@@ -51,7 +51,7 @@ impl Described<'_> {
             max_evds: count(limits.cqs),
             max_evd_qlen: offer.max_evd_qlen,
             max_iov_segments_per_dto: offer.max_iov_segments_per_dto,
-            max_lmrs: count(limits.regions.min(lmr::CAPACITY)),
+            max_lmrs: count(limits.regions.min(MAX_LMRS)),
             max_lmr_block_size: limits.region_size,
             max_lmr_virtual_address: u64::MAX,
             max_pzs: count(limits.domains),

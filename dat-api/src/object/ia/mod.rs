@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `open.rs`, `close.rs` | opening and closing |
 //! | `children.rs` | the objects made of an IA, for closing it |
-//! | `attributes.rs`, `describe.rs`, `offer.rs` | what it can do |
+//! | `attributes.rs`, `describe.rs`, `offer.rs`, `limits.rs` | what it can do |
 //! | `doors.rs` | its service points by qualifier |
 //! | `reports.rs` | where asynchronous events go |
 //! | `watch.rs` | what the device's events mean to the objects |
@@ -18,6 +18,7 @@ mod close;
 mod cm;
 mod describe;
 mod doors;
+mod limits;
 mod offer;
 mod open;
 mod reports;
@@ -39,7 +40,6 @@ use crate::handle::{self, Handle, Object, Reservation};
 use crate::object::counters::Counters;
 use crate::object::evd::Evd;
 use crate::object::peer::PeerAddress;
-use crate::object::post::PostMode;
 use crate::options::Options;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
@@ -56,6 +56,8 @@ use self::watch::{Watch, Watched};
 pub use attributes::{
     EpCreator, IaAttributes, IaInfo, IovOwnership, NamedAttribute, ProviderAttributes, PzSupport,
 };
+pub(crate) use limits::MAX_LMRS;
+pub use limits::MAX_SEGMENTS;
 pub use offer::Offer;
 #[cfg(test)]
 pub(crate) use offer::small_adapter;
@@ -165,11 +167,6 @@ impl Ia {
     #[must_use]
     pub fn is_threadsafe(&self) -> bool {
         self.threadsafe
-    }
-
-    /// How posts to its queues go.
-    pub(crate) fn post_mode(&self) -> PostMode {
-        PostMode::new(&self.device.info().path, self.threadsafe)
     }
 
     /// Its address, which peers connect to. The port is 0: qualifiers say it.

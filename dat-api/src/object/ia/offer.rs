@@ -2,7 +2,7 @@
 
 use dat_engine::Limits;
 
-use crate::object::ep::MAX_SEGMENTS;
+use super::limits::MAX_SEGMENTS;
 
 /// The members of `DAT_IA_ATTR` that follow from the limits of a device alone,
 /// by the same names. The table of [`super::attributes`] says why they are true.

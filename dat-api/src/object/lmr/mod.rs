@@ -22,8 +22,7 @@ use crate::types::{LmrSegment, MemPrivileges};
 
 pub(crate) use recent::Recent;
 use shared::Name;
-pub(crate) use table::CAPACITY;
-use table::{Contents, Entry};
+use table::{CAPACITY, Contents, Entry};
 
 const REMOTE: MemPrivileges = MemPrivileges::REMOTE_READ.union(MemPrivileges::REMOTE_WRITE);
 

@@ -16,15 +16,16 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
+use crate::object::ia::MAX_LMRS;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::MemPrivileges;
 use dat_engine::sync::Mutex;
 
+/// Row 0 is never used, so that no context is 0.
+pub(super) const CAPACITY: u32 = MAX_LMRS;
 /// Bits of a context that number the row.
-const ROW_BITS: u32 = 20;
-/// LMRs that a process has at a time, at most; row 0 is never used, so that
-/// no context is 0.
-pub(crate) const CAPACITY: u32 = (1 << ROW_BITS) - 1;
+const ROW_BITS: u32 = MAX_LMRS.count_ones();
+const _: () = assert!(CAPACITY == (1 << ROW_BITS) - 1);
 /// Rows of one chunk: 64 KiB.
 const CHUNK: usize = 1024;
 const CHUNKS: usize = (1 << ROW_BITS) / CHUNK;

@@ -18,6 +18,7 @@
 //!
 //! [`FastPath`]: dat_engine::fast::FastPath
 
+use crate::object::ia::MAX_SEGMENTS;
 use crate::types::CompletionFlags;
 
 mod lock;
@@ -30,10 +31,9 @@ mod segments;
 
 pub(crate) use lock::{NoLock, PostLock, SpinGuard, SpinLock};
 pub(crate) use posting::{Entered, Path, PostMode, Posting};
-pub use segments::MAX_SEGMENTS;
 pub(crate) use segments::{
-    LONGEST, bad_flags, first_bytes, full, gather, length_error, no_zone, refusal, too_long,
-    too_many,
+    LONGEST, bad_flags, first_bytes, full, gather, length_error, no_zone, protection, refusal,
+    too_long, too_many,
 };
 
 /// Returns whether a post has one segment and no flags, by one comparison.

@@ -6,6 +6,7 @@ use dat_engine::fast::{self, FastPath};
 use dat_engine::{DataPath, Endpoint, SharedReceiveQueue};
 
 use super::{PostLock, SpinGuard, SpinLock};
+use crate::object::ia::Ia;
 
 /// Which compiled version of the fast path the posts of a queue take. A queue
 /// keeps it for life.
@@ -42,8 +43,13 @@ impl Path {
 }
 
 impl PostMode {
+    /// The mode of all queues of an IA.
+    pub(crate) fn of(ia: &Ia) -> Self {
+        Self::new(&ia.device().info().path, ia.is_threadsafe())
+    }
+
     /// The mode of all queues of an IA on this path.
-    pub(crate) fn new(path: &DataPath, threadsafe: bool) -> Self {
+    fn new(path: &DataPath, threadsafe: bool) -> Self {
         Self {
             path: match path {
                 DataPath::Direct => Path::Direct,

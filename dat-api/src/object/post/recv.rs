@@ -5,9 +5,8 @@ use core::mem::MaybeUninit;
 use dat_engine::fast::{Direct, FastPath, Verbs};
 use dat_engine::{PostError, RecvRequest};
 
-use super::{
-    Entered, MAX_SEGMENTS, NoLock, Path, PostLock, PostMode, Posting, SpinLock, gather, is_single,
-};
+use super::{Entered, NoLock, Path, PostLock, PostMode, Posting, SpinLock, gather, is_single};
+use crate::object::ia::MAX_SEGMENTS;
 use crate::object::lmr::Recent;
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};

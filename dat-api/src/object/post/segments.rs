@@ -5,13 +5,10 @@ use core::mem::MaybeUninit;
 
 use dat_engine::{PostError, Segment};
 
+use crate::object::ia::MAX_SEGMENTS;
 use crate::object::lmr::Recent;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges};
-
-/// Most segments of one request that any endpoint takes; the IA's limit is
-/// this or the device's, whichever is less.
-pub const MAX_SEGMENTS: usize = 32;
 
 /// Longest segment that the device takes.
 pub(crate) const LONGEST: u64 = (1 << 31) - 1;
@@ -99,6 +96,12 @@ pub(crate) fn full() -> DatReturn {
 #[cold]
 pub(crate) fn no_zone() -> DatReturn {
     DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEpPz)
+}
+
+/// Memory and endpoint are not of one protection zone.
+#[cold]
+pub(crate) fn protection() -> DatReturn {
+    DatReturn::error(ReturnType::ProtectionViolation, Subtype::NoSubtype)
 }
 
 /// What a refusal of the engine is to the consumer, once it has been tried to

@@ -9,8 +9,8 @@ use super::counters::Refused;
 use super::ep::Ep;
 use super::evd;
 use super::exhausted;
-use super::ia::{Ia, Offer};
-use super::post::{MAX_SEGMENTS, Posting};
+use super::ia::{Ia, MAX_SEGMENTS, Offer};
+use super::post::{PostMode, Posting};
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
 use crate::error::{DatError, Result};
@@ -138,7 +138,7 @@ impl Srq {
             depth: attributes.max_recv_dtos.unsigned_abs(),
             max_segments: attributes.max_recv_iov.unsigned_abs(),
         })?;
-        let mode = ia.post_mode();
+        let mode = PostMode::of(ia);
         let srq = Arc::new(Self {
             handle: place.handle(),
             ia: Arc::clone(ia),
