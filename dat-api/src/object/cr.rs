@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use dat_engine::cm::Request;
 
-use super::door;
 use super::ep::{self, Ep};
 use super::exhausted;
 use super::ia::Ia;
@@ -165,27 +164,21 @@ impl Cr {
         Ok(())
     }
 
-    /// Hands the request to the service point of the same IA that listens on
-    /// another qualifier, where it arrives as if it had been for that one. An
-    /// endpoint that came with it stays behind, as after [`Cr::reject`].
+    /// Lets `pass` take the request out of its place; the connection request and
+    /// the endpoint that came with it end then, as after [`Cr::reject`].
     ///
     /// # Errors
-    /// `INVALID_HANDLE`; `INVALID_PARAMETER` if no service point listens there;
-    /// `INSUFFICIENT_RESOURCES` if it has no room for a request, or no endpoint
-    /// to bring with it. The request can still be answered then.
-    pub fn hand_off(handle: Handle, qualifier: u64) -> Result<()> {
+    /// `INVALID_HANDLE`; those of `pass`. The request can still be answered then.
+    pub(super) fn pass_on(
+        handle: Handle,
+        pass: impl FnOnce(&Ia, &mut Option<Request>) -> Result<()>,
+    ) -> Result<()> {
         let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
-        let door = cr.ia.doors().find(qualifier).ok_or_else(door::nobody)?;
         let mut place = cr.request.lock();
-        let request = place.as_mut().ok_or_else(stale)?;
-        let before = request.qualifier();
-        request.hand_off(qualifier);
-        if let Err(error) = door.admit(&mut place) {
-            if let Some(request) = &mut *place {
-                request.hand_off(before);
-            }
-            return Err(error);
+        if place.is_none() {
+            return Err(stale());
         }
+        pass(&cr.ia, &mut place)?;
         drop(place);
         cr.end();
         drop(cr);

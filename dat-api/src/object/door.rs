@@ -207,6 +207,32 @@ impl Door {
     }
 }
 
+impl Cr {
+    /// Hands the request to the service point of the same IA that listens on
+    /// another qualifier, where it arrives as if it had been for that one. An
+    /// endpoint that came with it stays behind, as after [`Cr::reject`].
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE`; `INVALID_PARAMETER` if no service point listens there;
+    /// `INSUFFICIENT_RESOURCES` if it has no room for a request, or no endpoint
+    /// to bring with it. The request can still be answered then.
+    pub fn hand_off(handle: Handle, qualifier: u64) -> Result<()> {
+        Self::pass_on(handle, |ia, place| {
+            let found = ia.doors().find(qualifier);
+            let door = found.and_then(|found| found.downcast::<Door>().ok());
+            let door = door.ok_or_else(nobody)?;
+            let request = place.as_mut().ok_or_else(nobody)?;
+            let before = request.qualifier();
+            request.hand_off(qualifier);
+            door.admit(place).inspect_err(|_| {
+                if let Some(request) = place {
+                    request.hand_off(before);
+                }
+            })
+        })
+    }
+}
+
 /// The EVD's room is the backlog.
 fn full() -> DatError {
     DatError::new(
@@ -217,7 +243,7 @@ fn full() -> DatError {
 }
 
 /// Nobody listens.
-pub(super) fn nobody() -> DatError {
+fn nobody() -> DatError {
     DatError::new(
         ReturnType::InvalidParameter,
         Subtype::InvalidArg2,
