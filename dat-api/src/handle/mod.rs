@@ -21,6 +21,7 @@ mod arena;
 mod fork;
 mod kind;
 mod slot;
+mod upcalls;
 
 use core::ffi::c_void;
 use core::fmt;
@@ -37,6 +38,7 @@ use self::slot::{DYING, FREE, HELD, live};
 
 pub use kind::Kind;
 pub(crate) use slot::{Meters, Slot};
+pub use upcalls::Upcalls;
 
 static ARENA: Arena = Arena::new();
 
@@ -49,39 +51,9 @@ static ARENA: Arena = Arena::new();
 pub unsafe trait Object: Send + Sync + 'static {
     /// Its kind.
     const KIND: Kind;
-}
 
-/// Names the type of each kind: each is here once.
-macro_rules! objects {
-    ($($type:ty => $kind:ident,)*) => {
-        $(
-            // SAFETY: no other line has the kind, which the match below checks.
-            unsafe impl Object for $type {
-                const KIND: Kind = Kind::$kind;
-            }
-        )*
-
-        // Two lines of one kind are an unreachable arm; a kind without a line
-        // is a missing one.
-        #[deny(unreachable_patterns)]
-        const _: fn(Kind) = |kind| match kind {
-            $(Kind::$kind => {})*
-        };
-    };
-}
-
-objects! {
-    crate::object::cr::Cr => Cr,
-    crate::object::ep::Ep => Ep,
-    crate::object::evd::Evd => Evd,
-    crate::object::ia::Ia => Ia,
-    crate::object::lmr::Lmr => Lmr,
-    crate::object::psp::Psp => Psp,
-    crate::object::pz::Pz => Pz,
-    crate::object::rmr::Rmr => Rmr,
-    crate::object::rsp::Rsp => Rsp,
-    crate::object::cno::Cno => Cno,
-    crate::object::srq::Srq => Srq,
+    /// What objects below it call.
+    const UPCALLS: &'static Upcalls = &Upcalls::NONE;
 }
 
 /// The name of an object, good until the object is freed.
@@ -242,6 +214,8 @@ impl Reservation {
         if let Some(slot) = self.slot.take() {
             slot.object
                 .store(Arc::into_raw(object).cast_mut().cast(), Ordering::Release);
+            let upcalls = core::ptr::from_ref(T::UPCALLS).cast_mut();
+            slot.upcalls.store(upcalls, Ordering::Release);
             // The object is seen by whoever sees the tag.
             slot.tag.store(live(T::KIND), Ordering::Release);
         }
@@ -261,6 +235,7 @@ impl Drop for Reservation {
 fn clear(slot: &Slot) {
     slot.context.store(0, Ordering::Relaxed);
     slot.meters.clear();
+    slot.set_srq(None);
     slot.tag.store(FREE, Ordering::Release);
 }
 

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use super::{Handle, Kind};
+use super::{Handle, Kind, Upcalls};
 
 /// A slot holds nothing.
 pub(super) const FREE: u32 = 0;
@@ -42,8 +42,12 @@ pub(crate) struct Slot {
     pub(super) gate: AtomicU32,
     /// See [`Meters`].
     pub(super) meters: Meters,
+    /// EP on an SRQ: the SRQ's handle, or 0.
+    srq: AtomicU64,
     /// The consumer's context, zero at first.
     pub(super) context: AtomicU64,
+    /// Those of the object that was published last; null at first.
+    pub(super) upcalls: AtomicPtr<Upcalls>,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64);
@@ -65,15 +69,29 @@ pub(crate) struct Meters {
     /// EP: what its completions need before they are events (see
     /// `object::ep::needs`).
     pub(crate) cqe_flags: AtomicU32,
-    /// EP on an SRQ: the SRQ's handle, or 0.
-    srq_slot: AtomicU64,
 }
 
 impl Meters {
+    /// All of them zero.
+    pub(super) fn clear(&self) {
+        self.low_watermark.store(0, Ordering::Relaxed);
+        self.recv_staged.store(0, Ordering::Relaxed);
+        self.cqe_flags.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Slot {
+    /// The counters.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
     /// EP: the slot of the SRQ that it takes its receives from.
     #[inline(always)]
     pub(crate) fn srq(&self) -> Option<&'static Slot> {
-        let bits = self.srq_slot.load(Ordering::Relaxed) as usize;
+        let bits = self.srq.load(Ordering::Relaxed) as usize;
         if bits == 0 {
             return None;
         }
@@ -86,24 +104,7 @@ impl Meters {
     pub(crate) fn set_srq(&self, srq: Option<Handle>) {
         let srq = srq.filter(|srq| srq.is_ours());
         let bits = srq.map_or(0, Handle::bits);
-        self.srq_slot.store(bits as u64, Ordering::Relaxed);
-    }
-
-    /// All of them zero.
-    pub(super) fn clear(&self) {
-        self.low_watermark.store(0, Ordering::Relaxed);
-        self.recv_staged.store(0, Ordering::Relaxed);
-        self.cqe_flags.store(0, Ordering::Relaxed);
-        self.set_srq(None);
-    }
-}
-
-impl Slot {
-    /// The counters.
-    #[inline(always)]
-    #[must_use]
-    pub(crate) fn meters(&self) -> &Meters {
-        &self.meters
+        self.srq.store(bits as u64, Ordering::Relaxed);
     }
 }
 

@@ -7,13 +7,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dat_engine::PostError;
 use dat_engine::wait::WaitCounters;
 
-use super::cno::Cno;
-use super::ep::Ep;
-use super::evd::Evd;
-use super::ia::Ia;
-use super::srq::Srq;
-use crate::handle::{self, Handle, Kind};
-
 /// Counted since the object was made; they wrap around after centuries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -25,35 +18,20 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those of an object: an EVD's and a CNO's are of waits, an endpoint's and
-    /// an SRQ's of posts, an IA's the sum over all objects that it has and had.
-    /// Nothing if it is gone, or of another kind.
-    #[must_use]
-    pub fn of(handle: Handle) -> Option<Self> {
-        match handle.kind()? {
-            Kind::Ia => Some(handle::pin::<Ia>(handle)?.counters()),
-            Kind::Evd | Kind::Cno | Kind::Ep | Kind::Srq => Self::of_part(handle),
-            _ => None,
+    /// Those of an object that threads wait on.
+    pub(super) fn of_waits(waits: WaitCounters) -> Self {
+        Self {
+            waits,
+            ..Self::default()
         }
     }
 
-    /// The same for what an IA has.
-    pub(super) fn of_part(handle: Handle) -> Option<Self> {
-        let waits = |waits| Self {
-            waits,
-            ..Self::default()
-        };
-        let refused = |refused_posts| Self {
+    /// Those of an object that is posted to.
+    pub(super) fn of_posts(refused_posts: u64) -> Self {
+        Self {
             refused_posts,
             ..Self::default()
-        };
-        Some(match handle.kind()? {
-            Kind::Evd => waits(handle::pin::<Evd>(handle)?.counters()),
-            Kind::Cno => waits(handle::pin::<Cno>(handle)?.counters()),
-            Kind::Ep => refused(handle::pin::<Ep>(handle)?.refused_posts()),
-            Kind::Srq => refused(handle::pin::<Srq>(handle)?.refused_posts()),
-            _ => return None,
-        })
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::exhausted;
 use super::ia::Ia;
 use super::peer::PeerAddress;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation};
+use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::state::Call;
 use crate::status::{ReturnType, Subtype};
 use crate::types::PrivateData;
@@ -68,6 +68,12 @@ fn stale() -> DatError {
 }
 
 impl Cr {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        ..Upcalls::NONE
+    };
+
     /// A request that has come in. If it cannot be, the requester is refused
     /// as by nobody.
     pub(crate) fn create(
@@ -85,7 +91,7 @@ impl Cr {
             brought,
             request: Mutex::new(Some(request)),
         });
-        ia.publish_own(place, &cr, Self::abort)?;
+        ia.publish_own(place, &cr)?;
         Ok(cr)
     }
 

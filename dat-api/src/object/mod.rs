@@ -9,6 +9,8 @@ pub(crate) mod door;
 pub mod ep;
 pub mod evd;
 pub mod ia;
+#[allow(unsafe_code)]
+mod kinds;
 // The consumer vouches for the memory.
 #[allow(unsafe_code)]
 pub mod lmr;

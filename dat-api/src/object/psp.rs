@@ -7,7 +7,7 @@ use super::evd::Evd;
 use super::exhausted;
 use super::ia::Ia;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation};
+use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
 
 /// A public service point.
@@ -52,6 +52,12 @@ fn stale() -> DatError {
 }
 
 impl Psp {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        ..Upcalls::NONE
+    };
+
     /// Listens for requests for a qualifier; each becomes an event. There is
     /// room for as many as the EVD holds; further ones are refused.
     ///
@@ -94,8 +100,7 @@ impl Psp {
             evd: evd.handle(),
             door,
         });
-        ia.publish(place, &psp, Self::abort)
-            .inspect_err(|_| psp.shut())?;
+        ia.publish(place, &psp).inspect_err(|_| psp.shut())?;
         Ok(psp)
     }
 

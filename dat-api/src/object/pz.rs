@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dat_engine::ProtectionDomain;
 
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation};
+use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::ia::Ia;
 use crate::object::usage::{Counted, Usage};
 use crate::status::{ReturnType, Subtype};
@@ -22,6 +22,12 @@ pub struct Pz {
 }
 
 impl Pz {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        ..Upcalls::NONE
+    };
+
     /// Makes a zone and names it.
     ///
     /// # Errors
@@ -36,7 +42,7 @@ impl Pz {
             domain,
             usage: Usage::default(),
         });
-        ia.publish(place, &pz, Self::abort)?;
+        ia.publish(place, &pz)?;
         Ok(pz)
     }
 

@@ -26,7 +26,7 @@ use super::post::protection;
 use super::pz::{self, Pz};
 use super::usage::Use;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation};
+use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::exhausted;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
@@ -78,6 +78,12 @@ pub struct RmrBinding {
 }
 
 impl Rmr {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        ..Upcalls::NONE
+    };
+
     /// Makes an RMR, which is bound to nothing.
     ///
     /// # Errors
@@ -98,7 +104,7 @@ impl Rmr {
                 _pz: Some(used),
             }),
         });
-        pz.ia().publish(place, &rmr, Self::abort)?;
+        pz.ia().publish(place, &rmr)?;
         Ok(rmr)
     }
 

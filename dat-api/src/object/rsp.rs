@@ -14,7 +14,7 @@ use super::evd::Evd;
 use super::exhausted;
 use super::ia::Ia;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation};
+use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
 
 /// A reserved service point.
@@ -47,6 +47,12 @@ fn stale() -> DatError {
 }
 
 impl Rsp {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        ..Upcalls::NONE
+    };
+
     /// Listens for one request for a qualifier, which only `ep` can accept:
     /// it is reserved until the service point is freed, or the request that
     /// came is rejected. Without `ep` the request brings an endpoint, as with
@@ -89,8 +95,7 @@ impl Rsp {
             handle: place.handle(),
             door,
         });
-        ia.publish(place, &rsp, Self::abort)
-            .inspect_err(|_| rsp.shut())?;
+        ia.publish(place, &rsp).inspect_err(|_| rsp.shut())?;
         if rsp.door.is_shut() {
             // The request was faster.
             ia.disown(rsp.handle);

@@ -38,12 +38,12 @@ use dat_engine::wait::{Blocker, ChannelSet};
 use self::agent::Runner;
 use self::protocol::{Bell, Finder, Hub, State as _, Table};
 use self::wait::Seat;
-use super::counters::WaitCounts;
+use super::counters::{Counters, WaitCounts};
 use super::exhausted;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation};
+use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
 
 pub use self::agent::Agent;
@@ -130,6 +130,13 @@ pub struct CnoInfo {
 }
 
 impl Cno {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        counters: |cno| Some(Counters::of_waits(handle::pin::<Self>(cno)?.counters())),
+        ..Upcalls::NONE
+    };
+
     /// Makes one that no EVD feeds.
     ///
     /// # Errors
@@ -157,7 +164,7 @@ impl Cno {
         if agent.is_some() {
             cno.set_agent(agent)?;
         }
-        match ia.publish(place, &cno, Self::abort) {
+        match ia.publish(place, &cno) {
             Ok(_) => Ok(cno),
             Err(error) => {
                 cno.state.lock().agent = None;

@@ -278,8 +278,7 @@ impl Ep {
             self.ia.unwatch(old.verbs().id());
         }
         if let Some(qp) = &poster.qp {
-            self.ia
-                .watch_qp(qp.verbs().id(), self.handle, super::hooks::device_event);
+            self.ia.watch(qp.verbs().id(), self.handle);
         }
         poster.shared = control.srq.is_some();
         poster.configure(&plan.attributes, self.posting.mode().path);
@@ -310,7 +309,7 @@ impl Ep {
             .recv_completion_flags
             .contains(CompletionFlags::UNSIGNALLED);
         meters.recv_staged.store(0, Ordering::Relaxed);
-        meters.set_srq(control.srq.as_ref().map(|srq| srq.handle()));
+        slot.set_srq(control.srq.as_ref().map(|srq| srq.handle()));
         meters
             .cqe_flags
             .store(Needs::new(quiet, self.marks.lowest()).0, Ordering::Release);

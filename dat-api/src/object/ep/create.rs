@@ -192,12 +192,9 @@ impl Ep {
             usage: Usage::default(),
         });
         ep.assemble(parts, attributes)?;
-        // SAFETY: an IA that is closed abruptly calls it, and its caller has
-        // promised that there are no posts.
-        let abort = |handle| unsafe { Self::abort(handle) };
         let published = match state {
-            EpState::TentativeConnectionPending => ia.publish_own(place, &ep, abort),
-            _ => ia.publish(place, &ep, abort),
+            EpState::TentativeConnectionPending => ia.publish_own(place, &ep),
+            _ => ia.publish(place, &ep),
         };
         if let Err(error) = published {
             // SAFETY: no other call knows it.

@@ -16,7 +16,7 @@ use dat_engine::{Completion, CompletionOp, CompletionQueue, CqOptions, Device};
 
 use super::{Ep, Verdict, completed, failed};
 use crate::error::Result;
-use crate::handle::{self, Handle, Slot};
+use crate::handle::{self, Handle};
 use crate::object::{evd, srq};
 use crate::types::EpState;
 
@@ -51,7 +51,7 @@ impl Ep {
     /// Takes the completions that nobody wants. If another thread is doing it,
     /// nothing. Neither allocates nor waits, unless to end a connection.
     pub(crate) fn take_unwanted(&self) {
-        let Some(meters) = self.handle.slot().map(Slot::meters) else {
+        let Some(slot) = self.handle.slot() else {
             return;
         };
         // Each is acted on outside the lock: that may take the control's.
@@ -61,7 +61,7 @@ impl Ep {
                 completion.op,
                 CompletionOp::Recv | CompletionOp::RecvWriteImm
             ) {
-                srq::watch(meters);
+                srq::watch(slot);
             }
             if !completion.status.is_success() {
                 failed(&completion);

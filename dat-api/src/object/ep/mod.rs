@@ -26,11 +26,11 @@ use std::sync::Arc;
 
 use dat_engine::PostError;
 
-use super::counters::Refused;
+use super::counters::{Counters, Refused};
 use super::ia::Ia;
 use super::post::{Posting, refusal};
 use super::usage::{Counted, Usage};
-use crate::handle::Handle;
+use crate::handle::{self, Handle, Upcalls};
 use crate::status::DatReturn;
 use crate::types::EpState;
 use dat_engine::sync::Mutex;
@@ -126,6 +126,14 @@ pub struct Connect<'a> {
 }
 
 impl Ep {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        counters: |ep| Some(Counters::of_posts(handle::pin::<Self>(ep)?.refused_posts())),
+        device_event: hooks::device_event,
+        ..Upcalls::NONE
+    };
+
     /// Its name.
     #[must_use]
     pub fn handle(&self) -> Handle {

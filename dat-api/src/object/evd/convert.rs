@@ -94,11 +94,11 @@ pub(super) fn is_request_consumers(meters: &Meters, op: CompletionOp) -> bool {
 #[inline(always)]
 pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
     let ep = Handle::from_bits(completion.context as usize)?;
-    let meters = ep.slot()?.meters();
+    let slot = ep.slot()?;
     let is_consumers = if is_receive(completion.op) {
-        needs(meters).are_none() && !srq::is_watched(meters)
+        needs(slot.meters()).are_none() && !srq::is_watched(slot)
     } else {
-        is_request_consumers(meters, completion.op)
+        is_request_consumers(slot.meters(), completion.op)
     };
     (completion.status.is_success() && is_consumers)
         .then(|| event(completion, ep, DtoStatus::Success))
@@ -110,10 +110,10 @@ pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
 #[inline(always)]
 pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T) -> Option<T> {
     let endpoint = Handle::from_bits(completion.context as usize)?;
-    let meters = endpoint.slot()?.meters();
+    let slot = endpoint.slot()?;
     let failed = !completion.status.is_success();
     // Who reads it as set also sees what it was set for.
-    let verdict = if meters.cqe_flags.load(Ordering::Acquire) == 0 {
+    let verdict = if slot.meters().cqe_flags.load(Ordering::Acquire) == 0 {
         ep::Verdict::Deliver
     } else {
         ep::completed(completion)
@@ -137,7 +137,7 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
         })
     });
     if is_receive(completion.op) {
-        srq::watch(meters);
+        srq::watch(slot);
     }
     if failed {
         ep::failed(completion);

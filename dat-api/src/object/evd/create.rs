@@ -15,8 +15,8 @@ use super::posted::Posted;
 use super::query::Switches;
 use super::{Counted, Evd, Ia};
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation};
-use crate::object::counters::WaitCounts;
+use crate::handle::{self, Handle, Reservation, Upcalls};
+use crate::object::counters::{Counters, WaitCounts};
 use crate::object::exhausted;
 use crate::object::usage::Usage;
 use crate::status::{ReturnType, Subtype};
@@ -24,13 +24,21 @@ use crate::types::EvdFlags;
 
 /// The device gave up a completion queue of an EVD: it is lost, with what was
 /// in it.
-pub(super) fn queue_failed(evd: Handle, _: AsyncEventKind) {
+fn queue_failed(evd: Handle, _: AsyncEventKind) {
     if let Some(evd) = handle::pin::<Evd>(evd) {
         evd.kill();
     }
 }
 
 impl Evd {
+    /// What objects below it call.
+    pub(in crate::object) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        counters: |evd| Some(Counters::of_waits(handle::pin::<Self>(evd)?.counters())),
+        device_event: queue_failed,
+        ..Upcalls::NONE
+    };
+
     /// Makes an EVD that holds at least `min_qlen` events; waiting goes by
     /// `policy`, or by that of the IA.
     ///

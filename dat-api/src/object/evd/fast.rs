@@ -97,7 +97,7 @@ fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
             _ => return false,
         }
     }
-    !srq::is_watched(slot.meters())
+    !srq::is_watched(slot)
 }
 
 /// Whether a request is the consumer's alone.

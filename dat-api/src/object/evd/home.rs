@@ -63,8 +63,8 @@ impl Home {
     /// Lets the EVD be found. `own`: the IA can be closed gracefully with it.
     pub(super) fn publish(&self, place: Reservation, evd: &Arc<Evd>, own: bool) -> Result<()> {
         match self {
-            Self::Ia(ia) if own => ia.publish_own(place, evd, Evd::abort)?,
-            Self::Ia(ia) => ia.publish(place, evd, Evd::abort)?,
+            Self::Ia(ia) if own => ia.publish_own(place, evd)?,
+            Self::Ia(ia) => ia.publish(place, evd)?,
             #[cfg(test)]
             Self::Nowhere(_) => place.publish(Arc::clone(evd)),
         };
@@ -103,7 +103,7 @@ impl Home {
             channel: Some(channel),
             ..CqOptions::default()
         })?;
-        ia.watch_cq(cq.verbs().id(), evd, super::create::queue_failed);
+        ia.watch(cq.verbs().id(), evd);
         Ok(cq)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::handle::{Handle, Kind, Object, Reservation};
+use crate::handle::{Handle, Kind, Object, Reservation, Upcalls};
 use crate::object::counters::Counters;
 use dat_engine::sync::Mutex;
 
@@ -44,7 +44,7 @@ struct Record {
     kind: Kind,
     /// Whether the consumer made it.
     consumers: bool,
-    abort: fn(Handle),
+    upcalls: &'static Upcalls,
 }
 
 /// An object that is to end with its IA.
@@ -52,18 +52,13 @@ struct Record {
 pub(super) struct Left {
     pub(super) kind: Kind,
     pub(super) handle: Handle,
-    pub(super) abort: fn(Handle),
+    pub(super) upcalls: &'static Upcalls,
 }
 
 impl Children {
     /// Publishes an object that the consumer made.
-    pub(super) fn publish<T: Object>(
-        &self,
-        place: Reservation,
-        object: &Arc<T>,
-        abort: fn(Handle),
-    ) -> Result<Handle> {
-        self.enter(place, object, abort, true)
+    pub(super) fn publish<T: Object>(&self, place: Reservation, object: &Arc<T>) -> Result<Handle> {
+        self.enter(place, object, true)
     }
 
     /// Publishes an object that the provider made.
@@ -71,16 +66,14 @@ impl Children {
         &self,
         place: Reservation,
         object: &Arc<T>,
-        abort: fn(Handle),
     ) -> Result<Handle> {
-        self.enter(place, object, abort, false)
+        self.enter(place, object, false)
     }
 
     fn enter<T: Object>(
         &self,
         place: Reservation,
         object: &Arc<T>,
-        abort: fn(Handle),
         consumers: bool,
     ) -> Result<Handle> {
         let mut state = self.0.lock();
@@ -93,7 +86,7 @@ impl Children {
         let record = Record {
             kind: T::KIND,
             consumers,
-            abort,
+            upcalls: T::UPCALLS,
         };
         state.live.insert(handle, record);
         if T::KIND == Kind::Evd {
@@ -119,8 +112,8 @@ impl Children {
     pub(super) fn remove(&self, handle: Handle) {
         let mut state = self.0.lock();
         state.evds.remove(&handle);
-        if state.live.remove(&handle).is_some()
-            && let Some(counters) = Counters::of_part(handle)
+        if let Some(record) = state.live.remove(&handle)
+            && let Some(counters) = (record.upcalls.counters)(handle)
         {
             state.past += counters;
         }
@@ -132,8 +125,8 @@ impl Children {
         let mut sum = state.past;
         // Pinned under the lock: nobody waits for it with an object's end, which
         // waits for the pin.
-        for counters in state.live.keys().copied().filter_map(Counters::of_part) {
-            sum += counters;
+        for (&handle, record) in &state.live {
+            sum += (record.upcalls.counters)(handle).unwrap_or_default();
         }
         sum
     }
@@ -160,7 +153,7 @@ impl Children {
             .map(|(handle, record)| Left {
                 kind: record.kind,
                 handle,
-                abort: record.abort,
+                upcalls: record.upcalls,
             })
             .collect();
         left.sort_unstable_by_key(|one| (place_of(one.kind), one.handle));
@@ -201,26 +194,37 @@ mod tests {
 
     struct Thing<const KIND: u8>;
 
+    impl<const KIND: u8> Thing<KIND>
+    where
+        Self: Object,
+    {
+        const UPCALLS: Upcalls = Upcalls {
+            abort: |handle| drop(handle::retire::<Self>(handle, |_| ())),
+            ..Upcalls::NONE
+        };
+    }
+
     // SAFETY: nothing in these tests looks for a real object of the kind.
     unsafe impl Object for Thing<0> {
         const KIND: Kind = Kind::Rmr;
+        const UPCALLS: &'static Upcalls = &Self::UPCALLS;
     }
 
     // SAFETY: nothing in these tests looks for a real object of the kind.
     unsafe impl Object for Thing<1> {
         const KIND: Kind = Kind::Rsp;
+        const UPCALLS: &'static Upcalls = &Self::UPCALLS;
     }
 
     // SAFETY: nothing in these tests looks for a real object of the kind.
     unsafe impl Object for Thing<2> {
         const KIND: Kind = Kind::Cno;
+        const UPCALLS: &'static Upcalls = &Self::UPCALLS;
     }
 
     fn add<T: Object>(children: &Children, thing: T) -> Result<Handle> {
         let place = Reservation::new().expect("a slot");
-        children.publish(place, &Arc::new(thing), |handle| {
-            handle::retire::<T>(handle, |_| ());
-        })
+        children.publish(place, &Arc::new(thing))
     }
 
     #[test]
@@ -253,7 +257,8 @@ mod tests {
         assert_eq!(kinds, [Kind::Rmr, Kind::Rmr, Kind::Rsp, Kind::Cno]);
         for one in left {
             assert_eq!(one.handle.kind(), Some(one.kind));
-            (one.abort)(one.handle);
+            // SAFETY: nothing is posted to it.
+            unsafe { (one.upcalls.abort)(one.handle) };
             assert_eq!(one.handle.kind(), None);
         }
     }
@@ -262,15 +267,12 @@ mod tests {
     fn what_the_provider_made_does_not_count() {
         let children = Children::default();
         let place = Reservation::new().expect("a slot");
-        let abort = |handle| {
-            handle::retire::<Thing<1>>(handle, |_| ());
-        };
         let handle = children
-            .publish_own(place, &Arc::new(Thing::<1>), abort)
+            .publish_own(place, &Arc::new(Thing::<1>))
             .expect("open");
         let left = children.close(true).expect("nothing of the consumer");
         assert_eq!(left.len(), 1);
-        abort(handle);
+        handle::retire::<Thing<1>>(handle, |_| ());
     }
 
     #[test]

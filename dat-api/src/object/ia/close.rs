@@ -43,7 +43,8 @@ impl Ia {
         let own = ia.reports.own();
         for child in left.into_iter().filter(|child| Some(child.handle) != own) {
             tracing::debug!(kind = ?child.kind, handle = ?child.handle, "ends with its IA");
-            (child.abort)(child.handle);
+            // SAFETY: passed on to the caller.
+            unsafe { (child.upcalls.abort)(child.handle) };
         }
         ia.dismantle();
         Ok(())

@@ -36,7 +36,7 @@ use dat_engine::control::ObjectId;
 use dat_engine::wait::WaitPolicy;
 
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Object, Reservation};
+use crate::handle::{self, Handle, Object, Reservation, Upcalls};
 use crate::object::counters::Counters;
 use crate::object::evd::Evd;
 use crate::object::peer::PeerAddress;
@@ -50,8 +50,7 @@ use self::cm::SharedManager;
 use self::doors::Doors;
 use self::reports::Reports;
 use self::service::Service;
-pub(crate) use self::watch::Hook;
-use self::watch::{Watch, Watched};
+use self::watch::Watch;
 
 pub use attributes::{
     EpCreator, IaAttributes, IaInfo, IovOwnership, NamedAttribute, ProviderAttributes, PzSupport,
@@ -91,6 +90,12 @@ pub struct Ia {
 }
 
 impl Ia {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        counters: |ia| Some(handle::pin::<Self>(ia)?.counters()),
+        ..Upcalls::NONE
+    };
+
     /// Its name.
     #[must_use]
     pub fn handle(&self) -> Handle {
@@ -196,19 +201,13 @@ impl Ia {
         &self.local
     }
 
-    /// Publishes an object made of this IA, to be ended with `abort` when the
-    /// IA is closed abruptly. `abort` gets a handle that may be stale by then,
-    /// ends the object whoever uses it, and does not return before it is gone.
+    /// Publishes an object made of this IA, to be ended with its `abort` when the
+    /// IA is closed abruptly.
     ///
     /// # Errors
     /// The IA is being closed; the object has not been published then.
-    pub(crate) fn publish<T: Object>(
-        &self,
-        place: Reservation,
-        object: &Arc<T>,
-        abort: fn(Handle),
-    ) -> Result<Handle> {
-        self.children.publish(place, object, abort)
+    pub(crate) fn publish<T: Object>(&self, place: Reservation, object: &Arc<T>) -> Result<Handle> {
+        self.children.publish(place, object)
     }
 
     /// Publishes an object that does not keep the IA from being closed
@@ -220,9 +219,8 @@ impl Ia {
         &self,
         place: Reservation,
         object: &Arc<T>,
-        abort: fn(Handle),
     ) -> Result<Handle> {
-        self.children.publish_own(place, object, abort)
+        self.children.publish_own(place, object)
     }
 
     /// An object that the provider made is the consumer's now: it keeps the IA
@@ -268,24 +266,11 @@ impl Ia {
         self.children.counters()
     }
 
-    /// The device's events of a QP: its errors are passed to the hook,
-    /// as are all its other events, and then reported as
-    /// [`AsyncKind::EpBroken`] of `ep`.
-    pub(crate) fn watch_qp(&self, qp: ObjectId, ep: Handle, hook: Hook) {
-        self.watch.insert(qp, Watched { handle: ep, hook });
-    }
-
-    /// The device's events of an SRQ: its error is passed to the hook,
-    /// and then reported as [`AsyncKind::ProviderInternalError`] of the SRQ; its
-    /// limit event is only passed on.
-    pub(crate) fn watch_srq(&self, srq: ObjectId, handle: Handle, hook: Hook) {
-        self.watch.insert(srq, Watched { handle, hook });
-    }
-
-    /// The device's events of a CQ: its error is passed to
-    /// the hook, and then reported as [`AsyncKind::EvdOverflow`] of `evd`.
-    pub(crate) fn watch_cq(&self, cq: ObjectId, evd: Handle, hook: Hook) {
-        self.watch.insert(cq, Watched { handle: evd, hook });
+    /// Passes the device's events of a verbs object to `owner`, and then reports
+    /// errors among them as its own: of a QP as [`AsyncKind::EpBroken`], of an SRQ as
+    /// [`AsyncKind::ProviderInternalError`], of a CQ as [`AsyncKind::EvdOverflow`].
+    pub(crate) fn watch(&self, id: ObjectId, owner: Handle) {
+        self.watch.insert(id, owner);
     }
 
     /// The verbs object is going away.

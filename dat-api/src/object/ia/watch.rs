@@ -11,31 +11,20 @@ use super::Ia;
 use crate::handle::Handle;
 use crate::types::{AsyncKind, AsyncReason};
 
-/// Told of the events of an object, on the IA's own thread and with no lock
-/// held. The object may be gone: the hook pins the handle.
-pub(crate) type Hook = fn(Handle, AsyncEventKind);
-
-/// Whose a verbs object is.
-#[derive(Clone, Copy)]
-pub(super) struct Watched {
-    pub(super) handle: Handle,
-    pub(super) hook: Hook,
-}
-
-/// The verbs objects of an IA, by the names that never come back.
+/// The owners of an IA's verbs objects, by names that never come back.
 #[derive(Default)]
-pub(super) struct Watch(Mutex<HashMap<ObjectId, Watched>>);
+pub(super) struct Watch(Mutex<HashMap<ObjectId, Handle>>);
 
 impl Watch {
-    pub(super) fn insert(&self, id: ObjectId, watched: Watched) {
-        self.0.lock().insert(id, watched);
+    pub(super) fn insert(&self, id: ObjectId, owner: Handle) {
+        self.0.lock().insert(id, owner);
     }
 
     pub(super) fn remove(&self, id: ObjectId) {
         self.0.lock().remove(&id);
     }
 
-    fn get(&self, id: ObjectId) -> Option<Watched> {
+    fn get(&self, id: ObjectId) -> Option<Handle> {
         self.0.lock().get(&id).copied()
     }
 }
@@ -73,13 +62,13 @@ impl Ia {
             }
         };
         // Not watched: of an object that has been freed meanwhile.
-        let Some(Watched { handle, hook }) = self.watch.get(id) else {
+        let Some(owner) = self.watch.get(id) else {
             return;
         };
         // The object knows before the consumer does, who may ask it at once.
-        hook(handle, event.kind);
+        (owner.upcalls().device_event)(owner, event.kind);
         if let Some((kind, reason)) = meaning(event.kind) {
-            self.report(kind, handle, reason);
+            self.report(kind, owner, reason);
         }
     }
 

@@ -12,7 +12,7 @@ use dat_engine::sync::Mutex;
 use dat_engine::{Access, ControlError, ControlErrorKind, MemoryRegion, Transport};
 
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation};
+use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::exhausted;
 use crate::object::ia::Ia;
 use crate::object::pz::{self, Pz};
@@ -96,6 +96,12 @@ struct Registration {
 }
 
 impl Lmr {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        ..Upcalls::NONE
+    };
+
     /// Registers memory and names it.
     ///
     /// # Errors
@@ -170,7 +176,7 @@ impl Lmr {
             })),
             usage: Usage::default(),
         });
-        ia.publish(place, &lmr, Self::abort)?;
+        ia.publish(place, &lmr)?;
         Ok(lmr)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
-use super::counters::Refused;
+use super::counters::{Counters, Refused};
 use super::ep::Ep;
 use super::evd;
 use super::exhausted;
@@ -14,7 +14,7 @@ use super::post::{PostMode, Posting};
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Reservation};
+use crate::handle::{self, Handle, Kind, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
 use crate::types::SrqAttributes;
 
@@ -92,6 +92,18 @@ fn bad_attribute(cause: String) -> DatError {
 }
 
 impl Srq {
+    /// What objects below it call.
+    pub(super) const UPCALLS: Upcalls = Upcalls {
+        abort: Self::abort,
+        counters: |srq| {
+            Some(Counters::of_posts(
+                handle::pin::<Self>(srq)?.refused_posts(),
+            ))
+        },
+        device_event: watermark::device_event,
+        ..Upcalls::NONE
+    };
+
     /// Makes a queue that holds at least as many receives, of as many
     /// segments, as asked.
     ///
@@ -153,8 +165,8 @@ impl Srq {
             usage: Usage::default(),
             pz,
         });
-        ia.publish(place, &srq, Self::abort)?;
-        ia.watch_srq(srq.queue.verbs().id(), srq.handle, watermark::device_event);
+        ia.publish(place, &srq)?;
+        ia.watch(srq.queue.verbs().id(), srq.handle);
         Ok(srq)
     }
 

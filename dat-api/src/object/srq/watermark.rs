@@ -18,7 +18,7 @@ use dat_engine::AsyncEventKind;
 
 use super::Srq;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Meters, Slot};
+use crate::handle::{self, Handle, Slot};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
 use dat_engine::sync::Mutex;
@@ -37,23 +37,22 @@ impl Watermark {
     }
 }
 
-/// A receive of the endpoint with these meters was handed out, or staged: it was
+/// A receive of the endpoint of this slot was handed out, or staged: it was
 /// taken from a queue, if the endpoint is on one.
 #[inline(always)]
-pub(crate) fn watch(meters: &Meters) {
-    if let Some(srq) = meters.srq()
+pub(crate) fn watch(ep: &Slot) {
+    if let Some(srq) = ep.srq()
         && srq.meters().low_watermark.load(Ordering::Relaxed) != 0
     {
         taken(Handle::of(srq));
     }
 }
 
-/// Whether the endpoint with these meters takes its receives from a queue whose
+/// Whether the endpoint of this slot takes its receives from a queue whose
 /// low watermark is armed: then [`watch`] is to be called for each.
 #[inline(always)]
-pub(crate) fn is_watched(meters: &Meters) -> bool {
-    meters
-        .srq()
+pub(crate) fn is_watched(ep: &Slot) -> bool {
+    ep.srq()
         .is_some_and(|srq| srq.meters().low_watermark.load(Ordering::Relaxed) != 0)
 }
 

@@ -1,0 +1,37 @@
+//! Which type each kind of handle leads to.
+
+use crate::handle::{Kind, Object, Upcalls};
+
+/// Names the type of each kind: each is here once.
+macro_rules! objects {
+    ($($type:ty => $kind:ident,)*) => {
+        $(
+            // SAFETY: no other line has the kind, which the match below checks.
+            unsafe impl Object for $type {
+                const KIND: Kind = Kind::$kind;
+                const UPCALLS: &'static Upcalls = &<$type>::UPCALLS;
+            }
+        )*
+
+        // Two lines of one kind are an unreachable arm; a kind without a line
+        // is a missing one.
+        #[deny(unreachable_patterns)]
+        const _: fn(Kind) = |kind| match kind {
+            $(Kind::$kind => {})*
+        };
+    };
+}
+
+objects! {
+    super::psp::Psp => Psp,
+    super::rsp::Rsp => Rsp,
+    super::cr::Cr => Cr,
+    super::rmr::Rmr => Rmr,
+    super::ep::Ep => Ep,
+    super::srq::Srq => Srq,
+    super::cno::Cno => Cno,
+    super::evd::Evd => Evd,
+    super::lmr::Lmr => Lmr,
+    super::pz::Pz => Pz,
+    super::ia::Ia => Ia,
+}
