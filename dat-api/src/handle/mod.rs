@@ -20,6 +20,7 @@
 mod arena;
 mod fork;
 mod kind;
+mod needs;
 mod slot;
 mod upcalls;
 
@@ -37,8 +38,10 @@ use self::arena::Arena;
 use self::slot::{DYING, FREE, HELD, live};
 
 pub use kind::Kind;
+pub(crate) use needs::Needs;
 pub(crate) use slot::{Meters, Slot};
 pub use upcalls::Upcalls;
+pub(crate) use upcalls::Verdict;
 
 static ARENA: Arena = Arena::new();
 

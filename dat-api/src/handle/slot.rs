@@ -66,8 +66,7 @@ pub(crate) struct Meters {
     /// EP: receives that have completed and whose events are staged: the EVD
     /// holds them, and the consumer has not taken them.
     pub(crate) recv_staged: AtomicU32,
-    /// EP: what its completions need before they are events (see
-    /// `object::ep::needs`).
+    /// EP: what its completions need before they are events: [`super::Needs`].
     pub(crate) cqe_flags: AtomicU32,
 }
 
@@ -98,6 +97,18 @@ impl Slot {
         // SAFETY: `set_srq` has stored the address of a slot, and slots stay.
         let (_, slot) = unsafe { Handle::known(bits) };
         Some(slot)
+    }
+
+    /// EP: the SRQ that it takes its receives from, if its low watermark is armed:
+    /// then [`Self::recv_taken`] is to be called for each.
+    #[inline(always)]
+    pub(crate) fn armed_srq(&self) -> Option<&'static Slot> {
+        // No closure: see `is_recv_consumers` in `object/evd/fast.rs`.
+        let srq = self.srq()?;
+        if srq.meters.low_watermark.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(srq)
     }
 
     /// EP: the SRQ that it takes its receives from, or none.

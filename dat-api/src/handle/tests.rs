@@ -1,4 +1,5 @@
 use super::*;
+use crate::object::counters::Counters;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
 
@@ -14,6 +15,18 @@ struct Other;
 // SAFETY: as above.
 unsafe impl Object for Other {
     const KIND: Kind = Kind::Lmr;
+}
+
+/// Has a function that objects below call.
+struct Counted(u64);
+
+// SAFETY: as above.
+unsafe impl Object for Counted {
+    const KIND: Kind = Kind::Psp;
+    const UPCALLS: &'static Upcalls = &Upcalls {
+        counters: |handle| Some(Counters::of_posts(pin::<Self>(handle)?.0)),
+        ..Upcalls::NONE
+    };
 }
 
 fn thing(value: u32) -> Handle {
@@ -252,4 +265,20 @@ fn a_child_is_born_while_another_thread_has_the_arena() {
         made_in_child()
     });
     assert_eq!(answer, 7);
+}
+
+#[test]
+fn calls_from_below_reach_the_object_while_it_lives() {
+    let place = Reservation::new().expect("a slot");
+    let handle = place.handle();
+    assert_eq!(Counters::of(handle), None, "not published yet");
+    place.publish(Arc::new(Counted(7)));
+    let counters = Counters::of(handle).expect("live");
+    assert_eq!(counters.refused_posts, 7);
+    let other = thing(7);
+    assert_eq!(Counters::of(other), None, "of a kind without the function");
+    retire::<Counted>(handle, |_| ()).expect("live");
+    assert_eq!(Counters::of(handle), None, "gone");
+    retire::<Thing>(other, |_| ()).expect("live");
+    assert_eq!(Counters::of(Handle::from_bits(64).expect("not null")), None);
 }

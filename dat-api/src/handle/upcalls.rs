@@ -8,9 +8,9 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use dat_engine::AsyncEventKind;
+use dat_engine::{AsyncEventKind, Completion};
 
-use super::Handle;
+use super::{Handle, Slot};
 use crate::object::counters::Counters;
 
 /// The functions of one kind of objects that objects below call. Each gets a
@@ -26,6 +26,35 @@ pub struct Upcalls {
     /// Acts on an asynchronous event of the device about the object's queue. Called
     /// on the IA's thread with no lock held.
     pub(crate) device_event: fn(Handle, AsyncEventKind),
+    /// Returns what to do with a completion of an endpoint that has
+    /// [`super::Needs`]. Called before the completion becomes an event.
+    pub(crate) completed: fn(&Completion) -> Verdict,
+    /// Returns whether the endpoint has a high watermark.
+    pub(crate) has_high_watermark: fn(Handle) -> bool,
+    /// Acts on a failed completion of an endpoint. Called after the event was handed
+    /// out or staged; may post connection events, so the caller holds no lock of an EVD.
+    pub(crate) failed: fn(&Completion),
+    /// Acts on the failed completion of a bind of an RMR.
+    pub(crate) bind_failed: fn(&Completion),
+    /// Counts a receive that was taken from an SRQ whose low watermark is armed.
+    pub(crate) taken: fn(Handle),
+    /// Takes completions that the object's queues hold, so that their places are free.
+    /// Neither allocates nor waits.
+    pub(crate) relieve: fn(Handle),
+    /// Copies payload that the device has left in the completions of an EVD to where
+    /// it belongs.
+    pub(crate) bring_payloads: fn(Handle),
+}
+
+/// What to do with a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// An event, which notifies.
+    Deliver,
+    /// An event that wakes nobody: posted UNSIGNALLED.
+    DeliverQuietly,
+    /// No event: a marker of the endpoint itself, or posted SUPPRESS.
+    Swallow,
 }
 
 impl Upcalls {
@@ -34,6 +63,13 @@ impl Upcalls {
         abort: |_| (),
         counters: |_| None,
         device_event: |_, _| (),
+        completed: |_| Verdict::Deliver,
+        has_high_watermark: |_| false,
+        failed: |_| (),
+        bind_failed: |_| (),
+        taken: |_| (),
+        relieve: |_| (),
+        bring_payloads: |_| (),
     };
 }
 
@@ -46,12 +82,27 @@ impl fmt::Debug for Upcalls {
 impl Handle {
     /// Returns the functions of the object that the handle names, or has named last.
     pub(crate) fn upcalls(self) -> &'static Upcalls {
-        let table = self.slot().map_or(core::ptr::null_mut(), |slot| {
-            slot.upcalls.load(Ordering::Acquire)
-        });
+        self.slot().map_or(&Upcalls::NONE, Slot::upcalls)
+    }
+}
+
+impl Slot {
+    /// Returns the functions of the object that the slot holds, or has held last.
+    pub(crate) fn upcalls(&self) -> &'static Upcalls {
+        let table = self.upcalls.load(Ordering::Acquire);
         // SAFETY: it is null until `Reservation::publish` stores a reference that
         // lives for ever.
         unsafe { table.as_ref() }.unwrap_or(&Upcalls::NONE)
+    }
+
+    /// EP: a receive was handed out or staged. Tells the SRQ that it was taken from, if
+    /// the SRQ's low watermark is armed.
+    #[inline(always)]
+    pub(crate) fn recv_taken(&self) {
+        if let Some(srq) = self.armed_srq() {
+            core::hint::cold_path();
+            (srq.upcalls().taken)(Handle::of(srq));
+        }
     }
 }
 

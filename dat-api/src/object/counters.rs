@@ -27,7 +27,7 @@ impl Counters {
     }
 
     /// Those of an object that is posted to.
-    pub(super) fn of_posts(refused_posts: u64) -> Self {
+    pub(crate) fn of_posts(refused_posts: u64) -> Self {
         Self {
             refused_posts,
             ..Self::default()

@@ -24,6 +24,7 @@ pub mod rsp;
 pub mod srq;
 pub mod steps;
 pub(crate) mod usage;
+mod wr_data;
 
 use crate::error::DatError;
 use crate::status::{ReturnType, Subtype};

@@ -20,11 +20,12 @@ use std::sync::Arc;
 use dat_engine::sync::Mutex;
 use dat_engine::{Access, Completion, MemoryWindow, WindowTarget};
 
-use super::ep::{Bind, Bound, Ep, bind_note};
+use super::ep::{Bind, Bound, Ep};
 use super::lmr::{self, Lmr};
 use super::post::protection;
 use super::pz::{self, Pz};
 use super::usage::Use;
+use super::wr_data;
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::exhausted;
@@ -81,6 +82,7 @@ impl Rmr {
     /// What objects below it call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
+        bind_failed,
         ..Upcalls::NONE
     };
 
@@ -209,7 +211,7 @@ impl Rmr {
         let Some(window) = &mut inner.window else {
             return Err(plain(stale().code()));
         };
-        let note = bind_note(self.handle, inner.binds);
+        let note = wr_data::of_bind(self.handle, inner.binds);
         let zone = self.pz.id();
         let Bound { context } = match &lmr {
             None => {
@@ -329,8 +331,8 @@ impl Rmr {
 }
 
 /// A bind failed, or was flushed: if it was the last one, nothing is bound.
-pub(super) fn failed(completion: &Completion) {
-    let Some(handle) = super::ep::bound_rmr(completion) else {
+fn bind_failed(completion: &Completion) {
+    let Some(handle) = wr_data::bound_rmr(completion) else {
         return;
     };
     let Some(rmr) = handle::pin::<Rmr>(handle) else {
@@ -338,7 +340,7 @@ pub(super) fn failed(completion: &Completion) {
     };
     let mut inner = rmr.inner.lock();
     let last = inner.binds.wrapping_sub(1);
-    if bind_note(handle, last) == completion.imm & super::ep::BIND_NOTE {
+    if wr_data::is_of_bind(completion, handle, last) {
         inner.bound = None;
     }
 }

@@ -1,48 +1,23 @@
 //! Binding windows through an endpoint.
 //!
-//! A bind's note tells its RMR, by the number of its handle, and how it was to
-//! complete. It is always signalled: a suppressed one is swallowed when it
+//! A bind is always signalled: a suppressed one is swallowed when it
 //! comes, so that a bind that fails can be told of.
 
 use core::sync::atomic::Ordering;
 
-use dat_engine::{
-    BindRequest, Completion, CompletionOp, MemoryWindow, PostError, SendFlags, WindowTarget,
-};
+use dat_engine::{BindRequest, MemoryWindow, PostError, SendFlags, WindowTarget};
 
-use super::poster::QUIET;
 use super::{Ep, state_of};
-use crate::handle::Handle;
 use crate::object::post::{bad_flags, no_zone, protection, refusal};
+use crate::object::wr_data;
 use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::CompletionFlags;
 
-/// In the note of a bind: no event if it goes well.
-pub(super) const SUPPRESSED: u32 = 1 << 30;
-/// The bits of a note that [`bind_note`] makes.
-pub(crate) const BIND_NOTE: u32 = SUPPRESSED - 1;
-/// Of these, the number of the RMR's handle.
-const NUMBER: u32 = (1 << 20) - 1;
-
-const _: () = assert!(QUIET & (SUPPRESSED | BIND_NOTE) == 0);
-
-/// Names an RMR, and its n-th bind, in a note.
-pub(crate) fn bind_note(rmr: Handle, bind: u32) -> u32 {
-    (bind << NUMBER.count_ones() | rmr.number() & NUMBER) & BIND_NOTE
-}
-
-/// The RMR of a bind's completion.
-pub(crate) fn bound_rmr(completion: &Completion) -> Option<Handle> {
-    (completion.op == CompletionOp::Bind)
-        .then(|| Handle::from_number(completion.imm & NUMBER))
-        .flatten()
-}
-
 /// A bind, or an unbind, to be posted.
 pub(crate) struct Bind<'a> {
     pub(crate) window: &'a mut MemoryWindow,
-    /// From [`bind_note`].
+    /// From [`wr_data::of_bind`].
     pub(crate) note: u32,
     pub(crate) target: Option<WindowTarget<'a>>,
     pub(crate) cookie: u64,
@@ -113,13 +88,13 @@ impl Ep {
         let mut note = bind.note;
         let has = |flag| bind.flags.contains(flag);
         if has(CompletionFlags::SUPPRESS) {
-            note |= SUPPRESSED;
+            note |= wr_data::SUPPRESSED;
         } else if has(CompletionFlags::UNSIGNALLED) {
-            note |= QUIET;
+            note |= wr_data::QUIET;
         }
         let mut how = SendFlags::SIGNALED;
         how.set(SendFlags::FENCE, has(CompletionFlags::BARRIER_FENCE));
-        if note & (SUPPRESSED | QUIET) != 0 {
+        if note != bind.note {
             self.want_completions();
         }
         let request = BindRequest {

@@ -8,9 +8,10 @@ use dat_engine::{Access, CompletionQueue, ConnectOptions, Endpoint, EndpointOpti
 use super::control::{Control, Streams};
 use super::drain::Unwanted;
 use super::poster::Held;
-use super::{Ep, INLINE_BYTES, Needs};
+use super::{Ep, INLINE_BYTES};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
+use crate::handle::Needs;
 use crate::object::evd::{DtoRole, Evd, StreamKind};
 use crate::object::ia::Ia;
 use crate::object::pz::Pz;

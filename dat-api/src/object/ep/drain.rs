@@ -14,10 +14,11 @@ use dat_engine::sync::Mutex;
 use dat_engine::thread::{SignalsBlocked, leave_pinned_cpus};
 use dat_engine::{Completion, CompletionOp, CompletionQueue, CqOptions, Device};
 
-use super::{Ep, Verdict, completed, failed};
+use super::Ep;
+use super::hooks::{completed, failed};
 use crate::error::Result;
-use crate::handle::{self, Handle};
-use crate::object::{evd, srq};
+use crate::handle::{self, Handle, Verdict};
+use crate::object::evd;
 use crate::types::EpState;
 
 /// The queue for completions that nobody wants, if there are such.
@@ -50,7 +51,7 @@ impl Unwanted {
 impl Ep {
     /// Takes the completions that nobody wants. If another thread is doing it,
     /// nothing. Neither allocates nor waits, unless to end a connection.
-    pub(crate) fn take_unwanted(&self) {
+    pub(super) fn take_unwanted(&self) {
         let Some(slot) = self.handle.slot() else {
             return;
         };
@@ -61,7 +62,7 @@ impl Ep {
                 completion.op,
                 CompletionOp::Recv | CompletionOp::RecvWriteImm
             ) {
-                srq::watch(slot);
+                slot.recv_taken();
             }
             if !completion.status.is_success() {
                 failed(&completion);

@@ -5,29 +5,16 @@ use core::sync::atomic::Ordering;
 use dat_engine::thread::CancellationHeld;
 use dat_engine::{AsyncEventKind, Completion, CompletionOp, Status, Transport};
 
-use super::bind::SUPPRESSED;
-use super::poster::{QUIET, SWALLOW};
-use super::{Ep, Needs};
-use crate::handle::{self, Handle};
-use crate::object::rmr;
+use super::Ep;
+use crate::handle::{self, Handle, Needs, Verdict};
+use crate::object::wr_data::{QUIET, SUPPRESSED, SWALLOW, bound_rmr};
 use crate::state::Trigger;
 use crate::types::EpState;
-
-/// What to do with a completion, beyond making an event of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// An event, which notifies.
-    Deliver,
-    /// An event that wakes nobody: posted UNSIGNALLED.
-    DeliverQuietly,
-    /// No event: a marker of the endpoint itself, or posted SUPPRESS.
-    Swallow,
-}
 
 /// The slow hook of completions: called by the EVD for each completion of an
 /// endpoint whose [`crate::handle::Meters`] have `cqe_flags`, before the completion becomes an event
 /// (or is staged). Cheap; calls back into no EVD.
-pub(crate) fn completed(completion: &Completion) -> Verdict {
+pub(super) fn completed(completion: &Completion) -> Verdict {
     let is_receive = match completion.op {
         CompletionOp::Bind if !completion.status.is_success() => return Verdict::Deliver,
         CompletionOp::Bind if completion.imm & SUPPRESSED != 0 => return Verdict::Swallow,
@@ -63,25 +50,15 @@ pub(crate) fn completed(completion: &Completion) -> Verdict {
     }
 }
 
-/// Whether a completion is a receive of an endpoint with high watermarks: what
-/// the endpoint holds besides is to be looked at before it is handed out.
-#[cold]
-pub(crate) fn is_watched(completion: &Completion) -> bool {
-    matches!(
-        completion.op,
-        CompletionOp::Recv | CompletionOp::RecvWriteImm
-    ) && of(completion).is_some_and(|ep| ep.marks.are_set())
-}
-
 /// Called by the EVD after it has handed out (or staged) a completion whose
 /// status is not success: breaks the connection. May post a connection event
 /// to this or another EVD, so the caller holds no lock of an EVD's queue.
 #[cold]
-pub(crate) fn failed(completion: &Completion) {
+pub(super) fn failed(completion: &Completion) {
     // A consumer's thread, which takes events: the connection manager is woken.
     let _held = CancellationHeld::new();
-    if completion.op == CompletionOp::Bind {
-        rmr::failed(completion);
+    if let Some(rmr) = bound_rmr(completion) {
+        (rmr.upcalls().bind_failed)(completion);
     }
     // A flushed marker says nothing new, and flushes come by the thousand.
     if let Some(ep) = of(completion)

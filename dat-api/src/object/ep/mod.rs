@@ -51,7 +51,6 @@ mod info;
 mod life;
 #[allow(unsafe_code)]
 mod modify;
-mod needs;
 #[allow(unsafe_code)]
 mod post_recv;
 #[allow(unsafe_code)]
@@ -71,12 +70,10 @@ use watermark::HighMarks;
 
 pub use super::ia::MAX_SEGMENTS;
 pub(crate) use attributes::DEFAULT_REQUESTS;
-pub(crate) use bind::{BIND_NOTE, Bind, Bound, bind_note, bound_rmr};
+pub(crate) use bind::{Bind, Bound};
 pub use fields::EpFields;
-pub(crate) use hooks::{Verdict, completed, failed, is_watched};
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use life::{find, manager_error};
-pub(crate) use needs::Needs;
 
 /// Sends and writes up to so many bytes are copied into the request: the
 /// device need not fetch them, and the buffer is the caller's again at once.
@@ -131,6 +128,14 @@ impl Ep {
         abort: Self::abort,
         counters: |ep| Some(Counters::of_posts(handle::pin::<Self>(ep)?.refused_posts())),
         device_event: hooks::device_event,
+        completed: hooks::completed,
+        has_high_watermark: |ep| handle::pin::<Self>(ep).is_some_and(|ep| ep.marks.are_set()),
+        failed: hooks::failed,
+        relieve: |ep| {
+            if let Some(ep) = handle::pin::<Self>(ep) {
+                ep.take_unwanted();
+            }
+        },
         ..Upcalls::NONE
     };
 

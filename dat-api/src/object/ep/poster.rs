@@ -8,14 +8,8 @@ use super::Ep;
 use super::control::Control;
 use crate::object::lmr::Recent;
 use crate::object::post::{Entered, LONGEST, Path, SpinGuard};
+use crate::object::wr_data::LENGTH;
 use crate::types::CompletionFlags;
-
-/// In a note: posted UNSIGNALLED.
-pub(super) const QUIET: u32 = 1 << 31;
-/// A note: the completion of a suppressed request, which makes no event.
-pub(super) const SWALLOW: u32 = u32::MAX;
-/// The bytes in a note. No message is as long as the bit says.
-pub(super) const LENGTH: u32 = QUIET - 1;
 
 /// What a send, and an RDMA request, may be posted with at most.
 const ON_SEND: CompletionFlags = CompletionFlags::SUPPRESS

@@ -14,9 +14,10 @@ use core::sync::atomic::Ordering;
 use dat_engine::{Segment, SendFlags, SendOp};
 
 use super::Ep;
-use super::poster::{Poster, QUIET, SWALLOW};
+use super::poster::Poster;
 use crate::object::lmr::Recent;
 use crate::object::post::{bad_flags, first_bytes, full, length_error, too_long, too_many};
+use crate::object::wr_data::{QUIET, SWALLOW};
 use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpState, RmrSegment};

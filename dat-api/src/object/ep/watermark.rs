@@ -6,12 +6,12 @@
 //! the connection. What the device has filled is seen when the EVD is looked at
 //! (a dequeue, a wait, `dat_ep_recv_query`, `dat_ep_get_status`, this call): no
 //! device tells sooner. Whoever takes one receive of an endpoint with marks has
-//! all others counted before he gets it ([`super::is_watched`]).
+//! all others counted before he gets it (`has_high_watermark` of [`crate::handle::Upcalls`]).
 //!
 //! Who takes a receive of an endpoint with marks first asks whether the queue
 //! can hold so many at all: one look at the entry that would be the first beyond
-//! the lowest mark ([`super::Needs`]). If it can, completions are looked at one by
-//! one ([`super::completed`]). An endpoint without marks is not slower for them.
+//! the lowest mark ([`crate::handle::Needs`]). If it can, completions are looked at one by
+//! one ([`super::hooks::completed`]). An endpoint without marks is not slower for them.
 //!
 //! 1.2 has no event number for watermarks: as for those of an SRQ it is
 //! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR`, with the handle of the endpoint

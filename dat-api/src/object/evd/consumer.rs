@@ -8,13 +8,12 @@ use dat_engine::wait::{SpinBudget, WaitCounters};
 use dat_engine::{Completion, ControlError};
 
 use super::Evd;
-use super::convert::{Item, Taken, convert, hand_out_fast};
+use super::convert::{Item, Taken, convert, hand_out_fast, is_watched};
 use super::merge::Merge;
 use super::posted::{Letter, with_room};
 use super::queue::Queue;
 use super::streams::Attribute;
 use crate::handle::Handle;
-use crate::object::ep;
 use crate::types::EventData;
 
 /// Room to keep for staged events: as many as may be counted for a threshold,
@@ -129,7 +128,7 @@ impl Consumer {
     #[cold]
     #[inline(never)]
     fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
-        if ep::is_watched(completion) {
+        if is_watched(completion) {
             // All that its endpoint holds is to be seen, this one included.
             self.keep(evd, completion);
             self.sweep(evd);
@@ -159,7 +158,7 @@ impl Consumer {
     fn next_of_queues(&mut self, evd: &Evd) -> Option<EventData> {
         while let Some(completion) = self.poll_queues() {
             let event = match hand_out_fast(&completion) {
-                None if ep::is_watched(&completion) => {
+                None if is_watched(&completion) => {
                     return self.next_from(evd, &completion);
                 }
                 None => hand_out(&completion),

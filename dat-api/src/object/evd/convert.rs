@@ -10,14 +10,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dat_engine::{Completion, CompletionFlags, CompletionOp, Status};
 
-use crate::handle::{Handle, Meters};
-use crate::object::ep::Needs;
-use crate::object::{ep, srq};
+use crate::handle::{Handle, Meters, Needs, Verdict};
+use crate::object::wr_data::{self, bound_rmr};
 use crate::types::{DtoStatus, EventData};
-
-/// The bytes in the note that an endpoint posts a request with; the other bit
-/// is for its own hook.
-const NOTED_LENGTH: u32 = (1 << 31) - 1;
 
 /// An event as it is taken from a completion queue.
 #[derive(Clone, Copy)]
@@ -96,12 +91,21 @@ pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
     let ep = Handle::from_bits(completion.context as usize)?;
     let slot = ep.slot()?;
     let is_consumers = if is_receive(completion.op) {
-        needs(slot.meters()).are_none() && !srq::is_watched(slot)
+        needs(slot.meters()).are_none() && slot.armed_srq().is_none()
     } else {
         is_request_consumers(slot.meters(), completion.op)
     };
     (completion.status.is_success() && is_consumers)
         .then(|| event(completion, ep, DtoStatus::Success))
+}
+
+/// Whether a completion is a receive of an endpoint with a high watermark: the
+/// endpoint then has to see all completed receives before this one is handed out.
+#[cold]
+pub(super) fn is_watched(completion: &Completion) -> bool {
+    is_receive(completion.op)
+        && Handle::from_bits(completion.context as usize)
+            .is_some_and(|ep| (ep.upcalls().has_high_watermark)(ep))
 }
 
 /// The event of a completion; nothing if it is not for the consumer. What the
@@ -114,14 +118,14 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
     let failed = !completion.status.is_success();
     // Who reads it as set also sees what it was set for.
     let verdict = if slot.meters().cqe_flags.load(Ordering::Acquire) == 0 {
-        ep::Verdict::Deliver
+        Verdict::Deliver
     } else {
-        ep::completed(completion)
+        (slot.upcalls().completed)(completion)
     };
-    let result = (verdict != ep::Verdict::Swallow).then(|| {
+    let result = (verdict != Verdict::Swallow).then(|| {
         then(Taken {
             event: Item {
-                data: match ep::bound_rmr(completion) {
+                data: match bound_rmr(completion) {
                     None => event(completion, endpoint, status(completion.status)),
                     Some(rmr) => EventData::RmrBind {
                         ep: endpoint,
@@ -132,15 +136,15 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
                 },
                 receiver: is_receive(completion.op).then_some(endpoint),
             },
-            signalled: failed || verdict == ep::Verdict::Deliver,
+            signalled: failed || verdict == Verdict::Deliver,
             solicited: failed || completion.flags.contains(CompletionFlags::SOLICITED),
         })
     });
     if is_receive(completion.op) {
-        srq::watch(slot);
+        slot.recv_taken();
     }
     if failed {
-        ep::failed(completion);
+        (slot.upcalls().failed)(completion);
     }
     result
 }
@@ -171,7 +175,7 @@ pub(super) fn transfer(ep: Handle, cookie: u64, status: DtoStatus, length: u32) 
 /// the device counts only what is received.
 #[inline(always)]
 pub(super) fn requested_length(note: u32) -> u32 {
-    note & NOTED_LENGTH
+    note & wr_data::LENGTH
 }
 
 /// What a status of the engine is to a consumer.

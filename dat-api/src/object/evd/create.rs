@@ -13,6 +13,7 @@ use super::home::Home;
 use super::ledger::Ledger;
 use super::posted::Posted;
 use super::query::Switches;
+use super::take::relieve;
 use super::{Counted, Evd, Ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
@@ -36,6 +37,12 @@ impl Evd {
         abort: Self::abort,
         counters: |evd| Some(Counters::of_waits(handle::pin::<Self>(evd)?.counters())),
         device_event: queue_failed,
+        relieve,
+        bring_payloads: |evd| {
+            if let Some(evd) = handle::pin::<Self>(evd) {
+                evd.bring_payloads();
+            }
+        },
         ..Upcalls::NONE
     };
 

@@ -15,7 +15,6 @@ use super::convert::{self, needs, requested_length, transfer};
 use super::exclusive::open;
 use super::queue::{Cqe, Queue};
 use crate::handle::{Handle, Owned, Slot};
-use crate::object::srq;
 use crate::types::{DtoStatus, Event, EventData};
 
 /// Only the slow path can tell.
@@ -97,7 +96,7 @@ fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
             _ => return false,
         }
     }
-    !srq::is_watched(slot)
+    slot.armed_srq().is_none()
 }
 
 /// Whether a request is the consumer's alone.

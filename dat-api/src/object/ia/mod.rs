@@ -38,7 +38,6 @@ use dat_engine::wait::WaitPolicy;
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Object, Reservation, Upcalls};
 use crate::object::counters::Counters;
-use crate::object::evd::Evd;
 use crate::object::peer::PeerAddress;
 use crate::options::Options;
 use crate::status::{ReturnType, Subtype};
@@ -248,9 +247,7 @@ impl Ia {
     /// this returns, not only in completions that nobody has looked at.
     pub(crate) fn bring_payloads(&self) {
         for evd in self.children.evds() {
-            if let Some(evd) = handle::pin::<Evd>(evd) {
-                evd.bring_payloads();
-            }
+            (evd.upcalls().bring_payloads)(evd);
         }
     }
 

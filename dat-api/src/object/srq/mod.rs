@@ -6,15 +6,13 @@ use std::sync::Arc;
 use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
 use super::counters::{Counters, Refused};
-use super::ep::Ep;
-use super::evd;
 use super::exhausted;
 use super::ia::{Ia, MAX_SEGMENTS, Offer};
 use super::post::{PostMode, Posting};
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Kind, Reservation, Upcalls};
+use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
 use crate::types::SrqAttributes;
 
@@ -30,7 +28,6 @@ use sources::Sources;
 use watermark::Watermark;
 
 pub(crate) use sources::Reporting;
-pub(crate) use watermark::{is_watched, watch};
 
 /// A shared receive queue.
 pub struct Srq {
@@ -101,6 +98,7 @@ impl Srq {
             ))
         },
         device_event: watermark::device_event,
+        taken: watermark::taken,
         ..Upcalls::NONE
     };
 
@@ -278,14 +276,7 @@ impl Srq {
 
     fn look_while(&self, goes_on: impl Fn() -> bool) {
         self.sources.visit(|source| {
-            match source.kind() {
-                Some(Kind::Evd) => evd::relieve(source),
-                _ => {
-                    if let Some(ep) = handle::pin::<Ep>(source) {
-                        ep.take_unwanted();
-                    }
-                }
-            }
+            (source.upcalls().relieve)(source);
             goes_on()
         });
     }

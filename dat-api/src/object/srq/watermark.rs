@@ -37,28 +37,9 @@ impl Watermark {
     }
 }
 
-/// A receive of the endpoint of this slot was handed out, or staged: it was
-/// taken from a queue, if the endpoint is on one.
-#[inline(always)]
-pub(crate) fn watch(ep: &Slot) {
-    if let Some(srq) = ep.srq()
-        && srq.meters().low_watermark.load(Ordering::Relaxed) != 0
-    {
-        taken(Handle::of(srq));
-    }
-}
-
-/// Whether the endpoint of this slot takes its receives from a queue whose
-/// low watermark is armed: then [`watch`] is to be called for each.
-#[inline(always)]
-pub(crate) fn is_watched(ep: &Slot) -> bool {
-    ep.srq()
-        .is_some_and(|srq| srq.meters().low_watermark.load(Ordering::Relaxed) != 0)
-}
-
 /// A receive was taken from a queue whose low watermark is armed.
 #[cold]
-fn taken(handle: Handle) {
+pub(super) fn taken(handle: Handle) {
     if let Some(srq) = handle::pin::<Srq>(handle) {
         srq.look();
     }

@@ -1,7 +1,7 @@
 //! What the completions of an endpoint need beyond being handed out: a word
 //! that is found from a completion without the endpoint (`cqe_flags`).
 
-/// They are to be looked at one by one ([`super::completed`]).
+/// They are to be looked at one by one (`completed` of [`super::Upcalls`]).
 const LOOK: u32 = 1 << 31;
 
 /// One word; 0, as for most endpoints, is nothing.
@@ -14,7 +14,7 @@ pub(crate) struct Needs(pub(crate) u32);
 impl Needs {
     /// Those of an endpoint whose completions are looked at one by one, or not,
     /// and whose lowest high watermark is `mark`, if it has one.
-    pub(super) fn new(look: bool, mark: Option<u32>) -> Self {
+    pub(crate) fn new(look: bool, mark: Option<u32>) -> Self {
         let word = mark.map_or(0, |mark| mark.min(LOOK - 1));
         Self(if look || mark == Some(0) {
             word | LOOK
@@ -24,12 +24,12 @@ impl Needs {
     }
 
     /// The same, with every completion looked at.
-    pub(super) fn with_look(self) -> Self {
+    pub(crate) fn with_look(self) -> Self {
         Self(self.0 | LOOK)
     }
 
     /// The same with another mark.
-    pub(super) fn with_mark(self, mark: Option<u32>) -> Self {
+    pub(crate) fn with_mark(self, mark: Option<u32>) -> Self {
         // Whoever is looked at stays so until the endpoint is made anew.
         Self::new(self.look(), mark)
     }

@@ -1,0 +1,44 @@
+//! The 32 bits of its own that an endpoint posts with each request, and that come
+//! back with the completion.
+//!
+//! | request | bits |
+//! | --- | --- |
+//! | send, RDMA write and read | the length in bytes; [`QUIET`] |
+//! | one that makes no event if it goes well | [`SWALLOW`] |
+//! | bind | 20 bits of the RMR's handle, 10 of the number of its bind; [`SUPPRESSED`] or [`QUIET`] |
+
+use dat_engine::{Completion, CompletionOp};
+
+use crate::handle::Handle;
+
+/// It was posted UNSIGNALLED.
+pub(super) const QUIET: u32 = 1 << 31;
+/// The completion of a suppressed request, which makes no event.
+pub(super) const SWALLOW: u32 = u32::MAX;
+/// The bits of the length. No message is as long as [`QUIET`] says.
+pub(super) const LENGTH: u32 = QUIET - 1;
+/// Of a bind: no event if it goes well.
+pub(super) const SUPPRESSED: u32 = 1 << 30;
+/// The bits that [`of_bind`] makes.
+const BIND: u32 = SUPPRESSED - 1;
+/// Of these, the number of the RMR's handle.
+const NUMBER: u32 = (1 << 20) - 1;
+
+const _: () = assert!(QUIET & (SUPPRESSED | BIND) == 0);
+
+/// Returns the data of the n-th bind of an RMR.
+pub(super) fn of_bind(rmr: Handle, bind: u32) -> u32 {
+    (bind << NUMBER.count_ones() | rmr.number() & NUMBER) & BIND
+}
+
+/// Returns whether a completion is that of the n-th bind of an RMR.
+pub(super) fn is_of_bind(completion: &Completion, rmr: Handle, bind: u32) -> bool {
+    completion.op == CompletionOp::Bind && completion.imm & BIND == of_bind(rmr, bind)
+}
+
+/// Returns the RMR of a bind's completion; `None` for any other.
+pub(super) fn bound_rmr(completion: &Completion) -> Option<Handle> {
+    (completion.op == CompletionOp::Bind)
+        .then(|| Handle::from_number(completion.imm & NUMBER))
+        .flatten()
+}
