@@ -41,7 +41,7 @@ pub use kind::Kind;
 pub(crate) use needs::Needs;
 pub(crate) use slot::{Meters, Slot};
 pub use upcalls::Upcalls;
-pub(crate) use upcalls::Verdict;
+pub(crate) use upcalls::{EvdChange, Verdict};
 
 static ARENA: Arena = Arena::new();
 

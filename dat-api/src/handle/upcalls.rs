@@ -7,10 +7,12 @@
 
 use core::fmt;
 use core::sync::atomic::Ordering;
+use std::os::fd::BorrowedFd;
 
 use dat_engine::{AsyncEventKind, Completion};
 
 use super::{Handle, Slot};
+use crate::error::Result;
 use crate::object::counters::Counters;
 
 /// The functions of one kind of objects that objects below call. Each gets a
@@ -44,6 +46,23 @@ pub struct Upcalls {
     /// Copies payload that the device has left in the completions of an EVD to where
     /// it belongs.
     pub(crate) bring_payloads: fn(Handle),
+    /// Acts on a change of an EVD, the second handle, that feeds the CNO, the first.
+    /// Fails only for [`EvdChange::Channel`].
+    pub(crate) evd_changed: fn(Handle, Handle, EvdChange<'_>) -> Result<()>,
+}
+
+/// What a CNO has to know of an EVD that feeds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EvdChange<'a> {
+    /// An event has come.
+    Triggered,
+    /// Something has changed that no event tells of: a waiter has to look at the EVD,
+    /// and to ask the device for its events.
+    Look,
+    /// The EVD has this channel for the device's events now.
+    Channel(BorrowedFd<'a>),
+    /// The EVD was freed. It had this channel.
+    Freed(Option<BorrowedFd<'a>>),
 }
 
 /// What to do with a completion.
@@ -70,6 +89,7 @@ impl Upcalls {
         taken: |_| (),
         relieve: |_| (),
         bring_payloads: |_| (),
+        evd_changed: |_, _, _| Ok(()),
     };
 }
 

@@ -40,7 +40,8 @@ impl Usage {
         self.0.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    fn enter(&self) -> bool {
+    /// Counts one more user; `false` if the object is closed.
+    pub(crate) fn enter(&self) -> bool {
         let entered = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
@@ -49,7 +50,8 @@ impl Usage {
         entered.is_ok()
     }
 
-    fn leave(&self) {
+    /// Counts a user less, who has entered.
+    pub(crate) fn leave(&self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

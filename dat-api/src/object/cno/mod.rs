@@ -3,6 +3,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `wait.rs` | `dat_cno_wait`: a wait as on an EVD, on all EVDs at once |
+//! | `binding.rs` | the EVDs that feed it |
 //! | `agent.rs` | the agent, and the thread that calls it |
 //! | `protocol.rs` | who is told of a trigger, and who is woken |
 //! | `line.rs` | EVDs that have triggered, in order |
@@ -20,6 +21,7 @@
 //! waiting for, so he wakes another, who asks anew.
 
 mod agent;
+mod binding;
 mod line;
 mod protocol;
 mod sync;
@@ -28,7 +30,6 @@ mod wait;
 use core::fmt;
 use core::ops::DerefMut;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use dat_engine::ControlError;
@@ -36,7 +37,7 @@ use dat_engine::sync::Mutex;
 use dat_engine::wait::{Blocker, ChannelSet};
 
 use self::agent::Runner;
-use self::protocol::{Bell, Finder, Hub, State as _, Table};
+use self::protocol::{Bell, Hub, Table};
 use self::wait::Seat;
 use super::counters::{Counters, WaitCounts};
 use super::exhausted;
@@ -134,6 +135,7 @@ impl Cno {
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         counters: |cno| Some(Counters::of_waits(handle::pin::<Self>(cno)?.counters())),
+        evd_changed: binding::evd_changed,
         ..Upcalls::NONE
     };
 
@@ -240,62 +242,6 @@ impl Cno {
         if let Some(runner) = runner {
             runner.join();
         }
-    }
-
-    /// An EVD begins to feed it. Its events come on this channel, if it has one
-    /// already.
-    pub(crate) fn attach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>) -> Result<()> {
-        if let Some(channel) = channel {
-            self.watch(channel, evd)?;
-        }
-        let mut state = self.state.lock();
-        state.table.evds.push(evd);
-        self.edition.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    }
-
-    /// The EVD has a channel now.
-    pub(crate) fn watch(&self, channel: BorrowedFd<'_>, evd: Handle) -> Result<()> {
-        self.channels
-            .add(channel, evd.bits() as u64)
-            .map_err(|error| no_descriptors(&error))
-    }
-
-    /// An EVD feeds it no more. If the last one is freed, whoever waits is
-    /// released.
-    pub(crate) fn detach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>, is_freed: bool) {
-        if let Some(channel) = channel {
-            self.channels.remove(channel);
-        }
-        let mut state = self.state.lock();
-        let table = &mut state.table;
-        table.evds.retain(|&other| other != evd);
-        table.for_agent.remove(evd);
-        table.for_waiters.remove(evd);
-        self.triggered
-            .store(table.for_waiters.len(), Ordering::SeqCst);
-        self.edition.fetch_add(1, Ordering::SeqCst);
-        if !is_freed || !table.evds.is_empty() {
-            return;
-        }
-        self.releases.fetch_add(1, Ordering::SeqCst);
-        state.agent_is_released = state.agent.is_some();
-        let caller = state.caller();
-        let seats = state.table.seats.clone();
-        drop(state);
-        for seat in seats.iter().chain(&caller) {
-            seat.wake();
-        }
-    }
-
-    /// An event has come to an EVD.
-    pub(crate) fn trigger(&self, evd: Handle) {
-        protocol::notice(self, evd, Finder::Nobody);
-    }
-
-    /// Somebody who waits is to look, and to ask the device for events.
-    pub(crate) fn call(&self) {
-        protocol::call(self);
     }
 }
 

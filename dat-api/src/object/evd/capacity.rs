@@ -19,7 +19,6 @@ use dat_engine::CompletionQueueHandle;
 
 use super::Evd;
 use super::create::no_memory;
-use super::feed;
 use super::ledger::{Account, Ledger};
 use super::posted::{Letter, with_room};
 use super::queue::Queue;
@@ -124,7 +123,7 @@ impl Evd {
             Some(channel) => channel.clone(),
             None => {
                 let channel = self.home.create_channel()?;
-                feed::watch(ledger.cno.as_ref(), channel.fd(), self.handle)?;
+                self.show_channel(channel.fd())?;
                 ledger.channel.insert(channel).clone()
             }
         };

@@ -10,17 +10,15 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::MutexGuard;
 
 use super::Evd;
 use super::exclusive::open;
+use super::ledger::Ledger;
 use super::streams::Attribute;
 use super::take::pause;
-use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, NotOwned};
-use crate::object::cno::Cno;
-use crate::object::usage::Use;
-use crate::status::{ReturnType, Subtype};
+use crate::error::Result;
+use crate::handle::{self, EvdChange, Handle, NotOwned};
 
 /// Beside the handle, whose lowest bits are 0: everything on the EVD counts at
 /// the next look, however long it has been there.
@@ -157,68 +155,36 @@ pub(crate) fn look(cno: Handle, evd: Handle, task: Task) -> Option<Seen> {
 }
 
 impl Evd {
-    /// Lets the EVD trigger this CNO, or none. Events that are there trigger it.
-    ///
-    /// # Errors
-    /// `DAT_INVALID_HANDLE_CNO` if the CNO belongs to another IA, or is being
-    /// freed; resources. The EVD feeds the CNO that it has fed then.
-    pub fn set_cno(&self, cno: Option<&Arc<Cno>>) -> Result<()> {
-        let new = cno.map(|cno| self.accept(cno)).transpose()?;
-        let mut ledger = self.ledger();
-        if let Some(new) = &new {
-            if ledger
-                .cno
-                .as_ref()
-                .is_some_and(|old| Arc::ptr_eq(old.arc(), new.arc()))
-            {
-                return Ok(());
-            }
-            let channel = ledger.channel.as_ref().map(AsFd::as_fd);
-            new.attach(self.handle, channel)?;
+    /// Returns which CNO the EVD feeds, to be changed.
+    pub(crate) fn cno_binding(&self) -> CnoBinding<'_> {
+        CnoBinding {
+            feed: &self.feed,
+            ledger: self.ledger(),
         }
-        self.feed.set(cno.map(|cno| cno.handle()));
-        let old = core::mem::replace(&mut ledger.cno, new);
-        if let Some(old) = &old {
-            old.detach(self.handle, ledger.channel.as_ref().map(AsFd::as_fd), false);
-        }
-        drop(ledger);
-        self.call_cno();
-        Ok(())
-    }
-
-    fn accept(&self, cno: &Arc<Cno>) -> Result<Use<Cno>> {
-        let refused =
-            |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleCno, cause);
-        if !Arc::ptr_eq(cno.ia(), self.ia()) {
-            return Err(refused("the CNO belongs to another IA"));
-        }
-        Use::of(cno).ok_or_else(|| refused("the CNO is being freed"))
     }
 
     /// The EVD is gone: nobody finds it any more.
     pub(super) fn leave_cno(&self) {
-        let mut ledger = self.ledger();
-        self.feed.set(None);
-        let cno = ledger.cno.take();
-        if let Some(cno) = &cno {
-            cno.detach(self.handle, ledger.channel.as_ref().map(AsFd::as_fd), true);
-        }
-        drop(ledger);
+        let binding = self.cno_binding();
+        let Some(cno) = binding.cno() else { return };
+        binding.set(None);
+        let freed = EvdChange::Freed(binding.channel());
+        self.report_change(cno, freed);
     }
 
     /// An event was posted, with nobody waiting on the EVD itself.
     #[inline]
     pub(super) fn notify(&self) {
         if self.feed.is_on() && self.switches.is_enabled() {
-            self.with_cno(|cno| cno.trigger(self.handle));
+            self.tell_cno(EvdChange::Triggered);
         }
     }
 
     /// Who waits on the CNO is to look at the EVD, and to ask the device for its
     /// events: something has changed that no event tells of.
-    pub(super) fn call_cno(&self) {
+    pub(crate) fn call_cno(&self) {
         if self.feed.is_on() {
-            self.with_cno(Cno::call);
+            self.tell_cno(EvdChange::Look);
         }
     }
 
@@ -227,24 +193,57 @@ impl Evd {
     pub(super) fn return_to_cno(&self) {
         if self.feed.is_on() {
             self.feed.refresh();
-            self.with_cno(Cno::call);
+            self.tell_cno(EvdChange::Look);
         }
     }
 
+    /// Tells the CNO of a change that it cannot refuse.
     #[cold]
     #[inline(never)]
-    fn with_cno(&self, call: impl FnOnce(&Cno)) {
-        // What it feeds is not freed; but an IA that is being closed does not ask.
-        if let Some(cno) = self.feed.cno().and_then(handle::pin::<Cno>) {
-            call(&cno);
+    fn tell_cno(&self, change: EvdChange<'_>) {
+        if let Some(cno) = self.feed.cno() {
+            self.report_change(cno, change);
+        }
+    }
+
+    fn report_change(&self, cno: Handle, change: EvdChange<'_>) {
+        let told = (cno.upcalls().evd_changed)(cno, self.handle, change);
+        debug_assert!(told.is_ok(), "only a channel can be refused");
+    }
+
+    /// The events of the device come on this channel from now on: the CNO has to
+    /// wait on it. The caller has locked the ledger.
+    ///
+    /// # Errors
+    /// Resources.
+    pub(super) fn show_channel(&self, channel: BorrowedFd<'_>) -> Result<()> {
+        match self.feed.cno() {
+            Some(cno) => (cno.upcalls().evd_changed)(cno, self.handle, EvdChange::Channel(channel)),
+            None => Ok(()),
         }
     }
 }
 
-/// A channel's descriptor, of whoever has one.
-pub(super) fn watch(cno: Option<&Use<Cno>>, channel: BorrowedFd<'_>, evd: Handle) -> Result<()> {
-    match cno {
-        Some(cno) => cno.watch(channel, evd),
-        None => Ok(()),
+/// Which CNO an EVD feeds. No other call changes it, nor the channel of the EVD,
+/// while this lives.
+pub(crate) struct CnoBinding<'a> {
+    feed: &'a Feed,
+    ledger: MutexGuard<'a, Ledger>,
+}
+
+impl CnoBinding<'_> {
+    /// The CNO.
+    pub(crate) fn cno(&self) -> Option<Handle> {
+        self.feed.cno()
+    }
+
+    /// Where the device's events of the EVD come, if there is a place yet.
+    pub(crate) fn channel(&self) -> Option<BorrowedFd<'_>> {
+        self.ledger.channel.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Has the EVD feed another CNO, or none.
+    pub(crate) fn set(&self, cno: Option<Handle>) {
+        self.feed.set(cno);
     }
 }

@@ -6,8 +6,6 @@ use dat_engine::{CompletionChannel, CompletionQueueHandle};
 use super::consumer::held;
 use super::streams::Streams;
 use crate::handle::Handle;
-use crate::object::cno::Cno;
-use crate::object::usage::Use;
 use crate::status::Subtype;
 
 /// What an endpoint reports to an EVD.
@@ -66,8 +64,6 @@ pub(super) struct Ledger {
     /// Events that the consumer asked it to hold.
     pub(super) asked: u32,
     pub(super) streams: Streams,
-    /// The CNO that the EVD feeds, kept from being freed.
-    pub(super) cno: Option<Use<Cno>>,
     /// Room for staged events that the owner has been given, beyond the first.
     pub(super) room: usize,
     pub(super) channel: Option<CompletionChannel>,
@@ -101,7 +97,6 @@ impl Ledger {
         Self {
             asked,
             streams: Streams::default(),
-            cno: None,
             room: 0,
             channel: None,
             queues: Vec::new(),

@@ -1,0 +1,120 @@
+//! The EVDs that feed a CNO. An EVD keeps the handle of its CNO, and a CNO the
+//! handles of its EVDs; each EVD counts as a user of the CNO, which is therefore not
+//! freed before.
+
+use core::sync::atomic::Ordering;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::protocol::{self, Finder, State as _};
+use super::{Cno, no_descriptors};
+use crate::error::{DatError, Result};
+use crate::handle::{self, EvdChange, Handle};
+use crate::object::evd::Evd;
+use crate::status::{ReturnType, Subtype};
+
+/// Acts on a change of an EVD that feeds the CNO.
+pub(super) fn evd_changed(cno: Handle, evd: Handle, change: EvdChange<'_>) -> Result<()> {
+    // What an EVD feeds is not freed; but an IA that is being closed does not ask.
+    let Some(cno) = handle::pin::<Cno>(cno) else {
+        return Ok(());
+    };
+    match change {
+        EvdChange::Triggered => protocol::notice(&*cno, evd, Finder::Nobody),
+        EvdChange::Look => protocol::call(&*cno),
+        EvdChange::Channel(channel) => return cno.watch(channel, evd),
+        EvdChange::Freed(channel) => cno.detach(evd, channel, true),
+    }
+    Ok(())
+}
+
+impl Evd {
+    /// Lets the EVD trigger this CNO, or none. Events that are there trigger it.
+    ///
+    /// # Errors
+    /// `DAT_INVALID_HANDLE_CNO` if the CNO belongs to another IA, or is being
+    /// freed; resources. The EVD feeds the CNO that it has fed then.
+    pub fn set_cno(&self, cno: Option<&Arc<Cno>>) -> Result<()> {
+        if let Some(cno) = cno
+            && !Arc::ptr_eq(cno.ia(), self.ia())
+        {
+            return Err(refused("the CNO belongs to another IA"));
+        }
+        let binding = self.cno_binding();
+        let (old, new) = (binding.cno(), cno.map(|cno| cno.handle()));
+        if new.is_some() && new == old {
+            return Ok(());
+        }
+        if let Some(cno) = cno {
+            cno.attach(self.handle(), binding.channel())?;
+        }
+        binding.set(new);
+        if let Some(old) = old.and_then(handle::pin::<Cno>) {
+            old.detach(self.handle(), binding.channel(), false);
+        }
+        drop(binding);
+        self.call_cno();
+        Ok(())
+    }
+}
+
+fn refused(cause: &'static str) -> DatError {
+    DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleCno, cause)
+}
+
+impl Cno {
+    /// An EVD begins to feed it. Its events come on this channel, if it has one
+    /// already.
+    fn attach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>) -> Result<()> {
+        if !self.usage.enter() {
+            return Err(refused("the CNO is being freed"));
+        }
+        if let Some(channel) = channel {
+            self.watch(channel, evd)
+                .inspect_err(|_| self.usage.leave())?;
+        }
+        let mut state = self.state.lock();
+        state.table.evds.push(evd);
+        self.edition.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// The EVD has a channel now.
+    fn watch(&self, channel: BorrowedFd<'_>, evd: Handle) -> Result<()> {
+        self.channels
+            .add(channel, evd.bits() as u64)
+            .map_err(|error| no_descriptors(&error))
+    }
+
+    /// An EVD feeds it no more. If the last one is freed, whoever waits is
+    /// released.
+    fn detach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>, is_freed: bool) {
+        if let Some(channel) = channel {
+            self.channels.remove(channel);
+        }
+        self.forget(evd, is_freed);
+        self.usage.leave();
+    }
+
+    fn forget(&self, evd: Handle, is_freed: bool) {
+        let mut state = self.state.lock();
+        let table = &mut state.table;
+        table.evds.retain(|&other| other != evd);
+        table.for_agent.remove(evd);
+        table.for_waiters.remove(evd);
+        self.triggered
+            .store(table.for_waiters.len(), Ordering::SeqCst);
+        self.edition.fetch_add(1, Ordering::SeqCst);
+        if !is_freed || !table.evds.is_empty() {
+            return;
+        }
+        self.releases.fetch_add(1, Ordering::SeqCst);
+        state.agent_is_released = state.agent.is_some();
+        let caller = state.caller();
+        let seats = state.table.seats.clone();
+        drop(state);
+        for seat in seats.iter().chain(&caller) {
+            seat.wake();
+        }
+    }
+}
