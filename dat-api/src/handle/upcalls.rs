@@ -14,6 +14,7 @@ use dat_engine::{AsyncEventKind, Completion};
 use super::{Handle, Slot};
 use crate::error::Result;
 use crate::object::counters::Counters;
+use crate::types::EventData;
 
 /// The functions of one kind of objects that objects below call. Each gets a
 /// handle that may be stale by then, and does nothing if it is.
@@ -46,6 +47,8 @@ pub struct Upcalls {
     /// Copies payload that the device has left in the completions of an EVD to where
     /// it belongs.
     pub(crate) bring_payloads: fn(Handle),
+    /// Puts an event on an EVD. Returns `false` if the EVD is full, and the event lost.
+    pub(crate) take_event: fn(Handle, EventData) -> bool,
     /// Acts on a change of an EVD, the second handle, that feeds the CNO, the first.
     /// Fails only for [`EvdChange::Channel`].
     pub(crate) evd_changed: fn(Handle, Handle, EvdChange<'_>) -> Result<()>,
@@ -89,6 +92,7 @@ impl Upcalls {
         taken: |_| (),
         relieve: |_| (),
         bring_payloads: |_| (),
+        take_event: |_, _| false,
         evd_changed: |_, _, _| Ok(()),
     };
 }

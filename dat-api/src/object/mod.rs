@@ -1,5 +1,7 @@
 //! The objects of DAT. They know no ABI: the C faces convert and call here.
 
+#[allow(unsafe_code)]
+mod adapter;
 pub mod cno;
 pub mod counters;
 #[allow(unsafe_code)]

@@ -38,6 +38,7 @@ impl Evd {
         counters: |evd| Some(Counters::of_waits(handle::pin::<Self>(evd)?.counters())),
         device_event: queue_failed,
         relieve,
+        take_event: |evd, data| handle::pin::<Self>(evd).is_some_and(|evd| evd.post(data).is_ok()),
         bring_payloads: |evd| {
             if let Some(evd) = handle::pin::<Self>(evd) {
                 evd.bring_payloads();

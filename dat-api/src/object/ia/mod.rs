@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `open.rs`, `close.rs` | opening and closing |
+//! | `open.rs`, `close.rs` | making and ending one: the part of `object/adapter.rs` that knows no EVD |
 //! | `children.rs` | the objects made of an IA, for closing it |
 //! | `attributes.rs`, `describe.rs`, `offer.rs`, `limits.rs` | what it can do |
 //! | `doors.rs` | its service points by qualifier |
@@ -54,12 +54,14 @@ use self::watch::Watch;
 pub use attributes::{
     EpCreator, IaAttributes, IaInfo, IovOwnership, NamedAttribute, ProviderAttributes, PzSupport,
 };
+pub(super) use close::in_use;
 pub(crate) use limits::MAX_LMRS;
 pub use limits::MAX_SEGMENTS;
 pub use offer::Offer;
 #[cfg(test)]
 pub(crate) use offer::small_adapter;
 pub use open::{AsyncEvd, OpenRequest};
+pub(crate) use reports::AsyncStream;
 
 /// An open interface adapter.
 pub struct Ia {
@@ -233,6 +235,11 @@ impl Ia {
         self.children.set_owner(handle, false);
     }
 
+    /// Where its asynchronous events go.
+    pub(super) fn reports(&self) -> &Reports {
+        &self.reports
+    }
+
     /// Its service points.
     pub(crate) fn doors(&self) -> &Doors {
         &self.doors
@@ -283,7 +290,7 @@ impl Ia {
 
     /// Refuses calls in a process that did not open the IA: the threads and
     /// the connections are the parent's.
-    fn require_here(&self) -> Result<()> {
+    pub(super) fn require_here(&self) -> Result<()> {
         if self.process == std::process::id() {
             return Ok(());
         }
@@ -310,7 +317,7 @@ impl fmt::Debug for Ia {
 }
 
 /// The handle names no IA.
-fn stale() -> DatError {
+pub(super) fn stale() -> DatError {
     DatError::new(
         ReturnType::InvalidHandle,
         Subtype::InvalidHandleIa,

@@ -16,14 +16,12 @@ use super::reports::{self, Reports};
 use super::service::Service;
 use super::watch::Watch;
 use crate::error::{DatError, Result};
-use crate::handle::{self, Handle, Reservation};
-use crate::object::evd::{Evd, StreamKind};
+use crate::handle::{Handle, Reservation};
 use crate::object::exhausted;
 use crate::object::peer::PeerAddress;
 use crate::options::Options;
-use crate::registry::{self, Instance, Key, Resolved};
+use crate::registry::{self, Instance, Resolved};
 use crate::status::{ReturnType, Subtype};
-use crate::types::EvdFlags;
 
 /// What to open.
 #[derive(Clone, Copy, Debug)]
@@ -55,66 +53,12 @@ pub enum AsyncEvd {
 }
 
 impl Ia {
-    /// Opens an adapter. Also answers the new asynchronous EVD, if one was
-    /// made: it cannot be freed, and goes with the IA.
-    ///
-    /// Starts the IA's thread, and with the first IA of the process that uses
-    /// a connection manager the thread of that.
-    ///
-    /// # Errors
-    /// - `DAT_INVALID_PARAMETER`: argument 1, the name is longer than 255
-    ///   bytes; argument 2, a new EVD of no events; without an argument, a
-    ///   variable of the environment has a value that means nothing.
-    /// - `DAT_PROVIDER_NOT_FOUND`: no such device or port, or dat.conf says
-    ///   something that cannot be done. The cause lists what there is.
-    /// - `DAT_INVALID_HANDLE_EVD_ASYNC`: the given EVD is none, was not made
-    ///   for asynchronous events, or is of another device.
-    /// - `DAT_INVALID_ADDRESS`: the configured GID is not in the port's table;
-    ///   or this host does not have the address that service points are to
-    ///   listen on; or rdma_cm was asked for, and the port's network interface
-    ///   has no address that it serves.
-    /// - `DAT_MODEL_NOT_SUPPORTED`: the device cannot be driven as the
-    ///   configuration says, or not at all; or the kernel has no rdma_cm that
-    ///   was asked for; or the device speaks iWARP, and sockets were asked for.
-    /// - `DAT_INSUFFICIENT_RESOURCES`: descriptors, threads, memory, or the
-    ///   permission to use the device.
-    pub fn open(request: &OpenRequest<'_>) -> Result<(Arc<Self>, Option<Handle>)> {
-        Self::open_as(request, || {
-            registry::resolve(Key {
-                name: request.name,
-                major: request.major,
-                minor: request.minor,
-                threadsafe: request.threadsafe,
-            })
-        })
-    }
-
-    /// [`Self::open`] for a name that somebody else has looked up, who says
-    /// what it means: the instance data of an entry as in dat.conf.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn open_configured(
-        request: &OpenRequest<'_>,
-        instance_data: &str,
-    ) -> Result<(Arc<Self>, Option<Handle>)> {
-        Self::open_as(request, || Resolved::configured(instance_data))
-    }
-
-    fn open_as(
+    /// Opens the device of an adapter. Nothing of it runs yet, and its asynchronous
+    /// events go nowhere.
+    pub(in crate::object) fn make(
         request: &OpenRequest<'_>,
         resolve: impl FnOnce() -> Result<Resolved>,
-    ) -> Result<(Arc<Self>, Option<Handle>)> {
-        if request.async_evd == AsyncEvd::New && request.async_qlen <= 0 {
-            return Err(DatError::new(
-                ReturnType::InvalidParameter,
-                Subtype::InvalidArg2,
-                format!(
-                    "an asynchronous EVD of {} events; it must hold at least 1",
-                    request.async_qlen
-                ),
-            ));
-        }
+    ) -> Result<(Reservation, Arc<Self>)> {
         let resolved = resolve()?;
         let environment = Options::from_environment()?;
         let (device, instance, options) = open_device(request.name, &resolved, environment)?;
@@ -134,14 +78,7 @@ impl Ia {
             },
         )?;
         let ia = Self::assemble(request, place.handle(), device, &port, options, chosen);
-        let made = ia.attach_events(request)?;
-        if let Err(error) = ia.start() {
-            // The EVD and the IA know each other.
-            ia.dismantle();
-            return Err(error);
-        }
-        place.publish(Arc::clone(&ia));
-        Ok((ia, made))
+        Ok((place, ia))
     }
 
     fn assemble(
@@ -196,39 +133,8 @@ impl Ia {
         ia
     }
 
-    /// Decides where asynchronous events go; answers the EVD if it was made.
-    fn attach_events(self: &Arc<Self>, request: &OpenRequest<'_>) -> Result<Option<Handle>> {
-        match request.async_evd {
-            AsyncEvd::New => {
-                let evd = Evd::create_async(self, request.async_qlen, EvdFlags::ASYNC, None)?;
-                let handle = evd.handle();
-                match evd.attach(StreamKind::Async) {
-                    Ok(stream) => self.reports.set_own(stream),
-                    Err(error) => {
-                        Evd::abort(handle);
-                        return Err(error);
-                    }
-                }
-                Ok(Some(handle))
-            }
-            AsyncEvd::Existing(handle) => {
-                let evd = handle::pin::<Evd>(handle)
-                    .ok_or_else(|| bad_evd("the handle names no EVD for asynchronous events"))?;
-                if evd.ia().device().info().guid != self.device.info().guid {
-                    return Err(bad_evd("the EVD belongs to an IA of another device"));
-                }
-                self.reports.set(evd.to_arc().attach(StreamKind::Async)?);
-                Ok(None)
-            }
-            AsyncEvd::Elsewhere => {
-                self.reports.set_elsewhere();
-                Ok(None)
-            }
-        }
-    }
-
     /// Starts what runs by itself.
-    fn start(self: &Arc<Self>) -> Result<()> {
+    pub(in crate::object) fn start(self: &Arc<Self>) -> Result<()> {
         let service = Service::start(self)?;
         *self.service.lock() = Some(service);
         reports::enlist(self);
@@ -304,12 +210,4 @@ fn check(device: &Device, port: &PortInfo, options: &Options) -> Result<()> {
         )),
         _ => Ok(()),
     }
-}
-
-fn bad_evd(cause: &'static str) -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleEvdAsync,
-        cause,
-    )
 }

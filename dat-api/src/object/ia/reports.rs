@@ -1,17 +1,16 @@
 //! Where the asynchronous events of an IA go.
 
+use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use super::Ia;
 use crate::handle::{Handle, Kind};
-use crate::object::evd::{Evd, StreamGuard};
-use crate::object::usage::Counted;
 use crate::types::{AsyncKind, AsyncReason, EventData};
 use dat_engine::sync::Mutex;
 
 /// The asynchronous EVD of an IA, if it has one.
 #[derive(Default)]
-pub(super) struct Reports(Mutex<Target>);
+pub(in crate::object) struct Reports(Mutex<Target>);
 
 #[derive(Default)]
 enum Target {
@@ -20,11 +19,31 @@ enum Target {
     #[default]
     Nowhere,
     /// To the EVD that was made for the IA.
-    Own(StreamGuard),
+    Own(AsyncStream),
     /// To an EVD that was given.
-    Given(StreamGuard),
+    Given(AsyncStream),
     /// To the EVD of another IA of the same device.
     Elsewhere,
+}
+
+/// An EVD that asynchronous events go to.
+pub(crate) struct AsyncStream {
+    evd: Handle,
+    /// Of the EVD.
+    ia: Arc<Ia>,
+    /// Keeps the EVD from being freed.
+    _guard: Box<dyn Any + Send + Sync>,
+}
+
+impl AsyncStream {
+    /// A stream to an EVD of that IA, which is not freed while the guard lives.
+    pub(crate) fn new(evd: Handle, ia: &Arc<Ia>, guard: Box<dyn Any + Send + Sync>) -> Self {
+        Self {
+            evd,
+            ia: Arc::clone(ia),
+            _guard: guard,
+        }
+    }
 }
 
 /// The open IAs: those that leave their events to another find it here.
@@ -50,37 +69,28 @@ pub(super) fn delist(ia: &Ia) {
 }
 
 impl Reports {
-    pub(super) fn set_own(&self, stream: StreamGuard) {
+    pub(crate) fn set_own(&self, stream: AsyncStream) {
         *self.0.lock() = Target::Own(stream);
     }
 
-    pub(super) fn set(&self, stream: StreamGuard) {
+    pub(crate) fn set(&self, stream: AsyncStream) {
         *self.0.lock() = Target::Given(stream);
     }
 
-    pub(super) fn set_elsewhere(&self) {
+    pub(crate) fn set_elsewhere(&self) {
         *self.0.lock() = Target::Elsewhere;
     }
 
     /// The EVD by name, if it lives.
     pub(super) fn evd(&self) -> Option<Handle> {
-        let handle = self.target()?.handle();
-        (handle.kind() == Some(Kind::Evd)).then_some(handle)
+        self.target().filter(|evd| evd.kind() == Some(Kind::Evd))
     }
 
     /// The EVD that was made for the IA.
-    pub(super) fn own(&self) -> Option<Handle> {
+    pub(crate) fn own(&self) -> Option<Handle> {
         match &*self.0.lock() {
-            Target::Own(stream) => Some(stream.evd().handle()),
+            Target::Own(stream) => Some(stream.evd),
             _ => None,
-        }
-    }
-
-    /// Whether others report to the EVD that was made for the IA.
-    pub(super) fn own_is_shared(&self) -> bool {
-        match &*self.0.lock() {
-            Target::Own(stream) => stream.evd().usage().count() > 1,
-            _ => false,
         }
     }
 
@@ -97,7 +107,7 @@ impl Reports {
     fn forget(&self, gone: &Ia) {
         let mut target = self.0.lock();
         let stream = match &*target {
-            Target::Given(stream) if core::ptr::eq(&raw const **stream.evd().ia(), gone) => {
+            Target::Given(stream) if core::ptr::eq(&raw const *stream.ia, gone) => {
                 core::mem::take(&mut *target)
             }
             _ => return,
@@ -106,9 +116,9 @@ impl Reports {
         drop(stream);
     }
 
-    fn target(&self) -> Option<Arc<Evd>> {
+    fn target(&self) -> Option<Handle> {
         match &*self.0.lock() {
-            Target::Own(stream) | Target::Given(stream) => Some(Arc::clone(stream.evd())),
+            Target::Own(stream) | Target::Given(stream) => Some(stream.evd),
             Target::Nowhere | Target::Elsewhere => None,
         }
     }
@@ -126,7 +136,7 @@ pub(super) fn report(ia: &Ia, kind: AsyncKind, handle: Handle, reason: AsyncReas
         reason,
     };
     let target = ia.reports.target().or_else(|| elsewhere(ia));
-    let taken = target.is_some_and(|evd| evd.post(data).is_ok());
+    let taken = target.is_some_and(|evd| (evd.upcalls().take_event)(evd, data));
     if taken {
         tracing::debug!(?kind, ?handle, ?reason, "asynchronous event");
     } else {
@@ -141,7 +151,7 @@ pub(super) fn report(ia: &Ia, kind: AsyncKind, handle: Handle, reason: AsyncReas
 }
 
 /// The EVD of another open IA of the same device.
-fn elsewhere(ia: &Ia) -> Option<Arc<Evd>> {
+fn elsewhere(ia: &Ia) -> Option<Handle> {
     if !ia.reports.is_elsewhere() {
         return None;
     }

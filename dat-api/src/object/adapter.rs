@@ -1,0 +1,166 @@
+//! Opening and closing interface adapters, and where their asynchronous events go: the
+//! part of an IA that knows EVDs.
+
+use std::sync::Arc;
+
+use super::evd::{Evd, StreamGuard, StreamKind};
+use super::ia::{AsyncEvd, AsyncStream, Ia, OpenRequest, in_use, stale};
+use super::usage::Counted;
+use crate::error::{DatError, Result};
+use crate::handle::{self, Handle};
+use crate::registry::{self, Key, Resolved};
+use crate::status::{ReturnType, Subtype};
+use crate::types::EvdFlags;
+
+impl Ia {
+    /// Opens an adapter. Also answers the new asynchronous EVD, if one was
+    /// made: it cannot be freed, and goes with the IA.
+    ///
+    /// Starts the IA's thread, and with the first IA of the process that uses
+    /// a connection manager the thread of that.
+    ///
+    /// # Errors
+    /// - `DAT_INVALID_PARAMETER`: argument 1, the name is longer than 255
+    ///   bytes; argument 2, a new EVD of no events; without an argument, a
+    ///   variable of the environment has a value that means nothing.
+    /// - `DAT_PROVIDER_NOT_FOUND`: no such device or port, or dat.conf says
+    ///   something that cannot be done. The cause lists what there is.
+    /// - `DAT_INVALID_HANDLE_EVD_ASYNC`: the given EVD is none, was not made
+    ///   for asynchronous events, or is of another device.
+    /// - `DAT_INVALID_ADDRESS`: the configured GID is not in the port's table;
+    ///   or this host does not have the address that service points are to
+    ///   listen on; or rdma_cm was asked for, and the port's network interface
+    ///   has no address that it serves.
+    /// - `DAT_MODEL_NOT_SUPPORTED`: the device cannot be driven as the
+    ///   configuration says, or not at all; or the kernel has no rdma_cm that
+    ///   was asked for; or the device speaks iWARP, and sockets were asked for.
+    /// - `DAT_INSUFFICIENT_RESOURCES`: descriptors, threads, memory, or the
+    ///   permission to use the device.
+    pub fn open(request: &OpenRequest<'_>) -> Result<(Arc<Self>, Option<Handle>)> {
+        Self::open_as(request, || {
+            registry::resolve(Key {
+                name: request.name,
+                major: request.major,
+                minor: request.minor,
+                threadsafe: request.threadsafe,
+            })
+        })
+    }
+
+    /// [`Self::open`] for a name that somebody else has looked up, who says
+    /// what it means: the instance data of an entry as in dat.conf.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_configured(
+        request: &OpenRequest<'_>,
+        instance_data: &str,
+    ) -> Result<(Arc<Self>, Option<Handle>)> {
+        Self::open_as(request, || Resolved::configured(instance_data))
+    }
+
+    fn open_as(
+        request: &OpenRequest<'_>,
+        resolve: impl FnOnce() -> Result<Resolved>,
+    ) -> Result<(Arc<Self>, Option<Handle>)> {
+        if request.async_evd == AsyncEvd::New && request.async_qlen <= 0 {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg2,
+                format!(
+                    "an asynchronous EVD of {} events; it must hold at least 1",
+                    request.async_qlen
+                ),
+            ));
+        }
+        let (place, ia) = Self::make(request, resolve)?;
+        let made = attach_events(&ia, request)?;
+        if let Err(error) = ia.start() {
+            // The EVD and the IA know each other.
+            ia.dismantle();
+            return Err(error);
+        }
+        place.publish(Arc::clone(&ia));
+        Ok((ia, made))
+    }
+
+    /// Closes an adapter. Gracefully only if the consumer has freed all that
+    /// he made of it. Abruptly with all that is left: the objects are gone
+    /// when this returns, and who waits on an EVD gets `DAT_ABORT`.
+    ///
+    /// Waits for calls on the IA and its objects that are under way, none of
+    /// which waits for events.
+    ///
+    /// # Errors
+    /// - `DAT_INVALID_HANDLE_IA`: the handle names no open IA, another thread
+    ///   closes it already, or this process is a fork of the one that opened it.
+    /// - `DAT_INVALID_STATE_IA_IN_USE`: graceful, and objects are left. The
+    ///   cause says how many of what kind; nothing has happened.
+    ///
+    /// # Safety
+    /// Abruptly: no post and no bind to an endpoint or a shared queue of the IA
+    /// runs at the same time, unless the IA is threadsafe. Gracefully there are
+    /// none to post to.
+    pub unsafe fn close(handle: Handle, graceful: bool) -> Result<()> {
+        let ia = handle::pin::<Self>(handle).ok_or_else(stale)?.to_arc();
+        ia.require_here()?;
+        if graceful && has_shared_evd(&ia) {
+            return Err(in_use(
+                "another IA sends its asynchronous events to the EVD of this one",
+            ));
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { ia.end(graceful) }
+    }
+}
+
+/// Decides where asynchronous events go; answers the EVD if it was made.
+fn attach_events(ia: &Arc<Ia>, request: &OpenRequest<'_>) -> Result<Option<Handle>> {
+    match request.async_evd {
+        AsyncEvd::New => {
+            let evd = Evd::create_async(ia, request.async_qlen, EvdFlags::ASYNC, None)?;
+            let handle = evd.handle();
+            match evd.attach(StreamKind::Async) {
+                Ok(stream) => ia.reports().set_own(stream_of(stream)),
+                Err(error) => {
+                    Evd::abort(handle);
+                    return Err(error);
+                }
+            }
+            Ok(Some(handle))
+        }
+        AsyncEvd::Existing(handle) => {
+            let evd = handle::pin::<Evd>(handle)
+                .ok_or_else(|| bad_evd("the handle names no EVD for asynchronous events"))?;
+            if evd.ia().device().info().guid != ia.device().info().guid {
+                return Err(bad_evd("the EVD belongs to an IA of another device"));
+            }
+            let stream = evd.to_arc().attach(StreamKind::Async)?;
+            ia.reports().set(stream_of(stream));
+            Ok(None)
+        }
+        AsyncEvd::Elsewhere => {
+            ia.reports().set_elsewhere();
+            Ok(None)
+        }
+    }
+}
+
+fn stream_of(stream: StreamGuard) -> AsyncStream {
+    let evd = Arc::clone(stream.evd());
+    AsyncStream::new(evd.handle(), evd.ia(), Box::new(stream))
+}
+
+/// Whether other IAs report to the EVD that was made for this one.
+fn has_shared_evd(ia: &Ia) -> bool {
+    let own = ia.reports().own().and_then(handle::pin::<Evd>);
+    own.is_some_and(|evd| evd.usage().count() > 1)
+}
+
+fn bad_evd(cause: &'static str) -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        Subtype::InvalidHandleEvdAsync,
+        cause,
+    )
+}
