@@ -1,9 +1,9 @@
 //! Calls from an object to one that lies above it.
 //!
-//! An object uses others, and their modules do not import its own. Where they have
-//! to call it, they know its handle and not its type: the slot behind the handle
-//! keeps the table of functions of the object's kind. These calls are indirect, and
-//! none of them is on a fast path.
+//! A module of objects imports only those below it (the table in `object/mod.rs`).
+//! Where it has to call an object above, it has the object's handle and does not know
+//! its type: the slot behind the handle keeps the table of functions of the object's
+//! kind. These calls are indirect, and none of them is on a fast path.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -39,7 +39,8 @@ pub struct Upcalls {
     pub(crate) failed: fn(&Completion),
     /// Acts on the failed completion of a bind of an RMR.
     pub(crate) bind_failed: fn(&Completion),
-    /// Counts a receive that was taken from an SRQ whose low watermark is armed.
+    /// Compares the receives that an SRQ has left with its low watermark, which is
+    /// armed: one was taken.
     pub(crate) taken: fn(Handle),
     /// Takes completions that the object's queues hold, so that their places are free.
     /// Neither allocates nor waits.

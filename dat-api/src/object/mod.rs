@@ -1,4 +1,26 @@
 //! The objects of DAT. They know no ABI: the C faces convert and call here.
+//!
+//! A module imports only those below it in this table, so each can be read without the
+//! modules above:
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `kinds` | which type each kind of handle leads to |
+//! | `adapter` | opening and closing interface adapters |
+//! | `psp`, `rsp`, `door` | service points, and what the two kinds have in common |
+//! | `cr` | connection requests |
+//! | `rmr` | remote memory regions |
+//! | `ep` | endpoints |
+//! | `srq` | shared receive queues |
+//! | `cno` | notification objects |
+//! | `evd` | event dispatchers |
+//! | `post` | what posts to endpoints and to shared receive queues have in common |
+//! | `lmr` | local memory regions |
+//! | `pz` | protection zones |
+//! | `ia` | interface adapters: the device, its limits, and the objects made of it |
+//! | `peer`, `steps`, `usage`, `wr_data`, `counters` | parts of the objects |
+//!
+//! An object calls one above it by its handle, through [`crate::handle::Upcalls`].
 
 #[allow(unsafe_code)]
 mod adapter;
