@@ -42,3 +42,31 @@ pub(super) fn bound_rmr(completion: &Completion) -> Option<Handle> {
         .then(|| Handle::from_number(completion.imm & NUMBER))
         .flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::Reservation;
+
+    #[test]
+    fn a_bind_is_known_by_its_rmr_and_its_number() {
+        let place = Reservation::new().expect("a slot");
+        let rmr = place.handle();
+        for flag in [0, QUIET, SUPPRESSED] {
+            let completion = Completion {
+                op: CompletionOp::Bind,
+                imm: of_bind(rmr, 5) | flag,
+                ..Completion::default()
+            };
+            assert_eq!(bound_rmr(&completion), Some(rmr), "{flag:#x}");
+            assert!(is_of_bind(&completion, rmr, 5), "{flag:#x}");
+            assert!(!is_of_bind(&completion, rmr, 6), "{flag:#x}");
+            let send = Completion {
+                op: CompletionOp::Send,
+                ..completion
+            };
+            assert_eq!(bound_rmr(&send), None, "{flag:#x}");
+            assert!(!is_of_bind(&send, rmr, 5), "{flag:#x}");
+        }
+    }
+}
