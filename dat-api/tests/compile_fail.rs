@@ -1,7 +1,7 @@
 //! Programs that would use memory, or a queue, that another owner has or that is
 //! gone: none of them compiles. Each file says why, and has beside it what the
-//! compiler answers. Those of the engine run here too, so that there is one
-//! build for all.
+//! compiler answers. Those of the engine and of the rings run here too, so that
+//! there is one build for all.
 
 #![cfg(not(loom))]
 
@@ -10,4 +10,5 @@ fn unsound_programs_do_not_compile() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("tests/compile_fail/*.rs");
     cases.compile_fail("../engine/tests/compile_fail/*.rs");
+    cases.compile_fail("../engine/ring/tests/compile_fail/*.rs");
 }

@@ -8,9 +8,9 @@ use crate::control::{ConnectOptions, EndpointAddress, MemoryWindow, QpState, Ver
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path;
 use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
-use crate::ring::layout::{RecvLayout, SendLayout};
 use crate::thread::SignalsBlocked;
-use crate::wire::LONGEST_WINDOW;
+use mlx5_rings::layout::{RecvLayout, SendLayout};
+use mlx5_rings::wire::LONGEST_WINDOW;
 
 mod create;
 mod handle;

@@ -11,19 +11,18 @@ pub mod error;
 #[cfg(test)]
 mod golden;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]
-mod mmio;
-#[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]
 mod path;
 pub mod queue;
 pub mod request;
-#[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]
-mod ring;
 pub mod shared_queue;
 pub mod sync;
+// The plain memory of the rings' own tests.
+#[cfg(test)]
+#[path = "../ring/src/testing.rs"]
+#[allow(dead_code, reason = "some of it is for the rings' own tests only")]
+mod testing;
 pub mod thread;
 pub mod wait;
-#[allow(unreachable_pub, reason = "`pub` is for the rest of the engine")]
-mod wire;
 
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
@@ -34,12 +33,12 @@ pub use control::{
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, Posters};
 pub use error::{ControlError, ControlErrorKind};
-pub use mmio::{read_message, write_message};
+pub use mlx5_rings::layout;
+pub use mlx5_rings::mmio::{read_message, write_message};
+pub use mlx5_rings::wire::LONGEST_WINDOW;
 pub use path::{PollerCounters, fast};
 pub use queue::{Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeKind, CqeRef};
 pub use request::{
     BindRequest, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
 };
-pub use ring::layout;
 pub use shared_queue::{SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions};
-pub use wire::LONGEST_WINDOW;

@@ -10,7 +10,7 @@ use crate::error::{ControlError, ControlErrorKind};
 pub use crate::path::Arrival;
 pub use crate::path::direct::{CqeKind, CqeRef};
 use crate::path::{self, PollerCounters, direct, verbs};
-use crate::ring::layout::CompletionLayout;
+use mlx5_rings::layout::CompletionLayout;
 
 /// How to create a [`CompletionQueue`].
 #[derive(Clone, Copy, Default)]

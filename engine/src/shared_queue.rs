@@ -8,7 +8,7 @@ use crate::control::{ProtectionDomain, VerbsSrq};
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::{self, direct, verbs};
 use crate::request::{ListError, PostError, RecvRequest};
-use crate::ring::layout::SharedRecvLayout;
+use mlx5_rings::layout::SharedRecvLayout;
 
 /// How to create a [`SharedReceiveQueue`].
 #[derive(Clone, Copy, Debug)]

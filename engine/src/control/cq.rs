@@ -8,11 +8,11 @@ use super::id::ObjectId;
 use super::limits::Bounded;
 use super::memlock::LockedMemory;
 use crate::error::{ControlError, ControlErrorKind};
-use crate::ring::layout::CompletionLayout;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::mlx5dv::{MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE, mlx5dv_cq_init_attr, mlx5dv_create_cq};
 use dv_sys::verbs::{self, ibv_cq, ibv_cq_init_attr_ex};
+use mlx5_rings::layout::CompletionLayout;
 use std::sync::Arc;
 
 /// Size of a CQE. Means something on the direct path only.

@@ -1,5 +1,5 @@
 //! The single crossing from verbs to rings: `mlx5dv_init_obj` tells where
-//! libmlx5 put the rings of an object, and [`crate::ring::layout`] says it on.
+//! libmlx5 put the rings of an object, and [`mlx5_rings::layout`] says it on.
 //!
 //! What the rings rely on (powers of two, present pointers) is checked here
 //! once. Asking for a CQ also makes libmlx5 leave it alone from then on, so
@@ -7,9 +7,6 @@
 
 use super::context::Context;
 use crate::error::{ControlError, ControlErrorKind};
-use crate::ring::layout::{
-    CompletionLayout, RecvLayout, RegisterLayout, SendLayout, SharedRecvLayout,
-};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use dv_sys::mlx5dv::{
@@ -17,6 +14,9 @@ use dv_sys::mlx5dv::{
     mlx5dv_obj, mlx5dv_qp, mlx5dv_srq,
 };
 use dv_sys::verbs::{ibv_cq, ibv_qp, ibv_qp_cap, ibv_srq};
+use mlx5_rings::layout::{
+    CompletionLayout, RecvLayout, RegisterLayout, SendLayout, SharedRecvLayout,
+};
 
 /// The rings of a QP.
 pub(super) struct QueueLayouts {

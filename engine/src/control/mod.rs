@@ -3,7 +3,7 @@
 //! Each verbs object has one file and one owner type that destroys it. An
 //! object keeps what it was made of alive, so the order in which handles are
 //! dropped does not matter. Nothing here runs per message: at the end,
-//! `export` hands the place of the rings to `crate::ring` as plain values;
+//! `export` hands the place of the rings to `mlx5_rings` as plain values;
 //! objects of a device on the verbs path have none, and hand out themselves.
 
 mod access;

@@ -15,7 +15,6 @@ use super::register::ExclusiveRegister;
 use super::srq::VerbsSrq;
 use super::transport::Transport;
 use crate::error::{ControlError, ControlErrorKind};
-use crate::ring::layout::{LONGEST_INLINE, RecvLayout, SendLayout};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 use dv_sys::inline::ibv_create_qp_ex;
@@ -27,6 +26,7 @@ use dv_sys::verbs::{
     self, ibv_qp, ibv_qp_cap, ibv_qp_create_send_ops_flags as SendOps, ibv_qp_init_attr,
     ibv_qp_init_attr_ex, ibv_qp_init_attr_mask as Mask, ibv_qp_type,
 };
+use mlx5_rings::layout::{LONGEST_INLINE, RecvLayout, SendLayout};
 use std::sync::Arc;
 
 /// What a QP is to have.
@@ -51,7 +51,7 @@ pub struct QpSpec<'a> {
     /// Fewer inline bytes will do: as many as the device takes.
     pub inline_or_fewer: bool,
     /// Ask for a doorbell register that no other QP uses. If the device has
-    /// none left a shared one is taken: [`crate::ring::layout::RegisterLayout`]
+    /// none left a shared one is taken: [`mlx5_rings::layout::RegisterLayout`]
     /// tells. Means nothing on the verbs path.
     pub exclusive_register: bool,
     /// The device may leave short messages in their completions. It may not on

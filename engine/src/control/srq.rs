@@ -8,10 +8,10 @@ use super::limits::Bounded;
 use super::memlock::LockedMemory;
 use super::quirks::Quirks;
 use crate::error::{ControlError, ControlErrorKind};
-use crate::ring::layout::SharedRecvLayout;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use dv_sys::verbs::{self, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init_attr};
+use mlx5_rings::layout::SharedRecvLayout;
 use std::sync::Arc;
 
 /// An SRQ. On the direct path its ring is ours to post to. Clones are handles to the same one;

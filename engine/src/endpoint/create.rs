@@ -9,8 +9,8 @@ use crate::control::{ProtectionDomain, QpGrant, QpSpec, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::{self, CqSide, SrqSide, direct, verbs};
 use crate::queue::CqOptions;
-use crate::ring::layout::SendLayout;
-use crate::ring::send::DoorbellPolicy;
+use mlx5_rings::layout::SendLayout;
+use mlx5_rings::send::DoorbellPolicy;
 
 impl ProtectionDomain {
     /// Returns the most inline bytes, `most` at most, that an endpoint of this

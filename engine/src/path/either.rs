@@ -7,7 +7,7 @@ use super::{Arrival, PollerCounters, direct, verbs};
 use crate::completion::Completion;
 use crate::control::{Access, MemoryWindow, WindowTarget};
 use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
-use crate::wire::{MkeyAccess, WindowChange, WindowRange};
+use mlx5_rings::wire::{MkeyAccess, WindowChange, WindowRange};
 
 /// Calls the same method of either.
 macro_rules! each {
@@ -107,7 +107,9 @@ impl QueuePair {
                     key: window.next_key(),
                     range: request.target.map(range),
                 };
-                path.post_change(request.cookie, &change, request.flags, note)?;
+                // SAFETY: the window and its key are what `window` says, the memory is
+                // that of a region, and the rest is passed on to the caller.
+                unsafe { path.post_change(request.cookie, &change, request.flags, note) }?;
                 Ok(change.key)
             }
             // SAFETY: passed on to the caller.

@@ -6,12 +6,11 @@
 //!   threadsafe adapters.
 //! - [`Backoff`] is the loop that waits for another thread to finish something
 //!   short: [`SpinLock`]'s, and every other.
+//!
+//! The last two are those of the rings.
 
-mod backoff;
 mod poisonless;
-mod spin;
 
-pub use backoff::Backoff;
+pub use mlx5_rings::sync::{Backoff, SpinGuard, SpinLock};
 pub use poisonless::{Condvar, Mutex, RwLock};
-pub use spin::{SpinGuard, SpinLock};
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};

@@ -1,4 +1,4 @@
-//! Rings, registers and paths are the engine's own.
+//! The data paths are the engine's own, and it hands out no rings.
 
 use dat_engine::mmio::DmaCell;
 use dat_engine::path::direct::Poller;

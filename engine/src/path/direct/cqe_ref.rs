@@ -4,9 +4,9 @@ use super::decode;
 use super::record::Record;
 use super::table::View;
 use crate::completion::{Completion, CompletionOp};
-use crate::ring::complete::{CompletionRing, Slot};
-use crate::ring::send::Retired;
-use crate::wire::{CqeOpcode, OwnOp, RequestQpn};
+use mlx5_rings::complete::{CompletionRing, Slot};
+use mlx5_rings::send::Retired;
+use mlx5_rings::wire::{CqeOpcode, OwnOp, RequestQpn};
 
 /// What the fast path can decode a CQE as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,8 @@ impl<'a> CqeRef<'a> {
         let (CqeKind::Recv, Some(record)) = (self.kind(), self.record) else {
             return None;
         };
-        let wr_id = record.receives.take_fast(self.slot.wqe_counter())?;
+        // SAFETY: the completion is the next of this queue, and is consumed below.
+        let wr_id = unsafe { record.receives.take_fast(self.slot.wqe_counter()) }?;
         let byte_len = self.slot.byte_count();
         self.give_back();
         Some((wr_id, byte_len))
@@ -140,7 +141,9 @@ impl<'a> CqeRef<'a> {
         let (CqeKind::Request, Some(record)) = (self.kind(), self.record) else {
             return None;
         };
-        let Retired { cookie, note } = record.sends.retire(self.slot.wqe_counter());
+        // SAFETY: the completion names the request, and this queue has all
+        // completions of its ring.
+        let Retired { cookie, note } = unsafe { record.sends.retire(self.slot.wqe_counter()) };
         self.give_back();
         Some((cookie, note))
     }
@@ -148,7 +151,9 @@ impl<'a> CqeRef<'a> {
     /// Gives the CQE back to the device.
     #[inline(always)]
     fn give_back(self) {
-        self.ring.cursor.advance();
+        // SAFETY: the entry is written, or there were no `CqeRef`; what was needed of
+        // it is read.
+        unsafe { self.ring.advance() };
         self.ring.publish();
     }
 }

@@ -8,10 +8,10 @@
 
 use super::record::Record;
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
-use crate::ring::complete::{CompletionRing, Slot};
-use crate::ring::scatter::{Units, scatter};
-use crate::ring::send::Retired;
-use crate::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
+use mlx5_rings::complete::{CompletionRing, Slot};
+use mlx5_rings::scatter::{Units, scatter};
+use mlx5_rings::send::Retired;
+use mlx5_rings::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
 
 /// What a request of the send queue was, by the opcode of its WQE.
 #[inline(always)]
@@ -90,28 +90,38 @@ pub(super) fn solicited(own_op: OwnOp) -> CompletionFlags {
 /// back to the poster. `None` if the CQE cannot be a completion of the queue
 /// pair: an opcode that no request of ours leads to, or a receive on a queue
 /// pair that has none.
-pub(super) fn decode(
+///
+/// # Safety
+/// The CQE is the next one of `ring` and written, `slot` and `tail` are its own,
+/// and the caller goes past it.
+pub(super) unsafe fn decode(
     ring: &CompletionRing,
     slot: Slot,
     tail: CqeTail,
     record: &Record,
 ) -> Option<Completion> {
     match tail.own_op().opcode() {
-        CqeOpcode::REQUESTER => requester(ring, slot, tail, record),
+        // SAFETY: passed on to the caller.
+        CqeOpcode::REQUESTER => unsafe { requester(ring, slot, tail, record) },
         CqeOpcode::REQUESTER_ERROR => {
             let op = failed_op(tail, record);
-            let retired = record.sends.retire(tail.wqe_counter());
+            // SAFETY: passed on to the caller.
+            let retired = unsafe { record.sends.retire(tail.wqe_counter()) };
             Some(failed(slot, request(record, tail.qpn(), op, retired, 0)))
         }
         CqeOpcode::RESPONDER_ERROR => {
-            let wr_id = record.receives.take(tail.wqe_counter())?;
+            // SAFETY: passed on to the caller.
+            let wr_id = unsafe { record.receives.take(tail.wqe_counter()) }?;
             let completion = received(record, tail.qpn(), OwnOp(0), wr_id, 0);
             Some(failed(slot, completion))
         }
         CqeOpcode::RESPONDER_WRITE_IMM
         | CqeOpcode::RESPONDER_SEND
         | CqeOpcode::RESPONDER_SEND_IMM
-        | CqeOpcode::RESPONDER_SEND_INVALIDATE => responder(ring, slot, tail, record),
+        | CqeOpcode::RESPONDER_SEND_INVALIDATE => {
+            // SAFETY: passed on to the caller.
+            unsafe { responder(ring, slot, tail, record) }
+        }
         _ => None,
     }
 }
@@ -138,7 +148,10 @@ fn failed(slot: Slot, completion: Completion) -> Completion {
 }
 
 /// A request of the send queue, which may have its payload in the CQE.
-fn requester(
+///
+/// # Safety
+/// As for [`decode`].
+unsafe fn requester(
     ring: &CompletionRing,
     slot: Slot,
     tail: CqeTail,
@@ -149,18 +162,22 @@ fn requester(
     let status = match tail.own_op().inline_scatter() {
         InlineScatter::None => Status::Success,
         format => match record.sends.read_units(tail.wqe_counter(), byte_len) {
-            Some(units) => place(ring, slot, format, byte_len, &units, record),
+            Some(units) => place(ring, format, byte_len, &units, record),
             // What libmlx5 makes of a payload for a request that takes none.
             None => Status::RemoteInvalidRequest,
         },
     };
-    let retired = record.sends.retire(tail.wqe_counter());
+    // SAFETY: passed on to the caller.
+    let retired = unsafe { record.sends.retire(tail.wqe_counter()) };
     let completion = request(record, tail.qpn(), op, retired, byte_len);
     Some(with_status(completion, status))
 }
 
 /// A receive, which may have immediate data, and its payload in the CQE.
-fn responder(
+///
+/// # Safety
+/// As for [`decode`].
+unsafe fn responder(
     ring: &CompletionRing,
     slot: Slot,
     tail: CqeTail,
@@ -174,10 +191,11 @@ fn responder(
             let mut units = Units::new();
             let receives = &record.receives;
             receives.units(tail.wqe_counter(), byte_len, &mut units)?;
-            place(ring, slot, format, byte_len, &units, record)
+            place(ring, format, byte_len, &units, record)
         }
     };
-    let wr_id = record.receives.take(tail.wqe_counter())?;
+    // SAFETY: passed on to the caller.
+    let wr_id = unsafe { record.receives.take(tail.wqe_counter()) }?;
     let mut completion = received(record, tail.qpn(), own_op, wr_id, byte_len);
     if status.is_success() {
         match own_op.opcode() {
@@ -205,16 +223,15 @@ fn with_status(completion: Completion, status: Status) -> Completion {
     }
 }
 
-/// Copies a payload that came in the CQE to where it belongs.
+/// Copies a payload that came in the next CQE to where it belongs.
 fn place(
     ring: &CompletionRing,
-    slot: Slot,
     format: InlineScatter,
     length: u32,
     units: &Units,
     record: &Record,
 ) -> Status {
-    let Some(payload) = ring.payload(slot, format) else {
+    let Some(payload) = ring.payload(format) else {
         return Status::General;
     };
     // A reset on another thread may have let new requests into the ring while

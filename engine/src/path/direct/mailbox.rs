@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Owner;
 use super::record::Record;
-use crate::ring::complete::Entries;
 use crate::sync::{Mutex, MutexGuard};
+use mlx5_rings::complete::Entries;
 
 /// A letter to the poller.
 #[derive(Debug)]

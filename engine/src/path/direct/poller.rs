@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use super::decode::decode;
 use super::mailbox::Change;
+use super::record::Record;
 use super::table::Table;
 use super::{CqeRef, Mailbox, Owner};
 use crate::completion::Completion;
 use crate::path::{Arrival, PollerCounters};
-use crate::ring::LayoutError;
-use crate::ring::complete::{CompletionRing, Slot};
-use crate::ring::layout::CompletionLayout;
-use crate::wire::{CqeOpcode, CqeTail, OwnOp};
+use mlx5_rings::complete::{CompletionRing, Slot};
+use mlx5_rings::layout::{CompletionLayout, LayoutError};
+use mlx5_rings::wire::{CqeOpcode, CqeTail, OwnOp};
 
 /// The polling side of a completion queue.
 pub struct Poller {
@@ -85,7 +85,7 @@ impl Poller {
     /// have gone.
     #[inline(always)]
     pub fn peek(&mut self) -> Option<CqeRef<'_>> {
-        let (slot, own_op) = self.ring.cursor.peek()?;
+        let (slot, own_op) = self.ring.peek()?;
         let table = self.table.view();
         Some(CqeRef::new(&mut self.ring, table, slot, own_op))
     }
@@ -93,7 +93,7 @@ impl Poller {
     /// Whether [`Self::peek`] would return a CQE: only its owner bit is read.
     #[inline(always)]
     pub fn has_cqe(&self) -> bool {
-        self.ring.cursor.peek().is_some()
+        self.ring.peek().is_some()
     }
 
     /// [`Self::peek`] without the look at the owner bit.
@@ -102,7 +102,7 @@ impl Poller {
     /// [`Self::has_cqe`] was true, and nothing was consumed since.
     #[inline(always)]
     pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
-        let slot = self.ring.cursor.slot();
+        let slot = self.ring.next_slot();
         let own_op = OwnOp(slot.own_op().0 & !OwnOp::OWNER);
         CqeRef::new(&mut self.ring, self.table.view(), slot, own_op)
     }
@@ -126,7 +126,7 @@ impl Poller {
     /// Returns when the next entry was written, without taking it. An entry of a
     /// queue pair that is gone counts until it is polled.
     pub fn arrival(&self) -> Arrival {
-        let Some((slot, _)) = self.ring.cursor.peek() else {
+        let Some((slot, _)) = self.ring.peek() else {
             return Arrival::Empty;
         };
         match slot.own_op().opcode() {
@@ -172,13 +172,15 @@ impl Poller {
             };
             match self.consume_slow(slot, slot.tail()) {
                 Slow::Report(completion) => {
-                    self.ring.cursor.advance();
+                    // SAFETY: it was looked at, and is decoded.
+                    unsafe { self.ring.advance() };
                     self.ring.publish();
                     *found = completion;
                     return true;
                 }
                 Slow::Skip => {
-                    self.ring.cursor.advance();
+                    // SAFETY: it was looked at, and is not reported.
+                    unsafe { self.ring.advance() };
                     self.ring.publish();
                 }
                 Slow::Again => {}
@@ -201,7 +203,8 @@ impl Poller {
         }
         match self.table.search(tail.qpn()) {
             Some(record) if record.is(tail.qpn()) => {
-                if let Some(completion) = decode(&self.ring, slot, tail, record) {
+                // SAFETY: the next CQE, which is written; `poll_slow` goes past it.
+                if let Some(completion) = unsafe { decode(&self.ring, slot, tail, record) } {
                     return Slow::Report(completion);
                 }
                 self.counters.unknown += 1;
@@ -214,12 +217,22 @@ impl Poller {
             // Its letter is being written. The number has not been given to
             // another yet: the record, which is here, holds it.
             Some(record) => {
-                record.give_back(tail);
+                // SAFETY: as above.
+                unsafe { record.give_back(tail) };
                 self.counters.stale += 1;
             }
             None => self.counters.unknown += 1,
         }
         Slow::Skip
+    }
+
+    /// Crosses out the completions before `end` of a queue pair that is gone.
+    fn bury(&mut self, record: &Record, end: u32) {
+        self.ring.bury(record.qpn(), end, |tail| {
+            // SAFETY: a completion of this queue, which is crossed out and so never
+            // consumed.
+            unsafe { record.give_back(tail) };
+        });
     }
 
     /// Learns of queue pairs that came and went.
@@ -228,8 +241,7 @@ impl Poller {
             match change {
                 Change::Attach(record) => self.table.insert(record),
                 Change::Detach { record, end } => {
-                    self.ring
-                        .bury(record.qpn(), end, |tail| record.give_back(tail));
+                    self.bury(&record, end);
                     self.table.remove(&record);
                 }
             }
@@ -257,10 +269,7 @@ impl Drop for Poller {
         for change in self.mailbox.close() {
             match change {
                 Change::Attach(_) => {}
-                Change::Detach { record, end } => {
-                    self.ring
-                        .bury(record.qpn(), end, |tail| record.give_back(tail));
-                }
+                Change::Detach { record, end } => self.bury(&record, end),
             }
         }
     }

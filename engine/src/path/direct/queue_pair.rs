@@ -5,12 +5,11 @@ use std::sync::Arc;
 use super::record::{Receives, Record};
 use super::{Mailbox, Owner, SharedReceivesHandle, Watch};
 use crate::request::{ListError, PostError, RecvRequest, SendFlags, SendRequest};
-use crate::ring::LayoutError;
-use crate::ring::layout::{RecvLayout, SendLayout};
-use crate::ring::receive::{RecvConsumer, RecvProducer};
-use crate::ring::recv_wqe::PostReceives;
-use crate::ring::send::{DoorbellPolicy, SendConsumer, SendProducer};
-use crate::wire::WindowChange;
+use mlx5_rings::PostReceives;
+use mlx5_rings::layout::{LayoutError, RecvLayout, SendLayout};
+use mlx5_rings::receive::{RecvConsumer, RecvProducer};
+use mlx5_rings::send::{DoorbellPolicy, SendConsumer, SendProducer};
+use mlx5_rings::wire::WindowChange;
 
 /// What a queue pair is made of.
 #[derive(Clone)]
@@ -266,14 +265,18 @@ impl QueuePair {
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
-    pub fn post_change(
+    ///
+    /// # Safety
+    /// As for [`SendProducer::post_change`].
+    pub unsafe fn post_change(
         &mut self,
         cookie: u64,
         change: &WindowChange,
         flags: SendFlags,
         note: u32,
     ) -> Result<(), PostError> {
-        self.sends.post_change(cookie, change, flags, note)
+        // SAFETY: passed on to the caller.
+        unsafe { self.sends.post_change(cookie, change, flags, note) }
     }
 
     /// Posts several requests with one doorbell.
@@ -326,7 +329,9 @@ unsafe fn rings(
     let receives = match (&record.receives, &parts.recv) {
         // SAFETY: as above.
         (Receives::Own(own), Some(layout)) => unsafe { RecvProducer::new(layout, own) },
-        _ => RecvProducer::none(),
+        // SAFETY: neither opened nor asked what is outstanding: `has_own_receives`
+        // comes before both.
+        _ => unsafe { RecvProducer::none() },
     };
     Ok((sends, receives, record))
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::Owner;
 use super::shared::SharedState;
-use crate::ring::receive::RecvConsumer;
-use crate::ring::scatter::Units;
-use crate::ring::send::SendConsumer;
-use crate::wire::CqeTail;
+use mlx5_rings::receive::RecvConsumer;
+use mlx5_rings::scatter::Units;
+use mlx5_rings::send::SendConsumer;
+use mlx5_rings::wire::CqeTail;
 
 /// Not a queue pair number: those have 24 bits.
 const NOBODY: u32 = u32::MAX;
@@ -32,30 +32,42 @@ impl Receives {
     /// The queue's own count of what came back (`retired`, `returned`) is the
     /// only count of completed receives: how many are outstanding follows from
     /// it and the doorbell record.
-    pub(super) fn take(&self, wqe_counter: u16) -> Option<u64> {
-        if let Some(wr_id) = self.take_fast(wqe_counter) {
+    ///
+    /// # Safety
+    /// The caller polls the queue that the completion is in, has read it, and calls
+    /// this once for it.
+    pub(super) unsafe fn take(&self, wqe_counter: u16) -> Option<u64> {
+        // SAFETY: passed on to the caller.
+        if let Some(wr_id) = unsafe { self.take_fast(wqe_counter) } {
             return Some(wr_id);
         }
         let Self::Shared(shared) = self else {
             return None;
         };
         let wr_id = shared.ring.cookie(wqe_counter);
-        shared.ring.free(wqe_counter);
+        // SAFETY: passed on to the caller; queues whose completions several threads
+        // poll have allowed that (`SharedState::add_poller`).
+        unsafe { shared.ring.free(wqe_counter) };
         Some(wr_id)
     }
 
     /// [`Self::take`] on the fast path: `None`, and nothing is taken, also if a
     /// shared receive came back out of order, or the shared queue has several
     /// pollers. Calls nothing out of line.
+    ///
+    /// # Safety
+    /// As for [`Self::take`].
     #[inline(always)]
-    pub(super) fn take_fast(&self, wqe_counter: u16) -> Option<u64> {
+    pub(super) unsafe fn take_fast(&self, wqe_counter: u16) -> Option<u64> {
         match self {
             Self::Own(ring) => {
                 let wr_id = ring.cookie(wqe_counter);
-                ring.retire(1);
+                // SAFETY: passed on to the caller.
+                unsafe { ring.retire(1) };
                 Some(wr_id)
             }
-            Self::Shared(shared) => shared.ring.take_next(wqe_counter),
+            // SAFETY: as in `take`.
+            Self::Shared(shared) => unsafe { shared.ring.take_next(wqe_counter) },
             Self::None => None,
         }
     }
@@ -163,11 +175,15 @@ impl Record {
 
     /// A completion of this queue pair will not be reported: a shared receive
     /// that it took goes back.
-    pub(super) fn give_back(&self, tail: CqeTail) {
+    ///
+    /// # Safety
+    /// As for [`Receives::take`], instead of which this is called.
+    pub(super) unsafe fn give_back(&self, tail: CqeTail) {
         if let (true, Receives::Shared(shared)) =
             (tail.own_op().opcode().is_responder(), &self.receives)
         {
-            shared.ring.free(tail.wqe_counter());
+            // SAFETY: as in `Receives::take`.
+            unsafe { shared.ring.free(tail.wqe_counter()) };
         }
     }
 }

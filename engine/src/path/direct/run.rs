@@ -18,9 +18,10 @@ use super::decode;
 use super::record::{Receives, Record};
 use super::shared::SharedState;
 use crate::completion::{Completion, CompletionOp, Pattern};
-use crate::ring::receive::RecvConsumer;
-use crate::ring::send::Retired;
-use crate::wire::RequestQpn;
+use mlx5_rings::receive::RecvConsumer;
+use mlx5_rings::send::Retired;
+use mlx5_rings::shared::Returns;
+use mlx5_rings::wire::RequestQpn;
 
 impl CqeRef<'_> {
     /// Fills `out` with the completions of this CQE and of those like it that
@@ -48,8 +49,8 @@ impl CqeRef<'_> {
     #[inline(always)]
     fn own_run(self, record: &Record, ring: &RecvConsumer, out: &mut [Completion]) -> usize {
         let Self { whose, own_op, .. } = self;
-        let cursor = &mut self.ring.cursor;
-        let (mut next, wrap) = cursor.snapshot();
+        let entries = self.ring;
+        let (mut next, wrap) = entries.snapshot();
         let context = record.context;
         let pattern = Pattern::of(decode::received(record, whose.qpn(), own_op, 0, 0));
         let cookies = ring.cookies();
@@ -64,14 +65,17 @@ impl CqeRef<'_> {
             };
             let wr_id = cookies.at(tail.wqe_counter());
             *place = pattern.completion(wr_id, context, slot.byte_count(), 0);
-            next.advance(&wrap);
+            // SAFETY: both of one snapshot.
+            unsafe { next.advance(&wrap) };
             taken += 1;
         }
         if !is_still(record, whose) {
             return 0;
         }
-        ring.retire(taken as u32);
-        cursor.advance_to(next, taken);
+        // SAFETY: as many completions of this queue were read.
+        unsafe { ring.retire(taken as u32) };
+        // SAFETY: from the snapshot, past as many entries that are written.
+        unsafe { entries.advance_to(next, taken) };
         taken
     }
 
@@ -80,8 +84,8 @@ impl CqeRef<'_> {
     fn request_run(self, record: &Record, op: CompletionOp, out: &mut [Completion]) -> usize {
         const UNKNOWN: Retired = Retired { cookie: 0, note: 0 };
         let Self { whose, own_op, .. } = self;
-        let cursor = &mut self.ring.cursor;
-        let (mut next, wrap) = cursor.snapshot();
+        let entries = self.ring;
+        let (mut next, wrap) = entries.snapshot();
         let context = record.context;
         let pattern = Pattern::of(decode::request(record, whose.qpn(), op, UNKNOWN, 0));
         let requests = record.sends.requests();
@@ -95,16 +99,19 @@ impl CqeRef<'_> {
             let request = requests.at(slot.wqe_counter());
             *place = pattern.completion(request.cookie(), context, 0, request.note());
             last = Some(request);
-            next.advance(&wrap);
+            // SAFETY: both of one snapshot.
+            unsafe { next.advance(&wrap) };
             taken += 1;
         }
         if !is_still(record, whose) {
             return 0;
         }
         if let Some(last) = last {
-            record.sends.retire_up_to(last);
+            // SAFETY: a request of this ring, whose completion was read.
+            unsafe { record.sends.retire_up_to(last) };
         }
-        cursor.advance_to(next, taken);
+        // SAFETY: from the snapshot, past as many entries that are written.
+        unsafe { entries.advance_to(next, taken) };
         taken
     }
 
@@ -113,10 +120,10 @@ impl CqeRef<'_> {
     #[inline(always)]
     fn shared_run(self, first: &Record, shared: &SharedState, out: &mut [Completion]) -> usize {
         let Self { own_op, table, .. } = self;
-        let cursor = &mut self.ring.cursor;
-        let (mut next, wrap) = cursor.snapshot();
+        let entries = self.ring;
+        let (mut next, wrap) = entries.snapshot();
         let common = decode::received(first, 0, own_op, 0, 0);
-        let taken = shared.ring.return_alone(|returns| {
+        let take = |returns: &mut Returns<'_>| {
             let mut taken = 0;
             for place in out {
                 let (slot, form) = next.look();
@@ -130,16 +137,21 @@ impl CqeRef<'_> {
                 if !record.takes_from(shared) {
                     break;
                 }
-                let wr_id = returns.take(slot.wqe_counter());
+                // SAFETY: a completion of a receive of this queue, which was read.
+                let wr_id = unsafe { returns.take(slot.wqe_counter()) };
                 let pattern = Pattern::of(Completion { qpn, ..common });
                 *place = pattern.completion(wr_id, record.context, slot.byte_count(), 0);
-                next.advance(&wrap);
+                // SAFETY: both of one snapshot.
+                unsafe { next.advance(&wrap) };
                 taken += 1;
             }
             taken
-        });
-        let taken = taken.unwrap_or(0);
-        cursor.advance_to(next, taken);
+        };
+        // SAFETY: queues whose completions several threads poll have allowed that
+        // (`SharedState::add_poller`).
+        let taken = unsafe { shared.ring.return_alone(take) }.unwrap_or(0);
+        // SAFETY: from the snapshot, past as many entries that are written.
+        unsafe { entries.advance_to(next, taken) };
         taken
     }
 }
@@ -160,10 +172,10 @@ mod tests {
 
     use super::super::table::Table;
     use super::*;
-    use crate::ring::complete::CompletionRing;
-    use crate::ring::layout::{CompletionLayout, RecvLayout};
-    use crate::ring::send::SendConsumer;
-    use crate::ring::testing::Memory;
+    use crate::testing::Memory;
+    use mlx5_rings::complete::CompletionRing;
+    use mlx5_rings::layout::{CompletionLayout, RecvLayout};
+    use mlx5_rings::send::SendConsumer;
 
     /// A run during which the queue pair was reset gives nothing back, and
     /// leaves its entries to a closer look.
@@ -205,15 +217,15 @@ mod tests {
         };
         (0..3).for_each(entry);
         let mut out = [Completion::default(); 4];
-        let (before, cursor) = (ring.outstanding(), entries.cursor);
+        let before = (ring.outstanding(), entries.consumed(), entries.snapshot());
         let mut table = Table::new();
         table.insert(Arc::clone(&record));
-        let (slot, own_op) = cursor.peek().expect("a CQE");
+        let (slot, own_op) = entries.peek().expect("a CQE");
         let cqe = CqeRef::new(&mut entries, table.view(), slot, own_op);
         assert!(cqe.record.is_some());
         record.retire();
         assert_eq!(cqe.consume_run(&mut out), 0);
-        assert_eq!(ring.outstanding(), before, "nothing is given back");
-        assert_eq!(entries.cursor, cursor);
+        let after = (ring.outstanding(), entries.consumed(), entries.snapshot());
+        assert_eq!(after, before, "nothing is given back");
     }
 }

@@ -4,11 +4,10 @@ use std::sync::{Arc, Weak};
 
 use super::{Mailbox, Owner};
 use crate::request::{ListError, PostError, RecvRequest};
-use crate::ring::LayoutError;
-use crate::ring::layout::SharedRecvLayout;
-use crate::ring::recv_wqe::PostReceives;
-use crate::ring::shared::{SharedRecvConsumer, SharedRecvProducer};
 use crate::sync::Mutex;
+use mlx5_rings::PostReceives;
+use mlx5_rings::layout::{LayoutError, SharedRecvLayout};
+use mlx5_rings::shared::{SharedRecvConsumer, SharedRecvProducer};
 
 /// What the pollers need.
 pub(super) struct SharedState {

@@ -7,11 +7,11 @@ use super::*;
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
 use crate::path::Arrival;
 use crate::request::{PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
-use crate::ring::layout::{
+use crate::testing::Memory;
+use mlx5_rings::layout::{
     CompletionLayout, RecvLayout, RegisterLayout, SendLayout, SharedRecvLayout,
 };
-use crate::ring::send::DoorbellPolicy;
-use crate::ring::testing::Memory;
+use mlx5_rings::send::DoorbellPolicy;
 
 /// Counts the owners that are alive.
 struct Alive(

@@ -1,6 +1,6 @@
 //! The places of a queue, which free-running counts walk through.
 
-use crate::ring::RingSize;
+use mlx5_rings::RingSize;
 
 /// A power of two of places.
 #[derive(Debug)]

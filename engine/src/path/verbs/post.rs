@@ -13,7 +13,7 @@ use super::slots::Slots;
 use super::tag::Side;
 use crate::control::forks;
 use crate::request::{ListError, PostError, RecvRequest, SendFlags, SendOp, SendRequest};
-use crate::ring::Credits;
+use mlx5_rings::Credits;
 
 impl<D: Device> QueuePair<D> {
     /// Posts one receive.

@@ -14,7 +14,7 @@ use super::shared::SharedReceivesHandle;
 use super::tag::{Name, Series, Side};
 use super::watch::Watch;
 use crate::control::{QpGrant, forks};
-use crate::ring::Credits;
+use mlx5_rings::Credits;
 
 /// What a queue pair is made of.
 pub struct QueuePairParts<D: Device> {

@@ -112,7 +112,7 @@ fn every_syndrome_becomes_its_status_on_both_sides() {
             opcode: 14,
             ..error
         });
-        let status = crate::wire::Syndrome(syndrome).status();
+        let status = mlx5_rings::wire::Syndrome(syndrome).status();
         assert_ne!(status, Status::Success);
         let expected = Completion {
             status,

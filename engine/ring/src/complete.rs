@@ -1,0 +1,468 @@
+//! The completion ring: where the next CQE is, whether it is there, giving it
+//! back, and asking for an event.
+//!
+//! The device writes an entry and last its ownership byte, whose lowest bit
+//! changes with every lap. The consumer index goes to the device through the
+//! first doorbell record, once per poll that took something; it never rings.
+
+use core::ptr::NonNull;
+
+use super::layout::{CompletionLayout, LayoutError};
+use super::scatter::Payload;
+use super::{RingSize, distance24};
+use crate::mmio::{ArmRegister, DmaCell, DoorbellRecord, barrier};
+use crate::wire::{
+    Be16, Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn,
+    cqe_offset as offset,
+};
+
+/// Bytes of an entry that the device defines.
+const CQE: usize = 64;
+
+/// Where the entries of a completion ring are: what any thread may look at, and
+/// all that finding an entry takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries {
+    /// The first entry's 64 bytes (the second half of a 128-byte entry).
+    first: NonNull<u8>,
+    size: RingSize,
+    stride: usize,
+    consumer_record: DoorbellRecord,
+}
+
+// SAFETY: DMA memory, bound to no thread; looked at by volatile loads only.
+unsafe impl Send for Entries {}
+// SAFETY: as above. The one store (`bury`) is the poller's.
+unsafe impl Sync for Entries {}
+
+/// One entry of the ring, which the device may or may not have written yet.
+///
+/// Each method reads ring memory anew. What it returns means something once
+/// [`CompletionRing::peek`] or [`Position::look`] has found the entry written,
+/// and until [`CompletionRing::publish`] gives it back to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(NonNull<u8>);
+
+impl Slot {
+    #[inline(always)]
+    fn cell<T: Copy>(self, offset: usize) -> DmaCell<T> {
+        // SAFETY: the offsets are those of `wire::cqe`, aligned for their type
+        // and inside the 64 bytes of an entry of the ring.
+        unsafe { DmaCell::new(self.0.add(offset).cast()) }
+    }
+
+    /// Returns the last byte: opcode, format and owner bit.
+    #[inline(always)]
+    pub fn own_op(self) -> OwnOp {
+        OwnOp(self.cell::<u8>(offset::OWN_OP).read())
+    }
+
+    /// Returns the last eight bytes.
+    pub fn tail(self) -> CqeTail {
+        CqeTail::from_bits(self.cell::<u64>(offset::TAIL).read())
+    }
+
+    /// Returns the last eight bytes if the entry is of the queue pair and the
+    /// operation `whose`: one load for both.
+    #[inline(always)]
+    pub fn tail_of(self, whose: RequestQpn) -> Option<CqeTail> {
+        let bits = self.cell::<u64>(offset::TAIL).read();
+        const _: () = assert!(offset::REQUEST_QPN == offset::TAIL);
+        let [a, b, c, d, ..] = bits.to_ne_bytes();
+        let found = Be32::from_bits(u32::from_ne_bytes([a, b, c, d]));
+        (RequestQpn(found.get()) == whose).then_some(CqeTail::from_bits(bits))
+    }
+
+    /// Returns the queue pair, and the operation of a request.
+    #[inline(always)]
+    pub fn request_qpn(self) -> RequestQpn {
+        RequestQpn(Be32::from_bits(self.cell::<u32>(offset::REQUEST_QPN).read()).get())
+    }
+
+    /// Returns which request the completion is of: the WQEBB counter at its start
+    /// (send queue), its WQE counter (receive queue), or its WQE's index (shared
+    /// receive queue).
+    #[inline(always)]
+    pub fn wqe_counter(self) -> u16 {
+        Be16::from_bits(self.cell::<u16>(offset::WQE_COUNTER).read()).get()
+    }
+
+    /// Returns the bytes received or read.
+    #[inline(always)]
+    pub fn byte_count(self) -> u32 {
+        Be32::from_bits(self.cell::<u32>(offset::BYTE_COUNT).read()).get()
+    }
+
+    /// Returns when the device wrote the entry, in ticks of its clock. Means
+    /// nothing in an error CQE.
+    pub fn timestamp(self) -> u64 {
+        Be64::from_bits(self.cell::<u64>(offset::TIMESTAMP).read()).get()
+    }
+
+    /// Returns the immediate data in host order, where the opcode has any.
+    #[inline(always)]
+    pub fn imm(self) -> u32 {
+        Be32::from_bits(self.cell::<u32>(offset::IMM).read()).get()
+    }
+
+    /// Returns a copy of the whole entry.
+    pub fn copy(self) -> Cqe {
+        Cqe::from_words(core::array::from_fn(|word| {
+            self.cell::<u64>(8 * word).read()
+        }))
+    }
+
+    /// The payload that the device left in the entry, all that could be there.
+    /// `None` where the format does not fit the ring.
+    fn payload(self, format: InlineScatter, stride: usize) -> Option<Payload> {
+        let mut payload = [0; 8];
+        let (from, words) = match format {
+            InlineScatter::None => return None,
+            InlineScatter::First32 => (self.0, 4),
+            InlineScatter::Before64 if stride == 2 * CQE => {
+                // SAFETY: the first half of this 128-byte entry.
+                (unsafe { self.0.sub(CQE) }, 8)
+            }
+            InlineScatter::Before64 => return None,
+        };
+        for (word, value) in payload.iter_mut().take(words).enumerate() {
+            // SAFETY: one of the `words` aligned words of the entry.
+            *value = unsafe { DmaCell::<u64>::new(from.cast().add(word)) }.read();
+        }
+        Some(payload)
+    }
+}
+
+impl Entries {
+    #[inline(always)]
+    fn slot(&self, counter: u32) -> Slot {
+        // SAFETY: the index is below the entry count.
+        Slot(unsafe { self.first.add(self.size.index(counter) * self.stride) })
+    }
+
+    /// Whether the device has written the entry of `counter`.
+    #[inline(always)]
+    fn is_written(&self, counter: u32, own_op: OwnOp) -> bool {
+        (own_op.0 & OwnOp::OWNER != 0) == self.size.owner(counter)
+    }
+
+    /// Returns whether the device has written something that was not given back
+    /// yet. Any thread may call it, as [`Self::written_end`].
+    pub fn holds_any(&self) -> bool {
+        let consumed = self.consumer_record.get();
+        self.written_end() != consumed & 0xff_ffff
+    }
+
+    /// Returns one past the last entry that is written, 24 bits: every completion
+    /// that was there when this was called lies before it.
+    ///
+    /// Any thread may call it while another polls. Meanwhile that thread gives
+    /// entries back and the device writes them again, so an entry that looks
+    /// unwritten ends the search only if it has not been given back.
+    pub fn written_end(&self) -> u32 {
+        let mut counter = self.consumer_record.get();
+        // What was written before now cannot be further ahead.
+        let bound = counter.wrapping_add(self.size.count());
+        loop {
+            if distance24(counter, bound) <= 0 {
+                return counter;
+            }
+            let own_op = self.slot(counter).own_op();
+            if self.is_written(counter, own_op) && own_op.opcode() != CqeOpcode::INVALID {
+                counter = counter.wrapping_add(1) & 0xff_ffff;
+                continue;
+            }
+            barrier::after_ownership();
+            let consumed = self.consumer_record.get();
+            if distance24(counter, consumed) <= 0 {
+                return counter;
+            }
+            counter = consumed;
+        }
+    }
+}
+
+/// Where polling is.
+#[derive(Debug)]
+struct Cursor {
+    consumer: u32,
+    /// Of the entry at `consumer`. Kept, and moved on with it, so that a poll
+    /// need not work it out.
+    next: Position,
+    wrap: Wrap,
+}
+
+/// The entry that is next: where it is, and the owner bit that tells that it is
+/// there.
+///
+/// A loop over several entries keeps one, and the [`Wrap`] of its ring, in
+/// registers: see [`CompletionRing::snapshot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    slot: Slot,
+    owner: u8,
+}
+
+/// Where a ring of entries turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrap {
+    /// After which `first` is next.
+    last: Slot,
+    first: Slot,
+    stride: usize,
+}
+
+impl Position {
+    /// Returns the entry and its last byte, in which the owner bit is now 0 if
+    /// the device has written the entry.
+    #[inline(always)]
+    pub fn look(self) -> (Slot, u8) {
+        let form = self.slot.own_op().0 ^ self.owner;
+        barrier::after_ownership();
+        (self.slot, form)
+    }
+
+    /// Goes past the entry.
+    ///
+    /// # Safety
+    /// `wrap` came from the same [`CompletionRing::snapshot`].
+    #[inline(always)]
+    pub unsafe fn advance(&mut self, wrap: &Wrap) {
+        if self.slot == wrap.last {
+            core::hint::cold_path();
+            self.slot = wrap.first;
+            self.owner ^= OwnOp::OWNER;
+        } else {
+            // SAFETY: there is an entry after this one.
+            self.slot = Slot(unsafe { self.slot.0.add(wrap.stride) });
+        }
+    }
+}
+
+/// The consumer: belongs to the poller.
+#[derive(Debug)]
+pub struct CompletionRing {
+    entries: Entries,
+    cursor: Cursor,
+    arm_record: DoorbellRecord,
+    arm_register: ArmRegister,
+    cqn: u32,
+}
+
+impl CompletionRing {
+    /// Returns the ring that `layout` describes, with nothing consumed yet.
+    ///
+    /// # Errors
+    /// If the layout contradicts itself.
+    ///
+    /// # Safety
+    /// The memory and the register page that the layout names are valid, aligned
+    /// as the device demands, and used by nothing but this ring and the device
+    /// (the page: by other completion queues too), for as long as the ring or
+    /// anything that it has handed out is used: [`Entries`], [`Slot`],
+    /// [`Position`].
+    pub unsafe fn new(layout: &CompletionLayout) -> Result<Self, LayoutError> {
+        // SAFETY: passed on to the caller.
+        let ring = unsafe { Self::new_from(layout, 0) }?;
+        // The provider marks entries invalid but leaves the owner bit at the
+        // value of the first lap. Turned over, it alone tells that nothing is
+        // there, on every lap. Nothing can have completed yet.
+        for counter in 0..ring.entries.size.count() {
+            let own_op = ring.entries.slot(counter).cell::<u8>(offset::OWN_OP);
+            if OwnOp(own_op.read()).opcode() == CqeOpcode::INVALID {
+                own_op.write((CqeOpcode::INVALID.0 << 4) | OwnOp::OWNER);
+            }
+        }
+        Ok(ring)
+    }
+
+    /// As [`Self::new`], with a consumer counter that starts elsewhere than at
+    /// 0, and the entries as they are.
+    unsafe fn new_from(layout: &CompletionLayout, start: u32) -> Result<Self, LayoutError> {
+        let size = RingSize::new(layout.cqe_count)
+            .filter(|size| size.count() < 1 << 23)
+            .ok_or(LayoutError(
+                "the CQE count is not a power of two below 2^23",
+            ))?;
+        let stride = layout.cqe_size as usize;
+        let skip = match stride {
+            CQE => 0,
+            128 => CQE,
+            _ => return Err(LayoutError("the CQE size is neither 64 nor 128")),
+        };
+        // SAFETY: the second doorbell record of the pair that the layout names.
+        let arm_record = unsafe { layout.dbrec.add(1) };
+        let entries = Entries {
+            // SAFETY: inside the first entry.
+            first: unsafe { layout.buf.add(skip) },
+            size,
+            stride,
+            // SAFETY: the layout's record, valid as the caller promises.
+            consumer_record: unsafe { DoorbellRecord::new(layout.dbrec) },
+        };
+        Ok(Self {
+            entries,
+            cursor: Cursor {
+                consumer: start,
+                next: Position {
+                    slot: entries.slot(start),
+                    owner: u8::from(size.owner(start)),
+                },
+                wrap: Wrap {
+                    last: entries.slot(size.count() - 1),
+                    first: entries.slot(0),
+                    stride,
+                },
+            },
+            // SAFETY: as above.
+            arm_record: unsafe { DoorbellRecord::new(arm_record) },
+            // SAFETY: the layout's page, valid as the caller promises.
+            arm_register: unsafe { ArmRegister::new(layout.uar) },
+            cqn: layout.cqn,
+        })
+    }
+
+    /// Returns what other threads may look at.
+    pub fn entries(&self) -> Entries {
+        self.entries
+    }
+
+    /// Returns the next entry and its last byte, whose owner bit is now 0, if the
+    /// device has written it. The rest of it may be read then. If its opcode is
+    /// [`CqeOpcode::INVALID`], the device has not written it after all.
+    #[inline(always)]
+    pub fn peek(&self) -> Option<(Slot, OwnOp)> {
+        let (slot, form) = self.cursor.next.look();
+        (form & OwnOp::OWNER == 0).then_some((slot, OwnOp(form)))
+    }
+
+    /// Returns the next entry, written or not.
+    #[inline(always)]
+    pub fn next_slot(&self) -> Slot {
+        self.cursor.next.slot
+    }
+
+    /// Returns how many entries were gone past so far, modulo 2^32.
+    #[inline]
+    pub fn consumed(&self) -> u32 {
+        self.cursor.consumer
+    }
+
+    /// Goes past the next entry. The device gets it back with the next
+    /// [`Self::publish`].
+    ///
+    /// # Safety
+    /// [`Self::peek`] has returned that entry, and nothing of it is needed any more.
+    #[inline(always)]
+    pub unsafe fn advance(&mut self) {
+        self.cursor.consumer = self.cursor.consumer.wrapping_add(1);
+        // SAFETY: both are of this ring.
+        unsafe { self.cursor.next.advance(&self.cursor.wrap) };
+    }
+
+    /// Returns what a loop over several entries needs, for registers:
+    /// [`Position::look`], [`Position::advance`], and at its end
+    /// [`Self::advance_to`].
+    #[inline(always)]
+    pub fn snapshot(&self) -> (Position, Wrap) {
+        (self.cursor.next, self.cursor.wrap)
+    }
+
+    /// Goes past `entries` entries, to `next`.
+    ///
+    /// # Safety
+    /// `next` is the position of [`Self::snapshot`], which was taken from this ring
+    /// since it was advanced last, after `entries` calls of [`Position::advance`],
+    /// each on an entry that [`Position::look`] has found written and of which
+    /// nothing is needed any more.
+    #[inline(always)]
+    pub unsafe fn advance_to(&mut self, next: Position, entries: usize) {
+        self.cursor.consumer = self.cursor.consumer.wrapping_add(entries as u32);
+        self.cursor.next = next;
+    }
+
+    /// Returns whether at least that many entries behind the next one are written.
+    #[inline(always)]
+    pub fn has_behind(&self, entries: u32) -> bool {
+        if entries >= self.entries.size.count() {
+            return false;
+        }
+        let (Position { slot: next, owner }, wrap) = self.snapshot();
+        let Wrap {
+            last,
+            first,
+            stride,
+        } = wrap;
+        let address = |slot: Slot| slot.0.as_ptr().addr();
+        let mut at = address(next) + entries as usize * stride;
+        let mut owner = owner;
+        if at > address(last) {
+            core::hint::cold_path();
+            at -= address(last) - address(first) + stride;
+            owner ^= OwnOp::OWNER;
+        }
+        // SAFETY: an entry of the ring: the next one, and as many on, less a lap.
+        let slot = Slot(unsafe {
+            next.0
+                .byte_offset(at.wrapping_sub(address(next)).cast_signed())
+        });
+        (slot.own_op().0 ^ owner) & OwnOp::OWNER == 0
+    }
+
+    /// Gives the entries that were gone past back to the device.
+    #[inline(always)]
+    pub fn publish(&mut self) {
+        barrier::before_giving_back();
+        self.entries
+            .consumer_record
+            .set(self.cursor.consumer & 0xff_ffff);
+    }
+
+    /// Returns the payload that came in the next entry, whose last byte says
+    /// `format`. `None` if there is none, or if it does not fit the entries.
+    pub fn payload(&self, format: InlineScatter) -> Option<Payload> {
+        self.cursor.next.slot.payload(format, self.entries.stride)
+    }
+
+    /// Crosses out the completions of queue pair `qpn` before `end` (24 bits, as
+    /// [`Entries::written_end`] returns it) that are not consumed yet: their opcode
+    /// becomes [`CqeOpcode::TOMBSTONE`]. Calls `seen` with each before that.
+    pub fn bury(&mut self, qpn: u32, end: u32, mut seen: impl FnMut(CqeTail)) {
+        for ahead in 0..distance24(self.cursor.consumer, end).max(0) as u32 {
+            let counter = self.cursor.consumer.wrapping_add(ahead);
+            let slot = self.entries.slot(counter);
+            let own_op = slot.own_op();
+            if !self.entries.is_written(counter, own_op) {
+                break;
+            }
+            barrier::after_ownership();
+            let tail = slot.tail();
+            if tail.qpn() == qpn && own_op.opcode() != CqeOpcode::TOMBSTONE {
+                seen(tail);
+                slot.cell::<u8>(offset::OWN_OP).write(own_op.buried().0);
+            }
+        }
+    }
+
+    /// Asks for one event when the next completion is written, or the next
+    /// solicited or bad one. Completions that are there already count, so: arm,
+    /// poll once more, then wait.
+    ///
+    /// `events_read` is how many events of this queue have been read from its
+    /// channel; the device takes a request with the number of an earlier one
+    /// for that one.
+    pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
+        const SOLICITED_ONLY: u32 = 1 << 24;
+        let command = if solicited_only { SOLICITED_ONLY } else { 0 };
+        let word = ((events_read & 3) << 28) | command | (self.cursor.consumer & 0xff_ffff);
+        self.arm_record.set(word);
+        self.arm_register
+            .ring(Be64::new((u64::from(word) << 32) | u64::from(self.cqn)));
+    }
+}
+
+// SAFETY: DMA memory, bound to no thread; the ring is used through `&mut`.
+unsafe impl Send for CompletionRing {}
+
+#[cfg(test)]
+mod tests;

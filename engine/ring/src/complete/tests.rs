@@ -1,0 +1,229 @@
+//! The completion ring with a device that writes into plain memory.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::Memory;
+
+struct Bench {
+    entries: Memory,
+    records: Memory,
+    page: Memory,
+    size: u32,
+    stride: usize,
+    ring: CompletionRing,
+    /// The device's producer counter.
+    produced: u32,
+}
+
+fn bench(count: u32, stride: u32, start: u32) -> Bench {
+    let entries = Memory::new((count * stride) as usize, 0);
+    let records = Memory::new(64, 0xee);
+    let page = Memory::new(4096, 0);
+    let layout = CompletionLayout {
+        buf: entries.at(0),
+        cqe_count: count,
+        cqe_size: stride,
+        dbrec: records.at(0).cast(),
+        uar: page.at(0),
+        cqn: 0x00ab_cdef,
+    };
+    // As the provider leaves them: invalid, on the lap before `start`.
+    for index in 0..count {
+        let skip = if stride == 128 { 127 } else { 63 };
+        let counter = start.wrapping_add(index);
+        let owner = u8::from(counter.wrapping_sub(count) & count != 0);
+        let at = (counter & (count - 1)) * stride + skip;
+        entries.write(at as usize, &[if start == 0 { 0xf0 } else { 0xf0 | owner }]);
+    }
+    let ring = if start == 0 {
+        // SAFETY: the memory is kept beside the ring.
+        unsafe { CompletionRing::new(&layout) }
+    } else {
+        // SAFETY: as above.
+        unsafe { CompletionRing::new_from(&layout, start) }
+    };
+    let mut ring = ring.unwrap();
+    ring.publish();
+    Bench {
+        entries,
+        records,
+        page,
+        size: count,
+        stride: stride as usize,
+        ring,
+        produced: start,
+    }
+}
+
+impl Bench {
+    fn produce(&mut self, qpn: u32, counter: u16, opcode: CqeOpcode) {
+        let index = (self.produced & (self.size - 1)) as usize;
+        let at = index * self.stride + self.stride - 64;
+        let owner = u8::from(self.produced & self.size != 0);
+        self.entries.write(at + 56, &qpn.to_be_bytes());
+        self.entries.write(at + 60, &counter.to_be_bytes());
+        self.entries.write(at + 63, &[opcode.0 << 4 | owner]);
+        self.produced = self.produced.wrapping_add(1);
+    }
+
+    fn take(&mut self) -> Option<CqeTail> {
+        let tail = self.ring.peek()?.0.tail();
+        // SAFETY: the entry is there.
+        unsafe { self.ring.advance() };
+        self.ring.publish();
+        Some(tail)
+    }
+}
+
+#[test]
+fn an_unwritten_entry_is_not_there_on_the_first_lap() {
+    for stride in [64, 128] {
+        let bench = bench(4, stride, 0);
+        assert!(bench.ring.peek().is_none());
+        assert_eq!(bench.ring.entries().written_end(), 0);
+    }
+}
+
+#[test]
+fn the_consumer_index_has_24_bits() {
+    let mut bench = bench(4, 64, 0x00ff_ffff);
+    assert_eq!(bench.records.be32(0), 0xff_ffff);
+    bench.produce(1, 0, CqeOpcode::REQUESTER);
+    bench.take().unwrap();
+    assert_eq!(bench.records.be32(0), 0);
+}
+
+#[test]
+fn arming_writes_record_and_register_with_sequence_command_and_index() {
+    let mut bench = bench(4, 64, 0x0123_4567);
+    bench.ring.arm(false, 0);
+    assert_eq!(bench.records.be32(4), 0x0023_4567);
+    assert_eq!(
+        bench.page.bytes(0x20, 8),
+        [0x00, 0x23, 0x45, 0x67, 0x00, 0xab, 0xcd, 0xef]
+    );
+    bench.ring.arm(true, 3);
+    assert_eq!(bench.records.be32(4), 0x3123_4567);
+    assert_eq!(
+        bench.page.bytes(0x20, 8),
+        [0x31, 0x23, 0x45, 0x67, 0x00, 0xab, 0xcd, 0xef]
+    );
+    bench.ring.arm(true, 4);
+    assert_eq!(
+        bench.records.be32(4),
+        0x0123_4567,
+        "two bits of the number of events"
+    );
+    assert_eq!(bench.records.be32(0), 0x23_4567, "the consumer index stays");
+    assert_eq!(bench.page.bytes(0, 0x20), [0; 0x20]);
+    assert_eq!(bench.page.bytes(0x28, 64), [0; 64]);
+}
+
+#[test]
+fn burying_crosses_out_one_queue_pair_up_to_the_end_and_no_further() {
+    let mut bench = bench(8, 128, 0xffff_fffa);
+    for counter in 0..3 {
+        bench.produce(7, counter, CqeOpcode::RESPONDER_SEND);
+        bench.produce(8, counter, CqeOpcode::REQUESTER);
+    }
+    let end = bench.ring.entries().written_end();
+    assert_eq!(end, 0);
+    bench.produce(7, 99, CqeOpcode::RESPONDER_SEND);
+    bench.take().unwrap();
+    let mut seen = Vec::new();
+    bench
+        .ring
+        .bury(7, end, |tail| seen.push(tail.wqe_counter()));
+    assert_eq!(seen, [1, 2]);
+    bench
+        .ring
+        .bury(7, end, |_| panic!("a tombstone is not buried again"));
+    let left: Vec<_> = core::iter::from_fn(|| bench.take())
+        .map(|tail| (tail.qpn(), tail.wqe_counter(), tail.own_op().opcode()))
+        .collect();
+    let (dead, done) = (CqeOpcode::TOMBSTONE, CqeOpcode::REQUESTER);
+    assert_eq!(
+        left,
+        [
+            (8, 0, done),
+            (7, 1, dead),
+            (8, 1, done),
+            (7, 2, dead),
+            (8, 2, done),
+            (7, 99, CqeOpcode::RESPONDER_SEND)
+        ]
+    );
+}
+
+#[test]
+fn an_end_that_was_passed_buries_nothing() {
+    let mut bench = bench(4, 64, 0);
+    bench.produce(7, 0, CqeOpcode::REQUESTER);
+    let end = bench.ring.entries().written_end();
+    bench.take().unwrap();
+    bench.produce(7, 1, CqeOpcode::REQUESTER);
+    bench.ring.bury(7, end, |_| panic!("beyond the end"));
+}
+
+#[test]
+fn the_end_of_a_full_ring_is_one_lap_ahead() {
+    let mut bench = bench(4, 64, 0);
+    for counter in 0..4 {
+        bench.produce(7, counter, CqeOpcode::REQUESTER);
+    }
+    assert_eq!(bench.ring.entries().written_end(), 4);
+}
+
+#[test]
+fn layouts_that_contradict_themselves_are_refused() {
+    let memory = Memory::new(4096, 0);
+    let refused = |cqe_count, cqe_size| {
+        let layout = CompletionLayout {
+            buf: memory.at(0),
+            cqe_count,
+            cqe_size,
+            dbrec: memory.at(0).cast(),
+            uar: memory.at(0),
+            cqn: 1,
+        };
+        // SAFETY: large enough for what is not refused at once.
+        unsafe { CompletionRing::new_from(&layout, 0) }.is_err()
+    };
+    assert!(!refused(4, 64));
+    assert!(!refused(4, 128));
+    assert!(refused(3, 64));
+    assert!(refused(0, 64));
+    assert!(refused(4, 32));
+    assert!(refused(1 << 23, 64));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+    /// Whatever the order of writing and taking, lap after lap: each entry is
+    /// seen once, in order, and nothing is seen that is not there.
+    #[test]
+    fn entries_come_out_as_they_went_in(
+        log in 0u32..5,
+        stride in prop_oneof![Just(64u32), Just(128)],
+        start in prop_oneof![Just(0u32), 0xff_fff0u32..0x100_0010, u32::MAX - 9..=u32::MAX],
+        ops in prop::collection::vec(any::<bool>(), 1..200),
+    ) {
+        let mut bench = bench(1 << log, stride, start);
+        let mut written = std::collections::VecDeque::new();
+        let mut next = 0u16;
+        for produce in ops {
+            if produce && written.len() < 1 << log {
+                bench.produce(u32::from(next) + 1, next, CqeOpcode::REQUESTER);
+                written.push_back(next);
+                next += 1;
+            } else {
+                let tail = bench.take();
+                prop_assert_eq!(tail.map(CqeTail::wqe_counter), written.pop_front());
+            }
+            let end = bench.ring.entries().written_end();
+            prop_assert_eq!(end, bench.produced & 0xff_ffff);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Barriers between the processor and the device, each named by its situation.
+//!
+//! | here | rdma-core (`udma_barrier.h`) | x86-64 | AArch64 |
+//! | --- | --- | --- | --- |
+//! | [`before_record`] | `udma_to_device_barrier` | compiler | `dmb oshst` |
+//! | [`before_register`] | `mmio_wc_start` | `sfence` | `dsb st` |
+//! | [`after_register`] | `mmio_flush_writes` | `sfence` | `dsb st` |
+//! | [`after_ownership`] | `udma_from_device_barrier` | compiler | `dmb oshld` |
+//! | [`before_giving_back`] | – | compiler | `dmb oshld` |
+//!
+//! Where the sources disagree: after the ownership check rdma-core executes
+//! `lfence` on x86-64, UCX (`ucs_memory_cpu_load_fence`) and the kernel
+//! (`dma_rmb`) only stop the compiler. x86-64 does not reorder loads from
+//! write-back memory with each other (Intel SDM vol. 3, 8.2.2), and a CQE is
+//! such memory, so the compiler barrier is enough; `lfence` would also keep the
+//! misses of consecutive CQEs from overlapping. On AArch64 rdma-core uses `dsb`
+//! throughout; for normal memory the kernel's `dma_rmb`/`dma_wmb` use `dmb` in
+//! the outer shareable domain, which is what orders observers that are devices.
+//! The register is device or write-combining memory: there `dsb st` stays.
+//!
+//! A barrier that is free on x86-64 is still a compiler barrier. Under Miri
+//! they are atomic fences, which is what its memory model can see.
+
+#[cfg(not(any(miri, target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("mmio::barrier knows x86-64 and AArch64; add this architecture's barriers");
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use self::x86_64 as arch;
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+use self::aarch64 as arch;
+
+#[cfg(miri)]
+use self::model as arch;
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86_64 {
+    use core::arch::asm;
+
+    #[inline(always)]
+    fn compiler() {
+        // SAFETY: no instruction; the block only tells the compiler that memory
+        // may be read and written here (no `nomem`).
+        unsafe { asm!("", options(nostack, preserves_flags)) }
+    }
+
+    #[inline(always)]
+    pub(super) fn flush_stores() {
+        // SAFETY: `sfence` exists on every x86-64 and changes nothing but the
+        // order of stores.
+        unsafe { asm!("sfence", options(nostack, preserves_flags)) }
+    }
+
+    /// The locked exchange that took the lock has drained the stores before it.
+    #[inline(always)]
+    pub(super) fn flush_stores_locked() {
+        compiler();
+    }
+
+    #[inline(always)]
+    pub(super) fn stores_before_stores() {
+        compiler();
+    }
+
+    #[inline(always)]
+    pub(super) fn loads_before_anything() {
+        compiler();
+    }
+}
+
+/// `RUSTFLAGS='--cfg dat_check_aarch64' cargo check -p mlx5-rings` type-checks
+/// this module on another host.
+#[cfg(any(all(target_arch = "aarch64", not(miri)), dat_check_aarch64))]
+#[cfg_attr(dat_check_aarch64, allow(dead_code))]
+mod aarch64 {
+    use core::arch::asm;
+
+    #[inline(always)]
+    pub(super) fn flush_stores() {
+        // SAFETY: `dsb st` waits for earlier stores and has no other effect.
+        unsafe { asm!("dsb st", options(nostack, preserves_flags)) }
+    }
+
+    /// An acquire of the lock orders later accesses after it, but not the
+    /// record's store before the register's.
+    #[inline(always)]
+    pub(super) fn flush_stores_locked() {
+        flush_stores();
+    }
+
+    #[inline(always)]
+    pub(super) fn stores_before_stores() {
+        // SAFETY: `dmb oshst` orders stores and has no other effect.
+        unsafe { asm!("dmb oshst", options(nostack, preserves_flags)) }
+    }
+
+    #[inline(always)]
+    pub(super) fn loads_before_anything() {
+        // SAFETY: `dmb oshld` orders earlier loads before later accesses and
+        // has no other effect.
+        unsafe { asm!("dmb oshld", options(nostack, preserves_flags)) }
+    }
+}
+
+#[cfg(miri)]
+mod model {
+    use core::sync::atomic::{Ordering, fence};
+
+    pub(super) fn flush_stores() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn flush_stores_locked() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn stores_before_stores() {
+        fence(Ordering::Release);
+    }
+
+    pub(super) fn loads_before_anything() {
+        fence(Ordering::Acquire);
+    }
+}
+
+/// Between the last store to a WQE and the store to the doorbell record: a
+/// device that sees the record sees the WQE.
+#[inline(always)]
+pub fn before_record() {
+    arch::stores_before_stores();
+}
+
+/// Between the store to the doorbell record and the store to the register: a
+/// device that takes the doorbell sees the record. The register is
+/// write-combining, so on x86-64 the usual store order does not hold.
+#[inline(always)]
+pub fn before_register() {
+    arch::flush_stores();
+}
+
+/// [`before_register`] for a caller that has just taken the register's lock.
+#[inline(always)]
+pub fn before_register_locked() {
+    arch::flush_stores_locked();
+}
+
+/// After the last store to the register, before its lock is released or its
+/// other half is written: the stores leave the processor now, as one doorbell,
+/// and are not combined with the next.
+#[inline(always)]
+pub fn after_register() {
+    arch::flush_stores();
+}
+
+/// Between the load of a CQE's ownership byte and the loads of the rest of it
+/// and of the memory that it reports.
+#[inline(always)]
+pub fn after_ownership() {
+    arch::loads_before_anything();
+}
+
+/// Between the last load from a CQE and the store of the consumer index that
+/// lets the device overwrite it.
+#[inline(always)]
+pub fn before_giving_back() {
+    arch::loads_before_anything();
+}

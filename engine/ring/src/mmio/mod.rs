@@ -1,0 +1,15 @@
+//! The only home of barriers, volatile accesses, doorbell records and registers.
+//!
+//! The doorbell registers themselves are private: [`crate::send::SendProducer`]
+//! rings the register of its queue pair, [`crate::complete::CompletionRing`] that
+//! of its completion queue.
+
+pub mod barrier;
+mod cell;
+mod copy;
+mod register;
+
+pub use cell::{DmaCell, DoorbellRecord};
+pub(crate) use copy::{SHORT_COPY, read_short};
+pub use copy::{read_message, write_message};
+pub(crate) use register::{ArmRegister, BlueFlame, Register};

@@ -1,0 +1,390 @@
+//! Doorbell registers: eight bytes that start the device, or a whole WQE
+//! (BlueFlame) that saves it the fetch.
+//!
+//! A register has two halves that are written in turn, so that consecutive
+//! doorbells do not combine into one. Several queue pairs can be given the same
+//! register; then there is one turn, and one writer at a time. So the state of
+//! a register is kept once per address, for the whole process ([`Register::at`]).
+//!
+//! The sequence is that of libmlx5's `post_send_db`, so that both leave the
+//! same stores: record, barrier, register, flush, other half.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use super::{DmaCell, barrier};
+use crate::sync::SpinLock;
+use crate::wire::{Be64, WQEBB};
+
+/// What the rings of one register share.
+#[derive(Debug)]
+struct Turn {
+    /// Offset of the half to write next: 0 or the half's size.
+    offset: AtomicUsize,
+    /// Taken while a doorbell is written, unless there is only one writer.
+    lock: SpinLock<()>,
+}
+
+/// By address. Taken when a queue is created only.
+static TURNS: SpinLock<Option<HashMap<usize, Weak<Turn>>>> = SpinLock::new(None);
+
+fn turn_of(address: usize) -> Arc<Turn> {
+    let mut turns = TURNS.lock();
+    let turns = turns.get_or_insert_default();
+    if let Some(turn) = turns.get(&address).and_then(Weak::upgrade) {
+        return turn;
+    }
+    turns.retain(|_, turn| turn.strong_count() > 0);
+    let turn = Arc::new(Turn {
+        offset: AtomicUsize::new(0),
+        lock: SpinLock::new(()),
+    });
+    turns.insert(address, Arc::downgrade(&turn));
+    turn
+}
+
+/// One ring's access to its doorbell register.
+#[derive(Debug)]
+pub(crate) struct Register {
+    reg: NonNull<u8>,
+    half_size: usize,
+    serialised: bool,
+    turn: Arc<Turn>,
+}
+
+// SAFETY: `reg` is device memory, bound to no thread; two rings with the same
+// register are kept apart by `Turn::lock`, or by the promise given to `at`.
+unsafe impl Send for Register {}
+
+/// A WQE in a send ring, as [`Register::blue_flame`] copies it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlueFlame {
+    /// The WQE's first WQEBB.
+    pub(crate) wqe: NonNull<u8>,
+    /// Its length in WQEBBs.
+    pub(crate) wqebbs: u32,
+    /// First WQEBB of the ring, where a WQE goes on that reaches its end.
+    pub(crate) ring: NonNull<u8>,
+    /// Just past the ring's last WQEBB.
+    pub(crate) ring_end: *const u8,
+}
+
+impl BlueFlame {
+    /// The WQEBB behind one.
+    ///
+    /// # Safety
+    /// That one is of the ring.
+    #[inline(always)]
+    unsafe fn behind(&self, wqebb: NonNull<u8>) -> NonNull<u8> {
+        // SAFETY: passed on to the caller.
+        unsafe { behind(wqebb, self.ring, self.ring_end) }
+    }
+}
+
+impl Register {
+    /// The register at `reg`, whose halves are `half_size` bytes apart (0: it
+    /// has one half). `serialised` is false if no two threads ever ring this
+    /// register at once.
+    ///
+    /// # Safety
+    /// `reg` is a doorbell register, or memory that may be written like one,
+    /// for 8 bytes and, if `half_size` is not 0, for `2 * half_size` bytes,
+    /// aligned to 8, for as long as the value lives. If `serialised` is false,
+    /// the caller sees to it that the register has one writer at a time.
+    pub(crate) unsafe fn at(reg: NonNull<u8>, half_size: u32, serialised: bool) -> Self {
+        debug_assert!(reg.cast::<u64>().is_aligned());
+        Self {
+            reg,
+            half_size: half_size as usize,
+            serialised,
+            turn: turn_of(reg.as_ptr().addr()),
+        }
+    }
+
+    /// Whether other threads may ring at the same time: then only by
+    /// [`Self::ring_locked`].
+    #[inline(always)]
+    pub(crate) fn is_serialised(&self) -> bool {
+        self.serialised
+    }
+
+    /// Rings with the first eight bytes of the last WQE, after others that
+    /// ring the same register.
+    #[inline(always)]
+    pub(crate) fn ring_locked(&mut self, doorbell: Be64) {
+        let turn = &*self.turn;
+        let held = turn.lock.lock();
+        barrier::before_register_locked();
+        // Inside the lock: the flush works on this processor only, and the
+        // next holder's doorbell must not overtake this one.
+        self.strike(turn, doorbell);
+        drop(held);
+    }
+
+    /// Rings with the first eight bytes of the last WQE, where nobody else
+    /// rings the same register meanwhile.
+    #[inline(always)]
+    pub(crate) fn ring_alone(&mut self, doorbell: Be64) {
+        debug_assert!(!self.serialised);
+        let turn = &*self.turn;
+        barrier::before_register();
+        self.strike(turn, doorbell);
+    }
+
+    #[inline(always)]
+    fn strike(&self, turn: &Turn, doorbell: Be64) {
+        let (half, offset) = self.half(turn);
+        // SAFETY: 8 aligned writable bytes at either half, as promised to `at`.
+        let cell = unsafe { DmaCell::new(half.cast::<u64>()) };
+        cell.write(doorbell.to_bits());
+        self.turn_over(turn, offset);
+    }
+
+    /// Rings by copying a whole WQE, 64 bytes at a time, in ascending order,
+    /// where nobody else rings the same register meanwhile.
+    ///
+    /// # Safety
+    /// The WQE lies in its ring as the fields of `source` say, in memory that
+    /// is readable and aligned to 64 bytes, and is no longer than one half.
+    #[inline(always)]
+    pub(crate) unsafe fn blue_flame(&mut self, source: BlueFlame) {
+        debug_assert!(source.wqebbs as usize * WQEBB <= self.half_size);
+        debug_assert!(!self.serialised);
+        let turn = &*self.turn;
+        barrier::before_register();
+        let (half, offset) = self.half(turn);
+        // One, or two as a short inline message takes, in line.
+        // SAFETY: WQEBBs of the ring and of the half, as many as the WQE is
+        // long, which the caller promises.
+        unsafe {
+            copy_wqebb(half.cast(), source.wqe.cast());
+            if source.wqebbs > 1 {
+                let second = source.behind(source.wqe);
+                copy_wqebb(half.add(WQEBB).cast(), second.cast());
+                if source.wqebbs > 2 {
+                    let (to, third) = (half.add(2 * WQEBB), source.behind(second));
+                    copy_wqebbs(to, third, source.wqebbs - 2, source.ring, source.ring_end);
+                }
+            }
+        }
+        self.turn_over(turn, offset);
+    }
+
+    /// The half whose turn it is, and where it begins.
+    #[inline(always)]
+    fn half(&self, turn: &Turn) -> (NonNull<u8>, usize) {
+        let offset = turn.offset.load(Ordering::Relaxed);
+        // SAFETY: the offset is 0 or `half_size`, and the register is two halves
+        // long, as promised to `at`.
+        (unsafe { self.reg.add(offset) }, offset)
+    }
+
+    /// Flushes what was written to the half; the next turn is the other's.
+    #[inline(always)]
+    fn turn_over(&self, turn: &Turn, offset: usize) {
+        barrier::after_register();
+        turn.offset
+            .store(offset ^ self.half_size, Ordering::Relaxed);
+    }
+}
+
+/// The WQEBB behind one, in a ring.
+///
+/// # Safety
+/// That one is of the ring.
+#[inline(always)]
+unsafe fn behind(wqebb: NonNull<u8>, ring: NonNull<u8>, ring_end: *const u8) -> NonNull<u8> {
+    // SAFETY: within, or one past, the ring.
+    let next = unsafe { wqebb.add(WQEBB) };
+    if core::ptr::eq(next.as_ptr(), ring_end) {
+        ring
+    } else {
+        next
+    }
+}
+
+/// Copies `count` WQEBBs of a ring. Its arguments are as many as registers take.
+///
+/// # Safety
+/// There are so many in the ring, and as much room at `to`.
+#[inline(never)]
+unsafe fn copy_wqebbs(
+    mut to: NonNull<u8>,
+    mut from: NonNull<u8>,
+    count: u32,
+    ring: NonNull<u8>,
+    ring_end: *const u8,
+) {
+    for _ in 0..count {
+        // SAFETY: the caller's promise; `to` may end one past the room.
+        unsafe {
+            copy_wqebb(to.cast(), from.cast());
+            to = to.add(WQEBB);
+            from = behind(from, ring, ring_end);
+        }
+    }
+}
+
+/// Copies 64 bytes by eight stores in ascending order. Not `memcpy`, which may
+/// store in any order and width.
+///
+/// # Safety
+/// 64 readable bytes at `from`, 64 writable bytes at `to`, both aligned to 8.
+#[inline(always)]
+unsafe fn copy_wqebb(to: NonNull<u64>, from: NonNull<u64>) {
+    for word in 0..WQEBB / size_of::<u64>() {
+        // SAFETY: within the 64 bytes that the caller promises.
+        let (from, to) = unsafe { (from.add(word), to.add(word)) };
+        // SAFETY: aligned, readable and writable as the caller promises.
+        let (from, to) = unsafe { (DmaCell::new(from), DmaCell::new(to)) };
+        to.write(from.read());
+    }
+}
+
+/// The register through which completion events are asked for.
+///
+/// All completion queues of a context share it. Each request is one eight-byte
+/// store, so they need no lock and no turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArmRegister(DmaCell<u64>);
+
+// SAFETY: device memory, bound to no thread; every store is complete in itself.
+unsafe impl Send for ArmRegister {}
+// SAFETY: as above.
+unsafe impl Sync for ArmRegister {}
+
+impl ArmRegister {
+    /// Offset of the CQ doorbell in its page (`MLX5_CQ_DOORBELL`).
+    pub(crate) const OFFSET: usize = 0x20;
+
+    /// The register in the page at `uar`.
+    ///
+    /// # Safety
+    /// The page is writable at [`Self::OFFSET`] for 8 bytes, aligned to 8, for
+    /// as long as the value or a copy of it is used.
+    pub(crate) unsafe fn new(uar: NonNull<u8>) -> Self {
+        // SAFETY: inside the page, as promised.
+        let at = unsafe { uar.add(Self::OFFSET) };
+        // SAFETY: aligned and writable, as promised.
+        Self(unsafe { DmaCell::new(at.cast()) })
+    }
+
+    /// Asks for an event. The arm record has been written before.
+    pub(crate) fn ring(self, doorbell: Be64) {
+        barrier::before_register();
+        self.0.write(doorbell.to_bits());
+        barrier::after_register();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(64))]
+    struct Page([u64; 128]);
+
+    fn register(page: &mut Page, half: u32, serialised: bool) -> Register {
+        let reg = NonNull::from(&mut page.0).cast();
+        // SAFETY: the page outlives the register in these tests and is 1 KiB.
+        unsafe { Register::at(reg, half, serialised) }
+    }
+
+    #[test]
+    fn doorbells_alternate_between_the_halves() {
+        let mut page = Page([0; 128]);
+        let at = |page: &Page, i: usize| Be64::from_bits(page.0[i]).get();
+        let mut reg = register(&mut page, 256, false);
+        for doorbell in 1..=4 {
+            reg.ring_alone(Be64::new(doorbell));
+        }
+        drop(reg);
+        assert_eq!((at(&page, 0), at(&page, 32)), (3, 4));
+    }
+
+    #[test]
+    fn rings_of_one_register_share_its_turn() {
+        let mut page = Page([0; 128]);
+        let mut a = register(&mut page, 256, true);
+        // SAFETY: the same page as above.
+        let mut b = unsafe { Register::at(a.reg, 256, true) };
+        a.ring_locked(Be64::new(1));
+        b.ring_locked(Be64::new(2));
+        drop((a, b));
+        assert_eq!(Be64::from_bits(page.0[0]).get(), 1);
+        assert_eq!(Be64::from_bits(page.0[32]).get(), 2);
+    }
+
+    #[test]
+    fn a_register_without_a_second_half_stays_where_it_is() {
+        let mut page = Page([0; 128]);
+        let mut reg = register(&mut page, 0, false);
+        reg.ring_alone(Be64::new(1));
+        reg.ring_alone(Be64::new(2));
+        drop(reg);
+        assert_eq!(Be64::from_bits(page.0[0]).get(), 2);
+    }
+
+    #[test]
+    fn blue_flame_goes_on_at_the_start_of_the_ring() {
+        // WQEBBs before the end of the ring, and of the WQE.
+        for (before, wqebbs) in [
+            (1, 1),
+            (1, 2),
+            (2, 2),
+            (1, 3),
+            (2, 3),
+            (3, 3),
+            (2, 4),
+            (3, 4),
+        ] {
+            let mut page = Page([0; 128]);
+            let mut ring = Page(core::array::from_fn(|i| i as u64));
+            let base = NonNull::from(&mut ring.0).cast::<u8>();
+            let mut reg = register(&mut page, 256, false);
+            let source = BlueFlame {
+                // SAFETY: both inside, or at the end of, the 1 KiB ring.
+                wqe: unsafe { base.add(1024 - 64 * before) },
+                wqebbs,
+                ring: base,
+                // SAFETY: as above.
+                ring_end: unsafe { base.add(1024) }.as_ptr(),
+            };
+            // SAFETY: `source` describes `ring`, and 256 bytes fit a half.
+            unsafe { reg.blue_flame(source) };
+            drop(reg);
+            let words = 8 * wqebbs as usize;
+            let from = 128 - 8 * before as u64;
+            let expected = (0..words as u64).map(|word| (from + word) % 128);
+            assert!(
+                page.0[..words].iter().copied().eq(expected),
+                "{before} {wqebbs}"
+            );
+            assert!(page.0[words..].iter().all(|&w| w == 0));
+        }
+    }
+
+    #[test]
+    fn many_writers_of_a_serialised_register_keep_the_turn() {
+        let mut page = Page([0; 128]);
+        let reg = register(&mut page, 256, true);
+        let base = reg.reg.as_ptr().expose_provenance();
+        let rounds: u64 = if cfg!(miri) { 20 } else { 10_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..2u64 {
+                scope.spawn(move || {
+                    let at = NonNull::new(core::ptr::with_exposed_provenance_mut(base));
+                    // SAFETY: the page outlives the scope.
+                    let mut reg = unsafe { Register::at(at.expect("not null"), 256, true) };
+                    for _ in 0..rounds {
+                        reg.ring_locked(Be64::new(thread + 1));
+                    }
+                });
+            }
+        });
+        // An even number of doorbells ends where it began.
+        assert_eq!(reg.turn.offset.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,304 @@
+//! The receive queue of one queue pair.
+//!
+//! WQEs lie one `stride` apart and are nothing but data segments; the device
+//! takes them in order. Segments of length 0 are left out, and a WQE with room
+//! left ends with a terminator (libmlx5 `mlx5_post_recv`).
+//!
+//! A completion names its receive by the WQE counter, and that receive is the
+//! one reported, as by libmlx5 since v55; before, libmlx5 took the oldest. Both
+//! are the same while the device takes WQEs in order. A ConnectX takes them in
+//! another order only for a queue pair that was created with
+//! `MLX5DV_QP_CREATE_OOO_DP`, which needs a ring of twice the size and is not
+//! supported here.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::layout::{LayoutError, RecvLayout};
+use super::recv_wqe::{PostReceives, RecvWqes};
+use super::scatter::{Units, read_unit};
+use super::{Credits, RingSize};
+use crate::mmio::{DoorbellRecord, barrier};
+use crate::request::{PostError, RecvRequest, Segment};
+use crate::wire::UNIT;
+
+/// The posting half.
+#[derive(Debug)]
+pub struct RecvProducer {
+    wqes: RecvWqes<0>,
+    credits: Credits,
+    record: DoorbellRecord,
+    consumer: NonNull<RecvConsumer>,
+}
+
+// SAFETY: the pointers in `wqes` are to DMA memory, bound to no thread and
+// written by this half only, and to atomics; the consumer is `Sync`. Both
+// outlive this half, as promised to `new`.
+unsafe impl Send for RecvProducer {}
+
+/// The completing half, for the thread that polls the completion queue of the
+/// receives. The producer reads its counter and writes its cookies.
+#[derive(Debug)]
+pub struct RecvConsumer {
+    retired: AtomicU32,
+    size: RingSize,
+    cookies: Box<[AtomicU64]>,
+    buf: NonNull<u8>,
+    stride: usize,
+    /// Written by the producer.
+    record: DoorbellRecord,
+}
+
+// SAFETY: `buf` is DMA memory, bound to no thread, and only read from here.
+unsafe impl Send for RecvConsumer {}
+// SAFETY: as above; the other fields that change are atomics.
+unsafe impl Sync for RecvConsumer {}
+
+/// The cookies of a receive queue, for registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Cookies<'a> {
+    size: RingSize,
+    cookies: &'a [AtomicU64],
+}
+
+impl Cookies<'_> {
+    /// Returns the cookie of the receive that a completion names.
+    #[inline(always)]
+    pub fn at(self, wqe_counter: u16) -> u64 {
+        let index = self.size.index(u32::from(wqe_counter));
+        // SAFETY: an index of the ring, which has as many cookies as WQEs.
+        let cookie = unsafe { self.cookies.get_unchecked(index) };
+        cookie.load(Ordering::Relaxed)
+    }
+}
+
+impl RecvConsumer {
+    /// Returns the completing half of the ring that `layout` describes.
+    ///
+    /// # Errors
+    /// If the layout contradicts itself.
+    ///
+    /// # Safety
+    /// The memory that the layout names is valid, aligned as the device
+    /// demands, and used by nothing but the two halves and the device, for as long
+    /// as either half lives.
+    pub unsafe fn new(layout: &RecvLayout) -> Result<Self, LayoutError> {
+        let size = RingSize::new(layout.wqe_count)
+            .filter(|size| size.count() <= 1 << 15)
+            .ok_or(LayoutError(
+                "the receive queue's WQE count is not a power of two up to 2^15",
+            ))?;
+        if !layout.stride.is_power_of_two() || (layout.stride as usize) < UNIT {
+            return Err(LayoutError(
+                "the receive stride is not a power of two of at least 16",
+            ));
+        }
+        Ok(Self {
+            retired: AtomicU32::new(0),
+            size,
+            cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
+            buf: layout.buf,
+            stride: layout.stride as usize,
+            // SAFETY: the layout's record, valid as the caller promises.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
+        })
+    }
+}
+
+impl RecvProducer {
+    /// Returns the posting half of the ring whose other half is `consumer`. Closed
+    /// for posts until [`Self::open`].
+    ///
+    /// # Safety
+    /// `layout` is the one that `consumer` was made from, and `consumer` stays
+    /// where it is for as long as this half lives. There is no other producer.
+    pub unsafe fn new(layout: &RecvLayout, consumer: &RecvConsumer) -> Self {
+        let RecvConsumer { size, stride, .. } = *consumer;
+        Self {
+            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.cookies),
+            credits: Credits::new(size.count(), consumer.retired.load(Ordering::Acquire)),
+            // SAFETY: the layout's record, valid as promised to the consumer.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
+            consumer: NonNull::from(consumer),
+        }
+    }
+
+    /// Returns the posting half of no ring, for a queue pair without a receive
+    /// queue of its own. Every post fails with [`PostError::NotReady`].
+    ///
+    /// # Safety
+    /// [`Self::open`] and [`Self::outstanding`] are never called on it.
+    pub unsafe fn none() -> Self {
+        Self {
+            wqes: RecvWqes::none(),
+            credits: Credits::new(0, 0),
+            // SAFETY: a record that is never written: nothing is ever posted.
+            record: unsafe { DoorbellRecord::new(NonNull::dangling()) },
+            consumer: NonNull::dangling(),
+        }
+    }
+
+    #[inline(always)]
+    fn retired(&self) -> u32 {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let consumer = unsafe { self.consumer.as_ref() };
+        // Acquire: the poller has read the cookies and WQEs that come back.
+        consumer.retired.load(Ordering::Acquire)
+    }
+
+    /// Lets posts in, once the queue pair has left RESET.
+    pub fn open(&mut self) {
+        self.credits.open(self.retired());
+    }
+
+    /// Lets no more posts in.
+    #[cfg(test)]
+    pub fn close(&mut self) {
+        self.credits.close();
+    }
+
+    /// Returns the number of receives that were posted and not retired.
+    pub fn outstanding(&self) -> u32 {
+        self.credits.posted().wrapping_sub(self.retired())
+    }
+
+    /// Returns how many receives may be outstanding.
+    pub fn capacity(&self) -> u32 {
+        self.credits.capacity()
+    }
+
+    /// Takes no more than `most` at a time from now on, where the ring would
+    /// hold more; or as many as are outstanding, if they are more.
+    pub fn limit(&mut self, most: u32) {
+        let capacity = self.wqes.size.count().min(most);
+        self.credits.set_capacity(capacity);
+    }
+
+    /// Whether there is room for one more. A queue that is kept full takes a
+    /// look at what is retired for each request, so that is done in line.
+    #[inline(always)]
+    fn has_room(&mut self) -> bool {
+        !self.credits.exhausted() || self.credits.is_open() && self.refresh()
+    }
+
+    #[inline(always)]
+    fn refresh(&mut self) -> bool {
+        let retired = self.retired();
+        self.credits.refresh(retired)
+    }
+}
+
+impl PostReceives for RecvProducer {
+    #[inline(always)]
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let index = self.wqes.size.index(self.credits.posted());
+        // SAFETY: the WQE is free: there is room.
+        if !unsafe { self.wqes.write_one(index, request) } {
+            return false;
+        }
+        self.credits.take(1);
+        self.publish();
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
+        let wqes = self.wqes;
+        let start = self.credits.posted();
+        let mut written = 0;
+        for request in requests.iter().take(self.credits.room()) {
+            let index = wqes.size.index(start.wrapping_add(written));
+            // SAFETY: the WQE is free: there is room.
+            if !unsafe { wqes.write_one(index, request) } {
+                break;
+            }
+            written += 1;
+        }
+        self.credits.take(written);
+        written as usize
+    }
+
+    #[inline(never)]
+    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        if !self.has_room() {
+            return Err(if self.credits.is_open() {
+                PostError::QueueFull
+            } else {
+                PostError::NotReady
+            });
+        }
+        let index = self.wqes.size.index(self.credits.posted());
+        // SAFETY: the WQE is free: there is room.
+        unsafe { self.wqes.write(index, cookie, segments) }?;
+        self.credits.take(1);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn publish(&mut self) {
+        barrier::before_record();
+        self.record.set(self.credits.posted() & 0xffff);
+    }
+}
+
+impl RecvConsumer {
+    /// Returns the cookies, for a loop over several completions.
+    #[inline(always)]
+    pub fn cookies(&self) -> Cookies<'_> {
+        Cookies {
+            size: self.size,
+            cookies: &self.cookies,
+        }
+    }
+
+    /// Returns the cookie of the receive that a completion names. A counter that
+    /// no receive was posted with, which only a broken device writes, leads to
+    /// some other cookie of the ring.
+    #[inline(always)]
+    pub fn cookie(&self, wqe_counter: u16) -> u64 {
+        self.cookies().at(wqe_counter)
+    }
+
+    /// Gives the places of `count` completed receives back to the producer, which
+    /// may write over their WQEs from then on.
+    ///
+    /// # Safety
+    /// The device is done with that many receives that were not retired before: the
+    /// caller has read their completions. One thread at a time calls this.
+    #[inline(always)]
+    pub unsafe fn retire(&self, count: u32) {
+        let retired = self.retired.load(Ordering::Relaxed).wrapping_add(count);
+        // Release: the cookies, and the WQEs if they were looked at, have been
+        // read.
+        self.retired.store(retired, Ordering::Release);
+    }
+
+    /// Returns the number of receives that were posted and not retired. Any thread
+    /// may call it; the number is exact if no thread posts or polls meanwhile.
+    pub fn outstanding(&self) -> u32 {
+        let retired = self.retired.load(Ordering::Relaxed);
+        // The record has 16 bits of the count of posts, the ring at most 2^15.
+        self.record.get().wrapping_sub(retired) & 0xffff
+    }
+
+    /// Collects the segments that `length` bytes go to, of the receive that a
+    /// completion names.
+    pub fn units(&self, wqe_counter: u16, length: u32, units: &mut Units) {
+        let index = self.size.index(u32::from(wqe_counter));
+        // SAFETY: an index of the ring.
+        let wqe = unsafe { self.buf.add(index * self.stride) };
+        units.collect(
+            length,
+            (0..self.stride / UNIT).map(|unit| {
+                // SAFETY: a unit of the WQE.
+                unsafe { read_unit(wqe.add(unit * UNIT)) }
+            }),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

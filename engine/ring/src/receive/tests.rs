@@ -1,0 +1,244 @@
+//! The receive ring against a model that writes single bytes, as libmlx5's
+//! `mlx5_post_recv` does.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::request::{ListError, Segment};
+use crate::testing::Memory;
+
+struct Bench {
+    ring: Memory,
+    record: Memory,
+    consumer: Arc<RecvConsumer>,
+    producer: RecvProducer,
+}
+
+fn bench(count: u32, stride: u32, start: u32) -> Bench {
+    let ring = Memory::new((count * stride) as usize, 0xa5);
+    let record = Memory::new(64, 0);
+    let layout = RecvLayout {
+        buf: ring.at(0),
+        wqe_count: count,
+        stride,
+        dbrec: record.at(0).cast(),
+    };
+    // SAFETY: the memory outlives both halves; `Bench` drops them with it.
+    let consumer = Arc::new(unsafe { RecvConsumer::new(&layout) }.unwrap());
+    consumer.retired.store(start, Ordering::Relaxed);
+    // SAFETY: the consumer stays where it is, and is kept beside the producer.
+    let mut producer = unsafe { RecvProducer::new(&layout, &consumer) };
+    producer.open();
+    Bench {
+        ring,
+        record,
+        consumer,
+        producer,
+    }
+}
+
+impl Bench {
+    fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+        // SAFETY: nobody writes to the segments of these tests.
+        unsafe { self.producer.post_list(requests) }
+    }
+
+    fn post(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        // SAFETY: as above.
+        unsafe { self.producer.post(&RecvRequest { cookie, segments }) }
+    }
+
+    /// Completes the oldest receive.
+    fn retire(&self) {
+        // SAFETY: no device reads the ring.
+        unsafe { self.consumer.retire(1) };
+    }
+}
+
+fn segment(length: u32) -> Segment {
+    Segment {
+        addr: 0x1122_3344_5566_7788,
+        length,
+        lkey: 0xdead_beef,
+    }
+}
+
+#[test]
+fn a_wqe_is_its_segments_and_a_terminator() {
+    let mut bench = bench(2, 64, 0);
+    bench.post(9, &[segment(0), segment(0x100)]).unwrap();
+    let mut expected = vec![
+        0, 0, 1, 0, 0xde, 0xad, 0xbe, 0xef, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, //
+        0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    expected.extend([0xa5; 32]);
+    assert_eq!(bench.ring.bytes(0, 64), expected);
+    assert_eq!(bench.record.be32(0), 1);
+    assert_eq!(bench.consumer.cookie(0), 9);
+}
+
+#[test]
+fn a_full_wqe_has_no_terminator() {
+    let mut bench = bench(2, 32, 0);
+    bench.post(1, &[segment(1), segment(2)]).unwrap();
+    assert_eq!(bench.ring.bytes(32, 32), [0xa5; 32]);
+    assert_eq!(
+        bench.post(2, &[segment(1); 3]),
+        Err(PostError::TooManySegments)
+    );
+    assert_eq!(
+        bench.post(2, &[segment(1 << 31)]),
+        Err(PostError::MessageTooLong)
+    );
+    assert_eq!(bench.record.be32(0), 1);
+}
+
+#[test]
+fn a_closed_queue_is_not_ready_rather_than_full() {
+    let mut bench = bench(1, 16, 0);
+    bench.producer.close();
+    assert_eq!(bench.post(1, &[]), Err(PostError::NotReady));
+    bench.producer.open();
+    bench.post(1, &[]).unwrap();
+    assert_eq!(bench.post(1, &[]), Err(PostError::QueueFull));
+}
+
+#[test]
+fn a_queue_that_is_kept_full_is_posted_to_in_line() {
+    let mut bench = bench(4, 16, 0xfffe);
+    for cookie in 0..4 {
+        bench.post(cookie, &[segment(1)]).unwrap();
+    }
+    for cookie in 4..20 {
+        assert!(!bench.producer.has_room());
+        let wqe_counter = 0xfffe_u16.wrapping_add(cookie as u16 - 4);
+        assert_eq!(bench.consumer.cookie(wqe_counter), cookie - 4);
+        bench.retire();
+        assert!(bench.producer.has_room());
+        bench.post(cookie, &[segment(1)]).unwrap();
+    }
+    bench.producer.close();
+    assert!(!bench.producer.has_room());
+}
+
+#[test]
+fn what_is_no_queue_is_not_ready() {
+    // SAFETY: neither opened nor asked what is outstanding.
+    let mut none = unsafe { RecvProducer::none() };
+    let request = RecvRequest {
+        cookie: 1,
+        segments: &[segment(1)],
+    };
+    // SAFETY: nothing is posted.
+    let (one, list) = unsafe { (none.post(&request), none.post_list(&[request])) };
+    let error = PostError::NotReady;
+    assert_eq!(one, Err(error));
+    assert_eq!(list, Err(ListError { posted: 0, error }));
+    assert_eq!(none.capacity(), 0);
+}
+
+#[test]
+fn layouts_that_contradict_themselves_are_refused() {
+    let memory = Memory::new(4096, 0);
+    let refused = |wqe_count, stride| {
+        let (buf, dbrec) = (memory.at(0), memory.at(0).cast());
+        // SAFETY: large enough for what is not refused at once.
+        unsafe {
+            RecvConsumer::new(&RecvLayout {
+                buf,
+                wqe_count,
+                stride,
+                dbrec,
+            })
+        }
+        .is_err()
+    };
+    assert!(!refused(4, 16));
+    assert!(refused(0, 16));
+    assert!(refused(6, 16));
+    assert!(refused(1 << 16, 16));
+    assert!(refused(4, 8));
+    assert!(refused(4, 48));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+    #[test]
+    fn every_byte_is_what_libmlx5_would_have_written(
+        log in 0u32..6,
+        stride_log in 4u32..8,
+        start in prop_oneof![Just(0u32), 0xfff0u32..0x1_0002, u32::MAX - 9..=u32::MAX],
+        ops in prop::collection::vec(
+            prop_oneof![
+                prop::collection::vec(
+                    prop::collection::vec(prop_oneof![Just(0u32), 1u32..9999], 0..10), 1..5)
+                    .prop_map(Ok),
+                (1u32..5).prop_map(Err),
+            ],
+            1..60,
+        ),
+    ) {
+        let (count, stride) = (1u32 << log, 1u32 << stride_log);
+        let mut bench = bench(count, stride, start);
+        let mut model = bench.ring.all();
+        let mut outstanding = std::collections::VecDeque::new();
+        let mut posted = start;
+        for op in ops {
+            match op {
+                Ok(list) => {
+                    let list: Vec<Vec<Segment>> =
+                        list.iter().map(|l| l.iter().map(|&l| segment(l)).collect()).collect();
+                    let requests: Vec<RecvRequest<'_>> = list
+                        .iter()
+                        .enumerate()
+                        .map(|(i, segments)| {
+                            RecvRequest { cookie: u64::from(posted) << 8 | i as u64, segments }
+                        })
+                        .collect();
+                    let mut expected = Ok(());
+                    for (at, request) in requests.iter().enumerate() {
+                        let error = if outstanding.len() == count as usize {
+                            Some(PostError::QueueFull)
+                        } else if request.segments.len() > stride as usize / 16 {
+                            Some(PostError::TooManySegments)
+                        } else {
+                            None
+                        };
+                        if let Some(error) = error {
+                            expected = Err(ListError { posted: at, error });
+                            break;
+                        }
+                        let mut wqe = Vec::new();
+                        for s in request.segments.iter().filter(|s| s.length > 0) {
+                            wqe.extend(s.length.to_be_bytes());
+                            wqe.extend(s.lkey.to_be_bytes());
+                            wqe.extend(s.addr.to_be_bytes());
+                        }
+                        if wqe.len() < stride as usize {
+                            wqe.extend([0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                        }
+                        let start = (posted % count * stride) as usize;
+                        model[start..start + wqe.len()].copy_from_slice(&wqe);
+                        outstanding.push_back((posted as u16, request.cookie));
+                        posted = posted.wrapping_add(1);
+                    }
+                    prop_assert_eq!(bench.post_list(&requests), expected);
+                    if !outstanding.is_empty() && posted != start {
+                        prop_assert_eq!(bench.record.be32(0), posted & 0xffff);
+                    }
+                    prop_assert_eq!(&bench.ring.bytes(0, model.len()), &model);
+                }
+                Err(completions) => {
+                    for _ in 0..completions {
+                        let Some((wqe_counter, cookie)) = outstanding.pop_front() else { break };
+                        prop_assert_eq!(bench.consumer.cookie(wqe_counter), cookie);
+                        bench.retire();
+                    }
+                }
+            }
+        }
+    }
+}

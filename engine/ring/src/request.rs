@@ -1,0 +1,219 @@
+//! What is posted: receive and send requests, and how a post fails.
+//!
+//! Plain values. They live only for the duration of the call that posts them;
+//! the memory that their segments name must live until the request completes.
+
+use core::fmt;
+
+/// One piece of registered memory. The layout is that of `ibv_sge`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte, as the address space of the memory region counts.
+    pub addr: u64,
+    /// Length in bytes.
+    pub length: u32,
+    /// Local key of a memory region that covers the bytes.
+    pub lkey: u32,
+}
+
+const _: () = assert!(size_of::<Segment>() == 16);
+
+/// The operation of a [`SendRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOp {
+    /// Deliver to the peer's next receive.
+    Send,
+    /// Deliver to the peer's next receive, with 32 bits in host byte order.
+    SendImm(u32),
+    /// Write to the peer's memory.
+    Write {
+        /// Where, in the peer's address space.
+        remote_addr: u64,
+        /// The peer's key for that memory.
+        rkey: u32,
+    },
+    /// Write to the peer's memory and complete its next receive.
+    WriteImm {
+        /// Where, in the peer's address space.
+        remote_addr: u64,
+        /// The peer's key for that memory.
+        rkey: u32,
+        /// 32 bits for the peer, in host byte order.
+        imm: u32,
+    },
+    /// Read from the peer's memory into the segments.
+    Read {
+        /// Where, in the peer's address space.
+        remote_addr: u64,
+        /// The peer's key for that memory.
+        rkey: u32,
+    },
+    /// A marker: nothing goes to the peer. It completes, as every request does,
+    /// after all that were posted before it, and is always reported. Segments,
+    /// and flags other than `FENCE`, mean nothing here.
+    Nop,
+}
+
+bitflags::bitflags! {
+    /// How a [`SendRequest`] is to be carried out.
+    ///
+    /// The values of the first three are those of the control segment's
+    /// `fm_ce_se` byte, so that posting need not translate them.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SendFlags: u8 {
+        /// Report the request when it is done. Without it only an error is
+        /// reported, and the ring place comes back with the next reported request.
+        const SIGNALED = 2 << 2;
+        /// Ask the peer's completion queue for a solicited event.
+        const SOLICITED = 1 << 1;
+        /// Start only after all earlier reads of this endpoint are done.
+        const FENCE = 4 << 5;
+        /// The processor copies the bytes into the request at once; `lkey` is
+        /// not used and the buffer is free again when the post returns.
+        /// Ignored for [`SendOp::Read`], which has nothing to copy.
+        const INLINE = 1 << 0;
+    }
+}
+
+/// A request for the send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a> {
+    /// Comes back in the completion.
+    pub cookie: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// How to do it.
+    pub flags: SendFlags,
+    /// The local memory, gathered in this order (scattered, for a read).
+    pub segments: &'a [Segment],
+}
+
+impl SendRequest<'_> {
+    /// Returns a copy to pass to a function that is not inlined. The original,
+    /// which the fast path uses, can then stay in registers.
+    #[inline(always)]
+    #[must_use]
+    pub fn rebuilt(&self) -> Self {
+        let Self {
+            cookie,
+            op,
+            flags,
+            segments,
+        } = *self;
+        Self {
+            cookie,
+            op,
+            flags,
+            segments,
+        }
+    }
+}
+
+/// A request for a receive queue.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvRequest<'a> {
+    /// Comes back in the completion.
+    pub cookie: u64,
+    /// Where to put the message, filled in this order.
+    pub segments: &'a [Segment],
+}
+
+impl RecvRequest<'_> {
+    /// Returns a copy to pass to a function that is not inlined. The original,
+    /// which the fast path uses, can then stay in registers.
+    #[inline(always)]
+    #[must_use]
+    pub fn rebuilt(&self) -> Self {
+        let Self { cookie, segments } = *self;
+        Self { cookie, segments }
+    }
+}
+
+/// Why a request was not posted. Nothing of it has reached the device.
+///
+/// The rings return the first five and [`Self::NoWindows`]. The others are for
+/// the layer above the rings, which knows the device and its memory regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// As many requests as the queue holds are outstanding.
+    QueueFull,
+    /// More segments than the queue was created for.
+    TooManySegments,
+    /// More inline bytes than the queue was created for.
+    InlineTooLong,
+    /// More bytes than one message can carry.
+    MessageTooLong,
+    /// The endpoint is not in a state that takes this request.
+    NotReady,
+    /// The device carries no immediate data: iWARP has none.
+    NoImmediate,
+    /// The endpoint was not created for binding memory windows.
+    NoWindows,
+    /// More bytes than one window opens.
+    WindowTooLong,
+    /// The window, the region and the endpoint are not all of one protection
+    /// domain.
+    OtherDomain,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::QueueFull => {
+                "the queue is full: poll its completion queue (and signal some of the sends), \
+                 or create it deeper"
+            }
+            Self::TooManySegments => {
+                "more segments than the queue was created for: raise its segment limit, \
+                 or split the request"
+            }
+            Self::InlineTooLong => {
+                "more inline bytes than the queue was created for: raise inline_bytes, \
+                 or send without INLINE"
+            }
+            Self::MessageTooLong => {
+                "the segments add up to more than one message can carry (2^31 - 1 bytes): split it"
+            }
+            Self::NotReady => {
+                "the endpoint is not ready: receives may be posted after init(), \
+                 sends after connect()"
+            }
+            Self::NoImmediate => {
+                "the device carries no immediate data (iWARP has none): put it into the message"
+            }
+            Self::NoWindows => {
+                "the endpoint was not created for binding memory windows: set windows in its options"
+            }
+            Self::WindowTooLong => "a memory window opens no more than 2^31 bytes: use several",
+            Self::OtherDomain => {
+                "the window, the region and the endpoint must be of one protection domain"
+            }
+        })
+    }
+}
+
+impl core::error::Error for PostError {}
+
+/// A list was posted in part: the requests before `posted` are posted (and the
+/// doorbell for them has been rung), the one at `posted` failed, the rest were
+/// not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListError {
+    /// How many requests of the list are posted.
+    pub posted: usize,
+    /// Why the next one is not.
+    pub error: PostError,
+}
+
+impl fmt::Display for ListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "request {} of the list was not posted: {}",
+            self.posted, self.error
+        )
+    }
+}
+
+impl core::error::Error for ListError {}

@@ -1,0 +1,394 @@
+//! The send queue: WQEs of one or more 64-byte blocks (WQEBB), gap free.
+//!
+//! A WQE starts where the last one ended and may go on at the start of the
+//! ring. What must never happen is that one is overwritten before it is done.
+//! Two limits see to that, and one implies the other: no more than `capacity`
+//! requests are outstanding, and `capacity` of the longest WQEs fit the ring
+//! (`SendConsumer::new` sees to it), so blocks need not be counted per post.
+//!
+//! Requests that are not signalled are retired by the next completion: its WQE
+//! counter leads to a table entry that says how many requests were posted up to
+//! and including that one.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use super::layout::SendLayout;
+use super::units::write_unit;
+use super::{Credits, RingSize};
+use crate::mmio::{DoorbellRecord, Register};
+use crate::request::{ListError, PostError, SendFlags, SendRequest};
+use crate::wire::{Be64, CtrlFlags, CtrlSegment, UNIT, WQEBB, WqeOpcode};
+
+use consumer::Entry;
+pub use consumer::{Retired, SendConsumer};
+
+mod any;
+mod bind;
+mod consumer;
+mod doorbell;
+mod encode;
+mod one;
+
+/// How a send queue may ring its register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoorbellPolicy {
+    /// Whether a single request may be copied to the register. Only effective
+    /// on a register that is exclusively this queue's.
+    pub blue_flame: bool,
+    /// Whether other threads may ring the same register at the same time.
+    pub serialised: bool,
+}
+
+/// The posting half.
+#[derive(Debug)]
+pub struct SendProducer {
+    buf: NonNull<u8>,
+    end: NonNull<u8>,
+    size: RingSize,
+    /// WQEBBs written so far, as far as the device counts them. A ring has no
+    /// more than 2^15.
+    producer: u16,
+    credits: Credits,
+    /// As control segments have it.
+    qpn_shifted: u32,
+    max_segments: u32,
+    max_inline: u32,
+    /// The most inline bytes of a request that is written in line.
+    short_inline: u32,
+    /// The longest WQE, in units, that may be copied to the register; 0: none.
+    blue_flame_units: u32,
+    record: DoorbellRecord,
+    /// The consumer's entries, by WQEBB: kept here so that a post does not
+    /// touch the cache line that the poller writes.
+    entries: NonNull<Entry>,
+    consumer: NonNull<SendConsumer>,
+    register: Register,
+    /// Whether there is room for binds.
+    windows: bool,
+    /// The next WQE carries these. Whoever sets them holds the credits, so that
+    /// only the way of an exhausted queue need look here.
+    next_fence: CtrlFlags,
+}
+
+// SAFETY: `buf` and `end` are DMA memory, bound to no thread; only this half
+// writes it. The consumer is `Sync` and outlives this half, as promised to
+// `new`.
+unsafe impl Send for SendProducer {}
+
+/// Where a WQE begins.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The WQEBB as the device counts it.
+    counter: u16,
+    /// The WQEBB in the ring.
+    index: usize,
+    wqe: NonNull<u8>,
+}
+
+/// What the control segment of a WQE says, but for where it is and whose.
+#[derive(Clone, Copy)]
+struct Control {
+    opcode: WqeOpcode,
+    /// Length of the WQE in units of 16 bytes.
+    units: u32,
+    flags: CtrlFlags,
+    imm: u32,
+}
+
+/// How many WQEBBs a WQE takes. Not `div_ceil`, which provides for sums that
+/// overflow.
+#[inline(always)]
+const fn wqebbs(units: u32) -> u32 {
+    const PER_WQEBB: u32 = (WQEBB / UNIT) as u32;
+    (units + PER_WQEBB - 1) >> PER_WQEBB.ilog2()
+}
+
+/// A WQE in the ring that the device has not been told of.
+#[derive(Clone, Copy)]
+struct Written {
+    /// What the register is told.
+    doorbell: Be64,
+    /// Its first WQEBB.
+    wqe: NonNull<u8>,
+    units: u32,
+}
+
+impl SendProducer {
+    /// Returns the posting half of the ring whose other half is `consumer`. Closed
+    /// for posts until [`Self::open`].
+    ///
+    /// # Safety
+    /// `layout` is the one that `consumer` was made from, and `consumer` stays
+    /// where it is for as long as this half lives. There is no other producer.
+    /// The register that the layout names is valid as long, and used as
+    /// `policy` says.
+    pub unsafe fn new(
+        layout: &SendLayout,
+        policy: DoorbellPolicy,
+        consumer: &SendConsumer,
+    ) -> Self {
+        let SendConsumer { size, capacity, .. } = *consumer;
+        let register = layout.register;
+        let copies = policy.blue_flame && register.exclusive;
+        Self {
+            buf: layout.buf,
+            // SAFETY: one past the ring, as the layout says.
+            end: unsafe { layout.buf.add(size.count() as usize * WQEBB) },
+            size,
+            producer: 0,
+            credits: Credits::new(capacity, consumer.retired.load(Ordering::Acquire)),
+            qpn_shifted: layout.qpn << 8,
+            max_segments: layout.max_segments.max(1),
+            max_inline: layout.max_inline,
+            short_inline: one::short_inline(layout.max_inline),
+            blue_flame_units: if copies {
+                register.half_size / UNIT as u32
+            } else {
+                0
+            },
+            // SAFETY: the layout's record, valid as promised to the consumer.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
+            entries: NonNull::from(&*consumer.entries).cast(),
+            consumer: NonNull::from(consumer),
+            // SAFETY: the layout's register, valid as the caller promises.
+            register: unsafe {
+                Register::at(
+                    register.reg,
+                    register.half_size,
+                    policy.serialised && !copies,
+                )
+            },
+            windows: layout.windows,
+            next_fence: CtrlFlags::empty(),
+        }
+    }
+
+    #[inline(always)]
+    fn retired(&self) -> u32 {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let consumer = unsafe { self.consumer.as_ref() };
+        // Acquire: the poller has read the entries and WQEs that come back.
+        consumer.retired.load(Ordering::Acquire)
+    }
+
+    /// Lets posts in, once the queue pair is ready to send.
+    pub fn open(&mut self) {
+        self.credits.open(self.retired());
+        if !self.next_fence.is_empty() {
+            self.credits.hold();
+        }
+    }
+
+    /// Lets no more posts in.
+    #[cfg(test)]
+    pub fn close(&mut self) {
+        self.credits.close();
+    }
+
+    /// Returns whether every request that was posted has been retired.
+    pub fn is_idle(&self) -> bool {
+        self.credits.posted() == self.retired()
+    }
+
+    /// Returns how many requests may be outstanding.
+    pub fn capacity(&self) -> u32 {
+        self.credits.capacity()
+    }
+
+    /// Takes no more than `most` at a time from now on, where the ring would
+    /// hold more; or as many as are outstanding, if they are more.
+    pub fn limit(&mut self, most: u32) {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let capacity = unsafe { self.consumer.as_ref() }.capacity.min(most);
+        if self.credits.is_open() {
+            // Not held back meanwhile: what is outstanding shows.
+            self.credits.open(self.retired());
+        }
+        self.credits.set_capacity(capacity);
+        if self.credits.is_open() {
+            // What was held back for a fence still is.
+            self.open();
+        }
+    }
+
+    /// Posts one request and rings. Its note is 0.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// As for [`Self::post_noted`].
+    #[inline(always)]
+    pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.post_noted(request, 0) }
+    }
+
+    /// Posts one request and rings. Its completion carries `note`.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// The memory of the segments is readable by the processor now if the
+    /// request is inline; otherwise it is left alone (for a read: writable and
+    /// unused) until the request completes.
+    #[inline(always)]
+    pub unsafe fn post_noted(
+        &mut self,
+        request: &SendRequest<'_>,
+        note: u32,
+    ) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        if !unsafe { self.try_post(request, note) } {
+            // SAFETY: passed on to the caller.
+            unsafe { self.post_any(&request.rebuilt(), note) }?;
+        }
+        Ok(())
+    }
+
+    /// [`Self::post_noted`] for every request.
+    #[inline(never)]
+    unsafe fn post_any(&mut self, request: &SendRequest<'_>, note: u32) -> Result<(), PostError> {
+        // SAFETY: passed on to the caller.
+        let written = unsafe { self.write(request, note) }?;
+        self.ring_single(written);
+        Ok(())
+    }
+
+    /// [`Self::post_noted`] as far as it goes without a call out of line. Returns
+    /// whether the request is posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post_noted`].
+    #[inline(always)]
+    pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
+        // SAFETY: passed on to the caller.
+        match unsafe { self.try_write(request, note) } {
+            Some(written) => {
+                self.ring_single(written);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Posts several requests and rings once. Their notes are 0.
+    ///
+    /// # Errors
+    /// [`ListError`]; the requests before the bad one are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every request.
+    #[inline]
+    pub unsafe fn post_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
+        let mut last = None;
+        let mut posted = 0;
+        let mut result = Ok(());
+        while let Some(request) = requests.get(posted) {
+            // SAFETY: passed on to the caller.
+            let tried = unsafe { self.try_write(request, 0) };
+            let written = match tried {
+                Some(written) => written,
+                // SAFETY: passed on to the caller.
+                None => match unsafe { self.write(request, 0) } {
+                    Ok(written) => written,
+                    Err(error) => {
+                        result = Err(ListError { posted, error });
+                        break;
+                    }
+                },
+            };
+            last = Some(written);
+            posted += 1;
+        }
+        match last {
+            Some(written) if posted == 1 => self.ring_single(written),
+            Some(written) => self.ring(written),
+            None => {}
+        }
+        result
+    }
+
+    /// Whether there is room for one more request that need not carry a fence.
+    /// A queue that is kept full takes a look at what is retired for each, so
+    /// that is done in line.
+    #[inline(always)]
+    fn has_room(&mut self) -> bool {
+        !self.credits.exhausted() || self.next_fence.is_empty() && self.has_room_now()
+    }
+
+    /// Whether there is room once what is retired by now is counted.
+    #[inline(always)]
+    fn has_room_now(&mut self) -> bool {
+        let retired = self.retired();
+        self.credits.refresh(retired)
+    }
+
+    /// Lets one more request in, if there is room. Answers the fence that it
+    /// has to carry.
+    fn admit(&mut self) -> Result<CtrlFlags, PostError> {
+        if self.credits.exhausted() && !self.has_room_now() {
+            return Err(if self.credits.is_open() {
+                PostError::QueueFull
+            } else {
+                PostError::NotReady
+            });
+        }
+        Ok(core::mem::take(&mut self.next_fence))
+    }
+
+    /// Where the next WQE begins.
+    #[inline(always)]
+    fn place(&self) -> Place {
+        let counter = self.producer;
+        let index = self.size.index(u32::from(counter));
+        Place {
+            counter,
+            index,
+            // SAFETY: `index` is below the WQEBB count.
+            wqe: unsafe { self.buf.add(index * WQEBB) },
+        }
+    }
+
+    /// Writes the control segment of a WQE whose body is there, `units` long
+    /// with it: from here on it is posted, but for the doorbell.
+    #[inline(always)]
+    fn finish(&mut self, place: Place, cookie: u64, note: u32, control: Control) -> Written {
+        let Control {
+            opcode,
+            units,
+            flags,
+            imm,
+        } = control;
+        let ctrl = CtrlSegment::new(opcode, place.counter, self.qpn_shifted, units, flags, imm);
+        // SAFETY: the first unit of this WQE.
+        unsafe { write_unit(place.wqe, ctrl.to_words()) };
+        // SAFETY: the index is below the WQEBB count, which is the number of
+        // entries, and the consumer that owns them outlives this half.
+        let entry = unsafe { self.entries.add(place.index).as_ref() };
+        entry.cookie.store(cookie, Ordering::Relaxed);
+        entry.note.store(note, Ordering::Relaxed);
+        entry.posted.store(self.credits.take(1), Ordering::Relaxed);
+        self.producer = place.counter.wrapping_add(wqebbs(units) as u16);
+        Written {
+            doorbell: ctrl.doorbell(),
+            wqe: place.wqe,
+            units,
+        }
+    }
+}
+
+// What writing control segments relies on: the flags that the device knows have its values.
+const _: () = {
+    assert!(SendFlags::SIGNALED.bits() == CtrlFlags::CQ_UPDATE.bits());
+    assert!(SendFlags::SOLICITED.bits() == CtrlFlags::SOLICITED.bits());
+    assert!(SendFlags::FENCE.bits() == CtrlFlags::FENCE.bits());
+    assert!(SendFlags::INLINE.bits() & CtrlFlags::all().bits() == 0);
+    // What is left out of a request's flags is nobody's by accident.
+    assert!(SendFlags::all().bits() & CtrlFlags::SMALL_FENCE.bits() == 0);
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Posting changes of memory windows.
+//!
+//! The WQE names the window by its key, so nothing of the control path is
+//! needed. What comes behind it starts only when the key is changed: the next
+//! WQE carries the small fence, whichever it is (libmlx5's `next_fence`).
+
+use core::ptr::NonNull;
+
+use super::encode::with_fence;
+use super::{Control, SendProducer, Written};
+use crate::request::{PostError, SendFlags};
+use crate::units::write_unit;
+use crate::wire::{CtrlFlags, UNIT, WindowChange, WqeOpcode};
+
+impl SendProducer {
+    /// Posts the change of a window and rings. Of the flags only `SIGNALED`
+    /// and `FENCE` mean something. Its completion carries `note`.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing is posted then.
+    ///
+    /// # Safety
+    /// `change` names a memory window of type 1 of the queue pair's protection
+    /// domain, with the key that it has, and memory that peers may access as
+    /// `change` says for as long as the window is open.
+    #[inline(never)]
+    pub unsafe fn post_change(
+        &mut self,
+        cookie: u64,
+        change: &WindowChange,
+        flags: SendFlags,
+        note: u32,
+    ) -> Result<(), PostError> {
+        if !self.windows {
+            return Err(PostError::NoWindows);
+        }
+        let fence = self.admit()?;
+        let flags = flags & (SendFlags::SIGNALED | SendFlags::FENCE);
+        let written = self.write_change(cookie, change, with_fence(flags, fence), note);
+        self.ring_single(written);
+        Ok(())
+    }
+
+    /// The next WQE carries a fence: nothing is posted by the short ways
+    /// before it was written.
+    pub(super) fn fence_next(&mut self, fence: CtrlFlags) {
+        self.next_fence = fence;
+        self.credits.hold();
+    }
+
+    fn write_change(
+        &mut self,
+        cookie: u64,
+        change: &WindowChange,
+        flags: CtrlFlags,
+        note: u32,
+    ) -> Written {
+        let place = self.place();
+        let units = change.units();
+        // SAFETY: the second unit of a WQEBB.
+        let mut at = unsafe { place.wqe.add(UNIT) };
+        for words in &change.body()[..units as usize - 1] {
+            at = self.wrapped(at);
+            // SAFETY: the WQE is no longer than the longest that the credits
+            // provide for, since there are to be windows; so `at` is in a
+            // WQEBB that the device has given back.
+            unsafe { write_unit(at, *words) };
+            // SAFETY: stays within, or one past, the ring.
+            at = unsafe { at.add(UNIT) };
+        }
+        // Instead of immediate data: which key. The device goes by its index.
+        let control = Control {
+            opcode: WqeOpcode::Umr,
+            units,
+            flags,
+            imm: change.before,
+        };
+        let written = self.finish(place, cookie, note, control);
+        self.fence_next(CtrlFlags::SMALL_FENCE);
+        written
+    }
+
+    fn wrapped(&self, at: NonNull<u8>) -> NonNull<u8> {
+        if at == self.end { self.buf } else { at }
+    }
+}

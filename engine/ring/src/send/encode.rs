@@ -1,0 +1,138 @@
+//! The WQE of a request: the control segment, the peer's address if there is one,
+//! and the data.
+//!
+//! There is one encoder. What differs between the fast path and other requests is
+//! how the data are written, which is a [`Payload`]: one segment (`one.rs`) or any
+//! number (`any.rs`). What is constant of a request where it is posted stays
+//! constant here, so each operation is compiled by itself.
+
+use core::ptr::NonNull;
+
+use super::{Control, SendProducer, Written};
+use crate::request::{SendFlags, SendOp, SendRequest};
+use crate::units::write_unit;
+use crate::wire::{CtrlFlags, RemoteSegment, UNIT, WqeOpcode};
+
+/// The data of a request.
+pub(super) trait Payload {
+    /// Why they are not written.
+    type Refused;
+
+    /// Writes data segments. Returns how many units they take.
+    ///
+    /// # Safety
+    /// `body` is the second or third unit of the WQE at the producer, which the
+    /// credits say is free.
+    unsafe fn write_data(
+        &self,
+        ring: &SendProducer,
+        body: NonNull<u8>,
+    ) -> Result<u32, Self::Refused>;
+
+    /// Writes the bytes themselves behind their header. Returns how many units
+    /// they take.
+    ///
+    /// # Safety
+    /// As for [`Self::write_data`]; and the memory of the segments is readable.
+    unsafe fn write_inline(
+        &self,
+        ring: &SendProducer,
+        body: NonNull<u8>,
+    ) -> Result<u32, Self::Refused>;
+}
+
+/// What an operation is in the control segment.
+#[derive(Clone, Copy)]
+pub(super) struct Operation {
+    opcode: WqeOpcode,
+    imm: u32,
+}
+
+/// Address and key of the peer's memory.
+pub(super) type Remote = (u64, u32);
+
+impl Operation {
+    /// Also returns the peer's memory, if the operation has such. `None` for a
+    /// marker, which has no data.
+    #[inline(always)]
+    pub(super) fn of(op: SendOp) -> Option<(Self, Option<Remote>)> {
+        let (opcode, imm, remote) = match op {
+            SendOp::Send => (WqeOpcode::Send, 0, None),
+            SendOp::SendImm(imm) => (WqeOpcode::SendImm, imm, None),
+            SendOp::Write { remote_addr, rkey } => {
+                (WqeOpcode::RdmaWrite, 0, Some((remote_addr, rkey)))
+            }
+            SendOp::WriteImm {
+                remote_addr,
+                rkey,
+                imm,
+            } => (WqeOpcode::RdmaWriteImm, imm, Some((remote_addr, rkey))),
+            SendOp::Read { remote_addr, rkey } => {
+                (WqeOpcode::RdmaRead, 0, Some((remote_addr, rkey)))
+            }
+            SendOp::Nop => return None,
+        };
+        Some((Self { opcode, imm }, remote))
+    }
+}
+
+impl SendProducer {
+    /// Writes the WQE of a request at the producer, which the credits say is free.
+    /// The device sees it with the next doorbell.
+    ///
+    /// # Errors
+    /// The payload's; nothing is posted then.
+    ///
+    /// # Safety
+    /// As for [`Self::post_noted`].
+    #[inline(always)]
+    pub(super) unsafe fn encode<P: Payload>(
+        &mut self,
+        request: &SendRequest<'_>,
+        operation: Operation,
+        remote: Option<Remote>,
+        payload: &P,
+        note: u32,
+        fence: CtrlFlags,
+    ) -> Result<Written, P::Refused> {
+        let Operation { opcode, imm } = operation;
+        // A read has nothing to copy.
+        let is_inline =
+            request.flags.contains(SendFlags::INLINE) && !matches!(opcode, WqeOpcode::RdmaRead);
+        let place = self.place();
+        let before = if remote.is_some() { 2 } else { 1 };
+        // SAFETY: the second or third unit of the WQE's first WQEBB.
+        let body = unsafe { place.wqe.add(before * UNIT) };
+        // SAFETY: as above; the rest is passed on to the caller.
+        let units = unsafe {
+            match is_inline {
+                true => payload.write_inline(self, body)?,
+                false => payload.write_data(self, body)?,
+            }
+        };
+        if let Some((addr, rkey)) = remote {
+            let remote = RemoteSegment::new(addr, rkey);
+            // SAFETY: the second unit of the WQE's first WQEBB.
+            unsafe { write_unit(place.wqe.add(UNIT), remote.to_words()) };
+        }
+        let control = Control {
+            opcode,
+            units: before as u32 + units,
+            flags: with_fence(request.flags, fence),
+            imm,
+        };
+        Ok(self.finish(place, request.cookie, note, control))
+    }
+}
+
+/// The flags of a request that is to carry a fence besides its own.
+#[inline(always)]
+pub(super) fn with_fence(asked: SendFlags, fence: CtrlFlags) -> CtrlFlags {
+    let flags = CtrlFlags::from_bits_truncate(asked.bits());
+    if flags.contains(CtrlFlags::FENCE) {
+        // The larger one includes it.
+        flags
+    } else {
+        flags | fence
+    }
+}

@@ -1,0 +1,528 @@
+//! The shared receive queue: WQEs that are linked in ring memory.
+//!
+//! Each WQE begins with the index of the next one; the device follows these
+//! links, from the first WQE ever posted on. The order of the links is the
+//! producer's choice, and it decides about speed: a NIC fetches several WQEs at
+//! once where they are neighbours. So the producer keeps runs whole, as libmlx5
+//! does since v48: **the WQE after the one that is posted is its neighbour in
+//! the ring if that is free, otherwise the nearest free WQE behind it, around
+//! the end of the ring.** For the same posts and completions in the same order
+//! that is the order in which libmlx5 v48 posts. One WQE, the next to be
+//! posted, is always kept free, since the link to it must be written first.
+//!
+//! The producer writes the link with the rest of the WQE, when it is posted;
+//! libmlx5 links a whole run as soon as it takes it, which for a long run is
+//! many stores in one post. The device sees the same links: it reads none of a
+//! WQE that is not posted.
+//!
+//! The pollers return completed WQEs as runs: a completion that follows the last
+//! one in the ring, as is the rule, makes the latest run longer by one; any other
+//! begins a run. So the producer learns of any number of WQEs that came back in
+//! the order of the ring by one load. What came back in another order waits in
+//! a [`FreeSet`], whose search takes constant time.
+//!
+//! Unlike a receive queue's, segments of length 0 are written (libmlx5
+//! `mlx5_post_srq_recv`).
+//!
+//! Usually all queue pairs of the queue report to one completion queue, so there
+//! is one poller; if there are several, they take a [`BiasedLock`].
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::RingSize;
+use super::free_set::FreeSet;
+use super::layout::{LayoutError, SharedRecvLayout};
+use super::recv_wqe::{PostReceives, RecvWqes};
+use super::scatter::{Units, read_unit};
+use crate::mmio::{DmaCell, DoorbellRecord, barrier};
+use crate::request::{PostError, RecvRequest, Segment};
+use crate::sync::BiasedLock;
+use crate::wire::{Be16, SrqNextSegment, UNIT};
+
+/// The posting half.
+#[derive(Debug)]
+pub struct SharedRecvProducer {
+    wqes: RecvWqes<1>,
+    /// The next WQE to use, an index of the ring.
+    head: u32,
+    /// The last of the WQEs from `head` on that are neighbours and known to be
+    /// free.
+    tail: u32,
+    /// The run of the pollers that goes on behind `tail`; another number than
+    /// `reading` if none does.
+    run: u32,
+    /// The run of the pollers that is read next, and its first WQE that was not
+    /// read; while it goes on behind `tail`, that is the WQE there.
+    reading: u32,
+    unread: u32,
+    /// Posts so far; the device reads 16 bits of it.
+    posted: u32,
+    record: DoorbellRecord,
+    consumer: NonNull<SharedRecvConsumer>,
+    /// Free WQEs that were returned, and are not between `head` and `tail`.
+    free: FreeSet,
+}
+
+// SAFETY: the pointers in `wqes` are to DMA memory, bound to no thread, of which
+// this half writes free WQEs only, and to atomics; the consumer is `Sync`. Both
+// outlive this half, as promised to `new`.
+unsafe impl Send for SharedRecvProducer {}
+
+/// The completing half, used by the pollers.
+#[derive(Debug)]
+pub struct SharedRecvConsumer {
+    /// The latest run, and the last WQE of it: see [`Latest`].
+    latest: AtomicU64,
+    /// How many WQEs were ever returned.
+    returned: AtomicU32,
+    /// By the number of a run, masked: with which WQE the run before it has
+    /// ended, and with which it begins.
+    turns: Box<[AtomicU32]>,
+    /// Written by the producer.
+    record: DoorbellRecord,
+    lock: BiasedLock,
+    size: RingSize,
+    cookies: Box<[AtomicU64]>,
+    buf: NonNull<u8>,
+    stride: usize,
+}
+
+// SAFETY: `buf` is DMA memory, bound to no thread, and only read from here.
+unsafe impl Send for SharedRecvConsumer {}
+// SAFETY: as above; the other fields that change are atomics.
+unsafe impl Sync for SharedRecvConsumer {}
+
+/// The latest of the runs of WQEs that the pollers return: 32 bits with its
+/// number, and 32 with its last WQE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Latest(u64);
+
+impl Latest {
+    #[inline(always)]
+    fn new(run: u32, last: u32) -> Self {
+        Self(u64::from(run) << 32 | u64::from(last))
+    }
+
+    #[inline(always)]
+    fn run(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn last(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The same after the return of the WQE at `index`, if it follows the last
+    /// one in the ring.
+    #[inline(always)]
+    fn followed_by(self, size: RingSize, index: u32) -> Option<Self> {
+        const RUN: u64 = (u32::MAX as u64) << 32;
+        let longer = Self((self.0 + 1) & (RUN | u64::from(size.count() - 1)));
+        (longer.last() == index).then_some(longer)
+    }
+
+    /// The same with the WQE at `index` in a run of its own. The turn is noted
+    /// in `turns`, which has a place for each WQE of the ring.
+    #[inline(always)]
+    fn turned_to(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
+        let run = self.run().wrapping_add(1);
+        // SAFETY: masked to the ring.
+        let turn = unsafe { turns.get_unchecked(size.index(run)) };
+        // Indices have 16 bits.
+        turn.store(self.last() << 16 | index, Ordering::Relaxed);
+        Self::new(run, index)
+    }
+
+    /// The same after the return of the WQE at `index`.
+    #[inline(always)]
+    fn after(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
+        match self.followed_by(size, index) {
+            Some(longer) => longer,
+            None => {
+                core::hint::cold_path();
+                self.turned_to(size, turns, index)
+            }
+        }
+    }
+}
+
+impl SharedRecvProducer {
+    /// Returns the posting half of the ring whose other half is `consumer`.
+    ///
+    /// # Safety
+    /// `layout` is the one that `consumer` was made from, and `consumer` stays
+    /// where it is for as long as this half lives. There is no other producer.
+    pub unsafe fn new(layout: &SharedRecvLayout, consumer: &SharedRecvConsumer) -> Self {
+        let SharedRecvConsumer { size, stride, .. } = *consumer;
+        Self {
+            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.cookies),
+            head: u32::from(layout.head),
+            tail: u32::from(layout.tail),
+            run: 0,
+            reading: 0,
+            unread: 0,
+            posted: 0,
+            // SAFETY: the layout's record, valid as promised to the consumer.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
+            consumer: NonNull::from(consumer),
+            free: FreeSet::new(size),
+        }
+    }
+
+    /// Returns how many receives may be outstanding.
+    pub fn capacity(&self) -> u32 {
+        self.wqes.size.count() - 1
+    }
+
+    /// Returns how many segments one receive may have.
+    pub fn max_segments(&self) -> usize {
+        self.wqes.max_segments
+    }
+
+    /// Writes a request, of no more segments than fit, to the head, and makes
+    /// `next` the head.
+    #[inline(always)]
+    fn write_to_head(
+        &mut self,
+        next: u32,
+        cookie: u64,
+        segments: &[Segment],
+    ) -> Result<(), PostError> {
+        // SAFETY: the head is free.
+        unsafe { self.wqes.write(self.head as usize, cookie, segments) }?;
+        self.wqes.link(self.head, next);
+        self.head = next;
+        self.posted = self.posted.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Adds what was returned in the order of the ring to the WQEs from `head`
+    /// to `tail`. Returns whether there are any. A queue that is kept full
+    /// asks that for each request, so it is done in line.
+    #[inline(always)]
+    fn extend(&mut self) -> bool {
+        let latest = self.latest();
+        if latest.run() != self.run {
+            return false;
+        }
+        self.tail = latest.last();
+        self.tail != self.head
+    }
+
+    /// Puts all that was returned to the free WQEs. `next` is the WQE behind the
+    /// tail.
+    fn read_runs(&mut self, next: u32) {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let consumer = unsafe { self.consumer.as_ref() };
+        let size = self.wqes.size;
+        if self.run == self.reading {
+            self.unread = next;
+        }
+        let latest = self.latest();
+        while self.reading != latest.run() {
+            self.reading = self.reading.wrapping_add(1);
+            let turn = &consumer.turns[size.index(self.reading)];
+            // Written before `latest`. The place is used again after as many runs
+            // as the ring has WQEs; fewer are returned and not read.
+            let turn = turn.load(Ordering::Relaxed);
+            let (last, first) = (turn >> 16, turn & 0xffff);
+            self.free.insert_up_to(size, self.unread, last);
+            self.unread = first;
+        }
+        self.free.insert_up_to(size, self.unread, latest.last());
+        self.unread = self.wqes.neighbour(latest.last());
+        self.join();
+    }
+
+    /// Finds out whether the run that is read next goes on behind the tail.
+    fn join(&mut self) {
+        self.run = if self.unread == self.wqes.neighbour(self.tail) {
+            self.reading
+        } else {
+            // Older: it never becomes the latest again.
+            self.reading.wrapping_sub(1)
+        };
+    }
+
+    #[inline(always)]
+    fn latest(&self) -> Latest {
+        // SAFETY: the consumer outlives this half, as promised to `new`.
+        let consumer = unsafe { self.consumer.as_ref() };
+        // Acquire: the turns before it, and that the pollers have read the
+        // cookies and WQEs that come back.
+        Latest(consumer.latest.load(Ordering::Acquire))
+    }
+}
+
+impl PostReceives for SharedRecvProducer {
+    #[inline(always)]
+    unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+        if self.head == self.tail && !self.extend() {
+            return false;
+        }
+        let head = self.head;
+        let next = self.wqes.neighbour(head);
+        // SAFETY: the head is free.
+        if !unsafe { self.wqes.write_one(head as usize, request) } {
+            return false;
+        }
+        self.wqes.link(head, next);
+        self.head = next;
+        self.posted = self.posted.wrapping_add(1);
+        self.publish();
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
+        if self.head == self.tail {
+            self.extend();
+        }
+        let wqes = self.wqes;
+        let tail = self.tail;
+        let mut head = self.head;
+        let mut written = 0;
+        for request in requests {
+            if head == tail {
+                break;
+            }
+            let next = wqes.neighbour(head);
+            // SAFETY: the head is free.
+            if !unsafe { wqes.write_one(head as usize, request) } {
+                break;
+            }
+            wqes.link(head, next);
+            head = next;
+            written += 1;
+        }
+        self.head = head;
+        self.posted = self.posted.wrapping_add(written as u32);
+        written
+    }
+
+    #[inline(never)]
+    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        if segments.len() > self.wqes.max_segments {
+            return Err(PostError::TooManySegments);
+        }
+        if self.head != self.tail || self.extend() {
+            let next = self.wqes.neighbour(self.head);
+            return self.write_to_head(next, cookie, segments);
+        }
+        let next = self.wqes.neighbour(self.tail);
+        self.read_runs(next);
+        let run = self.free.nearest(next).ok_or(PostError::QueueFull)?;
+        self.write_to_head(run.first, cookie, segments)?;
+        self.free.remove(run);
+        self.tail = run.last;
+        self.join();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn publish(&mut self) {
+        barrier::before_record();
+        self.record.set(self.posted & 0xffff);
+    }
+}
+
+impl RecvWqes<1> {
+    /// The WQE that follows in the ring.
+    #[inline(always)]
+    fn neighbour(&self, head: u32) -> u32 {
+        self.size.index(head.wrapping_add(1)) as u32
+    }
+
+    /// Links a WQE to the one that is posted next.
+    #[inline(always)]
+    fn link(&self, head: u32, next: u32) {
+        // SAFETY: inside the header of a WQE of the ring.
+        let link = unsafe { self.at(head as usize).add(SrqNextSegment::NEXT_OFFSET) };
+        // SAFETY: two aligned bytes of ring memory.
+        unsafe { DmaCell::<u16>::new(link.cast()) }.write(Be16::new(next as u16).to_bits());
+    }
+}
+
+/// Completed WQEs that are returned together.
+#[derive(Debug)]
+pub struct Returns<'a> {
+    cookies: &'a [AtomicU64],
+    size: RingSize,
+    turns: &'a [AtomicU32],
+    latest: Latest,
+}
+
+impl Returns<'_> {
+    /// Gives the WQE at `index` back, as a completion names it, and returns its
+    /// cookie.
+    ///
+    /// # Safety
+    /// The device is done with that WQE, and it was not given back before: the
+    /// caller has read its completion.
+    #[inline(always)]
+    pub unsafe fn take(&mut self, index: u16) -> u64 {
+        let index = self.size.index(u32::from(index));
+        self.latest = self.latest.after(self.size, self.turns, index as u32);
+        // SAFETY: masked to the ring, which has as many cookies as WQEs.
+        unsafe { self.cookies.get_unchecked(index) }.load(Ordering::Relaxed)
+    }
+}
+
+impl SharedRecvConsumer {
+    /// Returns the completing half of the ring that `layout` describes.
+    ///
+    /// # Errors
+    /// If the layout contradicts itself.
+    ///
+    /// # Safety
+    /// The memory that the layout names is valid, aligned as the device
+    /// demands, free from head to tail, and used by nothing but the two halves and
+    /// the device, for as long as either half lives. The device takes the head
+    /// first.
+    pub unsafe fn new(layout: &SharedRecvLayout) -> Result<Self, LayoutError> {
+        if layout.head >= layout.tail {
+            return Err(LayoutError(
+                "the shared receive queue's free list is empty or reversed",
+            ));
+        }
+        let size = RingSize::new(u32::from(layout.tail) + 1).ok_or(LayoutError(
+            "the shared receive queue's WQE count is not a power of two",
+        ))?;
+        if !layout.stride.is_power_of_two() || (layout.stride as usize) < 2 * UNIT {
+            return Err(LayoutError(
+                "the shared receive stride is not a power of two of at least 32",
+            ));
+        }
+        Ok(Self {
+            // Run 0, which the producer takes to go on behind the tail.
+            latest: AtomicU64::new(Latest::new(0, u32::from(layout.tail)).0),
+            returned: AtomicU32::new(0),
+            turns: (0..size.count()).map(|_| AtomicU32::new(0)).collect(),
+            // SAFETY: the layout's record, valid as the caller promises.
+            record: unsafe { DoorbellRecord::new(layout.dbrec) },
+            lock: BiasedLock::new(),
+            size,
+            cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
+            buf: layout.buf,
+            stride: layout.stride as usize,
+        })
+    }
+
+    /// Allows several threads to return WQEs from now on. Call it before the
+    /// second one can see a completion of this queue.
+    pub fn allow_several_pollers(&self) {
+        self.lock.revoke_bias();
+    }
+
+    /// Returns the cookie of the WQE at `index`, as a completion names it.
+    #[inline(always)]
+    pub fn cookie(&self, index: u16) -> u64 {
+        // SAFETY: masked to the ring, which has as many cookies as WQEs.
+        let cookie = unsafe {
+            self.cookies
+                .get_unchecked(self.size.index(u32::from(index)))
+        };
+        cookie.load(Ordering::Relaxed)
+    }
+
+    /// Gives a completed WQE back to the producer, which may write over it from
+    /// then on.
+    ///
+    /// # Safety
+    /// The device is done with the WQE, and it was not given back before: the caller
+    /// has read its completion. One thread at a time gives WQEs back, unless
+    /// [`Self::allow_several_pollers`] has returned.
+    pub unsafe fn free(&self, index: u16) {
+        let index = self.size.index(u32::from(index)) as u32;
+        self.lock.with(|| {
+            let latest = Latest(self.latest.load(Ordering::Relaxed));
+            self.put_back(latest.after(self.size, &self.turns, index), 1);
+        });
+    }
+
+    /// Gives a completed WQE back and returns its cookie, if it follows the WQE
+    /// that was given back last and there is one poller. Otherwise returns `None`
+    /// and does nothing; the caller then uses [`Self::cookie`] and [`Self::free`].
+    /// Calls nothing out of line, and needs few registers.
+    ///
+    /// # Safety
+    /// As for [`Self::free`].
+    #[inline(always)]
+    pub unsafe fn take_next(&self, index: u16) -> Option<u64> {
+        let cookie = self.cookie(index);
+        let index = self.size.index(u32::from(index)) as u32;
+        let taken = self.lock.try_biased(|| {
+            let latest = Latest(self.latest.load(Ordering::Relaxed));
+            self.put_back(latest.followed_by(self.size, index)?, 1);
+            Some(cookie)
+        });
+        taken.flatten()
+    }
+
+    /// Calls `take`, which gives several WQEs back and returns how many; the
+    /// producer sees them afterwards. Returns `None`, without the call, if there
+    /// are several pollers.
+    ///
+    /// # Safety
+    /// One thread at a time gives WQEs back, unless
+    /// [`Self::allow_several_pollers`] has returned.
+    #[inline(always)]
+    pub unsafe fn return_alone(
+        &self,
+        take: impl FnOnce(&mut Returns<'_>) -> usize,
+    ) -> Option<usize> {
+        self.lock.try_biased(|| {
+            let mut returns = Returns {
+                cookies: &self.cookies,
+                size: self.size,
+                turns: &self.turns,
+                latest: Latest(self.latest.load(Ordering::Relaxed)),
+            };
+            let taken = take(&mut returns);
+            self.put_back(returns.latest, taken as u32);
+            taken
+        })
+    }
+
+    /// Lets the producer see `count` more WQEs, with which the latest run is
+    /// `latest`. Under the lock.
+    #[inline(always)]
+    fn put_back(&self, latest: Latest, count: u32) {
+        // Release: the turns are written, the cookies and WQEs are read.
+        self.latest.store(latest.0, Ordering::Release);
+        // One instruction on memory, where packing it with the rest takes more.
+        let returned = self.returned.load(Ordering::Relaxed);
+        self.returned
+            .store(returned.wrapping_add(count), Ordering::Relaxed);
+    }
+
+    /// Returns the number of receives that were posted and not given back. Any
+    /// thread may call it; the number is exact if no thread posts or polls
+    /// meanwhile.
+    pub fn outstanding(&self) -> u32 {
+        let returned = self.returned.load(Ordering::Relaxed);
+        // The record has 16 bits of the count of posts; fewer are outstanding.
+        self.record.get().wrapping_sub(returned) & 0xffff
+    }
+
+    /// Collects the segments that `length` bytes go to, of the receive at `index`.
+    pub fn units(&self, index: u16, length: u32, units: &mut Units) {
+        // SAFETY: an index of the ring.
+        let wqe = unsafe {
+            self.buf
+                .add(self.size.index(u32::from(index)) * self.stride)
+        };
+        units.collect(
+            length,
+            (1..self.stride / UNIT).map(|unit| {
+                // SAFETY: a unit of the WQE.
+                unsafe { read_unit(wqe.add(unit * UNIT)) }
+            }),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,534 @@
+//! The shared receive ring against a model of libmlx5 v48: its `srq.c` in single
+//! bytes, links and a set of free WQEs.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::request::{ListError, Segment};
+use crate::testing::Memory;
+
+struct Bench {
+    ring: Memory,
+    record: Memory,
+    consumer: Arc<SharedRecvConsumer>,
+    producer: SharedRecvProducer,
+}
+
+/// A ring as libmlx5 hands it over: WQE `i` linked to `i + 1`.
+fn bench(count: u16, stride: u32, start: u32) -> Bench {
+    let ring = Memory::new(usize::from(count) * stride as usize, 0xa5);
+    for index in 0..count - 1 {
+        ring.write(
+            usize::from(index) * stride as usize + 2,
+            &(index + 1).to_be_bytes(),
+        );
+    }
+    let record = Memory::new(64, 0);
+    record.write(0, &(start & 0xffff).to_be_bytes());
+    let layout = SharedRecvLayout {
+        buf: ring.at(0),
+        stride,
+        head: 0,
+        tail: count - 1,
+        dbrec: record.at(0).cast(),
+        srqn: 5,
+    };
+    // SAFETY: the memory outlives both halves; `Bench` drops them with it.
+    let consumer = Arc::new(unsafe { SharedRecvConsumer::new(&layout) }.unwrap());
+    consumer.returned.store(start, Ordering::Relaxed);
+    // SAFETY: the consumer stays where it is, and is kept beside the producer.
+    let mut producer = unsafe { SharedRecvProducer::new(&layout, &consumer) };
+    producer.posted = start;
+    Bench {
+        ring,
+        record,
+        consumer,
+        producer,
+    }
+}
+
+impl Bench {
+    fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+        // SAFETY: nobody writes to the segments of these tests.
+        unsafe { self.producer.post_list(requests) }
+    }
+
+    fn post(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        // SAFETY: as above.
+        unsafe { self.producer.post(&RecvRequest { cookie, segments }) }
+    }
+
+    /// In any of the ways to complete a receive.
+    fn complete(&self, index: u16, cookie: u64) {
+        let found = match cookie % 3 {
+            0 => None,
+            // SAFETY: no device reads the ring.
+            1 => unsafe { self.consumer.take_next(index) },
+            _ => {
+                let mut found = None;
+                let take = |returns: &mut Returns<'_>| {
+                    // SAFETY: as above.
+                    found = Some(unsafe { returns.take(index) });
+                    1
+                };
+                // SAFETY: as above.
+                unsafe { self.consumer.return_alone(take) };
+                found
+            }
+        };
+        match found {
+            Some(found) => assert_eq!(found, cookie),
+            None => self.free(index),
+        }
+    }
+
+    fn free(&self, index: u16) {
+        // SAFETY: no device reads the ring, and one thread gives WQEs back.
+        unsafe { self.consumer.free(index) };
+    }
+
+    /// Where the device goes from a WQE.
+    fn link(&self, index: u16) -> u16 {
+        let stride = self.consumer.stride;
+        let link = self.ring.bytes(usize::from(index) * stride + 2, 2);
+        u16::from_be_bytes([link[0], link[1]])
+    }
+}
+
+fn segment(length: u32) -> Segment {
+    Segment {
+        addr: 0x1122_3344_5566_7788,
+        length,
+        lkey: 0xdead_beef,
+    }
+}
+
+#[test]
+fn segments_follow_the_link_and_empty_ones_are_written() {
+    let mut bench = bench(4, 64, 0xffff);
+    bench.post(7, &[segment(0), segment(3)]).unwrap();
+    let mut expected = vec![0xa5, 0xa5, 0, 1];
+    expected.extend([0xa5; 12]);
+    for length in [0, 3] {
+        expected.extend([0, 0, 0, length, 0xde, 0xad, 0xbe, 0xef]);
+        expected.extend([0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88]);
+    }
+    expected.extend([0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bench.ring.bytes(0, 64), expected);
+    assert_eq!(bench.record.be32(0), 0, "the count of posts has 16 bits");
+    assert_eq!(bench.consumer.cookie(0), 7);
+}
+
+#[test]
+fn all_but_one_wqe_can_be_posted() {
+    let mut bench = bench(4, 32, 0);
+    assert_eq!(bench.producer.capacity(), 3);
+    for cookie in 0..3 {
+        bench.post(cookie, &[segment(1)]).unwrap();
+    }
+    assert_eq!(bench.post(3, &[]), Err(PostError::QueueFull));
+    assert_eq!(
+        bench.post(3, &[segment(1); 2]),
+        Err(PostError::TooManySegments)
+    );
+    bench.free(1);
+    bench.post(3, &[segment(1)]).unwrap();
+    assert_eq!(
+        bench.consumer.cookie(3),
+        3,
+        "the WQE that was kept free is used, and WQE 1 is free"
+    );
+    assert_eq!(bench.post(4, &[]), Err(PostError::QueueFull));
+    assert_eq!(bench.ring.bytes(3 * 32 + 2, 2), [0, 1]);
+}
+
+/// Completions of WQEs that are not posted, that are again and again the same
+/// one, or that are in no ring: posts stay in the ring, and end.
+#[test]
+fn indices_from_nowhere_stay_inside_the_ring() {
+    let mut bench = bench(4, 32, 0);
+    bench.ring.write(2, &0xfffdu16.to_be_bytes());
+    bench.post(1, &[]).unwrap();
+    assert_eq!(bench.ring.bytes(2, 2), [0, 1], "no link is read");
+    bench.post(2, &[]).unwrap();
+    assert_eq!(bench.consumer.cookie(0xfffd), 2);
+    for index in [0xfffd, 0xfff2, 0, 0, 3, 3, 2, 0x8001, 1, 1, 1, 0, 0] {
+        bench.free(index);
+        bench.free(index);
+    }
+    let posted = (0..100).take_while(|&it| bench.post(it, &[]).is_ok());
+    assert!(posted.count() <= 26 + 3);
+    assert_eq!(bench.ring.all().len(), 128);
+}
+
+/// What comes back in order is posted in line, whatever was before: a full queue,
+/// or completions out of order.
+#[test]
+fn order_is_found_again() {
+    let mut bench = bench(8, 32, 0);
+    for cookie in 0..7 {
+        bench.post(cookie, &[segment(1)]).unwrap();
+    }
+    let request = RecvRequest {
+        cookie: 0,
+        segments: &[segment(1)],
+    };
+    for index in 0..20 {
+        assert_eq!(bench.post(0, &[segment(1)]), Err(PostError::QueueFull));
+        bench.free(index % 8);
+        // SAFETY: nothing writes to the segment.
+        assert!(unsafe { bench.producer.try_post(&request) });
+    }
+    // WQE 3 is kept free, and 4 is the oldest that is posted.
+    for index in [5, 4, 6, 7] {
+        bench.free(index);
+    }
+    // SAFETY: as above.
+    assert!(unsafe { !bench.producer.try_post(&request) });
+    for _ in 0..4 {
+        bench.post(0, &[segment(1)]).unwrap();
+    }
+    for index in 0..20 {
+        bench.free(index % 8);
+        // SAFETY: as above.
+        assert!(unsafe { bench.producer.try_post(&request) });
+    }
+}
+
+/// A post on a full queue finds the one place that came back, wherever it is.
+#[test]
+fn what_came_back_out_of_order_is_found() {
+    let mut bench = bench(256, 32, 0);
+    for cookie in 0..255 {
+        bench.post(cookie, &[segment(1)]).unwrap();
+    }
+    let mut kept_free = 255;
+    for cookie in 0..2000 {
+        assert_eq!(bench.post(0, &[segment(1)]), Err(PostError::QueueFull));
+        let index = (cookie * 77 + 13) as u16 % 256;
+        if index == kept_free {
+            continue;
+        }
+        bench.free(index);
+        bench.post(cookie, &[segment(1)]).unwrap();
+        assert_eq!(bench.consumer.cookie(kept_free), cookie);
+        kept_free = index;
+    }
+}
+
+#[test]
+fn layouts_that_contradict_themselves_are_refused() {
+    let memory = Memory::new(4096, 0);
+    let refused = |head, tail, stride| {
+        let (buf, dbrec) = (memory.at(0), memory.at(0).cast());
+        let layout = SharedRecvLayout {
+            buf,
+            stride,
+            head,
+            tail,
+            dbrec,
+            srqn: 1,
+        };
+        // SAFETY: large enough for what is not refused at once.
+        unsafe { SharedRecvConsumer::new(&layout) }.is_err()
+    };
+    assert!(!refused(0, 3, 32));
+    assert!(refused(0, 0, 32));
+    assert!(refused(3, 1, 32));
+    assert!(refused(0, 4, 32));
+    assert!(refused(0, 3, 16));
+    assert!(refused(0, 3, 48));
+}
+
+/// One thread posts, one or two complete: every post completes once, with the
+/// cookie that it was posted with, and the places go round.
+fn posted_and_completed_across_threads(pollers: usize) {
+    let rounds: u64 = if cfg!(miri) { 200 } else { 200_000 };
+    let mut bench = bench(8, 32, 0);
+    let queues: Vec<_> = (0..pollers)
+        .map(|_| std::sync::mpsc::channel::<(u16, u64)>())
+        .collect();
+    let (senders, receivers): (Vec<_>, Vec<_>) = queues.into_iter().unzip();
+    let done = AtomicBool::new(false);
+    if pollers > 1 {
+        bench.consumer.allow_several_pollers();
+    }
+    let Bench {
+        consumer, producer, ..
+    } = &mut bench;
+    let consumer: &SharedRecvConsumer = consumer;
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = receivers
+            .into_iter()
+            .map(|receiver| {
+                scope.spawn(move || {
+                    let mut seen = 0;
+                    for (index, cookie) in receiver {
+                        assert_eq!(consumer.cookie(index), cookie);
+                        // SAFETY: no device reads the ring, and several threads
+                        // are allowed if there are.
+                        unsafe { consumer.free(index) };
+                        seen += 1;
+                    }
+                    seen
+                })
+            })
+            .collect();
+        let mut cookie = 0;
+        while cookie < rounds {
+            let index = producer.head as u16;
+            let request = RecvRequest {
+                cookie,
+                segments: &[],
+            };
+            // SAFETY: no segments.
+            match unsafe { producer.post(&request) } {
+                Ok(()) => {
+                    senders[cookie as usize % pollers]
+                        .send((index, cookie))
+                        .unwrap();
+                    cookie += 1;
+                }
+                Err(PostError::QueueFull) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        drop(senders);
+        let seen: u64 = handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap())
+            .sum();
+        assert_eq!(seen, rounds);
+        done.store(true, Ordering::Relaxed);
+    });
+    // Everything came back: as many as at the start can be posted.
+    for cookie in 0..7 {
+        bench.post(cookie, &[]).unwrap();
+    }
+    assert_eq!(bench.post(7, &[]), Err(PostError::QueueFull));
+}
+
+#[test]
+fn one_thread_posts_and_another_completes() {
+    posted_and_completed_across_threads(1);
+}
+
+#[test]
+fn one_thread_posts_and_two_complete() {
+    posted_and_completed_across_threads(2);
+}
+
+/// libmlx5 v48: `mlx5_post_srq_recv`, `set_next_contig_wqes` and
+/// `mlx5_free_srq_wqe`.
+struct Model {
+    bytes: Vec<u8>,
+    stride: usize,
+    head: usize,
+    tail: usize,
+    free: Vec<bool>,
+}
+
+impl Model {
+    fn count(&self) -> usize {
+        self.free.len()
+    }
+
+    fn link(&mut self, from: usize, to: usize) {
+        let at = from * self.stride + 2;
+        self.bytes[at..at + 2].copy_from_slice(&(to as u16).to_be_bytes());
+    }
+
+    /// The first run in a range: its first WQE and how many follow it.
+    fn contiguous(&self, range: core::ops::Range<usize>) -> Option<(usize, usize)> {
+        let first = range.clone().find(|&at| self.free[at])?;
+        let length = (first..range.end).take_while(|&at| self.free[at]).count();
+        Some((first, length))
+    }
+
+    /// Extends the list; answers whether there is anything free.
+    fn extend(&mut self) -> bool {
+        let next = (self.tail + 1) % self.count();
+        let (first, length) = if self.free[next] {
+            (next, 1)
+        } else {
+            let ahead = self.contiguous(self.head + 1..self.count());
+            match ahead.or_else(|| self.contiguous(0..self.head)) {
+                Some(run) => run,
+                None => return false,
+            }
+        };
+        self.link(self.tail, first);
+        self.tail = first + length - 1;
+        for at in first..=self.tail {
+            self.free[at] = false;
+            if at < self.tail {
+                self.link(at, at + 1);
+            }
+        }
+        true
+    }
+
+    /// The WQE that the request was written to.
+    fn post(&mut self, segments: &[Segment]) -> Result<u16, PostError> {
+        if segments.len() > self.stride / 16 - 1 {
+            return Err(PostError::TooManySegments);
+        }
+        if self.head == self.tail && !self.extend() {
+            return Err(PostError::QueueFull);
+        }
+        let mut wqe = Vec::new();
+        for segment in segments {
+            wqe.extend(segment.length.to_be_bytes());
+            wqe.extend(segment.lkey.to_be_bytes());
+            wqe.extend(segment.addr.to_be_bytes());
+        }
+        if wqe.len() + 16 < self.stride {
+            wqe.extend([0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        let (index, start) = (self.head, self.head * self.stride);
+        self.bytes[start + 16..start + 16 + wqe.len()].copy_from_slice(&wqe);
+        self.head = usize::from(u16::from_be_bytes([
+            self.bytes[start + 2],
+            self.bytes[start + 3],
+        ]));
+        Ok(index as u16)
+    }
+
+    /// The ring, with links only where the device may read them.
+    fn seen(&self, mut bytes: Vec<u8>, posted: &[(u16, u64)]) -> Vec<u8> {
+        for index in (0..self.count()).filter(|&index| {
+            posted
+                .iter()
+                .all(|&(posted, _)| usize::from(posted) != index)
+        }) {
+            bytes[index * self.stride + 2..][..2].fill(0);
+        }
+        bytes
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+    #[test]
+    fn every_byte_is_what_libmlx5_would_have_written(
+        log in prop_oneof![1u32..5, Just(7u32)],
+        stride_log in 5u32..8,
+        start in prop_oneof![Just(0u32), 0xfff0u32..0x1_0002, u32::MAX - 9..=u32::MAX],
+        ops in prop::collection::vec(
+            prop_oneof![
+                prop::collection::vec(
+                    prop_oneof![
+                        3 => prop::collection::vec(1u32..9999, 1),
+                        1 => prop::collection::vec(prop_oneof![Just(0u32), 1u32..9999], 0..9),
+                    ], 1..40)
+                    .prop_map(Ok),
+                // Which of the outstanding ones completes: any, often the oldest.
+                prop::collection::vec(
+                    prop_oneof![Just(0.0), 0.0..1.0f64], 1..40).prop_map(Err),
+            ],
+            1..60,
+        ),
+    ) {
+        let (count, stride) = (1u16 << log, 1usize << stride_log);
+        let mut bench = bench(count, stride as u32, start);
+        let mut model = Model {
+            bytes: bench.ring.all(),
+            stride,
+            head: 0,
+            tail: usize::from(count) - 1,
+            free: vec![false; usize::from(count)],
+        };
+        let mut outstanding: Vec<(u16, u64)> = Vec::new();
+        let mut device = 0u16;
+        let mut posted = start;
+        for op in ops {
+            match op {
+                Ok(list) => {
+                    let list: Vec<Vec<Segment>> =
+                        list.iter().map(|l| l.iter().map(|&l| segment(l)).collect()).collect();
+                    let requests: Vec<RecvRequest<'_>> = list
+                        .iter()
+                        .enumerate()
+                        .map(|(i, segments)| {
+                            RecvRequest { cookie: u64::from(posted) << 8 | i as u64, segments }
+                        })
+                        .collect();
+                    let before = outstanding.len();
+                    let mut expected = Ok(());
+                    for (at, request) in requests.iter().enumerate() {
+                        match model.post(request.segments) {
+                            Ok(index) => outstanding.push((index, request.cookie)),
+                            Err(error) => {
+                                expected = Err(ListError { posted: at, error });
+                                break;
+                            }
+                        }
+                        posted = posted.wrapping_add(1);
+                    }
+                    let found = if let [one] = requests.as_slice() {
+                        bench
+                            .post(one.cookie, one.segments)
+                            .map_err(|error| ListError { posted: 0, error })
+                    } else {
+                        bench.post_list(&requests)
+                    };
+                    prop_assert_eq!(found, expected);
+                    // The device goes from link to link.
+                    for &(index, _) in &outstanding[before..] {
+                        prop_assert_eq!(device, index);
+                        device = bench.link(index);
+                    }
+                    prop_assert_eq!(u32::from(device), bench.producer.head);
+                    prop_assert_eq!(bench.record.be32(0), posted & 0xffff);
+                }
+                Err(which) => {
+                    for which in which {
+                        if outstanding.is_empty() {
+                            break;
+                        }
+                        let at = (which * outstanding.len() as f64) as usize;
+                        let (index, cookie) = outstanding.remove(at);
+                        prop_assert_eq!(bench.consumer.cookie(index), cookie);
+                        bench.complete(index, cookie);
+                        model.free[usize::from(index)] = true;
+                    }
+                }
+            }
+            prop_assert_eq!(bench.consumer.outstanding(), outstanding.len() as u32);
+            prop_assert_eq!(
+                model.seen(bench.ring.all(), &outstanding),
+                model.seen(model.bytes.clone(), &outstanding)
+            );
+        }
+    }
+
+    /// However completions are shuffled: what is posted to a queue that has
+    /// emptied is one run.
+    #[test]
+    fn a_queue_that_was_empty_is_posted_to_in_one_run(
+        order in Just((0..63u16).collect::<Vec<_>>()).prop_shuffle(),
+        before in 0u64..64,
+    ) {
+        let mut bench = bench(64, 32, 0);
+        for cookie in 0..before {
+            bench.post(cookie, &[segment(1)]).unwrap();
+            bench.free(cookie as u16);
+        }
+        let first = bench.producer.head as u16;
+        for cookie in 0..63 {
+            bench.post(cookie, &[segment(1)]).unwrap();
+        }
+        for index in order {
+            bench.free((first + index) % 64);
+        }
+        let first = bench.producer.head as u16;
+        for cookie in 0..63 {
+            bench.post(cookie, &[segment(1)]).unwrap();
+            prop_assert_eq!(bench.consumer.cookie((first + cookie as u16) % 64), cookie);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The completion queue entry (`mlx5_cqe64`, `mlx5_err_cqe`).
+//!
+//! Polling reads it in three steps: the last byte ([`OwnOp`]) tells whether it
+//! is there, the last eight bytes ([`CqeTail`]) whose it is and what, and the
+//! rest only where the opcode asks for it. [`Cqe`] is the whole entry, copied
+//! out, for errors and for printing.
+
+use super::{Be32, Be64, CqeOpcode, Syndrome};
+
+/// Byte offsets in the 64 bytes that the device defines.
+pub mod offset {
+    /// `srqn_uidx`
+    pub const SRQN_UIDX: usize = 32;
+    /// `imm_inval_pkey`
+    pub const IMM: usize = 36;
+    /// `byte_cnt`
+    pub const BYTE_COUNT: usize = 44;
+    /// `timestamp`; an error CQE has its syndrome here
+    pub const TIMESTAMP: usize = 48;
+    /// `vendor_err_synd` of an error CQE
+    pub const VENDOR_SYNDROME: usize = 54;
+    /// `syndrome` of an error CQE
+    pub const SYNDROME: usize = 55;
+    /// `sop_drop_qpn`
+    pub const REQUEST_QPN: usize = 56;
+    /// `wqe_counter`
+    pub const WQE_COUNTER: usize = 60;
+    /// `sop_drop_qpn`, `wqe_counter`, `signature`, `op_own`: one word
+    pub const TAIL: usize = 56;
+    /// `op_own`
+    pub const OWN_OP: usize = 63;
+}
+
+/// The last byte: opcode, inline scatter format, solicited event, owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnOp(pub u8);
+
+/// Where the payload of a small message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InlineScatter {
+    /// In the memory that the request named.
+    None,
+    /// In bytes 0..32 of the CQE.
+    First32,
+    /// In the 64 bytes before the CQE (the first half of a 128-byte entry).
+    Before64,
+}
+
+impl OwnOp {
+    /// The owner bit, compared with the lap of the ring.
+    pub const OWNER: u8 = 1;
+    /// The peer asked for a solicited event.
+    pub const SOLICITED: u8 = 1 << 1;
+    /// `MLX5_INLINE_SCATTER_32`
+    pub const SCATTER_32: u8 = 1 << 2;
+    /// `MLX5_INLINE_SCATTER_64`
+    pub const SCATTER_64: u8 = 1 << 3;
+
+    /// The opcode.
+    #[inline(always)]
+    pub const fn opcode(self) -> CqeOpcode {
+        CqeOpcode(self.0 >> 4)
+    }
+
+    /// Where the payload is.
+    #[inline(always)]
+    pub const fn inline_scatter(self) -> InlineScatter {
+        if self.0 & Self::SCATTER_32 != 0 {
+            InlineScatter::First32
+        } else if self.0 & Self::SCATTER_64 != 0 {
+            InlineScatter::Before64
+        } else {
+            InlineScatter::None
+        }
+    }
+
+    /// Whether the peer asked for a solicited event.
+    #[inline(always)]
+    pub const fn solicited(self) -> bool {
+        self.0 & Self::SOLICITED != 0
+    }
+
+    /// The same byte with opcode [`CqeOpcode::TOMBSTONE`]; the owner bit stays.
+    pub const fn buried(self) -> Self {
+        Self((CqeOpcode::TOMBSTONE.0 << 4) | (self.0 & Self::OWNER))
+    }
+}
+
+/// `sop_drop_qpn`, in host order: whose completion it is, and of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestQpn(pub u32);
+
+impl RequestQpn {
+    /// The opcode of the request, in a requester CQE.
+    #[inline(always)]
+    pub const fn request_opcode(self) -> u8 {
+        (self.0 >> 24) as u8
+    }
+
+    /// The queue pair, 24 bits, in CQEs of either version.
+    #[inline(always)]
+    pub const fn qpn(self) -> u32 {
+        self.0 & 0x00ff_ffff
+    }
+}
+
+/// The last eight bytes, in host order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqeTail(u64);
+
+impl CqeTail {
+    /// From the word as it lies in memory.
+    #[inline(always)]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(Be64::from_bits(bits).get())
+    }
+
+    /// The opcode of the request, in a requester CQE.
+    #[inline(always)]
+    pub const fn request_opcode(self) -> u8 {
+        (self.0 >> 56) as u8
+    }
+
+    /// The queue pair, 24 bits, in CQEs of either version.
+    #[inline(always)]
+    pub const fn qpn(self) -> u32 {
+        (self.0 >> 32) as u32 & 0x00ff_ffff
+    }
+
+    /// Send queue: the WQEBB counter at the start of the request. Shared
+    /// receive queue: the index of the WQE.
+    #[inline(always)]
+    pub const fn wqe_counter(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// The last byte.
+    #[inline(always)]
+    pub const fn own_op(self) -> OwnOp {
+        OwnOp(self.0 as u8)
+    }
+}
+
+/// A whole entry, copied out of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cqe {
+    words: [u64; 8],
+}
+
+impl Cqe {
+    /// From the 64 bytes as they lie in memory.
+    pub const fn from_words(words: [u64; 8]) -> Self {
+        Self { words }
+    }
+
+    /// From 64 bytes.
+    pub fn from_bytes(bytes: &[u8; 64]) -> Self {
+        let mut words = [0; 8];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(chunk.try_into().expect("chunks of eight"));
+        }
+        Self { words }
+    }
+
+    /// The last eight bytes.
+    pub const fn tail(&self) -> CqeTail {
+        CqeTail::from_bits(self.words[offset::TAIL / 8])
+    }
+
+    const fn be32(&self, offset: usize) -> u32 {
+        let word = Be64::from_bits(self.words[offset / 8]).get();
+        if offset.is_multiple_of(8) {
+            (word >> 32) as u32
+        } else {
+            word as u32
+        }
+    }
+
+    const fn byte(&self, offset: usize) -> u8 {
+        (Be64::from_bits(self.words[offset / 8]).get() >> (56 - 8 * (offset % 8))) as u8
+    }
+
+    /// The shared receive queue (version 0) or user index (version 1).
+    pub const fn srqn_uidx(&self) -> u32 {
+        self.be32(offset::SRQN_UIDX) & 0x00ff_ffff
+    }
+
+    /// Immediate data in host order, where the opcode has any.
+    pub const fn imm(&self) -> u32 {
+        self.be32(offset::IMM)
+    }
+
+    /// Bytes received or read.
+    pub const fn byte_count(&self) -> u32 {
+        self.be32(offset::BYTE_COUNT)
+    }
+
+    /// The cause, in an error CQE.
+    pub const fn syndrome(&self) -> Syndrome {
+        Syndrome(self.byte(offset::SYNDROME))
+    }
+
+    /// The maker's code, in an error CQE.
+    pub const fn vendor_syndrome(&self) -> u8 {
+        self.byte(offset::VENDOR_SYNDROME)
+    }
+}
+
+const _: () = assert!(offset::TAIL.is_multiple_of(align_of::<Be64>()));
+const _: () = assert!(offset::BYTE_COUNT.is_multiple_of(align_of::<Be32>()));
+const _: () = assert!(offset::TIMESTAMP.is_multiple_of(align_of::<Be64>()));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_where_the_header_puts_them() {
+        let mut bytes = [0u8; 64];
+        bytes[33..36].copy_from_slice(&[0x0a, 0x0b, 0x0c]);
+        bytes[36..40].copy_from_slice(&[1, 2, 3, 4]);
+        bytes[44..48].copy_from_slice(&[0, 0, 0x10, 0x01]);
+        bytes[54] = 0x89;
+        bytes[55] = 0x13;
+        bytes[56..60].copy_from_slice(&[0x0a, 0x12, 0x34, 0x56]);
+        bytes[60..62].copy_from_slice(&[0xbe, 0xef]);
+        bytes[63] = 0xd7;
+        let cqe = Cqe::from_bytes(&bytes);
+        assert_eq!(cqe.srqn_uidx(), 0x0a_0b0c);
+        assert_eq!(cqe.imm(), 0x0102_0304);
+        assert_eq!(cqe.byte_count(), 0x1001);
+        assert_eq!(cqe.vendor_syndrome(), 0x89);
+        assert_eq!(cqe.syndrome(), Syndrome(0x13));
+        let tail = cqe.tail();
+        assert_eq!(tail.request_opcode(), 0x0a);
+        assert_eq!(tail.qpn(), 0x12_3456);
+        assert_eq!(tail.wqe_counter(), 0xbeef);
+        assert_eq!(tail.own_op(), OwnOp(0xd7));
+        assert_eq!(tail.own_op().opcode(), CqeOpcode::REQUESTER_ERROR);
+        assert!(tail.own_op().solicited());
+        assert_eq!(tail.own_op().inline_scatter(), InlineScatter::First32);
+        assert_eq!(tail.own_op().buried(), OwnOp(0x71));
+    }
+}

@@ -1,0 +1,103 @@
+//! The data segment: one piece of registered memory (`mlx5_wqe_data_seg`).
+
+use super::Be64;
+use crate::request::Segment;
+
+/// 16 bytes: byte count, local key, address.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataSegment {
+    length_lkey: Be64,
+    addr: Be64,
+}
+
+const _: () = assert!(size_of::<DataSegment>() == 16);
+
+impl DataSegment {
+    /// Ends the list of a receive WQE that has room for more segments: no
+    /// bytes, and the key that never names memory (`MLX5_INVALID_LKEY`).
+    pub const TERMINATOR: Self = Self {
+        length_lkey: Be64::new(0x100),
+        addr: Be64::new(0),
+    };
+
+    /// The segment of a request.
+    ///
+    /// A length of 0 reads as 2 GiB to the device in a send or receive queue,
+    /// and bit 31 turns the segment into an inline header; callers keep both out.
+    #[inline(always)]
+    pub const fn new(segment: &Segment) -> Self {
+        Self {
+            length_lkey: Be64::new(((segment.length as u64) << 32) | segment.lkey as u64),
+            addr: Be64::new(segment.addr),
+        }
+    }
+
+    /// The segment whose bytes in host order are `words`: the same as
+    /// [`Self::new`] for a [`Segment`] read as two words, with fewer
+    /// instructions.
+    #[inline(always)]
+    pub const fn from_host_words(words: [u64; 2]) -> Self {
+        // In memory the length precedes the key.
+        let length_lkey = if cfg!(target_endian = "little") {
+            words[1].rotate_left(32)
+        } else {
+            words[1]
+        };
+        Self {
+            length_lkey: Be64::new(length_lkey),
+            addr: Be64::new(words[0]),
+        }
+    }
+
+    /// From the 16 bytes of a ring.
+    #[inline]
+    pub const fn from_words(words: [u64; 2]) -> Self {
+        Self {
+            length_lkey: Be64::from_bits(words[0]),
+            addr: Be64::from_bits(words[1]),
+        }
+    }
+
+    /// Both words as they lie in memory.
+    #[inline(always)]
+    pub const fn to_words(self) -> [u64; 2] {
+        [self.length_lkey.to_bits(), self.addr.to_bits()]
+    }
+
+    /// The segment as a request would name it.
+    #[inline]
+    pub const fn segment(&self) -> Segment {
+        let length_lkey = self.length_lkey.get();
+        Segment {
+            addr: self.addr.get(),
+            length: (length_lkey >> 32) as u32,
+            lkey: length_lkey as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_words_and_fields_make_the_same_segment() {
+        let segment = Segment {
+            addr: 0x1122_3344_5566_7788,
+            length: 0x99aa_bbcc,
+            lkey: 0x0d0e_0f10,
+        };
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&segment.addr.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&segment.length.to_ne_bytes());
+        bytes[12..].copy_from_slice(&segment.lkey.to_ne_bytes());
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+        let words = [word(0), word(8)];
+        assert_eq!(
+            DataSegment::from_host_words(words),
+            DataSegment::new(&segment)
+        );
+        assert_eq!(DataSegment::new(&segment).segment(), segment);
+    }
+}
