@@ -1,4 +1,310 @@
-//! mlx5 rings.
+//! The queues of mlx5 devices (ConnectX) as they lie in memory: send, receive,
+//! shared receive and completion rings.
+//!
+//! An mlx5 device reads requests from rings in the program's memory, and writes
+//! completions to others. A program that knows where its rings lie posts and
+//! polls by loads and stores alone, without a call into a library or the kernel.
+//! This crate makes those loads and stores.
+//!
+//! It opens no device and creates no queue. A [`layout`] says where a ring lies:
+//! plain addresses and sizes, which a driver library exports
+//! (`mlx5dv_init_obj` of rdma-core), or which name ordinary memory in a test.
+//! [The example](#example) at the end of this page plays the device.
+//!
+//! # What lies in memory
+//!
+//! | memory | content |
+//! | --- | --- |
+//! | send ring | requests (WQE) of one or more blocks of 64 bytes (WQEBB), without gaps |
+//! | receive ring | receives, one `stride` apart; nothing but data segments |
+//! | shared receive ring | the same; each WQE begins with the index of the next one |
+//! | completion ring | completions (CQE) of 64 or 128 bytes |
+//! | doorbell records | big-endian counters that the device reads: how far each ring is written, how far completions are read |
+//! | doorbell register | a page of the device (UAR): a store there starts the device |
+//!
+//! A send WQE is a row of segments, each of them one or more units of 16 bytes:
+//!
+//! ```text
+//! unit 0   control segment   opcode, WQEBB counter, queue pair, size, flags, immediate data
+//! unit 1   remote segment    RDMA reads and writes only: the peer's address and key
+//! then     data segments     length, local key, address; one unit for each piece of memory
+//!          or inline data    a header of 4 bytes, and the message itself
+//! ```
+//!
+//! # Layers
+//!
+//! | layer | what it does |
+//! | --- | --- |
+//! | [`wire`] | the bytes of segments and CQEs, as values. Touches no memory |
+//! | [`mmio`] | barriers, volatile words, doorbell records, registers. Knows no ring |
+//! | [`send`], [`receive`], [`shared`], [`complete`] | the rings: which bytes go where, and when |
+//!
+//! Each layer uses those above it. Beside them, [`layout`], [`request`] and
+//! [`status`] are the plain types that callers fill in or get back, [`scatter`]
+//! copies messages that arrived in a CQE, and [`sync`] is how threads wait for each
+//! other.
+//!
+//! # A request's way to the device
+//!
+//! [`SendProducer::post`](send::SendProducer::post) takes these steps:
+//!
+//! 1. **Reserve.** [`Credits`] compare two counters. So many of the longest WQEs as
+//!    may be outstanding fit the ring, so a free credit is free room.
+//! 2. **Write the segments**, from unit 1 on. A WQE that reaches the end of the ring
+//!    goes on at its start.
+//! 3. **Commit.** The control segment is written last, and beside the ring what the
+//!    completion needs: the request's *cookie* (64 bits of the caller; verbs call them
+//!    `wr_id`), its *note* (32 more), and the count of requests so far.
+//! 4. **Doorbell record.** After [`before_record`](mmio::barrier::before_record) the
+//!    count of WQEBBs is stored in the record. From then on the WQE is the device's.
+//! 5. **Register.** After [`before_register`](mmio::barrier::before_register) the first
+//!    eight bytes of the WQE are stored in the register, which starts the device. A
+//!    register that only this queue pair rings can take the whole WQE (*BlueFlame*); the
+//!    device then need not fetch it. [`after_register`](mmio::barrier::after_register) flushes the
+//!    stores, and the next doorbell goes to the other half of the register.
+//!
+//! Several requests of one [`post_list`](send::SendProducer::post_list) share steps 4
+//! and 5. Receives ([`RecvProducer`](receive::RecvProducer),
+//! [`SharedRecvProducer`](shared::SharedRecvProducer), both through [`PostReceives`])
+//! have no control segment and no register: step 4 is the last.
+//!
+//! # A completion's way back
+//!
+//! 1. **Look.** [`CompletionRing::peek`](complete::CompletionRing::peek) reads the last
+//!    byte of the next CQE: the opcode, and the *owner bit*. The device writes that byte
+//!    last, and inverts the owner bit on each lap of the ring, so the bit tells a new
+//!    CQE from the one that lay there a lap ago. In a ring of `count` entries the CQE of
+//!    counter `n` is there once its owner bit equals `n & count != 0`.
+//! 2. **Barrier.** [`after_ownership`](mmio::barrier::after_ownership) keeps the
+//!    processor from reading the rest earlier than that byte.
+//! 3. **Read** through the [`Slot`](complete::Slot): which queue pair, which request
+//!    (`wqe_counter`), how many bytes.
+//! 4. **Retire** the request:
+//!    [`SendConsumer::retire`](send::SendConsumer::retire) returns its cookie, and gives
+//!    the room of all requests up to it back to the producer. Requests without
+//!    [`SIGNALED`](request::SendFlags::SIGNALED) write no CQE, and are retired with the
+//!    next one that does.
+//! 5. **Give the CQE back.** [`advance`](complete::CompletionRing::advance) goes past
+//!    it, [`publish`](complete::CompletionRing::publish) stores the consumer index in the
+//!    completion queue's doorbell record. One `publish` can follow many `advance`.
+//!
+//! To sleep instead of polling, [`arm`](complete::CompletionRing::arm) the completion
+//! queue, poll once more, and wait for the event.
+//!
+//! # Numbers and units
+//!
+//! | number | unit | bits |
+//! | --- | --- | --- |
+//! | size of a WQE in its control segment (`ds`) | 16 bytes ([`wire::UNIT`]) | 6 |
+//! | counter of a send ring, and `wqe_counter` of its CQEs | WQEBB, 64 bytes ([`wire::WQEBB`]) | 16 |
+//! | counter of a receive ring, and `wqe_counter` of its CQEs | WQE | 16 |
+//! | `wqe_counter` of CQEs of a shared receive ring | index of the WQE | 16 |
+//! | consumer index of a completion ring | CQE | 24 |
+//! | queue pair, SRQ and CQ numbers | | 24 |
+//!
+//! Counters run freely and are masked to the ring where it is accessed ([`RingSize`]).
+//! Everything that the device reads or writes is big endian ([`wire::Be32`] and its
+//! siblings); arguments and results of this crate are in host order.
+//!
+//! # Threads
+//!
+//! The send and receive rings have two halves. The *producer* posts, through `&mut`; the
+//! *consumer* retires, through `&`, on the thread that polls the completion queue. The
+//! two may run on different threads and never wait for each other: they share the
+//! counter of retired requests and the cookies, all atomics. A [`CompletionRing`](complete::CompletionRing)
+//! has one user at a time; its [`Entries`](complete::Entries) can be looked at from any
+//! thread.
+//!
+//! # Errors
+//!
+//! - [`LayoutError`](layout::LayoutError): a layout contradicts itself.
+//! - [`PostError`](request::PostError): a request was refused, and the device sees
+//!   nothing of it. [`ListError`](request::ListError) also says how many requests before
+//!   it were posted.
+//! - An error CQE: its [`Syndrome`](wire::Syndrome) is a [`Status`](status::Status), with
+//!   a likely cause ([`Status::hint`](status::Status::hint)).
+//!
+//! # What the caller promises
+//!
+//! The device reads and writes memory by itself, so much of what keeps a program sound
+//! cannot be checked here. It is promised at `unsafe` functions, of four kinds:
+//!
+//! - **Constructors**: the memory and registers of the layout are there, aligned, and
+//!   used by nothing else, for as long as the ring lives; a producer's consumer stays in
+//!   its place.
+//! - **Posts**: the memory of the segments is left alone until the request completes.
+//! - **Retiring**: the device is done with a request, because its completion was read.
+//!   Room that is given back too early is written over while the device reads it.
+//! - **Advancing**: the CQE was there.
+//!
+//! What a broken device or a wrong counter could make of the arguments of the other
+//! functions is masked to the ring. No reference is formed to memory that the device
+//! writes; it is read by volatile loads.
+//!
+//! # Where the facts come from
+//!
+//! *PRM* is the Adapters Programmer's Reference Manual of the maker (MLNX-15-4845; the
+//! numbers of its sections differ between revisions), `mlx5dv.h` the installed header, the
+//! other files are rdma-core's.
+//!
+//! | fact | source |
+//! | --- | --- |
+//! | segments, opcodes and flags of WQEs | `mlx5dv.h` (`mlx5_wqe_*_seg`, `MLX5_OPCODE_*`); PRM "Work Queues" |
+//! | CQE, owner bit, syndromes | `mlx5dv.h` (`mlx5_cqe64`, `mlx5_err_cqe`, `MLX5_CQE_*`); `providers/mlx5/cq.c`: `get_sw_cqe`; PRM "Completion Queues" |
+//! | order of a doorbell's stores, BlueFlame | `providers/mlx5/qp.c`: `post_send_db`; PRM "User Access Region" |
+//! | receives: empty segments, terminator | `providers/mlx5/qp.c`: `mlx5_post_recv`; `providers/mlx5/srq.c`: `mlx5_post_srq_recv` |
+//! | order of the links of a shared ring | `providers/mlx5/srq.c` since v48 |
+//! | messages in CQEs | `providers/mlx5/qp.c`: `mlx5_copy_to_recv_wqe`, `mlx5_copy_to_send_wqe` |
+//! | consumer index, arming | `providers/mlx5/cq.c`: `update_cons_index`, `mlx5_arm_cq` |
+//! | memory windows of type 1 | `providers/mlx5/qp.c`: `set_bind_wr`; `mlx5dv.h` (`mlx5_wqe_umr_ctrl_seg`) |
+//! | barriers | `util/udma_barrier.h`, and the sources named in [`mmio::barrier`] |
+//!
+//! # Example
+//!
+//! A send ring and a completion ring over plain memory. The program posts one send; then
+//! it takes the device's part, looks at what the device would read, and writes the CQE.
+//!
+//! ```
+//! use core::ptr::NonNull;
+//!
+//! use mlx5_rings::complete::CompletionRing;
+//! use mlx5_rings::layout::{CompletionLayout, RegisterLayout, SendLayout};
+//! use mlx5_rings::mmio::{DmaCell, DoorbellRecord};
+//! use mlx5_rings::request::{Segment, SendFlags, SendOp, SendRequest};
+//! use mlx5_rings::send::{DoorbellPolicy, SendConsumer, SendProducer};
+//! use mlx5_rings::wire::{CqeOpcode, CtrlSegment, DataSegment, WqeOpcode, cqe_offset};
+//!
+//! /// Memory that is never freed, aligned as rings, records and registers are.
+//! #[repr(align(4096))]
+//! struct Page([u8; 4096]);
+//!
+//! fn page() -> NonNull<u8> {
+//!     NonNull::from(Box::leak(Box::new(Page([0; 4096])))).cast()
+//! }
+//!
+//! /// Reads a word as the device would: whole, and as it is now.
+//! ///
+//! /// # Safety
+//! /// There is such a word.
+//! unsafe fn word(at: NonNull<u8>, index: usize) -> u64 {
+//!     unsafe { DmaCell::new(at.cast::<u64>().add(index)) }.read()
+//! }
+//!
+//! const QPN: u32 = 0x12_3456;
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let (sends, completions, records, uar) = (page(), page(), page(), page());
+//!     // SAFETY: all offsets in this program are inside their page, and aligned.
+//!     let record = |word: usize| unsafe { records.cast::<u32>().add(word) };
+//!     let register = unsafe { uar.add(0x800) };
+//!
+//!     // As a driver leaves a completion ring: every entry has the opcode INVALID.
+//!     const ENTRIES: u32 = 16;
+//!     for entry in 0..ENTRIES as usize {
+//!         let last_byte = 64 * entry + cqe_offset::OWN_OP;
+//!         unsafe { completions.add(last_byte).write(CqeOpcode::INVALID.0 << 4) };
+//!     }
+//!
+//!     // Where the rings lie.
+//!     let send_layout = SendLayout {
+//!         buf: sends,
+//!         wqebb_count: 16,
+//!         dbrec: record(1),
+//!         register: RegisterLayout {
+//!             reg: register,
+//!             half_size: 256,
+//!             exclusive: true,
+//!         },
+//!         qpn: QPN,
+//!         max_requests: 16,
+//!         max_segments: 2,
+//!         max_inline: 0,
+//!         windows: false,
+//!     };
+//!     let completion_layout = CompletionLayout {
+//!         buf: completions,
+//!         cqe_count: ENTRIES,
+//!         cqe_size: 64,
+//!         dbrec: record(16),
+//!         uar,
+//!         cqn: 7,
+//!     };
+//!
+//!     // SAFETY: the pages are large enough, never freed, and used by nothing else.
+//!     let consumer = unsafe { SendConsumer::new(&send_layout) }?;
+//!     // SAFETY: as above.
+//!     let mut ring = unsafe { CompletionRing::new(&completion_layout) }?;
+//!     let policy = DoorbellPolicy {
+//!         blue_flame: false,
+//!         serialised: false,
+//!     };
+//!     // SAFETY: the consumer is not moved, and outlives the only producer.
+//!     let mut producer = unsafe { SendProducer::new(&send_layout, policy, &consumer) };
+//!     producer.open(); // The queue pair has reached RTS.
+//!
+//!     // Post a send.
+//!     let message = *b"hello";
+//!     let segment = Segment {
+//!         addr: message.as_ptr().expose_provenance() as u64,
+//!         length: 5,
+//!         lkey: 0x1100,
+//!     };
+//!     let request = SendRequest {
+//!         cookie: 42,
+//!         op: SendOp::Send,
+//!         flags: SendFlags::SIGNALED,
+//!         segments: &[segment],
+//!     };
+//!     // SAFETY: the message outlives the request.
+//!     unsafe { producer.post(&request) }?;
+//!
+//!     // What the device sees. The doorbell record: one WQEBB is written.
+//!     let sent = unsafe { DoorbellRecord::new(record(1)) };
+//!     assert_eq!(sent.get(), 1);
+//!     // The ring: a control segment, then one data segment.
+//!     let unit = |index: usize| unsafe { [word(sends, 2 * index), word(sends, 2 * index + 1)] };
+//!     let control = CtrlSegment::from_words(unit(0));
+//!     assert_eq!(
+//!         control.to_string(),
+//!         "SEND index 0x0000 qpn 0x123456 ds 2 fm_ce_se 0x08 imm 0x00000000"
+//!     );
+//!     let data = DataSegment::from_words(unit(1));
+//!     assert_eq!(data.segment(), segment);
+//!     // The register: the first eight bytes of the WQE.
+//!     assert_eq!(unsafe { word(register, 0) }, unit(0)[0]);
+//!
+//!     // Nothing has completed yet. The device sends the message and writes the CQE,
+//!     // last of all the byte with the owner bit, which is 0 on the first lap.
+//!     assert!(ring.peek().is_none());
+//!     let write = |offset: usize, bytes: &[u8]| {
+//!         for (at, byte) in bytes.iter().enumerate() {
+//!             unsafe { completions.add(offset + at).write_volatile(*byte) };
+//!         }
+//!     };
+//!     let opcode_qpn = (WqeOpcode::Send as u32) << 24 | QPN;
+//!     write(cqe_offset::REQUEST_QPN, &opcode_qpn.to_be_bytes());
+//!     write(cqe_offset::WQE_COUNTER, &control.index().to_be_bytes());
+//!     write(cqe_offset::OWN_OP, &[CqeOpcode::REQUESTER.0 << 4]);
+//!
+//!     // Poll it.
+//!     let (slot, own_op) = ring.peek().expect("a completion");
+//!     assert_eq!(own_op.opcode(), CqeOpcode::REQUESTER);
+//!     assert_eq!(slot.request_qpn().qpn(), QPN);
+//!     // SAFETY: this completion names the request.
+//!     let done = unsafe { consumer.retire(slot.wqe_counter()) };
+//!     assert_eq!(done.cookie, 42);
+//!     assert!(producer.is_idle());
+//!     // SAFETY: `peek` has returned this entry.
+//!     unsafe { ring.advance() };
+//!     ring.publish();
+//!
+//!     // The device may write that entry again.
+//!     let consumed = unsafe { DoorbellRecord::new(record(16)) };
+//!     assert_eq!(consumed.get(), 1);
+//!     assert!(ring.peek().is_none());
+//!     Ok(())
+//! }
+//! ```
 
 #![deny(missing_docs)]
 

@@ -127,7 +127,8 @@ impl RecvProducer {
     /// queue of its own. Every post fails with [`PostError::NotReady`].
     ///
     /// # Safety
-    /// [`Self::open`] and [`Self::outstanding`] are never called on it.
+    /// [`Self::open`], [`Self::outstanding`] and [`PostReceives::publish`] are never
+    /// called on it.
     pub unsafe fn none() -> Self {
         Self {
             wqes: RecvWqes::none(),

@@ -147,7 +147,8 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     }
 }
 
-/// The posting half of a ring of receives.
+/// The posting half of a ring of receives: [`crate::receive::RecvProducer`] or
+/// [`crate::shared::SharedRecvProducer`].
 pub trait PostReceives {
     /// [`Self::post`] of a request that has one segment, if there is room. Returns
     /// whether the receive is posted. Calls nothing out of line.
@@ -173,7 +174,8 @@ pub trait PostReceives {
     /// As for [`Self::post`].
     unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError>;
 
-    /// Tells the device of all that is written.
+    /// Stores the count of receives in the doorbell record: from then on the device
+    /// may use what is written.
     fn publish(&mut self);
 
     /// Posts one receive.

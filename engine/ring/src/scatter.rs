@@ -29,10 +29,10 @@ fn bytes_of(payload: &Payload) -> [u8; 64] {
 }
 
 impl Scatter<'_> {
-    /// Copies to one segment. Answers whether all is copied.
+    /// Copies to one segment. Returns whether all is copied.
     ///
     /// # Safety
-    /// The segment's memory is writable for its length and nobody else uses it.
+    /// The segment's memory is writable for its length and nothing else uses it.
     unsafe fn fill(&mut self, segment: &DataSegment) -> bool {
         let segment = segment.segment();
         let take = self

@@ -104,10 +104,10 @@ const fn wqebbs(units: u32) -> u32 {
     (units + PER_WQEBB - 1) >> PER_WQEBB.ilog2()
 }
 
-/// A WQE in the ring that the device has not been told of.
+/// A WQE in the ring that the doorbell record does not count yet.
 #[derive(Clone, Copy)]
 struct Written {
-    /// What the register is told.
+    /// What is stored in the register.
     doorbell: Be64,
     /// Its first WQEBB.
     wqe: NonNull<u8>,
@@ -326,8 +326,8 @@ impl SendProducer {
         self.credits.refresh(retired)
     }
 
-    /// Lets one more request in, if there is room. Answers the fence that it
-    /// has to carry.
+    /// Lets one more request in, if there is room. Returns the fence that it has
+    /// to carry.
     fn admit(&mut self) -> Result<CtrlFlags, PostError> {
         if self.credits.exhausted() && !self.has_room_now() {
             return Err(if self.credits.is_open() {
@@ -380,13 +380,13 @@ impl SendProducer {
     }
 }
 
-// What writing control segments relies on: the flags that the device knows have its values.
+// Control segments are written without translating the flags of requests.
 const _: () = {
     assert!(SendFlags::SIGNALED.bits() == CtrlFlags::CQ_UPDATE.bits());
     assert!(SendFlags::SOLICITED.bits() == CtrlFlags::SOLICITED.bits());
     assert!(SendFlags::FENCE.bits() == CtrlFlags::FENCE.bits());
     assert!(SendFlags::INLINE.bits() & CtrlFlags::all().bits() == 0);
-    // What is left out of a request's flags is nobody's by accident.
+    // No request asks for the small fence.
     assert!(SendFlags::all().bits() & CtrlFlags::SMALL_FENCE.bits() == 0);
 };
 

@@ -17,15 +17,16 @@
 //!
 //! The pollers return completed WQEs as runs: a completion that follows the last
 //! one in the ring, as is the rule, makes the latest run longer by one; any other
-//! begins a run. So the producer learns of any number of WQEs that came back in
-//! the order of the ring by one load. What came back in another order waits in
-//! a [`FreeSet`], whose search takes constant time.
+//! begins a run. So by one load the producer sees any number of WQEs that came back
+//! in the order of the ring. What came back in another order waits in a set whose
+//! search takes constant time.
 //!
 //! Unlike a receive queue's, segments of length 0 are written (libmlx5
 //! `mlx5_post_srq_recv`).
 //!
 //! Usually all queue pairs of the queue report to one completion queue, so there
-//! is one poller; if there are several, they take a [`BiasedLock`].
+//! is one poller. If there are several, they take a lock
+//! ([`SharedRecvConsumer::allow_several_pollers`]).
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Words of memory that the device reads or writes while we do.
+//! Words of memory that the device reads or writes while the program does.
 
 use core::ptr::NonNull;
 
@@ -19,17 +19,18 @@ impl<T> Clone for DmaCell<T> {
 impl<T> Copy for DmaCell<T> {}
 
 impl<T: Copy> DmaCell<T> {
-    /// The cell at `at`.
+    /// Returns the cell at `at`.
     ///
     /// # Safety
     /// `at` is aligned, and readable and writable for as long as the cell or a
-    /// copy of it is used.
+    /// copy of it is used. Any bytes are a `T`. What the device makes of the values
+    /// written there is what the caller wants.
     #[inline(always)]
     pub const unsafe fn new(at: NonNull<T>) -> Self {
         Self(at)
     }
 
-    /// What is there now.
+    /// Returns what is there now.
     #[inline(always)]
     pub fn read(self) -> T {
         // SAFETY: aligned and readable, as promised to `new`; volatile because
@@ -59,10 +60,10 @@ unsafe impl Send for DoorbellRecord {}
 unsafe impl Sync for DoorbellRecord {}
 
 impl DoorbellRecord {
-    /// The record at `at`.
+    /// Returns the record at `at`.
     ///
     /// # Safety
-    /// As for [`DmaCell::new`].
+    /// As for [`DmaCell::new`]; and one thread at a time calls [`Self::set`] for it.
     #[inline(always)]
     pub const unsafe fn new(at: NonNull<u32>) -> Self {
         // SAFETY: passed on to the caller.
@@ -75,7 +76,7 @@ impl DoorbellRecord {
         self.0.write(Be32::new(value).to_bits());
     }
 
-    /// The counter published last.
+    /// Returns the counter published last.
     #[inline(always)]
     pub fn get(self) -> u32 {
         Be32::from_bits(self.0.read()).get()

@@ -123,7 +123,7 @@ impl Register {
         drop(held);
     }
 
-    /// Rings with the first eight bytes of the last WQE, where nobody else
+    /// Rings with the first eight bytes of the last WQE, where no other thread
     /// rings the same register meanwhile.
     #[inline(always)]
     pub(crate) fn ring_alone(&mut self, doorbell: Be64) {
@@ -143,7 +143,7 @@ impl Register {
     }
 
     /// Rings by copying a whole WQE, 64 bytes at a time, in ascending order,
-    /// where nobody else rings the same register meanwhile.
+    /// where no other thread rings the same register meanwhile.
     ///
     /// # Safety
     /// The WQE lies in its ring as the fields of `source` say, in memory that

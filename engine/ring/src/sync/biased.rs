@@ -10,8 +10,7 @@ use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use super::{Backoff, SpinLock};
 
-/// A lock for one thread that can be opened to others; how is told at the top
-/// of this file.
+/// A lock for one thread that can be opened to others; see the head of this file.
 #[derive(Debug)]
 pub(crate) struct BiasedLock {
     /// Whether more than one thread may come.
@@ -51,7 +50,7 @@ impl BiasedLock {
         Some(result)
     }
 
-    /// Runs `critical` with nobody else inside.
+    /// Runs `critical` while no other thread is inside.
     ///
     /// Before [`Self::revoke_bias`] has returned, only one thread calls this.
     pub(crate) fn with<R>(&self, critical: impl Fn() -> R) -> R {
@@ -103,7 +102,7 @@ mod membarrier {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
-    /// Declares the process's interest, once. Answers whether that worked.
+    /// Declares the process's interest, once. Returns whether that worked.
     pub(super) fn register() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED))

@@ -13,26 +13,26 @@ macro_rules! big_endian {
         pub struct $name($int);
 
         impl $name {
-            /// From a host-order value.
+            /// Converts from host order.
             #[inline(always)]
             pub const fn new(value: $int) -> Self {
                 Self(value.to_be())
             }
 
-            /// To a host-order value.
+            /// Converts to host order.
             #[inline(always)]
             pub const fn get(self) -> $int {
                 <$int>::from_be(self.0)
             }
 
-            /// The integer whose native bytes are these bytes: what a register
-            /// or a volatile cell of the integer type takes.
+            /// Returns the integer whose native bytes are these bytes: what is
+            /// stored in a register or a volatile cell of the integer type.
             #[inline(always)]
             pub const fn to_bits(self) -> $int {
                 self.0
             }
 
-            /// The inverse of [`Self::to_bits`].
+            /// Inverts [`Self::to_bits`].
             #[inline(always)]
             pub const fn from_bits(bits: $int) -> Self {
                 Self(bits)

@@ -1,9 +1,9 @@
 //! The completion queue entry (`mlx5_cqe64`, `mlx5_err_cqe`).
 //!
-//! Polling reads it in three steps: the last byte ([`OwnOp`]) tells whether it
-//! is there, the last eight bytes ([`CqeTail`]) whose it is and what, and the
-//! rest only where the opcode asks for it. [`Cqe`] is the whole entry, copied
-//! out, for errors and for printing.
+//! Polling reads it in three steps: from the last byte ([`OwnOp`]) follows whether
+//! it is there, from the last eight bytes ([`CqeTail`]) of which queue pair and
+//! request it is, and the rest is read only for opcodes that have more. [`Cqe`] is
+//! the whole entry, copied out, for errors and for printing.
 
 use super::{Be32, Be64, CqeOpcode, Syndrome};
 
@@ -56,13 +56,13 @@ impl OwnOp {
     /// `MLX5_INLINE_SCATTER_64`
     pub const SCATTER_64: u8 = 1 << 3;
 
-    /// The opcode.
+    /// Returns the opcode.
     #[inline(always)]
     pub const fn opcode(self) -> CqeOpcode {
         CqeOpcode(self.0 >> 4)
     }
 
-    /// Where the payload is.
+    /// Returns where the payload is.
     #[inline(always)]
     pub const fn inline_scatter(self) -> InlineScatter {
         if self.0 & Self::SCATTER_32 != 0 {
@@ -74,30 +74,31 @@ impl OwnOp {
         }
     }
 
-    /// Whether the peer asked for a solicited event.
+    /// Returns whether the peer asked for a solicited event.
     #[inline(always)]
     pub const fn solicited(self) -> bool {
         self.0 & Self::SOLICITED != 0
     }
 
-    /// The same byte with opcode [`CqeOpcode::TOMBSTONE`]; the owner bit stays.
+    /// Returns the byte with opcode [`CqeOpcode::TOMBSTONE`]; the owner bit stays.
     pub const fn buried(self) -> Self {
         Self((CqeOpcode::TOMBSTONE.0 << 4) | (self.0 & Self::OWNER))
     }
 }
 
-/// `sop_drop_qpn`, in host order: whose completion it is, and of what.
+/// `sop_drop_qpn`, in host order: the queue pair of the completion, and the operation
+/// of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestQpn(pub u32);
 
 impl RequestQpn {
-    /// The opcode of the request, in a requester CQE.
+    /// Returns the opcode of the request, in a requester CQE.
     #[inline(always)]
     pub const fn request_opcode(self) -> u8 {
         (self.0 >> 24) as u8
     }
 
-    /// The queue pair, 24 bits, in CQEs of either version.
+    /// Returns the queue pair, 24 bits, in CQEs of either version.
     #[inline(always)]
     pub const fn qpn(self) -> u32 {
         self.0 & 0x00ff_ffff
@@ -109,32 +110,32 @@ impl RequestQpn {
 pub struct CqeTail(u64);
 
 impl CqeTail {
-    /// From the word as it lies in memory.
+    /// Converts from the word as it lies in memory.
     #[inline(always)]
     pub const fn from_bits(bits: u64) -> Self {
         Self(Be64::from_bits(bits).get())
     }
 
-    /// The opcode of the request, in a requester CQE.
+    /// Returns the opcode of the request, in a requester CQE.
     #[inline(always)]
     pub const fn request_opcode(self) -> u8 {
         (self.0 >> 56) as u8
     }
 
-    /// The queue pair, 24 bits, in CQEs of either version.
+    /// Returns the queue pair, 24 bits, in CQEs of either version.
     #[inline(always)]
     pub const fn qpn(self) -> u32 {
         (self.0 >> 32) as u32 & 0x00ff_ffff
     }
 
-    /// Send queue: the WQEBB counter at the start of the request. Shared
-    /// receive queue: the index of the WQE.
+    /// Returns which request it is. Send queue: the WQEBB counter at its start.
+    /// Receive queue: its WQE counter. Shared receive queue: the index of its WQE.
     #[inline(always)]
     pub const fn wqe_counter(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// The last byte.
+    /// Returns the last byte.
     #[inline(always)]
     pub const fn own_op(self) -> OwnOp {
         OwnOp(self.0 as u8)
@@ -148,12 +149,12 @@ pub struct Cqe {
 }
 
 impl Cqe {
-    /// From the 64 bytes as they lie in memory.
+    /// Converts from the 64 bytes as they lie in memory.
     pub const fn from_words(words: [u64; 8]) -> Self {
         Self { words }
     }
 
-    /// From 64 bytes.
+    /// Converts from 64 bytes.
     pub fn from_bytes(bytes: &[u8; 64]) -> Self {
         let mut words = [0; 8];
         for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -162,7 +163,7 @@ impl Cqe {
         Self { words }
     }
 
-    /// The last eight bytes.
+    /// Returns the last eight bytes.
     pub const fn tail(&self) -> CqeTail {
         CqeTail::from_bits(self.words[offset::TAIL / 8])
     }
@@ -180,27 +181,27 @@ impl Cqe {
         (Be64::from_bits(self.words[offset / 8]).get() >> (56 - 8 * (offset % 8))) as u8
     }
 
-    /// The shared receive queue (version 0) or user index (version 1).
+    /// Returns the shared receive queue (CQE version 0) or the user index (version 1).
     pub const fn srqn_uidx(&self) -> u32 {
         self.be32(offset::SRQN_UIDX) & 0x00ff_ffff
     }
 
-    /// Immediate data in host order, where the opcode has any.
+    /// Returns the immediate data in host order, where the opcode has any.
     pub const fn imm(&self) -> u32 {
         self.be32(offset::IMM)
     }
 
-    /// Bytes received or read.
+    /// Returns the bytes received or read.
     pub const fn byte_count(&self) -> u32 {
         self.be32(offset::BYTE_COUNT)
     }
 
-    /// The cause, in an error CQE.
+    /// Returns the cause, in an error CQE.
     pub const fn syndrome(&self) -> Syndrome {
         Syndrome(self.byte(offset::SYNDROME))
     }
 
-    /// The maker's code, in an error CQE.
+    /// Returns the maker's code, in an error CQE.
     pub const fn vendor_syndrome(&self) -> u8 {
         self.byte(offset::VENDOR_SYNDROME)
     }

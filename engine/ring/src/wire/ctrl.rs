@@ -21,7 +21,7 @@ bitflags::bitflags! {
 /// reserved, flags; immediate data.
 ///
 /// Kept as two 64-bit words because that is how it is written: the first word
-/// is also, bit for bit, what the doorbell register is told.
+/// is also, bit for bit, what is stored in the doorbell register.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CtrlSegment {
@@ -32,8 +32,8 @@ pub struct CtrlSegment {
 const _: () = assert!(size_of::<CtrlSegment>() == 16);
 
 impl CtrlSegment {
-    /// The segment of a WQE that starts at WQEBB counter `index` and is `units`
-    /// times 16 bytes long. `qpn_shifted` is the queue pair number shifted left
+    /// Returns the segment of a WQE that starts at WQEBB counter `index` and is
+    /// `units` times 16 bytes long. `qpn_shifted` is the queue pair number shifted left
     /// by 8. `imm` is in host order and must be 0 for opcodes without immediate
     /// data.
     #[inline(always)]
@@ -54,7 +54,7 @@ impl CtrlSegment {
         }
     }
 
-    /// From the 16 bytes of a ring.
+    /// Converts from the 16 bytes of a ring.
     pub const fn from_words(words: [u64; 2]) -> Self {
         Self {
             index_opcode_qpn_ds: Be64::from_bits(words[0]),
@@ -62,44 +62,44 @@ impl CtrlSegment {
         }
     }
 
-    /// What goes to the doorbell register: the first eight bytes.
+    /// Returns what goes to the doorbell register: the first eight bytes.
     #[inline(always)]
     pub const fn doorbell(&self) -> Be64 {
         self.index_opcode_qpn_ds
     }
 
-    /// Both words as they lie in memory.
+    /// Returns both words as they lie in memory.
     #[inline(always)]
     pub const fn to_words(self) -> [u64; 2] {
         [self.index_opcode_qpn_ds.to_bits(), self.flags_imm.to_bits()]
     }
 
-    /// The opcode byte, whatever it is.
+    /// Returns the opcode byte, whatever it is.
     pub const fn opcode_bits(&self) -> u8 {
         (self.index_opcode_qpn_ds.get() >> 32) as u8
     }
 
-    /// The WQEBB counter at the start of the WQE.
+    /// Returns the WQEBB counter at the start of the WQE.
     pub const fn index(&self) -> u16 {
         (self.index_opcode_qpn_ds.get() >> 40) as u16
     }
 
-    /// The queue pair.
+    /// Returns the queue pair.
     pub const fn qpn(&self) -> u32 {
         (self.index_opcode_qpn_ds.get() as u32) >> 8
     }
 
-    /// The size of the WQE in units of 16 bytes.
+    /// Returns the size of the WQE in units of 16 bytes.
     pub const fn units(&self) -> u32 {
         (self.index_opcode_qpn_ds.get() as u32) & 0x3f
     }
 
-    /// The `fm_ce_se` byte, whatever it is.
+    /// Returns the `fm_ce_se` byte, whatever it is.
     pub const fn flag_bits(&self) -> u8 {
         (self.flags_imm.get() >> 32) as u8
     }
 
-    /// The immediate data in host order.
+    /// Returns the immediate data in host order.
     pub const fn imm(&self) -> u32 {
         self.flags_imm.get() as u32
     }

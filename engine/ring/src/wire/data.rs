@@ -21,10 +21,10 @@ impl DataSegment {
         addr: Be64::new(0),
     };
 
-    /// The segment of a request.
+    /// Returns the segment of a request.
     ///
-    /// A length of 0 reads as 2 GiB to the device in a send or receive queue,
-    /// and bit 31 turns the segment into an inline header; callers keep both out.
+    /// To the device a length of 0 means 2 GiB in a send or receive queue, and
+    /// bit 31 makes the segment an inline header; the caller keeps both out.
     #[inline(always)]
     pub const fn new(segment: &Segment) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl DataSegment {
         }
     }
 
-    /// The segment whose bytes in host order are `words`: the same as
+    /// Returns the segment whose bytes in host order are `words`: the same as
     /// [`Self::new`] for a [`Segment`] read as two words, with fewer
     /// instructions.
     #[inline(always)]
@@ -50,7 +50,7 @@ impl DataSegment {
         }
     }
 
-    /// From the 16 bytes of a ring.
+    /// Converts from the 16 bytes of a ring.
     #[inline]
     pub const fn from_words(words: [u64; 2]) -> Self {
         Self {
@@ -59,13 +59,13 @@ impl DataSegment {
         }
     }
 
-    /// Both words as they lie in memory.
+    /// Returns both words as they lie in memory.
     #[inline(always)]
     pub const fn to_words(self) -> [u64; 2] {
         [self.length_lkey.to_bits(), self.addr.to_bits()]
     }
 
-    /// The segment as a request would name it.
+    /// Returns the segment as a request would name it.
     #[inline]
     pub const fn segment(&self) -> Segment {
         let length_lkey = self.length_lkey.get();

@@ -15,7 +15,7 @@ impl InlineHeader {
     /// The bit that tells an inline header from a data segment.
     pub const MARK: u32 = 1 << 31;
 
-    /// The header of `length` bytes.
+    /// Returns the header of `length` bytes.
     #[inline(always)]
     pub const fn new(length: u32) -> Self {
         Self {
@@ -23,14 +23,14 @@ impl InlineHeader {
         }
     }
 
-    /// The header as it lies in memory.
+    /// Returns the header as it lies in memory.
     #[inline(always)]
     pub const fn to_bits(self) -> u32 {
         self.byte_count.to_bits()
     }
 }
 
-/// How many 16-byte units `length` inline bytes take with their header. No
+/// Returns how many 16-byte units `length` inline bytes take with their header. No
 /// bytes take no unit: the header is then left out.
 #[inline(always)]
 pub const fn inline_units(length: u32) -> u32 {

@@ -36,7 +36,7 @@ impl WqeOpcode {
         })
     }
 
-    /// The name that dumps print.
+    /// Returns the name that is printed.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nop => "NOP",
@@ -79,12 +79,12 @@ impl CqeOpcode {
     /// Nothing has been written here yet.
     pub const INVALID: Self = Self(15);
 
-    /// Whether the completion belongs to a receive.
+    /// Returns whether the completion belongs to a receive.
     pub const fn is_responder(self) -> bool {
         matches!(self.0, 1..=4 | 14)
     }
 
-    /// The name that dumps print.
+    /// Returns the name that is printed.
     pub const fn name(self) -> &'static str {
         match self.0 {
             0 => "REQ",

@@ -14,7 +14,7 @@ pub struct RemoteSegment {
 const _: () = assert!(size_of::<RemoteSegment>() == 16);
 
 impl RemoteSegment {
-    /// The peer's memory at `addr` under `rkey`.
+    /// Returns the segment of the peer's memory at `addr` under `rkey`.
     #[inline(always)]
     pub const fn new(addr: u64, rkey: u32) -> Self {
         Self {
@@ -24,7 +24,7 @@ impl RemoteSegment {
         }
     }
 
-    /// Both words as they lie in memory.
+    /// Returns both words as they lie in memory.
     #[inline(always)]
     pub const fn to_words(self) -> [u64; 2] {
         [
@@ -33,12 +33,12 @@ impl RemoteSegment {
         ]
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub const fn addr(&self) -> u64 {
         self.addr.get()
     }
 
-    /// The peer's key.
+    /// Returns the peer's key.
     pub const fn rkey(&self) -> u32 {
         self.rkey.get()
     }

@@ -7,7 +7,7 @@ use crate::status::Status;
 pub struct Syndrome(pub u8);
 
 impl Syndrome {
-    /// The status that the verbs give the same number.
+    /// Returns the status that the verbs give for it.
     pub const fn status(self) -> Status {
         match self.0 {
             0x01 => Status::LocalLength,

@@ -3,9 +3,8 @@
 //! (`mlx5_wqe_umr_ctrl_seg`), context of the key (`mlx5_wqe_mkey_context_seg`)
 //! and translation (`mlx5_wqe_umr_klm_seg`).
 //!
-//! Type 1 belongs to its protection domain and to no queue pair, may be bound
-//! while it is bound, and is unbound by a bind of no bytes: what DAT asks of an
-//! RMR. The key that is changed is named by the index in the control segment's
+//! A window of type 1 belongs to its protection domain and to no queue pair, may be
+//! bound while it is bound, and is unbound by a bind of no bytes. The key that is changed is named by the index in the control segment's
 //! immediate data; its low byte is the context's.
 
 use super::{Be32, Be64, UNIT};
@@ -22,7 +21,7 @@ pub const BIND_UNITS: u32 = (1 + CONTROL_UNITS + CONTEXT_UNITS + TRANSLATION_UNI
 /// Units of a whole WQE that unbinds.
 pub const UNBIND_UNITS: u32 = (1 + CONTROL_UNITS + CONTEXT_UNITS) as u32;
 
-/// Longest memory that one translation tells of: 2 GiB.
+/// The most bytes that one translation, and so one window, covers: 2 GiB.
 pub const LONGEST_WINDOW: u64 = 1 << 31;
 
 bitflags::bitflags! {
@@ -62,7 +61,7 @@ pub struct WindowChange {
 }
 
 impl WindowChange {
-    /// Units of its WQE.
+    /// Returns the number of units of its WQE.
     pub const fn units(&self) -> u32 {
         match self.range {
             Some(_) => BIND_UNITS,
@@ -70,7 +69,7 @@ impl WindowChange {
         }
     }
 
-    /// The units behind the WQE's control segment, in order. Only the first
+    /// Returns the units behind the WQE's control segment, in order. Only the first
     /// `units() - 1` of them are the WQE's.
     pub fn body(&self) -> [[u64; 2]; BIND_UNITS as usize - 1] {
         let mut units = [[0; 2]; BIND_UNITS as usize - 1];
