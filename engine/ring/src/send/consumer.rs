@@ -83,10 +83,13 @@ unsafe impl Sync for SendConsumer {}
 /// and the segments (there is always room for one) or the inline bytes; or a
 /// bind.
 fn longest(layout: &SendLayout) -> u32 {
-    let transfer = 2 + layout
+    // Numbers that no WQE has room for are cut short, so that sums do not overflow.
+    let max_inline = layout.max_inline.min(LONGEST_INLINE + 1);
+    let transfer = layout
         .max_segments
         .max(1)
-        .max(inline_units(layout.max_inline));
+        .max(inline_units(max_inline))
+        .saturating_add(2);
     if layout.windows {
         transfer.max(BIND_UNITS)
     } else {

@@ -332,6 +332,16 @@ fn layouts_that_contradict_themselves_are_refused() {
         max_segments: 62,
         ..good
     }));
+    for many in [1 << 31, u32::MAX - 18, u32::MAX - 1, u32::MAX] {
+        assert!(refused(SendLayout {
+            max_segments: many,
+            ..good
+        }));
+        assert!(refused(SendLayout {
+            max_inline: many,
+            ..good
+        }));
+    }
     assert!(refused(SendLayout {
         wqebb_count: 1,
         max_segments: 5,

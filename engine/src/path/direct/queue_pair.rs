@@ -329,8 +329,8 @@ unsafe fn rings(
     let receives = match (&record.receives, &parts.recv) {
         // SAFETY: as above.
         (Receives::Own(own), Some(layout)) => unsafe { RecvProducer::new(layout, own) },
-        // SAFETY: neither opened nor asked what is outstanding: `has_own_receives`
-        // comes before both.
+        // SAFETY: `has_own_receives` comes before opening it and before asking what is
+        // outstanding; posts publish only what they have written, which is nothing.
         _ => unsafe { RecvProducer::none() },
     };
     Ok((sends, receives, record))
