@@ -23,6 +23,10 @@ unsafe impl<T: Send> Sync for SpinLock<T> {}
 #[must_use]
 pub struct SpinGuard<'a, T>(&'a SpinLock<T>);
 
+// SAFETY: threads that share a guard get `&T`. Without this they would share the
+// guard of any value, because the lock itself is shared.
+unsafe impl<T: Sync> Sync for SpinGuard<'_, T> {}
+
 impl<T> SpinLock<T> {
     /// Returns a lock that is free.
     pub const fn new(value: T) -> Self {
