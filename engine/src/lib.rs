@@ -1,5 +1,7 @@
 //! A kernel-bypass RDMA engine: mlx5 rings driven directly, verbs for control
 //! and for devices whose rings it does not know.
+//!
+//! The rings themselves, and how they work, are in the crate [`mlx5_rings`].
 
 pub mod cm;
 pub mod completion;

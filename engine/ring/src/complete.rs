@@ -58,6 +58,7 @@ impl Slot {
     }
 
     /// Returns the last eight bytes.
+    #[inline]
     pub fn tail(self) -> CqeTail {
         CqeTail::from_bits(self.cell::<u64>(offset::TAIL).read())
     }
@@ -95,6 +96,7 @@ impl Slot {
 
     /// Returns when the device wrote the entry, in ticks of its clock. Means
     /// nothing in an error CQE.
+    #[inline]
     pub fn timestamp(self) -> u64 {
         Be64::from_bits(self.cell::<u64>(offset::TIMESTAMP).read()).get()
     }
@@ -451,6 +453,7 @@ impl CompletionRing {
     /// `events_read` is how many events of this queue have been read from its
     /// channel; the device takes a request with the number of an earlier one
     /// for that one.
+    #[inline]
     pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
         const SOLICITED_ONLY: u32 = 1 << 24;
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };

@@ -279,6 +279,7 @@ impl RecvConsumer {
 
     /// Returns the number of receives that were posted and not retired. Any thread
     /// may call it; the number is exact if no thread posts or polls meanwhile.
+    #[inline]
     pub fn outstanding(&self) -> u32 {
         let retired = self.retired.load(Ordering::Relaxed);
         // The record has 16 bits of the count of posts, the ring at most 2^15.

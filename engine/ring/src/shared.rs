@@ -41,6 +41,10 @@ use crate::request::{PostError, RecvRequest, Segment};
 use crate::sync::BiasedLock;
 use crate::wire::{Be16, SrqNextSegment, UNIT};
 
+mod latest;
+
+use latest::Latest;
+
 /// The posting half.
 #[derive(Debug)]
 pub struct SharedRecvProducer {
@@ -93,61 +97,6 @@ pub struct SharedRecvConsumer {
 unsafe impl Send for SharedRecvConsumer {}
 // SAFETY: as above; the other fields that change are atomics.
 unsafe impl Sync for SharedRecvConsumer {}
-
-/// The latest of the runs of WQEs that the pollers return: 32 bits with its
-/// number, and 32 with its last WQE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Latest(u64);
-
-impl Latest {
-    #[inline(always)]
-    fn new(run: u32, last: u32) -> Self {
-        Self(u64::from(run) << 32 | u64::from(last))
-    }
-
-    #[inline(always)]
-    fn run(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    #[inline(always)]
-    fn last(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// The same after the return of the WQE at `index`, if it follows the last
-    /// one in the ring.
-    #[inline(always)]
-    fn followed_by(self, size: RingSize, index: u32) -> Option<Self> {
-        const RUN: u64 = (u32::MAX as u64) << 32;
-        let longer = Self((self.0 + 1) & (RUN | u64::from(size.count() - 1)));
-        (longer.last() == index).then_some(longer)
-    }
-
-    /// The same with the WQE at `index` in a run of its own. The turn is noted
-    /// in `turns`, which has a place for each WQE of the ring.
-    #[inline(always)]
-    fn turned_to(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
-        let run = self.run().wrapping_add(1);
-        // SAFETY: masked to the ring.
-        let turn = unsafe { turns.get_unchecked(size.index(run)) };
-        // Indices have 16 bits.
-        turn.store(self.last() << 16 | index, Ordering::Relaxed);
-        Self::new(run, index)
-    }
-
-    /// The same after the return of the WQE at `index`.
-    #[inline(always)]
-    fn after(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
-        match self.followed_by(size, index) {
-            Some(longer) => longer,
-            None => {
-                core::hint::cold_path();
-                self.turned_to(size, turns, index)
-            }
-        }
-    }
-}
 
 impl SharedRecvProducer {
     /// Returns the posting half of the ring whose other half is `consumer`.
@@ -253,7 +202,7 @@ impl SharedRecvProducer {
         let consumer = unsafe { self.consumer.as_ref() };
         // Acquire: the turns before it, and that the pollers have read the
         // cookies and WQEs that come back.
-        Latest(consumer.latest.load(Ordering::Acquire))
+        Latest::from_bits(consumer.latest.load(Ordering::Acquire))
     }
 }
 
@@ -398,7 +347,7 @@ impl SharedRecvConsumer {
         }
         Ok(Self {
             // Run 0, which the producer takes to go on behind the tail.
-            latest: AtomicU64::new(Latest::new(0, u32::from(layout.tail)).0),
+            latest: AtomicU64::new(Latest::new(0, u32::from(layout.tail)).to_bits()),
             returned: AtomicU32::new(0),
             turns: (0..size.count()).map(|_| AtomicU32::new(0)).collect(),
             // SAFETY: the layout's record, valid as the caller promises.
@@ -435,10 +384,11 @@ impl SharedRecvConsumer {
     /// The device is done with the WQE, and it was not given back before: the caller
     /// has read its completion. One thread at a time gives WQEs back, unless
     /// [`Self::allow_several_pollers`] has returned.
+    #[inline]
     pub unsafe fn free(&self, index: u16) {
         let index = self.size.index(u32::from(index)) as u32;
         self.lock.with(|| {
-            let latest = Latest(self.latest.load(Ordering::Relaxed));
+            let latest = Latest::from_bits(self.latest.load(Ordering::Relaxed));
             self.put_back(latest.after(self.size, &self.turns, index), 1);
         });
     }
@@ -455,7 +405,7 @@ impl SharedRecvConsumer {
         let cookie = self.cookie(index);
         let index = self.size.index(u32::from(index)) as u32;
         let taken = self.lock.try_biased(|| {
-            let latest = Latest(self.latest.load(Ordering::Relaxed));
+            let latest = Latest::from_bits(self.latest.load(Ordering::Relaxed));
             self.put_back(latest.followed_by(self.size, index)?, 1);
             Some(cookie)
         });
@@ -479,7 +429,7 @@ impl SharedRecvConsumer {
                 cookies: &self.cookies,
                 size: self.size,
                 turns: &self.turns,
-                latest: Latest(self.latest.load(Ordering::Relaxed)),
+                latest: Latest::from_bits(self.latest.load(Ordering::Relaxed)),
             };
             let taken = take(&mut returns);
             self.put_back(returns.latest, taken as u32);
@@ -492,7 +442,7 @@ impl SharedRecvConsumer {
     #[inline(always)]
     fn put_back(&self, latest: Latest, count: u32) {
         // Release: the turns are written, the cookies and WQEs are read.
-        self.latest.store(latest.0, Ordering::Release);
+        self.latest.store(latest.to_bits(), Ordering::Release);
         // One instruction on memory, where packing it with the rest takes more.
         let returned = self.returned.load(Ordering::Relaxed);
         self.returned
@@ -502,6 +452,7 @@ impl SharedRecvConsumer {
     /// Returns the number of receives that were posted and not given back. Any
     /// thread may call it; the number is exact if no thread posts or polls
     /// meanwhile.
+    #[inline]
     pub fn outstanding(&self) -> u32 {
         let returned = self.returned.load(Ordering::Relaxed);
         // The record has 16 bits of the count of posts; fewer are outstanding.

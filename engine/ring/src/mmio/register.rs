@@ -272,6 +272,7 @@ impl ArmRegister {
     }
 
     /// Asks for an event. The arm record has been written before.
+    #[inline]
     pub(crate) fn ring(self, doorbell: Be64) {
         barrier::before_register();
         self.0.write(doorbell.to_bits());

@@ -2,7 +2,7 @@
 //!
 //! Every segment of a WQE and the CQE, one file each, as `mlx5dv.h` and the
 //! "Work Queue Elements" and "Completion Queue Entries" chapters of the
-//! Adapters PRM define them. Nothing here touches ring memory: `ring` decides
+//! Adapters PRM define them. Nothing here touches ring memory: the rings decide
 //! where a value goes, this module what its bytes are. The segments and the CQE print as text by `Display`.
 
 #![forbid(unsafe_code)]

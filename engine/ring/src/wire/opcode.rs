@@ -80,6 +80,7 @@ impl CqeOpcode {
     pub const INVALID: Self = Self(15);
 
     /// Returns whether the completion belongs to a receive.
+    #[inline]
     pub const fn is_responder(self) -> bool {
         matches!(self.0, 1..=4 | 14)
     }

@@ -1,0 +1,70 @@
+//! The run of WQEs that pollers are returning, as one word.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::RingSize;
+
+/// The latest of the runs of WQEs that the pollers return: 32 bits with its
+/// number, and 32 with its last WQE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Latest(u64);
+
+impl Latest {
+    #[inline(always)]
+    pub(super) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    #[inline(always)]
+    pub(super) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(super) fn new(run: u32, last: u32) -> Self {
+        Self(u64::from(run) << 32 | u64::from(last))
+    }
+
+    #[inline(always)]
+    pub(super) fn run(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn last(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The same after the return of the WQE at `index`, if it follows the last
+    /// one in the ring.
+    #[inline(always)]
+    pub(super) fn followed_by(self, size: RingSize, index: u32) -> Option<Self> {
+        const RUN: u64 = (u32::MAX as u64) << 32;
+        let longer = Self((self.0 + 1) & (RUN | u64::from(size.count() - 1)));
+        (longer.last() == index).then_some(longer)
+    }
+
+    /// The same with the WQE at `index` in a run of its own. The turn is noted
+    /// in `turns`, which has a place for each WQE of the ring.
+    #[inline(always)]
+    fn turned_to(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
+        let run = self.run().wrapping_add(1);
+        // SAFETY: masked to the ring.
+        let turn = unsafe { turns.get_unchecked(size.index(run)) };
+        // Indices have 16 bits.
+        turn.store(self.last() << 16 | index, Ordering::Relaxed);
+        Self::new(run, index)
+    }
+
+    /// The same after the return of the WQE at `index`.
+    #[inline(always)]
+    pub(super) fn after(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
+        match self.followed_by(size, index) {
+            Some(longer) => longer,
+            None => {
+                core::hint::cold_path();
+                self.turned_to(size, turns, index)
+            }
+        }
+    }
+}
