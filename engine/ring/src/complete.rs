@@ -7,14 +7,14 @@
 
 use core::ptr::NonNull;
 
-use super::layout::{CompletionLayout, LayoutError};
-use super::scatter::Payload;
-use super::{RingSize, distance24};
+use crate::layout::{CompletionLayout, LayoutError};
 use crate::mmio::{ArmRegister, DmaCell, DoorbellRecord, barrier};
+use crate::scatter::Payload;
 use crate::wire::{
     Be16, Be32, Be64, Cqe, CqeOpcode, CqeTail, InlineScatter, OwnOp, RequestQpn,
     cqe_offset as offset,
 };
+use crate::{RingSize, distance24};
 
 /// Bytes of an entry that the device defines.
 const CQE: usize = 64;

@@ -4,13 +4,13 @@
 //! One bit per index, and above 64 of these one bit that tells whether any of
 //! them is set. The largest ring, 65,536 WQEs, has 16 words of the upper level.
 
-use super::RingSize;
+use crate::RingSize;
 
 const BITS: u32 = u64::BITS;
 
 /// A set of indices of a ring of up to 2^16 entries.
 #[derive(Debug)]
-pub(super) struct FreeSet {
+pub(crate) struct FreeSet {
     words: Box<[u64]>,
     /// Bit `i` of word `j`: whether `words[64 * j + i]` is not 0.
     used: Box<[u64]>,
@@ -18,9 +18,9 @@ pub(super) struct FreeSet {
 
 /// Neighbouring indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) first: u32,
-    pub(super) last: u32,
+pub(crate) struct Run {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
 }
 
 /// Word and bit of an index.
@@ -30,7 +30,7 @@ fn place(index: u32) -> (usize, u32) {
 
 impl FreeSet {
     /// An empty set.
-    pub(super) fn new(size: RingSize) -> Self {
+    pub(crate) fn new(size: RingSize) -> Self {
         let words = size.count().div_ceil(BITS);
         Self {
             words: vec![0; words as usize].into(),
@@ -40,7 +40,7 @@ impl FreeSet {
 
     /// Adds the indices of a ring of that size from `first` to `last`, which may
     /// lie around its end; nothing if `first` follows `last`.
-    pub(super) fn insert_up_to(&mut self, size: RingSize, first: u32, last: u32) {
+    pub(crate) fn insert_up_to(&mut self, size: RingSize, first: u32, last: u32) {
         let count = size.index(last.wrapping_add(1).wrapping_sub(first)) as u32;
         let before_end = count.min(size.count() - first);
         self.insert(first, before_end);
@@ -63,7 +63,7 @@ impl FreeSet {
     /// The first run at `from` or behind it; after the end of the ring the
     /// search goes on at its start. A run ends where a word does: the next one
     /// follows it directly.
-    pub(super) fn nearest(&self, from: u32) -> Option<Run> {
+    pub(crate) fn nearest(&self, from: u32) -> Option<Run> {
         let (word, bit) = place(from);
         let behind = self.words[word] & (u64::MAX << bit);
         if behind != 0 {
@@ -74,7 +74,7 @@ impl FreeSet {
     }
 
     /// Removes a run that [`Self::nearest`] has found.
-    pub(super) fn remove(&mut self, run: Run) {
+    pub(crate) fn remove(&mut self, run: Run) {
         let (word, bit) = place(run.first);
         let (_, last) = place(run.last);
         let mask = (u64::MAX << bit) & (u64::MAX >> (BITS - 1 - last));

@@ -14,13 +14,13 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::layout::{LayoutError, RecvLayout};
-use super::recv_wqe::{PostReceives, RecvWqes};
-use super::scatter::{Units, read_unit};
-use super::{Credits, RingSize};
+use crate::layout::{LayoutError, RecvLayout};
 use crate::mmio::{DoorbellRecord, barrier};
+use crate::recv_wqe::{PostReceives, RecvWqes};
 use crate::request::{PostError, RecvRequest, Segment};
+use crate::scatter::{Units, read_unit};
 use crate::wire::UNIT;
+use crate::{Credits, RingSize};
 
 /// The posting half.
 #[derive(Debug)]

@@ -7,19 +7,19 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::RingSize;
-use super::units::{data_words, fits_segment, is_plain, write_unit};
+use crate::RingSize;
 use crate::request::{ListError, PostError, RecvRequest, Segment};
+use crate::units::{data_words, fits_segment, is_plain, write_unit};
 use crate::wire::{DataSegment, UNIT};
 
 /// Where a producer of receives writes; copied to registers for the length of a
 /// list. `HEADER` is the number of units before the first segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RecvWqes<const HEADER: usize> {
+pub(crate) struct RecvWqes<const HEADER: usize> {
     buf: NonNull<u8>,
-    pub(super) size: RingSize,
+    pub(crate) size: RingSize,
     stride: usize,
-    pub(super) max_segments: usize,
+    pub(crate) max_segments: usize,
     /// The consumer's cookies, by index: kept here so that a post does not
     /// touch the cache line that the poller writes.
     cookies: NonNull<AtomicU64>,
@@ -31,7 +31,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     const WRITES_EMPTY: bool = HEADER != 0;
 
     /// The WQEs at `buf`, one `stride` apart, of which each has one of `cookies`.
-    pub(super) fn new(
+    pub(crate) fn new(
         buf: NonNull<u8>,
         stride: usize,
         size: RingSize,
@@ -47,7 +47,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     }
 
     /// The WQEs of no ring. Nothing may be written.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self {
             buf: NonNull::dangling(),
             size: RingSize::ONE,
@@ -59,7 +59,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
 
     /// Where a WQE begins.
     #[inline(always)]
-    pub(super) fn at(&self, index: usize) -> NonNull<u8> {
+    pub(crate) fn at(&self, index: usize) -> NonNull<u8> {
         // SAFETY: the index is below the WQE count, so the WQE is in the ring.
         unsafe { self.buf.add(index * self.stride) }
     }
@@ -87,7 +87,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     /// The index is below the WQE count, and the WQE is free: the device does not
     /// read its segments before the doorbell record counts it.
     #[inline(always)]
-    pub(super) unsafe fn write_one(&self, index: usize, request: &RecvRequest<'_>) -> bool {
+    pub(crate) unsafe fn write_one(&self, index: usize, request: &RecvRequest<'_>) -> bool {
         let [segment] = request.segments else {
             return false;
         };
@@ -116,7 +116,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     ///
     /// # Safety
     /// As for [`Self::write_one`].
-    pub(super) unsafe fn write(
+    pub(crate) unsafe fn write(
         &self,
         index: usize,
         cookie: u64,

@@ -13,12 +13,12 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-use super::layout::SendLayout;
-use super::units::write_unit;
-use super::{Credits, RingSize};
+use crate::layout::SendLayout;
 use crate::mmio::{DoorbellRecord, Register};
 use crate::request::{ListError, PostError, SendFlags, SendRequest};
+use crate::units::write_unit;
 use crate::wire::{Be64, CtrlFlags, CtrlSegment, UNIT, WQEBB, WqeOpcode};
+use crate::{Credits, RingSize};
 
 use consumer::Entry;
 pub use consumer::{Retired, SendConsumer};

@@ -31,13 +31,13 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::RingSize;
-use super::free_set::FreeSet;
-use super::layout::{LayoutError, SharedRecvLayout};
-use super::recv_wqe::{PostReceives, RecvWqes};
-use super::scatter::{Units, read_unit};
+use crate::RingSize;
+use crate::free_set::FreeSet;
+use crate::layout::{LayoutError, SharedRecvLayout};
 use crate::mmio::{DmaCell, DoorbellRecord, barrier};
+use crate::recv_wqe::{PostReceives, RecvWqes};
 use crate::request::{PostError, RecvRequest, Segment};
+use crate::scatter::{Units, read_unit};
 use crate::sync::BiasedLock;
 use crate::wire::{Be16, SrqNextSegment, UNIT};
 

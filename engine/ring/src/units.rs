@@ -11,7 +11,7 @@ use crate::wire::{DataSegment, InlineHeader};
 /// 16 writable bytes at `at`, aligned to 8, in ring memory that the device does
 /// not read yet.
 #[inline(always)]
-pub(super) unsafe fn write_unit(at: NonNull<u8>, words: [u64; 2]) {
+pub(crate) unsafe fn write_unit(at: NonNull<u8>, words: [u64; 2]) {
     // SAFETY: as the caller promises. A plain store is enough: the barrier
     // before the doorbell record is what makes it visible.
     unsafe { at.cast::<[u64; 2]>().write(words) }
@@ -20,20 +20,20 @@ pub(super) unsafe fn write_unit(at: NonNull<u8>, words: [u64; 2]) {
 /// Returns whether a segment is short enough for a data segment: with one bit
 /// more its length would read as an inline header.
 #[inline(always)]
-pub(super) fn fits_segment(length: u32) -> bool {
+pub(crate) fn fits_segment(length: u32) -> bool {
     length & InlineHeader::MARK == 0
 }
 
 /// Returns whether a segment is neither empty nor too long for a data segment.
 #[inline(always)]
-pub(super) fn is_plain(length: u32) -> bool {
+pub(crate) fn is_plain(length: u32) -> bool {
     const _: () = assert!(InlineHeader::MARK == 1 << 31);
     length.cast_signed() > 0
 }
 
 /// The bytes of a data segment.
 #[inline(always)]
-pub(super) fn data_words(segment: &Segment) -> [u64; 2] {
+pub(crate) fn data_words(segment: &Segment) -> [u64; 2] {
     // SAFETY: 16 bytes without padding, aligned to 8.
     let words = unsafe { core::ptr::from_ref(segment).cast::<[u64; 2]>().read() };
     DataSegment::from_host_words(words).to_words()

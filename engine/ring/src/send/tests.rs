@@ -353,6 +353,14 @@ fn layouts_that_contradict_themselves_are_refused() {
     }));
 }
 
+#[test]
+fn no_ring_reads_as_a_nop_that_never_completes() {
+    let none = SendConsumer::none();
+    assert!(none.is_idle());
+    assert_eq!(none.opcode(0xffff), WqeOpcode::Nop as u8);
+    assert!(none.read_units(7, 1).is_none());
+}
+
 /// A queue that is kept full.
 fn full() -> Bench {
     let mut bench = bench(8, 1, 0, false, 0);

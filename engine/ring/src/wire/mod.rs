@@ -1,9 +1,9 @@
 //! The bytes that cross to the device and back, as values.
 //!
-//! Every segment of a WQE and the CQE, one file each, as `mlx5dv.h` and the
-//! "Work Queue Elements" and "Completion Queue Entries" chapters of the
-//! Adapters PRM define them. Nothing here touches ring memory: the rings decide
-//! where a value goes, this module what its bytes are. The segments and the CQE print as text by `Display`.
+//! Every segment of a WQE and the CQE, one file each, as `mlx5dv.h` and the "Work
+//! Queues" and "Completion Queues" chapters of the PRM define them. Nothing here
+//! touches ring memory: the rings decide where a value goes, this module what its
+//! bytes are. The segments and the CQE print as text by `Display`.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ pub use opcode::{CqeOpcode, WqeOpcode};
 pub use raddr::RemoteSegment;
 pub use srq_next::SrqNextSegment;
 pub use syndrome::Syndrome;
-pub use umr::{BIND_UNITS, LONGEST_WINDOW, MkeyAccess, UNBIND_UNITS, WindowChange, WindowRange};
+pub use umr::{BIND_UNITS, LONGEST_WINDOW, MkeyAccess, WindowChange, WindowRange};
 
 /// Bytes of a send WQE's basic block.
 pub const WQEBB: usize = 64;

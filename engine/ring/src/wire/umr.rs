@@ -19,7 +19,7 @@ const TRANSLATION_UNITS: usize = 4;
 /// Units of a whole WQE that binds, the control segment of every WQE included.
 pub const BIND_UNITS: u32 = (1 + CONTROL_UNITS + CONTEXT_UNITS + TRANSLATION_UNITS) as u32;
 /// Units of a whole WQE that unbinds.
-pub const UNBIND_UNITS: u32 = (1 + CONTROL_UNITS + CONTEXT_UNITS) as u32;
+const UNBIND_UNITS: u32 = (1 + CONTROL_UNITS + CONTEXT_UNITS) as u32;
 
 /// The most bytes that one translation, and so one window, covers: 2 GiB.
 pub const LONGEST_WINDOW: u64 = 1 << 31;
