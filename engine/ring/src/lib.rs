@@ -111,9 +111,9 @@
 //! The send and receive rings have two halves. The *producer* posts, through `&mut`; the
 //! *consumer* retires, through `&`, on the thread that polls the completion queue. The
 //! two may run on different threads and never wait for each other: they share the
-//! counter of retired requests and the cookies, all atomics. A [`CompletionRing`](complete::CompletionRing)
-//! has one user at a time; its [`Entries`](complete::Entries) can be looked at from any
-//! thread.
+//! counter of retired requests and the cookies, all atomics. A
+//! [`CompletionRing`](complete::CompletionRing) has one user at a time; any thread can look
+//! at its [`Entries`](complete::Entries).
 //!
 //! # Errors
 //!
@@ -137,9 +137,9 @@
 //!   Room that is given back too early is written over while the device reads it.
 //! - **Advancing**: the CQE was there.
 //!
-//! What a broken device or a wrong counter could make of the arguments of the other
-//! functions is masked to the ring. No reference is formed to memory that the device
-//! writes; it is read by volatile loads.
+//! Indices and counters that come from the device are masked to the ring, so a broken
+//! device leads to a wrong cookie, but never outside the ring. No reference is formed to
+//! memory that the device writes; it is read by volatile loads.
 //!
 //! # Where the facts come from
 //!
