@@ -67,7 +67,7 @@ bitflags::bitflags! {
         const SIGNALED = 2 << 2;
         /// Ask the peer's completion queue for a solicited event.
         const SOLICITED = 1 << 1;
-        /// Start only after all earlier reads of this endpoint are done.
+        /// Start only after all earlier reads of this queue pair are done.
         const FENCE = 4 << 5;
         /// The processor copies the bytes into the request at once; `lkey` is
         /// not used and the buffer is free again when the post returns.
@@ -144,15 +144,15 @@ pub enum PostError {
     InlineTooLong,
     /// More bytes than one message can carry.
     MessageTooLong,
-    /// The endpoint is not in a state that takes this request.
+    /// The queue pair is not in a state that takes this request.
     NotReady,
     /// The device carries no immediate data: iWARP has none.
     NoImmediate,
-    /// The endpoint was not created for binding memory windows.
+    /// The queue pair was not created for binding memory windows.
     NoWindows,
     /// More bytes than one window opens.
     WindowTooLong,
-    /// The window, the region and the endpoint are not all of one protection
+    /// The window, the region and the queue pair are not all of one protection
     /// domain.
     OtherDomain,
 }
@@ -169,25 +169,25 @@ impl fmt::Display for PostError {
                  or split the request"
             }
             Self::InlineTooLong => {
-                "more inline bytes than the queue was created for: raise inline_bytes, \
+                "more inline bytes than the queue was created for: create it with room for more, \
                  or send without INLINE"
             }
             Self::MessageTooLong => {
                 "the segments add up to more than one message can carry (2^31 - 1 bytes): split it"
             }
             Self::NotReady => {
-                "the endpoint is not ready: receives may be posted after init(), \
-                 sends after connect()"
+                "the queue pair is not ready: it takes receives from INIT on, and sends from RTS \
+                 on, when it is connected"
             }
             Self::NoImmediate => {
                 "the device carries no immediate data (iWARP has none): put it into the message"
             }
             Self::NoWindows => {
-                "the endpoint was not created for binding memory windows: set windows in its options"
+                "the queue pair was not created for binding memory windows: create it with windows"
             }
             Self::WindowTooLong => "a memory window opens no more than 2^31 bytes: use several",
             Self::OtherDomain => {
-                "the window, the region and the endpoint must be of one protection domain"
+                "the window, the region and the queue pair must be of one protection domain"
             }
         })
     }
