@@ -8,6 +8,7 @@ use dv_sys::verbs::{ibv_recv_wr, ibv_send_wr};
 use super::chain::{CHUNK, link, op_of, recv_work, send_work};
 use super::device::{Device, QueueCalls, Refused};
 use super::queue_pair::QueuePair;
+use super::quirks::ROOM;
 use super::sends::Sent;
 use super::slots::Slots;
 use super::tag::Side;
@@ -173,7 +174,8 @@ impl<D: Device> QueuePair<D> {
         record.sends.note(slot, sent_as(request, note, length));
         record.sends.slots.set_posted(end);
         let mut work = send_work(request, self.send_tags.tag(slot));
-        record.quirks.send(&mut work);
+        let mut room = ROOM;
+        record.quirks.send(&mut work, request.segments, &mut room);
         if record.quirks.any() && record.is_failing() {
             self.flush_late(Side::Send);
             return Ok(());
@@ -195,12 +197,15 @@ impl<D: Device> QueuePair<D> {
         let quirks = self.record.quirks;
         let (filled, end) = fill(requests, &mut chain, |request| {
             let tag = self.note_send(request)?;
-            let mut work = send_work(request, tag);
-            quirks.send(&mut work);
-            Ok(work)
+            Ok(send_work(request, tag))
         });
         if filled == 0 {
             return end;
+        }
+        let mut rooms = [ROOM; CHUNK];
+        let works = requests.iter().zip(&mut chain[..filled]);
+        for ((request, work), room) in works.zip(&mut rooms) {
+            quirks.send(work, request.segments, room);
         }
         let chain = link(&mut chain[..filled]);
         let slots = &self.record.sends.slots;

@@ -16,6 +16,14 @@
 //! * A read of no segments takes the segment that its place in the queue had
 //!   before, and a receive of none is refused (`push_recv_wqe`). Each gets one of
 //!   no bytes.
+//! * An empty segment before others of a send or a write stops the kernel:
+//!   `siw_check_sgl_tx` looks up no memory for it, and `siw_tx_hdt` reads through
+//!   the null pointer (siw_qp_tx.c, from Linux 5.3, where siw begins, to 6.16 at
+//!   least). Such requests are posted without their empty segments. Inline bytes are
+//!   copied by the library, and receives pass empty segments over: both stay as they
+//!   are.
+
+use core::mem::MaybeUninit;
 
 use dv_sys::verbs::{ibv_send_flags, ibv_send_wr, ibv_wr_opcode};
 
@@ -28,6 +36,17 @@ static EMPTY: [Segment; 1] = [Segment {
     length: 0,
     lkey: 0,
 }];
+
+/// Segments that siw takes in one request (`SIW_MAX_SGE` in rdma-core's
+/// kernel-headers/rdma/siw-abi.h).
+const SIW_SEGMENTS: usize = 6;
+
+/// Place for the segments of one request that the device gets, where these are not
+/// all of them. Must live until the request is posted.
+pub(super) type Room = [MaybeUninit<Segment>; SIW_SEGMENTS];
+
+/// A [`Room`] with nothing in it.
+pub(super) const ROOM: Room = [const { MaybeUninit::uninit() }; SIW_SEGMENTS];
 
 impl Quirks {
     /// Whether there are any.
@@ -45,19 +64,21 @@ impl Quirks {
         }
     }
 
-    /// Makes a request of the send queue what the device takes.
+    /// Makes a request of the send queue, of these segments, what the device takes.
+    /// It may point into `room` afterwards.
     #[inline(always)]
-    pub(super) fn send(self, work: &mut ibv_send_wr) {
+    pub(super) fn send(self, work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
         if self.any() {
-            mend(work);
+            mend(work, segments, room);
         }
     }
 }
 
 #[cold]
-fn mend(work: &mut ibv_send_wr) {
+fn mend(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
     work.send_flags |= ibv_send_flags::IBV_SEND_SIGNALED.0;
     if work.opcode != ibv_wr_opcode::IBV_WR_RDMA_READ {
+        leave_out_empty(work, segments, room);
         return;
     }
     work.send_flags &= !ibv_send_flags::IBV_SEND_FENCE.0;
@@ -67,11 +88,105 @@ fn mend(work: &mut ibv_send_wr) {
     }
 }
 
+/// Has a send or a write name only those of its segments that have bytes.
+fn leave_out_empty(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
+    let is_inline = work.send_flags & ibv_send_flags::IBV_SEND_INLINE.0 != 0;
+    // One segment stands before no other. A marker has none, whatever is asked for.
+    if is_inline || work.num_sge <= 1 {
+        return;
+    }
+    let with_bytes = || segments.iter().filter(|segment| segment.length > 0);
+    let count = with_bytes().count();
+    // More than there is room for the device refuses.
+    if count == segments.len() || count > room.len() {
+        return;
+    }
+    for (place, segment) in room.iter_mut().zip(with_bytes()) {
+        place.write(*segment);
+    }
+    (work.sg_list, work.num_sge) = (room.as_mut_ptr().cast(), count as i32);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::path::verbs::chain::send_work;
     use crate::request::{SendFlags, SendOp, SendRequest};
+
+    /// The lengths of the segments of what `work` posts.
+    fn lengths(work: &ibv_send_wr) -> Vec<u32> {
+        let count = usize::try_from(work.num_sge).expect("a count");
+        // SAFETY: the list of a request whose segments and room are alive.
+        let segments = unsafe { core::slice::from_raw_parts(work.sg_list, count) };
+        segments.iter().map(|segment| segment.length).collect()
+    }
+
+    #[test]
+    fn siw_gets_no_empty_segment_beside_others() {
+        let (remote_addr, rkey) = (1, 2);
+        let ops = [SendOp::Send, SendOp::Write { remote_addr, rkey }];
+        let rows: [(&[u32], &[u32]); 6] = [
+            (&[0, 5], &[5]),
+            (&[3, 0, 4], &[3, 4]),
+            (&[0, 0, 1, 0, 2, 0], &[1, 2]),
+            (&[0, 0], &[]),
+            (&[0], &[0]),
+            (&[7, 8], &[7, 8]),
+        ];
+        for (asked, left) in rows {
+            let segment = |(lkey, &length): (usize, &u32)| Segment {
+                addr: 0x1000,
+                length,
+                lkey: lkey as u32,
+            };
+            let segments: Vec<Segment> = asked.iter().enumerate().map(segment).collect();
+            let flags = SendFlags::SIGNALED;
+            let made = |quirks: Quirks, op, flags, room: &mut Room| {
+                let request = SendRequest {
+                    cookie: 0,
+                    op,
+                    flags,
+                    segments: &segments,
+                };
+                let mut work = send_work(&request, 9);
+                quirks.send(&mut work, &segments, room);
+                work
+            };
+            for op in ops {
+                let mut room = ROOM;
+                assert_eq!(lengths(&made(Quirks::Siw, op, flags, &mut room)), left);
+                let inline = flags | SendFlags::INLINE;
+                assert_eq!(lengths(&made(Quirks::Siw, op, inline, &mut room)), asked);
+                assert_eq!(lengths(&made(Quirks::None, op, flags, &mut room)), asked);
+            }
+            let mut room = ROOM;
+            let marker = made(Quirks::Siw, SendOp::Nop, flags, &mut room);
+            assert_eq!(marker.num_sge, 0);
+        }
+    }
+
+    #[test]
+    fn what_is_left_keeps_its_address_and_key() {
+        let segment = |length| Segment {
+            addr: 0x2000 + u64::from(length),
+            length,
+            lkey: 40 + length,
+        };
+        let segments = [segment(0), segment(2), segment(0), segment(1)];
+        let request = SendRequest {
+            cookie: 0,
+            op: SendOp::Send,
+            flags: SendFlags::empty(),
+            segments: &segments,
+        };
+        let (mut work, mut room) = (send_work(&request, 9), ROOM);
+        Quirks::Siw.send(&mut work, &segments, &mut room);
+        // SAFETY: the list lies in `room`.
+        let left = unsafe { core::slice::from_raw_parts(work.sg_list, 2) };
+        let told = |at: usize| (left[at].addr, left[at].length, left[at].lkey);
+        assert_eq!((told(0), told(1)), ((0x2002, 2, 42), (0x2001, 1, 41)));
+        assert_eq!(work.num_sge, 2);
+    }
 
     #[test]
     fn siw_gets_requests_that_it_takes_and_others_what_was_asked() {
@@ -84,9 +199,9 @@ mod tests {
             flags: SendFlags::FENCE,
             segments: &[],
         };
-        let made = |quirks: Quirks, request| {
-            let mut work = send_work(request, 9);
-            quirks.send(&mut work);
+        let made = |quirks: Quirks, request: &SendRequest<'_>| {
+            let (mut work, mut room) = (send_work(request, 9), ROOM);
+            quirks.send(&mut work, request.segments, &mut room);
             (work.send_flags, work.num_sge)
         };
         assert_eq!(made(Quirks::None, &read), (1, 0));

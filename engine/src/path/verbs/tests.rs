@@ -39,6 +39,8 @@ struct FakeQueue {
     qpn: u32,
     quirks: Quirks,
     sends: Mutex<VecDeque<u64>>,
+    /// The lengths of the segments of each send that it was given.
+    lengths: Mutex<Vec<Vec<u32>>>,
     recvs: Mutex<VecDeque<u64>>,
     /// How often it was told to flush.
     flushes: AtomicU32,
@@ -85,6 +87,14 @@ fn follow<T, P>(chain: Chain<'_, T>, look: impl Fn(&T) -> (P, *mut T)) -> Vec<P>
     found
 }
 
+/// The lengths of the segments of a send.
+fn lengths_of(work: &ibv_send_wr) -> Vec<u32> {
+    let count = usize::try_from(work.num_sge).expect("a count");
+    // SAFETY: the list of a request that is being posted.
+    let at = |index| unsafe { (*work.sg_list.add(index)).length };
+    (0..count).map(at).collect()
+}
+
 fn tags(chain: Chain<'_, ibv_recv_wr>) -> Vec<u64> {
     follow(chain, |work| (work.wr_id, work.next))
 }
@@ -100,6 +110,8 @@ impl QueueCalls for Arc<FakeQueue> {
 
     unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused> {
         let posted = follow(chain, |work| (work.wr_id, work.next));
+        let lengths = follow(chain, |work| (lengths_of(work), work.next));
+        self.lengths.lock().unwrap().extend(lengths);
         let taken = self.patience.take(posted.len());
         self.sends.lock().unwrap().extend(&posted[..taken]);
         Patience::answer(taken, posted.len())

@@ -211,3 +211,33 @@ fn what_is_flushed_here_raises_the_event_that_was_asked_for() {
     plain.recv(5).unwrap();
     assert_eq!((plain.device.flushes(), rings(&other)), (1, 0));
 }
+
+#[test]
+fn a_request_and_a_list_get_to_the_device_without_their_empty_segments() {
+    let cq = Cq::new();
+    let mut qp = siw(&cq, &cq);
+    let empty = Segment {
+        length: 0,
+        ..SEGMENT
+    };
+    let segments = [empty, SEGMENT];
+    let send = |cookie, op| SendRequest {
+        cookie,
+        op,
+        flags: SendFlags::SIGNALED,
+        segments: &segments,
+    };
+    let write = SendOp::Write {
+        remote_addr: 1,
+        rkey: 2,
+    };
+    // SAFETY: the device of these tests looks at no memory but the lists.
+    unsafe {
+        qp.pair.post_send_noted(&send(1, SendOp::Send), 0).unwrap();
+        let list = [send(2, write), send(3, SendOp::Send)];
+        qp.pair.post_send_list(&list).unwrap();
+        assert!(qp.pair.try_post_send(&send(4, write), 0));
+    }
+    let given = qp.device.lengths.lock().unwrap();
+    assert_eq!(*given, vec![vec![SEGMENT.length]; 4]);
+}
