@@ -72,6 +72,29 @@ fn handles_may_be_dropped_in_any_order_and_the_device_forgets_all() {
     drop(system);
 }
 
+/// On siw each of these takes a page or two, and the library takes one place for an
+/// error: see `engine/src/control/siw_offset.rs`.
+#[test]
+fn hundreds_of_queues_are_created_wherever_they_are_placed() {
+    let system = System::new();
+    let cqs: Vec<VerbsCq> = (0..200)
+        .map(|at| {
+            let cq = VerbsCq::create(&system.device, 1, CqeSize::Default, None, 0);
+            cq.unwrap_or_else(|error| panic!("CQ {at}: {error}"))
+        })
+        .collect();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let one = cqs[0].clone();
+    drop(cqs);
+    let qps: Vec<VerbsQp> = (0..100)
+        .map(|at| {
+            let qp = VerbsQp::create(&domain, &spec(&one, &one, None));
+            qp.unwrap_or_else(|error| panic!("QP {at}: {error}"))
+        })
+        .collect();
+    drop(qps);
+}
+
 #[test]
 fn a_child_after_fork_gets_errors_and_destroys_nothing_of_its_parent() {
     let system = System::new();

@@ -3,6 +3,7 @@
 use super::cq_resize::Resizes;
 use super::inline;
 use super::port::PortInfo;
+use super::siw_offset::ReservedOffset;
 use crate::environment;
 use crate::error::{ControlError, ControlErrorKind};
 use crate::sync::Mutex;
@@ -51,6 +52,8 @@ pub(super) struct Context {
     pub(super) resizes_cqs: Resizes,
     /// `MLX5_SHUT_UP_BF`: see [`super::export`].
     pub(super) blue_flame: bool,
+    /// See [`super::siw_offset`].
+    reserved: Option<ReservedOffset>,
 }
 
 // SAFETY: libibverbs lets any thread use a context and its objects, several at
@@ -74,7 +77,14 @@ impl Context {
             inline_found: inline::Found::default(),
             resizes_cqs: Resizes::default(),
             blue_flame: !asked_to_shut_up_blue_flame(),
+            reserved: None,
         }
+    }
+
+    /// Keeps queues of siw from a place that its library takes for an error
+    /// ([`super::siw_offset`]). Comes before the first queue.
+    pub(super) fn reserve_siw_offset(&mut self) {
+        self.reserved = ReservedOffset::reserve(self);
     }
 
     pub(super) fn as_ptr(&self) -> *mut ibv_context {
@@ -148,6 +158,10 @@ impl Drop for Context {
     fn drop(&mut self) {
         if !self.here() {
             return;
+        }
+        if let Some(reserved) = self.reserved.take() {
+            // SAFETY: the context is open, and of this process.
+            unsafe { reserved.release() };
         }
         // SAFETY: nobody else closes it (`from_raw`), and every object made of
         // it held an `Arc` of this and is destroyed.

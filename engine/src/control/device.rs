@@ -1,6 +1,7 @@
 //! Finding, describing and opening devices.
 
 use super::context::{self, Context};
+use super::device_list::DeviceList;
 use super::limits::Limits;
 use super::memlock::LockedMemory;
 use super::path::PathRequest;
@@ -8,7 +9,6 @@ use super::port::PortInfo;
 use super::quirks::Quirks;
 use super::transport::Transport;
 use super::window;
-use crate::descriptors;
 use crate::environment;
 use crate::error::{ControlError, ControlErrorKind, last_errno};
 use core::ffi::CStr;
@@ -126,9 +126,12 @@ impl Device {
         if let DataPath::Unusable { reason } = path {
             return Err(not_as_asked(name, reason));
         }
-        let context = open(device)?;
+        let mut context = open(device)?;
         context::set_nonblocking(context.async_fd(), "prepare the device's event descriptor")?;
         let (info, limits) = info_of(device, &context, path)?;
+        if Quirks::of(info.vendor_id) == Quirks::Siw {
+            context.reserve_siw_offset();
+        }
         tracing::info!(device = name, path = %info.path, firmware = info.firmware, "opened");
         Ok(Self {
             context: Arc::new(context),
@@ -188,59 +191,6 @@ impl Device {
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Device").field(&self.info.name).finish()
-    }
-}
-
-/// The list that libibverbs allocates; devices are valid while it lives.
-struct DeviceList {
-    list: Option<NonNull<*mut ibv_device>>,
-    length: usize,
-}
-
-impl DeviceList {
-    /// libibverbs passes over what it cannot read, and loads its drivers once
-    /// for a process: drivers for which it had no descriptors would never be
-    /// loaded. So it is not asked before there are some.
-    fn new() -> Result<Self, ControlError> {
-        /// The directory of drivers, a file in it, and two to spare.
-        const TO_LOOK: usize = 4;
-        if let Some(lack) = descriptors::lack(TO_LOOK) {
-            let errno = lack.raw_os_error().unwrap_or(libc::EMFILE);
-            return Err(ControlError::verbs("list RDMA devices", errno));
-        }
-        let mut length = 0;
-        // SAFETY: `length` is writable.
-        let list = NonNull::new(unsafe { verbs::ibv_get_device_list(&raw mut length) });
-        if list.is_none() {
-            match last_errno() {
-                // What it says of a kernel without RDMA.
-                libc::ENOSYS | libc::ENOENT | libc::ENODEV => length = 0,
-                errno => return Err(ControlError::verbs("list RDMA devices", errno)),
-            }
-        }
-        Ok(Self {
-            list,
-            length: usize::try_from(length).unwrap_or(0),
-        })
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &ibv_device> {
-        let list = self.list;
-        (0..self.length).filter_map(move |index| {
-            let list = list?;
-            // SAFETY: the array has `length` entries, which libibverbs keeps
-            // unchanged until the list is freed, so as long as `self` lives.
-            unsafe { list.add(index).read().as_ref() }
-        })
-    }
-}
-
-impl Drop for DeviceList {
-    fn drop(&mut self) {
-        if let Some(list) = self.list {
-            // SAFETY: it comes from ibv_get_device_list and is freed once.
-            unsafe { verbs::ibv_free_device_list(list.as_ptr()) };
-        }
     }
 }
 

@@ -1,0 +1,61 @@
+//! The devices that libibverbs sees.
+
+use core::ptr::NonNull;
+
+use dv_sys::verbs::{self, ibv_device};
+
+use crate::descriptors;
+use crate::error::{ControlError, last_errno};
+
+/// The list that libibverbs allocates; devices are valid while it lives.
+pub(super) struct DeviceList {
+    list: Option<NonNull<*mut ibv_device>>,
+    length: usize,
+}
+
+impl DeviceList {
+    /// libibverbs passes over what it cannot read, and loads its drivers once
+    /// for a process: drivers for which it had no descriptors would never be
+    /// loaded. So it is not asked before there are some.
+    pub(super) fn new() -> Result<Self, ControlError> {
+        /// The directory of drivers, a file in it, and two to spare.
+        const TO_LOOK: usize = 4;
+        if let Some(lack) = descriptors::lack(TO_LOOK) {
+            let errno = lack.raw_os_error().unwrap_or(libc::EMFILE);
+            return Err(ControlError::verbs("list RDMA devices", errno));
+        }
+        let mut length = 0;
+        // SAFETY: `length` is writable.
+        let list = NonNull::new(unsafe { verbs::ibv_get_device_list(&raw mut length) });
+        if list.is_none() {
+            match last_errno() {
+                // What it says of a kernel without RDMA.
+                libc::ENOSYS | libc::ENOENT | libc::ENODEV => length = 0,
+                errno => return Err(ControlError::verbs("list RDMA devices", errno)),
+            }
+        }
+        Ok(Self {
+            list,
+            length: usize::try_from(length).unwrap_or(0),
+        })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ibv_device> {
+        let list = self.list;
+        (0..self.length).filter_map(move |index| {
+            let list = list?;
+            // SAFETY: the array has `length` entries, which libibverbs keeps
+            // unchanged until the list is freed, so as long as `self` lives.
+            unsafe { list.add(index).read().as_ref() }
+        })
+    }
+}
+
+impl Drop for DeviceList {
+    fn drop(&mut self) {
+        if let Some(list) = self.list {
+            // SAFETY: it comes from ibv_get_device_list and is freed once.
+            unsafe { verbs::ibv_free_device_list(list.as_ptr()) };
+        }
+    }
+}
