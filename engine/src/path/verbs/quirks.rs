@@ -22,6 +22,12 @@
 //!   least). Such requests are posted without their empty segments. Inline bytes are
 //!   copied by the library, and receives pass empty segments over: both stay as they
 //!   are.
+//! * A single segment of up to 32 bytes that lies in two pages is copied wrong where
+//!   the kernel's own thread sends it, because the socket had no room before
+//!   (`siw_try_1seg`, in the same versions). Of two segments it copies none; so such a
+//!   segment is posted as two. The answer to a read is always sent by that thread: a
+//!   read of up to 32 bytes from two pages brings wrong bytes, and nothing at this end
+//!   can help.
 
 use core::mem::MaybeUninit;
 
@@ -40,6 +46,13 @@ static EMPTY: [Segment; 1] = [Segment {
 /// Segments that siw takes in one request (`SIW_MAX_SGE` in rdma-core's
 /// kernel-headers/rdma/siw-abi.h).
 const SIW_SEGMENTS: usize = 6;
+
+/// Bytes of a message, at most, that siw copies beside the header
+/// (`MAX_HDR_INLINE` in siw_qp_tx.c).
+const COPIED: u32 = 32;
+/// The least size of a page. The kernel's may be larger: then two segments do no
+/// harm where one would do.
+const PAGE: u64 = 4096;
 
 /// Place for the segments of one request that the device gets, where these are not
 /// all of them. Must live until the request is posted.
@@ -78,7 +91,7 @@ impl Quirks {
 fn mend(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
     work.send_flags |= ibv_send_flags::IBV_SEND_SIGNALED.0;
     if work.opcode != ibv_wr_opcode::IBV_WR_RDMA_READ {
-        leave_out_empty(work, segments, room);
+        rearrange(work, segments, room);
         return;
     }
     work.send_flags &= !ibv_send_flags::IBV_SEND_FENCE.0;
@@ -88,23 +101,60 @@ fn mend(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
     }
 }
 
-/// Has a send or a write name only those of its segments that have bytes.
-fn leave_out_empty(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
+/// Gives a send or a write segments that the kernel takes: those with bytes, and two
+/// for a short one in two pages.
+fn rearrange(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
     let is_inline = work.send_flags & ibv_send_flags::IBV_SEND_INLINE.0 != 0;
-    // One segment stands before no other. A marker has none, whatever is asked for.
-    if is_inline || work.num_sge <= 1 {
+    // A marker has no segments, whatever is asked for.
+    if is_inline || work.num_sge == 0 {
         return;
     }
     let with_bytes = || segments.iter().filter(|segment| segment.length > 0);
     let count = with_bytes().count();
-    // More than there is room for the device refuses.
-    if count == segments.len() || count > room.len() {
-        return;
+    let parts = match count {
+        1 => with_bytes().next().and_then(in_two_pages),
+        _ => None,
+    };
+    match parts {
+        Some(parts) => fill(work, &parts, room),
+        // One segment stands before no other. More than there is room for the device
+        // refuses.
+        None if segments.len() > 1 && count <= room.len() => fill(work, with_bytes(), room),
+        None => (),
     }
-    for (place, segment) in room.iter_mut().zip(with_bytes()) {
+}
+
+/// The parts of a segment in two pages, if the kernel would copy it.
+fn in_two_pages(segment: &Segment) -> Option<[Segment; 2]> {
+    let left = PAGE - segment.addr % PAGE;
+    if segment.length > COPIED || u64::from(segment.length) <= left {
+        return None;
+    }
+    // Below 32.
+    let left = left as u32;
+    let first = Segment {
+        length: left,
+        ..*segment
+    };
+    let second = Segment {
+        addr: segment.addr.wrapping_add(u64::from(left)),
+        length: segment.length - left,
+        ..*segment
+    };
+    Some([first, second])
+}
+
+fn fill<'a>(
+    work: &mut ibv_send_wr,
+    segments: impl IntoIterator<Item = &'a Segment>,
+    room: &mut Room,
+) {
+    let mut count = 0;
+    for (place, segment) in room.iter_mut().zip(segments) {
         place.write(*segment);
+        count += 1;
     }
-    (work.sg_list, work.num_sge) = (room.as_mut_ptr().cast(), count as i32);
+    (work.sg_list, work.num_sge) = (room.as_mut_ptr().cast(), count);
 }
 
 #[cfg(test)]
@@ -163,6 +213,59 @@ mod tests {
             let marker = made(Quirks::Siw, SendOp::Nop, flags, &mut room);
             assert_eq!(marker.num_sge, 0);
         }
+    }
+
+    #[test]
+    fn siw_gets_a_short_segment_in_two_pages_as_two() {
+        // Address, length, the lengths posted.
+        let rows: [(u64, u32, &[u32]); 7] = [
+            (0x1ff0, 17, &[16, 1]),
+            (0x1fff, 2, &[1, 1]),
+            (0x1fe1, 32, &[31, 1]),
+            (0x1ff0, 16, &[16]),
+            (0x2000, 32, &[32]),
+            (0x1ff0, 33, &[33]),
+            (0x1ff0, 0, &[0]),
+        ];
+        for (addr, length, expected) in rows {
+            let segment = Segment {
+                addr,
+                length,
+                lkey: 7,
+            };
+            let request = SendRequest {
+                cookie: 0,
+                op: SendOp::Send,
+                flags: SendFlags::empty(),
+                segments: &[segment],
+            };
+            let (mut work, mut room) = (send_work(&request, 9), ROOM);
+            Quirks::None.send(&mut work, request.segments, &mut room);
+            assert_eq!(lengths(&work), [length]);
+            Quirks::Siw.send(&mut work, request.segments, &mut room);
+            assert_eq!(lengths(&work), expected, "{addr:#x}, {length}");
+            if expected.len() == 2 {
+                // SAFETY: the list lies in `room`.
+                let second = unsafe { &*work.sg_list.add(1) };
+                assert_eq!((second.addr, second.lkey), (0x2000, 7));
+            }
+        }
+        let empty = Segment::default();
+        let short = Segment {
+            addr: 0x1fff,
+            length: 3,
+            lkey: 7,
+        };
+        assert_eq!(in_two_pages(&empty), None);
+        let request = SendRequest {
+            cookie: 0,
+            op: SendOp::Send,
+            flags: SendFlags::empty(),
+            segments: &[empty, short],
+        };
+        let (mut work, mut room) = (send_work(&request, 9), ROOM);
+        Quirks::Siw.send(&mut work, request.segments, &mut room);
+        assert_eq!(lengths(&work), [1, 2]);
     }
 
     #[test]
