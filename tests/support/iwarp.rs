@@ -22,7 +22,7 @@ pub fn join(ends: [&mut Endpoint; 2], options: &ConnectOptions) {
 }
 
 /// Connects two endpoints by their handles alone. The first one asks, the second accepts.
-fn join_handles(handles: &[EndpointHandle; 2], options: &ConnectOptions) {
+pub fn join_handles(handles: &[EndpointHandle; 2], options: &ConnectOptions) {
     let exchange = Exchange::of_this_process();
     for handle in handles {
         // One that was initialised before stays so.

@@ -29,6 +29,9 @@ fn endpoint(world: &World, context: u64, shared: bool) -> Endpoint {
 
 /// Connects two endpoints by their handles alone.
 fn join(handles: &[EndpointHandle; 2]) {
+    if iwarp::is_iwarp() {
+        return iwarp::join_handles(handles, &ConnectOptions::default());
+    }
     let at = [0, 1].map(|i: usize| handles[i].local_address(1).expect("an active port"));
     let options = ConnectOptions::default();
     handles[0].connect(&at[1], &options).expect("connected");
@@ -235,9 +238,11 @@ fn counts_follow_posts_and_polled_completions() {
             "nothing was polled"
         );
         assert_eq!(world.polled(3).len(), 3);
-        assert_eq!(
-            (counts(&ends[0]), counts(&ends[1])),
-            ((false, 0), (true, 1)),
+        let (is_idle, left) = counts(&ends[0]);
+        assert_eq!((left, counts(&ends[1])), (0, (true, 1)));
+        // On siw every request is signalled, and this one may have been polled.
+        assert!(
+            !is_idle || iwarp::is_iwarp(),
             "one that is not signalled waits for a later one"
         );
         world.send(&mut ends[0], 2, SIGNALED).expect("room");
@@ -301,7 +306,11 @@ fn one_thread_connects_while_another_posts_receives() {
             }
         });
         assert!(ends[0].open_sends());
-        world.send(&mut ends[0], 100, SIGNALED).expect("room");
+        // To a peer in error a send of iWARP is done when TCP has it: one completion
+        // more.
+        if round % 2 == 0 || !iwarp::is_iwarp() {
+            world.send(&mut ends[0], 100, SIGNALED).expect("room");
+        }
         world.system.run();
         let done = world.polled(if round % 2 == 1 { 8 } else { 2 });
         let flushed = done.iter().filter(|one| one.status == Status::WrFlush);

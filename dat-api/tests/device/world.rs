@@ -1,5 +1,6 @@
 //! An open IA, memory, and endpoints that are connected to each other.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,7 +72,12 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     pub fn new(ia: &Arc<Ia>, pz: &Arc<Pz>, len: usize, rights: MemPrivileges) -> Self {
-        let bytes = Box::leak(vec![0u8; len].into_boxed_slice()).as_mut_ptr();
+        // Nothing short lies in two pages then: siw's answer to a read of up to 32
+        // bytes that does is wrong (siw_try_1seg in Linux).
+        let layout = Layout::from_size_align(len.max(1), 64).expect("a size");
+        // SAFETY: the size is not 0.
+        let bytes = unsafe { alloc_zeroed(layout) };
+        assert!(!bytes.is_null(), "{len} bytes");
         let kind = MemoryKind::Virtual {
             address: bytes as usize,
             length: len as u64,
