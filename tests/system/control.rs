@@ -12,6 +12,7 @@ use dat_engine::{
 use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
 
 use crate::support::device;
+use crate::support::iwarp;
 use crate::support::system::System;
 
 fn spec<'a>(send_cq: &'a VerbsCq, recv_cq: &'a VerbsCq, srq: Option<&'a VerbsSrq>) -> QpSpec<'a> {
@@ -359,12 +360,16 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
     };
     let mut a = domain.create_endpoint(&with_srq).expect("an endpoint");
     let mut b = domain.create_endpoint(&with_srq).expect("an endpoint");
-    let (at_a, at_b) = (
-        a.local_address(1).expect("a"),
-        b.local_address(1).expect("b"),
-    );
-    a.connect(&at_b, &options).expect("a connects");
-    b.connect(&at_a, &options).expect("b connects");
+    if iwarp::is_iwarp() {
+        iwarp::join([&mut a, &mut b], &options);
+    } else {
+        let (at_a, at_b) = (
+            a.local_address(1).expect("a"),
+            b.local_address(1).expect("b"),
+        );
+        a.connect(&at_b, &options).expect("a connects");
+        b.connect(&at_a, &options).expect("b connects");
+    }
 
     let recv = [buffer.segment(0, 64).expect("inside")];
     for cookie in 0..2 {
@@ -417,7 +422,10 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
         .unwrap_or_else(|| panic!("no limit event in {events:?}"))
         .source;
     assert_eq!(source, AsyncSource::Srq(srq.verbs().id()));
-    assert_eq!(srq.verbs().limit().expect("the limit"), 0, "it fires once");
+    // siw's library cannot ask.
+    if !iwarp::is_iwarp() {
+        assert_eq!(srq.verbs().limit().expect("the limit"), 0, "it fires once");
+    }
 
     // An event that nobody reads must not keep its queue from being destroyed.
     cq.arm(false).expect("armed");

@@ -6,6 +6,7 @@
 //! has a bell: one `epoll` descriptor that is readable when the kernel's events
 //! are there, or when the bell was rung (an `eventfd`).
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, epoll_event};
@@ -17,6 +18,9 @@ use crate::thread::CancellationHeld;
 #[derive(Debug)]
 pub(crate) struct Bell {
     rung: OwnedFd,
+    /// `rung` is readable: the read that would find nothing is a system call. Set
+    /// after it has become so, and cleared before it is read.
+    is_rung: AtomicBool,
     both: OwnedFd,
 }
 
@@ -33,7 +37,11 @@ impl Bell {
         let rung = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: takes an integer.
         let both = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        let bell = Self { rung, both };
+        let bell = Self {
+            rung,
+            is_rung: AtomicBool::new(false),
+            both,
+        };
         bell.watch(events)?;
         bell.watch(bell.rung.as_raw_fd())?;
         Ok(bell)
@@ -67,13 +75,25 @@ impl Bell {
             // below 2^64 - 1 after as many calls.
             let written = unsafe { libc::write(self.rung.as_raw_fd(), (&raw const one).cast(), 8) };
             if written >= 0 || last_errno() != libc::EINTR {
-                return;
+                break;
             }
         }
+        self.is_rung.store(true, Ordering::Release);
     }
 
-    /// Returns whether the bell was rung since the last call. Does not block.
+    /// Returns whether the bell was rung since the last call. Does not block. A call
+    /// that comes while the bell is being rung may miss it; the descriptor stays
+    /// readable then, and the next call does not.
+    #[inline]
     pub(super) fn take(&self) -> bool {
+        self.is_rung.load(Ordering::Relaxed) && self.take_rung()
+    }
+
+    #[cold]
+    fn take_rung(&self) -> bool {
+        if !self.is_rung.swap(false, Ordering::Acquire) {
+            return false;
+        }
         let _held = CancellationHeld::new();
         let mut count = 0u64;
         // SAFETY: eight writable bytes.
