@@ -250,6 +250,10 @@ fn counts_follow_posts_and_polled_completions() {
         world.polled(1);
         assert_eq!((counts(&ends[0]), counts(&ends[1])), ((true, 0), (true, 0)));
     }
+    if iwarp::is_iwarp() {
+        // Its queue pairs have one connection in their lives, and are not reset.
+        return;
+    }
     world.recv(&mut ends[1], 0).expect("room");
     world.send(&mut ends[0], 0, UNSIGNALED).expect("room");
     for end in &mut ends {

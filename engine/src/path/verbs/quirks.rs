@@ -28,6 +28,9 @@
 //!   segment is posted as two. The answer to a read is always sent by that thread: a
 //!   read of up to 32 bytes from two pages brings wrong bytes, and nothing at this end
 //!   can help.
+//! * A read of no bytes that waits at the peer is answered with the length of the
+//!   request before it (`siw_activate_tx` leaves `sge[0]` as it was), which ends the
+//!   connection. Nothing at this end can help; alone, such a read is answered well.
 
 use core::mem::MaybeUninit;
 
