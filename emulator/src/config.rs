@@ -1,5 +1,5 @@
-//! How an emulator is set up: by the launcher through `MLX5EMU_*`
-//! environment variables, or by a test through [`Config`] directly.
+//! The configuration of an emulator. The launcher passes it in `MLX5EMU_*`
+//! environment variables; a test sets the fields of [`Config`].
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,45 +18,49 @@ pub enum Link {
     Roce,
 }
 
-/// Which of the kernel's two command interfaces is shown to libibverbs.
+/// The kernel command interface that libibverbs sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
-    /// `RDMA_VERBS_IOCTL` with native methods, and commands by `write`.
+    /// `RDMA_VERBS_IOCTL` with native methods, and commands by `write()`.
     Ioctl,
-    /// Commands by `write` only; every ioctl answers `ENOTTY`.
+    /// Commands by `write()` only; every ioctl fails with `ENOTTY`.
     Write,
 }
 
-/// Who makes the NIC move.
+/// What runs the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A thread of its own.
+    /// A thread, which the emulator starts.
     Threaded,
-    /// The caller, by [`step`](crate::emulator::Emulator::step): deterministic.
+    /// The caller, by [`step`](crate::emulator::Emulator::step). Runs are
+    /// deterministic.
     Stepped,
 }
 
-/// How a doorbell reaches the NIC while its thread is asleep.
+/// How the NIC notices a doorbell while the NIC thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// The best that kernel and program allow: signals, else page faults, else naps.
+    /// The first of `Signal`, `Uffd` and `Nap` that the kernel and the program support.
     Auto,
-    /// A store on a doorbell page is trapped, and moves the NIC on the
-    /// storing thread itself (`userfaultfd` with `SIGBUS`), or an error.
+    /// A store to a doorbell page raises `SIGBUS` (`userfaultfd`), and the
+    /// handler runs the NIC on the storing thread. Starting fails if this is
+    /// not possible.
     Signal,
-    /// Page faults on the doorbell pages (`userfaultfd`, write protection), or an error.
+    /// A store to a doorbell page waits in a page fault (`userfaultfd` write
+    /// protection) that wakes the NIC thread. Starting fails if this is not
+    /// possible.
     Uffd,
-    /// Short sleeps.
+    /// The NIC thread sleeps briefly and scans the doorbell pages.
     Nap,
 }
 
-/// Most devices of one fabric.
+/// Maximum number of devices on one fabric.
 pub const MAX_DEVICES: u8 = 16;
 
-/// Most ports of one device, as libmlx5 has it.
+/// Maximum number of ports of one device, the same as in libmlx5.
 pub const MAX_PORTS: u8 = 2;
 
-/// Everything that is chosen before the first device is opened.
+/// The settings that are fixed when the first device is opened.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Processes with the same fabric name reach each other.
@@ -67,23 +71,23 @@ pub struct Config {
     pub devices: u8,
     /// Number of ports of each device, from 1 to [`MAX_PORTS`].
     pub ports: u8,
-    /// Doorbell records alone start work.
+    /// Whether a doorbell record alone starts work, without a doorbell.
     pub lenient: bool,
     /// Command interface.
     pub face: Face,
-    /// The newest version of CQEs that is agreed on: 0 or 1.
+    /// The newest CQE version that the device offers: 0 or 1.
     pub cqe_version: u8,
-    /// Where WQEs and CQEs are appended as text.
+    /// The file to which WQEs and CQEs are appended as text.
     pub trace: Option<PathBuf>,
-    /// Who makes the NIC move.
+    /// What runs the NIC.
     pub mode: Mode,
-    /// How a doorbell reaches the NIC while its thread is asleep.
+    /// How the NIC notices a doorbell while the NIC thread sleeps.
     pub wake: Wake,
-    /// Registered memory counts against `RLIMIT_MEMLOCK`.
+    /// Whether registered memory counts against `RLIMIT_MEMLOCK`.
     pub memlock: bool,
-    /// What goes wrong.
+    /// The faults to inject.
     pub faults: Option<FaultSpec>,
-    /// What every device can do.
+    /// The limits of every device.
     pub limits: Limits,
 }
 
@@ -107,16 +111,16 @@ impl Default for Config {
     }
 }
 
-/// A variable whose value cannot be used.
+/// An environment variable whose value is not valid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{variable}={value:?}: {expected}")]
+#[error("invalid {variable}={value:?}: {reason}")]
 pub struct ConfigError {
     /// The variable.
     pub variable: &'static str,
-    /// Its value.
+    /// The value of the variable.
     pub value: OsString,
-    /// What would be accepted.
-    pub expected: String,
+    /// What is wrong with the value, or which values are accepted.
+    pub reason: String,
 }
 
 impl Config {
@@ -128,29 +132,30 @@ impl Config {
     pub const DEVICES: &'static str = "MLX5EMU_DEVICES";
     /// Number of ports of each device.
     pub const PORTS: &'static str = "MLX5EMU_PORTS";
-    /// `1` for lenient doorbells.
+    /// `1` to start work on doorbell records alone.
     pub const LENIENT: &'static str = "MLX5EMU_LENIENT";
     /// `ioctl` or `write`.
     pub const FACE: &'static str = "MLX5EMU_FACE";
-    /// `0` for completions that name no user index, as of old kernels.
+    /// `0` for CQEs without a user index, as older kernels negotiate.
     pub const CQE_VERSION: &'static str = "MLX5EMU_CQE_VERSION";
-    /// File that receives the trace.
+    /// File to which the trace is appended.
     pub const TRACE: &'static str = "MLX5EMU_TRACE";
     /// `auto`, `signal`, `uffd` or `nap`.
     pub const WAKE: &'static str = "MLX5EMU_WAKE";
-    /// `1` for a limit on registered memory.
+    /// `1` to count registered memory against `RLIMIT_MEMLOCK`.
     pub const MEMLOCK: &'static str = "MLX5EMU_MEMLOCK";
-    /// Faults to inject, in the language of [`FaultSpec`].
+    /// Faults to inject, in the syntax of [`FaultSpec`].
     pub const FAULTS: &'static str = "MLX5EMU_FAULTS";
-    /// What the devices can do, in the language of [`Limits`].
+    /// Limits of the devices, in the syntax of [`Limits`].
     pub const LIMITS: &'static str = "MLX5EMU_LIMITS";
 
-    /// The addresses on which connection managers of programs listen, and its
-    /// value where the user gives none. The devices exist on this host only, so
-    /// no other host has a reason to reach such a program. Nothing here reads it.
+    /// The variable that selects the addresses on which the connection managers
+    /// of programs listen, and its default on emulated devices. The devices
+    /// exist on this host only, so no other host needs to reach the program.
+    /// The emulator itself does not read the variable.
     pub const LISTEN: (&'static str, &'static str) = ("DAT_LISTEN", "loopback");
 
-    /// Returns [`Self::LISTEN`] unless the environment has a value for it.
+    /// Returns [`Self::LISTEN`] if the environment has no value for it.
     #[must_use]
     pub fn listen_default() -> Option<(&'static str, &'static str)> {
         let given = std::env::var_os(Self::LISTEN.0);
@@ -159,18 +164,18 @@ impl Config {
             .then_some(Self::LISTEN)
     }
 
-    /// Reads the environment. A variable that is unset or empty has its default.
+    /// Reads the environment. An unset or empty variable means its default.
     ///
     /// # Errors
-    /// The first variable whose value cannot be used, and what would be.
+    /// Returns the first variable whose value is not valid.
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::from_lookup(std::env::var_os)
     }
 
-    /// As [`from_env`](Self::from_env), from any source of variables.
+    /// Reads the variables from any source, otherwise as [`from_env`](Self::from_env).
     ///
     /// # Errors
-    /// See [`from_env`](Self::from_env).
+    /// Returns the first variable whose value is not valid.
     pub fn from_lookup(
         lookup: impl Fn(&'static str) -> Option<OsString>,
     ) -> Result<Self, ConfigError> {
@@ -180,7 +185,13 @@ impl Config {
             config.fabric = value
                 .to_str()
                 .and_then(|text| FabricName::new(text).ok())
-                .ok_or_else(|| refused(Self::FABRIC, &value, FabricName::RULE))?;
+                .ok_or_else(|| {
+                    invalid(
+                        Self::FABRIC,
+                        &value,
+                        format!("expected {}", FabricName::RULE),
+                    )
+                })?;
         }
         if let Some(value) = get(Self::LINK) {
             config.link = choice(
@@ -223,39 +234,45 @@ impl Config {
         if let Some(value) = get(Self::FAULTS) {
             let text = value
                 .to_str()
-                .ok_or_else(|| refused(Self::FAULTS, &value, "give ASCII text"))?;
+                .ok_or_else(|| invalid(Self::FAULTS, &value, "expected ASCII text"))?;
             let faults = text
                 .parse()
-                .map_err(|error: SpecError| refused(Self::FAULTS, &value, &error.to_string()))?;
+                .map_err(|error: SpecError| invalid(Self::FAULTS, &value, error.to_string()))?;
             config.faults = Some(faults);
         }
         if let Some(value) = get(Self::LIMITS) {
             let text = value
                 .to_str()
-                .ok_or_else(|| refused(Self::LIMITS, &value, "give ASCII text"))?;
+                .ok_or_else(|| invalid(Self::LIMITS, &value, "expected ASCII text"))?;
             config.limits = text
                 .parse()
-                .map_err(|error: LimitsError| refused(Self::LIMITS, &value, &error.to_string()))?;
+                .map_err(|error: LimitsError| invalid(Self::LIMITS, &value, error.to_string()))?;
         }
         config.trace = get(Self::TRACE).map(PathBuf::from);
         Ok(config)
     }
 }
 
-fn refused(variable: &'static str, value: &OsString, expected: &str) -> ConfigError {
+fn invalid(variable: &'static str, value: &OsString, reason: impl Into<String>) -> ConfigError {
     ConfigError {
         variable,
         value: value.clone(),
-        expected: expected.to_owned(),
+        reason: reason.into(),
     }
 }
 
-fn count(variable: &'static str, value: &OsString, most: u8) -> Result<u8, ConfigError> {
+fn count(variable: &'static str, value: &OsString, max: u8) -> Result<u8, ConfigError> {
     value
         .to_str()
         .and_then(|text| text.parse().ok())
-        .filter(|count| (1..=most).contains(count))
-        .ok_or_else(|| refused(variable, value, &format!("give a number from 1 to {most}")))
+        .filter(|count| (1..=max).contains(count))
+        .ok_or_else(|| {
+            invalid(
+                variable,
+                value,
+                format!("expected a number from 1 to {max}"),
+            )
+        })
 }
 
 fn choice<T: Copy>(
@@ -269,10 +286,10 @@ fn choice<T: Copy>(
         .map(|&(_, chosen)| chosen)
         .ok_or_else(|| {
             let names: Vec<_> = known.iter().map(|&(name, _)| name).collect();
-            refused(
+            invalid(
                 variable,
                 value,
-                &format!("give one of: {}", names.join(", ")),
+                format!("expected one of: {}", names.join(", ")),
             )
         })
 }
@@ -332,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_variable_its_value_and_what_is_accepted() {
+    fn an_invalid_value_is_reported_with_its_variable_and_the_accepted_values() {
         for (variable, value) in [
             (Config::FABRIC, "../x"),
             (Config::LINK, "token-ring"),
@@ -351,6 +368,6 @@ mod tests {
             assert!(text.contains(variable) && text.contains(value), "{text}");
         }
         let text = read(&[(Config::LINK, "eth")]).unwrap_err().to_string();
-        assert!(text.ends_with("give one of: ib, roce"), "{text}");
+        assert!(text.ends_with("expected one of: ib, roce"), "{text}");
     }
 }

@@ -1,10 +1,10 @@
-//! The emulator of this process: one NIC with all its devices, its doorbell
-//! pages, its place on the fabric, and what makes it move.
+//! The emulator of this process: one NIC with all its devices, its UAR pages,
+//! its attachment to the fabric, and the thread or the test that runs it.
 //!
-//! It is made once, at the first device open, and lives as long as the
-//! process. The kernel face locks the NIC for commands
-//! ([`Emulator::nic`]); the NIC thread, and a thread whose doorbell was
-//! trapped, lock it for one batch at a time.
+//! There is one emulator per process. It is created when the first device is
+//! opened, and lives until the process exits. All access to the NIC is under
+//! one lock: kernel commands take it through [`Emulator::nic`]; the NIC thread,
+//! and a thread whose doorbell store was trapped, take it for one batch.
 
 use std::fs::File;
 use std::io;
@@ -12,16 +12,16 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::config::{Config, Link, Mode, Wake};
 use crate::decode::text::TraceWriter;
 use crate::fabric::attachment::Attachment;
-use crate::fabric::bells::Bells;
 use crate::fabric::directory::JoinError;
 use crate::fabric::name::{DeviceIdentity, PortNames};
 use crate::fabric::port::Port;
+use crate::fabric::waker::PeerWaker;
 use crate::faults::FaultSpec;
 use crate::guard;
 use crate::hardware::Hardware;
@@ -29,57 +29,59 @@ use crate::nic::spec::{
     DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage, WallClock,
 };
 use crate::nic::{Identify, Nic, NicOptions, Resolver};
-use crate::runner::serve::StoreServer;
-use crate::runner::station::Station;
+use crate::runner::shared_nic::SharedNic;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
+use crate::runner::trapped_stores::TrappedStoreHandler;
 use crate::runner::{self, Control};
+use crate::sync::{Mutex, MutexGuard};
 use crate::trap;
-use crate::uar::UarBank;
-use crate::uar::fault::{FaultWatch, Manner};
-use crate::uverbs::complain;
+use crate::uar::UarPages;
+use crate::uar::fault::{FaultMode, Userfaultfd};
+use crate::uverbs::warn;
 
-/// Slot of a process that is alone, in stepped mode.
-const ALONE: u8 = 1;
+/// Fabric slot of a process without peers, in stepped mode.
+const SLOT_WITHOUT_PEERS: u8 = 1;
 
 static EMULATOR: OnceLock<Emulator> = OnceLock::new();
-static STARTING: Mutex<()> = Mutex::new(());
-/// The descriptor that says "this process lives"; see [`leave_to_parent`].
-static LIFE_LOCK: AtomicI32 = AtomicI32::new(-1);
+static START_LOCK: Mutex<()> = Mutex::new(());
+/// The descriptor whose lock marks this process as alive on the fabric. See
+/// [`release_slot_lock_in_child`].
+static SLOT_LOCK: AtomicI32 = AtomicI32::new(-1);
 
 /// The emulator of this process.
 pub struct Emulator {
     config: Config,
     pid: u32,
     slot: u8,
-    station: Mutex<Station<Hardware>>,
-    uar: UarBank,
+    shared_nic: Mutex<SharedNic<Hardware>>,
+    uar: UarPages,
     control: Control,
     stepper: Option<Mutex<Stepper>>,
 }
 
-/// Why an emulator cannot be started.
+/// An error that prevents the emulator from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The fabric cannot be joined.
+    /// The process cannot join the fabric.
     #[error(transparent)]
     Fabric(#[from] JoinError),
-    /// Page faults were asked for, and the kernel refuses them.
+    /// [`Wake::Uffd`] is set, and the kernel does not allow it.
     #[error(
-        "userfaultfd with write protection of shared memory: {0}; \
+        "cannot write-protect doorbell pages with userfaultfd: {0}; \
          it needs Linux 5.19 and is forbidden in some containers: set {wake}=auto",
         wake = Config::WAKE
     )]
     Uffd(io::Error),
-    /// Signals were asked for, and this program cannot have them.
-    #[error("stores cannot be trapped: {0}; set {wake}=auto", wake = Config::WAKE)]
-    Signal(trap::Unfit),
+    /// [`Wake::Signal`] is set, and this program cannot use it.
+    #[error("cannot trap doorbell stores: {0}; set {wake}=auto", wake = Config::WAKE)]
+    Signal(trap::TrapError),
     /// The trace file cannot be written.
-    #[error("trace file {}: {source}", path.display())]
+    #[error("cannot write trace file {}: {source}", path.display())]
     Trace {
-        /// Which.
+        /// The trace file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The NIC thread cannot be started.
@@ -88,40 +90,43 @@ pub enum StartError {
 }
 
 impl Emulator {
-    /// The emulator, if it has been started.
+    /// Returns the emulator if it has been started.
     #[must_use]
     pub fn get() -> Option<&'static Self> {
         EMULATOR.get()
     }
 
-    /// Starts the emulator of this process; `events` receives what the NIC
-    /// reports. If it is running already, it stays as it is and `events` is
-    /// not used.
+    /// Starts the emulator of this process. The NIC reports its events to
+    /// `events`. If the emulator is already running, it is returned unchanged
+    /// and `events` is dropped.
     ///
     /// # Errors
-    /// See [`StartError`]. Nothing is left behind, and a later start may succeed.
+    /// Returns [`StartError`]. Nothing stays allocated, and a later start may
+    /// succeed.
     pub fn start(config: Config, events: Box<dyn EventSink>) -> Result<&'static Self, StartError> {
-        let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _start_lock = START_LOCK.lock();
         if let Some(running) = EMULATOR.get() {
             return Ok(running);
         }
         guard::install();
         let threaded = config.mode == Mode::Threaded;
         let (wake, faults) = if threaded {
-            watch_faults(config.wake)?
+            set_up_wake(config.wake)?
         } else {
             (Wake::Nap, None)
         };
         let port = if threaded {
             let attachment = Attachment::join(&config.fabric)?;
-            if let Some(first) = attachment.passed_over().first() {
+            if let Some(first) = attachment.untrusted_entries().first() {
                 let instead = attachment.directory().display();
-                let text = format!("{first}: using {instead} for the fabric; remove the first");
-                complain("fabric directory", &text);
+                let text = format!(
+                    "{first}; using {instead} for the fabric. Remove the former to use it again"
+                );
+                warn("fabric directory", &text);
             }
             Port::attached(attachment)
         } else {
-            Port::alone(ALONE)
+            Port::alone(SLOT_WITHOUT_PEERS)
         };
         let options = NicOptions {
             slot: port.slot(),
@@ -141,40 +146,42 @@ impl Emulator {
         }
         let mut hardware = Hardware::new(nic);
         hardware.set_faults(config.faults.as_ref());
-        let life_lock = port.attachment().map_or(-1, Attachment::lock_fd);
+        let slot_lock = port.attachment().map_or(-1, Attachment::lock_fd);
         let slot = port.slot();
-        let bells = port.attachment().map(|it| Arc::clone(it.bells()));
+        let waker = port
+            .attachment()
+            .map(|attachment| Arc::clone(attachment.waker()));
         let stepper = (!threaded).then(Mutex::default);
         let emulator = EMULATOR.get_or_init(|| Self {
             config,
             pid: std::process::id(),
             slot,
-            station: Mutex::new(Station::new(hardware, port)),
-            uar: UarBank::new(faults),
+            shared_nic: Mutex::new(SharedNic::new(hardware, port)),
+            uar: UarPages::new(faults),
             control: Control::default(),
             stepper,
         });
-        if let Some(bells) = bells {
-            LIFE_LOCK.store(life_lock, Ordering::Relaxed);
-            emulator.start_thread(bells, wake)?;
+        if let Some(waker) = waker {
+            SLOT_LOCK.store(slot_lock, Ordering::Relaxed);
+            emulator.start_thread(waker, wake)?;
         }
         Ok(emulator)
     }
 
-    fn start_thread(&'static self, bells: Arc<Bells>, wake: Wake) -> Result<(), StartError> {
+    fn start_thread(&'static self, waker: Arc<PeerWaker>, wake: Wake) -> Result<(), StartError> {
         if wake == Wake::Signal {
-            trap::tell(Box::leak(Box::new(StoreServer {
-                station: &self.station,
-                bank: &self.uar,
-                bells: Arc::clone(&bells),
+            trap::register(Box::leak(Box::new(TrappedStoreHandler {
+                shared_nic: &self.shared_nic,
+                uar: &self.uar,
+                waker: Arc::clone(&waker),
                 control: &self.control,
-                arms: AtomicBool::new(false),
+                armed: AtomicBool::new(false),
             })));
         }
         NicThread {
-            station: &self.station,
-            bank: &self.uar,
-            bells,
+            shared_nic: &self.shared_nic,
+            uar: &self.uar,
+            waker,
             control: &self.control,
             wake,
         }
@@ -183,79 +190,76 @@ impl Emulator {
         // SAFETY: both handlers are functions of this library, which is never
         // unloaded while its NIC thread runs; neither unwinds.
         unsafe {
-            libc::pthread_atfork(None, None, Some(leave_to_parent));
+            libc::pthread_atfork(None, None, Some(release_slot_lock_in_child));
             libc::atexit(leave_fabric);
         }
         Ok(())
     }
 
-    /// What the time of day is by the device's clock; `None` when it is
-    /// stepped, for then its time is the test's.
+    /// Returns the relation of the device clock to the time of day. Returns
+    /// `None` in stepped mode, where the test sets the time.
     #[must_use]
     pub fn wall_clock(&self) -> Option<WallClock> {
         self.stepper.is_none().then(runner::wall_clock)
     }
 
-    /// Locks the NIC for a command. When the guard goes, the NIC runs once:
-    /// the command may have made work.
+    /// Locks the NIC for a kernel command. When the guard is dropped, the NIC
+    /// runs once, since the command may have created work.
     ///
-    /// A forked child must not come here: see [`forked`](Self::forked).
+    /// Must not be called in a forked child: check [`forked`](Self::forked) first.
     pub fn nic(&self) -> NicGuard<'_> {
-        let station = match self.station.try_lock() {
-            Ok(station) => station,
-            Err(_) => self
-                .control
-                .announce(|| self.station.lock())
-                .unwrap_or_else(PoisonError::into_inner),
+        let shared_nic = match self.shared_nic.try_lock() {
+            Some(shared_nic) => shared_nic,
+            None => self.control.with_priority(|| self.shared_nic.lock()),
         };
         NicGuard {
-            station: Some(station),
+            shared_nic: Some(shared_nic),
             control: &self.control,
         }
     }
 
-    /// Makes the NIC thread run once, soon.
+    /// Requests that the NIC thread run once soon.
     pub fn wake(&self) {
         self.control.kick();
     }
 
-    /// Makes the NIC stand still until [`Emulator::release`], see
-    /// `Control::hold`. A NIC that is stepped stands still anyway.
+    /// Pauses the NIC until [`Emulator::resume`]; see `Control::pause`. A
+    /// stepped NIC is always paused.
     #[must_use]
-    pub fn hold(&self) -> bool {
-        const PATIENCE: Duration = Duration::from_secs(5);
-        self.stepper.is_some() || self.control.hold(PATIENCE)
+    pub fn pause(&self) -> bool {
+        const TIMEOUT: Duration = Duration::from_secs(5);
+        self.stepper.is_some() || self.control.pause(TIMEOUT)
     }
 
-    /// Lets the NIC go on.
-    pub fn release(&self) {
-        self.control.release();
+    /// Resumes a paused NIC.
+    pub fn resume(&self) {
+        self.control.resume();
     }
 
-    /// Moves a NIC that stands still by hand, by one step
-    /// (`Stepper::step`) at the real time. `None` if it does not stand.
-    pub fn step_held(&self) -> Option<bool> {
-        let stands = self.stepper.is_some() || self.control.stands();
-        if !stands {
+    /// Runs one step (`Stepper::step`) of a paused NIC at the real time.
+    /// Returns whether there was work, or `None` if the NIC is not paused.
+    pub fn step_paused(&self) -> Option<bool> {
+        let is_paused = self.stepper.is_some() || self.control.is_paused();
+        if !is_paused {
             return None;
         }
-        let mut station = self.station.lock().unwrap_or_else(PoisonError::into_inner);
-        let Station { driver, port, .. } = &mut *station;
+        let mut shared_nic = self.shared_nic.lock();
+        let SharedNic { driver, port, .. } = &mut *shared_nic;
         Some(Stepper::at(runner::now()).step(driver, port, &self.uar))
     }
 
-    /// The doorbell pages. Pages that applications map are announced by
-    /// `map_page`.
+    /// Returns the UAR pages. Pages that an application maps are added by
+    /// [`map_page`](Self::map_page).
     #[must_use]
-    pub(crate) fn uar(&self) -> &UarBank {
+    pub(crate) fn uar(&self) -> &UarPages {
         &self.uar
     }
 
-    /// An application has mapped a doorbell page, which is `page.page` of
-    /// this memory file, at `address`.
+    /// Adds a UAR page that an application has mapped at `address`. The page
+    /// is number `page.page` of the file `memory`.
     ///
     /// # Errors
-    /// When the NIC cannot map it as well.
+    /// Returns an error if the NIC cannot map the page too.
     pub(crate) fn map_page(
         &self,
         page: UarPage,
@@ -264,82 +268,83 @@ impl Emulator {
     ) -> io::Result<()> {
         self.uar.add_page(page, memory)?;
         self.uar
-            .note_mapping(page.context, page.page, address, crate::uar::PAGE_SIZE);
-        // A sleeper that could not protect this page must nap from now on.
+            .add_mapping(page.context, page.page, address, crate::uar::PAGE_SIZE);
+        // If the page could not be protected, the NIC thread must poll (nap)
+        // from now on.
         self.wake();
         Ok(())
     }
 
-    /// What the emulator was started with.
+    /// Returns the configuration that the emulator was started with.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The upper 8 bits of this process' QP numbers.
+    /// Returns the upper 8 bits of this process's QP numbers.
     #[must_use]
     pub fn slot(&self) -> u8 {
         self.slot
     }
 
-    /// Whether this process was forked from the one that started the
-    /// emulator: it has the memory of a NIC, but no NIC. Takes no lock.
+    /// Returns whether this process was forked from the one that started the
+    /// emulator. Such a child has a copy of the NIC's memory but no NIC thread.
+    /// Takes no lock.
     #[must_use]
     pub fn forked(&self) -> bool {
         std::process::id() != self.pid
     }
 
-    /// GUID of a device, and names of its ports, equal in all processes of the fabric.
+    /// Returns the GUID of a device and the names of its ports. They are equal
+    /// in all processes of the fabric.
     #[must_use]
     pub fn device_identity(&self, device: u8) -> DeviceIdentity {
         DeviceIdentity::derive(&self.config.fabric, device)
     }
 
-    /// Stepped mode: takes the doorbells and does one unit of work. `false`
-    /// when there was nothing to do, and always in threaded mode.
+    /// In stepped mode, takes the doorbells and does one unit of work. Returns
+    /// `false` if there was nothing to do, and always in threaded mode.
     pub fn step(&self) -> bool {
-        self.stepping(|stepper, nic, port| stepper.step(nic, port, &self.uar))
+        self.with_stepper(|stepper, nic, port| stepper.step(nic, port, &self.uar))
             .unwrap_or(false)
     }
 
-    /// Stepped mode: steps until there is nothing to do, and answers how
-    /// many steps that took.
+    /// In stepped mode, steps until there is nothing to do. Returns the number
+    /// of steps.
     pub fn run_until_idle(&self) -> usize {
-        self.stepping(|stepper, nic, port| stepper.run_until_idle(nic, port, &self.uar))
+        self.with_stepper(|stepper, nic, port| stepper.run_until_idle(nic, port, &self.uar))
             .unwrap_or(0)
     }
 
-    /// Stepped mode: lets time pass, and runs what falls due, in order.
+    /// In stepped mode, advances the clock by `by` and runs all work that
+    /// becomes due, in order.
     pub fn advance(&self, by: Duration) {
-        self.stepping(|stepper, nic, port| stepper.advance(nic, port, &self.uar, by));
+        self.with_stepper(|stepper, nic, port| stepper.advance(nic, port, &self.uar, by));
     }
 
-    /// From now on these faults happen, counted anew, or none any more.
+    /// Replaces the injected faults; `None` stops all faults. The counters
+    /// start again at zero.
     pub fn set_faults(&self, spec: Option<&FaultSpec>) {
-        let mut station = self.station.lock().unwrap_or_else(PoisonError::into_inner);
-        station.driver.set_faults(spec);
-        drop(station);
+        let mut shared_nic = self.shared_nic.lock();
+        shared_nic.driver.set_faults(spec);
+        drop(shared_nic);
         self.control.kick();
     }
 
-    fn stepping<T>(
+    fn with_stepper<T>(
         &self,
         step: impl FnOnce(&mut Stepper, &mut Hardware, &mut Port) -> T,
     ) -> Option<T> {
-        let mut stepper = self
-            .stepper
-            .as_ref()?
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut station = self.station.lock().unwrap_or_else(PoisonError::into_inner);
-        let Station { driver, port, .. } = &mut *station;
+        let mut stepper = self.stepper.as_ref()?.lock();
+        let mut shared_nic = self.shared_nic.lock();
+        let SharedNic { driver, port, .. } = &mut *shared_nic;
         Some(step(&mut stepper, driver, port))
     }
 }
 
-/// The NIC, locked for a command.
+/// The NIC, locked for a kernel command.
 pub struct NicGuard<'a> {
-    station: Option<MutexGuard<'a, Station<Hardware>>>,
+    shared_nic: Option<MutexGuard<'a, SharedNic<Hardware>>>,
     control: &'a Control,
 }
 
@@ -347,25 +352,25 @@ impl Deref for NicGuard<'_> {
     type Target = Nic;
 
     fn deref(&self) -> &Nic {
-        &self.station.as_ref().expect("held until dropped").driver
+        &self.shared_nic.as_ref().expect("held until dropped").driver
     }
 }
 
 impl DerefMut for NicGuard<'_> {
     fn deref_mut(&mut self) -> &mut Nic {
-        &mut self.station.as_mut().expect("held until dropped").driver
+        &mut self.shared_nic.as_mut().expect("held until dropped").driver
     }
 }
 
 impl Drop for NicGuard<'_> {
     fn drop(&mut self) {
-        self.station = None;
+        self.shared_nic = None;
         self.control.kick();
     }
 }
 
-/// The trace file, which other processes may be writing too: a QP number in
-/// an entry says whose it is.
+/// Opens the trace file. Several processes may append to it; the QP number in
+/// an entry tells the process.
 fn trace_file(path: &FilePath) -> Result<File, StartError> {
     let file = File::options().create(true).append(true).open(path);
     file.map_err(|source| StartError::Trace {
@@ -374,14 +379,15 @@ fn trace_file(path: &FilePath) -> Result<File, StartError> {
     })
 }
 
-/// How doorbells are to be noticed, of what was wished for.
-fn watch_faults(wish: Wake) -> Result<(Wake, Option<FaultWatch>), StartError> {
+/// Sets up how doorbells are noticed. Returns the mode in effect for the
+/// requested mode `wake`.
+fn set_up_wake(wake: Wake) -> Result<(Wake, Option<Userfaultfd>), StartError> {
     let signals = || {
         trap::install().map_err(StartError::Signal)?;
-        FaultWatch::new(Manner::Signal).map_err(StartError::Uffd)
+        Userfaultfd::new(FaultMode::Signal).map_err(StartError::Uffd)
     };
-    let faults = || FaultWatch::new(Manner::Wait).map_err(StartError::Uffd);
-    Ok(match wish {
+    let faults = || Userfaultfd::new(FaultMode::Wait).map_err(StartError::Uffd);
+    Ok(match wake {
         Wake::Nap => (Wake::Nap, None),
         Wake::Uffd => (Wake::Uffd, Some(faults()?)),
         Wake::Signal => (Wake::Signal, Some(signals()?)),
@@ -401,8 +407,9 @@ fn view(config: &Config) -> DoorbellView {
     }
 }
 
-/// Where an address vector leads: by LID on an InfiniBand link, by GID where
-/// there is no LID; on Ethernet by GID, and by address where one is given.
+/// Returns the function that finds the port for an address vector. On an
+/// InfiniBand link it compares the LID, or the GID if there is no LID; on
+/// Ethernet the GID, and the MAC address if there is one.
 fn resolver(config: &Config) -> Resolver {
     let identities = (0..config.devices).map(|d| DeviceIdentity::derive(&config.fabric, d));
     let ports: Vec<_> = (0..)
@@ -414,7 +421,7 @@ fn resolver(config: &Config) -> Resolver {
         .collect();
     let link = config.link;
     Box::new(move |_, path: &Path| {
-        let leads_here = |names: &PortNames| match link {
+        let matches = |names: &PortNames| match link {
             Link::Ib if path.dlid != 0 => names.lid == path.dlid,
             Link::Ib => names.gid == path.dgid,
             Link::Roce => {
@@ -422,12 +429,12 @@ fn resolver(config: &Config) -> Resolver {
                 is_addressed && [names.ethernet_gid, names.ip_gid].contains(&path.dgid)
             }
         };
-        let found = ports.iter().find(|(_, names)| leads_here(names));
+        let found = ports.iter().find(|(_, names)| matches(names));
         found.map(|(address, _)| *address)
     })
 }
 
-/// What the ports are.
+/// Returns the function that tells the LID and GIDs of a port.
 fn identifier(config: &Config) -> Identify {
     let (fabric, link) = (config.fabric.clone(), config.link);
     Box::new(move |address| {
@@ -447,25 +454,25 @@ fn identifier(config: &Config) -> Identify {
     })
 }
 
-/// In a forked child: lets go of the lock that says the parent lives. The
-/// lock belongs to the open file, which the child shares; it would keep the
-/// slot taken after the parent's death.
-extern "C" fn leave_to_parent() {
-    let lock = LIFE_LOCK.swap(-1, Ordering::Relaxed);
+/// Runs in a forked child: closes the child's copy of the descriptor whose lock
+/// marks the parent as alive. The lock belongs to the open file, which the
+/// child shares, and would keep the slot in use after the parent's death.
+extern "C" fn release_slot_lock_in_child() {
+    let lock = SLOT_LOCK.swap(-1, Ordering::Relaxed);
     if lock >= 0 {
-        // SAFETY: the child's copy of a descriptor that only the fabric
-        // knows; the child never uses its attachment. close(2) may be called
-        // after fork.
+        // SAFETY: the child's copy of a descriptor that only the attachment
+        // uses; the child never uses its attachment. close(2) is
+        // async-signal-safe, so it may be called after fork.
         unsafe { libc::close(lock) };
     }
 }
 
-/// At exit: gives the NIC thread the time to leave the fabric, so that the
-/// last process takes the fabric's files with it.
+/// Runs at exit: waits until the NIC thread has left the fabric, so that the
+/// last process removes the fabric's files.
 extern "C" fn leave_fabric() {
-    const PATIENCE: Duration = Duration::from_millis(500);
+    const TIMEOUT: Duration = Duration::from_millis(500);
     if let Some(emulator) = Emulator::get().filter(|emulator| !emulator.forked()) {
         emulator.control.stop();
-        emulator.control.wait_stopped(PATIENCE);
+        emulator.control.wait_stopped(TIMEOUT);
     }
 }

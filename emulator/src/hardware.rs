@@ -1,50 +1,57 @@
-//! The NIC with what befalls it: a bad wire, QPs, ports and devices that fail.
+//! The NIC together with the injected faults: lost packets, and QPs, ports and
+//! devices that fail.
 
 use std::ops::{Deref, DerefMut};
 
-use crate::fabric::attachment::Trouble;
+use crate::fabric::attachment::FabricError;
 use crate::fabric::packet::{Packet, Transmit};
 use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
-use crate::faults::mishaps::Decided;
-use crate::faults::wire::{Order, Wire};
+use crate::faults::nic_faults::SeededFaults;
+use crate::faults::wire::{DeviceFault, FaultyWire};
 use crate::nic::spec::{PortAddress, UarWrite};
 use crate::nic::{Nanos, Nic, Progress};
 use crate::runner::stepped::Stepped;
 use crate::runner::{BATCH, Driver};
-use crate::uverbs::complain;
+use crate::uverbs::warn;
 
-/// What a runner moves: a NIC, and between it and the fabric the faults.
+/// The unit that a runner drives: a NIC, and the fault injection between the
+/// NIC and the fabric.
 pub struct Hardware {
     nic: Nic,
     faults: Option<Faults>,
 }
 
 struct Faults {
-    wire: Wire,
-    /// Ports that come up again, and when.
-    up_again: Vec<(Nanos, PortAddress)>,
+    wire: FaultyWire,
+    /// When ports that a fault has taken down come up again.
+    port_recoveries: Vec<(Nanos, PortAddress)>,
 }
 
 impl Hardware {
-    /// A NIC to which nothing happens.
+    /// Returns a NIC without faults.
     #[must_use]
     pub fn new(nic: Nic) -> Self {
         Self { nic, faults: None }
     }
 
-    /// From now on these faults happen, counted anew; what the wire holds
-    /// back is lost, and ports that are down come up.
+    /// Replaces the injected faults. The counters start again at zero, packets
+    /// that the wire delays are lost, and ports that are down come up.
     pub fn set_faults(&mut self, spec: Option<&FaultSpec>) {
-        for (_, port) in self.faults.take().into_iter().flat_map(|it| it.up_again) {
+        for (_, port) in self
+            .faults
+            .take()
+            .into_iter()
+            .flat_map(|it| it.port_recoveries)
+        {
             self.nic.set_port(port, true);
         }
         let spec = spec.filter(|spec| !spec.is_empty());
         self.nic
-            .set_mishaps(spec.map(|spec| Box::new(Decided::new(spec)) as _));
+            .set_fault_injector(spec.map(|spec| Box::new(SeededFaults::new(spec)) as _));
         self.faults = spec.map(|spec| Faults {
-            wire: Wire::new(spec),
-            up_again: Vec::new(),
+            wire: FaultyWire::new(spec),
+            port_recoveries: Vec::new(),
         });
     }
 
@@ -52,10 +59,10 @@ impl Hardware {
         let Some(faults) = &mut self.faults else {
             return self.nic.work(now, fabric, budget);
         };
-        let mut over = faults.wire.over(fabric, now);
-        let released = over.release();
-        let mut progress = self.nic.work(now, &mut over, budget);
-        progress.worked |= released | faults.follow(&mut self.nic, now);
+        let mut tx = faults.wire.transmit_over(fabric, now);
+        let released = tx.release();
+        let mut progress = self.nic.work(now, &mut tx, budget);
+        progress.worked |= released | faults.apply_device_faults(&mut self.nic, now);
         progress.next_deadline = [progress.next_deadline, faults.next_deadline()]
             .into_iter()
             .flatten()
@@ -65,23 +72,24 @@ impl Hardware {
 }
 
 impl Faults {
-    /// Does what packets have ordered, and what has become due of it.
-    fn follow(&mut self, nic: &mut Nic, now: Nanos) -> bool {
-        let orders = self.wire.take_orders();
-        let mut worked = !orders.is_empty();
-        for order in orders {
-            match order {
-                // A QP that was destroyed meanwhile cannot fail any more.
-                Order::KillQp(qpn) => drop(nic.fail_qp(qpn)),
-                Order::PortFlap(port, time) => {
+    /// Applies the device faults that packets have triggered, and brings up the
+    /// ports that are due. Returns whether anything changed.
+    fn apply_device_faults(&mut self, nic: &mut Nic, now: Nanos) -> bool {
+        let device_faults = self.wire.take_device_faults();
+        let mut worked = !device_faults.is_empty();
+        for fault in device_faults {
+            match fault {
+                // The QP may have been destroyed since.
+                DeviceFault::KillQp(qpn) => drop(nic.fail_qp(qpn)),
+                DeviceFault::PortFlap(port, time) => {
                     nic.set_port(port, false);
-                    self.up_again.push((now.saturating_add(time), port));
+                    self.port_recoveries.push((now.saturating_add(time), port));
                 }
-                Order::GidChange(port) => nic.change_gids(port),
-                Order::DeviceFatal(device) => nic.fail_device(device),
+                DeviceFault::GidChange(port) => nic.change_gids(port),
+                DeviceFault::DeviceFatal(device) => nic.fail_device(device),
             }
         }
-        self.up_again.retain(|&(due, port)| {
+        self.port_recoveries.retain(|&(due, port)| {
             let waits = due > now;
             if !waits {
                 nic.set_port(port, true);
@@ -93,7 +101,7 @@ impl Faults {
     }
 
     fn next_deadline(&self) -> Option<Nanos> {
-        let ports = self.up_again.iter().map(|&(due, _)| due);
+        let ports = self.port_recoveries.iter().map(|&(due, _)| due);
         ports.chain(self.wire.next_deadline()).min()
     }
 }
@@ -129,12 +137,12 @@ impl Driver for Hardware {
         if port.is_lost() {
             self.nic.fail_all_devices();
         }
-        if let Some(trouble) = port.take_trouble() {
-            let subject = match trouble {
-                Trouble::Lost(_) => "fabric lost",
-                Trouble::Unreachable { .. } | Trouble::Unreadable { .. } => "fabric",
+        if let Some(error) = port.take_error() {
+            let subject = match error {
+                FabricError::Lost(_) => "fabric lost",
+                FabricError::Unreachable { .. } | FabricError::Unreadable { .. } => "fabric",
             };
-            complain(subject, &trouble.to_string());
+            warn(subject, &error.to_string());
         }
         progress
     }

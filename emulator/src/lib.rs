@@ -13,6 +13,7 @@ pub mod nic;
 pub mod preload;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod runner;
+mod sync;
 pub mod sysfs;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod trap;

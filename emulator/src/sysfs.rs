@@ -1,11 +1,11 @@
 //! The sysfs tree in which libibverbs finds the devices (`SYSFS_PATH`).
 //!
-//! Only what libibverbs and its tools read is there; the values are those a
-//! kernel would show for the devices of [`Config`].
+//! It contains only the files that libibverbs and its tools read, with the
+//! values that a kernel shows for the devices of [`Config`].
 //!
-//! The process that makes a tree holds a lock (`flock(2)`) on its directory as
-//! long as it lives. A process that is killed leaves its tree behind, without
-//! a lock: [`Sysfs::create`] removes such trees before it makes one.
+//! The process that creates a tree holds a lock (`flock(2)`) on its directory
+//! while it lives. A process that is killed leaves its tree behind without a
+//! lock; [`Sysfs::create`] first removes such trees.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -23,40 +23,40 @@ pub const DEVICE_MAJOR: u32 = 231;
 /// Minor number of `uverbs0`.
 pub const FIRST_MINOR: u32 = 192;
 
-/// The network interface behind every RoCE port. It must exist, and no other
-/// does everywhere.
+/// The network interface of every RoCE port. libibverbs requires an existing
+/// interface, and only the loopback interface exists on every host.
 pub const INTERFACE: &CStr = c"lo";
 
-/// libibverbs' `IBV_SYSFS_PATH_MAX` for `$SYSFS_PATH/class/infiniband/NAME`,
-/// less what comes after `$SYSFS_PATH`.
+/// The maximum length of the root: libibverbs' `IBV_SYSFS_PATH_MAX` minus the
+/// path that libibverbs appends.
 const LONGEST_ROOT: usize = 255 - "/class/infiniband/mlx5_15".len();
 
-/// Name of a device.
+/// Returns the name of a device.
 #[must_use]
 pub fn device_name(device: u8) -> String {
     format!("mlx5_{device}")
 }
 
-/// A sysfs tree that is removed when this is dropped, by the process that
-/// made it.
+/// A sysfs tree. The process that created it removes it when this value is
+/// dropped.
 #[derive(Debug)]
 pub struct Sysfs {
     root: PathBuf,
     owner: u32,
-    /// The directory, open and locked.
+    /// The open and locked directory.
     _lock: File,
 }
 
-/// How the names of the directories begin. `mkdtemp` appends the rest.
+/// The prefix of the directory names. `mkdtemp` generates the rest.
 const PREFIX: &str = "mlx5-emu-sysfs-";
-/// What `mkdtemp` replaces.
+/// The part of the template that `mkdtemp` replaces.
 const UNIQUE: &str = "XXXXXX";
 
 impl Sysfs {
     /// Writes the tree into a new private directory.
     ///
     /// # Errors
-    /// When no directory can be made or written.
+    /// Returns an error if no directory can be created or written.
     pub fn create(config: &Config) -> io::Result<Self> {
         let parents = parents();
         sweep(&parents);
@@ -70,7 +70,7 @@ impl Sysfs {
         Ok(sysfs)
     }
 
-    /// What `SYSFS_PATH` is to be.
+    /// Returns the value for `SYSFS_PATH`.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -124,12 +124,12 @@ impl Sysfs {
                         format!("{port}/gids/{index}"),
                         &groups(gid.unwrap_or(&[0; 16])),
                     )?;
-                    // On InfiniBand there must not even be the directory.
+                    // On InfiniBand this directory must not exist.
                     if config.link == Link::Ib {
                         continue;
                     }
-                    // A kernel refuses to tell the type of an empty entry,
-                    // which is then taken for the first of these.
+                    // A kernel refuses to read the type of an empty entry, and
+                    // libibverbs then assumes "IB/RoCE v1".
                     let kind = gid.map_or("IB/RoCE v1", |_| "RoCE v2");
                     put(format!("{port}/gid_attrs/types/{index}"), kind)?;
                     if gid.is_some() {
@@ -146,13 +146,13 @@ impl Sysfs {
 impl Drop for Sysfs {
     fn drop(&mut self) {
         if std::process::id() == self.owner {
-            // A tree that is gone already is what was wanted.
+            // The tree may be gone already.
             let _ = fs::remove_dir_all(&self.root);
         }
     }
 }
 
-/// The directories in which trees are made, the best first.
+/// Returns the directories in which a tree can be created, in order of preference.
 fn parents() -> Vec<PathBuf> {
     let candidates = [
         std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
@@ -162,8 +162,8 @@ fn parents() -> Vec<PathBuf> {
     candidates.into_iter().flatten().collect()
 }
 
-/// Creates a directory that only this user can write to, under a path short
-/// enough for libibverbs, and locks it.
+/// Creates and locks a directory that only this user can write to. Its path is
+/// short enough for libibverbs.
 fn private_directory(parents: &[PathBuf]) -> io::Result<(PathBuf, File)> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for parent in parents {
@@ -182,11 +182,11 @@ fn private_directory(parents: &[PathBuf]) -> io::Result<(PathBuf, File)> {
 fn make_locked(template: &Path) -> io::Result<(PathBuf, File)> {
     loop {
         let path = make_unique(template)?;
-        // Before the lock is held, another process may take the directory for
-        // one whose owner is dead.
-        match lock(&path, Wish::Wait) {
+        // Until the lock is held, another process may remove the directory as
+        // one without an owner.
+        match lock(&path, LockMode::Wait) {
             Ok(Some(lock)) => {
-                // Programs that give up their privileges still have to read it.
+                // Programs that drop their privileges must still be able to read it.
                 let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
                 lock.set_permissions(mode)?;
                 return Ok((path, lock));
@@ -200,14 +200,14 @@ fn make_locked(template: &Path) -> io::Result<(PathBuf, File)> {
 
 /// Whether to wait for another process that holds a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum LockMode {
     Wait,
     Try,
 }
 
-/// Locks a directory of this user. `None` if another process holds the lock,
-/// or has removed the directory meanwhile.
-fn lock(path: &Path, wish: Wish) -> io::Result<Option<File>> {
+/// Locks a directory of this user. Returns `None` if another process holds the
+/// lock, or has removed the directory in the meantime.
+fn lock(path: &Path, wish: LockMode) -> io::Result<Option<File>> {
     let directory = File::options()
         .read(true)
         .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
@@ -218,8 +218,8 @@ fn lock(path: &Path, wish: Wish) -> io::Result<Option<File>> {
         return Ok(None);
     }
     let how = match wish {
-        Wish::Wait => libc::LOCK_EX,
-        Wish::Try => libc::LOCK_EX | libc::LOCK_NB,
+        LockMode::Wait => libc::LOCK_EX,
+        LockMode::Try => libc::LOCK_EX | libc::LOCK_NB,
     };
     loop {
         // SAFETY: an open descriptor and a number.
@@ -238,19 +238,19 @@ fn lock(path: &Path, wish: Wish) -> io::Result<Option<File>> {
     Ok(is_same.then_some(directory))
 }
 
-/// Removes the trees of this user whose owners are dead.
+/// Removes the trees of this user whose owning process is dead.
 fn sweep(parents: &[PathBuf]) {
     let entries = parents.iter().flat_map(fs::read_dir).flatten().flatten();
     for entry in entries.filter(|entry| is_ours(&entry.file_name())) {
         let path = entry.path();
-        // What cannot be locked lives, and what cannot be removed stays.
-        if let Ok(Some(_held)) = lock(&path, Wish::Try) {
+        // A directory that is locked is in use; one that cannot be removed stays.
+        if let Ok(Some(_held)) = lock(&path, LockMode::Try) {
             let _ = fs::remove_dir_all(&path);
         }
     }
 }
 
-/// Whether a name is one of a tree's directory.
+/// Returns whether `name` is the name of a tree's directory.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.len() == PREFIX.len() + UNIQUE.len() && name.starts_with(PREFIX.as_bytes())
@@ -260,8 +260,8 @@ fn make_unique(template: &Path) -> io::Result<PathBuf> {
     use std::ffi::{CString, OsString};
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let mut bytes = CString::new(template.as_os_str().as_bytes())?.into_bytes_with_nul();
-    // SAFETY: the template is a C string of our own that mkdtemp overwrites in
-    // place.
+    // SAFETY: the template is a NUL-terminated buffer of our own, which mkdtemp
+    // overwrites in place.
     if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
         return Err(io::Error::last_os_error());
     }
@@ -269,7 +269,7 @@ fn make_unique(template: &Path) -> io::Result<PathBuf> {
     Ok(PathBuf::from(OsString::from_vec(bytes)))
 }
 
-/// Bytes as sysfs shows GUIDs and GIDs: groups of four hexadecimal digits.
+/// Formats bytes as sysfs shows GUIDs and GIDs: groups of four hex digits.
 fn groups(bytes: &[u8]) -> String {
     let group = |pair: &[u8]| {
         pair.iter()
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tree_names_every_device_and_goes_with_its_owner() {
+    fn the_tree_lists_every_device_and_is_removed_with_its_owner() {
         let sysfs = Sysfs::create(&Config {
             devices: 2,
             ports: 2,
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_without_an_owner_are_swept_and_others_stay() {
+    fn only_trees_without_an_owner_are_removed() {
         let parent = std::env::temp_dir().join(format!("mlx5emu-trees-{}", std::process::id()));
         fs::create_dir(&parent).unwrap();
         let parents = [parent.clone()];
@@ -320,7 +320,7 @@ mod tests {
         let (dead, left) = private_directory(&parents).unwrap();
         fs::create_dir_all(dead.join("class/infiniband")).unwrap();
         drop(left);
-        // Names that are almost ours, and one that leads elsewhere.
+        // Names that are almost those of trees, and a symbolic link.
         let foreign = parent.join("mlx5-emu-sysfs-of-mine");
         fs::create_dir(&foreign).unwrap();
         let link = parent.join("mlx5-emu-sysfs-link12");
@@ -336,22 +336,22 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_swept_before_it_is_locked_does_not_count() {
+    fn a_directory_that_is_removed_before_it_is_locked_is_not_used() {
         let path = make_unique(&std::env::temp_dir().join("mlx5-emu-test-XXXXXX")).unwrap();
-        let held = lock(&path, Wish::Try).unwrap().unwrap();
-        assert!(lock(&path, Wish::Try).unwrap().is_none(), "held");
+        let held = lock(&path, LockMode::Try).unwrap().unwrap();
+        assert!(lock(&path, LockMode::Try).unwrap().is_none(), "held");
         let waiter = std::thread::spawn({
             let path = path.clone();
-            move || lock(&path, Wish::Wait)
+            move || lock(&path, LockMode::Wait)
         });
         fs::remove_dir(&path).unwrap();
         drop(held);
-        // It has opened the directory before or after it was removed.
+        // The thread opened the directory before or after its removal.
         assert!(!matches!(waiter.join().unwrap(), Ok(Some(_))));
     }
 
     #[test]
-    fn a_roce_port_tells_type_and_interface_of_its_gid() {
+    fn a_roce_port_shows_type_and_interface_of_its_gids() {
         let config = Config {
             link: Link::Roce,
             ..Config::default()

@@ -1,5 +1,4 @@
-//! The fabric's files as programs meet them: other users, other versions,
-//! full file systems.
+//! The fabric's files with other users, other versions and full file systems.
 
 mod common;
 
@@ -20,7 +19,7 @@ fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Removes a directory at the end of a test, however that comes.
+/// Removes a directory when dropped, also after a panic.
 struct Removed(PathBuf);
 
 impl Drop for Removed {
@@ -29,12 +28,12 @@ impl Drop for Removed {
     }
 }
 
-/// A user that has no files and no other processes.
-fn stranger() -> u32 {
+/// Returns the id of a user without files and other processes.
+fn other_user() -> u32 {
     1_000_000 + std::process::id()
 }
 
-/// Says aloud why a test for two users cannot be had here; `None` then.
+/// Returns another user's id, or prints why tests with two users are skipped.
 fn with_two_users() -> Option<u32> {
     if user() != 0 {
         skipped("only root can run programs as two users");
@@ -45,24 +44,24 @@ fn with_two_users() -> Option<u32> {
         return None;
     }
     let mut command = Command::new(launcher());
-    let stranger = stranger();
-    command.arg("info").uid(stranger).gid(stranger);
+    let other = other_user();
+    command.arg("info").uid(other).gid(other);
     if let Err(error) = command.output() {
         skipped(&format!("other users cannot run mlx5-emu here: {error}"));
         return None;
     }
-    Some(stranger)
+    Some(other)
 }
 
 #[test]
-fn two_users_share_a_fabric_name_and_no_fabric_and_squatters_are_passed_over() {
-    let (Some(stranger), Some(program)) = (with_two_users(), find("ibv_rc_pingpong", UTILITIES))
+fn users_with_the_same_fabric_name_have_separate_fabrics_and_untrusted_directories_are_not_used() {
+    let (Some(other), Some(program)) = (with_two_users(), find("ibv_rc_pingpong", UTILITIES))
     else {
         return;
     };
-    let squatted = Removed(format!("/dev/shm/mlx5emu-{stranger}").into());
-    std::fs::create_dir(&squatted.0).unwrap();
-    std::fs::set_permissions(&squatted.0, Permissions::from_mode(0o777)).unwrap();
+    let untrusted = Removed(format!("/dev/shm/mlx5emu-{other}").into());
+    std::fs::create_dir(&untrusted.0).unwrap();
+    std::fs::set_permissions(&untrusted.0, Permissions::from_mode(0o777)).unwrap();
     let fabric = fabric();
     let side = |user: u32, port: u16, peer: &[&str]| {
         let mut command = run(&["--fabric", &fabric]);
@@ -74,27 +73,27 @@ fn two_users_share_a_fabric_name_and_no_fabric_and_squatters_are_passed_over() {
         start(command)
     };
     let ports = [free_port(), free_port()];
-    let servers = [side(stranger, ports[0], &[]), side(0, ports[1], &[])];
+    let servers = [side(other, ports[0], &[]), side(0, ports[1], &[])];
     ports.into_iter().for_each(await_listener);
     let clients = [
-        side(stranger, ports[0], &["127.0.0.1"]),
+        side(other, ports[0], &["127.0.0.1"]),
         side(0, ports[1], &["127.0.0.1"]),
     ];
     let outputs = clients.into_iter().chain(servers);
     let outputs: Vec<_> = outputs
         .map(|it| it.finish().expect_success("ibv_rc_pingpong"))
         .collect();
-    let told = format!("{} belongs to user 0: using", squatted.0.display());
-    for (output, of_stranger) in outputs.iter().zip([true, false, true, false]) {
-        assert_eq!(output.contains(&told), of_stranger, "{output}");
+    let warning = format!("{} belongs to user 0; using", untrusted.0.display());
+    for (output, of_other) in outputs.iter().zip([true, false, true, false]) {
+        assert_eq!(output.contains(&warning), of_other, "{output}");
     }
-    let instead = squatted.0.with_file_name(format!("mlx5emu-{stranger}-1"));
+    let instead = untrusted.0.with_file_name(format!("mlx5emu-{other}-1"));
     assert!(!instead.exists(), "the last process removes it");
 }
 
-/// Takes the lock of a whole file, which no other process holds for long.
+/// Locks a whole file, waiting until it is unlocked.
 fn lock(file: &File) {
-    // SAFETY: flock is a C struct of integers, for which zero is a value: the
+    // SAFETY: flock is a C struct of integers, for which zero is valid: the
     // whole file.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
@@ -103,7 +102,7 @@ fn lock(file: &File) {
     assert_eq!(done, 0);
 }
 
-/// The directory of a fabric, with the locks of these slots held.
+/// Creates the directory of a fabric, and holds the locks of these slots.
 fn occupied(fabric: &str, slots: std::ops::RangeInclusive<u8>) -> (Removed, Vec<File>) {
     let path = PathBuf::from(format!("/dev/shm/mlx5emu-{}/{fabric}", user()));
     let create = || {
@@ -113,7 +112,7 @@ fn occupied(fabric: &str, slots: std::ops::RangeInclusive<u8>) -> (Removed, Vec<
             .create(&path)?;
         File::create(path.join("lock"))
     };
-    // The run of another test removes a fabric without processes, unless this
+    // The runs of other tests remove a fabric without processes, unless this
     // lock is held.
     let _held = loop {
         match create() {
@@ -136,7 +135,7 @@ fn occupied(fabric: &str, slots: std::ops::RangeInclusive<u8>) -> (Removed, Vec<
 }
 
 #[test]
-fn a_full_fabric_and_one_of_another_version_are_told() {
+fn a_full_fabric_and_another_version_are_reported() {
     let Some(program) = find("ibv_devinfo", UTILITIES) else {
         return;
     };
@@ -152,24 +151,24 @@ fn a_full_fabric_and_one_of_another_version_are_told() {
     let full = occupied(&name, 1..=64);
     let outcome = devinfo(&name);
     assert!(!outcome.status.success());
-    let told = format!("fabric {name} is full: 64 processes are on it; choose another");
-    assert!(outcome.output.contains(&told), "{}", outcome.output);
+    let message = format!("fabric {name} is full: 64 processes are on it; choose another");
+    assert!(outcome.output.contains(&message), "{}", outcome.output);
     drop(full);
     let name = fabric();
     let other = occupied(&name, 7..=7);
     std::fs::write(other.0.0.join("segment"), "of another version").unwrap();
     let outcome = devinfo(&name);
     assert!(!outcome.status.success());
-    let told = format!("fabric {name} is in use by another version");
-    assert!(outcome.output.contains(&told), "{}", outcome.output);
-    // Its processes end without a word, and their files disturb no other process.
+    let message = format!("fabric {name} is in use by another version");
+    assert!(outcome.output.contains(&message), "{}", outcome.output);
+    // After its processes have ended, its files disturb no other process.
     let (_removed, locks) = other;
     drop(locks);
     devinfo(&name).expect_success("ibv_devinfo");
 }
 
 #[test]
-fn a_full_file_system_is_told_and_no_signal() {
+fn a_full_file_system_is_reported_without_a_signal() {
     let (Some(program), Some(unshare)) = (
         find("ibv_devinfo", UTILITIES),
         find("unshare", "util-linux"),

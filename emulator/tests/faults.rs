@@ -1,7 +1,7 @@
-//! Unmodified programs when things go wrong: bad wires, queue pairs and
-//! devices that fail, processes that are killed, and many of them at a time.
+//! Unmodified programs under faults: lossy wires, QPs and devices that fail,
+//! killed processes, and many processes at a time.
 //!
-//! A short sample; with `MLX5EMU_SOAK=1` (`perf-scripts/soak`) the whole length.
+//! The suite runs a short sample; `MLX5EMU_SOAK=1` (`perf-scripts/soak`) runs all.
 
 mod common;
 
@@ -16,16 +16,16 @@ use common::{
 
 const UTILITIES: &str = "ibverbs-utils";
 const PERFTEST: &str = "perftest";
-/// No retry, delay or wait of these programs takes longer.
+/// Upper bound for the retries, delays and waits of these programs.
 const SOON: Duration = Duration::from_secs(60);
 
-/// So many in the suite, so many in a soak.
+/// Returns the number of rounds in the suite or in a soak.
 fn rounds(suite: u32, soak: u32) -> u32 {
     let is_soak = std::env::var_os("MLX5EMU_SOAK").is_some_and(|it| !it.is_empty());
     if is_soak { soak } else { suite }
 }
 
-/// A program that serves and one that connects to it, on a fabric of theirs.
+/// A server and a client on a fabric of their own.
 struct Pair {
     fabric: String,
     port: u16,
@@ -45,7 +45,7 @@ fn command(fabric: &str, faults: &str, program: &Path, port: u16, arguments: &[&
 }
 
 impl Pair {
-    /// Starts both, each with faults of its own.
+    /// Starts both programs, each with its own faults.
     fn start(program: &Path, arguments: &[&str], faults: [&str; 2]) -> Self {
         let (fabric, port) = (fabric(), free_port());
         let server = start(command(&fabric, faults[0], program, port, arguments));
@@ -60,7 +60,7 @@ impl Pair {
         }
     }
 
-    /// Both come to a good end.
+    /// Expects both programs to succeed.
     fn expect_success(self, what: &str) {
         let Self { server, client, .. } = self;
         client.finish().expect_success(what);
@@ -68,13 +68,13 @@ impl Pair {
     }
 }
 
-/// Ends the command of a launcher, which the launcher then tells.
+/// Kills the command of a launcher; the launcher then exits with its status.
 fn kill_command(of: &Running) {
     let launcher = of.pid();
     let children = format!("/proc/{launcher}/task/{launcher}/children");
     let children = std::fs::read_to_string(children).unwrap_or_default();
     for child in children.split_whitespace().filter_map(|it| it.parse().ok()) {
-        // SAFETY: a child of our launcher, which has not been waited for.
+        // SAFETY: a child of our launcher, which has not waited for it.
         unsafe { libc::kill(child, libc::SIGKILL) };
     }
 }
@@ -97,7 +97,7 @@ fn expect_failure_soon(running: Running, what: &str) -> Outcome {
 }
 
 #[test]
-fn a_specification_that_says_nothing_is_refused_with_what_may_be_said() {
+fn an_invalid_fault_list_is_refused_with_what_is_accepted() {
     let mut command = Command::new(launcher());
     command.args(["run", "--faults", "drop=0.1,dorp=0.1", "--", "true"]);
     let outcome = finish(command);
@@ -112,7 +112,7 @@ fn a_specification_that_says_nothing_is_refused_with_what_may_be_said() {
 }
 
 #[test]
-fn reliable_programs_survive_wires_that_lose_double_delay_and_reorder() {
+fn reliable_programs_survive_lost_duplicated_delayed_and_reordered_packets() {
     let spec = |seed: u32| {
         format!("seed={seed},drop=0.002,dup=0.02,delay=0.02:100us,reorder=0.02,rnr=0.01")
     };
@@ -136,7 +136,7 @@ fn reliable_programs_survive_wires_that_lose_double_delay_and_reorder() {
 }
 
 #[test]
-fn a_port_that_flaps_costs_time_only() {
+fn a_flapping_port_costs_only_time() {
     let Some(program) = find("ibv_rc_pingpong", UTILITIES) else {
         return;
     };
@@ -145,13 +145,13 @@ fn a_port_that_flaps_costs_time_only() {
 }
 
 #[test]
-fn a_queue_pair_that_fails_ends_both_programs() {
+fn a_failed_qp_ends_both_programs() {
     let Some(program) = find("ib_write_bw", PERFTEST) else {
         return;
     };
     let arguments = ["-n", "50000", "-s", "4096"];
     let pair = Pair::start(&program, &arguments, ["kill-qp@100", ""]);
-    // The client's writes are not acknowledged any more.
+    // The client's writes are no longer acknowledged.
     let outcome = expect_failure_soon(pair.client, "the client");
     assert!(
         outcome.output.contains("status 12"),
@@ -162,7 +162,7 @@ fn a_queue_pair_that_fails_ends_both_programs() {
 }
 
 #[test]
-fn completions_that_are_no_good_end_a_program_in_error() {
+fn corrupt_completions_end_a_program_with_an_error() {
     let Some(program) = find("ibv_rc_pingpong", UTILITIES) else {
         return;
     };
@@ -178,7 +178,7 @@ fn completions_that_are_no_good_end_a_program_in_error() {
 }
 
 #[test]
-fn a_device_that_fails_wakes_who_sleeps_on_it_and_refuses_the_rest() {
+fn a_failed_device_wakes_waiting_threads_and_refuses_further_commands() {
     let Some(program) = find("ibv_rc_pingpong", UTILITIES) else {
         return;
     };
@@ -194,14 +194,15 @@ fn a_device_that_fails_wakes_who_sleeps_on_it_and_refuses_the_rest() {
 }
 
 #[test]
-fn the_peer_of_a_killed_process_is_told_and_the_fabric_lives_on() {
+fn the_peer_of_a_killed_process_fails_and_the_fabric_keeps_working() {
     let Some(program) = find("ib_write_bw", PERFTEST) else {
         return;
     };
     for round in 0..rounds(4, 200) {
         let arguments = ["-n", "1000000", "-s", "4096"];
         let pair = Pair::start(&program, &arguments, ["", ""]);
-        // At any moment; but a client that never came is not missed by its server.
+        // At any moment; but the server does not notice a client that never
+        // connected.
         if round % 2 != 0 {
             await_connection(pair.port);
         }
@@ -213,11 +214,11 @@ fn the_peer_of_a_killed_process_is_told_and_the_fabric_lives_on() {
         } else {
             kill_command(&pair.client);
             pair.client.finish();
-            // Nothing of its own is under way: it ends with the TCP connection,
-            // which it may take for a good end.
+            // The server has no request outstanding: it ends with the TCP
+            // connection, which may look like a normal end.
             expect_end_soon(pair.server, "the server of a killed client");
         }
-        // Whoever comes next finds a fabric that works.
+        // The next programs find a working fabric.
         let again = |to: Option<&str>| {
             let mut next = command(&pair.fabric, "", &program, pair.port, &["-n", "100"]);
             next.args(to);

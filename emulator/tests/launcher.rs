@@ -1,4 +1,4 @@
-//! What `mlx5-emu` answers, and what it leaves behind.
+//! The output of `mlx5-emu`, and what it leaves behind.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use common::{eventually, finish, launcher, parent_of, run};
 
-/// Status and output of the launcher with these arguments.
+/// Returns status and output of the launcher with these arguments.
 fn emu(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(launcher());
     command.args(arguments);
@@ -24,7 +24,7 @@ fn run_script(script: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn the_commands_status_is_the_launchers() {
+fn the_launcher_exits_with_the_status_of_the_command() {
     assert_eq!(run_script("exit 0").0, Some(0));
     assert_eq!(run_script("exit 7").0, Some(7));
     assert_eq!(run_script("kill -KILL $$").0, Some(128 + 9));
@@ -32,7 +32,7 @@ fn the_commands_status_is_the_launchers() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_126_or_127() {
+fn a_command_that_cannot_be_run_gives_126_or_127() {
     let (status, output) = emu(&["run", "--", "/no/such/program"]);
     assert_eq!(status, Some(127), "{output}");
     assert!(output.contains("/no/such/program"), "{output}");
@@ -48,7 +48,7 @@ fn a_command_that_cannot_be_run_is_126_or_127() {
 }
 
 #[test]
-fn bad_command_lines_are_1_with_a_reason() {
+fn invalid_command_lines_give_1_and_a_reason() {
     for (arguments, reason) in [
         (&["run"][..], "<CMD>"),
         (&["fly"], "fly"),
@@ -58,15 +58,15 @@ fn bad_command_lines_are_1_with_a_reason() {
         (&["run", "--faults", "drop=2", "--", "true"], "from 0 to 1"),
         (
             &["run", "--limits", "max_sge=31", "--", "true"],
-            "--limits \"max_sge=31\": expected max_sge=N with N from 1 to 30",
+            "invalid --limits \"max_sge=31\": expected max_sge=N with N from 1 to 30",
         ),
         (
             &["run", "--limits", "max_ee=1", "--", "true"],
-            "known are max_qp=N",
+            "unknown limit: expected one of max_qp=N",
         ),
         (
             &["run", "--limits", "profile:x", "--", "true"],
-            "known are irdma-roce, irdma-iwarp, irdma-x722, bnxt_re",
+            "unknown profile: expected one of irdma-roce, irdma-iwarp, irdma-x722, bnxt_re",
         ),
         (&["run", "--fabric", "../x", "--", "true"], "../x"),
         (&["run", "--devices", "300", "--", "true"], "1 to 16"),
@@ -76,15 +76,15 @@ fn bad_command_lines_are_1_with_a_reason() {
         ),
         (
             &["run", "--fabric", "a b", "--", "true"],
-            "--fabric \"a b\": give 1 to 64 letters",
+            "invalid --fabric \"a b\": expected 1 to 64 letters",
         ),
         (
             &["run", "--fabric", "", "--", "true"],
-            "--fabric \"\": give 1 to 64 letters",
+            "invalid --fabric \"\": expected 1 to 64 letters",
         ),
         (
             &["run", "--trace", "/no/such/x", "--", "true"],
-            "--trace /no/such/x: No such file",
+            "cannot write --trace /no/such/x: No such file",
         ),
         (&["dump", "cqe", "zz"], "zz"),
     ] {
@@ -95,7 +95,7 @@ fn bad_command_lines_are_1_with_a_reason() {
 }
 
 #[test]
-fn help_and_info_are_answers() {
+fn help_and_info_succeed() {
     let (status, output) = emu(&["--help"]);
     assert_eq!(status, Some(0));
     assert!(
@@ -113,7 +113,7 @@ fn help_and_info_are_answers() {
 }
 
 #[test]
-fn dump_reads_a_doorbell() {
+fn dump_decodes_a_doorbell() {
     let (status, output) = emu(&["dump", "doorbell", "0000000a00000103"]);
     assert_eq!(status, Some(0), "{output}");
     assert!(output.contains("SEND"), "{output}");
@@ -137,11 +137,15 @@ fn the_command_finds_library_and_devices_in_its_environment() {
     let lines: Vec<_> = output.lines().collect();
     assert!(lines[0].contains("libmlx5emu.so f-1 2 1"), "{output}");
     assert_eq!(lines[1], "mlx5_1");
-    assert!(!Path::new(lines[2]).exists(), "{} stayed behind", lines[2]);
+    assert!(
+        !Path::new(lines[2]).exists(),
+        "{} was not removed",
+        lines[2]
+    );
 }
 
 #[test]
-fn programs_listen_on_loopback_unless_the_user_says_where() {
+fn programs_listen_on_loopback_unless_configured_otherwise() {
     for (given, expected) in [
         (None, "loopback"),
         (Some(""), "loopback"),
@@ -160,7 +164,7 @@ fn programs_listen_on_loopback_unless_the_user_says_where() {
 }
 
 #[test]
-fn what_was_preloaded_before_stays() {
+fn preloaded_libraries_stay_preloaded() {
     let mut command = run::<&str>(&[]);
     command
         .env("LD_PRELOAD", "libdl.so.2")
@@ -173,7 +177,7 @@ fn what_was_preloaded_before_stays() {
 }
 
 #[test]
-fn signals_reach_the_command_and_its_files_still_go() {
+fn signals_reach_the_command_and_its_files_are_removed() {
     let mut command = run::<&str>(&[]);
     let script = "trap 'exit 9' TERM; echo $SYSFS_PATH; sleep 60 & wait; exit 1";
     let mut child = command
@@ -184,7 +188,7 @@ fn signals_reach_the_command_and_its_files_still_go() {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut sysfs = String::new();
     output.read_line(&mut sysfs).unwrap();
-    // SAFETY: the child was not waited for, so the number is its own.
+    // SAFETY: the child was not waited for, so its process id is not reused.
     unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
     assert_eq!(child.wait().unwrap().code(), Some(9));
     assert!(!Path::new(sysfs.trim_end()).exists());
@@ -192,7 +196,7 @@ fn signals_reach_the_command_and_its_files_still_go() {
 }
 
 #[test]
-fn programs_that_want_no_device_are_left_alone() {
+fn programs_without_a_device_are_unaffected() {
     let mut command = run::<&str>(&[]);
     command.args([
         "sh",
@@ -205,7 +209,7 @@ fn programs_that_want_no_device_are_left_alone() {
 }
 
 #[test]
-fn dump_of_a_file_without_an_end_is_refused() {
+fn dump_refuses_an_endless_file() {
     let mut command = Command::new(launcher());
     command.args(["dump", "cqe", "/dev/zero"]);
     let outcome = finish(command);
@@ -218,7 +222,7 @@ fn dump_of_a_file_without_an_end_is_refused() {
 }
 
 #[test]
-fn dump_takes_any_name_and_says_what_is_no_hex() {
+fn dump_accepts_any_file_name_and_reports_invalid_hex() {
     let name = OsStr::from_bytes(b"mlx5-dump-\xff-bytes");
     let path = std::env::temp_dir().join(name);
     std::fs::write(&path, "00 00 00 0a\n00 00 01 03\n").unwrap();
@@ -238,7 +242,7 @@ fn dump_takes_any_name_and_says_what_is_no_hex() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_a_failure_and_no_panic() {
+fn output_that_cannot_be_written_is_an_error_without_a_panic() {
     for arguments in [&["info"][..], &["dump", "doorbell", "0000000a00000103"]] {
         let mut command = Command::new(launcher());
         command.args(arguments);
@@ -250,7 +254,7 @@ fn an_answer_that_cannot_be_written_is_a_failure_and_no_panic() {
         assert!(errors.contains("No space left"), "{errors}");
         assert!(!errors.contains("panicked"), "{errors}");
     }
-    // A reader that has seen enough is no failure.
+    // A reader that closes the pipe early is not an error.
     let mut command = Command::new(launcher());
     let mut child = command
         .arg("info")
@@ -263,8 +267,7 @@ fn an_answer_that_cannot_be_written_is_a_failure_and_no_panic() {
     assert!(outcome.stderr.is_empty(), "{outcome:?}");
 }
 
-/// A run of a script that prints, a line each, its `SYSFS_PATH` and then
-/// process ids.
+/// A running script that prints its `SYSFS_PATH` and then process ids, one per line.
 struct Scripted {
     launcher: Child,
     sysfs: PathBuf,
@@ -301,7 +304,7 @@ impl Scripted {
     }
 }
 
-/// Whether a process runs. A zombie whose parent does not care does not.
+/// Returns whether a process runs. A zombie does not.
 fn is_running(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')')
@@ -309,8 +312,8 @@ fn is_running(pid: i32) -> bool {
 }
 
 #[test]
-fn a_killed_launcher_leaves_no_process_and_no_directory() {
-    // In the background, in a session of its own, orphaned, deaf to SIGTERM.
+fn after_a_killed_launcher_no_process_and_no_directory_is_left() {
+    // In the background, in its own session, orphaned, and ignoring SIGTERM.
     let mut scripted = Scripted::start(
         "trap '' TERM HUP; echo $$; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; \
          (sh -c 'echo $$; exec sleep 1000' &); sleep 1000",
@@ -320,14 +323,16 @@ fn a_killed_launcher_leaves_no_process_and_no_directory() {
     assert!(scripted.sysfs.exists());
     scripted.kill();
     for pid in pids {
-        eventually("the command and its children are gone", || !is_running(pid));
+        eventually("the command and its children have ended", || {
+            !is_running(pid)
+        });
     }
-    eventually("the directory is gone", || !scripted.sysfs.exists());
+    eventually("the directory is removed", || !scripted.sysfs.exists());
 }
 
 #[test]
-fn what_a_killed_run_leaves_behind_is_swept_by_the_next() {
-    // A place that the runs of no other test sweep.
+fn the_next_run_removes_what_a_killed_run_has_left() {
+    // A directory that no other test's run sweeps.
     let place = std::env::temp_dir().join(format!("mlx5emu-sweep-{}", std::process::id()));
     std::fs::create_dir(&place).unwrap();
     let run_there = || {
@@ -338,28 +343,28 @@ fn what_a_killed_run_leaves_behind_is_swept_by_the_next() {
     let mut alive = Scripted::start_with(run_there(), "exec sleep 1000");
     let mut killed = Scripted::start_with(run_there(), "echo $$; exec sleep 1000");
     let [command] = killed.pids();
-    // The launcher and its guardian, so that neither can clean up.
+    // Kill the launcher and its guardian, so that neither can clean up.
     let guardian = parent_of(command).expect("a guardian");
     // SAFETY: the guardian is the child of the launcher, which has not ended.
     unsafe { libc::kill(guardian, libc::SIGSTOP) };
     killed.kill();
-    // SAFETY: a process that is stopped keeps its number.
+    // SAFETY: a stopped process keeps its id.
     unsafe { libc::kill(guardian, libc::SIGKILL) };
-    eventually("the command is gone", || !is_running(command));
-    eventually("the guardian is gone", || !is_running(guardian));
+    eventually("the command has ended", || !is_running(command));
+    eventually("the guardian has ended", || !is_running(guardian));
     assert!(killed.sysfs.exists(), "no process was left to remove it");
     let mut next = run_there();
     next.arg("true");
     finish(next).expect_success("true");
     assert!(!killed.sysfs.exists(), "the next run removes it");
-    assert!(alive.sysfs.exists(), "and not that of a living run");
+    assert!(alive.sysfs.exists(), "that of a running run stays");
     alive.kill();
-    eventually("the living one removes its own", || !alive.sysfs.exists());
+    eventually("the running one removes its own", || !alive.sysfs.exists());
     std::fs::remove_dir(&place).unwrap();
 }
 
 #[test]
-fn a_killed_guardian_takes_the_command_with_it() {
+fn a_killed_guardian_ends_the_command() {
     let mut scripted = Scripted::start("echo $$; exec sleep 1000");
     let [command] = scripted.pids();
     let guardian = parent_of(command).expect("a guardian");
@@ -370,12 +375,12 @@ fn a_killed_guardian_takes_the_command_with_it() {
     // SAFETY: the guardian's parent, the launcher, has not waited for it.
     unsafe { libc::kill(guardian, libc::SIGKILL) };
     assert_eq!(scripted.launcher.wait().unwrap().code(), Some(128 + 9));
-    eventually("the command is gone", || !is_running(command));
+    eventually("the command has ended", || !is_running(command));
     assert!(!scripted.sysfs.exists());
 }
 
 #[test]
-fn what_a_command_leaves_in_the_background_goes_on_after_it() {
+fn background_processes_of_a_command_keep_running_after_it() {
     let mut scripted = Scripted::start("sleep 1000 >&2 & echo $!; exit 5");
     let [background] = scripted.pids();
     assert_eq!(scripted.launcher.wait().unwrap().code(), Some(5));

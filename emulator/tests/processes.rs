@@ -1,5 +1,5 @@
-//! Descriptors and processes: what closing, duplicating, forking and exec do
-//! to an open device. The test runs itself again under the launcher.
+//! Descriptors and processes: closing, duplicating, forking and exec with an open
+//! device. The test binary runs itself again under the launcher.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use common::{eventually, fabric, finish, run};
 
-/// libibverbs, found at run time: this package does not link to it.
+/// libibverbs, loaded at run time, since this package does not link to it.
 struct Verbs {
     library: *mut c_void,
 }
@@ -69,7 +69,7 @@ impl Verbs {
     }
 }
 
-/// `cmd_fd` of `struct ibv_context`, behind the device and the operations.
+/// Returns `cmd_fd` of `struct ibv_context`.
 fn command_descriptor(context: Context) -> c_int {
     let dir = std::fs::read_dir("/proc/self/fd").unwrap();
     let open = |entry: std::fs::DirEntry| {
@@ -77,7 +77,7 @@ fn command_descriptor(context: Context) -> c_int {
         let ours = target.to_str()?.contains("mlx5-emu-uverbs");
         ours.then(|| entry.file_name().to_str().unwrap().parse().unwrap())
     };
-    // The application's descriptor is the one that looks like a device.
+    // The application's descriptor is the one that fstat shows as a device.
     let mut found = dir
         .filter_map(|entry| open(entry.unwrap()))
         .filter(|fd| is_device(*fd));
@@ -105,8 +105,8 @@ fn under_the_launcher(test: &str) {
     }
 }
 
-/// One of the ignored tests below, under the launcher; `None`, said aloud,
-/// without libibverbs.
+/// Returns the command that runs one of the ignored tests below under the launcher.
+/// Prints why the test is skipped if libibverbs is missing.
 fn launch(test: &str, fabric: &str) -> Option<Command> {
     // SAFETY: a C string and a flag; the library is only looked for.
     if unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) }.is_null() {
@@ -125,7 +125,7 @@ fn launch(test: &str, fabric: &str) -> Option<Command> {
     Some(command)
 }
 
-/// The directory of a fabric of this user.
+/// Returns the directory of a fabric of this user.
 fn fabric_directory(fabric: &str) -> PathBuf {
     // SAFETY: geteuid(2) cannot fail.
     let user = unsafe { libc::geteuid() };
@@ -137,7 +137,7 @@ fn fabric_directory(fabric: &str) -> PathBuf {
 }
 
 #[test]
-fn a_forked_child_is_told_and_does_not_hang_and_its_parent_goes_on() {
+fn a_forked_child_gets_errors_and_its_parent_keeps_working() {
     under_the_launcher("forked_child");
 }
 
@@ -152,10 +152,10 @@ fn forked_child() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = verbs.alloc_pd(context).is_null() && errno() == Some(libc::EIO);
-        // SAFETY: opens nothing but our own device; the call takes a C string.
+        // SAFETY: opens only the emulated device; the call takes a C string.
         let second = unsafe { libc::open(c"/dev/infiniband/uverbs0".as_ptr(), libc::O_RDWR) };
         let no_device = second == -1 && errno() == Some(libc::ENODEV);
-        // SAFETY: closing an inherited descriptor, then leaving at once.
+        // SAFETY: closes an inherited descriptor and exits at once.
         unsafe {
             let closed = libc::close(command_descriptor(context)) == 0;
             libc::_exit(if refused && no_device && closed { 0 } else { 1 });
@@ -164,7 +164,7 @@ fn forked_child() {
     let mut status = -1;
     // SAFETY: our own child and room for its status.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child saw something else");
+    assert_eq!(status, 0, "the child got other results");
     assert!(
         !verbs.alloc_pd(context).is_null(),
         "the parent's device still works"
@@ -173,7 +173,7 @@ fn forked_child() {
 }
 
 #[test]
-fn a_program_started_by_the_child_has_devices_again() {
+fn a_program_executed_by_the_child_can_open_devices() {
     under_the_launcher("exec_again");
 }
 
@@ -198,7 +198,7 @@ fn opens_and_closes() {
 }
 
 #[test]
-fn a_device_lives_as_long_as_any_duplicate_of_its_descriptor() {
+fn a_device_stays_open_until_the_last_duplicate_is_closed() {
     under_the_launcher("duplicates");
 }
 
@@ -213,14 +213,14 @@ fn duplicates() {
         let second = libc::dup(fd);
         let third = libc::fcntl(second, libc::F_DUPFD_CLOEXEC, 100);
         assert!(second > fd && third >= 100);
-        assert!(is_device(third), "a duplicate is a device as well");
-        // The number goes to another file and comes back.
+        assert!(is_device(third), "a duplicate is a device too");
+        // The number is reused for another file and then for the device again.
         let other = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
         assert_eq!(libc::dup2(other, second), second);
         assert_eq!(
             libc::write(second, c"x".as_ptr().cast(), 1),
             1,
-            "/dev/null takes it"
+            "/dev/null accepts it"
         );
         libc::close(second);
         libc::close(other);
@@ -234,7 +234,7 @@ fn duplicates() {
 }
 
 #[test]
-fn a_descriptor_closed_behind_our_back_is_not_mistaken_for_ours() {
+fn a_descriptor_closed_without_libc_is_not_mistaken_for_a_device() {
     under_the_launcher("stale_number");
 }
 
@@ -243,12 +243,12 @@ fn a_descriptor_closed_behind_our_back_is_not_mistaken_for_ours() {
 fn stale_number() {
     let verbs = Verbs::load();
     let fd = command_descriptor(verbs.open());
-    // SAFETY: a system call on a descriptor of this test, past libc.
+    // SAFETY: a system call on a descriptor of this test, bypassing libc.
     unsafe { libc::syscall(libc::SYS_close, fd) };
     let mut ends = [0; 2];
-    // SAFETY: room for two descriptors; one gets the number just closed.
+    // SAFETY: room for two descriptors; one gets the number that was just closed.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    assert!(ends.contains(&fd), "the lowest free number is taken");
+    assert!(ends.contains(&fd), "the lowest free number is used");
     assert!(!is_device(fd));
     // SAFETY: an ioctl that writes one int.
     let asked = unsafe {
@@ -259,7 +259,7 @@ fn stale_number() {
 }
 
 #[test]
-fn a_truncated_fabric_is_an_error_of_the_device() {
+fn a_truncated_fabric_is_a_device_error() {
     let fabric = fabric();
     let Some(command) = launch("looks_after_truncation", &fabric) else {
         return;
@@ -290,7 +290,7 @@ fn looks_after_truncation() {
 }
 
 #[test]
-fn a_killed_launcher_leaves_no_fabric_behind() {
+fn after_a_killed_launcher_no_fabric_is_left() {
     let fabric = fabric();
     let Some(mut command) = launch("opens_and_waits", &fabric) else {
         return;
@@ -302,13 +302,13 @@ fn a_killed_launcher_leaves_no_fabric_behind() {
     assert!(directory.join("segment").exists());
     launcher.kill().unwrap();
     launcher.wait().unwrap();
-    eventually("the fabric is gone", || !directory.exists());
-    // Whoever else had the program's output has ended.
+    eventually("the fabric is removed", || !directory.exists());
+    // All processes that had the output open have ended.
     assert!(lines.next().is_none());
 }
 
 #[test]
-fn a_killed_program_leaves_no_fabric_behind() {
+fn after_a_killed_program_no_fabric_is_left() {
     let fabric = fabric();
     let Some(command) = launch("opens_and_is_killed", &fabric) else {
         return;

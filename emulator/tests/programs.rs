@@ -30,7 +30,7 @@ fn ibv_devinfo_shows_the_device() {
 }
 
 #[test]
-fn programs_meet_the_limits_of_a_lesser_device() {
+fn programs_see_the_limits_of_a_device_with_lower_limits() {
     let Some(program) = find("ibv_devinfo", UTILITIES) else {
         return;
     };
@@ -59,7 +59,7 @@ fn programs_meet_the_limits_of_a_lesser_device() {
 }
 
 #[test]
-fn as_many_devices_as_asked_for_are_found() {
+fn the_configured_number_of_devices_is_found() {
     let Some(program) = find("ibv_devices", UTILITIES) else {
         return;
     };
@@ -73,7 +73,7 @@ fn as_many_devices_as_asked_for_are_found() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_is_told_and_leaves_no_device() {
+fn an_invalid_configuration_is_reported_and_no_device_exists() {
     let Some(program) = find("ibv_devinfo", UTILITIES) else {
         return;
     };
@@ -88,12 +88,12 @@ fn a_configuration_that_cannot_be_is_told_and_leaves_no_device() {
     );
 }
 
-/// Runs a program in two processes: one serves, the other connects to it.
+/// Runs a program in two processes: a server and a client.
 fn both_sides(program: &str, package: &str, arguments: &[&str], through: &[&str]) {
     pair("ib", program, package, arguments, through);
 }
 
-/// As `pair`, by a kernel that takes commands by `write` only.
+/// Runs `pair` on a kernel that accepts commands by `write()` only.
 fn by_write(link: &str, program: &str, package: &str, arguments: &[&str], through: &[&str]) {
     pair_with(
         &["--face", "write"],
@@ -157,7 +157,7 @@ fn ibv_rc_pingpong_sleeps_on_events() {
 }
 
 #[test]
-fn every_way_to_learn_of_doorbells_serves_a_sleeping_pair() {
+fn every_wake_mode_serves_a_sleeping_pair() {
     if find("env", "coreutils").is_none() {
         return;
     }
@@ -167,9 +167,9 @@ fn every_way_to_learn_of_doorbells_serves_a_sleeping_pair() {
     }
 }
 
-/// `env` blocks the signal with our library preloaded, which keeps it out.
+/// `env` runs with the library preloaded, which keeps the signal unblocked.
 #[test]
-fn a_program_that_blocks_sigbus_can_have_its_stores_trapped() {
+fn stores_are_trapped_in_a_program_that_blocks_sigbus() {
     if find("env", "coreutils").is_none() {
         return;
     }
@@ -177,25 +177,25 @@ fn a_program_that_blocks_sigbus_can_have_its_stores_trapped() {
     both_sides("ibv_rc_pingpong", UTILITIES, &["-n", "50"], &through);
 }
 
-/// A mask from before our library was there is noticed.
+/// A signal mask from before the library was loaded is noticed.
 #[test]
-fn a_program_born_with_sigbus_blocked_is_served_in_another_way() {
+fn a_program_started_with_sigbus_blocked_uses_another_wake_mode() {
     let (Some(_), Some(devinfo)) = (find("env", "coreutils"), find("ibv_devinfo", UTILITIES))
     else {
         return;
     };
-    const BORN_BLOCKED: &str = r#"
+    const START_BLOCKED: &str = r#"
         library=$LD_PRELOAD; wake=$1; shift
         exec env -u LD_PRELOAD \
             env --block-signal=BUS LD_PRELOAD="$library" MLX5EMU_WAKE=$wake "$@""#;
     let mut command = run::<&str>(&[]);
     command
-        .args(["sh", "-c", BORN_BLOCKED, "sh", "signal"])
+        .args(["sh", "-c", START_BLOCKED, "sh", "signal"])
         .arg(devinfo);
     let output = finish(command).output;
     assert!(output.contains("blocks SIGBUS"), "{output}");
 
-    let through = ["sh", "-c", BORN_BLOCKED, "sh", "auto"];
+    let through = ["sh", "-c", START_BLOCKED, "sh", "auto"];
     both_sides("ibv_rc_pingpong", UTILITIES, &["-e", "-n", "50"], &through);
 }
 
@@ -209,7 +209,7 @@ fn two_processes_share_a_trace_file() {
     };
     let _ = std::fs::remove_file(&trace);
     let sent = text.matches("send WQE").count();
-    assert_eq!(sent, 10, "five of each side:\n{text}");
+    assert_eq!(sent, 10, "five from each side:\n{text}");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn ib_atomic_lat_measures() {
 }
 
 #[test]
-fn unreliable_pingpongs_check_their_data() {
+fn uc_and_ud_pingpongs_check_their_data() {
     for program in ["ibv_uc_pingpong", "ibv_ud_pingpong"] {
         both_sides(program, UTILITIES, &["-c", "-n", "50"], &[]);
         both_sides(program, UTILITIES, &["-e", "-n", "50"], &[]);
@@ -261,7 +261,7 @@ fn every_transport_runs_on_roce() {
         let program = format!("ibv_{program}_pingpong");
         on_link("roce", &program, UTILITIES, &["-g", "0", "-c", "-n", "50"]);
     }
-    // By IPv4 addresses, which perftest chooses by itself.
+    // GID 1 is the IPv4 GID, which perftest selects by default.
     for program in ["ibv_rc_pingpong", "ibv_ud_pingpong"] {
         on_link("roce", program, UTILITIES, &["-g", "1", "-c", "-n", "50"]);
     }
@@ -276,7 +276,7 @@ fn every_transport_runs_on_roce() {
 }
 
 #[test]
-fn commands_by_write_serve_every_transport() {
+fn commands_by_write_work_with_every_transport() {
     let output = {
         let Some(program) = find("ibv_devinfo", UTILITIES) else {
             return;
@@ -299,7 +299,7 @@ fn commands_by_write_serve_every_transport() {
     }
 }
 
-/// A QP works on the port it was moved to, and ports of all devices are on
+/// A QP uses the port to which it was modified, and the ports of all devices are on
 /// one fabric.
 #[test]
 fn every_port_of_every_device_reaches_every_other() {
@@ -347,10 +347,10 @@ fn every_port_of_every_device_reaches_every_other() {
     }
 }
 
-/// Registers that the kernel hands out: many QPs on few of them, and pages
-/// that are mapped in another way where BlueFlame is shut up.
+/// Registers assigned by the kernel: many QPs on few registers, and the pages that
+/// libmlx5 maps if BlueFlame is disabled.
 #[test]
-fn registers_of_the_kernel_serve_many_queue_pairs() {
+fn kernel_assigned_registers_serve_many_qps() {
     let arguments = ["-F", "-q", "32", "-n", "50"];
     by_write("ib", "ib_send_bw", PERFTEST, &arguments, &[]);
     for variable in ["MLX5_SHUT_UP_BF=1", "MLX5_TOTAL_UUARS=64"] {
@@ -360,7 +360,7 @@ fn registers_of_the_kernel_serve_many_queue_pairs() {
 }
 
 #[test]
-fn a_polling_pair_stays_clean_under_memcheck() {
+fn a_pair_has_no_memcheck_errors() {
     if find("valgrind", "valgrind").is_none() {
         return;
     }
@@ -368,8 +368,8 @@ fn a_polling_pair_stays_clean_under_memcheck() {
     both_sides("ibv_rc_pingpong", UTILITIES, &["-e", "-n", "20"], &memcheck);
 }
 
-/// A copy of the launcher and its library where every user can read it.
-fn install_for_everybody(to: &Path) {
+/// Copies the launcher and its library to a directory that every user can read.
+fn install_for_all_users(to: &Path) {
     let built = common::launcher();
     let newest = built.with_file_name("deps/libmlx5emu.so");
     let library = if newest.is_file() {
@@ -380,24 +380,26 @@ fn install_for_everybody(to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     std::fs::copy(built, to.join("mlx5-emu")).unwrap();
     std::fs::copy(library, to.join("libmlx5emu.so")).unwrap();
-    let everybody: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(to, everybody).unwrap();
+    let readable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(to, readable).unwrap();
 }
 
 #[test]
-fn no_rights_are_needed() {
+fn no_privileges_are_needed() {
     let Some(program) = find("ibv_rc_pingpong", UTILITIES) else {
         return;
     };
-    // SAFETY: geteuid has no demands.
+    // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        return skipped("only root can become nobody; this user's other tests show the same");
+        return skipped(
+            "only root can change to another user; the other tests run without privileges",
+        );
     }
     if find("setpriv", "util-linux").is_none() {
         return;
     }
     let place = std::env::temp_dir().join(fabric());
-    install_for_everybody(&place);
+    install_for_all_users(&place);
     let (fabric, port) = (fabric(), free_port());
     let side = |peer: &str| {
         let script = format!(

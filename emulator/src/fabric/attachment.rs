@@ -1,4 +1,5 @@
-//! A process on a fabric: its slot, its rings to and from the others.
+//! The attachment of a process to a fabric: its slot, and its rings to and from
+//! its peers.
 
 use std::fs::File;
 use std::io;
@@ -8,66 +9,67 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::bells::{Bells, Wakes};
-use super::directory::{FabricDirectory, Foreign, JoinError};
+use super::directory::{FabricDirectory, JoinError, UntrustedEntry};
 use super::name::FabricName;
 use super::packet::{Header, Operation, Packet};
-use super::ring::{Consumer, Found, Producer, push_packet};
+use super::ring::{Consumer, Popped, Producer, push_packet};
 use super::segment::{RingMap, Segment, Slot};
-use super::wire::{self, Lives};
+use super::waker::{PeerWaker, WakeSet};
+use super::wire::{self, Generations};
 use crate::limits::MAX_PROCESSES;
 
 const SLOTS: u8 = MAX_PROCESSES as u8;
 
-/// How often a full ring's reader is asked whether it still lives.
+/// Interval of checks whether the reader of a full ring is still alive.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
-/// How often a peer that does not answer is woken although it has announced no
-/// sleep: what it has announced may be garbled.
-const INSIST_INTERVAL: Duration = Duration::from_millis(100);
-/// Records that one call of [`Attachment::receive`] discards at most: a peer
-/// that writes garbage without end must not keep this process from others.
+/// Interval at which an unresponsive peer is woken even though it has not
+/// announced a sleep: its announcement may have been overwritten.
+const FORCED_WAKE_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum number of records that one call of [`Attachment::receive`] discards,
+/// so that a peer that keeps writing garbage cannot block the packets of
+/// others.
 const MAX_DISCARDED: u32 = 256;
 
-/// What went wrong on the fabric, for traces and tests.
+/// Counters of fabric errors, for traces and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FabricCounters {
-    /// Bytes in a ring that are no packet: the ring was resynchronised.
+    /// Records that are not valid; everything published in the ring was skipped.
     pub malformed: u64,
-    /// Packets from or to an earlier life of a slot, or of another slot.
+    /// Packets from or to an earlier generation of a slot, or to another slot.
     pub stale: u64,
-    /// Packets to a process that is gone.
-    pub vanished: u64,
+    /// Packets to a process that has left or cannot be reached.
+    pub undeliverable: u64,
 }
 
-/// A process on a fabric.
+/// The attachment of a process to a fabric.
 #[derive(Debug)]
 pub struct Attachment {
     segment: Arc<Segment>,
     directory: FabricDirectory,
     slot: Slot,
-    life: u32,
+    generation: u32,
     slot_lock: Option<File>,
-    bells: Arc<Bells>,
+    waker: Arc<PeerWaker>,
     peers: Vec<Peer>,
-    /// Sources whose rings are to be looked at, as in `SlotWords::pending`.
+    /// Slots whose rings must be read, as in `SlotWords::pending`.
     sources: u64,
-    /// Something was received, and [`Self::served`] not called since.
+    /// Something was received, and [`Self::served`] has not been called since.
     serving: bool,
-    turn: u32,
-    /// Slots to be woken at once, for what was sent to them.
-    urgent: Wakes,
-    /// Slots that have acknowledgements and need not be woken at once.
-    patient: Wakes,
+    round_robin: u32,
+    /// Slots that must be woken at once for packets sent to them.
+    immediate_wakes: WakeSet,
+    /// Slots that were sent acks, for which they need not be woken at once.
+    delayed_wakes: WakeSet,
     counters: FabricCounters,
-    trouble: Option<Trouble>,
-    /// The shared memory was found gone.
+    error: Option<FabricError>,
+    /// Whether the shared memory was truncated.
     is_lost: bool,
 }
 
-/// What keeps packets from their receivers, told once by
-/// [`Attachment::take_trouble`].
+/// An error that keeps packets from their receivers. Reported once, by
+/// [`Attachment::take_error`].
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum FabricError {
     /// The shared memory was truncated.
     #[error(
         "fabric file {}: another process has truncated it; the emulated devices of this process have failed",
@@ -77,17 +79,17 @@ pub enum Trouble {
     /// A peer cannot be reached.
     #[error("packets to process {slot} of the fabric are lost: {cause}")]
     Unreachable {
-        /// Its slot.
+        /// Slot of the peer.
         slot: Slot,
-        /// Why.
+        /// The cause.
         cause: JoinError,
     },
-    /// What a peer sends cannot be read.
+    /// Packets of a peer cannot be read.
     #[error("packets from process {slot} of the fabric are lost: {cause}")]
     Unreadable {
-        /// Its slot.
+        /// Slot of the peer.
         slot: Slot,
-        /// Why.
+        /// The cause.
         cause: JoinError,
     },
 }
@@ -101,25 +103,26 @@ struct Peer {
 #[derive(Debug)]
 struct Outgoing {
     producer: Producer<RingMap>,
-    /// The life in which the peer was found dead.
+    /// The generation in which the peer was found dead.
     dead: u32,
-    probed: Option<Instant>,
-    insisted: Option<Instant>,
+    probed_at: Option<Instant>,
+    forced_at: Option<Instant>,
 }
 
 impl Attachment {
-    /// Joins a fabric in the usual place.
+    /// Joins a fabric in the default location.
     ///
     /// # Errors
-    /// See [`JoinError`].
+    /// Returns [`JoinError`].
     pub fn join(name: &FabricName) -> Result<Self, JoinError> {
         Self::join_under(&FabricDirectory::bases(), name)
     }
 
-    /// Joins a fabric whose directory lies under one of `bases`, or creates it.
+    /// Joins the fabric whose directory is under one of `bases`, or creates it
+    /// there.
     ///
     /// # Errors
-    /// See [`JoinError`].
+    /// Returns [`JoinError`].
     pub fn join_under(bases: &[PathBuf], name: &FabricName) -> Result<Self, JoinError> {
         let (directory, _lock) = loop {
             let directory = FabricDirectory::create(bases, name)?;
@@ -128,20 +131,20 @@ impl Attachment {
             }
         };
         Self::join_in(directory.clone(), name).inspect_err(|_| {
-            // What was created for this process alone goes with it.
+            // Remove what was created for this process alone.
             if directory.is_dead() {
                 directory.remove();
             }
         })
     }
 
-    /// Joins a fabric whose lock the caller holds.
+    /// Joins a fabric whose lock is held by the caller.
     fn join_in(directory: FabricDirectory, name: &FabricName) -> Result<Self, JoinError> {
         let error = |source| JoinError::file(directory.segment_path(), source);
         let file = directory.segment()?;
         let segment = match Segment::open(file.try_clone().map_err(error)?).map_err(error)? {
             Some(segment) => segment,
-            // Left behind by processes of another version that are all gone.
+            // Left behind by processes of another version that have all exited.
             None if directory.is_dead() => {
                 Segment::erase(&file).map_err(error)?;
                 Segment::open(file)
@@ -157,229 +160,230 @@ impl Attachment {
             })?;
         let fifo = directory.fifo(slot, true)?;
         let words = segment.slot(slot);
-        let life = (words.life.load(Ordering::Relaxed) | 1).wrapping_add(2);
+        let generation = (words.generation.load(Ordering::Relaxed) | 1).wrapping_add(2);
         words.sleep.fetch_and(!1, Ordering::Relaxed);
         words.serving.store(0, Ordering::Relaxed);
-        words.life.store(life, Ordering::Release);
+        words.generation.store(generation, Ordering::Release);
         let mut peers = Vec::new();
         peers.resize_with(usize::from(SLOTS), Peer::default);
         let segment = Arc::new(segment);
         Ok(Self {
-            bells: Arc::new(Bells::new(Arc::clone(&segment), slot, fifo)),
+            waker: Arc::new(PeerWaker::new(Arc::clone(&segment), slot, fifo)),
             segment,
             directory,
             slot,
-            life,
+            generation,
             slot_lock: Some(slot_lock),
             peers,
             sources: 0,
             serving: false,
-            turn: 0,
-            urgent: Wakes::default(),
-            patient: Wakes::default(),
+            round_robin: 0,
+            immediate_wakes: WakeSet::default(),
+            delayed_wakes: WakeSet::default(),
             counters: FabricCounters::default(),
-            trouble: None,
+            error: None,
             is_lost: false,
         })
     }
 
-    /// The slot this process lives in: the upper 8 bits of its QP numbers.
+    /// Returns the slot of this process: the upper 8 bits of its QP numbers.
     #[must_use]
     pub fn slot(&self) -> u8 {
         self.slot
     }
 
-    /// Where the fabric's files are.
+    /// Returns the directory of the fabric's files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Returns the entries of other users that stand where the fabric's files
-    /// would have been.
+    /// Returns the entries that are not private to this user and occupy a
+    /// preferred location of the fabric's directory.
     #[must_use]
-    pub fn passed_over(&self) -> &[Foreign] {
-        self.directory.passed_over()
+    pub fn untrusted_entries(&self) -> &[UntrustedEntry] {
+        self.directory.untrusted_entries()
     }
 
-    /// Removes what killed processes have left of fabrics that have no living
-    /// process.
+    /// Removes the files of fabrics without a living process, which killed
+    /// processes leave behind.
     pub fn sweep() {
         FabricDirectory::sweep(&FabricDirectory::bases());
     }
 
-    /// What went wrong so far.
+    /// Returns the error counters.
     #[must_use]
     pub fn counters(&self) -> FabricCounters {
         self.counters
     }
 
-    /// The descriptor of the slot's lock: a forked child must close its copy,
-    /// or the slot stays taken when the parent is gone.
+    /// Returns the descriptor of the slot's lock. A forked child must close its
+    /// copy; otherwise the slot stays in use after the parent's death.
     #[must_use]
     pub fn lock_fd(&self) -> i32 {
         self.slot_lock.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// How this process sleeps and wakes others.
+    /// Returns the object by which this process sleeps and wakes its peers.
     #[must_use]
-    pub fn bells(&self) -> &Arc<Bells> {
-        &self.bells
+    pub fn waker(&self) -> &Arc<PeerWaker> {
+        &self.waker
     }
 
-    /// Whether there may be a packet, or room in a ring that was full.
+    /// Returns whether there may be a packet, or new room in a ring that was full.
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        self.sources != 0 || self.bells.has_pending()
+        self.sources != 0 || self.waker.has_pending()
     }
 
-    /// Whether [`send`](Self::send) would take a packet for that slot.
+    /// Returns whether [`send`](Self::send) would accept a packet for this slot.
     pub fn has_room(&mut self, to: Slot) -> bool {
         if self.is_lost {
             return true;
         }
-        let Some(life) = self.life_of(to) else {
+        let Some(generation) = self.generation_of(to) else {
             return true;
         };
         let Some(outgoing) = self.outgoing(to) else {
             return true;
         };
-        if outgoing.dead == life || outgoing.producer.has_room() {
+        if outgoing.dead == generation || outgoing.producer.has_room() {
             return true;
         }
-        if outgoing.producer.ask_for_room() {
+        if outgoing.producer.request_room() {
             return true;
         }
         let now = Instant::now();
         let due = outgoing
-            .probed
-            .is_none_or(|probed| now - probed >= PROBE_INTERVAL);
+            .probed_at
+            .is_none_or(|probed_at| now - probed_at >= PROBE_INTERVAL);
         if due {
-            outgoing.probed = Some(now);
+            outgoing.probed_at = Some(now);
             if !self.directory.is_alive(to) {
                 if let Some(outgoing) = self.outgoing(to) {
-                    outgoing.dead = life;
+                    outgoing.dead = generation;
                 }
                 return true;
             }
         }
-        // What fills the ring may be of a time before the reader's: tell it.
+        // The ring may be full of packets for an earlier reader: wake this one.
         self.signal(to);
-        self.insist(to);
+        self.force_wake(to);
         false
     }
 
-    /// Makes a peer look at its ring although its words in the segment say
-    /// that it need not.
-    fn insist(&mut self, to: Slot) {
+    /// Wakes a peer even if its words in the segment say that it is awake.
+    fn force_wake(&mut self, to: Slot) {
         let now = Instant::now();
-        let bells = Arc::clone(&self.bells);
+        let waker = Arc::clone(&self.waker);
         if let Some(outgoing) = self.outgoing(to)
             && outgoing
-                .insisted
-                .is_none_or(|insisted| now - insisted >= INSIST_INTERVAL)
+                .forced_at
+                .is_none_or(|forced_at| now - forced_at >= FORCED_WAKE_INTERVAL)
         {
-            outgoing.insisted = Some(now);
-            bells.insist(to);
+            outgoing.forced_at = Some(now);
+            waker.force_wake(to);
         }
     }
 
-    /// Takes a packet for that slot; one to a process that is gone vanishes.
-    /// The slot is still to be woken: see [`take_urgent`](Self::take_urgent).
+    /// Sends a packet to a slot. A packet to a process that has left is
+    /// dropped. The caller must then wake the slot: see
+    /// [`take_immediate_wakes`](Self::take_immediate_wakes).
     ///
     /// # Errors
-    /// Gives the packet back when there is no room.
+    /// Returns the packet if there is no room.
     pub fn send<'p>(&mut self, to: Slot, packet: &'p Packet) -> Result<(), &'p Packet> {
         if !self.has_room(to) {
             return Err(packet);
         }
-        let source = self.life;
-        let reach = (!self.is_lost)
-            .then(|| self.life_of(to))
+        let source = self.generation;
+        let peer = (!self.is_lost)
+            .then(|| self.generation_of(to))
             .flatten()
-            .and_then(|life| Some((life, self.outgoing(to)?)));
-        match reach {
-            Some((life, outgoing)) if outgoing.dead != life && wire::fits(packet) => {
-                let lives = Lives {
+            .and_then(|generation| Some((generation, self.outgoing(to)?)));
+        match peer {
+            Some((generation, outgoing)) if outgoing.dead != generation && wire::fits(packet) => {
+                let generations = Generations {
                     source,
-                    destination: life,
+                    destination: generation,
                 };
-                push_packet(&mut outgoing.producer, packet, lives);
-                // A peer that is awake, or wakes for something else, is to
-                // find it at once: this process may end before it gets to
-                // wake anybody.
+                push_packet(&mut outgoing.producer, packet, generations);
+                // A peer that is awake, or wakes up for another reason, must
+                // find the packet at once: this process may exit before it
+                // wakes the peer.
                 self.mark(to);
                 let wakes = if packet.header.operation == Operation::Acknowledge {
-                    &mut self.patient
+                    &mut self.delayed_wakes
                 } else {
-                    &mut self.urgent
+                    &mut self.immediate_wakes
                 };
                 wakes.add(to);
             }
-            _ => self.counters.vanished += 1,
+            _ => self.counters.undeliverable += 1,
         }
         Ok(())
     }
 
-    /// Whether packets sent to that slot wait for its process, which lives; or
-    /// it has taken some, and has not come to the end of what they ask of it.
-    pub fn is_unheard(&mut self, to: Slot) -> bool {
-        if self.is_lost || self.life_of(to).is_none() {
+    /// Returns whether the process in this slot is alive and has not yet taken,
+    /// or not yet finished serving, packets that were sent to it.
+    pub fn peer_is_busy(&mut self, to: Slot) -> bool {
+        if self.is_lost || self.generation_of(to).is_none() {
             return false;
         }
         let waiting = self
             .outgoing(to)
             .is_some_and(|outgoing| !outgoing.producer.is_empty());
-        // Read after what was taken: set before it was.
+        // Read after the ring: the flag is set before packets are taken.
         let waiting = waiting || self.segment.slot(to).serving.load(Ordering::Acquire) != 0;
         if !waiting || !self.directory.is_alive(to) {
             return false;
         }
-        // What says so may be garbage: the peer then puts it right.
+        // The words may hold garbage, which the peer then corrects.
         if let Some(outgoing) = self.outgoing(to) {
-            outgoing.producer.ask_for_room();
+            outgoing.producer.request_room();
         }
         self.signal(to);
-        self.insist(to);
+        self.force_wake(to);
         true
     }
 
-    /// All that was received has been answered: see [`Self::is_unheard`].
+    /// Records that all received packets have been served: see [`Self::peer_is_busy`].
     pub fn served(&mut self) {
         let words = self.segment.slot(self.slot);
         if std::mem::take(&mut self.serving) {
             words.serving.store(0, Ordering::Release);
         }
-        // Garbage there would make this process look dead for ever.
-        if words.life.load(Ordering::Relaxed) != self.life {
-            words.life.store(self.life, Ordering::Release);
+        // If overwritten, this process would look dead forever.
+        if words.generation.load(Ordering::Relaxed) != self.generation {
+            words.generation.store(self.generation, Ordering::Release);
         }
     }
 
-    /// The slots to be woken at once, by [`Bells::ring`].
+    /// Returns the slots to wake at once with [`PeerWaker::wake`].
     #[must_use]
-    pub fn take_urgent(&mut self) -> Wakes {
-        let urgent = std::mem::take(&mut self.urgent);
-        self.patient = self.patient.without(urgent);
-        urgent
+    pub fn take_immediate_wakes(&mut self) -> WakeSet {
+        let immediate_wakes = std::mem::take(&mut self.immediate_wakes);
+        self.delayed_wakes = self.delayed_wakes.difference(immediate_wakes);
+        immediate_wakes
     }
 
-    /// Whether slots have acknowledgements that they were not woken for. An
-    /// acknowledgement alone is rarely waited for, and often something
-    /// follows soon that is.
+    /// Returns whether slots were sent acks without being woken. A lone ack is
+    /// rarely waited for, and a packet that needs the wake-up often follows
+    /// soon.
     #[must_use]
-    pub fn has_patient(&self) -> bool {
-        !self.patient.is_empty()
+    pub fn has_delayed_wakes(&self) -> bool {
+        !self.delayed_wakes.is_empty()
     }
 
-    /// All slots that were sent something and not woken for it.
+    /// Returns all slots that were sent something without being woken.
     #[must_use]
-    pub fn take_wakes(&mut self) -> Wakes {
-        self.take_urgent().and(std::mem::take(&mut self.patient))
+    pub fn take_wakes(&mut self) -> WakeSet {
+        self.take_immediate_wakes()
+            .union(std::mem::take(&mut self.delayed_wakes))
     }
 
-    /// Takes the next packet, from the sources in turn. Its payload replaces
-    /// what `payload` held.
+    /// Takes the next packet, from the sources in round-robin order. Its
+    /// payload replaces the contents of `payload`.
     pub fn receive(&mut self, payload: &mut Vec<u8>) -> Option<Header> {
         let pending = self.segment.slot(self.slot).pending;
         if pending.load(Ordering::Relaxed) != 0 {
@@ -401,74 +405,76 @@ impl Attachment {
                     Ok(ring) => self.peers[index].incoming = Some(Consumer::new(ring)),
                     Err(source) => {
                         let cause = JoinError::file(self.directory.segment_path(), source);
-                        self.trouble = Some(Trouble::Unreadable { slot: from, cause });
+                        self.error = Some(FabricError::Unreadable { slot: from, cause });
                     }
                 }
             }
             let found = match &mut self.peers[index].incoming {
                 Some(consumer) => consumer.pop(payload),
-                None => Found::Empty,
+                None => Popped::Empty,
             };
-            if found != Found::Empty {
-                self.turn = u32::from(from);
+            if found != Popped::Empty {
+                self.round_robin = u32::from(from);
             }
             match found {
-                Found::Packet(header, lives) if self.is_current(from, &header, lives) => {
+                Popped::Packet(header, generations)
+                    if self.is_current(from, &header, generations) =>
+                {
                     return Some(header);
                 }
-                Found::Packet(..) => self.counters.stale += 1,
-                Found::Malformed => self.counters.malformed += 1,
-                Found::Empty => {
+                Popped::Packet(..) => self.counters.stale += 1,
+                Popped::Malformed => self.counters.malformed += 1,
+                Popped::Empty => {
                     self.sources &= !bit(from);
                     let drained = self.peers[index].incoming.as_ref();
-                    if drained.is_some_and(Consumer::answer_wish) {
+                    if drained.is_some_and(Consumer::take_room_request) {
                         self.signal(from);
                     }
                 }
             }
         }
-        // The caller comes back for the rest: see `Bells::has_pending`.
+        // The caller calls again for the rest: see `PeerWaker::has_pending`.
         let pending = self.segment.slot(self.slot).pending;
         pending.fetch_or(self.sources, Ordering::SeqCst);
         None
     }
 
-    /// The first source at or after the one whose turn it is.
+    /// Returns the first source at or after the round-robin position.
     fn next_source(&self) -> Option<Slot> {
-        let turned = self.sources.rotate_right(self.turn);
-        let index = (turned.trailing_zeros() + self.turn) % u64::BITS;
-        (turned != 0).then_some(index as Slot + 1)
+        let rotated = self.sources.rotate_right(self.round_robin);
+        let index = (rotated.trailing_zeros() + self.round_robin) % u64::BITS;
+        (rotated != 0).then_some(index as Slot + 1)
     }
 
-    fn is_current(&self, from: Slot, header: &Header, lives: Lives) -> bool {
+    fn is_current(&self, from: Slot, header: &Header, generations: Generations) -> bool {
         // The last packets of a process that has left are still delivered.
-        let life = self.segment.slot(from).life.load(Ordering::Acquire) | 1;
+        let generation = self.segment.slot(from).generation.load(Ordering::Acquire) | 1;
         let slot_of = |qpn: u32| (qpn >> 16) as Slot;
-        lives
-            == (Lives {
-                source: life,
-                destination: self.life,
+        generations
+            == (Generations {
+                source: generation,
+                destination: self.generation,
             })
             && slot_of(header.source_qpn.0) == from
             && slot_of(header.destination_qpn.0) == self.slot
     }
 
-    fn life_of(&self, slot: Slot) -> Option<u32> {
+    fn generation_of(&self, slot: Slot) -> Option<u32> {
         if !(1..=SLOTS).contains(&slot) {
             return None;
         }
-        let life = self.segment.slot(slot).life.load(Ordering::Acquire);
-        (life & 1 == 1).then_some(life)
+        let generation = self.segment.slot(slot).generation.load(Ordering::Acquire);
+        (generation & 1 == 1).then_some(generation)
     }
 
     fn outgoing(&mut self, to: Slot) -> Option<&mut Outgoing> {
         let index = usize::from(to) - 1;
         if self.peers[index].outgoing.is_none() {
-            // Out of memory or descriptors: the packet vanishes, and the
-            // transport's retries come back here.
+            // On lack of memory or descriptors the packet is dropped, and the
+            // transport's retry tries again.
             match self.connect(to) {
                 Ok(outgoing) => self.peers[index].outgoing = Some(outgoing),
-                Err(cause) => self.trouble = Some(Trouble::Unreachable { slot: to, cause }),
+                Err(cause) => self.error = Some(FabricError::Unreachable { slot: to, cause }),
             }
         }
         self.peers[index].outgoing.as_mut()
@@ -477,60 +483,60 @@ impl Attachment {
     fn connect(&self, to: Slot) -> Result<Outgoing, JoinError> {
         let ring = self.segment.ring(self.slot, to);
         let ring = ring.map_err(|source| JoinError::file(self.directory.segment_path(), source))?;
-        self.bells.connect(to, self.directory.fifo(to, false)?);
+        self.waker.connect(to, self.directory.fifo(to, false)?);
         Ok(Outgoing {
             producer: Producer::new(ring),
             dead: 0,
-            probed: None,
-            insisted: None,
+            probed_at: None,
+            forced_at: None,
         })
     }
 
-    /// Whether the shared memory was truncated. Nothing is sent or received
-    /// from then on, and the peers see this process as gone.
+    /// Returns whether the shared memory was truncated. From then on nothing is
+    /// sent or received, and the peers see this process as gone.
     pub fn is_lost(&mut self) -> bool {
         if !self.is_lost && self.segment.is_lost() {
             self.is_lost = true;
-            self.life &= !1;
-            self.trouble = Some(Trouble::Lost(self.directory.segment_path()));
-            let life = self.segment.slot(self.slot).life;
-            life.store(self.life, Ordering::Release);
-            // The peers find out when they look, and nothing else wakes them.
-            (1..=SLOTS).for_each(|slot| self.bells.insist(slot));
+            self.generation &= !1;
+            self.error = Some(FabricError::Lost(self.directory.segment_path()));
+            let generation = self.segment.slot(self.slot).generation;
+            generation.store(self.generation, Ordering::Release);
+            // The peers notice when they run, and nothing else would wake them.
+            (1..=SLOTS).for_each(|slot| self.waker.force_wake(slot));
         }
         self.is_lost
     }
 
-    /// Returns what went wrong since the last call, in words.
+    /// Returns the last error that was not reported yet.
     #[must_use]
-    pub fn take_trouble(&mut self) -> Option<Trouble> {
-        self.trouble.take()
+    pub fn take_error(&mut self) -> Option<FabricError> {
+        self.error.take()
     }
 
-    /// Notes for a slot that the ring from this one has something.
+    /// Marks the ring from this slot as pending at the receiver.
     fn mark(&self, to: Slot) {
         let pending = self.segment.slot(to).pending;
         pending.fetch_or(bit(self.slot), Ordering::SeqCst);
     }
 
-    /// Makes a slot look at the rings it shares with this one.
+    /// Makes a slot check the rings that it shares with this one.
     fn signal(&mut self, to: Slot) {
         self.mark(to);
-        // Connects the bell, if nothing was ever sent there.
+        // Opens the peer's FIFO if nothing was ever sent there.
         let _ = self.outgoing(to);
-        self.urgent.add(to);
+        self.immediate_wakes.add(to);
     }
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
         let wakes = self.take_wakes();
-        self.bells.ring(wakes);
+        self.waker.wake(wakes);
         let lock = self.directory.lock();
         self.segment
             .slot(self.slot)
-            .life
-            .store(self.life & !1, Ordering::Release);
+            .generation
+            .store(self.generation & !1, Ordering::Release);
         self.slot_lock = None;
         if let Ok(Some(_held)) = lock
             && self.directory.is_dead()
@@ -540,14 +546,14 @@ impl Drop for Attachment {
     }
 }
 
-/// The free slot that has been idle for the fewest lives: so the number of a
-/// dead process, and with it its QP numbers, returns late.
+/// Takes the free slot with the lowest generation, so that the slot of a dead
+/// process, and with it its QP numbers, is reused late.
 fn take_slot(
     directory: &FabricDirectory,
     segment: &Segment,
 ) -> Result<Option<(Slot, File)>, JoinError> {
     let mut slots: Vec<Slot> = (1..=SLOTS).collect();
-    slots.sort_by_key(|&slot| segment.slot(slot).life.load(Ordering::Acquire) | 1);
+    slots.sort_by_key(|&slot| segment.slot(slot).generation.load(Ordering::Acquire) | 1);
     for slot in slots {
         if let Some(lock) = directory.take_slot(slot)? {
             return Ok(Some((slot, lock)));
@@ -560,7 +566,7 @@ fn bit(slot: Slot) -> u64 {
     1 << (slot - 1)
 }
 
-/// For the runner: a wish that could not be fulfilled.
+/// Converts the error for callers that report I/O errors.
 impl From<JoinError> for io::Error {
     fn from(error: JoinError) -> Self {
         io::Error::other(error)

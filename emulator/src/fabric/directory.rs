@@ -1,24 +1,23 @@
-//! Where the processes of a fabric meet: a directory of files that only this
-//! user can reach.
+//! The directory in which the processes of a fabric meet. Only this user can
+//! access it.
 //!
 //! ```text
 //! /dev/shm/mlx5emu-UID/NAME/
 //!   lock           held while joining and leaving
-//!   segment        shared memory: slots and packet rings
-//!   slot-NN.lock   held by the process that lives in slot NN
+//!   segment        shared memory: slot table and packet rings
+//!   slot-NN.lock   held by the process in slot NN
 //!   slot-NN.wake   FIFO that wakes its NIC thread
 //! ```
 //!
 //! Any user can create names in `/dev/shm`. If `mlx5emu-UID` is not a private
 //! directory of this user, the processes use `mlx5emu-UID-1` to
 //! `mlx5emu-UID-7`, and then the same names in `/run/user/UID`, `$TMPDIR` and
-//! `/tmp`. A fabric that exists in one of these places is joined there, so
-//! that processes meet although the foreign entry comes or goes.
+//! `/tmp`. A fabric that exists in one of these locations is joined there, so
+//! that processes meet even if a preferred location becomes free or occupied.
 //!
-//! Locks are open-file-description locks (`fcntl(2)`, `F_OFD_SETLK`): the
-//! kernel drops them when a process dies in whatever way, they do not mistake
-//! a recycled process id for a living process, and two attachments of one
-//! process exclude each other as well.
+//! Locks are open-file-description locks (`fcntl(2)`, `F_OFD_SETLK`): the kernel
+//! releases them however a process dies, a reused process id is not mistaken for
+//! a living process, and two attachments of one process exclude each other.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -30,26 +29,26 @@ use std::time::{Duration, Instant};
 use super::name::FabricName;
 use crate::limits::MAX_PROCESSES;
 
-/// Why a fabric cannot be joined.
+/// An error that prevents joining a fabric.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// A file of the fabric cannot be used.
     #[error("fabric file {}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// Other users own, or can enter, every place where the directory could be.
+    /// No location of the directory is private to this user.
     #[error(
-        "no place for the fabric's files: {0}, and so are all other places; \
-         remove them, or set TMPDIR to a directory of this user"
+        "no private directory for the fabric's files: {0}, and no other location is usable; \
+         remove it, or set TMPDIR to a private directory of this user"
     )]
-    Untrusted(Foreign),
+    Untrusted(UntrustedEntry),
     /// The file system is full.
     #[error(
-        "no space left for fabric file {}: free some, or enlarge the file system \
+        "no space left for fabric file {}: free some space, or enlarge the file system \
          (in docker: --shm-size=1g)",
         path.display()
     )]
@@ -57,30 +56,30 @@ pub enum JoinError {
         /// The file.
         path: PathBuf,
     },
-    /// Another process does not let go of the lock.
-    #[error("another process holds {} for seconds; is one stopped in a debugger?", .0.display())]
+    /// Another process holds the lock for too long.
+    #[error("another process has held {} for 5 seconds; check whether it is stopped, for example in a debugger", .0.display())]
     Locked(PathBuf),
-    /// Living processes use another layout.
+    /// Living processes use another layout of the shared memory.
     #[error(
         "fabric {name} is in use by another version of this emulator; \
-         end those processes, or choose another name with --fabric"
+         end its processes, or choose another name with --fabric"
     )]
     Version {
         /// The fabric.
         name: FabricName,
     },
-    /// All slots are taken.
+    /// All slots are in use.
     #[error("fabric {name} is full: {limit} processes are on it; choose another with --fabric")]
     Full {
         /// The fabric.
         name: FabricName,
-        /// How many it takes.
+        /// The number of slots.
         limit: u32,
     },
 }
 
 impl JoinError {
-    /// What the system said about a file of the fabric.
+    /// Returns the error of a system call on a file of the fabric.
     pub(super) fn file(path: PathBuf, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => Self::NoSpace { path },
@@ -89,26 +88,26 @@ impl JoinError {
     }
 }
 
-/// An entry that is not a private directory of this user.
+/// A path that is not a private directory of this user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} {how}", path.display())]
-pub struct Foreign {
-    /// The entry.
+#[error("{} {kind}", path.display())]
+pub struct UntrustedEntry {
+    /// The path.
     pub path: PathBuf,
-    /// What it is instead.
-    pub how: ForeignKind,
+    /// The reason.
+    pub kind: UntrustedKind,
 }
 
-/// Why a directory cannot be trusted.
+/// Reasons why a directory cannot be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ForeignKind {
-    /// A file, a symbolic link or the like.
+pub enum UntrustedKind {
+    /// It is a file, a symbolic link or the like.
     #[error("is not a directory")]
     NoDirectory,
-    /// The directory of another user.
+    /// It belongs to another user.
     #[error("belongs to user {0}")]
     OtherUser(u32),
-    /// Other users have rights to it.
+    /// Other users have permissions on it.
     #[error("is open to other users (mode {0:03o})")]
     Open(u32),
 }
@@ -117,19 +116,19 @@ pub enum ForeignKind {
 #[derive(Clone, Debug)]
 pub(super) struct FabricDirectory {
     path: PathBuf,
-    /// The entries that stand in a better place.
-    passed_over: Vec<Foreign>,
+    /// The untrusted entries in preferred locations.
+    untrusted_entries: Vec<UntrustedEntry>,
 }
 
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// Names tried in each base directory.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Number of names tried in each base directory.
 const NAMES: u32 = 8;
-/// Attempts to create the directory while others remove it.
+/// Maximum number of attempts to create the directory while others remove it.
 const ATTEMPTS: u32 = 1000;
 
 impl FabricDirectory {
-    /// Finds the directory in the first of the places where it exists, or
-    /// creates it in the first that can be trusted.
+    /// Returns the first location in which the directory exists, or creates it in
+    /// the first location that can be trusted.
     pub(super) fn create(bases: &[PathBuf], name: &FabricName) -> Result<Self, JoinError> {
         let parents = parents(bases);
         for _ in 0..ATTEMPTS {
@@ -143,44 +142,52 @@ impl FabricDirectory {
     }
 
     fn create_in(parents: &[PathBuf], name: &FabricName) -> Result<Self, JoinError> {
-        let mut passed_over = Vec::new();
+        let mut untrusted_entries = Vec::new();
         for parent in parents {
             let path = parent.join(name.as_str());
             match inspect(parent) {
                 Ok(None) if matches!(inspect(&path), Ok(None)) => {
-                    return Ok(Self { path, passed_over });
+                    return Ok(Self {
+                        path,
+                        untrusted_entries,
+                    });
                 }
                 Ok(None) => {}
-                Ok(Some(how)) => passed_over.push(Foreign {
+                Ok(Some(kind)) => untrusted_entries.push(UntrustedEntry {
                     path: parent.clone(),
-                    how,
+                    kind,
                 }),
                 Err(_) => {}
             }
         }
-        passed_over.clear();
+        untrusted_entries.clear();
         let mut first_error = None;
         for parent in parents {
             let path = parent.join(name.as_str());
             match private_directory(parent).and_then(|()| private_directory(&path)) {
-                Ok(()) => return Ok(Self { path, passed_over }),
-                Err(JoinError::Untrusted(foreign)) => passed_over.push(foreign),
-                // Another process has just removed the parent: again.
+                Ok(()) => {
+                    return Ok(Self {
+                        path,
+                        untrusted_entries,
+                    });
+                }
+                Err(JoinError::Untrusted(foreign)) => untrusted_entries.push(foreign),
+                // Another process has just removed the parent: try again.
                 Err(JoinError::File { path, source }) if is_missing(&source) => {
                     return Err(JoinError::File { path, source });
                 }
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        Err(match (first_error, passed_over.into_iter().next()) {
+        Err(match (first_error, untrusted_entries.into_iter().next()) {
             (Some(error), _) => error,
             (None, Some(foreign)) => JoinError::Untrusted(foreign),
             (None, None) => JoinError::file("/dev/shm".into(), io::ErrorKind::NotFound.into()),
         })
     }
 
-    /// Returns the base directories that all processes of a user agree on
-    /// without talking, the best first.
+    /// Returns the base directories in order of preference. All processes of a
+    /// user compute the same list.
     pub(super) fn bases() -> Vec<PathBuf> {
         let user = user();
         let candidates = [
@@ -199,18 +206,18 @@ impl FabricDirectory {
         bases
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Entries of others that stand where the directory would have been.
-    pub(super) fn passed_over(&self) -> &[Foreign] {
-        &self.passed_over
+    /// Returns the untrusted entries in preferred locations.
+    pub(super) fn untrusted_entries(&self) -> &[UntrustedEntry] {
+        &self.untrusted_entries
     }
 
-    /// Removes the fabrics of this user whose processes are all dead: they
-    /// were killed and could not do it.
+    /// Removes the fabrics of this user whose processes are all dead, which
+    /// happens if the last ones were killed.
     pub(super) fn sweep(bases: &[PathBuf]) {
         let trusted = |parent: &PathBuf| matches!(inspect(parent), Ok(None));
         for parent in parents(bases).into_iter().filter(trusted) {
@@ -224,8 +231,12 @@ impl FabricDirectory {
                     .to_str()
                     .is_some_and(|name| FabricName::new(name).is_ok());
                 if is_fabric && matches!(inspect(&path), Ok(None)) {
-                    let passed_over = Vec::new();
-                    Self { path, passed_over }.remove_if_dead();
+                    let untrusted_entries = Vec::new();
+                    Self {
+                        path,
+                        untrusted_entries,
+                    }
+                    .remove_if_dead();
                 }
             }
         }
@@ -233,15 +244,15 @@ impl FabricDirectory {
 
     fn remove_if_dead(&self) {
         let Ok(lock) = open_existing(&self.path.join("lock")) else {
-            // A process that joins creates the lock next. An empty directory
-            // is removed only if it stays empty.
+            // A joining process has created the directory and not yet the lock
+            // in it. The directory is removed only if it stays empty.
             let _ = fs::remove_dir(&self.path);
             if let Some(parent) = self.path.parent() {
                 let _ = fs::remove_dir(parent);
             }
             return;
         };
-        if !matches!(try_lock(&lock), Ok(true)) || !self.is_still(&lock) {
+        if !matches!(try_lock(&lock), Ok(true)) || !self.is_named(&lock) {
             return;
         }
         if self.is_dead() {
@@ -249,32 +260,32 @@ impl FabricDirectory {
         }
     }
 
-    /// Whether no process lives on the fabric. The caller holds the lock, so
-    /// that none can join.
+    /// Returns whether no process lives on the fabric. The caller holds the
+    /// lock, so that none can join.
     pub(super) fn is_dead(&self) -> bool {
         (1..=MAX_PROCESSES as u8).all(|slot| !self.is_alive(slot))
     }
 
-    /// Enters the critical section of joining and leaving. `None`: the
-    /// directory was removed meanwhile; make it again.
+    /// Locks the fabric for joining or leaving. Returns `None` if the directory
+    /// was removed in the meantime; the caller then creates it again.
     pub(super) fn lock(&self) -> Result<Option<File>, JoinError> {
         let path = self.path.join("lock");
         let file = match open(&path) {
             Err(JoinError::File { source, .. }) if is_missing(&source) => return Ok(None),
             other => other?,
         };
-        let patience = Instant::now() + LOCK_PATIENCE;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         while !try_lock(&file).map_err(|source| JoinError::file(path.clone(), source))? {
-            if Instant::now() > patience {
+            if Instant::now() > deadline {
                 return Err(JoinError::Locked(path));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(self.is_still(&file).then_some(file))
+        Ok(self.is_named(&file).then_some(file))
     }
 
-    /// Whether a lock counts: this file is still the one of that name.
-    fn is_still(&self, lock: &File) -> bool {
+    /// Returns whether the locked file is still the one of that name.
+    fn is_named(&self, lock: &File) -> bool {
         match (fs::metadata(self.path.join("lock")), lock.metadata()) {
             (Ok(named), Ok(held)) => (named.dev(), named.ino()) == (held.dev(), held.ino()),
             _ => false,
@@ -289,7 +300,7 @@ impl FabricDirectory {
         self.path.join("segment")
     }
 
-    /// Tries to become the process that lives in a slot.
+    /// Locks a slot for this process. Returns `None` if the slot is in use.
     pub(super) fn take_slot(&self, slot: u8) -> Result<Option<File>, JoinError> {
         let path = self.slot_path(slot);
         let file = open(&path)?;
@@ -299,7 +310,7 @@ impl FabricDirectory {
         }
     }
 
-    /// Whether a process lives in a slot. When in doubt, yes.
+    /// Returns whether a process lives in a slot; `true` if that cannot be determined.
     pub(super) fn is_alive(&self, slot: u8) -> bool {
         match open_existing(&self.slot_path(slot)) {
             Ok(file) => is_locked(&file).unwrap_or(true),
@@ -307,8 +318,8 @@ impl FabricDirectory {
         }
     }
 
-    /// Opens the FIFO of a slot for both directions: it then always has a
-    /// reader and a writer, so that neither end-of-file nor `SIGPIPE` exist.
+    /// Opens the FIFO of a slot for reading and writing. The FIFO then always
+    /// has a reader and a writer, so neither end-of-file nor `SIGPIPE` occurs.
     pub(super) fn fifo(&self, slot: u8, create: bool) -> Result<File, JoinError> {
         let path = self.path.join(format!("slot-{slot:02}.wake"));
         let error = |source| JoinError::file(path.clone(), source);
@@ -335,7 +346,8 @@ impl FabricDirectory {
         )))
     }
 
-    /// Removes everything. The caller holds the lock and is alone.
+    /// Removes the directory and its files. The caller holds the lock, and no
+    /// other process is on the fabric.
     pub(super) fn remove(&self) {
         if let Ok(entries) = fs::read_dir(&self.path) {
             for entry in entries
@@ -345,11 +357,12 @@ impl FabricDirectory {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        // The lock goes last: who waits for it finds that it lost its name.
+        // The lock file goes last: a process that waits for it then finds that
+        // the file has no name any more.
         let _ = fs::remove_file(self.path.join("lock"));
         let _ = fs::remove_dir(&self.path);
         if let Some(parent) = self.path.parent() {
-            // Fails, rightly, while another fabric lives there.
+            // Fails, as it should, while the parent holds another fabric.
             let _ = fs::remove_dir(parent);
         }
     }
@@ -359,7 +372,8 @@ impl FabricDirectory {
     }
 }
 
-/// The directories that may hold this user's fabrics, the best first.
+/// Returns the directories that may hold this user's fabrics, in order of
+/// preference.
 fn parents(bases: &[PathBuf]) -> Vec<PathBuf> {
     let user = user();
     let names = |base: &PathBuf| {
@@ -377,23 +391,23 @@ fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Returns what keeps an entry from being a private directory of this user,
-/// if anything does.
-fn inspect(path: &Path) -> io::Result<Option<ForeignKind>> {
-    // Not followed if it is a link: then it is no directory.
+/// Returns why a path is not a private directory of this user, or `None` if it
+/// is one.
+fn inspect(path: &Path) -> io::Result<Option<UntrustedKind>> {
+    // A symbolic link is not followed: it is not a directory.
     let data = fs::symlink_metadata(path)?;
     Ok(if !data.is_dir() {
-        Some(ForeignKind::NoDirectory)
+        Some(UntrustedKind::NoDirectory)
     } else if data.uid() != user() {
-        Some(ForeignKind::OtherUser(data.uid()))
+        Some(UntrustedKind::OtherUser(data.uid()))
     } else if data.mode() & 0o077 != 0 {
-        Some(ForeignKind::Open(data.mode() & 0o777))
+        Some(UntrustedKind::Open(data.mode() & 0o777))
     } else {
         None
     })
 }
 
-/// Creates a directory that only this user can enter, unless it exists.
+/// Creates a directory that only this user can access, unless it exists.
 fn private_directory(path: &Path) -> Result<(), JoinError> {
     let error = |source| JoinError::file(path.to_owned(), source);
     match DirBuilder::new().mode(0o700).create(path) {
@@ -403,9 +417,9 @@ fn private_directory(path: &Path) -> Result<(), JoinError> {
     }
     match inspect(path).map_err(error)? {
         None => Ok(()),
-        Some(how) => Err(JoinError::Untrusted(Foreign {
+        Some(kind) => Err(JoinError::Untrusted(UntrustedEntry {
             path: path.to_owned(),
-            how,
+            kind,
         })),
     }
 }
@@ -435,7 +449,7 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 fn whole_file() -> libc::flock {
-    // SAFETY: flock is a C struct of integers, for which zero is a value.
+    // SAFETY: flock is a C struct of integers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
@@ -457,7 +471,7 @@ fn try_lock(file: &File) -> io::Result<bool> {
 
 fn is_locked(file: &File) -> io::Result<bool> {
     let mut lock = whole_file();
-    // SAFETY: as in `try_lock`; F_OFD_GETLK writes into `lock`.
+    // SAFETY: as for `try_lock`; F_OFD_GETLK writes into `lock`.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } != 0 {
         return Err(io::Error::last_os_error());
     }

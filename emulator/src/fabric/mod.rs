@@ -1,4 +1,5 @@
-//! Packets between NICs: in one process, and over shared memory.
+//! Packets between NICs: within one process, and between processes over shared
+//! memory.
 //!
 //! ```text
 //!  nic ──Transmit──▶ port ─┬─ own slot ──▶ queue ────────────────▶ port ──▶ nic
@@ -6,23 +7,23 @@
 //!                                           wire.rs      segment    (checked decode)
 //! ```
 //!
-//! All processes of one user that name the same fabric meet in a directory
-//! ([`directory`]) and take a slot each. Nothing here blocks: a full ring
-//! refuses, and its reader wakes the sender when there is room.
+//! All processes of one user that use the same fabric name meet in a directory
+//! ([`directory`]) and take one slot each. Nothing here blocks: a full ring
+//! refuses a packet, and its reader wakes the sender when there is room.
 
 pub mod attachment;
-pub mod bells;
 pub mod directory;
 pub mod name;
 pub mod packet;
 pub mod port;
 mod ring;
 mod segment;
+pub mod waker;
 mod wire;
 
 #[cfg(test)]
-mod intruder_tests;
+mod corruption_tests;
 #[cfg(test)]
-mod place_tests;
+mod directory_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,40 +1,41 @@
-//! The name of a fabric, and the addresses that follow from it: processes
-//! that agree on the name agree on every GUID, GID and LID without talking.
+//! The name of a fabric, and the addresses derived from it. Processes with the
+//! same fabric name compute the same GUIDs, GIDs and LIDs without communicating.
 
 use std::fmt;
 
-/// A validated fabric name: it becomes a directory name.
+/// A valid fabric name. It is used as a directory name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FabricName(String);
 
-/// A name that breaks [`FabricName::RULE`].
+/// A name that does not follow [`FabricName::RULE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", FabricName::RULE)]
+#[error("expected {}", FabricName::RULE)]
 pub struct BadFabricName;
 
 impl FabricName {
-    /// What a name must look like.
+    /// The names that are accepted.
     pub const RULE: &'static str =
-        "give 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit";
+        "1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit";
 
     /// Checks a name.
     ///
     /// # Errors
-    /// When it breaks [`RULE`](Self::RULE): it could then leave its directory.
+    /// Returns an error if the name does not follow [`RULE`](Self::RULE). Other
+    /// names could leave the fabric's directory.
     pub fn new(name: &str) -> Result<Self, BadFabricName> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        let begins_well = name
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let starts_valid = name
             .bytes()
             .next()
             .is_some_and(|byte| byte.is_ascii_alphanumeric());
-        if begins_well && name.len() <= 64 && name.bytes().all(plain) {
+        if starts_valid && name.len() <= 64 && name.bytes().all(allowed) {
             Ok(Self(name.to_owned()))
         } else {
             Err(BadFabricName)
         }
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -53,7 +54,7 @@ impl fmt::Display for FabricName {
     }
 }
 
-/// The addresses of a device, equal in all processes of its fabric.
+/// The addresses of a device. They are equal in all processes of its fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceIdentity {
     /// Node GUID, and GUID of port 1, in network byte order.
@@ -73,13 +74,13 @@ pub struct PortNames {
     /// The GID on a RoCE link: the link-local prefix and the EUI-64 of the
     /// Ethernet address.
     pub ethernet_gid: [u8; 16],
-    /// The second GID on a RoCE link: an address of the loopback net, which
-    /// the interface behind the port has, as an IPv4-mapped one.
+    /// The second GID on a RoCE link: an IPv4-mapped address of the loopback
+    /// network, which the port's network interface has.
     pub ip_gid: [u8; 16],
 }
 
 impl DeviceIdentity {
-    /// Of the device with this index on a fabric.
+    /// Returns the identity of device number `device` on a fabric.
     #[must_use]
     pub fn derive(fabric: &FabricName, device: u8) -> Self {
         // FNV-1a. The "locally administered" bit of the EUI-64 is set and the
@@ -96,10 +97,10 @@ impl DeviceIdentity {
         Self { guid }
     }
 
-    /// The names of a port, from 1.
+    /// Returns the addresses of a port, counted from 1.
     #[must_use]
     pub fn port(&self, port: u8) -> PortNames {
-        /// Above the devices that there can be.
+        /// Larger than the maximum number of devices.
         const LIDS_OF_A_PORT: u16 = 0x40;
         let device = self.guid[7];
         let further = port.saturating_sub(1);
@@ -108,7 +109,7 @@ impl DeviceIdentity {
         let mut gid = [0; 16];
         gid[..2].copy_from_slice(&[0xfe, 0x80]);
         gid[8..].copy_from_slice(&guid);
-        // Locally administered as well.
+        // Locally administered too.
         let [a, b, c, d, e, ..] = self.guid;
         let mac = [a, b, c, d, e.wrapping_add(further), device];
         PortNames {
@@ -116,16 +117,16 @@ impl DeviceIdentity {
             lid: u16::from(device) + 1 + u16::from(further) * LIDS_OF_A_PORT,
             mac,
             ethernet_gid: gid_of_mac(mac),
-            // Fabrics differ, and nobody else takes such addresses.
+            // Differs between fabrics, and is not used otherwise.
             ip_gid: mapped([127, b | 0x40, c, 0x20 * further + device + 1]),
         }
     }
 }
 
-/// The bit of an Ethernet address that an EUI-64 has inverted.
+/// The bit of a MAC address that an EUI-64 has inverted.
 const LOCAL: u8 = 0x02;
 
-/// The link-local GID of an Ethernet address (RFC 4291, appendix A).
+/// Returns the link-local GID of a MAC address (RFC 4291, appendix A).
 fn gid_of_mac(mac: [u8; 6]) -> [u8; 16] {
     let [a, b, c, d, e, f] = mac;
     let mut gid = [0; 16];
@@ -134,7 +135,7 @@ fn gid_of_mac(mac: [u8; 6]) -> [u8; 16] {
     gid
 }
 
-/// An IPv4 address as a GID.
+/// Returns the GID of an IPv4 address.
 fn mapped(address: [u8; 4]) -> [u8; 16] {
     let mut gid = [0; 16];
     gid[10..12].copy_from_slice(&[0xff; 2]);
@@ -142,7 +143,7 @@ fn mapped(address: [u8; 4]) -> [u8; 16] {
     gid
 }
 
-/// The IPv4 address that a GID is, if it is one.
+/// Returns the IPv4 address of an IPv4-mapped GID.
 #[must_use]
 pub fn ipv4_of_gid(gid: &[u8; 16]) -> Option<[u8; 4]> {
     let mut address = [0; 4];
@@ -150,9 +151,9 @@ pub fn ipv4_of_gid(gid: &[u8; 16]) -> Option<[u8; 4]> {
     (mapped(address) == *gid).then_some(address)
 }
 
-/// The Ethernet address behind a GID, as the kernel derives it from link-local
-/// (`rdma_get_ll_mac`) and multicast GIDs. Of others, the neighbours of the
-/// fabric have only their IPv4 addresses.
+/// Returns the MAC address of a GID, as the kernel derives it from link-local
+/// (`rdma_get_ll_mac`) and multicast GIDs. Other GIDs have no derived MAC
+/// address.
 #[must_use]
 pub fn mac_of_gid(gid: &[u8; 16]) -> Option<[u8; 6]> {
     if gid[0] == 0xff {
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn gids_of_ethernet_ports_lead_back_to_their_addresses() {
+    fn link_local_gids_convert_to_mac_and_mapped_gids_to_ipv4() {
         let port = DeviceIdentity::derive(&FabricName::default(), 5).port(2);
         assert_eq!(port.mac[0] & 0x03, 0x02);
         assert_eq!(port.ethernet_gid[11..13], [0xff, 0xfe]);

@@ -1,9 +1,9 @@
-//! What travels between NICs: a packet as the InfiniBand architecture has it
-//! (IBA vol. 1, ch. 9), as a value. One packet carries at most the path MTU.
+//! Packets as values, with the fields of the InfiniBand Architecture (IBA vol.
+//! 1, ch. 9). One packet carries at most the path MTU.
 
 use crate::nic::spec::{PortAddress, Qpn};
 
-/// The operation of a packet, without its place in the message.
+/// The operation of a packet, without its position in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
@@ -24,7 +24,7 @@ pub enum Operation {
 }
 
 bitflags::bitflags! {
-    /// Header bits.
+    /// Flags of the header.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct PacketFlags: u8 {
         /// First packet of its message.
@@ -35,7 +35,7 @@ bitflags::bitflags! {
         const IMMEDIATE = 4;
         /// Solicited event.
         const SOLICITED = 8;
-        /// The requester wants an acknowledge.
+        /// The requester asks for an acknowledge.
         const ACK_REQUEST = 16;
         /// Datagrams: the payload begins with a global route header (40 bytes).
         const GRH = 32;
@@ -44,7 +44,7 @@ bitflags::bitflags! {
     }
 }
 
-/// Everything of a packet but its payload.
+/// All fields of a packet except the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Sending port.
@@ -57,12 +57,12 @@ pub struct Header {
     pub destination_qpn: Qpn,
     /// Operation.
     pub operation: Operation,
-    /// Bits.
+    /// Flags.
     pub flags: PacketFlags,
     /// LID of the sending port; 0 on an Ethernet link.
     pub source_lid: u16,
-    /// Service level. On an Ethernet link, where there is none, what a
-    /// ConnectX reports in its place: the type of the network header.
+    /// Service level. On an Ethernet link, the type of the network header, which
+    /// a ConnectX reports there.
     pub service_level: u8,
     /// Packet sequence number, 24 bits.
     pub psn: u32,
@@ -89,25 +89,26 @@ pub struct Header {
 pub struct Packet {
     /// Header.
     pub header: Header,
-    /// Payload, at most the path MTU, and a global route header before it.
+    /// Payload: at most the path MTU, preceded by the GRH if the packet has one.
     pub payload: Vec<u8>,
 }
 
-/// Where a NIC puts its packets. Implemented by the fabric; in tests by a queue.
+/// Sends packets to the fabric. Tests implement it with a queue.
 pub trait Transmit {
-    /// Whether a packet of full MTU to that QP would be taken now. A NIC that
-    /// is told `false` keeps the work and is run again when there is room.
+    /// Returns whether a packet of full MTU to this QP would be accepted. If
+    /// not, the NIC keeps the work and runs again when there is room.
     fn has_room(&mut self, destination: Qpn) -> bool;
-    /// Takes a packet. A packet to a process or port that is gone vanishes,
-    /// as on a wire.
+    /// Sends a packet. A packet to a process or port that has left is dropped, as
+    /// on a wire.
     ///
     /// # Errors
-    /// Gives the packet back when there is no room.
+    /// Returns the packet if there is no room.
     fn send(&mut self, packet: Packet) -> Result<(), Packet>;
-    /// Whether packets sent to that QP's NIC still wait for it to run. A NIC
-    /// in silicon always runs; one that is a thread may be kept from its core
-    /// for longer than any ack timeout, and that is no fault of the transport.
-    fn is_unheard(&mut self, destination: Qpn) -> bool {
+    /// Returns whether packets to the NIC of this QP still wait until that NIC
+    /// runs. A hardware NIC always runs; an emulated NIC is a thread, which may
+    /// get no core for longer than an ack timeout. The transport then counts no
+    /// retry.
+    fn peer_is_busy(&mut self, destination: Qpn) -> bool {
         let _ = destination;
         false
     }

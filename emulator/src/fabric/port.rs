@@ -1,30 +1,30 @@
-//! The fabric as a NIC sees it: one place to send to, one to receive from.
+//! The fabric as a NIC sees it: one port to send and receive packets.
 
 use std::collections::VecDeque;
 
-use super::attachment::{Attachment, Trouble};
-use super::bells::Wakes;
+use super::attachment::{Attachment, FabricError};
 use super::packet::{Packet, Transmit};
+use super::waker::WakeSet;
 use crate::nic::spec::Qpn;
 
-/// Packets that wait in the process itself before there is "no room".
+/// Maximum number of packets queued in the process itself.
 const LOOPBACK_PACKETS: usize = 1024;
-/// Payload buffers that are kept for reuse.
+/// Maximum number of payload buffers kept for reuse.
 const SPARE_PAYLOADS: usize = 256;
 
-/// The process' access to its fabric. Packets to its own QPs take a queue in
-/// the process; the others go through shared memory, if it has any.
+/// The process's access to its fabric. Packets to its own QPs take a queue inside
+/// the process; packets to others go through shared memory, if there is any.
 #[derive(Debug)]
 pub struct Port {
     slot: u8,
     shared: Option<Attachment>,
     loopback: VecDeque<Packet>,
-    spare: Vec<Vec<u8>>,
-    refused: bool,
+    free_payloads: Vec<Vec<u8>>,
+    send_blocked: bool,
 }
 
 impl Port {
-    /// On a fabric with others.
+    /// Returns a port on a shared fabric.
     #[must_use]
     pub fn attached(attachment: Attachment) -> Self {
         Self {
@@ -34,70 +34,72 @@ impl Port {
         }
     }
 
-    /// On a fabric of one process, in slot `slot`.
+    /// Returns a port without peers, for a process in slot `slot`.
     #[must_use]
     pub fn alone(slot: u8) -> Self {
         Self {
             slot,
             shared: None,
             loopback: VecDeque::with_capacity(LOOPBACK_PACKETS),
-            spare: Vec::with_capacity(SPARE_PAYLOADS),
-            refused: false,
+            free_payloads: Vec::with_capacity(SPARE_PAYLOADS),
+            send_blocked: false,
         }
     }
 
-    /// The slot of this process.
+    /// Returns the slot of this process.
     #[must_use]
     pub fn slot(&self) -> u8 {
         self.slot
     }
 
-    /// The shared fabric.
+    /// Returns the attachment to the shared fabric.
     #[must_use]
     pub fn attachment(&self) -> Option<&Attachment> {
         self.shared.as_ref()
     }
 
-    /// Leaves the shared fabric: packets to others vanish from now on.
+    /// Leaves the shared fabric: packets to peers are dropped from now on.
     pub fn leave(&mut self) {
         self.shared = None;
     }
 
-    /// Whether the memory that is shared with others was truncated.
+    /// Returns whether the shared memory was truncated.
     pub fn is_lost(&mut self) -> bool {
         self.shared.as_mut().is_some_and(Attachment::is_lost)
     }
 
-    /// Returns what went wrong on the shared fabric since the last call.
+    /// Returns the last error of the shared fabric that was not reported yet.
     #[must_use]
-    pub fn take_trouble(&mut self) -> Option<Trouble> {
-        self.shared.as_mut().and_then(Attachment::take_trouble)
+    pub fn take_error(&mut self) -> Option<FabricError> {
+        self.shared.as_mut().and_then(Attachment::take_error)
     }
 
-    /// Whether there may be a packet, or room where there was none.
+    /// Returns whether there may be a packet, or new room to send.
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.loopback.is_empty() || self.shared.as_ref().is_some_and(Attachment::has_pending)
     }
 
-    /// The peers to be woken at once for what was sent to them.
+    /// Returns the peers to wake at once for packets sent to them.
     #[must_use]
-    pub fn take_urgent(&mut self) -> Wakes {
+    pub fn take_immediate_wakes(&mut self) -> WakeSet {
         let shared = self.shared.as_mut();
-        shared.map_or_else(Wakes::default, Attachment::take_urgent)
+        shared.map_or_else(WakeSet::default, Attachment::take_immediate_wakes)
     }
 
-    /// Whether acknowledgements lie with peers that were not woken for them.
+    /// Returns whether peers were sent acks without being woken.
     #[must_use]
-    pub fn has_patient(&self) -> bool {
-        self.shared.as_ref().is_some_and(Attachment::has_patient)
+    pub fn has_delayed_wakes(&self) -> bool {
+        self.shared
+            .as_ref()
+            .is_some_and(Attachment::has_delayed_wakes)
     }
 
-    /// All peers that were sent something and not woken for it.
+    /// Returns all peers that were sent something without being woken.
     #[must_use]
-    pub fn take_wakes(&mut self) -> Wakes {
+    pub fn take_wakes(&mut self) -> WakeSet {
         let shared = self.shared.as_mut();
-        shared.map_or_else(Wakes::default, Attachment::take_wakes)
+        shared.map_or_else(WakeSet::default, Attachment::take_wakes)
     }
 
     /// Takes the next packet.
@@ -106,7 +108,7 @@ impl Port {
             return Some(packet);
         }
         let shared = self.shared.as_mut()?;
-        let mut payload = self.spare.pop().unwrap_or_default();
+        let mut payload = self.free_payloads.pop().unwrap_or_default();
         match shared.receive(&mut payload) {
             Some(header) => Some(Packet { header, payload }),
             None => {
@@ -116,25 +118,25 @@ impl Port {
         }
     }
 
-    /// What was received has been answered, as far as it is to be: until then
-    /// senders do not count the time that it takes.
+    /// Records that the received packets have been served. Until then senders
+    /// count no ack timeouts.
     pub fn served(&mut self) {
         if let Some(shared) = &mut self.shared {
             shared.served();
         }
     }
 
-    /// Whether a packet has been refused since this was asked last: then the
-    /// NIC wants to be run again when there is room.
-    pub fn take_refused(&mut self) -> bool {
-        std::mem::take(&mut self.refused)
+    /// Returns whether a send has found no room since the last call. The NIC must
+    /// then run again when there is room.
+    pub fn take_send_blocked(&mut self) -> bool {
+        std::mem::take(&mut self.send_blocked)
     }
 
-    /// Keeps the buffer of a packet that has left for one that arrives.
+    /// Keeps the buffer of a sent packet for a later received one.
     fn recycle(&mut self, mut payload: Vec<u8>) {
-        if payload.capacity() != 0 && self.spare.len() < SPARE_PAYLOADS {
+        if payload.capacity() != 0 && self.free_payloads.len() < SPARE_PAYLOADS {
             payload.clear();
-            self.spare.push(payload);
+            self.free_payloads.push(payload);
         }
     }
 }
@@ -149,7 +151,7 @@ impl Transmit for Port {
                 .as_mut()
                 .is_none_or(|shared| shared.has_room(to))
         };
-        self.refused |= !room;
+        self.send_blocked |= !room;
         room
     }
 
@@ -171,19 +173,19 @@ impl Transmit for Port {
             self.recycle(packet.payload);
             Ok(())
         } else {
-            self.refused = true;
+            self.send_blocked = true;
             Err(packet)
         }
     }
 
-    fn is_unheard(&mut self, destination: Qpn) -> bool {
+    fn peer_is_busy(&mut self, destination: Qpn) -> bool {
         let to = slot_of(destination);
         if to == self.slot {
             return !self.loopback.is_empty();
         }
         self.shared
             .as_mut()
-            .is_some_and(|shared| shared.is_unheard(to))
+            .is_some_and(|shared| shared.peer_is_busy(to))
     }
 }
 
@@ -197,7 +199,7 @@ mod tests {
     use crate::fabric::tests::packet;
 
     #[test]
-    fn packets_to_oneself_come_back_in_order() {
+    fn packets_to_the_own_slot_arrive_in_order() {
         let mut port = Port::alone(5);
         for psn in 0..3 {
             assert!(port.send(packet(5, 5, psn, b"abc")).is_ok());
@@ -210,20 +212,20 @@ mod tests {
     }
 
     #[test]
-    fn a_full_loopback_refuses_and_remembers_that_it_did() {
+    fn a_full_loopback_queue_refuses_packets_and_records_that_it_did() {
         let mut port = Port::alone(5);
         while port.has_room(Qpn(5 << 16)) {
             port.send(packet(5, 5, 0, b"")).unwrap();
         }
-        assert!(port.take_refused() && !port.take_refused());
+        assert!(port.take_send_blocked() && !port.take_send_blocked());
         assert!(port.send(packet(5, 5, 1, b"")).is_err());
-        assert!(port.take_refused());
+        assert!(port.take_send_blocked());
         port.receive().unwrap();
-        assert!(port.has_room(Qpn(5 << 16)) && !port.take_refused());
+        assert!(port.has_room(Qpn(5 << 16)) && !port.take_send_blocked());
     }
 
     #[test]
-    fn without_a_shared_fabric_packets_to_others_vanish() {
+    fn without_a_shared_fabric_packets_to_peers_are_dropped() {
         let mut port = Port::alone(5);
         assert!(port.has_room(Qpn(6 << 16)));
         assert!(port.send(packet(5, 6, 0, b"x")).is_ok());

@@ -1,30 +1,30 @@
-//! A one-way byte ring in shared memory: one producer, one consumer, in
+//! A one-way byte ring in shared memory, with one producer and one consumer in
 //! different processes.
 //!
-//! Each end owns one position and only ever writes that; positions count
-//! bytes for ever and are masked when used. A record is published by one
-//! store of the producer's position, after all its bytes: a producer killed
-//! at any moment leaves no half record visible. The consumer takes nothing
-//! it reads for granted; what cannot be true makes it skip to the producer's
-//! position and count.
+//! Each end owns one position and writes only that one. Positions are
+//! free-running byte counts, masked when used. The producer publishes a record
+//! with one store of its position, after all bytes of the record, so a producer
+//! that is killed never leaves a partial record visible. The consumer validates
+//! everything it reads; after an invalid record it skips to the producer's
+//! position and counts the error.
 //!
-//! Both ends keep their own position in private memory. Another process can
-//! garble the shared copy, which makes the ring look full or empty to the
-//! other end. So an end that waits publishes its own position again and asks
-//! the other end to do so ([`Producer::ask_for_room`],
-//! [`Consumer::answer_wish`]).
+//! Both ends keep their own position in private memory, since another process
+//! can overwrite the shared copy, which makes the ring look full or empty to the
+//! other end. An end that waits therefore publishes its own position again and
+//! asks the other end to do so ([`Producer::request_room`],
+//! [`Consumer::take_room_request`]).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::packet::{Header, Packet};
-use super::wire::{self, HEADER_BYTES, Lives, MAX_PAYLOAD};
+use super::wire::{self, Generations, HEADER_BYTES, MAX_PAYLOAD};
 
-/// Bytes of records a ring holds.
+/// Capacity of a ring in bytes.
 pub(super) const CAPACITY: usize = 256 << 10;
-/// Bytes of a ring in the segment: a page of positions, then the records.
+/// Size of a ring in the segment in bytes: a page of positions, then the records.
 pub(super) const RING_BYTES: usize = DATA + CAPACITY;
-/// Room that a packet of any size is sure to find enough.
+/// Size of the largest record in bytes.
 const MAX_RECORD: u64 = padded(HEADER_BYTES + MAX_PAYLOAD);
 
 const HEAD: usize = 0;
@@ -46,13 +46,13 @@ pub(super) struct RingMemory<M> {
 
 // SAFETY: `base` points into memory that `_owner` keeps mapped wherever it
 // moves; all access is through atomics or copies of bytes that the SPSC
-// protocol gives to this end.
+// protocol assigns to this end.
 unsafe impl<M: Send> Send for RingMemory<M> {}
 
 impl<M> RingMemory<M> {
     /// # Safety
-    /// `base` is page aligned and [`RING_BYTES`] behind it stay mapped,
-    /// readable and writable, as long as `owner` lives.
+    /// `base` is page aligned, and [`RING_BYTES`] bytes from it stay mapped,
+    /// readable and writable while `owner` lives.
     pub(super) unsafe fn new(base: NonNull<u8>, owner: M) -> Self {
         Self {
             base,
@@ -67,8 +67,8 @@ impl<M> RingMemory<M> {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    fn want_room(&self) -> &AtomicU32 {
-        // SAFETY: as in `position`.
+    fn room_requested(&self) -> &AtomicU32 {
+        // SAFETY: as for `position`.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(WANT_ROOM).cast()) }
     }
 
@@ -86,7 +86,7 @@ impl<M> RingMemory<M> {
     fn copy_in(&self, position: u64, bytes: &[u8]) {
         let [(one, first), (two, rest)] = self.runs(position, bytes.len());
         // SAFETY: `runs` stays inside the ring and the lengths add up to
-        // `bytes`; the consumer does not look at bytes beyond the published
+        // `bytes`; the consumer does not read bytes beyond the published
         // position, which the caller has not moved yet.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), one, first);
@@ -96,9 +96,9 @@ impl<M> RingMemory<M> {
 
     fn copy_out(&self, position: u64, bytes: &mut [u8]) {
         let [(one, first), (two, rest)] = self.runs(position, bytes.len());
-        // SAFETY: as in `copy_in`; the producer has published these bytes and
+        // SAFETY: as for `copy_in`; the producer has published these bytes and
         // writes them again only after the consumer's position has passed.
-        // A process that breaks this can only garble bytes, which are
+        // A process that violates this can only corrupt bytes, which are
         // checked after the copy.
         unsafe {
             std::ptr::copy_nonoverlapping(one, bytes.as_mut_ptr(), first);
@@ -107,7 +107,7 @@ impl<M> RingMemory<M> {
     }
 }
 
-/// The sending end.
+/// The sending end of a ring.
 #[derive(Debug)]
 pub(super) struct Producer<M> {
     ring: RingMemory<M>,
@@ -116,7 +116,7 @@ pub(super) struct Producer<M> {
 }
 
 impl<M> Producer<M> {
-    /// Continues where an earlier producer of this ring stopped.
+    /// Returns a producer that continues where an earlier one of this ring stopped.
     pub(super) fn new(ring: RingMemory<M>) -> Self {
         let head = ring.position(HEAD).load(Ordering::Acquire);
         let tail_seen = ring.position(TAIL).load(Ordering::Acquire);
@@ -127,7 +127,7 @@ impl<M> Producer<M> {
         }
     }
 
-    /// Whether any packet would fit now.
+    /// Returns whether a packet of any size fits now.
     pub(super) fn has_room(&mut self) -> bool {
         if self.fits() {
             return true;
@@ -137,18 +137,18 @@ impl<M> Producer<M> {
     }
 
     /// Asks the consumer to publish its position and to wake this end when the
-    /// ring is drained. Returns `true` if there is room by now.
-    pub(super) fn ask_for_room(&mut self) -> bool {
-        // What the consumer sees may be garbage that hides what was sent.
+    /// ring is drained. Returns whether there is room now.
+    pub(super) fn request_room(&mut self) -> bool {
+        // The shared copy may hold garbage that hides sent packets.
         self.ring.position(HEAD).store(self.head, Ordering::Release);
-        // SeqCst on both sides: either the consumer sees the wish after its
+        // SeqCst on both sides: either the consumer sees the request after its
         // move, or this end sees the move.
-        self.ring.want_room().store(1, Ordering::SeqCst);
+        self.ring.room_requested().store(1, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         self.has_room()
     }
 
-    /// Publishes a record. The caller has seen room for it.
+    /// Publishes a record. The caller has checked that there is room.
     pub(super) fn push(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) {
         debug_assert!(self.fits());
         self.ring.copy_in(self.head, header);
@@ -158,33 +158,33 @@ impl<M> Producer<M> {
         self.ring.position(HEAD).store(self.head, Ordering::Release);
     }
 
-    /// Whether the consumer has taken everything.
+    /// Returns whether the consumer has taken everything.
     pub(super) fn is_empty(&mut self) -> bool {
         self.tail_seen = self.ring.position(TAIL).load(Ordering::Acquire);
         self.head == self.tail_seen
     }
 
     fn fits(&self) -> bool {
-        // A garbled position gives a huge number: full, until the consumer
-        // has published its position again.
+        // A corrupt position yields a huge number: the ring counts as full
+        // until the consumer has published its position again.
         let used = self.head.wrapping_sub(self.tail_seen);
         used.checked_add(MAX_RECORD)
             .is_some_and(|end| end <= CAPACITY as u64)
     }
 }
 
-/// What the receiving end found.
+/// The result of [`Consumer::pop`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// A packet. Its payload is in the buffer that was handed in.
-    Packet(Header, Lives),
-    /// Nothing (more) to read.
+pub(super) enum Popped {
+    /// A packet. Its payload is in the caller's buffer.
+    Packet(Header, Generations),
+    /// Nothing to read.
     Empty,
-    /// Bytes that are no record; everything published so far is skipped.
+    /// An invalid record; everything published so far was skipped.
     Malformed,
 }
 
-/// The receiving end.
+/// The receiving end of a ring.
 #[derive(Debug)]
 pub(super) struct Consumer<M> {
     ring: RingMemory<M>,
@@ -192,41 +192,41 @@ pub(super) struct Consumer<M> {
 }
 
 impl<M> Consumer<M> {
-    /// Continues where an earlier consumer of this ring stopped.
+    /// Returns a consumer that continues where an earlier one of this ring stopped.
     pub(super) fn new(ring: RingMemory<M>) -> Self {
         let tail = ring.position(TAIL).load(Ordering::Acquire);
         Self { ring, tail }
     }
 
-    /// Takes the next record; its payload replaces what `payload` held.
-    pub(super) fn pop(&mut self, payload: &mut Vec<u8>) -> Found {
+    /// Takes the next record. Its payload replaces the contents of `payload`.
+    pub(super) fn pop(&mut self, payload: &mut Vec<u8>) -> Popped {
         let head = self.ring.position(HEAD).load(Ordering::Acquire);
         let available = head.wrapping_sub(self.tail);
         if available == 0 {
-            return Found::Empty;
+            return Popped::Empty;
         }
         let found = self.read(available, payload);
-        let Some((len, header, lives)) = found else {
+        let Some((len, header, generations)) = found else {
             self.advance_to(head);
-            return Found::Malformed;
+            return Popped::Malformed;
         };
         self.advance_to(self.tail.wrapping_add(padded(len)));
-        Found::Packet(header, lives)
+        Popped::Packet(header, generations)
     }
 
-    /// Returns whether the producer waits; called once the ring is drained. If
-    /// it does, this end's position is published again.
-    pub(super) fn answer_wish(&self) -> bool {
+    /// Returns whether the producer waits for room, and if so publishes this
+    /// end's position again. Called once the ring is drained.
+    pub(super) fn take_room_request(&self) -> bool {
         std::sync::atomic::fence(Ordering::SeqCst);
-        let wish = self.ring.want_room();
-        let waits = wish.load(Ordering::SeqCst) != 0 && wish.swap(0, Ordering::SeqCst) != 0;
+        let request = self.ring.room_requested();
+        let waits = request.load(Ordering::SeqCst) != 0 && request.swap(0, Ordering::SeqCst) != 0;
         if waits {
             self.ring.position(TAIL).store(self.tail, Ordering::Release);
         }
         waits
     }
 
-    fn read(&self, available: u64, payload: &mut Vec<u8>) -> Option<(usize, Header, Lives)> {
+    fn read(&self, available: u64, payload: &mut Vec<u8>) -> Option<(usize, Header, Generations)> {
         if available > CAPACITY as u64 || available < HEADER_BYTES as u64 {
             return None;
         }
@@ -236,12 +236,12 @@ impl<M> Consumer<M> {
         if padded(len) > available {
             return None;
         }
-        let (header, lives) = wire::decode(&bytes)?;
+        let (header, generations) = wire::decode(&bytes)?;
         payload.clear();
         payload.resize(len - HEADER_BYTES, 0);
         self.ring
             .copy_out(self.tail.wrapping_add(HEADER_BYTES as u64), payload);
-        Some((len, header, lives))
+        Some((len, header, generations))
     }
 
     fn advance_to(&mut self, tail: u64) {
@@ -251,8 +251,12 @@ impl<M> Consumer<M> {
 }
 
 /// Encodes and publishes a packet.
-pub(super) fn push_packet<M>(producer: &mut Producer<M>, packet: &Packet, lives: Lives) {
-    let header = wire::encode(&packet.header, packet.payload.len(), lives);
+pub(super) fn push_packet<M>(
+    producer: &mut Producer<M>,
+    packet: &Packet,
+    generations: Generations,
+) {
+    let header = wire::encode(&packet.header, packet.payload.len(), generations);
     producer.push(&header, &packet.payload);
 }
 

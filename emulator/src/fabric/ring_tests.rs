@@ -19,7 +19,7 @@ fn ring(memory: &Shared) -> RingMemory<Shared> {
     unsafe { RingMemory::new(base, memory.clone()) }
 }
 
-const LIVES: Lives = Lives {
+const GENERATIONS: Generations = Generations {
     source: 3,
     destination: 4,
 };
@@ -31,7 +31,10 @@ fn header(psn: u32) -> Header {
 }
 
 fn push(producer: &mut Producer<Shared>, psn: u32, payload: &[u8]) {
-    producer.push(&wire::encode(&header(psn), payload.len(), LIVES), payload);
+    producer.push(
+        &wire::encode(&header(psn), payload.len(), GENERATIONS),
+        payload,
+    );
 }
 
 proptest! {
@@ -52,19 +55,19 @@ proptest! {
         loop {
             let next = if producer.has_room() { sent.next() } else { None };
             if let Some((header, bytes)) = next {
-                producer.push(&wire::encode(header, bytes.len(), LIVES), bytes);
+                producer.push(&wire::encode(header, bytes.len(), GENERATIONS), bytes);
                 pending.push_back((header, bytes));
             } else {
                 let Some((header, bytes)) = pending.pop_front() else { break };
-                prop_assert_eq!(consumer.pop(&mut payload), Found::Packet(*header, LIVES));
+                prop_assert_eq!(consumer.pop(&mut payload), Popped::Packet(*header, GENERATIONS));
                 prop_assert_eq!(&payload, bytes);
             }
         }
-        prop_assert_eq!(consumer.pop(&mut payload), Found::Empty);
+        prop_assert_eq!(consumer.pop(&mut payload), Popped::Empty);
     }
 
     #[test]
-    fn garbage_never_leads_out_of_the_ring_and_the_ring_recovers(
+    fn garbage_is_never_followed_outside_the_ring_and_the_ring_recovers(
         head: u64, tail: u64, bytes in prop::collection::vec(any::<u8>(), 4096), near: bool,
     ) {
         let memory = memory();
@@ -78,19 +81,19 @@ proptest! {
         let mut consumer = Consumer::new(ring(&memory));
         let mut producer = Producer::new(ring(&memory));
         let mut payload = Vec::new();
-        while consumer.pop(&mut payload) != Found::Empty {
+        while consumer.pop(&mut payload) != Popped::Empty {
             prop_assert!(payload.len() <= MAX_PAYLOAD);
         }
         prop_assert!(producer.has_room());
         push(&mut producer, 77, b"alive");
-        prop_assert_eq!(consumer.pop(&mut payload), Found::Packet(header(77), LIVES));
+        prop_assert_eq!(consumer.pop(&mut payload), Popped::Packet(header(77), GENERATIONS));
         prop_assert_eq!(&payload[..], b"alive");
     }
 
     #[test]
-    fn garbage_in_the_positions_of_two_living_ends_stalls_neither(
+    fn garbage_in_the_positions_of_a_used_ring_stalls_neither_end(
         sent in 0_u32..80, taken in 0_u32..80, lead in -300_000_i64..300_000,
-        head: Option<u64>, tail: Option<u64>, near: bool, wish: bool,
+        head: Option<u64>, tail: Option<u64>, near: bool, request: bool,
     ) {
         let memory = memory();
         let (mut producer, mut consumer) = (Producer::new(ring(&memory)), Consumer::new(ring(&memory)));
@@ -114,45 +117,48 @@ proptest! {
             };
             position.store(value, Ordering::Relaxed);
         }
-        if wish {
-            ring(&memory).want_room().store(7, Ordering::Relaxed);
+        if request {
+            ring(&memory).room_requested().store(7, Ordering::Relaxed);
         }
         // What a sender and a receiver do while they wait for each other.
         let mut rounds = 0;
         while !producer.is_empty() || !producer.has_room() {
             rounds += 1;
             prop_assert!(rounds < 10, "stalled");
-            producer.ask_for_room();
-            while consumer.pop(&mut payload) != Found::Empty {}
-            consumer.answer_wish();
+            producer.request_room();
+            while consumer.pop(&mut payload) != Popped::Empty {}
+            consumer.take_room_request();
         }
         push(&mut producer, 77, b"alive");
-        prop_assert_eq!(consumer.pop(&mut payload), Found::Packet(header(77), LIVES));
+        prop_assert_eq!(consumer.pop(&mut payload), Popped::Packet(header(77), GENERATIONS));
         prop_assert_eq!(&payload[..], b"alive");
     }
 }
 
 #[test]
-fn a_record_is_invisible_until_it_is_complete() {
+fn an_incomplete_record_is_invisible() {
     let memory = memory();
     let mut producer = Producer::new(ring(&memory));
     let mut consumer = Consumer::new(ring(&memory));
     let mut payload = Vec::new();
-    // What a producer killed before its last store has done:
+    // A producer that is killed before its last store leaves this:
     producer
         .ring
-        .copy_in(0, &wire::encode(&header(1), 64, LIVES));
+        .copy_in(0, &wire::encode(&header(1), 64, GENERATIONS));
     producer.ring.copy_in(HEADER_BYTES as u64, &[7; 64]);
-    assert_eq!(consumer.pop(&mut payload), Found::Empty);
-    // Its successor starts over at the same place.
+    assert_eq!(consumer.pop(&mut payload), Popped::Empty);
+    // Its successor starts at the same position.
     producer = Producer::new(ring(&memory));
     push(&mut producer, 2, b"whole");
-    assert_eq!(consumer.pop(&mut payload), Found::Packet(header(2), LIVES));
-    assert_eq!(consumer.pop(&mut payload), Found::Empty);
+    assert_eq!(
+        consumer.pop(&mut payload),
+        Popped::Packet(header(2), GENERATIONS)
+    );
+    assert_eq!(consumer.pop(&mut payload), Popped::Empty);
 }
 
 #[test]
-fn a_full_ring_refuses_and_the_drained_one_knows_who_waits() {
+fn a_full_ring_refuses_and_records_that_the_producer_waits() {
     let memory = memory();
     let mut producer = Producer::new(ring(&memory));
     let mut consumer = Consumer::new(ring(&memory));
@@ -163,16 +169,16 @@ fn a_full_ring_refuses_and_the_drained_one_knows_who_waits() {
         sent += 1;
     }
     assert!(sent >= 60, "{sent} full packets fit");
-    assert!(!consumer.answer_wish());
-    assert!(!producer.ask_for_room());
+    assert!(!consumer.take_room_request());
+    assert!(!producer.request_room());
     for psn in 0..sent {
         assert_eq!(
             consumer.pop(&mut payload),
-            Found::Packet(header(psn), LIVES)
+            Popped::Packet(header(psn), GENERATIONS)
         );
     }
-    assert!(consumer.answer_wish());
-    assert!(!consumer.answer_wish(), "the wish is taken once");
+    assert!(consumer.take_room_request());
+    assert!(!consumer.take_room_request(), "the request is taken once");
     assert!(producer.has_room());
 }
 
@@ -196,14 +202,14 @@ fn two_threads_exchange_every_packet_in_order() {
         let mut expected = 0;
         while expected < COUNT {
             match consumer.pop(&mut payload) {
-                Found::Packet(found, _) => {
+                Popped::Packet(found, _) => {
                     assert_eq!(found.psn, expected);
                     assert_eq!(payload.len(), expected as usize % 200);
                     assert!(payload.iter().all(|&byte| byte == expected as u8));
                     expected += 1;
                 }
-                Found::Empty => std::thread::yield_now(),
-                Found::Malformed => panic!("nobody writes garbage here"),
+                Popped::Empty => std::thread::yield_now(),
+                Popped::Malformed => panic!("malformed record without garbage"),
             }
         }
     });

@@ -1,10 +1,10 @@
-//! The shared memory of a fabric: who is there, who has packets for whom,
-//! and a ring for every ordered pair. The file is sparse; a ring costs
-//! memory from its first packet on.
+//! The shared memory of a fabric: a table of slots, and a ring for every ordered
+//! pair of slots. The file is sparse; a ring takes memory from its first packet
+//! on.
 //!
-//! Every process of the user can truncate the file. Accesses then go on, on
-//! memory of this process alone ([`crate::guard::shared`]), and
-//! [`Segment::is_lost`] says so.
+//! Every process of the user can truncate the file. Accesses then continue on
+//! private memory ([`crate::guard::shared`]), and [`Segment::is_lost`] returns
+//! `true`.
 
 use std::fs::File;
 use std::io;
@@ -18,63 +18,63 @@ use super::ring::{RING_BYTES, RingMemory};
 use crate::guard::shared::{self, Watched};
 use crate::limits::MAX_PROCESSES;
 
-/// A slot number, from 1: the upper 8 bits of its process' QP numbers.
+/// A slot number, from 1: the upper 8 bits of its process's QP numbers.
 pub(super) type Slot = u8;
 
 const SLOTS: usize = MAX_PROCESSES as usize;
-/// One bit per slot in the word of pending sources.
+// One bit per slot in the word of pending sources.
 const _: () = assert!(SLOTS <= 64);
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"mlx5emuF");
-/// Counts every change of the layout of segment, ring or record, but for new
-/// words that may as well stay 0.
+/// Incremented with every change of the layout of segment, ring or record, except
+/// for added words that may stay 0.
 const VERSION: u64 = 2;
 const GEOMETRY: u64 = (SLOTS as u64) << 32 | RING_BYTES as u64;
 
 const SLOT_TABLE: usize = 4096;
-/// Two cache lines: what the owner writes, and what its peers write.
+/// Two cache lines: one written by the owner, one by its peers.
 const SLOT_BYTES: usize = 128;
 const CONTROL_BYTES: usize = SLOT_TABLE + (SLOTS * SLOT_BYTES).next_multiple_of(4096);
 const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOTS * RING_BYTES;
 
-/// The control part, mapped.
+/// The control part of the segment, mapped.
 #[derive(Debug)]
 pub(super) struct Segment {
     file: File,
-    // Before the mapping: what is watched must be mapped.
+    // Before the mapping: a watched range must be mapped.
     _watched: Watched,
     control: MmapRaw,
-    /// Lives as long as the process, for a signal handler sets it.
+    /// Generations as long as the process, since a signal handler sets it.
     lost: &'static AtomicBool,
 }
 
 /// The memory of a ring in the segment.
 #[derive(Debug)]
 pub(super) struct RingMap {
-    // In this order: what is watched must be mapped.
+    // In this order: a watched range must be mapped.
     _watched: Watched,
     _map: MmapRaw,
 }
 
-/// The words of one slot.
+/// The shared words of one slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotWords<'a> {
-    /// Twice the number of the slot's life, plus 1 while its process is on
-    /// the fabric. A killed process leaves the 1 behind.
-    pub(super) life: &'a AtomicU32,
-    /// Odd while the NIC thread sleeps; counts up at every change.
+    /// Twice the slot's generation, plus 1 while its process is on the fabric. A
+    /// killed process leaves the 1 behind.
+    pub(super) generation: &'a AtomicU32,
+    /// Odd while the NIC thread sleeps; incremented at every change.
     pub(super) sleep: &'a AtomicU32,
-    /// 1 while the process is busy with packets that it has taken.
+    /// 1 while the process serves packets that it has taken.
     pub(super) serving: &'a AtomicU32,
-    /// Bit n-1: look at the ring from (and to) slot n.
+    /// Bit n-1: the rings from and to slot n must be checked.
     pub(super) pending: &'a AtomicU64,
-    /// The core its bell was rung from last, plus 1; 0 when that was read.
-    pub(super) rung_from: &'a AtomicU32,
+    /// The core of the last thread that woke this process, plus 1; 0 once read.
+    pub(super) waker_core: &'a AtomicU32,
 }
 
 impl Segment {
-    /// Maps the file, which the caller has locked against others who join.
-    /// `Ok(None)`: it is laid out in another way.
+    /// Maps the file, which the caller has locked against other joining
+    /// processes. Returns `Ok(None)` if the file has another layout.
     pub(super) fn open(file: File) -> io::Result<Option<Self>> {
         let len = file.metadata()?.len();
         let fresh = len == 0;
@@ -95,8 +95,8 @@ impl Segment {
             lost,
         };
         let header = [MAGIC, VERSION, GEOMETRY];
-        // Half-written headers do not exist for others: a process that dies
-        // here leaves a magic of 0, and its successor begins again.
+        // A process that dies here leaves a magic of 0, and its successor
+        // writes the header again.
         if segment.word(0).load(Ordering::Acquire) == 0 {
             segment.word(16).store(header[2], Ordering::Relaxed);
             segment.word(8).store(header[1], Ordering::Relaxed);
@@ -106,13 +106,13 @@ impl Segment {
         Ok((found == header).then_some(segment))
     }
 
-    /// Empties a file so that [`open`](Self::open) lays it out anew. Nobody
-    /// may live on it.
+    /// Truncates a file so that [`open`](Self::open) initialises it again. No
+    /// process may use it.
     pub(super) fn erase(file: &File) -> io::Result<()> {
         file.set_len(0)
     }
 
-    /// The words of a slot.
+    /// Returns the words of a slot.
     pub(super) fn slot(&self, slot: Slot) -> SlotWords<'_> {
         let index = usize::from(slot) - 1;
         assert!(index < SLOTS);
@@ -124,16 +124,16 @@ impl Segment {
             unsafe { AtomicU32::from_ptr(word) }
         };
         SlotWords {
-            life: word32(0),
+            generation: word32(0),
             sleep: word32(4),
             serving: word32(8),
             pending: self.word(base + 64),
-            rung_from: word32(72),
+            waker_core: word32(72),
         }
     }
 
-    /// Maps the ring between two slots, making sure that its memory exists:
-    /// a full `/dev/shm` must be an error here, not a `SIGBUS` later.
+    /// Maps the ring between two slots and allocates its memory: a full
+    /// `/dev/shm` must be an error here and not a `SIGBUS` later.
     pub(super) fn ring(&self, from: Slot, to: Slot) -> io::Result<RingMemory<RingMap>> {
         let index = (usize::from(from) - 1) * SLOTS + usize::from(to) - 1;
         assert!(index < SLOTS * SLOTS);
@@ -149,11 +149,11 @@ impl Segment {
             _map: map,
         };
         // SAFETY: the mapping is RING_BYTES long, page aligned, readable and
-        // writable, and goes with the ring.
+        // writable, and is unmapped with the ring.
         Ok(unsafe { RingMemory::new(base, owner) })
     }
 
-    /// Whether some of the shared memory is gone: this process is on its own.
+    /// Returns whether the shared memory was truncated.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
@@ -183,12 +183,12 @@ fn reserve(file: &File, offset: usize, len: usize) -> io::Result<()> {
 pub(super) mod tests {
     use super::*;
 
-    /// Where a ring begins in the file.
+    /// Returns where a ring begins in the file.
     pub(in crate::fabric) fn ring_offset(from: Slot, to: Slot) -> usize {
         CONTROL_BYTES + ((usize::from(from) - 1) * SLOTS + usize::from(to) - 1) * RING_BYTES
     }
 
-    /// Where the words of a slot begin in the file.
+    /// Returns where the words of a slot begin in the file.
     pub(in crate::fabric) fn slot_offset(slot: Slot) -> usize {
         SLOT_TABLE + (usize::from(slot) - 1) * SLOT_BYTES
     }
@@ -197,22 +197,22 @@ pub(super) mod tests {
         // SAFETY: the name is a C string; the call returns a new descriptor.
         let fd = unsafe { libc::memfd_create(c"segment".as_ptr(), libc::MFD_CLOEXEC) };
         assert!(fd >= 0);
-        // SAFETY: just created, owned by nobody else.
+        // SAFETY: the descriptor was just created and is owned here only.
         unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }
     }
 
     #[test]
-    fn a_segment_is_laid_out_once_and_recognised_later() {
+    fn a_segment_is_initialised_once_and_recognised_later() {
         let file = file();
         let first = Segment::open(file.try_clone().unwrap()).unwrap().unwrap();
-        first.slot(64).life.store(9, Ordering::Relaxed);
+        first.slot(64).generation.store(9, Ordering::Relaxed);
         let second = Segment::open(file).unwrap().unwrap();
-        assert_eq!(second.slot(64).life.load(Ordering::Relaxed), 9);
-        assert_eq!(second.slot(63).life.load(Ordering::Relaxed), 0);
+        assert_eq!(second.slot(64).generation.load(Ordering::Relaxed), 9);
+        assert_eq!(second.slot(63).generation.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn another_layout_is_told_apart_and_can_be_erased() {
+    fn another_layout_is_detected_and_can_be_erased() {
         let file = file();
         let foreign = Segment::open(file.try_clone().unwrap()).unwrap().unwrap();
         foreign.word(8).store(VERSION + 1, Ordering::Relaxed);
@@ -225,10 +225,10 @@ pub(super) mod tests {
 
     #[test]
     fn rings_of_different_pairs_do_not_overlap() {
-        use crate::fabric::ring::{Consumer, Found, Producer};
-        use crate::fabric::wire::{HEADER_BYTES, Lives, encode};
+        use crate::fabric::ring::{Consumer, Popped, Producer};
+        use crate::fabric::wire::{Generations, HEADER_BYTES, encode};
         let segment = Segment::open(file()).unwrap().unwrap();
-        let lives = Lives {
+        let generations = Generations {
             source: 1,
             destination: 1,
         };
@@ -236,14 +236,17 @@ pub(super) mod tests {
         let pairs = [(1, 1), (1, 64), (64, 1), (64, 64), (1, 2), (2, 1)];
         for (n, &(from, to)) in pairs.iter().enumerate() {
             let mut producer = Producer::new(segment.ring(from, to).unwrap());
-            producer.push(&encode(&header, n, lives), &vec![n as u8; n]);
+            producer.push(&encode(&header, n, generations), &vec![n as u8; n]);
         }
         for (n, &(from, to)) in pairs.iter().enumerate() {
             let mut consumer = Consumer::new(segment.ring(from, to).unwrap());
             let mut payload = Vec::new();
-            assert_eq!(consumer.pop(&mut payload), Found::Packet(header, lives));
+            assert_eq!(
+                consumer.pop(&mut payload),
+                Popped::Packet(header, generations)
+            );
             assert_eq!(payload, vec![n as u8; n]);
-            assert_eq!(consumer.pop(&mut payload), Found::Empty);
+            assert_eq!(consumer.pop(&mut payload), Popped::Empty);
         }
     }
 }

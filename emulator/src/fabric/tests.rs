@@ -1,5 +1,6 @@
-//! The fabric between attachments of one process, and between processes:
-//! the latter by running this test binary again as [`second_process`].
+//! Tests of the fabric between attachments of one process, and between
+//! processes. The second process is this test binary, started again as
+//! [`second_process`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -38,7 +39,7 @@ pub(crate) fn packet(from: u8, to: u8, psn: u32, payload: &[u8]) -> Packet {
     }
 }
 
-/// A directory of its own for each test, removed at the end.
+/// A scratch directory for each test, removed at the end.
 pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
@@ -78,7 +79,7 @@ pub(super) fn psns(attachment: &mut Attachment) -> Vec<u32> {
 
 pub(super) fn readable(attachment: &Attachment, timeout: Duration) -> bool {
     use std::os::fd::AsRawFd;
-    let fd = attachment.bells().fd().as_raw_fd();
+    let fd = attachment.waker().fd().as_raw_fd();
     let mut poll = libc::pollfd {
         fd,
         events: libc::POLLIN,
@@ -88,9 +89,9 @@ pub(super) fn readable(attachment: &Attachment, timeout: Duration) -> bool {
     unsafe { libc::poll(&raw mut poll, 1, timeout.as_millis() as i32) == 1 }
 }
 
-pub(super) fn ring_urgent(attachment: &mut Attachment) {
-    let wakes = attachment.take_urgent();
-    attachment.bells().ring(wakes);
+pub(super) fn wake_peers(attachment: &mut Attachment) {
+    let wakes = attachment.take_immediate_wakes();
+    attachment.waker().wake(wakes);
 }
 
 const SOON: Duration = Duration::from_secs(20);
@@ -122,7 +123,7 @@ fn two_attachments_exchange_packets_whole_and_in_order() {
 }
 
 #[test]
-fn sources_are_served_in_turn() {
+fn sources_are_served_round_robin() {
     let scratch = Scratch::new("turns");
     let (mut one, mut two, mut three) = (scratch.join(), scratch.join(), scratch.join());
     for n in 0..3 {
@@ -133,7 +134,7 @@ fn sources_are_served_in_turn() {
 }
 
 #[test]
-fn the_last_to_leave_removes_everything() {
+fn the_last_process_to_leave_removes_all_files() {
     let scratch = Scratch::new("leave");
     let (one, two) = (scratch.join(), scratch.join());
     drop(one);
@@ -143,15 +144,15 @@ fn the_last_to_leave_removes_everything() {
 }
 
 #[test]
-fn packets_to_nobody_vanish() {
-    let scratch = Scratch::new("nobody");
+fn packets_to_a_free_slot_are_dropped() {
+    let scratch = Scratch::new("free-slot");
     let (mut one, two) = (scratch.join(), scratch.join());
     drop(two);
     for to in [0, 2, 64, 65, 255] {
         assert!(one.has_room(to));
         one.send(to, &packet(1, to, 0, b"")).unwrap();
     }
-    assert_eq!(one.counters().vanished, 5);
+    assert_eq!(one.counters().undeliverable, 5);
 }
 
 #[test]
@@ -164,98 +165,101 @@ fn a_full_ring_refuses_and_draining_it_wakes_the_sender() {
         sent += 1;
     }
     assert!(one.send(2, &packet(1, 2, sent, b"")).is_err());
-    one.bells().begin_sleep();
+    one.waker().begin_sleep();
     assert!(!one.has_pending() && !readable(&one, Duration::ZERO));
     assert_eq!(psns(&mut two).len() as u32, sent);
-    ring_urgent(&mut two);
+    wake_peers(&mut two);
     assert!(readable(&one, Duration::ZERO) && one.has_pending());
-    one.bells().end_sleep();
-    one.bells().drain();
+    one.waker().end_sleep();
+    one.waker().drain();
     assert_eq!(psns(&mut one), []);
     assert!(one.has_room(2) && !one.has_pending() && !readable(&one, Duration::ZERO));
 }
 
 #[test]
-fn a_sleeper_is_woken_once_per_sleep_and_an_awake_one_never() {
+fn a_sleeping_process_is_woken_once_per_sleep_and_an_awake_one_never() {
     let scratch = Scratch::new("wake");
     let (mut one, mut two) = (scratch.join(), scratch.join());
     one.send(2, &packet(1, 2, 0, b"")).unwrap();
     assert!(!readable(&two, Duration::ZERO));
     assert_eq!(psns(&mut two), [0]);
     for round in 0..3 {
-        two.bells().begin_sleep();
+        two.waker().begin_sleep();
         assert!(!two.has_pending());
         one.send(2, &packet(1, 2, round, b"")).unwrap();
-        assert!(!readable(&two, Duration::ZERO), "the bell comes afterwards");
-        ring_urgent(&mut one);
+        assert!(
+            !readable(&two, Duration::ZERO),
+            "the wake-up is a second step"
+        );
+        wake_peers(&mut one);
         one.send(2, &packet(1, 2, round, b"")).unwrap();
-        ring_urgent(&mut one);
+        wake_peers(&mut one);
         assert!(readable(&two, Duration::ZERO));
-        two.bells().end_sleep();
-        two.bells().drain();
+        two.waker().end_sleep();
+        two.waker().drain();
         assert!(!readable(&two, Duration::ZERO));
         assert_eq!(psns(&mut two), [round, round]);
     }
-    two.bells().begin_sleep();
-    two.bells().wake_own();
+    two.waker().begin_sleep();
+    two.waker().wake_own();
     assert!(readable(&two, Duration::ZERO));
 }
 
-/// The last acknowledgement of a process that ends: without it the peer
-/// would repeat its request to nobody, and fail.
+/// The last ack of a process that exits: without it the peer would repeat its
+/// request until its retries are exhausted.
 #[test]
-fn an_acknowledgement_outlives_its_sender() {
+fn an_ack_is_delivered_after_its_sender_has_left() {
     let scratch = Scratch::new("last-word");
     let (mut one, mut two) = (scratch.join(), scratch.join());
-    two.bells().begin_sleep();
+    two.waker().begin_sleep();
     let mut acknowledge = packet(1, 2, 5, b"");
     acknowledge.header.operation = Operation::Acknowledge;
     one.send(2, &acknowledge).unwrap();
-    ring_urgent(&mut one);
-    assert!(two.has_pending(), "whoever looks finds it");
+    wake_peers(&mut one);
+    assert!(two.has_pending(), "the ack is in the ring");
     assert!(
         !readable(&two, Duration::ZERO),
-        "but nobody is woken for it"
+        "but the peer is not woken for it"
     );
     drop(one);
     assert!(readable(&two, Duration::ZERO));
-    two.bells().end_sleep();
+    two.waker().end_sleep();
     assert_eq!(psns(&mut two), [5]);
 }
 
 #[test]
-fn acknowledgements_wait_for_what_follows_or_for_their_sender_to_sleep() {
+fn a_wake_up_for_acks_waits_for_other_packets_or_until_the_sender_sleeps() {
     let scratch = Scratch::new("acknowledge");
     let (mut one, two) = (scratch.join(), scratch.join());
-    two.bells().begin_sleep();
+    two.waker().begin_sleep();
     let mut acknowledge = packet(1, 2, 0, b"");
     acknowledge.header.operation = Operation::Acknowledge;
     one.send(2, &acknowledge).unwrap();
-    ring_urgent(&mut one);
-    assert!(one.has_patient() && !readable(&two, Duration::ZERO));
+    wake_peers(&mut one);
+    assert!(one.has_delayed_wakes() && !readable(&two, Duration::ZERO));
     let wakes = one.take_wakes();
-    one.bells().ring(wakes);
-    assert!(!one.has_patient() && readable(&two, Duration::ZERO));
-    two.bells().end_sleep();
-    two.bells().drain();
-    two.bells().begin_sleep();
+    one.waker().wake(wakes);
+    assert!(!one.has_delayed_wakes() && readable(&two, Duration::ZERO));
+    two.waker().end_sleep();
+    two.waker().drain();
+    two.waker().begin_sleep();
     one.send(2, &acknowledge).unwrap();
     one.send(2, &packet(1, 2, 1, b"")).unwrap();
-    ring_urgent(&mut one);
-    assert!(!one.has_patient() && readable(&two, Duration::ZERO));
+    wake_peers(&mut one);
+    assert!(!one.has_delayed_wakes() && readable(&two, Duration::ZERO));
 }
 
 #[test]
-fn a_slot_taken_over_gets_nothing_that_was_meant_for_its_predecessor() {
+fn a_reused_slot_gets_no_packets_for_its_predecessor() {
     let scratch = Scratch::new("takeover");
     let mut one = scratch.join();
-    // The 64 slots are used in turn: come round to slot 2 again.
+    // The 64 slots are used in turn: join until slot 2 is used again.
     let mut second = scratch.join();
     assert_eq!(second.slot(), 2);
     one.send(2, &packet(1, 2, 1, b"old")).unwrap();
     second.send(1, &packet(2, 1, 2, b"last words")).unwrap();
     drop(second);
-    assert_eq!(psns(&mut one), [2], "what was sent before leaving arrives");
+    assert_eq!(psns(&mut one), [2], "sent before leaving");
     for expected in 3..=64 {
         assert_eq!(scratch.join().slot(), expected);
     }
@@ -267,8 +271,8 @@ fn a_slot_taken_over_gets_nothing_that_was_meant_for_its_predecessor() {
 }
 
 #[test]
-fn packets_that_lie_about_their_slots_are_not_delivered() {
-    let scratch = Scratch::new("liar");
+fn packets_with_wrong_slot_numbers_are_not_delivered() {
+    let scratch = Scratch::new("wrong-slot");
     let (mut one, mut two) = (scratch.join(), scratch.join());
     one.send(2, &packet(9, 2, 0, b"")).unwrap();
     one.send(2, &packet(1, 9, 0, b"")).unwrap();
@@ -278,7 +282,7 @@ fn packets_that_lie_about_their_slots_are_not_delivered() {
 }
 
 #[test]
-fn a_fabric_takes_as_many_processes_as_it_has_slots() {
+fn a_fabric_accepts_as_many_processes_as_it_has_slots() {
     let scratch = Scratch::new("slots");
     let all: Vec<_> = (0..64).map(|_| scratch.join()).collect();
     let error = join(&scratch.0).unwrap_err();
@@ -291,7 +295,7 @@ fn a_fabric_takes_as_many_processes_as_it_has_slots() {
 }
 
 #[test]
-fn another_version_is_refused_while_it_lives_and_replaced_when_it_is_gone() {
+fn another_version_is_refused_while_it_is_alive_and_replaced_afterwards() {
     let scratch = Scratch::new("version");
     let directory = scratch.directory();
     directory.segment().unwrap().set_len(100).unwrap();
@@ -302,7 +306,7 @@ fn another_version_is_refused_while_it_lives_and_replaced_when_it_is_gone() {
 }
 
 #[test]
-fn a_lock_whose_file_was_removed_meanwhile_does_not_count() {
+fn a_lock_on_a_removed_file_does_not_count() {
     let scratch = Scratch::new("lock");
     let directory = scratch.directory();
     let held = directory.lock().unwrap().unwrap();
@@ -319,7 +323,7 @@ fn a_lock_whose_file_was_removed_meanwhile_does_not_count() {
 const ROLE: &str = "MLX5EMU_TEST_FABRIC_ROLE";
 const BASE: &str = "MLX5EMU_TEST_FABRIC_BASE";
 
-/// What the second process does; as a test of its own, nothing.
+/// The second process's main function; does nothing when run as a test.
 #[test]
 fn second_process() {
     let (Ok(role), Some(base)) = (std::env::var(ROLE), std::env::var_os(BASE)) else {
@@ -329,7 +333,7 @@ fn second_process() {
     let me = attachment.slot();
     attachment.send(1, &packet(me, 1, 0, b"here")).unwrap();
     match role.as_str() {
-        // Answers each packet with its own payload until told to leave.
+        // Sends each packet's payload back until it is asked to leave.
         "echo" => loop {
             let mut payload = Vec::new();
             let Some(header) = attachment.receive(&mut payload) else {
@@ -344,7 +348,7 @@ fn second_process() {
                 .send(back, &packet(me, back, header.psn, &payload))
                 .unwrap();
         },
-        // Writes as fast as it can until it is killed.
+        // Sends as fast as possible until it is killed.
         "flood" => {
             let mut psn = 1;
             loop {
@@ -359,7 +363,7 @@ fn second_process() {
                 }
             }
         }
-        // Is there, and does not read.
+        // Stays attached and does not read.
         "deaf" => std::thread::sleep(Duration::from_secs(600)),
         other => panic!("no role {other:?}"),
     }
@@ -424,7 +428,7 @@ fn two_processes_exchange_packets_and_clean_up() {
 }
 
 #[test]
-fn a_writer_killed_at_any_moment_leaves_only_whole_packets() {
+fn a_writer_killed_at_any_moment_leaves_only_complete_packets() {
     let scratch = Scratch::new("killed");
     let mut one = scratch.join();
     for round in 0..5_u32 {
@@ -451,31 +455,31 @@ fn a_writer_killed_at_any_moment_leaves_only_whole_packets() {
 }
 
 #[test]
-fn packets_are_unheard_until_their_reader_has_served_them_or_dies() {
+fn a_peer_is_busy_until_it_has_served_its_packets_or_dies() {
     let scratch = Scratch::new("unheard");
     let (mut one, mut two) = (scratch.join(), scratch.join());
-    assert!(!one.is_unheard(2), "nothing was sent");
+    assert!(!one.peer_is_busy(2), "nothing was sent");
     one.send(2, &packet(1, 2, 7, b"x")).unwrap();
-    assert!(one.is_unheard(2));
+    assert!(one.peer_is_busy(2));
     assert_eq!(psns(&mut two), [7]);
-    assert!(one.is_unheard(2), "taken, and not yet answered");
+    assert!(one.peer_is_busy(2), "taken and not yet served");
     two.served();
-    assert!(!one.is_unheard(2));
+    assert!(!one.peer_is_busy(2));
     drop(two);
     let mut second = Second::start(&scratch, "deaf");
     assert_eq!(receive(&mut one).1, b"here");
     let slot = (2..=64)
         .find(|&to| {
             one.send(to, &packet(1, to, 0, b"")).unwrap();
-            one.is_unheard(to)
+            one.peer_is_busy(to)
         })
-        .expect("the second process is somewhere");
+        .expect("the second process is in a slot");
     second.kill();
-    eventually("the dead reader is noticed", || !one.is_unheard(slot));
+    eventually("the dead reader is noticed", || !one.peer_is_busy(slot));
 }
 
 #[test]
-fn a_full_ring_whose_reader_was_killed_does_not_block_its_sender_for_ever() {
+fn a_full_ring_whose_reader_was_killed_does_not_block_its_sender() {
     let scratch = Scratch::new("deaf");
     let mut one = scratch.join();
     let mut second = Second::start(&scratch, "deaf");
@@ -483,12 +487,12 @@ fn a_full_ring_whose_reader_was_killed_does_not_block_its_sender_for_ever() {
     while one.has_room(2) {
         one.send(2, &packet(1, 2, 0, &[0; 4096])).unwrap();
     }
-    assert!(!one.has_room(2), "the reader lives");
+    assert!(!one.has_room(2), "the reader is alive");
     second.kill();
     eventually("the dead reader is noticed", || one.has_room(2));
     one.send(2, &packet(1, 2, 0, b"")).unwrap();
-    assert_eq!(one.counters().vanished, 1);
-    // A new process is reached again, whichever slot it gets.
+    assert_eq!(one.counters().undeliverable, 1);
+    // A new process can be reached, whichever slot it gets.
     let mut third = scratch.join();
     one.send(third.slot(), &packet(1, third.slot(), 9, b""))
         .unwrap();

@@ -1,26 +1,30 @@
-//! A packet as bytes in shared memory. Both ends run on one host and one
-//! build of this crate (the segment's version says so), hence native byte
-//! order. Decoding trusts nothing: the memory is writable by every process
-//! of the user.
+//! The encoding of packets in shared memory. Both ends run on one host with one
+//! version of this crate (which the segment's version ensures), so the byte
+//! order is native. Decoding validates every field, since every process of the
+//! user can write to the memory.
 
 use super::packet::{Header, Operation, Packet, PacketFlags};
 use crate::nic::spec::{PortAddress, Qpn};
 
-/// Largest payload of a packet: the largest path MTU and a global route header.
+/// Maximum payload of a packet in bytes: the largest path MTU and a GRH.
 pub(super) const MAX_PAYLOAD: usize = 4096 + 40;
-/// Bytes before the payload.
+/// Size of the header in bytes.
 pub(super) const HEADER_BYTES: usize = 80;
 
-/// Which lives of the two slots a packet travels between. A packet of an
-/// earlier life is not delivered to a later one.
+/// The generations of the two slots between which a packet travels. A packet
+/// for an earlier generation is not delivered to a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lives {
+pub(super) struct Generations {
     pub(super) source: u32,
     pub(super) destination: u32,
 }
 
-/// The fixed part of a record: everything but the payload.
-pub(super) fn encode(header: &Header, payload_len: usize, lives: Lives) -> [u8; HEADER_BYTES] {
+/// Encodes a packet's header: the record without the payload.
+pub(super) fn encode(
+    header: &Header,
+    payload_len: usize,
+    generations: Generations,
+) -> [u8; HEADER_BYTES] {
     debug_assert!(payload_len <= MAX_PAYLOAD);
     let mut bytes = [0; HEADER_BYTES];
     let mut out = Writer {
@@ -28,8 +32,8 @@ pub(super) fn encode(header: &Header, payload_len: usize, lives: Lives) -> [u8; 
         at: 0,
     };
     out.u32((HEADER_BYTES + payload_len) as u32);
-    out.u32(lives.source);
-    out.u32(lives.destination);
+    out.u32(generations.source);
+    out.u32(generations.destination);
     let (from, to) = (header.source, header.destination);
     out.put([from.device, from.port, to.device, to.port]);
     out.u32(header.source_qpn.0);
@@ -52,7 +56,7 @@ pub(super) fn encode(header: &Header, payload_len: usize, lives: Lives) -> [u8; 
     bytes
 }
 
-/// Length of a whole record by its first word, if it can be one.
+/// Returns the length of a record from its first word, or `None` if it is invalid.
 pub(super) fn record_len(first_word: u32) -> Option<usize> {
     let len = first_word as usize;
     (HEADER_BYTES..=HEADER_BYTES + MAX_PAYLOAD)
@@ -60,11 +64,11 @@ pub(super) fn record_len(first_word: u32) -> Option<usize> {
         .then_some(len)
 }
 
-/// The header again, unless a field has no meaning.
-pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, Lives)> {
+/// Decodes a header. Returns `None` if a field is invalid.
+pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, Generations)> {
     let mut from = Reader { bytes, at: 0 };
     let _len = from.u32();
-    let lives = Lives {
+    let generations = Generations {
         source: from.u32(),
         destination: from.u32(),
     };
@@ -100,8 +104,8 @@ pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, Lives)> {
         atomic_compare: compare == 1,
     };
     let numbers = [header.source_qpn.0, header.destination_qpn.0, psn, msn];
-    let sound = compare <= 1 && reserved == [0, 0] && numbers.iter().all(|&n| n < 1 << 24);
-    sound.then_some((header, lives))
+    let valid = compare <= 1 && reserved == [0, 0] && numbers.iter().all(|&n| n < 1 << 24);
+    valid.then_some((header, generations))
 }
 
 fn operation_of(code: u8) -> Option<Operation> {
@@ -118,7 +122,7 @@ fn operation_of(code: u8) -> Option<Operation> {
     known.into_iter().find(|&operation| operation as u8 == code)
 }
 
-/// Whether a packet can be encoded at all; a NIC makes no other.
+/// Returns whether a packet can be encoded. The NIC creates no others.
 pub(super) fn fits(packet: &Packet) -> bool {
     packet.payload.len() <= MAX_PAYLOAD
 }
@@ -212,24 +216,24 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn decode_inverts_encode(header in headers(), len in 0..=MAX_PAYLOAD, from: u32, to: u32) {
-            let lives = Lives { source: from, destination: to };
-            let bytes = encode(&header, len, lives);
-            prop_assert_eq!(decode(&bytes), Some((header, lives)));
+            let generations = Generations { source: from, destination: to };
+            let bytes = encode(&header, len, generations);
+            prop_assert_eq!(decode(&bytes), Some((header, generations)));
             let first = u32::from_ne_bytes(bytes[..4].try_into().unwrap());
             prop_assert_eq!(record_len(first), Some(HEADER_BYTES + len));
         }
 
         #[test]
-        fn what_decodes_from_any_bytes_encodes_to_the_same(bytes: [u8; HEADER_BYTES]) {
-            if let Some((header, lives)) = decode(&bytes) {
-                let again = encode(&header, 0, lives);
+        fn what_decodes_from_any_bytes_encodes_to_the_same_bytes(bytes: [u8; HEADER_BYTES]) {
+            if let Some((header, generations)) = decode(&bytes) {
+                let again = encode(&header, 0, generations);
                 prop_assert_eq!(&again[4..], &bytes[4..]);
             }
         }
     }
 
     #[test]
-    fn a_length_that_no_record_has_is_refused() {
+    fn an_invalid_record_length_is_refused() {
         for len in [0, 1, 79, 80 + 4137, u32::MAX] {
             assert_eq!(record_len(len), None);
         }

@@ -1,68 +1,73 @@
-//! The language of `--faults`.
+//! Parses and formats the value of `--faults`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::nic::Nanos;
 
-/// What can go wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Kind {
-    /// A packet is lost.
+    /// A packet is dropped.
     Drop,
-    /// A packet arrives twice.
+    /// A packet is duplicated.
     Duplicate,
-    /// A packet arrives later.
+    /// A packet is delayed.
     Delay,
-    /// A packet changes places with the next one of its QP.
+    /// A packet is swapped with the next one of its QP.
     Reorder,
-    /// A message finds no receive, though one is posted.
+    /// A message finds no receive although one is posted.
     NotReady,
-    /// A completion is an error that no driver knows, and its QP fails.
+    /// A CQE carries an unknown error syndrome, and its QP fails.
     CorruptCqe,
-    /// A completion finds its CQ full, though it is not.
+    /// A CQE overruns its CQ although there is room.
     OverrunCq,
     /// The QP that sends a packet fails.
     KillQp,
-    /// The port that sends a packet goes down for a while.
+    /// The port that sends a packet goes down for some time.
     PortFlap,
-    /// The GID table of the port that sends a packet is announced as changed.
+    /// The port that sends a packet reports a changed GID table.
     GidChange,
-    /// The device that sends a packet fails, for good.
+    /// The device that sends a packet fails permanently.
     DeviceFatal,
-    /// A request fails as if the peer's answer had made no sense.
+    /// A request fails with a bad response error.
     BadResponse,
-    /// A request fails as if the peer had had no receive for too long.
+    /// A request fails with RNR retry exceeded.
     RnrExceeded,
-    /// A command finds the device's memory used up.
+    /// A command fails because the device is out of memory.
     NoMemory,
 }
 
-/// How many kinds there are.
+/// Number of kinds.
 pub(super) const KINDS: usize = 14;
 
-/// A kind as it is written: its name, what is counted, whether it takes a
-/// time and which it has otherwise, and what it does.
-struct Word {
+/// The syntax and description of a kind of fault: its name, what it counts, its
+/// default duration if it has one, and its effect.
+struct FaultInfo {
     kind: Kind,
     name: &'static str,
     counted: &'static str,
     time: Option<Nanos>,
-    does: &'static str,
+    effect: &'static str,
 }
 
-const fn word(kind: Kind, name: &'static str, counted: &'static str, does: &'static str) -> Word {
-    Word {
+const fn fault(
+    kind: Kind,
+    name: &'static str,
+    counted: &'static str,
+    effect: &'static str,
+) -> FaultInfo {
+    FaultInfo {
         kind,
         name,
         counted,
         time: None,
-        does,
+        effect,
     }
 }
 
-const fn lasting(mut word: Word, time: Nanos) -> Word {
+const fn with_duration(mut word: FaultInfo, time: Nanos) -> FaultInfo {
     word.time = Some(time);
     word
 }
@@ -70,96 +75,96 @@ const fn lasting(mut word: Word, time: Nanos) -> Word {
 const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000_000;
 
-const WORDS: [Word; KINDS] = [
-    word(Kind::Drop, "drop", "packet", "lost"),
-    word(Kind::Duplicate, "dup", "packet", "arrives twice"),
-    lasting(
-        word(Kind::Delay, "delay", "packet", "arrives later (100us)"),
+const FAULTS: [FaultInfo; KINDS] = [
+    fault(Kind::Drop, "drop", "packet", "dropped"),
+    fault(Kind::Duplicate, "dup", "packet", "duplicated"),
+    with_duration(
+        fault(Kind::Delay, "delay", "packet", "delayed (100us)"),
         100 * MICROSECOND,
     ),
-    word(
+    fault(
         Kind::Reorder,
         "reorder",
         "packet",
-        "changes places with the next one of its QP",
+        "swapped with the next one of its QP",
     ),
-    word(
+    fault(
         Kind::NotReady,
         "rnr",
         "receive",
-        "not ready: RNR NAK (RC), message lost (UC, UD)",
+        "no receive found: RNR NAK (RC), message lost (UC, UD)",
     ),
-    word(
+    fault(
         Kind::CorruptCqe,
         "corrupt-cqe",
         "completion",
-        "an error of no known syndrome; its QP fails",
+        "unknown error syndrome; its QP fails",
     ),
-    word(
+    fault(
         Kind::OverrunCq,
         "overrun-cq",
         "completion",
         "overruns its CQ: CQ error, and its QPs fail",
     ),
-    word(
+    fault(
         Kind::KillQp,
         "kill-qp",
         "packet",
         "its QP fails: QP fatal, all work flushed",
     ),
-    lasting(
-        word(
+    with_duration(
+        fault(
             Kind::PortFlap,
             "port-flap",
             "packet",
-            "its port goes down, and up again (10ms)",
+            "its port goes down, and up again (after 10ms)",
         ),
         10 * MILLISECOND,
     ),
-    word(
+    fault(
         Kind::GidChange,
         "gid-change",
         "packet",
-        "its port announces a new GID table",
+        "its port reports a changed GID table",
     ),
-    word(
+    fault(
         Kind::DeviceFatal,
         "device-fatal",
         "packet",
         "its device fails for good: EIO, all waits wake",
     ),
-    word(
+    fault(
         Kind::BadResponse,
         "bad-response",
         "request",
-        "the peer's answer made no sense; its QP fails",
+        "fails with a bad response error; its QP fails",
     ),
-    word(
+    fault(
         Kind::RnrExceeded,
         "rnr-exceeded",
         "request",
-        "the peer had no receive for too long; its QP fails",
+        "fails with RNR retry exceeded; its QP fails",
     ),
-    word(
+    fault(
         Kind::NoMemory,
         "enomem",
         "command",
-        "the device has no memory for it: ENOMEM",
+        "fails: the device is out of memory (ENOMEM)",
     ),
 ];
 
-/// When a kind of fault happens.
+/// When a kind of fault hits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rule {
-    /// Probability of each, from 0 to 1.
+    /// Probability for each event, from 0 to 1.
     pub(super) rate: f64,
-    /// Those counted, from 1, that it happens to in any case.
+    /// Numbers of the events that are always hit, counted from 1.
     pub(super) at: Vec<u64>,
-    /// For how long.
+    /// Duration of the fault.
     pub(super) time: Nanos,
 }
 
-/// What is to go wrong. The default is nothing.
+/// The faults to inject. The default is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultSpec {
     pub(super) seed: u64,
@@ -169,53 +174,53 @@ pub struct FaultSpec {
 impl Default for FaultSpec {
     fn default() -> Self {
         let mut rules: [Rule; KINDS] = Default::default();
-        for word in &WORDS {
+        for word in &FAULTS {
             rules[word.kind as usize].time = word.time.unwrap_or(0);
         }
         Self { seed: 0, rules }
     }
 }
 
-/// A word of a specification that says nothing.
+/// An entry of a fault list that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?}: {reason}")]
 pub struct SpecError {
-    /// The word, as it was given.
+    /// The entry as it was given.
     pub word: String,
-    /// What is wrong with it, and what may be said.
+    /// What is wrong with the entry, and what is accepted.
     pub reason: String,
 }
 
 impl FaultSpec {
-    /// The language in a few lines, for help texts.
+    /// Returns a short description of the syntax, for help texts.
     #[must_use]
     pub fn help() -> String {
         let mut text = String::from(
-            "A comma list of: seed=N, NAME=P (each with probability P from 0 to 1),\n\
-             NAME@N (the N-th, from 1; may be repeated). delay and port-flap take a\n\
-             time behind a colon, in ns, us, ms or s: delay=0.05:100us.\n",
+            "A comma list of: seed=N, NAME=P (each event with probability P from 0 to 1),\n\
+             NAME@N (the N-th event, from 1; may be repeated). delay and port-flap take a\n\
+             duration after a colon, in ns, us, ms or s: delay=0.05:100us.\n",
         );
-        for word in &WORDS {
-            let Word {
+        for word in &FAULTS {
+            let FaultInfo {
                 name,
                 counted,
-                does,
+                effect,
                 ..
             } = word;
-            text += &format!("  {name:<13} {counted:<11} {does}\n");
+            text += &format!("  {name:<13} {counted:<11} {effect}\n");
         }
-        text += "Every process counts what it sends, receives and completes itself.";
+        text += "Every process counts its own packets, receives, completions and commands.";
         text
     }
 
-    /// The same faults with another seed.
+    /// Returns the same faults with another seed.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Whether nothing goes wrong.
+    /// Returns whether no fault is injected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules
@@ -224,24 +229,24 @@ impl FaultSpec {
     }
 
     fn read(&mut self, text: &str) -> Result<(), String> {
-        let names = || WORDS.map(|it| it.name).join(", ");
+        let names = || FAULTS.map(|it| it.name).join(", ");
         if let Some(seed) = text.strip_prefix("seed=") {
             self.seed = seed
                 .parse()
-                .map_err(|_| "the seed is a number from 0 to 2^64 - 1".to_owned())?;
+                .map_err(|_| "invalid seed: expected a number from 0 to 2^64 - 1".to_owned())?;
             return Ok(());
         }
         let at = text.find(['=', '@']).ok_or_else(|| {
             format!(
-                "say NAME=PROBABILITY, NAME@COUNT or seed=N; names: {}",
+                "invalid entry: expected NAME=PROBABILITY, NAME@COUNT or seed=N; names: {}",
                 names()
             )
         })?;
         let (name, rest) = (&text[..at], &text[at + 1..]);
-        let word = WORDS
+        let word = FAULTS
             .iter()
             .find(|word| word.name == name)
-            .ok_or_else(|| format!("there is no fault {name:?}; names: seed, {}", names()))?;
+            .ok_or_else(|| format!("unknown fault {name:?}; names: seed, {}", names()))?;
         let rule = &mut self.rules[word.kind as usize];
         let (value, time) = match rest.split_once(':') {
             Some((value, time)) => (value, Some(time)),
@@ -253,21 +258,25 @@ impl FaultSpec {
                 .ok()
                 .filter(|rate| (0.0..=1.0).contains(rate))
                 .ok_or_else(|| {
-                    format!("{value:?} is no probability: give a number from 0 to 1, as 0.01")
+                    format!(
+                        "invalid probability {value:?}: expected a number from 0 to 1, such as 0.01"
+                    )
                 })?;
         } else {
             let count = value.parse().ok().filter(|&count: &u64| count > 0);
             rule.at.push(count.ok_or_else(|| {
                 let counted = word.counted;
-                format!("{value:?} is no count: give the number of the {counted}, from 1")
+                format!("invalid count {value:?}: expected the number of the {counted}, from 1")
             })?);
         }
         if let Some(time) = time {
             if word.time.is_none() {
-                return Err(format!("{name} takes no time; only delay and port-flap do"));
+                return Err(format!(
+                    "{name} takes no duration: only delay and port-flap do"
+                ));
             }
             rule.time = nanoseconds(time).ok_or_else(|| {
-                format!("{time:?} is no time: give one as 500ns, 100us, 2ms or 1s")
+                format!("invalid duration {time:?}: expected one such as 500ns, 100us, 2ms or 1s")
             })?;
         }
         Ok(())
@@ -302,14 +311,14 @@ impl FromStr for FaultSpec {
     }
 }
 
-/// As it would be written.
+/// Formats the faults in the syntax of `--faults`.
 impl fmt::Display for FaultSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed={}", self.seed)?;
-        for word in &WORDS {
+        for word in &FAULTS {
             let rule = &self.rules[word.kind as usize];
             let time = match word.time {
-                Some(usual) if usual != rule.time => format!(":{}ns", rule.time),
+                Some(default) if default != rule.time => format!(":{}ns", rule.time),
                 _ => String::new(),
             };
             if rule.rate > 0.0 {
@@ -328,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_written_again() {
+    fn parsing_and_formatting_are_inverse() {
         let texts = [
             "seed=0",
             "seed=7,drop=0.01,dup=0.01,delay=0.05,rnr=0.02,kill-qp@500",
@@ -338,10 +347,10 @@ mod tests {
         for text in texts {
             assert_eq!(text.parse::<FaultSpec>().unwrap().to_string(), text);
         }
-        let usual: FaultSpec = " seed=2, delay=0.5:100us ".parse().unwrap();
-        assert_eq!(usual.to_string(), "seed=2,delay=0.5");
-        assert!(FaultSpec::default().is_empty() && !usual.is_empty());
-        assert_eq!(usual.with_seed(3).to_string(), "seed=3,delay=0.5");
+        let defaults: FaultSpec = " seed=2, delay=0.5:100us ".parse().unwrap();
+        assert_eq!(defaults.to_string(), "seed=2,delay=0.5");
+        assert!(FaultSpec::default().is_empty() && !defaults.is_empty());
+        assert_eq!(defaults.with_seed(3).to_string(), "seed=3,delay=0.5");
     }
 
     #[test]
@@ -361,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_word_and_what_may_be_said() {
+    fn an_invalid_entry_is_reported_with_what_is_accepted() {
         for (text, word, hint) in [
             ("drop", "drop", "NAME=PROBABILITY"),
             ("", "", "names: drop, dup"),
@@ -386,17 +395,17 @@ mod tests {
     }
 
     #[test]
-    fn the_help_names_every_fault() {
+    fn the_help_lists_every_fault() {
         let help = FaultSpec::help();
-        for word in &WORDS {
+        for word in &FAULTS {
             assert!(help.contains(&format!("  {} ", word.name)), "{}", word.name);
         }
         assert!(help.lines().all(|line| line.len() <= 78), "{help}");
     }
 
     #[test]
-    fn words_stand_in_the_order_of_their_kinds() {
-        for (index, word) in WORDS.iter().enumerate() {
+    fn the_table_is_in_the_order_of_the_kinds() {
+        for (index, word) in FAULTS.iter().enumerate() {
             assert_eq!(word.kind as usize, index);
         }
     }

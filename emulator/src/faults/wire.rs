@@ -1,5 +1,6 @@
-//! A bad wire: packets on their way from the NIC to the fabric are lost,
-//! doubled, held back; and by the count of packets other things happen.
+//! Faults on the wire: packets on their way from the NIC to the fabric are
+//! dropped, duplicated, delayed or reordered. QP, port and device faults, which
+//! count packets, are triggered here too.
 
 use super::decisions::Decisions;
 use super::spec::{FaultSpec, Kind};
@@ -7,101 +8,105 @@ use crate::fabric::packet::{Packet, Transmit};
 use crate::nic::Nanos;
 use crate::nic::spec::{PortAddress, Qpn};
 
-/// Most packets that are held back at a time; then there is no room.
-const MOST_HELD: usize = 4096;
-/// How long a packet waits for one to change places with.
-const REORDER_PATIENCE: Nanos = 50_000;
+/// Maximum number of delayed packets; the wire then reports that it is full.
+const MAX_HELD: usize = 4096;
+/// How long a reordered packet waits for the next packet of its QP, in ns.
+const REORDER_TIMEOUT: Nanos = 50_000;
 
-/// What is to be done to the NIC because of a packet.
+/// A QP, port or device fault that a packet has triggered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// This QP fails.
+pub enum DeviceFault {
+    /// The QP fails.
     KillQp(Qpn),
-    /// This port goes down for that long.
+    /// The port goes down for this time.
     PortFlap(PortAddress, Nanos),
-    /// This port's GID table has changed.
+    /// The port's GID table has changed.
     GidChange(PortAddress),
-    /// This device fails.
+    /// The device fails.
     DeviceFatal(u8),
 }
 
-/// A packet that is held back.
+/// A delayed packet.
 #[derive(Debug)]
 struct Held {
     due: Nanos,
-    /// It goes right behind the next packet of its QP.
-    overtaken: bool,
+    /// The packet is sent right after the next packet of its QP.
+    reordered: bool,
     packet: Packet,
 }
 
-/// The state of a wire.
+/// The wire between the NIC and the fabric, with faults.
 #[derive(Debug)]
-pub struct Wire {
+pub struct FaultyWire {
     decisions: Decisions,
-    /// In the order they were sent.
+    /// In sending order.
     held: Vec<Held>,
-    orders: Vec<Order>,
+    device_faults: Vec<DeviceFault>,
 }
 
-impl Wire {
-    /// A wire as bad as `spec` says.
+impl FaultyWire {
+    /// Returns a wire with the faults of `spec`.
     #[must_use]
     pub fn new(spec: &FaultSpec) -> Self {
         Self {
             decisions: Decisions::new(spec),
             held: Vec::new(),
-            orders: Vec::new(),
+            device_faults: Vec::new(),
         }
     }
 
-    /// The wire before a fabric, for a while at `now`.
-    pub fn over<'a>(&'a mut self, fabric: &'a mut dyn Transmit, now: Nanos) -> Over<'a> {
-        Over {
+    /// Returns a transmitter that sends to `fabric` through this wire at time `now`.
+    pub fn transmit_over<'a>(
+        &'a mut self,
+        fabric: &'a mut dyn Transmit,
+        now: Nanos,
+    ) -> FaultyTransmit<'a> {
+        FaultyTransmit {
             wire: self,
             fabric,
             now,
         }
     }
 
-    /// What is to be done, since this was asked last.
-    pub fn take_orders(&mut self) -> Vec<Order> {
-        std::mem::take(&mut self.orders)
+    /// Returns the device faults that were triggered since the last call.
+    pub fn take_device_faults(&mut self) -> Vec<DeviceFault> {
+        std::mem::take(&mut self.device_faults)
     }
 
-    /// When a packet that is held back is due.
+    /// Returns when the first delayed packet is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.held.iter().map(|held| held.due).min()
     }
 
-    fn note_orders(&mut self, packet: &Packet) {
+    fn decide_device_faults(&mut self, packet: &Packet) {
         let from = packet.header.source;
-        let orders = [
-            (Kind::KillQp, Order::KillQp(packet.header.source_qpn)),
+        let device_faults = [
+            (Kind::KillQp, DeviceFault::KillQp(packet.header.source_qpn)),
             (
                 Kind::PortFlap,
-                Order::PortFlap(from, self.decisions.time(Kind::PortFlap)),
+                DeviceFault::PortFlap(from, self.decisions.time(Kind::PortFlap)),
             ),
-            (Kind::GidChange, Order::GidChange(from)),
-            (Kind::DeviceFatal, Order::DeviceFatal(from.device)),
+            (Kind::GidChange, DeviceFault::GidChange(from)),
+            (Kind::DeviceFatal, DeviceFault::DeviceFatal(from.device)),
         ];
-        for (kind, order) in orders {
-            if self.decisions.strikes(kind) {
-                self.orders.push(order);
+        for (kind, fault) in device_faults {
+            if self.decisions.decide(kind) {
+                self.device_faults.push(fault);
             }
         }
     }
 }
 
-/// A bad wire and what lies behind it.
-pub struct Over<'a> {
-    wire: &'a mut Wire,
+/// Sends packets to the fabric through a faulty wire.
+pub struct FaultyTransmit<'a> {
+    wire: &'a mut FaultyWire,
     fabric: &'a mut dyn Transmit,
     now: Nanos,
 }
 
-impl Over<'_> {
-    /// Lets go of what was held long enough; answers whether there was any.
+impl FaultyTransmit<'_> {
+    /// Sends the delayed packets that are due. Returns whether there were any.
     pub fn release(&mut self) -> bool {
         let now = self.now;
         self.release_if(|held| held.due <= now)
@@ -113,7 +118,7 @@ impl Over<'_> {
         while let Some(held) = self.wire.held.get(index) {
             if is_free(held) && self.fabric.has_room(held.packet.header.destination_qpn) {
                 let held = self.wire.held.remove(index);
-                // There is room, so it is taken.
+                // Cannot fail: there is room.
                 let _ = self.fabric.send(held.packet);
                 released = true;
             } else {
@@ -123,58 +128,59 @@ impl Over<'_> {
         released
     }
 
-    fn hold(&mut self, packet: Packet, time: Nanos, overtaken: bool) {
+    fn hold(&mut self, packet: Packet, time: Nanos, reordered: bool) {
         self.wire.held.push(Held {
             due: self.now.saturating_add(time),
-            overtaken,
+            reordered,
             packet,
         });
     }
 }
 
-impl Transmit for Over<'_> {
+impl Transmit for FaultyTransmit<'_> {
     fn has_room(&mut self, destination: Qpn) -> bool {
-        self.wire.held.len() < MOST_HELD && self.fabric.has_room(destination)
+        self.wire.held.len() < MAX_HELD && self.fabric.has_room(destination)
     }
 
     fn send(&mut self, packet: Packet) -> Result<(), Packet> {
-        // A packet that is refused comes again: it is not counted twice.
+        // A packet that does not fit is sent again later: it is counted only
+        // when it is accepted.
         if !self.has_room(packet.header.destination_qpn) {
             return Err(packet);
         }
-        self.wire.note_orders(&packet);
+        self.wire.decide_device_faults(&packet);
         let from = packet.header.source_qpn;
         let decisions = &mut self.wire.decisions;
-        let [lost, doubled, late, overtaken] =
+        let [dropped, duplicated, delayed, reordered] =
             [Kind::Drop, Kind::Duplicate, Kind::Delay, Kind::Reorder]
-                .map(|kind| decisions.strikes(kind));
-        if lost {
+                .map(|kind| decisions.decide(kind));
+        if dropped {
             return Ok(());
         }
-        if late {
+        if delayed {
             let time = self.wire.decisions.time(Kind::Delay);
-            if doubled {
+            if duplicated {
                 self.hold(packet.clone(), time, false);
             }
             self.hold(packet, time, false);
             return Ok(());
         }
-        if overtaken {
-            self.hold(packet, REORDER_PATIENCE, true);
+        if reordered {
+            self.hold(packet, REORDER_TIMEOUT, true);
             return Ok(());
         }
-        let again = doubled.then(|| packet.clone());
+        let copy = duplicated.then(|| packet.clone());
         self.fabric.send(packet)?;
-        if let Some(again) = again {
-            // Without room the second is lost, as the second of any two may be.
-            let _ = self.fabric.send(again);
+        if let Some(copy) = copy {
+            // Without room the copy is dropped.
+            let _ = self.fabric.send(copy);
         }
-        self.release_if(|held| held.overtaken && held.packet.header.source_qpn == from);
+        self.release_if(|held| held.reordered && held.packet.header.source_qpn == from);
         Ok(())
     }
 
-    fn is_unheard(&mut self, destination: Qpn) -> bool {
-        self.fabric.is_unheard(destination)
+    fn peer_is_busy(&mut self, destination: Qpn) -> bool {
+        self.fabric.peer_is_busy(destination)
     }
 }
 
@@ -184,28 +190,28 @@ mod tests {
     use crate::fabric::port::Port;
     use crate::fabric::tests::packet;
 
-    struct Bench {
-        wire: Wire,
+    struct Fixture {
+        wire: FaultyWire,
         port: Port,
     }
 
-    impl Bench {
+    impl Fixture {
         fn new(spec: &str) -> Self {
             Self {
-                wire: Wire::new(&spec.parse().unwrap()),
+                wire: FaultyWire::new(&spec.parse().unwrap()),
                 port: Port::alone(5),
             }
         }
 
-        fn send(&mut self, now: Nanos, numbers: impl IntoIterator<Item = u32>) {
-            for number in numbers {
-                let mut over = self.wire.over(&mut self.port, now);
-                over.send(packet(5, 5, number, b"x")).unwrap();
+        fn send(&mut self, now: Nanos, psns: impl IntoIterator<Item = u32>) {
+            for psn in psns {
+                let mut tx = self.wire.transmit_over(&mut self.port, now);
+                tx.send(packet(5, 5, psn, b"x")).unwrap();
             }
         }
 
         fn release(&mut self, now: Nanos) -> bool {
-            self.wire.over(&mut self.port, now).release()
+            self.wire.transmit_over(&mut self.port, now).release()
         }
 
         fn arrived(&mut self) -> Vec<u32> {
@@ -216,79 +222,92 @@ mod tests {
     }
 
     #[test]
-    fn a_good_wire_changes_nothing() {
-        let mut bench = Bench::new("seed=1");
-        bench.send(0, 0..100);
-        assert_eq!(bench.arrived(), (0..100).collect::<Vec<_>>());
-        assert!(bench.wire.take_orders().is_empty());
+    fn a_wire_without_faults_changes_nothing() {
+        let mut fixture = Fixture::new("seed=1");
+        fixture.send(0, 0..100);
+        assert_eq!(fixture.arrived(), (0..100).collect::<Vec<_>>());
+        assert!(fixture.wire.take_device_faults().is_empty());
     }
 
     #[test]
-    fn packets_are_lost_and_doubled_where_it_was_asked_for() {
-        let mut bench = Bench::new("drop@2,dup@3");
-        bench.send(0, 1..=4);
-        assert_eq!(bench.arrived(), [1, 3, 3, 4]);
+    fn packets_are_dropped_and_duplicated_as_specified() {
+        let mut fixture = Fixture::new("drop@2,dup@3");
+        fixture.send(0, 1..=4);
+        assert_eq!(fixture.arrived(), [1, 3, 3, 4]);
     }
 
     #[test]
-    fn a_late_packet_comes_when_it_is_due_and_not_before() {
-        let mut bench = Bench::new("delay@1:7us,dup@1");
-        bench.send(100, 1..=2);
-        assert_eq!(bench.arrived(), [2]);
-        assert_eq!(bench.wire.next_deadline(), Some(7_100));
-        assert!(!bench.release(7_099));
-        assert!(bench.release(7_100));
-        assert_eq!(bench.arrived(), [1, 1], "and as often");
-        assert_eq!(bench.wire.next_deadline(), None);
+    fn a_delayed_packet_arrives_when_it_is_due() {
+        let mut fixture = Fixture::new("delay@1:7us,dup@1");
+        fixture.send(100, 1..=2);
+        assert_eq!(fixture.arrived(), [2]);
+        assert_eq!(fixture.wire.next_deadline(), Some(7_100));
+        assert!(!fixture.release(7_099));
+        assert!(fixture.release(7_100));
+        assert_eq!(fixture.arrived(), [1, 1], "twice, as dup@1 says");
+        assert_eq!(fixture.wire.next_deadline(), None);
     }
 
     #[test]
-    fn a_packet_changes_places_with_the_next_or_goes_alone() {
-        let mut bench = Bench::new("reorder@1,reorder@3");
-        bench.send(0, 1..=3);
-        assert_eq!(bench.arrived(), [2, 1]);
-        assert!(bench.release(REORDER_PATIENCE));
-        assert_eq!(bench.arrived(), [3]);
+    fn a_reordered_packet_follows_the_next_one_or_is_sent_after_the_timeout() {
+        let mut fixture = Fixture::new("reorder@1,reorder@3");
+        fixture.send(0, 1..=3);
+        assert_eq!(fixture.arrived(), [2, 1]);
+        assert!(fixture.release(REORDER_TIMEOUT));
+        assert_eq!(fixture.arrived(), [3]);
     }
 
     #[test]
-    fn a_packet_that_finds_no_room_is_counted_when_it_is_taken() {
-        let mut bench = Bench::new("drop@1025");
+    fn a_packet_that_finds_no_room_is_counted_when_it_is_accepted() {
+        let mut fixture = Fixture::new("drop@1025");
         let mut sent = 0;
-        while bench.wire.over(&mut bench.port, 0).has_room(Qpn(5 << 16)) {
-            bench.send(0, [sent]);
+        while fixture
+            .wire
+            .transmit_over(&mut fixture.port, 0)
+            .has_room(Qpn(5 << 16))
+        {
+            fixture.send(0, [sent]);
             sent += 1;
         }
         assert_eq!(sent, 1024);
-        let mut over = bench.wire.over(&mut bench.port, 0);
-        assert!(over.send(packet(5, 5, sent, b"")).is_err());
-        assert_eq!(bench.arrived().len(), 1024);
-        bench.send(0, [sent, sent + 1]);
-        assert_eq!(bench.arrived(), [sent + 1], "the 1025th that was taken");
+        let mut tx = fixture.wire.transmit_over(&mut fixture.port, 0);
+        assert!(tx.send(packet(5, 5, sent, b"")).is_err());
+        assert_eq!(fixture.arrived().len(), 1024);
+        fixture.send(0, [sent, sent + 1]);
+        assert_eq!(
+            fixture.arrived(),
+            [sent + 1],
+            "the 1025th accepted packet is dropped"
+        );
     }
 
     #[test]
-    fn a_wire_that_holds_too_much_has_no_room() {
-        let mut bench = Bench::new("delay=1:1s");
-        bench.send(0, 0..MOST_HELD as u32);
-        assert!(!bench.wire.over(&mut bench.port, 0).has_room(Qpn(5 << 16)));
+    fn a_wire_with_too_many_delayed_packets_is_full() {
+        let mut fixture = Fixture::new("delay=1:1s");
+        fixture.send(0, 0..MAX_HELD as u32);
+        assert!(
+            !fixture
+                .wire
+                .transmit_over(&mut fixture.port, 0)
+                .has_room(Qpn(5 << 16))
+        );
     }
 
     #[test]
-    fn orders_name_whose_packet_it_was() {
-        let mut bench = Bench::new("kill-qp@1,port-flap@2:3ms,gid-change@2,device-fatal@3");
-        bench.send(0, 1..=4);
+    fn device_faults_name_the_sender_of_the_packet() {
+        let mut fixture = Fixture::new("kill-qp@1,port-flap@2:3ms,gid-change@2,device-fatal@3");
+        fixture.send(0, 1..=4);
         let qpn = packet(5, 5, 1, b"").header.source_qpn;
         let port = PortAddress { device: 0, port: 1 };
         assert_eq!(
-            bench.wire.take_orders(),
+            fixture.wire.take_device_faults(),
             [
-                Order::KillQp(qpn),
-                Order::PortFlap(port, 3_000_000),
-                Order::GidChange(port),
-                Order::DeviceFatal(0)
+                DeviceFault::KillQp(qpn),
+                DeviceFault::PortFlap(port, 3_000_000),
+                DeviceFault::GidChange(port),
+                DeviceFault::DeviceFatal(0)
             ]
         );
-        assert!(bench.wire.take_orders().is_empty());
+        assert!(fixture.wire.take_device_faults().is_empty());
     }
 }

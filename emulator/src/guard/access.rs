@@ -1,14 +1,15 @@
-//! The accesses themselves.
+//! The memory accesses.
 //!
-//! Each is a leaf function without a frame: wherever in it a signal comes,
-//! the return address is on top of the stack, so the thread can leave it from
-//! anywhere by the common exit, which answers 1. Words of 1, 2, 4 and 8 bytes
-//! are moved whole; longer runs word by word, in rising order up to 256 bytes
-//! and by a string instruction above, whose stores come before later ones.
+//! Each is a leaf function without a stack frame: wherever a signal interrupts
+//! it, the return address is on top of the stack, so the handler can continue the
+//! thread at a common exit that returns 1. Words of 1, 2, 4 and 8 bytes are
+//! copied whole. Longer ranges are copied word by word in ascending order up to
+//! 256 bytes, and above that by a string instruction, whose stores become visible
+//! before later ones.
 
-use super::Gone;
+use super::AccessFault;
 
-/// A word that is moved whole.
+/// A word that is loaded and stored whole.
 pub(crate) trait Word: Copy {
     #[doc(hidden)]
     fn load(address: u64, into: &mut Self) -> u32;
@@ -16,73 +17,77 @@ pub(crate) trait Word: Copy {
     fn store(address: u64, from: &Self) -> u32;
 }
 
-fn done(status: u32) -> Result<(), Gone> {
-    if status == 0 { Ok(()) } else { Err(Gone) }
+fn result_of(status: u32) -> Result<(), AccessFault> {
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(AccessFault)
+    }
 }
 
 /// Loads an aligned word.
 ///
 /// # Errors
-/// It is not there.
+/// Returns an error if the memory is not mapped or not readable.
 #[inline]
-pub(crate) fn load<T: Word + Default>(address: u64) -> Result<T, Gone> {
+pub(crate) fn load<T: Word + Default>(address: u64) -> Result<T, AccessFault> {
     let mut value = T::default();
-    done(T::load(address, &mut value))?;
+    result_of(T::load(address, &mut value))?;
     Ok(value)
 }
 
-/// Stores an aligned word, behind all stores before it.
+/// Stores an aligned word, after all earlier stores.
 ///
 /// # Errors
-/// It is not there, or may not be written.
+/// Returns an error if the memory is not mapped or not writable.
 #[inline]
-pub(crate) fn store<T: Word>(address: u64, value: T) -> Result<(), Gone> {
-    done(T::store(address, &value))
+pub(crate) fn store<T: Word>(address: u64, value: T) -> Result<(), AccessFault> {
+    result_of(T::store(address, &value))
 }
 
-/// Loads aligned words of 8 bytes; `into` has a multiple of that.
+/// Loads aligned words of 8 bytes. The length of `into` is a multiple of 8.
 ///
 /// # Errors
-/// Some of them are not there.
+/// Returns an error if part of the memory is not mapped or not readable.
 #[inline]
-pub(crate) fn load_words(address: u64, into: &mut [u8]) -> Result<(), Gone> {
+pub(crate) fn load_words(address: u64, into: &mut [u8]) -> Result<(), AccessFault> {
     debug_assert!(into.len().is_multiple_of(8));
-    done(machine::copy_in(address, into))
+    result_of(machine::copy_in(address, into))
 }
 
-/// Stores aligned words of 8 bytes; `from` has a multiple of that.
+/// Stores aligned words of 8 bytes. The length of `from` is a multiple of 8.
 ///
 /// # Errors
-/// Some of them are not there, or may not be written: those before them may
-/// have been.
+/// Returns an error if part of the memory is not mapped or not writable. Words
+/// before that part may have been stored.
 #[inline]
-pub(crate) fn store_words(address: u64, from: &[u8]) -> Result<(), Gone> {
+pub(crate) fn store_words(address: u64, from: &[u8]) -> Result<(), AccessFault> {
     debug_assert!(from.len().is_multiple_of(8));
-    done(machine::copy_out(address, from))
+    result_of(machine::copy_out(address, from))
 }
 
-/// Adds to an aligned word of 8 bytes, atomically; answers what was there.
+/// Adds to an aligned word of 8 bytes atomically. Returns the previous value.
 ///
 /// # Errors
-/// As [`store`].
-pub(crate) fn add(address: u64, value: u64) -> Result<u64, Gone> {
+/// The same as for [`store`].
+pub(crate) fn add(address: u64, value: u64) -> Result<u64, AccessFault> {
     let mut was = 0;
-    done(machine::add(address, value, &mut was))?;
+    result_of(machine::add(address, value, &mut was))?;
     Ok(was)
 }
 
-/// Replaces an aligned word of 8 bytes by `swap` if it is `compare`,
-/// atomically; answers what was there.
+/// Replaces an aligned word of 8 bytes by `swap` atomically if it equals
+/// `compare`. Returns the previous value.
 ///
 /// # Errors
-/// As [`store`].
-pub(crate) fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Gone> {
+/// The same as for [`store`].
+pub(crate) fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, AccessFault> {
     let mut was = compare;
-    done(machine::compare_swap(address, &mut was, swap))?;
+    result_of(machine::compare_swap(address, &mut was, swap))?;
     Ok(was)
 }
 
-pub(super) use machine::{CAN_FAIL, leave};
+pub(super) use machine::{CAN_RECOVER, continue_at_exit};
 
 #[cfg(target_arch = "x86_64")]
 mod machine {
@@ -91,14 +96,13 @@ mod machine {
 
     use super::Word;
 
-    pub(in crate::guard) const CAN_FAIL: bool = true;
+    pub(in crate::guard) const CAN_RECOVER: bool = true;
 
-    // Arguments in rdi, rsi, rdx; status in eax. In each the operand of the
-    // program's memory is the one in brackets with rdi (rdi and rsi in turn
-    // for the copies).
+    // Arguments in rdi, rsi, rdx; status in eax. The operand in the program's
+    // memory is always the one addressed by rdi (for copies, rdi or rsi).
     global_asm!(
         ".pushsection .text.mlx5emu_guard, \"ax\", @progbits",
-        // The rest of this crate may be compiled into other objects.
+        // Global and hidden: the rest of this crate may be in other objects.
         ".globl mlx5emu_guard_begin",
         ".hidden mlx5emu_guard_begin",
         ".globl mlx5emu_guard_end",
@@ -161,7 +165,7 @@ mod machine {
         "mov qword ptr [rdi], rax",
         "xor eax, eax",
         "ret",
-        // rdi: to, rsi: from, rdx: words, at least one.
+        // rdi: destination, rsi: source, rdx: number of words, at least one.
         "mlx5emu_guard_copy: cmp rdx, 32",
         "ja 3f",
         "2: mov rax, qword ptr [rsi]",
@@ -176,13 +180,13 @@ mod machine {
         "rep movsq",
         "xor eax, eax",
         "ret",
-        // rdi: word, rsi: what is added, rdx: where what was there goes.
+        // rdi: word, rsi: addend, rdx: receives the previous value.
         "mlx5emu_guard_add: mov rax, rsi",
         "lock xadd qword ptr [rdi], rax",
         "mov qword ptr [rdx], rax",
         "xor eax, eax",
         "ret",
-        // rdi: word, rsi: compare, and where what was there goes; rdx: swap.
+        // rdi: word, rsi: compare value, receives the previous one; rdx: swap.
         "mlx5emu_guard_compare_swap: mov rax, qword ptr [rsi]",
         "lock cmpxchg qword ptr [rdi], rdx",
         "mov qword ptr [rsi], rax",
@@ -213,14 +217,14 @@ mod machine {
                 #[inline]
                 fn load(address: u64, into: &mut Self) -> u32 {
                     // SAFETY: the function reads the program's word, which
-                    // may be absent, and writes `into`.
+                    // may be unmapped, and writes `into`.
                     unsafe { $load(address, into) }
                 }
                 #[inline]
                 fn store(address: u64, from: &Self) -> u32 {
                     // SAFETY: the function reads `from` and writes a word of
                     // memory that the program gave to the device, which may
-                    // be absent.
+                    // be unmapped.
                     unsafe { $store(address, from) }
                 }
             }
@@ -234,7 +238,7 @@ mod machine {
     pub(super) fn copy_in(address: u64, into: &mut [u8]) -> u32 {
         match into.len() / 8 {
             0 => 0,
-            // SAFETY: writes whole words of `into` only; reads as `Word::load`.
+            // SAFETY: writes whole words of `into` only; reads as for `Word::load`.
             words => unsafe { mlx5emu_guard_copy(into.as_mut_ptr() as u64, address, words) },
         }
     }
@@ -242,28 +246,28 @@ mod machine {
     pub(super) fn copy_out(address: u64, from: &[u8]) -> u32 {
         match from.len() / 8 {
             0 => 0,
-            // SAFETY: reads whole words of `from` only; writes as `Word::store`.
+            // SAFETY: reads whole words of `from` only; writes as for `Word::store`.
             words => unsafe { mlx5emu_guard_copy(address, from.as_ptr() as u64, words) },
         }
     }
 
     pub(super) fn add(address: u64, value: u64, was: &mut u64) -> u32 {
-        // SAFETY: as `Word::store`.
+        // SAFETY: as for `Word::store`.
         unsafe { mlx5emu_guard_add(address, value, was) }
     }
 
     pub(super) fn compare_swap(address: u64, was: &mut u64, swap: u64) -> u32 {
-        // SAFETY: as `Word::store`.
+        // SAFETY: as for `Word::store`.
         unsafe { mlx5emu_guard_compare_swap(address, was, swap) }
     }
 
-    /// Sends the interrupted thread to the exit if it was between the first
-    /// and the last of the instructions above.
+    /// Continues the interrupted thread at the exit if it was executing one of
+    /// the instructions above. Returns whether it was.
     ///
     /// # Safety
-    /// `context` is the third argument of a running handler of `SA_SIGINFO`.
-    pub(in crate::guard) unsafe fn leave(context: *mut c_void) -> bool {
-        // SAFETY: the caller's promise.
+    /// `context` is the third argument of a running `SA_SIGINFO` handler.
+    pub(in crate::guard) unsafe fn continue_at_exit(context: *mut c_void) -> bool {
+        // SAFETY: promised by the caller.
         let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         let at = registers[libc::REG_RIP as usize].cast_unsigned();
         let begin = mlx5emu_guard_begin as *const () as u64;
@@ -279,14 +283,14 @@ mod machine {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod machine {
-    //! Plain accesses.
+    //! Accesses that cannot recover from a fault.
 
     use std::ffi::c_void;
     use std::sync::atomic::{AtomicU64, Ordering, fence};
 
     use super::Word;
 
-    pub(in crate::guard) const CAN_FAIL: bool = false;
+    pub(in crate::guard) const CAN_RECOVER: bool = false;
 
     macro_rules! word {
         ($($type:ty)*) => {$(
@@ -301,7 +305,7 @@ mod machine {
                 #[inline]
                 fn store(address: u64, from: &Self) -> u32 {
                     fence(Ordering::Release);
-                    // SAFETY: as in `load`.
+                    // SAFETY: as for `load`.
                     unsafe { (address as *mut $type).write_volatile(*from) };
                     0
                 }
@@ -320,7 +324,7 @@ mod machine {
 
     pub(super) fn copy_out(address: u64, from: &[u8]) -> u32 {
         for (at, word) in (address..).step_by(8).zip(from.as_chunks::<8>().0) {
-            // SAFETY: as in `copy_in`.
+            // SAFETY: as for `copy_in`.
             unsafe { (at as *mut u64).write_volatile(u64::from_ne_bytes(*word)) };
         }
         0
@@ -339,12 +343,12 @@ mod machine {
 
     pub(super) fn compare_swap(address: u64, was: &mut u64, swap: u64) -> u32 {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        let done = word(address).compare_exchange(*was, swap, success, failure);
-        *was = done.unwrap_or_else(|other| other);
+        let result_of = word(address).compare_exchange(*was, swap, success, failure);
+        *was = result_of.unwrap_or_else(|other| other);
         0
     }
 
-    pub(in crate::guard) unsafe fn leave(_context: *mut c_void) -> bool {
+    pub(in crate::guard) unsafe fn continue_at_exit(_context: *mut c_void) -> bool {
         false
     }
 }

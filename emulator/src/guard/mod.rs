@@ -1,18 +1,17 @@
-//! Accesses to memory of the program that may be gone.
+//! Accesses to memory of the program that may have been unmapped.
 //!
-//! The NIC reads and writes the program's memory while the program runs, and
-//! a wrong program unmaps a ring that is in use, or memory that it has
-//! registered. A device in silicon would go on with the pages that the kernel
-//! had pinned; here the access itself must fail, and nothing else: each
-//! function of this module answers [`Gone`] where a plain load or store would
-//! end the process.
+//! The NIC reads and writes the program's memory while the program runs. A faulty
+//! program may unmap a ring in use or memory that it has registered. A hardware
+//! NIC would continue with the pages that the kernel has pinned; here the access
+//! fails, and only the access: every function of this module returns
+//! [`AccessFault`] where an ordinary load or store would kill the process.
 //!
-//! The accesses are a few instructions in one place (`access`). The handler
-//! for `SIGSEGV` and `SIGBUS` looks where the signal came from: from there it
-//! sends the thread to an exit that answers the failure, every other one it
-//! hands to whoever stood there before. Until [`install`] was called, and on
-//! processors for which `access` has no instructions, a failing access ends
-//! the process as any other.
+//! The accesses are a few instructions in one place (`access`). The handler for
+//! `SIGSEGV` and `SIGBUS` checks the interrupted instruction: if it is one of
+//! these, the handler continues the thread at an exit that returns the error.
+//! Every other signal is forwarded to the program's own action. Before
+//! [`install`] is called, and on processors other than x86-64, a failing access
+//! kills the process as usual.
 
 mod access;
 pub(crate) mod shared;
@@ -22,69 +21,70 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::preload::real;
 use crate::trap;
-use crate::trap::chain::Chain;
+use crate::trap::chain::ApplicationAction;
 
 pub(crate) use access::{add, compare_swap, load, load_words, store, store_words};
 
-/// There is no such memory, or it may not be written.
+/// The memory is not mapped, or the access is not permitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct AccessFault;
 
 /// The program's own action for `SIGSEGV`.
-pub(crate) static THEIRS: Chain = Chain::new();
+pub(crate) static APPLICATION_ACTION: ApplicationAction = ApplicationAction::new();
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program's actions for `SIGSEGV` are kept by us.
+/// Returns whether the program's `SIGSEGV` action is kept by the emulator.
 pub(crate) fn is_installed() -> bool {
     INSTALLED.load(Ordering::Acquire)
 }
 
-/// Installs the handlers, once. Where they cannot be had, accesses are plain.
+/// Installs the handlers, once. If that fails, accesses cannot recover.
 ///
-/// A file behind memory that was truncated raises `SIGBUS`, the rest `SIGSEGV`.
+/// Memory of a truncated file raises `SIGBUS`; all other faults raise `SIGSEGV`.
 pub(crate) fn install() {
-    // Without it the program ends at such an access, as without this module.
+    // Without the handler such an access kills the program.
     let _ = trap::install_handler();
-    if !access::CAN_FAIL || is_installed() {
+    if !access::CAN_RECOVER || is_installed() {
         return;
     }
     // SAFETY: plain data, for which zeros are valid.
     let (mut ours, mut before): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
     ours.sa_sigaction = on_fault as *const () as usize;
-    // On the alternate stack: the signal may say that the other one is full.
+    // On the alternate stack: the fault may be an overflow of the normal one.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // SAFETY: room for an action.
     unsafe { real::sigaction(libc::SIGSEGV, std::ptr::null(), &raw mut before) };
-    THEIRS.replace(before);
+    APPLICATION_ACTION.replace(before);
     // SAFETY: a handler of the right type, which lives as long as the process.
     let status = unsafe { real::sigaction(libc::SIGSEGV, &raw const ours, std::ptr::null_mut()) };
     INSTALLED.store(status == 0, Ordering::Release);
 }
 
-/// Takes a `SIGBUS` at this address: lets the interrupted thread go on, if it
-/// was in a mapping that is watched ([`shared`]), or in `access`.
+/// Handles a `SIGBUS` at this address if the interrupted access was to a watched
+/// mapping ([`shared`]) or in `access`. Returns whether it was.
 ///
 /// # Safety
-/// `context` is the third argument of a running handler of `SA_SIGINFO`.
+/// `context` is the third argument of a running `SA_SIGINFO` handler.
 pub(crate) unsafe fn recover_from_truncation(address: usize, context: *mut c_void) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: promised by the caller.
     shared::replace(address) || unsafe { recover(context) }
 }
 
-/// Sends the interrupted thread to the exit, if it was in `access`.
+/// Continues the interrupted thread at the exit if it was in `access`. Returns
+/// whether it was.
 ///
 /// # Safety
-/// `context` is the third argument of a running handler of `SA_SIGINFO`.
+/// `context` is the third argument of a running `SA_SIGINFO` handler.
 pub(crate) unsafe fn recover(context: *mut c_void) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { access::leave(context) }
+    // SAFETY: promised by the caller.
+    unsafe { access::continue_at_exit(context) }
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: our own arguments.
+    // SAFETY: the handler's own arguments.
     unsafe {
         if !recover(context) {
-            THEIRS.forward(signal, info, context);
+            APPLICATION_ACTION.forward(signal, info, context);
         }
     }
 }
@@ -110,20 +110,20 @@ mod tests {
 
         fn protect(&self, rights: c_int) {
             // SAFETY: the mapping is the test's own.
-            let done = unsafe { libc::mprotect(self.0 as *mut c_void, 4096, rights) };
-            assert_eq!(done, 0);
+            let result_of = unsafe { libc::mprotect(self.0 as *mut c_void, 4096, rights) };
+            assert_eq!(result_of, 0);
         }
     }
 
     impl Drop for Page {
         fn drop(&mut self) {
-            // SAFETY: mapped by `new`, used no more.
+            // SAFETY: mapped by `new` and not used any more.
             unsafe { libc::munmap(self.0 as *mut c_void, 4096) };
         }
     }
 
     #[test]
-    fn what_is_there_is_read_and_written() {
+    fn mapped_memory_is_read_and_written() {
         install();
         let page = Page::new();
         let at = page.0 as u64;
@@ -149,9 +149,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_answer() {
-        if !access::CAN_FAIL {
-            eprintln!("SKIPPED: accesses cannot fail on this processor");
+    fn an_access_to_inaccessible_memory_returns_an_error() {
+        if !access::CAN_RECOVER {
+            eprintln!("SKIPPED: accesses cannot recover on this processor");
             return;
         }
         install();
@@ -159,21 +159,21 @@ mod tests {
         let at = page.0 as u64;
         page.protect(libc::PROT_READ);
         assert_eq!(load::<u64>(at), Ok(0));
-        assert_eq!(store(at, 1_u8), Err(Gone));
-        assert_eq!(store(at, 1_u16), Err(Gone));
-        assert_eq!(store(at, 1_u32), Err(Gone));
-        assert_eq!(store(at, 1_u64), Err(Gone));
-        assert_eq!(store_words(at, &[1; 24]), Err(Gone));
-        assert_eq!(store_words(at, &[1; 4096]), Err(Gone));
-        assert_eq!(add(at, 1), Err(Gone));
-        assert_eq!(compare_swap(at, 0, 1), Err(Gone));
+        assert_eq!(store(at, 1_u8), Err(AccessFault));
+        assert_eq!(store(at, 1_u16), Err(AccessFault));
+        assert_eq!(store(at, 1_u32), Err(AccessFault));
+        assert_eq!(store(at, 1_u64), Err(AccessFault));
+        assert_eq!(store_words(at, &[1; 24]), Err(AccessFault));
+        assert_eq!(store_words(at, &[1; 4096]), Err(AccessFault));
+        assert_eq!(add(at, 1), Err(AccessFault));
+        assert_eq!(compare_swap(at, 0, 1), Err(AccessFault));
         page.protect(libc::PROT_NONE);
-        assert_eq!(load::<u8>(at), Err(Gone));
-        assert_eq!(load::<u16>(at), Err(Gone));
-        assert_eq!(load::<u32>(at), Err(Gone));
-        assert_eq!(load::<u64>(at), Err(Gone));
-        assert_eq!(load_words(at, &mut [0; 24]), Err(Gone));
-        assert_eq!(load_words(at, &mut [0; 4096]), Err(Gone));
+        assert_eq!(load::<u8>(at), Err(AccessFault));
+        assert_eq!(load::<u16>(at), Err(AccessFault));
+        assert_eq!(load::<u32>(at), Err(AccessFault));
+        assert_eq!(load::<u64>(at), Err(AccessFault));
+        assert_eq!(load_words(at, &mut [0; 24]), Err(AccessFault));
+        assert_eq!(load_words(at, &mut [0; 4096]), Err(AccessFault));
         page.protect(libc::PROT_READ | libc::PROT_WRITE);
         assert_eq!(load::<u64>(at), Ok(0), "nothing was written");
     }

@@ -1,6 +1,6 @@
-//! The limits this device publishes and enforces, in one place: the kernel
-//! face answers them, the NIC refuses what exceeds them. [`Limits`] makes a
-//! device that can do less.
+//! The limits that the emulated device reports and enforces. The uverbs
+//! commands report them, and the NIC refuses what exceeds them. [`Limits`]
+//! describes a device with lower limits.
 
 mod profiles;
 mod text;
@@ -8,97 +8,101 @@ mod text;
 pub use profiles::{PROFILES, Profile};
 pub use text::LimitsError;
 
-/// Largest work queue, in requests (and in 64-byte blocks for send queues).
+/// Maximum number of requests of a work queue, and of WQEBBs (64-byte units) of a
+/// send queue.
 pub const MAX_WR: u32 = 32_768;
-/// Most CQEs of one CQ.
+/// Maximum number of CQEs of one CQ.
 pub const MAX_CQE: u32 = (1 << 22) - 1;
-/// Longest time an event may be held back, in microseconds (12 bits).
+/// Maximum CQ moderation period in microseconds (12 bits).
 pub const MAX_CQ_PERIOD: u16 = 0xfff;
-/// Most completions an event may be held back for.
+/// Maximum CQ moderation count.
 pub const MAX_CQ_COUNT: u16 = 0xffff;
-/// Most receives of one SRQ.
+/// Maximum number of receives of one SRQ.
 pub const MAX_SRQ_WR: u32 = 32_767;
-/// Most segments of a request.
+/// Maximum number of segments of a request.
 pub const MAX_SGE: u32 = 30;
-/// Most segments of an SRQ request.
+/// Maximum number of segments of an SRQ receive.
 pub const MAX_SRQ_SGE: u32 = 31;
-/// Largest send WQE, bytes.
+/// Maximum size of a send WQE in bytes.
 pub const MAX_SQ_DESC: u32 = 1024;
-/// Largest receive WQE, bytes.
+/// Maximum size of a receive WQE in bytes.
 pub const MAX_RQ_DESC: u32 = 512;
-/// QPs of one process (its slot's share of the 24-bit number space).
+/// Maximum number of QPs of one process (its share of the 24-bit QP numbers).
 pub const MAX_QP: u32 = 65_535;
-/// CQs of one process.
+/// Maximum number of CQs of one process.
 pub const MAX_CQ: u32 = 65_535;
-/// SRQs of one process.
+/// Maximum number of SRQs of one process.
 pub const MAX_SRQ: u32 = 65_535;
-/// Memory regions and windows of one process.
+/// Maximum number of memory regions and windows of one process.
 pub const MAX_MR: u32 = 1 << 20;
-/// Protection domains of one process.
+/// Maximum number of protection domains of one process.
 pub const MAX_PD: u32 = 32_768;
-/// RDMA reads and atomics outstanding per QP, each direction.
+/// Maximum number of outstanding RDMA reads and atomics per QP and direction.
 pub const MAX_RD_ATOMIC: u8 = 16;
-/// Largest message, bytes (2^30).
+/// Maximum message size in bytes (2^30).
 pub const MAX_MSG: u32 = 1 << 30;
-/// Processes on one fabric; a QP number's upper 8 bits are the process' slot, from 1.
+/// Maximum number of processes on one fabric. The upper 8 bits of a QP number are
+/// the slot of its process, counted from 1.
 pub const MAX_PROCESSES: u32 = 64;
-/// Bytes of one BlueFlame register (two halves of 256).
+/// Size of one BlueFlame register in bytes (two buffers of 256).
 pub const BF_REG_SIZE: u32 = 512;
-/// Offset of the first register in a UAR page.
+/// Offset of the first BlueFlame register in a UAR page.
 pub const BF_OFFSET: u32 = 0x800;
 /// Offset of the CQ arm doorbell in a UAR page.
 pub const CQ_ARM_OFFSET: u32 = 0x20;
-/// Entries of a port's GID table. In use are the first, and on RoCE the second.
+/// Number of entries of a port's GID table. The first is in use, and on RoCE also
+/// the second.
 pub const GID_TABLE: u32 = 8;
 
-/// Most inline data of one request, bytes: what is left of the largest send
-/// WQE behind the control segment and the header of the data.
+/// Maximum inline data of one request in bytes: the largest send WQE minus the
+/// control segment and the inline segment header.
 pub const MAX_INLINE: u32 = MAX_SQ_DESC - 16 - 4;
 
-/// What a device can do. The default is all that this one can; fields named as
-/// in `ibv_device_attr` are what `ibv_query_device` tells.
+/// The limits of a device. The default is the maximum that the emulated device
+/// supports. Fields named as in `ibv_device_attr` are what `ibv_query_device`
+/// returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// QPs of one process.
+    /// Maximum number of QPs of one process.
     pub max_qp: u32,
-    /// Requests of a send or a receive queue.
+    /// Maximum number of requests of a send or receive queue.
     pub max_qp_wr: u32,
-    /// Segments of a request, in both directions.
+    /// Maximum number of segments of a send or receive request.
     pub max_sge: u32,
-    /// Segments of an RDMA read.
+    /// Maximum number of segments of an RDMA read.
     pub max_sge_rd: u32,
-    /// CQs of one process.
+    /// Maximum number of CQs of one process.
     pub max_cq: u32,
-    /// Completions of one CQ.
+    /// Maximum number of CQEs of one CQ.
     pub max_cqe: u32,
-    /// Memory regions of one process.
+    /// Maximum number of memory regions of one process.
     pub max_mr: u32,
-    /// Bytes of one memory region.
+    /// Maximum size of one memory region in bytes.
     pub max_mr_size: u64,
-    /// Protection domains of one process.
+    /// Maximum number of protection domains of one process.
     pub max_pd: u32,
-    /// RDMA reads and atomics that a QP may have outstanding as their target.
+    /// Maximum number of RDMA reads and atomics outstanding at a QP as responder.
     pub max_qp_rd_atom: u32,
-    /// RDMA reads and atomics that a QP may have outstanding as their initiator.
+    /// Maximum number of RDMA reads and atomics outstanding at a QP as initiator.
     pub max_qp_init_rd_atom: u32,
-    /// Memory windows of one process; with 0 the device has none.
+    /// Maximum number of memory windows of one process; 0 if the device has none.
     pub max_mw: u32,
-    /// SRQs of one process; with 0 the device has none.
+    /// Maximum number of SRQs of one process; 0 if the device has none.
     pub max_srq: u32,
-    /// Receives of an SRQ.
+    /// Maximum number of receives of an SRQ.
     pub max_srq_wr: u32,
-    /// Segments of an SRQ's receive.
+    /// Maximum number of segments of an SRQ receive.
     pub max_srq_sge: u32,
-    /// Bytes of inline data of one request.
+    /// Maximum inline data of one request in bytes.
     pub max_inline: u32,
-    /// CQs can be resized.
+    /// Whether CQs can be resized.
     pub resizes_cqs: bool,
-    /// Remote atomics exist.
+    /// Whether remote atomics are supported.
     pub has_atomics: bool,
 }
 
 impl Limits {
-    /// All that this device can do.
+    /// The limits of the emulated device.
     pub const DEVICE: Self = Self {
         max_qp: MAX_QP,
         max_qp_wr: MAX_WR,
@@ -120,13 +124,13 @@ impl Limits {
         has_atomics: true,
     };
 
-    /// Whether there are shared receive queues.
+    /// Returns whether the device has shared receive queues.
     #[must_use]
     pub fn has_srqs(&self) -> bool {
         self.max_srq > 0
     }
 
-    /// Whether there are memory windows.
+    /// Returns whether the device has memory windows.
     #[must_use]
     pub fn has_windows(&self) -> bool {
         self.max_mw > 0

@@ -1,51 +1,52 @@
-//! Limits of devices of other makers, as their drivers report them.
+//! Limits of other vendors' devices, as their drivers report them.
 //!
-//! The values are facts of Linux 6.1 (`drivers/infiniband`) and of rdma-core
-//! 65 (development), read in the files that are named; no such device was asked. A value that
-//! the driver has from its firmware is left out, unless its note says which was
-//! taken. `max_sge` is the smaller one of send and receive
-//! (`copy_query_dev_fields` in `core/uverbs_cmd.c`).
+//! The values are read from the source of Linux 6.1 (`drivers/infiniband`) and
+//! rdma-core 65 (development), in the files named with each profile; none was
+//! measured on a device. A value that the driver gets from its firmware is left
+//! out, unless the note says which value was chosen. `max_sge` is the smaller of
+//! the send and receive limits (`copy_query_dev_fields` in `core/uverbs_cmd.c`).
 
 use super::Limits;
 
-/// A device that can be imitated as far as its limits go.
+/// The limits of another vendor's device. The emulated device adopts them as far
+/// as it supports them.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// What `profile:` calls it.
+    /// The name after `profile:`.
     pub name: &'static str,
-    /// What it is.
+    /// The device's product name.
     pub device: &'static str,
-    /// Limits as the driver reports them, which may be more than this device
-    /// can do, and features that are missing.
+    /// The limits as the driver reports them, which may exceed those of the
+    /// emulated device, and the features that are missing.
     pub limits: &'static str,
-    /// Files and symbols that say so.
+    /// The files and symbols from which the limits were read.
     pub sources: &'static str,
-    /// What was chosen or left out, and why; or empty.
+    /// Values that were chosen or left out, with the reason; or empty.
     pub note: &'static str,
 }
 
 impl Profile {
-    /// The profile of that name.
+    /// Returns the profile with this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
-    /// Lowers `limits` to those of the profile, as far as this device can do
-    /// as much. Answers the words of the profile that had to be lowered.
+    /// Lowers `limits` to those of the profile. Returns the entries of the
+    /// profile that exceed the emulated device and were capped.
     pub(super) fn apply(&self, limits: &mut Limits) -> Vec<&'static str> {
         let lowered = self.limits.split(',').filter(|word| limits.lower(word));
         lowered.collect()
     }
 
-    /// The names of all, for messages.
+    /// Returns the names of all profiles, for messages.
     #[must_use]
     pub fn names() -> String {
         let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
         names.join(", ")
     }
 
-    /// What there is to say of the profile, in lines of up to 100 characters.
+    /// Returns a description of the profile, in lines of up to 100 characters.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut limits = Limits::DEVICE;
@@ -64,7 +65,7 @@ impl Profile {
     }
 }
 
-/// Words in lines, behind a heading in the first.
+/// Formats words as lines, with a heading on the first line.
 fn paragraph(heading: &str, words: &str) -> String {
     let mut text = String::new();
     let mut line = format!("  {heading:<8}");
@@ -122,9 +123,9 @@ pub const PROFILES: &[Profile] = &[
                   bnxt_qplib_get_dev_attr in qplib_sp.c, BNXT_QPLIB_MAX_OUT_RD_ATOM in \
                   qplib_sp.h, bnxt_re_dev_ops in main.c; rdma-core: BNXT_RE_MAX_INLINE_SIZE \
                   in providers/bnxt_re/bnxt_re-abi.h",
-        note: "firmware tells the queue sizes and counts, which are left out, the segments \
-               of an SRQ (taken: those of a QP), the inline size (taken: rdma-core's), and \
-               whether there are atomics (taken: none). It tells of windows, but the driver \
+        note: "firmware reports the queue sizes and counts, which are left out, the segments \
+               of an SRQ (chosen: those of a QP), the inline size (chosen: rdma-core's), and \
+               whether there are atomics (chosen: none). It reports windows, but the driver \
                has no alloc_mw",
     },
     Profile {
@@ -136,7 +137,7 @@ pub const PROFILES: &[Profile] = &[
                  max_inline=32,max_mw=0,no_cq_resize",
         sources: "hw/hns: hns_roce_query_device and hns_roce_dev_ops in hns_roce_main.c, \
                   set_default_caps in hns_roce_hw_v2.c, HNS_ROCE_V2_MAX_* in hns_roce_hw_v2.h",
-        note: "the driver's defaults; firmware that tells others is believed. It tells of no \
+        note: "the driver's defaults; firmware may report others. It reports no \
                windows, though hns_roce_dev_mw_ops has them",
     },
     Profile {
@@ -150,9 +151,9 @@ pub const PROFILES: &[Profile] = &[
                   verbs.c, qedr_set_device_attr and qedr_dev_ops in main.c, QEDR_MAX_CQES in \
                   qedr.h; net/ethernet/qlogic/qed: qed_rdma_init_devinfo in qed_rdma.c, \
                   qed_rdma.h; include/linux/qed: rdma_common.h, roce_common.h",
-        note: "Linux 6.1 reports max_srq_sge=0, which qedr_set_device_attr forgets; taken is \
-               what the check compares with. Atomics depend on the PCIe root port; taken: \
-               none. The number of SRQs is the largest",
+        note: "Linux 6.1 reports max_srq_sge=0, which qedr_set_device_attr does not set; chosen: \
+               the value the check compares with. Atomics depend on the PCIe root port; chosen: \
+               none. The number of SRQs is the maximum",
     },
     Profile {
         name: "qedr-iwarp",
@@ -173,9 +174,9 @@ pub const PROFILES: &[Profile] = &[
                  no_atomics,no_cq_resize",
         sources: "hw/cxgb4: c4iw_query_device and c4iw_dev_ops in provider.c, c4iw_create_qp in \
                   qp.c, c4iw_uld_add and c4iw_alloc in device.c, T4_MAX_* in t4.h",
-        note: "firmware tells the read depth (taken: what cxgb4_main.c assumes if it does not) \
-               and the number of SRQs, which only T6 has; queue pairs and CQs are left out. \
-               One status entry (sge_egrstatuspagesize 64) is taken. The driver refuses long \
+        note: "firmware reports the read depth (chosen: the fallback of cxgb4_main.c) \
+               and the number of SRQs, which only T6 has; numbers of QPs and CQs are left out. \
+               One status entry (sge_egrstatuspagesize 64) is assumed. The driver refuses long \
                queues with E2BIG, the emulated device with EINVAL. Limits only, as irdma-iwarp",
     },
     Profile {
@@ -187,8 +188,8 @@ pub const PROFILES: &[Profile] = &[
         sources: "hw/erdma: erdma_query_device and erdma_qp_validate_cap in erdma_verbs.c, \
                   erdma_dev_attrs_init and erdma_device_ops in erdma_main.c, ERDMA_MAX_* in \
                   erdma_verbs.h",
-        note: "the device sends up to 6 segments and receives into one; told is the smaller. \
-               It tells of windows, but the driver has no alloc_mw. Sizes and counts from the \
+        note: "the device sends up to 6 segments and receives into one; the smaller is reported. \
+               It reports windows, but the driver has no alloc_mw. Sizes and counts from the \
                device are left out. Limits only, as irdma-iwarp",
     },
     Profile {
@@ -221,7 +222,7 @@ pub const PROFILES: &[Profile] = &[
                  max_srq=1024,max_srq_wr=131071,max_srq_sge=128,max_inline=0,max_mw=0",
         sources: "hw/hfi1: hfi1_fill_device_attr and the module parameters hfi1_max_* in \
                   verbs.c; sw/rdmavt: rvt_create_qp in qp.c, rvt_dev_ops in vt.c",
-        note: "the driver does not refuse inline data, it grants 0 bytes",
+        note: "the driver does not refuse inline data but grants 0 bytes",
     },
     Profile {
         name: "vmw_pvrdma",
@@ -229,8 +230,8 @@ pub const PROFILES: &[Profile] = &[
         limits: "max_inline=0,max_mw=0,no_cq_resize",
         sources: "hw/vmw_pvrdma: pvrdma_create_qp in pvrdma_qp.c, pvrdma_dev_ops in \
                   pvrdma_main.c",
-        note: "the hypervisor tells all other limits, which are left out. The driver does not \
-               refuse inline data, it grants 0 bytes",
+        note: "the hypervisor reports all other limits, which are left out. The driver does not \
+               refuse inline data but grants 0 bytes",
     },
     Profile {
         name: "mana",
@@ -238,12 +239,12 @@ pub const PROFILES: &[Profile] = &[
         limits: "max_inline=0,max_mw=0,no_srq,no_atomics,no_cq_resize",
         sources: "hw/mana: mana_ib_query_device in main.c (commit 1440bdbd9c4e), \
                   mana_ib_dev_ops in device.c (commit 06d074298583); rdma-core: providers/mana",
-        note: "newer than Linux 6.1. The device tells all other limits, which are left out. rdma-core's provider has \
-               no code for inline data",
+        note: "newer than Linux 6.1. The device reports all other limits, which are left out. \
+               rdma-core's provider has no code for inline data",
     },
     Profile {
         name: "least",
-        device: "no device: the least that endpoints work on",
+        device: "no real device: the minimum on which endpoints work",
         limits: "max_qp_wr=64,max_sge=1,max_sge_rd=1,max_cqe=255,max_qp_rd_atom=0,\
                  max_qp_init_rd_atom=0,max_inline=0,max_mw=0,no_srq,no_atomics,no_cq_resize",
         sources: "invented",
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dozen_profiles_can_be_chosen_and_say_where_they_are_from() {
+    fn every_profile_can_be_selected_and_names_its_sources() {
         assert!(PROFILES.len() > 12);
         for profile in PROFILES {
             let chosen: Limits = format!("profile:{}", profile.name).parse().unwrap();
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_device_cannot_do_is_lowered_and_said() {
+    fn limits_beyond_the_emulated_device_are_capped_and_reported() {
         let limits: Limits = "profile:siw".parse().unwrap();
         assert_eq!(
             limits.to_string(),
@@ -289,11 +290,11 @@ mod tests {
     }
 
     #[test]
-    fn limits_behind_a_profile_replace_its_own() {
+    fn limits_after_a_profile_override_it() {
         let limits: Limits = "profile:rxe,max_sge=2,no_srq".parse().unwrap();
         assert_eq!((limits.max_sge, limits.max_srq), (2, 0));
         assert_eq!(limits.max_inline, 512);
         let error = "profile:mlx9".parse::<Limits>().unwrap_err().to_string();
-        assert!(error.contains("known are irdma-roce, "), "{error}");
+        assert!(error.contains("expected one of irdma-roce, "), "{error}");
     }
 }

@@ -1,173 +1,175 @@
-//! The language of `--limits`.
+//! Parses and formats the value of `--limits`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Limits, Profile};
 
-/// What a profile's name stands behind.
+/// The prefix of a profile's name.
 const PROFILE: &str = "profile:";
 
 /// A limit that takes a number.
 struct Key {
     name: &'static str,
-    /// Smallest value that leaves a device that works.
-    least: u64,
+    /// Smallest accepted value.
+    min: u64,
     get: fn(&Limits) -> u64,
     set: fn(&mut Limits, u64),
-    means: &'static str,
+    meaning: &'static str,
 }
 
-/// A feature that can be missing.
-struct Word {
+/// A feature that can be disabled.
+struct Feature {
     name: &'static str,
     is_missing: fn(&Limits) -> bool,
-    take_away: fn(&mut Limits),
-    means: &'static str,
+    disable: fn(&mut Limits),
+    meaning: &'static str,
 }
 
 macro_rules! keys {
-    ($($field:ident from $least:literal: $means:literal,)*) => {
+    ($($field:ident from $min:literal: $meaning:literal,)*) => {
         &[$(Key {
             name: stringify!($field),
-            least: $least,
+            min: $min,
             get: |limits| limits.$field.into(),
-            // A value was compared with the device's own before: it fits.
+            // The caller has compared the value with the device's limit, so it fits.
             set: |limits, value| limits.$field = value.try_into().unwrap_or(limits.$field),
-            means: $means,
+            meaning: $meaning,
         }),*]
     };
 }
 
 const KEYS: &[Key] = keys! {
-    max_qp from 1: "queue pairs of a process; more: ENOMEM",
+    max_qp from 1: "QPs of a process; more: ENOMEM",
     max_qp_wr from 1: "requests of a send or receive queue; more: EINVAL",
     max_sge from 1: "segments of a request; a QP with more: EINVAL",
-    max_sge_rd from 1: "segments of an RDMA read; more: it fails (QP operation)",
-    max_cq from 1: "completion queues of a process; more: ENOMEM",
-    max_cqe from 1: "completions of a CQ, enforced as 2^n-1; more: EINVAL",
+    max_sge_rd from 1: "segments of an RDMA apply_word; more: local QP operation error",
+    max_cq from 1: "CQs of a process; more: ENOMEM",
+    max_cqe from 1: "CQEs of a CQ, enforced as 2^n-1; more: EINVAL",
     max_mr from 1: "memory regions of a process; more: ENOMEM",
     max_mr_size from 1: "bytes of a memory region; more: EINVAL",
     max_pd from 1: "protection domains of a process; more: ENOMEM",
     max_qp_rd_atom from 0: "reads a QP serves at once; more at modify: EINVAL",
-    max_qp_init_rd_atom from 0: "reads a QP has under way; more at modify: EINVAL",
-    max_mw from 0: "memory windows; more: ENOMEM, with 0 EOPNOTSUPP",
-    max_srq from 0: "shared receive queues; more: ENOMEM, with 0 EOPNOTSUPP",
+    max_qp_init_rd_atom from 0: "reads a QP issues at once; more at modify: EINVAL",
+    max_mw from 0: "memory windows; more: ENOMEM, if 0: EOPNOTSUPP",
+    max_srq from 0: "SRQs; more: ENOMEM, if 0: EOPNOTSUPP",
     max_srq_wr from 1: "receives of an SRQ; more: EINVAL",
-    max_srq_sge from 1: "segments of an SRQ's receive, as 2^n-1; more: EINVAL",
-    max_inline from 0: "inline bytes of a request; see below",
+    max_srq_sge from 1: "segments of an SRQ receive, as 2^n-1; more: EINVAL",
+    max_inline from 0: "bytes of inline data of a request; see below",
 };
 
-const WORDS: &[Word] = &[
-    Word {
+const FEATURES: &[Feature] = &[
+    Feature {
         name: "no_cq_resize",
         is_missing: |limits| !limits.resizes_cqs,
-        take_away: |limits| limits.resizes_cqs = false,
-        means: "ibv_resize_cq: EOPNOTSUPP",
+        disable: |limits| limits.resizes_cqs = false,
+        meaning: "ibv_resize_cq: EOPNOTSUPP",
     },
-    Word {
+    Feature {
         name: "no_srq",
         is_missing: |_| false,
-        take_away: |limits| limits.max_srq = 0,
-        means: "the same as max_srq=0",
+        disable: |limits| limits.max_srq = 0,
+        meaning: "the same as max_srq=0",
     },
-    Word {
+    Feature {
         name: "no_atomics",
         is_missing: |limits| !limits.has_atomics,
-        take_away: |limits| limits.has_atomics = false,
-        means: "atomic_cap is none; remote atomic access: EOPNOTSUPP",
+        disable: |limits| limits.has_atomics = false,
+        meaning: "atomic_cap is none; remote atomic access: EOPNOTSUPP",
     },
 ];
 
-/// A word of a list of limits that cannot be used.
+/// An entry of a list of limits that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?}: {reason}")]
 pub struct LimitsError {
-    /// The word, as it was given.
+    /// The entry as it was given.
     pub word: String,
-    /// What is wrong with it, and what is accepted.
+    /// What is wrong with the entry, and what is accepted.
     pub reason: String,
 }
 
 impl Limits {
-    /// The language in a few lines, for help texts.
+    /// Returns a short description of the syntax, for help texts.
     #[must_use]
     pub fn help() -> String {
         let mut text = String::from(
-            "A comma list of KEY=N and words; later ones replace earlier ones. N is at\n\
-             most what the device can do, which stands in brackets. profile:NAME is a list\n\
-             of limits that another maker's driver reports; `mlx5-emu info --limits` shows\n\
-             them all with their sources.\n",
+            "A comma list of KEY=N and features; later entries override earlier ones. The\n\
+             maximum of N is the device's own limit, in brackets. profile:NAME stands for the\n\
+             limits that another vendor's driver reports; `mlx5-emu info --limits` lists\n\
+             all profiles with their sources.\n",
         );
         for key in KEYS {
-            let most = (key.get)(&Self::DEVICE);
-            let name = if most == u64::MAX {
+            let max = (key.get)(&Self::DEVICE);
+            let name = if max == u64::MAX {
                 format!("{} [2^64-1]", key.name)
             } else {
-                format!("{} [{most}]", key.name)
+                format!("{} [{max}]", key.name)
             };
-            text += &format!("  {name:<25} {}\n", key.means);
+            text += &format!("  {name:<25} {}\n", key.meaning);
         }
-        for word in WORDS {
-            text += &format!("  {:<25} {}\n", word.name, word.means);
+        for word in FEATURES {
+            text += &format!("  {:<25} {}\n", word.name, word.meaning);
         }
         text += "max_inline: libmlx5 rounds the inline size up to what its WQEs hold (60, 124,\n\
-                 188, ... bytes on an RC QP) before the kernel sees it. A QP that must have been\n\
-                 created with more than max_inline: EINVAL. One that may have been created with\n\
-                 as much or less is created, and the capabilities that come back say how much\n\
-                 it has: max_inline at most. A request with more inline data than that fails\n\
-                 (local QP operation error). ibv_query_qp answers what libmlx5 believes.\n\
-                 Immediate data and solicited events cannot be taken away: no attribute of an\n\
-                 mlx5 device says that they are missing.";
+                 188, ... bytes on an RC QP) before the kernel sees it. If the program must have\n\
+                 asked for more than max_inline, creating the QP fails with EINVAL. Otherwise the\n\
+                 QP is created, and the returned capabilities report max_inline at max. A\n\
+                 request with more inline data fails (local QP operation error). ibv_query_qp\n\
+                 returns libmlx5's own number.\n\
+                 Immediate data and solicited events cannot be disabled: an mlx5 device has no\n\
+                 attribute that reports them as missing.";
         text
     }
 
-    fn read(&mut self, word: &str) -> Result<(), String> {
-        if let Some(word) = WORDS.iter().find(|it| it.name == word) {
-            (word.take_away)(self);
+    fn apply_word(&mut self, word: &str) -> Result<(), String> {
+        if let Some(word) = FEATURES.iter().find(|it| it.name == word) {
+            (word.disable)(self);
             return Ok(());
         }
         if let Some(name) = word.strip_prefix(PROFILE) {
             let profile = Profile::find(name)
-                .ok_or_else(|| format!("unknown profile; known are {}", Profile::names()))?;
+                .ok_or_else(|| format!("unknown profile: expected one of {}", Profile::names()))?;
             profile.apply(self);
             return Ok(());
         }
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-            let most = |key: &Key| format!("{}=N", key.name);
-            let keys: Vec<_> = KEYS.iter().map(most).collect();
-            let words: Vec<_> = WORDS.iter().map(|it| it.name).collect();
+            let max = |key: &Key| format!("{}=N", key.name);
+            let keys: Vec<_> = KEYS.iter().map(max).collect();
+            let words: Vec<_> = FEATURES.iter().map(|it| it.name).collect();
             return Err(format!(
-                "unknown limit; known are {}, {}, {PROFILE}NAME",
+                "unknown limit: expected one of {}, {}, {PROFILE}NAME",
                 keys.join(", "),
                 words.join(", ")
             ));
         };
-        let most = (key.get)(&Self::DEVICE);
+        let max = (key.get)(&Self::DEVICE);
         match value.parse() {
-            Ok(value) if (key.least..=most).contains(&value) => {
+            Ok(value) if (key.min..=max).contains(&value) => {
                 (key.set)(self, value);
                 Ok(())
             }
             _ => Err(format!(
-                "expected {name}=N with N from {} to {most}, which is what the device can do",
-                key.least
+                "expected {name}=N with N from {} to {max} (the device's limit)",
+                key.min
             )),
         }
     }
 
-    /// Takes a word of a profile. A number above what this device can do is cut
-    /// to that; returns whether it was.
+    /// Applies an entry of a profile. A number above the device's own limit is
+    /// capped to that limit; returns whether it was.
     pub(super) fn lower(&mut self, word: &str) -> bool {
         let over = word.split_once('=').and_then(|(name, value)| {
             let key = KEYS.iter().find(|key| key.name == name)?;
-            let most = (key.get)(&Self::DEVICE);
-            (value.parse::<u64>().ok()? > most).then_some((key, most))
+            let max = (key.get)(&Self::DEVICE);
+            (value.parse::<u64>().ok()? > max).then_some((key, max))
         });
         match over {
-            Some((key, most)) => (key.set)(self, most),
-            None => self.read(word).expect("profiles consist of known words"),
+            Some((key, max)) => (key.set)(self, max),
+            None => self
+                .apply_word(word)
+                .expect("profiles consist of known words"),
         }
         over.is_some()
     }
@@ -180,7 +182,7 @@ impl FromStr for Limits {
         let mut limits = Self::DEVICE;
         for word in text.split(',') {
             let word = word.trim();
-            limits.read(word).map_err(|reason| LimitsError {
+            limits.apply_word(word).map_err(|reason| LimitsError {
                 word: word.to_owned(),
                 reason,
             })?;
@@ -189,7 +191,8 @@ impl FromStr for Limits {
     }
 }
 
-/// What is less than the device can do, as it would be written.
+/// Formats the limits that are lower than the device's own, in the syntax of
+/// `--limits`.
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
@@ -199,7 +202,7 @@ impl fmt::Display for Limits {
                 words.push(format!("{}={value}", key.name));
             }
         }
-        let missing = WORDS.iter().filter(|word| (word.is_missing)(self));
+        let missing = FEATURES.iter().filter(|word| (word.is_missing)(self));
         words.extend(missing.map(|word| word.name.to_owned()));
         f.write_str(&words.join(","))
     }
@@ -210,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_written_again() {
+    fn parsing_and_formatting_are_inverse() {
         let texts = [
             "max_sge=1,max_qp_rd_atom=0,max_mw=0,max_srq=0,max_inline=0,no_cq_resize",
             "max_qp=1,max_qp_wr=2,max_sge_rd=3,max_cq=4,max_cqe=5,max_mr=6,max_mr_size=7,max_pd=8",
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_word_and_what_is_accepted() {
+    fn an_invalid_entry_is_reported_with_the_accepted_values() {
         for (text, word, hint) in [
             ("max_sges=1", "max_sges=1", "max_qp=N, max_qp_wr=N"),
             ("max_ee=0", "max_ee=0", "no_cq_resize, no_srq, no_atomics"),
@@ -262,12 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn the_help_names_every_limit() {
+    fn the_help_lists_every_limit() {
         let help = Limits::help();
         for name in KEYS
             .iter()
             .map(|key| key.name)
-            .chain(WORDS.iter().map(|word| word.name))
+            .chain(FEATURES.iter().map(|word| word.name))
         {
             assert!(help.contains(&format!("  {name} ")), "{name}");
         }

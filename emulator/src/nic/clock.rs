@@ -1,26 +1,26 @@
-//! The device's clock, which is in the time stamps of completions.
+//! The device's clock, which provides the timestamps of completions.
 
 use super::options::Nanos;
 use super::spec::CLOCK_KHZ;
 
-/// Time that passes between two completions, at least: less than a tick, so that
-/// some of them have the same stamp.
+/// Minimum time in nanoseconds between two completions: less than a tick, so that
+/// some completions have equal timestamps.
 const PACE: Nanos = 10;
 
-/// Returns the ticks of the device's clock up to a time.
+/// Converts a time to ticks of the device's clock.
 #[must_use]
 pub const fn ticks(time: Nanos) -> u64 {
     const _: () = assert!(CLOCK_KHZ * 64 == 5 * 1_000_000);
     time / 64 * 5 + time % 64 * 5 / 64
 }
 
-/// The time stamps of completions. They never go back. The time that the NIC is told
-/// is the same for one round of work, so each completion moves the clock on.
+/// Generates the timestamps of completions, which never decrease. The NIC's time is
+/// the same during one round of work, so every completion advances this clock.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// Time stands still unless a test lets it pass.
+    /// Whether a test controls the time.
     stepped: bool,
-    /// The NIC's time of the last completion, and what its stamp says.
+    /// The NIC's time at the last completion, and the time of its timestamp.
     now: Nanos,
     last: Nanos,
 }
@@ -34,12 +34,12 @@ impl Clock {
         }
     }
 
-    /// Returns the stamp of a completion that is made now.
-    pub(super) fn stamp(&mut self, now: Nanos) -> u64 {
+    /// Returns the timestamp of a completion that is generated now.
+    pub(super) fn timestamp(&mut self, now: Nanos) -> u64 {
         let passed = now.saturating_sub(self.now);
         self.now = now;
         self.last = match self.stepped {
-            // Ahead of the time, by what the completions have moved it.
+            // Ahead of the NIC's time by the steps of the completions.
             true => self.last.saturating_add(passed.max(PACE)),
             false => now.max(self.last.saturating_add(PACE)),
         };
@@ -64,33 +64,33 @@ mod tests {
     }
 
     #[test]
-    fn completions_of_one_moment_are_apart_but_for_those_of_one_tick() {
+    fn simultaneous_completions_have_increasing_timestamps() {
         for stepped in [false, true] {
             let mut clock = Clock::new(stepped);
-            let stamps: Vec<u64> = (0..6).map(|_| clock.stamp(1)).collect();
+            let stamps: Vec<u64> = (0..6).map(|_| clock.timestamp(1)).collect();
             assert_eq!(stamps, [0, 1, 2, 3, 3, 4], "stepped: {stepped}");
         }
     }
 
     #[test]
-    fn stamps_do_not_run_away_from_a_time_that_passes() {
+    fn timestamps_stay_near_the_time() {
         let mut clock = Clock::new(false);
         for round in 1..1000 {
             let now = 6400 * round;
-            assert_eq!(clock.stamp(now), 500 * round);
-            (0..5).for_each(|_| _ = clock.stamp(now));
-            // Of an earlier round.
-            assert!(clock.stamp(now - 100) > 500 * round);
+            assert_eq!(clock.timestamp(now), 500 * round);
+            (0..5).for_each(|_| _ = clock.timestamp(now));
+            // A time of an earlier round.
+            assert!(clock.timestamp(now - 100) > 500 * round);
         }
     }
 
     #[test]
-    fn time_that_a_test_lets_pass_is_in_the_stamps() {
+    fn the_time_of_a_test_shows_in_the_timestamps() {
         let mut clock = Clock::new(true);
-        (0..1000).for_each(|_| _ = clock.stamp(1));
+        (0..1000).for_each(|_| _ = clock.timestamp(1));
         for step in 0..100 {
-            let before = clock.stamp(1 + 6400 * step);
-            let after = clock.stamp(1 + 6400 * (step + 1));
+            let before = clock.timestamp(1 + 6400 * step);
+            let after = clock.timestamp(1 + 6400 * (step + 1));
             assert_eq!(after - before, 500);
         }
     }

@@ -1,50 +1,49 @@
-//! What all queue pairs share: keys, completion and shared receive queues,
-//! events, buffers, the time.
+//! The state that all QPs share: keys, CQs and SRQs, events, buffers, the time.
 
 use super::clock::Clock;
 use super::cq::Cq;
 use super::incidents::Devices;
-use super::mr::Mrs;
+use super::mr::MkeyTable;
 use super::number::Table;
-use super::options::{Mishaps, Nanos, NicOptions, Trace};
+use super::options::{FaultInjector, Nanos, NicOptions, Trace};
 use super::pd::{Context, Pd};
 use super::spec::{AsyncEvent, AsyncObject, ContextId, Errno, EventSink, Result};
 use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
 
-/// Contexts of one process; more than any program opens.
+/// Maximum number of contexts of one process.
 const MAX_CONTEXT: u32 = 1 << 16;
-/// Empty payload buffers kept for reuse.
+/// Maximum number of free payload buffers.
 const POOL: usize = 256;
 
-/// Everything but the queue pairs, so that a queue pair and this can be
-/// borrowed side by side.
+/// The state of the NIC except the QPs, so that a QP and this state can be borrowed
+/// at the same time.
 pub(super) struct Core {
     pub(super) options: NicOptions,
     pub(super) events: Box<dyn EventSink>,
     pub(super) trace: Option<Box<dyn Trace + Send>>,
-    pub(super) mishaps: Option<Box<dyn Mishaps + Send>>,
+    pub(super) fault_injector: Option<Box<dyn FaultInjector + Send>>,
     pub(super) violations: Violations,
-    /// Ports that are down, devices that have failed.
+    /// Ports that are down and devices that have failed.
     pub(super) devices: Devices,
     pub(super) contexts: Table<Context>,
     pub(super) pds: Table<Pd>,
-    pub(super) mrs: Mrs,
+    pub(super) mkeys: MkeyTable,
     pub(super) cqs: Table<Cq>,
     pub(super) srqs: Table<Srq>,
     pub(super) timers: Timers,
-    /// The time of the latest round of work.
+    /// The time of the current round of work.
     pub(super) now: Nanos,
     clock: Clock,
-    /// QPs with packets to send, in turn.
+    /// QPs with packets to send, in order of their turns.
     pub(super) ready: std::collections::VecDeque<u32>,
-    /// QPs in error whose receive queue may still be posted to.
+    /// QPs in error to whose receive queue software may still post.
     pub(super) flushing: Vec<u32>,
-    /// CQs that overran and whose QPs are still to be told.
+    /// CQs that overran and whose QPs must still be moved to error.
     pub(super) overrun: Vec<u32>,
-    /// QPs that fail at the end of the round: a completion of theirs was no
-    /// good, or their rings cannot be read.
+    /// QPs that are moved to error at the end of the round, since a completion of
+    /// theirs failed or their rings cannot be read.
     pub(super) failing: Vec<u32>,
     pool: Vec<Vec<u8>>,
 }
@@ -56,12 +55,12 @@ impl Core {
             options,
             events,
             trace: None,
-            mishaps: None,
+            fault_injector: None,
             violations: Violations::default(),
             devices: Devices::default(),
             contexts: Table::new(1, MAX_CONTEXT),
             pds: Table::new(1, limits.max_pd),
-            mrs: Mrs::new(limits.max_mr, limits.max_mw),
+            mkeys: MkeyTable::new(limits.max_mr, limits.max_mw),
             cqs: Table::new(1, limits.max_cq),
             srqs: Table::new(1, limits.max_srq),
             timers: Timers::default(),
@@ -75,19 +74,19 @@ impl Core {
         }
     }
 
-    /// Memory of the device for what a command is about to make.
+    /// Checks whether the device has memory for a new object.
     ///
     /// # Errors
-    /// `ENOMEM` if a mishap has it that there is none.
-    pub(super) fn room(&mut self) -> Result<()> {
-        let mishaps = self.mishaps.as_mut();
-        match mishaps.is_some_and(|mishaps| mishaps.memory_is_used_up()) {
+    /// `ENOMEM` if an injected fault says that there is none.
+    pub(super) fn check_memory(&mut self) -> Result<()> {
+        let fault_injector = self.fault_injector.as_mut();
+        match fault_injector.is_some_and(|fault_injector| fault_injector.out_of_memory()) {
             true => Err(Errno(libc::ENOMEM)),
             false => Ok(()),
         }
     }
 
-    /// Writes down a breach of the contract.
+    /// Records a violation of the device's contract.
     #[cold]
     pub(super) fn violation(&mut self, text: String) {
         if let Some(trace) = &mut self.trace {
@@ -96,7 +95,7 @@ impl Core {
         self.violations.record(text);
     }
 
-    /// Tells the trace, if there is one; the text is made only then.
+    /// Writes a note to the trace, if there is one. The text is only formatted then.
     pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.note(&text());
@@ -107,17 +106,17 @@ impl Core {
         self.events.asynchronous(context, event, object);
     }
 
-    /// The time stamp of a completion that is made now.
-    pub(super) fn stamp(&mut self) -> u64 {
-        self.clock.stamp(self.now)
+    /// Returns the timestamp of a completion that is generated now.
+    pub(super) fn timestamp(&mut self) -> u64 {
+        self.clock.timestamp(self.now)
     }
 
-    /// An empty buffer for a packet's payload.
+    /// Returns an empty buffer for a packet's payload.
     pub(super) fn take_buffer(&mut self) -> Vec<u8> {
         self.pool.pop().unwrap_or_default()
     }
 
-    /// Takes a payload back when its packet is done with.
+    /// Keeps the buffer of a packet for reuse.
     pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() > 0 && self.pool.len() < POOL {
             buffer.clear();

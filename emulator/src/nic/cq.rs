@@ -1,40 +1,40 @@
-//! Completion queues: the ring, overrun, events.
+//! Completion queues: writing CQEs, overruns, completion events.
 
 use super::adapter::Nic;
 use super::core::Core;
 use super::memory::{self, Fault};
-use super::options::CompletionFate;
+use super::options::CompletionOutcome;
 use super::spec::{AsyncEvent, AsyncObject, CqSpec, Cqn, DoorbellView, Errno, Result};
 use crate::decode::cqe::{CQE, Cqe, OP_OWN};
 
 /// Consumer indices have 24 bits.
 pub(super) const INDEX_MASK: u32 = 0x00ff_ffff;
-/// What the arm word holds before software has ever armed. The first word
-/// software writes may be 0, the value a fresh record has; libmlx5 never
-/// reads the word.
+/// The contents of the arm word until software arms the CQ. A new record must not be
+/// 0, since that may be the first word that software writes; libmlx5 never reads
+/// the word.
 const NEVER_ARMED: u32 = u32::MAX;
 
 /// A completion queue.
 #[derive(Debug)]
 pub(super) struct Cq {
     pub(super) spec: CqSpec,
-    /// CQEs written since creation.
+    /// Number of CQEs written since creation.
     pub(super) producer: u32,
-    /// The producer counter after the latest CQE that notifies a CQ armed for
-    /// solicited completions.
-    pub(super) notifying: u32,
-    /// The producer counter when the latest event was delivered.
+    /// The producer counter after the last solicited CQE.
+    pub(super) last_solicited: u32,
+    /// The producer counter when the last event was delivered.
     pub(super) notified: u32,
     pub(super) armed: Option<Armed>,
-    /// Events delivered; its low two bits are the sequence number of the next arm.
-    pub(super) fired: u32,
-    /// Queues that complete here.
+    /// Number of events delivered; the low two bits are the expected sequence
+    /// number of the next arm.
+    pub(super) events_delivered: u32,
+    /// Number of queues that complete here.
     pub(super) users: u32,
-    /// Overrun: nothing is written any more.
+    /// Whether the CQ has overrun: no CQE is written any more.
     pub(super) failed: bool,
 }
 
-/// What a CQ is armed for.
+/// The kind of completion for which a CQ is armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Armed {
     Any,
@@ -42,7 +42,8 @@ pub(super) enum Armed {
 }
 
 impl Cq {
-    /// CQEs that software has not consumed, if it reads `consumer`.
+    /// Returns the number of CQEs that software has not consumed, for its consumer
+    /// index `consumer`.
     pub(super) fn pending(&self, consumer: u32) -> u32 {
         self.producer.wrapping_sub(consumer) & INDEX_MASK
     }
@@ -55,7 +56,7 @@ impl Cq {
         Ok(self.pending(consumer) >= self.spec.cqe_count)
     }
 
-    /// Writes a CQE at the producer: its owner bit last.
+    /// Writes a CQE at the producer index. The owner bit is written last.
     pub(super) fn write(&mut self, cqe: &mut Cqe) -> core::result::Result<(), Fault> {
         let spec = &self.spec;
         let index = self.producer & (spec.cqe_count - 1);
@@ -64,66 +65,66 @@ impl Cq {
             memory::write(at, &cqe.head)?;
             at += CQE as u64;
         }
-        // The owner bit changes with every lap.
+        // The owner bit changes with every wrap of the ring.
         let owner = u8::from(self.producer & spec.cqe_count != 0);
         cqe.body[OP_OWN] |= owner;
         memory::write(at, &cqe.body[..OP_OWN])?;
         memory::publish_byte(at + OP_OWN as u64, cqe.body[OP_OWN])?;
         self.producer = self.producer.wrapping_add(1);
         if cqe.notifies {
-            self.notifying = self.producer;
+            self.last_solicited = self.producer;
         }
         Ok(())
     }
 }
 
 impl Core {
-    /// Writes a completion and notifies. A full ring is an overrun: the CQ
-    /// fails, and its QPs with it at the end of the round.
+    /// Writes a completion and delivers the event. If the ring is full, the CQ
+    /// overruns: it fails, and its QPs fail at the end of the round.
     pub(super) fn complete(&mut self, cqn: Cqn, mut cqe: Cqe) {
-        let fate = self
-            .mishaps
+        let outcome = self
+            .fault_injector
             .as_mut()
-            .map(|mishaps| mishaps.completion(cqe.is_of_request()));
+            .map(|fault_injector| fault_injector.completion(cqe.is_of_request()));
         let Some(cq) = self.cqs.get_mut(cqn.0).filter(|cq| !cq.failed) else {
             return;
         };
         if self.failing.contains(&cqe.qpn()) {
-            // Its QP has failed with a completion before, though it is not in
-            // error before the end of the round.
+            // The QP has failed with an earlier completion, but moves to error only
+            // at the end of the round.
             cqe.flush();
         }
-        match fate {
-            Some(CompletionFate::Corrupt) => {
+        match outcome {
+            Some(CompletionOutcome::Corrupt) => {
                 self.failing.push(cqe.qpn());
                 cqe.corrupt();
             }
-            Some(CompletionFate::Failed(syndrome)) => {
+            Some(CompletionOutcome::Failed(syndrome)) => {
                 self.failing.push(cqe.qpn());
                 cqe.fail(syndrome);
             }
             _ => {}
         }
         let index = cq.producer;
-        let overruns = fate == Some(CompletionFate::Overrun) || cq.is_full() != Ok(false);
+        let overruns = outcome == Some(CompletionOutcome::Overrun) || cq.is_full() != Ok(false);
         if overruns || cq.write(&mut cqe).is_err() {
             self.fail_cq(cqn);
             self.note(|| format!("CQ {:#x} overran at completion {index}", cqn.0));
             return;
         }
-        let fires = match cq.armed {
+        let delivers = match cq.armed {
             Some(Armed::Any) => true,
             Some(Armed::Solicited) => cqe.notifies,
             None => false,
         };
-        if fires {
-            self.fire(cqn);
+        if delivers {
+            self.deliver_event(cqn);
         }
         self.trace_cqe(cqn, index, &cqe);
     }
 
-    /// A CQ takes nothing any more, and its QPs fail at the end of the round.
-    /// `false` if there is none that could fail.
+    /// Fails a CQ: no CQE is written any more, and its QPs fail at the end of the
+    /// round. Returns `false` if it does not exist or has failed already.
     pub(super) fn fail_cq(&mut self, cqn: Cqn) -> bool {
         let Some(cq) = self.cqs.get_mut(cqn.0).filter(|cq| !cq.failed) else {
             return false;
@@ -135,7 +136,7 @@ impl Core {
         true
     }
 
-    /// Tells the trace of a CQE that was written.
+    /// Writes a CQE to the trace.
     pub(super) fn trace_cqe(&mut self, cqn: Cqn, index: u32, cqe: &Cqe) {
         let Some(trace) = &mut self.trace else {
             return;
@@ -149,25 +150,25 @@ impl Core {
     }
 
     /// Delivers the event of an armed CQ.
-    pub(super) fn fire(&mut self, cqn: Cqn) {
+    pub(super) fn deliver_event(&mut self, cqn: Cqn) {
         let Some(cq) = self.cqs.get_mut(cqn.0) else {
             return;
         };
         cq.armed = None;
         cq.notified = cq.producer;
         if let Some(channel) = cq.spec.channel {
-            cq.fired = cq.fired.wrapping_add(1);
+            cq.events_delivered = cq.events_delivered.wrapping_add(1);
             self.events.completion(channel, cqn, cq.spec.user_handle);
         }
     }
 }
 
 impl Nic {
-    /// Creates a completion queue.
+    /// Creates a CQ.
     ///
     /// # Errors
-    /// `EINVAL` for sizes that are none, `EFAULT` for impossible addresses,
-    /// `ENOMEM` when there are too many.
+    /// `EINVAL` for invalid sizes, `EFAULT` for invalid addresses, `ENOMEM` if there
+    /// are too many.
     pub(crate) fn create_cq(&mut self, spec: &CqSpec) -> Result<Cqn> {
         let invalid = Errno(libc::EINVAL);
         self.core.contexts.get(spec.context.0).ok_or(invalid)?;
@@ -180,14 +181,14 @@ impl Nic {
         if self.core.options.view != DoorbellView::Exact {
             memory::store_be32(spec.dbrec + 4, NEVER_ARMED).map_err(fault)?;
         }
-        self.core.room()?;
+        self.core.check_memory()?;
         let cq = Cq {
             spec: *spec,
             producer: 0,
-            notifying: 0,
+            last_solicited: 0,
             notified: 0,
             armed: None,
-            fired: 0,
+            events_delivered: 0,
             users: 0,
             failed: false,
         };
@@ -198,10 +199,10 @@ impl Nic {
             .ok_or(Errno(libc::ENOMEM))
     }
 
-    /// Destroys a completion queue.
+    /// Destroys a CQ.
     ///
     /// # Errors
-    /// `EBUSY` while a QP uses it, `EINVAL` when it is unknown.
+    /// `EBUSY` while a QP uses it, `EINVAL` if it does not exist.
     pub(crate) fn destroy_cq(&mut self, cqn: Cqn) -> Result<()> {
         if self.core.cqs.get(cqn.0).ok_or(Errno(libc::EINVAL))?.users > 0 {
             return Err(Errno(libc::EBUSY));
@@ -212,7 +213,7 @@ impl Nic {
     }
 }
 
-/// Whether the arm word was ever written by software.
+/// Returns whether software has ever written the arm word.
 pub(super) fn was_armed(word: u32) -> bool {
     word != NEVER_ARMED
 }

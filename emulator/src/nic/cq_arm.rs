@@ -1,13 +1,13 @@
 //! Arming a CQ for an event.
 //!
-//! The arm doorbell carries a sequence number, the count of events software
-//! has read. The device honours an arm only if the number is that of the
-//! events it has delivered: an arm from before the latest event is stale.
+//! The arm doorbell contains a sequence number, the number of events that software
+//! has read. The device accepts an arm only if this is the number of events that
+//! it has delivered: an arm from before the last event is stale.
 //!
-//! An arm fires at once for completions that lie past the consumer index it
-//! names, unless an event has told of them already: the CQ context keeps the
-//! last index notified (`cqc.last_notified_index`). So a program that reads
-//! an event, arms, and polls only then gets one event per completion.
+//! An arm fires at once if there are completions past its consumer index, unless an
+//! event was already delivered for them: the CQ context keeps the last index that
+//! was notified (`cqc.last_notified_index`). So a program that reads an event, arms,
+//! and only then polls gets one event per completion.
 
 use super::core::Core;
 use super::cq::{Armed, was_armed};
@@ -16,13 +16,13 @@ use super::spec::{Cqn, DoorbellView, UarPage};
 use crate::decode::doorbell::{ArmWord, parse_arm};
 
 impl Core {
-    /// A store at the arm offset of a page.
+    /// Handles a store at the arm offset of a page.
     pub(super) fn arm_doorbell(&mut self, page: UarPage, bytes: [u8; 8]) {
         match self.options.view {
             DoorbellView::Exact => {
-                // All CQs of a page arm at one place: of the stores of two
-                // threads only the last is still there to be seen.
-                if self.arm_exactly(page, bytes) {
+                // All CQs of a page are armed at one offset: if two threads store,
+                // only the last store is seen.
+                if self.arm_checked(page, bytes) {
                     self.scan_arms(Some(page));
                 }
             }
@@ -30,7 +30,7 @@ impl Core {
         }
     }
 
-    /// Looks at the arm words of the CQs of a page, or of all.
+    /// Reads the arm words of the CQs of a page, or of all CQs.
     pub(super) fn scan_arms(&mut self, page: Option<UarPage>) {
         let mut found = Vec::new();
         for (cqn, cq) in self.cqs.iter() {
@@ -43,70 +43,75 @@ impl Core {
             }
         }
         for (cqn, arm) in found {
-            // The word of an arm that has fired stays in the record: here a
-            // stale number says nothing about software.
+            // The word of an arm that has fired stays in the record, so a stale
+            // sequence number is no error of software here.
             self.arm(cqn, arm);
         }
     }
 
-    /// Answers whether the doorbell is one.
-    fn arm_exactly(&mut self, page: UarPage, bytes: [u8; 8]) -> bool {
+    /// Handles an arm doorbell exactly. Returns whether it is valid.
+    fn arm_checked(&mut self, page: UarPage, bytes: [u8; 8]) -> bool {
         let (word, number) = parse_arm(bytes);
         let Some(cq) = self.cqs.get(number).filter(|cq| cq.spec.uar == page) else {
             self.violation(format!(
-                "arm doorbell names CQ {number:#x}: not on this page"
+                "arm doorbell for CQ {number:#x}, which does not use this page"
             ));
             return false;
         };
         let arm = ArmWord::parse(word);
         let record = memory::load_be32(cq.spec.dbrec + 4);
         // Another thread may have armed the CQ again since the store was seen. Its
-        // doorbell is still to come, or was the later of two stores.
+        // doorbell follows, or has overwritten this one.
         if record.is_ok_and(|record| ArmWord::parse(record).is_after(arm)) {
             return true;
         }
         if record != Ok(word) {
             self.violation(format!(
-                "arm doorbell {word:#010x} of CQ {number:#x} differs from its record {record:x?}"
+                "arm doorbell {word:#010x} of CQ {number:#x} differs from the arm record {record:x?}"
             ));
             return false;
         }
         let ahead = cq.pending(arm.consumer) > cq.spec.cqe_count && !cq.failed;
         if ahead {
             self.violation(format!(
-                "arm of CQ {number:#x} with consumer {:#x}: no such completion yet",
+                "arm of CQ {number:#x} with consumer index {:#x}: there is no such completion yet",
                 arm.consumer
             ));
         }
         if !self.arm(Cqn(number), arm) {
             self.violations.count_stale_arm();
-            self.note(|| format!("arm of CQ {number:#x}: stale number {}", arm.sequence));
+            self.note(|| {
+                format!(
+                    "arm of CQ {number:#x}: stale sequence number {}",
+                    arm.sequence
+                )
+            });
         }
         true
     }
 
-    /// Arms, and fires at once for what no event has told of yet.
-    /// Answers `false` for a stale arm.
+    /// Arms a CQ. Fires at once if there are completions for which no event was
+    /// delivered. Returns `false` for a stale arm.
     fn arm(&mut self, cqn: Cqn, arm: ArmWord) -> bool {
         let Some(cq) = self.cqs.get_mut(cqn.0) else {
             return true;
         };
-        if u32::from(arm.sequence) != cq.fired & 3 {
+        if u32::from(arm.sequence) != cq.events_delivered & 3 {
             return false;
         }
         let (armed, upto) = if arm.solicited_only {
-            (Armed::Solicited, cq.notifying)
+            (Armed::Solicited, cq.last_solicited)
         } else {
             (Armed::Any, cq.producer)
         };
-        // An arm for any completion is not weakened by one for solicited ones.
+        // An arm for any completion is not replaced by one for solicited completions.
         if cq.armed != Some(Armed::Any) {
             cq.armed = Some(armed);
         }
-        let unseen = upto.wrapping_sub(arm.consumer) & super::cq::INDEX_MASK;
-        let untold = upto.wrapping_sub(cq.notified).cast_signed() > 0;
-        if untold && unseen != 0 && unseen <= cq.spec.cqe_count {
-            self.fire(cqn);
+        let unconsumed = upto.wrapping_sub(arm.consumer) & super::cq::INDEX_MASK;
+        let unnotified = upto.wrapping_sub(cq.notified).cast_signed() > 0;
+        if unnotified && unconsumed != 0 && unconsumed <= cq.spec.cqe_count {
+            self.deliver_event(cqn);
         }
         true
     }

@@ -1,11 +1,10 @@
-//! Moving a completion queue to another ring while completions come.
+//! Moving a CQ to another ring while completions arrive.
 //!
-//! The device ends the old ring with a completion of its own kind, which
-//! takes a producer index like any other, and goes on in the new one. The
-//! driver library moves what lies before it in the old ring to the indices
-//! one higher of the new one, and counts on from there: so no completion is
-//! lost or seen twice wherever the rings wrap. The end of the old ring takes
-//! the room of a completion until software tells a consumer index behind it.
+//! The device ends the old ring with a resize CQE, which takes a producer index like
+//! any other CQE, and continues in the new ring. The driver library moves the CQEs
+//! before it to the new ring, at indices higher by one, and continues there. No
+//! completion is lost or seen twice, wherever the rings wrap. The resize CQE
+//! occupies an entry until software publishes a consumer index behind it.
 
 use super::adapter::Nic;
 use super::memory;
@@ -13,13 +12,12 @@ use super::spec::{CqBuffer, Cqn, Errno, Result};
 use crate::decode::cqe::Cqe;
 
 impl Nic {
-    /// Gives a completion queue another ring. The driver takes over what is
-    /// in the old one.
+    /// Moves a CQ to another ring. The driver copies the contents of the old ring.
     ///
     /// # Errors
-    /// As the device's command: `EINVAL` for sizes that are none or another
-    /// size of CQEs, when more completions wait than the new ring or the end
-    /// of the old one has room for, or when the queue is unknown or in error.
+    /// The device's: `EINVAL` for invalid sizes or another CQE size, if more
+    /// completions are pending than fit in the new ring or before the end of the
+    /// old one, or if the CQ does not exist or is in error.
     pub(crate) fn resize_cq(&mut self, cqn: Cqn, to: &CqBuffer) -> Result<()> {
         let invalid = Errno(libc::EINVAL);
         let cq = self.core.cqs.get_mut(cqn.0).ok_or(invalid)?;
@@ -34,7 +32,7 @@ impl Nic {
         if waiting >= to.cqe_count || waiting >= cq.spec.cqe_count {
             return Err(invalid);
         }
-        self.core.room()?;
+        self.core.check_memory()?;
         let cq = self.core.cqs.get_mut(cqn.0).ok_or(invalid)?;
         let index = cq.producer;
         let mut end = Cqe::resized();

@@ -1,7 +1,7 @@
-//! Doorbells: stores on the doorbell pages, and what they start.
+//! Doorbells: stores to doorbell pages, and the work that they start.
 //!
-//! A doorbell is the first 8 bytes of the control segment of the last WQE
-//! posted. It only makes work ready; [`Nic::work`] does it.
+//! A doorbell is the first 8 bytes of the control segment of the last posted WQE. It
+//! only marks the QP as ready; [`Nic::work`] executes the requests.
 
 use super::adapter::Nic;
 use super::core::Core;
@@ -11,20 +11,20 @@ use super::spec::{DoorbellView, QpState, UarWrite};
 use crate::decode::wqe::{Control, WQEBB};
 use crate::limits::{BF_OFFSET, CQ_ARM_OFFSET};
 
-/// Bytes of a register's half; BlueFlame alternates between the two.
+/// Size of a BlueFlame buffer in bytes. BlueFlame alternates between the two of a
+/// register.
 const HALF: u16 = 0x100;
 
-/// The QPs that ring the registers of one page. A QP is tied to a page, as in
-/// the device's QP context; which register of it software takes is its own
-/// affair.
+/// The QPs that ring on one page. A QP is bound to a page, as in the device's QP
+/// context, and may use any register of the page.
 #[derive(Debug, Default)]
 pub(super) struct PageUsers {
     qpns: Vec<u32>,
-    /// Who rang last, by register (their offsets are multiples of 0x200).
+    /// The QP that rang last, by register (at multiples of 0x200).
     last: [Option<u32>; REGISTERS],
 }
 
-/// Registers that a page has room for.
+/// Number of registers that fit in a page.
 const REGISTERS: usize = 8;
 
 impl PageUsers {
@@ -32,7 +32,7 @@ impl PageUsers {
         self.qpns.push(qpn);
     }
 
-    /// Takes a QP off; answers whether none is left.
+    /// Removes a QP. Returns whether none is left.
     pub(super) fn remove(&mut self, qpn: u32) -> bool {
         self.qpns.retain(|user| *user != qpn);
         for last in &mut self.last {
@@ -41,8 +41,8 @@ impl PageUsers {
         self.qpns.is_empty()
     }
 
-    /// Remembers who rang; answers whether it was another one than before.
-    fn rung_by_another(&mut self, offset: u16, qpn: u32) -> bool {
+    /// Records which QP rang a register. Returns whether another QP rang it before.
+    fn record_ring(&mut self, offset: u16, qpn: u32) -> bool {
         let register = usize::from(offset / (2 * HALF));
         let last = self
             .last
@@ -53,7 +53,7 @@ impl PageUsers {
 }
 
 impl Nic {
-    /// A store seen on a doorbell page.
+    /// Handles a store to a doorbell page.
     pub(crate) fn doorbell(&mut self, write: &UarWrite) {
         if self.has_failed(write.page.context) {
             return;
@@ -61,20 +61,22 @@ impl Nic {
         if u32::from(write.offset) == CQ_ARM_OFFSET {
             self.core.arm_doorbell(write.page, write.bytes);
         } else if u32::from(write.offset) >= BF_OFFSET {
-            // What lies further into a half belongs to a BlueFlame copy.
+            // Stores further into a buffer belong to a BlueFlame copy.
             if write.offset.is_multiple_of(HALF) {
                 self.send_doorbell(write);
             }
         } else {
-            self.core
-                .violation(format!("store at {:#x} of a doorbell page", write.offset));
+            self.core.violation(format!(
+                "store at offset {:#x} of a doorbell page",
+                write.offset
+            ));
         }
-        self.settle();
+        self.process_failures();
     }
 
     fn send_doorbell(&mut self, write: &UarWrite) {
         match self.core.options.view {
-            DoorbellView::Exact => self.ring_exactly(write),
+            DoorbellView::Exact => self.ring_checked(write),
             DoorbellView::Register => {
                 let Some(users) = self.pages.get(&write.page) else {
                     return;
@@ -89,14 +91,17 @@ impl Nic {
         }
     }
 
-    fn ring_exactly(&mut self, write: &UarWrite) {
+    fn ring_checked(&mut self, write: &UarWrite) {
         let bytes = write.bytes;
         let mut control = [0; 16];
         control[..8].copy_from_slice(&bytes);
         let rung = Control::parse(&control);
         let core = &mut self.core;
         let Some(qp) = self.qps.get_mut(rung.qpn) else {
-            return core.violation(format!("doorbell names QP {:#x}: there is none", rung.qpn));
+            return core.violation(format!(
+                "doorbell for QP {:#x}, which does not exist",
+                rung.qpn
+            ));
         };
         if qp.spec.register.page != write.page {
             return core.violation(format!(
@@ -105,10 +110,15 @@ impl Nic {
             ));
         }
         if let Some(users) = self.pages.get_mut(&write.page)
-            && users.rung_by_another(write.offset, rung.qpn)
+            && users.record_ring(write.offset, rung.qpn)
         {
             core.violations.count_shared_register();
-            core.note(|| format!("QP {:#x} rings a register another QP rang last", rung.qpn));
+            core.note(|| {
+                format!(
+                    "QP {:#x} rings a register that another QP rang last",
+                    rung.qpn
+                )
+            });
         }
         match qp.check_doorbell(&rung, bytes) {
             Ok(producer) => qp.post_sends(core, producer),
@@ -125,7 +135,7 @@ impl Nic {
         }
     }
 
-    /// The lenient view: every record may have changed.
+    /// Reads all doorbell records, for the lenient view.
     pub(super) fn scan_records(&mut self) -> bool {
         self.core.scan_arms(None);
         let before = self.core.ready.len();
@@ -137,24 +147,24 @@ impl Nic {
 }
 
 impl Qp {
-    /// The new producer that a doorbell announces, if all that it says agrees
-    /// with the ring and the record.
+    /// Returns the new producer counter that a doorbell announces. Returns an error if
+    /// the doorbell does not agree with the ring and the doorbell record.
     fn check_doorbell(&self, rung: &Control, bytes: [u8; 8]) -> Result<u16, String> {
         if self.spec.sq_wqebb_count == 0 {
-            return Err("it has no send queue".into());
+            return Err("the QP has no send queue".into());
         }
         let mut ring = [0; 8];
         let slot = u32::from(rung.index) & (self.spec.sq_wqebb_count - 1);
         let at = self.spec.sq_buf + u64::from(slot) * WQEBB as u64;
         memory::read(at, &mut ring).map_err(|fault| fault.to_string())?;
         if ring != bytes {
-            return Err(format!("the WQE at {slot} begins {ring:02x?}"));
+            return Err(format!("the WQE at index {slot} begins with {ring:02x?}"));
         }
         let record = self.posted_sends().map_err(|fault| fault.to_string())?;
         let producer = rung.index.wrapping_add(rung.wqebbs());
         if rung.segments == 0 || record != producer {
             return Err(format!(
-                "its WQE ends at {producer:#x}, the record says {record:#x}"
+                "the WQE ends at {producer:#x}, but the doorbell record is {record:#x}"
             ));
         }
         if !matches!(
@@ -166,14 +176,15 @@ impl Qp {
         let ahead = producer.wrapping_sub(self.sq.oldest());
         if u32::from(ahead) > self.spec.sq_wqebb_count {
             return Err(format!(
-                "{ahead} blocks posted in a ring of {}",
+                "{ahead} WQEBBs posted in a ring of {}",
                 self.spec.sq_wqebb_count
             ));
         }
         Ok(producer)
     }
 
-    /// Takes what the record says when its doorbell may have gone unseen.
+    /// Takes the producer counter from the doorbell record, since the doorbell may
+    /// have been overwritten unseen.
     fn scan_record(&mut self, core: &mut Core) {
         let running = matches!(
             self.state,
@@ -191,10 +202,10 @@ impl Qp {
         let ahead = producer.wrapping_sub(self.sq.oldest());
         if u32::from(ahead) > self.spec.sq_wqebb_count {
             core.violation(format!(
-                "QP {:#x}: {ahead} blocks posted in a ring of {}",
+                "QP {:#x}: {ahead} WQEBBs posted in a ring of {}",
                 self.qpn.0, self.spec.sq_wqebb_count
             ));
-            // What they are cannot be told: the queue is lost.
+            // The WQEs cannot be identified: the send queue is lost.
             self.sq.producer = self.sq.fetch;
             return self.fail_fatally(core);
         }

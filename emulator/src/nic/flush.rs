@@ -1,5 +1,5 @@
-//! The error states: what is outstanding and what is still posted completes
-//! as flushed, in order.
+//! The error states: outstanding and posted requests complete as flushed, in
+//! order.
 
 use super::adapter::Nic;
 use super::core::Core;
@@ -10,8 +10,8 @@ use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{Control, WQEBB};
 
 impl Nic {
-    /// Posts to a receive queue ring no doorbell: those of QPs in error are
-    /// looked at every round.
+    /// Flushes the receive queues of QPs in error. Posts to them ring no doorbell,
+    /// so they are checked every round.
     pub(super) fn flush_posted_receives(&mut self) -> bool {
         let mut worked = false;
         let mut index = 0;
@@ -26,8 +26,8 @@ impl Nic {
 }
 
 impl Qp {
-    /// Goes to error, if it is not there, and flushes both queues. Answers
-    /// owed to the peer are still sent.
+    /// Moves the QP to error, unless it is there, and flushes both queues.
+    /// Pending responses to the peer are still sent.
     pub(super) fn enter_error(&mut self, core: &mut Core) {
         if self.state == QpState::Err {
             return;
@@ -44,8 +44,8 @@ impl Qp {
         }
     }
 
-    /// A send failed here. The receive side of an unreliable QP goes on, and
-    /// software may bring its send queue back (IBA 10.3.1.6).
+    /// Handles a failed send. The receive side of an unreliable QP continues, and
+    /// software may restart its send queue (IBA 10.3.1.6).
     pub(super) fn enter_send_error(&mut self, core: &mut Core) {
         if self.is_reliable() {
             return self.enter_error(core);
@@ -58,7 +58,7 @@ impl Qp {
         self.flush_requests(core);
     }
 
-    /// Flushes what was begun and what was posted to the send queue.
+    /// Flushes the started and the posted requests of the send queue.
     fn flush_requests(&mut self, core: &mut Core) {
         while let Some(request) = self.sq.pop_front() {
             self.complete_failed(core, request.counter, request.opcode, Syndrome::Flushed);
@@ -66,7 +66,8 @@ impl Qp {
         self.flush_sends(core);
     }
 
-    /// Goes to error because of what no completion can tell.
+    /// Moves the QP to error with `QP_FATAL`, after an error that no completion
+    /// reports.
     pub(super) fn fail_fatally(&mut self, core: &mut Core) {
         if !matches!(self.state, QpState::Reset | QpState::Err) {
             self.enter_error(core);
@@ -74,13 +75,13 @@ impl Qp {
         }
     }
 
-    /// Flushes the send WQEs that were posted and never begun.
+    /// Flushes the send WQEs that were posted and not started.
     pub(super) fn flush_sends(&mut self, core: &mut Core) {
         while self.sq.fetch != self.sq.producer {
             let counter = self.sq.fetch;
             let slot = u32::from(counter) & (self.spec.sq_wqebb_count - 1);
             let mut bytes = [0; 16];
-            // What cannot be read counts as one block without an opcode.
+            // An unreadable WQE counts as one WQEBB without opcode.
             let _unreadable = memory::read(
                 self.spec.sq_buf + u64::from(slot) * WQEBB as u64,
                 &mut bytes,

@@ -1,22 +1,22 @@
-//! The global route header, as receivers of datagrams find it before the
-//! payload (IBA 8.3). On a RoCE v2 link it is the IPv6 or IPv4 header.
+//! The global route header (GRH) that receivers of datagrams find before the payload
+//! (IBA 8.3). On a RoCE v2 link it is the IPv6 or IPv4 header.
 
 use crate::decode::address::AddressVector;
 use crate::fabric::name::ipv4_of_gid;
 
-/// Bytes of the header.
+/// Size of the header in bytes.
 pub(super) const BYTES: usize = 40;
 
-/// Next header: an InfiniBand transport, or UDP.
+/// Next header: InfiniBand transport, or UDP.
 const NEXT_IBA: u8 = 0x1b;
 const NEXT_UDP: u8 = 17;
-/// Bytes around the payload of a datagram: base and datagram transport
-/// headers, and the check sum at the end.
+/// Bytes around the payload of a datagram: base and datagram transport headers, and
+/// the checksum at the end.
 const TRANSPORT: usize = 12 + 8 + 4;
 const UDP: usize = 8;
 
-/// The header of a datagram of `length` bytes from the GID `source`, on an
-/// Ethernet link or not, to where `to` leads.
+/// Returns the GRH of a datagram of `length` bytes from the GID `source` to the
+/// destination `to`, on an Ethernet link or not.
 pub(super) fn encode(
     source: [u8; 16],
     ethernet: bool,
@@ -43,11 +43,11 @@ pub(super) fn encode(
     bytes
 }
 
-/// An IPv4 header stands in the second half (IBA annex A17); the first one
-/// says nothing.
+/// Returns a GRH with an IPv4 header in the second half (IBA annex A17). The first
+/// half is undefined.
 fn ipv4(from: [u8; 4], to_ip: [u8; 4], to: &AddressVector, payload: usize) -> [u8; BYTES] {
     const HEADER: usize = 20;
-    /// Version 4, five words; not to be fragmented.
+    /// Version 4, five words; do not fragment.
     const VERSION: u8 = 0x45;
     const DO_NOT_FRAGMENT: u8 = 0x40;
     let mut bytes = [0; BYTES];
@@ -63,7 +63,7 @@ fn ipv4(from: [u8; 4], to_ip: [u8; 4], to: &AddressVector, payload: usize) -> [u
     bytes
 }
 
-/// RFC 1071.
+/// Returns the IPv4 header checksum (RFC 1071).
 fn check_sum(header: &[u8]) -> u16 {
     let words = header
         .chunks_exact(2)
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_lie_where_an_ipv6_header_has_them() {
+    fn the_header_has_the_layout_of_ipv6() {
         let mut wqe = [0; 48];
         wqe[8] = 0x80;
         wqe[26] = 0xab;
@@ -108,8 +108,8 @@ mod tests {
         let header = &bytes[20..];
         assert_eq!(header[..10], [0x45, 0xab, 0, 60, 0, 0, 0x40, 0, 64, 17]);
         assert_eq!(header[12..], [127, 4, 5, 6, 127, 1, 2, 3]);
-        assert_eq!(check_sum(header), 0, "the sum over all is complete");
-        // From an address of the other kind it is an IPv6 header.
+        assert_eq!(check_sum(header), 0, "including its own checksum");
+        // From an IPv6 address it is an IPv6 header.
         assert_eq!(encode([7; 16], true, &to, 5)[0] >> 4, 6);
     }
 }

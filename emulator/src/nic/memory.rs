@@ -1,16 +1,16 @@
-//! The single door to the host's memory.
+//! Access to the host's memory. All accesses of the NIC go through this module.
 //!
-//! The NIC lives in the process whose memory it reads and writes, as a real
-//! one does by DMA: while the program runs on it. So there are no references
-//! here, only addresses, and every access is one of `crate::guard`'s. The
-//! functions answer a [`Fault`] where no memory is, or none that may be
-//! written: a program that unmaps what it gave to the device is its own fault.
+//! The NIC runs in the process whose memory it accesses, while the program runs,
+//! as a hardware NIC does by DMA. There are therefore no references here, only
+//! addresses, and every access uses `crate::guard`. The functions return a
+//! [`Fault`] where the memory is not mapped or not writable, as after a program
+//! has unmapped memory that it gave to the device.
 
 use std::fmt;
 
 use crate::guard;
 
-/// Memory that cannot be reached.
+/// Memory that cannot be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// First byte of the access.
@@ -19,7 +19,7 @@ pub(crate) struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no memory at {:#x}", self.address)
+        write!(f, "no accessible memory at {:#x}", self.address)
     }
 }
 
@@ -35,51 +35,50 @@ fn check(address: u64, length: usize, align: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads a big-endian word that software publishes: what software wrote
-/// before it is visible after this.
+/// Loads a big-endian word that software publishes: what software stored before it
+/// is visible after this call.
 ///
 /// # Errors
-/// There is no such memory, or the address is not aligned to 4.
+/// Returns an error if the memory is not mapped or the address is not aligned to 4.
 pub(crate) fn load_be32(address: u64) -> Result<u32, Fault> {
     check(address, 4, 4)?;
     let word: u32 = guard::load(address).map_err(|_| Fault { address })?;
     Ok(u32::from_be(word))
 }
 
-/// Writes a big-endian word of a doorbell record.
+/// Stores a big-endian word of a doorbell record.
 ///
 /// # Errors
-/// There is no such memory, or the address is not aligned to 4.
+/// Returns an error if the memory is not mapped or the address is not aligned to 4.
 pub(crate) fn store_be32(address: u64, value: u32) -> Result<(), Fault> {
     check(address, 4, 4)?;
     guard::store(address, value.to_be()).map_err(|_| Fault { address })
 }
 
-/// Replaces the 8 bytes at `address` by `swap` if they are `compare`; answers
-/// what was there. Atomic towards every thread and every other NIC.
+/// Replaces the 8 bytes at `address` by `swap` if they equal `compare`. Returns the
+/// previous value. Atomic with respect to all threads and all NICs.
 ///
 /// # Errors
-/// There is no such memory, or the address is not aligned to 8.
+/// Returns an error if the memory is not mapped or the address is not aligned to 8.
 pub(crate) fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
     check(address, 8, 8)?;
     guard::compare_swap(address, compare, swap).map_err(|_| Fault { address })
 }
 
-/// Adds to the 8 bytes at `address`; answers what was there. Atomic as
+/// Adds to the 8 bytes at `address`. Returns the previous value. Atomic like
 /// [`compare_swap`].
 ///
 /// # Errors
-/// As [`compare_swap`].
+/// The same as for [`compare_swap`].
 pub(crate) fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
     check(address, 8, 8)?;
     guard::add(address, add).map_err(|_| Fault { address })
 }
 
-/// Copies host memory into `into`. Aligned words of 2, 4 and 8 bytes are read
-/// whole.
+/// Copies host memory to `into`. Aligned words of 2, 4 and 8 bytes are read whole.
 ///
 /// # Errors
-/// Some of the range is no memory.
+/// Returns an error if part of the range is not mapped.
 pub(crate) fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
     check(address, into.len(), 1)?;
     let gone = |_| Fault { address };
@@ -100,12 +99,12 @@ pub(crate) fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Copies `bytes` into host memory in rising order. Aligned words of 2, 4 and
-/// 8 bytes are stored whole, and the last one only when all before it are
-/// visible: a program may watch it.
+/// Copies `bytes` to host memory in ascending order. Aligned words of 2, 4 and 8
+/// bytes are stored whole, and the last one only after all before it are visible,
+/// since a program may poll it.
 ///
 /// # Errors
-/// Some of the range is no memory.
+/// Returns an error if part of the range is not mapped.
 pub(crate) fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
     check(address, bytes.len(), 1)?;
     let gone = |_| Fault { address };
@@ -127,8 +126,8 @@ pub(crate) fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// How many bytes to copy next: a naturally aligned word, or many of 8 bytes.
-/// The last word is always a step of its own.
+/// Returns the number of bytes to copy next: a naturally aligned word, or a multiple
+/// of 8 bytes. The last word is always copied separately.
 #[inline(always)]
 fn step(address: u64, left: usize) -> usize {
     let aligned = 1 << address.trailing_zeros().min(WORD.trailing_zeros());
@@ -139,11 +138,11 @@ fn step(address: u64, left: usize) -> usize {
     }
 }
 
-/// Stores the byte that hands a CQE over: everything written before it is
-/// visible to whoever sees it.
+/// Stores the byte that passes a CQE to software: everything stored before it is
+/// visible once the byte is.
 ///
 /// # Errors
-/// There is no such memory.
+/// Returns an error if the memory is not mapped.
 pub(crate) fn publish_byte(address: u64, value: u8) -> Result<(), Fault> {
     check(address, 1, 1)?;
     guard::store(address, value).map_err(|_| Fault { address })
@@ -175,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn atomics_answer_what_was_there() {
+    fn atomics_return_the_previous_value() {
         let mut host = vec![7_u64, 7];
         let at = host.as_mut_ptr() as u64;
-        assert_eq!(compare_swap(at, 6, 9), Ok(7), "no match, no change");
+        assert_eq!(compare_swap(at, 6, 9), Ok(7), "no match");
         assert_eq!(compare_swap(at, 7, u64::MAX), Ok(7));
         assert_eq!(fetch_add(at, 3), Ok(u64::MAX));
         assert_eq!(fetch_add(at, 0), Ok(2), "it wraps");
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn atomics_of_two_threads_do_not_lose_each_other() {
+    fn concurrent_atomics_lose_no_update() {
         let mut host = vec![0_u64];
         let at = host.as_mut_ptr() as u64;
         std::thread::scope(|scope| {
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_addresses_are_faults() {
+    fn invalid_addresses_are_faults() {
         assert_eq!(load_be32(0), Err(Fault { address: 0 }));
         assert_eq!(load_be32(0x1001), Err(Fault { address: 0x1001 }));
         assert_eq!(

@@ -1,28 +1,27 @@
-//! The NIC as a state machine: doorbells, packets and the time go in;
-//! packets, CQEs and events come out.
+//! The NIC as a state machine: doorbells, packets and the time go in; packets,
+//! CQEs and events come out.
 //!
-//! There are no threads and no clock here, and not a byte of uverbs. The
-//! caller locks a [`Nic`], feeds it and lets it `Nic::work`. Host memory
-//! is touched through `memory` only, WQE and CQE bytes are understood by
-//! [`crate::decode`] only.
+//! This module contains no threads, no clock and no uverbs formats. The caller
+//! locks a [`Nic`], passes input to it and calls `Nic::work`. Host memory is
+//! accessed only through `memory`, and WQE and CQE bytes are decoded and encoded
+//! only by [`crate::decode`].
 //!
 //! ```text
-//!  doorbell ──▶ doorbell.rs ─▶ requester ──▶ packets      packets ──▶ responder ─▶ answers
+//!  doorbell ──▶ doorbell.rs ─▶ requester ──▶ packets      packets ──▶ responder ─▶ responses
 //!                               ▲   │                                   │
-//!              answers ─────────┘   └──▶ cq.rs (CQE, event) ◀───────────┘
+//!            responses ─────────┘   └──▶ cq.rs (CQE, event) ◀───────────┘
 //! ```
 //!
-//! What gives the NIC addresses (queues, regions, doorbells) is this crate's own:
-//! the NIC writes wherever it was told to.
-//!
-//! The requester takes WQEs from a send ring, cuts them into packets and
-//! retires them when the responder has answered; the responder places
-//! packets into memory and answers. Both serve the reliable connection, the
-//! unreliable connection and datagrams as the InfiniBand architecture has
+//! The requester takes WQEs from a send ring, splits them into packets, and
+//! completes them when the responder has responded. The responder places packets
+//! into memory and responds. Both implement reliable connections, unreliable
+//! connections and unreliable datagrams as the InfiniBand architecture specifies
 //! them (IBA vol. 1, chapter 9).
+//!
+//! All addresses (queues, regions, doorbells) come from this crate. The NIC does
+//! not check them further.
 
 mod adapter;
-mod census;
 mod clock;
 mod core;
 mod cq;
@@ -30,12 +29,12 @@ mod cq_arm;
 mod cq_resize;
 mod doorbell;
 mod flush;
-mod gather;
 mod grh;
 mod incidents;
 pub(crate) mod memory;
 mod mr;
 mod number;
+mod object_counts;
 mod options;
 mod pd;
 mod pin;
@@ -46,6 +45,7 @@ mod qp_modify;
 mod receive_queue;
 mod requester;
 mod responder;
+mod scatter_gather;
 pub mod spec;
 mod srq;
 mod timers;
@@ -53,10 +53,10 @@ mod violations;
 mod window;
 
 pub use adapter::Nic;
-pub use census::Census;
 pub use clock::ticks;
+pub use object_counts::ObjectCounts;
 pub use options::{
-    CompletionFate, Identify, Mishaps, Nanos, NicOptions, Progress, Resolver, Trace,
+    CompletionOutcome, FaultInjector, Identify, Nanos, NicOptions, Progress, Resolver, Trace,
 };
 pub use violations::Violations;
 

@@ -1,4 +1,4 @@
-//! Memory keys, and the regions behind them.
+//! Memory keys, and memory regions.
 
 use super::adapter::Nic;
 use super::number::Table;
@@ -7,23 +7,23 @@ use super::spec::{Access, ContextId, Errno, MrKeys, MrSpec, PdId, Result};
 use super::window::Window;
 use crate::limits::MAX_MR;
 
-/// Keys are `index << 8 | variant`. Indices start so high that the keys with
-/// a meaning of their own (0, the list terminator 0x100 and what the kernel
-/// reserves next to it) are never given.
+/// Keys are `index << 8 | variant`. The first index is so high that keys with a
+/// special meaning (0, the list terminator 0x100, and those that the kernel
+/// reserves next to it) are not used.
 const FIRST_INDEX: u32 = 0x10;
 
-/// A registered range.
+/// A memory region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Region {
     spec: MrSpec,
     key: u32,
-    /// Bytes of the pages it pins.
+    /// Size in bytes of the pages that it pins.
     pinned: u64,
-    /// Windows bound to it.
+    /// Number of windows bound to it.
     pub(super) windows: u32,
 }
 
-/// What a key opens.
+/// The object behind a memory key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mkey {
     Region(Region),
@@ -41,56 +41,56 @@ impl Mkey {
 
 /// All memory keys, by index.
 #[derive(Debug)]
-pub(super) struct Mrs {
+pub(super) struct MkeyTable {
     table: Table<Mkey>,
-    /// How many keys are of regions and of windows, and how many may be.
+    /// The numbers of regions and windows, with their limits.
     regions: Count,
     windows: Count,
-    /// The low byte of the latest key of each index.
+    /// The low byte of the last key of each index.
     variants: Vec<u8>,
-    locked: pin::Locked,
+    locked: pin::LockedMemory,
 }
 
-/// How many there are of something.
+/// A number of objects and its limit.
 #[derive(Debug)]
 struct Count {
-    now: u32,
-    most: u32,
+    count: u32,
+    max: u32,
 }
 
 impl Count {
-    fn new(most: u32) -> Self {
-        Self { now: 0, most }
+    fn new(max: u32) -> Self {
+        Self { count: 0, max }
     }
 }
 
-/// Why a key does not open a range.
+/// Reasons why a key does not permit an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Denied {
+pub(super) enum MkeyError {
     /// No region has this key.
     Key,
-    /// The region is in another protection domain.
+    /// The region belongs to another protection domain.
     Domain,
     /// The range is not inside the region.
     Bounds,
-    /// The region or window was not made for that.
+    /// The region or window does not have the required access flags.
     Rights,
 }
 
-impl Mrs {
-    /// Keys, up to these numbers of regions and windows.
+impl MkeyTable {
+    /// Returns an empty table with limits for regions and windows.
     pub(super) fn new(regions: u32, windows: u32) -> Self {
         Self {
             table: Table::new(FIRST_INDEX, MAX_MR),
             regions: Count::new(regions),
             windows: Count::new(windows),
             variants: Vec::new(),
-            locked: pin::Locked::default(),
+            locked: pin::LockedMemory::default(),
         }
     }
 
-    /// The host address of `length` bytes at `address`, if `key` opens them
-    /// to `pd` with all of `needs`.
+    /// Returns the host address of `length` bytes at `address`, if `key` belongs to
+    /// `pd` and permits the access `needs`.
     #[inline]
     pub(super) fn translate(
         &self,
@@ -99,25 +99,25 @@ impl Mrs {
         address: u64,
         length: u64,
         needs: Access,
-    ) -> core::result::Result<u64, Denied> {
+    ) -> core::result::Result<u64, MkeyError> {
         let mr = match self.table.get(key >> 8) {
             Some(Mkey::Region(region)) if region.key == key => region,
-            _ => return Err(Denied::Key),
+            _ => return Err(MkeyError::Key),
         };
         if mr.spec.pd != pd {
-            return Err(Denied::Domain);
+            return Err(MkeyError::Domain);
         }
         if !mr.spec.access.contains(needs) {
-            return Err(Denied::Rights);
+            return Err(MkeyError::Rights);
         }
         let offset = address.wrapping_sub(mr.spec.hca_va);
         if offset > mr.spec.length || length > mr.spec.length - offset {
-            return Err(Denied::Bounds);
+            return Err(MkeyError::Bounds);
         }
         Ok(mr.spec.start + offset)
     }
 
-    /// Regions and windows.
+    /// Returns the number of regions and windows.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
@@ -144,35 +144,35 @@ impl Mrs {
     pub(super) fn remove(&mut self, index: u32) {
         match self.table.remove(index) {
             Some(Mkey::Region(region)) => {
-                self.regions.now -= 1;
+                self.regions.count -= 1;
                 self.locked.release(region.pinned);
             }
-            // Binds have moved its variant: the next key is another one again.
+            // Binds have changed the variant; the next key must differ again.
             Some(Mkey::Window(window)) => {
-                self.windows.now -= 1;
+                self.windows.count -= 1;
                 self.variants[(index - FIRST_INDEX) as usize] = window.key as u8;
             }
             None => {}
         }
     }
 
-    /// Adds the region that `make` builds for its key; answers index and key.
+    /// Adds the region that `make` creates for its key. Returns index and key.
     fn insert_region(&mut self, make: impl FnOnce(u32) -> Region) -> Option<(u32, u32)> {
-        if self.regions.now == self.regions.most {
+        if self.regions.count == self.regions.max {
             return None;
         }
         let keys = self.insert_with(|key| Mkey::Region(make(key)))?;
-        self.regions.now += 1;
+        self.regions.count += 1;
         Some(keys)
     }
 
-    /// Adds the window that `make` builds for its key; answers index and key.
+    /// Adds the window that `make` creates for its key. Returns index and key.
     pub(super) fn insert_window(&mut self, make: impl FnOnce(u32) -> Window) -> Option<(u32, u32)> {
-        if self.windows.now == self.windows.most {
+        if self.windows.count == self.windows.max {
             return None;
         }
         let keys = self.insert_with(|key| Mkey::Window(make(key)))?;
-        self.windows.now += 1;
+        self.windows.count += 1;
         Some(keys)
     }
 
@@ -195,22 +195,22 @@ impl Nic {
     /// Registers memory.
     ///
     /// # Errors
-    /// As the kernel: `EINVAL` for rights that make no sense, an unknown
-    /// domain or a range that wraps around or is empty; `EFAULT` when part of
-    /// the range is not mapped; `ENOMEM` above the limits.
+    /// The kernel's: `EINVAL` for invalid access flags, an unknown protection
+    /// domain, or a range that is empty or wraps around; `EFAULT` if part of the
+    /// range is not mapped; `ENOMEM` above the limits.
     pub(crate) fn reg_mr(&mut self, spec: &MrSpec) -> Result<MrKeys> {
         self.check_mr(spec)?;
-        self.core.room()?;
+        self.core.check_memory()?;
         let pinned = self.pin(spec)?;
-        let mrs = &mut self.core.mrs;
+        let mkeys = &mut self.core.mkeys;
         let region = |key| Region {
             spec: *spec,
             key,
             pinned,
             windows: 0,
         };
-        let Some((handle, key)) = mrs.insert_region(region) else {
-            mrs.locked.release(pinned);
+        let Some((handle, key)) = mkeys.insert_region(region) else {
+            mkeys.locked.release(pinned);
             return Err(Errno(libc::ENOMEM));
         };
         if let Some(pd) = self.core.pds.get_mut(spec.pd.0) {
@@ -223,16 +223,16 @@ impl Nic {
         })
     }
 
-    /// Changes a registration to what `spec` says; its keys stay. With
-    /// `moved`, its pages are pinned anew.
+    /// Changes a registration to `spec`; its keys stay the same. With `moved`, its
+    /// pages are pinned again.
     ///
     /// # Errors
-    /// As [`Nic::reg_mr`]; then nothing has changed. `EINVAL` as well when the
+    /// The same as for [`Nic::reg_mr`], with nothing changed. Also `EINVAL` if the
     /// context has no such region, `EBUSY` while a window is bound to it.
     pub(crate) fn rereg_mr(&mut self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()> {
         let invalid = Errno(libc::EINVAL);
         self.check_mr(spec)?;
-        let before = match self.core.mrs.get(handle) {
+        let before = match self.core.mkeys.get(handle) {
             Some(Mkey::Region(region)) if region.spec.context == spec.context => *region,
             _ => return Err(invalid),
         };
@@ -240,69 +240,69 @@ impl Nic {
             return Err(Errno(libc::EBUSY));
         }
         let pinned = if moved {
-            self.core.room()?;
+            self.core.check_memory()?;
             self.pin(spec)?
         } else {
             before.pinned
         };
         if moved {
-            self.core.mrs.locked.release(before.pinned);
+            self.core.mkeys.locked.release(before.pinned);
         }
         for (pd, by) in [(spec.pd, 1), (before.spec.pd, -1)] {
             if let Some(pd) = self.core.pds.get_mut(pd.0) {
                 pd.users = pd.users.saturating_add_signed(by);
             }
         }
-        if let Some(Mkey::Region(region)) = self.core.mrs.get_mut(handle) {
+        if let Some(Mkey::Region(region)) = self.core.mkeys.get_mut(handle) {
             (region.spec, region.pinned) = (*spec, pinned);
         }
         Ok(())
     }
 
-    /// Whether a region can be as asked for.
+    /// Checks the attributes of a region.
     fn check_mr(&self, spec: &MrSpec) -> Result<()> {
         let pd = self.core.pds.get(spec.pd.0);
         let fits = pd.is_some_and(|pd| pd.context == spec.context)
-            && rights_make_sense(spec.access)
+            && valid_access(spec.access)
             && spec.hca_va.checked_add(spec.length).is_some();
         fits.then_some(()).ok_or(Errno(libc::EINVAL))
     }
 
-    /// Whether what is registered from now on counts against the limit of the
-    /// process, as [`super::NicOptions::enforce_memlock`] says at first.
+    /// Sets whether later registrations count against the memlock limit of the
+    /// process; initially [`super::NicOptions::enforce_memlock`].
     pub fn enforce_memlock(&mut self, enforced: bool) {
         self.core.options.enforce_memlock = enforced;
     }
 
-    /// Pins the pages of a region; answers how many bytes count.
+    /// Pins the pages of a region. Returns the number of bytes that count.
     fn pin(&mut self, spec: &MrSpec) -> Result<u64> {
         let (first, bytes) = pin::page_range(spec.start, spec.length)?;
-        let locked = &mut self.core.mrs.locked;
+        let locked = &mut self.core.mkeys.locked;
         let enforced = self.core.options.enforce_memlock;
         let pinned = if enforced { bytes } else { 0 };
         if enforced {
-            locked.take(pinned, pin::lock_limit())?;
+            locked.lock(pinned, pin::lock_limit())?;
         }
         let writable = spec.access.contains(Access::LOCAL_WRITE);
-        pin::probe(first, bytes, writable).inspect_err(|_| locked.release(pinned))?;
+        pin::fault_in(first, bytes, writable).inspect_err(|_| locked.release(pinned))?;
         Ok(pinned)
     }
 
-    /// Ends a registration: its keys open nothing any more.
+    /// Deregisters a region: its keys become invalid.
     ///
     /// # Errors
-    /// `EINVAL` when the context has no such region, `EBUSY` while a window
-    /// is bound to it.
+    /// `EINVAL` if the context has no such region, `EBUSY` while a window is bound
+    /// to it.
     pub(crate) fn dereg_mr(&mut self, context: ContextId, handle: u32) -> Result<()> {
-        let mrs = &mut self.core.mrs;
-        let region = match mrs.table.get(handle) {
+        let mkeys = &mut self.core.mkeys;
+        let region = match mkeys.table.get(handle) {
             Some(Mkey::Region(region)) if region.spec.context == context => *region,
             _ => return Err(Errno(libc::EINVAL)),
         };
         if region.windows > 0 {
             return Err(Errno(libc::EBUSY));
         }
-        mrs.remove(handle);
+        mkeys.remove(handle);
         if let Some(pd) = self.core.pds.get_mut(region.spec.pd.0) {
             pd.users -= 1;
         }
@@ -310,9 +310,9 @@ impl Nic {
     }
 }
 
-/// The kernel's rule (`ib_check_mr_access`): who lets others write must be
-/// able to write.
-fn rights_make_sense(access: Access) -> bool {
+/// Returns whether access flags are valid by the kernel's rule
+/// (`ib_check_mr_access`): remote writes require local write.
+fn valid_access(access: Access) -> bool {
     let remote_change = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
     !remote_change || access.contains(Access::LOCAL_WRITE)
 }

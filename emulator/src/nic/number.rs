@@ -1,9 +1,9 @@
-//! Tables indexed by the numbers the device hands out.
+//! Tables indexed by the object numbers of the device.
 //!
-//! A number that comes free is handed out again at once, last in, first out:
-//! the reuse that software gets wrong happens in every test.
+//! A number that is freed is reused at once, last in, first out, so that bugs of
+//! software with reused numbers show in every test.
 
-/// Objects by number. Lookup is an index, for the data path.
+/// Objects by number. A lookup is an array access, for the data path.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     base: u32,
@@ -13,7 +13,7 @@ pub(super) struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// A table of at most `limit` objects, numbered from `base`.
+    /// Returns a table for at most `limit` objects, numbered from `base`.
     #[must_use]
     pub(super) fn new(base: u32, limit: u32) -> Self {
         Self {
@@ -24,7 +24,8 @@ impl<T> Table<T> {
         }
     }
 
-    /// Adds the object that `make` builds for its number; `None` when full.
+    /// Adds the object that `make` creates for its number. Returns `None` if the
+    /// table is full.
     pub(super) fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -39,7 +40,7 @@ impl<T> Table<T> {
         Some(number)
     }
 
-    /// Takes an object out; its number is the next one given.
+    /// Removes an object. Its number is reused first.
     pub(super) fn remove(&mut self, number: u32) -> Option<T> {
         let slot = number.checked_sub(self.base)?;
         let object = self.entries.get_mut(slot as usize)?.take()?;
@@ -47,7 +48,7 @@ impl<T> Table<T> {
         Some(object)
     }
 
-    /// The object with that number.
+    /// Returns the object with this number.
     #[must_use]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         self.entries
@@ -55,26 +56,26 @@ impl<T> Table<T> {
             .as_ref()
     }
 
-    /// The object with that number.
+    /// Returns the object with this number.
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.entries
             .get_mut(number.wrapping_sub(self.base) as usize)?
             .as_mut()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     #[must_use]
     pub(super) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// All objects, by rising number.
+    /// Iterates over all objects in ascending order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let numbered = self.entries.iter().zip(self.base..);
         numbered.filter_map(|(entry, number)| entry.as_ref().map(|object| (number, object)))
     }
 
-    /// All objects, by rising number.
+    /// Iterates over all objects in ascending order of their numbers.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         let numbered = self.entries.iter_mut().zip(self.base..);
         numbered.filter_map(|(entry, number)| entry.as_mut().map(|object| (number, object)))
@@ -86,16 +87,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_freed_last_is_given_first() {
+    fn the_number_freed_last_is_reused_first() {
         let mut table = Table::new(5, 3);
         let numbers: Vec<_> = (0..3).map(|_| table.insert_with(|n| n).unwrap()).collect();
         assert_eq!(numbers, [5, 6, 7]);
-        assert_eq!(table.insert_with(|n| n), None, "the limit holds");
+        assert_eq!(table.insert_with(|n| n), None, "the table is full");
         table.remove(5);
         table.remove(7);
         assert_eq!(table.insert_with(|n| n), Some(7));
         assert_eq!(table.insert_with(|n| n), Some(5));
         assert_eq!(table.remove(9), None);
-        assert_eq!(table.get(4), None, "below the base is nothing");
+        assert_eq!(table.get(4), None, "below the base");
     }
 }

@@ -1,47 +1,47 @@
-//! What a NIC is made with, and what it tells while it runs.
+//! The options with which a NIC is created, and what it reports while it runs.
 
 use super::spec::{DoorbellView, Path, PortAddress, PortIdentity};
 use crate::decode::cqe::Syndrome;
 use crate::limits::Limits;
 
-/// Monotonic time in nanoseconds, from any origin.
+/// Monotonic time in nanoseconds, with any origin.
 pub type Nanos = u64;
 
-/// Finds the port that an address vector of a device leads to; `None` when
-/// there is none, and packets vanish as on a wire.
+/// Finds the port that an address vector of a device addresses. Returns `None` if
+/// there is no such port; packets to it are dropped, as on a wire.
 pub type Resolver = Box<dyn Fn(u8, &Path) -> Option<PortAddress> + Send>;
 
-/// Tells what a port is.
+/// Returns the LID and GIDs of a port.
 pub type Identify = Box<dyn Fn(PortAddress) -> PortIdentity + Send>;
 
-/// What a NIC is made with.
+/// The options with which a NIC is created.
 pub struct NicOptions {
-    /// The process' number on the fabric, 1..=64: the upper 8 bits of its QP numbers.
+    /// The process's slot on the fabric, 1..=64: the upper 8 bits of its QP numbers.
     pub slot: u8,
-    /// Emulated devices.
+    /// Number of emulated devices.
     pub devices: u8,
-    /// Ports of each device.
+    /// Number of ports of each device.
     pub ports: u8,
-    /// How doorbells are seen.
+    /// How doorbells are observed.
     pub view: DoorbellView,
-    /// Receives and reads may be delivered inside their CQE where the QP allows it.
+    /// Whether receives and RDMA read responses may be scattered to CQEs where the
+    /// QP allows it.
     pub scatter_to_cqe: bool,
-    /// Answers may be delivered inside CQEs of 128 bytes, too, as a ConnectX
-    /// does. libmlx5 before version 64 takes them from a wrong place there.
+    /// Whether responses may be scattered to CQEs of 128 bytes too, as a ConnectX
+    /// does. libmlx5 before version 64 reads them from a wrong offset there.
     pub scatter_to_large_cqes: bool,
-    /// Registered memory counts against `RLIMIT_MEMLOCK`, as pinned memory
+    /// Whether registered memory counts against `RLIMIT_MEMLOCK`, as pinned memory
     /// does without `CAP_IPC_LOCK`.
     pub enforce_memlock: bool,
-    /// What the devices can do. The NIC counts objects, and looks at the
-    /// requests posted; commands are checked before they come here.
+    /// The limits of the devices. The NIC checks the number of objects and the
+    /// posted requests; `uverbs` checks the commands.
     pub limits: Limits,
-    /// Its time stands still unless a test lets it pass: it is stepped by hand.
+    /// Whether the NIC is stepped: its time advances only when a test says so.
     pub stepped: bool,
-    /// Where address vectors lead. The default takes a local identifier of
-    /// n + 1 for port 1 of device n, and a path without one (a global one)
-    /// for device 0.
+    /// Finds the port of an address vector. The default uses LID n + 1 for port 1
+    /// of device n, and device 0 for a path without LID (a global one).
     pub resolve: Resolver,
-    /// What the ports are. The default fits that of `resolve`.
+    /// Returns the addresses of a port. The default matches that of `resolve`.
     pub identify: Identify,
 }
 
@@ -70,50 +70,49 @@ impl Default for NicOptions {
     }
 }
 
-/// What befalls a completion.
+/// What happens to a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompletionFate {
-    /// Nothing.
+pub enum CompletionOutcome {
+    /// It is written as it is.
     Good,
-    /// It is an error that no driver knows, and its QP fails.
+    /// It gets an unknown error syndrome, and its QP fails.
     Corrupt,
-    /// It is a failure of this kind, and its QP fails.
+    /// It gets this error syndrome, and its QP fails.
     Failed(Syndrome),
-    /// It finds its CQ full.
+    /// It overruns its CQ.
     Overrun,
 }
 
-/// What happens to a NIC from outside. It is asked where it matters, for the
-/// NIC knows no chance itself.
-pub trait Mishaps {
-    /// A message is about to take a receive: whether it finds none.
-    fn receiver_is_not_ready(&mut self) -> bool;
-    /// A completion, of a request or of a receive, is about to be written.
-    fn completion(&mut self, of_request: bool) -> CompletionFate;
-    /// A command that is otherwise good is about to make an object, or to
-    /// bring a QP further: whether the device has no memory for it.
-    fn memory_is_used_up(&mut self) -> bool;
+/// Injects faults into a NIC. The NIC calls it wherever a fault may occur.
+pub trait FaultInjector {
+    /// Called when a message needs a receive. Returns whether it finds none.
+    fn no_receive(&mut self) -> bool;
+    /// Called before a completion of a request or of a receive is written.
+    fn completion(&mut self, of_request: bool) -> CompletionOutcome;
+    /// Called when a valid command is about to create an object or to change the
+    /// state of a QP. Returns whether the device is out of memory.
+    fn out_of_memory(&mut self) -> bool;
 }
 
-/// What a round of work did.
+/// The result of one round of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Something was done: another round may find more.
+    /// Whether something was done; another round may find more.
     pub worked: bool,
-    /// Work is due then without a doorbell or packet before.
+    /// When work becomes due even without a doorbell or packet.
     pub next_deadline: Option<Nanos>,
 }
 
-/// Told of everything that crosses the border to software.
+/// Records what the NIC and software exchange.
 pub trait Trace {
-    /// A send WQE was taken, of a datagram QP or of a connected one; `counter`
-    /// is the WQEBB counter of its start.
+    /// Records a send WQE that was taken, of a UD QP or of a connected one.
+    /// `counter` is the WQEBB counter of its start.
     fn send_wqe(&mut self, qpn: u32, counter: u16, datagram: bool, bytes: &[u8]);
-    /// A receive WQE was taken by a QP: from its own queue, where `index` is
-    /// a counter, or from a shared one, where it is the WQE's place.
+    /// Records a receive WQE that was taken by a QP. `index` is a counter in the
+    /// QP's own queue, or the WQE's index in a shared one.
     fn receive_wqe(&mut self, qpn: u32, index: u16, shared: bool, bytes: &[u8]);
-    /// A CQE was written; `index` is the producer counter.
+    /// Records a CQE that was written. `index` is the producer counter.
     fn cqe(&mut self, cqn: u32, index: u32, bytes: &[u8]);
-    /// Something worth knowing.
+    /// Records a remark.
     fn note(&mut self, text: &str);
 }

@@ -1,12 +1,12 @@
-//! Protection domains and contexts: who owns what.
+//! Contexts and protection domains.
 
 use super::adapter::Nic;
 use super::spec::{ContextId, Errno, PdId, Result};
 
-/// An opened device.
+/// A device context.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
-    /// Which emulated device it is of.
+    /// Index of the emulated device.
     pub(super) device: u8,
 }
 
@@ -14,7 +14,7 @@ pub(super) struct Context {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pd {
     pub(super) context: ContextId,
-    /// Regions and queues in it.
+    /// Number of regions and queues in it.
     pub(super) users: u32,
 }
 
@@ -22,7 +22,7 @@ impl Nic {
     /// Opens a context on a device.
     ///
     /// # Errors
-    /// `ENODEV` when there is no such device, `EIO` when it has failed.
+    /// `ENODEV` if there is no such device, `EIO` if it has failed.
     pub fn open_context(&mut self, device: u8) -> Result<ContextId> {
         if device >= self.core.options.devices {
             return Err(Errno(libc::ENODEV));
@@ -30,12 +30,12 @@ impl Nic {
         if self.core.devices.is_failed(device) {
             return Err(Errno(libc::EIO));
         }
-        self.core.room()?;
+        self.core.check_memory()?;
         let id = self.core.contexts.insert_with(|_| Context { device });
         id.map(ContextId).ok_or(Errno(libc::ENOMEM))
     }
 
-    /// Closes a context and destroys whatever is left in it.
+    /// Closes a context and destroys all objects in it.
     pub fn close_context(&mut self, context: ContextId) {
         let qpns: Vec<_> = self
             .qps
@@ -65,7 +65,7 @@ impl Nic {
         for cqn in cqns {
             core.cqs.remove(cqn);
         }
-        core.mrs.remove_all_of(context);
+        core.mkeys.remove_all_of(context);
         let pds: Vec<_> = core
             .pds
             .iter()
@@ -81,13 +81,13 @@ impl Nic {
     /// Allocates a protection domain.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown context, `ENOMEM` when there are too many.
+    /// `EINVAL` for an unknown context, `ENOMEM` if there are too many domains.
     pub fn alloc_pd(&mut self, context: ContextId) -> Result<PdId> {
         self.core
             .contexts
             .get(context.0)
             .ok_or(Errno(libc::EINVAL))?;
-        self.core.room()?;
+        self.core.check_memory()?;
         let id = self.core.pds.insert_with(|_| Pd { context, users: 0 });
         id.map(PdId).ok_or(Errno(libc::ENOMEM))
     }
@@ -95,7 +95,7 @@ impl Nic {
     /// Frees a protection domain.
     ///
     /// # Errors
-    /// `EBUSY` while something is in it, `EINVAL` when it is unknown.
+    /// `EBUSY` while it is in use, `EINVAL` if it does not exist.
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<()> {
         if self.core.pds.get(pd.0).ok_or(Errno(libc::EINVAL))?.users > 0 {
             return Err(Errno(libc::EBUSY));

@@ -1,20 +1,20 @@
-//! What pinning memory would answer: whether a range is there, and whether
-//! the process may lock that much.
+//! The checks of pinning memory: whether a range is mapped, and whether the
+//! process may lock that many bytes.
 
 use super::spec::{Errno, Result};
 
 /// Counts pinned bytes against the limit of the process.
 #[derive(Debug, Default)]
-pub(super) struct Locked {
+pub(super) struct LockedMemory {
     bytes: u64,
 }
 
-impl Locked {
-    /// Takes `bytes` more, of at most `limit`.
+impl LockedMemory {
+    /// Adds `bytes` to the locked memory.
     ///
     /// # Errors
-    /// `ENOMEM` above the limit.
-    pub(super) fn take(&mut self, bytes: u64, limit: u64) -> Result<()> {
+    /// `ENOMEM` if the total would exceed `limit`.
+    pub(super) fn lock(&mut self, bytes: u64, limit: u64) -> Result<()> {
         let wanted = self.bytes.saturating_add(bytes);
         if wanted > limit {
             return Err(Errno(libc::ENOMEM));
@@ -23,16 +23,17 @@ impl Locked {
         Ok(())
     }
 
-    /// Gives them back.
+    /// Subtracts `bytes` from the locked memory.
     pub(super) fn release(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 }
 
-/// Pages that `start..start + length` touches, as whole-page range.
+/// Returns the pages that `start..start + length` touches, as start and length of
+/// a range of whole pages.
 ///
 /// # Errors
-/// `EINVAL` when the range wraps around or touches no page.
+/// `EINVAL` if the range wraps around or touches no page.
 pub(super) fn page_range(start: u64, length: u64) -> Result<(u64, u64)> {
     let page = page_size();
     let end = start
@@ -45,35 +46,36 @@ pub(super) fn page_range(start: u64, length: u64) -> Result<(u64, u64)> {
     }
 }
 
-/// Faults a range of whole pages in, as pinning would.
+/// Faults in a range of whole pages, as pinning does.
 ///
 /// # Errors
-/// `EFAULT` when part of it is not mapped with that right.
-pub(super) fn probe(first: u64, bytes: u64, writable: bool) -> Result<()> {
+/// `EFAULT` if part of the range is not mapped with the required permission.
+pub(super) fn fault_in(first: u64, bytes: u64, writable: bool) -> Result<()> {
     let advice = if writable {
         libc::MADV_POPULATE_WRITE
     } else {
         libc::MADV_POPULATE_READ
     };
     loop {
-        // SAFETY: madvise of these kinds only faults pages in; for memory
-        // that is not there it fails.
+        // SAFETY: madvise with these values only faults pages in; it fails for
+        // memory that is not mapped.
         let done = unsafe { libc::madvise(first as *mut libc::c_void, bytes as usize, advice) };
         if done == 0 {
             return Ok(());
         }
         match errno() {
             libc::EINTR | libc::EAGAIN => {}
-            // No right for that, a mapping that cannot be populated (device
+            // No permission, a mapping that cannot be populated (device
             // memory), or a kernel before 5.14.
-            libc::EINVAL => return mapped(first, bytes, writable),
+            libc::EINVAL => return check_mapped(first, bytes, writable),
             _ => return Err(Errno(libc::EFAULT)),
         }
     }
 }
 
-/// Whether the whole range is mapped with that right, by `/proc/self/maps`.
-fn mapped(first: u64, bytes: u64, writable: bool) -> Result<()> {
+/// Checks in `/proc/self/maps` whether the whole range is mapped with the
+/// required permission.
+fn check_mapped(first: u64, bytes: u64, writable: bool) -> Result<()> {
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Errno(libc::EFAULT))?;
     let mut reached = first;
     for line in maps.lines() {
@@ -92,7 +94,7 @@ fn mapped(first: u64, bytes: u64, writable: bool) -> Result<()> {
     }
 }
 
-/// {start, end, rights} of a line of the maps file.
+/// Parses a line of the maps file: {start, end, permissions}.
 fn mapping(line: &str) -> Option<(u64, u64, &str)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
@@ -101,19 +103,19 @@ fn mapping(line: &str) -> Option<(u64, u64, &str)> {
 }
 
 fn page_size() -> u64 {
-    // SAFETY: sysconf only answers a number.
+    // SAFETY: sysconf only returns a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// How many bytes the process may lock: `RLIMIT_MEMLOCK`, unless the calling
+/// Returns how many bytes the process may lock: `RLIMIT_MEMLOCK`, unless the calling
 /// thread has `CAP_IPC_LOCK`.
 pub(super) fn lock_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: `limit` is a valid place for the answer.
+    // SAFETY: `limit` is valid memory for the result.
     let done = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
     if done != 0 || has_ipc_lock() {
         u64::MAX
@@ -122,7 +124,7 @@ pub(super) fn lock_limit() -> u64 {
     }
 }
 
-/// Whether the calling thread may lock as much as it wants (`CapEff`, bit 14).
+/// Returns whether the calling thread has `CAP_IPC_LOCK` (`CapEff`, bit 14).
 fn has_ipc_lock() -> bool {
     const CAP_IPC_LOCK: u32 = 14;
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
@@ -151,36 +153,39 @@ mod tests {
     }
 
     #[test]
-    fn locked_bytes_count_up_to_the_limit_and_come_back() {
-        let mut locked = Locked::default();
-        assert_eq!(locked.take(3, 4), Ok(()));
-        assert_eq!(locked.take(2, 4), Err(Errno(libc::ENOMEM)));
-        assert_eq!(locked.take(1, 4), Ok(()));
+    fn locked_bytes_count_up_to_the_limit_and_can_be_released() {
+        let mut locked = LockedMemory::default();
+        assert_eq!(locked.lock(3, 4), Ok(()));
+        assert_eq!(locked.lock(2, 4), Err(Errno(libc::ENOMEM)));
+        assert_eq!(locked.lock(1, 4), Ok(()));
         locked.release(3);
-        assert_eq!(locked.take(3, 4), Ok(()));
-        assert_eq!(locked.take(u64::MAX, 4), Err(Errno(libc::ENOMEM)));
+        assert_eq!(locked.lock(3, 4), Ok(()));
+        assert_eq!(locked.lock(u64::MAX, 4), Err(Errno(libc::ENOMEM)));
     }
 
     #[test]
-    fn memory_that_is_not_there_is_a_fault() {
+    fn unmapped_memory_is_a_fault() {
         let here = vec![0_u8; 4 * 4096];
         let (first, bytes) = page_range(here.as_ptr() as u64, 4096).unwrap();
-        assert_eq!(probe(first, bytes, true), Ok(()));
-        assert_eq!(mapped(first, bytes, true), Ok(()));
-        assert_eq!(probe(0x1000, 0x1000, false), Err(Errno(libc::EFAULT)));
-        assert_eq!(mapped(0x1000, 0x1000, false), Err(Errno(libc::EFAULT)));
+        assert_eq!(fault_in(first, bytes, true), Ok(()));
+        assert_eq!(check_mapped(first, bytes, true), Ok(()));
+        assert_eq!(fault_in(0x1000, 0x1000, false), Err(Errno(libc::EFAULT)));
+        assert_eq!(
+            check_mapped(0x1000, 0x1000, false),
+            Err(Errno(libc::EFAULT))
+        );
     }
 
     #[test]
-    fn memory_that_is_read_only_cannot_be_written() {
+    fn read_only_memory_cannot_be_pinned_for_writing() {
         // SAFETY: a fresh anonymous mapping, unmapped below.
         let page = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, flags, -1, 0)
         };
         assert_ne!(page, libc::MAP_FAILED);
-        assert_eq!(probe(page as u64, 4096, false), Ok(()));
-        assert_eq!(probe(page as u64, 4096, true), Err(Errno(libc::EFAULT)));
+        assert_eq!(fault_in(page as u64, 4096, false), Ok(()));
+        assert_eq!(fault_in(page as u64, 4096, true), Err(Errno(libc::EFAULT)));
         // SAFETY: mapped above and not used any more.
         unsafe { libc::munmap(page, 4096) };
     }

@@ -1,15 +1,15 @@
-//! Packet sequence numbers: 24 bits, compared around the circle (IBA 9.7.1).
+//! Packet sequence numbers: 24 bits, compared modulo 2^24 (IBA 9.7.1).
 
-/// The bits of a sequence number.
+/// Mask of the bits of a PSN.
 pub(super) const MASK: u32 = 0x00ff_ffff;
 
-/// `psn` moved by `packets`.
+/// Returns `psn` advanced by `packets`.
 #[must_use]
 pub(super) fn add(psn: u32, packets: u32) -> u32 {
     psn.wrapping_add(packets) & MASK
 }
 
-/// How far `psn` lies past `from`: negative when before it.
+/// Returns the distance from `from` to `psn`: negative if `psn` is before it.
 #[must_use]
 pub(super) fn distance(psn: u32, from: u32) -> i32 {
     // The difference is sign-extended from 24 to 32 bits.
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distance_goes_around_the_circle() {
+    fn distances_wrap_around() {
         assert_eq!(distance(3, 0xff_fffe), 5);
         assert_eq!(distance(0xff_fffe, 3), -5);
         assert_eq!(distance(7, 7), 0);

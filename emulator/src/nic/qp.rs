@@ -1,4 +1,4 @@
-//! Queue pairs: what they are made of, and their making and unmaking.
+//! Queue pairs: their state, creation and destruction.
 
 use super::adapter::Nic;
 use super::core::Core;
@@ -14,7 +14,7 @@ use super::timers::Timer;
 use super::window::User;
 use crate::limits::MAX_WR;
 
-/// Bytes of the longest datagram: the ports' MTU.
+/// Maximum size of a datagram in bytes: the MTU of the ports.
 const DATAGRAM: u32 = 4096;
 
 /// A queue pair.
@@ -23,26 +23,26 @@ pub(super) struct Qp {
     pub(super) spec: QpSpec,
     pub(super) qpn: Qpn,
     pub(super) state: QpState,
-    /// As the latest modifies left it; the state is `state`.
+    /// The attributes set so far; the current state is in `state`.
     pub(super) attr: QpAttr,
     /// The emulated device.
     pub(super) device: u8,
-    /// What its port is; before it has one, what port 1 is.
-    pub(super) here: PortIdentity,
-    /// Where the primary path leads; packets to nowhere vanish.
+    /// The addresses of the QP's port, or of port 1 before the port is set.
+    pub(super) port_identity: PortIdentity,
+    /// The destination of the primary path. Packets to an unknown one are dropped.
     pub(super) peer: Option<PortAddress>,
     pub(super) sq: SendQueue,
     pub(super) rq: ReceiveQueue,
     pub(super) responder: Responder,
     pub(super) timer: Timer,
-    /// It is in the list of QPs with something to send.
+    /// Whether the QP is in the list of QPs with something to send.
     pub(super) is_ready: bool,
-    /// `SqDrained` is owed when the send queue has drained.
+    /// Whether `SqDrained` must be raised when the send queue has drained.
     pub(super) notify_drained: bool,
 }
 
 impl Qp {
-    /// Puts the QP in line for sending.
+    /// Adds the QP to the list of QPs with something to send.
     pub(super) fn make_ready(&mut self, core: &mut Core) {
         if !self.is_ready {
             self.is_ready = true;
@@ -50,16 +50,16 @@ impl Qp {
         }
     }
 
-    /// Bytes of a full packet.
+    /// Returns the payload size of a full packet in bytes.
     pub(super) fn mtu(&self) -> u32 {
         match self.spec.service {
-            // Datagrams are bound by the port only.
+            // Datagrams are limited by the port's MTU only.
             Service::Ud => DATAGRAM,
             Service::Rc | Service::Uc => 128 << self.attr.path_mtu.clamp(1, 5),
         }
     }
 
-    /// Whose remote keys it may use.
+    /// Returns the identity with which the QP uses remote keys.
     pub(super) fn key_user(&self) -> User {
         User {
             pd: self.spec.pd,
@@ -67,12 +67,12 @@ impl Qp {
         }
     }
 
-    /// Whether lost packets are repeated.
+    /// Returns whether lost packets are retransmitted.
     pub(super) fn is_reliable(&self) -> bool {
         self.spec.service == Service::Rc
     }
 
-    /// Whether packets are taken.
+    /// Returns whether packets are accepted.
     pub(super) fn receives(&self) -> bool {
         matches!(
             self.state,
@@ -80,8 +80,8 @@ impl Qp {
         )
     }
 
-    /// What CQEs carry besides the QP number, by the agreed version: the
-    /// user index, or the SRQ's number for receives from one.
+    /// Returns the resource number in CQEs besides the QP number, which depends on
+    /// the CQE version: the user index, or the SRQ number for receives from an SRQ.
     pub(super) fn cqe_resource(&self, receive: bool) -> u32 {
         match (self.spec.cqe_version, self.spec.srq) {
             (0, Some(srqn)) if receive => srqn.0,
@@ -98,8 +98,8 @@ impl Qp {
         );
     }
 
-    /// Forgets everything but the attributes: RESET.
-    pub(super) fn forget(&mut self) {
+    /// Clears everything except the attributes, for RESET.
+    pub(super) fn reset_queues(&mut self) {
         self.sq = SendQueue::default();
         self.rq = ReceiveQueue::default();
         self.responder = Responder::default();
@@ -109,11 +109,11 @@ impl Qp {
 }
 
 impl Nic {
-    /// Creates a queue pair in RESET.
+    /// Creates a QP in RESET.
     ///
     /// # Errors
-    /// `EINVAL` for unknown objects or sizes that are none, `EFAULT` for
-    /// impossible addresses, `ENOMEM` when there are too many.
+    /// `EINVAL` for unknown objects or invalid sizes, `EFAULT` for invalid
+    /// addresses, `ENOMEM` if there are too many.
     pub(crate) fn create_qp(&mut self, spec: &QpSpec) -> Result<Qpn> {
         let core = &mut self.core;
         let invalid = Errno(libc::EINVAL);
@@ -131,11 +131,11 @@ impl Nic {
         if let Some(srqn) = spec.srq {
             core.srqs.get(srqn.0).ok_or(invalid)?;
         }
-        if !sizes_make_sense(spec) {
+        if !valid_sizes(spec) {
             return Err(invalid);
         }
         memory::load_be32(spec.dbrec).map_err(|_| Errno(libc::EFAULT))?;
-        core.room()?;
+        core.check_memory()?;
         let qpn = self.qps.insert_with(|qpn| {
             Box::new(Qp {
                 spec: *spec,
@@ -143,7 +143,7 @@ impl Nic {
                 state: QpState::Reset,
                 attr: QpAttr::default(),
                 device: context.device,
-                here: (core.options.identify)(PortAddress {
+                port_identity: (core.options.identify)(PortAddress {
                     device: context.device,
                     port: 1,
                 }),
@@ -172,18 +172,18 @@ impl Nic {
         Ok(Qpn(qpn))
     }
 
-    /// Destroys a queue pair. Its number is the next one given.
+    /// Destroys a QP. Its number is reused first.
     ///
     /// # Errors
-    /// `EINVAL` when it is unknown.
+    /// `EINVAL` if the QP does not exist.
     pub(crate) fn destroy_qp(&mut self, qpn: Qpn) -> Result<()> {
         self.remove_qp(qpn.0).ok_or(Errno(libc::EINVAL))
     }
 
-    /// The attributes and the state of a queue pair.
+    /// Returns the attributes and the state of a QP.
     ///
     /// # Errors
-    /// `EINVAL` when it is unknown.
+    /// `EINVAL` if the QP does not exist.
     pub fn query_qp(&self, qpn: Qpn) -> Result<QpAttr> {
         let qp = self.qps.get(qpn.0).ok_or(Errno(libc::EINVAL))?;
         let state = qp.state as u8;
@@ -208,7 +208,7 @@ impl Nic {
         if let Some(pd) = core.pds.get_mut(qp.spec.pd.0) {
             pd.users -= 1;
         }
-        // The number may come back before the next round of work.
+        // The number may be reused before the next round of work.
         core.ready.retain(|ready| *ready != qpn);
         core.flushing.retain(|flushing| *flushing != qpn);
         if let Some(users) = self.pages.get_mut(&qp.spec.register.page)
@@ -220,7 +220,7 @@ impl Nic {
     }
 }
 
-fn sizes_make_sense(spec: &QpSpec) -> bool {
+fn valid_sizes(spec: &QpSpec) -> bool {
     let ring = |count: u32| count == 0 || (count.is_power_of_two() && count <= MAX_WR);
     ring(spec.rq_wqe_count)
         && ring(spec.sq_wqebb_count)

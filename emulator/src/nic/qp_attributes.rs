@@ -1,4 +1,4 @@
-//! Modifying a queue pair: checks, then what the new state means.
+//! `modify_qp`: checks the attributes and changes the state.
 
 use super::adapter::Nic;
 use super::memory;
@@ -9,15 +9,15 @@ use crate::limits::MAX_RD_ATOMIC;
 
 /// Largest `enum ibv_mtu` code: 4096 bytes, the active MTU.
 const MTU_4096: u8 = 5;
-/// Partition keys of a port.
+/// Number of partition keys of a port.
 const PKEYS: u16 = 1;
 
 impl Nic {
-    /// Modifies a queue pair.
+    /// Modifies a QP.
     ///
     /// # Errors
-    /// `EINVAL` as the kernel: for a transition that its table does not have,
-    /// attributes missing or not allowed there, values out of range.
+    /// `EINVAL` where the kernel returns it: for a state transition that does not
+    /// exist, for missing or forbidden attributes, and for values out of range.
     pub(crate) fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<()> {
         let invalid = Errno(libc::EINVAL);
         let qp = self.qps.get_mut(qpn.0).ok_or(invalid)?;
@@ -37,18 +37,18 @@ impl Nic {
         {
             return Err(invalid);
         }
-        // What the caller believes must also be so.
+        // The state that the caller expects must be the actual state.
         if from != qp.state {
             return Err(invalid);
         }
-        // Nothing is needed to take a QP out of use.
+        // Moving a QP to RESET or error needs no device memory.
         if matches!(to, QpState::Init | QpState::Rtr | QpState::Rts) {
-            self.core.room()?;
+            self.core.check_memory()?;
         }
         qp.store(attr);
         if has(mask::PORT) {
             let (device, port) = (qp.device, attr.port);
-            qp.here = (self.core.options.identify)(PortAddress { device, port });
+            qp.port_identity = (self.core.options.identify)(PortAddress { device, port });
         }
         if has(mask::AV) {
             let resolve = &self.core.options.resolve;
@@ -57,7 +57,7 @@ impl Nic {
         if has(mask::STATE) {
             self.enter(qpn, to, has(mask::EN_SQD_ASYNC_NOTIFY))?;
         }
-        self.settle();
+        self.process_failures();
         Ok(())
     }
 
@@ -69,12 +69,12 @@ impl Nic {
                 qp.state = QpState::Reset;
                 qp.attr = QpAttr::default();
                 qp.peer = None;
-                qp.forget();
+                qp.reset_queues();
                 core.flushing.retain(|flushing| *flushing != qpn.0);
             }
             QpState::Err => {
-                // Answers owed to the peer die with the connection.
-                qp.responder.answers.clear();
+                // Pending responses to the peer are discarded.
+                qp.responder.responses.clear();
                 qp.enter_error(core);
             }
             QpState::Rtr => {
@@ -91,7 +91,7 @@ impl Nic {
             QpState::Sqd => {
                 qp.state = QpState::Sqd;
                 qp.notify_drained = notify_drained;
-                qp.tell_drained(core);
+                qp.raise_drained(core);
             }
             QpState::Init | QpState::Sqe => qp.state = to,
         }
@@ -128,20 +128,20 @@ impl Qp {
             PATH_MIG_STATE: path_mig_state;
             DEST_QPN: dest_qpn;
         }
-        // Only the low 24 bits of a sequence number travel.
+        // PSNs have 24 bits.
         attr.rq_psn &= super::psn::MASK;
         attr.sq_psn &= super::psn::MASK;
     }
 
-    /// In SQD: tells once when nothing is outstanding any more.
-    pub(super) fn tell_drained(&mut self, core: &super::core::Core) {
+    /// Raises `SqDrained` once in SQD when no request is outstanding.
+    pub(super) fn raise_drained(&mut self, core: &super::core::Core) {
         if self.state == QpState::Sqd && self.notify_drained && self.sq.is_drained() {
             self.notify_drained = false;
             self.raise(core, AsyncEvent::SqDrained);
         }
     }
 
-    /// The producer counter in the send record, 16 bits.
+    /// Returns the producer counter in the send doorbell record, 16 bits.
     pub(super) fn posted_sends(&self) -> core::result::Result<u16, memory::Fault> {
         memory::load_be32(self.spec.dbrec + 4).map(|word| word as u16)
     }

@@ -1,7 +1,7 @@
-//! Which modify is allowed when: the kernel's table (`ib_modify_qp_is_ok`).
+//! The kernel's table of state transitions (`ib_modify_qp_is_ok`).
 //!
-//! Of a transition the kernel requires some attributes and allows others,
-//! by transport service; anything else is `EINVAL`.
+//! For every transition and transport service, the kernel requires some
+//! attributes and allows others; anything else is `EINVAL`.
 
 use super::spec::{QpState, Service};
 
@@ -29,10 +29,11 @@ pub(super) mod mask {
     pub(in crate::nic) const DEST_QPN: u32 = 1 << 20;
 }
 
-/// Whether a QP of that service may go from `from` to `to` with these bits.
+/// Returns whether a QP of this service may change from `from` to `to` with these
+/// attributes.
 pub(super) fn is_allowed(from: QpState, to: QpState, service: Service, bits: u32) -> bool {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-    // The states software may have reached without knowing.
+    // The states that software may not know exactly.
     if bits & mask::CUR_STATE != 0 && !matches!(from, Rtr | Rts | Sqd | Sqe) {
         return false;
     }
@@ -85,12 +86,12 @@ fn send_side(service: Service) -> (u32, u32) {
     )
 }
 
-/// What may change on the way to (or in) RTS.
+/// Returns the attributes that may change with a transition to RTS, or in RTS.
 fn while_running(from: QpState, service: Service) -> u32 {
     let connected = mask::ACCESS_FLAGS | mask::ALT_PATH | mask::PATH_MIG_STATE;
     match (service, from) {
         (Service::Ud, _) => mask::QKEY,
-        // Only datagram and unreliable QPs come here by themselves.
+        // Only UC and UD QPs enter SQE by themselves.
         (_, QpState::Sqe) => mask::ACCESS_FLAGS,
         (Service::Uc, _) => connected,
         (Service::Rc, _) => connected | mask::MIN_RNR_TIMER,
@@ -127,7 +128,7 @@ mod tests {
     const TO_RTS: u32 = STATE | SQ_PSN | TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC;
 
     #[test]
-    fn every_required_attribute_of_the_reliable_connection_is_required() {
+    fn every_required_attribute_of_an_rc_qp_is_required() {
         use QpState::{Init, Reset, Rtr, Rts};
         for (from, to, bits) in [
             (Reset, Init, TO_INIT),
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_not_skipped_and_every_state_can_be_left() {
+    fn states_cannot_be_skipped_and_every_state_can_be_left() {
         use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
         let all = [Reset, Init, Rtr, Rts, Sqd, Sqe, Err];
         for from in all {

@@ -1,37 +1,37 @@
-//! Taking receive WQEs: from the queue pair's own ring or its SRQ.
+//! Taking receive WQEs from the QP's own receive queue or its SRQ.
 
 use super::core::Core;
-use super::gather::Piece;
 use super::memory;
 use super::qp::Qp;
+use super::scatter_gather::Sge;
 use super::spec::{PdId, Service};
 use super::srq::Taken;
 use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Good, Syndrome};
 use crate::decode::wqe::{Data, ReceiveSegments};
 use crate::fabric::packet::{Header, PacketFlags};
 
-/// The receive side's cursor and the WQE in use.
+/// The position in the receive queue, and the receive WQE in use.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveQueue {
-    /// WQEs taken from the own ring since RESET.
+    /// Number of WQEs taken from the QP's own ring since RESET.
     taken: u16,
-    /// What the CQE of the WQE in use will name: the counter, or the SRQ index.
+    /// The `wqe_counter` for the CQE of the WQE in use: counter or SRQ index.
     current: Option<u16>,
-    /// Where the WQE in use wants its data.
-    pub(super) list: Vec<Piece>,
+    /// The scatter list of the WQE in use.
+    pub(super) sges: Vec<Sge>,
     bytes: Vec<u8>,
 }
 
 impl Qp {
-    /// Takes the next receive WQE into use, unless one is: an unreliable
-    /// message that was cut off leaves its own to the next one. `false` when
-    /// none is posted.
+    /// Takes the next receive WQE, unless one is in use already: an unreliable
+    /// message that was cut off leaves its WQE to the next message. Returns `false`
+    /// if none is posted.
     pub(super) fn take_receive(&mut self, core: &mut Core) -> bool {
         if self.has_receive() {
             return true;
         }
-        if let Some(mishaps) = &mut core.mishaps
-            && mishaps.receiver_is_not_ready()
+        if let Some(fault_injector) = &mut core.fault_injector
+            && fault_injector.no_receive()
         {
             return false;
         }
@@ -53,15 +53,15 @@ impl Qp {
             self.rq.taken = self.rq.taken.wrapping_add(1);
             ReceiveSegments::of_rq(&self.rq.bytes, self.spec.wq_signature)
         };
-        self.rq.list.clear();
+        self.rq.sges.clear();
         self.rq
-            .list
+            .sges
             .extend(segments.filter_map(|segment| match segment {
                 Data::Pointer {
                     length,
                     key,
                     address,
-                } => Some(Piece {
+                } => Some(Sge {
                     address,
                     length,
                     key: Some(key),
@@ -74,18 +74,18 @@ impl Qp {
         true
     }
 
-    /// Whether a receive WQE is in use.
+    /// Returns whether a receive WQE is in use.
     pub(super) fn has_receive(&self) -> bool {
         self.rq.current.is_some()
     }
 
-    /// The domain that receive buffers belong to.
+    /// Returns the protection domain of the receive buffers.
     pub(super) fn receive_pd(&self, core: &Core) -> PdId {
         let srq = self.spec.srq.and_then(|srqn| core.srqs.get(srqn.0));
         srq.map_or(self.spec.pd, |srq| srq.spec.pd)
     }
 
-    /// Completes the WQE in use: `bytes` arrived, `inline` of them not yet placed.
+    /// Completes the WQE in use: `bytes` have arrived, and `inline` goes into the CQE.
     pub(super) fn complete_receive(
         &mut self,
         core: &mut Core,
@@ -121,7 +121,7 @@ impl Qp {
             service_level: header.service_level,
             source_lid: header.source_lid,
             solicited: header.flags.contains(PacketFlags::SOLICITED),
-            timestamp: core.stamp(),
+            timestamp: core.timestamp(),
         });
         match inline {
             Some(data) if self.receive_cqe_size(core) == 128 => cqe.inline_64(data),
@@ -131,14 +131,14 @@ impl Qp {
         core.complete(self.spec.recv_cq, cqe);
     }
 
-    /// Completes the WQE in use with an error, if one is.
+    /// Completes the WQE in use, if any, with an error.
     pub(super) fn fail_receive(&mut self, core: &mut Core, syndrome: Syndrome) {
         if let Some(wqe_counter) = self.rq.current.take() {
             self.complete_failed_receive(core, wqe_counter, syndrome);
         }
     }
 
-    /// Flushes what is posted on the own ring; an SRQ's WQEs stay.
+    /// Flushes the receives posted to the QP's own ring; an SRQ keeps its WQEs.
     pub(super) fn flush_receives(&mut self, core: &mut Core) -> bool {
         self.fail_receive(core, Syndrome::Flushed);
         if self.spec.srq.is_some() {
@@ -154,8 +154,8 @@ impl Qp {
         worked
     }
 
-    /// How many bytes may be delivered inside a CQE; 0 for none.
-    pub(super) fn inline_room(&self, core: &Core) -> usize {
+    /// Returns how many bytes can be scattered to a CQE; 0 for none.
+    pub(super) fn inline_receive_limit(&self, core: &Core) -> usize {
         if !core.options.scatter_to_cqe
             || !self.spec.scatter_to_cqe
             || self.spec.service == Service::Ud
@@ -187,7 +187,7 @@ impl Qp {
         core.complete(self.spec.recv_cq, cqe);
     }
 
-    /// WQEs on the own ring that are not taken yet.
+    /// Returns the number of posted WQEs in the QP's own ring.
     fn receives_posted(&self, core: &mut Core) -> u16 {
         if self.spec.rq_wqe_count == 0 {
             return 0;

@@ -1,24 +1,24 @@
-//! The vocabulary between the kernel face (`uverbs`) and the NIC (`nic`).
+//! The types with which the kernel commands (`uverbs`) call the NIC (`nic`).
 //!
-//! `uverbs` parses what libibverbs sends and calls the methods of
-//! [`super::Nic`] with these values; the NIC never sees a uverbs byte.
-//! Addresses are virtual addresses of this process: an emulated NIC reads
-//! its host's memory directly.
+//! `uverbs` parses the commands of libibverbs and calls the methods of
+//! [`super::Nic`] with these values; the NIC does not know the uverbs formats.
+//! Addresses are virtual addresses of this process, since an emulated NIC
+//! accesses the memory of its host directly.
 
-/// A kernel error number, as the command would answer it (`EINVAL`, …).
+/// A kernel error number as a command returns it (`EINVAL`, …).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-/// What a command answers.
+/// The result of a command.
 pub type Result<T> = core::result::Result<T, Errno>;
 
-/// One `ibv_open_device` of this process.
+/// A device context: one `ibv_open_device` of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContextId(pub u32);
 /// A protection domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PdId(pub u32);
-/// A completion channel (owned by `uverbs`; the NIC only names it).
+/// A completion channel. It belongs to `uverbs`; the NIC only passes its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);
 /// A CQ number, never 0.
@@ -31,53 +31,53 @@ pub struct Srqn(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Qpn(pub u32);
 
-/// A 4 KiB doorbell page (UAR) of a context, by its page index in the
-/// context's mapping (the command descriptor's memory file).
+/// A 4 KiB doorbell page (UAR) of a context, by its page index in the context's
+/// memory file (the command descriptor's).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UarPage {
-    /// Whose page.
+    /// The context that owns the page.
     pub context: ContextId,
     /// Page index in the command descriptor's memory file.
     pub page: u32,
 }
 
-/// A doorbell register: a page and the byte offset of the register in it
-/// (0x800 or 0xa00 for the two that libmlx5 uses).
+/// A doorbell register: a page and the byte offset of the register in it (0x800
+/// or 0xa00 for the two that libmlx5 uses).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Register {
     /// The page.
     pub page: UarPage,
-    /// Offset of the register's first half; the second lies 0x100 further.
+    /// Offset of the register's first buffer; the second is 0x100 behind it.
     pub offset: u16,
 }
 
-/// A store seen on a doorbell page: the 8 bytes at `offset`.
+/// A store to a doorbell page: the 8 bytes at `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UarWrite {
     /// The page.
     pub page: UarPage,
-    /// Byte offset in the page: 0x20 for a CQ arm, else a half of a register.
+    /// Byte offset in the page: 0x20 for a CQ arm, otherwise a BlueFlame buffer.
     pub offset: u16,
     /// The bytes stored, in memory order.
     pub bytes: [u8; 8],
 }
 
-/// Whether every doorbell is seen, or only that a register was written.
+/// How doorbells are observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoorbellView {
-    /// The NIC steps after every store: each doorbell is checked exactly.
+    /// The NIC runs after every store, and checks each doorbell exactly.
     Exact,
-    /// A NIC thread may miss a store that the next one overwrote: a write on
-    /// a register starts the scan of the records of the QPs on that register.
+    /// The NIC thread may miss a store that the next one overwrites. A store to a
+    /// register starts a scan of the doorbell records of the QPs of that register.
     Register,
     /// `--lenient`: doorbell records alone start work.
     Records,
 }
 
-/// A new completion queue.
+/// The attributes of a new CQ.
 #[derive(Clone, Copy, Debug)]
 pub struct CqSpec {
-    /// Owner.
+    /// The context that owns the CQ.
     pub context: ContextId,
     /// Address of the ring.
     pub buf: u64,
@@ -85,63 +85,63 @@ pub struct CqSpec {
     pub dbrec: u64,
     /// Number of CQEs, a power of two.
     pub cqe_count: u32,
-    /// 64 or 128.
+    /// Size of a CQE in bytes: 64 or 128.
     pub cqe_size: u32,
-    /// Where completion events go.
+    /// The channel for completion events.
     pub channel: Option<ChannelId>,
     /// libibverbs' own handle, returned in events.
     pub user_handle: u64,
-    /// The page on which libmlx5 arms this CQ (offset 0x20).
+    /// The page on which libmlx5 arms this CQ (at offset 0x20).
     pub uar: UarPage,
-    /// Completions are written whether there is room or not: whoever asks for
-    /// that knows that there is.
+    /// Whether completions are written even if the ring is full. Software then
+    /// ensures that there is room.
     pub ignore_overrun: bool,
 }
 
-/// Frequency of the device's clock in kHz: that of a ConnectX-5, as `hca_core_clock`
-/// of `ibv_devinfo -v` tells it. A tick is 12.8 ns.
+/// Frequency of the device's clock in kHz, that of a ConnectX-5 (`hca_core_clock` of
+/// `ibv_devinfo -v`). A tick is 12.8 ns.
 pub const CLOCK_KHZ: u64 = 78_125;
 
-/// The same moment by two clocks.
+/// One moment by two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// The device's, in ticks as in completions.
+    /// The device's clock, in ticks as in CQEs.
     pub device: u64,
     /// The time of day, in nanoseconds since 1970.
     pub nanoseconds: u64,
 }
 
-/// The ring that a completion queue moves to.
+/// The new ring of a CQ that is resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqBuffer {
     /// Address of the ring.
     pub buf: u64,
     /// Number of CQEs, a power of two.
     pub cqe_count: u32,
-    /// 64 or 128; must be what it was.
+    /// Size of a CQE in bytes: 64 or 128; must be the same as before.
     pub cqe_size: u32,
 }
 
-/// A new shared receive queue.
+/// The attributes of a new SRQ.
 #[derive(Clone, Copy, Debug)]
 pub struct SrqSpec {
-    /// Owner.
+    /// The context that owns the SRQ.
     pub context: ContextId,
-    /// Protection of the receive buffers.
+    /// Protection domain of the receive buffers.
     pub pd: PdId,
     /// Address of the ring.
     pub buf: u64,
     /// Address of the doorbell record.
     pub dbrec: u64,
-    /// Number of WQEs, a power of two (one more than may be posted).
+    /// Number of WQEs, a power of two (one more than can be posted).
     pub wqe_count: u32,
-    /// log2 of the bytes from one WQE to the next.
+    /// log2 of the distance between WQEs in bytes.
     pub stride_log2: u32,
-    /// Initial limit; 0 is unarmed.
+    /// Initial SRQ limit; 0 means not armed.
     pub limit: u32,
     /// libibverbs' own handle, returned in events.
     pub user_handle: u64,
-    /// The SRQ's user index (CQE version 1 reports the QP's instead, for RC).
+    /// The SRQ's user index (for RC, CQE version 1 reports the QP's instead).
     pub user_index: u32,
 }
 
@@ -156,12 +156,12 @@ pub enum Service {
     Ud,
 }
 
-/// A new queue pair.
+/// The attributes of a new QP.
 #[derive(Clone, Copy, Debug)]
 pub struct QpSpec {
-    /// Owner.
+    /// The context that owns the QP.
     pub context: ContextId,
-    /// Protection of everything but SRQ buffers.
+    /// Protection domain of everything except SRQ buffers.
     pub pd: PdId,
     /// Transport service.
     pub service: Service,
@@ -169,37 +169,37 @@ pub struct QpSpec {
     pub send_cq: Cqn,
     /// CQ of receive completions.
     pub recv_cq: Cqn,
-    /// Receives come from here instead of the QP's own queue.
+    /// The SRQ that provides receives instead of the QP's own receive queue.
     pub srq: Option<Srqn>,
     /// Address of the receive ring.
     pub rq_buf: u64,
     /// Number of receive WQEs, a power of two or 0.
     pub rq_wqe_count: u32,
-    /// log2 of the receive WQE's bytes.
+    /// log2 of the size of a receive WQE in bytes.
     pub rq_stride_log2: u32,
     /// Address of the send ring.
     pub sq_buf: u64,
-    /// Send ring length in 64-byte WQEBBs, a power of two or 0.
+    /// Length of the send ring in WQEBBs of 64 bytes, a power of two or 0.
     pub sq_wqebb_count: u32,
     /// Address of the doorbell record pair {receive, send}.
     pub dbrec: u64,
-    /// The register that starts this QP's sends. The ioctl interface names a
-    /// page only (`MLX5_QP_FLAG_UAR_PAGE_INDEX`), as the QP context of the
-    /// hardware does: then the offset is that of the first register, and any
-    /// register of the page starts the QP's sends.
+    /// The register on which this QP's sends are rung. The ioctl interface names
+    /// only a page (`MLX5_QP_FLAG_UAR_PAGE_INDEX`), as the QP context of the
+    /// hardware does. The offset is then that of the first register, and any
+    /// register of the page is accepted.
     pub register: Register,
     /// The user index reported in CQEs of version 1.
     pub user_index: u32,
-    /// CQE version agreed with the context: 0 or 1.
+    /// CQE version negotiated with the context: 0 or 1.
     pub cqe_version: u8,
-    /// Answers to signalled reads and atomics may be delivered inside their
-    /// CQE. The driver asks for it where software posts every request
-    /// signalled, or takes that upon itself.
-    pub scatter_answers: bool,
-    /// Small receives may be delivered inside their CQE: 32 bytes, or 64 in a
-    /// CQE of 128.
+    /// Whether responses to signalled reads and atomics may be scattered to their
+    /// CQE. The driver requests this if software posts every request signalled or
+    /// takes responsibility for it.
+    pub scatter_responses: bool,
+    /// Whether small receives may be scattered to their CQE: up to 32 bytes, or 64
+    /// in a CQE of 128 bytes.
     pub scatter_to_cqe: bool,
-    /// Receive WQEs begin with a signature segment (`MLX5_QP_SIGNATURE=1`).
+    /// Whether receive WQEs begin with a signature segment (`MLX5_QP_SIGNATURE=1`).
     pub wq_signature: bool,
     /// libibverbs' own handle, returned in events.
     pub user_handle: u64,
@@ -228,7 +228,7 @@ bitflags::bitflags! {
     /// `enum ibv_access_flags` of memory regions and QPs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Access: u32 {
-        /// The NIC may write locally.
+        /// The NIC may write.
         const LOCAL_WRITE = 1;
         /// Peers may write.
         const REMOTE_WRITE = 2;
@@ -236,66 +236,66 @@ bitflags::bitflags! {
         const REMOTE_READ = 4;
         /// Peers may use atomics.
         const REMOTE_ATOMIC = 8;
-        /// Windows may be bound to it.
+        /// Memory windows may be bound to the region.
         const MW_BIND = 16;
-        /// Addresses count from 0.
+        /// Addresses start at 0.
         const ZERO_BASED = 32;
-        /// Pages are pinned when they are used; the kernel face refuses it.
+        /// On-demand paging; refused by the kernel commands.
         const ON_DEMAND = 64;
-        /// Accepted and without effect here.
+        /// Accepted, without effect.
         const HUGETLB = 128;
-        /// Accepted and without effect here.
+        /// Accepted, without effect.
         const RELAXED_ORDERING = 1 << 20;
     }
 }
 
-/// Attributes of a QP that modify sets and query returns (`struct ib_uverbs_qp_attr`,
-/// `IBV_QP_*` masks). `mask` says which fields a modify carries.
+/// QP attributes of modify and query (`struct ib_uverbs_qp_attr`, `IBV_QP_*` masks).
+/// `mask` says which fields a modify contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpAttr {
     /// `IBV_QP_*` bits.
     pub mask: u32,
     /// New state (`IBV_QP_STATE`).
     pub state: u8,
-    /// State the caller believes in (`IBV_QP_CUR_STATE`).
+    /// Expected current state (`IBV_QP_CUR_STATE`).
     pub cur_state: u8,
     /// `enum ibv_mtu` code: 1 = 256 … 5 = 4096.
     pub path_mtu: u8,
     /// 1 armed, 2 rearm, 0 migrated.
     pub path_mig_state: u8,
-    /// UD key.
+    /// Queue key of a UD QP.
     pub qkey: u32,
-    /// PSN expected from the peer.
+    /// Next PSN expected from the peer.
     pub rq_psn: u32,
-    /// First PSN sent.
+    /// PSN of the first packet sent.
     pub sq_psn: u32,
     /// Peer's QP number.
     pub dest_qpn: u32,
-    /// Remote access allowed by this QP.
+    /// Remote access that this QP allows.
     pub access: Access,
-    /// Key index.
+    /// P_Key index.
     pub pkey_index: u16,
-    /// RDMA reads and atomics outstanding as requester.
+    /// Maximum number of outstanding RDMA reads and atomics as requester.
     pub max_rd_atomic: u8,
-    /// RDMA reads and atomics outstanding as responder.
+    /// Maximum number of outstanding RDMA reads and atomics as responder.
     pub max_dest_rd_atomic: u8,
-    /// RNR timer code 0..31 sent in our RNR NAKs (IBA table 45).
+    /// RNR timer code 0..31 in sent RNR NAKs (IBA table 45).
     pub min_rnr_timer: u8,
     /// Port, from 1.
     pub port: u8,
     /// Ack timeout code: 4.096 µs × 2^code, 0 = none.
     pub timeout: u8,
-    /// Transport retries, 0..7.
+    /// Number of transport retries, 0..7.
     pub retry_count: u8,
-    /// RNR retries, 7 = for ever.
+    /// Number of RNR retries; 7 means unlimited.
     pub rnr_retry: u8,
     /// Primary path.
     pub path: Path,
-    /// Alternate path (kept, never used).
+    /// Alternate path (stored, never used).
     pub alt_path: Path,
     /// Alternate port.
     pub alt_port: u8,
-    /// Alternate key index.
+    /// Alternate P_Key index.
     pub alt_pkey_index: u16,
     /// Alternate timeout code.
     pub alt_timeout: u8,
@@ -310,7 +310,7 @@ pub struct Path {
     pub flow_label: u32,
     /// Destination LID.
     pub dlid: u16,
-    /// Our GID index.
+    /// Source GID index.
     pub sgid_index: u8,
     /// Hop limit.
     pub hop_limit: u8,
@@ -322,36 +322,36 @@ pub struct Path {
     pub src_path_bits: u8,
     /// Static rate.
     pub static_rate: u8,
-    /// A global route header is used.
+    /// Whether packets carry a global route header.
     pub is_global: bool,
-    /// Port of the path.
+    /// Source port.
     pub port: u8,
-    /// Destination's Ethernet address, where software names it: in the
-    /// address vectors of datagrams.
+    /// Destination's MAC address, where the address vector contains it: for
+    /// datagrams.
     pub dmac: Option<[u8; 6]>,
 }
 
-/// A new memory region.
+/// The attributes of a new memory region.
 #[derive(Clone, Copy, Debug)]
 pub struct MrSpec {
-    /// Owner.
+    /// The context that owns the region.
     pub context: ContextId,
     /// Protection domain.
     pub pd: PdId,
-    /// Start, as mapped in this process.
+    /// Start address in this process.
     pub start: u64,
     /// Length in bytes.
     pub length: u64,
-    /// The address peers use for `start`.
+    /// The address that peers use for `start`.
     pub hca_va: u64,
-    /// Rights.
+    /// Access flags.
     pub access: Access,
 }
 
-/// Keys of a memory region (equal on this device).
+/// The keys of a memory region (lkey and rkey are equal on this device).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MrKeys {
-    /// Handle for destroy.
+    /// Handle for deregistration.
     pub handle: u32,
     /// Local key.
     pub lkey: u32,
@@ -359,19 +359,19 @@ pub struct MrKeys {
     pub rkey: u32,
 }
 
-/// How a memory window is bound (`enum ibv_mw_type`).
+/// The type of a memory window (`enum ibv_mw_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowType {
-    /// By a bind that may replace another; belongs to a protection domain.
+    /// Type 1: may be rebound while bound; belongs to a protection domain.
     One,
-    /// By a bind of a free window; belongs to the binding queue pair.
+    /// Type 2: bound while free; belongs to the QP that binds it.
     Two,
 }
 
-/// A new memory window.
+/// The attributes of a new memory window.
 #[derive(Clone, Copy, Debug)]
 pub struct MwSpec {
-    /// Owner.
+    /// The context that owns the window.
     pub context: ContextId,
     /// Protection domain.
     pub pd: PdId,
@@ -379,16 +379,16 @@ pub struct MwSpec {
     pub kind: WindowType,
 }
 
-/// What a memory window is known by.
+/// The keys of a memory window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MwKeys {
-    /// Handle for destroy.
+    /// Handle for deallocation.
     pub handle: u32,
-    /// Remote key, until the first bind.
+    /// Remote key until the first bind.
     pub rkey: u32,
 }
 
-/// What an asynchronous event is about.
+/// The object of an asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncObject {
     /// A CQ, by its user handle.
@@ -403,19 +403,19 @@ pub enum AsyncObject {
     Device,
 }
 
-/// `enum ibv_event_type` values this NIC produces.
+/// The values of `enum ibv_event_type` that this NIC generates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AsyncEvent {
     /// CQ overrun.
     CqErr = 0,
-    /// QP went to error on its own.
+    /// QP in error without a completion that says so.
     QpFatal = 1,
     /// Invalid request on the responder side.
     QpReqErr = 2,
     /// Access violation on the responder side.
     QpAccessErr = 3,
-    /// First packet arrived in RTR.
+    /// First packet arrived in RTR (communication established).
     CommEst = 4,
     /// Send queue drained.
     SqDrained = 5,
@@ -427,7 +427,7 @@ pub enum AsyncEvent {
     PortErr = 10,
     /// SRQ failed.
     SrqErr = 14,
-    /// SRQ went below its limit.
+    /// SRQ fell below its limit.
     SrqLimitReached = 15,
     /// The last receive of a QP in error was consumed.
     QpLastWqeReached = 16,
@@ -435,37 +435,35 @@ pub enum AsyncEvent {
     GidChange = 18,
 }
 
-/// Where the NIC delivers events; `uverbs` implements it over pipes.
+/// Receives the NIC's events. `uverbs` implements it with pipes.
 pub trait EventSink: Send {
-    /// A completion event for the CQ with this user handle.
+    /// Delivers a completion event for the CQ with this user handle.
     fn completion(&self, channel: ChannelId, cq: Cqn, cq_user_handle: u64);
-    /// An asynchronous event for a context.
+    /// Delivers an asynchronous event to a context.
     fn asynchronous(&self, context: ContextId, event: AsyncEvent, object: AsyncObject);
 }
 
-/// What a port is.
+/// The addresses of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortIdentity {
     /// LID; 0 on an Ethernet link.
     pub lid: u16,
-    /// GIDs at index 0 and 1, as far as there are any; the second is an
-    /// IPv4-mapped one.
+    /// GIDs at index 0 and 1, if any; the second is IPv4-mapped.
     pub gids: [Option<[u8; 16]>; 2],
-    /// The link is Ethernet with RoCE v2: address vectors of datagrams lead by
+    /// Whether the link is Ethernet with RoCE v2. Datagrams are then addressed by
     /// GID, and every packet has a network header.
     pub ethernet: bool,
 }
 
 impl PortIdentity {
-    /// The GID at an index of the port's table.
+    /// Returns the GID at an index of the port's table.
     #[must_use]
     pub fn gid(&self, index: u8) -> Option<[u8; 16]> {
         *self.gids.get(usize::from(index))?
     }
 
-    /// The type of the network header of what leaves under the GID at an
-    /// index, as a ConnectX reports it (`MLX5_CQE_ROCE_L3_HEADER_TYPE_*`):
-    /// that of IPv6 or of IPv4.
+    /// Returns the type of the network header of packets sent with the GID at an
+    /// index, as a ConnectX reports it (`MLX5_CQE_ROCE_L3_HEADER_TYPE_*`).
     #[must_use]
     pub fn network(&self, index: u8) -> u8 {
         const IPV6: u8 = 1;
@@ -474,11 +472,11 @@ impl PortIdentity {
     }
 }
 
-/// Where on the fabric a port is: the device's index, from 0, and its port.
+/// The address of a port on the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortAddress {
-    /// Device index on the fabric.
+    /// Device index on the fabric, from 0.
     pub device: u8,
-    /// Port, from 1.
+    /// Port number, from 1.
     pub port: u8,
 }

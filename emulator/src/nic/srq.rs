@@ -1,7 +1,7 @@
 //! Shared receive queues.
 //!
-//! The ring is a linked list: each WQE names the one after it, in whatever
-//! order the driver posted. The record counts posts; it is no index.
+//! The ring is a linked list: each WQE names the next one, in the order in which the
+//! driver posted them. The doorbell record counts posts; it is not an index.
 
 use super::adapter::Nic;
 use super::core::Core;
@@ -15,27 +15,27 @@ pub(super) struct Srq {
     pub(super) spec: SrqSpec,
     /// Index of the next WQE.
     head: u16,
-    /// WQEs taken since creation, 16 bits as in the record.
+    /// Number of WQEs taken since creation, 16 bits as in the doorbell record.
     taken: u16,
-    /// The limit event's threshold; 0 is unarmed.
+    /// Threshold of the limit event; 0 means not armed.
     limit: u32,
-    /// QPs that receive from it.
+    /// Number of QPs that use it.
     pub(super) users: u32,
-    /// The list was broken, or is gone: nothing is taken any more.
+    /// The list was invalid or not readable: no WQE is taken any more.
     failed: bool,
 }
 
-/// What taking a WQE gives.
+/// The result of taking a WQE.
 pub(super) enum Taken {
-    /// The WQE's index; its bytes are in the caller's buffer.
+    /// The index of the WQE; its bytes are in the caller's buffer.
     Wqe(u16),
     /// Nothing is posted.
     Empty,
 }
 
 impl Core {
-    /// Nothing is taken from an SRQ any more. `false` if there is none that could
-    /// fail.
+    /// Fails an SRQ: no WQE is taken from it any more. Returns `false` if it does not
+    /// exist or has failed already.
     pub(super) fn fail_srq(&mut self, srqn: Srqn) -> bool {
         let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
             return false;
@@ -46,7 +46,7 @@ impl Core {
         true
     }
 
-    /// Takes the next WQE, its bytes into `bytes`, and raises the limit event.
+    /// Takes the next WQE and copies it to `bytes`. May raise the limit event.
     pub(super) fn take_srq_wqe(&mut self, srqn: Srqn, bytes: &mut Vec<u8>) -> Taken {
         let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
             return Taken::Empty;
@@ -75,14 +75,14 @@ impl Core {
             let head = srq.head;
             self.fail_srq(srqn);
             self.violation(format!(
-                "SRQ {:#x}: WQE {index} links to {head} with {available} posted",
+                "SRQ {:#x}: WQE {index} links to WQE {head} while {available} are posted",
                 srqn.0
             ));
             return Taken::Empty;
         }
         srq.taken = srq.taken.wrapping_add(1);
         if srq.limit > 0 && u32::from(available) - 1 < srq.limit {
-            // Once per arming.
+            // Raised once per arming.
             srq.limit = 0;
             self.raise(
                 context,
@@ -98,8 +98,8 @@ impl Nic {
     /// Creates a shared receive queue.
     ///
     /// # Errors
-    /// `EINVAL` for sizes that are none or an unknown domain, `EFAULT` for
-    /// impossible addresses, `ENOMEM` when there are too many.
+    /// `EINVAL` for invalid sizes or an unknown protection domain, `EFAULT` for
+    /// invalid addresses, `ENOMEM` if there are too many.
     pub(crate) fn create_srq(&mut self, spec: &SrqSpec) -> Result<Srqn> {
         let invalid = Errno(libc::EINVAL);
         let core = &mut self.core;
@@ -114,7 +114,7 @@ impl Nic {
             return Err(invalid);
         }
         memory::load_be32(spec.dbrec).map_err(|_| Errno(libc::EFAULT))?;
-        core.room()?;
+        core.check_memory()?;
         let (limit, spec) = (spec.limit, *spec);
         let srq = Srq {
             spec,
@@ -131,8 +131,8 @@ impl Nic {
         Ok(Srqn(srqn))
     }
 
-    /// Arms the limit event, or with 0 disarms it. It fires once, when a
-    /// receive takes the count of posted WQEs below `limit`.
+    /// Arms the limit event, or disarms it with 0. It is raised once, when a receive
+    /// lowers the number of posted WQEs below `limit`.
     ///
     /// # Errors
     /// `EINVAL` for a limit above the queue's size or an unknown SRQ.
@@ -145,10 +145,11 @@ impl Nic {
         Ok(())
     }
 
-    /// The most WQEs, the most segments of one, and the armed limit.
+    /// Returns the maximum number of WQEs, the maximum number of segments of one,
+    /// and the limit.
     ///
     /// # Errors
-    /// `EINVAL` when the SRQ is unknown.
+    /// `EINVAL` if the SRQ does not exist.
     pub fn query_srq(&self, srqn: Srqn) -> Result<(u32, u32, u32)> {
         let srq = self.core.srqs.get(srqn.0).ok_or(Errno(libc::EINVAL))?;
         let segments = (1 << srq.spec.stride_log2) / SEGMENT as u32 - 1;
@@ -158,7 +159,7 @@ impl Nic {
     /// Destroys a shared receive queue.
     ///
     /// # Errors
-    /// `EBUSY` while a QP uses it, `EINVAL` when it is unknown.
+    /// `EBUSY` while a QP uses it, `EINVAL` if it does not exist.
     pub(crate) fn destroy_srq(&mut self, srqn: Srqn) -> Result<()> {
         let core = &mut self.core;
         if core.srqs.get(srqn.0).ok_or(Errno(libc::EINVAL))?.users > 0 {

@@ -1,8 +1,8 @@
-//! Deadlines of queue pairs: the ack timeout and the wait after an RNR NAK.
+//! The timers of QPs: the ack timeout and the wait after an RNR NAK.
 //!
-//! A deadline moves with every acknowledge, so the heap is lazy: a queue pair
-//! has one entry in it, and an entry that comes up before the true deadline
-//! is put back. Durations begin when the next round of work tells the time.
+//! A deadline moves with every ack, so the heap is lazy: a QP has one entry in
+//! it, and an entry that comes up before the actual deadline is reinserted. A
+//! timer starts with the next round of work, which knows the time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,16 +11,16 @@ use super::number::Table;
 use super::options::Nanos;
 use super::qp::Qp;
 
-/// The timer of one queue pair.
+/// The timer of one QP.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
-    /// When it is due.
+    /// When the timer expires.
     deadline: Option<Nanos>,
-    /// It is to be started for that long.
+    /// The duration of a timer that has not been started yet.
     starting: Option<Nanos>,
-    /// The earliest entry in the heap.
+    /// The earliest entry of the timer in the heap.
     queued: Option<Nanos>,
-    /// It is in the list of timers to start.
+    /// Whether the timer is in the list of timers to start.
     listed: bool,
 }
 
@@ -35,7 +35,7 @@ impl Timer {
     }
 }
 
-/// All deadlines.
+/// The timers of all QPs.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Nanos, u32)>>,
@@ -43,7 +43,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Starts (or restarts) a timer with the next round of work.
+    /// Starts or restarts a timer with the next round of work.
     pub(super) fn start(&mut self, qpn: u32, timer: &mut Timer, duration: Nanos) {
         timer.deadline = None;
         timer.starting = Some(duration);
@@ -53,12 +53,12 @@ impl Timers {
         }
     }
 
-    /// Whether timers wait for the time.
+    /// Returns whether there are timers to start.
     pub(super) fn has_unstarted(&self) -> bool {
         !self.unstarted.is_empty()
     }
 
-    /// Starts what waits for the time.
+    /// Starts the timers that were requested since the last round.
     pub(super) fn begin(&mut self, now: Nanos, qps: &mut Table<Box<Qp>>) {
         for qpn in self.unstarted.drain(..) {
             let Some(qp) = qps.get_mut(qpn) else { continue };
@@ -76,7 +76,7 @@ impl Timers {
         }
     }
 
-    /// The next QP whose timer is due; its timer is stopped.
+    /// Returns the next QP whose timer has expired, and stops the timer.
     pub(super) fn expire(&mut self, now: Nanos, qps: &mut Table<Box<Qp>>) -> Option<u32> {
         while let Some(Reverse((at, qpn))) = self.heap.peek().copied() {
             if at > now {
@@ -86,7 +86,7 @@ impl Timers {
             let Some(qp) = qps.get_mut(qpn) else { continue };
             let timer = &mut qp.timer;
             if timer.queued != Some(at) {
-                // An earlier deadline was put in later; that entry counts.
+                // An earlier deadline was inserted later; that entry counts.
                 continue;
             }
             timer.queued = None;
@@ -105,7 +105,7 @@ impl Timers {
         None
     }
 
-    /// When to look again. It may be earlier than the true deadline.
+    /// Returns when to check for expired timers; may be too early.
     pub(super) fn next(&self) -> Option<Nanos> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }

@@ -1,14 +1,14 @@
-//! What software did that hardware would not forgive.
+//! The driver's violations of the device's contract.
 //!
-//! An emulated NIC can be too kind. What it survives here it writes down, so
-//! that a test can demand an empty list.
+//! An emulated NIC could be more tolerant than hardware. It records whatever it
+//! tolerates, so that a test can require that there is nothing.
 
 use std::collections::VecDeque;
 
-/// Most texts kept; the count goes on.
-const KEPT: usize = 256;
+/// Maximum number of texts kept; the count continues.
+const MAX_TEXTS: usize = 256;
 
-/// Breaches of the contract between driver and device.
+/// Violations of the contract between driver and device.
 #[derive(Debug, Default)]
 pub struct Violations {
     count: u64,
@@ -18,26 +18,26 @@ pub struct Violations {
 }
 
 impl Violations {
-    /// How many there were.
+    /// Returns the number of violations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The latest ones as text, oldest first.
+    /// Returns the latest violations as text, oldest first.
     pub fn recent(&self) -> impl Iterator<Item = &str> {
         self.recent.iter().map(String::as_str)
     }
 
-    /// Doorbells on a register that another QP had rung last. Legal, but
-    /// only under a lock: counted, not a breach.
+    /// Returns the number of doorbells on a register that another QP had rung
+    /// last. This is legal under a lock, and not counted as a violation.
     #[must_use]
     pub fn shared_register_writes(&self) -> u64 {
         self.shared_register_writes
     }
 
-    /// CQ arms that were ignored because their sequence number was not the
-    /// number of events delivered.
+    /// Returns the number of CQ arms that were ignored because their sequence
+    /// number was not the number of events delivered.
     #[must_use]
     pub fn stale_arms(&self) -> u64 {
         self.stale_arms
@@ -45,7 +45,7 @@ impl Violations {
 
     pub(super) fn record(&mut self, text: String) {
         self.count += 1;
-        if self.recent.len() == KEPT {
+        if self.recent.len() == MAX_TEXTS {
             self.recent.pop_front();
         }
         self.recent.push_back(text);

@@ -1,24 +1,24 @@
-//! Memory windows: keys that a queue pair binds to a part of a region, and
-//! that are taken back without a command (IBA 10.6.7).
+//! Memory windows: keys that a QP binds to part of a memory region and invalidates
+//! without a kernel command (IBA 10.6.7).
 //!
-//! A window is bound, unbound and invalidated by UMR WQEs, and invalidated by
-//! a peer's SEND with invalidate. Type 1 belongs to its protection domain
-//! only; type 2 (2B of the architecture) belongs to the queue pair that bound
-//! it as well, and must be free to be bound.
+//! A window is bound, unbound and invalidated by UMR WQEs, and invalidated by a
+//! peer's SEND with invalidate. Type 1 belongs to its protection domain only; type
+//! 2 (2B of the architecture) also belongs to the QP that bound it, and must be
+//! free to be bound.
 //!
-//! The device looks windows up by the index in their key, and takes the low
-//! byte from the WQE: the driver library alone knows which one the program
-//! counts. What the architecture asks at a bind is checked at the bind, where
-//! a ConnectX checks some of it at the first access: a program that gets it
-//! wrong is told sooner.
+//! The device finds a window by the index in its key, and takes the low byte of the
+//! new key from the WQE, since only the driver library knows which one the program
+//! expects. All rules of the architecture are checked at the bind, while a
+//! ConnectX checks some of them at the first access; programs that violate them
+//! fail earlier here.
 
 use super::adapter::Nic;
 use super::core::Core;
-use super::mr::{Denied, Mkey, Mrs};
+use super::mr::{Mkey, MkeyError, MkeyTable};
 use super::spec::{Access, Errno, MwKeys, MwSpec, PdId, Result, WindowType};
 use crate::decode::umr::{Klm, MkeyAccess, MkeyMask, NO_QP, Umr, UmrFlags};
 
-/// Who uses a remote key: a queue pair and its protection domain.
+/// The user of a remote key: a QP and its protection domain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct User {
     pub(super) pd: PdId,
@@ -30,20 +30,20 @@ pub(super) struct User {
 pub(super) struct Window {
     pub(super) spec: MwSpec,
     pub(super) key: u32,
-    /// The queue pair it belongs to, once type 2 is bound.
+    /// The QP that owns the window, while a type 2 window is bound.
     qpn: Option<u32>,
     /// `None` while it is free.
     binding: Option<Binding>,
 }
 
-/// What a window opens.
+/// The memory that a window gives access to.
 #[derive(Clone, Copy, Debug)]
 struct Binding {
     /// Key of the region.
     region: u32,
-    /// Where in it the window begins.
+    /// Start of the window in the region.
     base: u64,
-    /// The address that peers use for that.
+    /// The address that peers use for the start.
     start: u64,
     length: u64,
     access: Access,
@@ -54,38 +54,38 @@ impl Window {
         self.spec.pd == user.pd && self.qpn.is_none_or(|qpn| qpn == user.qpn)
     }
 
-    /// The region's key and the address in it, where the window opens
-    /// `length` bytes at `address` to that user with all of `needs`.
+    /// Returns the region's key and the address in it, if the window permits the
+    /// access `needs` to `length` bytes at `address`.
     fn open(
         &self,
         user: User,
         address: u64,
         length: u64,
         needs: Access,
-    ) -> core::result::Result<(u32, u64), Denied> {
-        let binding = self.binding.as_ref().ok_or(Denied::Key)?;
+    ) -> core::result::Result<(u32, u64), MkeyError> {
+        let binding = self.binding.as_ref().ok_or(MkeyError::Key)?;
         if !self.is_owned_by(user) {
-            return Err(Denied::Domain);
+            return Err(MkeyError::Domain);
         }
         if !binding.access.contains(needs) {
-            return Err(Denied::Rights);
+            return Err(MkeyError::Rights);
         }
         let offset = address.wrapping_sub(binding.start);
         if offset > binding.length || length > binding.length - offset {
-            return Err(Denied::Bounds);
+            return Err(MkeyError::Bounds);
         }
         Ok((binding.region, binding.base.wrapping_add(offset)))
     }
 
-    /// The index of the region's key.
+    /// Returns the index of the region's key.
     fn region(&self) -> Option<u32> {
         self.binding.map(|binding| binding.region >> 8)
     }
 }
 
-impl Mrs {
-    /// As [`Mrs::translate`], for a key that came from a peer: a region's or
-    /// a window's.
+impl MkeyTable {
+    /// Translates an address with a key from a peer: a region's or a window's.
+    /// Otherwise the same as [`MkeyTable::translate`].
     #[inline]
     pub(super) fn translate_remote(
         &self,
@@ -94,15 +94,15 @@ impl Mrs {
         address: u64,
         length: u64,
         needs: Access,
-    ) -> core::result::Result<u64, Denied> {
+    ) -> core::result::Result<u64, MkeyError> {
         let Some(window) = self.window(key >> 8) else {
             return self.translate(key, user.pd, address, length, needs);
         };
         if window.key != key {
-            return Err(Denied::Key);
+            return Err(MkeyError::Key);
         }
         let (region, address) = window.open(user, address, length, needs)?;
-        // The window gives the remote rights, the region what they stand on.
+        // The window grants the remote access, the region must permit the local one.
         let local = if needs == Access::REMOTE_READ {
             Access::empty()
         } else {
@@ -111,11 +111,10 @@ impl Mrs {
         self.translate(region, user.pd, address, length, local)
     }
 
-    /// Executes a UMR WQE of a queue pair on the key that its control segment
-    /// names.
+    /// Executes a UMR WQE of a QP on the key in its control segment.
     ///
     /// # Errors
-    /// Says what forbids it.
+    /// Returns the reason why it is not permitted.
     pub(super) fn change_key(
         &mut self,
         user: User,
@@ -123,7 +122,7 @@ impl Mrs {
         umr: &Umr,
     ) -> core::result::Result<(), &'static str> {
         let index = key >> 8;
-        let mut window = *self.window(index).ok_or("its key is not a window's")?;
+        let mut window = *self.window(index).ok_or("the key is not a window's key")?;
         let before = window.region();
         if window.spec.pd != user.pd {
             return Err("the window is in another protection domain");
@@ -132,7 +131,7 @@ impl Mrs {
             return Err("the window is bound already");
         }
         if umr.flags.contains(UmrFlags::CHECK_QPN) && window.qpn != Some(user.qpn) {
-            return Err("the window does not belong to this queue pair");
+            return Err("the window does not belong to this QP");
         }
         if umr.mask.contains(MkeyMask::KEY) {
             window.key = index << 8 | u32::from(umr.variant);
@@ -141,7 +140,7 @@ impl Mrs {
             window.qpn = (umr.qpn != NO_QP).then_some(umr.qpn);
         }
         if !umr.mask.contains(MkeyMask::FREE) {
-            return Err("it neither binds nor frees the window");
+            return Err("the UMR neither binds nor frees the window");
         }
         window.binding = if umr.free {
             None
@@ -149,10 +148,10 @@ impl Mrs {
             let is_owned = window.qpn == Some(user.qpn);
             match window.spec.kind {
                 WindowType::One if window.qpn.is_some() => {
-                    return Err("a window of type 1 belongs to no queue pair");
+                    return Err("a window of type 1 belongs to no QP");
                 }
                 WindowType::Two if !is_owned => {
-                    return Err("a window of type 2 belongs to the queue pair that binds it");
+                    return Err("a window of type 2 belongs to the QP that binds it");
                 }
                 WindowType::One | WindowType::Two => {}
             }
@@ -173,7 +172,7 @@ impl Mrs {
             | MkeyMask::REMOTE_WRITE
             | MkeyMask::ATOMIC;
         if !umr.mask.contains(whole) {
-            return Err("it binds without saying to what");
+            return Err("the bind does not set length, start and access");
         }
         let klm = umr
             .klm
@@ -184,7 +183,7 @@ impl Mrs {
             address,
         }) = klm
         else {
-            return Err("it binds without a translation");
+            return Err("the bind has no translation entry");
         };
         let mut access = Access::empty();
         for (bit, right) in [
@@ -198,17 +197,17 @@ impl Mrs {
         let mut needs = Access::MW_BIND;
         needs.set(Access::LOCAL_WRITE, changes);
         if umr.length == 0 || umr.length > u64::from(length) || umr.offset != 0 {
-            return Err("its translation does not cover the window");
+            return Err("the translation entry does not cover the window");
         }
         if umr.start.checked_add(umr.length).is_none() {
-            return Err("its addresses wrap around");
+            return Err("the window's addresses wrap around");
         }
         self.translate(key, user.pd, address, umr.length, needs)
             .map_err(|denied| match denied {
-                Denied::Key => "there is no such region",
-                Denied::Domain => "the region is in another protection domain",
-                Denied::Bounds => "it is not inside the region",
-                Denied::Rights => "the region was registered without the right to that",
+                MkeyError::Key => "the region does not exist",
+                MkeyError::Domain => "the region is in another protection domain",
+                MkeyError::Bounds => "the window is not inside the region",
+                MkeyError::Rights => "the region was registered without the required access flags",
             })?;
         Ok(Binding {
             region: key,
@@ -219,18 +218,22 @@ impl Mrs {
         })
     }
 
-    /// Frees the window that a peer's SEND names.
+    /// Invalidates the window that a peer's SEND names.
     ///
     /// # Errors
-    /// It is not a bound window of type 2 of this queue pair.
-    pub(super) fn invalidate(&mut self, key: u32, user: User) -> core::result::Result<(), Denied> {
+    /// Returns an error unless it is a bound window of type 2 of this QP.
+    pub(super) fn invalidate(
+        &mut self,
+        key: u32,
+        user: User,
+    ) -> core::result::Result<(), MkeyError> {
         let found = self.window(key >> 8).filter(|window| window.key == key);
-        let mut window = *found.ok_or(Denied::Key)?;
+        let mut window = *found.ok_or(MkeyError::Key)?;
         if window.spec.kind == WindowType::One || window.binding.is_none() {
-            return Err(Denied::Rights);
+            return Err(MkeyError::Rights);
         }
         if !window.is_owned_by(user) {
-            return Err(Denied::Domain);
+            return Err(MkeyError::Domain);
         }
         let before = window.region();
         window.binding = None;
@@ -249,7 +252,7 @@ impl Mrs {
         }
     }
 
-    /// Keeps the regions' counts of windows bound to them.
+    /// Updates the number of bound windows of the regions before and after a change.
     fn count_window(&mut self, before: Option<u32>, after: Option<u32>) {
         if let Some(Mkey::Region(region)) = after.and_then(|index| self.get_mut(index)) {
             region.windows += 1;
@@ -261,9 +264,10 @@ impl Mrs {
 }
 
 impl Core {
-    /// As [`Mrs::change_key`]; tells the trace what forbade it.
+    /// Executes [`MkeyTable::change_key`], and writes an error to the trace. Returns
+    /// whether it was permitted.
     pub(super) fn change_key(&mut self, user: User, key: u32, umr: &Umr) -> bool {
-        let done = self.mrs.change_key(user, key, umr);
+        let done = self.mkeys.change_key(user, key, umr);
         if let Err(text) = done {
             self.note(|| format!("QP {:#x}, window {key:#010x}: {text}", user.qpn));
         }
@@ -272,24 +276,25 @@ impl Core {
 }
 
 impl Nic {
-    /// Allocates a memory window, free.
+    /// Allocates a free memory window.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown domain, `ENOMEM` when there are too many keys.
+    /// `EINVAL` for an unknown protection domain, `ENOMEM` if there are too many
+    /// keys.
     pub(crate) fn alloc_mw(&mut self, spec: &MwSpec) -> Result<MwKeys> {
         let invalid = Errno(libc::EINVAL);
         let pd = self.core.pds.get(spec.pd.0).ok_or(invalid)?;
         if pd.context != spec.context {
             return Err(invalid);
         }
-        self.core.room()?;
+        self.core.check_memory()?;
         let window = |key| Window {
             spec: *spec,
             key,
             qpn: None,
             binding: None,
         };
-        let inserted = self.core.mrs.insert_window(window);
+        let inserted = self.core.mkeys.insert_window(window);
         let (handle, rkey) = inserted.ok_or(Errno(libc::ENOMEM))?;
         if let Some(pd) = self.core.pds.get_mut(spec.pd.0) {
             pd.users += 1;
@@ -300,18 +305,18 @@ impl Nic {
     /// Frees a memory window, bound or not.
     ///
     /// # Errors
-    /// `EINVAL` when the context has no such window.
+    /// `EINVAL` if the context has no such window.
     pub(crate) fn dealloc_mw(
         &mut self,
         context: super::spec::ContextId,
         handle: u32,
     ) -> Result<()> {
-        let mrs = &mut self.core.mrs;
-        let owned = mrs.window(handle).copied();
+        let mkeys = &mut self.core.mkeys;
+        let owned = mkeys.window(handle).copied();
         let window = owned.filter(|window| window.spec.context == context);
         let window = window.ok_or(Errno(libc::EINVAL))?;
-        mrs.count_window(window.region(), None);
-        mrs.remove(handle);
+        mkeys.count_window(window.region(), None);
+        mkeys.remove(handle);
         if let Some(pd) = self.core.pds.get_mut(window.spec.pd.0) {
             pd.users -= 1;
         }

@@ -1,8 +1,8 @@
-//! The interposed calls.
+//! The interposed libc calls.
 //!
-//! Each first decides cheaply whether it concerns the emulated device. If it
-//! does, the work happens in [`answer`]: errors become `errno`, and no panic
-//! leaves it. Calls that succeed leave `errno` as it was.
+//! Each call first decides cheaply whether it concerns an emulated device. If it
+//! does, [`run_call`] runs the emulator's code: it stores errors in `errno` and
+//! catches panics. Calls that succeed leave `errno` unchanged.
 #![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
@@ -14,12 +14,12 @@ use libc::{EINVAL, EIO, EPROTONOSUPPORT};
 use super::{mappings, real, session};
 use crate::nic::spec::{Errno, Result};
 use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR};
-use crate::uverbs::{DeviceFile, FILES, Files, PAGE_SIZE, complain};
+use crate::uverbs::{DeviceFile, FILES, Files, PAGE_SIZE, warn};
 
-/// A function pointer of any interposed call.
+/// A pointer to an interposed function.
 pub(super) type Call = *const ();
 
-/// Every interposed call: a reference to this keeps them in a link.
+/// All interposed functions. A reference to this keeps them in the link.
 pub(super) const ALL: &[fn() -> Call] = &[
     || open as Call,
     || open64 as Call,
@@ -50,13 +50,14 @@ pub(super) const ALL: &[fn() -> Call] = &[
     || munmap as Call,
 ];
 
-/// Runs the emulator's part of a call; an error becomes `errno` and `failed`.
-fn answer<T>(failed: T, work: impl FnOnce() -> Result<T>) -> T {
+/// Runs the emulator's part of a call. Stores an error in `errno` and returns
+/// `failed`.
+fn run_call<T>(failed: T, work: impl FnOnce() -> Result<T>) -> T {
     let before = errno();
     let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        complain(
+        warn(
             "panic",
-            "internal error in the emulated device (a bug); the call failed with EIO",
+            "internal error in the emulated device (a bug): the call failed with EIO",
         );
         Err(Errno(EIO))
     });
@@ -72,9 +73,9 @@ fn answer<T>(failed: T, work: impl FnOnce() -> Result<T>) -> T {
     }
 }
 
-/// As [`answer`], for work that cannot fail.
-fn note(work: impl FnOnce()) {
-    answer((), || {
+/// Runs work that cannot fail as part of a call.
+fn run_infallible(work: impl FnOnce()) {
+    run_call((), || {
         work();
         Ok(())
     });
@@ -86,27 +87,27 @@ fn errno() -> c_int {
 }
 
 pub(super) fn set_errno(value: c_int) {
-    // SAFETY: as in `errno`.
+    // SAFETY: as for `errno`.
     unsafe { *libc::__errno_location() = value };
 }
 
-/// Whether a descriptor concerns the emulated device. A forked child's copies
-/// do not: the locks behind them may never open there.
-fn concerns(fd: c_int) -> bool {
+/// Returns whether a descriptor is an emulated file of this process. A forked
+/// child's copies are not: locks taken by the parent's threads stay locked there.
+fn is_emulated_file(fd: c_int) -> bool {
     Files::is_ours(fd) && !session::forked()
 }
 
-/// The device behind a descriptor. In a forked child it is gone: its NIC
-/// belongs to the parent.
+/// Returns the emulated device behind a descriptor. In a forked child that is an
+/// error, since the NIC is the parent's.
 fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
     if !Files::is_ours(fd) {
         return None;
     }
     if session::forked() {
-        complain(
+        warn(
             "fork",
-            "a forked child cannot use the emulated device its parent opened; \
-             let it exec, or open devices after the fork only",
+            "a forked child cannot use the emulated device that its parent opened: \
+             call exec in the child, or open devices only after the fork",
         );
         return Some(Err(Errno(EIO)));
     }
@@ -116,7 +117,7 @@ fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
 unsafe fn open_path(path: *const c_char, flags: c_int) -> Option<c_int> {
     // SAFETY: `path` is the C string the application passes to `open`.
     let device = unsafe { session::device_of(path) }?;
-    Some(answer(-1, || {
+    Some(run_call(-1, || {
         session::open(device, flags & libc::O_CLOEXEC != 0)
     }))
 }
@@ -124,18 +125,18 @@ unsafe fn open_path(path: *const c_char, flags: c_int) -> Option<c_int> {
 unsafe fn stat_path(path: *const c_char, into: *mut libc::stat) -> Option<c_int> {
     // SAFETY: `path` is the C string the application passes to `stat`.
     let device = unsafe { session::device_of(path) }?;
-    Some(answer(-1, || {
+    Some(run_call(-1, || {
         session::check_device(device)?;
         // SAFETY: an all-zero `stat` is a valid one.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        look_like_device(&mut stat, device);
-        // SAFETY: the application's room for a `stat`.
+        fill_device_stat(&mut stat, device);
+        // SAFETY: the application provides room for a `stat`.
         unsafe { into.write(stat) };
         Ok(0)
     }))
 }
 
-fn look_like_device(stat: &mut libc::stat, device: u8) {
+fn fill_device_stat(stat: &mut libc::stat, device: u8) {
     stat.st_mode = libc::S_IFCHR | 0o666;
     stat.st_rdev = libc::makedev(DEVICE_MAJOR, FIRST_MINOR + u32::from(device));
     stat.st_size = 0;
@@ -144,11 +145,11 @@ fn look_like_device(stat: &mut libc::stat, device: u8) {
 unsafe fn stat_descriptor(fd: c_int, into: *mut libc::stat) -> c_int {
     // SAFETY: the application's arguments.
     let result = unsafe { real::fstat(fd, into) };
-    if result == 0 && concerns(fd) {
-        note(|| {
+    if result == 0 && is_emulated_file(fd) {
+        run_infallible(|| {
             if let Some(file) = FILES.device(fd) {
-                // SAFETY: the call above has written all of it.
-                look_like_device(unsafe { &mut *into }, file.device());
+                // SAFETY: the call above has initialised it.
+                fill_device_stat(unsafe { &mut *into }, file.device());
             }
         });
     }
@@ -163,7 +164,7 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
-    // SAFETY: as `open`; it differs in the flag alone.
+    // SAFETY: as for `open`, which differs only in the flag.
     unsafe {
         open_path(path, flags).unwrap_or_else(|| real::open(path, flags | libc::O_LARGEFILE, mode))
     }
@@ -171,19 +172,19 @@ unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: as `open`; fortified programs call it when no mode is passed.
+    // SAFETY: as for `open`; fortified programs call this without a mode.
     unsafe { open(path, flags, 0) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: as `open64`.
+    // SAFETY: as for `open64`.
     unsafe { open64(path, flags, 0) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
-    // SAFETY: as `open`; our paths are absolute, so `dir` has no part in them.
+    // SAFETY: as for `open`; device paths are absolute, so `dir` does not matter.
     unsafe { open_path(path, flags).unwrap_or_else(|| real::openat(dir, path, flags, mode)) }
 }
 
@@ -194,7 +195,7 @@ unsafe extern "C" fn openat64(
     flags: c_int,
     mode: c_uint,
 ) -> c_int {
-    // SAFETY: as `openat`.
+    // SAFETY: as for `openat`.
     unsafe { openat(dir, path, flags | libc::O_LARGEFILE, mode) }
 }
 
@@ -212,8 +213,8 @@ unsafe extern "C" fn stat64(path: *const c_char, into: *mut libc::stat) -> c_int
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __xstat(_version: c_int, path: *const c_char, into: *mut libc::stat) -> c_int {
-    // SAFETY: programs built for glibc before 2.33 call it for `stat`; there
-    // is one version of the structure on 64-bit Linux.
+    // SAFETY: programs built for glibc before 2.33 call this for `stat`; the
+    // structure has only one version on 64-bit Linux.
     unsafe { stat(path, into) }
 }
 
@@ -223,7 +224,7 @@ unsafe extern "C" fn __xstat64(
     path: *const c_char,
     into: *mut libc::stat,
 ) -> c_int {
-    // SAFETY: as `__xstat`.
+    // SAFETY: as for `__xstat`.
     unsafe { __xstat(version, path, into) }
 }
 
@@ -235,19 +236,19 @@ unsafe extern "C" fn fstat(fd: c_int, into: *mut libc::stat) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fstat64(fd: c_int, into: *mut libc::stat) -> c_int {
-    // SAFETY: as `stat64`.
+    // SAFETY: as for `stat64`.
     unsafe { stat_descriptor(fd, into) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __fxstat(_version: c_int, fd: c_int, into: *mut libc::stat) -> c_int {
-    // SAFETY: as `__xstat`.
+    // SAFETY: as for `__xstat`.
     unsafe { stat_descriptor(fd, into) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __fxstat64(_version: c_int, fd: c_int, into: *mut libc::stat) -> c_int {
-    // SAFETY: as `__xstat`.
+    // SAFETY: as for `__xstat`.
     unsafe { stat_descriptor(fd, into) }
 }
 
@@ -255,10 +256,10 @@ unsafe extern "C" fn __fxstat64(_version: c_int, fd: c_int, into: *mut libc::sta
 unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
     // SAFETY: the application's arguments.
     let got = unsafe { real::read(fd, into, len) };
-    // The files of a device that failed have an end, where a kernel's answer
-    // an error.
-    if got == 0 && len > 0 && concerns(fd) && FILES.device(fd).is_none() {
-        return answer(-1, || Err(Errno(EIO)));
+    // The event files of a failed device are at their end, where a kernel's
+    // files return an error.
+    if got == 0 && len > 0 && is_emulated_file(fd) && FILES.device(fd).is_none() {
+        return run_call(-1, || Err(Errno(EIO)));
     }
     got
 }
@@ -266,7 +267,7 @@ unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
     if let Some(device) = device(fd) {
-        return answer(-1, || {
+        return run_call(-1, || {
             let written = device?.write(from.expose_provenance() as u64, len)?;
             isize::try_from(written).map_err(|_| Errno(EINVAL))
         });
@@ -278,18 +279,18 @@ unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(fd: c_int, number: c_ulong, argument: usize) -> c_int {
     if let Some(device) = device(fd) {
-        return answer(-1, || device?.ioctl(number, argument as u64).map(|()| 0));
+        return run_call(-1, || device?.ioctl(number, argument as u64).map(|()| 0));
     }
-    // SAFETY: the application's arguments; the one optional argument of an
-    // ioctl is passed on whether there is one or not.
+    // SAFETY: the application's arguments; the optional argument of an ioctl
+    // is passed on in any case.
     unsafe { real::ioctl(fd, number, argument) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close(fd: c_int) -> c_int {
-    if concerns(fd) {
-        // Before the number can be given to another file.
-        note(|| FILES.closed(fd));
+    if is_emulated_file(fd) {
+        // Before the number can be reused for another file.
+        run_infallible(|| FILES.closed(fd));
     }
     // SAFETY: the application's argument.
     unsafe { real::close(fd) }
@@ -297,10 +298,10 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // libibverbs asks netlink first, and sysfs only where there is none.
+    // libibverbs tries netlink first, and reads sysfs only if that fails.
     const NETLINK_RDMA: c_int = 20;
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA && session::config().is_some() {
-        return answer(-1, || Err(Errno(EPROTONOSUPPORT)));
+        return run_call(-1, || Err(Errno(EPROTONOSUPPORT)));
     }
     // SAFETY: the application's arguments.
     unsafe { real::socket(domain, kind, protocol) }
@@ -310,8 +311,8 @@ unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
 unsafe extern "C" fn dup(fd: c_int) -> c_int {
     // SAFETY: the application's argument.
     let made = unsafe { real::dup(fd) };
-    if made >= 0 && concerns(fd) {
-        note(|| FILES.duplicated(fd, made));
+    if made >= 0 && is_emulated_file(fd) {
+        run_infallible(|| FILES.duplicated(fd, made));
     }
     made
 }
@@ -320,7 +321,7 @@ unsafe extern "C" fn dup(fd: c_int) -> c_int {
 unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     // SAFETY: the application's arguments.
     let made = unsafe { real::dup2(from, to) };
-    note_replaced(from, made);
+    track_duplicate(from, made);
     made
 }
 
@@ -328,29 +329,32 @@ unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
 unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     // SAFETY: the application's arguments.
     let made = unsafe { real::dup3(from, to, flags) };
-    note_replaced(from, made);
+    track_duplicate(from, made);
     made
 }
 
-fn note_replaced(from: c_int, made: c_int) {
-    if made >= 0 && made != from && (concerns(from) || concerns(made)) {
-        note(|| FILES.duplicated(from, made));
+fn track_duplicate(from: c_int, made: c_int) {
+    if made >= 0 && made != from && (is_emulated_file(from) || is_emulated_file(made)) {
+        run_infallible(|| FILES.duplicated(from, made));
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: the application's arguments, as with `ioctl`.
+    // SAFETY: the application's arguments, as for `ioctl`.
     let result = unsafe { real::fcntl(fd, command, argument) };
-    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && result >= 0 && concerns(fd) {
-        note(|| FILES.duplicated(fd, result));
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC)
+        && result >= 0
+        && is_emulated_file(fd)
+    {
+        run_infallible(|| FILES.duplicated(fd, result));
     }
     result
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: as `fcntl`.
+    // SAFETY: as for `fcntl`.
     unsafe { fcntl(fd, command, argument) }
 }
 
@@ -364,13 +368,13 @@ unsafe extern "C" fn mmap(
     offset: i64,
 ) -> *mut c_void {
     let map = |offset| {
-        // SAFETY: the application's arguments, but for the offset, which is
-        // one in the file behind the descriptor.
+        // SAFETY: the application's arguments, with an offset in the file
+        // behind the descriptor.
         unsafe { real::mmap(at, len, protection, flags, fd, offset) }
     };
     match device(fd) {
         None => map(offset),
-        Some(device) => answer(libc::MAP_FAILED, || {
+        Some(device) => run_call(libc::MAP_FAILED, || {
             let device = device?;
             if flags & libc::MAP_SHARED == 0 {
                 return Err(Errno(EINVAL));
@@ -384,15 +388,16 @@ unsafe extern "C" fn mmap(
                 };
             }
             let page = device.check_mapping(offset, len)?;
-            // An offset is a name; the page lies where its number says.
+            // The offset encodes a page number and a command; the page is at
+            // its number in the memory file.
             let mapped = map(i64::from(page.page) * PAGE_SIZE.cast_signed());
             if mapped == libc::MAP_FAILED {
                 return Err(Errno(errno()));
             }
-            mappings::note(mapped.addr(), len);
+            mappings::add(mapped.addr(), len);
             device.mapped(page, mapped.addr()).inspect_err(|_| {
-                mappings::forget(mapped.addr(), len);
-                // SAFETY: mapped just above, and the application does not know.
+                mappings::remove(mapped.addr(), len);
+                // SAFETY: mapped just above and not yet known to the application.
                 unsafe { real::munmap(mapped, len) };
             })?;
             Ok(mapped)
@@ -409,15 +414,15 @@ unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: offsets have 64 bits in both.
+    // SAFETY: offsets have 64 bits in both functions.
     unsafe { mmap(at, len, protection, flags, fd, offset) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
-    if mappings::may_hold(at.addr(), len) && !session::forked() {
-        note(|| {
-            if mappings::forget(at.addr(), len)
+    if mappings::may_contain(at.addr(), len) && !session::forked() {
+        run_infallible(|| {
+            if mappings::remove(at.addr(), len)
                 && let Some(machine) = session::started()
             {
                 machine.unmapped(at.addr(), len);

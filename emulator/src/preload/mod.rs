@@ -1,18 +1,20 @@
-//! The libc calls through which libibverbs and libmlx5 reach a device.
+//! The interposed libc calls through which libibverbs and libmlx5 access a
+//! device.
 //!
-//! Preloaded (`libmlx5emu.so`) or linked into a test binary (see [`link`]),
-//! these definitions come before libc's. What does not concern the emulated
-//! device goes on to libc untouched, after one relaxed load or a look at the
-//! first bytes of a path.
+//! The library is preloaded (`libmlx5emu.so`) or linked into a test binary (see
+//! [`link`]); its definitions then take precedence over libc's. Calls that do not
+//! concern an emulated device are passed on to libc unchanged, after one relaxed
+//! load or a comparison of the first bytes of a path.
 //!
-//! The signal calls are interposed as well, for one signal: see `signals`.
+//! Signal functions are interposed too, for `SIGBUS` and `SIGSEGV`: see
+//! `signals`.
 //!
-//! Nothing happens before a program looks for a device: no constructor runs,
-//! and the NIC's thread starts when a device is opened first.
+//! Nothing runs before the program looks for a device: there is no constructor,
+//! and the NIC thread starts when the first device is opened.
 
 mod calls;
-mod hold;
 mod mappings;
+mod nic_control;
 pub(crate) mod real;
 mod session;
 mod signals;
@@ -20,9 +22,9 @@ mod signals;
 pub use session::{Installed, install};
 pub(crate) use signals::SIGNAL_CALLS;
 
-/// Makes the linker take the interposed calls into a program that links this
-/// crate as an `rlib`. The program has to be linked with `-rdynamic`, so that
-/// libibverbs finds them there.
+/// Makes the linker include the interposed calls in a program that links this
+/// crate as an `rlib`. The program must be linked with `-rdynamic`, so that
+/// libibverbs resolves its calls to them.
 pub fn link() {
     std::hint::black_box((calls::ALL, SIGNAL_CALLS));
 }

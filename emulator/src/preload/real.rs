@@ -1,4 +1,4 @@
-//! libc's own definitions of what is interposed (`dlsym(RTLD_NEXT, …)`).
+//! libc's own definitions of the interposed functions (`dlsym(RTLD_NEXT, …)`).
 #![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
@@ -9,7 +9,7 @@ fn next(slot: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    // SAFETY: `name` is a C string; looking a symbol up has no other demand.
+    // SAFETY: `name` is a C string; dlsym has no other precondition.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     assert!(!found.is_null(), "libc has no {name:?}");
     slot.store(found, Relaxed);
@@ -21,10 +21,10 @@ macro_rules! real {
         pub(crate) unsafe fn $name($($arg: $ty),*) -> $ret {
             static SLOT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             let found = next(&SLOT, $symbol);
-            // SAFETY: the symbol is libc's function of this name, whose C type
-            // is the one written here. Variadic ones (`open`, `fcntl`, `ioctl`)
-            // take their one optional argument as a fixed one, which has the
-            // same convention on x86-64 and aarch64 Linux.
+            // SAFETY: the symbol is libc's function of this name, with the C type
+            // given here. Variadic functions (`open`, `fcntl`, `ioctl`) take
+            // their optional argument as a fixed one, which has the same calling
+            // convention on x86-64 and aarch64 Linux.
             let function = unsafe {
                 std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> $ret>(found)
             };

@@ -1,40 +1,41 @@
-//! This process' emulated devices: whether there are any, and the machine
+//! The emulated devices of this process: whether there are any, and the emulator
 //! behind them once one was opened.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use libc::{ENODEV, ENOENT};
 
 use crate::config::Config;
 use crate::emulator::Emulator;
 use crate::nic::spec::{Errno, Result};
+use crate::sync::Mutex;
 use crate::sysfs::Sysfs;
-use crate::uverbs::{DeviceFile, Emulated, Events, FILES, Machine, Show, complain};
+use crate::uverbs::{DeviceFile, Emulated, Events, FILES, Machine, Show, warn};
 
-/// The configuration; `None` when there are no emulated devices here.
+/// The configuration; `None` if this process has no emulated devices.
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
 
-/// The process that opened the first device; 0 before.
+/// The process that opened the first device; 0 before that.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Held while the first device is opened.
+/// The emulator; locked while the first device is opened.
 static MACHINE: Mutex<Option<Arc<dyn Machine>>> = Mutex::new(None);
 
-/// Emulated devices of a program that links this crate. The directory that
-/// libibverbs finds them in goes when this is dropped or the program exits,
-/// for test programs keep such things in statics.
+/// The emulated devices of a program that links this crate. The directory in
+/// which libibverbs finds them is removed when this value is dropped or the
+/// program exits (test programs may keep the value in a static).
 #[derive(Debug)]
 pub struct Installed(());
 
-/// The tree of an installation.
+/// The sysfs tree of installed devices.
 static TREE: Mutex<Option<Sysfs>> = Mutex::new(None);
 
 extern "C" fn remove_tree() {
-    // The tree's drop looks that this is no forked child.
-    drop(TREE.try_lock().ok().and_then(|mut tree| tree.take()));
+    // Dropping the tree does nothing in a forked child.
+    drop(TREE.try_lock().and_then(|mut tree| tree.take()));
 }
 
 impl Drop for Installed {
@@ -43,51 +44,50 @@ impl Drop for Installed {
     }
 }
 
-/// Gives this very program emulated devices, without a launcher. To be called
-/// before libibverbs is used; see [`super::link`] for what else is needed. The
-/// emulator starts, in the configured mode, when a device is opened first.
+/// Installs emulated devices in the calling program, without a launcher. Must be
+/// called before libibverbs is used; the program must also be linked as
+/// [`super::link`] describes. The emulator starts, in the configured mode, when
+/// the first device is opened.
 ///
 /// # Errors
-/// When the sysfs tree cannot be written, or devices were looked for already
-/// under another configuration.
+/// Returns an error if the sysfs tree cannot be written, or if the process has
+/// already looked for devices or installed them.
 ///
 /// # Safety
-/// It sets `SYSFS_PATH` and, unless it has a value, `DAT_LISTEN` in the environment: no other thread may read or write
-/// the environment meanwhile.
+/// Sets `SYSFS_PATH` in the environment and, unless it has a value, `DAT_LISTEN`:
+/// no other thread may access the environment meanwhile.
 pub unsafe fn install(config: &Config) -> std::io::Result<Installed> {
     super::link();
     let sysfs = Sysfs::create(config)?;
     if CONFIG.set(Some(config.clone())).is_err() {
-        let text = "devices were looked for, or installed, before";
+        let text = "emulated devices are already in use in this process: install them before libibverbs is used";
         return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, text));
     }
-    // SAFETY: the caller keeps other threads away from the environment.
+    // SAFETY: the caller ensures that no other thread accesses the environment.
     unsafe { std::env::set_var("SYSFS_PATH", sysfs.root()) };
     if let Some((name, value)) = Config::listen_default() {
         // SAFETY: as above.
         unsafe { std::env::set_var(name, value) };
     }
-    *TREE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(sysfs);
+    *TREE.lock() = Some(sysfs);
     // SAFETY: the handler is a function of this program and does not unwind.
     unsafe { libc::atexit(remove_tree) };
     Ok(Installed(()))
 }
 
-/// The configuration, if this process has emulated devices.
+/// Returns the configuration if this process has emulated devices.
 pub(super) fn config() -> Option<&'static Config> {
     let from_environment = || {
         // The launcher always sets it.
         std::env::var_os(Config::FABRIC)?;
         Config::from_env()
-            .inspect_err(|error| complain("configuration", &format!("{error}; there is no device")))
+            .inspect_err(|error| warn("configuration", &format!("{error}; no device is emulated")))
             .ok()
     };
     CONFIG.get_or_init(from_environment).as_ref()
 }
 
-/// The index in the name of one of our device files, `/dev/infiniband/uverbsN`.
+/// Returns the index in the path of an emulated device, `/dev/infiniband/uverbsN`.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -97,21 +97,21 @@ pub(super) unsafe fn device_of(path: *const std::ffi::c_char) -> Option<u8> {
         return None;
     }
     for (index, expected) in PREFIX.iter().enumerate() {
-        // SAFETY: all bytes before were those of the prefix, so the string's
-        // end is not behind us.
+        // SAFETY: all earlier bytes equal the prefix, so the string does not
+        // end before this byte.
         if unsafe { path.add(index).cast::<u8>().read() } != *expected {
             return None;
         }
     }
     config()?;
-    // SAFETY: the prefix has no NUL, so the rest is a C string as well.
+    // SAFETY: the prefix has no NUL, so the rest is a C string.
     let number = unsafe { CStr::from_ptr(path.add(PREFIX.len())) }
         .to_str()
         .ok()?;
     number.parse().ok()
 }
 
-/// Answers an error unless there is a device of this index.
+/// Returns an error unless there is a device with this index.
 pub(super) fn check_device(device: u8) -> Result<()> {
     let devices = config().map_or(0, |config| config.devices);
     if device < devices {
@@ -121,11 +121,12 @@ pub(super) fn check_device(device: u8) -> Result<()> {
     }
 }
 
-/// Whether this is a child of the process that opened devices: it has its
-/// memory, but not its NIC. Takes no lock: one may be held for ever here.
+/// Returns whether this process was forked from the one that opened devices. The
+/// child has a copy of its memory but no NIC thread. Takes no lock, since a lock
+/// held by a thread of the parent stays locked in the child.
 pub(super) fn forked() -> bool {
     let owner = OWNER.load(Relaxed);
-    // SAFETY: getpid has no demands.
+    // SAFETY: getpid has no preconditions.
     owner != 0 && owner != unsafe { libc::getpid() }
 }
 
@@ -133,10 +134,10 @@ pub(super) fn forked() -> bool {
 pub(super) fn open(device: u8, close_on_exec: bool) -> Result<RawFd> {
     check_device(device)?;
     if forked() {
-        complain(
+        warn(
             "fork",
-            "a forked child cannot use the emulated device its parent opened; \
-             let it exec, or open devices after the fork only",
+            "a forked child cannot use the emulated device that its parent opened: \
+             call exec in the child, or open devices only after the fork",
         );
         return Err(Errno(ENODEV));
     }
@@ -150,36 +151,31 @@ pub(super) fn open(device: u8, close_on_exec: bool) -> Result<RawFd> {
     FILES.publish_device(fd, Arc::new(file))
 }
 
-/// The machine, which the first device to be opened starts.
+/// Returns the emulator, which the first opened device starts.
 fn machine() -> Result<Arc<dyn Machine>> {
-    let mut machine = MACHINE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut machine = MACHINE.lock();
     if let Some(machine) = &*machine {
         return Ok(Arc::clone(machine));
     }
     let config = config().cloned().ok_or(Errno(ENODEV))?;
     let events = Arc::new(Events::default());
     let emulator = Emulator::start(config, Box::new(Arc::clone(&events))).map_err(|error| {
-        complain(
+        warn(
             "start",
-            &format!("the emulated device cannot start: {error}"),
+            &format!("cannot start the emulated device: {error}"),
         );
         Errno(ENODEV)
     })?;
-    // SAFETY: getpid has no demands.
+    // SAFETY: getpid has no preconditions.
     OWNER.store(unsafe { libc::getpid() }, Relaxed);
     let started: Arc<dyn Machine> = Arc::new(Emulated::new(emulator, events));
     *machine = Some(Arc::clone(&started));
     Ok(started)
 }
 
-/// The machine, if it was started.
+/// Returns the emulator if it was started.
 pub(super) fn started() -> Option<Arc<dyn Machine>> {
-    MACHINE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .clone()
+    MACHINE.lock().clone()
 }
 
 fn errno(error: std::io::Error) -> Errno {

@@ -1,22 +1,23 @@
-//! The calls by which a program could keep `SIGBUS` from the handler that
-//! takes its doorbells (see [`crate::trap`]), and `SIGSEGV` from the one that
-//! tells the NIC of memory that is gone (see [`crate::guard`]).
+//! The libc calls by which a program could prevent `SIGBUS` from reaching the
+//! handler of trapped doorbell stores (see [`crate::trap`]), and `SIGSEGV` from
+//! reaching the handler that detects missing memory (see [`crate::guard`]).
 //!
-//! No mask holds these signals, for a thread that stores a doorbell with them
-//! blocked would be killed; the program's own actions for them are kept behind
-//! ours. All other signals are none of our business.
+//! Both signals are removed from every signal mask, since a thread that stores a
+//! doorbell with the signal blocked would be killed. The program's own actions
+//! for them are kept, and called for all other faults. Other signals are
+//! unaffected.
 #![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract
 
 use std::ffi::{CStr, c_int};
 
 use super::calls::{Call, set_errno};
 use super::real;
-use crate::trap::actions::{exchange, without_ours};
+use crate::trap::actions::{exchange_action, without_reserved};
 
-/// A call of this file, with the name that libraries look it up by.
+/// An interposed signal function and its symbol name.
 type Named = (&'static CStr, fn() -> Call);
 
-/// Every call of this file.
+/// All interposed signal functions.
 pub(crate) const SIGNAL_CALLS: &[Named] = &[
     (c"sigaction", || sigaction as Call),
     (c"signal", || signal as Call),
@@ -33,12 +34,12 @@ unsafe extern "C" fn sigaction(
     // SAFETY: the application's argument: null or an action.
     let mut new = unsafe { new.as_ref() }.copied();
     if let Some(new) = &mut new {
-        new.sa_mask = without_ours(new.sa_mask);
+        new.sa_mask = without_reserved(new.sa_mask);
     }
-    if let Some(theirs) = exchange(signal, new) {
+    if let Some(action) = exchange_action(signal, new) {
         if !old.is_null() {
             // SAFETY: the application's room for an action.
-            unsafe { old.write(theirs) };
+            unsafe { old.write(action) };
         }
         return 0;
     }
@@ -54,8 +55,8 @@ unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
         let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
         new.sa_sigaction = handler;
         new.sa_flags = libc::SA_RESTART;
-        if let Some(theirs) = exchange(signal, Some(new)) {
-            return theirs.sa_sigaction;
+        if let Some(action) = exchange_action(signal, Some(new)) {
+            return action.sa_sigaction;
         }
     }
     // SAFETY: the application's arguments.
@@ -86,7 +87,7 @@ unsafe extern "C" fn pthread_sigmask(
     // SAFETY: the application's argument: null or a set.
     let kept = unsafe { set.as_ref() }.copied().map(|set| match how {
         libc::SIG_UNBLOCK => set,
-        _ => without_ours(set),
+        _ => without_reserved(set),
     });
     let set = kept.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the application's arguments, or a copy that lives long enough.

@@ -1,10 +1,11 @@
-//! How other threads reach the NIC thread.
+//! Requests from other threads to the NIC thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::fabric::bells::Bells;
+use crate::fabric::waker::PeerWaker;
+use crate::sync::{Condvar, Mutex};
 
 /// Requests of other threads to the NIC thread.
 #[derive(Debug, Default)]
@@ -12,124 +13,119 @@ pub struct Control {
     kicked: AtomicBool,
     stopping: AtomicBool,
     stopped: AtomicBool,
-    /// Threads that wait for the NIC's lock.
-    waiting: AtomicU32,
-    bells: OnceLock<Arc<Bells>>,
-    /// The NIC is to stand still; see [`Control::hold`].
-    held: AtomicBool,
-    /// Whether it does.
-    standing: Mutex<bool>,
+    /// Number of threads that wait for the NIC's lock.
+    lock_waiters: AtomicU32,
+    waker: OnceLock<Arc<PeerWaker>>,
+    /// The NIC thread is to pause; see [`Control::pause`].
+    pause_requested: AtomicBool,
+    /// Whether it is paused.
+    paused: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Control {
-    /// Names the sleeper that is to be woken.
-    pub fn wakes(&self, bells: Arc<Bells>) {
-        // A second sleeper does not exist: a thread is started once.
-        let _ = self.bells.set(bells);
+    /// Sets what wakes the NIC thread.
+    pub fn set_waker(&self, waker: Arc<PeerWaker>) {
+        // Set once: the thread is started once.
+        let _ = self.waker.set(waker);
     }
 
-    /// Makes the NIC run once, soon: something in it has changed.
+    /// Requests that the NIC run once soon, since its state has changed.
     pub fn kick(&self) {
         self.kicked.store(true, Ordering::SeqCst);
-        if let Some(bells) = self.bells.get() {
-            bells.wake_own();
+        if let Some(waker) = self.waker.get() {
+            waker.wake_own();
         }
     }
 
-    /// Whether somebody has kicked, without taking the kick.
+    /// Returns whether a kick is pending. Does not take it.
     #[must_use]
     pub fn is_kicked(&self) -> bool {
         self.kicked.load(Ordering::SeqCst)
     }
 
-    /// Takes the kick, if there is one.
+    /// Takes the kick. Returns whether one was pending.
     #[must_use]
     pub fn take_kick(&self) -> bool {
         self.kicked.load(Ordering::Relaxed) && self.kicked.swap(false, Ordering::SeqCst)
     }
 
-    /// Asks the NIC thread to end.
+    /// Asks the NIC thread to exit.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        drop(self.standing.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.paused.lock());
         self.changed.notify_all();
         self.kick();
     }
 
-    /// Whether it is to end.
+    /// Returns whether the NIC thread is to exit.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Makes the NIC thread stand still until [`Control::release`]: for
-    /// measurements that must not share their caches, or their core, with a
-    /// NIC. Doorbells stay on their pages meanwhile, which are not protected,
-    /// so that ringing them costs a store. `false` if it does not come to
-    /// rest in time; then it goes on.
+    /// Pauses the NIC thread until [`Control::resume`], for measurements that
+    /// must not share caches or a core with it. Meanwhile doorbells stay on
+    /// their pages, which are not protected, so that a doorbell costs one
+    /// store. Returns `false`, with the thread running, if it does not pause
+    /// within `timeout`.
     #[must_use]
-    pub fn hold(&self, patience: Duration) -> bool {
-        self.held.store(true, Ordering::SeqCst);
+    pub fn pause(&self, timeout: Duration) -> bool {
+        self.pause_requested.store(true, Ordering::SeqCst);
         self.kick();
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (standing, _) = self
+        let paused = self.paused.lock();
+        let paused = self
             .changed
-            .wait_timeout_while(standing, patience, |standing| !*standing)
-            .unwrap_or_else(PoisonError::into_inner);
-        let stands = *standing;
-        drop(standing);
-        if !stands {
-            self.release();
+            .wait_timeout_while(paused, timeout, |paused| !*paused);
+        let is_paused = *paused;
+        drop(paused);
+        if !is_paused {
+            self.resume();
         }
-        stands
+        is_paused
     }
 
-    /// Lets the NIC thread go on. Comes back when it does.
-    pub fn release(&self) {
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.held.store(false, Ordering::SeqCst);
+    /// Resumes the NIC thread and returns when it runs.
+    pub fn resume(&self) {
+        let paused = self.paused.lock();
+        self.pause_requested.store(false, Ordering::SeqCst);
         self.changed.notify_all();
-        drop(
-            self.changed
-                .wait_while(standing, |standing| *standing)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        drop(self.changed.wait_while(paused, |paused| *paused));
     }
 
-    /// Whether the NIC thread is to stand still.
+    /// Returns whether the NIC thread is asked to pause.
     #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.held.load(Ordering::Relaxed)
+    pub fn pause_requested(&self) -> bool {
+        self.pause_requested.load(Ordering::Relaxed)
     }
 
-    /// Whether the NIC thread stands still.
+    /// Returns whether the NIC thread is paused.
     #[must_use]
-    pub fn stands(&self) -> bool {
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn is_paused(&self) -> bool {
+        *self.paused.lock()
     }
 
-    /// Stands still as long as that is wanted; for the NIC thread.
-    pub fn stand(&self) {
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        *standing = true;
+    /// Blocks the NIC thread while a pause is requested.
+    pub fn wait_while_paused(&self) {
+        let mut paused = self.paused.lock();
+        *paused = true;
         self.changed.notify_all();
-        let mut standing = self
+        let mut paused = self
             .changed
-            .wait_while(standing, |_| self.is_held() && !self.is_stopping())
-            .unwrap_or_else(PoisonError::into_inner);
-        *standing = false;
+            .wait_while(paused, |_| self.pause_requested() && !self.is_stopping());
+        *paused = false;
         self.changed.notify_all();
     }
 
-    /// The NIC thread has ended.
-    pub fn note_stopped(&self) {
+    /// Marks the NIC thread as stopped.
+    pub fn mark_stopped(&self) {
         self.stopped.store(true, Ordering::Release);
     }
 
-    /// Waits for the end, but not for ever.
-    pub fn wait_stopped(&self, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
+    /// Waits until the NIC thread has stopped, at most for `timeout`. Returns
+    /// whether it has.
+    pub fn wait_stopped(&self, timeout: Duration) -> bool {
+        let end = Instant::now() + timeout;
         while !self.stopped.load(Ordering::Acquire) {
             if Instant::now() > end {
                 return false;
@@ -139,21 +135,21 @@ impl Control {
         true
     }
 
-    /// Runs `lock`, announcing that a thread waits: the NIC thread, which
-    /// would otherwise take its lock again before anybody could wake up,
-    /// steps back meanwhile.
-    pub fn announce<T>(&self, lock: impl FnOnce() -> T) -> T {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+    /// Runs `lock` and counts the calling thread as a waiter meanwhile. The NIC
+    /// thread yields while there are waiters; otherwise it would take the lock
+    /// again before a waiter wakes up.
+    pub fn with_priority<T>(&self, lock: impl FnOnce() -> T) -> T {
+        self.lock_waiters.fetch_add(1, Ordering::SeqCst);
         let locked = lock();
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.lock_waiters.fetch_sub(1, Ordering::SeqCst);
         locked
     }
 
-    /// Lets those who wait for the lock go first.
-    pub fn step_back(&self) {
-        // Bounded, for a waiter may be stopped in a debugger.
+    /// Yields the processor while other threads wait for the lock.
+    pub fn yield_to_waiters(&self) {
+        // Bounded, since a waiter may be stopped in a debugger.
         for _ in 0..1000 {
-            if self.waiting.load(Ordering::Relaxed) == 0 {
+            if self.lock_waiters.load(Ordering::Relaxed) == 0 {
                 return;
             }
             std::thread::yield_now();

@@ -1,24 +1,24 @@
-//! What makes the NIC move: a thread of its own, an application's thread
-//! whose store was trapped, or the caller step by step.
+//! What drives the NIC: the NIC thread, an application thread whose doorbell
+//! store was trapped, or a test that steps it.
 //!
 //! ```text
 //!  doorbell pages ─scan─┐
 //!  fabric ─────packets──┼─▶ NIC thread ─┐                      ┌─▶ CQEs, events
-//!  control ───────kick──┘               ├─▶ Station (locked) ──┤
+//!  control ───────kick──┘               ├─▶ SharedNic (locked) ┤
 //!  trapped stores ─▶ application's thread ┘   NIC, port         └─▶ packets ─▶ fabric
-//!                                                │                    (bells rung
-//!          spin, nap or sleep (waiting.rs) ◀─────┘                     unlocked)
+//!                                                │                 (peers are woken
+//!    spin, nap or sleep (wait_policy.rs) ◀───────┘                  after unlocking)
 //! ```
 
+mod ack_timer;
 mod control;
-mod patience;
 mod placement;
 mod scheduling;
-pub mod serve;
-pub mod station;
+pub mod shared_nic;
 pub mod stepped;
 pub mod thread;
-mod waiting;
+pub mod trapped_stores;
+mod wait_policy;
 
 pub use control::Control;
 
@@ -26,23 +26,24 @@ use crate::fabric::port::Port;
 use crate::nic::spec::{UarWrite, WallClock};
 use crate::nic::{Nanos, Progress, ticks};
 
-/// The NIC as those see it who move it: something to run for one batch.
+/// A NIC as the runners see it: something to run for one batch.
 pub trait Driver {
-    /// Takes these doorbells and what the port has received, and works.
+    /// Takes these doorbells and the packets that the port has received, and
+    /// does one batch of work.
     fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress;
 }
 
-/// Packets taken in one batch, and packets sent in one: short enough that a
-/// control command does not wait long.
+/// Maximum number of packets received, and of packets sent, in one batch. Small
+/// enough that a control command does not wait long.
 pub const BATCH: usize = 64;
 
-/// Monotonic time, the NIC's.
+/// Returns the monotonic time in nanoseconds, the NIC's clock.
 #[must_use]
 pub fn now() -> Nanos {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// The same moment by the NIC's clock and by the time of day.
+/// Returns the current time by the NIC's clock and by the time of day.
 #[must_use]
 pub fn wall_clock() -> WallClock {
     WallClock {
@@ -57,7 +58,7 @@ fn read_clock(clock: libc::clockid_t) -> Nanos {
         tv_nsec: 0,
     };
     // SAFETY: `time` is a valid timespec; the call writes nothing else, and
-    // cannot fail for these clocks.
+    // does not fail for these clocks.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,74 +1,75 @@
-//! Where the NIC thread sleeps: on the core it is rung from.
+//! Moves the NIC thread to the core from which it is woken.
 //!
-//! With all cores busy a thread wakes on the core it ran on last. If that is
-//! the ringing thread's, the wake-up is a switch on that core; if it is
-//! another, it is an interrupt to a core that runs something else, which in a
-//! virtual machine costs several times as much. So a thread that is rung from
-//! elsewhere again and again moves there once. It is not bound: where cores
-//! are idle the scheduler knows better, and each move that did not last makes
-//! the next one rarer.
+//! With all cores busy, a thread wakes on the core on which it ran last. If the
+//! waking thread is on that core, the wake-up is a context switch there;
+//! otherwise it is an interrupt to a core that runs something else, which costs
+//! several times as much in a virtual machine. So a thread that is repeatedly
+//! woken from another core moves to that core once. It is not pinned there:
+//! where cores are idle the scheduler decides better. After each move that did
+//! not last, more wake-ups are needed for the next one.
 
-/// Calls in a row from elsewhere before a move: at first, and at most.
-const PATIENCE: (u32, u32) = (4, 64);
-/// Calls in a row from the own core after which all moves are forgotten.
-const SETTLED: u32 = 256;
+/// Consecutive wake-ups from another core before a move: initially, and at most.
+const WAKES_BEFORE_MOVE: (u32, u32) = (4, 64);
+/// Consecutive wake-ups from the own core after which the threshold is reset.
+const RESET_AFTER: u32 = 256;
 
-/// Follows those who ring.
+/// Decides when the NIC thread moves to another core.
 #[derive(Debug)]
 pub(super) struct Placement {
-    patience: u32,
-    from_elsewhere: u32,
-    from_here: u32,
+    threshold: u32,
+    remote_wakes: u32,
+    local_wakes: u32,
 }
 
 impl Default for Placement {
     fn default() -> Self {
         Self {
-            patience: PATIENCE.0,
-            from_elsewhere: 0,
-            from_here: 0,
+            threshold: WAKES_BEFORE_MOVE.0,
+            remote_wakes: 0,
+            local_wakes: 0,
         }
     }
 }
 
 impl Placement {
-    /// The thread runs on core `here` and was rung from `there`; answers
-    /// whether it is to move.
-    fn rung(&mut self, here: u32, there: u32) -> bool {
+    /// Records a wake-up on core `here` by a thread on core `there`. Returns
+    /// whether the woken thread should move.
+    fn should_move(&mut self, here: u32, there: u32) -> bool {
         if here == there {
-            self.from_elsewhere = 0;
-            self.from_here += 1;
-            if self.from_here == SETTLED {
-                self.patience = PATIENCE.0;
+            self.remote_wakes = 0;
+            self.local_wakes += 1;
+            if self.local_wakes == RESET_AFTER {
+                self.threshold = WAKES_BEFORE_MOVE.0;
             }
             return false;
         }
-        self.from_here = 0;
-        self.from_elsewhere += 1;
-        if self.from_elsewhere < self.patience {
+        self.local_wakes = 0;
+        self.remote_wakes += 1;
+        if self.remote_wakes < self.threshold {
             return false;
         }
-        self.from_elsewhere = 0;
-        self.patience = (self.patience * 2).min(PATIENCE.1);
+        self.remote_wakes = 0;
+        self.threshold = (self.threshold * 2).min(WAKES_BEFORE_MOVE.1);
         true
     }
 
-    /// The calling thread was rung from core `there`.
-    pub(super) fn follow(&mut self, there: u32) {
-        // SAFETY: sched_getcpu has no demands.
+    /// Records that the calling thread was woken from core `there`, and moves
+    /// it if needed.
+    pub(super) fn woken_from(&mut self, there: u32) {
+        // SAFETY: sched_getcpu has no preconditions.
         let here = unsafe { libc::sched_getcpu() };
         if let Ok(here) = u32::try_from(here)
-            && self.rung(here, there)
+            && self.should_move(here, there)
         {
             move_to(there as usize);
         }
     }
 }
 
-/// Moves the calling thread, and leaves it free to be moved again.
+/// Moves the calling thread to a core, without pinning it there.
 fn move_to(core: usize) {
     // SAFETY: cpu_set_t is plain memory, for which zeros are valid; the calls
-    // read and write sets of the size that they are told.
+    // read and write sets of the given size.
     unsafe {
         let (mut before, mut only): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
         let size = size_of_val(&before);
@@ -76,7 +77,7 @@ fn move_to(core: usize) {
             return;
         }
         libc::CPU_SET(core, &mut only);
-        // A core that this process may not use is refused, and that is all.
+        // The kernel refuses a core that this process may not use.
         if libc::sched_setaffinity(0, size, &raw const only) == 0 {
             libc::sched_setaffinity(0, size, &raw const before);
         }
@@ -88,35 +89,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_rung_from_elsewhere_again_and_again_moves_there() {
+    fn a_thread_that_is_repeatedly_woken_from_another_core_moves_there() {
         let mut placement = Placement::default();
-        let moves: Vec<_> = (0..4).map(|_| placement.rung(1, 0)).collect();
+        let moves: Vec<_> = (0..4).map(|_| placement.should_move(1, 0)).collect();
         assert_eq!(moves, [false, false, false, true]);
-        assert!(!placement.rung(0, 0));
+        assert!(!placement.should_move(0, 0));
     }
 
     #[test]
-    fn callers_from_everywhere_do_not_move_it() {
+    fn wake_ups_from_changing_cores_do_not_move_the_thread() {
         let mut placement = Placement::default();
-        assert!((0..1000).all(|n| !placement.rung(1, n % 2)));
+        assert!((0..1000).all(|n| !placement.should_move(1, n % 2)));
     }
 
     #[test]
-    fn moves_that_do_not_last_become_rare_until_one_does() {
+    fn moves_that_do_not_last_become_rarer_until_one_lasts() {
         let mut placement = Placement::default();
         let moves = |placement: &mut Placement, calls: u32| {
-            (0..calls).filter(|_| placement.rung(1, 0)).count()
+            (0..calls).filter(|_| placement.should_move(1, 0)).count()
         };
         assert!(moves(&mut placement, 100_000) < 100_000 / 60);
         assert_eq!(moves(&mut placement, 4), 0);
-        (0..SETTLED).for_each(|_| assert!(!placement.rung(0, 0)));
+        (0..RESET_AFTER).for_each(|_| assert!(!placement.should_move(0, 0)));
         assert_eq!(moves(&mut placement, 4), 1);
     }
 
     #[test]
-    fn a_thread_that_was_moved_is_free_again() {
+    fn a_moved_thread_is_not_pinned() {
         let allowed = || {
-            // SAFETY: as in `move_to`.
+            // SAFETY: as for `move_to`.
             unsafe {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
                 libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);

@@ -1,10 +1,10 @@
-//! The NIC thread's manners: no signals, any CPU, short turns.
+//! Scheduling settings of the NIC thread: no signals, any CPU, short slices.
 //!
-//! Everything here is a wish. What a kernel or a container does not grant
-//! costs latency, not correctness.
+//! All settings are optional. If a kernel or container refuses one, latency
+//! suffers, not correctness.
 
-/// Blocks every signal in the calling thread, and so in the threads it
-/// starts; dropping it restores the mask.
+/// Blocks every signal in the calling thread, and so in the threads that it
+/// starts. Restores the mask when dropped.
 pub(super) struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
@@ -29,8 +29,9 @@ impl Drop for SignalsBlocked {
     }
 }
 
-/// Slice asked for: the least that the scheduler grants. A thread with a
-/// short slice preempts those with longer ones when it wakes (EEVDF).
+/// The requested time slice in nanoseconds: the minimum that the scheduler
+/// grants. A waking thread with a short slice preempts those with longer ones
+/// (EEVDF).
 const SLICE_NS: u64 = 100_000;
 
 /// `struct sched_attr`, its first version.
@@ -47,11 +48,11 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Prepares the calling thread to be a NIC.
-pub(super) fn become_nic() {
-    // The device is not the application: it goes where there is room, not
-    // where the thread that opened it was pinned.
-    // SAFETY: cpu_set_t is plain memory; all ones names every CPU, of which
+/// Applies the scheduling settings of the NIC thread to the calling thread.
+pub(super) fn configure_nic_thread() {
+    // The thread may run on any CPU, even if the thread that opened the device
+    // is pinned.
+    // SAFETY: cpu_set_t is plain memory; all ones selects every CPU, of which
     // the kernel keeps those that the process may use.
     unsafe {
         let mut all: libc::cpu_set_t = std::mem::zeroed();
@@ -60,8 +61,8 @@ pub(super) fn become_nic() {
             .write_bytes(0xff, size_of_val(&all));
         libc::sched_setaffinity(0, size_of_val(&all), &raw const all);
     }
-    // SAFETY: prctl with numbers only. Naps and deadlines are microseconds;
-    // the default slack of timers is 50 of them.
+    // SAFETY: prctl with numbers only. Naps and deadlines are a few microseconds
+    // long; the default timer slack is 50 µs.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_u64) };
     let mut attr = SchedAttr::default();
     let size = size_of::<SchedAttr>() as u32;
@@ -71,9 +72,9 @@ pub(super) fn become_nic() {
             attr.size = size;
             attr.runtime = SLICE_NS;
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0);
-            // Short slices preempt only while the thread has used less than
-            // its share; with this weight it always has. Needs CAP_SYS_NICE
-            // or RLIMIT_NICE.
+            // A short slice preempts only while the thread has used less than
+            // its share of the CPU; with this weight that is always so. Needs
+            // CAP_SYS_NICE or RLIMIT_NICE.
             attr.nice = -20;
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0);
         }

@@ -1,4 +1,5 @@
-//! The NIC moved by hand: no thread, no real time, the same every time.
+//! The stepped mode: the caller drives the NIC and the clock, so every run is
+//! the same.
 
 use std::time::Duration;
 
@@ -6,19 +7,19 @@ use crate::fabric::packet::{Packet, Transmit};
 use crate::fabric::port::Port;
 use crate::nic::spec::UarWrite;
 use crate::nic::{Nanos, Progress};
-use crate::uar::UarBank;
+use crate::uar::UarPages;
 
-/// What a stepper moves: the NIC, or in tests something simpler.
+/// What a stepper drives: the NIC, or a simpler model in tests.
 pub trait Stepped {
-    /// A store on a doorbell page.
+    /// Handles a store to a doorbell page.
     fn doorbell(&mut self, write: &UarWrite);
-    /// A packet.
+    /// Handles a packet.
     fn receive(&mut self, packet: Packet, tx: &mut dyn Transmit);
-    /// One unit of work, if there is any.
+    /// Does one unit of work, if there is any.
     fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress;
 }
 
-/// The time of a NIC that is moved by hand.
+/// The clock of a stepped NIC.
 #[derive(Debug)]
 pub struct Stepper {
     now: Nanos,
@@ -26,7 +27,7 @@ pub struct Stepper {
 }
 
 impl Default for Stepper {
-    /// At the beginning of time.
+    /// Returns a stepper at time 1.
     fn default() -> Self {
         Self {
             now: 1,
@@ -36,7 +37,7 @@ impl Default for Stepper {
 }
 
 impl Stepper {
-    /// At a certain time.
+    /// Returns a stepper at time `now`.
     #[must_use]
     pub fn at(now: Nanos) -> Self {
         Self {
@@ -45,12 +46,12 @@ impl Stepper {
         }
     }
 
-    /// Takes the doorbells, at most one packet, and does at most one unit of
-    /// work. `false` when there was nothing to do: only a doorbell, a
-    /// command or the passing of time changes that.
-    pub fn step(&mut self, nic: &mut impl Stepped, port: &mut Port, bank: &UarBank) -> bool {
+    /// Takes the doorbells and at most one packet, and does at most one unit of
+    /// work. Returns `false` if there was nothing to do; then only a doorbell,
+    /// a command or the passing of time creates work.
+    pub fn step(&mut self, nic: &mut impl Stepped, port: &mut Port, uar: &UarPages) -> bool {
         let mut moved = false;
-        bank.scan(&mut |write| {
+        uar.scan(&mut |write| {
             nic.doorbell(&write);
             moved = true;
         });
@@ -64,41 +65,42 @@ impl Stepper {
         moved | progress.worked
     }
 
-    /// Steps until there is nothing to do; answers how many steps it took.
+    /// Steps until there is nothing to do. Returns the number of steps.
     pub fn run_until_idle(
         &mut self,
         nic: &mut impl Stepped,
         port: &mut Port,
-        bank: &UarBank,
+        uar: &UarPages,
     ) -> usize {
         let mut steps = 0;
-        while self.step(nic, port, bank) {
+        while self.step(nic, port, uar) {
             steps += 1;
         }
         steps
     }
 
-    /// Lets time pass, stopping to run whatever falls due on the way.
+    /// Advances the clock by `by`, and runs what becomes due on the way at its
+    /// deadline.
     pub fn advance(
         &mut self,
         nic: &mut impl Stepped,
         port: &mut Port,
-        bank: &UarBank,
+        uar: &UarPages,
         by: Duration,
     ) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let end = self.now.saturating_add(by);
-        self.run_until_idle(nic, port, bank);
+        self.run_until_idle(nic, port, uar);
         while let Some(due) = self.deadline.filter(|&due| due <= end) {
-            // A deadline in the past must not hold time up.
+            // Time advances even if a deadline lies in the past.
             self.now = due.max(self.now + 1).min(end);
-            self.run_until_idle(nic, port, bank);
+            self.run_until_idle(nic, port, uar);
             if self.now == end {
                 return;
             }
         }
         self.now = end;
-        self.run_until_idle(nic, port, bank);
+        self.run_until_idle(nic, port, uar);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The stepped mode, with something simpler than a NIC.
+//! Tests of the stepped mode with a simple model of a NIC.
 
 use std::os::fd::AsFd;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::fabric::tests::packet;
 use crate::uar::tests::{App, name};
 
-/// Sends a packet to itself per doorbell, and has a timer every 10 µs.
+/// Sends two packets to itself for each doorbell, and has a timer every 10 µs.
 #[derive(Default)]
 struct Script {
     log: Vec<String>,
@@ -46,33 +46,33 @@ impl Stepped for Script {
 #[test]
 fn stepping_takes_one_packet_and_one_unit_of_work_at_a_time() {
     let app = App::new(1);
-    let bank = UarBank::new(None);
-    bank.add_page(name(0), app.file.as_fd()).unwrap();
+    let uar = UarPages::new(None);
+    uar.add_page(name(0), app.file.as_fd()).unwrap();
     let mut script = Script {
         due: Nanos::MAX,
         ..Script::default()
     };
     let (mut stepper, mut port) = (Stepper::default(), Port::alone(1));
-    assert!(!stepper.step(&mut script, &mut port, &bank));
+    assert!(!stepper.step(&mut script, &mut port, &uar));
     app.store(0, 0x800, 7);
-    assert!(stepper.step(&mut script, &mut port, &bank));
+    assert!(stepper.step(&mut script, &mut port, &uar));
     assert_eq!(script.log, ["doorbell 2048"]);
-    assert!(stepper.step(&mut script, &mut port, &bank));
+    assert!(stepper.step(&mut script, &mut port, &uar));
     assert_eq!(script.log, ["doorbell 2048", "packet 1"]);
-    assert_eq!(stepper.run_until_idle(&mut script, &mut port, &bank), 1);
+    assert_eq!(stepper.run_until_idle(&mut script, &mut port, &uar), 1);
     assert_eq!(script.log, ["doorbell 2048", "packet 1", "packet 0"]);
 }
 
 #[test]
-fn time_passes_deadline_by_deadline() {
-    let bank = UarBank::new(None);
+fn time_advances_from_deadline_to_deadline() {
+    let uar = UarPages::new(None);
     let mut script = Script {
         due: 10_000,
         ..Script::default()
     };
     let (mut stepper, mut port) = (Stepper::default(), Port::alone(1));
-    stepper.advance(&mut script, &mut port, &bank, Duration::from_nanos(9_998));
+    stepper.advance(&mut script, &mut port, &uar, Duration::from_nanos(9_998));
     assert_eq!(script.log, [""; 0]);
-    stepper.advance(&mut script, &mut port, &bank, Duration::from_nanos(25_000));
+    stepper.advance(&mut script, &mut port, &uar, Duration::from_nanos(25_000));
     assert_eq!(script.log, ["timer 10000", "timer 20000", "timer 30000"]);
 }

@@ -1,37 +1,38 @@
-//! The NIC thread, with something simpler than a NIC.
+//! Tests of the NIC thread with a simple model of a NIC.
 
 use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use super::serve::StoreServer;
-use super::station::Station;
+use super::shared_nic::SharedNic;
 use super::thread::NicThread;
+use super::trapped_stores::TrappedStoreHandler;
 use super::*;
 use crate::config::Wake;
 use crate::fabric::attachment::Attachment;
-use crate::fabric::bells::Bells;
 use crate::fabric::name::FabricName;
 use crate::fabric::packet::Transmit;
 use crate::fabric::tests::packet;
+use crate::fabric::waker::PeerWaker;
 use crate::nic::spec::ContextId;
+use crate::sync::Mutex;
 use crate::trap;
-use crate::uar::UarBank;
-use crate::uar::fault::Manner;
-use crate::uar::tests::{App, name, watch_or_skip};
+use crate::uar::UarPages;
+use crate::uar::fault::FaultMode;
+use crate::uar::tests::{App, name, userfaultfd_or_skip};
 
-/// Counts what it is given, and answers packets that ask for it.
+/// Counts its inputs, and replies to packets that request it.
 #[derive(Default)]
-struct Seen {
+struct Inputs {
     doorbells: AtomicU64,
-    /// Doorbells told by a fault, before their store.
+    /// Doorbells announced by a page fault, before their store.
     faults: AtomicU64,
     last: AtomicU64,
-    /// The last one of each page.
+    /// The last value stored to each page.
     last_of: [AtomicU64; 2],
     packets: AtomicU64,
     runs: AtomicU64,
@@ -39,7 +40,7 @@ struct Seen {
     cpu: AtomicU64,
 }
 
-struct Counting(&'static Seen);
+struct Counting(&'static Inputs);
 
 impl Driver for Counting {
     fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, _now: Nanos) -> Progress {
@@ -84,30 +85,30 @@ fn thread_cpu() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A NIC thread with one application page, on a fabric of its own. It stays
-/// for ever, as an emulator does; its files go with the [`Placed`].
-struct Bench {
+/// A NIC thread with two application pages on its own fabric. It is never
+/// freed, like an emulator; its files are removed with the [`FixtureGuard`].
+struct Fixture {
     base: PathBuf,
     app: App,
-    bank: UarBank,
+    uar: UarPages,
     control: Control,
-    seen: &'static Seen,
-    station: Mutex<Station<Counting>>,
-    bells: Arc<Bells>,
+    inputs: &'static Inputs,
+    shared_nic: Mutex<SharedNic<Counting>>,
+    waker: Arc<PeerWaker>,
     wake: Wake,
 }
 
-struct Placed(&'static Bench);
+struct FixtureGuard(&'static Fixture);
 
-impl Deref for Placed {
-    type Target = Bench;
+impl Deref for FixtureGuard {
+    type Target = Fixture;
 
-    fn deref(&self) -> &Bench {
+    fn deref(&self) -> &Fixture {
         self.0
     }
 }
 
-impl Drop for Placed {
+impl Drop for FixtureGuard {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.base);
     }
@@ -117,61 +118,62 @@ fn join(base: &Path) -> Attachment {
     Attachment::join_under(&[base.to_owned()], &FabricName::default()).unwrap()
 }
 
-impl Bench {
-    /// `None`, said aloud, where the kernel does not allow this way to wake.
-    fn place(test: &str, wake: Wake) -> Option<Placed> {
+impl Fixture {
+    /// Returns `None`, with a message, if the kernel does not support this mode.
+    fn new(test: &str, wake: Wake) -> Option<FixtureGuard> {
         let faults = match wake {
             Wake::Nap => None,
-            Wake::Auto | Wake::Uffd => Some(watch_or_skip(Manner::Wait)?),
-            Wake::Signal => Some(watch_or_skip(Manner::Signal)?),
+            Wake::Auto | Wake::Uffd => Some(userfaultfd_or_skip(FaultMode::Wait)?),
+            Wake::Signal => Some(userfaultfd_or_skip(FaultMode::Signal)?),
         };
         let base = std::env::temp_dir().join(format!("mlx5emu-{test}-{}", std::process::id()));
         std::fs::create_dir(&base).unwrap();
-        let (app, bank) = (App::new(2), UarBank::new(faults));
+        let (app, uar) = (App::new(2), UarPages::new(faults));
         for page in 0..2 {
-            bank.add_page(name(page), app.file.as_fd()).unwrap();
+            uar.add_page(name(page), app.file.as_fd()).unwrap();
         }
-        bank.note_mapping(ContextId(1), 0, app.addr(0), 2 * crate::uar::PAGE_SIZE);
-        let seen: &'static Seen = Box::leak(Box::default());
+        uar.add_mapping(ContextId(1), 0, app.addr(0), 2 * crate::uar::PAGE_SIZE);
+        let inputs: &'static Inputs = Box::leak(Box::default());
         let attachment = join(&base);
-        let bells = Arc::clone(attachment.bells());
-        let station = Station::new(Counting(seen), Port::attached(attachment));
-        let bench: &'static Self = Box::leak(Box::new(Self {
+        let waker = Arc::clone(attachment.waker());
+        let shared_nic = SharedNic::new(Counting(inputs), Port::attached(attachment));
+        let fixture: &'static Self = Box::leak(Box::new(Self {
             base,
             app,
-            bank,
+            uar,
             control: Control::default(),
-            seen,
-            station: Mutex::new(station),
-            bells,
+            inputs,
+            shared_nic: Mutex::new(shared_nic),
+            waker,
             wake,
         }));
         if wake == Wake::Signal {
             trap::install_handler().unwrap();
-            trap::tell(Box::leak(Box::new(StoreServer {
-                station: &bench.station,
-                bank: &bench.bank,
-                bells: Arc::clone(&bench.bells),
-                control: &bench.control,
-                arms: AtomicBool::new(false),
+            trap::register(Box::leak(Box::new(TrappedStoreHandler {
+                shared_nic: &fixture.shared_nic,
+                uar: &fixture.uar,
+                waker: Arc::clone(&fixture.waker),
+                control: &fixture.control,
+                armed: AtomicBool::new(false),
             })));
         }
-        Some(Placed(bench))
+        Some(FixtureGuard(fixture))
     }
 
-    /// Starts the thread; it ends when the answer goes, by panic as well.
+    /// Starts the thread. It ends when the returned value is dropped, also by a
+    /// panic.
     fn start<'s, 'e>(&'e self, scope: &'s Scope<'s, 'e>) -> StopAtEnd<'e> {
         let stop = StopAtEnd(&self.control);
         let nic = NicThread {
-            station: &self.station,
-            bank: &self.bank,
-            bells: Arc::clone(&self.bells),
+            shared_nic: &self.shared_nic,
+            uar: &self.uar,
+            waker: Arc::clone(&self.waker),
             control: &self.control,
             wake: self.wake,
         };
         scope.spawn(|| nic.run());
         self.until("the thread runs", || {
-            self.seen.runs.load(Ordering::Acquire) > 0
+            self.inputs.runs.load(Ordering::Acquire) > 0
         });
         stop
     }
@@ -185,7 +187,7 @@ impl Bench {
     }
 
     fn runs(&self) -> u64 {
-        self.seen.runs.load(Ordering::Acquire)
+        self.inputs.runs.load(Ordering::Acquire)
     }
 }
 
@@ -197,13 +199,13 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Stores at random moments into a NIC thread that keeps falling asleep.
+/// Stores at random moments while the NIC thread repeatedly falls asleep.
 fn no_store_is_lost(test: &str, wake: Wake, stores: u64) {
-    let Some(bench) = Bench::place(test, wake) else {
+    let Some(fixture) = Fixture::new(test, wake) else {
         return;
     };
     std::thread::scope(|scope| {
-        let _stop = bench.start(scope);
+        let _stop = fixture.start(scope);
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         for n in 1..=stores {
             random = random
@@ -214,15 +216,15 @@ fn no_store_is_lost(test: &str, wake: Wake, stores: u64) {
             while Instant::now() < end {
                 std::hint::spin_loop();
             }
-            bench
+            fixture
                 .app
                 .store(n as usize % 2, 0x800 + (n as usize % 4) * 0x100, n);
-            bench.until("the store is seen", || {
-                bench.seen.last.load(Ordering::Acquire) == n
+            fixture.until("the store is seen", || {
+                fixture.inputs.last.load(Ordering::Acquire) == n
             });
         }
         assert_eq!(
-            bench.seen.doorbells.load(Ordering::Acquire),
+            fixture.inputs.doorbells.load(Ordering::Acquire),
             stores,
             "each exactly once"
         );
@@ -241,24 +243,24 @@ fn no_store_is_lost_with_signals() {
     }
 }
 
-/// Two threads ring at random moments, each on a page of its own, while the
-/// NIC thread falls asleep and takes the same lock for packets and kicks.
+/// Two threads ring at random moments, each on its own page, while the NIC
+/// thread falls asleep and takes the same lock for packets and kicks.
 #[test]
-fn stores_of_two_threads_at_once_are_all_heeded() {
+fn concurrent_stores_of_two_threads_are_all_served() {
     const STORES: u64 = 5_000;
-    let Some(bench) = Bench::place("two-threads", Wake::Signal) else {
+    let Some(fixture) = Fixture::new("two-threads", Wake::Signal) else {
         return;
     };
     let kicks = AtomicBool::new(true);
     std::thread::scope(|scope| {
-        let _stop = bench.start(scope);
+        let _stop = fixture.start(scope);
         let storing = [0, 1].map(|page| {
-            let bench = &bench;
+            let fixture = &fixture;
             scope.spawn(move || {
                 for n in 1..=STORES {
-                    bench.app.store(page, 0x800, n);
-                    bench.until("the store is seen", || {
-                        bench.seen.last_of[page].load(Ordering::Acquire) == n
+                    fixture.app.store(page, 0x800, n);
+                    fixture.until("the store is seen", || {
+                        fixture.inputs.last_of[page].load(Ordering::Acquire) == n
                     });
                     if n.is_multiple_of(4) {
                         std::thread::sleep(Duration::from_micros(n % 97));
@@ -268,7 +270,7 @@ fn stores_of_two_threads_at_once_are_all_heeded() {
         });
         scope.spawn(|| {
             while kicks.load(Ordering::Relaxed) {
-                bench.control.kick();
+                fixture.control.kick();
                 std::thread::sleep(Duration::from_micros(70));
             }
         });
@@ -277,19 +279,19 @@ fn stores_of_two_threads_at_once_are_all_heeded() {
         }
         kicks.store(false, Ordering::Relaxed);
     });
-    let doorbells = bench.seen.doorbells.load(Ordering::Acquire);
+    let doorbells = fixture.inputs.doorbells.load(Ordering::Acquire);
     assert_eq!(doorbells, 2 * STORES, "each exactly once");
 }
 
 #[test]
-fn a_thread_that_blocks_every_signal_can_ring() {
-    let Some(bench) = Bench::place("blocked", Wake::Signal) else {
+fn a_thread_that_blocks_every_signal_can_ring_doorbells() {
+    let Some(fixture) = Fixture::new("blocked", Wake::Signal) else {
         return;
     };
     std::thread::scope(|scope| {
-        let _stop = bench.start(scope);
+        let _stop = fixture.start(scope);
         let blocked = scope.spawn(|| {
-            // SAFETY: a set that is filled before it is used.
+            // SAFETY: a set that is filled before use.
             let mask = unsafe {
                 let mut all: libc::sigset_t = std::mem::zeroed();
                 libc::sigfillset(&raw mut all);
@@ -303,9 +305,9 @@ fn a_thread_that_blocks_every_signal_can_ring() {
             assert!(has(libc::SIGTERM) && !has(libc::SIGSEGV) && !has(libc::SIGBUS));
             for n in 1..20 {
                 std::thread::sleep(Duration::from_millis(1));
-                bench.app.store(0, 0x800, n);
-                bench.until("the store is seen", || {
-                    bench.seen.last.load(Ordering::Acquire) == n
+                fixture.app.store(0, 0x800, n);
+                fixture.until("the store is seen", || {
+                    fixture.inputs.last.load(Ordering::Acquire) == n
                 });
             }
         });
@@ -313,17 +315,17 @@ fn a_thread_that_blocks_every_signal_can_ring() {
     });
 }
 
-/// A program that answers `SIGBUS` itself, as those do that map files which
-/// others truncate.
+/// Programs that map files which others truncate install their own `SIGBUS`
+/// handler.
 #[test]
-fn a_programs_own_handler_gets_what_is_not_ours() {
+fn a_programs_own_handler_gets_the_other_faults() {
     static FILE: AtomicU64 = AtomicU64::new(0);
     extern "C" fn lengthen(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
         let file = FILE.fetch_or(1 << 32, Ordering::Relaxed) as libc::c_int;
         // SAFETY: a descriptor of this test, and a number.
         unsafe { libc::ftruncate(file, 4096) };
     }
-    let Some(bench) = Bench::place("chained", Wake::Signal) else {
+    let Some(fixture) = Fixture::new("chained", Wake::Signal) else {
         return;
     };
     let ours = App::new(1);
@@ -344,13 +346,13 @@ fn a_programs_own_handler_gets_what_is_not_ours() {
         assert_eq!(found.sa_sigaction, lengthen as *const () as usize);
     }
     assert!(FILE.load(Ordering::Relaxed) >> 32 == 1, "it was called");
-    assert!(trap::is_standing());
+    assert!(trap::is_handler_active());
     std::thread::scope(|scope| {
-        let _stop = bench.start(scope);
+        let _stop = fixture.start(scope);
         std::thread::sleep(Duration::from_millis(1));
-        bench.app.store(0, 0x800, 9);
-        bench.until("the store is seen", || {
-            bench.seen.last.load(Ordering::Acquire) == 9
+        fixture.app.store(0, 0x800, 9);
+        fixture.until("the store is seen", || {
+            fixture.inputs.last.load(Ordering::Acquire) == 9
         });
     });
 }
@@ -362,31 +364,31 @@ fn no_store_is_lost_with_naps() {
 
 /// CPU time that an idle NIC thread uses in a second, in percent.
 fn idle_percent(test: &str, wake: Wake) -> Option<f64> {
-    let bench = Bench::place(test, wake)?;
+    let fixture = Fixture::new(test, wake)?;
     let mut percent = 0.0;
     std::thread::scope(|scope| {
-        let _stop = bench.start(scope);
-        bench.app.store(0, 0x800, 1);
-        bench.until("the store is seen", || {
-            bench.seen.last.load(Ordering::Acquire) == 1
+        let _stop = fixture.start(scope);
+        fixture.app.store(0, 0x800, 1);
+        fixture.until("the store is seen", || {
+            fixture.inputs.last.load(Ordering::Acquire) == 1
         });
-        // A store may have been served on this thread, a kick never is.
+        // A store may be served on this thread; a kick never is.
         let kick = || {
-            let runs = bench.runs();
-            bench.control.kick();
-            bench.until("the kick is taken", || bench.runs() > runs);
+            let runs = fixture.runs();
+            fixture.control.kick();
+            fixture.until("the kick is taken", || fixture.runs() > runs);
         };
         kick();
-        let before = bench.seen.cpu.load(Ordering::Relaxed);
+        let before = fixture.inputs.cpu.load(Ordering::Relaxed);
         std::thread::sleep(Duration::from_secs(1));
         kick();
-        percent = (bench.seen.cpu.load(Ordering::Relaxed) - before) as f64 / 1e7;
+        percent = (fixture.inputs.cpu.load(Ordering::Relaxed) - before) as f64 / 1e7;
     });
     Some(percent)
 }
 
 #[test]
-fn an_idle_nic_that_is_woken_by_faults_costs_nothing() {
+fn an_idle_nic_woken_by_page_faults_uses_no_cpu() {
     if let Some(percent) = idle_percent("idle-uffd", Wake::Uffd) {
         println!("{percent:.3} % CPU");
         assert!(percent < 0.2, "{percent} % CPU");
@@ -394,7 +396,7 @@ fn an_idle_nic_that_is_woken_by_faults_costs_nothing() {
 }
 
 #[test]
-fn an_idle_nic_whose_stores_are_trapped_costs_nothing() {
+fn an_idle_nic_with_trapped_stores_uses_no_cpu() {
     if let Some(percent) = idle_percent("idle-signal", Wake::Signal) {
         println!("{percent:.3} % CPU");
         assert!(percent < 0.2, "{percent} % CPU");
@@ -402,7 +404,7 @@ fn an_idle_nic_whose_stores_are_trapped_costs_nothing() {
 }
 
 #[test]
-fn an_idle_nic_that_naps_costs_less_than_two_percent() {
+fn an_idle_nic_that_naps_uses_less_than_two_percent() {
     if let Some(percent) = idle_percent("idle-nap", Wake::Nap) {
         println!("{percent:.3} % CPU");
         assert!(percent < 2.0, "{percent} % CPU");
@@ -410,19 +412,19 @@ fn an_idle_nic_that_naps_costs_less_than_two_percent() {
 }
 
 #[test]
-fn packets_and_kicks_wake_a_sleeper() {
+fn packets_and_kicks_wake_a_sleeping_nic() {
     for wake in [Wake::Signal, Wake::Uffd, Wake::Nap] {
-        let Some(bench) = Bench::place("packets", wake) else {
+        let Some(fixture) = Fixture::new("packets", wake) else {
             continue;
         };
         std::thread::scope(|scope| {
-            let _stop = bench.start(scope);
-            let mut peer = join(&bench.base);
+            let _stop = fixture.start(scope);
+            let mut peer = join(&fixture.base);
             let mut payload = Vec::new();
             for psn in 0..300 {
                 peer.send(1, &packet(2, 1, psn, b"echo")).unwrap();
-                let wakes = peer.take_urgent();
-                peer.bells().ring(wakes);
+                let wakes = peer.take_immediate_wakes();
+                peer.waker().wake(wakes);
                 let mut answer = None;
                 let end = Instant::now() + Duration::from_secs(20);
                 while answer.is_none() && Instant::now() < end {
@@ -433,74 +435,74 @@ fn packets_and_kicks_wake_a_sleeper() {
                 std::thread::sleep(Duration::from_micros(u64::from(psn)));
             }
             for _ in 0..100 {
-                let runs = bench.runs();
-                bench.control.kick();
-                bench.until("the kick is taken", || bench.runs() > runs);
+                let runs = fixture.runs();
+                fixture.control.kick();
+                fixture.until("the kick is taken", || fixture.runs() > runs);
                 std::thread::sleep(Duration::from_micros(150));
             }
         });
-        assert!(bench.control.wait_stopped(Duration::ZERO));
+        assert!(fixture.control.wait_stopped(Duration::ZERO));
     }
 }
 
 #[test]
-fn a_page_whose_mapping_is_unknown_is_napped_for() {
-    let Some(bench) = Bench::place("unknown", Wake::Uffd) else {
+fn the_nic_naps_while_a_page_has_no_known_mapping() {
+    let Some(fixture) = Fixture::new("unknown", Wake::Uffd) else {
         return;
     };
-    let stranger = App::new(1);
+    let unknown = App::new(1);
     std::thread::scope(|scope| {
-        let _stop = bench.start(scope);
+        let _stop = fixture.start(scope);
         let page = crate::nic::spec::UarPage {
             context: ContextId(2),
             page: 0,
         };
-        bench.bank.add_page(page, stranger.file.as_fd()).unwrap();
-        bench.control.kick();
+        fixture.uar.add_page(page, unknown.file.as_fd()).unwrap();
+        fixture.control.kick();
         for n in 1..50 {
             std::thread::sleep(Duration::from_micros(300));
-            stranger.store(0, 0x800, n);
-            bench.until("the store is seen", || {
-                bench.seen.last.load(Ordering::Acquire) == n
+            unknown.store(0, 0x800, n);
+            fixture.until("the store is seen", || {
+                fixture.inputs.last.load(Ordering::Acquire) == n
             });
         }
     });
 }
 
-/// A NIC that is held does not move, however it sleeps, and a doorbell that
-/// is rung meanwhile is heeded later.
+/// A paused NIC does not run, however it sleeps, and a doorbell rung meanwhile
+/// is served later.
 fn a_held_nic_stands_still(test: &str, wake: Wake) {
-    let Some(bench) = Bench::place(test, wake) else {
+    let Some(fixture) = Fixture::new(test, wake) else {
         return;
     };
     std::thread::scope(|scope| {
-        let _stop = bench.start(scope);
+        let _stop = fixture.start(scope);
         for n in 1..=50 {
-            // Every other time it has had the time to fall asleep.
+            // Every other time the NIC has had time to fall asleep.
             if n % 2 == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            assert!(bench.control.hold(Duration::from_secs(20)));
-            let runs = bench.runs();
-            bench.app.store(0, 0x800, n);
-            bench.control.kick();
+            assert!(fixture.control.pause(Duration::from_secs(20)));
+            let runs = fixture.runs();
+            fixture.app.store(0, 0x800, n);
+            fixture.control.kick();
             std::thread::sleep(Duration::from_micros(200));
-            assert_eq!(bench.runs(), runs, "it moves");
-            assert_ne!(bench.seen.last.load(Ordering::Acquire), n);
-            bench.control.release();
-            bench.until("the store is seen", || {
-                bench.seen.last.load(Ordering::Acquire) == n
+            assert_eq!(fixture.runs(), runs, "it moves");
+            assert_ne!(fixture.inputs.last.load(Ordering::Acquire), n);
+            fixture.control.resume();
+            fixture.until("the store is seen", || {
+                fixture.inputs.last.load(Ordering::Acquire) == n
             });
         }
-        assert_eq!(bench.seen.doorbells.load(Ordering::Acquire), 50);
-        // Told to end, it ends, held or not.
-        assert!(bench.control.hold(Duration::from_secs(20)));
+        assert_eq!(fixture.inputs.doorbells.load(Ordering::Acquire), 50);
+        // A paused NIC thread exits when it is stopped.
+        assert!(fixture.control.pause(Duration::from_secs(20)));
     });
-    bench.control.release();
+    fixture.control.resume();
 }
 
 #[test]
-fn a_held_nic_stands_still_however_it_sleeps() {
+fn a_paused_nic_does_not_run_in_any_wake_mode() {
     a_held_nic_stands_still("held-nap", Wake::Nap);
     a_held_nic_stands_still("held-uffd", Wake::Uffd);
     if cfg!(target_arch = "x86_64") {

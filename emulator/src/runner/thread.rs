@@ -2,34 +2,35 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
-use super::patience::ACKNOWLEDGE_DELAY;
+use super::ack_timer::ACK_DELAY;
 use super::placement::Placement;
-use super::station::{Batch, Pause, Station, lock};
-use super::waiting::Wait;
+use super::shared_nic::{Batch, IdlePlan, SharedNic};
+use super::wait_policy::Wait;
 use super::{Control, Driver, now, scheduling};
 use crate::config::Wake;
-use crate::fabric::bells::{Bells, Wakes};
+use crate::fabric::waker::{PeerWaker, WakeSet};
 use crate::nic::Nanos;
 use crate::nic::spec::UarWrite;
+use crate::sync::{Mutex, MutexGuard};
 use crate::trap;
-use crate::uar::UarBank;
+use crate::uar::UarPages;
 
-/// Looks for work between two looks at the clock.
+/// Number of scans for work between two readings of the clock.
 const SPINS: u32 = 16;
 
-/// Everything the NIC thread owns or looks at.
+/// The NIC thread and what it uses.
 pub struct NicThread<'a, D> {
-    /// The NIC and its fabric.
-    pub station: &'a Mutex<Station<D>>,
-    /// Its doorbell pages.
-    pub bank: &'a UarBank,
-    /// How it sleeps.
-    pub bells: Arc<Bells>,
-    /// What other threads want.
+    /// The NIC and its port.
+    pub shared_nic: &'a Mutex<SharedNic<D>>,
+    /// The NIC's doorbell pages.
+    pub uar: &'a UarPages,
+    /// How the thread sleeps and wakes peers.
+    pub waker: Arc<PeerWaker>,
+    /// Requests from other threads.
     pub control: &'a Control,
-    /// How a doorbell reaches the NIC while the thread is asleep.
+    /// How a doorbell reaches the NIC while the thread sleeps.
     pub wake: Wake,
 }
 
@@ -37,16 +38,16 @@ impl<D: Driver + Send + 'static> NicThread<'static, D> {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system has no more threads.
+    /// Returns the error of the system if no thread can be created.
     pub fn spawn(self) -> io::Result<()> {
-        // The thread is born with all signals blocked: no handler of the
-        // application ever runs on it.
+        // The thread inherits a full signal mask: no handler of the application
+        // runs on it.
         let _blocked = scheduling::SignalsBlocked::new();
         std::thread::Builder::new()
             .name("mlx5emu-nic".into())
             .spawn(move || {
-                scheduling::become_nic();
-                // Without its NIC the process would wait for ever on completions.
+                scheduling::configure_nic_thread();
+                // Without its NIC the process would wait for completions forever.
                 let abort = AbortOnPanic;
                 self.run();
                 std::mem::forget(abort);
@@ -56,41 +57,41 @@ impl<D: Driver + Send + 'static> NicThread<'static, D> {
 }
 
 impl<D: Driver> NicThread<'_, D> {
-    /// Runs until told to stop; leaves the fabric.
+    /// Runs until stopped, then leaves the fabric.
     pub fn run(self) {
-        self.control.wakes(Arc::clone(&self.bells));
-        let (control, bank) = (self.control, self.bank);
-        let patience = self.lock_station().patience.raw_fd();
-        let mut turns = Turns {
+        self.control.set_waker(Arc::clone(&self.waker));
+        let (control, uar) = (self.control, self.uar);
+        let ack_timer = self.lock_shared().ack_timer.raw_fd();
+        let mut nic_loop = NicLoop {
             thread: self,
-            patience,
+            ack_timer,
             placement: Placement::default(),
             doorbells: Vec::with_capacity(64),
             deadline: None,
-            again: true,
-            faulted: None,
+            more_work: true,
+            pending_faults: None,
         };
         while !control.is_stopping() {
-            turns.turn();
+            nic_loop.iterate();
         }
-        bank.unprotect();
-        turns.thread.lock_station().port.leave();
-        control.note_stopped();
+        uar.unprotect();
+        nic_loop.thread.lock_shared().port.leave();
+        control.mark_stopped();
     }
 }
 
 impl<'a, D> NicThread<'a, D> {
-    fn lock_station(&self) -> MutexGuard<'a, Station<D>> {
-        lock(self.station)
+    fn lock_shared(&self) -> MutexGuard<'a, SharedNic<D>> {
+        self.shared_nic.lock()
     }
 
-    /// Whether protected pages tell of stores; a program may have taken the
-    /// signal away that does.
-    fn can_be_told_of_stores(&self) -> bool {
+    /// Returns whether stores to protected pages are reported. The program may
+    /// have replaced the signal handler that reports them.
+    fn can_trap_stores(&self) -> bool {
         match self.wake {
             Wake::Nap => false,
             Wake::Auto | Wake::Uffd => true,
-            Wake::Signal => trap::is_standing(),
+            Wake::Signal => trap::is_handler_active(),
         }
     }
 }
@@ -99,95 +100,98 @@ struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
-        eprintln!("mlx5-emu: the emulated NIC failed (see above); this is a bug of the emulator");
+        eprintln!(
+            "mlx5-emu: the emulated NIC has panicked (see above); this is a bug in the emulator"
+        );
         std::process::abort();
     }
 }
 
-struct Turns<'a, D> {
+struct NicLoop<'a, D> {
     thread: NicThread<'a, D>,
     placement: Placement,
     doorbells: Vec<UarWrite>,
     deadline: Option<Nanos>,
-    /// The last run did something: there may be more.
-    again: bool,
-    /// Stores wait in page faults; whether all of them are in `doorbells`.
-    faulted: Option<bool>,
-    /// The timer of the station's patience.
-    patience: i32,
+    /// The last batch did something, so there may be more work.
+    more_work: bool,
+    /// Set while stores wait in page faults: whether all of them are in
+    /// `doorbells`.
+    pending_faults: Option<bool>,
+    /// The descriptor of the ack timer.
+    ack_timer: i32,
 }
 
-impl<D: Driver> Turns<'_, D> {
-    fn turn(&mut self) {
-        if self.thread.control.is_held() {
-            self.thread.bank.unprotect();
-            self.thread.control.stand();
-            self.again = true;
+impl<D: Driver> NicLoop<'_, D> {
+    fn iterate(&mut self) {
+        if self.thread.control.pause_requested() {
+            self.thread.uar.unprotect();
+            self.thread.control.wait_while_paused();
+            self.more_work = true;
         }
         self.scan();
-        let came = self.something_came();
+        let has_input = self.has_input();
         let now = now();
         let due = self.deadline.is_some_and(|deadline| deadline <= now);
-        let run = came || self.thread.control.take_kick() || due || self.again;
+        let run = has_input || self.thread.control.take_kick() || due || self.more_work;
         if run {
-            self.thread.control.step_back();
+            self.thread.control.yield_to_waiters();
         }
-        let mut station = self.thread.lock_station();
-        station.sleeps_until = None;
+        let mut shared_nic = self.thread.lock_shared();
+        shared_nic.sleeps_until = None;
         if !run {
-            let pause = station.pause(now);
-            let wakes = match pause.wait {
-                Wait::Spin => station.port.take_wakes(),
-                _ => Wakes::default(),
+            let plan = shared_nic.plan_idle(now);
+            let wakes = match plan.wait {
+                Wait::Spin => shared_nic.port.take_wakes(),
+                _ => WakeSet::default(),
             };
-            drop(station);
-            self.thread.bells.ring(wakes);
-            self.deadline = pause.deadline;
-            return self.wait(now, &pause);
+            drop(shared_nic);
+            self.thread.waker.wake(wakes);
+            self.deadline = plan.deadline;
+            return self.wait(now, &plan);
         }
-        if came {
+        if has_input {
             let doorbell = !self.doorbells.is_empty();
-            station.policy.work_arrived(now, doorbell);
-        } else if !self.again {
-            station.policy.interrupted();
+            shared_nic.policy.work_arrived(now, doorbell);
+        } else if !self.more_work {
+            shared_nic.policy.interrupted();
         }
-        let Batch { worked, wakes } = station.run(&self.doorbells, now);
-        self.deadline = station.deadline;
-        drop(station);
-        self.thread.bells.ring(wakes);
-        self.again = worked;
+        let Batch { worked, wakes } = shared_nic.run(&self.doorbells, now);
+        self.deadline = shared_nic.deadline;
+        drop(shared_nic);
+        self.thread.waker.wake(wakes);
+        self.more_work = worked;
         self.doorbells.clear();
-        self.release_faulted();
+        self.release_faults();
     }
 
     fn scan(&mut self) {
         let doorbells = &mut self.doorbells;
-        self.thread.bank.scan(&mut |write| doorbells.push(write));
+        self.thread.uar.scan(&mut |write| doorbells.push(write));
     }
 
-    fn something_came(&self) -> bool {
-        !self.doorbells.is_empty() || self.thread.bells.has_pending()
+    fn has_input(&self) -> bool {
+        !self.doorbells.is_empty() || self.thread.waker.has_pending()
     }
 
-    fn wait(&mut self, now: Nanos, pause: &Pause) {
-        let bank = self.thread.bank;
-        match pause.wait {
+    fn wait(&mut self, now: Nanos, plan: &IdlePlan) {
+        let uar = self.thread.uar;
+        match plan.wait {
             Wait::Spin => {
-                bank.unprotect();
+                uar.unprotect();
                 self.spin();
             }
             Wait::Nap(nap) => {
-                bank.unprotect();
-                self.sleep(now, false, nap, pause.patient);
+                uar.unprotect();
+                self.sleep(now, false, nap, plan.needs_ack_timeout);
             }
-            // What is protected stays so from sleep to sleep: a thread that
-            // wakes for packets alone pays nothing for it.
+            // Protected pages stay protected from sleep to sleep, so a wake-up
+            // for packets alone does not pay for protecting them again.
             Wait::Sleep(nap) => {
-                let told_of_stores = self.thread.can_be_told_of_stores() && bank.protect();
-                if !told_of_stores {
-                    bank.unprotect();
+                let stores_reported = self.thread.can_trap_stores() && uar.protect();
+                if !stores_reported {
+                    uar.unprotect();
                 }
-                self.sleep(now, told_of_stores, nap, pause.patient);
+                self.sleep(now, stores_reported, nap, plan.needs_ack_timeout);
             }
         }
     }
@@ -196,77 +200,79 @@ impl<D: Driver> Turns<'_, D> {
         for _ in 0..SPINS {
             std::hint::spin_loop();
             self.scan();
-            if self.something_came() || self.thread.control.is_kicked() {
+            if self.has_input() || self.thread.control.is_kicked() {
                 return;
             }
         }
     }
 
-    /// Sleeps until a packet, a kick or the deadline, and until a doorbell,
-    /// or else for `nap` at most. What comes while falling asleep is noticed:
-    /// every party either stores before the last look here, or finds the
-    /// sleeper announced.
-    fn sleep(&mut self, now: Nanos, told_of_stores: bool, nap: Nanos, patient: bool) {
-        self.thread.bells.begin_sleep();
-        if !self.thread.control.is_kicked() && !self.thread.bells.has_pending() {
+    /// Sleeps until a packet, a kick, a doorbell or the deadline; for at most
+    /// `nap` if stores are not reported. No event is lost while falling asleep:
+    /// every other thread or process either stores before the last check here,
+    /// or finds the announced sleep.
+    fn sleep(&mut self, now: Nanos, stores_reported: bool, nap: Nanos, needs_ack_timeout: bool) {
+        self.thread.waker.begin_sleep();
+        if !self.thread.control.is_kicked() && !self.thread.waker.has_pending() {
             self.scan();
             if self.doorbells.is_empty() {
                 let mut until = self.deadline.map(|deadline| deadline.saturating_sub(now));
-                if !told_of_stores {
+                if !stores_reported {
                     until = Some(until.map_or(nap, |until| until.min(nap)));
                 }
-                if patient {
-                    until = Some(until.map_or(ACKNOWLEDGE_DELAY, |u| u.min(ACKNOWLEDGE_DELAY)));
+                if needs_ack_timeout {
+                    until = Some(until.map_or(ACK_DELAY, |u| u.min(ACK_DELAY)));
                 }
-                match self.wait_for(told_of_stores, until) {
+                match self.wait_for(stores_reported, until) {
                     WokenBy::Store => self.take_faults(),
-                    WokenBy::Bell => {
-                        if let Some(core) = self.thread.bells.take_rung_from() {
-                            self.placement.follow(core);
+                    WokenBy::Peer => {
+                        if let Some(core) = self.thread.waker.take_waker_core() {
+                            self.placement.woken_from(core);
                         }
                     }
-                    WokenBy::Time if patient => self.wake_patient(),
-                    WokenBy::Patience => self.wake_patient(),
+                    WokenBy::Time if needs_ack_timeout => self.send_delayed_wakes(),
+                    WokenBy::AckTimer => self.send_delayed_wakes(),
                     WokenBy::Time => {}
                 }
             }
         }
-        self.thread.bells.end_sleep();
+        self.thread.waker.end_sleep();
     }
 
-    fn wake_patient(&self) {
-        let wakes = self.thread.lock_station().patience_over();
-        self.thread.bells.ring(wakes);
+    fn send_delayed_wakes(&self) {
+        let wakes = self.thread.lock_shared().delayed_ack_expired();
+        self.thread.waker.wake(wakes);
     }
 
-    /// A fault tells the register before the store is made, and all that the
-    /// store could tell is in memory by then: the NIC need not wait until
-    /// the application has got a core again.
+    /// Takes the doorbells of faulting stores. A fault reports the register
+    /// before the store is made, and everything that the doorbell announces is
+    /// in memory by then, so the NIC need not wait until the application
+    /// repeats the store.
     fn take_faults(&mut self) {
         let doorbells = &mut self.doorbells;
         let complete = self
             .thread
-            .bank
+            .uar
             .take_faults(&mut |write| doorbells.push(write));
-        self.faulted = Some(complete);
+        self.pending_faults = Some(complete);
         if self.doorbells.is_empty() {
-            self.release_faulted();
+            self.release_faults();
         }
     }
 
-    /// Lets the stores go on that wait in faults.
-    fn release_faulted(&mut self) {
-        if let Some(served) = self.faulted.take() {
-            self.thread.bank.unprotect();
-            let mut station = self.thread.lock_station();
-            station.policy.store_announced(now(), served);
+    /// Lets stores that wait in page faults continue.
+    fn release_faults(&mut self) {
+        if let Some(served) = self.pending_faults.take() {
+            self.thread.uar.unprotect();
+            let mut shared_nic = self.thread.lock_shared();
+            shared_nic.policy.store_announced(now(), served);
         }
     }
 
-    /// Waits for the bell or the fault descriptor, at most `until` nanoseconds.
+    /// Waits for a wake-up, a page fault or the ack timer, at most `until`
+    /// nanoseconds.
     fn wait_for(&self, faults: bool, until: Option<Nanos>) -> WokenBy {
         let fault = if faults {
-            self.thread.bank.as_raw_fd()
+            self.thread.uar.as_raw_fd()
         } else {
             -1
         };
@@ -276,9 +282,9 @@ impl<D: Driver> Turns<'_, D> {
             revents: 0,
         };
         let mut fds = [
-            poll(self.thread.bells.fd().as_raw_fd()),
+            poll(self.thread.waker.fd().as_raw_fd()),
             poll(fault),
-            poll(self.patience),
+            poll(self.ack_timer),
         ];
         let timeout = until.map(|nanos| libc::timespec {
             tv_sec: (nanos / 1_000_000_000) as libc::time_t,
@@ -288,18 +294,18 @@ impl<D: Driver> Turns<'_, D> {
             .as_ref()
             .map_or(std::ptr::null(), std::ptr::from_ref);
         let count = fds.len() as libc::nfds_t;
-        // SAFETY: so many pollfds, and a timespec or null, that live through
-        // the call. An error is no event, and the caller looks by itself.
+        // SAFETY: `count` pollfds, and a timespec or null, that live through
+        // the call. After an error no event is set, and the caller checks again.
         unsafe { libc::ppoll(fds.as_mut_ptr(), count, timeout, std::ptr::null()) };
         if fds[0].revents != 0 {
-            self.thread.bells.drain();
+            self.thread.waker.drain();
         }
         if fds[1].revents & libc::POLLIN != 0 {
             WokenBy::Store
         } else if fds[0].revents != 0 {
-            WokenBy::Bell
+            WokenBy::Peer
         } else if fds[2].revents & libc::POLLIN != 0 {
-            WokenBy::Patience
+            WokenBy::AckTimer
         } else {
             WokenBy::Time
         }
@@ -309,7 +315,7 @@ impl<D: Driver> Turns<'_, D> {
 /// What ended a sleep.
 enum WokenBy {
     Store,
-    Bell,
-    Patience,
+    Peer,
+    AckTimer,
     Time,
 }

@@ -1,17 +1,17 @@
-//! What the application may do about the signals that we handle ourselves.
+//! The application's actions for the signals that the emulator handles itself.
 
 use super::is_installed;
 use crate::guard;
 
-/// The application asks for another action for a signal, or for the one it
-/// has: answers that, or `None` if the kernel keeps it.
-pub(crate) fn exchange(
+/// Replaces the application's action for a signal, or only reads it if `new` is
+/// `None`. Returns the previous action, or `None` if the kernel keeps it.
+pub(crate) fn exchange_action(
     signal: libc::c_int,
     new: Option<libc::sigaction>,
 ) -> Option<libc::sigaction> {
     let chain = match signal {
-        libc::SIGBUS if is_installed() => &super::THEIRS,
-        libc::SIGSEGV if guard::is_installed() => &guard::THEIRS,
+        libc::SIGBUS if is_installed() => &super::APPLICATION_ACTION,
+        libc::SIGSEGV if guard::is_installed() => &guard::APPLICATION_ACTION,
         _ => return None,
     };
     match new {
@@ -20,8 +20,8 @@ pub(crate) fn exchange(
     }
 }
 
-/// The set without the signals that must reach us on any thread.
-pub(crate) fn without_ours(mut set: libc::sigset_t) -> libc::sigset_t {
+/// Returns the set without the signals that the emulator needs on every thread.
+pub(crate) fn without_reserved(mut set: libc::sigset_t) -> libc::sigset_t {
     for signal in [libc::SIGBUS, libc::SIGSEGV] {
         // SAFETY: an initialised set.
         unsafe { libc::sigdelset(&raw mut set, signal) };

@@ -1,72 +1,72 @@
-//! The application's own handling of a signal, which ours stands before.
+//! The application's own action for a signal that the emulator handles.
 //!
-//! While our handler is installed the application's `sigaction` for this
-//! signal reads and writes what is kept here. A signal that is not ours is
-//! handed on the way the kernel would deliver it, as far as that can be done
-//! from a handler: on the same stack, with the signals blocked that the
-//! application asked for.
+//! While the emulator's handler is installed, the application's `sigaction` for
+//! the signal reads and writes the action kept here. A signal that does not
+//! concern the emulator is forwarded as the kernel would deliver it, as far as
+//! that is possible from a handler: on the same stack, and with the signals
+//! blocked that the application asked for.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::preload::real;
 
-/// What the application has asked for last. Each is left for good when the
-/// next takes its place: a handler may be reading it.
-pub(crate) struct Chain(AtomicPtr<libc::sigaction>);
+/// The application's last action. A replaced action is never freed, since a
+/// handler may be reading it.
+pub(crate) struct ApplicationAction(AtomicPtr<libc::sigaction>);
 
-impl Chain {
+impl ApplicationAction {
     pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Takes the place of what the application has asked for; answers that.
+    /// Replaces the application's action and returns the previous one.
     pub(crate) fn replace(&self, new: libc::sigaction) -> Option<libc::sigaction> {
         let new = Box::into_raw(Box::new(new));
-        // SAFETY: whatever is in there came from `Box::into_raw` and stays.
+        // SAFETY: the pointer came from `Box::into_raw` and is never freed.
         unsafe { self.0.swap(new, Ordering::AcqRel).as_ref() }.copied()
     }
 
-    /// What the application has asked for.
+    /// Returns the application's action.
     pub(crate) fn current(&self) -> Option<libc::sigaction> {
-        // SAFETY: as in `replace`.
+        // SAFETY: as for `replace`.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }.copied()
     }
 
-    /// Hands a signal on.
+    /// Forwards a signal to the application.
     ///
     /// # Safety
-    /// The arguments are those of a signal handler of `SA_SIGINFO`.
+    /// The arguments are those of a running `SA_SIGINFO` handler.
     pub(crate) unsafe fn forward(
         &self,
         signal: c_int,
         info: *mut libc::siginfo_t,
         context: *mut c_void,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: promised by the caller.
         unsafe { forward(self.current(), signal, info, context) };
     }
 }
 
-/// Hands a signal on.
+/// Forwards a signal to `action`.
 ///
 /// # Safety
-/// The arguments are those of a signal handler of `SA_SIGINFO`.
+/// The arguments are those of a running `SA_SIGINFO` handler.
 unsafe fn forward(
-    theirs: Option<libc::sigaction>,
+    action: Option<libc::sigaction>,
     signal: c_int,
     info: *mut libc::siginfo_t,
     context: *mut c_void,
 ) {
-    let theirs = theirs.unwrap_or_else(default_action);
-    // SAFETY: the kernel's, valid while the handler runs.
+    let action = action.unwrap_or_else(default_action);
+    // SAFETY: provided by the kernel, valid while the handler runs.
     let from_fault = unsafe { (*info).si_code } > 0;
-    match theirs.sa_sigaction {
+    match action.sa_sigaction {
         libc::SIG_IGN if !from_fault => {}
-        // The kernel does not let a fault be ignored either.
+        // The kernel does not let a program ignore a fault either.
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: plain data. A fault happens again when the handler
-            // returns, and now ends the process; what was sent is sent again.
+            // SAFETY: plain data. A fault recurs when the handler returns and
+            // then kills the process; a signal that was sent is raised again.
             unsafe {
                 real::sigaction(signal, &default_action(), std::ptr::null_mut());
                 if !from_fault {
@@ -75,13 +75,13 @@ unsafe fn forward(
             }
         }
         handler => {
-            let mut before = theirs.sa_mask;
-            // SAFETY: two signal sets; the handler is the application's
-            // own, of the type its flags say, with the arguments that the
-            // kernel has made for it.
+            let mut before = action.sa_mask;
+            // SAFETY: two signal sets; the handler is the application's own,
+            // of the type given by its flags, called with the arguments that
+            // the kernel provides for it.
             unsafe {
-                real::pthread_sigmask(libc::SIG_SETMASK, &theirs.sa_mask, &raw mut before);
-                if theirs.sa_flags & libc::SA_SIGINFO != 0 {
+                real::pthread_sigmask(libc::SIG_SETMASK, &action.sa_mask, &raw mut before);
+                if action.sa_flags & libc::SA_SIGINFO != 0 {
                     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
                         std::mem::transmute(handler);
                     handler(signal, info, context);
@@ -96,6 +96,6 @@ unsafe fn forward(
 }
 
 fn default_action() -> libc::sigaction {
-    // SAFETY: plain data; all zeros is the default action, no flags, no mask.
+    // SAFETY: plain data; all zeros means the default action, no flags, no mask.
     unsafe { std::mem::zeroed() }
 }

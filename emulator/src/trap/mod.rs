@@ -1,19 +1,19 @@
-//! Stores on protected doorbell pages, taken on the thread that makes them.
+//! Traps stores to protected doorbell pages on the storing thread.
 //!
-//! Such a store raises `SIGBUS`. The handler makes the store itself: it reads
-//! the instruction, tells the doorbell to whoever serves the page, and lets
-//! the thread go on behind it. So the page stays protected, and neither the
-//! store nor the next one needs another thread, or a system call.
+//! Such a store raises `SIGBUS`. The handler decodes the instruction, passes the
+//! doorbell to the [`StoreHandler`] of the page, and continues the thread after
+//! the instruction. The page stays protected, so neither this store nor the next
+//! one needs another thread or a system call.
 //!
 //! The signal must reach the handler. A thread that has it blocked would be
-//! killed, so [`crate::preload`] keeps it out of every signal mask, and lets
-//! the application's own `SIGBUS` handler stand behind ours (`chain`).
-//! [`install`] refuses where that cannot be relied on.
+//! killed, so [`crate::preload`] removes it from every signal mask and keeps the
+//! application's own `SIGBUS` action behind the emulator's (`chain`).
+//! [`install`] fails where this cannot be ensured.
 
 pub(crate) mod actions;
 pub(crate) mod chain;
-mod fitness;
 mod store;
+mod support;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -21,103 +21,109 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::guard;
 use crate::nic::spec::{UarPage, UarWrite};
 use crate::preload::real;
-pub use fitness::Unfit;
+pub use support::TrapError;
 
-/// Serves the stores on some doorbell pages. All of this runs in a signal
-/// handler, on the thread that stores.
-pub trait StoreTaker: Sync {
-    /// The doorbell page at that address, if it is one of these.
+/// Handles the trapped stores to some doorbell pages. All methods run in a signal
+/// handler on the storing thread.
+pub trait StoreHandler: Sync {
+    /// Returns the doorbell page at an address, if it is one of this handler's.
     fn page_of(&self, addr: usize) -> Option<UarPage>;
-    /// A store; the thread goes on as if it had been made. Bytes that are
-    /// not known are zeros.
+    /// Handles a store. The thread then continues as if it had made the store.
+    /// Unknown bytes are zeros.
     fn store(&self, write: &UarWrite);
-    /// The thread will make its store itself: it must not be trapped again.
-    fn let_through(&self);
+    /// Unprotects the page, since the thread will make its store itself.
+    fn allow_store(&self);
 }
 
-struct Told {
-    taker: &'static dyn StoreTaker,
-    next: *const Told,
+struct Registration {
+    handler: &'static dyn StoreHandler,
+    next: *const Registration,
 }
 
-/// Everyone who was ever [`tell`]ed of; never shortened.
-static TOLD: AtomicPtr<Told> = AtomicPtr::new(std::ptr::null_mut());
+/// All registered handlers; entries are never removed.
+static HANDLERS: AtomicPtr<Registration> = AtomicPtr::new(std::ptr::null_mut());
 /// The application's own action for `SIGBUS`.
-static THEIRS: chain::Chain = chain::Chain::new();
+static APPLICATION_ACTION: chain::ApplicationAction = chain::ApplicationAction::new();
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the application's actions for `SIGBUS` are kept by us.
+/// Returns whether the application's `SIGBUS` action is kept by the emulator.
 pub(crate) fn is_installed() -> bool {
     INSTALLED.load(Ordering::Acquire)
 }
 
-/// Installs the handler.
+/// Installs the `SIGBUS` handler.
 ///
 /// # Errors
-/// Why this program cannot have it.
-pub fn install() -> Result<(), Unfit> {
-    fitness::check()?;
+/// Returns the reason if this program does not support trapped stores.
+pub fn install() -> Result<(), TrapError> {
+    support::check()?;
     install_handler()
 }
 
-/// Installs the handler, fit or not.
-pub(crate) fn install_handler() -> Result<(), Unfit> {
+/// Installs the `SIGBUS` handler without checking the program first.
+pub(crate) fn install_handler() -> Result<(), TrapError> {
     if INSTALLED.load(Ordering::Acquire) {
         return Ok(());
     }
     let mut before = action_of(libc::SIG_DFL);
     // SAFETY: room for an action.
     unsafe { real::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut before) };
-    THEIRS.replace(before);
-    let ours = action_of(ours());
+    APPLICATION_ACTION.replace(before);
+    let emulator_handler = action_of(emulator_handler());
     // SAFETY: a handler of the right type, which lives as long as the process.
-    let status = unsafe { real::sigaction(libc::SIGBUS, &raw const ours, std::ptr::null_mut()) };
+    let status = unsafe {
+        real::sigaction(
+            libc::SIGBUS,
+            &raw const emulator_handler,
+            std::ptr::null_mut(),
+        )
+    };
     if status != 0 {
-        return Err(Unfit::Handler);
+        return Err(TrapError::Handler);
     }
     INSTALLED.store(true, Ordering::Release);
     Ok(())
 }
 
-/// Whether our handler is still the one that the kernel calls.
+/// Returns whether the kernel still calls the emulator's handler.
 #[must_use]
-pub fn is_standing() -> bool {
+pub fn is_handler_active() -> bool {
     let mut now = action_of(libc::SIG_DFL);
     // SAFETY: room for an action.
     unsafe { real::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut now) };
-    now.sa_sigaction == ours()
+    now.sa_sigaction == emulator_handler()
 }
 
-/// From now on that one is told of stores on its pages.
-pub fn tell(taker: &'static dyn StoreTaker) {
-    let told = Box::leak(Box::new(Told {
-        taker,
+/// Registers a handler for the stores to its pages.
+pub fn register(handler: &'static dyn StoreHandler) {
+    let entry = Box::leak(Box::new(Registration {
+        handler,
         next: std::ptr::null(),
     }));
-    let mut first = TOLD.load(Ordering::Relaxed);
+    let mut first = HANDLERS.load(Ordering::Relaxed);
     loop {
-        told.next = first;
-        match TOLD.compare_exchange(first, told, Ordering::Release, Ordering::Relaxed) {
+        entry.next = first;
+        match HANDLERS.compare_exchange(first, entry, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return,
             Err(other) => first = other,
         }
     }
 }
 
-fn owner_of(addr: usize) -> Option<(&'static dyn StoreTaker, UarPage)> {
-    // SAFETY: entries are leaked boxes, published whole by `tell`.
-    let mut told = unsafe { TOLD.load(Ordering::Acquire).as_ref() };
-    while let Some(Told { taker, next }) = told {
-        if let Some(page) = taker.page_of(addr) {
-            return Some((*taker, page));
+fn owner_of(addr: usize) -> Option<(&'static dyn StoreHandler, UarPage)> {
+    // SAFETY: entries are leaked boxes, fully initialised when published.
+    let mut entry = unsafe { HANDLERS.load(Ordering::Acquire).as_ref() };
+    while let Some(Registration { handler, next }) = entry {
+        if let Some(page) = handler.page_of(addr) {
+            return Some((*handler, page));
         }
         // SAFETY: as above.
-        told = unsafe { next.as_ref() };
+        entry = unsafe { next.as_ref() };
     }
     None
 }
 
-fn ours() -> usize {
+fn emulator_handler() -> usize {
     on_bus_error as *const () as usize
 }
 
@@ -125,10 +131,10 @@ fn action_of(handler: usize) -> libc::sigaction {
     // SAFETY: plain data, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
-    // The NIC that this handler moves finds out by these two signals that
-    // memory is gone, so they must reach it in the handler as well. No other
-    // handler runs on top of this one, which holds the NIC. Not on the
-    // alternate stack: those are small, and made for full stacks.
+    // The NIC that this handler runs relies on these two signals to detect
+    // missing memory, so they must stay unblocked in the handler. All other
+    // signals are blocked, since the handler holds the NIC's lock. It does not
+    // run on the alternate stack, which may be too small.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_NODEFER;
     // SAFETY: a set to fill.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
@@ -148,32 +154,33 @@ unsafe extern "C" {
 const CANCEL_DISABLE: c_int = 1;
 
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the address of this thread's errno; the interrupted code must
-    // find it unchanged.
+    // SAFETY: the address of this thread's errno, which the interrupted code
+    // must find unchanged.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
-    // SAFETY: the kernel's, valid while this runs.
+    // SAFETY: provided by the kernel, valid while the handler runs.
     let (code, addr) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
     let owner = (code == libc::BUS_ADRERR).then(|| owner_of(addr)).flatten();
     match owner {
-        Some((taker, page)) => {
-            // The NIC may ring its peer by `write`, a cancellation point: the thread
-            // must not end in the middle of a store.
+        Some((handler, page)) => {
+            // The NIC may wake a peer with `write`, a cancellation point: the
+            // thread must not be cancelled in the middle of a store.
             let (mut state, mut held) = (0, 0);
             pthread_setcancelstate(CANCEL_DISABLE, &mut state);
-            // SAFETY: the kernel's, valid and ours to change while this runs.
-            let taken = unsafe { machine::take(context, addr, page, taker) };
-            if !taken {
-                taker.let_through();
+            // SAFETY: provided by the kernel, valid and writable while the
+            // handler runs.
+            let emulated = unsafe { machine::emulate_store(context, addr, page, handler) };
+            if !emulated {
+                handler.allow_store();
             }
             pthread_setcancelstate(state, &mut held);
         }
-        // SAFETY: our own arguments.
+        // SAFETY: the handler's own arguments.
         None => unsafe {
             let from_memory = code > 0;
             if !(from_memory && guard::recover_from_truncation(addr, context)) {
-                THEIRS.forward(signal, info, context);
+                APPLICATION_ACTION.forward(signal, info, context);
             }
         },
     }
@@ -183,14 +190,14 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
 
 #[cfg(target_arch = "x86_64")]
 mod machine {
-    //! The interrupted thread's registers and memory.
+    //! Access to the interrupted thread's registers and memory.
 
     use std::ffi::c_void;
 
-    use super::store::{Cpu, Memory, Store, first, next};
-    use super::{StoreTaker, UarPage, UarWrite};
+    use super::store::{Cpu, Memory, Store, emulate_next, emulate_trapped};
+    use super::{StoreHandler, UarPage, UarWrite};
 
-    /// Where the general registers are, by their number in instructions.
+    /// The general registers by their number in instruction encodings.
     const GENERAL: [libc::c_int; 16] = [
         libc::REG_RAX,
         libc::REG_RCX,
@@ -215,52 +222,53 @@ mod machine {
     impl Memory for Own {
         fn byte(&self, address: u64) -> u8 {
             // SAFETY: a byte of the instruction that the interrupted thread
-            // executes, or will execute next: it can be read, unless the
-            // thread itself is about to fail there.
+            // executes now or next. It is readable unless the thread itself
+            // is about to fault there.
             unsafe { (address as *const u8).read_volatile() }
         }
 
         fn load(&self, address: u64) -> u64 {
             let mut bytes = [0; 8];
             for (at, byte) in (address..).zip(&mut bytes) {
-                // SAFETY: what the interrupted thread is about to load.
+                // SAFETY: memory that the interrupted thread is about to load.
                 *byte = unsafe { (at as *const u8).read_volatile() };
             }
             u64::from_le_bytes(bytes)
         }
     }
 
-    /// Makes the store at hand, and those that follow it at once, in the
-    /// thread's stead. `false`, and nothing done, if it is not understood.
+    /// Emulates the trapped store, and directly following stores to the page.
+    /// Returns `false`, with nothing changed, if the instruction is not
+    /// supported.
     ///
     /// # Safety
     /// `context` is the third argument of the running signal handler.
-    pub(super) unsafe fn take(
+    pub(super) unsafe fn emulate_store(
         context: *mut c_void,
         addr: usize,
         page: UarPage,
-        taker: &dyn StoreTaker,
+        handler: &dyn StoreHandler,
     ) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: promised by the caller.
         let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         let mut cpu = Cpu {
             general: GENERAL.map(|at| registers[at as usize].cast_unsigned()),
             rip: registers[libc::REG_RIP as usize].cast_unsigned(),
         };
         let addr = addr as u64;
-        let tell = |store: Store| {
-            taker.store(&UarWrite {
+        let register = |store: Store| {
+            handler.store(&UarWrite {
                 page,
                 offset: (store.address % 4096) as u16,
                 bytes: store.bytes,
             });
         };
-        let Some(store) = first(&mut cpu, addr, &Own) else {
+        let Some(store) = emulate_trapped(&mut cpu, addr, &Own) else {
             return false;
         };
-        tell(store);
-        while let Some(store) = next(&mut cpu, addr, &Own) {
-            tell(store);
+        register(store);
+        while let Some(store) = emulate_next(&mut cpu, addr, &Own) {
+            register(store);
         }
         for (at, value) in GENERAL.into_iter().zip(cpu.general) {
             registers[at as usize] = value.cast_signed();
@@ -274,15 +282,15 @@ mod machine {
 mod machine {
     use std::ffi::c_void;
 
-    use super::{StoreTaker, UarPage};
+    use super::{StoreHandler, UarPage};
 
-    /// Other processors' stores are not understood; [`super::install`]
-    /// refuses on them.
-    pub(super) unsafe fn take(
+    /// Returns `false`: stores are not decoded on this processor, and
+    /// [`super::install`] fails.
+    pub(super) unsafe fn emulate_store(
         _context: *mut c_void,
         _addr: usize,
         _page: UarPage,
-        _taker: &dyn StoreTaker,
+        _taker: &dyn StoreHandler,
     ) -> bool {
         false
     }

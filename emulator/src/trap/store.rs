@@ -1,12 +1,13 @@
-//! The instructions by which programs store doorbells, understood well
-//! enough to be made in the program's stead: x86-64.
+//! Decodes the x86-64 instructions with which programs store doorbells, well
+//! enough to emulate them.
 //!
-//! What is not understood here is not guessed at; the caller has another way.
+//! Other instructions are not decoded; the caller then lets the program make its
+//! store itself.
 
-/// The registers an address or a stored value can come from.
+/// The registers that addresses and stored values come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cpu {
-    /// In the order of their numbers in instructions: rax, rcx, rdx, rbx,
+    /// In the order of their numbers in instruction encodings: rax, rcx, rdx, rbx,
     /// rsp, rbp, rsi, rdi, r8 to r15.
     pub(super) general: [u64; 16],
     pub(super) rip: u64,
@@ -16,14 +17,14 @@ pub(super) struct Cpu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Store {
     pub(super) address: u64,
-    /// Its first 8 bytes; zeros if it comes from a register not known here.
+    /// The first 8 bytes; zeros if they come from a vector register.
     pub(super) bytes: [u8; 8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Store(Store),
-    /// 8 bytes from there to that register.
+    /// Loads 8 bytes from `address` into a register.
     Load {
         register: usize,
         address: u64,
@@ -34,11 +35,11 @@ enum Effect {
     },
 }
 
-/// Moves between two stores that are made ahead.
-const MOVES: u32 = 4;
+/// Maximum number of register moves between two stores that are emulated together.
+const MAX_MOVES: u32 = 4;
 
-/// Steps over the store at hand if it is one to `address`, and answers it.
-pub(super) fn first(cpu: &mut Cpu, address: u64, code: &impl Memory) -> Option<Store> {
+/// Executes the store at `rip` if its address is `address`, and returns it.
+pub(super) fn emulate_trapped(cpu: &mut Cpu, address: u64, code: &impl Memory) -> Option<Store> {
     let (effect, next) = decode(cpu, code)?;
     match effect {
         Effect::Store(store) if store.address == address => {
@@ -49,13 +50,13 @@ pub(super) fn first(cpu: &mut Cpu, address: u64, code: &impl Memory) -> Option<S
     }
 }
 
-/// Steps over the next store to the page of `address` if nothing but moves to
-/// registers is before it, and answers it. BlueFlame copies are such rows of
-/// loads and stores; each store would be a trap of its own. Nothing changes
-/// when the answer is `None`.
-pub(super) fn next(cpu: &mut Cpu, address: u64, memory: &impl Memory) -> Option<Store> {
+/// Executes the next store if it is to the page of `address` and only loads and
+/// moves to registers come before it, and returns it. A BlueFlame copy is such a
+/// sequence, in which every store would be trapped separately. Returns `None`,
+/// with nothing changed, otherwise.
+pub(super) fn emulate_next(cpu: &mut Cpu, address: u64, memory: &impl Memory) -> Option<Store> {
     let mut ahead = *cpu;
-    for _ in 0..=MOVES {
+    for _ in 0..=MAX_MOVES {
         let (effect, next) = decode(&ahead, memory)?;
         ahead.rip = next;
         match effect {
@@ -75,13 +76,14 @@ pub(super) fn next(cpu: &mut Cpu, address: u64, memory: &impl Memory) -> Option<
     None
 }
 
-/// The program's memory, where the program itself would read it next.
+/// Access to the program's code and data.
 pub(super) trait Memory {
     fn byte(&self, address: u64) -> u8;
     fn load(&self, address: u64) -> u64;
 }
 
-/// What the instruction at `rip` does, and where the next one begins.
+/// Decodes the instruction at `rip`. Returns its effect and the address of the
+/// next instruction.
 fn decode(cpu: &Cpu, memory: &impl Memory) -> Option<(Effect, u64)> {
     let mut code = Code {
         at: cpu.rip,
@@ -113,7 +115,7 @@ fn decode(cpu: &Cpu, memory: &impl Memory) -> Option<(Effect, u64)> {
                 },
             }
         }
-        // mov r64, r64 is 89 or 8b with two registers: `operands` refuses it.
+        // mov r64, r64 (89 or 8b with two registers) is refused by `operands`.
         // mov qword [m], imm32
         (None, 0xc7) if wide => {
             let (_, address) = operands(cpu, &mut code, rex, 4)?;
@@ -126,7 +128,7 @@ fn decode(cpu: &Cpu, memory: &impl Memory) -> Option<(Effect, u64)> {
         (prefix, 0x0f) => {
             let opcode = code.byte();
             let vector = match (prefix, opcode) {
-                // movups, movaps, movntps; their pd twins; movdqa, movdqu, movntdq
+                // movups, movaps, movntps and their pd forms; movdqa, movdqu, movntdq
                 (None | Some(0x66), 0x11 | 0x29 | 0x2b) => true,
                 (Some(0x66 | 0xf3), 0x7f) | (Some(0x66), 0xe7) => true,
                 // movnti
@@ -146,8 +148,8 @@ fn decode(cpu: &Cpu, memory: &impl Memory) -> Option<(Effect, u64)> {
     Some((effect, code.at))
 }
 
-/// The register and the address that ModRM and what follows it name;
-/// `immediate` bytes come after them.
+/// Decodes the register and the memory address given by ModRM, SIB and
+/// displacement; `immediate` bytes follow them.
 fn operands<M: Memory>(
     cpu: &Cpu,
     code: &mut Code<'_, M>,
@@ -193,8 +195,8 @@ fn operands<M: Memory>(
     Some((register, address))
 }
 
-/// The bytes of an instruction, one after the other: no byte is read that the
-/// processor would not fetch.
+/// Reads the bytes of an instruction in order, and none that the processor would
+/// not fetch.
 struct Code<'a, M> {
     at: u64,
     memory: &'a M,

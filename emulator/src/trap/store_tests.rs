@@ -9,7 +9,7 @@ const PAGE: u64 = 0x7f00_0000_0000;
 impl Memory for Program {
     fn byte(&self, address: u64) -> u8 {
         let at = (address - START) as usize;
-        *self.0.get(at).expect("no byte past the code is fetched")
+        *self.0.get(at).expect("a byte after the code was read")
     }
 
     fn load(&self, address: u64) -> u64 {
@@ -17,7 +17,7 @@ impl Memory for Program {
     }
 }
 
-/// Registers whose values tell them apart, rax being on the page.
+/// Returns registers with distinct values; rax points into the page.
 fn cpu() -> Cpu {
     let mut general: [u64; 16] = std::array::from_fn(|n| n as u64 * 0x1_0000);
     general[0] = PAGE + 0x800;
@@ -27,7 +27,7 @@ fn cpu() -> Cpu {
     }
 }
 
-/// Address and value of the one store that `code` is.
+/// Returns address and value of the store that is the only instruction in `code`.
 fn one(code: &[u8]) -> Option<(u64, u64)> {
     let program = Program(code.to_vec());
     let (effect, next) = decode(&cpu(), &program)?;
@@ -39,7 +39,7 @@ fn one(code: &[u8]) -> Option<(u64, u64)> {
 }
 
 #[test]
-fn every_way_to_name_an_address_is_understood() {
+fn every_addressing_mode_is_decoded() {
     let (page, r) = (PAGE + 0x800, |n: u64| n * 0x1_0000);
     for (code, expected) in [
         // mov %rcx,(%rax)
@@ -69,7 +69,7 @@ fn every_way_to_name_an_address_is_understood() {
             &[0x48, 0x89, 0x0c, 0x9d, 0x20, 0, 0, 0],
             (4 * r(3) + 0x20, r(1)),
         ),
-        // movq $-2,(%rax), and the same by rip, which is past the constant
+        // movq $-2,(%rax), and rip-relative, where rip is after the constant
         (
             &[0x48, 0xc7, 0x00, 0xfe, 0xff, 0xff, 0xff],
             (page, 2_u64.wrapping_neg()),
@@ -93,7 +93,7 @@ fn every_way_to_name_an_address_is_understood() {
 }
 
 #[test]
-fn what_is_no_plain_store_is_not_guessed_at() {
+fn other_instructions_are_not_decoded() {
     for code in [
         // mov %rcx,%rax
         &[0x48, 0x89, 0xc8][..],
@@ -121,9 +121,9 @@ fn what_is_no_plain_store_is_not_guessed_at() {
     }
 }
 
-/// How libmlx5 copies to a BlueFlame register.
+/// As libmlx5 copies a WQE to a BlueFlame register.
 #[test]
-fn a_row_of_loads_and_stores_to_the_page_is_made_at_once() {
+fn a_sequence_of_loads_and_stores_to_the_page_is_emulated_at_once() {
     let program = Program(vec![
         0x48, 0x89, 0x50, 0xc0, // mov %rdx,-0x40(%rax)
         0x48, 0x8b, 0x55, 0x08, // mov 0x8(%rbp),%rdx
@@ -135,36 +135,36 @@ fn a_row_of_loads_and_stores_to_the_page_is_made_at_once() {
     ]);
     let mut cpu = cpu();
     let (register, base) = (cpu.general[0] - 0x40, cpu.general[5]);
-    let store = first(&mut cpu, register, &program).unwrap();
+    let store = emulate_trapped(&mut cpu, register, &program).unwrap();
     assert_eq!(store.bytes, 0x2_0000_u64.to_le_bytes());
-    let store = next(&mut cpu, register, &program).unwrap();
+    let store = emulate_next(&mut cpu, register, &program).unwrap();
     assert_eq!(
         (store.address, u64::from_le_bytes(store.bytes)),
         (register + 8, (base + 8) * 3)
     );
-    let store = next(&mut cpu, register, &program).unwrap();
+    let store = emulate_next(&mut cpu, register, &program).unwrap();
     assert_eq!(
         (store.address, u64::from_le_bytes(store.bytes)),
         (register + 16, (base + 0x38) * 3)
     );
     assert_eq!((cpu.general[2], cpu.rip), (base + 0x40, START + 24));
     let before = cpu;
-    assert_eq!(next(&mut cpu, register, &program), None);
-    assert_eq!(cpu, before, "the compare is the program's");
+    assert_eq!(emulate_next(&mut cpu, register, &program), None);
+    assert_eq!(cpu, before, "the compare is left to the program");
 }
 
 #[test]
-fn a_store_elsewhere_is_the_programs_own_with_all_before_it() {
+fn a_store_elsewhere_is_left_to_the_program_with_the_loads_before_it() {
     let program = Program(vec![
         0x48, 0x89, 0x08, // mov %rcx,(%rax)
         0x48, 0x8b, 0x55, 0x08, // mov 0x8(%rbp),%rdx
         0x48, 0x89, 0x13, // mov %rdx,(%rbx)
     ]);
     let mut cpu = cpu();
-    assert_eq!(first(&mut cpu, PAGE + 0x900, &program), None);
+    assert_eq!(emulate_trapped(&mut cpu, PAGE + 0x900, &program), None);
     assert_eq!(cpu.rip, START, "not the store that was trapped");
-    first(&mut cpu, PAGE + 0x800, &program).unwrap();
+    emulate_trapped(&mut cpu, PAGE + 0x800, &program).unwrap();
     let before = cpu;
-    assert_eq!(next(&mut cpu, PAGE + 0x800, &program), None);
+    assert_eq!(emulate_next(&mut cpu, PAGE + 0x800, &program), None);
     assert_eq!(cpu, before);
 }

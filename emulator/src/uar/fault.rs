@@ -1,26 +1,26 @@
-//! How a sleeping NIC thread learns of a store: `userfaultfd` in
-//! write-protect mode on the application's mappings of the doorbell pages.
+//! How a sleeping NIC thread notices a doorbell store: `userfaultfd` in
+//! write-protect mode on the application's mappings of the UAR pages.
 //!
-//! To sleep, the pages are protected, and scanned once more. A store made
-//! before the protection is in memory when `UFFDIO_WRITEPROTECT` returns (it
-//! flushes the other cores' translations), so the scan finds it; a store
-//! made after it waits in a page fault, which makes the descriptor readable.
-//! Nothing falls between. The NIC's own mapping is another one and is never
-//! protected.
+//! Before sleeping, the NIC thread protects the pages and scans them once more.
+//! A store made before the protection is in memory when `UFFDIO_WRITEPROTECT`
+//! returns (which flushes the TLBs of the other cores), so the scan finds it. A
+//! store made after it waits in a page fault, which makes the descriptor
+//! readable. No store is missed. The NIC uses a separate mapping of the pages,
+//! which is never protected.
 //!
-//! In the other manner, [`Manner::Signal`], a store on a protected page does
-//! not wait: the storing thread gets a `SIGBUS` (see [`crate::trap`]).
+//! In mode [`FaultMode::Signal`] a store to a protected page does not wait: the
+//! storing thread gets a `SIGBUS` (see [`crate::trap`]).
 //!
 //! `UFFD_USER_MODE_ONLY` needs no privilege (Linux 5.11); write protection of
-//! shared memory came with Linux 5.19. A forked child inherits neither the
-//! registration nor, after `exec`, the descriptor.
+//! shared memory exists since Linux 5.19. A forked child does not inherit the
+//! registration, and after `exec` neither the descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::nic::spec::UarPage;
 
-/// A page of the application's address space that shows a doorbell page.
+/// A mapping of a UAR page in the application's address space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapping {
     pub(super) page: UarPage,
@@ -36,21 +36,21 @@ impl Mapping {
 
 /// A `userfaultfd` that can write-protect shared memory.
 #[derive(Debug)]
-pub struct FaultWatch {
+pub struct Userfaultfd {
     descriptor: OwnedFd,
-    manner: Manner,
+    manner: FaultMode,
 }
 
-/// What becomes of a store on a protected page.
+/// What happens to a store to a protected page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
-    /// It waits, and the descriptor is readable.
+pub enum FaultMode {
+    /// The store waits, and the descriptor becomes readable.
     Wait,
-    /// Its thread gets a `SIGBUS` with the exact address.
+    /// The storing thread gets a `SIGBUS` with the exact address.
     Signal,
 }
 
-// <linux/userfaultfd.h>; the libc crate has none of it.
+// <linux/userfaultfd.h>; the libc crate does not define these.
 const UFFD_USER_MODE_ONLY: libc::c_int = 1;
 const UFFD_API: u64 = 0xaa;
 const UFFD_FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
@@ -108,13 +108,13 @@ const UFFDIO_REGISTER: libc::Ioctl = request(true, 0x00, size_of::<Register>());
 const UFFDIO_UNREGISTER: libc::Ioctl = request(false, 0x01, size_of::<Range>());
 const UFFDIO_WRITEPROTECT: libc::Ioctl = request(true, 0x06, size_of::<WriteProtect>());
 
-impl FaultWatch {
-    /// Asks the kernel for one.
+impl Userfaultfd {
+    /// Opens a `userfaultfd`.
     ///
     /// # Errors
-    /// Where `userfaultfd` is forbidden (`EPERM`: containers do that), absent
-    /// (`ENOSYS`), or cannot write-protect shared memory (`EINVAL`).
-    pub fn new(manner: Manner) -> io::Result<Self> {
+    /// `EPERM` if `userfaultfd` is forbidden (as in some containers), `ENOSYS` if
+    /// it does not exist, `EINVAL` if it cannot write-protect shared memory.
+    pub fn new(manner: FaultMode) -> io::Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | UFFD_USER_MODE_ONLY;
         // SAFETY: userfaultfd(2) takes one integer and touches no memory.
         let descriptor = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
@@ -128,7 +128,7 @@ impl FaultWatch {
         let mut features = UFFD_FEATURE_PAGEFAULT_FLAG_WP
             | UFFD_FEATURE_EXACT_ADDRESS
             | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
-        if manner == Manner::Signal {
+        if manner == FaultMode::Signal {
             features |= UFFD_FEATURE_SIGBUS;
         }
         watch.ioctl(
@@ -142,16 +142,16 @@ impl FaultWatch {
         Ok(watch)
     }
 
-    /// Readable while a store waits.
+    /// Returns a descriptor that is readable while a store waits.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        (self.manner == Manner::Wait).then(|| self.descriptor.as_fd())
+        (self.manner == FaultMode::Wait).then(|| self.descriptor.as_fd())
     }
 
-    /// Takes the faults that wait: the exact addresses of their stores.
+    /// Takes the waiting faults and passes the exact addresses of their stores.
     pub(super) fn read(&self, found: &mut dyn FnMut(usize)) {
         let mut messages = [Message::default(); 16];
-        // SAFETY: `messages` is as long as the call is told and any bytes
-        // are a Message. The descriptor does not block.
+        // SAFETY: `messages` has the given length, and any bytes are a valid
+        // Message. The descriptor does not block.
         let read = unsafe {
             libc::read(
                 self.descriptor.as_raw_fd(),
@@ -167,7 +167,7 @@ impl FaultWatch {
         }
     }
 
-    /// Whether the mapping can be watched from now on.
+    /// Registers a mapping. Returns whether it can be protected.
     pub(super) fn register(&self, addr: usize, len: usize) -> bool {
         let mode = UFFDIO_REGISTER_MODE_WP;
         let mut register = Register {
@@ -179,13 +179,13 @@ impl FaultWatch {
             && register.ioctls & (1 << (UFFDIO_WRITEPROTECT & 0xff)) != 0
     }
 
-    /// Ends the watch and lets waiting stores go on. The mapping may be gone.
+    /// Unregisters a mapping, which may be gone, and lets waiting stores continue.
     pub(super) fn unregister(&self, addr: usize, len: usize) {
         let _ = self.ioctl(UFFDIO_UNREGISTER, &mut range(addr, len));
     }
 
-    /// Protects or releases all mappings (sorted by address); those that no
-    /// longer exist are forgotten. `false` if any could not be changed.
+    /// Protects or unprotects all mappings, which are sorted by address, and
+    /// removes those that no longer exist. Returns `false` if any failed.
     pub(super) fn set_protection(&self, mappings: &mut Vec<Mapping>, on: bool) -> bool {
         let mut at = 0;
         let mut complete = true;
@@ -199,8 +199,8 @@ impl FaultWatch {
                 at += run;
                 continue;
             }
-            // One of the run is gone, or the kernel (before 6.4) takes only
-            // one mapping at a time: find out page by page.
+            // One of the mappings is gone, or the kernel (before 6.4) accepts
+            // only one mapping per call: try them one by one.
             let mut left = run;
             while left > 0 {
                 let mapping = mappings[at];
@@ -228,7 +228,7 @@ impl FaultWatch {
                 mode,
             };
             match self.ioctl(UFFDIO_WRITEPROTECT, &mut argument) {
-                // A mapping is being changed by another thread.
+                // Another thread is changing the address space.
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
                 other => return other,
             }
@@ -237,8 +237,8 @@ impl FaultWatch {
 
     fn ioctl<T>(&self, request: libc::Ioctl, argument: &mut T) -> io::Result<()> {
         // SAFETY: every `request` of this file encodes the size of the
-        // `repr(C)` struct it is called with, and the kernel touches no
-        // more than that. It changes no memory of ours but `argument`.
+        // `repr(C)` struct that it is called with, and the kernel accesses no
+        // more than that. It changes no memory of ours except `argument`.
         let status =
             unsafe { libc::ioctl(self.descriptor.as_raw_fd(), request, &raw mut *argument) };
         if status == 0 {
@@ -256,7 +256,8 @@ fn range(addr: usize, len: usize) -> Range {
     }
 }
 
-/// How many mappings follow each other without a gap: one call serves them.
+/// Returns how many mappings follow each other without a gap. One call protects
+/// them all.
 fn adjacent(mappings: &[Mapping]) -> usize {
     1 + mappings
         .windows(2)

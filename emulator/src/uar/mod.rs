@@ -1,13 +1,14 @@
-//! The doorbell pages: the stores of applications are taken from here.
+//! The UAR pages, from which the NIC takes doorbells.
 //!
-//! An application (libmlx5, in fact) maps pages of its context's memory file
-//! and stores doorbells there; the NIC maps the same pages and *takes* each
-//! store by an atomic exchange against 0, which no doorbell ever is: its
-//! second half is a queue number, and queue number 0 does not exist.
+//! The application (in fact libmlx5) maps pages of its context's memory file and
+//! stores doorbells there. The NIC maps the same pages and takes each doorbell
+//! by an atomic exchange with 0. No doorbell is 0: its second half is a queue
+//! number, and queue number 0 does not exist.
 //!
-//! Taking is [`UarBank::scan`]. Sleeping is [`UarBank::protect`], a last
-//! scan, and a `ppoll` on [`UarBank::fault_fd`]: see [`fault`]. Where a store
-//! on a protected page ends in a signal there is nothing to poll for.
+//! [`UarPages::scan`] takes doorbells. To sleep, the NIC thread calls
+//! [`UarPages::protect`], scans once more, and waits with `ppoll` on
+//! [`UarPages::fault_fd`]: see [`fault`]. If a store to a protected page raises a
+//! signal, there is no descriptor to poll.
 
 pub mod fault;
 mod page;
@@ -15,20 +16,20 @@ mod page;
 pub use self::page::is_doorbell;
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use self::fault::{FaultWatch, Mapping};
+use self::fault::{Mapping, Userfaultfd};
 use self::page::Page;
 use crate::nic::spec::{ContextId, UarPage, UarWrite};
+use crate::sync::Mutex;
 
-/// Bytes of a doorbell page.
+/// Size of a UAR page in bytes.
 pub const PAGE_SIZE: usize = 4096;
 
-/// All doorbell pages of this process.
+/// All UAR pages of this process.
 #[derive(Debug)]
-pub struct UarBank {
+pub struct UarPages {
     state: Mutex<State>,
-    faults: Option<FaultWatch>,
+    faults: Option<Userfaultfd>,
 }
 
 #[derive(Debug, Default)]
@@ -38,26 +39,27 @@ struct State {
     protected: bool,
 }
 
-impl UarBank {
-    /// A bank without pages. Without `faults` it cannot wake a sleeper.
+impl UarPages {
+    /// Returns an empty set of pages. Without `faults` stores cannot wake the NIC.
     #[must_use]
-    pub fn new(faults: Option<FaultWatch>) -> Self {
+    pub fn new(faults: Option<Userfaultfd>) -> Self {
         Self {
             state: Mutex::default(),
             faults,
         }
     }
 
-    /// Starts to watch a page of a context's memory file.
+    /// Adds a page of a context's memory file.
     ///
-    /// A page can be slept on once its mapping in the application is known
-    /// ([`note_mapping`](Self::note_mapping)); while one is not, the NIC
-    /// thread naps. So add a page when the application maps it.
+    /// The NIC thread can sleep on a page once its mapping in the application is
+    /// known ([`add_mapping`](Self::add_mapping)); until then it naps. So a
+    /// page should be added when the application maps it. Adding a page again
+    /// has no effect.
     ///
     /// # Errors
-    /// When the page cannot be mapped. Adding a page again changes nothing.
+    /// Returns an error if the page cannot be mapped.
     pub fn add_page(&self, page: UarPage, memory_file: BorrowedFd<'_>) -> std::io::Result<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.pages.iter().all(|known| known.name() != page) {
             let mut watched = Page::map(page, memory_file)?;
             if state.mappings.iter().any(|mapping| mapping.page == page) {
@@ -68,24 +70,24 @@ impl UarBank {
         Ok(())
     }
 
-    /// Stops watching a page. A store that was not taken yet is lost, as it
-    /// would be on a device that has released the page.
+    /// Removes a page. A doorbell that was not taken yet is lost, as on a device
+    /// that has released the page.
     pub fn remove_page(&self, page: UarPage) {
         self.remove(|name| name == page);
     }
 
-    /// Stops watching all pages of a context.
+    /// Removes all pages of a context.
     #[cfg(test)]
     pub fn remove_context(&self, context: ContextId) {
         self.remove(|name| name.context == context);
     }
 
-    /// The application has mapped `len` bytes of a context's memory file at
-    /// `addr`, beginning with page `page`.
-    pub fn note_mapping(&self, context: ContextId, page: u32, addr: usize, len: usize) {
-        let mut state = self.lock();
+    /// Records that the application has mapped `len` bytes of a context's memory
+    /// file at `addr`, beginning with page `page`.
+    pub fn add_mapping(&self, context: ContextId, page: u32, addr: usize, len: usize) {
+        let mut state = self.state.lock();
         let state = &mut *state;
-        // The kernel dropped whatever was mapped there before.
+        // The kernel has removed what was mapped there before.
         state.mappings.retain(|known| !known.overlaps(addr, len));
         for (number, addr) in (page..).zip((addr..addr + len).step_by(PAGE_SIZE)) {
             let page = UarPage {
@@ -101,8 +103,8 @@ impl UarBank {
                 addr,
                 len: PAGE_SIZE,
             });
-            // A sleeper has protected the others already; this page joins
-            // them when it sleeps the next time, which is now if it is woken.
+            // If the NIC thread sleeps, the other pages are protected. This one
+            // is protected with the next sleep, after the thread was woken.
             if let Some(known) = state.pages.iter_mut().find(|known| known.name() == page) {
                 known.mapping_known();
             }
@@ -113,29 +115,31 @@ impl UarBank {
         }
     }
 
-    /// The application has unmapped `len` bytes at `addr`.
-    pub fn note_unmapping(&self, addr: usize, len: usize) {
-        self.lock()
+    /// Records that the application has unmapped `len` bytes at `addr`.
+    pub fn remove_mapping(&self, addr: usize, len: usize) {
+        self.state
+            .lock()
             .mappings
             .retain(|known| !known.overlaps(addr, len));
     }
 
-    /// Takes every store that has been made, in no particular order between
-    /// registers. Costs some ten loads per page when there is none.
+    /// Takes every doorbell that was stored, in no particular order between
+    /// registers. Costs about ten loads per page if there is none.
     pub fn scan(&self, found: &mut dyn FnMut(UarWrite)) {
-        for page in &self.lock().pages {
+        for page in &self.state.lock().pages {
             page.scan(found);
         }
     }
 
-    /// Makes the next store fault, and so [`fault_fd`](Self::fault_fd)
-    /// readable. A store that came before is found by a scan afterwards.
+    /// Write-protects all pages: the next store faults and makes
+    /// [`fault_fd`](Self::fault_fd) readable. An earlier store is found by the
+    /// scan that must follow.
     ///
-    /// Answers `false`, with nothing protected, when a store could come
-    /// unnoticed: the caller must then look again by itself.
+    /// Returns `false`, with nothing protected, if a store could go unnoticed;
+    /// the caller must then scan repeatedly.
     #[must_use]
     pub fn protect(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.pages.iter().all(Page::is_mapping_known) {
             return false;
         }
@@ -145,9 +149,9 @@ impl UarBank {
         state.protected
     }
 
-    /// Tells of the stores that wait in a fault, as doorbells whose bytes are
-    /// not known yet: zeros, and they are stored later, to be scanned as any
-    /// other. `false` if some store cannot be told this way.
+    /// Reports the stores that wait in a page fault, as doorbells with unknown
+    /// bytes (zeros). The store itself follows later and is found by a scan.
+    /// Returns `false` if some store cannot be reported this way.
     #[must_use]
     pub fn take_faults(&self, found: &mut dyn FnMut(UarWrite)) -> bool {
         let Some(faults) = &self.faults else {
@@ -165,38 +169,38 @@ impl UarBank {
         complete
     }
 
-    /// The page and the offset in it that an address of the application
-    /// leads to.
+    /// Returns the page, and the offset in it, at an address of the application.
     #[must_use]
     pub fn resolve(&self, addr: usize) -> Option<(UarPage, u16)> {
         let page = addr & !(PAGE_SIZE - 1);
-        let state = self.lock();
+        let state = self.state.lock();
         let known = state.mappings.iter().find(|mapping| mapping.addr == page)?;
         Some((known.page, (addr - page) as u16))
     }
 
-    /// Makes a store in the application's stead: a later scan takes it.
+    /// Makes a store for the application; a later scan takes it.
     pub fn deposit(&self, write: &UarWrite) {
-        let state = self.lock();
+        let state = self.state.lock();
         let page = state.pages.iter().find(|page| page.name() == write.page);
         if let Some(page) = page {
             page.deposit(write.offset, write.bytes);
         }
     }
 
-    /// Lets stores pass again, and those that wait in a fault go on.
+    /// Removes the protection; stores that wait in a page fault continue.
     pub fn unprotect(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let (true, Some(faults)) = (state.protected, &self.faults) {
             state.protected = false;
             faults.set_protection(&mut state.mappings, false);
         }
     }
 
-    /// Readable while a store waits; `None` where it does not wait.
+    /// Returns a descriptor that is readable while a store waits, or `None` if
+    /// stores do not wait.
     #[must_use]
     pub fn fault_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.faults.as_ref().and_then(FaultWatch::fd)
+        self.faults.as_ref().and_then(Userfaultfd::fd)
     }
 
     fn protect_all(&self, state: &mut State) -> bool {
@@ -214,7 +218,7 @@ impl UarBank {
     }
 
     fn remove(&self, goes: impl Fn(UarPage) -> bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.pages.retain(|page| !goes(page.name()));
         state.mappings.retain(|mapping| {
             let leaves = goes(mapping.page);
@@ -224,15 +228,10 @@ impl UarBank {
             !leaves
         });
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between any two statements above.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl AsRawFd for UarBank {
-    /// The fault descriptor, or -1, which `poll` ignores.
+impl AsRawFd for UarPages {
+    /// Returns the fault descriptor, or -1, which `poll` ignores.
     fn as_raw_fd(&self) -> i32 {
         self.fault_fd().map_or(-1, |fd| fd.as_raw_fd())
     }

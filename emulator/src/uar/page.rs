@@ -1,4 +1,4 @@
-//! One doorbell page as the NIC sees it.
+//! One UAR page, mapped for the NIC.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use super::PAGE_SIZE;
 use crate::limits::{BF_OFFSET, BF_REG_SIZE, CQ_ARM_OFFSET};
 use crate::nic::spec::{UarPage, UarWrite};
 
-/// Words on which a doorbell can begin: the CQ arm register, and both halves
-/// of the four registers (of which libmlx5 uses the first two).
+/// Offsets at which a doorbell can begin: the CQ arm register, and both buffers
+/// of the four BlueFlame registers (of which libmlx5 uses the first two).
 const DOORBELLS: [u16; 9] = {
     let mut offsets = [CQ_ARM_OFFSET as u16; 9];
     let mut half = 0;
@@ -21,7 +21,7 @@ const DOORBELLS: [u16; 9] = {
     offsets
 };
 
-/// Whether a doorbell begins at that offset of a page.
+/// Returns whether a doorbell can begin at this offset of a page.
 #[must_use]
 pub fn is_doorbell(offset: u16) -> bool {
     DOORBELLS.contains(&offset)
@@ -62,9 +62,9 @@ impl Page {
     pub(super) fn scan(&self, found: &mut dyn FnMut(UarWrite)) {
         for offset in DOORBELLS {
             let word = self.word(offset);
-            // The load keeps the line shared while nothing comes. Acquire:
-            // the records and WQEs stored before the doorbell are visible
-            // to whoever has seen the doorbell.
+            // The load keeps the cache line shared while there is no doorbell.
+            // Acquire: the doorbell records and WQEs stored before the doorbell
+            // are visible after it.
             if word.load(Ordering::Relaxed) != 0 {
                 let bytes = word.swap(0, Ordering::Acquire).to_ne_bytes();
                 found(UarWrite {
@@ -78,7 +78,7 @@ impl Page {
 
     pub(super) fn deposit(&self, offset: u16, bytes: [u8; 8]) {
         if is_doorbell(offset) {
-            // A word of 0 is none; what is known of the store is its place.
+            // A word of 0 means no doorbell; u64::MAX says only that there was one.
             let word = u64::from_ne_bytes(bytes);
             let word = if word == 0 { u64::MAX } else { word };
             self.word(offset).store(word, Ordering::Release);
@@ -94,7 +94,7 @@ impl Page {
         // SAFETY: `offset` comes from DOORBELLS, whose entries are multiples
         // of 8 below PAGE_SIZE, and `map` mapped PAGE_SIZE bytes, page
         // aligned, which live as long as `self`. The application stores to
-        // the same word through its own mapping, by single 8-byte stores.
+        // the same word through its own mapping, with single 8-byte stores.
         unsafe { AtomicU64::from_ptr(word) }
     }
 }

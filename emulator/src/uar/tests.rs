@@ -1,10 +1,10 @@
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::fault::Manner;
+use super::fault::FaultMode;
 use super::*;
 
-/// A context's memory file and one page of it mapped as libmlx5 maps it.
+/// A context's memory file and its pages, mapped as libmlx5 maps them.
 pub(crate) struct App {
     pub(crate) file: OwnedFd,
     base: usize,
@@ -16,7 +16,7 @@ impl App {
         // SAFETY: the name is a C string; the call returns a new descriptor.
         let fd = unsafe { libc::memfd_create(c"doorbells".as_ptr(), libc::MFD_CLOEXEC) };
         assert!(fd >= 0);
-        // SAFETY: just created, owned by nobody else.
+        // SAFETY: the descriptor was just created and is owned here only.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         let len = pages * PAGE_SIZE;
         // SAFETY: plain system calls on a descriptor that we own.
@@ -47,13 +47,13 @@ impl App {
     pub(crate) fn store(&self, page: usize, offset: usize, value: u64) {
         assert!(page < self.pages && offset + 8 <= PAGE_SIZE);
         let word = std::ptr::with_exposed_provenance_mut(self.addr(page) + offset);
-        // SAFETY: inside the mapping made in `new`, which lives as `self`.
+        // SAFETY: inside the mapping made in `new`, which lives as long as `self`.
         unsafe { AtomicU64::from_ptr(word) }.store(value, Ordering::Release);
     }
 
     pub(crate) fn unmap(&self) {
         let base = std::ptr::with_exposed_provenance_mut(self.base);
-        // SAFETY: our own mapping, not used afterwards by any test.
+        // SAFETY: a mapping of this value, which no test uses afterwards.
         assert_eq!(unsafe { libc::munmap(base, self.pages * PAGE_SIZE) }, 0);
     }
 }
@@ -65,20 +65,20 @@ pub(crate) fn name(page: u32) -> UarPage {
     }
 }
 
-/// Page faults are a kernel's gift; where they are refused, say so.
-pub(crate) fn watch_or_skip(manner: Manner) -> Option<FaultWatch> {
-    FaultWatch::new(manner)
+/// Returns a userfaultfd, or prints why the test is skipped.
+pub(crate) fn userfaultfd_or_skip(manner: FaultMode) -> Option<Userfaultfd> {
+    Userfaultfd::new(manner)
         .inspect_err(|error| eprintln!("skipped: no userfaultfd: {error}"))
         .ok()
 }
 
-fn taken(bank: &UarBank) -> Vec<(u32, u16, u64)> {
+fn taken(bank: &UarPages) -> Vec<(u32, u16, u64)> {
     let mut found = Vec::new();
     bank.scan(&mut |w| found.push((w.page.page, w.offset, u64::from_ne_bytes(w.bytes))));
     found
 }
 
-fn readable(bank: &UarBank) -> bool {
+fn readable(bank: &UarPages) -> bool {
     let mut poll = libc::pollfd {
         fd: bank.as_raw_fd(),
         events: libc::POLLIN,
@@ -89,9 +89,9 @@ fn readable(bank: &UarBank) -> bool {
 }
 
 #[test]
-fn every_doorbell_word_is_taken_once_and_other_words_are_left_alone() {
+fn every_doorbell_is_taken_once_and_other_words_are_unchanged() {
     let app = App::new(3);
-    let bank = UarBank::new(None);
+    let bank = UarPages::new(None);
     bank.add_page(name(0), app.file.as_fd()).unwrap();
     bank.add_page(name(2), app.file.as_fd()).unwrap();
     bank.add_page(name(2), app.file.as_fd()).unwrap();
@@ -117,9 +117,9 @@ fn every_doorbell_word_is_taken_once_and_other_words_are_left_alone() {
 }
 
 #[test]
-fn a_removed_page_is_not_watched_any_more() {
+fn doorbells_on_removed_pages_are_not_taken() {
     let app = App::new(2);
-    let bank = UarBank::new(None);
+    let bank = UarPages::new(None);
     bank.add_page(name(0), app.file.as_fd()).unwrap();
     bank.add_page(name(1), app.file.as_fd()).unwrap();
     bank.remove_page(name(0));
@@ -132,34 +132,34 @@ fn a_removed_page_is_not_watched_any_more() {
 }
 
 #[test]
-fn without_faults_or_with_an_unknown_mapping_protection_is_refused() {
+fn protection_fails_without_userfaultfd_or_with_an_unknown_mapping() {
     let app = App::new(1);
-    let blind = UarBank::new(None);
-    assert!(blind.protect(), "nothing can come while there is no page");
-    blind.add_page(name(0), app.file.as_fd()).unwrap();
-    assert!(!blind.protect());
-    let Some(faults) = watch_or_skip(Manner::Wait) else {
+    let no_faults = UarPages::new(None);
+    assert!(no_faults.protect(), "there is no page to protect");
+    no_faults.add_page(name(0), app.file.as_fd()).unwrap();
+    assert!(!no_faults.protect());
+    let Some(faults) = userfaultfd_or_skip(FaultMode::Wait) else {
         return;
     };
-    let bank = UarBank::new(Some(faults));
+    let bank = UarPages::new(Some(faults));
     bank.add_page(name(0), app.file.as_fd()).unwrap();
     assert!(!bank.protect());
-    bank.note_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
+    bank.add_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
     assert!(bank.protect());
     bank.unprotect();
 }
 
 #[test]
-fn a_protected_store_waits_makes_the_descriptor_readable_and_then_lands() {
-    let Some(faults) = watch_or_skip(Manner::Wait) else {
+fn a_store_to_a_protected_page_waits_and_makes_the_descriptor_readable() {
+    let Some(faults) = userfaultfd_or_skip(FaultMode::Wait) else {
         return;
     };
     let app = App::new(3);
-    let bank = UarBank::new(Some(faults));
+    let bank = UarPages::new(Some(faults));
     for page in 0..3 {
         bank.add_page(name(page), app.file.as_fd()).unwrap();
     }
-    bank.note_mapping(ContextId(1), 0, app.addr(0), 3 * PAGE_SIZE);
+    bank.add_mapping(ContextId(1), 0, app.addr(0), 3 * PAGE_SIZE);
     app.store(1, 0x800, 5);
     assert!(bank.protect());
     assert_eq!(
@@ -181,14 +181,14 @@ fn a_protected_store_waits_makes_the_descriptor_readable_and_then_lands() {
 }
 
 #[test]
-fn an_address_leads_to_its_page_and_a_deposit_is_taken_like_a_store() {
-    let Some(faults) = watch_or_skip(Manner::Wait) else {
+fn an_address_resolves_to_its_page_and_a_replayed_store_is_taken() {
+    let Some(faults) = userfaultfd_or_skip(FaultMode::Wait) else {
         return;
     };
     let app = App::new(2);
-    let bank = UarBank::new(Some(faults));
+    let bank = UarPages::new(Some(faults));
     bank.add_page(name(1), app.file.as_fd()).unwrap();
-    bank.note_mapping(ContextId(1), 1, app.addr(1), PAGE_SIZE);
+    bank.add_mapping(ContextId(1), 1, app.addr(1), PAGE_SIZE);
     let at = |offset| bank.resolve(app.addr(1) + offset);
     assert_eq!(at(0x808), Some((name(1), 0x808)));
     assert_eq!(bank.resolve(app.addr(0) + 0x800), None);
@@ -199,7 +199,7 @@ fn an_address_leads_to_its_page_and_a_deposit_is_taken_like_a_store() {
     };
     bank.deposit(&write);
     assert_eq!(taken(&bank), [(1, 0x900, 7)]);
-    // That there was a store is known even if its bytes are not.
+    // A store with unknown bytes is still reported.
     write.bytes = [0; 8];
     bank.deposit(&write);
     assert_eq!(taken(&bank), [(1, 0x900, u64::MAX)]);
@@ -209,12 +209,12 @@ fn an_address_leads_to_its_page_and_a_deposit_is_taken_like_a_store() {
 }
 
 #[test]
-fn a_mapping_that_is_gone_does_not_stop_the_others() {
-    let Some(faults) = watch_or_skip(Manner::Wait) else {
+fn a_mapping_that_is_gone_does_not_prevent_protecting_the_others() {
+    let Some(faults) = userfaultfd_or_skip(FaultMode::Wait) else {
         return;
     };
     let (app, gone) = (App::new(1), App::new(1));
-    let bank = UarBank::new(Some(faults));
+    let bank = UarPages::new(Some(faults));
     bank.add_page(name(0), app.file.as_fd()).unwrap();
     bank.add_page(
         UarPage {
@@ -224,12 +224,12 @@ fn a_mapping_that_is_gone_does_not_stop_the_others() {
         gone.file.as_fd(),
     )
     .unwrap();
-    bank.note_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
-    bank.note_mapping(ContextId(2), 0, gone.addr(0), PAGE_SIZE);
+    bank.add_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
+    bank.add_mapping(ContextId(2), 0, gone.addr(0), PAGE_SIZE);
     gone.unmap();
     assert!(bank.protect());
     bank.unprotect();
-    bank.note_unmapping(app.addr(0), PAGE_SIZE);
+    bank.remove_mapping(app.addr(0), PAGE_SIZE);
     app.store(0, 0x20, 1);
     assert_eq!(taken(&bank), [(0, 0x20, 1)]);
 }

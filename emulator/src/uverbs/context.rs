@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use libc::{EINVAL, EIO, ENODEV};
 
@@ -17,6 +17,7 @@ use crate::config::{Config, Face, Link};
 use crate::fabric::name::{PortNames, mac_of_gid};
 use crate::limits::Limits;
 use crate::nic::spec::{ContextId, Errno, Result, UarPage};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Size of a doorbell page, and the unit of mmap offsets.
 pub const PAGE_SIZE: u64 = 4096;
@@ -249,18 +250,13 @@ impl DeviceFile {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
 impl Drop for DeviceFile {
     fn drop(&mut self) {
-        let state = self
-            .state
-            .get_mut()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let state = self.state.get_mut();
         let Some(context) = state.context else { return };
         self.machine.close_context(context);
         for page in state.pages.iter() {

@@ -57,7 +57,7 @@ impl Machine for Emulated {
     }
 
     fn unmapped(&self, address: usize, len: usize) {
-        self.emulator.uar().note_unmapping(address, len);
+        self.emulator.uar().remove_mapping(address, len);
     }
 
     fn remove_page(&self, page: UarPage) {

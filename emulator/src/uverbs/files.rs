@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock};
 
 use libc::EMFILE;
 
 use super::context::DeviceFile;
 use super::events::Events;
 use crate::nic::spec::{ChannelId, Errno, Result};
+use crate::sync::{Mutex, MutexGuard};
 
 /// The descriptors of this process.
 pub static FILES: LazyLock<Files> = LazyLock::new(Files::default);
@@ -184,9 +185,7 @@ impl Files {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Tracked>> {
-        self.entries
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.entries.lock()
     }
 }
 

@@ -44,12 +44,13 @@ pub use machine::Machine;
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::sync::Mutex;
 
-/// Tells the user something once per process and subject, on standard error.
-pub fn complain(subject: &'static str, message: &str) {
-    static TOLD: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let first = TOLD.lock().is_ok_and(|mut told| told.insert(subject));
+use crate::sync::Mutex;
+
+/// Prints a message on standard error, once per process and subject.
+pub fn warn(subject: &'static str, message: &str) {
+    static SHOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let first = SHOWN.lock().insert(subject);
     if first {
         // A program may have closed its standard error, or filled the disk.
         let _ = writeln!(std::io::stderr(), "mlx5-emu: {message}");

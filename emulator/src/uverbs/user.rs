@@ -112,7 +112,7 @@ fn whole(done: isize, len: usize) -> Result<()> {
     // address being bad, and says so.
     match last_errno() {
         errno @ (libc::ENOSYS | libc::EPERM) if done < 0 => {
-            super::complain(
+            super::warn(
                 "process_vm_readv",
                 "process_vm_readv/writev on the own process is forbidden here (seccomp?); \
                  the emulated device cannot read commands without it",

@@ -1,4 +1,4 @@
-//! Programs under the launcher, with time limits.
+//! Runs programs under the launcher, with time limits.
 #![allow(dead_code)] // each test binary uses its own part
 
 use std::ffi::OsStr;
@@ -10,21 +10,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Nothing here takes longer unless it hangs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Upper bound for any wait, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn launcher() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_mlx5-emu"))
 }
 
-/// `mlx5-emu run` with the options given, up to the `--`.
+/// Returns `mlx5-emu run` with these options, up to the `--`.
 pub(crate) fn run<S: AsRef<OsStr>>(options: &[S]) -> Command {
     let mut command = Command::new(launcher());
     command.arg("run").args(options).arg("--");
     command
 }
 
-/// A fabric of this test's own.
+/// Returns the name of a fabric for this test alone.
 pub(crate) fn fabric() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!(
@@ -34,7 +34,7 @@ pub(crate) fn fabric() -> String {
     )
 }
 
-/// A program by its name, or a loud word that it is missing.
+/// Returns the path of a program, or prints that it is not installed.
 pub(crate) fn find(program: &str, package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
@@ -48,20 +48,20 @@ pub(crate) fn find(program: &str, package: &str) -> Option<PathBuf> {
     found
 }
 
-/// Says on the real standard error, past the test harness, what was not tested.
+/// Prints a skip reason on the real standard error, past the test harness.
 pub(crate) fn skipped(why: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {why}");
 }
 
-/// What a program left behind.
+/// The result of a program.
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
     pub(crate) output: String,
 }
 
 impl Outcome {
-    /// Asserts success; answers the output.
+    /// Asserts success. Returns the output.
     pub(crate) fn expect_success(self, what: &str) -> String {
         assert!(
             self.status.success(),
@@ -105,9 +105,9 @@ impl Running {
         self.child.id().cast_signed()
     }
 
-    /// Waits for the end; a program that does not end fails the test.
+    /// Waits for the end of the program. Fails the test if it does not end.
     pub(crate) fn finish(mut self) -> Outcome {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("our child") {
                 break Some(status);
@@ -118,8 +118,8 @@ impl Running {
             std::thread::sleep(Duration::from_millis(5));
         };
         if status.is_none() {
-            // The launcher takes its command with it.
-            // SAFETY: the child was not waited for, so the number is its own.
+            // The launcher ends its command too.
+            // SAFETY: the child was not waited for, so its process id is not reused.
             unsafe { libc::kill(self.pid(), libc::SIGTERM) };
         }
         let output: String = self
@@ -127,7 +127,7 @@ impl Running {
             .into_iter()
             .map(|it| it.join().unwrap())
             .collect();
-        let status = status.unwrap_or_else(|| panic!("no end after {PATIENCE:?}:\n{output}"));
+        let status = status.unwrap_or_else(|| panic!("no end after {TIMEOUT:?}:\n{output}"));
         Outcome { status, output }
     }
 }
@@ -137,19 +137,19 @@ pub(crate) fn finish(command: Command) -> Outcome {
     start(command).finish()
 }
 
-/// A TCP port nobody listens on now.
+/// Returns a TCP port on which no socket listens.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("bound").port()
 }
 
-/// Waits until somebody listens on a port, without connecting to it.
+/// Waits until a socket listens on a port, without connecting to it.
 pub(crate) fn await_listener(port: u16) {
     const LISTEN: &str = "0A";
     await_socket(port, LISTEN);
 }
 
-/// Waits until somebody is connected to a port.
+/// Waits until a connection to a port is established.
 pub(crate) fn await_connection(port: u16) {
     const ESTABLISHED: &str = "01";
     await_socket(port, ESTABLISHED);
@@ -164,7 +164,7 @@ fn await_socket(port: u16, wanted: &str) {
             .is_some_and(|local| local.ends_with(&local_end))
             && fields.nth(1).is_some_and(|state| state == wanted)
     };
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while Instant::now() < end {
         let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
         if tables
@@ -178,16 +178,16 @@ fn await_socket(port: u16, wanted: &str) {
     panic!("no socket in state {wanted} on port {port}");
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < end, "{what}: not after {PATIENCE:?}");
+        assert!(Instant::now() < end, "{what}: not after {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// The parent of a process.
+/// Returns the parent of a process.
 pub(crate) fn parent_of(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

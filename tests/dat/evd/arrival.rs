@@ -38,7 +38,7 @@ pub(crate) struct Crowd<'b> {
 
 fn completion_queues() -> usize {
     let emulator = device::emulator().expect("a device that is stepped by hand");
-    emulator.nic().census().cqs
+    emulator.nic().object_counts().cqs
 }
 
 /// Endpoints with default attributes that report to this EVD.

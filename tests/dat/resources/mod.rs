@@ -21,7 +21,7 @@ use dat::abi::*;
 use dat::exports::*;
 use mlx5emu::emulator::Emulator;
 use mlx5emu::faults::FaultSpec;
-use mlx5emu::nic::Census;
+use mlx5emu::nic::ObjectCounts;
 
 use crate::support::{c_name, device, fails, is_alone, ok, words};
 use calls::{ROWS, World};
@@ -54,12 +54,12 @@ fn blank() -> DAT_HANDLE {
 }
 
 /// Objects on the device, descriptors, threads.
-type Held = (Option<Census>, usize, usize);
+type Held = (Option<ObjectCounts>, usize, usize);
 
 fn held() -> Held {
     let count = |folder: &str| fs::read_dir(folder).expect("proc(5)").count();
     (
-        device::emulator().map(|emulator| emulator.nic().census()),
+        device::emulator().map(|emulator| emulator.nic().object_counts()),
         count("/proc/self/fd"),
         count("/proc/self/task"),
     )
@@ -67,7 +67,7 @@ fn held() -> Held {
 
 /// Whether nothing is held beyond what was.
 fn is_no_more((objects, fds, tasks): &Held, (objects_then, fds_then, tasks_then): &Held) -> bool {
-    let counts = |objects: &Option<Census>| {
+    let counts = |objects: &Option<ObjectCounts>| {
         let all = objects.unwrap_or_default();
         [all.contexts, all.pds, all.keys, all.cqs, all.srqs, all.qps]
     };

@@ -1,4 +1,4 @@
-//! `mlx5-emu dump`: what bytes of a queue say.
+//! `mlx5-emu dump`: decodes the bytes of WQEs, CQEs and doorbells to text.
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -10,19 +10,19 @@ use super::{Failure, print};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// What the bytes are.
-    kind: KindName,
-    /// The bytes: a file (of hex, or raw) of at most 64 MiB, or hex itself, in
-    /// any grouping.
+    /// The format of the bytes.
+    kind: KindArg,
+    /// The bytes: a file (of hex digits, or raw) of at most 64 MiB, or hex
+    /// digits in any grouping.
     #[arg(required = true, value_name = "FILE|HEX")]
     bytes: Vec<OsString>,
-    /// Bytes of one CQE; of 128, the second half is the completion.
+    /// Size of one CQE in bytes. The second half of a 128-byte CQE holds the completion.
     #[arg(long, default_value = "64", value_parser = ["64", "128"])]
     cqe_size: String,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum KindName {
+enum KindArg {
     /// Send WQEs of an RC or UC QP, each at a multiple of 64 bytes.
     Wqe,
     /// Send WQEs of a UD QP.
@@ -33,22 +33,22 @@ enum KindName {
     SrqWqe,
     /// CQEs.
     Cqe,
-    /// One store on a doorbell page: 8 bytes, or a copied WQE.
+    /// One store to a UAR page: an 8-byte doorbell, or a BlueFlame copy of a WQE.
     Doorbell,
 }
 
 pub(super) fn dump(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    // Words of hex may come as arguments of their own.
+    // Groups of hex digits may come as separate arguments.
     let bytes = text::bytes_of_argument(&arguments.bytes.join(OsStr::new(" ")))
         .map_err(|error| Failure::usage(error.to_string()))?;
     let kind = match arguments.kind {
-        KindName::Wqe => Kind::SendWqe(Form::Connected),
-        KindName::UdWqe => Kind::SendWqe(Form::Datagram),
-        KindName::RecvWqe => Kind::ReceiveWqe,
-        KindName::SrqWqe => Kind::SharedReceiveWqe,
-        KindName::Cqe if arguments.cqe_size == "128" => Kind::Cqe(128),
-        KindName::Cqe => Kind::Cqe(64),
-        KindName::Doorbell => Kind::Doorbell,
+        KindArg::Wqe => Kind::SendWqe(Form::Connected),
+        KindArg::UdWqe => Kind::SendWqe(Form::Datagram),
+        KindArg::RecvWqe => Kind::ReceiveWqe,
+        KindArg::SrqWqe => Kind::SharedReceiveWqe,
+        KindArg::Cqe if arguments.cqe_size == "128" => Kind::Cqe(128),
+        KindArg::Cqe => Kind::Cqe(64),
+        KindArg::Doorbell => Kind::Doorbell,
     };
     let text = text::dump(kind, &bytes).map_err(|error| Failure::usage(error.to_string()))?;
     print(&text)

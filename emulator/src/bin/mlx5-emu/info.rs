@@ -1,4 +1,4 @@
-//! `mlx5-emu info`: what is emulated.
+//! `mlx5-emu info`: shows what is emulated, and its limits.
 
 use std::process::ExitCode;
 
@@ -9,16 +9,16 @@ use mlx5emu::limits::{self, PROFILES, Profile};
 use super::{Failure, print};
 
 const ABOUT_PROFILES: &str = "\
-Limits of other makers' devices, for `mlx5-emu run --limits profile:NAME`. The numbers were read
-in Linux 6.1 (paths are below drivers/infiniband or drivers) and rdma-core; no such device was
-asked. \"reports\" is what a driver reports beyond what the emulated device can do, whose own
-limit holds then.
+Limits of other vendors' devices, for `mlx5-emu run --limits profile:NAME`. The numbers come from
+the source of Linux 6.1 (paths are below drivers/infiniband or drivers) and rdma-core; none was
+measured on a device. \"reports\" is what a driver reports beyond what the emulated device can do;
+there the emulated device's own limit applies.
 ";
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// List the profiles that `run --limits profile:NAME` takes: what each device
-    /// can do, what its driver reports beyond what is emulated here, and the
+    /// List the profiles for `run --limits profile:NAME`: the limits of each
+    /// device, what its driver reports beyond the emulated device, and the
     /// sources of the numbers.
     #[arg(long)]
     limits: bool,
@@ -35,17 +35,17 @@ mlx5-emu {version}: an emulated ConnectX-6 Dx for unmodified libibverbs + libmlx
 
 Emulated
   link           InfiniBand, or RoCE v2 (GID index 0: link-local, 1: IPv4)
-  commands       ioctl and write; or write alone (--face write)
+  commands       ioctl and write(), or write() only (--face write)
   transport      reliable connection (RC): SEND, RDMA WRITE, RDMA READ, atomics, immediate data
                  unreliable connection (UC): SEND, RDMA WRITE, immediate data
                  datagrams (UD): SEND, immediate data, global route headers
-  queues         RQ and SRQ; CQEs of 64 and 128 bytes, versions 0 and 1, with small payload in them,
-                 timestamps, CQs that are resized or ignore overruns; BlueFlame
-  memory         regions; windows of type 1 and 2, SEND with invalidate, local invalidation
-  events         completion channels, asynchronous events of CQ, QP, SRQ, port and device
-  faults         on demand (run --faults): packets, completions, QPs, ports, the device
-  limits         on demand (run --limits): less of everything listed below
-  not            rdma_cm, XRC, DC, on-demand paging, multicast, DEVX
+  queues         RQ and SRQ; CQEs of 64 and 128 bytes, versions 0 and 1, with inline scatter and
+                 timestamps; CQ resize, CQs that ignore overruns; BlueFlame
+  memory         memory regions; memory windows of type 1 and 2, SEND with invalidate, local invalidate
+  events         completion channels; asynchronous events of CQ, QP, SRQ, port and device
+  faults         injected with run --faults: packets, completions, QPs, ports, the device
+  limits         lowered with run --limits: everything listed below
+  not emulated   rdma_cm, XRC, DC, on-demand paging, multicast, DevX
 
 Limits (per process unless said otherwise)
   devices        {MAX_DEVICES}, each with up to {MAX_PORTS} ports

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The command line cannot be used.
+/// Exit status for a command line that is not valid.
 const USAGE: u8 = 1;
-/// The machine or the installation lacks something.
+/// Exit status for a machine or an installation that lacks something.
 const ENVIRONMENT: u8 = 2;
 
 /// Run unmodified RDMA programs on an emulated ConnectX.
@@ -39,25 +39,26 @@ Examples:
       print every work request and completion as text
 
   mlx5-emu run --limits profile:siw -- ./my-program
-      a device that can do no more than another; info --limits lists them
+      run on a device with the limits of Soft-iWARP; info --limits lists all
 
 Exit status:
-  run: that of the command (128 + N if signal N ended it); 127 if it was not
-  found, 126 if it could not be executed. Otherwise 1 for a command line that
-  cannot be used and 2 for something missing on this machine.";
+  run: the command's own status (128 + N if signal N killed it); 127 if the
+  command was not found, 126 if it could not be executed. Otherwise 1 for an
+  invalid command line and 2 if this machine lacks something.";
 
 #[derive(Subcommand)]
 enum Command {
     /// Run a command that sees the emulated devices.
     ///
-    /// Ends when the command ends, with its status; processes that the command
-    /// has left in the background go on. Signals that end a program, SIGUSR1 and
-    /// SIGUSR2 are handed on to the command. If mlx5-emu itself is killed
-    /// (SIGKILL), the command and every process started below it are killed too.
+    /// Exits when the command exits, with the command's status. Processes that
+    /// the command leaves in the background keep running. SIGUSR1, SIGUSR2 and
+    /// the signals that end a program are forwarded to the command. If mlx5-emu
+    /// itself is killed (SIGKILL), the command and every process started below
+    /// it are killed too.
     Run(run::Arguments),
-    /// Say what is emulated, with which limits, and how it was tested.
+    /// Show what is emulated, its limits, and the rdma-core versions it was tested with.
     Info(info::Arguments),
-    /// Print work requests, completions or doorbells as text.
+    /// Decode work requests, completions or doorbells to text.
     Dump(dump::Arguments),
 }
 
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Nobody is left to tell if this fails.
+            // If standard error is closed, there is no other place to report to.
             let _ = error.print();
             // Help and version are answers, not errors.
             return if error.use_stderr() {
@@ -81,14 +82,13 @@ fn main() -> ExitCode {
         Command::Dump(arguments) => dump::dump(&arguments),
     };
     outcome.unwrap_or_else(|failure| {
-        // If standard error cannot be written either, the status is all that is left.
+        // If standard error is closed, the exit status is the only report.
         let _ = writeln!(std::io::stderr(), "mlx5-emu: {}", failure.message);
         failure.status.into()
     })
 }
 
-/// Writes an answer to standard output. A reader that has closed the pipe
-/// (`| head`) wants no more of it: that is no failure.
+/// Writes `text` to standard output. A closed pipe (`| head`) is not a failure.
 fn print(text: &str) -> Result<ExitCode, Failure> {
     let mut output = std::io::stdout().lock();
     let written = output
@@ -102,7 +102,7 @@ fn print(text: &str) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Why the launcher itself cannot go on.
+/// A reason why the launcher itself stops, with its exit status.
 struct Failure {
     status: u8,
     message: String,

@@ -1,4 +1,4 @@
-//! `mlx5-emu run`: the environment a program finds the devices in.
+//! `mlx5-emu run`: starts a program in an environment with the emulated devices.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -17,38 +17,39 @@ use super::supervise::supervise;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Name of the fabric: programs on the same fabric reach each other
+    /// Name of the fabric. Programs on the same fabric reach each other
     /// [default: "default"].
     #[arg(long, value_name = "NAME")]
     fabric: Option<String>,
-    /// Number of devices, mlx5_0, mlx5_1, … [default: 1].
+    /// Number of devices: mlx5_0, mlx5_1, … [default: 1].
     #[arg(long, value_name = "N", value_parser = number_up_to::<MAX_DEVICES>)]
     devices: Option<u8>,
     /// Number of ports of each device, 1 or 2 [default: 1].
     #[arg(long, value_name = "N", value_parser = number_up_to::<MAX_PORTS>)]
     ports: Option<u8>,
-    /// Link layer of the ports [default: ib].
+    /// Link layer of all ports [default: ib].
     #[arg(long)]
-    link: Option<LinkName>,
-    /// How the kernel takes commands from libibverbs [default: ioctl].
+    link: Option<LinkArg>,
+    /// Command interface between libibverbs and the emulated kernel [default: ioctl].
     #[arg(long)]
-    face: Option<FaceName>,
-    /// Let doorbell records alone start work. Hardware would not: programs
-    /// that need this hang on a real ConnectX.
+    face: Option<FaceArg>,
+    /// Start work on a doorbell record alone, without a doorbell. Hardware does
+    /// not do this: programs that need it hang on a real ConnectX.
     #[arg(long)]
     lenient: bool,
-    /// Count registered memory against the limit of the process (`ulimit -l`),
-    /// as the kernel does unless a program has CAP_IPC_LOCK.
+    /// Count registered memory against the process limit (`ulimit -l`), as the
+    /// kernel does for programs without CAP_IPC_LOCK.
     #[arg(long)]
     memlock: bool,
-    /// Append work requests and completions as text to FILE, which several
-    /// programs can share, or write them to standard error if it is "-".
+    /// Append every WQE and CQE as text to FILE, or to standard error if FILE
+    /// is "-". Several programs can share one file.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Faults to inject, as "seed=7,drop=0.01,delay=0.05:100us,kill-qp@500".
+    /// Faults to inject, for example "seed=7,drop=0.01,delay=0.05:100us,kill-qp@500".
     #[arg(long, value_name = "SPEC", long_help = faults_help())]
     faults: Option<String>,
-    /// Limits of the devices, as "max_inline=0,max_sge=1,no_srq" or "profile:siw".
+    /// Limits of the devices, for example "max_inline=0,max_sge=1,no_srq" or
+    /// "profile:siw".
     #[arg(long, value_name = "LIST", long_help = limits_help())]
     limits: Option<String>,
     /// The command and its arguments, after "--".
@@ -62,7 +63,7 @@ pub(super) struct Arguments {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum LinkName {
+enum LinkArg {
     /// InfiniBand.
     Ib,
     /// RoCE v2.
@@ -70,20 +71,20 @@ enum LinkName {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum FaceName {
-    /// By ioctl, as a kernel of today does.
+enum FaceArg {
+    /// Commands by ioctl and by write(), as in current kernels.
     Ioctl,
-    /// By write() only: every ioctl is refused, and doorbell registers are
-    /// handed out by the kernel, as before Linux 4.20.
+    /// Commands by write() only, as before Linux 4.20: every ioctl fails, and
+    /// the kernel assigns the UAR pages.
     Write,
 }
 
-/// What the dynamic linker calls the list of libraries to load first.
+/// The environment variable that lists the libraries to preload.
 const LD_PRELOAD: &str = "LD_PRELOAD";
 const LIBRARY: &str = "libmlx5emu.so";
 
 pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let chosen = chosen_variables(&arguments)?;
+    let chosen = environment_of_options(&arguments)?;
     let lookup = |name: &'static str| {
         let chosen = chosen.iter().find(|(chosen, _)| *chosen == name);
         chosen
@@ -119,19 +120,21 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let status = status.map_err(|error| {
         Failure::environment(format!("cannot start a process for the command: {error}"))
     })?;
-    // A program that a signal ended has not left its fabric.
+    // A program that was killed by a signal did not leave its fabric.
     Attachment::sweep();
     Ok(ExitCode::from(status))
 }
 
-/// The options as environment variables; what is not given stays as it is
-/// in the environment.
-fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, Failure> {
+/// Returns the options of the command line as environment variables. An option
+/// that is not given leaves its variable as it is in the environment.
+fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut chosen: Vec<(&'static str, OsString)> = Vec::new();
     if let Some(fabric) = &arguments.fabric {
         if FabricName::new(fabric).is_err() {
             let rule = FabricName::RULE;
-            return Err(Failure::usage(format!("--fabric {fabric:?}: {rule}")));
+            return Err(Failure::usage(format!(
+                "invalid --fabric {fabric:?}: expected {rule}"
+            )));
         }
         chosen.push((Config::FABRIC, fabric.into()));
     }
@@ -143,15 +146,15 @@ fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString
     }
     if let Some(link) = arguments.link {
         let name = match link {
-            LinkName::Ib => "ib",
-            LinkName::Roce => "roce",
+            LinkArg::Ib => "ib",
+            LinkArg::Roce => "roce",
         };
         chosen.push((Config::LINK, name.into()));
     }
     if let Some(face) = arguments.face {
         let name = match face {
-            FaceName::Ioctl => "ioctl",
-            FaceName::Write => "write",
+            FaceArg::Ioctl => "ioctl",
+            FaceArg::Write => "write",
         };
         chosen.push((Config::FACE, name.into()));
     }
@@ -163,12 +166,14 @@ fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString
     }
     if let Some(faults) = &arguments.faults {
         let spec: Result<FaultSpec, _> = faults.parse();
-        spec.map_err(|error| Failure::usage(format!("--faults {error}\n\n{}", FaultSpec::help())))?;
+        spec.map_err(|error| {
+            Failure::usage(format!("invalid --faults {error}\n\n{}", FaultSpec::help()))
+        })?;
         chosen.push((Config::FAULTS, faults.into()));
     }
     if let Some(list) = &arguments.limits {
         let limits: Result<Limits, _> = list.parse();
-        limits.map_err(|error| Failure::usage(format!("--limits {error}")))?;
+        limits.map_err(|error| Failure::usage(format!("invalid --limits {error}")))?;
         chosen.push((Config::LIMITS, list.into()));
     }
     if let Some(trace) = &arguments.trace {
@@ -179,27 +184,29 @@ fn chosen_variables(arguments: &Arguments) -> Result<Vec<(&'static str, OsString
 
 fn faults_help() -> String {
     format!(
-        "Faults to inject, as \"seed=7,drop=0.01,delay=0.05:100us,kill-qp@500\".\n{}",
+        "Faults to inject, for example \"seed=7,drop=0.01,delay=0.05:100us,kill-qp@500\".\n{}",
         FaultSpec::help()
     )
 }
 
 fn limits_help() -> String {
     format!(
-        "Limits of the devices, as \"max_inline=0,max_sge=1,no_srq\" or \"profile:siw\": the devices \
-         can do less, and refuse the rest as a kernel's driver would.\n{}",
+        "Limits of the devices, for example \"max_inline=0,max_sge=1,no_srq\" or \"profile:siw\". \
+         The devices report these limits and refuse what exceeds them, as a kernel driver does.\n{}",
         Limits::help()
     )
 }
 
-/// The trace file under a path that holds wherever the program goes.
+/// Returns the absolute path of the trace file, so that it stays valid after
+/// the program changes its working directory. Creates the file.
 fn trace_file(trace: &Path) -> Result<PathBuf, Failure> {
     if trace == "-" {
         return Ok("/dev/stderr".into());
     }
-    let failure = |error| Failure::usage(format!("--trace {}: {error}", trace.display()));
-    // The program opens it only when it opens a device. A pipe is left alone:
-    // its reader takes the first end of file for the last.
+    let failure =
+        |error| Failure::usage(format!("cannot write --trace {}: {error}", trace.display()));
+    // The program opens the file only with its first device. A pipe is not
+    // opened here: its reader would take this close for the end of the trace.
     if trace.metadata().map_or(true, |data| data.is_file()) {
         let opened = std::fs::File::options()
             .create(true)
@@ -210,21 +217,23 @@ fn trace_file(trace: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(trace).map_err(failure)
 }
 
-/// A number from 1 to `MOST`.
-fn number_up_to<const MOST: u8>(text: &str) -> Result<u8, String> {
+/// Parses a number from 1 to `MAX`.
+fn number_up_to<const MAX: u8>(text: &str) -> Result<u8, String> {
     let number = text.parse().ok();
     number
-        .filter(|number| (1..=MOST).contains(number))
-        .ok_or_else(|| format!("expected a number from 1 to {MOST}"))
+        .filter(|number| (1..=MAX).contains(number))
+        .ok_or_else(|| format!("expected a number from 1 to {MAX}"))
 }
 
-/// The library beside this program, as cargo builds and as it is installed.
+/// Finds the library beside this program, both in a cargo build and in an
+/// installation.
 fn find_library() -> Result<PathBuf, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::environment(format!("cannot tell where I am: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::environment(format!("cannot find the path of mlx5-emu: {error}"))
+    })?;
     let here = program.parent().unwrap_or(Path::new("/"));
-    // In a build tree `deps` holds the newest: `cargo test` builds the library
-    // there without linking it beside the program.
+    // In a build tree the newest library is in `deps`: `cargo test` builds it
+    // there without a link beside the program.
     let places = [
         here.join("deps"),
         here.to_owned(),
@@ -237,20 +246,20 @@ fn find_library() -> Result<PathBuf, Failure> {
         .find(|path| path.is_file());
     found.ok_or_else(|| {
         Failure::environment(format!(
-            "{LIBRARY} is neither beside {} nor in ../lib; build it with \
-             `cargo build -p mlx5-emulator` or install both together",
+            "{LIBRARY} not found beside {} nor in ../lib: build it with \
+             `cargo build -p mlx5-emulator`, or install both into one prefix",
             program.display()
         ))
     })
 }
 
-/// Our library, before whatever is preloaded already.
+/// Returns the value of `LD_PRELOAD`: our library, then what was preloaded before.
 fn preload_list(library: &Path) -> Result<OsString, Failure> {
     let separates = |byte: &u8| matches!(byte, b' ' | b':' | b'\t' | b'\n');
     if library.as_os_str().as_encoded_bytes().iter().any(separates) {
         return Err(Failure::environment(format!(
-            "{} cannot be preloaded: LD_PRELOAD takes no path with spaces or colons; \
-             install it elsewhere",
+            "cannot preload {}: LD_PRELOAD takes no path with spaces or colons; \
+             install the library under another path",
             library.display()
         )));
     }

@@ -1,25 +1,30 @@
-//! Answers: acknowledges, NAKs and read responses, and the completions they
-//! bring (IBA 9.7.5.1 and 9.9.2).
+//! Responses: acks, NAKs, read and atomic responses, and the completions that
+//! follow (IBA 9.7.5.1 and 9.9.2).
 
 use super::super::core::Core;
-use super::super::gather::Refused;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::responder::aeth;
+use super::super::scatter_gather::SgeError;
 use super::super::spec::QpState;
-use super::{INLINE_ANSWER, INLINE_ANSWER_32, Request};
+use super::{MAX_INLINE_RESPONSE, MAX_INLINE_RESPONSE_32, Request};
 use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Good, Syndrome};
 use crate::fabric::packet::{Header, Operation};
 
 impl Qp {
-    /// Takes an answer from the responder.
-    pub(in crate::nic) fn take_answer(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+    /// Handles a response from the responder.
+    pub(in crate::nic) fn handle_response(
+        &mut self,
+        core: &mut Core,
+        header: &Header,
+        data: &[u8],
+    ) {
         if !matches!(self.state, QpState::Rts | QpState::Sqd) {
             return;
         }
-        // Stale answers lie before what is unanswered, wild ones behind what
-        // was ever sent.
-        let Some(oldest) = self.sq.unanswered() else {
+        // Responses before the oldest unacknowledged PSN are stale; those past the
+        // last PSN sent are invalid.
+        let Some(oldest) = self.sq.unacked() else {
             return;
         };
         let is_stale = psn::distance(header.psn, oldest) < 0;
@@ -27,91 +32,91 @@ impl Qp {
             return;
         }
         match header.operation {
-            Operation::Acknowledge => self.take_acknowledge(core, header),
+            Operation::Acknowledge => self.handle_ack(core, header),
             Operation::ReadResponse | Operation::AtomicResponse => {
-                self.take_response(core, header, data);
+                self.handle_read_response(core, header, data);
             }
             _ => {}
         }
-        self.tell_drained(core);
+        self.raise_drained(core);
     }
 
-    fn take_acknowledge(&mut self, core: &mut Core, header: &Header) {
-        let answer = aeth::Answer::parse(header.syndrome);
-        if answer == aeth::Answer::Acknowledge {
-            self.acknowledge_through(core, header.psn);
+    fn handle_ack(&mut self, core: &mut Core, header: &Header) {
+        let ack = aeth::Ack::parse(header.syndrome);
+        if ack == aeth::Ack::Acknowledge {
+            self.ack_up_to(core, header.psn);
             return;
         }
         // A NAK acknowledges everything before its PSN.
-        self.acknowledge_through(core, psn::add(header.psn, psn::MASK));
-        if self.sq.unanswered() != Some(header.psn) {
+        self.ack_up_to(core, psn::add(header.psn, psn::MASK));
+        if self.sq.unacked() != Some(header.psn) {
             return;
         }
-        match answer {
-            aeth::Answer::Acknowledge => {}
-            aeth::Answer::ReceiverNotReady(code) => self.wait_for_receiver(core, code),
-            aeth::Answer::SequenceError => self.repeat_or_give_up(core),
-            aeth::Answer::InvalidRequest => {
+        match ack {
+            aeth::Ack::Acknowledge => {}
+            aeth::Ack::RnrNak(code) => self.handle_rnr_nak(core, code),
+            aeth::Ack::SequenceError => self.retry_or_fail(core),
+            aeth::Ack::InvalidRequest => {
                 self.fail_oldest(core, Syndrome::RemoteInvalidRequest);
             }
-            aeth::Answer::AccessError => self.fail_oldest(core, Syndrome::RemoteAccess),
-            aeth::Answer::OperationalError => self.fail_oldest(core, Syndrome::RemoteOperation),
-            aeth::Answer::Reserved => self.fail_oldest(core, Syndrome::BadResponse),
+            aeth::Ack::AccessError => self.fail_oldest(core, Syndrome::RemoteAccess),
+            aeth::Ack::OperationalError => self.fail_oldest(core, Syndrome::RemoteOperation),
+            aeth::Ack::Reserved => self.fail_oldest(core, Syndrome::BadResponse),
         }
     }
 
-    /// Everything up to `upto` has been executed by the responder.
-    fn acknowledge_through(&mut self, core: &mut Core, upto: u32) {
+    /// Records that the responder has executed everything up to `upto`.
+    fn ack_up_to(&mut self, core: &mut Core, upto: u32) {
         let mut progress = false;
         let mut lost_response = false;
         for request in &mut self.sq.requests {
-            let answered = psn::distance(upto, request.first_psn) + 1;
-            if answered <= 0 || request.packets == 0 {
-                // Local operations in between are none of the responder's.
+            let acked = psn::distance(upto, request.first_psn) + 1;
+            if acked <= 0 || request.packets == 0 {
+                // Local operations in between involve no responder.
                 if request.packets == 0 && request.failure.is_none() {
                     continue;
                 }
                 break;
             }
-            if request.awaits_data() {
+            if request.has_response_data() {
                 if request.progress == request.packets {
                     continue;
                 }
-                // Answers come in order: a later one means that a response
-                // to this request was lost.
-                lost_response = answered > request.progress.cast_signed();
+                // Responses arrive in order: a later one means that a response to
+                // this request was lost.
+                lost_response = acked > request.progress.cast_signed();
                 break;
             }
-            let answered = answered.cast_unsigned().min(request.packets);
-            if answered > request.progress {
-                request.progress = answered;
+            let acked = acked.cast_unsigned().min(request.packets);
+            if acked > request.progress {
+                request.progress = acked;
                 progress = true;
             }
         }
         if progress {
-            self.made_progress(core);
+            self.reset_retries(core);
         }
         self.retire(core);
-        if lost_response && !self.sq.repeats {
-            self.repeat_or_give_up(core);
-            self.sq.repeats = true;
+        if lost_response && !self.sq.retransmits {
+            self.retry_or_fail(core);
+            self.sq.retransmits = true;
         }
     }
 
-    /// Takes data that were read, or the original value of an atomic: in the
-    /// byte order of the hosts, which is the same on both sides of this fabric.
-    fn take_response(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+    /// Handles the data of a read, or the original value of an atomic, which is in
+    /// the byte order of the hosts (the same on both sides of the fabric).
+    fn handle_read_response(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
         let original = header.atomic[0].to_ne_bytes();
         let is_atomic = header.operation == Operation::AtomicResponse;
         let data = if is_atomic { &original } else { data };
-        self.acknowledge_through(core, psn::add(header.psn, psn::MASK));
+        self.ack_up_to(core, psn::add(header.psn, psn::MASK));
         let mtu = self.mtu();
-        let room = self.inline_answer_room(core);
+        let room = self.inline_response_limit(core);
         let Some(request) = self.sq.requests.front_mut() else {
             return;
         };
-        let is_awaited = request.awaits_data() && request.atomic.is_some() == is_atomic;
-        if !is_awaited || request.unanswered() != header.psn {
+        let is_awaited = request.has_response_data() && request.atomic.is_some() == is_atomic;
+        if !is_awaited || request.unacked() != header.psn {
             return;
         }
         let offset = request.progress * mtu;
@@ -120,39 +125,39 @@ impl Qp {
         }
         let is_small = request.length > 0 && request.length as usize <= room;
         if is_small && request.signalled {
-            let mut inline = [0; INLINE_ANSWER];
+            let mut inline = [0; MAX_INLINE_RESPONSE];
             inline[..data.len()].copy_from_slice(data);
             request.inline = Some(inline);
         } else {
-            match core.scatter(&request.list, self.spec.pd, offset, data) {
+            match core.scatter(&request.sges, self.spec.pd, offset, data) {
                 Ok(()) => {}
-                Err(Refused::Protection) => {
+                Err(SgeError::Protection) => {
                     return self.fail_oldest(core, Syndrome::LocalProtection);
                 }
-                Err(Refused::TooShort) => return self.fail_oldest(core, Syndrome::LocalLength),
+                Err(SgeError::TooShort) => return self.fail_oldest(core, Syndrome::LocalLength),
             }
         }
         request.progress += 1;
-        self.made_progress(core);
+        self.reset_retries(core);
         self.retire(core);
     }
 
-    /// The responder is alive: all retries are given again.
-    fn made_progress(&mut self, core: &mut Core) {
+    /// Resets the retry counters, since the responder has made progress.
+    fn reset_retries(&mut self, core: &mut Core) {
         self.sq.refill_retries(&self.attr);
-        self.sq.repeats = false;
-        if std::mem::take(&mut self.sq.waits_for_receiver) {
-            // The packet that was to wait has arrived otherwise: it had been
-            // sent twice. What was sent behind it may be lost.
+        self.sq.retransmits = false;
+        if std::mem::take(&mut self.sq.waits_after_rnr_nak) {
+            // The packet that the RNR NAK refused was sent twice and has been
+            // executed. The packets sent after it may be lost.
             self.go_back(core);
         }
         self.timer.stop();
-        self.watch_for_answers(core);
-        // There may be room for requests that had to wait.
+        self.start_ack_timer(core);
+        // Requests that had to wait may be sent now.
         self.make_ready(core);
     }
 
-    /// Completes what is done, oldest first. Answers whether anything was.
+    /// Completes the finished requests, oldest first. Returns whether there were any.
     pub(in crate::nic) fn retire(&mut self, core: &mut Core) -> bool {
         let mut completed = false;
         while let Some(request) = self.sq.requests.front() {
@@ -172,17 +177,17 @@ impl Qp {
                 self.complete_good(core, &request);
             }
         }
-        // Sending that went back need not repeat what is answered by now.
+        // Retransmission skips the packets that are acknowledged by now.
         if let Some(request) = self.sq.requests.get(self.sq.cursor) {
             self.sq.packet = self.sq.packet.max(request.progress);
         }
-        if completed && self.sq.unanswered().is_none() {
+        if completed && self.sq.unacked().is_none() {
             self.timer.stop();
         }
         completed
     }
 
-    /// Fails the oldest request, and the send queue with it; of a reliable
+    /// Fails the oldest request and with it the send queue; for a reliable
     /// connection the whole QP.
     pub(super) fn fail_oldest(&mut self, core: &mut Core, syndrome: Syndrome) {
         if let Some(request) = self.sq.pop_front() {
@@ -198,7 +203,7 @@ impl Qp {
             qpn: self.qpn.0,
             resource: self.cqe_resource(false),
             wqe_counter: request.counter,
-            byte_count: if request.awaits_data() {
+            byte_count: if request.has_response_data() {
                 request.length
             } else {
                 0
@@ -209,7 +214,7 @@ impl Qp {
             service_level: 0,
             source_lid: 0,
             solicited: false,
-            timestamp: core.stamp(),
+            timestamp: core.timestamp(),
         });
         if let Some(inline) = &request.inline {
             let data = &inline[..request.length as usize];
@@ -222,7 +227,7 @@ impl Qp {
         core.complete(self.spec.send_cq, cqe);
     }
 
-    /// A failed request completes whether it was signalled or not.
+    /// Completes a failed request, whether it is signalled or not.
     pub(in crate::nic) fn complete_failed(
         &self,
         core: &mut Core,
@@ -241,15 +246,15 @@ impl Qp {
         core.complete(self.spec.send_cq, cqe);
     }
 
-    /// How many bytes of an answer may be delivered inside the CQE; 0 for none.
-    fn inline_answer_room(&self, core: &Core) -> usize {
+    /// Returns how many bytes of a response can be scattered to the CQE; 0 for none.
+    fn inline_response_limit(&self, core: &Core) -> usize {
         let options = &core.options;
-        if !options.scatter_to_cqe || !self.spec.scatter_answers {
+        if !options.scatter_to_cqe || !self.spec.scatter_responses {
             return 0;
         }
         match self.send_cqe_size(core) {
-            128 if options.scatter_to_large_cqes => INLINE_ANSWER,
-            64 => INLINE_ANSWER_32,
+            128 if options.scatter_to_large_cqes => MAX_INLINE_RESPONSE,
+            64 => MAX_INLINE_RESPONSE_32,
             _ => 0,
         }
     }

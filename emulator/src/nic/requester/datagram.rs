@@ -1,4 +1,4 @@
-//! Where a datagram goes: its WQE's address vector.
+//! The destination of a datagram: the address vector in its WQE.
 
 use super::super::core::Core;
 use super::super::grh;
@@ -8,14 +8,14 @@ use crate::decode::address::AddressVector;
 use crate::decode::cqe::Syndrome;
 use crate::fabric::packet::{Header, PacketFlags};
 
-/// A posted queue key with this bit asks for the QP's own (IBA 10.2.5).
+/// A posted queue key with this bit selects the QP's own queue key (IBA 10.2.5).
 const OWN_QKEY: u32 = 1 << 31;
 
 /// The destination of one datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram {
     to: AddressVector,
-    /// Where the vector leads; packets to nowhere vanish.
+    /// The destination port. Packets to an unknown one are dropped.
     pub(super) peer: Option<PortAddress>,
     qkey: u32,
 }
@@ -33,10 +33,14 @@ impl Qp {
         counter: u16,
         to: AddressVector,
     ) -> Result<Datagram, Syndrome> {
-        let ethernet = self.here.ethernet;
+        let ethernet = self.port_identity.ethernet;
         let is_global = ethernet || to.has_grh;
-        if is_global && self.here.gid(to.source_gid).is_none() {
-            self.report_wqe(core, counter, "its source GID is not in the table");
+        if is_global && self.port_identity.gid(to.source_gid).is_none() {
+            self.report_wqe(
+                core,
+                counter,
+                "the source GID index is not in the port's GID table",
+            );
             return Err(Syndrome::LocalQpOperation);
         }
         let path = Path {
@@ -58,21 +62,21 @@ impl Qp {
         })
     }
 
-    /// The network header that the payload begins with, if there is one.
+    /// Returns the network header that precedes the payload, if there is one.
     pub(super) fn network_header(&self, datagram: &Datagram, length: u32) -> Option<[u8; 40]> {
-        let is_global = self.here.ethernet || datagram.to.has_grh;
-        let source = self.here.gid(datagram.to.source_gid)?;
-        is_global.then(|| grh::encode(source, self.here.ethernet, &datagram.to, length))
+        let is_global = self.port_identity.ethernet || datagram.to.has_grh;
+        let source = self.port_identity.gid(datagram.to.source_gid)?;
+        is_global.then(|| grh::encode(source, self.port_identity.ethernet, &datagram.to, length))
     }
 
-    /// Makes a packet's header that of a datagram.
+    /// Sets the fields of a packet header that are specific to datagrams.
     pub(super) fn address(&self, header: &mut Header, datagram: &Datagram) {
-        let is_global = self.here.ethernet || datagram.to.has_grh;
+        let is_global = self.port_identity.ethernet || datagram.to.has_grh;
         header.flags.set(PacketFlags::GRH, is_global);
         header.destination_qpn = datagram.qpn();
         header.key = datagram.qkey;
-        if self.here.ethernet {
-            header.service_level = self.here.network(datagram.to.source_gid);
+        if self.port_identity.ethernet {
+            header.service_level = self.port_identity.network(datagram.to.source_gid);
         } else {
             header.source_lid |= u16::from(datagram.to.path_bits);
             header.service_level = datagram.to.rate_and_level & 0xf;

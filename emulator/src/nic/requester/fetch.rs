@@ -1,22 +1,22 @@
-//! Taking send WQEs from the ring.
+//! Fetching send WQEs from the ring.
 
 use super::super::core::Core;
-use super::super::gather::{self, Piece};
 use super::super::memory;
 use super::super::psn;
 use super::super::qp::Qp;
+use super::super::scatter_gather::{self, Sge};
 use super::super::spec::{Access, Service};
 use super::Request;
 use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{self, Body, Control, Data, Fence, Opcode, SEGMENT, WQEBB};
 use crate::limits::MAX_MSG;
 
-/// Bytes an atomic works on.
+/// Size of the operand of an atomic in bytes.
 const ATOMIC: u32 = 8;
 
 impl Qp {
-    /// Takes the next WQE. One that makes no sense becomes a request that has
-    /// failed, to be told in its turn.
+    /// Fetches the next WQE. An invalid WQE becomes a failed request, which
+    /// completes in order.
     pub(super) fn fetch_request(&mut self, core: &mut Core) {
         let counter = self.sq.fetch;
         let posted = self.sq.producer.wrapping_sub(counter);
@@ -32,7 +32,7 @@ impl Qp {
             datagram: None,
             umr: None,
             atomic: None,
-            list: self.sq.spare.pop().unwrap_or_default(),
+            sges: self.sq.free_lists.pop().unwrap_or_default(),
             length: 0,
             first_psn: self.sq.next_psn,
             packets: 0,
@@ -52,7 +52,7 @@ impl Qp {
                     let datagram = self.spec.service == Service::Ud;
                     trace.send_wqe(self.qpn.0, counter, datagram, &self.sq.bytes);
                 }
-                self.expect_small_fence(core, counter, request.fence);
+                self.check_small_fence(core, counter, request.fence);
                 request.failure = self.read_body(core, &mut request).err();
             }
             Err(text) => {
@@ -69,7 +69,7 @@ impl Qp {
         self.sq.requests.push_back(request);
     }
 
-    /// Copies the WQE at `counter` out of the ring, around its end.
+    /// Copies the WQE at `counter` from the ring, which may wrap.
     fn read_wqe(&mut self, counter: u16, posted: u16) -> Result<Control, String> {
         let blocks = self.spec.sq_wqebb_count;
         let slot = u32::from(counter) & (blocks - 1);
@@ -80,13 +80,13 @@ impl Qp {
         let control = Control::parse(&first);
         if control.index != counter || control.qpn != self.qpn.0 {
             return Err(format!(
-                "it says QP {:#x}, index {:#x}",
+                "its control segment says QP {:#x}, index {:#x}",
                 control.qpn, control.index
             ));
         }
         if control.segments == 0 || control.wqebbs() > posted {
             return Err(format!(
-                "{} segments, {posted} blocks posted",
+                "its control segment says {} segments, but {posted} WQEBBs are posted",
                 control.segments
             ));
         }
@@ -101,11 +101,16 @@ impl Qp {
         Ok(control)
     }
 
-    /// A device may begin the WQE behind a change of a key before the change
-    /// is made. This one does not: it tells whoever relies on that.
-    fn expect_small_fence(&mut self, core: &mut Core, counter: u16, fence: Fence) {
+    /// Reports a WQE without the small fence behind a change of a memory key. A
+    /// device may start such a WQE before the change is complete. This one does
+    /// not, but software must not rely on that.
+    fn check_small_fence(&mut self, core: &mut Core, counter: u16, fence: Fence) {
         if std::mem::take(&mut self.sq.changes_key) && fence == Fence::None {
-            self.report_wqe(core, counter, "no small fence behind a change of a key");
+            self.report_wqe(
+                core,
+                counter,
+                "no small fence behind a change of a memory key",
+            );
         }
     }
 
@@ -126,7 +131,7 @@ impl Qp {
             self.report_wqe(
                 core,
                 request.counter,
-                "this operation is not supported here",
+                "this QP type does not support the operation",
             );
             return Err(Syndrome::LocalQpOperation);
         }
@@ -136,23 +141,23 @@ impl Qp {
         self.read_list(core, request, &body)?;
         self.check_limits(core, request)?;
         let changes_key = request.umr.is_some();
-        let length = gather::total(&request.list);
+        let length = scatter_gather::total(&request.sges);
         request.length = match u32::try_from(length) {
             Ok(length) if length <= MAX_MSG => length,
             _ => return Err(Syndrome::LocalLength),
         };
-        // There are no atomics of other sizes, and no datagrams of two packets.
+        // An atomic has exactly 8 bytes, and a datagram fits in one packet.
         let is_odd_atomic = request.atomic.is_some() && request.length != ATOMIC;
         let is_long_datagram = request.datagram.is_some() && request.length > self.mtu();
         if is_odd_atomic || is_long_datagram {
             return Err(Syndrome::LocalLength);
         }
-        let needs = if request.awaits_data() {
+        let needs = if request.has_response_data() {
             Access::LOCAL_WRITE
         } else {
             Access::empty()
         };
-        let allowed = core.check_list(&request.list, self.spec.pd, needs);
+        let allowed = core.check_list(&request.sges, self.spec.pd, needs);
         allowed.map_err(|_| Syndrome::LocalProtection)?;
         self.sq.changes_key = changes_key;
         Ok(())
@@ -171,17 +176,21 @@ impl Qp {
                     key,
                     address,
                 }) => {
-                    request.list.push(Piece {
+                    request.sges.push(Sge {
                         address,
                         length,
                         key: Some(key),
                     });
                 }
-                Ok(Data::Inline { offset, length }) if !request.awaits_data() => {
-                    self.inline_pieces(request.counter, offset, length, &mut request.list);
+                Ok(Data::Inline { offset, length }) if !request.has_response_data() => {
+                    self.add_inline_sges(request.counter, offset, length, &mut request.sges);
                 }
                 Ok(Data::Inline { .. }) => {
-                    self.report_wqe(core, request.counter, "an answer into inline data");
+                    self.report_wqe(
+                        core,
+                        request.counter,
+                        "the response to a read or atomic cannot go into inline data",
+                    );
                     return Err(Syndrome::LocalQpOperation);
                 }
                 Err(malformed) => {
@@ -193,41 +202,41 @@ impl Qp {
         Ok(())
     }
 
-    /// What a device that can do less refuses only here, for its driver's
-    /// library would not have posted it.
+    /// Checks the limits that a device with lower limits checks only here, since its
+    /// own driver library would refuse the post.
     fn check_limits(&self, core: &mut Core, request: &Request) -> Result<(), Syndrome> {
         let limits = core.options.limits;
-        let inline = request.list.iter().filter(|piece| piece.key.is_none());
-        let inline: u32 = inline.map(|piece| piece.length).sum();
+        let inline = request.sges.iter().filter(|sge| sge.key.is_none());
+        let inline: u32 = inline.map(|sge| sge.length).sum();
         let is_read = request.operation == Some(Opcode::Read);
-        let (what, found, most) = if inline > limits.max_inline {
+        let (what, found, max) = if inline > limits.max_inline {
             ("inline bytes", inline, limits.max_inline)
-        } else if is_read && request.list.len() > limits.max_sge_rd as usize {
-            let found = request.list.len() as u32;
+        } else if is_read && request.sges.len() > limits.max_sge_rd as usize {
+            let found = request.sges.len() as u32;
             ("segments of a read", found, limits.max_sge_rd)
         } else {
             return Ok(());
         };
-        let text = format!("{found} {what}, the device's limit is {most}");
+        let text = format!("{found} {what}, but the device's limit is {max}");
         self.report_wqe(core, request.counter, &text);
         Err(Syndrome::LocalQpOperation)
     }
 
-    /// Inline data as memory: one piece, or two around the ring's end.
-    fn inline_pieces(&self, counter: u16, offset: u16, length: u16, list: &mut Vec<Piece>) {
+    /// Adds inline data as memory ranges: one, or two if the ring wraps.
+    fn add_inline_sges(&self, counter: u16, offset: u16, length: u16, sges: &mut Vec<Sge>) {
         let ring = u64::from(self.spec.sq_wqebb_count) * WQEBB as u64;
         let slot = u64::from(counter) & u64::from(self.spec.sq_wqebb_count - 1);
         let start = (slot * WQEBB as u64 + u64::from(offset)) % ring;
         let head = u64::from(length).min(ring - start) as u32;
         let tail = u32::from(length) - head;
         let base = self.spec.sq_buf;
-        list.push(Piece {
+        sges.push(Sge {
             address: base + start,
             length: head,
             key: None,
         });
         if tail > 0 {
-            list.push(Piece {
+            sges.push(Sge {
                 address: base,
                 length: tail,
                 key: None,
@@ -240,7 +249,7 @@ impl Qp {
     }
 }
 
-/// What a QP of that service executes.
+/// Returns whether a QP of this service supports an operation.
 fn is_supported(service: Service, opcode: Opcode) -> bool {
     match opcode {
         Opcode::Nop => true,

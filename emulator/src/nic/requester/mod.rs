@@ -1,10 +1,10 @@
-//! The requester: from send WQEs to packets, and from answers to completions.
+//! The requester: from send WQEs to packets, and from responses to completions.
 //!
-//! Requests leave in order and complete in order. A request waits in the
-//! queue until the responder has answered all of its packets; whatever goes
-//! wrong on the way, sending begins again at the oldest packet that is not
-//! answered (go-back-N, IBA 9.7.5 and 9.7.7). Of an unreliable QP a request is
-//! done when its last packet has left.
+//! Requests are sent and completed in order. A request stays in the queue until the
+//! responder has acknowledged all of its packets. After any error on the way,
+//! transmission resumes at the oldest unacknowledged packet (go-back-N, IBA 9.7.5
+//! and 9.7.7). A request of an unreliable QP is finished when its last packet is
+//! sent.
 
 mod acknowledge;
 mod datagram;
@@ -14,8 +14,8 @@ mod transmit;
 
 pub(super) use transmit::Turn;
 
-use super::gather::Piece;
 use super::psn;
+use super::scatter_gather::Sge;
 use super::spec::QpAttr;
 use crate::decode::cqe::Syndrome;
 use crate::decode::umr::Umr;
@@ -23,43 +23,43 @@ use crate::decode::wqe::{Atomic, Fence, Opcode, Remote};
 use datagram::Datagram;
 use std::collections::VecDeque;
 
-/// The send side's cursors and requests.
+/// The positions in the send queue, and its requests.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
-    /// WQEBB counter of the next WQE to take, 16 bits.
+    /// WQEBB counter of the next WQE to fetch, 16 bits.
     pub(super) fetch: u16,
-    /// WQEBB counter behind the last WQE that was rung for.
+    /// WQEBB counter after the last WQE that was announced by a doorbell.
     pub(super) producer: u16,
-    /// Taken and not completed, oldest first.
+    /// Fetched and not yet completed requests, oldest first.
     requests: VecDeque<Request>,
-    /// The request whose packets go out next, and which of them.
+    /// Index of the request that sends next, and its next packet.
     cursor: usize,
     packet: u32,
-    /// The first PSN of the next WQE taken.
+    /// The first PSN of the next fetched WQE.
     next_psn: u32,
-    /// The PSN behind the highest ever sent (answers to read included).
+    /// The PSN after the highest one sent (or expected in read responses).
     sent_psn: u32,
-    /// Retries left without progress.
+    /// Retries left until progress is made.
     retries: u8,
     rnr_retries: u8,
-    /// The responder asked to wait; nothing is sent until the timer.
-    waits_for_receiver: bool,
-    /// The WQE before the next one changes a memory key.
+    /// Whether an RNR NAK was received; nothing is sent until the timer expires.
+    waits_after_rnr_nak: bool,
+    /// Whether the previous WQE changes a memory key.
     changes_key: bool,
-    /// Sending has gone back for a lost response and no progress was made since.
-    repeats: bool,
-    /// Emptied lists for reuse.
-    spare: Vec<Vec<Piece>>,
-    /// The bytes of the WQE being taken.
+    /// Whether a lost response is being requested again, without progress yet.
+    retransmits: bool,
+    /// Empty lists for reuse.
+    free_lists: Vec<Vec<Sge>>,
+    /// The bytes of the WQE that is being fetched.
     bytes: Vec<u8>,
 }
 
-/// A send WQE being executed.
+/// A send WQE in execution.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// WQEBB counter at the WQE's start: what its CQE names.
+    /// WQEBB counter of the WQE's start, as in its CQE.
     pub(super) counter: u16,
-    /// Operation code as posted.
+    /// Opcode as posted.
     pub(super) opcode: u8,
     operation: Option<Opcode>,
     signalled: bool,
@@ -67,72 +67,72 @@ pub(super) struct Request {
     fence: Fence,
     immediate: [u8; 4],
     remote: Remote,
-    /// Where it goes, for datagrams only.
+    /// Destination of a datagram.
     datagram: Option<Datagram>,
-    /// What becomes of the memory key `immediate`; taken when it is done.
+    /// The change of the memory key in `immediate`; taken when executed.
     umr: Option<Umr>,
-    /// Operands, for atomics only.
+    /// Operands of an atomic.
     atomic: Option<Atomic>,
-    list: Vec<Piece>,
+    sges: Vec<Sge>,
     length: u32,
     first_psn: u32,
-    /// Sequence numbers it takes: packets sent, or responses awaited.
+    /// Number of PSNs: packets sent, or responses expected.
     packets: u32,
-    /// How many of them are answered.
+    /// How many of the PSNs are acknowledged.
     progress: u32,
-    /// It failed here; it says so when all before it have completed.
+    /// A local failure, which completes after all earlier requests.
     failure: Option<Syndrome>,
-    /// What was read, to be delivered inside the CQE.
-    inline: Option<[u8; INLINE_ANSWER]>,
+    /// Response data to be scattered to the CQE.
+    inline: Option<[u8; MAX_INLINE_RESPONSE]>,
 }
 
-/// Bytes of an answer that fit into a CQE of 128 bytes, and into one of 64.
-const INLINE_ANSWER: usize = 64;
-const INLINE_ANSWER_32: usize = 32;
+/// Maximum bytes of a response in a CQE of 128 bytes, and in one of 64.
+const MAX_INLINE_RESPONSE: usize = 64;
+const MAX_INLINE_RESPONSE_32: usize = 32;
 
 impl Request {
     fn is_read(&self) -> bool {
         self.operation == Some(Opcode::Read)
     }
 
-    /// It is one packet, and done when the data it asks for have come: a read
-    /// or an atomic.
-    fn awaits_data(&self) -> bool {
+    /// Returns whether the request is a read or an atomic, which consists of one
+    /// packet and is finished when its response data has arrived.
+    fn has_response_data(&self) -> bool {
         self.is_read() || self.atomic.is_some()
     }
 
-    /// The PSN of its oldest packet that is not answered.
-    fn unanswered(&self) -> u32 {
+    /// Returns the PSN of the request's oldest unacknowledged packet.
+    fn unacked(&self) -> u32 {
         psn::add(self.first_psn, self.progress)
     }
 }
 
 impl SendQueue {
-    /// Entering RTS from RTR.
+    /// Starts the send queue, for the transition from RTR to RTS.
     pub(super) fn begin(&mut self, first_psn: u32, attr: &QpAttr) {
         self.next_psn = first_psn;
         self.sent_psn = first_psn;
         self.refill_retries(attr);
     }
 
-    /// Nothing is being executed.
+    /// Returns whether no request is in execution.
     pub(super) fn is_drained(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// WQEBB counter of the oldest WQE the NIC still needs.
+    /// Returns the WQEBB counter of the oldest WQE that the NIC still needs.
     pub(super) fn oldest(&self) -> u16 {
         self.requests
             .front()
             .map_or(self.fetch, |request| request.counter)
     }
 
-    /// Takes the oldest request out.
+    /// Removes the oldest request.
     pub(super) fn pop_front(&mut self) -> Option<Request> {
         let mut request = self.requests.pop_front()?;
-        let mut list = std::mem::take(&mut request.list);
-        list.clear();
-        self.spare.push(list);
+        let mut sges = std::mem::take(&mut request.sges);
+        sges.clear();
+        self.free_lists.push(sges);
         if self.cursor > 0 {
             self.cursor -= 1;
         } else {
@@ -141,9 +141,9 @@ impl SendQueue {
         Some(request)
     }
 
-    /// The oldest PSN that was sent and is not answered.
-    fn unanswered(&self) -> Option<u32> {
-        let oldest = self.requests.front()?.unanswered();
+    /// Returns the oldest PSN that was sent and is not acknowledged.
+    fn unacked(&self) -> Option<u32> {
+        let oldest = self.requests.front()?.unacked();
         (psn::distance(self.sent_psn, oldest) > 0).then_some(oldest)
     }
 

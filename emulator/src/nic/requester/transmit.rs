@@ -1,4 +1,5 @@
-//! Cutting requests into packets, within what the responder and the fabric take.
+//! Splitting requests into packets, within the limits of the responder and the
+//! fabric.
 
 use super::super::core::Core;
 use super::super::psn;
@@ -9,28 +10,28 @@ use crate::decode::cqe::Syndrome;
 use crate::decode::wqe::{Fence, Opcode};
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
 
-/// Sequence numbers that may be unanswered before a new packet is sent; a
-/// single larger read excepted.
-const WINDOW: i32 = 1024;
-/// Within a message an acknowledge is asked for every so many packets.
+/// Maximum number of unacknowledged PSNs for which a new packet is sent. A single
+/// read may exceed it.
+const MAX_UNACKED_PSNS: i32 = 1024;
+/// Number of packets within a message after which an ack is requested.
 const ACK_INTERVAL: u32 = 64;
-/// Requests taken from the ring and not completed.
+/// Maximum number of fetched and not completed requests.
 const MAX_REQUESTS: usize = 2048;
 
 /// What a QP did in its turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::nic) struct Turn {
-    /// Packets sent.
+    /// Number of packets sent.
     pub(in crate::nic) packets: usize,
-    /// Requests completed without any packet.
+    /// Whether requests were completed.
     pub(in crate::nic) completed: bool,
-    /// There is more to do as soon as there is room.
+    /// Whether there is more to send once there is room.
     pub(in crate::nic) has_more: bool,
 }
 
 impl Qp {
-    /// Sends at most `limit` packets: answers first, so that they never wait
-    /// behind requests the peer cannot take.
+    /// Sends at most `limit` packets. Responses go first, so that they do not wait
+    /// behind requests that the peer cannot accept.
     pub(in crate::nic) fn transmit(
         &mut self,
         core: &mut Core,
@@ -38,7 +39,7 @@ impl Qp {
         limit: usize,
     ) -> Turn {
         let mut turn = Turn::default();
-        self.send_answers(core, tx, limit, &mut turn);
+        self.send_responses(core, tx, limit, &mut turn);
         while !turn.has_more && self.has_request(core, &mut turn) {
             if turn.packets == limit {
                 turn.has_more = true;
@@ -46,14 +47,14 @@ impl Qp {
                 break;
             }
         }
-        self.tell_drained(core);
+        self.raise_drained(core);
         turn
     }
 
-    /// Whether the request at the cursor may send a packet now.
+    /// Returns whether the request at the cursor can send a packet now.
     fn has_request(&mut self, core: &mut Core, turn: &mut Turn) -> bool {
         loop {
-            if !matches!(self.state, QpState::Rts | QpState::Sqd) || self.sq.waits_for_receiver {
+            if !matches!(self.state, QpState::Rts | QpState::Sqd) || self.sq.waits_after_rnr_nak {
                 return false;
             }
             if self.sq.cursor == self.sq.requests.len() && !self.take_request(core) {
@@ -61,14 +62,14 @@ impl Qp {
             }
             let request = &self.sq.requests[self.sq.cursor];
             if request.failure.is_some() {
-                // It fails in its turn, and nothing after it begins.
+                // It fails when it is the oldest; later requests do not start.
                 turn.completed |= self.retire(core);
                 return false;
             }
             if request.packets > 0 {
                 return !self.must_wait(request);
             }
-            if self.fence_holds(request) {
+            if self.fence_blocks(request) {
                 return false;
             }
             if !self.change_key(core) {
@@ -88,17 +89,17 @@ impl Qp {
         true
     }
 
-    /// Whether a request must wait for answers to those before it.
+    /// Returns whether a request must wait for responses to earlier requests.
     fn must_wait(&self, request: &Request) -> bool {
         let oldest = self
             .sq
             .requests
             .front()
-            .map_or(request.first_psn, Request::unanswered);
+            .map_or(request.first_psn, Request::unacked);
         let next = psn::add(request.first_psn, self.sq.packet);
-        if self.sq.cursor > 0 || !request.awaits_data() {
-            let unanswered = psn::distance(next, oldest);
-            if unanswered >= WINDOW {
+        if self.sq.cursor > 0 || !request.has_response_data() {
+            let unacked = psn::distance(next, oldest);
+            if unacked >= MAX_UNACKED_PSNS {
                 return true;
             }
         }
@@ -106,19 +107,20 @@ impl Qp {
             return false;
         }
         let allowed = usize::from(self.attr.max_rd_atomic.max(1));
-        self.fence_holds(request) || (request.awaits_data() && self.reads_out() >= allowed)
+        self.fence_blocks(request)
+            || (request.has_response_data() && self.outstanding_reads() >= allowed)
     }
 
-    fn fence_holds(&self, request: &Request) -> bool {
+    fn fence_blocks(&self, request: &Request) -> bool {
         match request.fence {
             Fence::None | Fence::Small => false,
-            Fence::Reads => self.reads_out() > 0,
+            Fence::Reads => self.outstanding_reads() > 0,
             Fence::Strong => self.sq.cursor > 0,
         }
     }
 
-    /// Executes the request at the cursor if it changes a memory key, once.
-    /// Answers `false` when that failed: the request has then failed too.
+    /// Executes the request at the cursor if it changes a memory key, once. Returns
+    /// `false` if that failed; the request has then failed.
     fn change_key(&mut self, core: &mut Core) -> bool {
         let user = self.key_user();
         let request = &mut self.sq.requests[self.sq.cursor];
@@ -132,17 +134,18 @@ impl Qp {
         }
     }
 
-    /// Reads and atomics before the cursor that are not fully answered.
-    fn reads_out(&self) -> usize {
+    /// Returns the number of reads and atomics before the cursor that are not
+    /// complete.
+    fn outstanding_reads(&self) -> usize {
         self.sq
             .requests
             .iter()
             .take(self.sq.cursor)
-            .filter(|request| request.awaits_data())
+            .filter(|request| request.has_response_data())
             .count()
     }
 
-    /// Sends the packet at the cursor; `false` ends the turn.
+    /// Sends the packet at the cursor. Returns `false` at the end of the turn.
     fn send_packet(&mut self, core: &mut Core, tx: &mut dyn Transmit, turn: &mut Turn) -> bool {
         let mtu = self.mtu();
         let request = &self.sq.requests[self.sq.cursor];
@@ -156,21 +159,21 @@ impl Qp {
             return false;
         }
         let mut payload = core.take_buffer();
-        let number = if request.awaits_data() {
+        let number = if request.has_response_data() {
             request.progress
         } else {
             self.sq.packet
         };
         let offset = number * mtu;
-        let is_last = request.awaits_data() || number + 1 == request.packets;
-        if !request.awaits_data() {
+        let is_last = request.has_response_data() || number + 1 == request.packets;
+        if !request.has_response_data() {
             let length = mtu.min(request.length - offset);
-            let list = &request.list;
+            let sges = &request.sges;
             let datagram = request.datagram.as_ref();
             let network = datagram.and_then(|it| self.network_header(it, length));
             payload.extend(network.iter().flatten());
             if core
-                .gather(list, self.spec.pd, offset, length, &mut payload)
+                .gather(sges, self.spec.pd, offset, length, &mut payload)
                 .is_err()
             {
                 core.recycle(payload);
@@ -192,22 +195,22 @@ impl Qp {
         turn.packets += 1;
         self.advance(is_last);
         if self.is_reliable() {
-            self.watch_for_answers(core);
+            self.start_ack_timer(core);
         } else {
             turn.completed |= self.retire(core);
         }
         true
     }
 
-    /// Moves the cursor behind the packet just sent. To an unreliable QP that
-    /// is as good as its arrival.
+    /// Moves the cursor behind the packet just sent, which an unreliable QP treats as
+    /// acknowledged.
     fn advance(&mut self, is_last: bool) {
         let is_reliable = self.is_reliable();
         let request = &mut self.sq.requests[self.sq.cursor];
         if !is_reliable {
             request.progress += 1;
         }
-        let sent = if request.awaits_data() {
+        let sent = if request.has_response_data() {
             request.packets
         } else {
             self.sq.packet + 1
@@ -242,7 +245,10 @@ impl Qp {
             Some(Opcode::SendImmediate | Opcode::WriteImmediate)
         );
         let mut flags = PacketFlags::empty();
-        flags.set(PacketFlags::FIRST, request.awaits_data() || number == 0);
+        flags.set(
+            PacketFlags::FIRST,
+            request.has_response_data() || number == 0,
+        );
         flags.set(PacketFlags::LAST, is_last);
         flags.set(PacketFlags::IMMEDIATE, is_last && has_immediate);
         let invalidates = request.operation == Some(Opcode::SendInvalidate);
@@ -250,8 +256,8 @@ impl Qp {
         flags.set(PacketFlags::SOLICITED, is_last && request.solicited);
         let asks = is_last || number % ACK_INTERVAL == ACK_INTERVAL - 1;
         flags.set(PacketFlags::ACK_REQUEST, asks && self.is_reliable());
-        // A read that is repeated asks for the rest only.
-        let skip = if request.awaits_data() {
+        // A retransmitted read requests only the remaining data.
+        let skip = if request.has_response_data() {
             number * self.mtu()
         } else {
             0
@@ -272,7 +278,8 @@ impl Qp {
         header
     }
 
-    /// A header to the connected peer with everything else empty.
+    /// Returns a header for a packet to the connected peer, with all other fields
+    /// empty.
     pub(in crate::nic) fn header(
         &self,
         peer: super::super::spec::PortAddress,
@@ -289,9 +296,9 @@ impl Qp {
             destination_qpn: Qpn(self.attr.dest_qpn),
             operation,
             flags: PacketFlags::empty(),
-            source_lid: self.here.lid,
-            service_level: if self.here.ethernet {
-                self.here.network(self.attr.path.sgid_index)
+            source_lid: self.port_identity.lid,
+            service_level: if self.port_identity.ethernet {
+                self.port_identity.network(self.attr.path.sgid_index)
             } else {
                 self.attr.path.sl
             },

@@ -1,32 +1,32 @@
-//! The syndrome of an acknowledge (AETH, IBA 9.7.5.2.1).
+//! The syndrome of an ack (AETH, IBA 9.7.5.2.1).
 
-/// What an acknowledge says.
+/// The kind of an ack or NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::nic) enum Answer {
-    /// All is well.
+pub(in crate::nic) enum Ack {
+    /// A positive ack.
     Acknowledge,
-    /// Wait for the time of this code.
-    ReceiverNotReady(u8),
-    /// A packet is missing.
+    /// RNR NAK with a timer code.
+    RnrNak(u8),
+    /// NAK: PSN sequence error.
     SequenceError,
-    /// The request is not valid here.
+    /// NAK: invalid request.
     InvalidRequest,
-    /// Key, bounds or rights.
+    /// NAK: remote access error.
     AccessError,
-    /// The responder failed.
+    /// NAK: remote operational error.
     OperationalError,
-    /// Not defined.
+    /// A reserved code.
     Reserved,
 }
 
-/// No end-to-end credits are used.
+/// The credit count for "no end-to-end credits".
 const NO_CREDITS: u8 = 0x1f;
 
-impl Answer {
+impl Ack {
     pub(in crate::nic) fn parse(syndrome: u8) -> Self {
         match (syndrome >> 5, syndrome & 0x1f) {
             (0, _) => Self::Acknowledge,
-            (1, code) => Self::ReceiverNotReady(code),
+            (1, code) => Self::RnrNak(code),
             (3, 0) => Self::SequenceError,
             (3, 1) => Self::InvalidRequest,
             (3, 2) => Self::AccessError,
@@ -38,7 +38,7 @@ impl Answer {
     pub(in crate::nic) fn syndrome(self) -> u8 {
         match self {
             Self::Acknowledge => NO_CREDITS,
-            Self::ReceiverNotReady(code) => 0x20 | code & 0x1f,
+            Self::RnrNak(code) => 0x20 | code & 0x1f,
             Self::SequenceError => 0x60,
             Self::InvalidRequest => 0x61,
             Self::AccessError => 0x62,
@@ -53,19 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_answer_survives_its_syndrome() {
+    fn every_ack_kind_is_parsed_from_its_syndrome() {
         let mut all = vec![
-            Answer::Acknowledge,
-            Answer::SequenceError,
-            Answer::InvalidRequest,
-            Answer::AccessError,
-            Answer::OperationalError,
+            Ack::Acknowledge,
+            Ack::SequenceError,
+            Ack::InvalidRequest,
+            Ack::AccessError,
+            Ack::OperationalError,
         ];
-        all.extend((0..32).map(Answer::ReceiverNotReady));
-        for answer in all {
-            assert_eq!(Answer::parse(answer.syndrome()), answer);
+        all.extend((0..32).map(Ack::RnrNak));
+        for ack in all {
+            assert_eq!(Ack::parse(ack.syndrome()), ack);
         }
-        assert_eq!(Answer::parse(0), Answer::Acknowledge);
-        assert_eq!(Answer::parse(0x40), Answer::Reserved);
+        assert_eq!(Ack::parse(0), Ack::Acknowledge);
+        assert_eq!(Ack::parse(0x40), Ack::Reserved);
     }
 }

@@ -1,20 +1,21 @@
-//! Atomics: executed once, answered as often as asked (IBA 9.4.5, 9.7.5.1.4).
+//! Atomics: executed once, with the response replayed on duplicates (IBA 9.4.5,
+//! 9.7.5.1.4).
 
 use super::super::core::Core;
 use super::super::memory;
 use super::super::qp::Qp;
 use super::super::spec::Access;
-use super::answer::Answer;
-use super::place::Refusal;
+use super::execute::NakReason;
+use super::response::Response;
 use crate::fabric::packet::Header;
 use crate::limits::MAX_RD_ATOMIC;
 
-/// Bytes an atomic works on.
+/// Size of the operand of an atomic in bytes.
 const WIDTH: u64 = 8;
 
-/// What the latest atomics found, by PSN. A requester has no more of them
-/// unanswered than this remembers, so a duplicate that is not here is older
-/// than any it still waits for.
+/// The original values of the last atomics, by PSN. A requester has no more of them
+/// unacknowledged than this holds, so a duplicate that is not found is older than any
+/// that the requester still waits for.
 #[derive(Debug, Default)]
 pub(super) struct Executed {
     ring: [Option<(u32, u64)>; MAX_RD_ATOMIC as usize],
@@ -27,8 +28,7 @@ impl Executed {
         self.next = (self.next + 1) % self.ring.len();
     }
 
-    /// What the atomic of that PSN found: the latest one, should numbers have
-    /// gone around.
+    /// Returns the original value for a PSN; the latest one, if PSNs have wrapped.
     fn find(&self, psn: u32) -> Option<u64> {
         let (newer, older) = self.ring.split_at(self.next);
         let newest_first = newer.iter().rev().chain(older.iter().rev());
@@ -40,62 +40,61 @@ impl Executed {
 }
 
 impl Qp {
-    /// Executes an atomic whose turn it is.
+    /// Executes an atomic with the expected PSN.
     pub(super) fn execute_atomic(
         &mut self,
         core: &mut Core,
         header: &Header,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, NakReason> {
         let needs = Access::REMOTE_ATOMIC;
-        // Without resources for atomics the QP does not allow them (mlx5
-        // clears the right).
+        // With max_dest_rd_atomic 0 atomics are not permitted (mlx5 clears the access
+        // flag).
         if !self.attr.access.contains(needs) || self.attr.max_dest_rd_atomic == 0 {
-            return Err(Refusal::Access);
+            return Err(NakReason::Access);
         }
         let address = header.remote_address;
         if !address.is_multiple_of(WIDTH) || !self.has_resource() {
-            return Err(Refusal::Invalid);
+            return Err(NakReason::Invalid);
         }
         let open = core
-            .mrs
+            .mkeys
             .translate_remote(header.key, self.key_user(), address, WIDTH, needs);
-        let host = open.map_err(|_| Refusal::Access)?;
+        let host = open.map_err(|_| NakReason::Access)?;
         let [operand, compare] = header.atomic;
         let done = if header.atomic_compare {
             memory::compare_swap(host, compare, operand)
         } else {
             memory::fetch_add(host, operand)
         };
-        // A region may lie otherwise than its addresses say.
-        let original = done.map_err(|_| Refusal::Invalid)?;
+        // The host address may be misaligned although the remote address is not.
+        let original = done.map_err(|_| NakReason::Invalid)?;
         self.responder.atomics.remember(header.psn, original);
-        self.owe_original(core, header.psn, original, false);
+        self.queue_atomic_response(core, header.psn, original, false);
         Ok(1)
     }
 
-    /// Answers an atomic again that was executed before. One that is too old
-    /// is dropped.
-    pub(super) fn repeat_atomic(&mut self, core: &mut Core, header: &Header) {
-        let is_owed = self
-            .responder
-            .answers
-            .iter()
-            .any(|answer| matches!(answer, Answer::Atomic { psn, .. } if *psn == header.psn));
-        if is_owed {
+    /// Replays the response of an atomic that was executed before. A request that is
+    /// too old is dropped.
+    pub(super) fn replay_atomic(&mut self, core: &mut Core, header: &Header) {
+        let is_pending =
+            self.responder.responses.iter().any(
+                |response| matches!(response, Response::Atomic { psn, .. } if *psn == header.psn),
+            );
+        if is_pending {
             return;
         }
         if let Some(original) = self.responder.atomics.find(header.psn) {
-            self.owe_original(core, header.psn, original, true);
+            self.queue_atomic_response(core, header.psn, original, true);
         }
     }
 
-    fn owe_original(&mut self, core: &mut Core, psn: u32, original: u64, repeated: bool) {
+    fn queue_atomic_response(&mut self, core: &mut Core, psn: u32, original: u64, replayed: bool) {
         let msn = self.responder.msn;
-        self.responder.answers.push_back(Answer::Atomic {
+        self.responder.responses.push_back(Response::Atomic {
             psn,
             original,
             msn,
-            repeated,
+            replayed,
         });
         self.make_ready(core);
     }
@@ -106,13 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_are_remembered_and_the_newest_of_a_number_counts() {
+    fn the_latest_atomics_are_found_and_the_newest_of_a_psn_counts() {
         let mut executed = Executed::default();
         assert_eq!(executed.find(0), None);
         for n in 0..=u32::from(MAX_RD_ATOMIC) {
             executed.remember(n, u64::from(n) + 100);
         }
-        assert_eq!(executed.find(0), None, "the oldest went");
+        assert_eq!(executed.find(0), None, "the oldest is dropped");
         assert_eq!(executed.find(1), Some(101));
         executed.remember(5, 7);
         assert_eq!((executed.find(5), executed.find(1)), (Some(7), None));

@@ -1,47 +1,47 @@
-//! The responder: places requests into memory and answers them.
+//! The responder: executes request packets and responds to them.
 //!
-//! A reliable connection accepts packets in order only. A gap is refused
-//! once, a duplicate is answered again and never executed twice, except for
-//! reads (IBA 9.7.4, 9.7.5). An unreliable one drops what it cannot use and
-//! waits for the next message; a datagram stands alone (IBA 9.8).
+//! A reliable connection accepts packets in order only. A gap is NAKed once, a
+//! duplicate gets its response again and is not executed twice, except for reads
+//! (IBA 9.7.4, 9.7.5). An unreliable connection drops packets that it cannot use and
+//! waits for the next message; a datagram is a message of its own (IBA 9.8).
 
 pub(super) mod aeth;
-mod answer;
 mod atomic;
 mod datagram;
-mod place;
-mod take;
+mod execute;
+mod receive;
+mod response;
 mod unreliable;
 
 use super::psn;
 use crate::fabric::packet::Operation;
-use answer::Answer;
+use response::Response;
 use std::collections::VecDeque;
 
-/// The receive side of a connection.
+/// The responder side of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Responder {
-    /// PSN of the next request packet.
+    /// Expected PSN: that of the next request packet.
     expected: u32,
-    /// Messages completed, 24 bits.
+    /// Message sequence number: messages completed, 24 bits.
     msn: u32,
-    /// A NAK for `expected` is out; later packets are dropped in silence.
-    refused: bool,
-    /// The message that is not complete yet.
+    /// Whether a NAK for `expected` was sent; later packets are dropped silently.
+    nak_sent: bool,
+    /// The operation of the message in progress.
     message: Option<Operation>,
-    /// Bytes of it that have been placed.
+    /// Number of its bytes that have been placed.
     placed: u32,
-    /// Its target, for a write.
+    /// The destination of a write.
     target: Target,
-    /// What is owed to the requester, in order.
-    pub(super) answers: VecDeque<Answer>,
-    /// Atomics executed lately.
+    /// The responses to send, in order.
+    pub(super) responses: VecDeque<Response>,
+    /// The last atomics executed.
     atomics: atomic::Executed,
-    /// A packet has arrived since RTR.
+    /// Whether a packet has arrived since RTR.
     established: bool,
 }
 
-/// Where a write goes.
+/// The destination of a write.
 #[derive(Clone, Copy, Debug, Default)]
 struct Target {
     address: u64,
@@ -50,12 +50,12 @@ struct Target {
 }
 
 impl Responder {
-    /// Entering RTR: the PSN the peer begins with.
+    /// Sets the first expected PSN, for the transition to RTR.
     pub(super) fn expect(&mut self, first: u32) {
         self.expected = first;
     }
 
-    /// The PSN of the last packet executed.
+    /// Returns the PSN of the last packet executed.
     fn executed(&self) -> u32 {
         psn::add(self.expected, psn::MASK)
     }

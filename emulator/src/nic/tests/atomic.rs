@@ -77,7 +77,7 @@ fn both_answer_what_was_there_and_change_one_word() {
 #[test]
 fn the_original_may_come_in_the_cqe() {
     let a = end(Host::new(1), |spec| {
-        spec.scatter_answers = true;
+        spec.scatter_responses = true;
     });
     let mut world = World::of(a, end(Host::new(2), |_| {}), with_atomics());
     allow(&mut world.b);

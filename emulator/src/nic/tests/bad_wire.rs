@@ -2,18 +2,18 @@
 //! refilled by progress, a reliable connection gets everything across.
 
 use super::rig::*;
-use crate::faults::mishaps::Decided;
-use crate::faults::wire::Wire as BadWire;
+use crate::faults::nic_faults::SeededFaults;
+use crate::faults::wire::FaultyWire;
 use crate::nic::spec::*;
 
 /// One step of time: about what a packet takes.
 const STEP: u64 = 1_000;
 /// Requests that are posted at a time.
-const WINDOW: usize = 16;
+const MAX_UNACKED_PSNS: usize = 16;
 
 struct Stream {
     world: World,
-    wires: [BadWire; 2],
+    wires: [FaultyWire; 2],
 }
 
 impl Stream {
@@ -28,10 +28,10 @@ impl Stream {
         let other = spec.clone().with_seed(99);
         let mut world = World::with(attr);
         let receiver = &mut world.b.host.nic;
-        receiver.set_mishaps(Some(Box::new(Decided::new(&spec))));
+        receiver.set_fault_injector(Some(Box::new(SeededFaults::new(&spec))));
         Self {
             world,
-            wires: [BadWire::new(&spec), BadWire::new(&other)],
+            wires: [FaultyWire::new(&spec), FaultyWire::new(&other)],
         }
     }
 
@@ -47,9 +47,9 @@ impl Stream {
             }
         }
         for (end, bad) in [a, b].into_iter().zip(&mut self.wires) {
-            let mut over = bad.over(wire, *now);
-            over.release();
-            end.host.nic.work(*now, &mut over, 4);
+            let mut tx = bad.transmit_over(wire, *now);
+            tx.release();
+            end.host.nic.work(*now, &mut tx, 4);
         }
         *now += STEP;
     }
@@ -62,7 +62,10 @@ impl Stream {
         }
         let mut next = u64::MAX;
         for (end, bad) in [a, b].into_iter().zip(&mut self.wires) {
-            let progress = end.host.nic.work(*now, &mut bad.over(wire, *now), 4);
+            let progress = end
+                .host
+                .nic
+                .work(*now, &mut bad.transmit_over(wire, *now), 4);
             if progress.worked {
                 return;
             }
@@ -81,7 +84,7 @@ impl Stream {
         let mut idle = 0;
         let there = self.world.b.fill(0, size as usize, 7);
         while done < count {
-            while posted < count && posted < done + WINDOW {
+            while posted < count && posted < done + MAX_UNACKED_PSNS {
                 let remote = self.world.b.remote(0);
                 let local = self.world.a.segment(0, size);
                 if opcode == SEND {

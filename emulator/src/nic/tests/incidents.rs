@@ -6,7 +6,7 @@ use super::rig::*;
 use crate::decode::cqe::Syndrome;
 use crate::nic::qp_modify::mask;
 use crate::nic::spec::*;
-use crate::nic::{CompletionFate, Mishaps};
+use crate::nic::{CompletionOutcome, FaultInjector};
 
 const FLUSHED: u8 = 0x05;
 const NO_SYNDROME: u8 = 0xee;
@@ -21,20 +21,22 @@ const TIMEOUT: u64 = 4096 << 14;
 #[derive(Default)]
 struct Script {
     receives: VecDeque<bool>,
-    completions: VecDeque<CompletionFate>,
+    completions: VecDeque<CompletionOutcome>,
     commands: VecDeque<bool>,
 }
 
-impl Mishaps for Script {
-    fn receiver_is_not_ready(&mut self) -> bool {
+impl FaultInjector for Script {
+    fn no_receive(&mut self) -> bool {
         self.receives.pop_front().unwrap_or(false)
     }
 
-    fn completion(&mut self, _of_request: bool) -> CompletionFate {
-        self.completions.pop_front().unwrap_or(CompletionFate::Good)
+    fn completion(&mut self, _of_request: bool) -> CompletionOutcome {
+        self.completions
+            .pop_front()
+            .unwrap_or(CompletionOutcome::Good)
     }
 
-    fn memory_is_used_up(&mut self) -> bool {
+    fn out_of_memory(&mut self) -> bool {
         self.commands.pop_front().unwrap_or(false)
     }
 }
@@ -161,7 +163,7 @@ fn a_receiver_that_happens_not_to_be_ready_is_waited_for() {
     let mut world = World::new();
     let receive = world.b.segment(0, 64);
     world.b.qp.post_receive(&[receive]);
-    world.b.host.nic.set_mishaps(Some(Box::new(Script {
+    world.b.host.nic.set_fault_injector(Some(Box::new(Script {
         receives: [true].into(),
         ..Script::default()
     })));
@@ -177,8 +179,8 @@ fn a_receiver_that_happens_not_to_be_ready_is_waited_for() {
 #[test]
 fn a_corrupt_completion_fails_its_qp_and_the_rest_is_flushed() {
     let mut world = World::new();
-    world.a.host.nic.set_mishaps(Some(Box::new(Script {
-        completions: [CompletionFate::Good, CompletionFate::Corrupt].into(),
+    world.a.host.nic.set_fault_injector(Some(Box::new(Script {
+        completions: [CompletionOutcome::Good, CompletionOutcome::Corrupt].into(),
         ..Script::default()
     })));
     for _ in 0..2 {
@@ -199,8 +201,8 @@ fn a_corrupt_completion_fails_its_qp_and_the_rest_is_flushed() {
 fn a_completion_that_is_to_fail_does_with_its_syndrome() {
     for syndrome in [Syndrome::BadResponse, Syndrome::RnrRetryExceeded] {
         let mut world = World::new();
-        world.a.host.nic.set_mishaps(Some(Box::new(Script {
-            completions: [CompletionFate::Failed(syndrome)].into(),
+        world.a.host.nic.set_fault_injector(Some(Box::new(Script {
+            completions: [CompletionOutcome::Failed(syndrome)].into(),
             ..Script::default()
         })));
         // Both are acknowledged at once.
@@ -219,8 +221,8 @@ fn a_completion_that_is_to_fail_does_with_its_syndrome() {
 #[test]
 fn an_overrun_that_happens_is_an_overrun() {
     let mut world = World::new();
-    world.a.host.nic.set_mishaps(Some(Box::new(Script {
-        completions: [CompletionFate::Overrun].into(),
+    world.a.host.nic.set_fault_injector(Some(Box::new(Script {
+        completions: [CompletionOutcome::Overrun].into(),
         ..Script::default()
     })));
     world.a.post(NOP, SIGNALLED, &[]);
@@ -327,25 +329,25 @@ fn a_command_that_finds_no_memory_leaves_nothing_and_may_be_repeated() {
         ("init", &|nic| nic.modify_qp(qp.qpn, &to_init), 0),
     ];
     let total = |nic: &crate::nic::Nic| {
-        let all = nic.census();
+        let all = nic.object_counts();
         all.contexts + all.pds + all.keys + all.cqs + all.srqs + all.qps
     };
     for (name, command, makes) in commands {
         let nic = &mut host.nic;
-        nic.set_mishaps(Some(Box::new(Script {
+        nic.set_fault_injector(Some(Box::new(Script {
             commands: [true].into(),
             ..Script::default()
         })));
-        let (before, state) = (nic.census(), nic.query_qp(qp.qpn).unwrap().state);
+        let (before, state) = (nic.object_counts(), nic.query_qp(qp.qpn).unwrap().state);
         assert_eq!(command(nic), Err(Errno(libc::ENOMEM)), "{name}");
-        assert_eq!(nic.census(), before, "{name}");
+        assert_eq!(nic.object_counts(), before, "{name}");
         assert_eq!(nic.query_qp(qp.qpn).unwrap().state, state, "{name}");
         let count = total(nic);
         assert_eq!(command(nic), Ok(()), "{name}");
         assert_eq!(total(nic), count + makes, "{name}");
     }
     // A QP can be taken out of use without.
-    host.nic.set_mishaps(Some(Box::new(Script {
+    host.nic.set_fault_injector(Some(Box::new(Script {
         commands: [true].into(),
         ..Script::default()
     })));

@@ -241,7 +241,7 @@ fn answered(options: NicOptions, cqe_size: u32, flags: u8, bytes: u32) -> (Vec<u
     let cq = host.cq(16, cqe_size);
     let cqn = cq.cqn;
     let mut a = end(host, |spec| {
-        spec.scatter_answers = true;
+        spec.scatter_responses = true;
         spec.send_cq = cqn;
     });
     a.cq = cq;

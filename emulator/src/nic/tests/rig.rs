@@ -176,7 +176,7 @@ impl Host {
             register: self.register(),
             user_index: 0x77,
             cqe_version: 1,
-            scatter_answers: false,
+            scatter_responses: false,
             scatter_to_cqe: false,
             wq_signature: false,
             user_handle: 0xa0,

@@ -72,7 +72,7 @@ impl Transmit for Wire {
         Ok(())
     }
 
-    fn is_unheard(&mut self, _destination: Qpn) -> bool {
+    fn peer_is_busy(&mut self, _destination: Qpn) -> bool {
         self.unheard
     }
 }

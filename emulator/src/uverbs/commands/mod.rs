@@ -20,7 +20,7 @@ pub(super) use device::{COMPLETION_VECTORS, CORE_SUPPORT};
 pub(super) use qp::{QP_CREATE_FLAGS, QP_CREATE_SQ_SIG_ALL, QpRequest};
 pub(super) use srq::SrqRequest;
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use libc::EINVAL;
 
@@ -28,6 +28,7 @@ use super::context::{DeviceFile, State};
 use super::files::{FILES, Files};
 use super::machine::Machine;
 use crate::nic::spec::{ChannelId, ContextId, Errno, Result};
+use crate::sync::MutexGuard;
 
 /// A command at work on an open device; commands of one device take turns.
 pub(super) struct Call<'a> {

@@ -159,7 +159,7 @@ impl Call<'_> {
             },
             user_index: driver.uidx,
             cqe_version: self.state.cqe_version,
-            scatter_answers: scatters && (request.signal_all || allows_unsignalled),
+            scatter_responses: scatters && (request.signal_all || allows_unsignalled),
             scatter_to_cqe: scatters,
             wq_signature: driver.flags & FLAG_SIGNATURE != 0,
             user_handle: request.user_handle,

@@ -17,7 +17,6 @@ mod file;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard};
 
 use zerocopy::IntoBytes;
 
@@ -26,6 +25,7 @@ use super::abi::AsyncEventDesc;
 use crate::nic::spec::{
     AsyncEvent, AsyncObject, ChannelId, ContextId, Cqn, Errno, EventSink, Result,
 };
+use crate::sync::{Mutex, MutexGuard};
 
 /// Every event file of the process.
 #[derive(Debug, Default)]
@@ -185,9 +185,7 @@ impl Events {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

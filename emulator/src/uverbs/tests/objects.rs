@@ -352,7 +352,7 @@ fn a_qp_reaches_the_nic_as_it_was_asked_for() {
         (spec.user_index, spec.cqe_version, spec.register.page.page),
         (9, 1, app.page)
     );
-    assert!(spec.scatter_to_cqe && !spec.wq_signature && !spec.scatter_answers);
+    assert!(spec.scatter_to_cqe && !spec.wq_signature && !spec.scatter_responses);
     let answers_in_cqes = |flags: u32, signal_all: bool| {
         let mut driver = app.qp_driver();
         driver.flags |= flags;
@@ -362,7 +362,7 @@ fn a_qp_reaches_the_nic_as_it_was_asked_for() {
         }
         command.send(&app.file).unwrap();
         let qp = app.recorder.seen.lock().unwrap().qp;
-        qp.unwrap().scatter_answers
+        qp.unwrap().scatter_responses
     };
     assert!(answers_in_cqes(0, true), "all is signalled");
     assert!(

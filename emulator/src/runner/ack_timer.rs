@@ -1,11 +1,11 @@
-//! The timer of acknowledgements that peers were not woken for.
+//! The timer that delays the wake-up of peers for acknowledgements.
 //!
-//! What follows them, an answer say, mostly comes soon and wakes once for
-//! both. It may come from an application's thread while the NIC thread
-//! sleeps. So this is a timer beside the NIC thread's sleep and not its
-//! length: it runs on from sleep to sleep, since starting and stopping a timer
-//! costs more than a message in a virtual machine, and at its end looks
-//! whether somebody still has to be woken.
+//! An ack is usually followed by another packet, such as the reply, and one
+//! wake-up serves both. The reply may be sent by an application thread while
+//! the NIC thread sleeps, so this is a separate timer and not the timeout of the
+//! NIC thread's sleep. It keeps running from sleep to sleep, since starting and
+//! stopping a timer costs more than a message in a virtual machine. When it
+//! expires, the NIC thread wakes the peers that still have unread acks.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,18 +13,18 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 use crate::nic::Nanos;
 
-/// How long a peer may sleep on acknowledgements, if this process' NIC thread
-/// sleeps too.
-pub(super) const ACKNOWLEDGE_DELAY: Nanos = 100_000;
+/// Maximum time in nanoseconds for which a sleeping peer is not woken for acks,
+/// while this process's NIC thread sleeps too.
+pub(super) const ACK_DELAY: Nanos = 100_000;
 
-/// The timer. Without a descriptor for it, it cannot be started.
+/// The timer. If no descriptor could be created, it never starts.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct AckTimer {
     timer: Option<File>,
     running: bool,
 }
 
-impl Patience {
+impl AckTimer {
     pub(super) fn new() -> Self {
         // SAFETY: timerfd_create(2) takes two integers.
         let fd = unsafe {
@@ -41,29 +41,29 @@ impl Patience {
         }
     }
 
-    /// Readable when the patience is over; -1, which `poll` ignores, if there
-    /// is no timer.
+    /// Returns a descriptor that is readable when the timer has expired, or -1,
+    /// which `poll` ignores, if there is no timer.
     pub(super) fn raw_fd(&self) -> i32 {
         self.timer.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Somebody is being waited with: the timer runs. `false` if there is none.
-    pub(super) fn begin(&mut self) -> bool {
+    /// Starts the timer unless it is running. Returns `false` if there is no timer.
+    pub(super) fn start(&mut self) -> bool {
         if !self.running {
-            self.running = self.start();
+            self.running = self.arm();
         }
         self.running
     }
 
-    /// The descriptor was readable: whoever is waited with is woken now.
-    pub(super) fn over(&mut self) {
+    /// Clears the expired timer.
+    pub(super) fn clear(&mut self) {
         self.running = false;
         if let Some(timer) = &mut self.timer {
             let _ = timer.read(&mut [0; 8]);
         }
     }
 
-    fn start(&self) -> bool {
+    fn arm(&self) -> bool {
         let Some(timer) = &self.timer else {
             return false;
         };
@@ -74,12 +74,12 @@ impl Patience {
         let setting = libc::itimerspec {
             it_interval: zero,
             it_value: libc::timespec {
-                tv_nsec: ACKNOWLEDGE_DELAY as libc::c_long,
+                tv_nsec: ACK_DELAY as libc::c_long,
                 ..zero
             },
         };
         // SAFETY: a timer descriptor, and a setting that lives through the
-        // call; the old one is not asked for.
+        // call; the old setting is not requested.
         let set = unsafe {
             libc::timerfd_settime(
                 timer.as_raw_fd(),
@@ -98,9 +98,9 @@ mod tests {
 
     use super::*;
 
-    fn readable(patience: &Patience, within: Duration) -> bool {
+    fn readable(timer: &AckTimer, within: Duration) -> bool {
         let mut fd = libc::pollfd {
-            fd: patience.raw_fd(),
+            fd: timer.raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
@@ -109,15 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn patience_runs_out_once_each_time_it_begins() {
-        let mut patience = Patience::new();
+    fn the_timer_expires_once_for_each_start() {
+        let mut timer = AckTimer::new();
         for _ in 0..3 {
-            let begun = Instant::now();
-            assert!(patience.begin() && patience.begin());
-            assert!(readable(&patience, Duration::from_secs(5)));
-            assert!(begun.elapsed() >= Duration::from_nanos(ACKNOWLEDGE_DELAY));
-            patience.over();
-            assert!(!readable(&patience, Duration::from_millis(2)));
+            let started = Instant::now();
+            assert!(timer.start() && timer.start());
+            assert!(readable(&timer, Duration::from_secs(5)));
+            assert!(started.elapsed() >= Duration::from_nanos(ACK_DELAY));
+            timer.clear();
+            assert!(!readable(&timer, Duration::from_millis(2)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sending what is owed: acknowledges, NAKs, responses to reads and atomics.
+//! Sending responses: acks, NAKs, responses to reads and atomics.
 
 use super::super::core::Core;
 use super::super::memory;
@@ -9,27 +9,23 @@ use super::super::spec::{Access, AsyncEvent, Qpn};
 use super::aeth;
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
 
-/// Something owed to the requester.
+/// A response to the requester that is not sent yet.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::nic) enum Answer {
-    /// An acknowledge or NAK.
-    Acknowledge {
-        psn: u32,
-        answer: aeth::Answer,
-        msn: u32,
-    },
+pub(in crate::nic) enum Response {
+    /// An ack or NAK.
+    Acknowledge { psn: u32, ack: aeth::Ack, msn: u32 },
     /// The data of a read.
     Read(Read),
-    /// What an atomic found.
+    /// The original value of an atomic.
     Atomic {
         psn: u32,
         original: u64,
         msn: u32,
-        repeated: bool,
+        replayed: bool,
     },
 }
 
-/// A read being answered.
+/// A read that is being responded to.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::nic) struct Read {
     pub(super) first_psn: u32,
@@ -39,85 +35,83 @@ pub(in crate::nic) struct Read {
     pub(super) key: u32,
     pub(super) length: u32,
     pub(super) msn: u32,
-    pub(super) repeated: bool,
+    pub(super) replayed: bool,
 }
 
-impl Answer {
-    /// Whether it is one of those that the responder promised resources for:
-    /// to a read or an atomic, and for the first time. What is repeated is
-    /// bounded by itself.
+impl Response {
+    /// Returns whether the response counts against `max_dest_rd_atomic`: the first
+    /// response to a read or an atomic. Replayed responses have a limit of their own.
     pub(super) fn holds_resource(&self) -> bool {
         match self {
             Self::Acknowledge { .. } => false,
-            Self::Read(Read { repeated, .. }) | Self::Atomic { repeated, .. } => !repeated,
+            Self::Read(Read { replayed, .. }) | Self::Atomic { replayed, .. } => !replayed,
         }
     }
 }
 
 impl Qp {
-    /// Owes an acknowledge of everything up to `psn`. One that is not sent
-    /// yet and last in line is replaced: it says less.
-    pub(super) fn owe_acknowledge(&mut self, core: &mut Core, psn: u32) {
+    /// Queues an ack of everything up to `psn`. Replaces an ack at the end of the
+    /// queue.
+    pub(super) fn queue_ack(&mut self, core: &mut Core, psn: u32) {
         let msn = self.responder.msn;
-        let acknowledge = Answer::Acknowledge {
+        let acknowledge = Response::Acknowledge {
             psn,
-            answer: aeth::Answer::Acknowledge,
+            ack: aeth::Ack::Acknowledge,
             msn,
         };
-        match self.responder.answers.back_mut() {
+        match self.responder.responses.back_mut() {
             Some(
-                last @ Answer::Acknowledge {
-                    answer: aeth::Answer::Acknowledge,
+                last @ Response::Acknowledge {
+                    ack: aeth::Ack::Acknowledge,
                     ..
                 },
             ) => {
                 *last = acknowledge;
             }
-            _ => self.responder.answers.push_back(acknowledge),
+            _ => self.responder.responses.push_back(acknowledge),
         }
         self.make_ready(core);
     }
 
-    /// Owes a NAK for `psn`.
-    pub(super) fn owe_refusal(&mut self, core: &mut Core, psn: u32, answer: aeth::Answer) {
+    /// Queues a NAK for `psn`.
+    pub(super) fn queue_nak(&mut self, core: &mut Core, psn: u32, ack: aeth::Ack) {
         let msn = self.responder.msn;
         self.responder
-            .answers
-            .push_back(Answer::Acknowledge { psn, answer, msn });
+            .responses
+            .push_back(Response::Acknowledge { psn, ack, msn });
         self.make_ready(core);
     }
 
-    /// Sends answers while there is room; `turn.has_more` when some are left.
-    pub(in crate::nic) fn send_answers(
+    /// Sends responses while there is room; sets `turn.has_more` if some are left.
+    pub(in crate::nic) fn send_responses(
         &mut self,
         core: &mut Core,
         tx: &mut dyn Transmit,
         limit: usize,
         turn: &mut Turn,
     ) {
-        while let Some(answer) = self.responder.answers.front().copied() {
+        while let Some(response) = self.responder.responses.front().copied() {
             if turn.packets == limit || !tx.has_room(Qpn(self.attr.dest_qpn)) {
                 turn.has_more = true;
                 return;
             }
-            let (header, payload, is_done) = match answer {
-                Answer::Acknowledge { psn, answer, msn } => (
-                    self.answer_header(Operation::Acknowledge, psn, answer, msn),
+            let (header, payload, is_done) = match response {
+                Response::Acknowledge { psn, ack, msn } => (
+                    self.response_header(Operation::Acknowledge, psn, ack, msn),
                     Vec::new(),
                     true,
                 ),
-                Answer::Atomic {
+                Response::Atomic {
                     psn, original, msn, ..
                 } => {
-                    let answer = aeth::Answer::Acknowledge;
-                    let mut header =
-                        self.answer_header(Operation::AtomicResponse, psn, answer, msn);
+                    let ack = aeth::Ack::Acknowledge;
+                    let mut header = self.response_header(Operation::AtomicResponse, psn, ack, msn);
                     if let Some(header) = &mut header {
                         header.atomic[0] = original;
                     }
                     (header, Vec::new(), true)
                 }
-                Answer::Read(read) => match self.read_response(core, &read) {
+                Response::Read(read) => match self.read_response(core, &read) {
                     Some((header, payload)) => (header, payload, read.sent + 1 == read.packets),
                     None => continue,
                 },
@@ -134,15 +128,15 @@ impl Qp {
             }
             turn.packets += 1;
             if is_done {
-                self.responder.answers.pop_front();
-            } else if let Some(Answer::Read(read)) = self.responder.answers.front_mut() {
+                self.responder.responses.pop_front();
+            } else if let Some(Response::Read(read)) = self.responder.responses.front_mut() {
                 read.sent += 1;
             }
         }
     }
 
-    /// The next response of a read. When its memory is no longer open to the
-    /// peer, the read becomes a NAK.
+    /// Returns the next packet of a read response. If the peer may not access the
+    /// memory any more, queues a NAK instead.
     fn read_response(&mut self, core: &mut Core, read: &Read) -> Option<(Option<Header>, Vec<u8>)> {
         let mtu = self.mtu();
         let offset = read.sent * mtu;
@@ -154,24 +148,24 @@ impl Qp {
         let needs = Access::REMOTE_READ;
         let wide = u64::from(length);
         let host = core
-            .mrs
+            .mkeys
             .translate_remote(read.key, self.key_user(), address, wide, needs);
         let is_read =
             length == 0 || host.is_ok_and(|host| memory::read(host, &mut payload).is_ok());
         if !is_read {
             core.recycle(payload);
             let msn = read.msn;
-            let answer = aeth::Answer::AccessError;
-            self.responder.answers.clear();
+            let ack = aeth::Ack::AccessError;
+            self.responder.responses.clear();
             self.responder
-                .answers
-                .push_back(Answer::Acknowledge { psn, answer, msn });
+                .responses
+                .push_back(Response::Acknowledge { psn, ack, msn });
             self.enter_error(core);
             self.raise(core, AsyncEvent::QpAccessErr);
             return None;
         }
-        let answer = aeth::Answer::Acknowledge;
-        let mut header = self.answer_header(Operation::ReadResponse, psn, answer, read.msn);
+        let ack = aeth::Ack::Acknowledge;
+        let mut header = self.response_header(Operation::ReadResponse, psn, ack, read.msn);
         if let Some(header) = &mut header {
             header.flags.set(PacketFlags::FIRST, read.sent == 0);
             header
@@ -181,15 +175,15 @@ impl Qp {
         Some((header, payload))
     }
 
-    fn answer_header(
+    fn response_header(
         &self,
         operation: Operation,
         psn: u32,
-        answer: aeth::Answer,
+        ack: aeth::Ack,
         msn: u32,
     ) -> Option<Header> {
         let mut header = self.header(self.peer?, operation, psn);
-        header.syndrome = answer.syndrome();
+        header.syndrome = ack.syndrome();
         header.msn = msn;
         Some(header)
     }

@@ -1,36 +1,36 @@
-//! Taking packets: to whom they belong, and whether it is their turn.
+//! Received packets: checking the sender and the PSN.
 
 use super::super::core::Core;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::spec::{AsyncEvent, PortAddress, QpState, Service};
 use super::aeth;
-use super::answer::{Answer, Read};
+use super::response::{Read, Response};
 use crate::fabric::packet::{Header, Operation, PacketFlags};
 
-/// Reads that are answered again, beyond those the requester may have open.
-const REPEATED_READS: usize = 16;
+/// Maximum number of replayed reads, beyond max_dest_rd_atomic.
+const MAX_REPLAYED_READS: usize = 16;
 
 impl Qp {
-    /// A packet for this QP.
-    pub(in crate::nic) fn take_packet(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+    /// Handles a packet for this QP.
+    pub(in crate::nic) fn receive_packet(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
         if self.spec.service == Service::Ud {
-            return self.take_datagram(core, header, data);
+            return self.receive_datagram(core, header, data);
         }
         if !self.is_from_peer(header) {
             return core.note(|| format!("packet from {header:?} dropped"));
         }
         if self.spec.service == Service::Uc {
-            return self.take_unreliable(core, header, data);
+            return self.receive_unreliable(core, header, data);
         }
         match header.operation {
             Operation::Acknowledge | Operation::ReadResponse | Operation::AtomicResponse => {
-                self.take_answer(core, header, data);
+                self.handle_response(core, header, data);
             }
             Operation::Send
             | Operation::Write
             | Operation::ReadRequest
-            | Operation::AtomicRequest => self.take_request_packet(core, header, data),
+            | Operation::AtomicRequest => self.receive_request(core, header, data),
         }
     }
 
@@ -48,9 +48,8 @@ impl Qp {
         header.destination == here
     }
 
-    /// A connection's first packet before RTS tells software that the peer
-    /// is there.
-    pub(super) fn notice_peer(&mut self, core: &Core) {
+    /// Raises `COMM_EST` for the first packet of a connection that arrives before RTS.
+    pub(super) fn raise_comm_est(&mut self, core: &Core) {
         if !self.responder.established {
             self.responder.established = true;
             if self.state == QpState::Rtr {
@@ -59,61 +58,63 @@ impl Qp {
         }
     }
 
-    fn take_request_packet(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
+    fn receive_request(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
         if !self.receives() {
             return;
         }
-        self.notice_peer(core);
+        self.raise_comm_est(core);
         match psn::distance(header.psn, self.responder.expected) {
             0 => {
-                self.responder.refused = false;
+                self.responder.nak_sent = false;
                 self.execute(core, header, data);
             }
             1.. => {
-                if !self.responder.refused {
-                    self.responder.refused = true;
+                if !self.responder.nak_sent {
+                    self.responder.nak_sent = true;
                     let expected = self.responder.expected;
-                    self.owe_refusal(core, expected, aeth::Answer::SequenceError);
+                    self.queue_nak(core, expected, aeth::Ack::SequenceError);
                 }
             }
-            _ => self.take_duplicate(core, header),
+            _ => self.handle_duplicate(core, header),
         }
     }
 
-    /// A packet that was executed before: its answer was lost, or is late.
-    fn take_duplicate(&mut self, core: &mut Core, header: &Header) {
+    /// Handles a packet that was executed before: its response was lost or is late.
+    fn handle_duplicate(&mut self, core: &mut Core, header: &Header) {
         let asks = header.flags.contains(PacketFlags::ACK_REQUEST);
         match header.operation {
-            Operation::ReadRequest => self.repeat_read(core, header),
-            Operation::AtomicRequest => self.repeat_atomic(core, header),
+            Operation::ReadRequest => self.replay_read(core, header),
+            Operation::AtomicRequest => self.replay_atomic(core, header),
             Operation::Send | Operation::Write if asks => {
                 let executed = self.responder.executed();
-                self.owe_acknowledge(core, executed);
+                self.queue_ack(core, executed);
             }
             _ => {}
         }
     }
 
-    fn repeat_read(&mut self, core: &mut Core, header: &Header) {
+    fn replay_read(&mut self, core: &mut Core, header: &Header) {
         let mut open = 0;
-        for answer in &mut self.responder.answers {
-            let Answer::Read(read) = answer else { continue };
+        for response in &mut self.responder.responses {
+            let Response::Read(read) = response else {
+                continue;
+            };
             open += 1;
             let into = psn::distance(header.psn, read.first_psn);
             if (0..read.packets.cast_signed()).contains(&into) {
-                // It is being answered: begin again where the requester asks.
+                // The response is in progress: restart it where the requester asks.
                 read.sent = into.cast_unsigned();
                 return;
             }
         }
-        let most = usize::from(self.attr.max_dest_rd_atomic) + REPEATED_READS;
-        if open < most && self.read_is_allowed(core, header) {
-            self.owe_read(core, header, true);
+        let max = usize::from(self.attr.max_dest_rd_atomic) + MAX_REPLAYED_READS;
+        if open < max && self.read_is_allowed(core, header) {
+            self.queue_read_response(core, header, true);
         }
     }
 
-    pub(super) fn owe_read(&mut self, core: &mut Core, header: &Header, repeated: bool) {
-        self.responder.answers.push_back(Answer::Read(Read {
+    pub(super) fn queue_read_response(&mut self, core: &mut Core, header: &Header, replayed: bool) {
+        self.responder.responses.push_back(Response::Read(Read {
             first_psn: header.psn,
             packets: header.length.div_ceil(self.mtu()).max(1),
             sent: 0,
@@ -121,7 +122,7 @@ impl Qp {
             key: header.key,
             length: header.length,
             msn: self.responder.msn,
-            repeated,
+            replayed,
         }));
         self.make_ready(core);
     }

@@ -1,11 +1,11 @@
-//! How many objects there are: what is left behind shows.
+//! Object counts, with which tests detect leaks.
 
 use super::adapter::Nic;
 
-/// The objects of a NIC, of all its devices and contexts.
+/// The numbers of objects of a NIC, of all its devices and contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
-    /// Open devices.
+pub struct ObjectCounts {
+    /// Contexts.
     pub contexts: usize,
     /// Protection domains.
     pub pds: usize,
@@ -22,11 +22,11 @@ pub struct Census {
 impl Nic {
     /// Counts the objects.
     #[must_use]
-    pub fn census(&self) -> Census {
-        Census {
+    pub fn object_counts(&self) -> ObjectCounts {
+        ObjectCounts {
             contexts: self.core.contexts.len(),
             pds: self.core.pds.len(),
-            keys: self.core.mrs.len(),
+            keys: self.core.mkeys.len(),
             cqs: self.core.cqs.len(),
             srqs: self.core.srqs.len(),
             qps: self.qps.len(),

@@ -1,16 +1,16 @@
-//! A process that writes to the shared memory what it should not.
+//! A process writes garbage to the shared memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::attachment::Attachment;
 use super::segment::tests::{ring_offset, slot_offset};
-use super::tests::{Scratch, eventually, packet, psns, readable, ring_urgent};
+use super::tests::{Scratch, eventually, packet, psns, readable, wake_peers};
 
-/// The shared segment of a fabric, as another process of the user sees it.
-struct Intruder(memmap2::MmapRaw);
+/// The shared segment of a fabric, mapped like by another process of the user.
+struct Corruptor(memmap2::MmapRaw);
 
-impl Intruder {
+impl Corruptor {
     fn new(at: &Attachment) -> Self {
         let file = open_segment(at);
         Self(memmap2::MmapOptions::new().map_raw(&file).unwrap())
@@ -32,12 +32,12 @@ fn open_segment(of: &Attachment) -> std::fs::File {
         .unwrap()
 }
 
-/// Lets a receiver do what its NIC thread does.
+/// Does what a receiver's NIC thread does.
 fn serve(attachment: &mut Attachment) -> Vec<u32> {
     let found = psns(attachment);
     attachment.served();
     let wakes = attachment.take_wakes();
-    attachment.bells().ring(wakes);
+    attachment.waker().wake(wakes);
     found
 }
 
@@ -47,7 +47,7 @@ fn garbage_in_the_positions_of_a_ring_stalls_neither_end() {
     let (mut one, mut two) = (scratch.join(), scratch.join());
     one.send(2, &packet(1, 2, 1, b"x")).unwrap();
     assert_eq!(serve(&mut two), [1]);
-    let intruder = Intruder::new(&one);
+    let corruptor = Corruptor::new(&one);
     let ring = ring_offset(1, 2);
     for (n, (offset, garbage)) in (2..).zip([
         (0, u64::MAX / 2),
@@ -57,16 +57,16 @@ fn garbage_in_the_positions_of_a_ring_stalls_neither_end() {
         (0, 7_777_777),
         (64, 1),
     ]) {
-        intruder
+        corruptor
             .word(ring + offset)
             .store(garbage, Ordering::SeqCst);
-        eventually("the ring gets room again", || {
+        eventually("the ring has room again", || {
             serve(&mut two);
             one.has_room(2)
         });
-        eventually("nothing waits for ever to be heard", || {
+        eventually("the peer is not seen as busy forever", || {
             serve(&mut two);
-            !one.is_unheard(2)
+            !one.peer_is_busy(2)
         });
         one.send(2, &packet(1, 2, n, b"x")).unwrap();
         let found = serve(&mut two);
@@ -75,65 +75,64 @@ fn garbage_in_the_positions_of_a_ring_stalls_neither_end() {
 }
 
 #[test]
-fn garbage_in_the_words_of_a_slot_does_not_last() {
+fn garbage_in_the_words_of_a_slot_is_corrected() {
     let scratch = Scratch::new("words");
     let (mut one, mut two) = (scratch.join(), scratch.join());
     one.send(2, &packet(1, 2, 1, b"x")).unwrap();
     assert_eq!(serve(&mut two), [1]);
-    let intruder = Intruder::new(&one);
+    let corruptor = Corruptor::new(&one);
     let slot = slot_offset(2);
-    // The word of `serving`: the peer seems to be busy for ever.
-    intruder.word(slot + 8).store(7, Ordering::SeqCst);
-    eventually("a peer that seems busy is looked after", || {
-        let unheard = one.is_unheard(2);
-        ring_urgent(&mut one);
+    // The word `serving`: the peer seems to be busy.
+    corruptor.word(slot + 8).store(7, Ordering::SeqCst);
+    eventually("the busy flag is cleared", || {
+        let unheard = one.peer_is_busy(2);
+        wake_peers(&mut one);
         serve(&mut two);
         !unheard
     });
-    // `life` and `sleep`: the peer seems to be gone, or to be awake.
-    let life = intruder.word(slot).load(Ordering::SeqCst);
-    two.bells().drain();
-    two.bells().begin_sleep();
-    intruder.word(slot).store(life & !1, Ordering::SeqCst);
+    // `generation` and `sleep`: the peer seems to be gone, or to be awake.
+    let generation = corruptor.word(slot).load(Ordering::SeqCst);
+    two.waker().drain();
+    two.waker().begin_sleep();
+    corruptor
+        .word(slot)
+        .store(generation & !1, Ordering::SeqCst);
     one.send(2, &packet(1, 2, 2, b"x")).unwrap();
-    assert_eq!(one.counters().vanished, 1);
+    assert_eq!(one.counters().undeliverable, 1);
     two.served();
     one.send(2, &packet(1, 2, 3, b"x")).unwrap();
-    ring_urgent(&mut one);
-    // And `pending`: no peer has anything for it.
-    intruder.word(slot + 64).store(0, Ordering::SeqCst);
+    wake_peers(&mut one);
+    // And `pending`: no packets seem to be pending.
+    corruptor.word(slot + 64).store(0, Ordering::SeqCst);
     assert!(!readable(&two, Duration::ZERO) && !two.has_pending());
-    eventually("the sender insists", || {
-        assert!(one.is_unheard(2));
+    eventually("the sender wakes the peer anyway", || {
+        assert!(one.peer_is_busy(2));
         readable(&two, Duration::ZERO)
     });
     assert_eq!(psns(&mut two), [3]);
-    // Its own wake-up does not depend on the shared word.
-    two.bells().drain();
-    intruder.word(slot).store(life, Ordering::SeqCst);
-    two.bells().wake_own();
+    // The process wakes its own thread without reading the shared word.
+    two.waker().drain();
+    corruptor.word(slot).store(generation, Ordering::SeqCst);
+    two.waker().wake_own();
     assert!(readable(&two, Duration::ZERO));
 }
 
 #[test]
-fn a_peer_that_writes_garbage_without_end_does_not_keep_others_waiting() {
+fn a_peer_that_keeps_writing_garbage_does_not_block_others() {
     let scratch = Scratch::new("without-end");
     let (mut one, mut two, mut three) = (scratch.join(), scratch.join(), scratch.join());
     for _ in 0..1000 {
-        // Of a slot that this process does not have: discarded.
+        // From a slot that this process does not own: discarded.
         one.send(3, &packet(9, 3, 0, b"")).unwrap();
     }
     let mut payload = Vec::new();
     assert_eq!(three.receive(&mut payload), None);
     let discarded = three.counters().stale;
     assert!((1..1000).contains(&discarded), "{discarded} in one call");
-    assert!(three.bells().has_pending(), "the caller comes back");
+    assert!(three.waker().has_pending(), "the caller calls again");
     two.send(3, &packet(2, 3, 7, b"")).unwrap();
     assert_eq!(three.receive(&mut payload).unwrap().psn, 7);
-    assert!(
-        three.counters().stale < 1000,
-        "the honest peer had its turn"
-    );
+    assert!(three.counters().stale < 1000, "the other peer had its turn");
     while three.has_pending() {
         assert_eq!(three.receive(&mut payload), None);
     }
@@ -141,7 +140,7 @@ fn a_peer_that_writes_garbage_without_end_does_not_keep_others_waiting() {
 }
 
 #[test]
-fn a_truncated_segment_is_noticed_and_ends_no_process() {
+fn a_truncated_segment_is_reported_and_kills_no_process() {
     crate::guard::install();
     for (test, left) in [("truncated", 0), ("shortened", ring_offset(1, 2) as u64)] {
         let scratch = Scratch::new(test);
@@ -151,24 +150,24 @@ fn a_truncated_segment_is_noticed_and_ends_no_process() {
         assert_eq!((psns(&mut one), psns(&mut two)), (vec![1], vec![1]));
         assert!(!one.is_lost() && !two.is_lost());
         open_segment(&one).set_len(left).unwrap();
-        assert!(!one.is_lost(), "no one has looked yet");
-        two.bells().begin_sleep();
+        assert!(!one.is_lost(), "not accessed yet");
+        two.waker().begin_sleep();
         eventually("the sender notices", || {
             let _ = one.send(2, &packet(1, 2, 2, b"x"));
             one.is_lost()
         });
-        let trouble = one.take_trouble().expect("told once").to_string();
-        assert!(trouble.contains("truncated"), "{trouble}");
-        assert!(one.take_trouble().is_none());
+        let error = one.take_error().expect("reported once").to_string();
+        assert!(error.contains("truncated"), "{error}");
+        assert!(one.take_error().is_none());
         assert!(readable(&two, Duration::ZERO), "its peer is woken");
-        two.bells().end_sleep();
-        eventually("the peer notices, or sees it gone", || {
+        two.waker().end_sleep();
+        eventually("the peer notices, or sees the process as gone", || {
             let _ = two.send(1, &packet(2, 1, 2, b"x"));
             psns(&mut two);
-            two.is_lost() || two.counters().vanished != 0
+            two.is_lost() || two.counters().undeliverable != 0
         });
-        // What is lost neither refuses nor waits, nor says anything more.
-        assert!(one.has_room(2) && !one.is_unheard(2));
+        // A lost attachment drops packets, and reports nothing more.
+        assert!(one.has_room(2) && !one.peer_is_busy(2));
         one.send(2, &packet(1, 2, 3, b"x")).unwrap();
         assert!(psns(&mut one).is_empty() && !one.has_pending());
     }

@@ -1,44 +1,44 @@
-//! Executing request packets that are in order.
+//! Executing in-order request packets.
 
 use super::super::core::Core;
-use super::super::gather::Refused;
 use super::super::memory;
 use super::super::psn;
 use super::super::qp::Qp;
+use super::super::scatter_gather::SgeError;
 use super::super::spec::{Access, AsyncEvent};
 use super::{Target, aeth};
 use crate::decode::cqe::Syndrome;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
 use crate::limits::MAX_MSG;
 
-/// Why a packet is not executed.
-pub(super) enum Refusal {
+/// Reasons why a packet is not executed.
+pub(super) enum NakReason {
     /// No receive is posted.
     NotReady,
-    /// The packet does not fit its message or this QP.
+    /// The packet does not fit into its message or is not valid on this QP.
     Invalid,
-    /// Key, bounds or rights of the remote address.
+    /// Key, bounds or access flags do not permit the remote access.
     Access,
-    /// The key that a SEND asks to invalidate.
+    /// The key that a SEND invalidates is not valid.
     Invalidate,
-    /// The receive in use cannot take the message.
-    Receive(Refused),
+    /// The receive in use cannot hold the message.
+    Receive(SgeError),
 }
 
 impl Qp {
     pub(super) fn execute(&mut self, core: &mut Core, header: &Header, data: &[u8]) {
-        let done =
-            self.check_place_in_message(header, data)
-                .and_then(|()| match header.operation {
-                    Operation::Send => self.place_send(core, header, data),
-                    Operation::Write => self.place_write(core, header, data),
-                    Operation::ReadRequest => self.begin_read(core, header),
-                    Operation::AtomicRequest => self.execute_atomic(core, header),
-                    _ => Err(Refusal::Invalid),
-                });
+        let done = self
+            .check_message_order(header, data)
+            .and_then(|()| match header.operation {
+                Operation::Send => self.place_send(core, header, data),
+                Operation::Write => self.place_write(core, header, data),
+                Operation::ReadRequest => self.begin_read(core, header),
+                Operation::AtomicRequest => self.execute_atomic(core, header),
+                _ => Err(NakReason::Invalid),
+            });
         match done {
             Ok(packets) => self.executed(core, header, packets),
-            Err(refusal) => self.refuse(core, header, refusal),
+            Err(reason) => self.refuse(core, header, reason),
         }
     }
 
@@ -58,38 +58,36 @@ impl Qp {
             Operation::ReadRequest | Operation::AtomicRequest
         );
         if !is_answered && header.flags.contains(PacketFlags::ACK_REQUEST) {
-            self.owe_acknowledge(core, header.psn);
+            self.queue_ack(core, header.psn);
         }
     }
 
-    fn refuse(&mut self, core: &mut Core, header: &Header, refusal: Refusal) {
-        let (answer, syndrome, event) = match refusal {
-            Refusal::NotReady => {
-                self.responder.refused = true;
+    fn refuse(&mut self, core: &mut Core, header: &Header, reason: NakReason) {
+        let (ack, syndrome, event) = match reason {
+            NakReason::NotReady => {
+                self.responder.nak_sent = true;
                 let code = self.attr.min_rnr_timer;
-                let answer = aeth::Answer::ReceiverNotReady(code);
-                return self.owe_refusal(core, header.psn, answer);
+                let ack = aeth::Ack::RnrNak(code);
+                return self.queue_nak(core, header.psn, ack);
             }
-            Refusal::Invalid => {
+            NakReason::Invalid => {
                 let event = Some(AsyncEvent::QpReqErr);
-                (aeth::Answer::InvalidRequest, Syndrome::Flushed, event)
+                (aeth::Ack::InvalidRequest, Syndrome::Flushed, event)
             }
-            Refusal::Access => {
+            NakReason::Access => {
                 let event = Some(AsyncEvent::QpAccessErr);
-                (aeth::Answer::AccessError, Syndrome::Flushed, event)
+                (aeth::Ack::AccessError, Syndrome::Flushed, event)
             }
-            Refusal::Invalidate => (aeth::Answer::AccessError, Syndrome::LocalAccess, None),
-            // The completion tells the receiver; no event is needed.
-            Refusal::Receive(Refused::TooShort) => {
-                (aeth::Answer::InvalidRequest, Syndrome::LocalLength, None)
+            NakReason::Invalidate => (aeth::Ack::AccessError, Syndrome::LocalAccess, None),
+            // A completion reports the error to the receiver, so no event is raised.
+            NakReason::Receive(SgeError::TooShort) => {
+                (aeth::Ack::InvalidRequest, Syndrome::LocalLength, None)
             }
-            Refusal::Receive(Refused::Protection) => (
-                aeth::Answer::OperationalError,
-                Syndrome::LocalProtection,
-                None,
-            ),
+            NakReason::Receive(SgeError::Protection) => {
+                (aeth::Ack::OperationalError, Syndrome::LocalProtection, None)
+            }
         };
-        self.owe_refusal(core, header.psn, answer);
+        self.queue_nak(core, header.psn, ack);
         self.fail_receive(core, syndrome);
         self.enter_error(core);
         if let Some(event) = event {
@@ -97,12 +95,13 @@ impl Qp {
         }
     }
 
-    /// First, middle and last packets must follow each other, full but the last.
-    pub(super) fn check_place_in_message(
+    /// Checks that first, middle and last packets follow each other, and that all but
+    /// the last are full.
+    pub(super) fn check_message_order(
         &self,
         header: &Header,
         data: &[u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NakReason> {
         let is_first = header.flags.contains(PacketFlags::FIRST);
         let is_last = header.flags.contains(PacketFlags::LAST);
         let follows = match self.responder.message {
@@ -118,7 +117,7 @@ impl Qp {
         if follows && fits {
             Ok(())
         } else {
-            Err(Refusal::Invalid)
+            Err(NakReason::Invalid)
         }
     }
 
@@ -127,28 +126,28 @@ impl Qp {
         core: &mut Core,
         header: &Header,
         data: &[u8],
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, NakReason> {
         let is_first = header.flags.contains(PacketFlags::FIRST);
         let is_last = header.flags.contains(PacketFlags::LAST);
         if is_first && !self.take_receive(core) {
-            return Err(Refusal::NotReady);
+            return Err(NakReason::NotReady);
         }
         let pd = self.receive_pd(core);
         let offset = self.responder.placed;
-        let is_small = !data.is_empty() && data.len() <= self.inline_room(core);
+        let is_small = !data.is_empty() && data.len() <= self.inline_receive_limit(core);
         let inline = is_first && is_last && is_small;
         let placed = if inline {
-            core.check_scatter(&self.rq.list, pd, data.len() as u32)
+            core.check_scatter(&self.rq.sges, pd, data.len() as u32)
         } else {
-            core.scatter(&self.rq.list, pd, offset, data)
+            core.scatter(&self.rq.sges, pd, offset, data)
         };
-        placed.map_err(Refusal::Receive)?;
+        placed.map_err(NakReason::Receive)?;
         self.responder.placed = offset + data.len() as u32;
         if is_last {
             if header.flags.contains(PacketFlags::INVALIDATE) {
                 let key = u32::from_be_bytes(header.immediate);
-                let done = core.mrs.invalidate(key, self.key_user());
-                done.map_err(|_| Refusal::Invalidate)?;
+                let done = core.mkeys.invalidate(key, self.key_user());
+                done.map_err(|_| NakReason::Invalidate)?;
             }
             let bytes = self.responder.placed;
             self.complete_receive(core, header, bytes, inline.then_some(data));
@@ -161,7 +160,7 @@ impl Qp {
         core: &mut Core,
         header: &Header,
         data: &[u8],
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, NakReason> {
         let is_last = header.flags.contains(PacketFlags::LAST);
         let has_immediate = header.flags.contains(PacketFlags::IMMEDIATE);
         if header.flags.contains(PacketFlags::FIRST) {
@@ -171,11 +170,11 @@ impl Qp {
         let left = target.length - self.responder.placed;
         let length = data.len() as u32;
         if length > left || (is_last && length != left) {
-            return Err(Refusal::Invalid);
+            return Err(NakReason::Invalid);
         }
-        // The immediate takes a receive, and without one nothing is written.
+        // The immediate needs a receive; without one nothing is written.
         if is_last && has_immediate && !self.take_receive(core) {
-            return Err(Refusal::NotReady);
+            return Err(NakReason::NotReady);
         }
         if !data.is_empty() {
             let address = target
@@ -184,11 +183,11 @@ impl Qp {
             let needs = Access::REMOTE_WRITE;
             let user = self.key_user();
             let wide = u64::from(length);
-            let mrs = &core.mrs;
-            let host = mrs.translate_remote(target.key, user, address, wide, needs);
+            let mkeys = &core.mkeys;
+            let host = mkeys.translate_remote(target.key, user, address, wide, needs);
             let written = host.is_ok_and(|host| memory::write(host, data).is_ok());
             if !written {
-                return Err(Refusal::Access);
+                return Err(NakReason::Access);
             }
         }
         self.responder.placed += length;
@@ -198,20 +197,20 @@ impl Qp {
         Ok(1)
     }
 
-    fn begin_write(&mut self, core: &Core, header: &Header) -> Result<(), Refusal> {
+    fn begin_write(&mut self, core: &Core, header: &Header) -> Result<(), NakReason> {
         if !self.attr.access.contains(Access::REMOTE_WRITE) {
-            return Err(Refusal::Access);
+            return Err(NakReason::Access);
         }
         if header.length > MAX_MSG {
-            return Err(Refusal::Invalid);
+            return Err(NakReason::Invalid);
         }
         let (address, key, length) = (header.remote_address, header.key, header.length);
-        // The key of an empty message is not looked at.
+        // The key of an empty message is not checked.
         if length > 0 {
             let (user, wide) = (self.key_user(), u64::from(length));
             let needs = Access::REMOTE_WRITE;
-            let open = core.mrs.translate_remote(key, user, address, wide, needs);
-            open.map_err(|_| Refusal::Access)?;
+            let open = core.mkeys.translate_remote(key, user, address, wide, needs);
+            open.map_err(|_| NakReason::Access)?;
         }
         self.responder.target = Target {
             address,
@@ -222,26 +221,28 @@ impl Qp {
         Ok(())
     }
 
-    fn begin_read(&mut self, core: &mut Core, header: &Header) -> Result<u32, Refusal> {
+    fn begin_read(&mut self, core: &mut Core, header: &Header) -> Result<u32, NakReason> {
         if !self.read_is_allowed(core, header) {
-            return Err(Refusal::Access);
+            return Err(NakReason::Access);
         }
         if header.length > MAX_MSG || !self.has_resource() {
-            return Err(Refusal::Invalid);
+            return Err(NakReason::Invalid);
         }
-        self.owe_read(core, header, false);
+        self.queue_read_response(core, header, false);
         Ok(header.length.div_ceil(self.mtu()).max(1))
     }
 
-    /// Whether one more read or atomic may be answered at the same time.
+    /// Returns whether `max_dest_rd_atomic` permits one more read or atomic.
     pub(super) fn has_resource(&self) -> bool {
-        let answers = self.responder.answers.iter();
-        let open = answers.filter(|answer| answer.holds_resource()).count();
+        let responses = self.responder.responses.iter();
+        let open = responses
+            .filter(|response| response.holds_resource())
+            .count();
         open < usize::from(self.attr.max_dest_rd_atomic)
     }
 
-    /// Whether the peer may read that. Without resources for reads the QP
-    /// does not allow them (mlx5 clears the right).
+    /// Returns whether the peer may perform this read. With max_dest_rd_atomic 0 reads
+    /// are not permitted (mlx5 clears the access flag).
     pub(super) fn read_is_allowed(&self, core: &Core, header: &Header) -> bool {
         let (user, needs) = (self.key_user(), Access::REMOTE_READ);
         let length = u64::from(header.length);
@@ -249,7 +250,7 @@ impl Qp {
             && self.attr.max_dest_rd_atomic > 0
             && (length == 0
                 || core
-                    .mrs
+                    .mkeys
                     .translate_remote(header.key, user, header.remote_address, length, needs)
                     .is_ok())
     }

@@ -1,4 +1,4 @@
-//! Where the files of a fabric are, and when they go.
+//! Tests of where a fabric's files are, and when they are removed.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use super::directory::FabricDirectory;
 use super::name::FabricName;
 use super::tests::{Scratch, join, packet, psns};
 
-/// The directory of this user's fabrics under a base, by its number.
+/// Returns a candidate directory for this user's fabrics under a base.
 fn parent(base: &Path, number: u32) -> PathBuf {
     // SAFETY: geteuid(2) cannot fail.
     let user = unsafe { libc::geteuid() };
@@ -18,7 +18,7 @@ fn parent(base: &Path, number: u32) -> PathBuf {
 }
 
 #[test]
-fn a_directory_that_others_may_enter_is_passed_over() {
+fn a_directory_open_to_other_users_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new("open");
     let first = parent(&scratch.0, 0);
@@ -28,7 +28,11 @@ fn a_directory_that_others_may_enter_is_passed_over() {
     std::os::unix::fs::symlink("/tmp", parent(&scratch.0, 2)).unwrap();
     let (mut one, mut two) = (scratch.join(), scratch.join());
     assert!(one.directory().starts_with(parent(&scratch.0, 3)));
-    let told: Vec<_> = one.passed_over().iter().map(ToString::to_string).collect();
+    let told: Vec<_> = one
+        .untrusted_entries()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert!(
         told[0].ends_with("is open to other users (mode 755)"),
         "{told:?}"
@@ -37,7 +41,8 @@ fn a_directory_that_others_may_enter_is_passed_over() {
     assert!(told[2].ends_with("is not a directory"), "{told:?}");
     one.send(2, &packet(1, 2, 7, b"")).unwrap();
     assert_eq!(psns(&mut two), [7]);
-    // The foreign entries go: a third process still finds the first two.
+    // After the untrusted entries are removed, a third process still joins the
+    // first two.
     std::fs::remove_dir(&first).unwrap();
     std::fs::remove_file(parent(&scratch.0, 1)).unwrap();
     std::fs::remove_file(parent(&scratch.0, 2)).unwrap();
@@ -46,11 +51,11 @@ fn a_directory_that_others_may_enter_is_passed_over() {
     drop((one, two, third));
     let fourth = scratch.join();
     assert!(fourth.directory().starts_with(&first));
-    assert!(fourth.passed_over().is_empty());
+    assert!(fourth.untrusted_entries().is_empty());
 }
 
 #[test]
-fn a_squatter_is_another_user_and_named() {
+fn a_directory_of_another_user_is_reported_and_not_used() {
     // SAFETY: geteuid(2) cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("SKIPPED: only root can create another user's directory");
@@ -69,7 +74,7 @@ fn a_squatter_is_another_user_and_named() {
     let bases = [scratch.0.clone(), second.0.clone()];
     let attachment = Attachment::join_under(&bases, &FabricName::default()).unwrap();
     assert!(attachment.directory().starts_with(&second.0));
-    assert_eq!(attachment.passed_over().len(), 8);
+    assert_eq!(attachment.untrusted_entries().len(), 8);
     drop(attachment);
     std::fs::remove_dir(parent(&scratch.0, 5)).unwrap();
     assert!(
@@ -81,12 +86,12 @@ fn a_squatter_is_another_user_and_named() {
 }
 
 #[test]
-fn a_sweep_removes_dead_fabrics_and_no_other() {
+fn a_sweep_removes_dead_fabrics_only() {
     let scratch = Scratch::new("sweep");
     let bases = [scratch.0.clone()];
     let named = |name| FabricName::new(name).unwrap();
     let alive = Attachment::join_under(&bases, &named("alive")).unwrap();
-    // What killed processes leave: the files, and no lock held.
+    // A killed process leaves its files without locks.
     let dead = FabricDirectory::create(&bases, &named("dead")).unwrap();
     drop(dead.lock().unwrap());
     drop(dead.take_slot(1).unwrap());
@@ -94,8 +99,8 @@ fn a_sweep_removes_dead_fabrics_and_no_other() {
     dead.segment().unwrap();
     let joining = FabricDirectory::create(&bases, &named("joining")).unwrap();
     let held = joining.lock().unwrap();
-    // Between creating the directory and its lock: the joining process
-    // notices, and begins again.
+    // A process that joins has created the directory and not yet the lock: it
+    // notices the removal and starts again.
     let empty = FabricDirectory::create(&bases, &named("empty")).unwrap();
     FabricDirectory::sweep(&bases);
     assert!(alive.directory().join("segment").exists());

@@ -1,64 +1,66 @@
-//! How the NIC thread waits: spinning, napping, asleep.
+//! How the idle NIC thread waits: it spins, naps or sleeps.
 //!
-//! With a core of its own the NIC thread answers a doorbell in well under a
-//! microsecond if it spins. On cores that are all busy spinning is the worst
-//! it can do: the application that is to ring the next doorbell waits for
-//! the core the NIC spins on. Which of the two holds cannot be asked, but it
-//! shows: work simply takes longer to arrive. So the policy measures, for
-//! either way to wait, how long it takes from going idle to the next work,
-//! keeps to the better way, and tries the other one now and then.
+//! On its own core, a spinning NIC thread serves a doorbell in well under a
+//! microsecond. If all cores are busy, spinning is the worst choice: the
+//! application thread that would ring the next doorbell waits for the core on
+//! which the NIC spins. The kernel does not report which case holds, but it
+//! shows in the time until work arrives. So the policy measures, for spinning
+//! and for sleeping, the time from becoming idle to the next work, prefers the
+//! better mode, and tries the other one from time to time.
 //!
-//! Who does not spin sleeps: packets and page faults wake. Timers do not take
-//! part, for in a virtual machine a short nap costs more than all the rest
-//! of a message. Naps remain for what nothing announces: the store of a
-//! doorbell whose fault has been served, and kernels without such faults.
+//! A sleeping thread is woken by packets and page faults. Timers take no part
+//! in this choice, since in a virtual machine a short nap costs more than the
+//! rest of a message. Naps are used only where nothing reports the event: for
+//! the store of a doorbell whose fault was already served, and on kernels
+//! without such faults.
 
 use crate::nic::Nanos;
 
-/// Longest spin.
+/// Maximum time to spin, in nanoseconds.
 const SPIN_LIMIT: Nanos = 50_000;
-/// Longer gaps say nothing about the way they were waited for.
+/// Cap of a measured gap: longer gaps do not depend on the mode.
 const GAP_LIMIT: Nanos = 4 * SPIN_LIMIT;
-/// Idle periods from one trial of the other way to the next: doubled while
-/// trials confirm what is known.
+/// Number of idle periods between two trials of the other mode: initially, and
+/// at most. Doubled while trials confirm the preferred mode.
 const TRIAL_INTERVALS: (u32, u32) = (64, 2048);
-/// Idle periods of one trial. The longest of them is left out: somebody else
-/// may have had the core for once.
+/// Number of idle periods of one trial. The longest is ignored: another process
+/// may have had the core.
 const TRIAL_LENGTH: usize = 4;
-/// The first nap where faults cannot be had; each further one is half as
-/// long again…
+/// First nap in nanoseconds where page faults are not available; each further
+/// nap is longer by half…
 const SHORTEST_NAP: Nanos = 10_000;
 /// …up to this, which costs 1 to 2 % of a core in a virtual machine.
 const LONGEST_NAP: Nanos = 4_000_000;
-/// The nap after a fault that was served: the store that follows says nothing
-/// new, and the one after it is mostly seen when the answer to the first
-/// wakes this thread. A short nap would cost the application its core.
+/// The nap after a fault that was served. The store that follows brings nothing
+/// new, and the one after it is usually noticed when the reply to the first
+/// wakes this thread. A shorter nap would take the application's core.
 const SERVED_NAP: Nanos = 30_000;
-/// The first nap when more than the announced store is expected soon.
+/// The first nap if more than the announced store is expected soon.
 const NEAR_NAP: Nanos = 15_000;
-/// How long a store is waited for that a fault has announced. The
-/// application repeats the store when it gets a core: protecting the page
-/// again before would only make it fault again.
+/// How long to wait for a store that a fault has announced, in nanoseconds. The
+/// application repeats the store when it gets a core; if the page were protected
+/// again before, the store would only fault again.
 const ANNOUNCED_LIMIT: Nanos = 20_000_000;
 
-/// What to do while there is nothing to do.
+/// What the idle NIC thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Look again at once.
+    /// Check again at once.
     Spin,
-    /// Look again after so many nanoseconds.
+    /// Check again after this many nanoseconds.
     Nap(Nanos),
-    /// Look again when woken; where that cannot be, after so many nanoseconds.
+    /// Check again when woken; where wake-ups are not available, after this many
+    /// nanoseconds.
     Sleep(Nanos),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum IdleMode {
     Spin,
     Sleep,
 }
 
-impl Way {
+impl IdleMode {
     fn other(self) -> Self {
         match self {
             Self::Spin => Self::Sleep,
@@ -67,18 +69,18 @@ impl Way {
     }
 }
 
-/// How the NIC thread spends its idle time.
+/// Chooses how the NIC thread spends its idle time.
 #[derive(Debug)]
 pub(super) struct WaitPolicy {
-    preferred: Way,
-    /// Typical gap before work, by [`Way`]; `None` until tried.
+    preferred: IdleMode,
+    /// Mean gap before work, by [`IdleMode`]; `None` until tried.
     gaps: [Option<Nanos>; 2],
     idle: Option<Idle>,
-    /// When a page fault announced the store that is still to come. Periods
-    /// until it comes are no samples.
+    /// When a page fault announced a store that has not come yet. Idle periods
+    /// until then are not measured.
     announced: Option<Nanos>,
     until_trial: u32,
-    /// Gaps of the trial that runs.
+    /// The running trial.
     trial: Option<Trial>,
     interval: u32,
 }
@@ -92,7 +94,7 @@ struct Trial {
 #[derive(Clone, Copy, Debug)]
 struct Idle {
     since: Nanos,
-    way: Way,
+    mode: IdleMode,
     nap: Nanos,
 }
 
@@ -100,7 +102,7 @@ impl Default for WaitPolicy {
     fn default() -> Self {
         let interval = TRIAL_INTERVALS.0;
         Self {
-            preferred: Way::Spin,
+            preferred: IdleMode::Spin,
             gaps: [None; 2],
             idle: None,
             announced: None,
@@ -112,23 +114,23 @@ impl Default for WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// There is nothing to do: how to wait. Without a core that is not the
-    /// application's own, spinning is out of the question.
+    /// Returns how to wait, with nothing to do. Without a core of its own
+    /// (`has_core`) the thread does not spin.
     pub(super) fn wait(&mut self, now: Nanos, has_core: bool) -> Wait {
         let mut idle = match self.idle {
             Some(idle) => idle,
             None => Idle {
                 since: now,
-                way: self.choose(),
+                mode: self.choose(),
                 nap: SHORTEST_NAP,
             },
         };
         if !has_core {
-            idle.way = Way::Sleep;
+            idle.mode = IdleMode::Sleep;
         }
         let for_now = now.saturating_sub(idle.since);
         let nap = idle.nap;
-        let wait = if idle.way == Way::Spin && for_now < SPIN_LIMIT {
+        let wait = if idle.mode == IdleMode::Spin && for_now < SPIN_LIMIT {
             Wait::Spin
         } else {
             idle.nap = (nap + nap / 2).min(LONGEST_NAP);
@@ -145,39 +147,40 @@ impl WaitPolicy {
         wait
     }
 
-    /// A page fault has announced a store, which comes as soon as the
-    /// application gets a core. `served`: what it says is done already.
+    /// Records that a page fault has announced a store, which comes when the
+    /// application gets a core. `served` says that the NIC has already done
+    /// what the store announces.
     pub(super) fn store_announced(&mut self, now: Nanos, served: bool) {
         let nap = if served { SERVED_NAP } else { SHORTEST_NAP };
         self.idle = Some(Idle {
             since: now,
-            way: self.preferred,
+            mode: self.preferred,
             nap,
         });
         self.announced = Some(now);
     }
 
-    /// Something has come, and with `doorbell` a store among it.
+    /// Records that work has arrived; `doorbell` says whether it includes a store.
     pub(super) fn work_arrived(&mut self, now: Nanos, doorbell: bool) {
         if self.announced.is_some() {
             if doorbell {
                 self.announced = None;
                 self.idle = None;
             } else if let Some(idle) = &mut self.idle {
-                // The application has not run yet, but will now find what
-                // has come: the announced store and one more are near.
+                // The application has not run yet, but will now find what has
+                // arrived: the announced store and one more are expected soon.
                 idle.since = now;
                 idle.nap = NEAR_NAP;
             }
             return;
         }
-        let Some(Idle { since, way, .. }) = self.idle.take() else {
+        let Some(Idle { since, mode, .. }) = self.idle.take() else {
             return;
         };
         let gap = now.saturating_sub(since).min(GAP_LIMIT);
-        let known = &mut self.gaps[way as usize];
+        let known = &mut self.gaps[mode as usize];
         match &mut self.trial {
-            Some(trial) if way != self.preferred => {
+            Some(trial) if mode != self.preferred => {
                 trial.gaps[trial.count] = gap;
                 trial.count += 1;
                 if trial.count == TRIAL_LENGTH {
@@ -194,14 +197,15 @@ impl WaitPolicy {
         }
     }
 
-    /// Something else made the NIC run: this period says nothing.
+    /// Records that something else made the NIC run: this idle period is not
+    /// measured.
     pub(super) fn interrupted(&mut self) {
         if self.announced.is_none() {
             self.idle = None;
         }
     }
 
-    fn choose(&mut self) -> Way {
+    fn choose(&mut self) -> IdleMode {
         self.until_trial = self.until_trial.saturating_sub(1);
         if self.trial.is_none() && self.until_trial == 0 {
             self.interval = (self.interval * 2).min(TRIAL_INTERVALS.1);
@@ -218,10 +222,10 @@ impl WaitPolicy {
         let [Some(spin), Some(sleep)] = self.gaps else {
             return;
         };
-        // Spinning costs a core: it must be worth it by a clear margin.
+        // Spinning occupies a core, so it must be better by a clear margin.
         let better = match self.preferred {
-            Way::Spin if sleep < spin + spin / 8 => Way::Sleep,
-            Way::Sleep if spin + spin / 4 + 1_000 < sleep => Way::Spin,
+            IdleMode::Spin if sleep < spin + spin / 8 => IdleMode::Sleep,
+            IdleMode::Sleep if spin + spin / 4 + 1_000 < sleep => IdleMode::Spin,
             unchanged => unchanged,
         };
         if better != self.preferred {
@@ -236,10 +240,10 @@ impl WaitPolicy {
 mod tests {
     use super::*;
 
-    /// Lives through idle periods in which work comes after `spin` ns to a
-    /// spinning thread and after `sleep` ns to a sleeping one; answers how
-    /// many were spun through.
-    fn live(
+    /// Simulates idle periods in which work arrives after `spin` ns for a
+    /// spinning thread and after `sleep` ns for a sleeping one. Returns the
+    /// number of periods that were spun.
+    fn simulate(
         policy: &mut WaitPolicy,
         now: &mut Nanos,
         periods: u32,
@@ -257,43 +261,43 @@ mod tests {
     }
 
     #[test]
-    fn a_free_core_is_spun_on() {
+    fn the_policy_spins_on_a_free_core() {
         let (mut policy, mut now) = (WaitPolicy::default(), 1);
-        live(&mut policy, &mut now, 200, 800, 9_000);
-        let spun = live(&mut policy, &mut now, 10_000, 800, 9_000);
+        simulate(&mut policy, &mut now, 200, 800, 9_000);
+        let spun = simulate(&mut policy, &mut now, 10_000, 800, 9_000);
         assert!(spun > 9_900, "{spun}");
     }
 
     #[test]
-    fn a_shared_core_is_left_to_the_application() {
+    fn the_policy_sleeps_on_a_core_shared_with_the_application() {
         let (mut policy, mut now) = (WaitPolicy::default(), 1);
-        live(&mut policy, &mut now, 200, 70_000, 9_000);
-        let spun = live(&mut policy, &mut now, 10_000, 70_000, 9_000);
+        simulate(&mut policy, &mut now, 200, 70_000, 9_000);
+        let spun = simulate(&mut policy, &mut now, 10_000, 70_000, 9_000);
         assert!(spun < 100, "{spun}");
     }
 
     #[test]
-    fn rare_work_is_slept_for() {
+    fn the_policy_sleeps_if_work_is_rare() {
         let (mut policy, mut now) = (WaitPolicy::default(), 1);
-        live(&mut policy, &mut now, 200, 5_000_000, 5_009_000);
-        let spun = live(&mut policy, &mut now, 10_000, 5_000_000, 5_009_000);
+        simulate(&mut policy, &mut now, 200, 5_000_000, 5_009_000);
+        let spun = simulate(&mut policy, &mut now, 10_000, 5_000_000, 5_009_000);
         assert!(spun < 100, "{spun}");
     }
 
     #[test]
-    fn a_change_is_noticed_both_ways() {
+    fn the_policy_adapts_in_both_directions() {
         let (mut policy, mut now) = (WaitPolicy::default(), 1);
-        live(&mut policy, &mut now, 50_000, 800, 9_000);
-        live(&mut policy, &mut now, 200, 70_000, 9_000);
-        let spun = live(&mut policy, &mut now, 1_000, 70_000, 9_000);
+        simulate(&mut policy, &mut now, 50_000, 800, 9_000);
+        simulate(&mut policy, &mut now, 200, 70_000, 9_000);
+        let spun = simulate(&mut policy, &mut now, 1_000, 70_000, 9_000);
         assert!(spun < 50, "{spun}");
-        live(&mut policy, &mut now, 20_000, 800, 9_000);
-        let spun = live(&mut policy, &mut now, 1_000, 800, 9_000);
+        simulate(&mut policy, &mut now, 20_000, 800, 9_000);
+        let spun = simulate(&mut policy, &mut now, 1_000, 800, 9_000);
         assert!(spun > 950, "{spun}");
     }
 
     #[test]
-    fn a_spin_ends_in_sleep_and_an_interruption_is_no_sample() {
+    fn spinning_ends_in_sleep_and_an_interrupted_period_is_not_measured() {
         let mut policy = WaitPolicy {
             gaps: [Some(1_000), Some(9_000)],
             ..WaitPolicy::default()
@@ -315,9 +319,9 @@ mod tests {
     }
 
     #[test]
-    fn an_announced_store_is_napped_for_until_it_comes() {
+    fn the_policy_naps_until_an_announced_store_arrives() {
         let mut policy = WaitPolicy {
-            preferred: Way::Sleep,
+            preferred: IdleMode::Sleep,
             ..WaitPolicy::default()
         };
         let now = 1_000_000_000;
@@ -337,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn who_spins_spins_for_an_announced_store_as_well() {
+    fn a_spinning_thread_also_spins_for_an_announced_store() {
         let mut policy = WaitPolicy::default();
         let now = 1_000_000_000;
         policy.store_announced(now, true);
@@ -348,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_core_of_its_own_it_sleeps() {
+    fn without_its_own_core_the_thread_sleeps() {
         let mut policy = WaitPolicy::default();
         assert!(matches!(policy.wait(1, false), Wait::Sleep(_)));
         policy.work_arrived(2, true);

@@ -1,46 +1,46 @@
-//! Whether stores can be trapped in this program.
+//! Checks whether doorbell stores can be trapped in this program.
 
 use std::ffi::CStr;
 
 use crate::preload;
 
-/// Why stores cannot be trapped here.
+/// Reasons why doorbell stores cannot be trapped in this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
-    /// The instructions of this processor are not understood.
-    #[error("only x86-64 is understood")]
+pub enum TrapError {
+    /// Store instructions are decoded on x86-64 only.
+    #[error("only x86-64 is supported")]
     Processor,
-    /// The program runs on a simulated processor, whose registers a handler
-    /// does not see as they are.
+    /// The program runs on a simulated processor, whose registers are not
+    /// available to a handler.
     #[error("the program runs under valgrind")]
-    Simulated,
-    /// Another library's signal functions come before ours.
+    Valgrind,
+    /// The program does not use the interposed signal functions.
     #[error(
-        "{0} of this program is not the interposed one; link with -rdynamic, or use mlx5-emu run"
+        "{0} of this program is not the interposed function; link with -rdynamic, or use mlx5-emu run"
     )]
     NotInterposed(&'static str),
-    /// A thread was started with the signal blocked.
+    /// A thread has the signal blocked.
     #[error("a thread of this program blocks SIGBUS")]
     Blocked,
-    /// The kernel refuses the handler.
-    #[error("no handler can be installed")]
+    /// The kernel refuses to install the handler.
+    #[error("the SIGBUS handler cannot be installed")]
     Handler,
 }
 
-pub(super) fn check() -> Result<(), Unfit> {
+pub(super) fn check() -> Result<(), TrapError> {
     if !cfg!(target_arch = "x86_64") {
-        return Err(Unfit::Processor);
+        return Err(TrapError::Processor);
     }
     if under_valgrind() {
-        return Err(Unfit::Simulated);
+        return Err(TrapError::Valgrind);
     }
     for (name, ours) in preload::SIGNAL_CALLS {
         if seen_by_libraries(name) != ours() as usize {
-            return Err(Unfit::NotInterposed(name.to_str().unwrap_or_default()));
+            return Err(TrapError::NotInterposed(name.to_str().unwrap_or_default()));
         }
     }
     if any_thread_blocks() {
-        return Err(Unfit::Blocked);
+        return Err(TrapError::Blocked);
     }
     Ok(())
 }
@@ -50,8 +50,8 @@ fn seen_by_libraries(name: &CStr) -> usize {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
 }
 
-/// Whether a thread has `SIGBUS` blocked, from before our library was there:
-/// a mask is inherited. Unreadable is no: then there is no `/proc`.
+/// Returns whether a thread has `SIGBUS` blocked. The mask may be inherited from
+/// before this library was loaded. Returns `false` if there is no `/proc`.
 fn any_thread_blocks() -> bool {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
         return false;
@@ -62,7 +62,7 @@ fn any_thread_blocks() -> bool {
     })
 }
 
-/// Whether a thread's status says that it has a signal blocked.
+/// Returns whether a thread's status shows a signal as blocked.
 fn blocks(status: &str, signal: libc::c_int) -> bool {
     let mask = status
         .lines()
@@ -71,16 +71,16 @@ fn blocks(status: &str, signal: libc::c_int) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Valgrind answers a question that is written in instructions which do
-/// nothing on a processor.
+/// Returns whether the program runs under valgrind, with a client request: an
+/// instruction sequence that does nothing on a processor.
 #[cfg(target_arch = "x86_64")]
 fn under_valgrind() -> bool {
     const RUNNING_ON_VALGRIND: u64 = 0x1001;
     let question = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
     let answer: u64;
-    // SAFETY: four rotations by 128 bits in all and an exchange of a register
-    // with itself; `rdi` and `rdx` are as before unless valgrind answers in
-    // `rdx`. It reads the six words at `rax`.
+    // SAFETY: four rotations by 128 bits in total and an exchange of a register
+    // with itself; `rdi` and `rdx` are unchanged unless valgrind stores its
+    // reply in `rdx`. It reads the six words at `rax`.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threads_status_tells_what_it_blocks() {
+    fn the_signal_mask_is_read_from_a_threads_status() {
         let status = "Name:\tx\nSigPnd:\t00000000000000ff\nSigBlk:\t0000000000000040\n";
         assert!(blocks(status, libc::SIGBUS));
         assert!(!blocks(status, libc::SIGSEGV));

@@ -1,55 +1,50 @@
-//! Lists of memory pieces that a message is taken from or placed into.
+//! Scatter/gather lists: the memory ranges of a message.
 
 use super::core::Core;
 use super::memory;
-use super::mr::Denied;
+use super::mr::MkeyError;
 use super::spec::{Access, PdId};
 
-/// A piece of host memory.
+/// A memory range of a scatter/gather list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct Sge {
     pub(super) address: u64,
     pub(super) length: u32,
-    /// `None` for bytes inside the WQE itself: no key guards them.
+    /// `None` for inline data in the WQE itself, which needs no key.
     pub(super) key: Option<u32>,
 }
 
-/// Why a list cannot be used.
+/// Reasons why a scatter/gather list cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// Key, bounds or rights, or no memory there.
+pub(super) enum SgeError {
+    /// Key, bounds or access flags do not permit it, or the memory is not mapped.
     Protection,
     /// The list is shorter than the message.
     TooShort,
 }
 
-impl From<Denied> for Refused {
-    fn from(_: Denied) -> Self {
+impl From<MkeyError> for SgeError {
+    fn from(_: MkeyError) -> Self {
         Self::Protection
     }
 }
 
-impl From<memory::Fault> for Refused {
+impl From<memory::Fault> for SgeError {
     fn from(_: memory::Fault) -> Self {
         Self::Protection
     }
 }
 
-/// Bytes of the whole list.
-pub(super) fn total(list: &[Piece]) -> u64 {
-    list.iter().map(|piece| u64::from(piece.length)).sum()
+/// Returns the total length of a list in bytes.
+pub(super) fn total(sges: &[Sge]) -> u64 {
+    sges.iter().map(|sge| u64::from(sge.length)).sum()
 }
 
 impl Core {
-    /// Checks that `pd` may use the whole list.
-    pub(super) fn check_list(
-        &self,
-        list: &[Piece],
-        pd: PdId,
-        needs: Access,
-    ) -> Result<(), Refused> {
-        for piece in list {
-            self.host_address(piece, pd, 0, piece.length, needs)?;
+    /// Checks that `pd` permits access to the whole list.
+    pub(super) fn check_list(&self, sges: &[Sge], pd: PdId, needs: Access) -> Result<(), SgeError> {
+        for sge in sges {
+            self.host_address(sge, pd, 0, sge.length, needs)?;
         }
         Ok(())
     }
@@ -57,14 +52,14 @@ impl Core {
     /// Appends `length` bytes at `offset` of the list to `into`.
     pub(super) fn gather(
         &self,
-        list: &[Piece],
+        sges: &[Sge],
         pd: PdId,
         offset: u32,
         length: u32,
         into: &mut Vec<u8>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SgeError> {
         self.walk(
-            list,
+            sges,
             pd,
             Access::empty(),
             offset,
@@ -77,17 +72,17 @@ impl Core {
         )
     }
 
-    /// Places `bytes` at `offset` of the list.
+    /// Stores `bytes` at `offset` of the list.
     pub(super) fn scatter(
         &self,
-        list: &[Piece],
+        sges: &[Sge],
         pd: PdId,
         offset: u32,
         bytes: &[u8],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SgeError> {
         let length = bytes.len() as u32;
         self.walk(
-            list,
+            sges,
             pd,
             Access::LOCAL_WRITE,
             offset,
@@ -96,39 +91,39 @@ impl Core {
         )
     }
 
-    /// Checks that `length` bytes could be placed at the beginning of the list.
+    /// Checks that `length` bytes can be stored at the beginning of the list.
     pub(super) fn check_scatter(
         &self,
-        list: &[Piece],
+        sges: &[Sge],
         pd: PdId,
         length: u32,
-    ) -> Result<(), Refused> {
-        self.walk(list, pd, Access::LOCAL_WRITE, 0, length, |_, _, _| Ok(()))
+    ) -> Result<(), SgeError> {
+        self.walk(sges, pd, Access::LOCAL_WRITE, 0, length, |_, _, _| Ok(()))
     }
 
-    /// Visits the host ranges of `length` bytes at `offset`: with their
-    /// address, their place in those bytes, and their length.
+    /// Calls `visit` for the host ranges of `length` bytes at `offset` of the list,
+    /// with the address, the offset in these bytes and the length of each.
     fn walk(
         &self,
-        list: &[Piece],
+        sges: &[Sge],
         pd: PdId,
         needs: Access,
         offset: u32,
         length: u32,
         mut visit: impl FnMut(u64, usize, usize) -> Result<(), memory::Fault>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), SgeError> {
         let mut skip = offset;
         let mut done = 0;
-        for piece in list {
+        for sge in sges {
             if done == length {
                 break;
             }
-            if skip >= piece.length {
-                skip -= piece.length;
+            if skip >= sge.length {
+                skip -= sge.length;
                 continue;
             }
-            let part = (piece.length - skip).min(length - done);
-            let address = self.host_address(piece, pd, skip, part, needs)?;
+            let part = (sge.length - skip).min(length - done);
+            let address = self.host_address(sge, pd, skip, part, needs)?;
             visit(address, done as usize, part as usize)?;
             done += part;
             skip = 0;
@@ -136,23 +131,23 @@ impl Core {
         if done == length {
             Ok(())
         } else {
-            Err(Refused::TooShort)
+            Err(SgeError::TooShort)
         }
     }
 
     fn host_address(
         &self,
-        piece: &Piece,
+        sge: &Sge,
         pd: PdId,
         skip: u32,
         length: u32,
         needs: Access,
-    ) -> Result<u64, Denied> {
-        let address = piece.address.wrapping_add(u64::from(skip));
-        match piece.key {
+    ) -> Result<u64, MkeyError> {
+        let address = sge.address.wrapping_add(u64::from(skip));
+        match sge.key {
             None => Ok(address),
             Some(key) => self
-                .mrs
+                .mkeys
                 .translate(key, pd, address, u64::from(length), needs),
         }
     }

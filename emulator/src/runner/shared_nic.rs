@@ -1,0 +1,125 @@
+//! The NIC, its port and the state of its runner, under one lock. The holder of
+//! the lock runs the NIC for one batch: the NIC thread, or an application thread
+//! whose doorbell store was trapped.
+
+use super::Driver;
+use super::ack_timer::AckTimer;
+use super::wait_policy::{Wait, WaitPolicy};
+use crate::fabric::port::Port;
+use crate::fabric::waker::WakeSet;
+use crate::nic::Nanos;
+use crate::nic::spec::UarWrite;
+
+/// Interval in nanoseconds at which a send to a full ring is retried: if the
+/// reader was killed, no wake-up reports room.
+const RETRY_INTERVAL: Nanos = 2_000_000;
+
+/// A NIC and its port on the fabric.
+#[derive(Debug)]
+pub struct SharedNic<D> {
+    /// The NIC.
+    pub driver: D,
+    /// The NIC's port on the fabric.
+    pub port: Port,
+    pub(super) policy: WaitPolicy,
+    /// When the NIC must run even without a doorbell or packet.
+    pub(super) deadline: Option<Nanos>,
+    /// Until when the NIC thread sleeps unless woken; `None` while it is awake.
+    pub(super) sleeps_until: Option<Nanos>,
+    pub(super) ack_timer: AckTimer,
+    /// The core on which the NIC thread last became idle.
+    thread_core: Option<u32>,
+    /// The core on which a store was last trapped.
+    store_core: Option<u32>,
+}
+
+/// The result of one batch.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// Whether the batch did something; there may be more work.
+    pub(super) worked: bool,
+    /// The peers to wake after the lock is released.
+    pub(super) wakes: WakeSet,
+}
+
+/// How the NIC thread is to idle.
+#[derive(Debug)]
+pub(super) struct IdlePlan {
+    pub(super) wait: Wait,
+    pub(super) deadline: Option<Nanos>,
+    /// Whether peers have acks that they were not woken for, and the ack timer
+    /// could not be started.
+    pub(super) needs_ack_timeout: bool,
+}
+
+impl<D> SharedNic<D> {
+    /// Returns a NIC that has not run yet.
+    pub fn new(driver: D, port: Port) -> Self {
+        Self {
+            driver,
+            port,
+            policy: WaitPolicy::default(),
+            deadline: None,
+            sleeps_until: None,
+            ack_timer: AckTimer::new(),
+            thread_core: None,
+            store_core: None,
+        }
+    }
+}
+
+impl<D: Driver> SharedNic<D> {
+    /// Runs the NIC once.
+    pub(super) fn run(&mut self, doorbells: &[UarWrite], now: Nanos) -> Batch {
+        let progress = self.driver.run(doorbells, &mut self.port, now);
+        self.deadline = progress.next_deadline;
+        if self.port.take_send_blocked() {
+            let retry = now + RETRY_INTERVAL;
+            self.deadline = Some(self.deadline.map_or(retry, |deadline| deadline.min(retry)));
+        }
+        Batch {
+            worked: progress.worked,
+            wakes: self.port.take_immediate_wakes(),
+        }
+    }
+
+    /// Decides how the idle NIC thread waits.
+    pub(super) fn plan_idle(&mut self, now: Nanos) -> IdlePlan {
+        self.thread_core = current_core();
+        let wait = self.policy.wait(now, self.thread_has_core());
+        self.sleeps_until = match wait {
+            Wait::Sleep(_) => Some(self.deadline.unwrap_or(Nanos::MAX)),
+            Wait::Spin | Wait::Nap(_) => None,
+        };
+        let needs_ack_timeout = wait != Wait::Spin && self.port.has_delayed_wakes();
+        IdlePlan {
+            wait,
+            deadline: self.deadline,
+            needs_ack_timeout: needs_ack_timeout && !self.ack_timer.start(),
+        }
+    }
+
+    /// Records a trapped store on the calling thread. Returns whether the NIC
+    /// thread should spin from now on.
+    pub(super) fn should_spin(&mut self, now: Nanos) -> bool {
+        self.store_core = current_core();
+        self.policy.wait(now, self.thread_has_core()) == Wait::Spin
+    }
+
+    /// Returns whether the NIC thread can spin without taking the core of the
+    /// application thread that rings.
+    fn thread_has_core(&self) -> bool {
+        self.store_core.is_none() || self.store_core != self.thread_core
+    }
+
+    /// Clears the ack timer. Returns the peers to wake.
+    pub(super) fn delayed_ack_expired(&mut self) -> WakeSet {
+        self.ack_timer.clear();
+        self.port.take_wakes()
+    }
+}
+
+fn current_core() -> Option<u32> {
+    // SAFETY: sched_getcpu has no preconditions.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
