@@ -1,36 +1,36 @@
-//! The address vector of a datagram's WQE (`mlx5_wqe_datagram_seg`).
+//! The address vector in the WQE of a datagram (`mlx5_wqe_datagram_seg`).
 
 use super::wqe::SEGMENT;
 
-/// Bytes of the long form.
+/// Size of the long form in bytes.
 const LONG: usize = 48;
-/// `MLX5_EXTENDED_UD_AV`, beside the QP number.
+/// `MLX5_EXTENDED_UD_AV`, in the word of the QP number.
 const IS_LONG: u32 = 1 << 31;
-/// In front of the flow label: there is a global route header. Reserved on
-/// Ethernet, where there always is one.
+/// Bit before the flow label: the packet has a GRH. Reserved on Ethernet, where every
+/// packet has a network header.
 const HAS_GRH: u32 = 1 << 30;
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressVector {
     /// Queue key as posted.
     pub qkey: u32,
     /// QP number.
     pub qpn: u32,
-    /// Upper half: static rate; lower half: service level, on Ethernet the
-    /// priority in its upper three bits.
+    /// Upper half: static rate; lower half: service level, on Ethernet the priority
+    /// in its upper three bits.
     pub rate_and_level: u8,
     /// Source path bits.
     pub path_bits: u8,
     /// LID.
     pub lid: u16,
-    /// Ethernet address.
+    /// MAC address.
     pub mac: [u8; 6],
     /// Traffic class.
     pub traffic_class: u8,
     /// Hop limit.
     pub hop_limit: u8,
-    /// The bit that asks for a global route header on InfiniBand.
+    /// Whether the datagram has a GRH on InfiniBand.
     pub has_grh: bool,
     /// Index of the source GID.
     pub source_gid: u8,
@@ -41,7 +41,7 @@ pub struct AddressVector {
 }
 
 impl AddressVector {
-    /// Reads the address vector that the bytes begin with; answers it and its
+    /// Parses the address vector at the start of the bytes. Returns it with its
     /// length. The short form, which ends after the LID, has no global part.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<(Self, usize)> {

@@ -1,14 +1,14 @@
-//! Completions as bytes: `mlx5_cqe64` and `mlx5_err_cqe`.
+//! CQEs as bytes: `mlx5_cqe64` and `mlx5_err_cqe`.
 //!
-//! A CQE is built here as a value; [`crate::nic`] writes it into the ring,
-//! the byte with the owner bit last.
+//! A CQE is built here as a value; [`crate::nic`] writes it to the ring, the byte with
+//! the owner bit last.
 
-/// Bytes of the completion proper; a 128-byte CQE has it in its second half.
+/// Size of a completion in bytes; in a 128-byte CQE it is the second half.
 pub const CQE: usize = 64;
 /// Offset of the byte that holds opcode, format, solicited and owner bits.
 pub const OP_OWN: usize = 63;
 
-/// Completion codes (upper half of `op_own`).
+/// CQE opcodes (upper half of `op_own`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CqeOpcode {
@@ -22,7 +22,7 @@ pub enum CqeOpcode {
     SendImmediate = 3,
     /// SEND with invalidate arrived.
     SendInvalidate = 4,
-    /// The last CQE of a ring that the queue has left.
+    /// The CQ was resized: the last CQE of the old ring.
     Resized = 5,
     /// A send request failed.
     RequestError = 13,
@@ -30,40 +30,40 @@ pub enum CqeOpcode {
     ResponseError = 14,
 }
 
-/// Why a request failed (`MLX5_CQE_SYNDROME_*`).
+/// Error syndromes (`MLX5_CQE_SYNDROME_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Syndrome {
-    /// A message does not fit.
+    /// A message does not fit into its buffer.
     LocalLength = 0x01,
-    /// The WQE makes no sense.
+    /// The WQE is not valid.
     LocalQpOperation = 0x02,
-    /// Key, bounds or rights of local memory.
+    /// Key, bounds or access flags do not permit the local access.
     LocalProtection = 0x04,
     /// Flushed because the QP is in error.
     Flushed = 0x05,
-    /// A window could not be bound.
+    /// A memory window could not be bound.
     WindowBind = 0x06,
-    /// A response made no sense.
+    /// A response was not valid.
     BadResponse = 0x10,
-    /// What a peer asked for failed here.
+    /// A local failure of a peer's request.
     LocalAccess = 0x11,
-    /// The responder refused the request.
+    /// The responder rejected the request as invalid.
     RemoteInvalidRequest = 0x12,
-    /// Key, bounds or rights of remote memory.
+    /// Key, bounds or access flags do not permit the remote access.
     RemoteAccess = 0x13,
     /// The responder failed.
     RemoteOperation = 0x14,
-    /// No answer.
+    /// No response after all retries.
     TransportRetryExceeded = 0x15,
-    /// The responder had no receive posted for too long.
+    /// No receive posted at the responder after all RNR retries.
     RnrRetryExceeded = 0x16,
     /// The responder aborted.
     RemoteAborted = 0x22,
 }
 
 impl Syndrome {
-    /// The vendor syndrome ConnectX reports with it.
+    /// Returns the vendor syndrome that a ConnectX reports with it.
     #[must_use]
     pub fn vendor(self) -> u8 {
         match self {
@@ -84,67 +84,67 @@ impl Syndrome {
     }
 }
 
-/// What a good completion says.
+/// The fields of a successful completion.
 #[derive(Clone, Copy, Debug)]
 pub struct Good {
     /// Completion code.
     pub opcode: CqeOpcode,
-    /// The completed WQE's opcode (requests), else 0.
+    /// The opcode of the completed WQE (requests), else 0.
     pub wqe_opcode: u8,
-    /// QP.
+    /// QP number.
     pub qpn: u32,
-    /// User index or SRQ number, by the CQE version.
+    /// User index or SRQ number, depending on the CQE version.
     pub resource: u32,
     /// Send: WQEBB counter of the WQE's start. Receive: counter. SRQ: WQE index.
     pub wqe_counter: u16,
-    /// Bytes received, or read.
+    /// Bytes received or read.
     pub byte_count: u32,
     /// Immediate data in memory order.
     pub immediate: [u8; 4],
-    /// Peer's QP, for receives.
+    /// QP number of the peer, for receives.
     pub remote_qpn: u32,
-    /// A global route header came with it, for receives.
+    /// Whether the packet had a GRH, for receives.
     pub has_grh: bool,
     /// Service level, for receives.
     pub service_level: u8,
     /// Source LID, for receives.
     pub source_lid: u16,
-    /// A solicited event was asked for.
+    /// Whether the sender requested a solicited event.
     pub solicited: bool,
     /// Device time, in ticks.
     pub timestamp: u64,
 }
 
-/// What a failed completion says.
+/// The fields of a failed completion.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed {
     /// [`CqeOpcode::RequestError`] or [`CqeOpcode::ResponseError`].
     pub opcode: CqeOpcode,
-    /// The failed WQE's opcode (requests), else 0.
+    /// The opcode of the failed WQE (requests), else 0.
     pub wqe_opcode: u8,
-    /// QP.
+    /// QP number.
     pub qpn: u32,
-    /// User index or SRQ number, by the CQE version.
+    /// User index or SRQ number, depending on the CQE version.
     pub resource: u32,
-    /// As in [`Good::wqe_counter`].
+    /// The same as [`Good::wqe_counter`].
     pub wqe_counter: u16,
-    /// Cause.
+    /// Error syndrome.
     pub syndrome: Syndrome,
 }
 
-/// A completion ready for the ring, all but its owner bit.
+/// A CQE, complete except for its owner bit.
 #[derive(Clone, Debug)]
 pub struct Cqe {
-    /// The first half of a 128-byte CQE: inline data or zeros.
+    /// The first half of a 128-byte CQE: scattered data or zeros.
     pub head: [u8; CQE],
-    /// The completion proper.
+    /// The completion.
     pub body: [u8; CQE],
-    /// Notifies a CQ that is armed for solicited completions.
+    /// Whether it fires a CQ that is armed for solicited completions.
     pub notifies: bool,
 }
 
 impl Cqe {
-    /// A good completion.
+    /// Returns a successful completion.
     #[must_use]
     pub fn good(good: &Good) -> Self {
         let mut body = [0; CQE];
@@ -168,7 +168,7 @@ impl Cqe {
         }
     }
 
-    /// A failed completion; it always notifies.
+    /// Returns a failed completion, which counts as solicited.
     #[must_use]
     pub fn failed(failed: &Failed) -> Self {
         let mut body = [0; CQE];
@@ -185,7 +185,7 @@ impl Cqe {
         }
     }
 
-    /// The end of a ring that the queue leaves (`MLX5_CQE_RESIZE_CQ`).
+    /// Returns the last CQE of a ring that the CQ leaves (`MLX5_CQE_RESIZE_CQ`).
     #[must_use]
     pub fn resized() -> Self {
         let mut body = [0; CQE];
@@ -197,25 +197,24 @@ impl Cqe {
         }
     }
 
-    /// Whose completion it is.
+    /// Returns the number of the completion's QP.
     #[must_use]
     pub fn qpn(&self) -> u32 {
         u32::from_be_bytes([0, self.body[57], self.body[58], self.body[59]])
     }
 
-    /// Makes it a failed completion of the same WQE, with a syndrome that
-    /// means nothing.
+    /// Changes the CQE to a failed completion of the same WQE with an unknown syndrome.
     pub fn corrupt(&mut self) {
         const NO_SYNDROME: u8 = 0xee;
         self.spoil(NO_SYNDROME, NO_SYNDROME);
     }
 
-    /// Makes it a failed completion of the same WQE.
+    /// Changes the CQE to a failed completion of the same WQE.
     pub fn fail(&mut self, syndrome: Syndrome) {
         self.spoil(syndrome as u8, syndrome.vendor());
     }
 
-    /// Makes it one that was flushed, unless it has failed by itself.
+    /// Changes the CQE to a flushed completion, unless it has already failed.
     pub fn flush(&mut self) {
         let opcode = self.body[OP_OWN] >> 4;
         let failed = [
@@ -227,7 +226,7 @@ impl Cqe {
         }
     }
 
-    /// Whether it is of a request, and not of a receive.
+    /// Returns whether the CQE is for a request, not for a receive.
     #[must_use]
     pub fn is_of_request(&self) -> bool {
         let opcode = self.body[OP_OWN] >> 4;
@@ -244,23 +243,23 @@ impl Cqe {
         self.notifies = true;
     }
 
-    /// Puts up to 32 bytes of data into the first bytes of the completion.
-    /// They overwrite the fields there, as on hardware.
+    /// Scatters up to 32 bytes of data to the first bytes of the completion, whose
+    /// fields they overwrite as on hardware.
     pub fn inline_32(&mut self, data: &[u8]) {
         self.body[..data.len()].copy_from_slice(data);
         self.body[OP_OWN] |= 0x4;
     }
 
-    /// Puts up to 64 bytes of data into the first half of a 128-byte CQE.
+    /// Scatters up to 64 bytes of data to the first half of a 128-byte CQE.
     pub fn inline_64(&mut self, data: &[u8]) {
         self.head[..data.len()].copy_from_slice(data);
         self.body[OP_OWN] |= 0x8;
     }
 }
 
-/// Writes the syndromes of an error CQE. They are where a good CQE has its time
-/// stamp; what is left of that gets bytes that mean nothing, other ones for each
-/// WQE: taken for a stamp, they are before or after the time.
+/// Writes the syndromes of an error CQE. They are at the place of the timestamp of a
+/// good CQE. The rest of that field is filled with garbage that differs between WQEs,
+/// so that software that reads it as a timestamp gets a wrong time.
 fn fail(body: &mut [u8; CQE], syndrome: u8, vendor: u8) {
     let wqe = u64::from_be_bytes([0, 0, 0, body[57], body[58], body[59], body[60], body[61]]);
     // The multiplier of Fibonacci hashing.
@@ -275,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_completion_has_no_time_stamp() {
+    fn a_failed_completion_has_no_timestamp() {
         let failed = |wqe_counter| {
             let cqe = Cqe::failed(&Failed {
                 opcode: CqeOpcode::RequestError,
@@ -288,14 +287,14 @@ mod tests {
             u64::from_be_bytes(cqe.body[48..56].try_into().expect("eight bytes"))
         };
         let stamps: Vec<u64> = (0..20).map(failed).collect();
-        // Before and after any time that a test has.
+        // Earlier or later than any time in a test.
         let day = 86_400 * 78_125_000;
         assert!(stamps.iter().all(|stamp| !(1..100 * day).contains(stamp)));
         assert!(!stamps.is_sorted());
     }
 
     #[test]
-    fn a_good_completion_has_its_fields_where_mlx5_cqe64_has_them() {
+    fn a_successful_completion_has_the_layout_of_mlx5_cqe64() {
         let cqe = Cqe::good(&Good {
             opcode: CqeOpcode::SendImmediate,
             wqe_opcode: 0,
@@ -318,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corrupt_completion_is_a_failed_one_of_the_same_wqe() {
+    fn a_corrupt_completion_is_a_failed_completion_of_the_same_wqe() {
         for (opcode, corrupt) in [(CqeOpcode::Request, 0xd0), (CqeOpcode::SendImmediate, 0xe0)] {
             let mut cqe = Cqe::good(&Good {
                 opcode,
@@ -347,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_completion_has_its_fields_where_mlx5_err_cqe_has_them() {
+    fn a_failed_completion_has_the_layout_of_mlx5_err_cqe() {
         let cqe = Cqe::failed(&Failed {
             opcode: CqeOpcode::RequestError,
             wqe_opcode: 0x0a,

@@ -1,19 +1,19 @@
-//! The 8 bytes stored on a doorbell page.
+//! The 8 bytes stored to a doorbell page.
 
-/// A CQ arm: PRM "CQ doorbell record", and the same word twice in
-/// `mlx5_arm_cq`: in the record and, with the CQ number, at offset 0x20.
+/// The arm word of a CQ (PRM "CQ doorbell record"). `mlx5_arm_cq` writes it to the
+/// doorbell record and, with the CQ number, to offset 0x20 of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmWord {
-    /// Two-bit sequence number: the completion events the driver has read.
+    /// Two-bit sequence number: the number of completion events that were read.
     pub sequence: u8,
-    /// Only a solicited (or failed) completion is to notify.
+    /// Whether only a solicited (or failed) completion fires the event.
     pub solicited_only: bool,
     /// The consumer index, 24 bits.
     pub consumer: u32,
 }
 
 impl ArmWord {
-    /// Reads the word as the record holds it (host order).
+    /// Parses the word in host byte order.
     #[must_use]
     pub fn parse(word: u32) -> Self {
         Self {
@@ -23,8 +23,8 @@ impl ArmWord {
         }
     }
 
-    /// Whether software can have written this word after `earlier`: more events
-    /// are read, or more completions consumed.
+    /// Returns whether software may have written this word after `earlier`: more
+    /// events were read, or more completions consumed.
     #[must_use]
     pub fn is_after(self, earlier: Self) -> bool {
         match self.sequence.wrapping_sub(earlier.sequence) & 3 {
@@ -32,13 +32,13 @@ impl ArmWord {
                 let ahead = self.consumer.wrapping_sub(earlier.consumer) & 0x00ff_ffff;
                 ahead != 0 && ahead < 1 << 23
             }
-            // The other half of the numbers is behind.
+            // The other half of the sequence numbers is earlier.
             events => events <= 2,
         }
     }
 }
 
-/// The arm doorbell: {arm word, CQ number}, both big-endian.
+/// Splits the arm doorbell into {arm word, CQ number}, both big-endian.
 #[must_use]
 pub fn parse_arm(bytes: [u8; 8]) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = bytes;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_after_another_if_events_or_completions_were_taken_in_between() {
+    fn a_word_is_after_another_if_events_or_completions_were_consumed_between() {
         let word = |sequence, consumer| ArmWord {
             sequence,
             solicited_only: false,
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn arm_word_fields_are_where_libmlx5_puts_them() {
+    fn the_arm_word_has_the_layout_of_libmlx5() {
         // sn << 28 | MLX5_CQ_DB_REQ_NOT_SOL | ci
         let word = 3 << 28 | 1 << 24 | 0x12_3456;
         let arm = ArmWord::parse(word);

@@ -1,9 +1,9 @@
-//! The emulator's own reading of WQE bytes and writing of CQE bytes.
+//! The emulator's decoder of WQE bytes and encoder of CQE bytes.
 //!
-//! Nothing here is shared with the engine: two independent readings of the
-//! formats (`mlx5dv.h`, PRM "WQE format" and "CQE format") must agree, with
-//! libmlx5 as the referee. Everything works on byte slices; host memory is
-//! the business of [`crate::nic`].
+//! No code is shared with the engine: two independent implementations of the formats
+//! (`mlx5dv.h`, PRM "WQE format" and "CQE format") must agree, and tests compare both
+//! with libmlx5. The code works on byte slices; [`crate::nic`] accesses the host
+//! memory.
 
 pub mod address;
 pub mod cqe;

@@ -1,11 +1,10 @@
-//! WQEs, CQEs and doorbells as text: one line per segment.
+//! WQEs, CQEs and doorbells as text, with one line per segment.
 //!
-//! Called by `mlx5-emu dump` with bytes from anywhere, and by the trace option
-//! with what the NIC reads and writes. It reads tolerantly: bytes that a NIC
-//! would refuse are shown with what is wrong, and only what cannot be read at
-//! all is an error.
+//! Used by `mlx5-emu dump` for any bytes, and by the trace for what the NIC reads and
+//! writes. Decoding is tolerant: bytes that a NIC would refuse are shown with what is
+//! wrong, and only bytes that cannot be decoded at all are an error.
 //!
-//! Formats: `mlx5dv.h` (`mlx5_wqe_ctrl_seg` and its companions, `mlx5_cqe64`,
+//! Formats: `mlx5dv.h` (`mlx5_wqe_ctrl_seg` and the other segments, `mlx5_cqe64`,
 //! `mlx5_err_cqe`) and PRM "Work queue elements", "Completion queue element".
 
 mod cqe;
@@ -27,80 +26,80 @@ pub use input::{HexError, InputError, bytes_of_argument, bytes_of_hex};
 pub use trace::TraceWriter;
 pub use wqe::{Form, datagram_wqe, receive_wqe, send_wqe, send_wqes, shared_receive_wqe};
 
-/// Bytes that cannot be read as what they were said to be.
+/// An error for bytes that cannot be decoded in the given format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// Fewer bytes than the thing has.
+    /// There are too few bytes.
     #[error("{what} has {needed} bytes, only {given} given")]
     TooShort {
-        /// What was asked for.
+        /// The format.
         what: &'static str,
         /// Its length in bytes.
         needed: usize,
-        /// What there is.
+        /// The number of bytes given.
         given: usize,
     },
-    /// A length that the thing never has.
+    /// The length is not one of the format's.
     #[error("{what}: {given} bytes given, expected {expected}")]
     WrongLength {
-        /// What was asked for.
+        /// The format.
         what: &'static str,
-        /// Lengths that would do.
+        /// The accepted lengths.
         expected: &'static str,
-        /// What there is.
+        /// The number of bytes given.
         given: usize,
     },
-    /// The control segment says that the WQE has no control segment.
+    /// The control segment has a length below one unit.
     #[error(
         "not a send WQE: the control segment at byte {at} counts {units} units of 16 bytes, \
-         of which it is one itself"
+         expected at least 1"
     )]
     NoUnits {
-        /// Where the control segment is.
+        /// Offset of the control segment.
         at: usize,
-        /// What its `ds` field says.
+        /// The value of its `ds` field.
         units: usize,
     },
-    /// No opcode of a WQE.
-    #[error("not a send WQE: opcode {opcode:#04x} at byte {at} is none of mlx5dv.h's")]
+    /// The opcode is not one of a send WQE.
+    #[error("not a send WQE: opcode {opcode:#04x} at byte {at} is not in mlx5dv.h")]
     UnknownOpcode {
-        /// Where the control segment is.
+        /// Offset of the control segment.
         at: usize,
-        /// What it says.
+        /// The opcode.
         opcode: u8,
     },
-    /// No request for a completion event.
+    /// The bytes are not a CQ arm.
     #[error("not a CQ arm: command word {command:#010x}, CQ number {cqn:#010x}")]
     NotAnArm {
         /// Sequence number, command and consumer index.
         command: u32,
-        /// The number.
+        /// The CQ number.
         cqn: u32,
     },
-    /// No opcode of a CQE.
-    #[error("not a CQE: opcode {opcode:#03x} in its last byte is none of mlx5dv.h's")]
+    /// The opcode is not one of a CQE.
+    #[error("not a CQE: opcode {opcode:#03x} in its last byte is not in mlx5dv.h")]
     UnknownCqe {
         /// The upper four bits of the last byte.
         opcode: u8,
     },
 }
 
-/// A big-endian field.
+/// Reads a big-endian field.
 fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// A big-endian field.
+/// Reads a big-endian field.
 fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// A big-endian field.
+/// Reads a big-endian field.
 fn be64(bytes: &[u8], at: usize) -> u64 {
     u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
 }
 
-/// Payload as hex and, where printable, as letters; long payload is cut.
+/// Formats payload as hex and as ASCII; cuts long payload.
 fn payload(bytes: &[u8]) -> String {
     const SHOWN: usize = 32;
     let shown = &bytes[..bytes.len().min(SHOWN)];

@@ -1,64 +1,64 @@
-//! What a UMR WQE does to a memory key: how memory windows are bound, unbound
-//! and invalidated (`mlx5_wqe_umr_ctrl_seg`, `mlx5_wqe_mkey_context_seg`,
-//! `mlx5_wqe_umr_klm_seg`).
+//! The contents of a UMR WQE, which changes a memory key: memory windows are bound,
+//! unbound and invalidated by UMRs (`mlx5_wqe_umr_ctrl_seg`,
+//! `mlx5_wqe_mkey_context_seg`, `mlx5_wqe_umr_klm_seg`).
 //!
-//! The key itself stands in the control segment, in the place of immediate
-//! data. Only what the mask names is changed; other fields of the key's
-//! context hold whatever the ring held before.
+//! The key itself is in the immediate field of the control segment. Only the fields
+//! selected by the mask are changed; other fields of the mkey context contain whatever
+//! was in the ring before.
 
 use super::wqe::{Malformed, SEGMENT};
 
-/// Bytes of the UMR control segment.
+/// Size of the UMR control segment in bytes.
 pub const CONTROL: usize = 48;
-/// Bytes of the key's context.
+/// Size of the mkey context in bytes.
 pub const CONTEXT: usize = 64;
-/// Bytes of a translation (a KLM).
+/// Size of a translation entry (KLM) in bytes.
 pub const KLM: usize = 16;
-/// The QP number that stands for none.
+/// The QP number that means none.
 pub const NO_QP: u32 = 0x00ff_ffff;
 /// The bit of the context's first byte that frees the key.
 pub const FREE: u8 = 1 << 6;
 
 bitflags::bitflags! {
-    /// How the key is changed (`MLX5_WQE_UMR_CTRL_FLAG_*`).
+    /// Flags of the change (`MLX5_WQE_UMR_CTRL_FLAG_*`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct UmrFlags: u8 {
         /// The key must belong to this QP.
         const CHECK_QPN = 1 << 3;
-        /// Translations are placed from an offset on.
+        /// The translation entries are stored from an offset on.
         const TRANSLATION_OFFSET = 1 << 4;
         /// The key must be free.
         const CHECK_FREE = 1 << 5;
-        /// Translations are in the WQE.
+        /// The translation entries are in the WQE.
         const INLINE = 1 << 7;
         const _ = !0;
     }
 
-    /// What of the context is changed (`MLX5_WQE_UMR_CTRL_MKEY_MASK_*`).
+    /// The fields of the context that are changed (`MLX5_WQE_UMR_CTRL_MKEY_MASK_*`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MkeyMask: u64 {
         /// Length.
         const LENGTH = 1;
-        /// First address.
+        /// Start address.
         const START = 1 << 6;
         /// Variant, the low byte of the key.
         const KEY = 1 << 13;
-        /// QP.
+        /// QP number.
         const QPN = 1 << 14;
-        /// Right of local writes.
+        /// Access flag for local writes.
         const LOCAL_WRITE = 1 << 18;
-        /// Right of remote reads.
+        /// Access flag for remote reads.
         const REMOTE_READ = 1 << 19;
-        /// Right of remote writes.
+        /// Access flag for remote writes.
         const REMOTE_WRITE = 1 << 20;
-        /// Right of atomics.
+        /// Access flag for atomics.
         const ATOMIC = 1 << 21;
         /// Whether the key is free.
         const FREE = 1 << 29;
         const _ = !0;
     }
 
-    /// Rights of a key (`MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_*`).
+    /// Access flags of a key (`MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_*`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MkeyAccess: u8 {
         /// Local reads.
@@ -75,10 +75,10 @@ bitflags::bitflags! {
     }
 }
 
-/// A translation: memory behind a key.
+/// A translation entry (KLM): the memory behind a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Klm {
-    /// Bytes; a posted 0 reads as 2^31.
+    /// Length in bytes; a posted 0 means 2^31.
     pub length: u32,
     /// Key of the memory.
     pub key: u32,
@@ -87,7 +87,7 @@ pub struct Klm {
 }
 
 impl Klm {
-    /// Reads a translation.
+    /// Parses a translation entry.
     #[must_use]
     pub fn parse(bytes: &[u8; KLM]) -> Self {
         let count = be32(bytes, 0);
@@ -99,38 +99,38 @@ impl Klm {
     }
 }
 
-/// A UMR WQE behind its control segment.
+/// A UMR WQE without its control segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Umr {
-    /// How.
+    /// Flags of the change.
     pub flags: UmrFlags,
-    /// What.
+    /// The fields that are changed.
     pub mask: MkeyMask,
-    /// Length of the translations in units of 16 bytes, as posted.
+    /// Length of the translation entries in units of 16 bytes, as posted.
     pub octowords: u16,
-    /// Where the first translation goes, as posted.
+    /// Offset of the first translation entry, as posted.
     pub offset: u16,
-    /// The key is free afterwards.
+    /// Whether the key is free afterwards.
     pub free: bool,
-    /// Rights.
+    /// Access flags.
     pub access: MkeyAccess,
-    /// QP, 24 bits; [`NO_QP`] for none.
+    /// QP number, 24 bits; [`NO_QP`] for none.
     pub qpn: u32,
     /// Low byte of the key.
     pub variant: u8,
-    /// First address.
+    /// Start address.
     pub start: u64,
     /// Length in bytes.
     pub length: u64,
-    /// The first translation, if the WQE goes on that far.
+    /// The first translation entry, if the WQE contains one.
     pub klm: Option<Klm>,
 }
 
 impl Umr {
-    /// Reads what follows the control segment.
+    /// Parses what follows the control segment.
     ///
     /// # Errors
-    /// The bytes end inside a segment.
+    /// Returns an error if the bytes end inside a segment.
     pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let (control, rest) = body
             .split_first_chunk::<CONTROL>()
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_where_the_structures_of_mlx5dv_have_them() {
+    fn the_fields_have_the_layout_of_mlx5dv() {
         let mut bytes = [0; CONTROL + CONTEXT + 64];
         bytes[0] = 0xb0;
         bytes[4..8].copy_from_slice(&[0, 4, 0, 1]);

@@ -1,26 +1,26 @@
-//! Work requests as bytes: control, remote address and data segments of send
-//! WQEs, scatter lists of receive WQEs, and the SRQ's link.
+//! WQEs as bytes: control, remote address and data segments of send WQEs, scatter
+//! lists of receive WQEs, and the link of SRQ WQEs.
 
 use super::address::AddressVector;
 use super::umr::Umr;
 use std::fmt;
 
-/// Bytes of a WQEBB, the unit of the send ring.
+/// Size of a WQEBB in bytes, the unit of the send ring.
 pub const WQEBB: usize = 64;
-/// Bytes of a segment, the unit of a WQE's length (`ds`).
+/// Size of a segment in bytes, the unit of a WQE's length (`ds`).
 pub const SEGMENT: usize = 16;
 /// The key that ends a scatter list (`MLX5_INVALID_LKEY`).
 pub const INVALID_LKEY: u32 = 0x100;
-/// A data segment's byte count with this bit announces inline data.
+/// The bit of a data segment's byte count that marks inline data.
 const INLINE: u32 = 0x8000_0000;
-/// What a byte count of 0 means in a data segment that is not the terminator.
+/// The length that a byte count of 0 means, except in the terminator.
 const ZERO_MEANS: u32 = 1 << 31;
 
-/// Operation codes of send WQEs (`MLX5_OPCODE_*`).
+/// Opcodes of send WQEs (`MLX5_OPCODE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
-    /// Nothing; completes in order.
+    /// No operation; completes in order.
     Nop = 0x00,
     /// SEND with invalidate.
     SendInvalidate = 0x01,
@@ -38,12 +38,12 @@ pub enum Opcode {
     AtomicCompareSwap = 0x11,
     /// Fetch and add.
     AtomicFetchAdd = 0x12,
-    /// User-mode memory registration: window binds and invalidations.
+    /// User-mode memory registration: binds and invalidates memory windows.
     Umr = 0x25,
 }
 
 impl Opcode {
-    /// The operation with that code, if this device knows it.
+    /// Returns the operation with this code, if the device supports it.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -69,13 +69,13 @@ pub struct Control {
     pub opmod: u8,
     /// WQEBB counter at the WQE's start, 16 bits.
     pub index: u16,
-    /// Operation code as posted; see [`Opcode::from_code`].
+    /// Opcode as posted; see [`Opcode::from_code`].
     pub opcode: u8,
-    /// The QP this WQE belongs to.
+    /// QP number.
     pub qpn: u32,
-    /// Length of the WQE in segments, control included.
+    /// Length of the WQE in segments, including the control segment.
     pub segments: u8,
-    /// Signature (not verified).
+    /// Signature (not checked).
     pub signature: u8,
     /// Fence, completion and solicited bits as posted (`fm_ce_se`).
     pub flags: u8,
@@ -84,7 +84,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Reads a control segment.
+    /// Parses a control segment.
     #[must_use]
     pub fn parse(bytes: &[u8; 16]) -> Self {
         let first = be32(bytes, 0);
@@ -101,47 +101,47 @@ impl Control {
         }
     }
 
-    /// WQEBBs the WQE occupies.
+    /// Returns the number of WQEBBs that the WQE occupies.
     #[must_use]
     pub fn wqebbs(&self) -> u16 {
         u16::from(self.segments).div_ceil(4)
     }
 
-    /// A completion is wanted even when all goes well (`MLX5_WQE_CTRL_CQ_UPDATE`).
+    /// Returns whether a CQE is requested on success (`MLX5_WQE_CTRL_CQ_UPDATE`).
     #[must_use]
     pub fn signalled(&self) -> bool {
         self.flags & 0x08 != 0
     }
 
-    /// The receiver is to be notified (`MLX5_WQE_CTRL_SOLICITED`).
+    /// Returns whether a solicited event is requested (`MLX5_WQE_CTRL_SOLICITED`).
     #[must_use]
     pub fn solicited(&self) -> bool {
         self.flags & 0x02 != 0
     }
 
-    /// What it waits for.
+    /// Returns the fence of the WQE.
     #[must_use]
     pub fn fence(&self) -> Fence {
         match self.flags >> 5 {
             0 => Fence::None,
             1 => Fence::Small,
             3 => Fence::Strong,
-            // 2 is the fence alone, 4 with the small one; the rest is reserved.
+            // 2 is the fence alone, 4 with the small fence; the rest is reserved.
             _ => Fence::Reads,
         }
     }
 }
 
-/// What a WQE waits for before it begins (upper three bits of `fm_ce_se`).
+/// What a WQE waits for before it starts (upper three bits of `fm_ce_se`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Nothing.
     None,
-    /// Changes of memory keys before it (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
+    /// Earlier changes of memory keys (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
     Small,
-    /// Reads and atomics before it, and changes of keys (`MLX5_WQE_CTRL_FENCE`).
+    /// Earlier reads and atomics, and changes of keys (`MLX5_WQE_CTRL_FENCE`).
     Reads,
-    /// Everything before it.
+    /// All earlier WQEs.
     Strong,
 }
 
@@ -168,7 +168,7 @@ pub struct Atomic {
 pub enum Data {
     /// Data elsewhere in memory (`mlx5_wqe_data_seg`).
     Pointer {
-        /// Bytes; a posted 0 reads as 2^31.
+        /// Length in bytes; a posted 0 means 2^31.
         length: u32,
         /// Local key.
         key: u32,
@@ -179,28 +179,28 @@ pub enum Data {
     Inline {
         /// Offset of the first byte from the WQE's start.
         offset: u16,
-        /// Bytes.
+        /// Length in bytes.
         length: u16,
     },
 }
 
-/// What is wrong with a WQE's bytes.
+/// Errors in the bytes of a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The length is below one control segment or ends inside a segment.
     Truncated,
     /// The operation code is unknown.
     Opcode(u8),
-    /// Inline data reach past the WQE's end.
+    /// Inline data extend beyond the WQE.
     InlineTooLong(u32),
 }
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated => write!(f, "its length ends inside a segment"),
+            Self::Truncated => write!(f, "the WQE ends inside a segment"),
             Self::Opcode(code) => write!(f, "unknown opcode {code:#04x}"),
-            Self::InlineTooLong(bytes) => write!(f, "{bytes} inline bytes do not fit its length"),
+            Self::InlineTooLong(bytes) => write!(f, "{bytes} inline bytes do not fit in the WQE"),
         }
     }
 }
@@ -210,23 +210,23 @@ impl fmt::Display for Malformed {
 pub struct Body<'a> {
     /// Operation.
     pub opcode: Opcode,
-    /// Where at the responder; zeros for operations without.
+    /// Remote address; zeros for operations without one.
     pub remote: Remote,
     /// Operands, for atomics only.
     pub atomic: Option<Atomic>,
-    /// Where it goes, for datagrams only.
+    /// Destination, for datagrams only.
     pub address: Option<AddressVector>,
-    /// What becomes of a memory key, for [`Opcode::Umr`] only.
+    /// Change of a memory key, for [`Opcode::Umr`] only.
     pub umr: Option<Umr>,
     /// The data segments.
     pub data: DataSegments<'a>,
 }
 
-/// Reads a connected (RC, UC) send WQE: `wqe` holds exactly the segments that
-/// its control segment counts.
+/// Parses a send WQE of a connected QP (RC, UC). `wqe` contains exactly the segments
+/// that its control segment counts.
 ///
 /// # Errors
-/// Says what makes the bytes unreadable.
+/// Returns why the bytes cannot be parsed.
 pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
     let control = Control::parse(wqe.first_chunk().ok_or(Malformed::Truncated)?);
     let opcode = Opcode::from_code(control.opcode).ok_or(Malformed::Opcode(control.opcode))?;
@@ -264,7 +264,7 @@ pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
         Opcode::Umr => Some(Umr::parse(&wqe[SEGMENT..])?),
         _ => None,
     };
-    // What follows the control segment of these is not a list of data.
+    // These have no data segments after the control segment.
     let data = match opcode {
         Opcode::Nop | Opcode::Umr => DataSegments {
             wqe: &wqe[..SEGMENT],
@@ -285,11 +285,11 @@ pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
     ))
 }
 
-/// Reads a datagram (UD) send WQE: as [`parse_connected`], with the address
-/// vector behind the control segment.
+/// Parses a send WQE of a UD QP, with the address vector after the control segment.
+/// Otherwise the same as [`parse_connected`].
 ///
 /// # Errors
-/// Says what makes the bytes unreadable.
+/// Returns why the bytes cannot be parsed.
 pub fn parse_datagram(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
     let control = Control::parse(wqe.first_chunk().ok_or(Malformed::Truncated)?);
     let opcode = Opcode::from_code(control.opcode).ok_or(Malformed::Opcode(control.opcode))?;
@@ -319,7 +319,7 @@ pub fn parse_datagram(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
     Ok((control, body))
 }
 
-/// Walks the data segments of a send WQE.
+/// Iterates over the data segments of a send WQE.
 #[derive(Clone, Copy, Debug)]
 pub struct DataSegments<'a> {
     wqe: &'a [u8],
@@ -340,7 +340,7 @@ impl Iterator for DataSegments<'_> {
                 self.position += SEGMENT;
                 return Ok(pointer(bytes));
             }
-            // The 4-byte header and the data share the padding to 16 bytes.
+            // The 4-byte header and the data are padded together to 16 bytes.
             let length = count & !INLINE;
             let room = self.wqe.len() - at - 4;
             if length as usize > room {
@@ -359,14 +359,15 @@ impl Iterator for DataSegments<'_> {
     }
 }
 
-/// Walks the scatter list of a receive WQE: to its terminator or its end.
+/// Iterates over the scatter list of a receive WQE, up to its terminator or end.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveSegments<'a> {
     wqe: &'a [u8],
 }
 
 impl<'a> ReceiveSegments<'a> {
-    /// The list of an RQ's WQE; with signatures its first segment is one.
+    /// Returns the scatter list of an RQ WQE. With `signature`, the first segment is
+    /// a signature.
     #[must_use]
     pub fn of_rq(wqe: &'a [u8], signature: bool) -> Self {
         Self {
@@ -378,7 +379,7 @@ impl<'a> ReceiveSegments<'a> {
         }
     }
 
-    /// The list of an SRQ's WQE, behind its link.
+    /// Returns the scatter list of an SRQ WQE, after its link.
     #[must_use]
     pub fn of_srq(wqe: &'a [u8]) -> Self {
         Self {
@@ -401,7 +402,7 @@ impl Iterator for ReceiveSegments<'_> {
     }
 }
 
-/// The index of the WQE after this one (`mlx5_wqe_srq_next_seg`).
+/// Returns the index of the next WQE (`mlx5_wqe_srq_next_seg`).
 #[must_use]
 pub fn srq_next(wqe: &[u8; SEGMENT]) -> u16 {
     u16::from_be_bytes([wqe[2], wqe[3]])

@@ -14,7 +14,7 @@ fn data(length: u32, key: u32, address: u64) -> Vec<u8> {
 }
 
 #[test]
-fn control_fields_are_read_from_their_places() {
+fn the_control_segment_has_its_layout() {
     let bytes: [u8; 16] = control(0x0b, 3).try_into().unwrap();
     let parsed = Control::parse(&bytes);
     assert_eq!(
@@ -30,7 +30,7 @@ fn control_fields_are_read_from_their_places() {
 }
 
 #[test]
-fn a_write_has_its_remote_address_before_its_data() {
+fn the_remote_address_of_a_write_precedes_its_data() {
     let mut wqe = control(0x08, 4);
     wqe.extend(0x1122_3344_5566_7788_u64.to_be_bytes());
     wqe.extend(0xaabb_ccdd_u32.to_be_bytes());
@@ -55,7 +55,7 @@ fn a_write_has_its_remote_address_before_its_data() {
 }
 
 #[test]
-fn a_datagram_has_its_address_before_its_data() {
+fn the_address_vector_of_a_datagram_precedes_its_data() {
     let mut wqe = control(0x0a, 5);
     wqe.extend(0x8111_1111_u32.to_be_bytes());
     wqe.extend([0; 4]);
@@ -103,7 +103,7 @@ fn a_datagram_has_its_address_before_its_data() {
 }
 
 #[test]
-fn inline_data_share_their_padding_with_the_length() {
+fn inline_data_and_their_header_are_padded_together() {
     let mut wqe = control(0x0a, 4);
     wqe.extend((INLINE | 13).to_be_bytes());
     wqe.extend([0xee; 28]);
@@ -128,7 +128,7 @@ fn inline_data_share_their_padding_with_the_length() {
 }
 
 #[test]
-fn unreadable_bytes_are_named() {
+fn malformed_bytes_are_reported() {
     assert_eq!(parse_connected(&[0; 8]).unwrap_err(), Malformed::Truncated);
     assert_eq!(
         parse_connected(&control(0x77, 1)).unwrap_err(),
@@ -143,11 +143,11 @@ fn unreadable_bytes_are_named() {
     wqe.extend([0; 12]);
     let (_, mut body) = parse_connected(&wqe).unwrap();
     assert_eq!(body.data.next(), Some(Err(Malformed::InlineTooLong(13))));
-    assert_eq!(body.data.next(), None, "a bad list ends");
+    assert_eq!(body.data.next(), None, "iteration ends after an error");
 }
 
 #[test]
-fn a_receive_list_ends_at_its_terminator_or_at_the_wqe() {
+fn a_receive_list_ends_at_its_terminator_or_with_the_wqe() {
     let mut wqe = data(64, 3, 0x10);
     wqe.extend(data(0, INVALID_LKEY, 0));
     wqe.extend(data(9, 9, 9));

@@ -1,9 +1,9 @@
-//! The bytes of the uverbs ABI: numbers and structures as libibverbs and
-//! libmlx5 send them.
+//! The bytes of the uverbs ABI: numbers and structures as libibverbs and libmlx5
+//! send them.
 //!
 //! Sources: the kernel's `rdma_user_ioctl_cmds.h`, `ib_user_ioctl_cmds.h`,
 //! `ib_user_ioctl_verbs.h`, `ib_user_verbs.h`, `mlx5-abi.h` and
-//! `mlx5_user_ioctl_cmds.h`; each structure here names the one it mirrors.
+//! `mlx5_user_ioctl_cmds.h`. The doc of each structure names the C structure.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const RDMA_VERBS_IOCTL: libc::c_ulong = 0xc018_1b01;
 /// `RDMA_DRIVER_MLX5`.
 pub const DRIVER_MLX5: u32 = 1;
-/// `UVERBS_ATTR_F_MANDATORY`: refuse the command if the attribute is unknown.
+/// `UVERBS_ATTR_F_MANDATORY`: the command fails if the attribute is unknown.
 pub const ATTR_F_MANDATORY: u16 = 1;
 /// `UVERBS_ATTR_F_VALID_OUTPUT`: set by the kernel on attributes it wrote.
 pub const ATTR_F_VALID_OUTPUT: u16 = 2;
@@ -67,8 +67,8 @@ pub mod method {
     pub const UAR_DESTROY: u16 = 0x1001;
 }
 
-/// `enum ib_uverbs_write_cmds`: the commands of the write interface that
-/// this device answers.
+/// `enum ib_uverbs_write_cmds`: the commands of the write interface that this
+/// device supports.
 pub mod write_command {
     #![allow(missing_docs)]
     pub const GET_CONTEXT: u32 = 0;
@@ -99,7 +99,7 @@ pub mod write_command {
     pub const EX_CREATE_CQ: u32 = super::WRITE_EXTENDED | CREATE_CQ;
     pub const EX_CREATE_QP: u32 = super::WRITE_EXTENDED | CREATE_QP;
     pub const EX_MODIFY_QP: u32 = super::WRITE_EXTENDED | MODIFY_QP;
-    /// Beyond the numbers of plain commands.
+    /// Above the numbers of plain commands.
     pub const EX_MODIFY_CQ: u32 = super::WRITE_EXTENDED | 57;
 }
 
@@ -122,9 +122,9 @@ wire! {
     }
     /// `struct ib_uverbs_attr`.
     struct Attribute = 16 { id: u16, len: u16, flags: u16, reserved: u16, data: u64, }
-    /// `struct ib_uverbs_cmd_hdr`: lengths of the whole command and of its
-    /// reply in 4-byte words; of an extended command, lengths of the parts
-    /// that are not the driver's in 8-byte words.
+    /// `struct ib_uverbs_cmd_hdr`: lengths of the whole command and of its reply in
+    /// 4-byte words; for an extended command, lengths of the parts without the
+    /// driver's in 8-byte words.
     struct WriteHeader = 8 { command: u32, in_words: u16, out_words: u16, }
     /// `struct ib_uverbs_ex_cmd_hdr`: lengths in 8-byte words.
     struct ExWriteHeader = 16 {
@@ -176,11 +176,11 @@ wire! {
     struct QueryPort = 16 { response: u64, port_num: u8, reserved: [u8; 7], }
     /// `struct ib_uverbs_alloc_pd_resp`.
     struct AllocPdResp = 4 { pd_handle: u32, }
-    /// Any request that is one handle: `ib_uverbs_dealloc_pd`, `ib_uverbs_dereg_mr`,
+    /// A request that is one handle: `ib_uverbs_dealloc_pd`, `ib_uverbs_dereg_mr`,
     /// `ib_uverbs_dealloc_mw`.
     struct HandleOnly = 4 { handle: u32, }
-    /// Any request that is a reply address and a handle: the destroy and
-    /// query commands of the write interface.
+    /// A request that is a reply address and a handle: the destroy and query
+    /// commands of the write interface.
     struct HandleRequest = 16 { response: u64, handle: u32, reserved: u32, }
     /// `struct ib_uverbs_reg_mr`.
     struct RegMr = 40 {
@@ -312,8 +312,8 @@ wire! {
         hca_core_clock_offset: u64, log_uar_size: u32, num_uars_per_page: u32,
         num_dyn_bfregs: u32, dump_fill_mkey: u32,
     }
-    /// `struct mlx5_ib_query_device_resp`, whose optional capabilities this
-    /// device has none of: only the lengths are told.
+    /// `struct mlx5_ib_query_device_resp`. The device has none of its optional
+    /// capabilities, so only the lengths are returned.
     struct Mlx5QueryDeviceResp = 8 { comp_mask: u32, response_length: u32, }
     /// `struct mlx5_ib_create_cq`.
     struct Mlx5CreateCq = 32 {
@@ -331,7 +331,7 @@ wire! {
     struct Mlx5ResizeCq = 16 { buf_addr: u64, cqe_size: u16, reserved0: u16, reserved1: u32, }
     /// `struct mlx5_ib_alloc_mw`.
     struct Mlx5AllocMw = 8 { comp_mask: u32, num_klms: u8, reserved1: u8, reserved2: u16, }
-    /// What mlx5_ib answers to that.
+    /// The reply of mlx5_ib to `mlx5_ib_alloc_mw`.
     struct Mlx5AllocMwResp = 8 { comp_mask: u32, response_length: u32, }
     /// `struct mlx5_ib_create_srq`.
     struct Mlx5CreateSrq = 32 {
@@ -352,8 +352,8 @@ wire! {
     }
 }
 
-/// A request as the kernel reads it: bytes the caller did not send are zero,
-/// bytes beyond the structure are left alone.
+/// Returns a request as the kernel reads it: bytes that were not sent are zero, bytes
+/// beyond the structure are ignored.
 pub fn request<T: FromBytes + IntoBytes + KnownLayout>(sent: &[u8]) -> T {
     let mut value = T::new_zeroed();
     let len = sent.len().min(size_of::<T>());
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_request_reads_as_zeros_and_a_long_one_is_cut() {
+    fn a_short_request_is_extended_with_zeros_and_a_long_one_is_cut() {
         let short: HandleRequest = request(&[0xff; 9]);
         assert_eq!(
             (short.response, short.handle, short.reserved),

@@ -1,5 +1,5 @@
-//! The attributes of an ioctl command: checked against the method's list the
-//! way the kernel's `uverbs_ioctl.c` does, read, and written back.
+//! The attributes of an ioctl command: checked against the method's list as in the
+//! kernel's `uverbs_ioctl.c`, read, and written back.
 
 use libc::{EFAULT, EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -10,21 +10,21 @@ use super::abi::{
 use super::user;
 use crate::nic::spec::{Errno, Result};
 
-/// What an attribute carries.
+/// The type of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carries {
-    /// Bytes from the application, at least and at most so many.
+    /// Bytes from the application: minimum and maximum length.
     In(u16, u16),
-    /// Bytes from the application, at least so many; what is beyond the
-    /// second number must be zero.
+    /// Bytes from the application: minimum length, and the length beyond which all
+    /// bytes must be zero.
     InZeroTrailing(u16, u16),
-    /// Room for bytes to the application, at least so many.
+    /// A buffer for bytes to the application: minimum length.
     Out(u16),
     /// A handle or a descriptor, in either direction.
     Id,
 }
 
-/// An attribute a method knows.
+/// An attribute that a method accepts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) id: u16,
@@ -32,7 +32,7 @@ pub(super) struct Spec {
     pub(super) mandatory: bool,
 }
 
-/// A mandatory attribute.
+/// Returns a mandatory attribute.
 pub(super) const fn must(id: u16, carries: Carries) -> Spec {
     Spec {
         id,
@@ -41,7 +41,7 @@ pub(super) const fn must(id: u16, carries: Carries) -> Spec {
     }
 }
 
-/// An optional attribute.
+/// Returns an optional attribute.
 pub(super) const fn may(id: u16, carries: Carries) -> Spec {
     Spec {
         id,
@@ -52,35 +52,35 @@ pub(super) const fn may(id: u16, carries: Carries) -> Spec {
 
 /// A number that libibverbs sends as 4 or 8 bytes.
 pub(super) const NUMBER: Carries = Carries::In(4, 8);
-/// `UVERBS_ATTR_UHW()`: the driver's parts.
+/// `UVERBS_ATTR_UHW()`: the driver's parts of request and reply.
 pub(super) const UHW: [Spec; 2] = [
     may(UHW_IN, Carries::InZeroTrailing(0, u16::MAX)),
     may(UHW_OUT, Carries::Out(0)),
 ];
 
-/// An attribute of the command at hand.
+/// An attribute of the current command.
 #[derive(Debug)]
 struct Present {
     attribute: Attribute,
-    /// Where the application keeps it.
+    /// Address of the attribute in the application.
     address: u64,
-    /// What it carries in.
+    /// The bytes that it carries in.
     input: Vec<u8>,
 }
 
-/// The attributes of the command at hand.
+/// The attributes of the current command.
 #[derive(Debug)]
 pub(super) struct Attributes {
     present: Vec<Present>,
 }
 
 impl Attributes {
-    /// Reads and checks the attributes that follow a header.
+    /// Reads and checks the attributes after a header.
     ///
     /// # Errors
-    /// As the kernel: `EPROTONOSUPPORT` for an unknown mandatory attribute,
-    /// `EINVAL` for a wrong length, a duplicate or one that is missing,
-    /// `EOPNOTSUPP` for unknown bytes that are not zero, `EFAULT`.
+    /// The kernel's: `EPROTONOSUPPORT` for an unknown mandatory attribute, `EINVAL`
+    /// for a wrong length, a duplicate or a missing attribute, `EOPNOTSUPP` for
+    /// unknown bytes that are not zero, `EFAULT`.
     pub(super) fn read(header: &IoctlHeader, address: u64, lists: &[&[Spec]]) -> Result<Self> {
         let specs = || lists.iter().copied().flatten();
         let first = address
@@ -124,17 +124,17 @@ impl Attributes {
         self.find(id).is_some()
     }
 
-    /// The bytes that came in; none if the attribute is absent.
+    /// Returns the bytes of an attribute; empty if it is absent.
     pub(super) fn bytes(&self, id: u16) -> &[u8] {
         self.find(id).map_or(&[], |it| &it.input)
     }
 
-    /// A number of up to 8 bytes; 0 if absent.
+    /// Returns a number of up to 8 bytes; 0 if the attribute is absent.
     pub(super) fn u64(&self, id: u16) -> u64 {
         request(self.bytes(id))
     }
 
-    /// A 32-bit number.
+    /// Returns a 32-bit number.
     ///
     /// # Errors
     /// `EINVAL` if it was sent as 64 bits and does not fit.
@@ -142,10 +142,10 @@ impl Attributes {
         u32::try_from(self.u64(id)).map_err(|_| Errno(EINVAL))
     }
 
-    /// A bit mask; absent is 0.
+    /// Returns a bit mask; 0 if the attribute is absent.
     ///
     /// # Errors
-    /// `EINVAL` for bits outside `known`, as the kernel's `uverbs_get_flags32`.
+    /// `EINVAL` for bits outside `known`, as in the kernel's `uverbs_get_flags32`.
     pub(super) fn flags(&self, id: u16, known: u32) -> Result<u32> {
         let flags = self.u32(id)?;
         if flags & !known == 0 {
@@ -155,15 +155,15 @@ impl Attributes {
         }
     }
 
-    /// A structure; what was not sent is zero.
+    /// Returns a structure; bytes that were not sent are zero.
     pub(super) fn structure<T: FromBytes + IntoBytes + KnownLayout>(&self, id: u16) -> T {
         request(self.bytes(id))
     }
 
-    /// A handle, if the attribute is there.
+    /// Returns a handle if the attribute is present.
     ///
     /// # Errors
-    /// `EINVAL` if it cannot be one.
+    /// `EINVAL` if it is out of range.
     pub(super) fn optional_handle(&self, id: u16) -> Result<Option<u32>> {
         self.find(id)
             .map(|it| match u32::try_from(it.attribute.data) {
@@ -173,35 +173,36 @@ impl Attributes {
             .transpose()
     }
 
-    /// A handle.
+    /// Returns a handle.
     ///
     /// # Errors
-    /// `EINVAL` if it is absent or cannot be one.
+    /// `EINVAL` if it is absent or out of range.
     pub(super) fn handle(&self, id: u16) -> Result<u32> {
         self.optional_handle(id)?.ok_or(Errno(EINVAL))
     }
 
-    /// A file descriptor, if the attribute is there.
+    /// Returns a file descriptor if the attribute is present.
     ///
     /// # Errors
-    /// `EBADF` if it cannot be one.
+    /// `EBADF` if it is out of range.
     pub(super) fn descriptor(&self, id: u16) -> Result<Option<i32>> {
         self.find(id)
             .map(|it| i32::try_from(it.attribute.data).map_err(|_| Errno(libc::EBADF)))
             .transpose()
     }
 
-    /// Where an output goes; 0 if absent.
+    /// Returns the address of an output buffer; 0 if the attribute is absent.
     pub(super) fn address(&self, id: u16) -> u64 {
         self.find(id).map_or(0, |it| it.attribute.data)
     }
 
-    /// Length of the room for an output; 0 if absent.
+    /// Returns the length of an output buffer; 0 if the attribute is absent.
     pub(super) fn room(&self, id: u16) -> u16 {
         self.find(id).map_or(0, |it| it.attribute.len)
     }
 
-    /// Answers bytes, as many as there is room for; the rest is cleared.
+    /// Writes bytes to an output buffer. Bytes that do not fit are dropped, and the
+    /// rest of the buffer is cleared.
     ///
     /// # Errors
     /// `EFAULT`.
@@ -213,8 +214,7 @@ impl Attributes {
         self.mark_valid(id)
     }
 
-    /// Tells the application that an output was written; memory checkers
-    /// listen to it through libibverbs.
+    /// Marks an output as written; libibverbs passes this on to memory checkers.
     ///
     /// # Errors
     /// `EFAULT`.
@@ -226,7 +226,7 @@ impl Attributes {
         user::copy_out(it.address + 4, flags.as_bytes())
     }
 
-    /// Answers a structure or a number.
+    /// Writes a structure or a number to an output buffer.
     ///
     /// # Errors
     /// `EFAULT`.
@@ -234,7 +234,7 @@ impl Attributes {
         self.answer_bytes(id, value.as_bytes())
     }
 
-    /// Answers a new handle or descriptor, in the attribute itself.
+    /// Writes a new handle or descriptor to the attribute itself.
     ///
     /// # Errors
     /// `EFAULT`.

@@ -1,10 +1,10 @@
-//! The page that turns the device's time into the time of day, as mlx5_ib
-//! shows it to libmlx5 (`struct mlx5_ib_clock_info`).
+//! The clock page, with which libmlx5 converts the device's time to the time of day
+//! (`struct mlx5_ib_clock_info`).
 //!
-//! Device time is the host's monotonic clock in ticks, which is slewed as the time
-//! of day is. So one pair of both is enough, for 13 days: then the product of
-//! `mult` and the ticks overflows. A later step of the time of day is not seen by
-//! a context that was open before.
+//! Device time is the host's monotonic clock in ticks, which is slewed like the time
+//! of day. One pair of both is therefore enough for 13 days; then the product of
+//! `mult` and the ticks overflows. A later step of the time of day does not affect a
+//! context that is already open.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,29 +18,30 @@ use super::context::PAGE_SIZE;
 use super::pages::MAX_PAGES;
 use crate::nic::spec::{CLOCK_KHZ, Errno, Result, WallClock};
 
-/// `MLX5_IB_MMAP_CLOCK_INFO` in a mapping's offset, in pages; the low byte is
-/// the version of the page.
+/// `MLX5_IB_MMAP_CLOCK_INFO` in a mapping's offset, in pages; the low byte is the
+/// version of the page.
 const COMMAND: u64 = 7;
 /// `MLX5_IB_CLOCK_INFO_V1`, the only version.
 const VERSION: u64 = 0;
-/// The bit of that version in the answer of `GET_CONTEXT`.
+/// The bit of that version in the reply to `GET_CONTEXT`.
 pub(super) const VERSIONS: u8 = 1 << VERSION;
-/// Where the page lies in the memory of a command descriptor: behind all
-/// doorbell pages.
+/// Index of the page in the memory file of a command descriptor: after all doorbell
+/// pages.
 const PAGE: u64 = MAX_PAGES as u64;
-/// Pages of that memory.
+/// Number of pages of the memory file.
 pub(super) const MEMORY_PAGES: u64 = PAGE + 1;
 
-/// Nanoseconds of a tick are `MULT / 2^SHIFT`, to a millionth.
+/// A tick has `MULT / 2^SHIFT` nanoseconds, with an error below a millionth.
 const SHIFT: u32 = 14;
 const MULT: u32 = ((1_000_000 << SHIFT) / CLOCK_KHZ) as u32;
 
-/// Whether doorbell pages of that number would have the offset of this page.
+/// Returns whether a doorbell page of this number would have the mmap offset of the
+/// clock page.
 pub(super) fn takes(page: u32) -> bool {
     u64::from(page) >> 8 == COMMAND
 }
 
-/// Fills the page.
+/// Writes the page.
 pub(super) fn show(memory: BorrowedFd<'_>, clock: WallClock) -> std::io::Result<()> {
     let info = Mlx5ClockInfo {
         sign: 0,
@@ -57,12 +58,12 @@ pub(super) fn show(memory: BorrowedFd<'_>, clock: WallClock) -> std::io::Result<
     file.write_all_at(info.as_bytes(), PAGE * PAGE_SIZE)
 }
 
-/// Where a mapping of this page is to show, in bytes of the memory; `None` for
-/// a mapping of another page.
+/// Returns the offset in the memory file for a mapping of the clock page, or `None`
+/// for a mapping of another page.
 ///
 /// # Errors
-/// As mlx5_ib: `EINVAL` for another length than a page's, `EOPNOTSUPP` for
-/// another version or where there is no clock, `EPERM` to write.
+/// As mlx5_ib: `EINVAL` for a length other than a page, `EOPNOTSUPP` for another
+/// version or if there is no clock page, `EPERM` for a writable mapping.
 pub(super) fn check(offset: u64, len: usize, writes: bool, is_shown: bool) -> Result<Option<u64>> {
     let place = offset / PAGE_SIZE;
     if place >> 8 != COMMAND || !offset.is_multiple_of(PAGE_SIZE) {

@@ -1,4 +1,4 @@
-//! One open device file: what the kernel keeps per `open` of
+//! One open device file: the kernel's state per `open` of
 //! `/dev/infiniband/uverbsN`.
 
 use std::fs::File;
@@ -19,24 +19,23 @@ use crate::limits::Limits;
 use crate::nic::spec::{ContextId, Errno, Result, UarPage};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Size of a doorbell page, and the unit of mmap offsets.
+/// Size of a doorbell page in bytes, and the unit of mmap offsets.
 pub const PAGE_SIZE: u64 = 4096;
 
-/// What of the configuration shows in the answers to commands.
+/// The part of the configuration that the replies to commands depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Show {
     /// Link layer of the ports.
     pub link: Link,
-    /// Devices.
+    /// Number of devices.
     pub devices: u8,
-    /// Ports of each device.
+    /// Number of ports of each device.
     pub ports: u8,
-    /// The interface that takes commands. `write` is taken in any case, as by
-    /// a kernel that has both.
+    /// The command interface. `write()` is always accepted, as by a kernel with both.
     pub face: Face,
-    /// The newest version of CQEs that is agreed on.
+    /// The newest CQE version that is offered.
     pub cqe_version: u8,
-    /// What the devices can do.
+    /// The limits of the devices.
     pub limits: Limits,
 }
 
@@ -58,40 +57,40 @@ pub struct DeviceFile {
     machine: Arc<dyn Machine>,
     device: u8,
     show: Show,
-    /// The doorbell pages are pages of this file, by their number.
+    /// The memory file of the doorbell pages.
     memory: OwnedFd,
-    /// The page of the clock is filled.
+    /// Whether the clock page is filled.
     shows_clock: bool,
     state: Mutex<State>,
 }
 
-/// What changes in an open device.
+/// The mutable state of an open device.
 #[derive(Default)]
 pub(super) struct State {
     /// Set by `GET_CONTEXT`; most commands need it.
     pub(super) context: Option<ContextId>,
-    /// CQE format agreed on.
+    /// The negotiated CQE version.
     pub(super) cqe_version: u8,
     pub(super) handles: Handles,
     pub(super) pages: Pages,
-    /// The registers handed out by this side, where libmlx5 does not ask for
-    /// doorbell pages by command.
+    /// The registers that the kernel assigns, if libmlx5 does not allocate doorbell
+    /// pages by command.
     pub(super) registers: Option<Registers>,
 }
 
 impl DeviceFile {
-    /// Opens a device. The descriptor for the application is
-    /// [`DeviceFile::application_descriptor`].
+    /// Opens a device. [`DeviceFile::application_descriptor`] returns its descriptor
+    /// for the application.
     ///
     /// # Errors
-    /// What making the memory file answers.
+    /// Returns an error if the memory file cannot be created.
     pub fn open(machine: Arc<dyn Machine>, device: u8, show: Show) -> std::io::Result<Self> {
         // SAFETY: a C string and flags; the call touches no memory of ours.
         let fd = unsafe { libc::memfd_create(c"mlx5-emu-uverbs".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(std::io::Error::last_os_error());
         }
-        // SAFETY: memfd_create has just made it; nobody else owns it.
+        // SAFETY: memfd_create has just created it; it is owned here only.
         let memory = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         memory.set_len(clock::MEMORY_PAGES * PAGE_SIZE)?;
         let wall_clock = machine.wall_clock();
@@ -109,7 +108,7 @@ impl DeviceFile {
         })
     }
 
-    /// A descriptor of the memory file for the application, close-on-exec.
+    /// Returns a descriptor of the memory file for the application, close-on-exec.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -117,8 +116,8 @@ impl DeviceFile {
         self.memory.try_clone()
     }
 
-    /// Checks a mapping of the page of the clock before it is made; answers
-    /// which offset it is to show, or `None` if it is of another page.
+    /// Checks a mapping of the clock page before it is made. Returns the offset in the
+    /// memory file, or `None` for a mapping of another page.
     ///
     /// # Errors
     /// As mlx5_ib: `EINVAL`, `EOPNOTSUPP`, `EPERM`; see `clock`.
@@ -135,12 +134,11 @@ impl DeviceFile {
         if self.shows_clock { clock::VERSIONS } else { 0 }
     }
 
-    /// Checks a mapping before it is made; answers the doorbell page that it
-    /// is to show.
+    /// Checks a mapping of a doorbell page before it is made. Returns the page.
     ///
     /// # Errors
-    /// `ENODEV` before the context is open; `EINVAL` unless it is exactly one
-    /// doorbell page of the context.
+    /// `ENODEV` before the context is open; `EINVAL` unless the mapping is exactly
+    /// one doorbell page of the context.
     pub fn check_mapping(&self, offset: u64, len: usize) -> Result<UarPage> {
         let mut state = self.lock();
         let context = state.context.ok_or(Errno(ENODEV))?;
@@ -158,20 +156,20 @@ impl DeviceFile {
         pages.check(page).map(|page| UarPage { context, page })
     }
 
-    /// The checked mapping was made: from now on the NIC watches the page.
+    /// Records a checked mapping: from now on the NIC scans the page.
     ///
     /// # Errors
-    /// What mapping it for the NIC answers.
+    /// Returns an error if the NIC cannot map the page.
     pub fn mapped(&self, page: UarPage, address: usize) -> Result<()> {
         self.machine.page_mapped(page, address, self.memory.as_fd())
     }
 
-    /// The machine's event files.
+    /// Returns the event files.
     pub fn events(&self) -> &Arc<Events> {
         self.machine.events()
     }
 
-    /// Index of the device, from 0.
+    /// Returns the index of the device, from 0.
     pub fn device(&self) -> u8 {
         self.device
     }
@@ -184,10 +182,10 @@ impl DeviceFile {
         self.show.ports
     }
 
-    /// The names of a port.
+    /// Returns the addresses of a port.
     ///
     /// # Errors
-    /// `EINVAL` if there is none of this number.
+    /// `EINVAL` if there is no such port.
     pub(super) fn port_names(&self, port: u64) -> Result<PortNames> {
         let port = u8::try_from(port).map_err(|_| Errno(EINVAL))?;
         if (1..=self.ports()).contains(&port) {
@@ -205,10 +203,10 @@ impl DeviceFile {
         &self.show.limits
     }
 
-    /// The GIDs of a port that are in use, by their index.
+    /// Returns the GIDs of a port, by their index.
     ///
     /// # Errors
-    /// As [`DeviceFile::port_names`].
+    /// The same as for [`DeviceFile::port_names`].
     pub(super) fn gids(&self, port: u64) -> Result<Vec<[u8; 16]>> {
         let names = self.port_names(port)?;
         Ok(match self.link() {
@@ -217,7 +215,7 @@ impl DeviceFile {
         })
     }
 
-    /// The Ethernet address of a neighbour on a RoCE link.
+    /// Returns the MAC address of a neighbour on a RoCE link.
     pub(super) fn mac_of(&self, gid: &[u8; 16]) -> Option<[u8; 6]> {
         let ports = (0..self.show.devices).flat_map(|device| {
             let identity = self.machine.identity(device);
@@ -235,8 +233,8 @@ impl DeviceFile {
         self.show.face
     }
 
-    /// Answers `EIO` once the device has failed, as a kernel that has taken
-    /// the device away from its users.
+    /// Returns `EIO` once the device has failed, as a kernel does after the device was
+    /// removed.
     pub(super) fn check_alive(&self) -> Result<()> {
         let context = self.lock().context;
         if context.is_some_and(|context| self.machine.events().is_dead(context)) {

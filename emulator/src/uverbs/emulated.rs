@@ -1,4 +1,4 @@
-//! The machine that commands reach outside of tests: this process' emulator.
+//! The implementation of [`Machine`] by this process's emulator.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::nic::spec::{
     QpAttr, QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage, WallClock,
 };
 
-/// The emulator, and the event files its NIC delivers to.
+/// The emulator, and the event files to which its NIC delivers events.
 pub struct Emulated {
     emulator: &'static Emulator,
     events: Arc<Events>,
 }
 
 impl Emulated {
-    /// `events` is what the emulator was started with.
+    /// Returns the backend for an emulator that was started with `events`.
     #[must_use]
     pub fn new(emulator: &'static Emulator, events: Arc<Events>) -> Self {
         Self { emulator, events }

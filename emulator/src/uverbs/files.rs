@@ -1,7 +1,7 @@
-//! Which file descriptors of this process belong to the emulated device.
+//! The file descriptors of this process that belong to emulated devices.
 //!
-//! Every interposed call asks [`Files::is_ours`] first: one relaxed load.
-//! Only for descriptors of ours is a lock taken.
+//! Every interposed call first checks [`Files::is_ours`], which costs one relaxed
+//! load. A lock is taken only for descriptors that belong to a device.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -15,15 +15,15 @@ use super::events::Events;
 use crate::nic::spec::{ChannelId, Errno, Result};
 use crate::sync::{Mutex, MutexGuard};
 
-/// The descriptors of this process.
+/// The table of descriptors of this process.
 pub static FILES: LazyLock<Files> = LazyLock::new(Files::default);
 
-/// Descriptors from this number on are not tracked, so never handed out.
+/// Descriptors from this number on are not tracked, and never returned.
 const MAX_FD: usize = 65_536;
 
 static OURS: [AtomicU64; MAX_FD / 64] = [const { AtomicU64::new(0) }; MAX_FD / 64];
 
-/// What a descriptor of ours is.
+/// The file behind an emulated descriptor.
 #[derive(Clone)]
 pub enum Entry {
     /// An open device (`/dev/infiniband/uverbsN`).
@@ -32,9 +32,9 @@ pub enum Entry {
     Events(Arc<EventDescriptor>),
 }
 
-/// An event file's descriptor: closing the last duplicate closes the file.
+/// The descriptor of an event file. Closing the last duplicate closes the file.
 pub struct EventDescriptor {
-    /// Its name in [`super::Events`].
+    /// The number of the file in [`super::Events`].
     pub id: ChannelId,
     events: Arc<Events>,
 }
@@ -45,7 +45,7 @@ impl Drop for EventDescriptor {
     }
 }
 
-/// The table.
+/// The table of emulated descriptors.
 #[derive(Default)]
 pub struct Files {
     entries: Mutex<HashMap<RawFd, Tracked>>,
@@ -56,21 +56,21 @@ struct Tracked {
     identity: Identity,
 }
 
-/// Device and inode: tells a descriptor of ours from another file that got
-/// its number after it was closed behind our back (`close_range`, a raw
-/// system call).
+/// Device and inode of a file. They distinguish an emulated file from another file
+/// that reused its descriptor after a close that was not interposed (`close_range`, a
+/// raw system call).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity(u64, u64);
 
 impl Identity {
     fn of(fd: RawFd) -> Option<Self> {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // The call underneath `fstat`, which this library may interpose.
-        // SAFETY: an empty path with AT_EMPTY_PATH names the descriptor, and
-        // `stat` has room for the answer.
+        // `fstatat` is not interposed, unlike `fstat`.
+        // SAFETY: an empty path with AT_EMPTY_PATH selects the descriptor, and
+        // `stat` has room for the result.
         let done =
             unsafe { libc::fstatat(fd, c"".as_ptr(), stat.as_mut_ptr(), libc::AT_EMPTY_PATH) };
-        // SAFETY: a successful call has written all of it.
+        // SAFETY: a successful call has initialised it.
         (done == 0)
             .then(|| unsafe { stat.assume_init() })
             .map(|stat| Self(stat.st_dev, stat.st_ino))
@@ -78,7 +78,7 @@ impl Identity {
 }
 
 impl Files {
-    /// Whether a descriptor may be one of ours; `false` is certain.
+    /// Returns whether a descriptor may be emulated; `false` is certain.
     #[inline]
     pub fn is_ours(fd: RawFd) -> bool {
         usize::try_from(fd)
@@ -87,7 +87,7 @@ impl Files {
             .unwrap_or(false)
     }
 
-    /// Hands an open device to the application.
+    /// Adds the descriptor of an open device.
     ///
     /// # Errors
     /// `EMFILE` if the number is too high to be tracked.
@@ -95,7 +95,7 @@ impl Files {
         self.publish(fd, Entry::Device(device))
     }
 
-    /// Hands the read end of an event file to the application.
+    /// Adds the descriptor of an event file's read end.
     ///
     /// # Errors
     /// `EMFILE` if the number is too high to be tracked.
@@ -123,7 +123,7 @@ impl Files {
         Ok(number)
     }
 
-    /// What a descriptor is, if it is (still) one of ours.
+    /// Returns the file behind a descriptor if it is (still) emulated.
     pub fn get(&self, fd: RawFd) -> Option<Entry> {
         if !Self::is_ours(fd) {
             return None;
@@ -141,7 +141,7 @@ impl Files {
         None
     }
 
-    /// The open device behind a descriptor.
+    /// Returns the open device behind a descriptor.
     pub fn device(&self, fd: RawFd) -> Option<Arc<DeviceFile>> {
         match self.get(fd)? {
             Entry::Device(device) => Some(device),
@@ -149,10 +149,10 @@ impl Files {
         }
     }
 
-    /// The event file behind a descriptor.
+    /// Returns the event file behind a descriptor.
     ///
     /// # Errors
-    /// `EBADF` if it is none, as the kernel's lookup of descriptors.
+    /// `EBADF` if it is not an event file, as in the kernel.
     pub fn events(&self, fd: RawFd) -> Result<ChannelId> {
         match self.get(fd) {
             Some(Entry::Events(events)) => Ok(events.id),
@@ -160,7 +160,7 @@ impl Files {
         }
     }
 
-    /// `to` was made a duplicate of `from`. Whatever `to` was, it is closed.
+    /// Records that `to` is a duplicate of `from`, which has closed the former `to`.
     pub fn duplicated(&self, from: RawFd, to: RawFd) {
         let entry = self.get(from);
         self.closed(to);
@@ -173,8 +173,8 @@ impl Files {
         }
     }
 
-    /// A descriptor was or is about to be closed. Closing the last one of a
-    /// device destroys everything made through it.
+    /// Records that a descriptor is closed. Closing the last descriptor of a device
+    /// destroys all its objects.
     pub fn closed(&self, fd: RawFd) {
         if Self::is_ours(fd) {
             mark(fd, false);

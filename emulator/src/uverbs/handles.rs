@@ -1,7 +1,7 @@
-//! The objects of one open device file, by the handles libibverbs knows.
+//! The objects of one open device file, by their handles.
 //!
-//! As in the kernel there is one number space for all kinds, the lowest free
-//! number is given out, and an object in use cannot be destroyed.
+//! As in the kernel, all kinds share one number space, the lowest free number is
+//! used first, and an object in use cannot be destroyed.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::nic::spec::{Access, ChannelId, Cqn, Errno, PdId, Qpn, Result, Srqn};
 /// A protection domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pd {
-    /// The NIC's name for it.
+    /// The NIC's number of it.
     pub(super) id: PdId,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct Mr {
     pub(super) lkey: u32,
     /// Remote key.
     pub(super) rkey: u32,
-    /// Where it begins in this process.
+    /// Start address in this process.
     pub(super) start: u64,
     /// Length in bytes.
     pub(super) length: u64,
-    /// Address peers use.
+    /// The address that peers use.
     pub(super) iova: u64,
-    /// Rights.
+    /// Access flags.
     pub(super) access: Access,
 }
 
@@ -49,9 +49,9 @@ pub(super) struct Cq {
     pub(super) cqn: Cqn,
     /// libibverbs' handle in events.
     pub(super) user_handle: u64,
-    /// Where its completion events go.
+    /// The channel of its completion events.
     pub(super) channel: Option<ChannelId>,
-    /// Most completions it holds.
+    /// Maximum number of CQEs.
     pub(super) cqe: u32,
 }
 
@@ -62,9 +62,9 @@ pub(super) struct Srq {
     pub(super) srqn: Srqn,
     /// libibverbs' handle in events.
     pub(super) user_handle: u64,
-    /// Most receives that may be posted.
+    /// Maximum number of posted receives.
     pub(super) max_wr: u32,
-    /// Segments per receive, as asked for.
+    /// Segments per receive, as requested.
     pub(super) max_sge: u32,
 }
 
@@ -75,31 +75,31 @@ pub(super) struct Qp {
     pub(super) qpn: Qpn,
     /// libibverbs' handle in events.
     pub(super) user_handle: u64,
-    /// `IB_QPT_RC`, …
+    /// QP type (`IB_QPT_RC`, …).
     pub(super) kind: u8,
-    /// Every request completes with a CQE.
+    /// Whether every request generates a CQE.
     pub(super) signal_all: bool,
-    /// Receive queue length and segments, told by queries.
+    /// Length of the receive queue, as queries report it.
     pub(super) max_recv_wr: u32,
     /// Segments per receive.
     pub(super) max_recv_sge: u32,
-    /// The doorbell register that was chosen for it here.
+    /// The doorbell register that the kernel assigned to it.
     pub(super) register: Option<u32>,
 }
 
-/// An address handle. All that a datagram needs is in its WQE; the kernel
-/// keeps the handle for its own books.
+/// An address handle. It has no state: a datagram's WQE contains the whole address
+/// vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ah;
 
 /// A doorbell page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Uar {
-    /// Index in the file's memory.
+    /// Page index in the memory file.
     pub(super) page: u32,
 }
 
-/// Any object.
+/// An object of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(super) enum Object {
@@ -113,11 +113,11 @@ pub(super) enum Object {
     Uar(Uar),
 }
 
-/// A kind of object that handles are looked up as.
+/// A kind of object, for lookups by handle.
 pub(super) trait Kind: Copy {
-    /// The object, if it is of this kind.
+    /// Returns the object if it is of this kind.
     fn of(object: &Object) -> Option<Self>;
-    /// The object as one of any kind.
+    /// Returns the object as one of any kind.
     fn into_object(self) -> Object;
 }
 
@@ -138,7 +138,7 @@ macro_rules! kinds {
 }
 kinds!(Pd Mr Mw Cq Srq Qp Ah Uar);
 
-/// Handles this object was made with; they cannot go before it.
+/// Handles of the objects that an object uses; they cannot be destroyed before it.
 type Parents = Vec<u32>;
 
 #[derive(Debug)]
@@ -148,21 +148,21 @@ struct Entry {
     parents: Parents,
 }
 
-/// The table.
+/// The table of handles.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
     slots: Vec<Option<Entry>>,
     free: BTreeSet<usize>,
 }
 
-/// Most objects of one open file.
+/// Maximum number of objects of one open file.
 const MAX_HANDLES: usize = 1 << 21;
 
 impl Handles {
     /// Adds an object that uses `parents`.
     ///
     /// # Errors
-    /// `ENOMEM` when the table is full.
+    /// `ENOMEM` if the table is full.
     pub(super) fn insert<K: Kind>(&mut self, object: K, parents: &[u32]) -> Result<u32> {
         let handle = match self.free.pop_first() {
             Some(free) => free,
@@ -183,10 +183,10 @@ impl Handles {
         Ok(u32::try_from(handle).expect("MAX_HANDLES fits"))
     }
 
-    /// Looks an object up.
+    /// Returns an object by its handle.
     ///
     /// # Errors
-    /// `ENOENT` if there is none, `EINVAL` if it is of another kind, as the
+    /// `ENOENT` if it does not exist, `EINVAL` if it is of another kind, as in the
     /// kernel's `rdma_lookup_get_uobject`.
     pub(super) fn get<K: Kind>(&self, handle: u32) -> Result<K> {
         let entry = self
@@ -197,10 +197,10 @@ impl Handles {
         K::of(&entry.object).ok_or(Errno(EINVAL))
     }
 
-    /// Looks an object up that is to be destroyed.
+    /// Returns an object that is about to be destroyed.
     ///
     /// # Errors
-    /// As [`Handles::get`], and `EBUSY` while others use it.
+    /// The same as for [`Handles::get`], and `EBUSY` while other objects use it.
     pub(super) fn get_unused<K: Kind>(&self, handle: u32) -> Result<K> {
         let found = self.get(handle)?;
         match self.slots[handle as usize].as_ref() {
@@ -209,14 +209,14 @@ impl Handles {
         }
     }
 
-    /// Changes what is known of an object.
+    /// Replaces the attributes of an object.
     pub(super) fn replace<K: Kind>(&mut self, handle: u32, object: K) {
         if let Some(Some(entry)) = self.slots.get_mut(handle as usize) {
             entry.object = object.into_object();
         }
     }
 
-    /// As [`Handles::replace`], of an object that uses `parents` now.
+    /// Replaces the attributes of an object, and the objects that it uses.
     pub(super) fn move_to<K: Kind>(&mut self, handle: u32, object: K, parents: &[u32]) {
         for &parent in parents {
             self.count_users(parent, 1);
@@ -237,13 +237,13 @@ impl Handles {
         }
     }
 
-    /// What an object was made with.
+    /// Returns the handles of the objects that an object uses.
     pub(super) fn parents(&self, handle: u32) -> Vec<u32> {
         let entry = self.slots.get(handle as usize).and_then(Option::as_ref);
         entry.map_or_else(Vec::new, |entry| entry.parents.clone())
     }
 
-    /// Forgets an object, after the NIC did.
+    /// Removes an object after the NIC has destroyed it.
     pub(super) fn remove(&mut self, handle: u32) {
         let Some(entry) = self.slots.get_mut(handle as usize).and_then(Option::take) else {
             return;
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_free_handle_comes_back_first() {
+    fn the_lowest_free_handle_is_reused_first() {
         let mut handles = Handles::default();
         let pd = |n| Pd { id: PdId(n) };
         assert_eq!(handles.insert(pd(1), &[]), Ok(0));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_of_another_kind_is_invalid_and_a_used_object_stays() {
+    fn a_handle_of_another_kind_is_invalid_and_an_object_in_use_is_busy() {
         let mut handles = Handles::default();
         let pd = handles.insert(Pd { id: PdId(1) }, &[]).unwrap();
         let mr = Mr {

@@ -1,6 +1,6 @@
-//! The commands of the write interface: numbered, with plain structures.
-//! libibverbs sends most of them wrapped in an ioctl (`INVOKE_WRITE`), and
-//! all of them by `write` where there are no ioctls.
+//! The commands of the write interface, which are numbers with fixed structures.
+//! libibverbs sends most of them wrapped in an ioctl (`INVOKE_WRITE`), and all of
+//! them by `write()` on kernels without ioctls.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::ioctl::close;
 use super::user;
 use crate::nic::spec::{Errno, Result};
 
-/// Room for a reply in the application.
+/// A buffer of the application for a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffer {
     pub(super) address: u64,
@@ -36,25 +36,25 @@ impl Buffer {
     }
 }
 
-/// A command of the write interface, its parts told apart.
+/// A command of the write interface, split into its parts.
 #[derive(Debug)]
 pub(super) struct WriteCommand {
     pub(super) number: u32,
-    /// The structure of `ib_user_verbs.h`, including its reply address, which
-    /// is not used: [`WriteCommand::core_reply`] is.
+    /// The structure of `ib_user_verbs.h`. Its reply address is not used; see
+    /// [`WriteCommand::core_reply`].
     pub(super) core: Vec<u8>,
-    /// The structure of `mlx5-abi.h` behind it.
+    /// The structure of `mlx5-abi.h` after it.
     pub(super) driver: Vec<u8>,
     pub(super) core_reply: Buffer,
     pub(super) driver_reply: Buffer,
 }
 
-/// A command: the least it needs in both directions, and what it does.
+/// A command: the minimum sizes of request and reply, and its function.
 pub(super) struct Entry {
     number: u32,
-    /// Bytes of the request, without the driver's part.
+    /// Size of the request in bytes, without the driver's part.
     pub(super) request: usize,
-    /// Bytes of the reply, likewise.
+    /// Size of the reply in bytes, without the driver's part.
     pub(super) reply: usize,
     run: fn(&Arc<DeviceFile>, &WriteCommand) -> Result<()>,
 }
@@ -72,14 +72,14 @@ const fn entry<Request, Reply>(
 }
 
 impl Entry {
-    /// The command of this number.
+    /// Returns the command with this number.
     pub(super) fn find(number: u32) -> Option<&'static Self> {
         COMMANDS.iter().find(|it| it.number == number)
     }
 }
 
-/// Whether a command by plain `write` goes on with a part for the driver
-/// (`UAPI_DEF_WRITE_UDATA_*`). Where it does not, all is the command's.
+/// Returns whether a command by plain `write()` is followed by a driver part
+/// (`UAPI_DEF_WRITE_UDATA_*`).
 pub(super) fn has_driver_part(number: u32) -> bool {
     use write_command as it;
     matches!(
@@ -187,9 +187,9 @@ impl WriteCommand {
     /// Runs the command.
     ///
     /// # Errors
-    /// As the kernel: `EOPNOTSUPP` for a command the device does not have,
-    /// `ENOSPC` for a request or a reply that is too short, and the
-    /// command's own.
+    /// The kernel's: `EOPNOTSUPP` for a command that the device does not support,
+    /// `ENOSPC` for a request or a reply buffer that is too short, and the command's
+    /// own errors.
     pub(super) fn run(&self, file: &Arc<DeviceFile>) -> Result<()> {
         let command = Entry::find(self.number).ok_or(Errno(EOPNOTSUPP))?;
         if self.core.len() < command.request || self.core_reply.len < command.reply {
@@ -202,8 +202,8 @@ impl WriteCommand {
         request(&self.core)
     }
 
-    /// `EOPNOTSUPP` if the request goes on with something that is not zero
-    /// after what is known of it.
+    /// Returns `EOPNOTSUPP` if the request has non-zero bytes after the known
+    /// structure.
     fn check_tail<T>(&self) -> Result<()> {
         let tail = self.core.get(size_of::<T>()..).unwrap_or(&[]);
         if tail.iter().all(|byte| *byte == 0) {
@@ -234,10 +234,10 @@ fn get_context(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         })
 }
 
-/// The driver's part of a request for a context.
+/// Returns the driver's part of a `GET_CONTEXT` request.
 ///
 /// # Errors
-/// `EINVAL` if it is shorter than its first version, of two words.
+/// `EINVAL` if it is shorter than its first version, which has two words.
 pub(super) fn context_request(sent: &[u8]) -> Result<Mlx5AllocUcontextReq> {
     if sent.len() < 8 {
         return Err(Errno(libc::EINVAL));
@@ -281,7 +281,7 @@ fn create_ah(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let (ah_handle, mac) = call.create_ah(core.pd_handle, &core.attr)?;
     let reply = || {
         if let Some(dmac) = mac {
-            // What libmlx5 asked for the handle for.
+            // libmlx5 creates address handles to get this MAC address.
             if it.driver_reply.len < size_of::<abi::Mlx5CreateAhResp>() - 6 {
                 return Err(Errno(libc::EINVAL));
             }
@@ -443,7 +443,7 @@ fn create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
 fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.check_tail::<ExCreateQp>()?;
     let core: ExCreateQp = it.core();
-    // There are no indirection tables, which the mask is about.
+        // The comp_mask is for indirection tables, which are not supported.
     if core.comp_mask != 0 || core.create_flags & !QP_CREATE_FLAGS != 0 {
         return Err(Errno(EOPNOTSUPP));
     }
@@ -492,7 +492,7 @@ fn make_qp(
 
 fn ex_modify_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.check_tail::<ExModifyQp>()?;
-    // A rate limit is a bit of the mask that `modify_qp` does not know.
+    // `modify_qp` refuses the mask bit of a rate limit.
     Call::new(file).modify_qp(&it.core::<ExModifyQp>().base)?;
     it.core_reply.reply(&ExModifyQpResp {
         comp_mask: 0,

@@ -1,7 +1,7 @@
-//! What the kernel face asks of the machine behind it.
+//! The interface from the kernel commands to the NIC.
 //!
-//! The methods that name objects are those of [`crate::nic`]'s `Nic`; the
-//! trait keeps command parsing testable without a NIC, its thread or a fabric.
+//! The methods for objects are those of [`crate::nic`]'s `Nic`. The trait allows
+//! tests of the command parsing without a NIC, its thread and a fabric.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -13,35 +13,36 @@ use crate::nic::spec::{
     QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage, WallClock,
 };
 
-/// The device behind a command descriptor. Every method may be called from
-/// any thread; errors are the ones the command answers.
+/// The device behind a command descriptor. Every method may be called from any
+/// thread; the errors are those that the command returns.
 #[allow(missing_docs, clippy::missing_errors_doc)]
 pub trait Machine: Send + Sync {
-    /// Where events of this machine's objects are delivered.
+    /// Returns the event files for the events of all objects.
     fn events(&self) -> &Arc<Events>;
-    /// What the time of day is by the device's clock, if that goes.
+    /// Returns the relation of the device clock to the time of day, if it is fixed.
     fn wall_clock(&self) -> Option<WallClock>;
-    /// GUID, GID and LID of a device.
+    /// Returns GUID, GIDs and LIDs of a device.
     fn identity(&self, device: u8) -> DeviceIdentity;
 
-    /// Whether a port is up.
+    /// Returns whether a port is up.
     fn port_is_up(&self, port: PortAddress) -> bool;
 
     fn open_context(&self, device: u8) -> Result<ContextId>;
     fn close_context(&self, context: ContextId);
 
-    /// The application mapped a doorbell page at `address`; `memory` is the
-    /// file it is a page of.
+    /// Records that the application has mapped a doorbell page of the file `memory`
+    /// at `address`.
     fn page_mapped(&self, page: UarPage, address: usize, memory: BorrowedFd<'_>) -> Result<()>;
-    /// The application unmapped a range; doorbell pages may be in it.
+    /// Records that the application has unmapped a range, which may contain doorbell
+    /// pages.
     fn unmapped(&self, address: usize, len: usize);
-    /// The application released a doorbell page.
+    /// Removes a doorbell page that the application has released.
     fn remove_page(&self, page: UarPage);
 
     fn alloc_pd(&self, context: ContextId) -> Result<PdId>;
     fn dealloc_pd(&self, pd: PdId) -> Result<()>;
     fn reg_mr(&self, spec: &MrSpec) -> Result<MrKeys>;
-    /// Changes a region to what the specification says; its keys stay.
+    /// Changes a region to `spec`; its keys stay the same.
     fn rereg_mr(&self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()>;
     fn dereg_mr(&self, context: ContextId, handle: u32) -> Result<()>;
     fn alloc_mw(&self, spec: &MwSpec) -> Result<MwKeys>;
@@ -51,7 +52,7 @@ pub trait Machine: Send + Sync {
     fn destroy_cq(&self, cq: Cqn) -> Result<()>;
     fn create_srq(&self, spec: &SrqSpec) -> Result<Srqn>;
     fn modify_srq_limit(&self, srq: Srqn, limit: u32) -> Result<()>;
-    /// Answers (receives, segments, limit).
+    /// Returns (receives, segments, limit).
     fn query_srq(&self, srq: Srqn) -> Result<(u32, u32, u32)>;
     fn destroy_srq(&self, srq: Srqn) -> Result<()>;
     fn create_qp(&self, spec: &QpSpec) -> Result<Qpn>;

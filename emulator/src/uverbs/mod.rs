@@ -1,20 +1,20 @@
-//! The kernel's side of `/dev/infiniband/uverbs*`, as unmodified libibverbs
-//! and libmlx5 see it.
+//! The kernel's side of `/dev/infiniband/uverbs*`, as unmodified libibverbs and
+//! libmlx5 see it.
 //!
 //! ```text
-//! preload ──► files      which descriptors are ours
+//! preload ──► files      which descriptors are emulated
 //!               │
 //!             context    one open device file: handles, doorbell pages
 //!               │
-//!   ioctl ──► attributes ─────────────┐
-//!     └─ INVOKE_WRITE ─► legacy ──────┼─► commands/*  ──► machine (the NIC)
-//!   write ──► write ───────┘          ┘
+//!   ioctl ──► attributes ─────────────────────┐
+//!     └─ INVOKE_WRITE ─► write_commands ──────┼─► commands/*  ──► backend (the NIC)
+//!   write ──► write ────────────┘             ┘
 //! ```
 //!
-//! The commands know nothing of how they were sent: the ioctl interface, and
-//! the write interface, plain or wrapped in an ioctl (`INVOKE_WRITE`), bring
-//! the same typed requests to the same functions. Error numbers are those of
-//! the kernel's ib_core and mlx5_ib.
+//! The commands do not depend on how they were sent: the ioctl interface, and the
+//! write interface (plain, or wrapped in an ioctl with `INVOKE_WRITE`), pass the
+//! same typed requests to the same functions. The error numbers are those of the
+//! kernel's ib_core and mlx5_ib.
 
 pub mod abi;
 mod attributes;
@@ -52,7 +52,7 @@ pub fn warn(subject: &'static str, message: &str) {
     static SHOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let first = SHOWN.lock().insert(subject);
     if first {
-        // A program may have closed its standard error, or filled the disk.
+        // Standard error may be closed, or the disk full.
         let _ = writeln!(std::io::stderr(), "mlx5-emu: {message}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which doorbell pages of a context exist.
+//! The doorbell pages of a context.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use libc::{EINVAL, ENOMEM};
 use super::clock;
 use crate::nic::spec::{Errno, Result};
 
-/// Doorbell pages of one context. A CQ names its page in 16 bits.
+/// Maximum number of doorbell pages of one context. A CQ names its page in 16 bits.
 pub(super) const MAX_PAGES: u32 = 16_384;
 
-/// The pages, by their number in the command descriptor's memory file. Page
-/// 0 is never one that a command allocated, so that a page number left out of
-/// a request is not a valid one.
+/// The pages in use, by their number in the command descriptor's memory file. No
+/// command allocates page 0, so a page number that is missing in a request is
+/// invalid.
 #[derive(Default)]
 pub(super) struct Pages {
     in_use: BTreeSet<u32>,
@@ -21,7 +21,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// A page that libmlx5 asks for by command.
+    /// Allocates a page for a command of libmlx5.
     pub(super) fn allocate(&mut self) -> Result<u32> {
         let page = match self.free.pop_first() {
             Some(page) => page,
@@ -38,7 +38,7 @@ impl Pages {
         Ok(page)
     }
 
-    /// A page whose number is settled by its place among the registers.
+    /// Adds a page whose number follows from the number of its registers.
     pub(super) fn add(&mut self, page: u32) {
         self.in_use.insert(page);
     }
@@ -49,7 +49,7 @@ impl Pages {
         }
     }
 
-    /// The page a request names.
+    /// Checks the page number of a request.
     pub(super) fn check(&self, page: u32) -> Result<u32> {
         self.in_use
             .contains(&page)

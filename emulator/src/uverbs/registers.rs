@@ -1,13 +1,13 @@
-//! Doorbell registers that the kernel hands out: the way from before libmlx5
-//! could ask for doorbell pages by command, and the only one over the write
-//! interface.
+//! Doorbell registers that the kernel assigns, as before libmlx5 could allocate
+//! doorbell pages by command. The write interface supports only this.
 //!
-//! The context names a number of registers, two to a page, which libmlx5 maps
-//! at once. The kernel chooses one for each QP (mlx5_ib's `alloc_bfreg`).
-//! Further pages come by mapping them, for thread domains.
+//! The context requests a number of registers, two per page, and libmlx5 maps all of
+//! their pages. The kernel assigns one register to each QP (mlx5_ib's
+//! `alloc_bfreg`). Mapping allocates additional pages, for thread domains.
 //!
-//! An mmap offset is a command and an index, in pages: `command << 8 | index`,
-//! and for further pages the index' upper bits at `<< 16`.
+//! An mmap offset consists of a command and an index, in pages:
+//! `command << 8 | index`; for additional pages the index's upper bits are at
+//! `<< 16`.
 
 use libc::{EINVAL, ENOMEM};
 
@@ -15,16 +15,16 @@ use super::pages::Pages;
 use crate::limits::{BF_OFFSET, BF_REG_SIZE};
 use crate::nic::spec::{Errno, Result};
 
-/// Registers of a page that are used; `MLX5_NON_FP_BFREGS_PER_UAR`.
+/// Number of registers used per page; `MLX5_NON_FP_BFREGS_PER_UAR`.
 const PER_PAGE: u32 = 2;
-/// Registers of a page by which libmlx5 counts; `MLX5_BFREGS_PER_UAR`.
+/// Number of registers per page in libmlx5's numbering; `MLX5_BFREGS_PER_UAR`.
 const NUMBERED_PER_PAGE: u32 = 4;
-/// `MLX5_MAX_BFREGS`, and as many on further pages (`MLX5_MAX_DYN_BFREGS`).
+/// `MLX5_MAX_BFREGS`, and the maximum on additional pages (`MLX5_MAX_DYN_BFREGS`).
 const MOST: u32 = 512;
 const FURTHER: u32 = 512;
 
-/// `MLX5_IB_MMAP_*`: the registers' pages with three kinds of caching, which
-/// are one here, and a further page.
+/// `MLX5_IB_MMAP_*`: the registers' pages with three kinds of caching, which are the
+/// same here, and an additional page.
 const REGULAR_PAGE: u64 = 0;
 const WC_PAGE: u64 = 2;
 const NC_PAGE: u64 = 3;
@@ -33,13 +33,13 @@ const ALLOC_WC: u64 = 6;
 /// The registers of a context.
 #[derive(Debug)]
 pub(super) struct Registers {
-    /// QPs on each of the registers that the context asked for.
+    /// Number of QPs on each of the registers that the context requested.
     users: Vec<u32>,
-    /// How many of them, the last ones, never have more than one user.
+    /// Number of low-latency registers, the last ones, which have at most one user.
     low_latency: usize,
 }
 
-/// A register: its page, and its offset there.
+/// The location of a register: its page, and its offset in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) page: u32,
@@ -47,11 +47,11 @@ pub(super) struct Place {
 }
 
 impl Registers {
-    /// As many registers as a context asks for, rounded up to whole pages.
+    /// Returns the registers that a context requests, rounded up to whole pages.
     ///
     /// # Errors
-    /// As mlx5_ib: `EINVAL` for none, or if all were to have one user only;
-    /// `ENOMEM` for too many.
+    /// As mlx5_ib: `EINVAL` for 0 registers, or if all are low-latency; `ENOMEM` for
+    /// too many.
     pub(super) fn new(total: u32, low_latency: u32, pages: &mut Pages) -> Result<Self> {
         if total == 0 {
             return Err(Errno(EINVAL));
@@ -70,17 +70,17 @@ impl Registers {
         })
     }
 
-    /// How many there are, and how many may come by mapping further pages.
+    /// Returns the number of registers, and the maximum number on additional pages.
     pub(super) fn counts(&self) -> (u32, u32) {
         (self.users.len() as u32, FURTHER)
     }
 
-    /// The page that is mapped at an offset, in pages. A further one exists
-    /// from then on.
+    /// Returns the page that is mapped at an offset in pages. Creates an additional
+    /// page.
     ///
     /// # Errors
-    /// `EINVAL` for a page that there is not, or a further one that is there
-    /// already.
+    /// `EINVAL` for a page that does not exist, or an additional page that already
+    /// exists.
     pub(super) fn page_at(&self, place: u64, pages: &mut Pages) -> Result<u32> {
         let (command, index) = (place >> 8 & 0xff, place & 0xff);
         let own = self.users.len() as u64 / u64::from(PER_PAGE);
@@ -102,9 +102,9 @@ impl Registers {
         }
     }
 
-    /// Chooses a register for a QP: one of its own while there are any, else
-    /// that of the others which has the fewest users, and the first, which
-    /// takes no copied WQEs, if there are no others.
+    /// Assigns a register to a QP: a free low-latency register if there is one, else
+    /// the shared register with the fewest users, else the first register, on which
+    /// BlueFlame is not used.
     pub(super) fn take(&mut self) -> u32 {
         let first_own = self.users.len() - self.low_latency;
         let own = (first_own..self.users.len()).find(|&it| self.users[it] == 0);
@@ -114,14 +114,14 @@ impl Registers {
         chosen as u32
     }
 
-    /// A QP gives its register back.
+    /// Releases the register of a QP.
     pub(super) fn give_back(&mut self, register: u32) {
         if let Some(users) = self.users.get_mut(register as usize) {
             *users -= 1;
         }
     }
 
-    /// Where a register lies.
+    /// Returns the location of a register.
     pub(super) fn place(register: u32) -> Place {
         Place {
             page: register / PER_PAGE,
@@ -129,10 +129,10 @@ impl Registers {
         }
     }
 
-    /// Where a register of a further page lies.
+    /// Returns the location of a register on an additional page.
     ///
     /// # Errors
-    /// `EINVAL` if its page was not mapped.
+    /// `EINVAL` if its page is not mapped.
     pub(super) fn further_place(&self, register: u32, pages: &Pages) -> Result<Place> {
         let own = self.users.len() as u32;
         if register >= FURTHER {
@@ -143,7 +143,7 @@ impl Registers {
         Ok(place)
     }
 
-    /// The number by which libmlx5 knows a register.
+    /// Returns libmlx5's number of a register.
     pub(super) fn number(register: u32) -> u32 {
         register / PER_PAGE * NUMBERED_PER_PAGE + register % PER_PAGE
     }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_make_no_sense_are_refused() {
+    fn invalid_register_counts_are_refused() {
         let refused = |total, low| {
             let made = Registers::new(total, low, &mut Pages::default());
             made.err().map(|errno| errno.0)
@@ -173,11 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_registers_have_one_user_and_the_others_share() {
+    fn low_latency_registers_have_one_user_and_the_others_are_shared() {
         let (mut registers, _) = registers(16, 4);
         let first: Vec<_> = (0..16).map(|_| registers.take()).collect();
         assert_eq!(first[..6], [12, 13, 14, 15, 1, 2]);
-        assert_eq!(first[15], 1, "eleven are shared, the twelfth QP is second");
+        assert_eq!(first[15], 1, "eleven are shared; the twelfth QP is the second on its register");
         registers.give_back(13);
         assert_eq!(registers.take(), 13);
         assert_eq!(registers.take(), 2);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn without_shared_registers_the_first_takes_all() {
+    fn without_shared_registers_the_first_is_used_by_all() {
         let (mut registers, _) = registers(2, 1);
         assert_eq!(
             [registers.take(), registers.take(), registers.take()],
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_and_a_place_lead_to_the_same_register() {
+    fn number_and_location_of_a_register_agree() {
         for register in 0..16 {
             let (number, place) = (Registers::number(register), Registers::place(register));
             assert_eq!(number / 4, place.page);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_leads_to_a_page_that_there_is() {
+    fn an_mmap_offset_selects_an_existing_page() {
         let (registers, mut pages) = registers(16, 4);
         for command in [0, 2, 3] {
             assert_eq!(registers.page_at(command << 8 | 7, &mut pages), Ok(7));

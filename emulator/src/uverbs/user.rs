@@ -1,8 +1,8 @@
-//! Memory of the application, as the kernel would touch it: a bad address
-//! is an answer (`EFAULT`), not a crash.
+//! Access to the application's memory as by the kernel: a bad address is an error
+//! (`EFAULT`), not a crash.
 //!
-//! The copies go through `process_vm_readv`/`writev` on this very process,
-//! which check each page. They serve the control path only.
+//! The copies use `process_vm_readv`/`writev` on the process itself, which check each
+//! page. They are used on the control path only.
 
 use libc::{EFAULT, c_void, iovec};
 
@@ -11,7 +11,7 @@ use crate::nic::spec::{Errno, Result};
 /// Copies `len` bytes from the application.
 ///
 /// # Errors
-/// `EFAULT` when not all of them can be read.
+/// `EFAULT` if part of the source cannot be read.
 pub(super) fn copy_in(address: u64, len: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0u8; len];
     if len == 0 {
@@ -21,8 +21,8 @@ pub(super) fn copy_in(address: u64, len: usize) -> Result<Vec<u8>> {
         iov_base: bytes.as_mut_ptr().cast::<c_void>(),
         iov_len: len,
     };
-    // SAFETY: the local vector is our own buffer of `len` bytes; the remote
-    // one is only ever looked at by the kernel, which checks it.
+    // SAFETY: the local vector is a buffer of `len` bytes; the remote one is
+    // accessed by the kernel only, which checks it.
     let done =
         unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote(address, len), 1, 0) };
     whole(done, len)?;
@@ -32,7 +32,7 @@ pub(super) fn copy_in(address: u64, len: usize) -> Result<Vec<u8>> {
 /// Copies bytes to the application.
 ///
 /// # Errors
-/// `EFAULT` when not all of the destination can be written.
+/// `EFAULT` if part of the destination cannot be written.
 pub(super) fn copy_out(address: u64, bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Ok(());
@@ -43,28 +43,28 @@ pub(super) fn copy_out(address: u64, bytes: &[u8]) -> Result<()> {
     };
     let remote = remote(address, bytes.len());
     // SAFETY: the local vector is `bytes`, which the call only reads; the
-    // remote one is checked by the kernel, page by page. That the application
-    // wants the bytes there is what it asked for in its command.
+    // kernel checks the remote one page by page. The application's command has
+    // requested the bytes there.
     let done = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
     whole(done, bytes.len())
 }
 
-/// Copies a reply of which the application may want less (it is cut) or more
-/// (the rest is cleared), as the kernel's `uverbs_response`.
+/// Copies a reply to a buffer of the application. A shorter buffer gets part of the
+/// reply; the rest of a longer one is cleared, as by the kernel's `uverbs_response`.
 ///
 /// # Errors
-/// `EFAULT` as [`copy_out`].
+/// `EFAULT`, as for [`copy_out`].
 pub(super) fn copy_reply(address: u64, wanted: usize, reply: &[u8]) -> Result<()> {
     let mut bytes = reply[..reply.len().min(wanted)].to_vec();
     bytes.resize(wanted, 0);
     copy_out(address, &bytes)
 }
 
-/// Makes sure that a ring or a doorbell record is memory that can be written:
-/// the device will do so without asking again. The kernel pins such pages.
+/// Checks that a ring or a doorbell record is in writable memory, since the device
+/// accesses it without further checks. The kernel pins such pages.
 ///
 /// # Errors
-/// `EFAULT` when the range is not mapped writable.
+/// `EFAULT` if the range is not mapped writable.
 pub(super) fn check_writable(address: u64, len: u64) -> Result<()> {
     const PAGE: u64 = 4096;
     let start = address & !(PAGE - 1);
@@ -75,13 +75,13 @@ pub(super) fn check_writable(address: u64, len: u64) -> Result<()> {
         & !(PAGE - 1);
     let start_pointer = std::ptr::with_exposed_provenance_mut::<c_void>(start as usize);
     let length = usize::try_from(end - start).map_err(|_| Errno(EFAULT))?;
-    // SAFETY: populating maps pages and changes no bytes; a range that is
-    // not mapped is refused by the kernel.
+    // SAFETY: populating maps pages and changes no bytes; the kernel refuses a
+    // range that is not mapped.
     if unsafe { libc::madvise(start_pointer, length, libc::MADV_POPULATE_WRITE) } == 0 {
         return Ok(());
     }
     match last_errno() {
-        // Kernels before 5.14 do not know the advice: see that it is mapped.
+        // Kernels before 5.14 do not support this advice: check the mapping.
         libc::EINVAL => {
             let mut residency = vec![0u8; length / PAGE as usize];
             // SAFETY: the vector has one byte per page of the range, which is
@@ -103,19 +103,19 @@ fn remote(address: u64, len: usize) -> iovec {
     }
 }
 
-/// What a transfer of `len` bytes that moved `done` answers.
+/// Returns the result of a transfer of `len` bytes that moved `done`.
 fn whole(done: isize, len: usize) -> Result<()> {
     if usize::try_from(done) == Ok(len) {
         return Ok(());
     }
-    // A sandbox may forbid the call itself: that is not the application's
-    // address being bad, and says so.
+    // A sandbox may forbid the call itself. This is not an address error, and is
+    // reported.
     match last_errno() {
         errno @ (libc::ENOSYS | libc::EPERM) if done < 0 => {
             super::warn(
                 "process_vm_readv",
-                "process_vm_readv/writev on the own process is forbidden here (seccomp?); \
-                 the emulated device cannot read commands without it",
+                "process_vm_readv/writev on the own process is forbidden (seccomp?); \
+                 the emulated device needs it to read commands",
             );
             Err(Errno(errno))
         }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_cut_or_cleared_to_what_is_wanted() {
+    fn a_reply_is_cut_or_extended_to_the_buffer() {
         let mut place = [0xeeu8; 8];
         let address = place.as_mut_ptr() as u64;
         copy_reply(address, 2, &[1, 2, 3]).unwrap();

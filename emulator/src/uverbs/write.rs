@@ -1,9 +1,9 @@
-//! Commands by `write` on the command descriptor: a header that says how long
-//! the parts are, then the parts.
+//! Commands by `write()` on the command descriptor: a header with the lengths of the
+//! parts, then the parts.
 //!
-//! The structure of `ib_user_verbs.h` begins with the address of the reply;
-//! an extended command has that address in a second header. The driver's part
-//! of request and reply follow the others.
+//! The structure of `ib_user_verbs.h` begins with the address of the reply; an
+//! extended command has that address in a second header. The driver's parts of
+//! request and reply follow the core parts.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use super::legacy::{Buffer, Entry, WriteCommand, has_driver_part};
 use super::user;
 use crate::nic::spec::{Errno, Result};
 
-/// One more than the last command of each table of the kernel: `OPEN_QP` and
+/// The number of commands in each table of the kernel: one more than `OPEN_QP` and
 /// `EX_MODIFY_CQ`.
 const COMMANDS: u32 = 41;
 const EXTENDED_COMMANDS: u32 = 58;
 
 impl DeviceFile {
-    /// `write(fd, address, count)`; answers `count`.
+    /// Handles `write(fd, address, count)`. Returns `count`.
     ///
     /// # Errors
-    /// As the kernel's `ib_uverbs_write`: `EINVAL` for lengths that do not
-    /// add up or a command that no kernel has, `EOPNOTSUPP` for one that this
-    /// device does not have, `ENOSPC` for a request or a reply that is too
-    /// short, `EFAULT`, `EIO` when the device has failed, and the command's own.
+    /// As in the kernel's `ib_uverbs_write`: `EINVAL` for inconsistent lengths or an
+    /// unknown command, `EOPNOTSUPP` for a command that the device does not support,
+    /// `ENOSPC` for a request or a reply buffer that is too short, `EFAULT`, `EIO` if
+    /// the device has failed, and the command's own errors.
     pub fn write(self: &Arc<Self>, address: u64, count: usize) -> Result<usize> {
         if count < size_of::<WriteHeader>() {
             return Err(Errno(EINVAL));
@@ -40,7 +40,7 @@ impl DeviceFile {
                 extended(&header, entry, address, count)?
             }
             Some(entry) => plain(&header, entry, address, count)?,
-            // The kernel judges the length of these by the plain header.
+            // The kernel checks the length of these by the plain header.
             None if usize::from(header.in_words) * 4 != count => return Err(Errno(EINVAL)),
             None => return Err(Errno(EOPNOTSUPP)),
         };
@@ -49,7 +49,7 @@ impl DeviceFile {
     }
 }
 
-/// A command by its number; `None` if this device does not have it.
+/// Returns a command by its number, or `None` if the device does not support it.
 fn known(number: u32) -> Result<Option<&'static Entry>> {
     let index = number & WRITE_COMMAND_MASK;
     if number & !(WRITE_EXTENDED | WRITE_COMMAND_MASK) != 0 {
@@ -77,7 +77,7 @@ fn plain(header: &WriteHeader, entry: &Entry, address: u64, count: usize) -> Res
     let bytes = user::copy_in(offset(address, size_of::<WriteHeader>())?, body)?;
     let udata = has_driver_part(header.command);
     let (core, driver) = bytes.split_at(if udata { entry.request } else { body });
-    // Commands without a reply have no address for it either.
+    // Commands without a reply have no reply address either.
     let response = if entry.reply == 0 { 0 } else { request(core) };
     let core_len = if udata { entry.reply } else { wanted };
     let driver_len = if entry.reply == 0 {

@@ -1,14 +1,14 @@
-//! Completion queue elements.
+//! CQEs as text.
 
 use super::{TextError, be16, be32, be64, names, payload};
 
 const CQE: usize = 64;
 
-/// A CQE of 64 bytes, or of 128, whose second half is the completion and
-/// whose first may hold data.
+/// Decodes a CQE of 64 bytes, or of 128, whose second half is the completion and whose
+/// first half may contain data.
 ///
 /// # Errors
-/// Another length, or an opcode that does not exist.
+/// Returns an error for another length or an unknown opcode.
 pub fn cqe(bytes: &[u8]) -> Result<String, TextError> {
     let (extra, cqe) = match bytes.len() {
         64 => (&bytes[..0], bytes),
@@ -33,7 +33,7 @@ pub fn cqe(bytes: &[u8]) -> Result<String, TextError> {
     );
     match opcode {
         13 | 14 => text.push_str(&error(cqe)),
-        5 => text.push_str("  the queue goes on in another ring\n"),
+        5 => text.push_str("  the CQ continues in another ring\n"),
         15 => text.push_str("  not written by the device yet\n"),
         _ => text.push_str(&success(opcode, extra, cqe)),
     }
@@ -65,7 +65,7 @@ fn success(opcode: u8, extra: &[u8], cqe: &[u8]) -> String {
         1 => &cqe[..32],
         2 if !extra.is_empty() => extra,
         2 => {
-            text.push_str("  data of up to 64 bytes, which only a 128-byte CQE can hold\n");
+            text.push_str("  data of up to 64 bytes, which only a 128-byte CQE can contain\n");
             return text;
         }
         _ => {
@@ -79,7 +79,7 @@ fn success(opcode: u8, extra: &[u8], cqe: &[u8]) -> String {
         None => {
             let holds = capacity.len();
             text.push_str(&format!(
-                "  data in the CQE: {len} bytes said, {holds} possible\n"
+                "  data in the CQE: {len} bytes, but the CQE has room for {holds}\n"
             ));
         }
     }

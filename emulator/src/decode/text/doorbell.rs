@@ -1,4 +1,4 @@
-//! What is stored on a doorbell page.
+//! Stores to a doorbell page as text.
 
 use super::{TextError, be16, be32, names, send_wqe};
 
@@ -6,11 +6,11 @@ const LEN: usize = 8;
 /// `MLX5_CQ_DB_REQ_NOT_SOL`: the command bit of "solicited only".
 const SOLICITED_ONLY: u32 = 1 << 24;
 
-/// A doorbell of 8 bytes, in every reading that makes sense, or a BlueFlame
-/// copy of a WQE.
+/// Decodes an 8-byte doorbell, as a send doorbell and as a CQ arm where both are
+/// possible, or a BlueFlame copy of a WQE.
 ///
 /// # Errors
-/// Another length, or bytes that are neither.
+/// Returns an error for another length, or bytes that are none of these.
 pub fn doorbell(bytes: &[u8]) -> Result<String, TextError> {
     match bytes.len() {
         LEN => match (send_doorbell(bytes), arm_doorbell(bytes)) {
@@ -32,10 +32,10 @@ pub fn doorbell(bytes: &[u8]) -> Result<String, TextError> {
     }
 }
 
-/// The first 8 bytes of a control segment, stored on a BlueFlame register.
+/// Decodes the first 8 bytes of a control segment, stored to a BlueFlame register.
 ///
 /// # Errors
-/// Not 8 bytes, or no control segment begins so.
+/// Returns an error for another length, or bytes that start no control segment.
 pub fn send_doorbell(bytes: &[u8]) -> Result<String, TextError> {
     exactly_eight(bytes)?;
     let opcode = bytes[3];
@@ -51,10 +51,10 @@ pub fn send_doorbell(bytes: &[u8]) -> Result<String, TextError> {
     ))
 }
 
-/// The request for a completion event, stored at offset 0x20.
+/// Decodes a CQ arm, stored at offset 0x20.
 ///
 /// # Errors
-/// Not 8 bytes, or with bits set that a request does not have.
+/// Returns an error for another length, or bytes with undefined bits set.
 pub fn arm_doorbell(bytes: &[u8]) -> Result<String, TextError> {
     exactly_eight(bytes)?;
     let (command, cqn) = (be32(bytes, 0), be32(bytes, 4));

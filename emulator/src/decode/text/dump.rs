@@ -1,8 +1,8 @@
-//! `mlx5-emu dump`: bytes of a named kind, one thing or a ring of them.
+//! `mlx5-emu dump`: decodes bytes of a given format, one item or a ring of them.
 
 use super::{Form, TextError, cqe, doorbell, receive_wqe, send_wqes, shared_receive_wqe};
 
-/// What the bytes are.
+/// The format of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Send WQEs, each at a multiple of 64 bytes.
@@ -11,16 +11,17 @@ pub enum Kind {
     ReceiveWqe,
     /// One SRQ WQE.
     SharedReceiveWqe,
-    /// CQEs of that many bytes, 64 or 128.
+    /// CQEs of this size in bytes, 64 or 128.
     Cqe(usize),
-    /// One store on a doorbell page.
+    /// One store to a doorbell page.
     Doorbell,
 }
 
-/// The text of the bytes.
+/// Decodes bytes to text.
 ///
 /// # Errors
-/// They cannot be that; with several CQEs or WQEs, the first that cannot.
+/// Returns an error if the bytes do not have the format; for several CQEs or WQEs, the
+/// error of the first that does not.
 pub fn dump(kind: Kind, bytes: &[u8]) -> Result<String, TextError> {
     match kind {
         Kind::SendWqe(form) => send_wqes(bytes, form),

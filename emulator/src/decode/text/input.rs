@@ -1,34 +1,34 @@
-//! Bytes from the command line: hex in any common grouping, or a file.
+//! Reads the bytes of a command-line argument: hex in any common grouping, or a file.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Limit of the input in bytes: more than any queue has.
+/// Maximum length of a file in bytes: more than any queue has.
 const MAX_FILE: u64 = 64 << 20;
 
-/// What keeps an argument from being bytes.
+/// Reasons why an argument cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// Neither hex nor a file.
+    /// The argument is neither hex nor a file.
     #[error("'{argument}' is neither a file nor hex: {reason}")]
     Neither {
         /// The argument.
         argument: String,
-        /// What is wrong with it as hex.
+        /// Why it is not hex.
         reason: HexError,
     },
-    /// A file that cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     File {
         /// The file.
         path: String,
-        /// Why.
+        /// The error of the system call.
         source: std::io::Error,
     },
-    /// A file that is too long, or does not end.
-    #[error("{path} has more than {limit} bytes; a dump of a queue has at most that many")]
+    /// The file is too long or endless.
+    #[error("{path} has more than {limit} bytes: expected at most {limit}")]
     TooLarge {
         /// The file.
         path: String,
@@ -37,28 +37,29 @@ pub enum InputError {
     },
 }
 
-/// What keeps text from being hex.
+/// Reasons why text is not hex.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HexError {
-    /// Nothing there.
+    /// There are no digits.
     #[error("no digits")]
     Empty,
-    /// A character that is no digit and separates nothing.
+    /// A character is neither a digit nor a separator.
     #[error("{0:?} is not a hex digit")]
     Digit(char),
-    /// Half a byte.
+    /// A word has an odd number of digits.
     #[error("'{0}' has an odd number of digits")]
     Odd(String),
 }
 
-/// Returns the bytes that an argument names: a file's content if there is such
-/// a file (text of hex is read as hex, anything else as it is), else its own hex.
+/// Returns the bytes of an argument. If it names a file, these are the contents of the
+/// file (decoded if they are hex); otherwise the argument itself is hex.
 ///
-/// At most 64 MiB of a file are read, whatever length it claims: a pipe or a
-/// device file claims none.
+/// At most 64 MiB of a file are read, whatever its reported size, since pipes and device
+/// files report none.
 ///
 /// # Errors
-/// The argument is neither; or the file cannot be read, or is too long.
+/// Returns an error if the argument is neither, or the file cannot be read or is too
+/// long.
 pub fn bytes_of_argument(argument: &OsStr) -> Result<Vec<u8>, InputError> {
     bytes_up_to(argument, MAX_FILE)
 }
@@ -96,7 +97,7 @@ fn bytes_up_to(argument: &OsStr, limit: u64) -> Result<Vec<u8>, InputError> {
     Ok(as_hex.unwrap_or(content))
 }
 
-/// Whether an error of opening says that the argument names no file.
+/// Returns whether an error of opening says that the argument does not name a file.
 fn is_no_file(error: &std::io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -104,13 +105,12 @@ fn is_no_file(error: &std::io::Error) -> bool {
     )
 }
 
-/// Hex digits in bytes, words of any length or without gaps, each with or
-/// without `0x`, separated by white space, commas, colons, dots, dashes or
-/// bars. Words are read in the order written, as libmlx5 and the kernel print
-/// big-endian dumps.
+/// Decodes hex digits to bytes, with or without gaps; words may start with `0x` and are
+/// separated by white space, commas, colons, dots, dashes or bars. Words are read in the
+/// order written, as libmlx5 and the kernel print big-endian dumps.
 ///
 /// # Errors
-/// No digits, other characters, or half a byte.
+/// Returns an error for no digits, other characters, or an odd number of digits.
 pub fn bytes_of_hex(text: &str) -> Result<Vec<u8>, HexError> {
     let mut bytes = Vec::new();
     let separates = |c: char| c.is_whitespace() || ",;:.-_|[]{}()".contains(c);
@@ -135,7 +135,7 @@ pub fn bytes_of_hex(text: &str) -> Result<Vec<u8>, HexError> {
     Ok(bytes)
 }
 
-/// The value of a hex digit.
+/// Returns the value of a hex digit.
 fn nibble(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_does_not_end_is_read_up_to_the_limit() {
+    fn an_endless_file_is_read_up_to_the_limit() {
         let error = bytes_up_to(OsStr::new("/dev/zero"), 4096).expect_err("endless");
         assert!(
             matches!(error, InputError::TooLarge { limit: 4096, .. }),

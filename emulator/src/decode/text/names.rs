@@ -1,6 +1,6 @@
-//! Names of the numbers, as `mlx5dv.h` has them without their prefix.
+//! Names of opcodes and syndromes, as in `mlx5dv.h` without their prefix.
 
-/// Opcode of a send WQE (`MLX5_OPCODE_*`).
+/// Returns the name of a send WQE's opcode (`MLX5_OPCODE_*`).
 pub(super) fn wqe_opcode(opcode: u8) -> Option<&'static str> {
     Some(match opcode {
         0x00 => "NOP",
@@ -27,7 +27,7 @@ pub(super) fn wqe_opcode(opcode: u8) -> Option<&'static str> {
     })
 }
 
-/// Opcode of a CQE (`MLX5_CQE_*`).
+/// Returns the name of a CQE's opcode (`MLX5_CQE_*`).
 pub(super) fn cqe_opcode(opcode: u8) -> Option<&'static str> {
     Some(match opcode {
         0 => "REQ",
@@ -45,7 +45,7 @@ pub(super) fn cqe_opcode(opcode: u8) -> Option<&'static str> {
     })
 }
 
-/// Syndrome of an error CQE (`MLX5_CQE_SYNDROME_*`).
+/// Returns the name of an error CQE's syndrome (`MLX5_CQE_SYNDROME_*`).
 pub(super) fn syndrome(syndrome: u8) -> &'static str {
     match syndrome {
         0x01 => "LOCAL_LENGTH_ERR",
@@ -61,6 +61,6 @@ pub(super) fn syndrome(syndrome: u8) -> &'static str {
         0x15 => "TRANSPORT_RETRY_EXC_ERR",
         0x16 => "RNR_RETRY_EXC_ERR",
         0x22 => "REMOTE_ABORTED_ERR",
-        _ => "a syndrome that mlx5dv.h does not name",
+        _ => "unknown syndrome, not in mlx5dv.h",
     }
 }

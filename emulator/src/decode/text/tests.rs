@@ -1,4 +1,4 @@
-//! Known bytes against known text, and bytes that are nothing.
+//! Tests with known bytes and texts, and with garbage.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn hex_is_read_in_every_common_grouping() {
 }
 
 #[test]
-fn text_that_is_not_hex_is_refused_with_the_reason() {
+fn text_that_is_not_hex_is_refused_with_a_reason() {
     assert_eq!(bytes_of_hex("0a0g"), Err(HexError::Digit('g')));
     assert_eq!(bytes_of_hex("0a0"), Err(HexError::Odd("0a0".into())));
     assert_eq!(bytes_of_hex("0x"), Err(HexError::Odd("0x".into())));
@@ -34,7 +34,7 @@ fn text_that_is_not_hex_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_file_may_hold_bytes_or_hex() {
+fn a_file_may_contain_bytes_or_hex() {
     let path = std::env::temp_dir().join(format!("mlx5-text-{}", std::process::id()));
     let argument = path.as_os_str();
     std::fs::write(&path, [0xff, 0x00, 0x80]).expect("writable");
@@ -61,7 +61,7 @@ fn a_send_with_inline_data() {
 }
 
 #[test]
-fn a_write_with_two_segments() {
+fn a_write_with_two_data_segments() {
     let bytes = hex(
         "00ffff08 00004104 00000000 00000000  00007f00 12345000 00001234 00000000
                      00001000 00005678 00000000 deadbe00  00000000 00005678 00000000 deadbe00",
@@ -76,7 +76,7 @@ fn a_write_with_two_segments() {
 }
 
 #[test]
-fn a_datagram_with_its_address() {
+fn a_datagram_with_its_address_vector() {
     let bytes = hex(
         "0000000a 00004105 00000008 00000000  11111111 00000000 80010002 05000001
                      00000000 02112233 44550740 4010abcd fe800000 00000000 00000000 00000007
@@ -99,7 +99,7 @@ fn a_datagram_with_its_address() {
 }
 
 #[test]
-fn a_ring_is_shown_block_by_block() {
+fn a_ring_is_decoded_wqe_by_wqe() {
     let mut ring = vec![0; 256];
     ring[..16].copy_from_slice(&hex("0000000a 00004101 00000008 00000000"));
     ring[128..144].copy_from_slice(&hex("00000200 00004101 00000008 00000000"));
@@ -129,7 +129,7 @@ fn receive_wqes() {
 }
 
 #[test]
-fn completions_good_and_bad() {
+fn successful_and_failed_completions() {
     let mut bytes = [0; 64];
     bytes[36..40].copy_from_slice(&[1, 2, 3, 4]);
     bytes[47] = 3;
@@ -167,7 +167,7 @@ fn the_second_half_of_a_large_cqe_is_the_completion() {
 }
 
 #[test]
-fn a_dump_of_several_cqes_shows_each() {
+fn a_dump_of_several_cqes_decodes_each() {
     let mut ring = [0; 256];
     for last in [63, 127, 191, 255] {
         ring[last] = 0x20;
@@ -186,7 +186,7 @@ fn a_dump_of_several_cqes_shows_each() {
 }
 
 #[test]
-fn doorbells_are_read_as_what_they_can_be() {
+fn doorbells_are_decoded_by_their_contents() {
     let send = doorbell(&hex("0000050a 00004104")).expect("a doorbell");
     assert!(
         send.contains("QPN 0x000041, last WQE SEND") && send.contains("index 5"),
@@ -207,7 +207,7 @@ fn doorbells_are_read_as_what_they_can_be() {
 }
 
 #[test]
-fn garbage_is_refused_and_named() {
+fn garbage_is_refused_with_a_reason() {
     let refused = |result: Result<String, TextError>| result.expect_err("garbage").to_string();
     assert!(refused(send_wqe(&[0xff; 64])).contains("opcode 0xff"));
     assert!(refused(send_wqe(&[0; 8])).contains("16 bytes, only 8 given"));
@@ -221,7 +221,7 @@ fn garbage_is_refused_and_named() {
 }
 
 #[test]
-fn what_is_missing_inside_a_wqe_is_said_in_place() {
+fn missing_segments_are_reported_in_place() {
     let read_without_address = hex("00000010 00004101 00000008 00000000");
     let text = send_wqe(&read_without_address).expect("a WQE, if a bad one");
     assert!(
@@ -238,7 +238,7 @@ fn what_is_missing_inside_a_wqe_is_said_in_place() {
 }
 
 #[test]
-fn no_bytes_make_it_panic() {
+fn no_bytes_cause_a_panic() {
     let mut seed = 0x1234_5678_u32;
     for _ in 0..20_000 {
         let mut bytes = [0; 192];
@@ -287,7 +287,7 @@ fn a_trace_has_a_title_per_event() {
 }
 
 #[test]
-fn a_bind_and_an_invalidation_of_a_window() {
+fn a_bind_and_an_invalidate_of_a_window() {
     let mut bind = hex("00000525 0000410c 00000008 00123400");
     bind.extend(hex("b0000000 00040000 00000000 203c6041"));
     bind.resize(64, 0);
@@ -323,13 +323,13 @@ fn a_bind_and_an_invalidation_of_a_window() {
 }
 
 #[test]
-fn the_end_of_a_ring_that_was_resized() {
+fn the_last_cqe_of_a_resized_ring() {
     let mut bytes = vec![0; 64];
     bytes[63] = 0x51;
     let text = cqe(&bytes).expect("a CQE");
     assert!(text.contains("RESIZE_CQ (opcode 0x5)"), "{text}");
     assert!(
-        text.ends_with("  the queue goes on in another ring\n"),
+        text.ends_with("  the CQ continues in another ring\n"),
         "{text}"
     );
 }

@@ -1,28 +1,28 @@
-//! The trace option: what the NIC reads and writes, as it happens, as text.
+//! The trace: what the NIC reads and writes, as text.
 
 use std::io::Write;
 
 use super::{TextError, cqe, datagram_wqe, receive_wqe, send_wqe, shared_receive_wqe};
 use crate::nic::Trace;
 
-/// Writes the text of each WQE and CQE to a file or to standard error.
+/// Writes each WQE and CQE as text to a file or to standard error.
 ///
-/// Lines are flushed one event at a time: a trace is most wanted of a process
-/// that dies. Output that fails is dropped; the traced program goes on.
+/// The output is flushed after every entry, so that it is complete if the process dies.
+/// Write errors are ignored, so that the traced program continues.
 #[derive(Debug)]
 pub struct TraceWriter<W: Write> {
     out: W,
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Traces to `out`.
+    /// Returns a trace that writes to `out`.
     pub fn new(out: W) -> Self {
         TraceWriter { out }
     }
 
     fn entry(&mut self, title: &str, text: Result<String, TextError>) {
         let body = text.unwrap_or_else(|error| format!("  {error}\n"));
-        // One write each, so that processes can share a file.
+        // One write per entry, so that processes can share a file.
         let entry = format!("{title}\n{body}");
         let _ = (self.out.write_all(entry.as_bytes())).and_then(|()| self.out.flush());
     }

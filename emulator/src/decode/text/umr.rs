@@ -1,10 +1,10 @@
-//! The segments of a UMR: what becomes of a memory key.
+//! The segments of a UMR WQE as text.
 
 use super::wqe::{Lines, segment};
 use super::{be16, be32, be64};
 use crate::decode::umr::{CONTEXT, CONTROL, FREE, KLM, Klm, MkeyAccess, MkeyMask, NO_QP, UmrFlags};
 
-/// The names of those of `table` that `bits` has, or `none`.
+/// Returns the names of the bits that are set, or `none`.
 fn list(bits: u64, table: &[(u64, &str)], none: &str) -> String {
     let names: Vec<&str> = table
         .iter()
@@ -67,7 +67,7 @@ pub(super) fn context<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
     } else {
         format!("QPN {qpn:#08x}")
     };
-    // What a free key holds besides is what the ring held before.
+        // The other fields of a free key contain whatever was in the ring before.
     let text = if seg[0] & FREE != 0 {
         format!("free, {owner}, key byte {key:#04x}")
     } else {
@@ -92,7 +92,7 @@ pub(super) fn context<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
     &rest[CONTEXT..]
 }
 
-/// Translations to the end; the padding behind them is not shown.
+/// Decodes the translation entries; the padding after them is not shown.
 pub(super) fn translations<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
     for bytes in rest.as_chunks::<KLM>().0 {
         if *bytes != [0; KLM] {

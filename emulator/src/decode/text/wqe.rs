@@ -1,47 +1,47 @@
-//! Work queue elements: of send queues, receive queues and SRQs.
+//! WQEs of send queues, receive queues and SRQs as text.
 
 use super::{TextError, be16, be32, be64, names, payload, umr};
 use crate::decode::address::AddressVector;
 
-/// The unit in which a WQE counts its length (`ds`).
+/// The unit of a WQE's length (`ds`) in bytes.
 const UNIT: usize = 16;
-/// A send WQE begins at a multiple of this.
+/// The unit of a send ring in bytes.
 const WQEBB: usize = 64;
 /// The key of the segment that ends a receive WQE (`MLX5_INVALID_LKEY`).
 const NO_KEY: u32 = 0x100;
 /// `byte_count` bit of inline data (`MLX5_INLINE_SEG`).
 const INLINE: u32 = 1 << 31;
 
-/// A send WQE that begins at the first byte. Bytes after its end are not read.
+/// Decodes the send WQE that starts with the first byte. Later bytes are ignored.
 ///
 /// # Errors
-/// The bytes are too few, or hold no control segment.
+/// Returns an error if there are too few bytes or no control segment.
 pub fn send_wqe(bytes: &[u8]) -> Result<String, TextError> {
     one_send_wqe(bytes, 0, Form::Connected).map(|(text, _)| text)
 }
 
-/// As [`send_wqe`], of a datagram (UD) QP.
+/// Decodes a send WQE of a UD QP, otherwise the same as [`send_wqe`].
 ///
 /// # Errors
-/// As [`send_wqe`].
+/// The same as for [`send_wqe`].
 pub fn datagram_wqe(bytes: &[u8]) -> Result<String, TextError> {
     one_send_wqe(bytes, 0, Form::Datagram).map(|(text, _)| text)
 }
 
-/// What a send WQE has behind its control segment; its bytes do not say.
+/// The layout of a send WQE after its control segment, which its bytes do not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// What the opcode wants: of RC and UC QPs.
+    /// RC and UC QPs: segments that depend on the opcode.
     Connected,
-    /// An address vector first: of UD QPs.
+    /// UD QPs: an address vector first.
     Datagram,
 }
 
-/// Send WQEs one after the other, each at the next 64-byte block, as in a ring.
-/// Blocks of zeroes are passed over.
+/// Decodes send WQEs as in a ring, each at a multiple of 64 bytes. WQEBBs of zeros are
+/// skipped.
 ///
 /// # Errors
-/// As [`send_wqe`], at the first block that is none.
+/// The same as for [`send_wqe`], for the first WQE that cannot be decoded.
 pub fn send_wqes(bytes: &[u8], form: Form) -> Result<String, TextError> {
     let mut text = String::new();
     let mut at = 0;
@@ -65,7 +65,7 @@ pub fn send_wqes(bytes: &[u8], form: Form) -> Result<String, TextError> {
     Ok(text)
 }
 
-/// The WQE at byte `at`, and its length in bytes.
+/// Decodes the WQE at byte `at`. Returns its text and its length in bytes.
 fn one_send_wqe(bytes: &[u8], at: usize, form: Form) -> Result<(String, usize), TextError> {
     let given = bytes.len() - at;
     let wqe = &bytes[at..];
@@ -99,10 +99,10 @@ fn one_send_wqe(bytes: &[u8], at: usize, form: Form) -> Result<(String, usize), 
     Ok((lines.0, len))
 }
 
-/// A receive WQE: as many segments as the bytes hold.
+/// Decodes a receive WQE with as many segments as there are bytes.
 ///
 /// # Errors
-/// The length is not a multiple of 16.
+/// Returns an error if the length is not a multiple of 16.
 pub fn receive_wqe(bytes: &[u8]) -> Result<String, TextError> {
     whole_units("a receive WQE", bytes)?;
     let mut lines = Lines::default();
@@ -110,10 +110,10 @@ pub fn receive_wqe(bytes: &[u8]) -> Result<String, TextError> {
     Ok(lines.0)
 }
 
-/// An SRQ WQE: the link to the next one, then segments.
+/// Decodes an SRQ WQE: the link to the next one, then data segments.
 ///
 /// # Errors
-/// The length is not a multiple of 16.
+/// Returns an error if the length is not a multiple of 16.
 pub fn shared_receive_wqe(bytes: &[u8]) -> Result<String, TextError> {
     whole_units("an SRQ WQE", bytes)?;
     let mut lines = Lines::default();
@@ -186,7 +186,7 @@ fn control(wqe: &[u8], name: &str) -> String {
 
 type Take = for<'a> fn(&'a [u8], &mut Lines) -> &'a [u8];
 
-/// The segments between the control segment and the data, by opcode.
+/// Returns the decoders of the segments between control segment and data, by opcode.
 fn prologue(opcode: u8, form: Form) -> &'static [Take] {
     match opcode {
         0x01.. if form == Form::Datagram => &[address],
@@ -197,7 +197,7 @@ fn prologue(opcode: u8, form: Form) -> &'static [Take] {
     }
 }
 
-/// Splits a segment off, or says in the text that the WQE ends inside it.
+/// Returns the next segment. If the WQE ends inside it, adds a line that says so.
 pub(super) fn segment<'a>(
     rest: &'a [u8],
     len: usize,
@@ -273,7 +273,7 @@ fn atomic<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
     &rest[UNIT..]
 }
 
-/// Pointers and inline data until the bytes end.
+/// Decodes data segments and inline data up to the end.
 fn scatter_gather(mut rest: &[u8], lines: &mut Lines) {
     while !rest.is_empty() {
         let Some(seg) = segment(rest, UNIT, "data", lines) else {

@@ -1,4 +1,4 @@
-//! Address handles, and what an address must be like.
+//! Address handles, and the checks of addresses.
 
 use libc::{EHOSTUNREACH, EINVAL};
 
@@ -10,7 +10,8 @@ use crate::uverbs::abi::AhAttr;
 use crate::uverbs::handles::{Ah, Pd};
 
 impl Call<'_> {
-    /// Answers the handle and, on Ethernet, the destination's address.
+    /// Creates an address handle. Returns the handle and, on Ethernet, the
+    /// destination's MAC address.
     pub(in crate::uverbs) fn create_ah(
         &mut self,
         pd_handle: u32,
@@ -35,13 +36,13 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Checks the global part of a path, its source GID index and destination
-    /// GID, as ib_core does; answers the destination's address on Ethernet.
+    /// Checks the global part of a path (source GID index and destination GID) as
+    /// ib_core does. Returns the destination's MAC address on Ethernet.
     ///
     /// # Errors
-    /// `EINVAL` for a GID index without a GID and, on Ethernet, for a path
-    /// without global part or to an IPv4 address from another kind; `EHOSTUNREACH` for a GID there that no neighbour
-    /// has.
+    /// `EINVAL` for a GID index without a GID and, on Ethernet, for a path without
+    /// global part or from a link-local to an IPv4 address; `EHOSTUNREACH` on
+    /// Ethernet for a GID that no neighbour has.
     pub(super) fn check_path(
         &self,
         port: u8,
@@ -55,7 +56,7 @@ impl Call<'_> {
         match (self.file.link(), source, global) {
             (Link::Ib, ..) => Ok(None),
             (Link::Roce, Some(source), Some((_, gid))) => {
-                // From one kind of address to the other there is no way.
+                // A link-local address cannot reach an IPv4 address.
                 if ipv4_of_gid(gid).is_some() && ipv4_of_gid(source).is_none() {
                     return Err(invalid);
                 }

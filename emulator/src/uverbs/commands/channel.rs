@@ -1,4 +1,4 @@
-//! Files that events are read from.
+//! Completion channels and asynchronous event files.
 
 use std::os::fd::OwnedFd;
 
@@ -7,14 +7,14 @@ use crate::nic::spec::{ChannelId, Result};
 use crate::uverbs::files::FILES;
 
 impl Call<'_> {
-    /// A new completion channel; answers the application's descriptor.
+    /// Creates a completion channel. Returns the application's descriptor.
     pub(in crate::uverbs) fn create_channel(&mut self) -> Result<i32> {
         let context = self.context()?;
         let (fd, id) = self.file.events().open_channel(context)?;
         self.publish(fd, id)
     }
 
-    /// A new file of asynchronous events; answers the application's descriptor.
+    /// Creates an asynchronous event file. Returns the application's descriptor.
     pub(in crate::uverbs) fn create_asynchronous(&mut self) -> Result<i32> {
         let context = self.context()?;
         let (fd, id) = self.file.events().open_asynchronous(context)?;

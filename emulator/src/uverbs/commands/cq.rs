@@ -17,29 +17,29 @@ const FLAG_PAD_128B: u16 = 1;
 const FLAG_UAR_PAGE_INDEX: u16 = 2;
 const FLAG_REAL_TIME: u16 = 4;
 
-/// `IB_UVERBS_CQ_FLAGS_*`: timestamps in completions, which every one has,
-/// and overrun ignored.
+/// `IB_UVERBS_CQ_FLAGS_*`: timestamps in completions, which all CQEs have, and
+/// ignored overruns.
 pub(in crate::uverbs) const CQ_FLAGS: u32 = 3;
 const FLAG_IGNORE_OVERRUN: u32 = 2;
 /// `IB_CQ_MODERATE`.
 const MASK_MODERATE: u32 = 1;
 
-/// A CQ as the application wants it.
+/// The attributes of a requested CQ.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::uverbs) struct CqRequest {
     pub(in crate::uverbs) user_handle: u64,
-    /// Completions wanted; the ring has one more, and a power of two.
+    /// Minimum number of CQEs. The ring has one more, rounded up to a power of two.
     pub(in crate::uverbs) cqe: u32,
     pub(in crate::uverbs) comp_vector: u32,
     pub(in crate::uverbs) channel: Option<i32>,
     pub(in crate::uverbs) event_fd: Option<i32>,
     pub(in crate::uverbs) flags: u32,
     pub(in crate::uverbs) driver: Mlx5CreateCq,
-    /// Bytes of `driver` that were sent.
+    /// Number of bytes of `driver` that were sent.
     pub(in crate::uverbs) driver_len: usize,
 }
 
-/// A CQ as the application gets it.
+/// The attributes of a created CQ.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::uverbs) struct CqReply {
     pub(in crate::uverbs) handle: u32,
@@ -74,7 +74,7 @@ impl Call<'_> {
         let page = if driver.flags & FLAG_UAR_PAGE_INDEX != 0 {
             driver.uar_page_index.into()
         } else {
-            // The first page of the registers, if there are any.
+            // The first page of the assigned registers, if there are any.
             self.state
                 .registers
                 .as_ref()
@@ -121,14 +121,13 @@ impl Call<'_> {
         })
     }
 
-    /// Moves the CQ to another ring (`mlx5_ib_resize_cq`); answers how many
-    /// completions it holds.
+    /// Moves the CQ to another ring (`mlx5_ib_resize_cq`). Returns its number of CQEs.
     pub(in crate::uverbs) fn resize_cq(
         &mut self,
         request: &ResizeCq,
         driver: &[u8],
     ) -> Result<u32> {
-        // `ib_uverbs_notsupp`, where the driver has no `resize_cq`.
+        // `ib_uverbs_notsupp`: the driver has no `resize_cq`.
         if !self.file.limits().resizes_cqs {
             return Err(Errno(EOPNOTSUPP));
         }
@@ -166,14 +165,14 @@ impl Call<'_> {
         Ok(cq.cqe)
     }
 
-    /// Completions of the largest CQ. libmlx5 asks for rings of a power of two,
-    /// one of them not for use, whatever it was asked for itself.
+    /// Returns the size of the largest CQ. libmlx5 requests rings with a power of two
+    /// of CQEs, of which one is not usable, whatever size the application requested.
     fn most_cqe(&self) -> u32 {
         (self.file.limits().max_cqe + 1).next_power_of_two() - 1
     }
 
-    /// Event moderation: how many completions, and how long, an event may
-    /// wait. It is taken note of as a permission; events here never wait.
+    /// Sets the event moderation: the number of completions and the time for which an
+    /// event may be delayed. It is accepted and has no effect, as events are not delayed.
     pub(in crate::uverbs) fn modify_cq(&mut self, request: &ExModifyCq) -> Result<()> {
         if request.attr_mask == 0 || request.reserved != 0 {
             return Err(Errno(EINVAL));

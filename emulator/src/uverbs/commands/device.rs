@@ -1,4 +1,4 @@
-//! The device as a whole: its context, what it can do, its ports.
+//! The device: its context, its capabilities, its ports.
 
 use libc::{EINVAL, ENODATA, EOPNOTSUPP};
 
@@ -13,30 +13,30 @@ use crate::uverbs::abi::{
 };
 use crate::uverbs::registers::Registers;
 
-/// Completion vectors of a device.
+/// Number of completion vectors of a device.
 pub(in crate::uverbs) const COMPLETION_VECTORS: u32 = 1;
-/// `IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`: hints in access flags pass.
+/// `IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`: optional access flags are accepted.
 pub(in crate::uverbs) const CORE_SUPPORT: u64 = 1;
 
 /// `MLX5_LIB_CAP_DYN_UAR`.
 const LIB_CAP_DYN_UAR: u64 = 1 << 1;
 /// `MLX5_IB_ALLOC_UCTX_DEVX`.
 const UCTX_DEVX: u32 = 1;
-/// `enum ib_uverbs_device_cap_flags`: port events, a system image GUID, RNR
-/// NAKs, windows of type 1 and 2B, (memory management) SEND with invalidate
-/// and local invalidation.
+/// `enum ib_uverbs_device_cap_flags`: port events, a system image GUID, RNR NAKs,
+/// windows of type 1 and 2B, and (memory management) SEND with invalidate and local
+/// invalidate.
 const DEVICE_CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | WINDOWS | 1 << 21;
-/// Those of them about windows.
+/// The capability flags for windows.
 const WINDOWS: u32 = 1 << 17 | 1 << 24;
-/// The bits of it that count, as mlx5_ib answers.
+/// The valid bits of a timestamp, as mlx5_ib reports them.
 const TIMESTAMPS: u64 = u64::MAX >> 1;
 /// Port states {logical, physical}: `IB_PORT_ACTIVE` and `LinkUp`.
 const UP: (u8, u8) = (4, 5);
-/// `IB_PORT_DOWN` and `Polling`.
+/// Port states `IB_PORT_DOWN` and `Polling`.
 const DOWN: (u8, u8) = (1, 2);
 
 impl Call<'_> {
-    /// Opens the context of this file: once.
+    /// Opens the context of this file, which is possible once.
     pub(in crate::uverbs) fn get_context(
         &mut self,
         request: &Mlx5AllocUcontextReq,
@@ -47,11 +47,11 @@ impl Call<'_> {
         if request.comp_mask != 0 || request.reserved2 != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
-        // libmlx5 asks for DEVX first and tries again without.
+        // libmlx5 first requests DEVX and then tries again without.
         if request.flags & UCTX_DEVX != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
-        // A kernel that takes no ioctls knows of no such request.
+        // A kernel without ioctls does not know this request.
         let asks_for_pages = request.lib_caps & LIB_CAP_DYN_UAR != 0;
         let state = &mut *self.state;
         let registers = if asks_for_pages && self.file.face() == Face::Ioctl {
@@ -66,7 +66,7 @@ impl Call<'_> {
         Ok(self.context_reply())
     }
 
-    /// Takes a context back that the application never learnt of.
+    /// Closes a context that was not returned to the application.
     pub(in crate::uverbs) fn undo_context(&mut self) {
         if let Some(context) = self.state.context.take() {
             self.machine().close_context(context);
@@ -74,7 +74,7 @@ impl Call<'_> {
         }
     }
 
-    /// The reply of [`Call::get_context`] again, for an imported descriptor.
+    /// Returns the reply of [`Call::get_context`] again, for an imported descriptor.
     pub(in crate::uverbs) fn query_context(&mut self) -> Result<Mlx5AllocUcontextResp> {
         self.context()?;
         Ok(self.context_reply())
@@ -90,7 +90,7 @@ impl Call<'_> {
         Mlx5AllocUcontextResp {
             qp_tab_size: limits::MAX_QP.next_power_of_two(),
             bf_reg_size: limits::BF_REG_SIZE,
-            // With none, libmlx5 allocates doorbell pages as it needs them.
+            // If 0, libmlx5 allocates doorbell pages when it needs them.
             tot_bfregs,
             // The distance between doorbell records.
             cache_line_size: 64,
@@ -98,14 +98,14 @@ impl Call<'_> {
             max_rq_desc_sz: narrow(limits::MAX_RQ_DESC),
             max_send_wqebb: limits::MAX_WR,
             max_recv_wr: limits::MAX_WR,
-            // libmlx5 compares what it is asked for with this.
+            // libmlx5 itself checks requests against this.
             max_srq_recv_wr: self.file.limits().max_srq_wr,
             num_ports: self.file.ports().into(),
             flow_action_flags: 0,
             comp_mask: 0,
             response_length: u32::try_from(size_of::<Mlx5AllocUcontextResp>()).unwrap_or(0),
             cqe_version: self.state.cqe_version,
-            // QUERY_DEVICE and CREATE_AH take driver data.
+            // QUERY_DEVICE and CREATE_AH accept driver data.
             cmds_supp_uhw: 3,
             eth_min_inline: 0,
             clock_info_versions: self.file.clock_versions(),
@@ -125,11 +125,11 @@ impl Call<'_> {
         }
     }
 
-    /// What the device can do.
+    /// Returns the attributes of the device.
     pub(in crate::uverbs) fn query_device(&mut self) -> Result<QueryDeviceResp> {
         self.context()?;
         let limits = self.file.limits();
-        // A device without shared queues tells of no sizes of them.
+        // A device without SRQs reports sizes of 0 for them.
         let of_srqs = |value| if limits.has_srqs() { value } else { 0 };
         let guid = self.machine().identity(self.file.device()).guid;
         Ok(QueryDeviceResp {
@@ -155,8 +155,8 @@ impl Call<'_> {
             max_res_rd_atom: limits.max_qp_rd_atom * limits.max_qp,
             max_qp_init_rd_atom: limits.max_qp_init_rd_atom,
             max_ee_init_rd_atom: 0,
-            // IB_ATOMIC_HCA: atomic among all that goes through this device. (The
-            // processor's atomics take part as well, which is not promised.)
+            // IB_ATOMIC_HCA: atomic with respect to accesses through this device.
+            // (In fact also to the processor's atomics, which is not reported.)
             atomic_cap: limits.has_atomics.into(),
             max_ee: 0,
             max_rdd: 0,
@@ -179,7 +179,7 @@ impl Call<'_> {
         })
     }
 
-    /// As [`Call::query_device`], with the extensions: there are none.
+    /// Returns the attributes of the device with the extensions, which are all absent.
     pub(in crate::uverbs) fn query_device_ex(
         &mut self,
     ) -> Result<(ExQueryDeviceResp, Mlx5QueryDeviceResp)> {
@@ -214,13 +214,13 @@ impl Call<'_> {
         ))
     }
 
-    /// A port.
+    /// Returns the attributes of a port.
     pub(in crate::uverbs) fn query_port(&mut self, port: u64) -> Result<QueryPortRespEx> {
         self.context()?;
         let names = self.file.port_names(port)?;
-        // What a port has by its link. Capabilities: system image GUID and
-        // extended speeds; with Ethernet a communication manager, and GIDs
-        // that are IP addresses.
+        // Attributes that depend on the link. Capabilities: system image GUID and
+        // extended speeds; on Ethernet a communication manager, and GIDs that are
+        // IP addresses.
         let (port_cap_flags, lid, sm_lid, link_layer) = match self.file.link() {
             Link::Ib => (1 << 11 | 1 << 14, names.lid, 1, 1),
             Link::Roce => (1 << 16 | 1 << 26, 0, 0, 2),
@@ -263,17 +263,17 @@ impl Call<'_> {
         })
     }
 
-    /// All GIDs of the device.
+    /// Returns all GIDs of the device.
     pub(in crate::uverbs) fn gid_table(&mut self) -> Result<Vec<GidEntry>> {
         self.context()?;
         let ports = (1..=self.file.ports()).map(|port| self.port_gids(port.into()));
         Ok(ports.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// The entries in use of a port's table.
+    /// Returns the used entries of a port's GID table.
     fn port_gids(&self, port: u64) -> Result<Vec<GidEntry>> {
         // `IB_UVERBS_GID_TYPE_IB` and `…_ROCE_V2`; the latter have a network
-        // interface behind them.
+        // interface.
         let (gid_type, netdev_ifindex) = match self.file.link() {
             Link::Ib => (0, 0),
             Link::Roce => (2, interface()),
@@ -289,7 +289,7 @@ impl Call<'_> {
         Ok((0..).zip(gids).map(entry).collect())
     }
 
-    /// One GID.
+    /// Returns one entry of a port's GID table.
     pub(in crate::uverbs) fn gid_entry(&mut self, port: u64, index: u64) -> Result<GidEntry> {
         self.context()?;
         let entries = self.port_gids(port)?;
@@ -303,8 +303,8 @@ impl Call<'_> {
     }
 }
 
-/// Index of the network interface that stands behind RoCE ports: the one that
-/// every host has. 0 in a network namespace without any.
+/// Returns the index of the RoCE ports' network interface, the loopback interface; 0
+/// in a network namespace without one.
 fn interface() -> u32 {
     // SAFETY: the call reads a C string.
     unsafe { libc::if_nametoindex(INTERFACE.as_ptr()) }

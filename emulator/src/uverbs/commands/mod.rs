@@ -1,7 +1,7 @@
-//! What the commands do, however they were sent.
+//! The commands, independent of how they were sent.
 //!
-//! A function here takes a request whose bytes were already read, checks it
-//! as ib_core and mlx5_ib do, asks the machine, and keeps the handle tables.
+//! A function here takes a parsed request, checks it as ib_core and mlx5_ib do, calls
+//! the backend, and updates the handle table.
 
 mod ah;
 mod caps;
@@ -30,7 +30,7 @@ use super::machine::Machine;
 use crate::nic::spec::{ChannelId, ContextId, Errno, Result};
 use crate::sync::MutexGuard;
 
-/// A command at work on an open device; commands of one device take turns.
+/// A command that is executed on an open device, under the device's lock.
 pub(super) struct Call<'a> {
     file: &'a Arc<DeviceFile>,
     state: MutexGuard<'a, State>,
@@ -48,20 +48,20 @@ impl<'a> Call<'a> {
         self.file.machine()
     }
 
-    /// The context; `EINVAL` before `GET_CONTEXT`, as the kernel's
+    /// Returns the context; `EINVAL` before `GET_CONTEXT`, as in the kernel's
     /// `ib_uverbs_get_ucontext_file`.
     fn context(&self) -> Result<ContextId> {
         self.state.context.ok_or(Errno(EINVAL))
     }
 }
 
-/// The event file that a descriptor of the application names.
+/// Returns the event file behind a descriptor of the application.
 fn event_file(fd: Option<i32>) -> Result<Option<ChannelId>> {
     let files: &Files = &FILES;
     fd.map(|fd| files.events(fd)).transpose()
 }
 
-/// Ring addresses are aligned to what the device's page offset can tell.
+/// Checks the alignment of a ring address, which the device's page offset limits.
 fn check_aligned(address: u64, alignment: u64) -> Result<()> {
     if address.is_multiple_of(alignment) {
         Ok(())

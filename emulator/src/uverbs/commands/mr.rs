@@ -15,12 +15,12 @@ const REREG_TRANSLATION: u32 = 1;
 const REREG_PD: u32 = 2;
 const REREG_ACCESS: u32 = 4;
 
-/// Rights as a command names them (`ib_check_mr_access`, but for what of it
-/// the NIC checks).
+/// Returns the access flags of a command (`ib_check_mr_access`, except for the checks
+/// of the NIC).
 ///
 /// # Errors
-/// `EINVAL` for unknown ones; `EOPNOTSUPP` for on-demand paging, which this
-/// device does not have.
+/// `EINVAL` for unknown flags; `EOPNOTSUPP` for on-demand paging, which the device
+/// does not support.
 fn check_access(flags: u32) -> Result<Access> {
     let access = Access::from_bits(flags & !OPTIONAL_ACCESS).ok_or(Errno(EINVAL))?;
     if access.contains(Access::ON_DEMAND) {
@@ -32,7 +32,7 @@ fn check_access(flags: u32) -> Result<Access> {
 impl Call<'_> {
     pub(in crate::uverbs) fn reg_mr(&mut self, request: &RegMr) -> Result<RegMrResp> {
         let context = self.context()?;
-        // ib_uverbs_reg_mr: both addresses lie at the same place in their page.
+        // ib_uverbs_reg_mr: both addresses have the same offset in their page.
         if request.start & 0xfff != request.hca_va & 0xfff {
             return Err(Errno(EINVAL));
         }
@@ -74,8 +74,10 @@ impl Call<'_> {
         })
     }
 
+    /// Checks the length of a region.
+    ///
     /// # Errors
-    /// `EINVAL` for more than a region may have, as `irdma_reg_user_mr`.
+    /// `EINVAL` above the limit, as in `irdma_reg_user_mr`.
     fn check_length(&self, length: u64) -> Result<()> {
         if length > self.file.limits().max_mr_size {
             return Err(Errno(EINVAL));
@@ -83,8 +85,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Changes the range, the domain or the rights of a region. Its keys stay,
-    /// as where mlx5_ib changes it by a UMR.
+    /// Changes the range, the protection domain or the access flags of a region. Its
+    /// keys stay the same, as when mlx5_ib uses a UMR.
     pub(in crate::uverbs) fn rereg_mr(&mut self, request: &ReregMr) -> Result<ReregMrResp> {
         let context = self.context()?;
         let has = |flag| request.flags & flag != 0;

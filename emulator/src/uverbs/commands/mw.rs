@@ -7,19 +7,18 @@ use crate::nic::spec::{Errno, MwSpec, Result, WindowType};
 use crate::uverbs::abi::{AllocMw, AllocMwResp, Mlx5AllocMw};
 use crate::uverbs::handles::{Mw, Pd};
 
-/// Translations of one window: binds name one region.
+/// Maximum number of translation entries of one window: a bind names one region.
 const MOST_KLMS: u8 = 1;
 
 impl Call<'_> {
-    /// Allocates a window; `driver` is zero where nothing was sent, as
-    /// libmlx5 does.
+    /// Allocates a window. `driver` is zero if libmlx5 sent nothing.
     pub(in crate::uverbs) fn alloc_mw(
         &mut self,
         request: &AllocMw,
         driver: &Mlx5AllocMw,
     ) -> Result<AllocMwResp> {
         let context = self.context()?;
-        // `ib_uverbs_notsupp`, where the driver has no `alloc_mw`.
+        // `ib_uverbs_notsupp`: the driver has no `alloc_mw`.
         if !self.file.limits().has_windows() {
             return Err(Errno(EOPNOTSUPP));
         }
@@ -29,7 +28,7 @@ impl Call<'_> {
         if driver.num_klms > MOST_KLMS {
             return Err(Errno(EINVAL));
         }
-        // ib_uverbs_alloc_mw: the type is looked at after the domain.
+        // ib_uverbs_alloc_mw checks the type after the protection domain.
         let pd: Pd = self
             .state
             .handles

@@ -5,7 +5,7 @@ use crate::nic::spec::Result;
 use crate::uverbs::handles::Pd;
 
 impl Call<'_> {
-    /// Answers the handle and the number that WQEs would carry.
+    /// Allocates a protection domain. Returns its handle and number.
     pub(in crate::uverbs) fn alloc_pd(&mut self) -> Result<(u32, u32)> {
         let id = self.machine().alloc_pd(self.context()?)?;
         let handle = self.state.handles.insert(Pd { id }, &[]).inspect_err(|_| {
@@ -21,7 +21,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// The number that WQEs would carry.
+    /// Returns the number of a protection domain.
     pub(in crate::uverbs) fn query_pd(&mut self, handle: u32) -> Result<u32> {
         self.state.handles.get(handle).map(|pd: Pd| pd.id.0)
     }

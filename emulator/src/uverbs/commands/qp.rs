@@ -24,9 +24,9 @@ const QPT_RC: u64 = 2;
 const QPT_UC: u64 = 3;
 const QPT_UD: u64 = 4;
 
-/// Creation flags that are accepted in any case:
-/// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`. There is no multicast, so
-/// none comes back.
+/// Creation flags that are always accepted:
+/// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`. There is no multicast, so the flag
+/// has no effect.
 pub(in crate::uverbs) const QP_CREATE_FLAGS: u32 = 1 << 1;
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
 pub(in crate::uverbs) const QP_CREATE_SQ_SIG_ALL: u32 = 1 << 12;
@@ -45,7 +45,7 @@ const MASK_STANDARD: u32 = (1 << 21) - 1;
 /// `IB_QPS_ERR`.
 const LAST_STATE: u8 = 6;
 
-/// A QP as the application wants it.
+/// The attributes of a requested QP.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::uverbs) struct QpRequest {
     pub(in crate::uverbs) user_handle: u64,
@@ -61,26 +61,26 @@ pub(in crate::uverbs) struct QpRequest {
     pub(in crate::uverbs) driver: Mlx5CreateQp,
 }
 
-/// A QP as the application gets it.
+/// The attributes of a created QP.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::uverbs) struct QpReply {
     pub(in crate::uverbs) handle: u32,
     pub(in crate::uverbs) qpn: u32,
-    /// Those it asked for, but for the inline size (see [`caps`]).
+    /// The requested capabilities, except for the inline size (see [`caps`]).
     pub(in crate::uverbs) cap: QpCap,
     pub(in crate::uverbs) bfreg_index: u32,
 }
 
-/// Where the doorbells of a QP are stored.
+/// The doorbell register of a QP.
 struct Bell {
     place: Place,
-    /// What the reply calls it.
+    /// The register number in the reply.
     number: u32,
-    /// The register that goes back when the QP is destroyed.
+    /// The assigned register, which is released when the QP is destroyed.
     taken: Option<u32>,
 }
 
-/// `MLX5_IB_INVALID_BFREG`: the application knows the register itself.
+/// `MLX5_IB_INVALID_BFREG`: libmlx5 has chosen the register itself.
 const INVALID_BFREG: u32 = 1 << 31;
 
 impl QpReply {
@@ -193,15 +193,15 @@ impl Call<'_> {
         })
     }
 
-    /// Where a QP's doorbells are stored, as mlx5_ib's `_create_user_qp`: on
-    /// a page of libmlx5's choice, on a register of a page that it has mapped
-    /// for itself, or on one that is chosen here.
+    /// Returns the doorbell register of a QP, as mlx5_ib's `_create_user_qp`: on a page
+    /// that libmlx5 names, on an additional page that libmlx5 has mapped, or assigned
+    /// by the kernel.
     fn choose_bell(&mut self, driver: &Mlx5CreateQp) -> Result<Bell> {
         let state = &mut *self.state;
         if driver.flags & FLAG_UAR_PAGE_INDEX != 0 {
             let page = state.pages.check(driver.bfreg_index)?;
             return Ok(Bell {
-                // The command names a page, and with it all its registers.
+                // The command names only a page; all registers of it are valid.
                 place: Place {
                     page,
                     offset: u16::try_from(limits::BF_OFFSET).unwrap_or(0),
@@ -262,10 +262,12 @@ impl Call<'_> {
         self.machine().modify_qp(qp.qpn, &attributes(request)?)
     }
 
+    /// Checks the limits for reads and atomics.
+    ///
     /// # Errors
-    /// As mlx5_ib on a device that can do less: `EINVAL` for more reads than
-    /// it has (`validate_rd_atomic`; `irdma_modify_qp_roce` as well),
-    /// `EOPNOTSUPP` for remote atomics without any (`get_atomic_mode`).
+    /// As mlx5_ib on a device with lower limits: `EINVAL` for too many reads
+    /// (`validate_rd_atomic`; also `irdma_modify_qp_roce`), `EOPNOTSUPP` for remote
+    /// atomics on a device without atomics (`get_atomic_mode`).
     fn check_limits(&self, request: &ModifyQp) -> Result<()> {
         let limits = self.file.limits();
         let has = |bit| request.attr_mask & bit != 0;
@@ -296,7 +298,7 @@ impl Call<'_> {
         Ok(query_reply(&qp, &attributes))
     }
 
-    /// Answers how many of its events were read.
+    /// Destroys a QP. Returns how many of its events were read.
     pub(in crate::uverbs) fn destroy_qp(&mut self, handle: u32) -> Result<u32> {
         let context = self.context()?;
         let qp: Qp = self.state.handles.get_unused(handle)?;
@@ -310,8 +312,8 @@ impl Call<'_> {
     }
 }
 
-/// The checks of mlx5_ib's `set_rq_size` and `set_user_buf_size`, and that
-/// the rings are memory.
+/// Makes the checks of mlx5_ib's `set_rq_size` and `set_user_buf_size`, and checks
+/// that the rings are in writable memory.
 fn check_rings(request: &QpRequest) -> Result<()> {
     let driver = &request.driver;
     let power_or_none = |count: u32| count == 0 || count.is_power_of_two();
@@ -348,8 +350,8 @@ fn attributes(request: &ModifyQp) -> Result<QpAttr> {
         rq_psn: request.rq_psn,
         sq_psn: request.sq_psn,
         dest_qpn: request.dest_qp_num,
-        // The kernel passes the flags on and mlx5 reads those it knows: pyverbs
-        // of rdma-core 45 and newer always sets the flush bits.
+        // The kernel passes the flags on, and mlx5 uses those it knows: pyverbs of
+        // rdma-core 45 and newer always sets the flush bits.
         access: Access::from_bits_truncate(request.qp_access_flags),
         pkey_index: request.pkey_index,
         max_rd_atomic: request.max_rd_atomic,
@@ -371,7 +373,7 @@ fn query_reply(qp: &Qp, attributes: &QpAttr) -> QueryQpResp {
     QueryQpResp {
         dest: destination(&attributes.path),
         alt_dest: destination(&attributes.alt_path),
-        // libmlx5 knows the capabilities of the send queue itself.
+        // libmlx5 computes the capabilities of the send queue itself.
         cap: QpCap {
             max_send_wr: 0,
             max_recv_wr: qp.max_recv_wr,
@@ -418,7 +420,7 @@ fn path(dest: &QpDest) -> Path {
         static_rate: dest.static_rate,
         is_global: dest.is_global != 0,
         port: dest.port_num,
-        // As in the kernel, the destination's address follows from its GID.
+        // As in the kernel, the MAC address is derived from the GID.
         dmac: None,
     }
 }

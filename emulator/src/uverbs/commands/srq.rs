@@ -15,12 +15,12 @@ const MASK_LIMIT: u32 = 2;
 const LINK_SEGMENT: u32 = 16;
 const DATA_SEGMENT: u32 = 16;
 
-/// An SRQ as the application wants it.
+/// The attributes of a requested SRQ.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::uverbs) struct SrqRequest {
     pub(in crate::uverbs) user_handle: u64,
     pub(in crate::uverbs) pd_handle: u32,
-    /// `IB_SRQT_*`; only basic ones (0) exist here.
+    /// `IB_SRQT_*`; only basic ones (0) are supported.
     pub(in crate::uverbs) kind: u64,
     pub(in crate::uverbs) max_wr: u32,
     pub(in crate::uverbs) max_sge: u32,
@@ -29,7 +29,7 @@ pub(in crate::uverbs) struct SrqRequest {
     pub(in crate::uverbs) driver: Mlx5CreateSrq,
 }
 
-/// An SRQ as the application gets it.
+/// The attributes of a created SRQ.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::uverbs) struct SrqReply {
     pub(in crate::uverbs) handle: u32,
@@ -43,14 +43,14 @@ impl Call<'_> {
         let context = self.context()?;
         let driver = &request.driver;
         let limits = self.file.limits();
-        // `ib_uverbs_notsupp`, where the driver has no `create_srq`.
+        // `ib_uverbs_notsupp`: the driver has no `create_srq`.
         if !limits.has_srqs() || request.kind != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
         let asynchronous = event_file(request.event_fd)?;
         let pd: Pd = self.state.handles.get(request.pd_handle)?;
-        // libmlx5 rounds up before it asks: to a ring, of which it knows the
-        // limit itself, and to the segments that fit in a WQE.
+        // libmlx5 rounds the request up: to a ring, whose limit it checks itself,
+        // and to the segments that fit in a WQE.
         let rounded = |limit: u32| (limit + 1).next_power_of_two() - 1;
         if request.max_wr > rounded(limits.max_srq_wr)
             || request.max_sge > rounded(limits.max_srq_sge)
@@ -60,7 +60,7 @@ impl Call<'_> {
         {
             return Err(Errno(EINVAL));
         }
-        // Signed receive WQEs would have another layout.
+        // Receive WQEs with a signature would have another layout.
         if driver.flags != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
@@ -108,7 +108,7 @@ impl Call<'_> {
         })
     }
 
-    /// Sets the limit. mlx5 has no resizing of SRQs.
+    /// Sets the SRQ limit. mlx5 does not support resizing SRQs.
     pub(in crate::uverbs) fn modify_srq(&mut self, request: &ModifySrq) -> Result<()> {
         let srq: Srq = self
             .state
@@ -139,7 +139,7 @@ impl Call<'_> {
         })
     }
 
-    /// Answers how many of its events were read.
+    /// Destroys an SRQ. Returns how many of its events were read.
     pub(in crate::uverbs) fn destroy_srq(&mut self, handle: u32) -> Result<u32> {
         let context = self.context()?;
         let srq: Srq = self.state.handles.get_unused(handle)?;

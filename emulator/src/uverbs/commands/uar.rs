@@ -1,4 +1,4 @@
-//! Doorbell pages that libmlx5 asks for (`MLX5_IB_OBJECT_UAR`).
+//! Doorbell pages that libmlx5 allocates (`MLX5_IB_OBJECT_UAR`).
 
 use libc::EINVAL;
 
@@ -6,13 +6,13 @@ use super::Call;
 use crate::nic::spec::{Errno, Result, UarPage};
 use crate::uverbs::handles::Uar;
 
-/// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`, the larger of the two types; the other
-/// is 0, `…_BF`. Here both are ordinary memory.
+/// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`, the larger of the two types; the other is 0,
+/// `…_BF`. Both are ordinary memory here.
 const TYPE_NC: u64 = 1;
 
 impl Call<'_> {
-    /// Answers the handle and the page's number, which is also its place in
-    /// the command descriptor's memory.
+    /// Allocates a doorbell page. Returns the handle and the page's number, which is
+    /// also its index in the command descriptor's memory file.
     pub(in crate::uverbs) fn alloc_uar(&mut self, kind: u64) -> Result<(u32, u32)> {
         self.context()?;
         if kind > TYPE_NC {

@@ -1,22 +1,22 @@
-//! One event file: a pipe that never blocks us and loses nothing.
+//! An event file: a pipe to which writing never blocks and loses no event.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// One pipe, from our side.
+/// The emulator's side of one pipe.
 #[derive(Debug)]
 pub(super) struct EventFile {
-    /// Never blocks.
+    /// The non-blocking write end.
     write: File,
-    /// A second, non-blocking opening of the read end, to take events back.
+    /// A second, non-blocking descriptor of the read end, to remove unread events.
     drain: File,
-    /// Records the pipe had no room for, oldest first.
+    /// Records that did not fit into the pipe, oldest first.
     backlog: VecDeque<Vec<u8>>,
 }
 
-/// As far as an unprivileged process may grow a pipe.
+/// The maximum size of a pipe for an unprivileged process.
 pub(super) const LARGEST_PIPE: libc::c_int = 1 << 20;
 
 impl EventFile {
@@ -26,16 +26,16 @@ impl EventFile {
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: pipe2 has just made both; nobody else owns them.
+        // SAFETY: pipe2 has just created both; they are owned here only.
         let (reader, write) =
             unsafe { (OwnedFd::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
-        // Only our end must not block; the two ends have flags of their own.
+        // Only the write end is non-blocking; the two ends have separate flags.
         // SAFETY: a plain call on a descriptor we own.
         if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        // Opening the link makes a new description of the same pipe, so that
-        // O_NONBLOCK here does not show at the application's end.
+        // Opening the link creates a new file description of the same pipe, so that
+        // O_NONBLOCK does not affect the application's end.
         let link = std::ffi::CString::new(format!("/proc/self/fd/{}", reader.as_raw_fd()))?;
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
         // SAFETY: `link` is a C string that lives through the call.
@@ -43,7 +43,7 @@ impl EventFile {
         if drain < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: open has just made it; nobody else owns it.
+        // SAFETY: open has just created it; it is owned here only.
         let drain = unsafe { File::from_raw_fd(drain) };
         Ok((
             Self {
@@ -60,7 +60,7 @@ impl EventFile {
         self.flush();
     }
 
-    /// Writes what the pipe takes, growing it once it is full.
+    /// Writes the records that fit into the pipe, and enlarges a full pipe.
     fn flush(&mut self) {
         while let Some(record) = self.backlog.front() {
             match self.write.write(record) {
@@ -83,11 +83,11 @@ impl EventFile {
         }
     }
 
-    /// Removes the unread records that match and answers how many there were.
-    /// A reader in another thread sees the others at most a little later.
+    /// Removes the unread records that match. Returns their number. A concurrent
+    /// reader sees the other records slightly later.
     pub(super) fn discard(&mut self, record_len: usize, matches: impl Fn(&[u8]) -> bool) -> u32 {
         let mut unread = Vec::new();
-        // The error that ends it is `EAGAIN`: nothing is left to read.
+        // Ends with the error `EAGAIN` when nothing is left.
         let _ = self.drain.read_to_end(&mut unread);
         let newer = std::mem::take(&mut self.backlog);
         unread.extend(newer.into_iter().flatten());

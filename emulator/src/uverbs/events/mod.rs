@@ -1,16 +1,16 @@
-//! Completion channels and asynchronous event files: pipes.
+//! Completion channels and asynchronous event files, which are pipes.
 //!
-//! The application holds the read end and may `read`, `poll` or `fcntl` it
-//! without our help. Each record is written whole or not at all, for it is
-//! shorter than `PIPE_BUF`; what a full pipe does not take waits here.
+//! The application holds the read end and may `read`, `poll` or `fcntl` it without
+//! the emulator. Each record is written whole or not at all, since it is shorter than
+//! `PIPE_BUF`; records that do not fit into a full pipe wait here.
 //!
-//! When an object is destroyed, its unread events vanish, and the reply tells
-//! how many were read: libibverbs waits until that many were acknowledged.
+//! When an object is destroyed, its unread events are removed, and the reply contains
+//! the number of events that were read: libibverbs waits until as many are
+//! acknowledged.
 //!
-//! When a device fails, its contexts are told and their files end: what is
-//! unread can still be read, then comes the end of the file, of which
-//! [`crate::preload`] makes the `EIO` that a kernel answers. So every wait on
-//! them wakes.
+//! When a device fails, its contexts get an event and their files end: unread events
+//! can still be read, then follows the end of the file, for which
+//! [`crate::preload`] returns `EIO` as a kernel does. So every wait on the files ends.
 
 mod file;
 
@@ -27,7 +27,7 @@ use crate::nic::spec::{
 };
 use crate::sync::{Mutex, MutexGuard};
 
-/// Every event file of the process.
+/// All event files of the process.
 #[derive(Debug, Default)]
 pub struct Events {
     inner: Mutex<Inner>,
@@ -41,25 +41,24 @@ struct Inner {
     channels: HashMap<ContextId, Vec<ChannelId>>,
     /// Contexts whose device has failed.
     dead: HashSet<ContextId>,
-    /// The asynchronous files of each context, oldest first.
+    /// The asynchronous event files of each context, oldest first.
     asynchronous: HashMap<ContextId, Vec<ChannelId>>,
-    /// The file an object was created with, if not the context's first.
+    /// The file that an object was created with, if it is not the context's first.
     routes: HashMap<ObjectKey, ChannelId>,
-    /// Completion events delivered for each living CQ: by its channel and
-    /// libibverbs' handle, since its number may be another's by the time that
-    /// it is forgotten.
+    /// Number of completion events delivered for each existing CQ. The key is its
+    /// channel and user handle, since its CQ number may be reused before the entry is
+    /// removed.
     completions: HashMap<(ChannelId, u64), u32>,
-    /// Asynchronous events delivered for each living object.
+    /// Number of asynchronous events delivered for each existing object.
     object_events: HashMap<ObjectKey, u32>,
 }
 
-/// An object that asynchronous events can be about: its context, its kind,
-/// and libibverbs' handle.
+/// An object with asynchronous events: its context, its kind, and its user handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ObjectKey(ContextId, u8, u64);
 
 impl ObjectKey {
-    /// `None` for ports and devices, which are never destroyed.
+    /// Returns `None` for ports and devices, which are never destroyed.
     fn new(context: ContextId, object: AsyncObject) -> Option<Self> {
         match object {
             AsyncObject::Cq(handle) => Some(Self(context, 0, handle)),
@@ -71,11 +70,11 @@ impl ObjectKey {
 }
 
 impl Events {
-    /// A new completion channel of a context: the descriptor for the
-    /// application and our name for it.
+    /// Creates a completion channel of a context. Returns the descriptor for the
+    /// application and the channel's number.
     ///
     /// # Errors
-    /// `EMFILE` and what else making a pipe can answer.
+    /// `EMFILE` and other errors of creating a pipe.
     pub fn open_channel(&self, context: ContextId) -> Result<(OwnedFd, ChannelId)> {
         let (reader, id) = self.open_file()?;
         self.lock().channels.entry(context).or_default().push(id);
@@ -91,17 +90,17 @@ impl Events {
         Ok((reader, id))
     }
 
-    /// Whether the device of a context has failed: every command of it is
-    /// refused from then on.
+    /// Returns whether the device of a context has failed. All commands of the context
+    /// are then refused.
     #[must_use]
     pub fn is_dead(&self, context: ContextId) -> bool {
         self.lock().dead.contains(&context)
     }
 
-    /// A new file for the asynchronous events of a context.
+    /// Creates a file for the asynchronous events of a context.
     ///
     /// # Errors
-    /// As [`Events::open_channel`].
+    /// The same as for [`Events::open_channel`].
     pub fn open_asynchronous(&self, context: ContextId) -> Result<(OwnedFd, ChannelId)> {
         let (reader, id) = self.open_file()?;
         self.lock()
@@ -112,7 +111,8 @@ impl Events {
         Ok((reader, id))
     }
 
-    /// The application closed its descriptor: events for it are dropped.
+    /// Removes a file whose descriptor the application has closed: its events are
+    /// dropped.
     pub fn close_file(&self, id: ChannelId) {
         let mut inner = self.lock();
         inner.files.remove(&id);
@@ -126,7 +126,7 @@ impl Events {
         }
     }
 
-    /// A context is gone, with all its objects.
+    /// Removes a context with all its objects.
     pub fn forget_context(&self, context: ContextId) {
         let mut inner = self.lock();
         inner.asynchronous.remove(&context);
@@ -139,16 +139,16 @@ impl Events {
         inner.object_events.retain(|key, _| key.0 != context);
     }
 
-    /// An object's asynchronous events go to this file rather than to the
-    /// context's first.
+    /// Sends an object's asynchronous events to this file instead of the context's
+    /// first.
     pub fn route(&self, context: ContextId, object: AsyncObject, file: ChannelId) {
         if let Some(key) = ObjectKey::new(context, object) {
             self.lock().routes.insert(key, file);
         }
     }
 
-    /// Takes the unread completion events of a destroyed CQ back and answers
-    /// how many were read in its life.
+    /// Removes the unread completion events of a destroyed CQ. Returns how many of its
+    /// events were read.
     pub fn forget_completions(&self, channel: ChannelId, user_handle: u64) -> u32 {
         let mut inner = self.lock();
         let Some(delivered) = inner.completions.remove(&(channel, user_handle)) else {
@@ -160,8 +160,8 @@ impl Events {
         delivered.saturating_sub(unread)
     }
 
-    /// Takes the unread asynchronous events of a destroyed object back and
-    /// answers how many were read in its life.
+    /// Removes the unread asynchronous events of a destroyed object. Returns how many of
+    /// its events were read.
     pub fn forget_object(&self, context: ContextId, object: AsyncObject) -> u32 {
         let Some(key) = ObjectKey::new(context, object) else {
             return 0;
@@ -190,7 +190,7 @@ impl Events {
 }
 
 impl Inner {
-    /// The device of a context has failed: its files end.
+    /// Ends the files of a context whose device has failed.
     fn end(&mut self, context: ContextId) {
         self.dead.insert(context);
         let ended = [&mut self.asynchronous, &mut self.channels]
@@ -234,7 +234,7 @@ impl EventSink for std::sync::Arc<Events> {
             reserved: 0,
         };
         let Some(key) = ObjectKey::new(context, object) else {
-            // Ports and the device concern every file of the context.
+            // Events of ports and devices go to every file of the context.
             for id in inner
                 .asynchronous
                 .get(&context)
@@ -261,7 +261,7 @@ impl EventSink for std::sync::Arc<Events> {
     }
 }
 
-/// The kind ([`ObjectKey`]) whose handle an event of this type carries.
+/// Returns the kind (see [`ObjectKey`]) of the object in an event of this type.
 fn kind_of_event(event_type: u32) -> Option<u8> {
     const CQ_ERR: u32 = AsyncEvent::CqErr as u32;
     const SRQ_ERR: u32 = AsyncEvent::SrqErr as u32;
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn destroying_a_cq_takes_its_unread_events_and_no_others() {
+    fn destroying_a_cq_removes_only_its_own_unread_events() {
         let events = Arc::new(Events::default());
         let (reader, channel) = events.open_channel(CONTEXT).unwrap();
         let mut reader = File::from(reader);
@@ -313,13 +313,13 @@ mod tests {
         );
         assert_eq!(read_u64(&mut reader), 0xb);
         assert_eq!(events.forget_completions(channel, 0xb), 1);
-        assert_eq!(events.forget_completions(channel, 0xc), 0, "never had any");
+        assert_eq!(events.forget_completions(channel, 0xc), 0, "it had no events");
     }
 
-    /// A CQ's number is free as soon as the NIC has let go of it, which is
-    /// before its events are forgotten: another thread's new CQ may have it.
+/// A CQ's number can be reused as soon as the NIC has destroyed the CQ, before its
+/// events are removed here.
     #[test]
-    fn events_of_a_new_cq_with_the_number_of_a_destroyed_one_are_its_own() {
+    fn events_of_a_cq_with_a_reused_number_are_counted_separately() {
         let events = Arc::new(Events::default());
         let (old_reader, old) = events.open_channel(CONTEXT).unwrap();
         let (new_reader, new) = events.open_channel(CONTEXT).unwrap();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn asynchronous_events_of_equal_handles_are_told_apart_by_kind() {
+    fn asynchronous_events_of_equal_handles_are_distinguished_by_kind() {
         let events = Arc::new(Events::default());
         let (reader, _) = events.open_asynchronous(CONTEXT).unwrap();
         let (qp, srq) = (AsyncObject::Qp(5), AsyncObject::Srq(5));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn more_events_than_a_pipe_holds_are_kept_in_order() {
+    fn events_that_do_not_fit_into_the_pipe_are_kept_in_order() {
         let events = Arc::new(Events::default());
         let (reader, channel) = events.open_channel(CONTEXT).unwrap();
         let count = 2 * u64::from(file::LARGEST_PIPE.unsigned_abs()) / 8;
@@ -355,8 +355,8 @@ mod tests {
             events.completion(channel, Cqn(1), n);
         }
         let mut reader = File::from(reader);
-        // How far a pipe may grow depends on the machine; what did not fit
-        // follows with the next event.
+        // The maximum size of the pipe depends on the machine; records that did not
+        // fit follow with the next event.
         for n in 0..count {
             let mut pending = 0;
             // SAFETY: FIONREAD writes the one int it is given.
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_context_was_told_before_its_device_failed_is_read_and_then_its_files_end() {
+    fn after_a_device_failure_unread_events_are_read_and_then_the_files_end() {
         let events = Arc::new(Events::default());
         let other = ContextId(8);
         let (channel, id) = events.open_channel(CONTEXT).unwrap();
@@ -390,7 +390,7 @@ mod tests {
         events.asynchronous(CONTEXT, AsyncEvent::PortErr, AsyncObject::Port(1));
         events.asynchronous(CONTEXT, AsyncEvent::DeviceFatal, AsyncObject::Device);
         assert!(events.is_dead(CONTEXT) && !events.is_dead(other));
-        // Nothing is told any more, and nobody waits for it.
+        // Later events are dropped.
         events.completion(id, Cqn(1), 0xb);
         let all = |reader: OwnedFd| {
             let mut bytes = Vec::new();

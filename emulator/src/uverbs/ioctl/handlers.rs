@@ -1,5 +1,5 @@
-//! Methods that do more than hand one handle on: requests from attributes,
-//! and replies into them.
+//! The ioctl methods that do more than destroy one object: they read requests from
+//! attributes and write replies to attributes.
 
 use std::sync::Arc;
 
@@ -125,8 +125,8 @@ pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
 }
 
 pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
-    // A kernel drops the method of a driver that cannot do it
-    // (`uapi_finalize_disable`), and has a command instead that says so.
+    // For a driver without SRQs the kernel removes the method
+    // (`uapi_finalize_disable`); the write command returns the error instead.
     if !file.limits().has_srqs() {
         return Err(Errno(EPROTONOSUPPORT));
     }

@@ -1,4 +1,4 @@
-//! Everything this device has methods for, and what each takes.
+//! The table of methods that this device supports, with their attributes.
 
 use libc::EOPNOTSUPP;
 
@@ -25,8 +25,7 @@ const fn size(bytes: usize) -> u16 {
     narrow
 }
 
-/// The attributes are those of the
-/// kernel's `uverbs_std_types_*.c` and of mlx5_ib.
+/// The attributes are those of the kernel's `uverbs_std_types_*.c` and of mlx5_ib.
 pub(super) const METHODS: &[Method] = &[
     Method {
         object: object::DEVICE,
@@ -136,7 +135,7 @@ pub(super) const METHODS: &[Method] = &[
             must(3, Carries::In(1, u16::MAX)),
         ],
         uhw: false,
-        // Advice is about on-demand paging, of which there is none.
+        // Advice is for on-demand paging, which is not supported.
         run: |_, _| Err(Errno(EOPNOTSUPP)),
     },
     Method {

@@ -16,7 +16,7 @@ use super::user;
 use crate::config::Face;
 use crate::nic::spec::{Errno, Result};
 
-/// A method: its attributes and what it does.
+/// A method: its attributes and its function.
 struct Method {
     object: u16,
     method: u16,
@@ -25,17 +25,16 @@ struct Method {
     run: fn(&Arc<DeviceFile>, &Attributes) -> Result<()>,
 }
 
-/// Longest command, as in the kernel: a page.
+/// Maximum length of a command in bytes, a page as in the kernel.
 const MAX_COMMAND: u16 = 4096;
 
 impl DeviceFile {
-    /// `ioctl(fd, request, argument)`.
+    /// Handles `ioctl(fd, request, argument)`.
     ///
     /// # Errors
-    /// `ENOTTY` for other ioctls than `RDMA_VERBS_IOCTL`, and for that as
-    /// well where commands come by `write` only; `EIO` when the device has
-    /// failed; `EPROTONOSUPPORT`
-    /// for what this device has no method for, and the command's own.
+    /// `ENOTTY` for ioctls other than `RDMA_VERBS_IOCTL`, and for that too if commands
+    /// are accepted by `write()` only; `EIO` if the device has failed;
+    /// `EPROTONOSUPPORT` for an unsupported method, and the command's own errors.
     pub fn ioctl(self: &Arc<Self>, number: libc::c_ulong, argument: u64) -> Result<()> {
         if number != RDMA_VERBS_IOCTL || self.face() == Face::Write {
             return Err(Errno(ENOTTY));
@@ -63,10 +62,10 @@ impl DeviceFile {
     }
 }
 
-/// Takes a descriptor back that the application never learnt of.
+/// Closes a descriptor that was not returned to the application yet.
 pub(super) fn close(fd: i32) {
     FILES.closed(fd);
-    // SAFETY: the descriptor was made by this very command, and nobody else
-    // has been told its number.
+    // SAFETY: the descriptor was created by the current command, and its number
+    // was not returned.
     unsafe { libc::close(fd) };
 }
