@@ -86,7 +86,7 @@ impl Syndrome {
 
 /// The fields of a successful completion.
 #[derive(Clone, Copy, Debug)]
-pub struct Good {
+pub struct Success {
     /// Completion code.
     pub opcode: CqeOpcode,
     /// The opcode of the completed WQE (requests), else 0.
@@ -126,7 +126,7 @@ pub struct Failed {
     pub qpn: u32,
     /// User index or SRQ number, depending on the CQE version.
     pub resource: u32,
-    /// The same as [`Good::wqe_counter`].
+    /// The same as [`Success::wqe_counter`].
     pub wqe_counter: u16,
     /// Error syndrome.
     pub syndrome: Syndrome,
@@ -140,31 +140,31 @@ pub struct Cqe {
     /// The completion.
     pub body: [u8; CQE],
     /// Whether it fires a CQ that is armed for solicited completions.
-    pub notifies: bool,
+    pub solicited: bool,
 }
 
 impl Cqe {
     /// Returns a successful completion.
     #[must_use]
-    pub fn good(good: &Good) -> Self {
+    pub fn success(success: &Success) -> Self {
         let mut body = [0; CQE];
-        body[22..24].copy_from_slice(&good.source_lid.to_be_bytes());
-        let flags_rqpn = u32::from(good.has_grh) << 28
-            | u32::from(good.service_level & 0xf) << 24
-            | good.remote_qpn & 0x00ff_ffff;
+        body[22..24].copy_from_slice(&success.source_lid.to_be_bytes());
+        let flags_rqpn = u32::from(success.has_grh) << 28
+            | u32::from(success.service_level & 0xf) << 24
+            | success.remote_qpn & 0x00ff_ffff;
         body[24..28].copy_from_slice(&flags_rqpn.to_be_bytes());
-        body[32..36].copy_from_slice(&good.resource.to_be_bytes());
-        body[36..40].copy_from_slice(&good.immediate);
-        body[44..48].copy_from_slice(&good.byte_count.to_be_bytes());
-        body[48..56].copy_from_slice(&good.timestamp.to_be_bytes());
-        let qpn = u32::from(good.wqe_opcode) << 24 | good.qpn & 0x00ff_ffff;
+        body[32..36].copy_from_slice(&success.resource.to_be_bytes());
+        body[36..40].copy_from_slice(&success.immediate);
+        body[44..48].copy_from_slice(&success.byte_count.to_be_bytes());
+        body[48..56].copy_from_slice(&success.timestamp.to_be_bytes());
+        let qpn = u32::from(success.wqe_opcode) << 24 | success.qpn & 0x00ff_ffff;
         body[56..60].copy_from_slice(&qpn.to_be_bytes());
-        body[60..62].copy_from_slice(&good.wqe_counter.to_be_bytes());
-        body[OP_OWN] = (good.opcode as u8) << 4 | u8::from(good.solicited) << 1;
+        body[60..62].copy_from_slice(&success.wqe_counter.to_be_bytes());
+        body[OP_OWN] = (success.opcode as u8) << 4 | u8::from(success.solicited) << 1;
         Self {
             head: [0; CQE],
             body,
-            notifies: good.solicited,
+            solicited: success.solicited,
         }
     }
 
@@ -181,7 +181,7 @@ impl Cqe {
         Self {
             head: [0; CQE],
             body,
-            notifies: true,
+            solicited: true,
         }
     }
 
@@ -193,7 +193,7 @@ impl Cqe {
         Self {
             head: [0; CQE],
             body,
-            notifies: false,
+            solicited: false,
         }
     }
 
@@ -206,12 +206,12 @@ impl Cqe {
     /// Changes the CQE to a failed completion of the same WQE with an unknown syndrome.
     pub fn corrupt(&mut self) {
         const NO_SYNDROME: u8 = 0xee;
-        self.spoil(NO_SYNDROME, NO_SYNDROME);
+        self.set_error(NO_SYNDROME, NO_SYNDROME);
     }
 
     /// Changes the CQE to a failed completion of the same WQE.
     pub fn fail(&mut self, syndrome: Syndrome) {
-        self.spoil(syndrome as u8, syndrome.vendor());
+        self.set_error(syndrome as u8, syndrome.vendor());
     }
 
     /// Changes the CQE to a flushed completion, unless it has already failed.
@@ -228,19 +228,19 @@ impl Cqe {
 
     /// Returns whether the CQE is for a request, not for a receive.
     #[must_use]
-    pub fn is_of_request(&self) -> bool {
+    pub fn is_request(&self) -> bool {
         let opcode = self.body[OP_OWN] >> 4;
         opcode == CqeOpcode::Request as u8 || opcode == CqeOpcode::RequestError as u8
     }
 
-    fn spoil(&mut self, syndrome: u8, vendor: u8) {
-        let failed = match self.is_of_request() {
+    fn set_error(&mut self, syndrome: u8, vendor: u8) {
+        let failed = match self.is_request() {
             true => CqeOpcode::RequestError,
             false => CqeOpcode::ResponseError,
         };
         fail(&mut self.body, syndrome, vendor);
         self.body[OP_OWN] = (failed as u8) << 4;
-        self.notifies = true;
+        self.solicited = true;
     }
 
     /// Scatters up to 32 bytes of data to the first bytes of the completion, whose
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_successful_completion_has_the_layout_of_mlx5_cqe64() {
-        let cqe = Cqe::good(&Good {
+        let cqe = Cqe::success(&Success {
             opcode: CqeOpcode::SendImmediate,
             wqe_opcode: 0,
             qpn: 0x01_0203,
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_corrupt_completion_is_a_failed_completion_of_the_same_wqe() {
         for (opcode, corrupt) in [(CqeOpcode::Request, 0xd0), (CqeOpcode::SendImmediate, 0xe0)] {
-            let mut cqe = Cqe::good(&Good {
+            let mut cqe = Cqe::success(&Success {
                 opcode,
                 wqe_opcode: 0x0a,
                 qpn: 0x01_0203,
@@ -360,6 +360,6 @@ mod tests {
             cqe.body[54..],
             [0xf9, 0x05, 0x0a, 0, 0, 7, 0xff, 0xfe, 0, 0xd0]
         );
-        assert!(cqe.notifies);
+        assert!(cqe.solicited);
     }
 }

@@ -33,7 +33,7 @@ impl FaultInjector for SeededFaults {
             () if corrupt => CompletionOutcome::Corrupt,
             () if bad_response => CompletionOutcome::Failed(Syndrome::BadResponse),
             () if never_ready => CompletionOutcome::Failed(Syndrome::RnrRetryExceeded),
-            () => CompletionOutcome::Good,
+            () => CompletionOutcome::Success,
         }
     }
 

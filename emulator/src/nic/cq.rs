@@ -71,7 +71,7 @@ impl Cq {
         memory::write(at, &cqe.body[..OP_OWN])?;
         memory::publish_byte(at + OP_OWN as u64, cqe.body[OP_OWN])?;
         self.producer = self.producer.wrapping_add(1);
-        if cqe.notifies {
+        if cqe.solicited {
             self.last_solicited = self.producer;
         }
         Ok(())
@@ -85,7 +85,7 @@ impl Core {
         let outcome = self
             .fault_injector
             .as_mut()
-            .map(|fault_injector| fault_injector.completion(cqe.is_of_request()));
+            .map(|fault_injector| fault_injector.completion(cqe.is_request()));
         let Some(cq) = self.cqs.get_mut(cqn.0).filter(|cq| !cq.failed) else {
             return;
         };
@@ -114,7 +114,7 @@ impl Core {
         }
         let delivers = match cq.armed {
             Some(Armed::Any) => true,
-            Some(Armed::Solicited) => cqe.notifies,
+            Some(Armed::Solicited) => cqe.solicited,
             None => false,
         };
         if delivers {

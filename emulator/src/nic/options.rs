@@ -74,7 +74,7 @@ impl Default for NicOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionOutcome {
     /// It is written as it is.
-    Good,
+    Success,
     /// It gets an unknown error syndrome, and its QP fails.
     Corrupt,
     /// It gets this error syndrome, and its QP fails.

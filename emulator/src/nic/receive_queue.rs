@@ -6,7 +6,7 @@ use super::qp::Qp;
 use super::scatter_gather::Sge;
 use super::spec::{PdId, Service};
 use super::srq::Taken;
-use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Good, Syndrome};
+use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Success, Syndrome};
 use crate::decode::wqe::{Data, ReceiveSegments};
 use crate::fabric::packet::{Header, PacketFlags};
 
@@ -104,7 +104,7 @@ impl Qp {
             (_, _, true) => CqeOpcode::SendInvalidate,
             (_, false, false) => CqeOpcode::Send,
         };
-        let mut cqe = Cqe::good(&Good {
+        let mut cqe = Cqe::success(&Success {
             opcode,
             wqe_opcode: 0,
             qpn: self.qpn.0,

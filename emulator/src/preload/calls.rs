@@ -423,9 +423,9 @@ unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     if mappings::may_contain(at.addr(), len) && !session::forked() {
         run_infallible(|| {
             if mappings::remove(at.addr(), len)
-                && let Some(machine) = session::started()
+                && let Some(backend) = session::started()
             {
-                machine.unmapped(at.addr(), len);
+                backend.unmapped(at.addr(), len);
             }
         });
     }

@@ -13,7 +13,7 @@ use crate::emulator::Emulator;
 use crate::nic::spec::{Errno, Result};
 use crate::sync::Mutex;
 use crate::sysfs::Sysfs;
-use crate::uverbs::{DeviceFile, Emulated, Events, FILES, Machine, Show, warn};
+use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, FILES, warn};
 
 /// The configuration; `None` if this process has no emulated devices.
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
@@ -22,7 +22,7 @@ static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// The emulator; locked while the first device is opened.
-static MACHINE: Mutex<Option<Arc<dyn Machine>>> = Mutex::new(None);
+static BACKEND: Mutex<Option<Arc<dyn Backend>>> = Mutex::new(None);
 
 /// The emulated devices of a program that links this crate. The directory in
 /// which libibverbs finds them is removed when this value is dropped or the
@@ -141,8 +141,8 @@ pub(super) fn open(device: u8, close_on_exec: bool) -> Result<RawFd> {
         );
         return Err(Errno(ENODEV));
     }
-    let show = config().map(Show::from).ok_or(Errno(ENODEV))?;
-    let file = DeviceFile::open(machine()?, device, show).map_err(errno)?;
+    let config = config().map(DeviceConfig::from).ok_or(Errno(ENODEV))?;
+    let file = DeviceFile::open(backend()?, device, config).map_err(errno)?;
     let fd = file.application_descriptor().map_err(errno)?;
     if !close_on_exec {
         // SAFETY: a plain call on a descriptor we own.
@@ -152,10 +152,10 @@ pub(super) fn open(device: u8, close_on_exec: bool) -> Result<RawFd> {
 }
 
 /// Returns the emulator, which the first opened device starts.
-fn machine() -> Result<Arc<dyn Machine>> {
-    let mut machine = MACHINE.lock();
-    if let Some(machine) = &*machine {
-        return Ok(Arc::clone(machine));
+fn backend() -> Result<Arc<dyn Backend>> {
+    let mut backend = BACKEND.lock();
+    if let Some(backend) = &*backend {
+        return Ok(Arc::clone(backend));
     }
     let config = config().cloned().ok_or(Errno(ENODEV))?;
     let events = Arc::new(Events::default());
@@ -168,14 +168,14 @@ fn machine() -> Result<Arc<dyn Machine>> {
     })?;
     // SAFETY: getpid has no preconditions.
     OWNER.store(unsafe { libc::getpid() }, Relaxed);
-    let started: Arc<dyn Machine> = Arc::new(Emulated::new(emulator, events));
-    *machine = Some(Arc::clone(&started));
+    let started: Arc<dyn Backend> = Arc::new(EmulatorBackend::new(emulator, events));
+    *backend = Some(Arc::clone(&started));
     Ok(started)
 }
 
 /// Returns the emulator if it was started.
-pub(super) fn started() -> Option<Arc<dyn Machine>> {
-    MACHINE.lock().clone()
+pub(super) fn started() -> Option<Arc<dyn Backend>> {
+    BACKEND.lock().clone()
 }
 
 fn errno(error: std::io::Error) -> Errno {

@@ -168,7 +168,7 @@ wire! {
         phys_state: u8, link_layer: u8, flags: u8, reserved: u8,
     }
     /// `struct ib_uverbs_query_port_resp_ex`.
-    struct QueryPortRespEx = 48 { legacy: QueryPortResp, port_cap_flags2: u16, reserved: [u8; 6], }
+    struct QueryPortRespEx = 48 { legacy_resp: QueryPortResp, port_cap_flags2: u16, reserved: [u8; 6], }
     /// `struct ib_uverbs_gid_entry`.
     struct GidEntry = 32 { gid: [u8; 16], gid_index: u32, port_num: u32, gid_type: u32, netdev_ifindex: u32, }
 

@@ -12,7 +12,7 @@ use crate::nic::spec::{Errno, Result};
 
 /// The type of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Carries {
+pub(super) enum AttrType {
     /// Bytes from the application: minimum and maximum length.
     In(u16, u16),
     /// Bytes from the application: minimum length, and the length beyond which all
@@ -28,39 +28,39 @@ pub(super) enum Carries {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     pub(super) id: u16,
-    pub(super) carries: Carries,
+    pub(super) attr_type: AttrType,
     pub(super) mandatory: bool,
 }
 
 /// Returns a mandatory attribute.
-pub(super) const fn must(id: u16, carries: Carries) -> Spec {
+pub(super) const fn mandatory(id: u16, attr_type: AttrType) -> Spec {
     Spec {
         id,
-        carries,
+        attr_type,
         mandatory: true,
     }
 }
 
 /// Returns an optional attribute.
-pub(super) const fn may(id: u16, carries: Carries) -> Spec {
+pub(super) const fn optional(id: u16, attr_type: AttrType) -> Spec {
     Spec {
         id,
-        carries,
+        attr_type,
         mandatory: false,
     }
 }
 
 /// A number that libibverbs sends as 4 or 8 bytes.
-pub(super) const NUMBER: Carries = Carries::In(4, 8);
+pub(super) const NUMBER: AttrType = AttrType::In(4, 8);
 /// `UVERBS_ATTR_UHW()`: the driver's parts of request and reply.
 pub(super) const UHW: [Spec; 2] = [
-    may(UHW_IN, Carries::InZeroTrailing(0, u16::MAX)),
-    may(UHW_OUT, Carries::Out(0)),
+    optional(UHW_IN, AttrType::InZeroTrailing(0, u16::MAX)),
+    optional(UHW_OUT, AttrType::Out(0)),
 ];
 
 /// An attribute of the current command.
 #[derive(Debug)]
-struct Present {
+struct PresentAttribute {
     attribute: Attribute,
     /// Address of the attribute in the application.
     address: u64,
@@ -71,7 +71,7 @@ struct Present {
 /// The attributes of the current command.
 #[derive(Debug)]
 pub(super) struct Attributes {
-    present: Vec<Present>,
+    present: Vec<PresentAttribute>,
 }
 
 impl Attributes {
@@ -88,7 +88,7 @@ impl Attributes {
             .ok_or(Errno(EFAULT))?;
         let count = usize::from(header.num_attrs);
         let bytes = user::copy_in(first, count * size_of::<Attribute>())?;
-        let mut present: Vec<Present> = Vec::with_capacity(count);
+        let mut present: Vec<PresentAttribute> = Vec::with_capacity(count);
         for (index, bytes) in bytes.chunks_exact(size_of::<Attribute>()).enumerate() {
             let attribute: Attribute = request(bytes);
             let Some(spec) = specs().find(|spec| spec.id == attribute.id) else {
@@ -105,9 +105,9 @@ impl Attributes {
             {
                 return Err(Errno(EINVAL));
             }
-            let input = read_input(&attribute, spec.carries)?;
+            let input = read_input(&attribute, spec.attr_type)?;
             let address = first + (index * size_of::<Attribute>()) as u64;
-            present.push(Present {
+            present.push(PresentAttribute {
                 attribute,
                 address,
                 input,
@@ -197,7 +197,7 @@ impl Attributes {
     }
 
     /// Returns the length of an output buffer; 0 if the attribute is absent.
-    pub(super) fn room(&self, id: u16) -> u16 {
+    pub(super) fn output_len(&self, id: u16) -> u16 {
         self.find(id).map_or(0, |it| it.attribute.len)
     }
 
@@ -206,7 +206,7 @@ impl Attributes {
     ///
     /// # Errors
     /// `EFAULT`.
-    pub(super) fn answer_bytes(&self, id: u16, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write_output_bytes(&self, id: u16, bytes: &[u8]) -> Result<()> {
         let Some(it) = self.find(id) else {
             return Ok(());
         };
@@ -230,34 +230,34 @@ impl Attributes {
     ///
     /// # Errors
     /// `EFAULT`.
-    pub(super) fn answer<T: IntoBytes + Immutable>(&self, id: u16, value: &T) -> Result<()> {
-        self.answer_bytes(id, value.as_bytes())
+    pub(super) fn write_output<T: IntoBytes + Immutable>(&self, id: u16, value: &T) -> Result<()> {
+        self.write_output_bytes(id, value.as_bytes())
     }
 
     /// Writes a new handle or descriptor to the attribute itself.
     ///
     /// # Errors
     /// `EFAULT`.
-    pub(super) fn answer_id(&self, id: u16, value: u32) -> Result<()> {
+    pub(super) fn write_id(&self, id: u16, value: u32) -> Result<()> {
         let Some(it) = self.find(id) else {
             return Ok(());
         };
         user::copy_out(it.address + 8, u64::from(value).as_bytes())
     }
 
-    fn find(&self, id: u16) -> Option<&Present> {
+    fn find(&self, id: u16) -> Option<&PresentAttribute> {
         self.present.iter().find(|it| it.attribute.id == id)
     }
 }
 
-fn read_input(attribute: &Attribute, carries: Carries) -> Result<Vec<u8>> {
+fn read_input(attribute: &Attribute, attr_type: AttrType) -> Result<Vec<u8>> {
     let len = attribute.len;
-    let (min, max) = match carries {
-        Carries::In(min, max) => (min, max),
-        Carries::InZeroTrailing(min, _) => (min, u16::MAX),
-        Carries::Out(min) if len >= min => return Ok(Vec::new()),
-        Carries::Id if len == 0 => return Ok(Vec::new()),
-        Carries::Out(_) | Carries::Id => return Err(Errno(EINVAL)),
+    let (min, max) = match attr_type {
+        AttrType::In(min, max) => (min, max),
+        AttrType::InZeroTrailing(min, _) => (min, u16::MAX),
+        AttrType::Out(min) if len >= min => return Ok(Vec::new()),
+        AttrType::Id if len == 0 => return Ok(Vec::new()),
+        AttrType::Out(_) | AttrType::Id => return Err(Errno(EINVAL)),
     };
     if len < min || len > max {
         return Err(Errno(EINVAL));
@@ -268,7 +268,7 @@ fn read_input(attribute: &Attribute, carries: Carries) -> Result<Vec<u8>> {
     } else {
         user::copy_in(attribute.data, len)?
     };
-    if let Carries::InZeroTrailing(_, known) = carries {
+    if let AttrType::InZeroTrailing(_, known) = attr_type {
         let known = bytes.len().min(known.into());
         if bytes[known..].iter().any(|byte| *byte != 0) {
             return Err(Errno(EOPNOTSUPP));

@@ -37,12 +37,12 @@ const MULT: u32 = ((1_000_000 << SHIFT) / CLOCK_KHZ) as u32;
 
 /// Returns whether a doorbell page of this number would have the mmap offset of the
 /// clock page.
-pub(super) fn takes(page: u32) -> bool {
+pub(super) fn collides(page: u32) -> bool {
     u64::from(page) >> 8 == COMMAND
 }
 
 /// Writes the page.
-pub(super) fn show(memory: BorrowedFd<'_>, clock: WallClock) -> std::io::Result<()> {
+pub(super) fn write_page(memory: BorrowedFd<'_>, clock: WallClock) -> std::io::Result<()> {
     let info = Mlx5ClockInfo {
         sign: 0,
         reserved: 0,
@@ -64,15 +64,15 @@ pub(super) fn show(memory: BorrowedFd<'_>, clock: WallClock) -> std::io::Result<
 /// # Errors
 /// As mlx5_ib: `EINVAL` for a length other than a page, `EOPNOTSUPP` for another
 /// version or if there is no clock page, `EPERM` for a writable mapping.
-pub(super) fn check(offset: u64, len: usize, writes: bool, is_shown: bool) -> Result<Option<u64>> {
-    let place = offset / PAGE_SIZE;
-    if place >> 8 != COMMAND || !offset.is_multiple_of(PAGE_SIZE) {
+pub(super) fn check(offset: u64, len: usize, writes: bool, has_page: bool) -> Result<Option<u64>> {
+    let page_offset = offset / PAGE_SIZE;
+    if page_offset >> 8 != COMMAND || !offset.is_multiple_of(PAGE_SIZE) {
         return Ok(None);
     }
     if len as u64 != PAGE_SIZE {
         return Err(Errno(EINVAL));
     }
-    if place & 0xff != VERSION || !is_shown {
+    if page_offset & 0xff != VERSION || !has_page {
         return Err(Errno(EOPNOTSUPP));
     }
     if writes {

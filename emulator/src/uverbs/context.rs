@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use libc::{EINVAL, EIO, ENODEV};
 
+use super::backend::Backend;
 use super::clock;
 use super::events::Events;
 use super::handles::Handles;
-use super::machine::Machine;
 use super::pages::Pages;
 use super::registers::Registers;
 use crate::config::{Config, Face, Link};
@@ -24,7 +24,7 @@ pub const PAGE_SIZE: u64 = 4096;
 
 /// The part of the configuration that the replies to commands depend on.
 #[derive(Clone, Copy, Debug)]
-pub struct Show {
+pub struct DeviceConfig {
     /// Link layer of the ports.
     pub link: Link,
     /// Number of devices.
@@ -39,7 +39,7 @@ pub struct Show {
     pub limits: Limits,
 }
 
-impl From<&Config> for Show {
+impl From<&Config> for DeviceConfig {
     fn from(config: &Config) -> Self {
         Self {
             link: config.link,
@@ -54,13 +54,13 @@ impl From<&Config> for Show {
 
 /// An open device.
 pub struct DeviceFile {
-    machine: Arc<dyn Machine>,
+    backend: Arc<dyn Backend>,
     device: u8,
-    show: Show,
+    config: DeviceConfig,
     /// The memory file of the doorbell pages.
     memory: OwnedFd,
     /// Whether the clock page is filled.
-    shows_clock: bool,
+    has_clock_page: bool,
     state: Mutex<State>,
 }
 
@@ -84,7 +84,11 @@ impl DeviceFile {
     ///
     /// # Errors
     /// Returns an error if the memory file cannot be created.
-    pub fn open(machine: Arc<dyn Machine>, device: u8, show: Show) -> std::io::Result<Self> {
+    pub fn open(
+        backend: Arc<dyn Backend>,
+        device: u8,
+        config: DeviceConfig,
+    ) -> std::io::Result<Self> {
         // SAFETY: a C string and flags; the call touches no memory of ours.
         let fd = unsafe { libc::memfd_create(c"mlx5-emu-uverbs".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -93,17 +97,17 @@ impl DeviceFile {
         // SAFETY: memfd_create has just created it; it is owned here only.
         let memory = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         memory.set_len(clock::MEMORY_PAGES * PAGE_SIZE)?;
-        let wall_clock = machine.wall_clock();
+        let wall_clock = backend.wall_clock();
         if let Some(wall_clock) = wall_clock {
-            clock::show(memory.as_fd(), wall_clock)?;
+            clock::write_page(memory.as_fd(), wall_clock)?;
         }
         let state = Mutex::default();
         Ok(Self {
-            machine,
+            backend,
             device,
-            show,
+            config,
             memory: memory.into(),
-            shows_clock: wall_clock.is_some(),
+            has_clock_page: wall_clock.is_some(),
             state,
         })
     }
@@ -127,11 +131,15 @@ impl DeviceFile {
         len: usize,
         writes: bool,
     ) -> Result<Option<u64>> {
-        clock::check(offset, len, writes, self.shows_clock)
+        clock::check(offset, len, writes, self.has_clock_page)
     }
 
     pub(super) fn clock_versions(&self) -> u8 {
-        if self.shows_clock { clock::VERSIONS } else { 0 }
+        if self.has_clock_page {
+            clock::VERSIONS
+        } else {
+            0
+        }
     }
 
     /// Checks a mapping of a doorbell page before it is made. Returns the page.
@@ -145,13 +153,13 @@ impl DeviceFile {
         if !offset.is_multiple_of(PAGE_SIZE) || len == 0 || len as u64 > PAGE_SIZE {
             return Err(Errno(EINVAL));
         }
-        let place = offset / PAGE_SIZE;
+        let page_offset = offset / PAGE_SIZE;
         let State {
             pages, registers, ..
         } = &mut *state;
         let page = match registers {
-            Some(registers) => registers.page_at(place, pages)?,
-            None => u32::try_from(place).map_err(|_| Errno(EINVAL))?,
+            Some(registers) => registers.page_at(page_offset, pages)?,
+            None => u32::try_from(page_offset).map_err(|_| Errno(EINVAL))?,
         };
         pages.check(page).map(|page| UarPage { context, page })
     }
@@ -161,12 +169,12 @@ impl DeviceFile {
     /// # Errors
     /// Returns an error if the NIC cannot map the page.
     pub fn mapped(&self, page: UarPage, address: usize) -> Result<()> {
-        self.machine.page_mapped(page, address, self.memory.as_fd())
+        self.backend.page_mapped(page, address, self.memory.as_fd())
     }
 
     /// Returns the event files.
     pub fn events(&self) -> &Arc<Events> {
-        self.machine.events()
+        self.backend.events()
     }
 
     /// Returns the index of the device, from 0.
@@ -175,11 +183,11 @@ impl DeviceFile {
     }
 
     pub(super) fn link(&self) -> Link {
-        self.show.link
+        self.config.link
     }
 
     pub(super) fn ports(&self) -> u8 {
-        self.show.ports
+        self.config.ports
     }
 
     /// Returns the addresses of a port.
@@ -189,18 +197,18 @@ impl DeviceFile {
     pub(super) fn port_names(&self, port: u64) -> Result<PortNames> {
         let port = u8::try_from(port).map_err(|_| Errno(EINVAL))?;
         if (1..=self.ports()).contains(&port) {
-            Ok(self.machine.identity(self.device).port(port))
+            Ok(self.backend.identity(self.device).port(port))
         } else {
             Err(Errno(EINVAL))
         }
     }
 
     pub(super) fn cqe_version(&self) -> u8 {
-        self.show.cqe_version
+        self.config.cqe_version
     }
 
     pub(super) fn limits(&self) -> &Limits {
-        &self.show.limits
+        &self.config.limits
     }
 
     /// Returns the GIDs of a port, by their index.
@@ -217,8 +225,8 @@ impl DeviceFile {
 
     /// Returns the MAC address of a neighbour on a RoCE link.
     pub(super) fn mac_of(&self, gid: &[u8; 16]) -> Option<[u8; 6]> {
-        let ports = (0..self.show.devices).flat_map(|device| {
-            let identity = self.machine.identity(device);
+        let ports = (0..self.config.devices).flat_map(|device| {
+            let identity = self.backend.identity(device);
             (1..=self.ports()).map(move |port| identity.port(port))
         });
         mac_of_gid(gid).or_else(|| {
@@ -230,21 +238,21 @@ impl DeviceFile {
     }
 
     pub(super) fn face(&self) -> Face {
-        self.show.face
+        self.config.face
     }
 
     /// Returns `EIO` once the device has failed, as a kernel does after the device was
     /// removed.
     pub(super) fn check_alive(&self) -> Result<()> {
         let context = self.lock().context;
-        if context.is_some_and(|context| self.machine.events().is_dead(context)) {
+        if context.is_some_and(|context| self.backend.events().has_failed(context)) {
             return Err(Errno(EIO));
         }
         Ok(())
     }
 
-    pub(super) fn machine(&self) -> &dyn Machine {
-        &*self.machine
+    pub(super) fn backend(&self) -> &dyn Backend {
+        &*self.backend
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -256,10 +264,10 @@ impl Drop for DeviceFile {
     fn drop(&mut self) {
         let state = self.state.get_mut();
         let Some(context) = state.context else { return };
-        self.machine.close_context(context);
+        self.backend.close_context(context);
         for page in state.pages.iter() {
-            self.machine.remove_page(UarPage { context, page });
+            self.backend.remove_page(UarPage { context, page });
         }
-        self.machine.events().forget_context(context);
+        self.backend.events().remove_context(context);
     }
 }

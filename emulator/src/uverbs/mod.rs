@@ -18,29 +18,29 @@
 
 pub mod abi;
 mod attributes;
+mod backend;
 mod clock;
 mod commands;
 mod context;
-mod emulated;
+mod emulator_backend;
 mod events;
 mod files;
 mod handles;
 mod ioctl;
-mod legacy;
-mod machine;
 mod pages;
 mod registers;
 mod user;
 mod write;
+mod write_commands;
 
 #[cfg(test)]
 mod tests;
 
-pub use context::{DeviceFile, PAGE_SIZE, Show};
-pub use emulated::Emulated;
+pub use backend::Backend;
+pub use context::{DeviceConfig, DeviceFile, PAGE_SIZE};
+pub use emulator_backend::EmulatorBackend;
 pub use events::Events;
 pub use files::{FILES, Files};
-pub use machine::Machine;
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -27,7 +27,7 @@ impl Pages {
             Some(page) => page,
             None if self.highest + 1 < MAX_PAGES => {
                 self.highest += 1;
-                while clock::takes(self.highest) {
+                while clock::collides(self.highest) {
                     self.highest += 1;
                 }
                 self.highest

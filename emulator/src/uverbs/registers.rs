@@ -20,8 +20,8 @@ const PER_PAGE: u32 = 2;
 /// Number of registers per page in libmlx5's numbering; `MLX5_BFREGS_PER_UAR`.
 const NUMBERED_PER_PAGE: u32 = 4;
 /// `MLX5_MAX_BFREGS`, and the maximum on additional pages (`MLX5_MAX_DYN_BFREGS`).
-const MOST: u32 = 512;
-const FURTHER: u32 = 512;
+const MAX_REGISTERS: u32 = 512;
+const MAX_ADDITIONAL: u32 = 512;
 
 /// `MLX5_IB_MMAP_*`: the registers' pages with three kinds of caching, which are the
 /// same here, and an additional page.
@@ -41,7 +41,7 @@ pub(super) struct Registers {
 
 /// The location of a register: its page, and its offset in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RegisterLocation {
     pub(super) page: u32,
     pub(super) offset: u16,
 }
@@ -56,7 +56,7 @@ impl Registers {
         if total == 0 {
             return Err(Errno(EINVAL));
         }
-        if total > MOST {
+        if total > MAX_REGISTERS {
             return Err(Errno(ENOMEM));
         }
         let total = total.next_multiple_of(PER_PAGE);
@@ -72,7 +72,7 @@ impl Registers {
 
     /// Returns the number of registers, and the maximum number on additional pages.
     pub(super) fn counts(&self) -> (u32, u32) {
-        (self.users.len() as u32, FURTHER)
+        (self.users.len() as u32, MAX_ADDITIONAL)
     }
 
     /// Returns the page that is mapped at an offset in pages. Creates an additional
@@ -81,14 +81,14 @@ impl Registers {
     /// # Errors
     /// `EINVAL` for a page that does not exist, or an additional page that already
     /// exists.
-    pub(super) fn page_at(&self, place: u64, pages: &mut Pages) -> Result<u32> {
-        let (command, index) = (place >> 8 & 0xff, place & 0xff);
+    pub(super) fn page_at(&self, page_offset: u64, pages: &mut Pages) -> Result<u32> {
+        let (command, index) = (page_offset >> 8 & 0xff, page_offset & 0xff);
         let own = self.users.len() as u64 / u64::from(PER_PAGE);
         match command {
             REGULAR_PAGE | WC_PAGE | NC_PAGE if index < own => Ok(index as u32),
             ALLOC_WC => {
-                let index = index | (place >> 16) << 8;
-                if index >= u64::from(FURTHER / PER_PAGE) {
+                let index = index | (page_offset >> 16) << 8;
+                if index >= u64::from(MAX_ADDITIONAL / PER_PAGE) {
                     return Err(Errno(EINVAL));
                 }
                 let page = (own + index) as u32;
@@ -105,7 +105,7 @@ impl Registers {
     /// Assigns a register to a QP: a free low-latency register if there is one, else
     /// the shared register with the fewest users, else the first register, on which
     /// BlueFlame is not used.
-    pub(super) fn take(&mut self) -> u32 {
+    pub(super) fn assign(&mut self) -> u32 {
         let first_own = self.users.len() - self.low_latency;
         let own = (first_own..self.users.len()).find(|&it| self.users[it] == 0);
         let shared = || (1..first_own).min_by_key(|&it| self.users[it]);
@@ -115,15 +115,15 @@ impl Registers {
     }
 
     /// Releases the register of a QP.
-    pub(super) fn give_back(&mut self, register: u32) {
+    pub(super) fn release(&mut self, register: u32) {
         if let Some(users) = self.users.get_mut(register as usize) {
             *users -= 1;
         }
     }
 
     /// Returns the location of a register.
-    pub(super) fn place(register: u32) -> Place {
-        Place {
+    pub(super) fn location(register: u32) -> RegisterLocation {
+        RegisterLocation {
             page: register / PER_PAGE,
             offset: (BF_OFFSET + register % PER_PAGE * BF_REG_SIZE) as u16,
         }
@@ -133,14 +133,18 @@ impl Registers {
     ///
     /// # Errors
     /// `EINVAL` if its page is not mapped.
-    pub(super) fn further_place(&self, register: u32, pages: &Pages) -> Result<Place> {
+    pub(super) fn additional_location(
+        &self,
+        register: u32,
+        pages: &Pages,
+    ) -> Result<RegisterLocation> {
         let own = self.users.len() as u32;
-        if register >= FURTHER {
+        if register >= MAX_ADDITIONAL {
             return Err(Errno(EINVAL));
         }
-        let place = Self::place(own + register);
-        pages.check(place.page)?;
-        Ok(place)
+        let location = Self::location(own + register);
+        pages.check(location.page)?;
+        Ok(location)
     }
 
     /// Returns libmlx5's number of a register.
@@ -175,21 +179,24 @@ mod tests {
     #[test]
     fn low_latency_registers_have_one_user_and_the_others_are_shared() {
         let (mut registers, _) = registers(16, 4);
-        let first: Vec<_> = (0..16).map(|_| registers.take()).collect();
+        let first: Vec<_> = (0..16).map(|_| registers.assign()).collect();
         assert_eq!(first[..6], [12, 13, 14, 15, 1, 2]);
-        assert_eq!(first[15], 1, "eleven are shared; the twelfth QP is the second on its register");
-        registers.give_back(13);
-        assert_eq!(registers.take(), 13);
-        assert_eq!(registers.take(), 2);
-        registers.give_back(7);
-        assert_eq!(registers.take(), 7);
+        assert_eq!(
+            first[15], 1,
+            "eleven are shared; the twelfth QP is the second on its register"
+        );
+        registers.release(13);
+        assert_eq!(registers.assign(), 13);
+        assert_eq!(registers.assign(), 2);
+        registers.release(7);
+        assert_eq!(registers.assign(), 7);
     }
 
     #[test]
     fn without_shared_registers_the_first_is_used_by_all() {
         let (mut registers, _) = registers(2, 1);
         assert_eq!(
-            [registers.take(), registers.take(), registers.take()],
+            [registers.assign(), registers.assign(), registers.assign()],
             [1, 0, 0]
         );
     }
@@ -197,9 +204,9 @@ mod tests {
     #[test]
     fn number_and_location_of_a_register_agree() {
         for register in 0..16 {
-            let (number, place) = (Registers::number(register), Registers::place(register));
-            assert_eq!(number / 4, place.page);
-            assert_eq!(0x800 + number % 4 * 512, u32::from(place.offset));
+            let (number, location) = (Registers::number(register), Registers::location(register));
+            assert_eq!(number / 4, location.page);
+            assert_eq!(0x800 + number % 4 * 512, u32::from(location.offset));
         }
     }
 
@@ -216,7 +223,7 @@ mod tests {
         assert!(registers.page_at(1 << 16 | 1, &mut pages).is_err() || pages.check(1).is_ok());
         let invalid = Err(Errno(EINVAL));
         assert_eq!(
-            registers.further_place(3, &pages),
+            registers.additional_location(3, &pages),
             invalid,
             "not mapped yet"
         );
@@ -225,9 +232,12 @@ mod tests {
             registers.page_at(6 << 8 | 1, &mut pages),
             Err(Errno(EINVAL))
         );
-        let place = registers.further_place(3, &pages).unwrap();
-        assert_eq!((place.page, place.offset), (9, 0xa00));
-        assert_eq!(registers.further_place(FURTHER, &pages), invalid);
+        let location = registers.additional_location(3, &pages).unwrap();
+        assert_eq!((location.page, location.offset), (9, 0xa00));
+        assert_eq!(
+            registers.additional_location(MAX_ADDITIONAL, &pages),
+            invalid
+        );
         assert_eq!(registers.page_at(6 << 8 | 255, &mut pages), Ok(8 + 255));
         assert!(registers.page_at(1 << 16 | 6 << 8, &mut pages).is_err());
     }

@@ -11,8 +11,8 @@ use libc::{EFAULT, EINVAL, ENOSPC, EOPNOTSUPP};
 
 use super::abi::{ExWriteHeader, WRITE_COMMAND_MASK, WRITE_EXTENDED, WriteHeader, request};
 use super::context::DeviceFile;
-use super::legacy::{Buffer, Entry, WriteCommand, has_driver_part};
 use super::user;
+use super::write_commands::{Buffer, CommandSpec, WriteCommand, has_driver_part};
 use crate::nic::spec::{Errno, Result};
 
 /// The number of commands in each table of the kernel: one more than `OPEN_QP` and
@@ -50,7 +50,7 @@ impl DeviceFile {
 }
 
 /// Returns a command by its number, or `None` if the device does not support it.
-fn known(number: u32) -> Result<Option<&'static Entry>> {
+fn known(number: u32) -> Result<Option<&'static CommandSpec>> {
     let index = number & WRITE_COMMAND_MASK;
     if number & !(WRITE_EXTENDED | WRITE_COMMAND_MASK) != 0 {
         return Err(Errno(EINVAL));
@@ -58,11 +58,16 @@ fn known(number: u32) -> Result<Option<&'static Entry>> {
     match number & WRITE_EXTENDED != 0 {
         true if index >= EXTENDED_COMMANDS => Err(Errno(EOPNOTSUPP)),
         false if index >= COMMANDS => Err(Errno(EINVAL)),
-        _ => Ok(Entry::find(number)),
+        _ => Ok(CommandSpec::find(number)),
     }
 }
 
-fn plain(header: &WriteHeader, entry: &Entry, address: u64, count: usize) -> Result<WriteCommand> {
+fn plain(
+    header: &WriteHeader,
+    entry: &CommandSpec,
+    address: u64,
+    count: usize,
+) -> Result<WriteCommand> {
     let (sent, wanted) = (
         usize::from(header.in_words) * 4,
         usize::from(header.out_words) * 4,
@@ -102,7 +107,7 @@ fn plain(header: &WriteHeader, entry: &Entry, address: u64, count: usize) -> Res
 
 fn extended(
     header: &WriteHeader,
-    entry: &Entry,
+    entry: &CommandSpec,
     address: u64,
     count: usize,
 ) -> Result<WriteCommand> {

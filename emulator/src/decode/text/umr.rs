@@ -67,7 +67,7 @@ pub(super) fn context<'a>(rest: &'a [u8], lines: &mut Lines) -> &'a [u8] {
     } else {
         format!("QPN {qpn:#08x}")
     };
-        // The other fields of a free key contain whatever was in the ring before.
+    // The other fields of a free key contain whatever was in the ring before.
     let text = if seg[0] & FREE != 0 {
         format!("free, {owner}, key byte {key:#04x}")
     } else {

@@ -8,7 +8,7 @@ use super::super::responder::aeth;
 use super::super::scatter_gather::SgeError;
 use super::super::spec::QpState;
 use super::{MAX_INLINE_RESPONSE, MAX_INLINE_RESPONSE_32, Request};
-use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Good, Syndrome};
+use crate::decode::cqe::{Cqe, CqeOpcode, Failed, Success, Syndrome};
 use crate::fabric::packet::{Header, Operation};
 
 impl Qp {
@@ -197,7 +197,7 @@ impl Qp {
     }
 
     fn complete_good(&self, core: &mut Core, request: &Request) {
-        let mut cqe = Cqe::good(&Good {
+        let mut cqe = Cqe::success(&Success {
             opcode: CqeOpcode::Request,
             wqe_opcode: request.opcode,
             qpn: self.qpn.0,

@@ -71,11 +71,11 @@ fn a_doorbell_that_does_not_match_starts_nothing_and_is_written_down() {
             solo.qp.dbrec.put_be32(4, 2)
         }),
     ];
-    for (what, spoil) in spoils {
+    for (what, set_error) in spoils {
         let mut solo = Solo::new(DoorbellView::Exact);
         solo.qp.dbrec.put_be32(4, 1);
         let mut bytes = solo.first_bytes();
-        spoil(&mut solo, &mut bytes);
+        set_error(&mut solo, &mut bytes);
         solo.host.store(0x800, bytes);
         assert_eq!(solo.completions(), 0, "{what}");
         assert_eq!(solo.host.nic.violations().count(), 1, "{what}");

@@ -282,7 +282,7 @@ fn wqes_that_make_no_sense_are_operation_errors() {
         ("wrong index", |qp| qp.sq.put(2, &[5])),
         ("no segments", |qp| qp.sq.put(7, &[0])),
     ];
-    for (what, spoil) in spoils {
+    for (what, set_error) in spoils {
         let mut host = Host::with(crate::nic::NicOptions {
             view: DoorbellView::Register,
             ..Default::default()
@@ -291,7 +291,7 @@ fn wqes_that_make_no_sense_are_operation_errors() {
         let mut qp = host.qp(host.qp_spec(cq.cqn));
         bring_up(&mut host.nic, qp.qpn, qp.qpn, attributes());
         qp.write(SEND, 0, &[]);
-        spoil(&mut qp);
+        set_error(&mut qp);
         qp.ring(&mut host);
         host.nic.work(1, &mut super::wire::Wire::new(), 64);
         assert_eq!(outcome(&cq.all()), [(LOCAL_QP_OPERATION, 0)], "{what}");

@@ -33,7 +33,7 @@ impl FaultInjector for Script {
     fn completion(&mut self, _of_request: bool) -> CompletionOutcome {
         self.completions
             .pop_front()
-            .unwrap_or(CompletionOutcome::Good)
+            .unwrap_or(CompletionOutcome::Success)
     }
 
     fn out_of_memory(&mut self) -> bool {
@@ -180,7 +180,7 @@ fn a_receiver_that_happens_not_to_be_ready_is_waited_for() {
 fn a_corrupt_completion_fails_its_qp_and_the_rest_is_flushed() {
     let mut world = World::new();
     world.a.host.nic.set_fault_injector(Some(Box::new(Script {
-        completions: [CompletionOutcome::Good, CompletionOutcome::Corrupt].into(),
+        completions: [CompletionOutcome::Success, CompletionOutcome::Corrupt].into(),
         ..Script::default()
     })));
     for _ in 0..2 {

@@ -27,7 +27,7 @@ pub(super) fn grant(request: &QpRequest, limits: &Limits) -> Result<QpCap> {
         || cap.max_send_sge > limits.max_sge
         || has_receives && cap.max_recv_wr > limits.max_qp_wr
         || has_receives && cap.max_recv_sge > limits.max_sge
-        || least_inline(request) > i64::from(limits.max_inline);
+        || min_inline(request) > i64::from(limits.max_inline);
     if exceeds {
         return Err(Errno(EINVAL));
     }
@@ -45,7 +45,7 @@ pub(super) fn grant(request: &QpRequest, limits: &Limits) -> Result<QpCap> {
 /// with room for the segments and the inline data, and reports the resulting room
 /// for inline data (`mlx5_calc_sq_size`). Room that the segments alone result in
 /// implies no request; more room implies that one WQEBB less was not enough.
-fn least_inline(request: &QpRequest) -> i64 {
+fn min_inline(request: &QpRequest) -> i64 {
     let cap = &request.cap;
     if request.driver.sq_wqe_count == 0 {
         return cap.max_inline_data.into();

@@ -53,7 +53,7 @@ impl Call<'_> {
         let driver = &request.driver;
         let asynchronous = event_file(request.event_fd)?;
         let channel = event_file(request.channel)?;
-        if request.comp_vector >= COMPLETION_VECTORS || request.cqe > self.most_cqe() {
+        if request.comp_vector >= COMPLETION_VECTORS || request.cqe > self.max_cqe() {
             return Err(Errno(EINVAL));
         }
         if request.flags & !CQ_FLAGS != 0 {
@@ -90,7 +90,7 @@ impl Call<'_> {
             u64::from(cqe_count) * u64::from(driver.cqe_size),
         )?;
         user::check_writable(driver.db_addr, 8)?;
-        let cqn = self.machine().create_cq(&CqSpec {
+        let cqn = self.backend().create_cq(&CqSpec {
             context,
             buf: driver.buf_addr,
             dbrec: driver.db_addr,
@@ -108,11 +108,11 @@ impl Call<'_> {
             cqe: cqe_count - 1,
         };
         let handle = self.state.handles.insert(cq, &[]).inspect_err(|_| {
-            let _ = self.machine().destroy_cq(cqn);
+            let _ = self.backend().destroy_cq(cqn);
         })?;
         if let Some(file) = asynchronous {
             let object = AsyncObject::Cq(request.user_handle);
-            self.machine().events().route(context, object, file);
+            self.backend().events().route(context, object, file);
         }
         Ok(CqReply {
             handle,
@@ -137,7 +137,7 @@ impl Call<'_> {
             .handles
             .get(request.cq_handle)
             .map_err(|_| invalid)?;
-        if !(1..=self.most_cqe()).contains(&request.cqe) {
+        if !(1..=self.max_cqe()).contains(&request.cqe) {
             return Err(invalid);
         }
         let cqe_count = (request.cqe + 1).next_power_of_two();
@@ -152,7 +152,7 @@ impl Call<'_> {
         check_aligned(driver.buf_addr, 64)?;
         let bytes = u64::from(cqe_count) * u64::from(driver.cqe_size);
         user::check_writable(driver.buf_addr, bytes)?;
-        self.machine().resize_cq(
+        self.backend().resize_cq(
             cq.cqn,
             &CqBuffer {
                 buf: driver.buf_addr,
@@ -167,7 +167,7 @@ impl Call<'_> {
 
     /// Returns the size of the largest CQ. libmlx5 requests rings with a power of two
     /// of CQEs, of which one is not usable, whatever size the application requested.
-    fn most_cqe(&self) -> u32 {
+    fn max_cqe(&self) -> u32 {
         (self.file.limits().max_cqe + 1).next_power_of_two() - 1
     }
 
@@ -190,14 +190,14 @@ impl Call<'_> {
     pub(in crate::uverbs) fn destroy_cq(&mut self, handle: u32) -> Result<DestroyCqResp> {
         let context = self.context()?;
         let cq: Cq = self.state.handles.get_unused(handle)?;
-        self.machine().destroy_cq(cq.cqn)?;
+        self.backend().destroy_cq(cq.cqn)?;
         self.state.handles.remove(handle);
-        let events = self.machine().events();
+        let events = self.backend().events();
         Ok(DestroyCqResp {
             comp_events_reported: cq.channel.map_or(0, |channel| {
-                events.forget_completions(channel, cq.user_handle)
+                events.remove_completions(channel, cq.user_handle)
             }),
-            async_events_reported: events.forget_object(context, AsyncObject::Cq(cq.user_handle)),
+            async_events_reported: events.remove_object(context, AsyncObject::Cq(cq.user_handle)),
         })
     }
 }

@@ -61,16 +61,16 @@ impl Call<'_> {
             Some(Registers::new(total, low_latency, &mut state.pages)?)
         };
         state.registers = registers;
-        self.state.context = Some(self.machine().open_context(self.file.device())?);
+        self.state.context = Some(self.backend().open_context(self.file.device())?);
         self.state.cqe_version = request.max_cqe_version.min(self.file.cqe_version());
         Ok(self.context_reply())
     }
 
     /// Closes a context that was not returned to the application.
-    pub(in crate::uverbs) fn undo_context(&mut self) {
+    pub(in crate::uverbs) fn close_unreturned_context(&mut self) {
         if let Some(context) = self.state.context.take() {
-            self.machine().close_context(context);
-            self.machine().events().forget_context(context);
+            self.backend().close_context(context);
+            self.backend().events().remove_context(context);
         }
     }
 
@@ -131,7 +131,7 @@ impl Call<'_> {
         let limits = self.file.limits();
         // A device without SRQs reports sizes of 0 for them.
         let of_srqs = |value| if limits.has_srqs() { value } else { 0 };
-        let guid = self.machine().identity(self.file.device()).guid;
+        let guid = self.backend().identity(self.file.device()).guid;
         Ok(QueryDeviceResp {
             fw_ver: 22 << 32,
             node_guid: guid,
@@ -229,9 +229,9 @@ impl Call<'_> {
             device: self.file.device(),
             port: u8::try_from(port).map_err(|_| Errno(EINVAL))?,
         };
-        let is_up = self.machine().port_is_up(at);
+        let is_up = self.backend().port_is_up(at);
         let (state, phys_state) = if is_up { UP } else { DOWN };
-        let legacy = QueryPortResp {
+        let legacy_resp = QueryPortResp {
             port_cap_flags,
             max_msg_sz: limits::MAX_MSG,
             bad_pkey_cntr: 0,
@@ -257,7 +257,7 @@ impl Call<'_> {
             reserved: 0,
         };
         Ok(QueryPortRespEx {
-            legacy,
+            legacy_resp,
             port_cap_flags2: 0,
             reserved: [0; 6],
         })

@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 use libc::EINVAL;
 
+use super::backend::Backend;
 use super::context::{DeviceFile, State};
 use super::files::{FILES, Files};
-use super::machine::Machine;
 use crate::nic::spec::{ChannelId, ContextId, Errno, Result};
 use crate::sync::MutexGuard;
 
@@ -44,8 +44,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn machine(&self) -> &'a dyn Machine {
-        self.file.machine()
+    fn backend(&self) -> &'a dyn Backend {
+        self.file.backend()
     }
 
     /// Returns the context; `EINVAL` before `GET_CONTEXT`, as in the kernel's

@@ -43,7 +43,7 @@ impl Call<'_> {
             .handles
             .get(request.pd_handle)
             .map_err(|_| Errno(EINVAL))?;
-        let keys = self.machine().reg_mr(&MrSpec {
+        let keys = self.backend().reg_mr(&MrSpec {
             context,
             pd: pd.id,
             start: request.start,
@@ -65,7 +65,7 @@ impl Call<'_> {
             .handles
             .insert(mr, &[request.pd_handle])
             .inspect_err(|_| {
-                let _ = self.machine().dereg_mr(context, keys.handle);
+                let _ = self.backend().dereg_mr(context, keys.handle);
             })?;
         Ok(RegMrResp {
             mr_handle,
@@ -124,7 +124,7 @@ impl Call<'_> {
             hca_va: mr.iova,
             access: mr.access,
         };
-        self.machine()
+        self.backend()
             .rereg_mr(mr.nic_handle, &spec, has(REREG_TRANSLATION | REREG_ACCESS))?;
         self.state.handles.move_to(request.mr_handle, mr, &parents);
         Ok(ReregMrResp {
@@ -136,7 +136,7 @@ impl Call<'_> {
     pub(in crate::uverbs) fn dereg_mr(&mut self, handle: u32) -> Result<()> {
         let context = self.context()?;
         let mr: Mr = self.state.handles.get_unused(handle)?;
-        self.machine().dereg_mr(context, mr.nic_handle)?;
+        self.backend().dereg_mr(context, mr.nic_handle)?;
         self.state.handles.remove(handle);
         Ok(())
     }

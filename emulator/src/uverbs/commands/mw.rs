@@ -8,7 +8,7 @@ use crate::uverbs::abi::{AllocMw, AllocMwResp, Mlx5AllocMw};
 use crate::uverbs::handles::{Mw, Pd};
 
 /// Maximum number of translation entries of one window: a bind names one region.
-const MOST_KLMS: u8 = 1;
+const MAX_KLMS: u8 = 1;
 
 impl Call<'_> {
     /// Allocates a window. `driver` is zero if libmlx5 sent nothing.
@@ -25,7 +25,7 @@ impl Call<'_> {
         if driver.comp_mask != 0 || driver.reserved1 != 0 || driver.reserved2 != 0 {
             return Err(Errno(EOPNOTSUPP));
         }
-        if driver.num_klms > MOST_KLMS {
+        if driver.num_klms > MAX_KLMS {
             return Err(Errno(EINVAL));
         }
         // ib_uverbs_alloc_mw checks the type after the protection domain.
@@ -39,7 +39,7 @@ impl Call<'_> {
             2 => WindowType::Two,
             _ => return Err(Errno(EINVAL)),
         };
-        let keys = self.machine().alloc_mw(&MwSpec {
+        let keys = self.backend().alloc_mw(&MwSpec {
             context,
             pd: pd.id,
             kind,
@@ -52,7 +52,7 @@ impl Call<'_> {
             .handles
             .insert(mw, &[request.pd_handle])
             .inspect_err(|_| {
-                let _ = self.machine().dealloc_mw(context, keys.handle);
+                let _ = self.backend().dealloc_mw(context, keys.handle);
             })?;
         Ok(AllocMwResp {
             mw_handle,
@@ -63,7 +63,7 @@ impl Call<'_> {
     pub(in crate::uverbs) fn dealloc_mw(&mut self, handle: u32) -> Result<()> {
         let context = self.context()?;
         let mw: Mw = self.state.handles.get_unused(handle)?;
-        self.machine().dealloc_mw(context, mw.nic_handle)?;
+        self.backend().dealloc_mw(context, mw.nic_handle)?;
         self.state.handles.remove(handle);
         Ok(())
     }

@@ -7,16 +7,16 @@ use crate::uverbs::handles::Pd;
 impl Call<'_> {
     /// Allocates a protection domain. Returns its handle and number.
     pub(in crate::uverbs) fn alloc_pd(&mut self) -> Result<(u32, u32)> {
-        let id = self.machine().alloc_pd(self.context()?)?;
+        let id = self.backend().alloc_pd(self.context()?)?;
         let handle = self.state.handles.insert(Pd { id }, &[]).inspect_err(|_| {
-            let _ = self.machine().dealloc_pd(id);
+            let _ = self.backend().dealloc_pd(id);
         })?;
         Ok((handle, id.0))
     }
 
     pub(in crate::uverbs) fn dealloc_pd(&mut self, handle: u32) -> Result<()> {
         let pd: Pd = self.state.handles.get_unused(handle)?;
-        self.machine().dealloc_pd(pd.id)?;
+        self.backend().dealloc_pd(pd.id)?;
         self.state.handles.remove(handle);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::nic::spec::{
 };
 use crate::uverbs::abi::{Mlx5CreateQp, Mlx5CreateQpResp, ModifyQp, QpCap, QpDest, QueryQpResp};
 use crate::uverbs::handles::{Cq, Pd, Qp, Srq};
-use crate::uverbs::registers::{Place, Registers};
+use crate::uverbs::registers::{RegisterLocation, Registers};
 use crate::uverbs::user;
 
 /// `MLX5_QP_FLAG_*`.
@@ -72,12 +72,12 @@ pub(in crate::uverbs) struct QpReply {
 }
 
 /// The doorbell register of a QP.
-struct Bell {
-    place: Place,
+struct DoorbellRegister {
+    location: RegisterLocation,
     /// The register number in the reply.
     number: u32,
     /// The assigned register, which is released when the QP is destroyed.
-    taken: Option<u32>,
+    assigned: Option<u32>,
 }
 
 /// `MLX5_IB_INVALID_BFREG`: libmlx5 has chosen the register itself.
@@ -134,10 +134,10 @@ impl Call<'_> {
         let cap = caps::grant(request, self.file.limits())?;
         let rq_bytes = u64::from(driver.rq_wqe_count) << driver.rq_wqe_shift;
         let sq_buf = driver.buf_addr.checked_add(rq_bytes).ok_or(Errno(EINVAL))?;
-        let bell = self.choose_bell(driver)?;
+        let doorbell = self.choose_register(driver)?;
         let scatters = driver.flags & FLAG_SCATTER_CQE != 0;
         let allows_unsignalled = driver.flags & FLAG_ALLOW_SCATTER_CQE != 0;
-        let made = self.machine().create_qp(&QpSpec {
+        let made = self.backend().create_qp(&QpSpec {
             context,
             pd: pd.id,
             service,
@@ -153,9 +153,9 @@ impl Call<'_> {
             register: Register {
                 page: UarPage {
                     context,
-                    page: bell.place.page,
+                    page: doorbell.location.page,
                 },
-                offset: bell.place.offset,
+                offset: doorbell.location.offset,
             },
             user_index: driver.uidx,
             cqe_version: self.state.cqe_version,
@@ -164,7 +164,7 @@ impl Call<'_> {
             wq_signature: driver.flags & FLAG_SIGNATURE != 0,
             user_handle: request.user_handle,
         });
-        let qpn = made.inspect_err(|_| self.give_back(bell.taken))?;
+        let qpn = made.inspect_err(|_| self.release(doorbell.assigned))?;
         let qp = Qp {
             qpn,
             user_handle: request.user_handle,
@@ -172,63 +172,63 @@ impl Call<'_> {
             signal_all: request.signal_all,
             max_recv_wr: driver.rq_wqe_count,
             max_recv_sge: request.cap.max_recv_sge,
-            register: bell.taken,
+            register: doorbell.assigned,
         };
         let mut parents = vec![request.pd_handle, request.send_cq, request.recv_cq];
         parents.extend(request.srq);
         let inserted = self.state.handles.insert(qp, &parents);
         let handle = inserted.inspect_err(|_| {
-            let _ = self.machine().destroy_qp(qpn);
-            self.give_back(bell.taken);
+            let _ = self.backend().destroy_qp(qpn);
+            self.release(doorbell.assigned);
         })?;
         if let Some(file) = asynchronous {
             let object = AsyncObject::Qp(request.user_handle);
-            self.machine().events().route(context, object, file);
+            self.backend().events().route(context, object, file);
         }
         Ok(QpReply {
             handle,
             qpn: qpn.0,
             cap,
-            bfreg_index: bell.number,
+            bfreg_index: doorbell.number,
         })
     }
 
     /// Returns the doorbell register of a QP, as mlx5_ib's `_create_user_qp`: on a page
     /// that libmlx5 names, on an additional page that libmlx5 has mapped, or assigned
     /// by the kernel.
-    fn choose_bell(&mut self, driver: &Mlx5CreateQp) -> Result<Bell> {
+    fn choose_register(&mut self, driver: &Mlx5CreateQp) -> Result<DoorbellRegister> {
         let state = &mut *self.state;
         if driver.flags & FLAG_UAR_PAGE_INDEX != 0 {
             let page = state.pages.check(driver.bfreg_index)?;
-            return Ok(Bell {
+            return Ok(DoorbellRegister {
                 // The command names only a page; all registers of it are valid.
-                place: Place {
+                location: RegisterLocation {
                     page,
                     offset: u16::try_from(limits::BF_OFFSET).unwrap_or(0),
                 },
                 number: page,
-                taken: None,
+                assigned: None,
             });
         }
         let registers = state.registers.as_mut().ok_or(Errno(EINVAL))?;
         if driver.flags & FLAG_BFREG_INDEX != 0 {
-            return Ok(Bell {
-                place: registers.further_place(driver.bfreg_index, &state.pages)?,
+            return Ok(DoorbellRegister {
+                location: registers.additional_location(driver.bfreg_index, &state.pages)?,
                 number: INVALID_BFREG,
-                taken: None,
+                assigned: None,
             });
         }
-        let register = registers.take();
-        Ok(Bell {
-            place: Registers::place(register),
+        let register = registers.assign();
+        Ok(DoorbellRegister {
+            location: Registers::location(register),
             number: Registers::number(register),
-            taken: Some(register),
+            assigned: Some(register),
         })
     }
 
-    fn give_back(&mut self, register: Option<u32>) {
+    fn release(&mut self, register: Option<u32>) {
         if let (Some(registers), Some(register)) = (&mut self.state.registers, register) {
-            registers.give_back(register);
+            registers.release(register);
         }
     }
 
@@ -259,7 +259,7 @@ impl Call<'_> {
             self.check_dest(&request.alt_dest)?;
         }
         self.check_limits(request)?;
-        self.machine().modify_qp(qp.qpn, &attributes(request)?)
+        self.backend().modify_qp(qp.qpn, &attributes(request)?)
     }
 
     /// Checks the limits for reads and atomics.
@@ -294,7 +294,7 @@ impl Call<'_> {
 
     pub(in crate::uverbs) fn query_qp(&mut self, handle: u32) -> Result<QueryQpResp> {
         let qp: Qp = self.state.handles.get(handle).map_err(|_| Errno(EINVAL))?;
-        let attributes = self.machine().query_qp(qp.qpn)?;
+        let attributes = self.backend().query_qp(qp.qpn)?;
         Ok(query_reply(&qp, &attributes))
     }
 
@@ -302,13 +302,13 @@ impl Call<'_> {
     pub(in crate::uverbs) fn destroy_qp(&mut self, handle: u32) -> Result<u32> {
         let context = self.context()?;
         let qp: Qp = self.state.handles.get_unused(handle)?;
-        self.machine().destroy_qp(qp.qpn)?;
+        self.backend().destroy_qp(qp.qpn)?;
         self.state.handles.remove(handle);
-        self.give_back(qp.register);
+        self.release(qp.register);
         Ok(self
-            .machine()
+            .backend()
             .events()
-            .forget_object(context, AsyncObject::Qp(qp.user_handle)))
+            .remove_object(context, AsyncObject::Qp(qp.user_handle)))
     }
 }
 

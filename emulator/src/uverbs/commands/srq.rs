@@ -72,7 +72,7 @@ impl Call<'_> {
         check_aligned(driver.db_addr, 4)?;
         user::check_writable(driver.buf_addr, u64::from(wqe_count) * u64::from(wqe_bytes))?;
         user::check_writable(driver.db_addr, 4)?;
-        let srqn = self.machine().create_srq(&SrqSpec {
+        let srqn = self.backend().create_srq(&SrqSpec {
             context,
             pd: pd.id,
             buf: driver.buf_addr,
@@ -94,11 +94,11 @@ impl Call<'_> {
             .handles
             .insert(srq, &[request.pd_handle])
             .inspect_err(|_| {
-                let _ = self.machine().destroy_srq(srqn);
+                let _ = self.backend().destroy_srq(srqn);
             })?;
         if let Some(file) = asynchronous {
             let object = AsyncObject::Srq(request.user_handle);
-            self.machine().events().route(context, object, file);
+            self.backend().events().route(context, object, file);
         }
         Ok(SrqReply {
             handle,
@@ -122,7 +122,7 @@ impl Call<'_> {
             if request.srq_limit > srq.max_wr {
                 return Err(Errno(EINVAL));
             }
-            self.machine()
+            self.backend()
                 .modify_srq_limit(srq.srqn, request.srq_limit)?;
         }
         Ok(())
@@ -130,7 +130,7 @@ impl Call<'_> {
 
     pub(in crate::uverbs) fn query_srq(&mut self, handle: u32) -> Result<QuerySrqResp> {
         let srq: Srq = self.state.handles.get(handle).map_err(|_| Errno(EINVAL))?;
-        let (_, _, srq_limit) = self.machine().query_srq(srq.srqn)?;
+        let (_, _, srq_limit) = self.backend().query_srq(srq.srqn)?;
         Ok(QuerySrqResp {
             max_wr: srq.max_wr,
             max_sge: srq.max_sge,
@@ -143,11 +143,11 @@ impl Call<'_> {
     pub(in crate::uverbs) fn destroy_srq(&mut self, handle: u32) -> Result<u32> {
         let context = self.context()?;
         let srq: Srq = self.state.handles.get_unused(handle)?;
-        self.machine().destroy_srq(srq.srqn)?;
+        self.backend().destroy_srq(srq.srqn)?;
         self.state.handles.remove(handle);
         Ok(self
-            .machine()
+            .backend()
             .events()
-            .forget_object(context, AsyncObject::Srq(srq.user_handle)))
+            .remove_object(context, AsyncObject::Srq(srq.user_handle)))
     }
 }

@@ -27,7 +27,7 @@ impl Call<'_> {
     pub(in crate::uverbs) fn destroy_uar(&mut self, handle: u32) -> Result<()> {
         let context = self.context()?;
         let uar: Uar = self.state.handles.get_unused(handle)?;
-        self.machine().remove_page(UarPage {
+        self.backend().remove_page(UarPage {
             context,
             page: uar.page,
         });

@@ -93,7 +93,7 @@ impl Events {
     /// Returns whether the device of a context has failed. All commands of the context
     /// are then refused.
     #[must_use]
-    pub fn is_dead(&self, context: ContextId) -> bool {
+    pub fn has_failed(&self, context: ContextId) -> bool {
         self.lock().dead.contains(&context)
     }
 
@@ -127,7 +127,7 @@ impl Events {
     }
 
     /// Removes a context with all its objects.
-    pub fn forget_context(&self, context: ContextId) {
+    pub fn remove_context(&self, context: ContextId) {
         let mut inner = self.lock();
         inner.asynchronous.remove(&context);
         let channels = inner.channels.remove(&context).unwrap_or_default();
@@ -149,7 +149,7 @@ impl Events {
 
     /// Removes the unread completion events of a destroyed CQ. Returns how many of its
     /// events were read.
-    pub fn forget_completions(&self, channel: ChannelId, user_handle: u64) -> u32 {
+    pub fn remove_completions(&self, channel: ChannelId, user_handle: u64) -> u32 {
         let mut inner = self.lock();
         let Some(delivered) = inner.completions.remove(&(channel, user_handle)) else {
             return 0;
@@ -162,7 +162,7 @@ impl Events {
 
     /// Removes the unread asynchronous events of a destroyed object. Returns how many of
     /// its events were read.
-    pub fn forget_object(&self, context: ContextId, object: AsyncObject) -> u32 {
+    pub fn remove_object(&self, context: ContextId, object: AsyncObject) -> u32 {
         let Some(key) = ObjectKey::new(context, object) else {
             return 0;
         };
@@ -307,17 +307,21 @@ mod tests {
         events.completion(channel, Cqn(2), 0xb);
         events.completion(channel, Cqn(1), 0xa);
         assert_eq!(
-            events.forget_completions(channel, 0xa),
+            events.remove_completions(channel, 0xa),
             1,
             "only one was read"
         );
         assert_eq!(read_u64(&mut reader), 0xb);
-        assert_eq!(events.forget_completions(channel, 0xb), 1);
-        assert_eq!(events.forget_completions(channel, 0xc), 0, "it had no events");
+        assert_eq!(events.remove_completions(channel, 0xb), 1);
+        assert_eq!(
+            events.remove_completions(channel, 0xc),
+            0,
+            "it had no events"
+        );
     }
 
-/// A CQ's number can be reused as soon as the NIC has destroyed the CQ, before its
-/// events are removed here.
+    /// A CQ's number can be reused as soon as the NIC has destroyed the CQ, before its
+    /// events are removed here.
     #[test]
     fn events_of_a_cq_with_a_reused_number_are_counted_separately() {
         let events = Arc::new(Events::default());
@@ -327,8 +331,8 @@ mod tests {
         assert_eq!(read_u64(&mut File::from(old_reader)), 0xa);
         events.completion(new, Cqn(1), 0xb);
         assert_eq!(read_u64(&mut File::from(new_reader)), 0xb);
-        assert_eq!(events.forget_completions(old, 0xa), 1);
-        assert_eq!(events.forget_completions(new, 0xb), 1);
+        assert_eq!(events.remove_completions(old, 0xa), 1);
+        assert_eq!(events.remove_completions(new, 0xb), 1);
     }
 
     #[test]
@@ -338,12 +342,12 @@ mod tests {
         let (qp, srq) = (AsyncObject::Qp(5), AsyncObject::Srq(5));
         events.asynchronous(CONTEXT, AsyncEvent::QpLastWqeReached, qp);
         events.asynchronous(CONTEXT, AsyncEvent::SrqLimitReached, srq);
-        assert_eq!(events.forget_object(CONTEXT, qp), 0);
+        assert_eq!(events.remove_object(CONTEXT, qp), 0);
         let mut record = [0; 16];
         File::from(reader).read_exact(&mut record).unwrap();
         let desc: AsyncEventDesc = super::super::abi::request(&record);
         assert_eq!((desc.element, desc.event_type), (5, 15));
-        assert_eq!(events.forget_object(CONTEXT, srq), 1);
+        assert_eq!(events.remove_object(CONTEXT, srq), 1);
     }
 
     #[test]
@@ -376,7 +380,7 @@ mod tests {
         drop(reader);
         events.close_file(channel);
         events.completion(channel, Cqn(1), 1);
-        assert_eq!(events.forget_completions(channel, 1), 0);
+        assert_eq!(events.remove_completions(channel, 1), 0);
     }
 
     #[test]
@@ -389,7 +393,7 @@ mod tests {
         events.completion(id, Cqn(1), 0xa);
         events.asynchronous(CONTEXT, AsyncEvent::PortErr, AsyncObject::Port(1));
         events.asynchronous(CONTEXT, AsyncEvent::DeviceFatal, AsyncObject::Device);
-        assert!(events.is_dead(CONTEXT) && !events.is_dead(other));
+        assert!(events.has_failed(CONTEXT) && !events.has_failed(other));
         // Later events are dropped.
         events.completion(id, Cqn(1), 0xb);
         let all = |reader: OwnedFd| {
@@ -409,7 +413,7 @@ mod tests {
         assert_eq!(types, [10, 8]);
         events.completion(other_id, Cqn(2), 0xc);
         assert_eq!(read_u64(&mut File::from(untouched)), 0xc);
-        events.forget_context(CONTEXT);
-        assert!(!events.is_dead(CONTEXT));
+        events.remove_context(CONTEXT);
+        assert!(!events.has_failed(CONTEXT));
     }
 }

@@ -15,7 +15,7 @@ use crate::uverbs::commands::{
     QP_CREATE_SQ_SIG_ALL, QpRequest, SrqRequest,
 };
 use crate::uverbs::context::{DeviceFile, PAGE_SIZE};
-use crate::uverbs::legacy::{Buffer, WriteCommand, context_request};
+use crate::uverbs::write_commands::{Buffer, WriteCommand, context_request};
 
 pub(super) fn invoke_write(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     WriteCommand {
@@ -24,11 +24,11 @@ pub(super) fn invoke_write(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()
         driver: it.bytes(UHW_IN).to_vec(),
         core_reply: Buffer {
             address: it.address(1),
-            len: it.room(1).into(),
+            len: it.output_len(1).into(),
         },
         driver_reply: Buffer {
             address: it.address(UHW_OUT),
-            len: it.room(UHW_OUT).into(),
+            len: it.output_len(UHW_OUT).into(),
         },
     }
     .run(file)?;
@@ -38,26 +38,26 @@ pub(super) fn invoke_write(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()
 
 pub(super) fn query_port(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     let reply: QueryPortRespEx = Call::new(file).query_port(it.u64(0))?;
-    it.answer(1, &reply)
+    it.write_output(1, &reply)
 }
 
 pub(super) fn get_context(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     let reply = Call::new(file).get_context(&context_request(it.bytes(UHW_IN))?)?;
-    it.answer(0, &COMPLETION_VECTORS)?;
-    it.answer(1, &CORE_SUPPORT)?;
-    it.answer(UHW_OUT, &reply)
+    it.write_output(0, &COMPLETION_VECTORS)?;
+    it.write_output(1, &CORE_SUPPORT)?;
+    it.write_output(UHW_OUT, &reply)
 }
 
 pub(super) fn query_context(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     let reply = Call::new(file).query_context()?;
-    it.answer(0, &COMPLETION_VECTORS)?;
-    it.answer(1, &CORE_SUPPORT)?;
-    it.answer(0x1000, &reply)
+    it.write_output(0, &COMPLETION_VECTORS)?;
+    it.write_output(1, &CORE_SUPPORT)?;
+    it.write_output(0x1000, &reply)
 }
 
 pub(super) fn query_gid_table(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     let entry_size = usize::try_from(it.u64(0)).map_err(|_| Errno(EINVAL))?;
-    let room = usize::from(it.room(2));
+    let room = usize::from(it.output_len(2));
     if entry_size == 0 || it.flags(1, 0)? != 0 || !room.is_multiple_of(entry_size) {
         return Err(Errno(EINVAL));
     }
@@ -71,28 +71,27 @@ pub(super) fn query_gid_table(file: &Arc<DeviceFile>, it: &Attributes) -> Result
         record.resize(entry_size, 0);
         bytes.extend(record);
     }
-    it.answer_bytes(2, &bytes)?;
-    it.answer(3, &(table.len() as u64))
+    it.write_output_bytes(2, &bytes)?;
+    it.write_output(3, &(table.len() as u64))
 }
 
 pub(super) fn query_gid_entry(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     it.flags(2, 0)?;
     let entry = Call::new(file).gid_entry(it.u64(0), it.u64(1))?;
-    it.answer(3, &entry)
+    it.write_output(3, &entry)
 }
 
 pub(super) fn async_event_alloc(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     let fd = Call::new(file).create_asynchronous()?;
-    it.answer_id(0, fd.unsigned_abs())
-        .inspect_err(|_| close(fd))
+    it.write_id(0, fd.unsigned_abs()).inspect_err(|_| close(fd))
 }
 
 pub(super) fn query_mr(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     let mr = Call::new(file).query_mr(it.handle(0)?)?;
-    it.answer(1, &mr.lkey)?;
-    it.answer(2, &mr.rkey)?;
-    it.answer(3, &mr.length)?;
-    it.answer(4, &mr.iova)
+    it.write_output(1, &mr.lkey)?;
+    it.write_output(2, &mr.rkey)?;
+    it.write_output(3, &mr.length)?;
+    it.write_output(4, &mr.iova)
 }
 
 pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
@@ -108,9 +107,9 @@ pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     };
     let mut call = Call::new(file);
     let cq = call.create_cq(&wanted)?;
-    it.answer(6, &cq.cqe)
+    it.write_output(6, &cq.cqe)
         .and_then(|()| {
-            it.answer(
+            it.write_output(
                 UHW_OUT,
                 &abi::Mlx5CreateCqResp {
                     cqn: cq.cqn,
@@ -118,7 +117,7 @@ pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
                 },
             )
         })
-        .and_then(|()| it.answer_id(0, cq.handle))
+        .and_then(|()| it.write_id(0, cq.handle))
         .inspect_err(|_| {
             let _ = call.destroy_cq(cq.handle);
         })
@@ -142,11 +141,11 @@ pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> 
     };
     let mut call = Call::new(file);
     let srq = call.create_srq(&wanted)?;
-    it.answer(11, &srq.max_wr)
-        .and_then(|()| it.answer(12, &srq.max_sge))
-        .and_then(|()| it.answer(13, &srq.srqn))
+    it.write_output(11, &srq.max_wr)
+        .and_then(|()| it.write_output(12, &srq.max_sge))
+        .and_then(|()| it.write_output(13, &srq.srqn))
         .and_then(|()| {
-            it.answer(
+            it.write_output(
                 UHW_OUT,
                 &abi::Mlx5CreateSrqResp {
                     srqn: srq.srqn,
@@ -154,7 +153,7 @@ pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> 
                 },
             )
         })
-        .and_then(|()| it.answer_id(0, srq.handle))
+        .and_then(|()| it.write_id(0, srq.handle))
         .inspect_err(|_| {
             let _ = call.destroy_srq(srq.handle);
         })
@@ -185,10 +184,10 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     };
     let mut call = Call::new(file);
     let qp = call.create_qp(&wanted)?;
-    it.answer(13, &qp.cap)
-        .and_then(|()| it.answer(14, &qp.qpn))
-        .and_then(|()| it.answer(UHW_OUT, &qp.driver_reply()))
-        .and_then(|()| it.answer_id(0, qp.handle))
+    it.write_output(13, &qp.cap)
+        .and_then(|()| it.write_output(14, &qp.qpn))
+        .and_then(|()| it.write_output(UHW_OUT, &qp.driver_reply()))
+        .and_then(|()| it.write_id(0, qp.handle))
         .inspect_err(|_| {
             let _ = call.destroy_qp(qp.handle);
         })
@@ -197,10 +196,10 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
 pub(super) fn alloc_uar(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     let mut call = Call::new(file);
     let (handle, page) = call.alloc_uar(it.u64(0x1001))?;
-    it.answer(0x1002, &(u64::from(page) * PAGE_SIZE))
-        .and_then(|()| it.answer(0x1003, &u32::try_from(PAGE_SIZE).unwrap_or(0)))
-        .and_then(|()| it.answer(0x1004, &page))
-        .and_then(|()| it.answer_id(0x1000, handle))
+    it.write_output(0x1002, &(u64::from(page) * PAGE_SIZE))
+        .and_then(|()| it.write_output(0x1003, &u32::try_from(PAGE_SIZE).unwrap_or(0)))
+        .and_then(|()| it.write_output(0x1004, &page))
+        .and_then(|()| it.write_id(0x1000, handle))
         .inspect_err(|_| {
             let _ = call.destroy_uar(handle);
         })

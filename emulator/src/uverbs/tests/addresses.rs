@@ -9,7 +9,7 @@ use crate::config::{Face, Link};
 use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
 use crate::limits::Limits;
 use crate::nic::spec::{Result, Service};
-use crate::uverbs::Show;
+use crate::uverbs::DeviceConfig;
 use crate::uverbs::abi::{
     AhAttr, CreateAh, GidEntry, Mlx5AllocUcontextResp, Mlx5CreateAhResp, ModifyQp, QueryPortRespEx,
     UHW_OUT, method, object, request, write_command,
@@ -162,7 +162,7 @@ fn a_roce_port_has_gids_and_no_lid() {
         .input(0, &1_u64.to_ne_bytes())
         .output(1, 48);
     let port: QueryPortRespEx = request(&port.send(&app.file).unwrap().output(1));
-    let port = port.legacy;
+    let port = port.legacy_resp;
     assert_eq!((port.link_layer, port.lid, port.sm_lid), (2, 0, 0));
     let entry = Command::new(object::DEVICE, method::DEVICE_QUERY_GID_ENTRY)
         .input(0, &1_u64.to_ne_bytes())
@@ -179,7 +179,7 @@ fn a_roce_port_has_gids_and_no_lid() {
 #[test]
 fn a_second_port_has_names_of_its_own() {
     for link in [Link::Ib, Link::Roce] {
-        let (file, _) = open_as(Show {
+        let (file, _) = open_as(DeviceConfig {
             link,
             devices: 1,
             ports: 2,
@@ -195,7 +195,7 @@ fn a_second_port_has_names_of_its_own() {
                 .input(0, &port.to_ne_bytes())
                 .output(1, 48);
             let answer = query.send(&file)?;
-            Ok(request::<QueryPortRespEx>(&answer.output(1)).legacy)
+            Ok(request::<QueryPortRespEx>(&answer.output(1)).legacy_resp)
         };
         let (first, second) = (port(1).unwrap(), port(2).unwrap());
         assert_eq!(first.lid != second.lid, link == Link::Ib);

@@ -114,7 +114,11 @@ fn a_port_is_active_and_there_is_one() {
     let answer = query_port(1).send(&file).unwrap();
     let port: QueryPortRespEx = request(&answer.output(1));
     assert_eq!(
-        (port.legacy.state, port.legacy.link_layer, port.legacy.lid),
+        (
+            port.legacy_resp.state,
+            port.legacy_resp.link_layer,
+            port.legacy_resp.lid
+        ),
         (4, 1, 1)
     );
     assert_ne!(answer.flags(1) & ATTR_F_VALID_OUTPUT, 0);

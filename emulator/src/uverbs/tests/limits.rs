@@ -9,7 +9,7 @@ use super::sender::{Command, context_request, open_as};
 use crate::config::{Face, Link};
 use crate::limits::Limits;
 use crate::nic::spec::Result;
-use crate::uverbs::Show;
+use crate::uverbs::DeviceConfig;
 use crate::uverbs::abi::{
     AllocMw, CreateQp, CreateQpResp, CreateSrq, ExQueryDeviceResp, Mlx5AllocUcontextResp,
     Mlx5CreateSrq, Mlx5ResizeCq, ModifyQp, QpCap, QueryDeviceResp, RegMr, ReregMr, ResizeCq,
@@ -19,7 +19,7 @@ use crate::uverbs::abi::{
 /// An application on a device with these limits.
 fn limited(text: &str) -> Application {
     let limits: Limits = text.parse().unwrap();
-    let (file, recorder) = open_as(Show {
+    let (file, recorder) = open_as(DeviceConfig {
         link: Link::Ib,
         devices: 1,
         ports: 1,

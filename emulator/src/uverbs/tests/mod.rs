@@ -2,11 +2,11 @@
 //! only writes down what it is asked.
 
 mod addresses;
+mod backend;
 mod clock;
 mod garbage;
 mod ioctls;
 mod limits;
-mod machine;
 mod objects;
 mod sender;
 mod windows;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libc::{EBADF, EBUSY, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::machine::Recorder;
+use super::backend::Recorder;
 use super::sender::{Answer, Command, open_context_on};
 use crate::config::Link;
 use crate::nic::spec::{Access, AsyncEvent, AsyncObject, Errno, EventSink, Result, Service};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
-use super::machine::Recorder;
+use super::backend::Recorder;
 use crate::config::{Face, Link};
 use crate::limits::Limits;
 use crate::nic::spec::Result;
@@ -12,7 +12,7 @@ use crate::uverbs::abi::{
     ATTR_F_MANDATORY, Attribute, DRIVER_MLX5, IoctlHeader, Mlx5AllocUcontextReq, RDMA_VERBS_IOCTL,
     UHW_IN, UHW_OUT, method, object,
 };
-use crate::uverbs::{DeviceFile, Show};
+use crate::uverbs::{DeviceConfig, DeviceFile};
 
 /// A command under construction. Inputs longer than 8 bytes and outputs live
 /// in buffers of their own, as in libibverbs.
@@ -157,7 +157,7 @@ pub(super) fn open() -> (Arc<DeviceFile>, Arc<Recorder>) {
 }
 
 pub(super) fn open_on(link: Link, face: Face) -> (Arc<DeviceFile>, Arc<Recorder>) {
-    open_as(Show {
+    open_as(DeviceConfig {
         link,
         devices: 1,
         ports: 1,
@@ -167,11 +167,11 @@ pub(super) fn open_on(link: Link, face: Face) -> (Arc<DeviceFile>, Arc<Recorder>
     })
 }
 
-pub(super) fn open_as(show: Show) -> (Arc<DeviceFile>, Arc<Recorder>) {
+pub(super) fn open_as(config: DeviceConfig) -> (Arc<DeviceFile>, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
-    let machine: Arc<Recorder> = Arc::clone(&recorder);
+    let backend: Arc<Recorder> = Arc::clone(&recorder);
     (
-        Arc::new(DeviceFile::open(machine, 0, show).unwrap()),
+        Arc::new(DeviceFile::open(backend, 0, config).unwrap()),
         recorder,
     )
 }

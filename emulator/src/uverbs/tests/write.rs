@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libc::{EFAULT, EINVAL, ENODEV, ENOSPC, ENOTTY, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::machine::Recorder;
+use super::backend::Recorder;
 use super::sender::{Command, context_request, context_structure, open_on};
 use crate::config::{Face, Link};
 use crate::nic::spec::{Errno, Result};

@@ -1,10 +1,10 @@
-//! The implementation of [`Machine`] by this process's emulator.
+//! The implementation of [`Backend`] by this process's emulator.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use super::backend::Backend;
 use super::events::Events;
-use super::machine::Machine;
 use crate::emulator::Emulator;
 use crate::fabric::name::DeviceIdentity;
 use crate::nic::spec::{
@@ -13,12 +13,12 @@ use crate::nic::spec::{
 };
 
 /// The emulator, and the event files to which its NIC delivers events.
-pub struct Emulated {
+pub struct EmulatorBackend {
     emulator: &'static Emulator,
     events: Arc<Events>,
 }
 
-impl Emulated {
+impl EmulatorBackend {
     /// Returns the backend for an emulator that was started with `events`.
     #[must_use]
     pub fn new(emulator: &'static Emulator, events: Arc<Events>) -> Self {
@@ -26,7 +26,7 @@ impl Emulated {
     }
 }
 
-impl Machine for Emulated {
+impl Backend for EmulatorBackend {
     fn events(&self) -> &Arc<Events> {
         &self.events
     }

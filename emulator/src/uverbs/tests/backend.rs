@@ -8,7 +8,7 @@ use crate::nic::spec::{
     ContextId, CqBuffer, CqSpec, Cqn, MrKeys, MrSpec, MwKeys, MwSpec, PdId, PortAddress, QpAttr,
     QpSpec, Qpn, Result, SrqSpec, Srqn, UarPage, WallClock,
 };
-use crate::uverbs::{Events, Machine};
+use crate::uverbs::{Backend, Events};
 
 /// What was asked of the machine.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ impl Recorder {
     }
 }
 
-impl Machine for Recorder {
+impl Backend for Recorder {
     fn events(&self) -> &Arc<Events> {
         &self.events
     }

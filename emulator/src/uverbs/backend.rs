@@ -16,7 +16,7 @@ use crate::nic::spec::{
 /// The device behind a command descriptor. Every method may be called from any
 /// thread; the errors are those that the command returns.
 #[allow(missing_docs, clippy::missing_errors_doc)]
-pub trait Machine: Send + Sync {
+pub trait Backend: Send + Sync {
     /// Returns the event files for the events of all objects.
     fn events(&self) -> &Arc<Events>;
     /// Returns the relation of the device clock to the time of day, if it is fixed.

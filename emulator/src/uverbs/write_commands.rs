@@ -50,7 +50,7 @@ pub(super) struct WriteCommand {
 }
 
 /// A command: the minimum sizes of request and reply, and its function.
-pub(super) struct Entry {
+pub(super) struct CommandSpec {
     number: u32,
     /// Size of the request in bytes, without the driver's part.
     pub(super) request: usize,
@@ -62,8 +62,8 @@ pub(super) struct Entry {
 const fn entry<Request, Reply>(
     number: u32,
     run: fn(&Arc<DeviceFile>, &WriteCommand) -> Result<()>,
-) -> Entry {
-    Entry {
+) -> CommandSpec {
+    CommandSpec {
         number,
         request: size_of::<Request>(),
         reply: size_of::<Reply>(),
@@ -71,7 +71,7 @@ const fn entry<Request, Reply>(
     }
 }
 
-impl Entry {
+impl CommandSpec {
     /// Returns the command with this number.
     pub(super) fn find(number: u32) -> Option<&'static Self> {
         COMMANDS.iter().find(|it| it.number == number)
@@ -102,12 +102,12 @@ pub(super) fn has_driver_part(number: u32) -> bool {
 /// Extended replies may end after their `response_length`.
 const EX_QUERY_DEVICE_LEAST: usize = size_of::<QueryDeviceResp>() + 8;
 
-const COMMANDS: &[Entry] = &[
+const COMMANDS: &[CommandSpec] = &[
     entry::<u64, GetContextResp>(write_command::GET_CONTEXT, get_context),
     entry::<u64, QueryDeviceResp>(write_command::QUERY_DEVICE, |file, it| {
         it.core_reply.reply(&Call::new(file).query_device()?)
     }),
-    Entry {
+    CommandSpec {
         number: write_command::EX_QUERY_DEVICE,
         request: 8,
         reply: EX_QUERY_DEVICE_LEAST,
@@ -116,7 +116,7 @@ const COMMANDS: &[Entry] = &[
     entry::<QueryPort, QueryPortResp>(write_command::QUERY_PORT, |file, it| {
         let port = it.core::<QueryPort>().port_num;
         it.core_reply
-            .reply(&Call::new(file).query_port(port.into())?.legacy)
+            .reply(&Call::new(file).query_port(port.into())?.legacy_resp)
     }),
     entry::<u64, AllocPdResp>(write_command::ALLOC_PD, alloc_pd),
     entry::<HandleOnly, ()>(write_command::DEALLOC_PD, |file, it| {
@@ -191,7 +191,7 @@ impl WriteCommand {
     /// `ENOSPC` for a request or a reply buffer that is too short, and the command's
     /// own errors.
     pub(super) fn run(&self, file: &Arc<DeviceFile>) -> Result<()> {
-        let command = Entry::find(self.number).ok_or(Errno(EOPNOTSUPP))?;
+        let command = CommandSpec::find(self.number).ok_or(Errno(EOPNOTSUPP))?;
         if self.core.len() < command.request || self.core_reply.len < command.reply {
             return Err(Errno(ENOSPC));
         }
@@ -217,7 +217,7 @@ impl WriteCommand {
 fn get_context(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let mut call = Call::new(file);
     let driver = call.get_context(&context_request(&it.driver)?)?;
-    let undo = |call: &mut Call| call.undo_context();
+    let undo = |call: &mut Call| call.close_unreturned_context();
     let async_fd = call
         .create_asynchronous()
         .inspect_err(|_| undo(&mut call))?;
@@ -443,7 +443,7 @@ fn create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
 fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.check_tail::<ExCreateQp>()?;
     let core: ExCreateQp = it.core();
-        // The comp_mask is for indirection tables, which are not supported.
+    // The comp_mask is for indirection tables, which are not supported.
     if core.comp_mask != 0 || core.create_flags & !QP_CREATE_FLAGS != 0 {
         return Err(Errno(EOPNOTSUPP));
     }
