@@ -1,23 +1,23 @@
-//! How the launcher runs a command: three processes, so that none is left
-//! when the launcher is killed.
+//! Running a command under supervision, in three processes, so that no process
+//! remains when the launcher is killed.
 //!
 //! ```text
-//! launcher ── guardian ── command ── what the command starts …
+//! launcher ── guardian ── command ── processes that the command starts …
 //! ```
 //!
-//! The launcher waits for the guardian, and the guardian for the command; both
-//! hand signals on, and the exit status comes back the same way. The kernel
-//! tells the guardian when the launcher has died (`PR_SET_PDEATHSIG`). It then
-//! kills every process below it: it is their reaper
-//! (`PR_SET_CHILD_SUBREAPER`), so the children of a process that dies become
-//! its own. If the guardian is killed, the kernel kills the command.
+//! The launcher waits for the guardian, and the guardian for the command. Both
+//! forward signals down, and the exit status comes back the same way. When the
+//! launcher dies, the kernel sends the guardian a signal (`PR_SET_PDEATHSIG`), and
+//! the guardian kills all its descendants: it is a subreaper
+//! (`PR_SET_CHILD_SUBREAPER`), so the orphans among them become its children. If the
+//! guardian is killed, the kernel kills the command.
 
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Signals that are meant for the command when they come to the launcher.
+/// Signals that the launcher forwards to the command.
 const FORWARDED: [libc::c_int; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -29,31 +29,30 @@ const FORWARDED: [libc::c_int; 8] = [
     libc::SIGWINCH,
 ];
 
-/// Says to the guardian that the launcher has died. The default action of this
-/// signal is to end the process.
+/// The signal that the guardian receives when the launcher dies. Its default action is
+/// to end the process.
 const LAUNCHER_DIED: libc::c_int = libc::SIGIO;
 
-/// How long the guardian waits for what it has killed.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time that the guardian waits for the processes that it has killed.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs the command to its end, handing signals on meanwhile, and returns the
-/// status with which the launcher is to exit. If the launcher is killed, the
-/// guardian calls `clean_up` when all processes have ended.
+/// Runs the command until it exits, and forwards signals to it. Returns the exit
+/// status for the launcher. If the launcher is killed, the guardian calls `clean_up`
+/// when all processes have exited.
 pub(super) fn supervise(command: &mut Command, clean_up: impl FnOnce()) -> io::Result<u8> {
-    let mut waited_for = empty_set();
+    let mut signals = empty_set();
     for signal in FORWARDED.into_iter().chain([libc::SIGCHLD]) {
         // SAFETY: the set was initialised by `empty_set`.
-        unsafe { libc::sigaddset(&raw mut waited_for, signal) };
+        unsafe { libc::sigaddset(&raw mut signals, signal) };
     }
-    let before = block(&waited_for);
+    let before = block(&signals);
     let launcher = own_id();
-    // SAFETY: this process has one thread, so the child may do anything.
+    // SAFETY: this process has one thread, so the child may call any function.
     let guardian = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => {
-            let status = guard(command, launcher, waited_for, before, clean_up);
-            // SAFETY: ends this process; what the launcher is to do at its
-            // exit is not the guardian's business.
+            let status = run_guardian(command, launcher, signals, before, clean_up);
+            // SAFETY: ends this process, without the launcher's exit handlers.
             unsafe { libc::_exit(status.into()) };
         }
         guardian => guardian,
@@ -62,31 +61,31 @@ pub(super) fn supervise(command: &mut Command, clean_up: impl FnOnce()) -> io::R
         if let Some(status) = reap(guardian)? {
             return Ok(exit_status(status));
         }
-        let signal = wait(&waited_for);
+        let signal = wait(&signals);
         if signal.is_for_command() {
-            signal.hand_on(guardian);
+            signal.forward_to(guardian);
         }
     }
 }
 
-/// The life of the guardian. Returns its exit status.
-fn guard(
+/// Runs the guardian. Returns its exit status.
+fn run_guardian(
     command: &mut Command,
     launcher: libc::pid_t,
-    mut waited_for: libc::sigset_t,
+    mut signals: libc::sigset_t,
     before: libc::sigset_t,
     clean_up: impl FnOnce(),
 ) -> u8 {
     // SAFETY: the set is initialised.
-    unsafe { libc::sigaddset(&raw mut waited_for, LAUNCHER_DIED) };
-    block(&waited_for);
-    // SAFETY: prctl(2) with numbers, and with a C string. The name is for
-    // people who list processes.
+    unsafe { libc::sigaddset(&raw mut signals, LAUNCHER_DIED) };
+    block(&signals);
+    // SAFETY: prctl(2) with numbers, and with a C string. The name is shown
+    // by `ps`.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"mlx5-emu-guard".as_ptr());
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
     }
-    if !die_with(launcher, LAUNCHER_DIED) {
+    if !signal_on_parent_death(launcher, LAUNCHER_DIED) {
         clean_up();
         return 128 + libc::SIGKILL as u8;
     }
@@ -95,7 +94,7 @@ fn guard(
     // async-signal-safe calls with its own copies.
     unsafe {
         command.pre_exec(move || {
-            if !die_with(guardian, libc::SIGKILL) {
+            if !signal_on_parent_death(guardian, libc::SIGKILL) {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
@@ -117,7 +116,7 @@ fn guard(
             Ok(None) => {}
             Err(_) => return 126,
         }
-        let signal = wait(&waited_for);
+        let signal = wait(&signals);
         if parent() != launcher {
             kill(child);
             kill_all();
@@ -126,36 +125,37 @@ fn guard(
         }
         // A signal to the whole process group reaches the launcher as well.
         if signal.sender == launcher && signal.is_for_command() {
-            signal.hand_on(child);
+            signal.forward_to(child);
         }
     }
 }
 
-/// Asks the kernel to send this process a signal when its parent dies. `false`
-/// if the parent is dead already.
-fn die_with(expected: libc::pid_t, signal: libc::c_int) -> bool {
+/// Requests a signal to this process when its parent dies. Returns `false` if the
+/// parent has died already.
+fn signal_on_parent_death(expected: libc::pid_t, signal: libc::c_int) -> bool {
     // SAFETY: prctl(2) with numbers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
     parent() == expected
 }
 
+/// Returns the process ID of this process.
 fn own_id() -> libc::pid_t {
-    // SAFETY: getpid(2) has no demands.
+    // SAFETY: getpid(2) has no preconditions.
     unsafe { libc::getpid() }
 }
 
+/// Returns the process ID of the parent.
 fn parent() -> libc::pid_t {
-    // SAFETY: getppid(2) has no demands.
+    // SAFETY: getppid(2) has no preconditions.
     unsafe { libc::getppid() }
 }
 
-/// Takes the status of all children that have ended, and returns that of
-/// `awaited` if it is among them. The others are orphans that the command has
-/// left to the guardian.
+/// Reaps all children that have exited, and returns the status of `awaited` if it is
+/// among them. The others are orphans that the command has left.
 fn reap(awaited: libc::pid_t) -> io::Result<Option<ExitStatus>> {
     loop {
         let mut status = 0;
-        // SAFETY: room for a status.
+        // SAFETY: `status` is writable.
         match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } {
             0 => return Ok(None),
             -1 => return Err(io::Error::last_os_error()),
@@ -165,13 +165,13 @@ fn reap(awaited: libc::pid_t) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// The status of a command as shells report it.
+/// Returns the status of a command as shells report it.
 fn exit_status(status: ExitStatus) -> u8 {
     let signalled = || status.signal().map_or(0, |signal| 128 + signal);
     u8::try_from(status.code().unwrap_or_else(signalled)).unwrap_or(u8::MAX)
 }
 
-/// A signal that was waited for.
+/// A received signal.
 struct Signal {
     number: libc::c_int,
     /// 0 if the kernel sent it.
@@ -179,35 +179,36 @@ struct Signal {
 }
 
 impl Signal {
-    /// Whether it is to be handed on. The terminal, which is the kernel, sends
-    /// its signals to the command as well.
+    /// Returns whether the signal is forwarded. Signals from the terminal are not: the
+    /// kernel sends them to the command as well.
     fn is_for_command(&self) -> bool {
         FORWARDED.contains(&self.number) && self.sender != 0
     }
 
-    /// Sends it to a child that was not waited for, so that the number is its own.
-    fn hand_on(&self, child: libc::pid_t) {
+    /// Sends the signal to a child that was not reaped yet, so that its process ID is
+    /// not reused.
+    fn forward_to(&self, child: libc::pid_t) {
         // SAFETY: kill(2) with numbers.
         unsafe { libc::kill(child, self.number) };
     }
 }
 
-/// Waits for one of these signals, which are blocked.
-fn wait(waited_for: &libc::sigset_t) -> Signal {
+/// Waits for one of these signals, which must be blocked.
+fn wait(signals: &libc::sigset_t) -> Signal {
     // SAFETY: an all-zero siginfo_t is a valid one.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is initialised and `info` has room for the answer.
-    let number = unsafe { libc::sigwaitinfo(waited_for, &raw mut info) };
+    // SAFETY: the set is initialised and `info` is writable.
+    let number = unsafe { libc::sigwaitinfo(signals, &raw mut info) };
     let sender = match info.si_code {
         1.. => 0,
-        // SAFETY: a signal that a process has sent names its sender.
+        // SAFETY: `si_pid` is valid in a signal that a process has sent.
         _ => unsafe { info.si_pid() },
     };
     Signal { number, sender }
 }
 
-/// Blocks signals in this process, which has one thread. Returns the mask
-/// that it had.
+/// Blocks signals in this process, which has one thread. Returns the previous signal
+/// mask.
 fn block(signals: &libc::sigset_t) -> libc::sigset_t {
     let mut before = empty_set();
     // SAFETY: both sets are initialised.
@@ -216,17 +217,17 @@ fn block(signals: &libc::sigset_t) -> libc::sigset_t {
 }
 
 fn kill(child: libc::pid_t) {
-    // SAFETY: kill(2) with numbers; children that were not waited for keep
-    // theirs.
+    // SAFETY: kill(2) with numbers; the process ID of a child that was not reaped is
+    // not reused.
     unsafe { libc::kill(child, libc::SIGKILL) };
 }
 
-/// Kills every process below this one.
+/// Kills all descendants of this process.
 fn kill_all() {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + KILL_TIMEOUT;
     while Instant::now() < end {
         children().into_iter().for_each(kill);
-        // Fails when there is no child any more.
+        // Fails if there are no children any more.
         if reap(-1).is_err() {
             return;
         }
@@ -234,7 +235,7 @@ fn kill_all() {
     }
 }
 
-/// The processes whose parent is this one.
+/// Returns the processes whose parent is this process.
 fn children() -> Vec<libc::pid_t> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -242,7 +243,7 @@ fn children() -> Vec<libc::pid_t> {
     let own = own_id();
     let is_child = |process: &libc::pid_t| {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        parent_in(&stat) == Some(own) && is_own_child(*process)
+        parent_in_stat(&stat) == Some(own) && is_own_child(*process)
     };
     entries
         .flatten()
@@ -251,23 +252,24 @@ fn children() -> Vec<libc::pid_t> {
         .collect()
 }
 
-/// Whether the kernel knows a process as a child of this one. `/proc` may be
-/// that of another process namespace, with other numbers.
+/// Returns whether a process is a child of this process according to the kernel.
+/// `/proc` may belong to another PID namespace, with other process IDs.
 fn is_own_child(process: libc::pid_t) -> bool {
     // SAFETY: an all-zero siginfo_t is a valid one.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let look = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` has room for the answer; nothing is taken.
-    unsafe { libc::waitid(libc::P_PID, process.cast_unsigned(), &raw mut info, look) == 0 }
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is writable; WNOWAIT leaves the status in place.
+    unsafe { libc::waitid(libc::P_PID, process.cast_unsigned(), &raw mut info, options) == 0 }
 }
 
-/// The parent in a line of `/proc/PID/stat`. The name before it may hold
-/// anything, also parentheses and spaces.
-fn parent_in(stat: &str) -> Option<libc::pid_t> {
+/// Returns the parent's process ID in a line of `/proc/PID/stat`. The process name before
+/// it may contain any characters, also parentheses and spaces.
+fn parent_in_stat(stat: &str) -> Option<libc::pid_t> {
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Returns an empty signal set.
 fn empty_set() -> libc::sigset_t {
     // SAFETY: sigset_t is plain integers, for which zero is valid; sigemptyset
     // then makes it the empty set.
@@ -283,9 +285,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parent_is_read_behind_any_name() {
-        assert_eq!(parent_in("7 (a b) c) (S)) S 42 1 1"), Some(42));
-        assert_eq!(parent_in("7 (sh) R 1 1"), Some(1));
-        assert_eq!(parent_in(""), None);
+    fn the_parent_is_found_after_a_process_name_with_any_characters() {
+        assert_eq!(parent_in_stat("7 (a b) c) (S)) S 42 1 1"), Some(42));
+        assert_eq!(parent_in_stat("7 (sh) R 1 1"), Some(1));
+        assert_eq!(parent_in_stat(""), None);
     }
 }
