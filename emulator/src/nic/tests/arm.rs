@@ -1,32 +1,32 @@
-//! Completion events: when they come, and when they must not.
+//! Completion events: when a CQ arm generates one.
 
-use super::rig::*;
+use super::fixtures::*;
 use crate::nic::NicOptions;
 use crate::nic::spec::*;
 
-fn nop(world: &mut World) {
-    world.a.post(NOP, SIGNALLED, &[]);
-    world.run();
+fn nop(pair: &mut Pair) {
+    pair.a.post(NOP, SIGNALLED, &[]);
+    pair.run_until_idle();
 }
 
-fn fired(world: &World) -> usize {
-    world.a.host.events.take().len()
+fn completion_events(pair: &Pair) -> usize {
+    pair.a.host.events.take().len()
 }
 
-fn arm(world: &mut World, sequence: u32, solicited: bool) {
-    world.a.cq.arm(&mut world.a.host, sequence, solicited);
+fn arm(pair: &mut Pair, sequence: u32, solicited: bool) {
+    pair.a.cq.arm(&mut pair.a.host, sequence, solicited);
 }
 
-/// The lenient views see the record, not the bytes.
-fn world(view: DoorbellView) -> World {
-    let a = end(
-        Host::with(NicOptions {
+/// Returns a pair whose first NIC has this doorbell view.
+fn pair(view: DoorbellView) -> Pair {
+    let a = peer(
+        Host::with_options(NicOptions {
             view,
             ..NicOptions::default()
         }),
         |_| {},
     );
-    World::of(a, end(Host::new(2), |_| {}), attributes())
+    Pair::connect(a, peer(Host::new(2), |_| {}), attributes())
 }
 
 const VIEWS: [DoorbellView; 3] = [
@@ -38,174 +38,198 @@ const VIEWS: [DoorbellView; 3] = [
 #[test]
 fn one_arm_gives_one_event() {
     for view in VIEWS {
-        let mut world = world(view);
-        nop(&mut world);
-        world.a.cq.all();
-        assert_eq!(fired(&world), 0, "never armed");
-        // The sequence number goes around; its first value is 0.
+        let mut pair = pair(view);
+        nop(&mut pair);
+        pair.a.cq.poll_all();
+        assert_eq!(completion_events(&pair), 0, "not armed");
+        // The sequence number wraps; its first value is 0.
         for sequence in [0, 1, 2, 3, 0, 1] {
-            arm(&mut world, sequence, false);
-            world.run();
-            assert_eq!(fired(&world), 0, "nothing has happened yet");
-            nop(&mut world);
-            nop(&mut world);
-            assert_eq!(fired(&world), 1, "{view:?}, sequence {sequence}");
-            world.a.cq.all();
+            arm(&mut pair, sequence, false);
+            pair.run_until_idle();
+            assert_eq!(completion_events(&pair), 0, "no completion yet");
+            nop(&mut pair);
+            nop(&mut pair);
+            assert_eq!(completion_events(&pair), 1, "{view:?}, sequence {sequence}");
+            pair.a.cq.poll_all();
         }
     }
 }
 
 #[test]
-fn an_arm_with_completions_waiting_fires_at_once() {
+fn an_arm_with_unpolled_completions_generates_an_event_at_once() {
     for view in VIEWS {
-        let mut world = world(view);
-        nop(&mut world);
-        arm(&mut world, 0, false);
-        world.run();
-        assert_eq!(fired(&world), 1, "{view:?}");
-        arm(&mut world, 1, true);
-        world.run();
-        nop(&mut world);
-        assert_eq!(fired(&world), 0, "what waits is not solicited");
-        arm(&mut world, 1, false);
-        world.run();
-        assert_eq!(fired(&world), 1, "a stronger arm replaces a weaker one");
+        let mut pair = pair(view);
+        nop(&mut pair);
+        arm(&mut pair, 0, false);
+        pair.run_until_idle();
+        assert_eq!(completion_events(&pair), 1, "{view:?}");
+        arm(&mut pair, 1, true);
+        pair.run_until_idle();
+        nop(&mut pair);
+        assert_eq!(
+            completion_events(&pair),
+            0,
+            "the unpolled completions are not solicited"
+        );
+        arm(&mut pair, 1, false);
+        pair.run_until_idle();
+        assert_eq!(
+            completion_events(&pair),
+            1,
+            "an arm for all completions replaces one for solicited completions"
+        );
     }
 }
 
-/// Read the event, arm, poll: completions that the event told of are still in
-/// the ring at the arm, and must not bring a second event.
+/// An application reads the event, arms the CQ, then polls. At the arm, the completions
+/// that the event reported are still in the ring; they must not generate a second event.
 #[test]
-fn an_arm_before_the_poll_fires_for_news_only() {
+fn an_arm_before_the_poll_generates_events_for_new_completions_only() {
     for view in VIEWS {
-        let mut world = world(view);
-        arm(&mut world, 0, false);
-        nop(&mut world);
-        assert_eq!(fired(&world), 1, "{view:?}");
-        arm(&mut world, 1, false);
-        world.run();
-        assert_eq!(fired(&world), 0, "{view:?}: the event has told of it");
-        world.a.cq.all();
-        nop(&mut world);
-        assert_eq!(fired(&world), 1, "{view:?}");
-        // This one comes between the event and the next arm.
-        nop(&mut world);
-        arm(&mut world, 2, false);
-        world.run();
-        assert_eq!(fired(&world), 1, "{view:?}: nobody has been told of it");
+        let mut pair = pair(view);
+        arm(&mut pair, 0, false);
+        nop(&mut pair);
+        assert_eq!(completion_events(&pair), 1, "{view:?}");
+        arm(&mut pair, 1, false);
+        pair.run_until_idle();
+        assert_eq!(
+            completion_events(&pair),
+            0,
+            "{view:?}: the event has reported it"
+        );
+        pair.a.cq.poll_all();
+        nop(&mut pair);
+        assert_eq!(completion_events(&pair), 1, "{view:?}");
+        // A completion between the event and the next arm.
+        nop(&mut pair);
+        arm(&mut pair, 2, false);
+        pair.run_until_idle();
+        assert_eq!(
+            completion_events(&pair),
+            1,
+            "{view:?}: no event has reported it"
+        );
     }
 }
 
 #[test]
-fn solicited_arms_wait_for_solicited_or_failed_completions() {
-    let mut world = World::new();
-    let receive = world.b.segment(0, 64);
+fn a_solicited_arm_waits_for_a_solicited_or_failed_completion() {
+    let mut pair = Pair::new();
+    let receive = pair.b.data_segment(0, 64);
     for _ in 0..2 {
-        world.b.qp.post_receive(std::slice::from_ref(&receive));
+        pair.b.qp.post_receive(std::slice::from_ref(&receive));
     }
-    world.b.cq.arm(&mut world.b.host, 0, true);
-    world.a.post(SEND, 0, &[inline(b"x")]);
-    world.run();
-    assert_eq!(world.b.host.events.take(), []);
-    world.a.post(SEND, SOLICITED, &[inline(b"x")]);
-    world.run();
+    pair.b.cq.arm(&mut pair.b.host, 0, true);
+    pair.a.post(SEND, 0, &[inline_segment(b"x")]);
+    pair.run_until_idle();
+    assert_eq!(pair.b.host.events.take(), []);
+    pair.a.post(SEND, SOLICITED, &[inline_segment(b"x")]);
+    pair.run_until_idle();
     assert_eq!(
-        world.b.host.events.take(),
-        [Event::Completion(world.b.cq.cqn)]
+        pair.b.host.events.take(),
+        [Event::Completion(pair.b.cq.cqn)]
     );
-    world.b.cq.all();
-    world.b.cq.arm(&mut world.b.host, 1, true);
-    world.b.qp.post_receive(&[receive]);
-    set_state(&mut world.b.host.nic, world.b.qp.qpn, 6);
+    pair.b.cq.poll_all();
+    pair.b.cq.arm(&mut pair.b.host, 1, true);
+    pair.b.qp.post_receive(&[receive]);
+    set_state(&mut pair.b.host.nic, pair.b.qp.qpn, 6);
     assert_eq!(
-        world.b.host.events.take(),
-        [Event::Completion(world.b.cq.cqn)]
+        pair.b.host.events.take(),
+        [Event::Completion(pair.b.cq.cqn)]
     );
 }
 
 #[test]
-fn a_solicited_completion_that_waits_fires_a_solicited_arm_at_once() {
-    let mut world = World::new();
-    let receive = world.b.segment(0, 64);
+fn a_solicited_arm_with_an_unpolled_solicited_completion_generates_an_event_at_once() {
+    let mut pair = Pair::new();
+    let receive = pair.b.data_segment(0, 64);
     for flags in [SOLICITED, 0] {
-        world.b.qp.post_receive(std::slice::from_ref(&receive));
-        world.a.post(SEND, flags, &[inline(b"x")]);
+        pair.b.qp.post_receive(std::slice::from_ref(&receive));
+        pair.a.post(SEND, flags, &[inline_segment(b"x")]);
     }
-    world.run();
-    world.b.cq.arm(&mut world.b.host, 0, true);
-    assert_eq!(world.b.host.events.take().len(), 1);
-    // Past the solicited one, nothing is left to notify of.
-    world.b.cq.poll();
-    world.b.cq.arm(&mut world.b.host, 1, true);
-    assert_eq!(world.b.host.events.take().len(), 0);
+    pair.run_until_idle();
+    pair.b.cq.arm(&mut pair.b.host, 0, true);
+    assert_eq!(pair.b.host.events.take().len(), 1);
+    // No solicited completion is left after this poll.
+    pair.b.cq.poll();
+    pair.b.cq.arm(&mut pair.b.host, 1, true);
+    assert_eq!(pair.b.host.events.take().len(), 0);
 }
 
 #[test]
 fn a_stale_sequence_number_is_ignored_and_counted() {
-    let mut world = World::new();
-    arm(&mut world, 0, false);
-    nop(&mut world);
-    assert_eq!(fired(&world), 1);
-    arm(&mut world, 0, false);
-    arm(&mut world, 2, false);
-    nop(&mut world);
-    assert_eq!(fired(&world), 0);
-    assert_eq!(world.a.host.nic.violations().stale_arms(), 2);
-    arm(&mut world, 1, false);
-    assert_eq!(fired(&world), 1);
+    let mut pair = Pair::new();
+    arm(&mut pair, 0, false);
+    nop(&mut pair);
+    assert_eq!(completion_events(&pair), 1);
+    arm(&mut pair, 0, false);
+    arm(&mut pair, 2, false);
+    nop(&mut pair);
+    assert_eq!(completion_events(&pair), 0);
+    assert_eq!(pair.a.host.nic.violations().stale_arms(), 2);
+    arm(&mut pair, 1, false);
+    assert_eq!(completion_events(&pair), 1);
 }
 
 #[test]
-fn in_the_exact_view_an_arm_is_heard_only_through_its_page() {
-    let mut world = World::new();
-    world.a.cq.dbrec.put_be32(4, 0);
-    nop(&mut world);
-    assert_eq!(fired(&world), 0, "the record alone arms nothing");
-    // A doorbell that says something else than the record.
-    let word = u64::from(world.a.cq.cqn.0) | 1 << 56;
-    world.a.host.store(0x20, word.to_be_bytes());
-    // One for a CQ that is not there.
-    world.a.host.store(0x20, 0xff_u64.to_be_bytes());
-    assert_eq!(fired(&world), 0);
-    assert_eq!(world.a.host.nic.violations().count(), 2);
+fn in_the_exact_view_a_cq_is_armed_only_by_a_store_to_the_uar_page() {
+    let mut pair = Pair::new();
+    pair.a.cq.dbrec.put_be32(4, 0);
+    nop(&mut pair);
+    assert_eq!(
+        completion_events(&pair),
+        0,
+        "the doorbell record alone does not arm the CQ"
+    );
+    // A doorbell that differs from the doorbell record.
+    let word = u64::from(pair.a.cq.cqn.0) | 1 << 56;
+    pair.a.host.store_doorbell(0x20, word.to_be_bytes());
+    // A doorbell for a CQ that does not exist.
+    pair.a.host.store_doorbell(0x20, 0xff_u64.to_be_bytes());
+    assert_eq!(completion_events(&pair), 0);
+    assert_eq!(pair.a.host.nic.violations().count(), 2);
 }
 
-/// Two threads arm one CQ, one after the other. The NIC has the first store when
-/// the record already holds the second arm.
+/// Two threads arm one CQ, one after the other. The NIC takes the first store when
+/// the doorbell record already contains the second arm.
 #[test]
-fn an_arm_that_was_overtaken_by_the_next_is_no_breach() {
-    let mut world = world(DoorbellView::Exact);
-    arm(&mut world, 0, false);
-    nop(&mut world);
-    assert_eq!(fired(&world), 1);
-    world.a.cq.all();
-    let consumer = world.a.cq.consumer & 0xff_ffff;
-    world.a.cq.dbrec.put_be32(4, 1 << 28 | consumer);
-    let overtaken = u64::from(consumer) << 32 | u64::from(world.a.cq.cqn.0);
-    world.a.host.store(0x20, overtaken.to_be_bytes());
-    assert_eq!(world.a.host.nic.violations().count(), 0);
-    nop(&mut world);
-    assert_eq!(fired(&world), 1, "the record arms");
-    // The other way around: a record that lags behind its doorbell.
-    let ahead = u64::from(2 << 28 | consumer) << 32 | u64::from(world.a.cq.cqn.0);
-    world.a.host.store(0x20, ahead.to_be_bytes());
-    assert_eq!(world.a.host.nic.violations().count(), 1);
+fn an_arm_that_was_overtaken_by_the_next_is_not_a_violation() {
+    let mut pair = pair(DoorbellView::Exact);
+    arm(&mut pair, 0, false);
+    nop(&mut pair);
+    assert_eq!(completion_events(&pair), 1);
+    pair.a.cq.poll_all();
+    let consumer = pair.a.cq.consumer & 0xff_ffff;
+    pair.a.cq.dbrec.put_be32(4, 1 << 28 | consumer);
+    let overtaken = u64::from(consumer) << 32 | u64::from(pair.a.cq.cqn.0);
+    pair.a.host.store_doorbell(0x20, overtaken.to_be_bytes());
+    assert_eq!(pair.a.host.nic.violations().count(), 0);
+    nop(&mut pair);
+    assert_eq!(
+        completion_events(&pair),
+        1,
+        "the doorbell record arms the CQ"
+    );
+    // The reverse: a doorbell record that is older than its doorbell.
+    let ahead = u64::from(2 << 28 | consumer) << 32 | u64::from(pair.a.cq.cqn.0);
+    pair.a.host.store_doorbell(0x20, ahead.to_be_bytes());
+    assert_eq!(pair.a.host.nic.violations().count(), 1);
 }
 
 #[test]
-fn a_store_seen_on_the_page_arms_every_cq_of_it() {
+fn a_detected_store_arms_every_cq_of_the_uar_page() {
     for view in [DoorbellView::Exact, DoorbellView::Register] {
-        let mut world = world(view);
-        let mut other = world.a.host.cq(16, 64);
-        // The doorbell of the first arm was overwritten by the second one's.
-        world.a.cq.dbrec.put_be32(4, 0);
-        other.arm(&mut world.a.host, 0, false);
-        nop(&mut world);
+        let mut pair = pair(view);
+        let mut other = pair.a.host.create_cq(16, 64);
+        // The second arm's doorbell has overwritten the first one's.
+        pair.a.cq.dbrec.put_be32(4, 0);
+        other.arm(&mut pair.a.host, 0, false);
+        nop(&mut pair);
         assert_eq!(
-            world.a.host.events.take(),
-            [Event::Completion(world.a.cq.cqn)],
+            pair.a.host.events.take(),
+            [Event::Completion(pair.a.cq.cqn)],
             "{view:?}"
         );
-        assert_eq!(world.a.host.nic.violations().count(), 0, "{view:?}");
+        assert_eq!(pair.a.host.nic.violations().count(), 0, "{view:?}");
     }
 }

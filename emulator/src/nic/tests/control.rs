@@ -1,23 +1,23 @@
-//! Making and unmaking objects: what the kernel would answer.
+//! Creating and destroying objects: the error numbers of the kernel.
 
-use super::rig::*;
+use super::fixtures::*;
 use crate::nic::spec::*;
 
 const BUSY: Errno = Errno(libc::EBUSY);
 const INVALID: Errno = Errno(libc::EINVAL);
 
 #[test]
-fn objects_in_use_are_busy_and_numbers_come_back_at_once() {
+fn objects_in_use_are_busy_and_their_numbers_are_reused_at_once() {
     let mut host = Host::new(3);
-    let (first, second) = (host.cq(16, 64), host.cq(16, 64));
-    let qp = host.qp(host.qp_spec(first.cqn));
-    assert_eq!(qp.qpn.0 >> 16, 3, "the process is the upper byte");
+    let (first, second) = (host.create_cq(16, 64), host.create_cq(16, 64));
+    let qp = host.create_qp(host.qp_spec(first.cqn));
+    assert_eq!(qp.qpn.0 >> 16, 3, "the upper byte is the process's slot");
     assert_eq!(host.nic.destroy_cq(first.cqn), Err(BUSY));
     assert_eq!(host.nic.dealloc_pd(host.pd), Err(BUSY));
     host.nic.destroy_cq(second.cqn).unwrap();
-    assert_eq!(host.cq(16, 64).cqn, second.cqn);
+    assert_eq!(host.create_cq(16, 64).cqn, second.cqn);
     host.nic.destroy_qp(qp.qpn).unwrap();
-    assert_eq!(host.qp(qp.spec).qpn, qp.qpn);
+    assert_eq!(host.create_qp(qp.spec).qpn, qp.qpn);
     host.nic.destroy_qp(qp.qpn).unwrap();
     assert_eq!(host.nic.destroy_qp(qp.qpn), Err(INVALID));
     host.nic.destroy_cq(first.cqn).unwrap();
@@ -26,12 +26,12 @@ fn objects_in_use_are_busy_and_numbers_come_back_at_once() {
 }
 
 #[test]
-fn closing_a_context_destroys_what_is_left_in_it() {
+fn closing_a_context_destroys_its_objects() {
     let mut host = Host::new(1);
-    let cq = host.cq(16, 64);
-    let qp = host.qp(host.qp_spec(cq.cqn));
+    let cq = host.create_cq(16, 64);
+    let qp = host.create_qp(host.qp_spec(cq.cqn));
     let memory = Buffer::new(64);
-    host.key(&memory, 64, ALL_ACCESS);
+    host.register_buffer(&memory, 64, ALL_ACCESS);
     host.nic.close_context(host.context);
     assert_eq!(host.nic.query_qp(qp.qpn), Err(INVALID));
     assert_eq!(host.nic.destroy_cq(cq.cqn), Err(INVALID));
@@ -42,15 +42,15 @@ fn closing_a_context_destroys_what_is_left_in_it() {
 }
 
 #[test]
-fn a_key_of_the_same_region_is_never_the_same_twice_running() {
+fn registering_the_same_region_again_returns_another_key() {
     let mut host = Host::new(1);
     let memory = Buffer::new(64);
     let mut last = 0;
     for _ in 0..600 {
-        let key = host.key(&memory, 64, ALL_ACCESS);
+        let key = host.register_buffer(&memory, 64, ALL_ACCESS);
         assert!(key != last && key >= 0x1000, "{key:#x}");
         if last != 0 {
-            assert_eq!(key >> 8, last >> 8, "the index comes back at once");
+            assert_eq!(key >> 8, last >> 8, "the mkey index is reused at once");
         }
         host.nic.dereg_mr(host.context, key >> 8).unwrap();
         last = key;
@@ -58,10 +58,10 @@ fn a_key_of_the_same_region_is_never_the_same_twice_running() {
 }
 
 #[test]
-fn registration_refuses_what_the_kernel_refuses() {
+fn invalid_registrations_fail_as_in_the_kernel() {
     let mut host = Host::new(1);
     let memory = Buffer::new(64);
-    let good = MrSpec {
+    let valid = MrSpec {
         context: host.context,
         pd: host.pd,
         start: memory.at(),
@@ -74,28 +74,28 @@ fn registration_refuses_what_the_kernel_refuses() {
         (
             MrSpec {
                 access: Access::REMOTE_WRITE,
-                ..good
+                ..valid
             },
             INVALID,
         ),
         (
             MrSpec {
                 access: Access::REMOTE_ATOMIC,
-                ..good
+                ..valid
             },
             INVALID,
         ),
         (
             MrSpec {
                 pd: PdId(99),
-                ..good
+                ..valid
             },
             INVALID,
         ),
         (
             MrSpec {
                 length: u64::MAX,
-                ..good
+                ..valid
             },
             INVALID,
         ),
@@ -104,7 +104,7 @@ fn registration_refuses_what_the_kernel_refuses() {
                 start: 0x1000,
                 hca_va: 0x1000,
                 length: 0,
-                ..good
+                ..valid
             },
             INVALID,
         ),
@@ -113,7 +113,7 @@ fn registration_refuses_what_the_kernel_refuses() {
                 start: 0x1000,
                 hca_va: 0x1000,
                 length: 8,
-                ..good
+                ..valid
             },
             fault,
         ),
@@ -121,7 +121,7 @@ fn registration_refuses_what_the_kernel_refuses() {
     for (spec, expected) in cases {
         assert_eq!(host.nic.reg_mr(&spec), Err(expected), "{spec:?}");
     }
-    let keys = host.nic.reg_mr(&good).unwrap();
+    let keys = host.nic.reg_mr(&valid).unwrap();
     assert_eq!(keys.lkey, keys.rkey);
     assert_eq!(host.nic.dereg_mr(ContextId(77), keys.handle), Err(INVALID));
     host.nic.dereg_mr(host.context, keys.handle).unwrap();
@@ -130,77 +130,81 @@ fn registration_refuses_what_the_kernel_refuses() {
 }
 
 #[test]
-fn a_region_may_have_addresses_of_its_own() {
-    let mut world = World::new();
+fn a_region_may_have_an_iova_other_than_its_virtual_address() {
+    let mut pair = Pair::new();
     let spec = MrSpec {
-        context: world.b.host.context,
-        pd: world.b.host.pd,
-        start: world.b.memory.at(),
+        context: pair.b.host.context,
+        pd: pair.b.host.pd,
+        start: pair.b.memory.at(),
         length: 100,
         hca_va: 0,
         access: ALL_ACCESS | Access::ZERO_BASED,
     };
-    let key = world.b.host.nic.reg_mr(&spec).unwrap().rkey;
-    world
-        .a
-        .post(WRITE, SIGNALLED, &[remote(5, key), inline(b"five")]);
-    world.run();
-    assert_eq!(world.b.memory.get(5, 4), b"five");
-    world
-        .a
-        .post(WRITE, SIGNALLED, &[remote(97, key), inline(b"five")]);
-    world.run();
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, 0), (0x13, 1)]);
+    let key = pair.b.host.nic.reg_mr(&spec).unwrap().rkey;
+    pair.a.post(
+        WRITE,
+        SIGNALLED,
+        &[raddr_segment(5, key), inline_segment(b"five")],
+    );
+    pair.run_until_idle();
+    assert_eq!(pair.b.memory.get(5, 4), b"five");
+    pair.a.post(
+        WRITE,
+        SIGNALLED,
+        &[raddr_segment(97, key), inline_segment(b"five")],
+    );
+    pair.run_until_idle();
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 0), (0x13, 1)]);
 }
 
 #[test]
-fn sizes_that_are_none_are_refused() {
+fn invalid_ring_sizes_are_refused() {
     let mut host = Host::new(1);
-    let cq = host.cq(16, 64);
-    let good = QpSpec {
+    let cq = host.create_cq(16, 64);
+    let valid = QpSpec {
         dbrec: cq.dbrec.at(),
         ..host.qp_spec(cq.cqn)
     };
     let cases = [
         QpSpec {
             rq_wqe_count: 3,
-            ..good
+            ..valid
         },
         QpSpec {
             sq_wqebb_count: 1 << 16,
-            ..good
+            ..valid
         },
         QpSpec {
             rq_stride_log2: 3,
-            ..good
+            ..valid
         },
         QpSpec {
             pd: PdId(99),
-            ..good
+            ..valid
         },
         QpSpec {
             recv_cq: Cqn(99),
-            ..good
+            ..valid
         },
         QpSpec {
             srq: Some(Srqn(99)),
-            ..good
+            ..valid
         },
     ];
     for spec in cases {
         assert_eq!(host.nic.create_qp(&spec), Err(INVALID), "{spec:?}");
     }
     assert_eq!(
-        host.nic.create_qp(&QpSpec { dbrec: 0, ..good }),
+        host.nic.create_qp(&QpSpec { dbrec: 0, ..valid }),
         Err(Errno(libc::EFAULT))
     );
 }
 
 #[test]
-fn values_out_of_range_are_refused_and_change_nothing() {
+fn attributes_out_of_range_are_refused_and_change_nothing() {
     let mut host = Host::new(1);
-    let cq = host.cq(16, 64);
-    let qp = host.qp(host.qp_spec(cq.cqn));
+    let cq = host.create_cq(16, 64);
+    let qp = host.create_qp(host.qp_spec(cq.cqn));
     let attr = QpAttr {
         dest_qpn: 7,
         ..attributes()
@@ -228,7 +232,7 @@ fn values_out_of_range_are_refused_and_change_nothing() {
         state: 2,
         ..attr
     };
-    for bad in [
+    for invalid in [
         QpAttr { path_mtu: 6, ..rtr },
         QpAttr { path_mtu: 0, ..rtr },
         QpAttr {
@@ -244,7 +248,7 @@ fn values_out_of_range_are_refused_and_change_nothing() {
             ..rtr
         },
     ] {
-        assert_eq!(modify(&mut host, bad), Err(INVALID), "{bad:?}");
+        assert_eq!(modify(&mut host, invalid), Err(INVALID), "{invalid:?}");
     }
     modify(&mut host, rtr).unwrap();
     let rts = QpAttr {
@@ -252,7 +256,7 @@ fn values_out_of_range_are_refused_and_change_nothing() {
         state: 3,
         ..attr
     };
-    for bad in [
+    for invalid in [
         QpAttr { timeout: 32, ..rts },
         QpAttr {
             retry_count: 8,
@@ -273,7 +277,7 @@ fn values_out_of_range_are_refused_and_change_nothing() {
         },
         QpAttr { state: 7, ..rts },
     ] {
-        assert_eq!(modify(&mut host, bad), Err(INVALID), "{bad:?}");
+        assert_eq!(modify(&mut host, invalid), Err(INVALID), "{invalid:?}");
     }
     assert_eq!(host.nic.query_qp(qp.qpn).unwrap().state, 2, "still in RTR");
     modify(&mut host, rts).unwrap();

@@ -1,38 +1,38 @@
-//! What starts a send queue, and what must not.
+//! Send doorbells: which stores and records start a send queue.
 
-use super::rig::*;
+use super::fixtures::*;
 use crate::nic::NicOptions;
 use crate::nic::spec::*;
 
-/// One NIC, one QP connected to itself.
-struct Solo {
+/// A NIC with one QP that is connected to itself.
+struct Loopback {
     host: Host,
     cq: TestCq,
     qp: TestQp,
-    wire: super::wire::Wire,
+    wire: Wire,
 }
 
-impl Solo {
+impl Loopback {
     fn new(view: DoorbellView) -> Self {
-        let mut host = Host::with(NicOptions {
+        let mut host = Host::with_options(NicOptions {
             view,
             ..NicOptions::default()
         });
-        let cq = host.cq(64, 64);
-        let mut qp = host.qp(host.qp_spec(cq.cqn));
-        bring_up(&mut host.nic, qp.qpn, qp.qpn, attributes());
-        qp.write(NOP, SIGNALLED, &[]);
+        let cq = host.create_cq(64, 64);
+        let mut qp = host.create_qp(host.qp_spec(cq.cqn));
+        modify_to_rts(&mut host.nic, qp.qpn, qp.qpn, attributes());
+        qp.write_wqe(NOP, SIGNALLED, &[]);
         Self {
             host,
             cq,
             qp,
-            wire: super::wire::Wire::new(),
+            wire: Wire::new(),
         }
     }
 
     fn completions(&mut self) -> usize {
         self.host.nic.work(1, &mut self.wire, 64);
-        self.cq.all().len()
+        self.cq.poll_all().len()
     }
 
     fn first_bytes(&self) -> [u8; 8] {
@@ -41,121 +41,123 @@ impl Solo {
 }
 
 #[test]
-fn a_record_alone_starts_nothing_in_the_strict_views() {
+fn a_doorbell_record_alone_starts_no_wqe_in_the_strict_views() {
     for view in [DoorbellView::Exact, DoorbellView::Register] {
-        let mut solo = Solo::new(view);
-        solo.qp.dbrec.put_be32(4, 1);
-        assert_eq!(solo.completions(), 0, "{view:?}");
-        solo.host.store(0x900, solo.first_bytes());
+        let mut loopback = Loopback::new(view);
+        loopback.qp.dbrec.put_be32(4, 1);
+        assert_eq!(loopback.completions(), 0, "{view:?}");
+        loopback.host.store_doorbell(0x900, loopback.first_bytes());
         assert_eq!(
-            solo.completions(),
+            loopback.completions(),
             1,
-            "{view:?}: either half of the register will do"
+            "{view:?}: both buffers of the register are accepted"
         );
     }
-    let mut solo = Solo::new(DoorbellView::Records);
-    solo.qp.dbrec.put_be32(4, 1);
-    assert_eq!(solo.completions(), 1);
+    let mut loopback = Loopback::new(DoorbellView::Records);
+    loopback.qp.dbrec.put_be32(4, 1);
+    assert_eq!(loopback.completions(), 1);
 }
 
 #[test]
-fn a_doorbell_that_does_not_match_starts_nothing_and_is_written_down() {
-    type Spoil = fn(&mut Solo, &mut [u8; 8]);
-    let spoils: [(&str, Spoil); 6] = [
+fn a_doorbell_that_does_not_match_starts_no_wqe_and_is_a_violation() {
+    type Change = fn(&mut Loopback, &mut [u8; 8]);
+    let changes: [(&str, Change); 6] = [
         ("another opcode", |_, bytes| bytes[3] = SEND),
         ("another index", |_, bytes| bytes[2] = 1),
         ("another length", |_, bytes| bytes[7] = 2),
-        ("a QP that is not there", |_, bytes| bytes[6] = 9),
-        ("a record that lags", |solo, _| solo.qp.dbrec.put_be32(4, 0)),
-        ("a record that runs ahead", |solo, _| {
-            solo.qp.dbrec.put_be32(4, 2)
+        ("a QP that does not exist", |_, bytes| bytes[6] = 9),
+        ("a doorbell record that is too low", |loopback, _| {
+            loopback.qp.dbrec.put_be32(4, 0)
+        }),
+        ("a doorbell record that is too high", |loopback, _| {
+            loopback.qp.dbrec.put_be32(4, 2)
         }),
     ];
-    for (what, set_error) in spoils {
-        let mut solo = Solo::new(DoorbellView::Exact);
-        solo.qp.dbrec.put_be32(4, 1);
-        let mut bytes = solo.first_bytes();
-        set_error(&mut solo, &mut bytes);
-        solo.host.store(0x800, bytes);
-        assert_eq!(solo.completions(), 0, "{what}");
-        assert_eq!(solo.host.nic.violations().count(), 1, "{what}");
+    for (case, change) in changes {
+        let mut loopback = Loopback::new(DoorbellView::Exact);
+        loopback.qp.dbrec.put_be32(4, 1);
+        let mut bytes = loopback.first_bytes();
+        change(&mut loopback, &mut bytes);
+        loopback.host.store_doorbell(0x800, bytes);
+        assert_eq!(loopback.completions(), 0, "{case}");
+        assert_eq!(loopback.host.nic.violations().count(), 1, "{case}");
     }
 }
 
 #[test]
-fn a_doorbell_on_the_page_of_others_is_not_heard() {
+fn a_doorbell_on_the_uar_page_of_another_context_is_ignored() {
     for view in [DoorbellView::Exact, DoorbellView::Register] {
-        let mut solo = Solo::new(view);
-        solo.qp.dbrec.put_be32(4, 1);
+        let mut loopback = Loopback::new(view);
+        loopback.qp.dbrec.put_be32(4, 1);
         let page = UarPage {
             page: 2,
-            ..solo.host.uar()
+            ..loopback.host.uar_page()
         };
-        let bytes = solo.first_bytes();
-        solo.host.nic.doorbell(&UarWrite {
+        let bytes = loopback.first_bytes();
+        loopback.host.nic.doorbell(&UarWrite {
             page,
             offset: 0x800,
             bytes,
         });
-        assert_eq!(solo.completions(), 0, "{view:?}");
+        assert_eq!(loopback.completions(), 0, "{view:?}");
     }
 }
 
 #[test]
 fn a_doorbell_before_rts_is_a_violation() {
-    let mut solo = Solo::new(DoorbellView::Exact);
-    set_state(&mut solo.host.nic, solo.qp.qpn, 0);
-    solo.qp.ring(&mut solo.host);
-    let texts: Vec<_> = solo.host.nic.violations().recent().collect();
+    let mut loopback = Loopback::new(DoorbellView::Exact);
+    set_state(&mut loopback.host.nic, loopback.qp.qpn, 0);
+    loopback.qp.ring_doorbell(&mut loopback.host);
+    let texts: Vec<_> = loopback.host.nic.violations().recent().collect();
     assert!(texts.len() == 1 && texts[0].contains("Reset"), "{texts:?}");
 }
 
 #[test]
-fn more_posted_than_the_ring_holds_is_a_violation() {
-    let mut solo = Solo::new(DoorbellView::Exact);
+fn more_posted_wqebbs_than_the_ring_holds_are_a_violation() {
+    let mut loopback = Loopback::new(DoorbellView::Exact);
     for _ in 0..64 {
-        solo.qp.write(NOP, SIGNALLED, &[]);
+        loopback.qp.write_wqe(NOP, SIGNALLED, &[]);
     }
-    solo.qp.ring(&mut solo.host);
-    assert_eq!(solo.completions(), 0);
-    assert_eq!(solo.host.nic.violations().count(), 1);
+    loopback.qp.ring_doorbell(&mut loopback.host);
+    assert_eq!(loopback.completions(), 0);
+    assert_eq!(loopback.host.nic.violations().count(), 1);
 }
 
 #[test]
-fn one_doorbell_starts_everything_posted_before_it() {
-    let mut solo = Solo::new(DoorbellView::Exact);
+fn one_doorbell_starts_all_wqes_posted_before_it() {
+    let mut loopback = Loopback::new(DoorbellView::Exact);
     for _ in 0..9 {
-        solo.qp.write(NOP, SIGNALLED, &[]);
+        loopback.qp.write_wqe(NOP, SIGNALLED, &[]);
     }
-    solo.qp.ring(&mut solo.host);
-    assert_eq!(solo.completions(), 10);
+    loopback.qp.ring_doorbell(&mut loopback.host);
+    assert_eq!(loopback.completions(), 10);
 }
 
 #[test]
-fn the_rest_of_a_blueflame_copy_is_no_doorbell() {
-    let mut solo = Solo::new(DoorbellView::Exact);
-    solo.qp.ring(&mut solo.host);
-    solo.host.store(0x840, [0xff; 8]);
-    assert_eq!(solo.completions(), 1);
-    assert_eq!(solo.host.nic.violations().count(), 0);
+fn the_rest_of_a_blueflame_copy_is_not_a_doorbell() {
+    let mut loopback = Loopback::new(DoorbellView::Exact);
+    loopback.qp.ring_doorbell(&mut loopback.host);
+    loopback.host.store_doorbell(0x840, [0xff; 8]);
+    assert_eq!(loopback.completions(), 1);
+    assert_eq!(loopback.host.nic.violations().count(), 0);
 }
 
 #[test]
-fn two_qps_on_one_register_are_both_served_and_noticed() {
+fn two_qps_on_one_register_both_work_and_their_sharing_is_detected() {
     for view in [DoorbellView::Exact, DoorbellView::Register] {
-        let mut solo = Solo::new(view);
-        let mut other = solo.host.qp(solo.qp.spec);
-        bring_up(&mut solo.host.nic, other.qpn, other.qpn, attributes());
-        other.write(NOP, SIGNALLED, &[]);
+        let mut loopback = Loopback::new(view);
+        let mut other = loopback.host.create_qp(loopback.qp.spec);
+        modify_to_rts(&mut loopback.host.nic, other.qpn, other.qpn, attributes());
+        other.write_wqe(NOP, SIGNALLED, &[]);
         if view == DoorbellView::Register {
-            // The first doorbell was overwritten before the NIC saw it.
-            solo.qp.dbrec.put_be32(4, 1);
+            // The first doorbell is overwritten before the NIC takes it.
+            loopback.qp.dbrec.put_be32(4, 1);
         } else {
-            solo.qp.ring(&mut solo.host);
+            loopback.qp.ring_doorbell(&mut loopback.host);
         }
-        other.ring(&mut solo.host);
-        assert_eq!(solo.completions(), 2, "{view:?}");
-        let shared = solo.host.nic.violations().shared_register_writes();
+        other.ring_doorbell(&mut loopback.host);
+        assert_eq!(loopback.completions(), 2, "{view:?}");
+        let shared = loopback.host.nic.violations().shared_register_writes();
         assert_eq!(shared, u64::from(view == DoorbellView::Exact));
     }
 }

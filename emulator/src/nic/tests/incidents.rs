@@ -1,8 +1,8 @@
-//! What happens to a QP, a port or a device from outside, and who is told.
+//! Failures of QPs, ports and devices, and the events that report them.
 
 use std::collections::VecDeque;
 
-use super::rig::*;
+use super::fixtures::*;
 use crate::decode::cqe::Syndrome;
 use crate::nic::qp_modify::mask;
 use crate::nic::spec::*;
@@ -13,19 +13,19 @@ const NO_SYNDROME: u8 = 0xee;
 const RESET: u8 = 0;
 const ERR: u8 = 6;
 const PORT: PortAddress = PortAddress { device: 0, port: 1 };
-const OTHER: PortAddress = PortAddress { device: 1, port: 1 };
-/// The ack timeout of code 14.
+const OTHER_DEVICE: PortAddress = PortAddress { device: 1, port: 1 };
+/// The ack timeout for the encoded value 14.
 const TIMEOUT: u64 = 4096 << 14;
 
-/// What is to happen, in order; then nothing more.
+/// Injects listed faults in order, then none.
 #[derive(Default)]
-struct Script {
+struct ScriptedFaults {
     receives: VecDeque<bool>,
     completions: VecDeque<CompletionOutcome>,
     commands: VecDeque<bool>,
 }
 
-impl FaultInjector for Script {
+impl FaultInjector for ScriptedFaults {
     fn no_receive(&mut self) -> bool {
         self.receives.pop_front().unwrap_or(false)
     }
@@ -41,8 +41,8 @@ impl FaultInjector for Script {
     }
 }
 
-fn told(end: &End) -> Vec<(AsyncEvent, AsyncObject)> {
-    let events = end.host.events.take();
+fn async_events(peer: &Peer) -> Vec<(AsyncEvent, AsyncObject)> {
+    let events = peer.host.events.take();
     let kind = |event| match event {
         Event::Asynchronous(event, object) => Some((event, object)),
         Event::Completion(_) => None,
@@ -51,206 +51,225 @@ fn told(end: &End) -> Vec<(AsyncEvent, AsyncObject)> {
 }
 
 #[test]
-fn a_qp_that_fails_flushes_everything_and_its_owner_is_told_once() {
-    let mut world = World::new();
-    let receive = world.a.segment(0, 64);
-    world.a.qp.post_receive(&[receive]);
-    let counter = world.a.post(SEND, SIGNALLED, &[inline(b"x")]);
-    let (nic, qpn) = (&mut world.a.host.nic, world.a.qp.qpn);
+fn a_failed_qp_flushes_all_requests_and_raises_one_qp_fatal() {
+    let mut pair = Pair::new();
+    let receive = pair.a.data_segment(0, 64);
+    pair.a.qp.post_receive(&[receive]);
+    let counter = pair.a.post(SEND, SIGNALLED, &[inline_segment(b"x")]);
+    let (nic, qpn) = (&mut pair.a.host.nic, pair.a.qp.qpn);
     nic.fail_qp(qpn).unwrap();
     nic.fail_qp(qpn).unwrap();
     assert_eq!(
-        outcome(&world.a.cq.all()),
+        statuses(&pair.a.cq.poll_all()),
         [(FLUSHED, counter), (FLUSHED, 0)]
     );
-    assert_eq!(world.a.state(), ERR);
+    assert_eq!(pair.a.state(), ERR);
     let object = AsyncObject::Qp(0xa0);
-    assert_eq!(told(&world.a), [(AsyncEvent::QpFatal, object)]);
-    let unknown = Qpn(world.a.qp.qpn.0 + 99);
-    assert_eq!(world.a.host.nic.fail_qp(unknown), Err(Errno(libc::EINVAL)));
+    assert_eq!(async_events(&pair.a), [(AsyncEvent::QpFatal, object)]);
+    let unknown = Qpn(pair.a.qp.qpn.0 + 99);
+    assert_eq!(pair.a.host.nic.fail_qp(unknown), Err(Errno(libc::EINVAL)));
 }
 
 #[test]
-fn a_port_that_is_down_loses_packets_and_a_short_flap_costs_a_retry_only() {
-    let mut world = World::new();
-    let counter = world.a.post(
+fn a_port_that_is_down_loses_packets_and_a_short_flap_costs_one_retry() {
+    let mut pair = Pair::new();
+    let counter = pair.a.post(
         WRITE,
         SIGNALLED,
-        &[world.b.remote(0), world.a.segment(0, 64)],
+        &[pair.b.raddr_segment(0), pair.a.data_segment(0, 64)],
     );
-    world.a.host.nic.set_port(PORT, false);
-    world.a.host.nic.set_port(PORT, false);
-    assert!(!world.a.host.nic.port_is_up(PORT));
+    pair.a.host.nic.set_port(PORT, false);
+    pair.a.host.nic.set_port(PORT, false);
+    assert!(!pair.a.host.nic.port_is_up(PORT));
     let port = AsyncObject::Port(1);
-    assert_eq!(told(&world.a), [(AsyncEvent::PortErr, port)]);
-    world.run();
-    assert!(world.wire.sent.is_empty());
-    world.a.host.nic.set_port(PORT, true);
-    assert_eq!(told(&world.a), [(AsyncEvent::PortActive, port)]);
-    world.pass(TIMEOUT + 1_000_000, 1_000_000);
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, counter)]);
-    // The other side's port: requests arrive nowhere.
-    let counter = world.a.post(
+    assert_eq!(async_events(&pair.a), [(AsyncEvent::PortErr, port)]);
+    pair.run_until_idle();
+    assert!(pair.wire.sent.is_empty());
+    pair.a.host.nic.set_port(PORT, true);
+    assert_eq!(async_events(&pair.a), [(AsyncEvent::PortActive, port)]);
+    pair.advance(TIMEOUT + 1_000_000, 1_000_000);
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, counter)]);
+    // The port of the peer: requests do not arrive.
+    let counter = pair.a.post(
         WRITE,
         SIGNALLED,
-        &[world.b.remote(0), world.a.segment(0, 64)],
+        &[pair.b.raddr_segment(0), pair.a.data_segment(0, 64)],
     );
-    world.b.host.nic.set_port(PORT, false);
-    world.run();
-    assert_eq!(world.a.cq.all(), []);
-    world.b.host.nic.set_port(PORT, true);
-    world.pass(TIMEOUT + 1_000_000, 1_000_000);
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, counter)]);
+    pair.b.host.nic.set_port(PORT, false);
+    pair.run_until_idle();
+    assert_eq!(pair.a.cq.poll_all(), []);
+    pair.b.host.nic.set_port(PORT, true);
+    pair.advance(TIMEOUT + 1_000_000, 1_000_000);
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, counter)]);
 }
 
 #[test]
-fn a_changed_gid_table_is_told_and_stops_nothing() {
-    let mut world = World::new();
-    world.a.host.nic.change_gids(PORT);
-    world.a.host.nic.change_gids(OTHER);
+fn a_changed_gid_table_raises_an_event_and_stops_no_request() {
+    let mut pair = Pair::new();
+    pair.a.host.nic.change_gids(PORT);
+    pair.a.host.nic.change_gids(OTHER_DEVICE);
     let port = AsyncObject::Port(1);
-    assert_eq!(told(&world.a), [(AsyncEvent::GidChange, port)]);
-    world.a.post(NOP, SIGNALLED, &[]);
-    world.run();
-    assert_eq!(world.a.cq.all().len(), 1);
+    assert_eq!(async_events(&pair.a), [(AsyncEvent::GidChange, port)]);
+    pair.a.post(NOP, SIGNALLED, &[]);
+    pair.run_until_idle();
+    assert_eq!(pair.a.cq.poll_all().len(), 1);
 }
 
 #[test]
-fn a_device_that_failed_does_nothing_more_and_its_peer_gives_up() {
-    let mut world = World::with(QpAttr {
+fn a_failed_device_executes_nothing_and_its_peer_exceeds_its_retries() {
+    let mut pair = Pair::with_attributes(QpAttr {
         retry_count: 1,
         ..attributes()
     });
-    let receive = world.b.segment(0, 64);
-    world.b.qp.post_receive(&[receive]);
-    let counter = world.a.post(SEND, SIGNALLED, &[inline(b"x")]);
-    world.b.host.nic.fail_device(0);
-    world.b.host.nic.fail_device(0);
+    let receive = pair.b.data_segment(0, 64);
+    pair.b.qp.post_receive(&[receive]);
+    let counter = pair.a.post(SEND, SIGNALLED, &[inline_segment(b"x")]);
+    pair.b.host.nic.fail_device(0);
+    pair.b.host.nic.fail_device(0);
     assert_eq!(
-        told(&world.b),
+        async_events(&pair.b),
         [(AsyncEvent::DeviceFatal, AsyncObject::Device)]
     );
-    world.pass(3 * TIMEOUT, 1_000_000);
-    assert_eq!(outcome(&world.a.cq.all()), [(0x15, counter)]);
-    // Nothing is executed, completed or complained about.
-    world.b.post(NOP, SIGNALLED, &[]);
-    world.run();
-    assert_eq!(world.b.cq.all(), []);
-    assert_eq!(world.b.state(), RESET);
-    world.assert_no_violations();
-    let nic = &mut world.b.host.nic;
-    assert!(nic.has_failed(world.b.host.context));
+    pair.advance(3 * TIMEOUT, 1_000_000);
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(0x15, counter)]);
+    // No request is executed or completed, and no violation is counted.
+    pair.b.post(NOP, SIGNALLED, &[]);
+    pair.run_until_idle();
+    assert_eq!(pair.b.cq.poll_all(), []);
+    assert_eq!(pair.b.state(), RESET);
+    pair.assert_no_violations();
+    let nic = &mut pair.b.host.nic;
+    assert!(nic.has_failed(pair.b.host.context));
     assert_eq!(nic.open_context(0), Err(Errno(libc::EIO)));
-    assert_eq!(told(&world.b), []);
+    assert_eq!(async_events(&pair.b), []);
 }
 
 #[test]
-fn other_devices_of_the_process_go_on() {
-    let mut host = Host::with(crate::nic::NicOptions {
+fn other_devices_of_the_process_continue() {
+    let mut host = Host::with_options(crate::nic::NicOptions {
         devices: 2,
         ..crate::nic::NicOptions::default()
     });
     host.nic.open_context(1).unwrap();
     host.nic.fail_device(1);
     assert!(!host.nic.has_failed(host.context));
-    assert!(host.nic.port_is_up(PORT) && !host.nic.port_is_up(OTHER));
-    assert_eq!(host.events.take().len(), 1, "the context of device 1 only");
+    assert!(host.nic.port_is_up(PORT) && !host.nic.port_is_up(OTHER_DEVICE));
+    assert_eq!(
+        host.events.take().len(),
+        1,
+        "one event, for the context of device 1"
+    );
     assert!(host.nic.open_context(0).is_ok());
 }
 
 #[test]
-fn a_receiver_that_happens_not_to_be_ready_is_waited_for() {
-    let mut world = World::new();
-    let receive = world.b.segment(0, 64);
-    world.b.qp.post_receive(&[receive]);
-    world.b.host.nic.set_fault_injector(Some(Box::new(Script {
-        receives: [true].into(),
-        ..Script::default()
-    })));
-    let counter = world.a.post(SEND, SIGNALLED, &[inline(b"again")]);
-    world.run();
-    assert_eq!((world.a.cq.all(), world.b.cq.all()), (vec![], vec![]));
-    world.pass(1_000_000, 100_000);
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, counter)]);
-    assert_eq!(world.b.memory.get(0, 5), b"again");
-    assert_eq!(world.b.cq.all().len(), 1);
+fn an_injected_rnr_nak_is_retried() {
+    let mut pair = Pair::new();
+    let receive = pair.b.data_segment(0, 64);
+    pair.b.qp.post_receive(&[receive]);
+    pair.b
+        .host
+        .nic
+        .set_fault_injector(Some(Box::new(ScriptedFaults {
+            receives: [true].into(),
+            ..ScriptedFaults::default()
+        })));
+    let counter = pair.a.post(SEND, SIGNALLED, &[inline_segment(b"again")]);
+    pair.run_until_idle();
+    assert_eq!(
+        (pair.a.cq.poll_all(), pair.b.cq.poll_all()),
+        (vec![], vec![])
+    );
+    pair.advance(1_000_000, 100_000);
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, counter)]);
+    assert_eq!(pair.b.memory.get(0, 5), b"again");
+    assert_eq!(pair.b.cq.poll_all().len(), 1);
 }
 
 #[test]
-fn a_corrupt_completion_fails_its_qp_and_the_rest_is_flushed() {
-    let mut world = World::new();
-    world.a.host.nic.set_fault_injector(Some(Box::new(Script {
-        completions: [CompletionOutcome::Success, CompletionOutcome::Corrupt].into(),
-        ..Script::default()
-    })));
+fn a_corrupt_cqe_fails_its_qp_and_flushes_the_other_requests() {
+    let mut pair = Pair::new();
+    pair.a
+        .host
+        .nic
+        .set_fault_injector(Some(Box::new(ScriptedFaults {
+            completions: [CompletionOutcome::Success, CompletionOutcome::Corrupt].into(),
+            ..ScriptedFaults::default()
+        })));
     for _ in 0..2 {
-        world.a.post(NOP, SIGNALLED, &[]);
+        pair.a.post(NOP, SIGNALLED, &[]);
     }
-    let segments = [world.b.remote(0), world.a.segment(0, 64)];
-    world.a.post(WRITE, SIGNALLED, &segments);
-    world.run();
+    let segments = [pair.b.raddr_segment(0), pair.a.data_segment(0, 64)];
+    pair.a.post(WRITE, SIGNALLED, &segments);
+    pair.run_until_idle();
     assert_eq!(
-        outcome(&world.a.cq.all()),
+        statuses(&pair.a.cq.poll_all()),
         [(OK, 0), (NO_SYNDROME, 1), (FLUSHED, 2)]
     );
     let object = AsyncObject::Qp(0xa0);
-    assert_eq!(told(&world.a), [(AsyncEvent::QpFatal, object)]);
+    assert_eq!(async_events(&pair.a), [(AsyncEvent::QpFatal, object)]);
 }
 
 #[test]
-fn a_completion_that_is_to_fail_does_with_its_syndrome() {
+fn an_injected_error_cqe_has_the_requested_syndrome() {
     for syndrome in [Syndrome::BadResponse, Syndrome::RnrRetryExceeded] {
-        let mut world = World::new();
-        world.a.host.nic.set_fault_injector(Some(Box::new(Script {
-            completions: [CompletionOutcome::Failed(syndrome)].into(),
-            ..Script::default()
-        })));
-        // Both are acknowledged at once.
+        let mut pair = Pair::new();
+        pair.a
+            .host
+            .nic
+            .set_fault_injector(Some(Box::new(ScriptedFaults {
+                completions: [CompletionOutcome::Failed(syndrome)].into(),
+                ..ScriptedFaults::default()
+            })));
+        // One ack completes both.
         for _ in 0..2 {
-            let segments = [world.b.remote(0), world.a.segment(0, 64)];
-            world.a.post(WRITE, SIGNALLED, &segments);
+            let segments = [pair.b.raddr_segment(0), pair.a.data_segment(0, 64)];
+            pair.a.post(WRITE, SIGNALLED, &segments);
         }
-        world.run();
+        pair.run_until_idle();
         assert_eq!(
-            outcome(&world.a.cq.all()),
+            statuses(&pair.a.cq.poll_all()),
             [(syndrome as u8, 0), (FLUSHED, 1)]
         );
     }
 }
 
 #[test]
-fn an_overrun_that_happens_is_an_overrun() {
-    let mut world = World::new();
-    world.a.host.nic.set_fault_injector(Some(Box::new(Script {
-        completions: [CompletionOutcome::Overrun].into(),
-        ..Script::default()
-    })));
-    world.a.post(NOP, SIGNALLED, &[]);
-    world.a.post(NOP, SIGNALLED, &[]);
-    world.run();
-    assert_eq!(world.a.cq.all(), []);
+fn an_injected_overrun_fails_the_cq_and_its_qps() {
+    let mut pair = Pair::new();
+    pair.a
+        .host
+        .nic
+        .set_fault_injector(Some(Box::new(ScriptedFaults {
+            completions: [CompletionOutcome::Overrun].into(),
+            ..ScriptedFaults::default()
+        })));
+    pair.a.post(NOP, SIGNALLED, &[]);
+    pair.a.post(NOP, SIGNALLED, &[]);
+    pair.run_until_idle();
+    assert_eq!(pair.a.cq.poll_all(), []);
     assert_eq!(
-        told(&world.a),
+        async_events(&pair.a),
         [
             (AsyncEvent::CqErr, AsyncObject::Cq(0xc0)),
             (AsyncEvent::QpFatal, AsyncObject::Qp(0xa0))
         ]
     );
-    assert_eq!(world.a.state(), ERR);
+    assert_eq!(pair.a.state(), ERR);
 }
 
 #[test]
-fn a_record_that_announces_more_than_a_ring_holds_fails_the_qp() {
-    let mut host = Host::with(crate::nic::NicOptions {
+fn a_doorbell_record_beyond_the_ring_size_fails_the_qp() {
+    let mut host = Host::with_options(crate::nic::NicOptions {
         view: DoorbellView::Register,
         ..crate::nic::NicOptions::default()
     });
-    let cq = host.cq(64, 64);
+    let cq = host.create_cq(64, 64);
     let spec = host.qp_spec(cq.cqn);
-    let mut qp = host.qp(spec);
-    bring_up(&mut host.nic, qp.qpn, Qpn(2 << 16 | 1), attributes());
+    let mut qp = host.create_qp(spec);
+    modify_to_rts(&mut host.nic, qp.qpn, Qpn(2 << 16 | 1), attributes());
     qp.dbrec.put_be32(4, 1000);
-    host.store(0x800, [1; 8]);
+    host.store_doorbell(0x800, [1; 8]);
     assert_eq!(host.nic.query_qp(qp.qpn).unwrap().state, ERR);
     assert_eq!(host.nic.violations().count(), 1);
     let object = AsyncObject::Qp(0xa0);
@@ -258,22 +277,25 @@ fn a_record_that_announces_more_than_a_ring_holds_fails_the_qp() {
         host.events.take(),
         [Event::Asynchronous(AsyncEvent::QpFatal, object)]
     );
-    // And once: what it says is not looked at again.
-    host.store(0x800, [1; 8]);
+    // Only once: the record is not read again.
+    host.store_doorbell(0x800, [1; 8]);
     assert_eq!(host.events.take(), []);
 }
 
-/// Each command that makes something can find the device's memory used up.
-/// Then it has made nothing, and succeeds when there is memory again.
+/// Every command that creates an object can fail with ENOMEM. It then has created
+/// nothing, and succeeds when memory is available again.
 #[test]
-fn a_command_that_finds_no_memory_leaves_nothing_and_may_be_repeated() {
+fn a_command_that_fails_with_enomem_creates_nothing_and_can_be_repeated() {
     let mut host = Host::new(1);
     let memory = Buffer::new(4096);
     let (context, pd) = (host.context, host.pd);
-    let cq = host.cq(16, 64);
-    let qp = host.qp(host.qp_spec(cq.cqn));
-    let key = host.key(&memory, 64, ALL_ACCESS) >> 8;
-    let (cq_spec, at) = (*host.nic.cq_spec(cq.cqn).expect("made"), memory.at());
+    let cq = host.create_cq(16, 64);
+    let qp = host.create_qp(host.qp_spec(cq.cqn));
+    let key = host.register_buffer(&memory, 64, ALL_ACCESS) >> 8;
+    let (cq_spec, at) = (
+        *host.nic.cq_spec(cq.cqn).expect("the CQ exists"),
+        memory.at(),
+    );
     let mr_spec = MrSpec {
         context,
         pd,
@@ -332,11 +354,11 @@ fn a_command_that_finds_no_memory_leaves_nothing_and_may_be_repeated() {
         let all = nic.object_counts();
         all.contexts + all.pds + all.keys + all.cqs + all.srqs + all.qps
     };
-    for (name, command, makes) in commands {
+    for (name, command, created) in commands {
         let nic = &mut host.nic;
-        nic.set_fault_injector(Some(Box::new(Script {
+        nic.set_fault_injector(Some(Box::new(ScriptedFaults {
             commands: [true].into(),
-            ..Script::default()
+            ..ScriptedFaults::default()
         })));
         let (before, state) = (nic.object_counts(), nic.query_qp(qp.qpn).unwrap().state);
         assert_eq!(command(nic), Err(Errno(libc::ENOMEM)), "{name}");
@@ -344,12 +366,12 @@ fn a_command_that_finds_no_memory_leaves_nothing_and_may_be_repeated() {
         assert_eq!(nic.query_qp(qp.qpn).unwrap().state, state, "{name}");
         let count = total(nic);
         assert_eq!(command(nic), Ok(()), "{name}");
-        assert_eq!(total(nic), count + makes, "{name}");
+        assert_eq!(total(nic), count + created, "{name}");
     }
-    // A QP can be taken out of use without.
-    host.nic.set_fault_injector(Some(Box::new(Script {
+    // A QP can be modified to RESET or ERR without memory.
+    host.nic.set_fault_injector(Some(Box::new(ScriptedFaults {
         commands: [true].into(),
-        ..Script::default()
+        ..ScriptedFaults::default()
     })));
     let to = |state| QpAttr {
         mask: mask::STATE,

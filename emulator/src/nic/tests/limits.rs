@@ -1,16 +1,16 @@
-//! A NIC that can do less: objects are counted, and requests that only the
-//! device sees are looked at.
+//! A NIC with lower limits: numbers of objects, and limits of requests, which only the
+//! device can check.
 
-use super::rig::*;
+use super::fixtures::*;
 use crate::limits::Limits;
 use crate::nic::NicOptions;
 use crate::nic::spec::*;
 
 const LOCAL_QP_OPERATION: u8 = 0x02;
 
-fn limited(slot: u8, text: &str) -> Host {
+fn host_with_limits(slot: u8, text: &str) -> Host {
     let limits: Limits = text.parse().unwrap();
-    Host::with(NicOptions {
+    Host::with_options(NicOptions {
         slot,
         limits,
         ..NicOptions::default()
@@ -18,19 +18,19 @@ fn limited(slot: u8, text: &str) -> Host {
 }
 
 #[test]
-fn objects_beyond_the_limits_are_out_of_memory() {
+fn creating_more_objects_than_the_limits_fails_with_enomem() {
     let full = Some(Errno(libc::ENOMEM));
-    let mut host = limited(1, "max_pd=2,max_cq=1,max_qp=1,max_srq=1,max_mr=2,max_mw=1");
+    let mut host = host_with_limits(1, "max_pd=2,max_cq=1,max_qp=1,max_srq=1,max_mr=2,max_mw=1");
     let context = host.context;
     let second = host.nic.alloc_pd(context).unwrap();
     assert_eq!(host.nic.alloc_pd(context).err(), full);
     host.nic.dealloc_pd(second).unwrap();
     host.nic.alloc_pd(context).unwrap();
 
-    let cq = host.cq(64, 64);
+    let cq = host.create_cq(64, 64);
     let again = *host.nic.cq_spec(cq.cqn).unwrap();
     assert_eq!(host.nic.create_cq(&again).err(), full);
-    let qp = host.qp(host.qp_spec(cq.cqn));
+    let qp = host.create_qp(host.qp_spec(cq.cqn));
     assert_eq!(host.nic.create_qp(&qp.spec).err(), full);
 
     let memory = Buffer::new(4096);
@@ -47,8 +47,8 @@ fn objects_beyond_the_limits_are_out_of_memory() {
         pd: host.pd,
         kind: WindowType::One,
     };
-    // Windows and regions do not take each other's place, and what goes makes
-    // room again.
+    // Windows and regions have separate limits, and destroying an object permits a new
+    // one.
     for _ in 0..2 {
         let window = host.nic.alloc_mw(&mw).unwrap();
         let regions = [host.nic.reg_mr(&mr).unwrap(), host.nic.reg_mr(&mr).unwrap()];
@@ -75,60 +75,79 @@ fn objects_beyond_the_limits_are_out_of_memory() {
     assert_eq!(host.nic.create_srq(&srq).err(), full);
 }
 
-fn world(limits: &str) -> World {
-    World::of(
-        end(limited(1, limits), |_| {}),
-        end(Host::new(2), |_| {}),
+fn pair(limits: &str) -> Pair {
+    Pair::connect(
+        peer(host_with_limits(1, limits), |_| {}),
+        peer(Host::new(2), |_| {}),
         attributes(),
     )
 }
 
-/// Syndrome of the one request that is posted.
-fn outcome_of(limits: &str, opcode: u8, list: impl FnOnce(&mut World) -> Vec<Vec<u8>>) -> u8 {
-    let mut world = world(limits);
-    let list = list(&mut world);
-    world.a.post(opcode, SIGNALLED, &list);
-    world.run();
-    let completions = world.a.cq.all();
+/// Posts one request under these limits. Returns its syndrome.
+fn syndrome_with_limits(
+    limits: &str,
+    opcode: u8,
+    list: impl FnOnce(&mut Pair) -> Vec<Vec<u8>>,
+) -> u8 {
+    let mut pair = pair(limits);
+    let list = list(&mut pair);
+    pair.a.post(opcode, SIGNALLED, &list);
+    pair.run_until_idle();
+    let completions = pair.a.cq.poll_all();
     assert_eq!(completions.len(), 1);
     let refused = completions[0].syndrome == LOCAL_QP_OPERATION;
-    assert_eq!(world.a.host.nic.violations().count(), u64::from(refused));
+    assert_eq!(pair.a.host.nic.violations().count(), u64::from(refused));
     completions[0].syndrome
 }
 
 #[test]
 fn inline_data_beyond_the_limit_fails() {
-    let write =
-        |bytes: &'static [u8]| move |world: &mut World| vec![world.b.remote(0), inline(bytes)];
-    assert_eq!(outcome_of("max_inline=8", WRITE, write(&[7; 8])), OK);
-    let failed = outcome_of("max_inline=8", WRITE, write(&[7; 9]));
-    assert_eq!(failed, LOCAL_QP_OPERATION);
-    let failed = outcome_of("max_inline=0", WRITE, write(&[7; 1]));
-    assert_eq!(failed, LOCAL_QP_OPERATION);
-    // Two pieces count together, and what is not inline does not count.
-    let two = |world: &mut World| vec![world.b.remote(0), inline(&[1; 5]), inline(&[2; 4])];
-    assert_eq!(outcome_of("max_inline=9", WRITE, two), OK);
-    assert_eq!(outcome_of("max_inline=8", WRITE, two), LOCAL_QP_OPERATION);
-    let gathered = |world: &mut World| {
-        let local = pointer(64, world.a.key, world.a.memory.at());
-        vec![world.b.remote(0), local]
+    let write = |bytes: &'static [u8]| {
+        move |pair: &mut Pair| vec![pair.b.raddr_segment(0), inline_segment(bytes)]
     };
-    assert_eq!(outcome_of("max_inline=0", WRITE, gathered), OK);
+    assert_eq!(
+        syndrome_with_limits("max_inline=8", WRITE, write(&[7; 8])),
+        OK
+    );
+    let failed = syndrome_with_limits("max_inline=8", WRITE, write(&[7; 9]));
+    assert_eq!(failed, LOCAL_QP_OPERATION);
+    let failed = syndrome_with_limits("max_inline=0", WRITE, write(&[7; 1]));
+    assert_eq!(failed, LOCAL_QP_OPERATION);
+    // Inline segments are added up; data segments do not count.
+    let two = |pair: &mut Pair| {
+        vec![
+            pair.b.raddr_segment(0),
+            inline_segment(&[1; 5]),
+            inline_segment(&[2; 4]),
+        ]
+    };
+    assert_eq!(syndrome_with_limits("max_inline=9", WRITE, two), OK);
+    assert_eq!(
+        syndrome_with_limits("max_inline=8", WRITE, two),
+        LOCAL_QP_OPERATION
+    );
+    let gathered = |pair: &mut Pair| {
+        let local = data_segment(64, pair.a.key, pair.a.memory.at());
+        vec![pair.b.raddr_segment(0), local]
+    };
+    assert_eq!(syndrome_with_limits("max_inline=0", WRITE, gathered), OK);
 }
 
 #[test]
 fn a_read_into_too_many_segments_fails() {
     let into = |count: u64| {
-        move |world: &mut World| {
-            let (key, at) = (world.a.key, world.a.memory.at());
-            let local = (0..count).map(|n| pointer(8, key, at + 8 * n));
-            std::iter::once(world.b.remote(0)).chain(local).collect()
+        move |pair: &mut Pair| {
+            let (key, at) = (pair.a.key, pair.a.memory.at());
+            let local = (0..count).map(|n| data_segment(8, key, at + 8 * n));
+            std::iter::once(pair.b.raddr_segment(0))
+                .chain(local)
+                .collect()
         }
     };
-    assert_eq!(outcome_of("max_sge_rd=1", READ, into(1)), OK);
+    assert_eq!(syndrome_with_limits("max_sge_rd=1", READ, into(1)), OK);
     assert_eq!(
-        outcome_of("max_sge_rd=1", READ, into(2)),
+        syndrome_with_limits("max_sge_rd=1", READ, into(2)),
         LOCAL_QP_OPERATION
     );
-    assert_eq!(outcome_of("max_sge_rd=1", WRITE, into(2)), OK);
+    assert_eq!(syndrome_with_limits("max_sge_rd=1", WRITE, into(2)), OK);
 }

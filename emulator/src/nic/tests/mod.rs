@@ -1,23 +1,22 @@
-//! The NIC driven by hand: rings in plain memory, packets in a queue, time
-//! as a number.
+//! Tests of the NIC without uverbs commands, threads or a clock: the rings are in
+//! plain memory, the fabric is a queue of packets, and time is a number.
 
 mod arm;
 mod atomic;
-mod bad_wire;
 mod completion;
 mod connection;
 mod control;
 mod datagram;
 mod doorbells;
 mod errors;
+mod fixtures;
 mod garbage;
-mod gone;
 mod incidents;
 mod limits;
 mod loss;
+mod lossy_stream;
 mod receive;
 mod resize;
-mod rig;
+mod unmapped;
 mod unreliable;
 mod window;
-mod wire;

@@ -1,8 +1,7 @@
-//! The unreliable connection: whole messages or none, and nothing answered.
+//! Unreliable connections: messages arrive complete or not at all, without acks.
 
+use super::fixtures::*;
 use super::receive::TestSrq;
-use super::rig::*;
-use super::wire::Fate;
 use crate::fabric::packet::{Operation, PacketFlags};
 use crate::nic::spec::*;
 use proptest::prelude::*;
@@ -15,265 +14,270 @@ const RTS: u8 = 3;
 const SQE: u8 = 5;
 const ERR: u8 = 6;
 
-fn unreliable(slot: u8) -> End {
-    end(Host::new(slot), |spec| spec.service = Service::Uc)
+fn uc_peer(slot: u8) -> Peer {
+    peer(Host::new(slot), |spec| spec.service = Service::Uc)
 }
 
-fn world() -> World {
-    World::of(unreliable(1), unreliable(2), attributes())
+fn pair() -> Pair {
+    Pair::connect(uc_peer(1), uc_peer(2), attributes())
 }
 
-/// Loses the packets of those PSNs, counted from the first one sent.
-fn lose(world: &mut World, lost: &'static [usize]) {
+/// Drops the packets with these indices, counted from the first one sent.
+fn drop_packets(pair: &mut Pair, lost: &'static [usize]) {
     let mut n = 0;
-    world.wire.decide = Box::new(move |_| {
+    pair.wire.delivery_of = Box::new(move |_| {
         n += 1;
         if lost.contains(&(n - 1)) {
-            Fate::IsLost
+            Delivery::Drop
         } else {
-            Fate::Arrives
+            Delivery::Deliver
         }
     });
 }
 
-/// SQE back to RTS.
-fn recover(end: &mut End) {
+/// Modifies the QP from SQE to RTS.
+fn sqe_to_rts(peer: &mut Peer) {
     let attr = QpAttr {
         mask: 1 | 2,
         state: RTS,
         cur_state: SQE,
         ..QpAttr::default()
     };
-    end.host.nic.modify_qp(end.qp.qpn, &attr).unwrap();
+    peer.host.nic.modify_qp(peer.qp.qpn, &attr).unwrap();
 }
 
 #[test]
-fn sends_and_writes_of_many_packets_arrive_and_nothing_is_answered() {
-    let mut world = world();
-    let sent = world.a.fill(0, 5000, 1);
-    let receive = world.b.segment(8000, 6000);
-    world.b.qp.post_receive(&[receive]);
-    world.b.qp.post_receive(&[]);
-    let from = world.a.segment(0, 5000);
-    world
-        .a
+fn sends_and_writes_of_many_packets_arrive_without_acks() {
+    let mut pair = pair();
+    let sent = pair.a.fill(0, 5000, 1);
+    let receive = pair.b.data_segment(8000, 6000);
+    pair.b.qp.post_receive(&[receive]);
+    pair.b.qp.post_receive(&[]);
+    let from = pair.a.data_segment(0, 5000);
+    pair.a
         .post(SEND_IMM, SIGNALLED | SOLICITED, std::slice::from_ref(&from));
-    let to = world.b.remote(20_000);
-    world.a.post(WRITE, SIGNALLED, &[to, from.clone()]);
-    let to = world.b.remote(30_000);
-    world.a.post(WRITE_IMM, SIGNALLED, &[to, from]);
-    world.a.post(NOP, SIGNALLED, &[]);
-    world.run();
+    let to = pair.b.raddr_segment(20_000);
+    pair.a.post(WRITE, SIGNALLED, &[to, from.clone()]);
+    let to = pair.b.raddr_segment(30_000);
+    pair.a.post(WRITE_IMM, SIGNALLED, &[to, from]);
+    pair.a.post(NOP, SIGNALLED, &[]);
+    pair.run_until_idle();
     for place in [8000, 20_000, 30_000] {
-        assert_eq!(world.b.memory.get(place, 5000), sent, "{place}");
+        assert_eq!(pair.b.memory.get(place, 5000), sent, "{place}");
     }
-    let received = world.b.cq.all();
-    let told: Vec<_> = received
+    let received = pair.b.cq.poll_all();
+    let reported: Vec<_> = received
         .iter()
         .map(|cqe| (cqe.opcode, cqe.bytes, cqe.solicited))
         .collect();
-    assert_eq!(told, [(3, 5000, true), (1, 5000, false)]);
+    assert_eq!(reported, [(3, 5000, true), (1, 5000, false)]);
     assert_eq!(received[0].immediate, [0xca, 0xfe, 0xba, 0xbe]);
-    let done = outcome(&world.a.cq.all());
+    let done = statuses(&pair.a.cq.poll_all());
     assert_eq!(done, [(OK, 0), (OK, 1), (OK, 2), (OK, 3)]);
     let is_request = |operation| matches!(operation, Operation::Send | Operation::Write);
-    assert!(world.wire.sent.iter().all(|packet| {
+    assert!(pair.wire.sent.iter().all(|packet| {
         let header = &packet.header;
         is_request(header.operation) && !header.flags.contains(PacketFlags::ACK_REQUEST)
     }));
-    world.assert_no_violations();
+    pair.assert_no_violations();
 }
 
 #[test]
-fn requests_are_done_when_they_have_left_and_no_timer_runs() {
-    let mut world = world();
-    world.wire.decide = Box::new(|_| Fate::IsLost);
-    let from = world.a.segment(0, 5000);
-    world.a.post(SEND, SIGNALLED, &[from]);
-    let progress = world.a.host.nic.work(1, &mut world.wire, 64);
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, 0)]);
+fn requests_complete_when_they_are_sent_and_no_timer_runs() {
+    let mut pair = pair();
+    pair.wire.delivery_of = Box::new(|_| Delivery::Drop);
+    let from = pair.a.data_segment(0, 5000);
+    pair.a.post(SEND, SIGNALLED, &[from]);
+    let progress = pair.a.host.nic.work(1, &mut pair.wire, 64);
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 0)]);
     assert_eq!(progress.next_deadline, None);
-    assert_eq!(world.wire.sent.len(), 5);
+    assert_eq!(pair.wire.sent.len(), 5);
 }
 
 #[test]
-fn a_message_that_lost_a_packet_does_not_arrive_and_leaves_its_receive() {
-    // Three packets each; the first, a middle and the last one are lost.
+fn a_message_with_a_lost_packet_does_not_arrive_and_consumes_no_receive() {
+    // Three packets each; the first, the middle or the last one is lost.
     for lost in [&[0], &[1], &[2]] {
-        let mut world = world();
-        lose(&mut world, lost);
+        let mut pair = pair();
+        drop_packets(&mut pair, lost);
         for n in 0..2 {
-            let receive = world.b.segment(n * 4000, 4000);
-            world.b.qp.post_receive(&[receive]);
+            let receive = pair.b.data_segment(n * 4000, 4000);
+            pair.b.qp.post_receive(&[receive]);
         }
-        world.a.fill(0, 3000, 1);
-        let second = world.a.fill(4000, 3000, 2);
+        pair.a.fill(0, 3000, 1);
+        let second = pair.a.fill(4000, 3000, 2);
         for offset in [0, 4000] {
-            let from = world.a.segment(offset, 3000);
-            world.a.post(SEND, SIGNALLED, &[from]);
+            let from = pair.a.data_segment(offset, 3000);
+            pair.a.post(SEND, SIGNALLED, &[from]);
         }
-        world.run();
-        assert_eq!(outcome(&world.a.cq.all()), [(OK, 0), (OK, 1)]);
-        assert_eq!(outcome(&world.b.cq.all()), [(OK, 0)], "{lost:?}");
-        assert_eq!(world.b.memory.get(0, 3000), second);
-        assert_eq!((world.a.state(), world.b.state()), (RTS, RTS));
+        pair.run_until_idle();
+        assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 0), (OK, 1)]);
+        assert_eq!(statuses(&pair.b.cq.poll_all()), [(OK, 0)], "{lost:?}");
+        assert_eq!(pair.b.memory.get(0, 3000), second);
+        assert_eq!((pair.a.state(), pair.b.state()), (RTS, RTS));
     }
 }
 
 #[test]
-fn a_shared_receive_stays_with_the_qp_whose_message_was_cut_off() {
+fn an_srq_wqe_stays_with_the_qp_whose_message_was_incomplete() {
     let mut host = Host::new(2);
     let mut srq = TestSrq::new(&mut host, 16, 0);
-    let b = end(host, |spec| {
+    let b = peer(host, |spec| {
         spec.service = Service::Uc;
         spec.srq = Some(srq.srqn);
         spec.rq_wqe_count = 0;
     });
-    let mut world = World::of(unreliable(1), b, attributes());
-    lose(&mut world, &[2]);
-    let segment = world.b.segment(0, 4000);
+    let mut pair = Pair::connect(uc_peer(1), b, attributes());
+    drop_packets(&mut pair, &[2]);
+    let segment = pair.b.data_segment(0, 4000);
     srq.post(0, 1, &segment);
     for _ in 0..2 {
-        let from = world.a.segment(0, 3000);
-        world.a.post(SEND, 0, &[from]);
-        world.run();
+        let from = pair.a.data_segment(0, 3000);
+        pair.a.post(SEND, 0, &[from]);
+        pair.run_until_idle();
     }
-    assert_eq!(outcome(&world.b.cq.all()), [(OK, 0)]);
+    assert_eq!(statuses(&pair.b.cq.poll_all()), [(OK, 0)]);
 }
 
 #[test]
-fn what_finds_no_receive_is_dropped() {
-    let mut world = world();
-    world.a.post(SEND, SIGNALLED, &[inline(b"early")]);
-    let to = world.b.remote(64);
-    world.a.post(WRITE_IMM, SIGNALLED, &[to, inline(b"early")]);
-    world.run();
-    let receive = world.b.segment(0, 64);
-    world.b.qp.post_receive(&[receive]);
-    world.a.post(SEND, SIGNALLED, &[inline(b"on time")]);
-    world.run();
-    assert_eq!(world.b.memory.get(0, 7), b"on time");
-    assert_eq!(world.b.cq.all().len(), 1);
-    assert_eq!(world.a.cq.all().len(), 3);
-    assert_eq!(world.b.memory.get(64, 5), [0; 5]);
-    assert_eq!(world.b.host.events.take(), []);
+fn messages_without_a_receive_are_dropped() {
+    let mut pair = pair();
+    pair.a.post(SEND, SIGNALLED, &[inline_segment(b"early")]);
+    let to = pair.b.raddr_segment(64);
+    pair.a
+        .post(WRITE_IMM, SIGNALLED, &[to, inline_segment(b"early")]);
+    pair.run_until_idle();
+    let receive = pair.b.data_segment(0, 64);
+    pair.b.qp.post_receive(&[receive]);
+    pair.a.post(SEND, SIGNALLED, &[inline_segment(b"on time")]);
+    pair.run_until_idle();
+    assert_eq!(pair.b.memory.get(0, 7), b"on time");
+    assert_eq!(pair.b.cq.poll_all().len(), 1);
+    assert_eq!(pair.a.cq.poll_all().len(), 3);
+    assert_eq!(pair.b.memory.get(64, 5), [0; 5]);
+    assert_eq!(pair.b.host.events.take(), []);
 }
 
 #[test]
-fn what_the_peer_may_not_do_is_dropped() {
-    let mut world = world();
-    let bad = remote(world.b.memory.at(), world.b.key ^ 0x10);
-    world.a.post(WRITE, SIGNALLED, &[bad, inline(b"bad key")]);
-    let beyond = world.b.remote(MEMORY - 1);
-    world
-        .a
-        .post(WRITE, SIGNALLED, &[beyond, inline(b"bad end")]);
-    let good = world.b.remote(8);
-    world.a.post(WRITE, SIGNALLED, &[good, inline(b"good")]);
-    world.run();
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, 0), (OK, 1), (OK, 2)]);
-    assert_eq!(world.b.memory.get(0, 12), b"\0\0\0\0\0\0\0\0good");
-    assert_eq!((world.b.state(), world.b.host.events.take()), (RTS, vec![]));
+fn requests_without_permission_are_dropped() {
+    let mut pair = pair();
+    let bad = raddr_segment(pair.b.memory.at(), pair.b.key ^ 0x10);
+    pair.a
+        .post(WRITE, SIGNALLED, &[bad, inline_segment(b"bad key")]);
+    let beyond = pair.b.raddr_segment(MEMORY_SIZE - 1);
+    pair.a
+        .post(WRITE, SIGNALLED, &[beyond, inline_segment(b"bad end")]);
+    let good = pair.b.raddr_segment(8);
+    pair.a
+        .post(WRITE, SIGNALLED, &[good, inline_segment(b"good")]);
+    pair.run_until_idle();
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 0), (OK, 1), (OK, 2)]);
+    assert_eq!(pair.b.memory.get(0, 12), b"\0\0\0\0\0\0\0\0good");
+    assert_eq!((pair.b.state(), pair.b.host.events.take()), (RTS, vec![]));
 }
 
 #[test]
-fn a_message_longer_than_its_receive_fails_the_receiver_alone() {
-    let mut world = world();
-    let receive = world.b.segment(0, 2999);
-    world.b.qp.post_receive(std::slice::from_ref(&receive));
-    world.b.qp.post_receive(&[receive]);
-    let from = world.a.segment(0, 3000);
-    world.a.post(SEND, SIGNALLED, &[from]);
-    world.run();
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, 0)]);
+fn a_message_longer_than_its_receive_fails_only_the_receiver() {
+    let mut pair = pair();
+    let receive = pair.b.data_segment(0, 2999);
+    pair.b.qp.post_receive(std::slice::from_ref(&receive));
+    pair.b.qp.post_receive(&[receive]);
+    let from = pair.a.data_segment(0, 3000);
+    pair.a.post(SEND, SIGNALLED, &[from]);
+    pair.run_until_idle();
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 0)]);
     assert_eq!(
-        outcome(&world.b.cq.all()),
+        statuses(&pair.b.cq.poll_all()),
         [(LOCAL_LENGTH, 0), (FLUSHED, 1)]
     );
-    assert_eq!((world.a.state(), world.b.state()), (RTS, ERR));
+    assert_eq!((pair.a.state(), pair.b.state()), (RTS, ERR));
 }
 
 #[test]
-fn a_bad_request_stops_the_send_queue_until_software_brings_it_back() {
-    let mut world = world();
+fn a_malformed_request_moves_the_qp_to_sqe_until_software_modifies_it_to_rts() {
+    let mut pair = pair();
     for n in 0..2 {
-        let receive = world.a.segment(n * 64, 64);
-        world.a.qp.post_receive(&[receive]);
+        let receive = pair.a.data_segment(n * 64, 64);
+        pair.a.qp.post_receive(&[receive]);
     }
-    let to = world.b.remote(0);
-    let good = [to.clone(), inline(b"good")];
-    let bad = [to, pointer(4, 0xbad, 0x10000)];
-    world.a.post(WRITE, SIGNALLED, &good);
-    world.a.post(WRITE, 0, &bad);
-    world.a.post(WRITE, 0, &good);
-    world.run();
+    let to = pair.b.raddr_segment(0);
+    let good = [to.clone(), inline_segment(b"good")];
+    let bad = [to, data_segment(4, 0xbad, 0x10000)];
+    pair.a.post(WRITE, SIGNALLED, &good);
+    pair.a.post(WRITE, 0, &bad);
+    pair.a.post(WRITE, 0, &good);
+    pair.run_until_idle();
     let expected = [(OK, 0), (LOCAL_PROTECTION, 1), (FLUSHED, 2)];
-    assert_eq!(outcome(&world.a.cq.all()), expected);
-    assert_eq!((world.a.state(), world.b.state()), (SQE, RTS));
-    // What is posted meanwhile is flushed; receives go on.
-    let later = world.a.post(WRITE, 0, &good);
-    world.run();
-    assert_eq!(outcome(&world.a.cq.all()), [(FLUSHED, later)]);
-    world.b.post(SEND, 0, &[inline(b"still here")]);
-    world.run();
-    assert_eq!(world.a.memory.get(0, 10), b"still here");
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, 0)]);
-    recover(&mut world.a);
-    let again = world.a.post(WRITE, SIGNALLED, &good);
-    world.run();
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, again)]);
-    assert_eq!(world.a.state(), RTS);
+    assert_eq!(statuses(&pair.a.cq.poll_all()), expected);
+    assert_eq!((pair.a.state(), pair.b.state()), (SQE, RTS));
+    // Requests posted in SQE are flushed; receives continue.
+    let later = pair.a.post(WRITE, 0, &good);
+    pair.run_until_idle();
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(FLUSHED, later)]);
+    pair.b.post(SEND, 0, &[inline_segment(b"still here")]);
+    pair.run_until_idle();
+    assert_eq!(pair.a.memory.get(0, 10), b"still here");
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 0)]);
+    sqe_to_rts(&mut pair.a);
+    let again = pair.a.post(WRITE, SIGNALLED, &good);
+    pair.run_until_idle();
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, again)]);
+    assert_eq!(pair.a.state(), RTS);
 }
 
 #[test]
-fn reads_and_atomics_do_not_exist_here() {
+fn reads_and_atomics_are_operation_errors() {
     for opcode in [READ, 0x11, 0x12] {
-        let mut world = world();
-        let segments = [world.b.remote(0), vec![0; 16], world.a.segment(0, 8)];
+        let mut pair = pair();
+        let segments = [
+            pair.b.raddr_segment(0),
+            vec![0; 16],
+            pair.a.data_segment(0, 8),
+        ];
         let segments = if opcode == READ {
             vec![segments[0].clone(), segments[2].clone()]
         } else {
             segments.to_vec()
         };
-        world.a.post(opcode, 0, &segments);
-        world.run();
-        assert_eq!(outcome(&world.a.cq.all()), [(LOCAL_QP_OPERATION, 0)]);
-        assert_eq!((world.a.state(), world.wire.sent.len()), (SQE, 0));
+        pair.a.post(opcode, 0, &segments);
+        pair.run_until_idle();
+        assert_eq!(statuses(&pair.a.cq.poll_all()), [(LOCAL_QP_OPERATION, 0)]);
+        assert_eq!((pair.a.state(), pair.wire.sent.len()), (SQE, 0));
     }
 }
 
 #[test]
-fn the_send_queue_is_drained_when_everything_has_left() {
-    let mut world = world();
-    world.wire.room = 2;
-    let segments = [world.b.remote(0), world.a.segment(0, 5000)];
-    world.a.post(WRITE, SIGNALLED, &segments);
-    world.a.host.nic.work(1, &mut world.wire, 64);
+fn the_send_queue_is_drained_when_all_packets_are_sent() {
+    let mut pair = pair();
+    pair.wire.capacity = 2;
+    let segments = [pair.b.raddr_segment(0), pair.a.data_segment(0, 5000)];
+    pair.a.post(WRITE, SIGNALLED, &segments);
+    pair.a.host.nic.work(1, &mut pair.wire, 64);
     let drain = QpAttr {
         mask: 1 | 1 << 2,
         state: 4,
         ..QpAttr::default()
     };
-    world.a.host.nic.modify_qp(world.a.qp.qpn, &drain).unwrap();
-    assert_eq!(world.a.host.events.take(), []);
-    world.run();
+    pair.a.host.nic.modify_qp(pair.a.qp.qpn, &drain).unwrap();
+    assert_eq!(pair.a.host.events.take(), []);
+    pair.run_until_idle();
     let drained = Event::Asynchronous(AsyncEvent::SqDrained, AsyncObject::Qp(0xa0));
-    assert_eq!(world.a.host.events.take(), [drained]);
-    assert_eq!(outcome(&world.a.cq.all()), [(OK, 0)]);
+    assert_eq!(pair.a.host.events.take(), [drained]);
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 0)]);
 }
 
 #[test]
-fn small_messages_come_in_the_cqe_here_too() {
-    let b = end(Host::new(2), |spec| {
+fn small_messages_are_scattered_to_the_cqe() {
+    let b = peer(Host::new(2), |spec| {
         spec.service = Service::Uc;
         spec.scatter_to_cqe = true;
     });
-    let mut world = World::of(unreliable(1), b, attributes());
-    let receive = world.b.segment(0, 64);
-    world.b.qp.post_receive(&[receive]);
-    world.a.post(SEND, 0, &[inline(b"small")]);
-    world.run();
-    let cqe = world.b.cq.poll().unwrap();
+    let mut pair = Pair::connect(uc_peer(1), b, attributes());
+    let receive = pair.b.data_segment(0, 64);
+    pair.b.qp.post_receive(&[receive]);
+    pair.a.post(SEND, 0, &[inline_segment(b"small")]);
+    pair.run_until_idle();
+    let cqe = pair.b.cq.poll().unwrap();
     assert_eq!((cqe.format, &cqe.raw[..5]), (1, &b"small"[..]));
 }
 
@@ -281,34 +285,34 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn what_arrives_on_a_bad_wire_is_whole_and_in_order(
+    fn messages_that_arrive_on_a_faulty_wire_are_complete_and_in_order(
         lost in prop::collection::vec(prop::bool::weighted(0.2), 0..60),
         sizes in prop::collection::vec(8_u16..1500, 1..16),
     ) {
-        let mut world = World::of(unreliable(1), unreliable(2), QpAttr {
+        let mut pair = Pair::connect(uc_peer(1), uc_peer(2), QpAttr {
             path_mtu: 1,
             ..attributes()
         });
         let mut lost = lost.into_iter();
-        world.wire.decide = Box::new(move |_| {
-            if lost.next().unwrap_or(false) { Fate::IsLost } else { Fate::Arrives }
+        pair.wire.delivery_of = Box::new(move |_| {
+            if lost.next().unwrap_or(false) { Delivery::Drop } else { Delivery::Deliver }
         });
         let mut messages = Vec::new();
         for (n, size) in sizes.iter().enumerate() {
-            let receive = world.b.segment(n * 2048, 2048);
-            world.b.qp.post_receive(&[receive]);
-            messages.push(world.a.fill(n * 2048, usize::from(*size), n as u8));
-            let from = world.a.segment(n * 2048, u32::from(*size));
-            world.a.post(SEND, SIGNALLED, &[from]);
+            let receive = pair.b.data_segment(n * 2048, 2048);
+            pair.b.qp.post_receive(&[receive]);
+            messages.push(pair.a.fill(n * 2048, usize::from(*size), n as u8));
+            let from = pair.a.data_segment(n * 2048, u32::from(*size));
+            pair.a.post(SEND, SIGNALLED, &[from]);
         }
-        world.run();
-        prop_assert_eq!(world.a.cq.all().len(), sizes.len());
+        pair.run_until_idle();
+        prop_assert_eq!(pair.a.cq.poll_all().len(), sizes.len());
         let mut sent = messages.iter();
-        for (n, cqe) in world.b.cq.all().iter().enumerate() {
+        for (n, cqe) in pair.b.cq.poll_all().iter().enumerate() {
             prop_assert_eq!((cqe.syndrome, usize::from(cqe.counter)), (OK, n));
-            let data = world.b.memory.get(n * 2048, cqe.bytes as usize);
+            let data = pair.b.memory.get(n * 2048, cqe.bytes as usize);
             prop_assert!(sent.any(|message| *message == data), "message {}", n);
         }
-        prop_assert_eq!(world.b.state(), RTS);
+        prop_assert_eq!(pair.b.state(), RTS);
     }
 }

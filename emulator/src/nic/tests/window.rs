@@ -1,7 +1,6 @@
-//! Memory windows: binds, invalidations, and what they open.
+//! Memory windows: binds, invalidations, and the accesses that they permit.
 
-use super::rig::*;
-use super::wire::Fate;
+use super::fixtures::*;
 use crate::nic::spec::*;
 
 const UMR: u8 = 0x25;
@@ -12,12 +11,12 @@ const WINDOW_BIND: u8 = 0x06;
 const LOCAL_ACCESS: u8 = 0x11;
 const REMOTE_ACCESS: u8 = 0x13;
 
-const READ_RIGHT: u8 = 0x10;
-const WRITE_RIGHT: u8 = 0x20;
-const ATOMIC_RIGHT: u8 = 0x40;
-const EVERY_RIGHT: u8 = READ_RIGHT | WRITE_RIGHT | ATOMIC_RIGHT;
+const READ_ACCESS: u8 = 0x10;
+const WRITE_ACCESS: u8 = 0x20;
+const ATOMIC_ACCESS: u8 = 0x40;
+const ALL_WINDOW_ACCESS: u8 = READ_ACCESS | WRITE_ACCESS | ATOMIC_ACCESS;
 
-/// What a bind says.
+/// The parameters of a bind.
 #[derive(Clone, Copy)]
 struct Bind {
     kind: WindowType,
@@ -26,10 +25,10 @@ struct Bind {
     address: u64,
     start: u64,
     length: u64,
-    rights: u8,
+    access: u8,
 }
 
-/// The segments of a bind as libmlx5 writes them.
+/// Returns the segments of a bind as libmlx5 writes them.
 fn bind_segments(qpn: u32, bind: &Bind) -> Vec<Vec<u8>> {
     let (mut flags, mut mask, mut owner) = (0x90_u8, 0x203c_2041_u64, 0x00ff_ffff_u32);
     if bind.kind == WindowType::Two {
@@ -40,19 +39,19 @@ fn bind_segments(qpn: u32, bind: &Bind) -> Vec<Vec<u8>> {
     let mut control = vec![flags, 0, 0, 0, 0, 4, 0, 0];
     control.extend(mask.to_be_bytes());
     control.resize(48, 0);
-    let mut context = vec![0, 0, bind.rights, 0];
+    let mut context = vec![0, 0, bind.access, 0];
     context.extend((owner << 8 | u32::from(bind.variant)).to_be_bytes());
     context.extend([0xdd; 8]);
     context.extend(bind.start.to_be_bytes());
     context.extend(bind.length.to_be_bytes());
     context.resize(64, 0xdd);
-    let mut translation = pointer(bind.length as u32, bind.region, bind.address);
+    let mut translation = data_segment(bind.length as u32, bind.region, bind.address);
     translation.resize(64, 0);
     vec![control, context, translation]
 }
 
-/// Those of a bind of nothing (type 1) or a local invalidation (type 2).
-fn free_segments(kind: WindowType, variant: u8) -> Vec<Vec<u8>> {
+/// Returns the segments of a bind of length 0 (type 1) or a local invalidation (type 2).
+fn unbind_segments(kind: WindowType, variant: u8) -> Vec<Vec<u8>> {
     let (flags, mask) = match kind {
         WindowType::One => (0x90_u8, 0x2000_2000_u64),
         WindowType::Two => (0x98, 0x2000_6000),
@@ -66,39 +65,38 @@ fn free_segments(kind: WindowType, variant: u8) -> Vec<Vec<u8>> {
     vec![control, context]
 }
 
-/// A world whose end B has a region that windows may be bound to, and windows
-/// of both types.
+/// A pair in which B has a region for binds, and a window of each type.
 struct Windows {
-    world: World,
+    pair: Pair,
     region: u32,
     region_handle: u32,
     one: MwKeys,
     two: MwKeys,
 }
 
-const EVERY_ACCESS: Access = ALL_ACCESS
+const WINDOW_ACCESS: Access = ALL_ACCESS
     .union(Access::REMOTE_ATOMIC)
     .union(Access::MW_BIND);
 
-fn register(end: &mut End, access: Access) -> MrKeys {
+fn register_region(peer: &mut Peer, access: Access) -> MrKeys {
     let spec = MrSpec {
-        context: end.host.context,
-        pd: end.host.pd,
-        start: end.memory.at(),
-        length: MEMORY as u64,
-        hca_va: end.memory.at(),
+        context: peer.host.context,
+        pd: peer.host.pd,
+        start: peer.memory.at(),
+        length: MEMORY_SIZE as u64,
+        hca_va: peer.memory.at(),
         access,
     };
-    end.host.nic.reg_mr(&spec).unwrap()
+    peer.host.nic.reg_mr(&spec).unwrap()
 }
 
-fn window(end: &mut End, kind: WindowType) -> MwKeys {
+fn alloc_window(peer: &mut Peer, kind: WindowType) -> MwKeys {
     let spec = MwSpec {
-        context: end.host.context,
-        pd: end.host.pd,
+        context: peer.host.context,
+        pd: peer.host.pd,
         kind,
     };
-    end.host.nic.alloc_mw(&spec).unwrap()
+    peer.host.nic.alloc_mw(&spec).unwrap()
 }
 
 impl Windows {
@@ -107,19 +105,19 @@ impl Windows {
     }
 
     fn of(service: Service) -> Self {
-        let end = |slot| end(Host::new(slot), |spec| spec.service = service);
+        let peer = |slot| peer(Host::new(slot), |spec| spec.service = service);
         let access = ALL_ACCESS | Access::REMOTE_ATOMIC;
         let attr = QpAttr {
             access,
             ..attributes()
         };
-        let mut world = World::of(end(1), end(2), attr);
-        // Only the windows give rights to the peer.
-        let keys = register(&mut world.b, Access::LOCAL_WRITE | Access::MW_BIND);
-        let one = window(&mut world.b, WindowType::One);
-        let two = window(&mut world.b, WindowType::Two);
+        let mut pair = Pair::connect(peer(1), peer(2), attr);
+        // Only the windows permit remote access.
+        let keys = register_region(&mut pair.b, Access::LOCAL_WRITE | Access::MW_BIND);
+        let one = alloc_window(&mut pair.b, WindowType::One);
+        let two = alloc_window(&mut pair.b, WindowType::Two);
         Self {
-            world,
+            pair,
             region: keys.lkey,
             region_handle: keys.handle,
             one,
@@ -127,9 +125,9 @@ impl Windows {
         }
     }
 
-    /// 256 bytes from offset 4096 of B's memory, under the next key.
+    /// Returns a bind of 256 bytes at offset 4096 of B's buffer to the next key.
     fn bind(&self, kind: WindowType) -> Bind {
-        let address = self.world.b.memory.at() + 4096;
+        let address = self.pair.b.memory.at() + 4096;
         Bind {
             kind,
             variant: self.rkey(kind) as u8 + 1,
@@ -137,7 +135,7 @@ impl Windows {
             address,
             start: address,
             length: 256,
-            rights: EVERY_RIGHT,
+            access: ALL_WINDOW_ACCESS,
         }
     }
 
@@ -148,22 +146,21 @@ impl Windows {
         }
     }
 
-    /// B posts a UMR on that key; answers its syndrome.
+    /// Posts a UMR for a key at B. Returns its syndrome.
     fn umr(&mut self, key: u32, segments: &[Vec<u8>]) -> u8 {
-        let b = &mut self.world.b;
-        b.qp.write_with(UMR, SIGNALLED | SMALL_FENCE, key, segments);
-        b.qp.ring(&mut b.host);
-        self.world.run();
-        let cqe = self.world.b.cq.poll().expect("it completes");
+        let b = &mut self.pair.b;
+        b.qp.write_wqe_with(UMR, SIGNALLED | SMALL_FENCE, key, segments);
+        b.qp.ring_doorbell(&mut b.host);
+        self.pair.run_until_idle();
+        let cqe = self.pair.b.cq.poll().expect("a completion");
         assert_eq!(cqe.wqe_opcode, UMR);
         cqe.syndrome
     }
 
-    /// Posts a bind; answers its syndrome. The window's key is the new one
-    /// when it succeeds.
-    fn post(&mut self, bind: &Bind) -> u8 {
+    /// Posts a bind. Returns its syndrome. If it succeeds, the window has the new key.
+    fn post_bind(&mut self, bind: &Bind) -> u8 {
         let key = self.rkey(bind.kind);
-        let segments = bind_segments(self.world.b.qp.qpn.0, bind);
+        let segments = bind_segments(self.pair.b.qp.qpn.0, bind);
         let syndrome = self.umr(key, &segments);
         if syndrome == OK {
             self.set_variant(bind.kind, bind.variant);
@@ -179,260 +176,273 @@ impl Windows {
         keys.rkey = keys.rkey & !0xff | u32::from(variant);
     }
 
-    fn free(&mut self, kind: WindowType) -> u8 {
+    fn unbind(&mut self, kind: WindowType) -> u8 {
         let variant = match kind {
             WindowType::One => self.one.rkey as u8 + 1,
             WindowType::Two => 0,
         };
-        let syndrome = self.umr(self.rkey(kind), &free_segments(kind, variant));
+        let syndrome = self.umr(self.rkey(kind), &unbind_segments(kind, variant));
         if syndrome == OK {
             self.set_variant(kind, variant);
         }
         syndrome
     }
 
-    /// A writes 8 bytes through that key; answers the syndrome.
+    /// Writes 8 bytes from A with a key. Returns the syndrome.
     fn write(&mut self, key: u32, address: u64) -> u8 {
-        let segments = [remote(address, key), inline(b"windowed")];
-        self.world.a.post(WRITE, SIGNALLED, &segments);
-        self.outcome()
+        let segments = [raddr_segment(address, key), inline_segment(b"windowed")];
+        self.pair.a.post(WRITE, SIGNALLED, &segments);
+        self.run_to_syndrome()
     }
 
-    fn outcome(&mut self) -> u8 {
-        self.world.run();
-        self.world.a.cq.poll().expect("it completes").syndrome
+    fn run_to_syndrome(&mut self) -> u8 {
+        self.pair.run_until_idle();
+        self.pair.a.cq.poll().expect("a completion").syndrome
     }
 
     fn reconnect(&mut self) {
-        for end in [&mut self.world.a, &mut self.world.b] {
-            set_state(&mut end.host.nic, end.qp.qpn, 0);
-            end.qp.posted = 0;
-            end.qp.received = 0;
-            end.qp.dbrec.put_be32(0, 0);
-            end.qp.dbrec.put_be32(4, 0);
-            end.cq.all();
+        for peer in [&mut self.pair.a, &mut self.pair.b] {
+            set_state(&mut peer.host.nic, peer.qp.qpn, 0);
+            peer.qp.posted = 0;
+            peer.qp.received = 0;
+            peer.qp.dbrec.put_be32(0, 0);
+            peer.qp.dbrec.put_be32(4, 0);
+            peer.cq.poll_all();
         }
         let attr = QpAttr {
             access: ALL_ACCESS | Access::REMOTE_ATOMIC,
             ..attributes()
         };
-        let (a, b) = (self.world.a.qp.qpn, self.world.b.qp.qpn);
-        bring_up(&mut self.world.a.host.nic, a, b, attr);
-        bring_up(&mut self.world.b.host.nic, b, a, attr);
+        let (a, b) = (self.pair.a.qp.qpn, self.pair.b.qp.qpn);
+        modify_to_rts(&mut self.pair.a.host.nic, a, b, attr);
+        modify_to_rts(&mut self.pair.b.host.nic, b, a, attr);
     }
 
-    fn inside(&self) -> u64 {
-        self.world.b.memory.at() + 4096
+    fn bound_address(&self) -> u64 {
+        self.pair.b.memory.at() + 4096
     }
 }
 
 #[test]
-fn a_bound_window_opens_its_range_with_its_rights() {
+fn a_bound_window_permits_its_accesses_in_its_range() {
     for kind in [WindowType::One, WindowType::Two] {
         let mut it = Windows::new();
         let bind = it.bind(kind);
-        assert_eq!(it.post(&bind), OK);
-        let (key, at) = (it.rkey(kind), it.inside());
+        assert_eq!(it.post_bind(&bind), OK);
+        let (key, at) = (it.rkey(kind), it.bound_address());
         assert_eq!(it.write(key, at + 248), OK);
-        assert_eq!(it.world.b.memory.get(4096 + 248, 8), b"windowed");
-        let into = it.world.a.segment(0, 8);
-        it.world
-            .a
-            .post(READ, SIGNALLED, &[remote(at + 248, key), into.clone()]);
-        assert_eq!(it.outcome(), OK);
-        assert_eq!(it.world.a.memory.get(0, 8), b"windowed");
-        it.world.b.memory.put(4096, &7_u64.to_ne_bytes());
+        assert_eq!(it.pair.b.memory.get(4096 + 248, 8), b"windowed");
+        let into = it.pair.a.data_segment(0, 8);
+        it.pair.a.post(
+            READ,
+            SIGNALLED,
+            &[raddr_segment(at + 248, key), into.clone()],
+        );
+        assert_eq!(it.run_to_syndrome(), OK);
+        assert_eq!(it.pair.a.memory.get(0, 8), b"windowed");
+        it.pair.b.memory.put(4096, &7_u64.to_ne_bytes());
         let operands = [5_u64.to_be_bytes(), [0; 8]].concat();
-        it.world
-            .a
-            .post(FETCH_ADD, SIGNALLED, &[remote(at, key), operands, into]);
-        assert_eq!(it.outcome(), OK);
-        assert_eq!(it.world.b.memory.get(4096, 8), 12_u64.to_ne_bytes());
-        it.world.assert_no_violations();
-        assert_eq!(it.write(key, at + 249), REMOTE_ACCESS, "past its end");
+        it.pair.a.post(
+            FETCH_ADD,
+            SIGNALLED,
+            &[raddr_segment(at, key), operands, into],
+        );
+        assert_eq!(it.run_to_syndrome(), OK);
+        assert_eq!(it.pair.b.memory.get(4096, 8), 12_u64.to_ne_bytes());
+        it.pair.assert_no_violations();
+        assert_eq!(it.write(key, at + 249), REMOTE_ACCESS, "beyond the end");
     }
 }
 
 #[test]
-fn a_window_gives_no_right_that_it_was_not_bound_with() {
+fn a_window_permits_no_access_that_it_was_not_bound_with() {
     let mut it = Windows::new();
     let bind = Bind {
-        rights: READ_RIGHT,
+        access: READ_ACCESS,
         ..it.bind(WindowType::One)
     };
-    assert_eq!(it.post(&bind), OK);
-    let (key, at) = (it.one.rkey, it.inside());
+    assert_eq!(it.post_bind(&bind), OK);
+    let (key, at) = (it.one.rkey, it.bound_address());
     assert_eq!(it.write(key, at), REMOTE_ACCESS);
-    assert_eq!(it.world.b.memory.get(4096, 8), [0; 8]);
+    assert_eq!(it.pair.b.memory.get(4096, 8), [0; 8]);
 }
 
 #[test]
-fn a_key_opens_nothing_before_the_bind_and_an_old_one_nothing_after() {
+fn a_key_is_invalid_before_the_bind_and_the_old_key_after_it() {
     let mut it = Windows::new();
-    let (old, at) = (it.one.rkey, it.inside());
+    let (old, at) = (it.one.rkey, it.bound_address());
     assert_eq!(it.write(old, at), REMOTE_ACCESS);
     it.reconnect();
     let bind = it.bind(WindowType::One);
-    assert_eq!(it.post(&bind), OK);
+    assert_eq!(it.post_bind(&bind), OK);
     assert_eq!(it.write(old, at), REMOTE_ACCESS);
     it.reconnect();
     assert_eq!(it.write(it.one.rkey, at), OK);
 }
 
 #[test]
-fn a_zero_based_window_counts_from_0() {
+fn a_zero_based_window_has_addresses_from_0() {
     let mut it = Windows::new();
     let bind = Bind {
         start: 0,
         ..it.bind(WindowType::Two)
     };
-    assert_eq!(it.post(&bind), OK);
+    assert_eq!(it.post_bind(&bind), OK);
     assert_eq!(it.write(it.two.rkey, 16), OK);
-    assert_eq!(it.world.b.memory.get(4096 + 16, 8), b"windowed");
-    let at = it.inside();
+    assert_eq!(it.pair.b.memory.get(4096 + 16, 8), b"windowed");
+    let at = it.bound_address();
     assert_eq!(it.write(it.two.rkey, at), REMOTE_ACCESS);
 }
 
 #[test]
-fn type_1_is_bound_again_and_unbound_by_a_bind_of_nothing() {
+fn type_1_can_be_bound_again_and_is_unbound_by_a_bind_of_length_0() {
     let mut it = Windows::new();
     let bind = it.bind(WindowType::One);
-    assert_eq!(it.post(&bind), OK);
-    let moved = it.inside() + 1024;
+    assert_eq!(it.post_bind(&bind), OK);
+    let moved = it.bound_address() + 1024;
     let again = Bind {
         address: moved,
         start: moved,
         ..it.bind(WindowType::One)
     };
-    assert_eq!(it.post(&again), OK);
+    assert_eq!(it.post_bind(&again), OK);
     assert_eq!(it.write(it.one.rkey, moved), OK);
-    assert_eq!(it.free(WindowType::One), OK);
+    assert_eq!(it.unbind(WindowType::One), OK);
     assert_eq!(it.write(it.one.rkey, moved), REMOTE_ACCESS);
 }
 
 #[test]
-fn type_2_must_be_free_to_be_bound() {
+fn type_2_must_be_unbound_before_a_bind() {
     let mut it = Windows::new();
     let bind = it.bind(WindowType::Two);
-    assert_eq!(it.post(&bind), OK);
-    assert_eq!(it.free(WindowType::Two), OK);
-    let at = it.inside();
+    assert_eq!(it.post_bind(&bind), OK);
+    assert_eq!(it.unbind(WindowType::Two), OK);
+    let at = it.bound_address();
     let bind = it.bind(WindowType::Two);
-    assert_eq!(it.post(&bind), OK);
+    assert_eq!(it.post_bind(&bind), OK);
     assert_eq!(it.write(it.two.rkey, at), OK);
     let bind = it.bind(WindowType::Two);
-    assert_eq!(it.post(&bind), WINDOW_BIND, "bound already");
-    assert_eq!(it.world.b.state(), 6, "and the QP is in error");
+    assert_eq!(it.post_bind(&bind), WINDOW_BIND, "already bound");
+    assert_eq!(it.pair.b.state(), 6, "the QP is in ERR");
 }
 
 #[test]
-fn type_2_belongs_to_the_queue_pair_that_bound_it() {
+fn type_2_can_be_used_only_through_the_qp_that_bound_it() {
     let mut it = Windows::new();
     let bind = it.bind(WindowType::Two);
-    assert_eq!(it.post(&bind), OK);
-    // Another pair of QPs between the same hosts.
-    let World { a, b, .. } = &mut it.world;
+    assert_eq!(it.post_bind(&bind), OK);
+    // New QPs between the same hosts.
+    let Pair { a, b, .. } = &mut it.pair;
     let first = [a.qp.qpn, b.qp.qpn];
-    for end in [&mut *a, &mut *b] {
-        let spec = end.host.qp_spec(end.cq.cqn);
-        end.qp = end.host.qp(spec);
+    for peer in [&mut *a, &mut *b] {
+        let spec = peer.host.qp_spec(peer.cq.cqn);
+        peer.qp = peer.host.create_qp(spec);
     }
     assert!(a.qp.qpn != first[0] && b.qp.qpn != first[1]);
     let (here, there) = (a.qp.qpn, b.qp.qpn);
-    bring_up(&mut a.host.nic, here, there, attributes());
-    bring_up(&mut b.host.nic, there, here, attributes());
-    let at = it.inside();
+    modify_to_rts(&mut a.host.nic, here, there, attributes());
+    modify_to_rts(&mut b.host.nic, there, here, attributes());
+    let at = it.bound_address();
     assert_eq!(it.write(it.two.rkey, at), REMOTE_ACCESS);
-    assert_eq!(it.free(WindowType::Two), 0x05, "the responder is in error");
+    assert_eq!(it.unbind(WindowType::Two), 0x05, "B's QP is in ERR");
     it.reconnect();
-    assert_eq!(it.free(WindowType::Two), WINDOW_BIND, "not its window");
+    assert_eq!(
+        it.unbind(WindowType::Two),
+        WINDOW_BIND,
+        "not this QP's window"
+    );
 }
 
 #[test]
-fn a_peer_invalidates_what_is_bound_and_no_more() {
+fn a_send_with_invalidate_invalidates_a_bound_type_2_window() {
     let mut it = Windows::new();
     let bind = it.bind(WindowType::Two);
-    assert_eq!(it.post(&bind), OK);
-    let receive = it.world.b.segment(0, 64);
-    it.world.b.qp.post_receive(&[receive.clone(), receive]);
+    assert_eq!(it.post_bind(&bind), OK);
+    let receive = it.pair.b.data_segment(0, 64);
+    it.pair.b.qp.post_receive(&[receive.clone(), receive]);
     let key = it.two.rkey;
-    let World { a, .. } = &mut it.world;
-    a.qp.write_with(
+    let Pair { a, .. } = &mut it.pair;
+    a.qp.write_wqe_with(
         SEND_INVALIDATE,
         SIGNALLED | SOLICITED,
         key,
-        &[inline(b"done")],
+        &[inline_segment(b"done")],
     );
-    a.qp.ring(&mut a.host);
-    assert_eq!(it.outcome(), OK);
-    let cqe = it.world.b.cq.poll().unwrap();
+    a.qp.ring_doorbell(&mut a.host);
+    assert_eq!(it.run_to_syndrome(), OK);
+    let cqe = it.pair.b.cq.poll().unwrap();
     assert_eq!((cqe.opcode, cqe.bytes, cqe.solicited), (4, 4, true));
     assert_eq!(u32::from_be_bytes(cqe.immediate), key);
-    let at = it.inside();
+    let at = it.bound_address();
     assert_eq!(it.write(key, at), REMOTE_ACCESS);
     it.reconnect();
     let bind = it.bind(WindowType::Two);
-    assert_eq!(it.post(&bind), OK, "it is free again");
+    assert_eq!(it.post_bind(&bind), OK, "the window is unbound");
 }
 
 #[test]
-fn what_cannot_be_invalidated_fails_on_both_sides() {
+fn invalidating_other_keys_fails_on_both_sides() {
     let mut it = Windows::new();
     let bind = it.bind(WindowType::One);
-    assert_eq!(it.post(&bind), OK);
+    assert_eq!(it.post_bind(&bind), OK);
     let keys = [it.region, it.one.rkey, it.two.rkey, 0x1234_5678];
     for key in keys {
-        let receive = it.world.b.segment(0, 64);
-        it.world.b.qp.post_receive(&[receive]);
-        let World { a, .. } = &mut it.world;
-        a.qp.write_with(SEND_INVALIDATE, SIGNALLED, key, &[inline(b"x")]);
-        a.qp.ring(&mut a.host);
-        assert_eq!(it.outcome(), REMOTE_ACCESS);
-        let syndrome = it.world.b.cq.poll().unwrap().syndrome;
+        let receive = it.pair.b.data_segment(0, 64);
+        it.pair.b.qp.post_receive(&[receive]);
+        let Pair { a, .. } = &mut it.pair;
+        a.qp.write_wqe_with(SEND_INVALIDATE, SIGNALLED, key, &[inline_segment(b"x")]);
+        a.qp.ring_doorbell(&mut a.host);
+        assert_eq!(it.run_to_syndrome(), REMOTE_ACCESS);
+        let syndrome = it.pair.b.cq.poll().unwrap().syndrome;
         assert_eq!(syndrome, LOCAL_ACCESS, "key {key:#x}");
         it.reconnect();
     }
-    let at = it.inside();
+    let at = it.bound_address();
     assert_eq!(it.write(it.one.rkey, at), OK, "type 1 stays bound");
 }
 
 #[test]
-fn binds_that_make_no_sense_fail() {
+fn invalid_binds_fail() {
     let other_pd = |it: &mut Windows| {
-        let host = &mut it.world.b.host;
+        let host = &mut it.pair.b.host;
         let pd = host.nic.alloc_pd(host.context).unwrap();
         let spec = MrSpec {
             context: host.context,
             pd,
-            start: it.world.b.memory.at(),
-            length: MEMORY as u64,
-            hca_va: it.world.b.memory.at(),
-            access: EVERY_ACCESS,
+            start: it.pair.b.memory.at(),
+            length: MEMORY_SIZE as u64,
+            hca_va: it.pair.b.memory.at(),
+            access: WINDOW_ACCESS,
         };
-        it.world.b.host.nic.reg_mr(&spec).unwrap().lkey
+        it.pair.b.host.nic.reg_mr(&spec).unwrap().lkey
     };
     type Change = Box<dyn Fn(&mut Windows, &mut Bind)>;
     let cases: [(&str, Change); 8] = [
-        ("no region", Box::new(|_, bind| bind.region = 0x7777_7701)),
         (
-            "a window as region",
+            "a key that does not exist",
+            Box::new(|_, bind| bind.region = 0x7777_7701),
+        ),
+        (
+            "a window's key",
             Box::new(|it, bind| bind.region = it.one.rkey),
         ),
         (
-            "another domain",
+            "a region of another protection domain",
             Box::new(move |it, bind| bind.region = other_pd(it)),
         ),
         (
-            "no right to bind",
-            Box::new(|it, bind| bind.region = register(&mut it.world.b, ALL_ACCESS).lkey),
+            "a region without MW_BIND",
+            Box::new(|it, bind| bind.region = register_region(&mut it.pair.b, ALL_ACCESS).lkey),
         ),
         (
-            "writes to what is only read",
-            Box::new(|it, bind| bind.region = register(&mut it.world.b, Access::MW_BIND).lkey),
+            "remote writes on a region without local write",
+            Box::new(|it, bind| {
+                bind.region = register_region(&mut it.pair.b, Access::MW_BIND).lkey
+            }),
         ),
         (
-            "past the end",
-            Box::new(|_, bind| bind.length = MEMORY as u64),
+            "beyond the end",
+            Box::new(|_, bind| bind.length = MEMORY_SIZE as u64),
         ),
         ("before the start", Box::new(|_, bind| bind.address -= 4097)),
         (
@@ -445,38 +455,38 @@ fn binds_that_make_no_sense_fail() {
             let mut it = Windows::new();
             let mut bind = it.bind(kind);
             change(&mut it, &mut bind);
-            assert_eq!(it.post(&bind), WINDOW_BIND, "{what}");
-            assert_eq!(it.world.b.state(), 6, "{what}");
+            assert_eq!(it.post_bind(&bind), WINDOW_BIND, "{what}");
+            assert_eq!(it.pair.b.state(), 6, "{what}");
         }
     }
     let mut it = Windows::new();
     let bind = it.bind(WindowType::One);
-    let segments = bind_segments(it.world.b.qp.qpn.0, &bind);
+    let segments = bind_segments(it.pair.b.qp.qpn.0, &bind);
     let region = it.region;
     assert_eq!(it.umr(region, &segments), WINDOW_BIND, "a region's key");
 }
 
 #[test]
-fn a_region_stays_while_windows_are_bound_to_it() {
+fn a_region_with_bound_windows_cannot_be_deregistered() {
     let mut it = Windows::new();
     let bind = it.bind(WindowType::One);
-    assert_eq!(it.post(&bind), OK);
+    assert_eq!(it.post_bind(&bind), OK);
     let bind = it.bind(WindowType::Two);
-    assert_eq!(it.post(&bind), OK);
-    let (context, handle) = (it.world.b.host.context, it.region_handle);
+    assert_eq!(it.post_bind(&bind), OK);
+    let (context, handle) = (it.pair.b.host.context, it.region_handle);
     let busy = Err(Errno(libc::EBUSY));
-    assert_eq!(it.world.b.host.nic.dereg_mr(context, handle), busy);
-    assert_eq!(it.free(WindowType::Two), OK);
-    assert_eq!(it.world.b.host.nic.dereg_mr(context, handle), busy);
+    assert_eq!(it.pair.b.host.nic.dereg_mr(context, handle), busy);
+    assert_eq!(it.unbind(WindowType::Two), OK);
+    assert_eq!(it.pair.b.host.nic.dereg_mr(context, handle), busy);
     let window = it.one.handle;
-    it.world.b.host.nic.dealloc_mw(context, window).unwrap();
-    assert_eq!(it.world.b.host.nic.dereg_mr(context, handle), Ok(()));
-    let at = it.inside();
+    it.pair.b.host.nic.dealloc_mw(context, window).unwrap();
+    assert_eq!(it.pair.b.host.nic.dereg_mr(context, handle), Ok(()));
+    let at = it.bound_address();
     assert_eq!(it.write(it.one.rkey, at), REMOTE_ACCESS);
 }
 
 #[test]
-fn a_domain_stays_while_it_has_windows_and_keys_do_not_come_back() {
+fn a_pd_with_windows_cannot_be_deallocated_and_window_keys_are_not_reused_at_once() {
     let mut host = Host::new(1);
     let (context, pd) = (host.context, host.pd);
     let spec = MwSpec {
@@ -489,7 +499,7 @@ fn a_domain_stays_while_it_has_windows_and_keys_do_not_come_back() {
     assert_eq!(
         host.nic.dereg_mr(context, first.handle),
         Err(Errno(libc::EINVAL)),
-        "a window is no region"
+        "a window is not a region"
     );
     host.nic.dealloc_mw(context, first.handle).unwrap();
     let invalid = Err(Errno(libc::EINVAL));
@@ -500,88 +510,92 @@ fn a_domain_stays_while_it_has_windows_and_keys_do_not_come_back() {
 }
 
 #[test]
-fn a_bind_takes_its_turn_and_is_done_once() {
-    // The write before it is lost and repeated; the bind between them is not.
+fn a_bind_is_executed_in_order_and_only_once() {
+    // The write before the bind is lost and retransmitted; the bind is not repeated.
     let mut it = Windows::new();
     let bind = it.bind(WindowType::Two);
-    let segments = bind_segments(it.world.b.qp.qpn.0, &bind);
+    let segments = bind_segments(it.pair.b.qp.qpn.0, &bind);
     let key = it.two.rkey;
-    let World { a, b, wire, .. } = &mut it.world;
+    let Pair { a, b, wire, .. } = &mut it.pair;
     let mut first = true;
-    wire.decide = Box::new(move |_| {
+    wire.delivery_of = Box::new(move |_| {
         if std::mem::take(&mut first) {
-            Fate::IsLost
+            Delivery::Drop
         } else {
-            Fate::Arrives
+            Delivery::Deliver
         }
     });
-    let there = a.remote(64);
-    b.post(WRITE, SIGNALLED, &[there, inline(b"first")]);
-    b.qp.write_with(UMR, SIGNALLED, key, &segments);
-    b.qp.write(SEND, SIGNALLED | SMALL_FENCE, &[inline(b"key")]);
-    b.qp.ring(&mut b.host);
-    let receive = a.segment(0, 64);
+    let there = a.raddr_segment(64);
+    b.post(WRITE, SIGNALLED, &[there, inline_segment(b"first")]);
+    b.qp.write_wqe_with(UMR, SIGNALLED, key, &segments);
+    b.qp.write_wqe(SEND, SIGNALLED | SMALL_FENCE, &[inline_segment(b"key")]);
+    b.qp.ring_doorbell(&mut b.host);
+    let receive = a.data_segment(0, 64);
     a.qp.post_receive(&[receive]);
-    it.world.run();
-    it.world.pass(4096 << 15, 4096 << 14);
-    let all = it.world.b.cq.all();
+    it.pair.run_until_idle();
+    it.pair.advance(4096 << 15, 4096 << 14);
+    let all = it.pair.b.cq.poll_all();
     assert!(all.iter().all(|cqe| cqe.syndrome == OK), "{all:?}");
     assert_eq!(all.len(), 3);
-    it.world.assert_no_violations();
+    it.pair.assert_no_violations();
 }
 
 #[test]
-fn what_follows_a_bind_without_a_fence_is_told() {
+fn a_request_after_a_bind_without_a_fence_is_a_violation() {
     let mut it = Windows::new();
     let bind = it.bind(WindowType::One);
-    assert_eq!(it.post(&bind), OK);
-    it.world.b.post(NOP, SIGNALLED, &[]);
-    it.world.run();
-    let texts: Vec<_> = it.world.b.host.nic.violations().recent().collect();
+    assert_eq!(it.post_bind(&bind), OK);
+    it.pair.b.post(NOP, SIGNALLED, &[]);
+    it.pair.run_until_idle();
+    let texts: Vec<_> = it.pair.b.host.nic.violations().recent().collect();
     assert_eq!(texts.len(), 1, "{texts:?}");
     assert!(texts[0].contains("no small fence"), "{texts:?}");
 }
 
 #[test]
-fn an_unreliable_connection_has_windows_and_drops_what_they_refuse() {
+fn windows_work_on_unreliable_connections_and_forbidden_writes_are_dropped() {
     let mut it = Windows::of(Service::Uc);
     let bind = it.bind(WindowType::Two);
-    assert_eq!(it.post(&bind), OK);
-    let (key, at) = (it.two.rkey, it.inside());
+    assert_eq!(it.post_bind(&bind), OK);
+    let (key, at) = (it.two.rkey, it.bound_address());
     assert_eq!(it.write(key, at), OK);
-    assert_eq!(it.world.b.memory.get(4096, 8), b"windowed");
-    // What has left is done, whatever becomes of it.
+    assert_eq!(it.pair.b.memory.get(4096, 8), b"windowed");
+    // A request completes when it is sent, whether or not it is executed.
     assert_eq!(it.write(key, at + 256), OK);
-    assert_eq!(it.world.b.memory.get(4096 + 256, 8), [0; 8]);
-    let receive = it.world.b.segment(0, 64);
-    it.world.b.qp.post_receive(&[receive]);
-    let World { a, .. } = &mut it.world;
-    a.qp.write_with(SEND_INVALIDATE, SIGNALLED, key, &[inline(b"x")]);
-    a.qp.ring(&mut a.host);
-    assert_eq!(it.outcome(), OK);
-    assert_eq!(it.world.b.cq.poll().unwrap().opcode, 4);
-    it.world.b.memory.put(4096, &[0; 8]);
+    assert_eq!(it.pair.b.memory.get(4096 + 256, 8), [0; 8]);
+    let receive = it.pair.b.data_segment(0, 64);
+    it.pair.b.qp.post_receive(&[receive]);
+    let Pair { a, .. } = &mut it.pair;
+    a.qp.write_wqe_with(SEND_INVALIDATE, SIGNALLED, key, &[inline_segment(b"x")]);
+    a.qp.ring_doorbell(&mut a.host);
+    assert_eq!(it.run_to_syndrome(), OK);
+    assert_eq!(it.pair.b.cq.poll().unwrap().opcode, 4);
+    it.pair.b.memory.put(4096, &[0; 8]);
     assert_eq!(it.write(key, at), OK);
-    assert_eq!(it.world.b.memory.get(4096, 8), [0; 8], "it is closed");
-    assert_eq!(it.free(WindowType::Two), WINDOW_BIND);
-    assert_eq!(it.world.b.state(), 5, "the send queue is in error");
+    assert_eq!(
+        it.pair.b.memory.get(4096, 8),
+        [0; 8],
+        "the window is invalidated"
+    );
+    assert_eq!(it.unbind(WindowType::Two), WINDOW_BIND);
+    assert_eq!(it.pair.b.state(), 5, "the QP is in SQE");
 }
 
 #[test]
-fn a_datagram_queue_has_no_windows() {
+fn a_ud_qp_cannot_bind_windows() {
     let spec = |spec: &mut QpSpec| spec.service = Service::Ud;
-    let mut world = World::of(
-        end(Host::new(1), spec),
-        end(Host::new(2), spec),
+    let mut pair = Pair::connect(
+        peer(Host::new(1), spec),
+        peer(Host::new(2), spec),
         attributes(),
     );
-    let window = window(&mut world.a, WindowType::One);
+    let window = alloc_window(&mut pair.a, WindowType::One);
     let address = vec![0; 48];
     let mut segments = vec![address];
-    segments.extend(free_segments(WindowType::One, 9));
-    let World { a, .. } = &mut world;
-    a.qp.write_with(UMR, SIGNALLED, window.rkey, &segments);
-    a.qp.ring(&mut a.host);
-    world.run();
-    assert_eq!(outcome(&world.a.cq.all()), [(0x02, 0)]);
+    segments.extend(unbind_segments(WindowType::One, 9));
+    let Pair { a, .. } = &mut pair;
+    a.qp.write_wqe_with(UMR, SIGNALLED, window.rkey, &segments);
+    a.qp.ring_doorbell(&mut a.host);
+    pair.run_until_idle();
+    assert_eq!(statuses(&pair.a.cq.poll_all()), [(0x02, 0)]);
 }

@@ -1,18 +1,18 @@
-//! Long streams of requests over wires that stay bad: with retries that are
-//! refilled by progress, a reliable connection gets everything across.
+//! Long streams of requests over a permanently faulty wire: since progress resets the
+//! retry counter, a reliable connection delivers everything.
 
-use super::rig::*;
+use super::fixtures::*;
 use crate::faults::nic_faults::SeededFaults;
 use crate::faults::wire::FaultyWire;
 use crate::nic::spec::*;
 
-/// One step of time: about what a packet takes.
+/// Time of one step: about the time of one packet.
 const STEP: u64 = 1_000;
-/// Requests that are posted at a time.
+/// Number of requests that are outstanding at a time.
 const MAX_UNACKED_PSNS: usize = 16;
 
 struct Stream {
-    world: World,
+    pair: Pair,
     wires: [FaultyWire; 2],
 }
 
@@ -26,50 +26,50 @@ impl Stream {
         };
         let spec = spec.parse::<crate::faults::FaultSpec>().unwrap();
         let other = spec.clone().with_seed(99);
-        let mut world = World::with(attr);
-        let receiver = &mut world.b.host.nic;
+        let mut pair = Pair::with_attributes(attr);
+        let receiver = &mut pair.b.host.nic;
         receiver.set_fault_injector(Some(Box::new(SeededFaults::new(&spec))));
         Self {
-            world,
+            pair,
             wires: [FaultyWire::new(&spec), FaultyWire::new(&other)],
         }
     }
 
-    /// As two NICs at work at the same time: each takes one packet, works, and
-    /// then a moment passes.
+    /// Runs both NICs as if in parallel: each receives one packet and works, then the
+    /// time advances by [`STEP`].
     fn step(&mut self) {
-        let World { a, b, wire, now } = &mut self.world;
+        let Pair { a, b, wire, now } = &mut self.pair;
         for _ in 0..2 {
             if let Some(packet) = wire.next() {
                 let to_a = packet.header.destination_qpn.0 >> 16 == a.qp.qpn.0 >> 16;
-                let end = if to_a { &mut *a } else { &mut *b };
-                end.host.nic.receive(packet, wire);
+                let peer = if to_a { &mut *a } else { &mut *b };
+                peer.host.nic.receive(packet, wire);
             }
         }
-        for (end, bad) in [a, b].into_iter().zip(&mut self.wires) {
-            let mut tx = bad.transmit_over(wire, *now);
+        for (peer, wire_of_peer) in [a, b].into_iter().zip(&mut self.wires) {
+            let mut tx = wire_of_peer.transmit_over(wire, *now);
             tx.release();
-            end.host.nic.work(*now, &mut tx, 4);
+            peer.host.nic.work(*now, &mut tx, 4);
         }
         *now += STEP;
     }
 
-    /// Nothing moves before then: time goes there at once.
+    /// Advances the time to the next deadline if both NICs are idle.
     fn skip(&mut self) {
-        let World { a, b, wire, now } = &mut self.world;
+        let Pair { a, b, wire, now } = &mut self.pair;
         if !wire.packets.is_empty() {
             return;
         }
         let mut next = u64::MAX;
-        for (end, bad) in [a, b].into_iter().zip(&mut self.wires) {
-            let progress = end
+        for (peer, wire_of_peer) in [a, b].into_iter().zip(&mut self.wires) {
+            let progress = peer
                 .host
                 .nic
-                .work(*now, &mut bad.transmit_over(wire, *now), 4);
+                .work(*now, &mut wire_of_peer.transmit_over(wire, *now), 4);
             if progress.worked {
                 return;
             }
-            let deadlines = [progress.next_deadline, bad.next_deadline()];
+            let deadlines = [progress.next_deadline, wire_of_peer.next_deadline()];
             next = deadlines.into_iter().flatten().fold(next, u64::min);
         }
         if next != u64::MAX {
@@ -77,48 +77,51 @@ impl Stream {
         }
     }
 
-    /// `count` requests of one kind and size, all of which must be done.
+    /// Posts `count` requests of one opcode and size, and checks that all complete.
     fn deliver(mut self, opcode: u8, size: u32, count: usize) {
         let mut posted = 0;
         let mut done = 0;
         let mut idle = 0;
-        let there = self.world.b.fill(0, size as usize, 7);
+        let there = self.pair.b.fill(0, size as usize, 7);
         while done < count {
             while posted < count && posted < done + MAX_UNACKED_PSNS {
-                let remote = self.world.b.remote(0);
-                let local = self.world.a.segment(0, size);
+                let raddr_segment = self.pair.b.raddr_segment(0);
+                let local = self.pair.a.data_segment(0, size);
                 if opcode == SEND {
-                    let receive = self.world.b.segment(0, size);
-                    self.world.b.qp.post_receive(&[receive]);
-                    self.world.a.post(SEND, SIGNALLED, &[local]);
+                    let receive = self.pair.b.data_segment(0, size);
+                    self.pair.b.qp.post_receive(&[receive]);
+                    self.pair.a.post(SEND, SIGNALLED, &[local]);
                 } else {
-                    self.world.a.post(opcode, SIGNALLED, &[remote, local]);
+                    self.pair.a.post(opcode, SIGNALLED, &[raddr_segment, local]);
                 }
                 posted += 1;
             }
             self.step();
             self.skip();
-            self.world.b.cq.all();
+            self.pair.b.cq.poll_all();
             idle += 1;
-            for cqe in self.world.a.cq.all() {
+            for cqe in self.pair.a.cq.poll_all() {
                 assert_eq!(cqe.syndrome, OK, "request {done} of {count}: {cqe:?}");
                 done += 1;
                 idle = 0;
             }
-            assert!(idle < 1_000_000, "request {done} of {count} hangs");
-            if self.world.wire.sent.len() > 100_000 {
-                self.world.wire.sent.clear();
+            assert!(
+                idle < 1_000_000,
+                "request {done} of {count} does not complete"
+            );
+            if self.pair.wire.sent.len() > 100_000 {
+                self.pair.wire.sent.clear();
             }
         }
         if opcode == READ {
-            assert_eq!(self.world.a.memory.get(0, size as usize), there);
+            assert_eq!(self.pair.a.memory.get(0, size as usize), there);
         }
-        self.world.assert_no_violations();
+        self.pair.assert_no_violations();
     }
 }
 
 #[test]
-fn streams_get_across_wires_that_stay_bad() {
+fn a_reliable_connection_delivers_streams_over_a_permanently_faulty_wire() {
     for spec in [
         "delay=0.01:10us",
         "delay=0.05:100us",
