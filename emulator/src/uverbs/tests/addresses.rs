@@ -1,10 +1,9 @@
-//! Paths, address handles, and what a port is by its link.
+//! Paths, address handles, and port attributes on InfiniBand and RoCE.
 
 use libc::{EBUSY, EHOSTUNREACH, EINVAL, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::objects::{Application, errno};
-use super::sender::{Answer, Command, context_request, open_as};
+use super::fixtures::*;
 use crate::config::{Face, Link};
 use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
 use crate::limits::Limits;
@@ -19,7 +18,7 @@ fn identity() -> PortNames {
     DeviceIdentity::derive(&FabricName::default(), 0).port(1)
 }
 
-/// A global address, and one by LID.
+/// Returns a global address and a LID address.
 fn addresses() -> (AhAttr, AhAttr) {
     let mut local = AhAttr::new_zeroed();
     local.port_num = 1;
@@ -30,42 +29,42 @@ fn addresses() -> (AhAttr, AhAttr) {
     (global, local)
 }
 
-fn create(app: &Application, pd: u32, attr: AhAttr, room: usize) -> Result<Answer> {
+fn create(app: &Application, pd: u32, attr: AhAttr, reply_len: usize) -> Result<Response> {
     let mut core = CreateAh::new_zeroed();
     core.pd_handle = pd;
     core.attr = attr;
     Command::write(write_command::CREATE_AH, core.as_bytes(), 4)
-        .output(UHW_OUT, room)
+        .output(UHW_OUT, reply_len)
         .send(&app.file)
 }
 
-fn destroy(app: &Application, handle: u32) -> Result<Answer> {
+fn destroy(app: &Application, handle: u32) -> Result<Response> {
     Command::new(object::AH, method::AH_DESTROY)
         .id(0, handle)
         .send(&app.file)
 }
 
 #[test]
-fn on_ethernet_an_address_handle_answers_the_ethernet_address() {
-    let app = Application::on(Link::Roce);
+fn on_roce_create_ah_returns_the_destination_mac() {
+    let app = Application::with_link(Link::Roce);
     let pd = app.pd();
     let (global, local) = addresses();
-    let answer = create(&app, pd, global, 16).unwrap();
-    let reply: Mlx5CreateAhResp = request(&answer.output(UHW_OUT));
+    let response = create(&app, pd, global, 16).unwrap();
+    let reply: Mlx5CreateAhResp = request(&response.output(UHW_OUT));
     assert_eq!((reply.response_length, reply.dmac), (16, identity().mac));
     assert_eq!(errno(app.dealloc_pd(pd)), Some(EBUSY));
-    let handle = answer.u32(1);
+    let handle = response.u32(1);
     assert_eq!(
         errno(destroy(&app, pd)),
         Some(EINVAL),
-        "not a handle of this kind"
+        "the handle of another kind of object"
     );
     assert_eq!(errno(destroy(&app, handle)), None);
     assert_eq!(errno(destroy(&app, handle)), Some(ENOENT));
 
-    let refused = |attr, room| errno(create(&app, pd, attr, room));
-    assert_eq!(refused(local, 16), Some(EINVAL), "no GID");
-    assert_eq!(refused(global, 8), Some(EINVAL), "no room for the address");
+    let refused = |attr, reply_len| errno(create(&app, pd, attr, reply_len));
+    assert_eq!(refused(local, 16), Some(EINVAL), "not a global address");
+    assert_eq!(refused(global, 8), Some(EINVAL), "too short for the MAC");
     let mut strange = global;
     strange.dgid[0] = 0x20;
     assert_eq!(refused(strange, 16), Some(EHOSTUNREACH));
@@ -77,15 +76,19 @@ fn on_ethernet_an_address_handle_answers_the_ethernet_address() {
     assert_eq!(
         refused(mapped, 16),
         Some(EINVAL),
-        "from another kind of address"
+        "an IPv4 source GID and an IPv6 destination GID"
     );
     mapped.sgid_index = 1;
-    let answer = create(&app, pd, mapped, 16).unwrap();
-    let reply: Mlx5CreateAhResp = request(&answer.output(UHW_OUT));
+    let response = create(&app, pd, mapped, 16).unwrap();
+    let reply: Mlx5CreateAhResp = request(&response.output(UHW_OUT));
     assert_eq!(reply.dmac, identity().mac);
-    assert_eq!(errno(destroy(&app, answer.u32(1))), None);
+    assert_eq!(errno(destroy(&app, response.u32(1))), None);
     mapped.dgid[15] ^= 0x80;
-    assert_eq!(refused(mapped, 16), Some(EHOSTUNREACH), "nobody has it");
+    assert_eq!(
+        refused(mapped, 16),
+        Some(EHOSTUNREACH),
+        "no port has this address"
+    );
     let mut other = global;
     other.port_num = 2;
     assert_eq!(refused(other, 16), Some(EINVAL), "no such port");
@@ -94,12 +97,12 @@ fn on_ethernet_an_address_handle_answers_the_ethernet_address() {
         Some(EINVAL),
         "no such PD"
     );
-    assert_eq!(errno(app.dealloc_pd(pd)), None, "nothing was kept");
+    assert_eq!(errno(app.dealloc_pd(pd)), None, "no AH is left");
 }
 
 #[test]
-fn on_infiniband_an_address_handle_is_a_handle() {
-    let app = Application::on(Link::Ib);
+fn on_infiniband_create_ah_returns_a_handle_only() {
+    let app = Application::with_link(Link::Ib);
     let pd = app.pd();
     let (mut global, local) = addresses();
     assert_eq!(errno(create(&app, pd, global, 0)), None);
@@ -109,14 +112,14 @@ fn on_infiniband_an_address_handle_is_a_handle() {
 }
 
 #[test]
-fn every_transport_there_is_can_be_asked_for() {
-    let app = Application::on(Link::Ib);
+fn rc_uc_and_ud_qps_can_be_created() {
+    let app = Application::with_link(Link::Ib);
     let (pd, cq) = (app.pd(), app.cq());
     let kinds = [(2, Service::Rc), (3, Service::Uc), (4, Service::Ud)];
     for (kind, service) in kinds {
         let command = app.qp_command(pd, cq, kind, &app.qp_driver());
         assert_eq!(errno(command.send(&app.file)), None);
-        let spec = app.recorder.seen.lock().unwrap().qp.unwrap();
+        let spec = app.recorder.calls.lock().qp.unwrap();
         assert_eq!(spec.service, service);
     }
     for kind in [0, 1, 8, 9, 10, 0xff] {
@@ -126,8 +129,8 @@ fn every_transport_there_is_can_be_asked_for() {
 }
 
 #[test]
-fn a_path_is_checked_by_its_link() {
-    // {link, global, source GID, GID of a neighbour}
+fn a_path_is_checked_according_to_the_link_layer() {
+    // Link layer, whether the address is global, source GID index, whether the GID is a port's.
     let cases = [
         (Link::Ib, 0, 9, false, None),
         (Link::Ib, 1, 0, false, None),
@@ -139,7 +142,7 @@ fn a_path_is_checked_by_its_link() {
         (Link::Roce, 1, 0, false, Some(EHOSTUNREACH)),
     ];
     for (link, is_global, sgid_index, is_neighbour, expected) in cases {
-        let app = Application::on(link);
+        let app = Application::with_link(link);
         let mut modify = ModifyQp::new_zeroed();
         modify.qp_handle = app.qp(app.pd(), app.cq());
         modify.attr_mask = 1 << 7;
@@ -157,7 +160,7 @@ fn a_path_is_checked_by_its_link() {
 
 #[test]
 fn a_roce_port_has_gids_and_no_lid() {
-    let app = Application::on(Link::Roce);
+    let app = Application::with_link(Link::Roce);
     let port = Command::new(object::DEVICE, method::DEVICE_QUERY_PORT)
         .input(0, &1_u64.to_ne_bytes())
         .output(1, 48);
@@ -171,15 +174,15 @@ fn a_roce_port_has_gids_and_no_lid() {
         .output(3, 32);
     let entry: GidEntry = request(&entry.send(&app.file).unwrap().output(3));
     assert_eq!((entry.gid, entry.gid_type), (identity().ethernet_gid, 2));
-    // SAFETY: the call reads a C string.
+    // SAFETY: the argument is a C string.
     let loopback = unsafe { libc::if_nametoindex(c"lo".as_ptr()) };
     assert_eq!(entry.netdev_ifindex, loopback);
 }
 
 #[test]
-fn a_second_port_has_names_of_its_own() {
+fn a_second_port_has_its_own_gid_and_lid() {
     for link in [Link::Ib, Link::Roce] {
-        let (file, _) = open_as(DeviceConfig {
+        let (file, _) = open_with_config(DeviceConfig {
             link,
             devices: 1,
             ports: 2,
@@ -194,8 +197,8 @@ fn a_second_port_has_names_of_its_own() {
             let query = Command::new(object::DEVICE, method::DEVICE_QUERY_PORT)
                 .input(0, &port.to_ne_bytes())
                 .output(1, 48);
-            let answer = query.send(&file)?;
-            Ok(request::<QueryPortRespEx>(&answer.output(1)).legacy_resp)
+            let response = query.send(&file)?;
+            Ok(request::<QueryPortRespEx>(&response.output(1)).legacy_resp)
         };
         let (first, second) = (port(1).unwrap(), port(2).unwrap());
         assert_eq!(first.lid != second.lid, link == Link::Ib);

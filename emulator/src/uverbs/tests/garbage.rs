@@ -1,4 +1,4 @@
-//! Bytes that no library sends: every answer is an errno, none is a panic.
+//! Commands with random bytes: every command returns, with or without an error.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
-use super::sender::{Command, open_context};
+use super::fixtures::*;
 use crate::uverbs::DeviceFile;
 use crate::uverbs::abi::{DRIVER_MLX5, IoctlHeader, RDMA_VERBS_IOCTL};
 
 fn send_raw(file: &Arc<DeviceFile>, bytes: &mut [u8]) {
-    // An error or not: it has answered.
+    // The result may be an error; the call must return.
     let _ = file.ioctl(RDMA_VERBS_IOCTL, bytes.as_mut_ptr() as u64);
 }
 
-/// Values that are often a field's limit, and small ones that may be handles.
+/// Generates random numbers, limits of fields, and small numbers that may be handles.
 fn value() -> impl Strategy<Value = u64> {
     prop_oneof![
         0..8_u64,
@@ -30,13 +30,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_answered(mut bytes in vec(any::<u8>(), 24..400)) {
+    fn random_bytes_do_not_panic(mut bytes in vec(any::<u8>(), 24..400)) {
         let (file, _) = open_context();
         send_raw(&file, &mut bytes);
     }
 
     #[test]
-    fn any_attributes_of_real_methods_are_answered(
+    fn random_attributes_of_existing_methods_do_not_panic(
         object in prop_oneof![0..9_u16, Just(16), Just(0x1008)],
         method in prop_oneof![0..7_u16, 0x1000..0x1002_u16],
         attributes in vec((0..16_u16, prop_oneof![0..70_u16, any::<u16>()], value()), 0..16),
@@ -50,21 +50,21 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_in_a_write_command_are_answered(
+    fn random_bytes_in_a_wrapped_write_command_do_not_panic(
         number in prop_oneof![0..42_u32, (0..42_u32).prop_map(|it| it | 1 << 31)],
         core in vec(any::<u8>(), 0..140),
         driver in vec(any::<u8>(), 0..80),
-        room in 0..400_usize,
+        reply_len in 0..400_usize,
     ) {
         let (file, _) = open_context();
-        let command = Command::write(number, &core, room)
+        let command = Command::write(number, &core, reply_len)
             .input(crate::uverbs::abi::UHW_IN, &driver)
             .output(crate::uverbs::abi::UHW_OUT, 40);
         let _ = command.send(&file);
     }
 
     #[test]
-    fn a_count_of_attributes_beyond_the_buffer_is_answered(count in any::<u16>(), length in any::<u16>()) {
+    fn an_attribute_count_beyond_the_buffer_does_not_panic(count in any::<u16>(), length in any::<u16>()) {
         let (file, _) = open_context();
         let header = IoctlHeader {
             length,

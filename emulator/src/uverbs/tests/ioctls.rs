@@ -1,9 +1,9 @@
-//! What surrounds a command: header, attributes, contexts, queries.
+//! The ioctl interface: headers, attributes, contexts and queries.
 
 use libc::{EFAULT, EINVAL, ENODATA, ENOSPC, ENOTTY, EOPNOTSUPP, EPROTONOSUPPORT};
 use zerocopy::IntoBytes;
 
-use super::sender::{Command, context_request, open, open_context};
+use super::fixtures::*;
 use crate::nic::spec::Errno;
 use crate::uverbs::abi::{
     ATTR_F_VALID_OUTPUT, ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
@@ -17,16 +17,16 @@ fn query_port(port: u64) -> Command {
 }
 
 #[test]
-fn the_probe_for_write_commands_is_answered_enospc_as_by_a_kernel() {
+fn the_probe_for_wrapped_write_commands_returns_enospc() {
     let (file, _) = open();
-    // libibverbs' has_ioctl_write sends QUERY_DEVICE with no request at all.
+    // libibverbs' has_ioctl_write sends QUERY_DEVICE without a request.
     let probe = Command::new(object::DEVICE, method::DEVICE_INVOKE_WRITE)
         .input(2, &u64::from(write_command::QUERY_DEVICE).to_ne_bytes());
     assert_eq!(probe.send(&file).err(), Some(Errno(ENOSPC)));
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
+fn inconsistent_headers_are_refused() {
     let (file, _) = open_context();
     assert_eq!(
         file.ioctl(0x5401, 0),
@@ -62,7 +62,7 @@ fn headers_that_lie_are_refused() {
 }
 
 #[test]
-fn attributes_are_judged_as_the_kernel_judges_them() {
+fn attributes_are_checked_as_in_the_kernel() {
     let (file, _) = open_context();
     let refused = |command: Command| command.send(&file).err().map(|errno| errno.0);
     assert_eq!(
@@ -78,7 +78,7 @@ fn attributes_are_judged_as_the_kernel_judges_them() {
     assert_eq!(
         refused(query_port(1).input(0, &[1; 8])),
         Some(EINVAL),
-        "twice"
+        "a duplicate"
     );
     assert_eq!(
         refused(query_port(1).flags(4)),
@@ -86,7 +86,11 @@ fn attributes_are_judged_as_the_kernel_judges_them() {
         "unknown flag"
     );
     let query = || Command::new(object::DEVICE, method::DEVICE_QUERY_PORT);
-    assert_eq!(refused(query().output(1, 48)), Some(EINVAL), "no port");
+    assert_eq!(
+        refused(query().output(1, 48)),
+        Some(EINVAL),
+        "the port attribute is missing"
+    );
     assert_eq!(
         refused(query().input(0, &[1; 9]).output(1, 48)),
         Some(EINVAL),
@@ -100,7 +104,7 @@ fn attributes_are_judged_as_the_kernel_judges_them() {
     assert_eq!(
         refused(query().input(0, &1_u64.to_ne_bytes()).output(1, 39)),
         Some(EINVAL),
-        "no room"
+        "the output buffer is too short"
     );
     let nowhere = query()
         .input(0, &1_u64.to_ne_bytes())
@@ -109,10 +113,10 @@ fn attributes_are_judged_as_the_kernel_judges_them() {
 }
 
 #[test]
-fn a_port_is_active_and_there_is_one() {
+fn the_device_has_one_active_port() {
     let (file, _) = open_context();
-    let answer = query_port(1).send(&file).unwrap();
-    let port: QueryPortRespEx = request(&answer.output(1));
+    let response = query_port(1).send(&file).unwrap();
+    let port: QueryPortRespEx = request(&response.output(1));
     assert_eq!(
         (
             port.legacy_resp.state,
@@ -121,17 +125,17 @@ fn a_port_is_active_and_there_is_one() {
         ),
         (4, 1, 1)
     );
-    assert_ne!(answer.flags(1) & ATTR_F_VALID_OUTPUT, 0);
+    assert_ne!(response.flags(1) & ATTR_F_VALID_OUTPUT, 0);
     assert_eq!(query_port(0).send(&file).err(), Some(Errno(EINVAL)));
     assert_eq!(query_port(2).send(&file).err(), Some(Errno(EINVAL)));
 }
 
 #[test]
-fn commands_before_the_context_are_invalid_and_a_second_context_too() {
+fn commands_before_the_context_and_a_second_context_are_refused() {
     let (file, recorder) = open();
     assert_eq!(query_port(1).send(&file).err(), Some(Errno(EINVAL)));
-    let answer = context_request(0, 3).send(&file).unwrap();
-    let context: Mlx5AllocUcontextResp = request(&answer.output(UHW_OUT));
+    let response = context_request(0, 3).send(&file).unwrap();
+    let context: Mlx5AllocUcontextResp = request(&response.output(UHW_OUT));
     assert_eq!(
         (
             context.tot_bfregs,
@@ -140,14 +144,14 @@ fn commands_before_the_context_are_invalid_and_a_second_context_too() {
         ),
         (0, 1, 64)
     );
-    assert_eq!(answer.u32(0), 1, "completion vectors");
+    assert_eq!(response.u32(0), 1, "completion vectors");
     assert_eq!(context_request(0, 3).send(&file).err(), Some(Errno(EINVAL)));
     drop(file);
-    assert_eq!(recorder.seen.lock().unwrap().closed.len(), 1);
+    assert_eq!(recorder.calls.lock().closed.len(), 1);
 }
 
 #[test]
-fn a_context_that_would_not_work_is_refused() {
+fn contexts_with_unsupported_attributes_are_refused() {
     let (file, _) = open();
     assert_eq!(
         context_request(1, 3).send(&file).err(),
@@ -157,51 +161,51 @@ fn a_context_that_would_not_work_is_refused() {
 }
 
 #[test]
-fn replies_are_cut_to_what_the_library_knows() {
+fn replies_are_truncated_to_the_callers_buffer() {
     let (file, _) = open_context();
     let ask = |core: usize, driver: usize| {
         let command = Command::write(write_command::EX_QUERY_DEVICE, &[0; 8], core);
         command.output(UHW_OUT, driver).send(&file)
     };
-    // libibverbs 44, and 64 with a longer driver reply.
+    // libibverbs 44, and 64 with its longer driver reply.
     for driver_len in [104, 112] {
-        let answer = ask(304, driver_len).unwrap();
-        let device: ExQueryDeviceResp = request(&answer.output(1));
+        let response = ask(304, driver_len).unwrap();
+        let device: ExQueryDeviceResp = request(&response.output(1));
         assert_eq!(device.response_length, 304);
-        let driver: Mlx5QueryDeviceResp = request(&answer.output(UHW_OUT));
+        let driver: Mlx5QueryDeviceResp = request(&response.output(UHW_OUT));
         assert_eq!(driver.response_length, 8);
-        assert!(answer.output(UHW_OUT)[8..].iter().all(|byte| *byte == 0));
+        assert!(response.output(UHW_OUT)[8..].iter().all(|byte| *byte == 0));
     }
-    let answer = ask(200, 4).unwrap();
-    let device: ExQueryDeviceResp = request(&answer.output(1));
+    let response = ask(200, 4).unwrap();
+    let device: ExQueryDeviceResp = request(&response.output(1));
     assert_eq!(device.response_length, 200);
     assert_eq!(ask(180, 104).err(), Some(Errno(ENOSPC)));
 }
 
 #[test]
-fn gids_are_told_in_the_callers_entry_size() {
+fn gid_entries_have_the_callers_entry_size() {
     let (file, _) = open_context();
-    let table = |entry_size: u64, room: usize| {
+    let table = |entry_size: u64, table_len: usize| {
         Command::new(object::DEVICE, method::DEVICE_QUERY_GID_TABLE)
             .input(0, &entry_size.to_ne_bytes())
             .input(1, &[0; 4])
-            .output(2, room)
+            .output(2, table_len)
             .output(3, 8)
             .send(&file)
     };
-    let answer = table(40, 80).unwrap();
-    let entry: GidEntry = request(&answer.output(2));
+    let response = table(40, 80).unwrap();
+    let entry: GidEntry = request(&response.output(2));
     assert_eq!(
         (entry.gid[0], entry.gid[1], entry.port_num),
         (0xfe, 0x80, 1)
     );
-    assert_eq!(answer.u32(3), 1);
+    assert_eq!(response.u32(3), 1);
     assert_eq!(table(0, 80).err(), Some(Errno(EINVAL)));
     assert_eq!(table(32, 16).err(), Some(Errno(EINVAL)));
     assert_eq!(
         table(32, 0).err(),
         Some(Errno(EINVAL)),
-        "more GIDs than room"
+        "more GIDs than the table holds"
     );
     let entry = |port: u64, index: u64| {
         Command::new(object::DEVICE, method::DEVICE_QUERY_GID_ENTRY)
@@ -219,7 +223,7 @@ fn gids_are_told_in_the_callers_entry_size() {
 }
 
 #[test]
-fn commands_that_do_not_exist_here_say_so() {
+fn unsupported_commands_return_the_kernels_errors() {
     let (file, _) = open_context();
     // QUERY_MR, ATTACH_MCAST, OPEN_XRCD.
     for number in [12_u32, 30, 37, 200] {
@@ -230,7 +234,7 @@ fn commands_that_do_not_exist_here_say_so() {
             "write command {number}"
         );
     }
-    // DEVX: libmlx5 asks at every open.
+    // DevX: libmlx5 probes for it when it opens a device.
     let devx = Command::new(0x1000, 0x1000)
         .input(0x1000, [0_u8; 16].as_bytes())
         .output(0x1001, 64);

@@ -1,11 +1,10 @@
-//! Devices that can do less: what they tell, and what they refuse with which
-//! error, by ioctl and by the write interface.
+//! Devices with lower limits: the reported limits, and the errors for requests that exceed
+//! them, by the ioctl and the write interface.
 
 use libc::{EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::objects::{Application, errno};
-use super::sender::{Command, context_request, open_as};
+use super::fixtures::*;
 use crate::config::{Face, Link};
 use crate::limits::Limits;
 use crate::nic::spec::Result;
@@ -16,10 +15,10 @@ use crate::uverbs::abi::{
     UHW_IN, UHW_OUT, request, write_command,
 };
 
-/// An application on a device with these limits.
-fn limited(text: &str) -> Application {
+/// Returns an application on a device with these limits.
+fn application_with_limits(text: &str) -> Application {
     let limits: Limits = text.parse().unwrap();
-    let (file, recorder) = open_as(DeviceConfig {
+    let (file, recorder) = open_with_config(DeviceConfig {
         link: Link::Ib,
         devices: 1,
         ports: 1,
@@ -30,50 +29,72 @@ fn limited(text: &str) -> Application {
     let context = context_request(0, 3).send(&file).unwrap();
     let reply: Mlx5AllocUcontextResp = request(&context.output(UHW_OUT));
     assert_eq!(reply.max_srq_recv_wr, limits.max_srq_wr);
-    Application::with((file, recorder))
+    Application::from_file((file, recorder))
 }
 
 fn query(app: &Application) -> QueryDeviceResp {
     let command = Command::write(write_command::QUERY_DEVICE, &[0; 8], 176);
-    let told: QueryDeviceResp = request(&command.send(&app.file).unwrap().output(1));
+    let reported: QueryDeviceResp = request(&command.send(&app.file).unwrap().output(1));
     let command = Command::write(write_command::EX_QUERY_DEVICE, &[0; 8], 304).output(UHW_OUT, 8);
-    let answer = command.send(&app.file).unwrap();
-    let extended: ExQueryDeviceResp = request(&answer.output(1));
-    assert_eq!(extended.base.as_bytes(), told.as_bytes());
-    assert_eq!(extended.device_cap_flags_ex, told.device_cap_flags.into());
-    told
+    let response = command.send(&app.file).unwrap();
+    let extended: ExQueryDeviceResp = request(&response.output(1));
+    assert_eq!(extended.base.as_bytes(), reported.as_bytes());
+    assert_eq!(
+        extended.device_cap_flags_ex,
+        reported.device_cap_flags.into()
+    );
+    reported
 }
 
 #[test]
-fn a_device_tells_its_limits() {
-    let told = query(&limited(
+fn query_device_reports_the_limits() {
+    let reported = query(&application_with_limits(
         "max_qp=10,max_qp_wr=11,max_sge=12,max_sge_rd=2,max_cq=13,max_cqe=14,max_mr=15,\
          max_mr_size=16,max_pd=17,max_qp_rd_atom=3,max_qp_init_rd_atom=4,max_mw=18,max_srq=19,\
          max_srq_wr=20,max_srq_sge=21,max_inline=22",
     ));
-    let queues = [told.max_qp, told.max_qp_wr, told.max_sge, told.max_sge_rd];
+    let queues = [
+        reported.max_qp,
+        reported.max_qp_wr,
+        reported.max_sge,
+        reported.max_sge_rd,
+    ];
     assert_eq!(queues, [10, 11, 12, 2]);
-    assert_eq!([told.max_cq, told.max_cqe, told.max_mr], [13, 14, 15]);
-    assert_eq!((told.max_mr_size, told.max_pd), (16, 17));
-    assert_eq!([told.max_qp_rd_atom, told.max_qp_init_rd_atom], [3, 4]);
-    assert_eq!(told.max_res_rd_atom, 30);
-    let shared = [told.max_srq, told.max_srq_wr, told.max_srq_sge];
-    assert_eq!((told.max_mw, shared), (18, [19, 20, 21]));
-    assert_eq!(told.atomic_cap, 1);
+    assert_eq!(
+        [reported.max_cq, reported.max_cqe, reported.max_mr],
+        [13, 14, 15]
+    );
+    assert_eq!((reported.max_mr_size, reported.max_pd), (16, 17));
+    assert_eq!(
+        [reported.max_qp_rd_atom, reported.max_qp_init_rd_atom],
+        [3, 4]
+    );
+    assert_eq!(reported.max_res_rd_atom, 30);
+    let shared = [reported.max_srq, reported.max_srq_wr, reported.max_srq_sge];
+    assert_eq!((reported.max_mw, shared), (18, [19, 20, 21]));
+    assert_eq!(reported.atomic_cap, 1);
 
-    let told = query(&limited("max_mw=0,no_srq,no_atomics,max_sge=3"));
-    let shared = [told.max_srq, told.max_srq_wr, told.max_srq_sge];
-    assert_eq!((told.max_mw, shared, told.atomic_cap), (0, [0; 3], 0));
+    let reported = query(&application_with_limits(
+        "max_mw=0,no_srq,no_atomics,max_sge=3",
+    ));
+    let shared = [reported.max_srq, reported.max_srq_wr, reported.max_srq_sge];
+    assert_eq!(
+        (reported.max_mw, shared, reported.atomic_cap),
+        (0, [0; 3], 0)
+    );
     let windows = 1 << 17 | 1 << 24;
-    assert_eq!(told.device_cap_flags & windows, 0);
-    assert_eq!((told.max_sge, told.max_sge_rd), (3, 3));
-    let own = query(&limited("max_inline=0"));
-    assert_eq!(own.device_cap_flags & windows, windows);
-    assert_eq!(own.device_cap_flags & !windows, told.device_cap_flags);
+    assert_eq!(reported.device_cap_flags & windows, 0);
+    assert_eq!((reported.max_sge, reported.max_sge_rd), (3, 3));
+    let no_inline = query(&application_with_limits("max_inline=0"));
+    assert_eq!(no_inline.device_cap_flags & windows, windows);
+    assert_eq!(
+        no_inline.device_cap_flags & !windows,
+        reported.device_cap_flags
+    );
 }
 
-/// Creates a QP with these capabilities by ioctl and by the write interface;
-/// answers the capabilities that it has.
+/// Creates a QP with these capabilities by the ioctl and by the write interface. Returns
+/// its capabilities.
 fn create(app: &Application, pd: u32, cq: u32, cap: QpCap) -> Result<QpCap> {
     let driver = app.qp_driver();
     let by_ioctl = app
@@ -81,7 +102,7 @@ fn create(app: &Application, pd: u32, cq: u32, cap: QpCap) -> Result<QpCap> {
         .replace(8, cap.as_bytes());
     let by_ioctl = by_ioctl
         .send(&app.file)
-        .map(|answer| request::<QpCap>(&answer.output(13)));
+        .map(|response| request::<QpCap>(&response.output(13)));
     let mut core = CreateQp::new_zeroed();
     (core.pd_handle, core.send_cq_handle, core.recv_cq_handle) = (pd, cq, cq);
     (core.cap, core.qp_type) = (cap, 2);
@@ -89,26 +110,26 @@ fn create(app: &Application, pd: u32, cq: u32, cap: QpCap) -> Result<QpCap> {
         .input(UHW_IN, driver.as_bytes())
         .output(UHW_OUT, 40)
         .send(&app.file)
-        .map(|answer| request::<CreateQpResp>(&answer.output(1)).cap);
+        .map(|response| request::<CreateQpResp>(&response.output(1)).cap);
     let bytes = |cap: &Result<QpCap>| cap.as_ref().map(|cap| cap.as_bytes().to_vec()).ok();
     assert_eq!(bytes(&by_ioctl), bytes(&by_write));
     by_ioctl
 }
 
-/// The send WQE that libmlx5 asks for, given the inline bytes of an RC QP.
-fn cap(inline_room: u32) -> QpCap {
+/// Returns the capabilities that libmlx5 requests for an RC QP with this inline size.
+fn cap(inline_len: u32) -> QpCap {
     QpCap {
         max_send_wr: 8,
         max_recv_wr: 9,
         max_send_sge: 2,
         max_recv_sge: 3,
-        max_inline_data: inline_room,
+        max_inline_data: inline_len,
     }
 }
 
 #[test]
-fn queue_pairs_above_the_limits_are_refused() {
-    let app = limited("max_qp_wr=9,max_sge=3");
+fn qps_above_the_limits_are_refused() {
+    let app = application_with_limits("max_qp_wr=9,max_sge=3");
     let (pd, cq) = (app.pd(), app.cq());
     let with = |change: fn(&mut QpCap)| {
         let mut cap = cap(60);
@@ -124,12 +145,12 @@ fn queue_pairs_above_the_limits_are_refused() {
 }
 
 #[test]
-fn a_queue_pair_has_no_more_inline_data_than_the_device() {
-    for (limit, room, granted) in [
-        // Room that two segments make in any case.
+fn a_qp_has_at_most_the_inline_data_of_the_device() {
+    for (limit, inline_len, granted) in [
+        // The inline size of a WQE for two segments.
         (0, 60, Some(0)),
         (100, 60, Some(60)),
-        // 61 to 124 bytes were asked for.
+        // 61 to 124 bytes were requested.
         (0, 124, None),
         (60, 124, None),
         (61, 124, Some(61)),
@@ -137,41 +158,41 @@ fn a_queue_pair_has_no_more_inline_data_than_the_device() {
         (124, 124, Some(124)),
         (124, 188, None),
         (125, 188, Some(125)),
-        // No segments and no inline data, as libmlx5 counts it.
+        // The size that libmlx5 computes for no segments and no inline data.
         (16, 0xffff_fffc, Some(16)),
         (1004, 1004, Some(1004)),
     ] {
-        let app = limited(&format!("max_inline={limit}"));
-        let mut cap = cap(room);
-        if room > 1 << 30 {
+        let app = application_with_limits(&format!("max_inline={limit}"));
+        let mut cap = cap(inline_len);
+        if inline_len > 1 << 30 {
             cap.max_send_sge = 0;
         }
         let made = create(&app, app.pd(), app.cq(), cap);
         match granted {
             Some(granted) => {
-                let made = made.unwrap_or_else(|errno| panic!("{limit}, {room}: {errno:?}"));
-                assert_eq!(made.max_inline_data, granted, "{limit}, {room}");
+                let made = made.unwrap_or_else(|errno| panic!("{limit}, {inline_len}: {errno:?}"));
+                assert_eq!(made.max_inline_data, granted, "{limit}, {inline_len}");
                 assert_eq!(made.max_send_sge, cap.max_send_sge);
             }
-            None => assert_eq!(errno(made), Some(EINVAL), "{limit}, {room}"),
+            None => assert_eq!(errno(made), Some(EINVAL), "{limit}, {inline_len}"),
         }
     }
-    // Five segments after 192 bytes make room for 124 inline bytes.
-    let app = limited("max_inline=0");
+    // A WQE for five segments holds 124 inline bytes.
+    let app = application_with_limits("max_inline=0");
     let (pd, cq) = (app.pd(), app.cq());
-    let five = |room| QpCap {
+    let five = |inline_len| QpCap {
         max_send_sge: 5,
-        ..cap(room)
+        ..cap(inline_len)
     };
     assert_eq!(create(&app, pd, cq, five(124)).unwrap().max_inline_data, 0);
     assert_eq!(errno(create(&app, pd, cq, five(188))), Some(EINVAL));
 }
 
 #[test]
-fn what_a_device_does_not_have_is_not_supported() {
-    let app = limited("max_srq=0,max_mw=0,no_cq_resize,no_atomics");
+fn commands_of_missing_features_are_not_supported() {
+    let app = application_with_limits("max_srq=0,max_mw=0,no_cq_resize,no_atomics");
     let (pd, cq) = (app.pd(), app.cq());
-    // The kernel has no such method then, and libibverbs tries the command.
+    // The kernel then has no such ioctl method, and libibverbs sends the write command.
     let by_ioctl = app.srq_command(pd, 15, 1).send(&app.file);
     assert_eq!(errno(by_ioctl), Some(EPROTONOSUPPORT));
     let mut core = CreateSrq::new_zeroed();
@@ -223,8 +244,8 @@ fn modify(app: &Application, qp: u32, change: impl FnOnce(&mut ModifyQp)) -> Opt
 }
 
 #[test]
-fn reads_above_the_limits_are_refused_by_side() {
-    let app = limited("max_qp_rd_atom=0,max_qp_init_rd_atom=4");
+fn read_depths_above_the_limits_are_refused_for_each_direction() {
+    let app = application_with_limits("max_qp_rd_atom=0,max_qp_init_rd_atom=4");
     let qp = app.qp(app.pd(), app.cq());
     let depths = |mask, initiated, served| {
         modify(&app, qp, |it| {
@@ -233,15 +254,19 @@ fn reads_above_the_limits_are_refused_by_side() {
         })
     };
     let (initiator, target) = (1 << 13, 1 << 17);
-    assert_eq!(depths(initiator, 4, 16), None, "the mask leaves one out");
+    assert_eq!(
+        depths(initiator, 4, 16),
+        None,
+        "the mask excludes one of the depths"
+    );
     assert_eq!(depths(initiator, 5, 0), Some(EINVAL));
     assert_eq!(depths(target, 16, 0), None);
     assert_eq!(depths(target, 0, 1), Some(EINVAL));
 }
 
 #[test]
-fn rings_are_refused_by_their_size_as_libmlx5_rounds_it() {
-    let app = limited("max_cqe=100,max_srq_wr=20,max_srq_sge=2");
+fn rings_are_checked_with_the_sizes_that_libmlx5_rounds_up() {
+    let app = application_with_limits("max_cqe=100,max_srq_wr=20,max_srq_sge=2");
     let cq = |cqe| errno(app.cq_command(cqe, &app.cq_driver()).send(&app.file));
     assert_eq!((cq(127), cq(128)), (None, Some(EINVAL)));
     let ring = app.cq();
@@ -251,7 +276,7 @@ fn rings_are_refused_by_their_size_as_libmlx5_rounds_it() {
     let srq = |wr, sge| errno(app.srq_command(pd, wr, sge).send(&app.file));
     assert_eq!((srq(31, 3), srq(31, 4)), (None, Some(EINVAL)));
     assert_eq!(srq(32, 2), Some(EINVAL));
-    // What is granted is no more than the limit.
+    // The returned size is at most the limit.
     let granted = |sge| {
         let made = app.srq_command(pd, 31, sge).send(&app.file).unwrap();
         made.u32(12)
@@ -261,7 +286,7 @@ fn rings_are_refused_by_their_size_as_libmlx5_rounds_it() {
 
 #[test]
 fn regions_above_the_limit_are_refused() {
-    let app = limited("max_mr_size=64");
+    let app = application_with_limits("max_mr_size=64");
     let pd_handle = app.pd();
     let register = |length| {
         let request = RegMr {

@@ -1,13 +1,12 @@
-//! Commands as libibverbs sends them, good and bad, against a machine that
-//! only writes down what it is asked.
+//! Tests of the uverbs commands, valid and invalid, with a backend that records the calls
+//! to the NIC.
 
 mod addresses;
-mod backend;
 mod clock;
+mod fixtures;
 mod garbage;
 mod ioctls;
 mod limits;
 mod objects;
-mod sender;
 mod windows;
 mod write;

@@ -1,197 +1,18 @@
-//! Objects through their lives, and requests for them that cannot be granted.
-
-use std::sync::Arc;
+//! Commands that create, modify, query and destroy objects, and their errors.
 
 use libc::{EBADF, EBUSY, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::backend::Recorder;
-use super::sender::{Answer, Command, open_context_on};
-use crate::config::Link;
-use crate::nic::spec::{Access, AsyncEvent, AsyncObject, Errno, EventSink, Result, Service};
+use super::fixtures::*;
+use crate::nic::spec::{Access, AsyncEvent, AsyncObject, Errno, EventSink, Service};
+use crate::uverbs::FILES;
 use crate::uverbs::abi::{
-    DestroyCqResp, Mlx5CreateCq, Mlx5CreateQp, Mlx5CreateSrq, ModifyQp, ModifySrq, QpCap,
-    QueryQpResp, RegMr, RegMrResp, ReregMr, ReregMrResp, UHW_IN, UHW_OUT, method, object, request,
-    write_command,
+    DestroyCqResp, Mlx5CreateCq, Mlx5CreateQp, ModifyQp, ModifySrq, QpCap, QueryQpResp, RegMr,
+    RegMrResp, ReregMr, ReregMrResp, UHW_OUT, method, object, request, write_command,
 };
-use crate::uverbs::{DeviceFile, FILES};
-
-/// An application with rings to hand out.
-pub(super) struct Application {
-    pub(super) file: Arc<DeviceFile>,
-    pub(super) recorder: Arc<Recorder>,
-    ring: Vec<[u64; 8]>,
-    page: u32,
-    asynchronous: i32,
-}
-
-impl Application {
-    pub(super) fn new() -> Self {
-        Self::on(Link::Ib)
-    }
-
-    pub(super) fn on(link: Link) -> Self {
-        Self::with(open_context_on(link))
-    }
-
-    pub(super) fn with((file, recorder): (Arc<DeviceFile>, Arc<Recorder>)) -> Self {
-        let page = alloc_uar(&file).unwrap().u32(0x1004);
-        let allocated = Command::new(object::ASYNC_EVENT, method::ASYNC_EVENT_ALLOC).id(0, 0);
-        let asynchronous = allocated.send(&file).unwrap().id(0).cast_signed();
-        // Whole cache lines, with one more to begin at a multiple of 64.
-        Self {
-            file,
-            recorder,
-            ring: vec![[0; 8]; 4097],
-            page,
-            asynchronous,
-        }
-    }
-
-    pub(super) fn buffer(&self) -> u64 {
-        (self.ring.as_ptr() as u64).next_multiple_of(64)
-    }
-
-    pub(super) fn pd(&self) -> u32 {
-        let answer = Command::write(write_command::ALLOC_PD, &[0; 8], 4).output(UHW_OUT, 4);
-        answer.send(&self.file).unwrap().u32(1)
-    }
-
-    fn channel(&self) -> i32 {
-        let command = Command::write(write_command::CREATE_COMP_CHANNEL, &[0; 8], 4);
-        command.send(&self.file).unwrap().u32(1).cast_signed()
-    }
-
-    pub(super) fn cq_driver(&self) -> Mlx5CreateCq {
-        let mut driver = Mlx5CreateCq::new_zeroed();
-        driver.buf_addr = self.buffer();
-        driver.db_addr = self.buffer();
-        driver.cqe_size = 64;
-        driver.flags = 2;
-        driver.uar_page_index = u16::try_from(self.page).unwrap();
-        driver
-    }
-
-    pub(super) fn cq_command(&self, cqe: u32, driver: &Mlx5CreateCq) -> Command {
-        Command::new(object::CQ, method::CQ_CREATE)
-            .id(0, 0)
-            .input(1, &cqe.to_ne_bytes())
-            .input(2, &0xc0de_u64.to_ne_bytes())
-            .input(4, &[0; 4])
-            .output(6, 4)
-            .id(7, self.asynchronous.cast_unsigned())
-            .input(UHW_IN, driver.as_bytes())
-            .output(UHW_OUT, 8)
-    }
-
-    pub(super) fn cq(&self) -> u32 {
-        self.cq_command(63, &self.cq_driver())
-            .send(&self.file)
-            .unwrap()
-            .id(0)
-    }
-
-    pub(super) fn srq_command(&self, pd: u32, max_wr: u32, max_sge: u32) -> Command {
-        let mut driver = Mlx5CreateSrq::new_zeroed();
-        driver.buf_addr = self.buffer();
-        driver.db_addr = self.buffer();
-        driver.uidx = 5;
-        Command::new(object::SRQ, method::SRQ_CREATE)
-            .id(0, 0)
-            .id(1, pd)
-            .input(4, &0x54a9_u64.to_ne_bytes())
-            .input(5, &max_wr.to_ne_bytes())
-            .input(6, &max_sge.to_ne_bytes())
-            .input(7, &0_u32.to_ne_bytes())
-            .input(9, &0_u64.to_ne_bytes())
-            .id(10, self.asynchronous.cast_unsigned())
-            .output(11, 4)
-            .output(12, 4)
-            .input(UHW_IN, driver.as_bytes())
-            .output(UHW_OUT, 8)
-    }
-
-    pub(super) fn qp_driver(&self) -> Mlx5CreateQp {
-        let mut driver = Mlx5CreateQp::new_zeroed();
-        driver.buf_addr = self.buffer();
-        driver.db_addr = self.buffer();
-        driver.sq_wqe_count = 64;
-        driver.rq_wqe_count = 16;
-        driver.rq_wqe_shift = 5;
-        driver.flags = 1 << 10 | 1 << 1;
-        driver.uidx = 9;
-        driver.bfreg_index = self.page;
-        driver
-    }
-
-    pub(super) fn qp_command(&self, pd: u32, cq: u32, kind: u64, driver: &Mlx5CreateQp) -> Command {
-        let cap = QpCap {
-            max_send_wr: 16,
-            max_recv_wr: 16,
-            max_send_sge: 2,
-            max_recv_sge: 2,
-            max_inline_data: 64,
-        };
-        Command::new(object::QP, method::QP_CREATE)
-            .id(0, 0)
-            .id(2, pd)
-            .id(4, cq)
-            .id(5, cq)
-            .input(7, &0x9b_u64.to_ne_bytes())
-            .input(8, cap.as_bytes())
-            .input(9, &kind.to_ne_bytes())
-            .id(12, self.asynchronous.cast_unsigned())
-            .output(13, 20)
-            .output(14, 4)
-            .input(UHW_IN, driver.as_bytes())
-            .output(UHW_OUT, 40)
-    }
-
-    pub(super) fn qp(&self, pd: u32, cq: u32) -> u32 {
-        self.qp_command(pd, cq, 2, &self.qp_driver())
-            .send(&self.file)
-            .unwrap()
-            .id(0)
-    }
-
-    fn destroy(&self, object: u16, method: u16, handle: u32, reply: usize) -> Result<Answer> {
-        Command::new(object, method)
-            .id(0, handle)
-            .output(1, reply)
-            .send(&self.file)
-    }
-
-    pub(super) fn dealloc_pd(&self, pd: u32) -> Result<Answer> {
-        Command::new(object::PD, method::PD_DESTROY)
-            .id(0, pd)
-            .send(&self.file)
-    }
-}
-
-impl Drop for Application {
-    fn drop(&mut self) {
-        FILES.closed(self.asynchronous);
-        // SAFETY: the descriptor was answered to this application alone.
-        unsafe { libc::close(self.asynchronous) };
-    }
-}
-
-fn alloc_uar(file: &Arc<DeviceFile>) -> Result<Answer> {
-    Command::new(object::MLX5_UAR, method::UAR_ALLOC)
-        .id(0x1000, 0)
-        .input(0x1001, &0_u64.to_ne_bytes())
-        .output(0x1002, 8)
-        .output(0x1003, 4)
-        .output(0x1004, 4)
-        .send(file)
-}
-
-pub(super) fn errno<T>(result: Result<T>) -> Option<i32> {
-    result.err().map(|errno| errno.0)
-}
 
 #[test]
-fn doorbell_pages_are_mapped_one_by_one_and_come_back() {
+fn uar_pages_are_mapped_one_by_one_and_reused() {
     let app = Application::new();
     let second = alloc_uar(&app.file).unwrap();
     let offset: u64 = request(&second.output(0x1002));
@@ -204,7 +25,7 @@ fn doorbell_pages_are_mapped_one_by_one_and_come_back() {
     assert_eq!(
         app.file.check_mapping(0, 4096),
         Err(Errno(EINVAL)),
-        "page 0 is never given out"
+        "page 0 is never allocated"
     );
     assert_eq!(
         app.file.check_mapping(offset + 4096, 4096),
@@ -214,7 +35,7 @@ fn doorbell_pages_are_mapped_one_by_one_and_come_back() {
     let destroy = || Command::new(object::MLX5_UAR, method::UAR_DESTROY).id(0x1000, handle);
     assert_eq!(errno(destroy().send(&app.file)), None);
     assert_eq!(
-        app.recorder.seen.lock().unwrap().removed_pages,
+        app.recorder.calls.lock().removed_pages,
         [second.u32(0x1004)]
     );
     assert_eq!(errno(destroy().send(&app.file)), Some(ENOENT));
@@ -222,20 +43,24 @@ fn doorbell_pages_are_mapped_one_by_one_and_come_back() {
     assert_eq!(
         alloc_uar(&app.file).unwrap().u32(0x1004),
         second.u32(0x1004),
-        "used again"
+        "reused"
     );
 }
 
 #[test]
-fn a_cq_reaches_the_nic_as_it_was_asked_for() {
+fn a_cq_is_created_with_the_requested_attributes() {
     let app = Application::new();
     let channel = app.channel();
     let command = app
         .cq_command(100, &app.cq_driver())
         .id(3, channel.cast_unsigned());
-    let answer = command.send(&app.file).unwrap();
-    assert_eq!(answer.u32(6), 127, "the ring has a power of two entries");
-    let spec = app.recorder.seen.lock().unwrap().cq.unwrap();
+    let response = command.send(&app.file).unwrap();
+    assert_eq!(
+        response.u32(6),
+        127,
+        "the number of CQEs is rounded up to a power of two, minus 1"
+    );
+    let spec = app.recorder.calls.lock().cq.unwrap();
     assert_eq!(
         (spec.buf, spec.cqe_count, spec.cqe_size),
         (app.buffer(), 128, 64)
@@ -243,12 +68,12 @@ fn a_cq_reaches_the_nic_as_it_was_asked_for() {
     assert_eq!((spec.user_handle, spec.uar.page), (0xc0de, app.page));
     assert_eq!(spec.channel, FILES.events(channel).ok());
     FILES.closed(channel);
-    // SAFETY: the descriptor was answered to this test alone.
+    // SAFETY: the descriptor belongs to this test only.
     unsafe { libc::close(channel) };
 }
 
 #[test]
-fn a_cq_that_cannot_be_is_refused() {
+fn invalid_cq_attributes_are_refused() {
     let app = Application::new();
     let with = |change: fn(&mut Mlx5CreateCq)| {
         let mut driver = app.cq_driver();
@@ -270,7 +95,11 @@ fn a_cq_that_cannot_be_is_refused() {
         Some(EINVAL)
     );
     let command = app.cq_command(63, &driver).id(3, 0);
-    assert_eq!(errno(command.send(&app.file)), Some(EBADF), "not a channel");
+    assert_eq!(
+        errno(command.send(&app.file)),
+        Some(EBADF),
+        "not a completion channel"
+    );
     let command = app.cq_command(63, &driver).input(5, &4_u32.to_ne_bytes());
     assert_eq!(
         errno(command.send(&app.file)),
@@ -280,23 +109,23 @@ fn a_cq_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn destroying_a_cq_answers_the_events_that_were_read() {
+fn destroying_a_cq_returns_the_number_of_events_that_were_read() {
     let app = Application::new();
     let cq = app.cq();
-    let spec = app.recorder.seen.lock().unwrap().cq.unwrap();
+    let spec = app.recorder.calls.lock().cq.unwrap();
     let object = AsyncObject::Cq(0xc0de);
     app.recorder
         .events
         .asynchronous(spec.context, AsyncEvent::CqErr, object);
     let mut record = [0_u8; 16];
-    // SAFETY: `record` has room for the one event.
-    let got = unsafe { libc::read(app.asynchronous, record.as_mut_ptr().cast(), 16) };
-    assert_eq!(got, 16);
+    // SAFETY: `record` has the size of one event.
+    let len = unsafe { libc::read(app.async_fd, record.as_mut_ptr().cast(), 16) };
+    assert_eq!(len, 16);
     app.recorder
         .events
         .asynchronous(spec.context, AsyncEvent::CqErr, object);
-    let answer = app.destroy(object::CQ, method::CQ_DESTROY, cq, 8).unwrap();
-    let reply: DestroyCqResp = request(&answer.output(1));
+    let response = app.destroy(object::CQ, method::CQ_DESTROY, cq, 8).unwrap();
+    let reply: DestroyCqResp = request(&response.output(1));
     assert_eq!(
         (reply.comp_events_reported, reply.async_events_reported),
         (0, 1)
@@ -304,10 +133,10 @@ fn destroying_a_cq_answers_the_events_that_were_read() {
 }
 
 #[test]
-fn every_command_of_a_device_that_failed_is_an_input_output_error() {
+fn every_command_of_a_failed_device_returns_eio() {
     let app = Application::new();
     let (cq, other) = (app.cq(), Application::new());
-    let context = app.recorder.seen.lock().unwrap().cq.unwrap().context;
+    let context = app.recorder.calls.lock().cq.unwrap().context;
     let object = AsyncObject::Device;
     let fatal = AsyncEvent::DeviceFatal;
     app.recorder.events.asynchronous(context, fatal, object);
@@ -323,22 +152,22 @@ fn every_command_of_a_device_that_failed_is_an_input_output_error() {
 }
 
 #[test]
-fn a_qp_reaches_the_nic_as_it_was_asked_for() {
+fn a_qp_is_created_with_the_requested_attributes() {
     let app = Application::new();
     let (pd, cq) = (app.pd(), app.cq());
     let driver = app.qp_driver();
-    let answer = app.qp_command(pd, cq, 2, &driver).send(&app.file).unwrap();
+    let response = app.qp_command(pd, cq, 2, &driver).send(&app.file).unwrap();
     assert_eq!(
-        request::<QpCap>(&answer.output(13)).max_inline_data,
+        request::<QpCap>(&response.output(13)).max_inline_data,
         64,
-        "echoed"
+        "returned unchanged"
     );
     assert_eq!(
-        answer.u32(UHW_OUT),
+        response.u32(UHW_OUT),
         app.page,
-        "the register's page is echoed"
+        "the page of the doorbell register is returned"
     );
-    let spec = app.recorder.seen.lock().unwrap().qp.unwrap();
+    let spec = app.recorder.calls.lock().qp.unwrap();
     assert_eq!(spec.service, Service::Rc);
     assert_eq!(
         (spec.rq_buf, spec.rq_wqe_count, spec.rq_stride_log2),
@@ -353,7 +182,7 @@ fn a_qp_reaches_the_nic_as_it_was_asked_for() {
         (9, 1, app.page)
     );
     assert!(spec.scatter_to_cqe && !spec.wq_signature && !spec.scatter_responses);
-    let answers_in_cqes = |flags: u32, signal_all: bool| {
+    let scatters_to_cqes = |flags: u32, signal_all: bool| {
         let mut driver = app.qp_driver();
         driver.flags |= flags;
         let mut command = app.qp_command(pd, cq, 2, &driver);
@@ -361,18 +190,18 @@ fn a_qp_reaches_the_nic_as_it_was_asked_for() {
             command = command.input(10, &(1_u64 << 12).to_ne_bytes());
         }
         command.send(&app.file).unwrap();
-        let qp = app.recorder.seen.lock().unwrap().qp;
+        let qp = app.recorder.calls.lock().qp;
         qp.unwrap().scatter_responses
     };
-    assert!(answers_in_cqes(0, true), "all is signalled");
+    assert!(scatters_to_cqes(0, true), "all requests are signalled");
     assert!(
-        answers_in_cqes(1 << 8, false),
-        "the application answers for it"
+        scatters_to_cqes(1 << 8, false),
+        "the driver has set the flag"
     );
 }
 
 #[test]
-fn a_qp_that_cannot_be_is_refused() {
+fn invalid_qp_attributes_are_refused() {
     let app = Application::new();
     let (pd, cq) = (app.pd(), app.cq());
     let with = |change: fn(&mut Mlx5CreateQp)| {
@@ -399,7 +228,7 @@ fn a_qp_that_cannot_be_is_refused() {
     assert_eq!(
         refused(app.qp_command(cq, cq, 2, &driver)),
         Some(EINVAL),
-        "a CQ is no PD"
+        "a CQ's handle is not a PD"
     );
     assert_eq!(
         refused(app.qp_command(pd, 77, 2, &driver)),
@@ -411,7 +240,7 @@ fn a_qp_that_cannot_be_is_refused() {
         Some(EOPNOTSUPP),
         "XRC"
     );
-    // Multicast that does not come back, then timestamps of the wire.
+    // Multicast loopback blocking, then wire timestamps.
     for (flag, expected) in [(1_u32 << 1, None), (1 << 2, Some(EOPNOTSUPP))] {
         let command = app.qp_command(pd, cq, 2, &driver);
         let flags = command.input(10, &flag.to_ne_bytes());
@@ -420,7 +249,7 @@ fn a_qp_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn what_is_in_use_is_busy() {
+fn objects_in_use_cannot_be_destroyed() {
     let app = Application::new();
     let (pd, cq) = (app.pd(), app.cq());
     let qp = app.qp(pd, cq);
@@ -464,17 +293,17 @@ fn a_qp_is_modified_and_queried() {
         errno(Command::write(write_command::MODIFY_QP, request.as_bytes(), 0).send(&app.file))
     };
     assert_eq!(send(&modify), None);
-    let seen = app.recorder.seen.lock().unwrap().modified.unwrap();
+    let calls = app.recorder.calls.lock().modified.unwrap();
     assert_eq!(
-        (seen.mask, seen.state, seen.path.dlid, seen.dest_qpn),
+        (calls.mask, calls.state, calls.path.dlid, calls.dest_qpn),
         (0xa1, 1, 7, 0x1234)
     );
     let mut query = [0_u8; 16];
     query[8..12].copy_from_slice(&qp.to_ne_bytes());
-    let answer = Command::write(write_command::QUERY_QP, &query, 128)
+    let response = Command::write(write_command::QUERY_QP, &query, 128)
         .send(&app.file)
         .unwrap();
-    let reply: QueryQpResp = request(&answer.output(1));
+    let reply: QueryQpResp = request(&response.output(1));
     assert_eq!(
         (reply.qp_state, reply.dest.dlid, reply.cap.max_recv_wr),
         (1, 7, 16)
@@ -502,16 +331,16 @@ fn a_qp_is_modified_and_queried() {
 fn an_srq_has_a_limit_and_cannot_be_resized() {
     let app = Application::new();
     let pd = app.pd();
-    let answer = app.srq_command(pd, 100, 3).send(&app.file).unwrap();
-    assert_eq!((answer.u32(11), answer.u32(12)), (127, 3));
-    let spec = app.recorder.seen.lock().unwrap().srq.unwrap();
+    let response = app.srq_command(pd, 100, 3).send(&app.file).unwrap();
+    assert_eq!((response.u32(11), response.u32(12)), (127, 3));
+    let spec = app.recorder.calls.lock().srq.unwrap();
     assert_eq!(
         (spec.wqe_count, spec.stride_log2, spec.user_index),
         (128, 6, 5)
     );
     let modify = |attr_mask, srq_limit| {
         let request = ModifySrq {
-            srq_handle: answer.id(0),
+            srq_handle: response.id(0),
             attr_mask,
             max_wr: 500,
             srq_limit,
@@ -522,7 +351,7 @@ fn an_srq_has_a_limit_and_cannot_be_resized() {
     assert_eq!(modify(3, 10), Some(EINVAL), "resize and limit");
     assert_eq!(modify(2, 128), Some(EINVAL), "limit above the length");
     assert_eq!(modify(2, 10), None);
-    assert_eq!(app.recorder.seen.lock().unwrap().limit, Some(10));
+    assert_eq!(app.recorder.calls.lock().limit, Some(10));
     let refused = |max_wr, max_sge| errno(app.srq_command(pd, max_wr, max_sge).send(&app.file));
     assert_eq!(refused(32_768, 1), Some(EINVAL));
     assert_eq!(refused(16, 32), Some(EINVAL));
@@ -530,7 +359,7 @@ fn an_srq_has_a_limit_and_cannot_be_resized() {
 }
 
 #[test]
-fn memory_is_registered_with_the_rights_asked_for() {
+fn memory_is_registered_with_the_requested_access() {
     let app = Application::new();
     let register = |hca_va, pd_handle, access_flags| {
         let request = RegMr {
@@ -544,11 +373,11 @@ fn memory_is_registered_with_the_rights_asked_for() {
         Command::write(write_command::REG_MR, request.as_bytes(), 12).send(&app.file)
     };
     let pd = app.pd();
-    // Relaxed ordering (1 << 20) and what else is optional is only a hint.
-    let answer = register(0x9008, pd, 7 | 1 << 20 | 1 << 27).unwrap();
-    let keys: RegMrResp = request(&answer.output(1));
+    // Relaxed ordering (1 << 20) and the other optional flags are hints.
+    let response = register(0x9008, pd, 7 | 1 << 20 | 1 << 27).unwrap();
+    let keys: RegMrResp = request(&response.output(1));
     assert_eq!(keys.lkey, keys.rkey);
-    let spec = app.recorder.seen.lock().unwrap().mr.unwrap();
+    let spec = app.recorder.calls.lock().mr.unwrap();
     assert_eq!((spec.start, spec.length, spec.hca_va), (0x5008, 64, 0x9008));
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     assert_eq!(spec.access, rights);
@@ -561,7 +390,7 @@ fn memory_is_registered_with_the_rights_asked_for() {
     assert_eq!(
         errno(register(0x5008, pd, 1 << 15)),
         Some(EINVAL),
-        "unknown right"
+        "unknown access flag"
     );
     assert_eq!(errno(app.dealloc_pd(pd)), Some(EBUSY));
     let destroy = Command::new(object::MR, method::MR_DESTROY).id(0, keys.mr_handle);
@@ -570,7 +399,7 @@ fn memory_is_registered_with_the_rights_asked_for() {
 }
 
 #[test]
-fn on_demand_paging_is_refused_as_by_a_device_without_it() {
+fn on_demand_paging_is_refused() {
     let app = Application::new();
     let mut request = RegMr::new_zeroed();
     (request.start, request.hca_va, request.length) = (0x5000, 0x5000, 64);
@@ -580,14 +409,14 @@ fn on_demand_paging_is_refused_as_by_a_device_without_it() {
 }
 
 #[test]
-fn a_region_changes_what_it_is_asked_to_and_keeps_its_keys() {
+fn rereg_mr_changes_the_requested_attributes_and_keeps_the_keys() {
     let app = Application::new();
     let (first, second) = (app.pd(), app.pd());
     let mut request = RegMr::new_zeroed();
     (request.start, request.hca_va, request.length) = (0x5008, 0x9008, 64);
     (request.pd_handle, request.access_flags) = (first, 1);
-    let answer = Command::write(write_command::REG_MR, request.as_bytes(), 12).send(&app.file);
-    let made: RegMrResp = crate::uverbs::abi::request(&answer.unwrap().output(1));
+    let response = Command::write(write_command::REG_MR, request.as_bytes(), 12).send(&app.file);
+    let made: RegMrResp = crate::uverbs::abi::request(&response.unwrap().output(1));
     let rereg = |flags, change: &dyn Fn(&mut ReregMr)| {
         let mut request = ReregMr::new_zeroed();
         (request.mr_handle, request.flags) = (made.mr_handle, flags);
@@ -596,7 +425,7 @@ fn a_region_changes_what_it_is_asked_to_and_keeps_its_keys() {
     };
     let refused = |flags, change: &dyn Fn(&mut ReregMr)| errno(rereg(flags, change));
     assert_eq!(refused(0, &|_| ()), Some(EINVAL), "nothing to change");
-    assert_eq!(refused(8, &|_| ()), Some(EOPNOTSUPP), "no such change");
+    assert_eq!(refused(8, &|_| ()), Some(EOPNOTSUPP), "unknown change flag");
     assert_eq!(
         refused(1, &|it| it.start = 1),
         Some(EINVAL),
@@ -611,19 +440,23 @@ fn a_region_changes_what_it_is_asked_to_and_keeps_its_keys() {
     assert_eq!(refused(4, &|it| it.access_flags = 1 << 6), Some(EOPNOTSUPP));
     assert_eq!(refused(4, &|it| it.mr_handle = 99), Some(ENOENT));
     assert_eq!(refused(4, &|it| it.mr_handle = first), Some(EINVAL), "a PD");
-    assert!(app.recorder.seen.lock().unwrap().rereg.is_none());
+    assert!(app.recorder.calls.lock().rereg.is_none());
 
-    let answer = rereg(4, &|it| it.access_flags = 7).unwrap();
-    let keys: ReregMrResp = crate::uverbs::abi::request(&answer.output(1));
+    let response = rereg(4, &|it| it.access_flags = 7).unwrap();
+    let keys: ReregMrResp = crate::uverbs::abi::request(&response.output(1));
     assert_eq!((keys.lkey, keys.rkey), (made.lkey, made.rkey));
-    let changed = || app.recorder.seen.lock().unwrap().rereg.unwrap();
+    let changed = || app.recorder.calls.lock().rereg.unwrap();
     let (_, spec, moved) = changed();
     assert_eq!((spec.start, spec.length, spec.hca_va), (0x5008, 64, 0x9008));
     assert!(spec.access.contains(Access::REMOTE_READ) && moved);
 
     assert_eq!(refused(2, &|it| it.pd_handle = second), None);
-    assert!(!changed().2, "its pages are those it had");
-    assert_eq!(errno(app.dealloc_pd(first)), None, "nothing is in it");
+    assert!(!changed().2, "the pages are unchanged");
+    assert_eq!(
+        errno(app.dealloc_pd(first)),
+        None,
+        "the PD has no objects any more"
+    );
     assert_eq!(errno(app.dealloc_pd(second)), Some(EBUSY));
 
     let there = |it: &mut ReregMr| (it.start, it.hca_va, it.length) = (0x7010, 0x7010, 8);
@@ -632,12 +465,12 @@ fn a_region_changes_what_it_is_asked_to_and_keeps_its_keys() {
     assert_eq!((spec.start, spec.length, spec.hca_va), (0x7010, 8, 0x7010));
     assert!(
         spec.access.contains(Access::REMOTE_READ),
-        "as changed before"
+        "the attributes of the previous change"
     );
 }
 
 #[test]
-fn an_object_whose_reply_cannot_be_written_is_not_kept() {
+fn an_object_whose_reply_cannot_be_written_is_destroyed() {
     let app = Application::new();
     let nowhere = Command::new(object::DEVICE, method::DEVICE_INVOKE_WRITE)
         .input(2, &u64::from(write_command::ALLOC_PD).to_ne_bytes())
@@ -645,5 +478,5 @@ fn an_object_whose_reply_cannot_be_written_is_not_kept() {
         .attribute(1, 4, 0x10);
     assert_eq!(errno(nowhere.send(&app.file)), Some(EFAULT));
     let (first, second) = (app.pd(), app.pd());
-    assert_eq!(second, first + 1, "the handle was free again");
+    assert_eq!(second, first + 1, "the handle is reused");
 }

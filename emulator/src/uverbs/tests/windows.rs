@@ -1,10 +1,9 @@
-//! Memory windows, and completion queues that change: as commands.
+//! Commands for memory windows, CQ resizing and CQ moderation.
 
 use libc::{EBUSY, EFAULT, EINVAL, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::objects::{Application, errno};
-use super::sender::{Answer, Command};
+use super::fixtures::*;
 use crate::nic::spec::{CqBuffer, Result, WindowType};
 use crate::uverbs::abi::{
     AllocMw, AllocMwResp, ExModifyCq, Mlx5AllocMw, Mlx5ResizeCq, ResizeCq, ResizeCqResp, UHW_IN,
@@ -21,28 +20,28 @@ fn alloc_mw(pd_handle: u32, mw_type: u8) -> Command {
     Command::write(write_command::ALLOC_MW, request.as_bytes(), 8)
 }
 
-fn destroy_mw(app: &Application, handle: u32) -> Result<Answer> {
+fn destroy_mw(app: &Application, handle: u32) -> Result<Response> {
     let command = Command::new(object::MW, method::MW_DESTROY).id(0, handle);
     command.send(&app.file)
 }
 
 #[test]
-fn a_window_has_a_domain_a_type_and_a_key() {
+fn a_window_has_a_pd_a_type_and_a_key() {
     let app = Application::new();
     let pd = app.pd();
     for (code, kind) in [(1, WindowType::One), (2, WindowType::Two)] {
-        let answer = alloc_mw(pd, code).send(&app.file).unwrap();
-        let reply: AllocMwResp = request(&answer.output(1));
-        let spec = app.recorder.seen.lock().unwrap().mw.unwrap();
+        let response = alloc_mw(pd, code).send(&app.file).unwrap();
+        let reply: AllocMwResp = request(&response.output(1));
+        let spec = app.recorder.calls.lock().mw.unwrap();
         assert_eq!(spec.kind, kind);
         assert_ne!(reply.rkey, 0);
         assert_eq!(errno(app.dealloc_pd(pd)), Some(EBUSY));
         assert_eq!(errno(destroy_mw(&app, reply.mw_handle)), None);
         assert_eq!(errno(destroy_mw(&app, reply.mw_handle)), Some(ENOENT));
     }
-    assert_eq!(errno(destroy_mw(&app, pd)), Some(EINVAL), "no window");
-    let answer = alloc_mw(pd, 2).send(&app.file).unwrap();
-    let reply: AllocMwResp = request(&answer.output(1));
+    assert_eq!(errno(destroy_mw(&app, pd)), Some(EINVAL), "not a window");
+    let response = alloc_mw(pd, 2).send(&app.file).unwrap();
+    let reply: AllocMwResp = request(&response.output(1));
     let dealloc = reply.mw_handle.to_ne_bytes();
     let dealloc = Command::new(object::DEVICE, method::DEVICE_INVOKE_WRITE)
         .input(2, &u64::from(write_command::DEALLOC_MW).to_ne_bytes())
@@ -52,7 +51,7 @@ fn a_window_has_a_domain_a_type_and_a_key() {
 }
 
 #[test]
-fn a_window_that_cannot_be_is_refused() {
+fn invalid_window_attributes_are_refused() {
     let app = Application::new();
     let pd = app.pd();
     let refused = |pd, kind| errno(alloc_mw(pd, kind).send(&app.file));
@@ -78,28 +77,32 @@ fn resize(app: &Application, cq_handle: u32, cqe: u32, driver: &Mlx5ResizeCq) ->
         cqe,
     };
     let command = Command::write(write_command::RESIZE_CQ, wanted.as_bytes(), 8);
-    let answer = command.input(UHW_IN, driver.as_bytes()).send(&app.file)?;
-    let reply: ResizeCqResp = request(&answer.output(1));
+    let response = command.input(UHW_IN, driver.as_bytes()).send(&app.file)?;
+    let reply: ResizeCqResp = request(&response.output(1));
     Ok(reply.cqe)
 }
 
 #[test]
-fn a_cq_moves_to_the_ring_that_it_is_given() {
+fn a_cq_is_resized_to_the_given_ring() {
     let app = Application::new();
     let cq = app.cq();
     let mut driver = Mlx5ResizeCq::new_zeroed();
     driver.buf_addr = app.buffer();
     driver.cqe_size = 64;
-    assert_eq!(resize(&app, cq, 40, &driver), Ok(63), "as large as it is");
-    assert_eq!(app.recorder.seen.lock().unwrap().resized, None);
+    assert_eq!(resize(&app, cq, 40, &driver), Ok(63), "the present size");
+    assert_eq!(app.recorder.calls.lock().resized, None);
     assert_eq!(resize(&app, cq, 64, &driver), Ok(127));
     let to = CqBuffer {
         buf: app.buffer(),
         cqe_count: 128,
         cqe_size: 64,
     };
-    assert_eq!(app.recorder.seen.lock().unwrap().resized, Some(to));
-    assert_eq!(resize(&app, cq, 127, &driver), Ok(127), "that is known now");
+    assert_eq!(app.recorder.calls.lock().resized, Some(to));
+    assert_eq!(
+        resize(&app, cq, 127, &driver),
+        Ok(127),
+        "the new maximum is accepted"
+    );
     let refused = |cq, cqe, change: fn(&mut Mlx5ResizeCq)| {
         let mut driver = driver;
         change(&mut driver);
@@ -115,7 +118,7 @@ fn a_cq_moves_to_the_ring_that_it_is_given() {
 }
 
 #[test]
-fn events_may_be_moderated_within_limits() {
+fn cq_moderation_is_accepted_within_its_limits() {
     let app = Application::new();
     let cq = app.cq();
     let with = |change: fn(&mut ExModifyCq)| {
