@@ -126,7 +126,7 @@ impl Emulator {
             }
             Port::attached(attachment)
         } else {
-            Port::alone(SLOT_WITHOUT_PEERS)
+            Port::without_peers(SLOT_WITHOUT_PEERS)
         };
         let options = NicOptions {
             slot: port.slot(),
@@ -370,7 +370,7 @@ impl Drop for NicGuard<'_> {
 }
 
 /// Opens the trace file. Several processes may append to it; the QP number in
-/// an entry tells the process.
+/// an entry identifies the process.
 fn trace_file(path: &FilePath) -> Result<File, StartError> {
     let file = File::options().create(true).append(true).open(path);
     file.map_err(|source| StartError::Trace {
@@ -434,7 +434,7 @@ fn resolver(config: &Config) -> Resolver {
     })
 }
 
-/// Returns the function that tells the LID and GIDs of a port.
+/// Returns the function that provides the LID and GIDs of a port.
 fn identifier(config: &Config) -> Identify {
     let (fabric, link) = (config.fabric.clone(), config.link);
     Box::new(move |address| {

@@ -146,7 +146,7 @@ impl Sysfs {
 impl Drop for Sysfs {
     fn drop(&mut self) {
         if std::process::id() == self.owner {
-            // The tree may be gone already.
+            // The tree may be removed already.
             let _ = fs::remove_dir_all(&self.root);
         }
     }
@@ -241,7 +241,7 @@ fn lock(path: &Path, wish: LockMode) -> io::Result<Option<File>> {
 /// Removes the trees of this user whose owning process is dead.
 fn sweep(parents: &[PathBuf]) {
     let entries = parents.iter().flat_map(fs::read_dir).flatten().flatten();
-    for entry in entries.filter(|entry| is_ours(&entry.file_name())) {
+    for entry in entries.filter(|entry| is_tree_name(&entry.file_name())) {
         let path = entry.path();
         // A directory that is locked is in use; one that cannot be removed stays.
         if let Ok(Some(_held)) = lock(&path, LockMode::Try) {
@@ -251,7 +251,7 @@ fn sweep(parents: &[PathBuf]) {
 }
 
 /// Returns whether `name` is the name of a tree's directory.
-fn is_ours(name: &OsStr) -> bool {
+fn is_tree_name(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.len() == PREFIX.len() + UNIQUE.len() && name.starts_with(PREFIX.as_bytes())
 }

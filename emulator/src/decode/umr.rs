@@ -65,9 +65,9 @@ bitflags::bitflags! {
         const LOCAL_READ = 1 << 2;
         /// Local writes.
         const LOCAL_WRITE = 1 << 3;
-        /// Remote reads.
+        /// RemoteAddress reads.
         const REMOTE_READ = 1 << 4;
-        /// Remote writes.
+        /// RemoteAddress writes.
         const REMOTE_WRITE = 1 << 5;
         /// Atomics.
         const ATOMIC = 1 << 6;

@@ -145,9 +145,9 @@ pub enum Fence {
     Strong,
 }
 
-/// Remote address segment (`mlx5_wqe_raddr_seg`).
+/// RemoteAddress address segment (`mlx5_wqe_raddr_seg`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteAddress {
     /// Address at the responder.
     pub address: u64,
     /// Key at the responder.
@@ -210,8 +210,8 @@ impl fmt::Display for Malformed {
 pub struct Body<'a> {
     /// Operation.
     pub opcode: Opcode,
-    /// Remote address; zeros for operations without one.
-    pub remote: Remote,
+    /// RemoteAddress address; zeros for operations without one.
+    pub remote: RemoteAddress,
     /// Operands, for atomics only.
     pub atomic: Option<Atomic>,
     /// Destination, for datagrams only.
@@ -231,7 +231,7 @@ pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
     let control = Control::parse(wqe.first_chunk().ok_or(Malformed::Truncated)?);
     let opcode = Opcode::from_code(control.opcode).ok_or(Malformed::Opcode(control.opcode))?;
     let mut position = SEGMENT;
-    let mut remote = Remote::default();
+    let mut remote = RemoteAddress::default();
     let mut atomic = None;
     match opcode {
         Opcode::Write
@@ -240,7 +240,7 @@ pub fn parse_connected(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
         | Opcode::AtomicCompareSwap
         | Opcode::AtomicFetchAdd => {
             let segment = segment(wqe, position)?;
-            remote = Remote {
+            remote = RemoteAddress {
                 address: be64(segment, 0),
                 key: be32(segment, 8),
             };
@@ -310,7 +310,7 @@ pub fn parse_datagram(wqe: &[u8]) -> Result<(Control, Body<'_>), Malformed> {
     };
     let body = Body {
         opcode,
-        remote: Remote::default(),
+        remote: RemoteAddress::default(),
         atomic: None,
         address,
         umr: None,

@@ -40,7 +40,7 @@ fn the_remote_address_of_a_write_precedes_its_data() {
     let (_, body) = parse_connected(&wqe).unwrap();
     assert_eq!(
         body.remote,
-        Remote {
+        RemoteAddress {
             address: 0x1122_3344_5566_7788,
             key: 0xaabb_ccdd
         }

@@ -272,7 +272,7 @@ impl Attachment {
         false
     }
 
-    /// Wakes a peer even if its words in the segment say that it is awake.
+    /// Wakes a peer even if its words in the segment mark it as awake.
     fn force_wake(&mut self, to: Slot) {
         let now = Instant::now();
         let waker = Arc::clone(&self.waker);
@@ -493,7 +493,7 @@ impl Attachment {
     }
 
     /// Returns whether the shared memory was truncated. From then on nothing is
-    /// sent or received, and the peers see this process as gone.
+    /// sent or received, and peers treat this process as exited.
     pub fn is_lost(&mut self) -> bool {
         if !self.is_lost && self.segment.is_lost() {
             self.is_lost = true;

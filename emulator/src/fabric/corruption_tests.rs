@@ -90,7 +90,7 @@ fn garbage_in_the_words_of_a_slot_is_corrected() {
         serve(&mut two);
         !unheard
     });
-    // `generation` and `sleep`: the peer seems to be gone, or to be awake.
+    // `generation` and `sleep`: the peer seems to have exited, or to be awake.
     let generation = corruptor.word(slot).load(Ordering::SeqCst);
     two.waker().drain();
     two.waker().begin_sleep();

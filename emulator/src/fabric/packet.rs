@@ -35,7 +35,7 @@ bitflags::bitflags! {
         const IMMEDIATE = 4;
         /// Solicited event.
         const SOLICITED = 8;
-        /// The requester asks for an acknowledge.
+        /// The requester requests an ack (`AckReq`).
         const ACK_REQUEST = 16;
         /// Datagrams: the payload begins with a global route header (40 bytes).
         const GRH = 32;

@@ -30,13 +30,13 @@ impl Port {
         Self {
             slot: attachment.slot(),
             shared: Some(attachment),
-            ..Self::alone(0)
+            ..Self::without_peers(0)
         }
     }
 
     /// Returns a port without peers, for a process in slot `slot`.
     #[must_use]
-    pub fn alone(slot: u8) -> Self {
+    pub fn without_peers(slot: u8) -> Self {
         Self {
             slot,
             shared: None,
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn packets_to_the_own_slot_arrive_in_order() {
-        let mut port = Port::alone(5);
+        let mut port = Port::without_peers(5);
         for psn in 0..3 {
             assert!(port.send(packet(5, 5, psn, b"abc")).is_ok());
         }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_full_loopback_queue_refuses_packets_and_records_that_it_did() {
-        let mut port = Port::alone(5);
+        let mut port = Port::without_peers(5);
         while port.has_room(Qpn(5 << 16)) {
             port.send(packet(5, 5, 0, b"")).unwrap();
         }
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn without_a_shared_fabric_packets_to_peers_are_dropped() {
-        let mut port = Port::alone(5);
+        let mut port = Port::without_peers(5);
         assert!(port.has_room(Qpn(6 << 16)));
         assert!(port.send(packet(5, 6, 0, b"x")).is_ok());
         assert!(!port.has_pending());

@@ -11,7 +11,7 @@
 //! Both ends keep their own position in private memory, since another process
 //! can overwrite the shared copy, which makes the ring look full or empty to the
 //! other end. An end that waits therefore publishes its own position again and
-//! asks the other end to do so ([`Producer::request_room`],
+//! requests this from the other end ([`Producer::request_room`],
 //! [`Consumer::take_room_request`]).
 
 use std::ptr::NonNull;

@@ -333,7 +333,7 @@ fn second_process() {
     let me = attachment.slot();
     attachment.send(1, &packet(me, 1, 0, b"here")).unwrap();
     match role.as_str() {
-        // Sends each packet's payload back until it is asked to leave.
+        // Sends each packet's payload back until a packet requests it to exit.
         "echo" => loop {
             let mut payload = Vec::new();
             let Some(header) = attachment.receive(&mut payload) else {
@@ -369,9 +369,9 @@ fn second_process() {
     }
 }
 
-struct Second(Child);
+struct SecondProcess(Child);
 
-impl Second {
+impl SecondProcess {
     fn start(scratch: &Scratch, role: &str) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args([
@@ -393,7 +393,7 @@ impl Second {
     }
 }
 
-impl Drop for Second {
+impl Drop for SecondProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -414,7 +414,7 @@ fn receive(attachment: &mut Attachment) -> (Header, Vec<u8>) {
 fn two_processes_exchange_packets_and_clean_up() {
     let scratch = Scratch::new("processes");
     let mut one = scratch.join();
-    let mut second = Second::start(&scratch, "echo");
+    let mut second = SecondProcess::start(&scratch, "echo");
     assert_eq!(receive(&mut one).1, b"here");
     for psn in 100..1100 {
         one.send(2, &packet(1, 2, psn, &psn.to_le_bytes())).unwrap();
@@ -432,7 +432,7 @@ fn a_writer_killed_at_any_moment_leaves_only_complete_packets() {
     let scratch = Scratch::new("killed");
     let mut one = scratch.join();
     for round in 0..5_u32 {
-        let mut second = Second::start(&scratch, "flood");
+        let mut second = SecondProcess::start(&scratch, "flood");
         assert_eq!(receive(&mut one).1, b"here");
         let mut expected = 1;
         let mut check = |one: &mut Attachment| {
@@ -466,7 +466,7 @@ fn a_peer_is_busy_until_it_has_served_its_packets_or_dies() {
     two.served();
     assert!(!one.peer_is_busy(2));
     drop(two);
-    let mut second = Second::start(&scratch, "deaf");
+    let mut second = SecondProcess::start(&scratch, "deaf");
     assert_eq!(receive(&mut one).1, b"here");
     let slot = (2..=64)
         .find(|&to| {
@@ -482,7 +482,7 @@ fn a_peer_is_busy_until_it_has_served_its_packets_or_dies() {
 fn a_full_ring_whose_reader_was_killed_does_not_block_its_sender() {
     let scratch = Scratch::new("deaf");
     let mut one = scratch.join();
-    let mut second = Second::start(&scratch, "deaf");
+    let mut second = SecondProcess::start(&scratch, "deaf");
     assert_eq!(receive(&mut one).1, b"here");
     while one.has_room(2) {
         one.send(2, &packet(1, 2, 0, &[0; 4096])).unwrap();

@@ -28,7 +28,7 @@ pub enum DeviceFault {
 
 /// A delayed packet.
 #[derive(Debug)]
-struct Held {
+struct DelayedPacket {
     due: Nanos,
     /// The packet is sent right after the next packet of its QP.
     reordered: bool,
@@ -40,7 +40,7 @@ struct Held {
 pub struct FaultyWire {
     decisions: Decisions,
     /// In sending order.
-    held: Vec<Held>,
+    held: Vec<DelayedPacket>,
     device_faults: Vec<DeviceFault>,
 }
 
@@ -112,7 +112,7 @@ impl FaultyTransmit<'_> {
         self.release_if(|held| held.due <= now)
     }
 
-    fn release_if(&mut self, is_free: impl Fn(&Held) -> bool) -> bool {
+    fn release_if(&mut self, is_free: impl Fn(&DelayedPacket) -> bool) -> bool {
         let mut released = false;
         let mut index = 0;
         while let Some(held) = self.wire.held.get(index) {
@@ -128,8 +128,8 @@ impl FaultyTransmit<'_> {
         released
     }
 
-    fn hold(&mut self, packet: Packet, time: Nanos, reordered: bool) {
-        self.wire.held.push(Held {
+    fn delay_packet(&mut self, packet: Packet, time: Nanos, reordered: bool) {
+        self.wire.held.push(DelayedPacket {
             due: self.now.saturating_add(time),
             reordered,
             packet,
@@ -160,13 +160,13 @@ impl Transmit for FaultyTransmit<'_> {
         if delayed {
             let time = self.wire.decisions.time(Kind::Delay);
             if duplicated {
-                self.hold(packet.clone(), time, false);
+                self.delay_packet(packet.clone(), time, false);
             }
-            self.hold(packet, time, false);
+            self.delay_packet(packet, time, false);
             return Ok(());
         }
         if reordered {
-            self.hold(packet, REORDER_TIMEOUT, true);
+            self.delay_packet(packet, REORDER_TIMEOUT, true);
             return Ok(());
         }
         let copy = duplicated.then(|| packet.clone());
@@ -199,7 +199,7 @@ mod tests {
         fn new(spec: &str) -> Self {
             Self {
                 wire: FaultyWire::new(&spec.parse().unwrap()),
-                port: Port::alone(5),
+                port: Port::without_peers(5),
             }
         }
 

@@ -48,15 +48,16 @@ pub(crate) fn install() {
         return;
     }
     // SAFETY: plain data, for which zeros are valid.
-    let (mut ours, mut before): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
-    ours.sa_sigaction = on_fault as *const () as usize;
+    let (mut action, mut before): (libc::sigaction, libc::sigaction) =
+        unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_fault as *const () as usize;
     // On the alternate stack: the fault may be an overflow of the normal one.
-    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // SAFETY: room for an action.
     unsafe { real::sigaction(libc::SIGSEGV, std::ptr::null(), &raw mut before) };
     APPLICATION_ACTION.replace(before);
     // SAFETY: a handler of the right type, which lives as long as the process.
-    let status = unsafe { real::sigaction(libc::SIGSEGV, &raw const ours, std::ptr::null_mut()) };
+    let status = unsafe { real::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()) };
     INSTALLED.store(status == 0, Ordering::Release);
 }
 

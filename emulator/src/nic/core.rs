@@ -77,7 +77,7 @@ impl Core {
     /// Checks whether the device has memory for a new object.
     ///
     /// # Errors
-    /// `ENOMEM` if an injected fault says that there is none.
+    /// `ENOMEM` if an injected fault hits the command.
     pub(super) fn check_memory(&mut self) -> Result<()> {
         let fault_injector = self.fault_injector.as_mut();
         match fault_injector.is_some_and(|fault_injector| fault_injector.out_of_memory()) {

@@ -36,7 +36,7 @@ pub struct NicOptions {
     /// The limits of the devices. The NIC checks the number of objects and the
     /// posted requests; `uverbs` checks the commands.
     pub limits: Limits,
-    /// Whether the NIC is stepped: its time advances only when a test says so.
+    /// Whether the NIC is stepped: its time advances only when a test advances it.
     pub stepped: bool,
     /// Finds the port of an address vector. The default uses LID n + 1 for port 1
     /// of device n, and device 0 for a path without LID (a global one).

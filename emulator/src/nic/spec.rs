@@ -1,7 +1,7 @@
 //! The types with which the kernel commands (`uverbs`) call the NIC (`nic`).
 //!
 //! `uverbs` parses the commands of libibverbs and calls the methods of
-//! [`super::Nic`] with these values; the NIC does not know the uverbs formats.
+//! [`super::Nic`] with these values; the NIC does not use the uverbs formats.
 //! Addresses are virtual addresses of this process, since an emulated NIC
 //! accesses the memory of its host directly.
 
@@ -250,7 +250,7 @@ bitflags::bitflags! {
 }
 
 /// QP attributes of modify and query (`struct ib_uverbs_qp_attr`, `IBV_QP_*` masks).
-/// `mask` says which fields a modify contains.
+/// `mask` selects the fields that a modify contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpAttr {
     /// `IBV_QP_*` bits.
@@ -409,7 +409,7 @@ pub enum AsyncObject {
 pub enum AsyncEvent {
     /// CQ overrun.
     CqErr = 0,
-    /// QP in error without a completion that says so.
+    /// A QP has failed, and no completion reports it.
     QpFatal = 1,
     /// Invalid request on the responder side.
     QpReqErr = 2,

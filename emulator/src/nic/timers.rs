@@ -2,7 +2,7 @@
 //!
 //! A deadline moves with every ack, so the heap is lazy: a QP has one entry in
 //! it, and an entry that comes up before the actual deadline is reinserted. A
-//! timer starts with the next round of work, which knows the time.
+//! timer starts with the next round of work, which has the time as an argument.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -94,13 +94,13 @@ pub(super) fn set_errno(value: c_int) {
 /// Returns whether a descriptor is an emulated file of this process. A forked
 /// child's copies are not: locks taken by the parent's threads stay locked there.
 fn is_emulated_file(fd: c_int) -> bool {
-    Files::is_ours(fd) && !session::forked()
+    Files::may_be_emulated(fd) && !session::forked()
 }
 
 /// Returns the emulated device behind a descriptor. In a forked child that is an
 /// error, since the NIC is the parent's.
 fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
-    if !Files::is_ours(fd) {
+    if !Files::may_be_emulated(fd) {
         return None;
     }
     if session::forked() {

@@ -15,10 +15,10 @@ use super::real;
 use crate::trap::actions::{exchange_action, without_reserved};
 
 /// An interposed signal function and its symbol name.
-type Named = (&'static CStr, fn() -> Call);
+type NamedCall = (&'static CStr, fn() -> Call);
 
 /// All interposed signal functions.
-pub(crate) const SIGNAL_CALLS: &[Named] = &[
+pub(crate) const SIGNAL_CALLS: &[NamedCall] = &[
     (c"sigaction", || sigaction as Call),
     (c"signal", || signal as Call),
     (c"sigprocmask", || sigprocmask as Call),

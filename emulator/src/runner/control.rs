@@ -93,7 +93,7 @@ impl Control {
         drop(self.changed.wait_while(paused, |paused| *paused));
     }
 
-    /// Returns whether the NIC thread is asked to pause.
+    /// Returns whether a pause of the NIC thread is requested.
     #[must_use]
     pub fn pause_requested(&self) -> bool {
         self.pause_requested.load(Ordering::Relaxed)

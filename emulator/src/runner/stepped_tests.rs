@@ -8,13 +8,13 @@ use crate::uar::tests::{App, name};
 
 /// Sends two packets to itself for each doorbell, and has a timer every 10 µs.
 #[derive(Default)]
-struct Script {
+struct ScriptedDriver {
     log: Vec<String>,
     to_send: u32,
     due: Nanos,
 }
 
-impl Stepped for Script {
+impl Stepped for ScriptedDriver {
     fn doorbell(&mut self, write: &UarWrite) {
         self.log.push(format!("doorbell {}", write.offset));
         self.to_send += 2;
@@ -48,11 +48,11 @@ fn stepping_takes_one_packet_and_one_unit_of_work_at_a_time() {
     let app = App::new(1);
     let uar = UarPages::new(None);
     uar.add_page(name(0), app.file.as_fd()).unwrap();
-    let mut script = Script {
+    let mut script = ScriptedDriver {
         due: Nanos::MAX,
-        ..Script::default()
+        ..ScriptedDriver::default()
     };
-    let (mut stepper, mut port) = (Stepper::default(), Port::alone(1));
+    let (mut stepper, mut port) = (Stepper::default(), Port::without_peers(1));
     assert!(!stepper.step(&mut script, &mut port, &uar));
     app.store(0, 0x800, 7);
     assert!(stepper.step(&mut script, &mut port, &uar));
@@ -66,11 +66,11 @@ fn stepping_takes_one_packet_and_one_unit_of_work_at_a_time() {
 #[test]
 fn time_advances_from_deadline_to_deadline() {
     let uar = UarPages::new(None);
-    let mut script = Script {
+    let mut script = ScriptedDriver {
         due: 10_000,
-        ..Script::default()
+        ..ScriptedDriver::default()
     };
-    let (mut stepper, mut port) = (Stepper::default(), Port::alone(1));
+    let (mut stepper, mut port) = (Stepper::default(), Port::without_peers(1));
     stepper.advance(&mut script, &mut port, &uar, Duration::from_nanos(9_998));
     assert_eq!(script.log, [""; 0]);
     stepper.advance(&mut script, &mut port, &uar, Duration::from_nanos(25_000));

@@ -328,11 +328,11 @@ fn a_programs_own_handler_gets_the_other_faults() {
     let Some(fixture) = Fixture::new("chained", Wake::Signal) else {
         return;
     };
-    let ours = App::new(1);
-    let file = std::os::fd::AsRawFd::as_raw_fd(&ours.file);
+    let app = App::new(1);
+    let file = std::os::fd::AsRawFd::as_raw_fd(&app.file);
     FILE.store(u64::from(file.cast_unsigned()), Ordering::Relaxed);
     // SAFETY: a descriptor of this test; actions that are filled before use,
-    // and a handler of the type that its flags say.
+    // and a handler of the type that its flags select.
     unsafe {
         assert_eq!(libc::ftruncate(file, 0), 0);
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -340,7 +340,7 @@ fn a_programs_own_handler_gets_the_other_faults() {
         action.sa_flags = libc::SA_SIGINFO;
         let mut before: libc::sigaction = std::mem::zeroed();
         assert_eq!(libc::sigaction(libc::SIGBUS, &action, &mut before), 0);
-        ours.store(0, 0x800, 5);
+        app.store(0, 0x800, 5);
         let mut found: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGBUS, &before, &mut found);
         assert_eq!(found.sa_sigaction, lengthen as *const () as usize);
@@ -471,7 +471,7 @@ fn the_nic_naps_while_a_page_has_no_known_mapping() {
 
 /// A paused NIC does not run, however it sleeps, and a doorbell rung meanwhile
 /// is served later.
-fn a_held_nic_stands_still(test: &str, wake: Wake) {
+fn check_that_a_paused_nic_does_not_run(test: &str, wake: Wake) {
     let Some(fixture) = Fixture::new(test, wake) else {
         return;
     };
@@ -503,9 +503,9 @@ fn a_held_nic_stands_still(test: &str, wake: Wake) {
 
 #[test]
 fn a_paused_nic_does_not_run_in_any_wake_mode() {
-    a_held_nic_stands_still("held-nap", Wake::Nap);
-    a_held_nic_stands_still("held-uffd", Wake::Uffd);
+    check_that_a_paused_nic_does_not_run("held-nap", Wake::Nap);
+    check_that_a_paused_nic_does_not_run("held-uffd", Wake::Uffd);
     if cfg!(target_arch = "x86_64") {
-        a_held_nic_stands_still("held-signal", Wake::Signal);
+        check_that_a_paused_nic_does_not_run("held-signal", Wake::Signal);
     }
 }

@@ -148,7 +148,7 @@ impl WaitPolicy {
     }
 
     /// Records that a page fault has announced a store, which comes when the
-    /// application gets a core. `served` says that the NIC has already done
+    /// application gets a core. `served` means that the NIC has already done
     /// what the store announces.
     pub(super) fn store_announced(&mut self, now: Nanos, served: bool) {
         let nap = if served { SERVED_NAP } else { SHORTEST_NAP };
@@ -160,7 +160,7 @@ impl WaitPolicy {
         self.announced = Some(now);
     }
 
-    /// Records that work has arrived; `doorbell` says whether it includes a store.
+    /// Records that work has arrived; `doorbell` is whether it includes a store.
     pub(super) fn work_arrived(&mut self, now: Nanos, doorbell: bool) {
         if self.announced.is_some() {
             if doorbell {

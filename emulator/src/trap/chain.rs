@@ -4,7 +4,7 @@
 //! the signal reads and writes the action kept here. A signal that does not
 //! concern the emulator is forwarded as the kernel would deliver it, as far as
 //! that is possible from a handler: on the same stack, and with the signals
-//! blocked that the application asked for.
+//! blocked that the application requested.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};

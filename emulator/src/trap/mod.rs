@@ -217,9 +217,9 @@ mod machine {
         libc::REG_R15,
     ];
 
-    struct Own;
+    struct OwnPageHandler;
 
-    impl Memory for Own {
+    impl Memory for OwnPageHandler {
         fn byte(&self, address: u64) -> u8 {
             // SAFETY: a byte of the instruction that the interrupted thread
             // executes now or next. It is readable unless the thread itself
@@ -263,11 +263,11 @@ mod machine {
                 bytes: store.bytes,
             });
         };
-        let Some(store) = emulate_trapped(&mut cpu, addr, &Own) else {
+        let Some(store) = emulate_trapped(&mut cpu, addr, &OwnPageHandler) else {
             return false;
         };
         register(store);
-        while let Some(store) = emulate_next(&mut cpu, addr, &Own) {
+        while let Some(store) = emulate_next(&mut cpu, addr, &OwnPageHandler) {
             register(store);
         }
         for (at, value) in GENERAL.into_iter().zip(cpu.general) {

@@ -35,7 +35,7 @@ pub(super) fn check() -> Result<(), TrapError> {
         return Err(TrapError::Valgrind);
     }
     for (name, ours) in preload::SIGNAL_CALLS {
-        if seen_by_libraries(name) != ours() as usize {
+        if resolved_by_libraries(name) != ours() as usize {
             return Err(TrapError::NotInterposed(name.to_str().unwrap_or_default()));
         }
     }
@@ -45,7 +45,7 @@ pub(super) fn check() -> Result<(), TrapError> {
     Ok(())
 }
 
-fn seen_by_libraries(name: &CStr) -> usize {
+fn resolved_by_libraries(name: &CStr) -> usize {
     // SAFETY: a C string.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
 }

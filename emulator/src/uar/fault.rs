@@ -179,7 +179,7 @@ impl Userfaultfd {
             && register.ioctls & (1 << (UFFDIO_WRITEPROTECT & 0xff)) != 0
     }
 
-    /// Unregisters a mapping, which may be gone, and lets waiting stores continue.
+    /// Unregisters a mapping, which may be unmapped already, and lets waiting stores continue.
     pub(super) fn unregister(&self, addr: usize, len: usize) {
         let _ = self.ioctl(UFFDIO_UNREGISTER, &mut range(addr, len));
     }
@@ -199,7 +199,7 @@ impl Userfaultfd {
                 at += run;
                 continue;
             }
-            // One of the mappings is gone, or the kernel (before 6.4) accepts
+            // One of the mappings is unmapped, or the kernel (before 6.4) accepts
             // only one mapping per call: try them one by one.
             let mut left = run;
             while left > 0 {
@@ -238,7 +238,7 @@ impl Userfaultfd {
     fn ioctl<T>(&self, request: libc::Ioctl, argument: &mut T) -> io::Result<()> {
         // SAFETY: every `request` of this file encodes the size of the
         // `repr(C)` struct that it is called with, and the kernel accesses no
-        // more than that. It changes no memory of ours except `argument`.
+        // more than that. It changes no memory of this program except `argument`.
         let status =
             unsafe { libc::ioctl(self.descriptor.as_raw_fd(), request, &raw mut *argument) };
         if status == 0 {

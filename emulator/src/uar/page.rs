@@ -78,7 +78,7 @@ impl Page {
 
     pub(super) fn deposit(&self, offset: u16, bytes: [u8; 8]) {
         if is_doorbell(offset) {
-            // A word of 0 means no doorbell; u64::MAX says only that there was one.
+            // A word of 0 means no doorbell; u64::MAX means an unknown doorbell.
             let word = u64::from_ne_bytes(bytes);
             let word = if word == 0 { u64::MAX } else { word };
             self.word(offset).store(word, Ordering::Release);

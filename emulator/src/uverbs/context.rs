@@ -89,7 +89,7 @@ impl DeviceFile {
         device: u8,
         config: DeviceConfig,
     ) -> std::io::Result<Self> {
-        // SAFETY: a C string and flags; the call touches no memory of ours.
+        // SAFETY: a C string and flags; the call accesses no other memory.
         let fd = unsafe { libc::memfd_create(c"mlx5-emu-uverbs".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(std::io::Error::last_os_error());

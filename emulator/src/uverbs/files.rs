@@ -1,6 +1,6 @@
 //! The file descriptors of this process that belong to emulated devices.
 //!
-//! Every interposed call first checks [`Files::is_ours`], which costs one relaxed
+//! Every interposed call first checks [`Files::may_be_emulated`], which costs one relaxed
 //! load. A lock is taken only for descriptors that belong to a device.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub static FILES: LazyLock<Files> = LazyLock::new(Files::default);
 /// Descriptors from this number on are not tracked, and never returned.
 const MAX_FD: usize = 65_536;
 
-static OURS: [AtomicU64; MAX_FD / 64] = [const { AtomicU64::new(0) }; MAX_FD / 64];
+static EMULATED: [AtomicU64; MAX_FD / 64] = [const { AtomicU64::new(0) }; MAX_FD / 64];
 
 /// The file behind an emulated descriptor.
 #[derive(Clone)]
@@ -80,10 +80,10 @@ impl Identity {
 impl Files {
     /// Returns whether a descriptor may be emulated; `false` is certain.
     #[inline]
-    pub fn is_ours(fd: RawFd) -> bool {
+    pub fn may_be_emulated(fd: RawFd) -> bool {
         usize::try_from(fd)
             .ok()
-            .and_then(|fd| Some(OURS.get(fd / 64)?.load(Relaxed) & (1 << (fd % 64)) != 0))
+            .and_then(|fd| Some(EMULATED.get(fd / 64)?.load(Relaxed) & (1 << (fd % 64)) != 0))
             .unwrap_or(false)
     }
 
@@ -125,7 +125,7 @@ impl Files {
 
     /// Returns the file behind a descriptor if it is (still) emulated.
     pub fn get(&self, fd: RawFd) -> Option<Entry> {
-        if !Self::is_ours(fd) {
+        if !Self::may_be_emulated(fd) {
             return None;
         }
         let identity = Identity::of(fd);
@@ -176,7 +176,7 @@ impl Files {
     /// Records that a descriptor is closed. Closing the last descriptor of a device
     /// destroys all its objects.
     pub fn closed(&self, fd: RawFd) {
-        if Self::is_ours(fd) {
+        if Self::may_be_emulated(fd) {
             mark(fd, false);
             let closed = self.lock().remove(&fd);
             // Outside the lock: this may destroy a device's objects.
@@ -189,12 +189,15 @@ impl Files {
     }
 }
 
-fn mark(fd: RawFd, ours: bool) {
-    let Some(word) = usize::try_from(fd).ok().and_then(|fd| OURS.get(fd / 64)) else {
+fn mark(fd: RawFd, emulated: bool) {
+    let Some(word) = usize::try_from(fd)
+        .ok()
+        .and_then(|fd| EMULATED.get(fd / 64))
+    else {
         return;
     };
     let bit = 1 << (fd % 64);
-    if ours {
+    if emulated {
         word.fetch_or(bit, Relaxed);
     } else {
         word.fetch_and(!bit, Relaxed);

@@ -48,7 +48,7 @@ Exit status:
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a command that sees the emulated devices.
+    /// Run a command on the emulated devices.
     ///
     /// Exits when the command exits, with the command's status. Processes that
     /// the command leaves in the background keep running. SIGUSR1, SIGUSR2 and
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // If standard error is closed, there is no other place to report to.
             let _ = error.print();
-            // Help and version are answers, not errors.
+            // Help and version are not errors.
             return if error.use_stderr() {
                 USAGE.into()
             } else {

@@ -73,7 +73,7 @@ fn bytes_up_to(argument: &OsStr, limit: u64) -> Result<Vec<u8>, InputError> {
     let file = match File::open(path) {
         Ok(file) => file,
         // Hex of more than 255 digits is too long for a file name.
-        Err(error) if is_no_file(&error) => {
+        Err(error) if is_not_a_file_name(&error) => {
             let text = argument.to_string_lossy();
             return bytes_of_hex(&text).map_err(|reason| InputError::Neither {
                 argument: shortened(&text),
@@ -97,8 +97,8 @@ fn bytes_up_to(argument: &OsStr, limit: u64) -> Result<Vec<u8>, InputError> {
     Ok(as_hex.unwrap_or(content))
 }
 
-/// Returns whether an error of opening says that the argument does not name a file.
-fn is_no_file(error: &std::io::Error) -> bool {
+/// Returns whether an error of `open` means that the argument is not a file name.
+fn is_not_a_file_name(error: &std::io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         None | Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)

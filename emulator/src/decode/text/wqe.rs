@@ -28,7 +28,7 @@ pub fn datagram_wqe(bytes: &[u8]) -> Result<String, TextError> {
     one_send_wqe(bytes, 0, Form::Datagram).map(|(text, _)| text)
 }
 
-/// The layout of a send WQE after its control segment, which its bytes do not tell.
+/// The layout of a send WQE after its control segment, which cannot be derived from its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// RC and UC QPs: segments that depend on the opcode.
@@ -197,7 +197,7 @@ fn prologue(opcode: u8, form: Form) -> &'static [Take] {
     }
 }
 
-/// Returns the next segment. If the WQE ends inside it, adds a line that says so.
+/// Returns the next segment. If the WQE ends inside it, adds a line that reports it.
 pub(super) fn segment<'a>(
     rest: &'a [u8],
     len: usize,

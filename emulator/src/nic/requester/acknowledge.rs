@@ -144,7 +144,7 @@ impl Qp {
 
     /// Resets the retry counters, since the responder has made progress.
     fn reset_retries(&mut self, core: &mut Core) {
-        self.sq.refill_retries(&self.attr);
+        self.sq.reset_retry_counters(&self.attr);
         self.sq.retransmits = false;
         if std::mem::take(&mut self.sq.waits_after_rnr_nak) {
             // The packet that the RNR NAK refused was sent twice and has been
@@ -174,7 +174,7 @@ impl Qp {
             };
             completed = true;
             if request.signalled {
-                self.complete_good(core, &request);
+                self.complete_success(core, &request);
             }
         }
         // Retransmission skips the packets that are acknowledged by now.
@@ -196,7 +196,7 @@ impl Qp {
         self.enter_send_error(core);
     }
 
-    fn complete_good(&self, core: &mut Core, request: &Request) {
+    fn complete_success(&self, core: &mut Core, request: &Request) {
         let mut cqe = Cqe::success(&Success {
             opcode: CqeOpcode::Request,
             wqe_opcode: request.opcode,

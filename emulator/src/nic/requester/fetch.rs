@@ -28,7 +28,7 @@ impl Qp {
             solicited: false,
             fence: Fence::None,
             immediate: [0; 4],
-            remote: wqe::Remote::default(),
+            remote: wqe::RemoteAddress::default(),
             datagram: None,
             umr: None,
             atomic: None,

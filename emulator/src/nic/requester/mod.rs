@@ -19,7 +19,7 @@ use super::scatter_gather::Sge;
 use super::spec::QpAttr;
 use crate::decode::cqe::Syndrome;
 use crate::decode::umr::Umr;
-use crate::decode::wqe::{Atomic, Fence, Opcode, Remote};
+use crate::decode::wqe::{Atomic, Fence, Opcode, RemoteAddress};
 use datagram::Datagram;
 use std::collections::VecDeque;
 
@@ -66,7 +66,7 @@ pub(super) struct Request {
     solicited: bool,
     fence: Fence,
     immediate: [u8; 4],
-    remote: Remote,
+    remote: RemoteAddress,
     /// Destination of a datagram.
     datagram: Option<Datagram>,
     /// The change of the memory key in `immediate`; taken when executed.
@@ -112,7 +112,7 @@ impl SendQueue {
     pub(super) fn begin(&mut self, first_psn: u32, attr: &QpAttr) {
         self.next_psn = first_psn;
         self.sent_psn = first_psn;
-        self.refill_retries(attr);
+        self.reset_retry_counters(attr);
     }
 
     /// Returns whether no request is in execution.
@@ -147,7 +147,7 @@ impl SendQueue {
         (psn::distance(self.sent_psn, oldest) > 0).then_some(oldest)
     }
 
-    fn refill_retries(&mut self, attr: &QpAttr) {
+    fn reset_retry_counters(&mut self, attr: &QpAttr) {
         self.retries = attr.retry_count;
         self.rnr_retries = attr.rnr_retry;
     }

@@ -23,7 +23,7 @@ pub(super) struct Executed {
 }
 
 impl Executed {
-    fn remember(&mut self, psn: u32, original: u64) {
+    fn record_original(&mut self, psn: u32, original: u64) {
         self.ring[self.next] = Some((psn, original));
         self.next = (self.next + 1) % self.ring.len();
     }
@@ -68,7 +68,7 @@ impl Qp {
         };
         // The host address may be misaligned although the remote address is not.
         let original = done.map_err(|_| NakReason::Invalid)?;
-        self.responder.atomics.remember(header.psn, original);
+        self.responder.atomics.record_original(header.psn, original);
         self.queue_atomic_response(core, header.psn, original, false);
         Ok(1)
     }
@@ -109,11 +109,11 @@ mod tests {
         let mut executed = Executed::default();
         assert_eq!(executed.find(0), None);
         for n in 0..=u32::from(MAX_RD_ATOMIC) {
-            executed.remember(n, u64::from(n) + 100);
+            executed.record_original(n, u64::from(n) + 100);
         }
         assert_eq!(executed.find(0), None, "the oldest is dropped");
         assert_eq!(executed.find(1), Some(101));
-        executed.remember(5, 7);
+        executed.record_original(5, 7);
         assert_eq!((executed.find(5), executed.find(1)), (Some(7), None));
     }
 }

@@ -102,7 +102,7 @@ impl Qp {
             open += 1;
             let into = psn::distance(header.psn, read.first_psn);
             if (0..read.packets.cast_signed()).contains(&into) {
-                // The response is in progress: restart it where the requester asks.
+                // The response is in progress: restart it at the requested packet.
                 read.sent = into.cast_unsigned();
                 return;
             }
