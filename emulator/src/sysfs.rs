@@ -207,7 +207,7 @@ enum LockMode {
 
 /// Locks a directory of this user. Returns `None` if another process holds the
 /// lock, or has removed the directory in the meantime.
-fn lock(path: &Path, wish: LockMode) -> io::Result<Option<File>> {
+fn lock(path: &Path, mode: LockMode) -> io::Result<Option<File>> {
     let directory = File::options()
         .read(true)
         .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
@@ -217,13 +217,13 @@ fn lock(path: &Path, wish: LockMode) -> io::Result<Option<File>> {
     if held.uid() != unsafe { libc::geteuid() } {
         return Ok(None);
     }
-    let how = match wish {
+    let operation = match mode {
         LockMode::Wait => libc::LOCK_EX,
         LockMode::Try => libc::LOCK_EX | libc::LOCK_NB,
     };
     loop {
         // SAFETY: an open descriptor and a number.
-        if unsafe { libc::flock(directory.as_raw_fd(), how) } == 0 {
+        if unsafe { libc::flock(directory.as_raw_fd(), operation) } == 0 {
             break;
         }
         let error = io::Error::last_os_error();

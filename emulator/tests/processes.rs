@@ -74,8 +74,8 @@ fn command_descriptor(context: Context) -> c_int {
     let dir = std::fs::read_dir("/proc/self/fd").unwrap();
     let open = |entry: std::fs::DirEntry| {
         let target = std::fs::read_link(entry.path()).ok()?;
-        let ours = target.to_str()?.contains("mlx5-emu-uverbs");
-        ours.then(|| entry.file_name().to_str().unwrap().parse().unwrap())
+        let is_uverbs = target.to_str()?.contains("mlx5-emu-uverbs");
+        is_uverbs.then(|| entry.file_name().to_str().unwrap().parse().unwrap())
     };
     // The application's descriptor is the one that fstat shows as a device.
     let mut found = dir

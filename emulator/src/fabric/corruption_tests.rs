@@ -64,7 +64,7 @@ fn garbage_in_the_positions_of_a_ring_stalls_neither_end() {
             serve(&mut two);
             one.has_room(2)
         });
-        eventually("the peer is not seen as busy forever", || {
+        eventually("the peer is no longer reported as busy", || {
             serve(&mut two);
             !one.peer_is_busy(2)
         });
@@ -161,11 +161,14 @@ fn a_truncated_segment_is_reported_and_kills_no_process() {
         assert!(one.take_error().is_none());
         assert!(readable(&two, Duration::ZERO), "its peer is woken");
         two.waker().end_sleep();
-        eventually("the peer notices, or sees the process as gone", || {
-            let _ = two.send(1, &packet(2, 1, 2, b"x"));
-            psns(&mut two);
-            two.is_lost() || two.counters().undeliverable != 0
-        });
+        eventually(
+            "the peer detects the store, or treats the process as exited",
+            || {
+                let _ = two.send(1, &packet(2, 1, 2, b"x"));
+                psns(&mut two);
+                two.is_lost() || two.counters().undeliverable != 0
+            },
+        );
         // A lost attachment drops packets, and reports nothing more.
         assert!(one.has_room(2) && !one.peer_is_busy(2));
         one.send(2, &packet(1, 2, 3, b"x")).unwrap();

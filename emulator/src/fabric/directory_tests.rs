@@ -28,17 +28,17 @@ fn a_directory_open_to_other_users_is_not_used() {
     std::os::unix::fs::symlink("/tmp", parent(&scratch.0, 2)).unwrap();
     let (mut one, mut two) = (scratch.join(), scratch.join());
     assert!(one.directory().starts_with(parent(&scratch.0, 3)));
-    let told: Vec<_> = one
+    let problems: Vec<_> = one
         .untrusted_entries()
         .iter()
         .map(ToString::to_string)
         .collect();
     assert!(
-        told[0].ends_with("is open to other users (mode 755)"),
-        "{told:?}"
+        problems[0].ends_with("is open to other users (mode 755)"),
+        "{problems:?}"
     );
-    assert!(told[1].ends_with("is not a directory"), "{told:?}");
-    assert!(told[2].ends_with("is not a directory"), "{told:?}");
+    assert!(problems[1].ends_with("is not a directory"), "{problems:?}");
+    assert!(problems[2].ends_with("is not a directory"), "{problems:?}");
     one.send(2, &packet(1, 2, 7, b"")).unwrap();
     assert_eq!(psns(&mut two), [7]);
     // After the untrusted entries are removed, a third process still joins the

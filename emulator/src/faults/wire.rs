@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(fixture.wire.next_deadline(), Some(7_100));
         assert!(!fixture.release(7_099));
         assert!(fixture.release(7_100));
-        assert_eq!(fixture.arrived(), [1, 1], "twice, as dup@1 says");
+        assert_eq!(fixture.arrived(), [1, 1], "twice, because of dup@1");
         assert_eq!(fixture.wire.next_deadline(), None);
     }
 

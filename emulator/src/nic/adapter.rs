@@ -86,7 +86,7 @@ impl Nic {
             qp.receive_packet(&mut self.core, &header, &payload);
         } else {
             self.core
-                .note(|| format!("packet for QP {:#x}: none here", header.destination_qpn.0));
+                .note(|| format!("packet for QP {:#x}: no such QP", header.destination_qpn.0));
         }
         self.core.recycle(payload);
         self.process_failures();

@@ -81,17 +81,17 @@ pub(crate) fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
 /// Returns an error if part of the range is not mapped.
 pub(crate) fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
     check(address, into.len(), 1)?;
-    let gone = |_| Fault { address };
+    let fault = |_| Fault { address };
     let mut at = address;
     let mut rest = into;
     while !rest.is_empty() {
         let bytes = step(at, rest.len());
         let (piece, behind) = rest.split_at_mut(bytes);
         match bytes {
-            1 => piece[0] = guard::load(at).map_err(gone)?,
-            2 => piece.copy_from_slice(&guard::load::<u16>(at).map_err(gone)?.to_ne_bytes()),
-            4 => piece.copy_from_slice(&guard::load::<u32>(at).map_err(gone)?.to_ne_bytes()),
-            _ => guard::load_words(at, piece).map_err(gone)?,
+            1 => piece[0] = guard::load(at).map_err(fault)?,
+            2 => piece.copy_from_slice(&guard::load::<u16>(at).map_err(fault)?.to_ne_bytes()),
+            4 => piece.copy_from_slice(&guard::load::<u32>(at).map_err(fault)?.to_ne_bytes()),
+            _ => guard::load_words(at, piece).map_err(fault)?,
         }
         at += bytes as u64;
         rest = behind;
@@ -107,7 +107,7 @@ pub(crate) fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
 /// Returns an error if part of the range is not mapped.
 pub(crate) fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
     check(address, bytes.len(), 1)?;
-    let gone = |_| Fault { address };
+    let fault = |_| Fault { address };
     let mut at = address;
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -119,7 +119,7 @@ pub(crate) fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
             [a, b, c, d] => guard::store(at, u32::from_ne_bytes([a, b, c, d])),
             _ => guard::store_words(at, piece),
         }
-        .map_err(gone)?;
+        .map_err(fault)?;
         at += length as u64;
         rest = behind;
     }
@@ -181,9 +181,9 @@ mod tests {
         assert_eq!(compare_swap(at, 7, u64::MAX), Ok(7));
         assert_eq!(fetch_add(at, 3), Ok(u64::MAX));
         assert_eq!(fetch_add(at, 0), Ok(2), "it wraps");
-        let mut neighbour = [0; 8];
-        read(at + 8, &mut neighbour).unwrap();
-        assert_eq!(neighbour, 7_u64.to_ne_bytes());
+        let mut next_word = [0; 8];
+        read(at + 8, &mut next_word).unwrap();
+        assert_eq!(next_word, 7_u64.to_ne_bytes());
         assert_eq!(fetch_add(at + 4, 1), Err(Fault { address: at + 4 }));
     }
 
@@ -198,11 +198,11 @@ mod tests {
                 }
             });
             for _ in 0..20_000 {
-                let mut seen = fetch_add(at, 0).unwrap();
-                while let Ok(was) = compare_swap(at, seen, seen + 1)
-                    && was != seen
+                let mut expected = fetch_add(at, 0).unwrap();
+                while let Ok(was) = compare_swap(at, expected, expected + 1)
+                    && was != expected
                 {
-                    seen = was;
+                    expected = was;
                 }
             }
         });

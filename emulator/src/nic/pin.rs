@@ -15,11 +15,11 @@ impl LockedMemory {
     /// # Errors
     /// `ENOMEM` if the total would exceed `limit`.
     pub(super) fn lock(&mut self, bytes: u64, limit: u64) -> Result<()> {
-        let wanted = self.bytes.saturating_add(bytes);
-        if wanted > limit {
+        let requested = self.bytes.saturating_add(bytes);
+        if requested > limit {
             return Err(Errno(libc::ENOMEM));
         }
-        self.bytes = wanted;
+        self.bytes = requested;
         Ok(())
     }
 
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn unmapped_memory_is_a_fault() {
-        let here = vec![0_u8; 4 * 4096];
-        let (first, bytes) = page_range(here.as_ptr() as u64, 4096).unwrap();
+        let buffer = vec![0_u8; 4 * 4096];
+        let (first, bytes) = page_range(buffer.as_ptr() as u64, 4096).unwrap();
         assert_eq!(fault_in(first, bytes, true), Ok(()));
         assert_eq!(check_mapped(first, bytes, true), Ok(()));
         assert_eq!(fault_in(0x1000, 0x1000, false), Err(Errno(libc::EFAULT)));

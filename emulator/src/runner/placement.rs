@@ -32,10 +32,10 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// Records a wake-up on core `here` by a thread on core `there`. Returns
+    /// Records a wake-up on core `own_core` by a thread on core `waker_core`. Returns
     /// whether the woken thread should move.
-    fn should_move(&mut self, here: u32, there: u32) -> bool {
-        if here == there {
+    fn should_move(&mut self, own_core: u32, waker_core: u32) -> bool {
+        if own_core == waker_core {
             self.remote_wakes = 0;
             self.local_wakes += 1;
             if self.local_wakes == RESET_AFTER {
@@ -53,15 +53,15 @@ impl Placement {
         true
     }
 
-    /// Records that the calling thread was woken from core `there`, and moves
+    /// Records that the calling thread was woken from core `waker_core`, and moves
     /// it if needed.
-    pub(super) fn woken_from(&mut self, there: u32) {
+    pub(super) fn woken_from(&mut self, waker_core: u32) {
         // SAFETY: sched_getcpu has no preconditions.
-        let here = unsafe { libc::sched_getcpu() };
-        if let Ok(here) = u32::try_from(here)
-            && self.should_move(here, there)
+        let own_core = unsafe { libc::sched_getcpu() };
+        if let Ok(own_core) = u32::try_from(own_core)
+            && self.should_move(own_core, waker_core)
         {
-            move_to(there as usize);
+            move_to(waker_core as usize);
         }
     }
 }

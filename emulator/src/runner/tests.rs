@@ -63,7 +63,7 @@ impl Driver for Counting {
             if packet.payload == b"echo" {
                 let [from, to] = [packet.header.destination_qpn, packet.header.source_qpn]
                     .map(|q| (q.0 >> 16) as u8);
-                let _ = port.send(self::packet(from, to, packet.header.psn, b"answer"));
+                let _ = port.send(self::packet(from, to, packet.header.psn, b"reply"));
             }
         }
         self.0.cpu.store(thread_cpu(), Ordering::Relaxed);
@@ -219,7 +219,7 @@ fn no_store_is_lost(test: &str, wake: Wake, stores: u64) {
             fixture
                 .app
                 .store(n as usize % 2, 0x800 + (n as usize % 4) * 0x100, n);
-            fixture.until("the store is seen", || {
+            fixture.until("the store is detected", || {
                 fixture.inputs.last.load(Ordering::Acquire) == n
             });
         }
@@ -259,7 +259,7 @@ fn concurrent_stores_of_two_threads_are_all_served() {
             scope.spawn(move || {
                 for n in 1..=STORES {
                     fixture.app.store(page, 0x800, n);
-                    fixture.until("the store is seen", || {
+                    fixture.until("the store is detected", || {
                         fixture.inputs.last_of[page].load(Ordering::Acquire) == n
                     });
                     if n.is_multiple_of(4) {
@@ -306,7 +306,7 @@ fn a_thread_that_blocks_every_signal_can_ring_doorbells() {
             for n in 1..20 {
                 std::thread::sleep(Duration::from_millis(1));
                 fixture.app.store(0, 0x800, n);
-                fixture.until("the store is seen", || {
+                fixture.until("the store is detected", || {
                     fixture.inputs.last.load(Ordering::Acquire) == n
                 });
             }
@@ -351,7 +351,7 @@ fn a_programs_own_handler_gets_the_other_faults() {
         let _stop = fixture.start(scope);
         std::thread::sleep(Duration::from_millis(1));
         fixture.app.store(0, 0x800, 9);
-        fixture.until("the store is seen", || {
+        fixture.until("the store is detected", || {
             fixture.inputs.last.load(Ordering::Acquire) == 9
         });
     });
@@ -369,7 +369,7 @@ fn idle_percent(test: &str, wake: Wake) -> Option<f64> {
     std::thread::scope(|scope| {
         let _stop = fixture.start(scope);
         fixture.app.store(0, 0x800, 1);
-        fixture.until("the store is seen", || {
+        fixture.until("the store is detected", || {
             fixture.inputs.last.load(Ordering::Acquire) == 1
         });
         // A store may be served on this thread; a kick never is.
@@ -425,13 +425,13 @@ fn packets_and_kicks_wake_a_sleeping_nic() {
                 peer.send(1, &packet(2, 1, psn, b"echo")).unwrap();
                 let wakes = peer.take_immediate_wakes();
                 peer.waker().wake(wakes);
-                let mut answer = None;
+                let mut reply = None;
                 let end = Instant::now() + Duration::from_secs(20);
-                while answer.is_none() && Instant::now() < end {
-                    answer = peer.receive(&mut payload);
+                while reply.is_none() && Instant::now() < end {
+                    reply = peer.receive(&mut payload);
                 }
-                let header = answer.expect("the packet is answered");
-                assert_eq!((header.psn, &payload[..]), (psn, &b"answer"[..]));
+                let header = reply.expect("a reply packet");
+                assert_eq!((header.psn, &payload[..]), (psn, &b"reply"[..]));
                 std::thread::sleep(Duration::from_micros(u64::from(psn)));
             }
             for _ in 0..100 {
@@ -462,7 +462,7 @@ fn the_nic_naps_while_a_page_has_no_known_mapping() {
         for n in 1..50 {
             std::thread::sleep(Duration::from_micros(300));
             unknown.store(0, 0x800, n);
-            fixture.until("the store is seen", || {
+            fixture.until("the store is detected", || {
                 fixture.inputs.last.load(Ordering::Acquire) == n
             });
         }
@@ -490,7 +490,7 @@ fn check_that_a_paused_nic_does_not_run(test: &str, wake: Wake) {
             assert_eq!(fixture.runs(), runs, "it moves");
             assert_ne!(fixture.inputs.last.load(Ordering::Acquire), n);
             fixture.control.resume();
-            fixture.until("the store is seen", || {
+            fixture.until("the store is detected", || {
                 fixture.inputs.last.load(Ordering::Acquire) == n
             });
         }

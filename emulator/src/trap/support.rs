@@ -34,8 +34,8 @@ pub(super) fn check() -> Result<(), TrapError> {
     if under_valgrind() {
         return Err(TrapError::Valgrind);
     }
-    for (name, ours) in preload::SIGNAL_CALLS {
-        if resolved_by_libraries(name) != ours() as usize {
+    for (name, interposed) in preload::SIGNAL_CALLS {
+        if resolved_by_libraries(name) != interposed() as usize {
             return Err(TrapError::NotInterposed(name.to_str().unwrap_or_default()));
         }
     }

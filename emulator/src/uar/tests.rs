@@ -213,7 +213,7 @@ fn a_mapping_that_is_gone_does_not_prevent_protecting_the_others() {
     let Some(faults) = userfaultfd_or_skip(FaultMode::Wait) else {
         return;
     };
-    let (app, gone) = (App::new(1), App::new(1));
+    let (app, unmapped_app) = (App::new(1), App::new(1));
     let bank = UarPages::new(Some(faults));
     bank.add_page(name(0), app.file.as_fd()).unwrap();
     bank.add_page(
@@ -221,12 +221,12 @@ fn a_mapping_that_is_gone_does_not_prevent_protecting_the_others() {
             context: ContextId(2),
             page: 0,
         },
-        gone.file.as_fd(),
+        unmapped_app.file.as_fd(),
     )
     .unwrap();
     bank.add_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
-    bank.add_mapping(ContextId(2), 0, gone.addr(0), PAGE_SIZE);
-    gone.unmap();
+    bank.add_mapping(ContextId(2), 0, unmapped_app.addr(0), PAGE_SIZE);
+    unmapped_app.unmap();
     assert!(bank.protect());
     bank.unprotect();
     bank.remove_mapping(app.addr(0), PAGE_SIZE);

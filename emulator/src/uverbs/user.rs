@@ -54,9 +54,9 @@ pub(super) fn copy_out(address: u64, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// `EFAULT`, as for [`copy_out`].
-pub(super) fn copy_reply(address: u64, wanted: usize, reply: &[u8]) -> Result<()> {
-    let mut bytes = reply[..reply.len().min(wanted)].to_vec();
-    bytes.resize(wanted, 0);
+pub(super) fn copy_reply(address: u64, requested: usize, reply: &[u8]) -> Result<()> {
+    let mut bytes = reply[..reply.len().min(requested)].to_vec();
+    bytes.resize(requested, 0);
     copy_out(address, &bytes)
 }
 

@@ -68,7 +68,7 @@ fn plain(
     address: u64,
     count: usize,
 ) -> Result<WriteCommand> {
-    let (sent, wanted) = (
+    let (sent, requested) = (
         usize::from(header.in_words) * 4,
         usize::from(header.out_words) * 4,
     );
@@ -76,7 +76,7 @@ fn plain(
         return Err(Errno(EINVAL));
     }
     let body = count - size_of::<WriteHeader>();
-    if body < entry.request || wanted < entry.reply {
+    if body < entry.request || requested < entry.reply {
         return Err(Errno(ENOSPC));
     }
     let bytes = user::copy_in(offset(address, size_of::<WriteHeader>())?, body)?;
@@ -84,11 +84,11 @@ fn plain(
     let (core, driver) = bytes.split_at(if udata { entry.request } else { body });
     // Commands without a reply have no reply address either.
     let response = if entry.reply == 0 { 0 } else { request(core) };
-    let core_len = if udata { entry.reply } else { wanted };
+    let core_len = if udata { entry.reply } else { requested };
     let driver_len = if entry.reply == 0 {
         0
     } else {
-        wanted - core_len
+        requested - core_len
     };
     Ok(WriteCommand {
         number: header.command,

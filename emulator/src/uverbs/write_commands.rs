@@ -252,14 +252,14 @@ fn ex_query_device(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         comp_mask: u32,
         reserved: u32,
     }
-    let wanted: Request = it.core();
-    if wanted.comp_mask != 0 || wanted.reserved != 0 {
+    let requested: Request = it.core();
+    if requested.comp_mask != 0 || requested.reserved != 0 {
         return Err(Errno(libc::EINVAL));
     }
     let (mut core, mut driver) = Call::new(file).query_device_ex()?;
-    let told = |len: usize, most: u32| u32::try_from(len).unwrap_or(u32::MAX).min(most);
-    core.response_length = told(it.core_reply.len, core.response_length);
-    driver.response_length = told(it.driver_reply.len, driver.response_length);
+    let response_length = |len: usize, max: u32| u32::try_from(len).unwrap_or(u32::MAX).min(max);
+    core.response_length = response_length(it.core_reply.len, core.response_length);
+    driver.response_length = response_length(it.driver_reply.len, driver.response_length);
     it.core_reply.reply(&core)?;
     it.driver_reply.reply(&driver)
 }
@@ -327,7 +327,7 @@ fn alloc_mw(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
 
 fn create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let core: CreateCq = it.core();
-    let wanted = CqRequest {
+    let requested = CqRequest {
         user_handle: core.user_handle,
         cqe: core.cqe,
         comp_vector: core.comp_vector,
@@ -337,7 +337,7 @@ fn create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         driver: request(&it.driver),
         driver_len: it.driver.len(),
     };
-    make_cq(file, it, &wanted, |base, it| it.core_reply.reply(&base))
+    make_cq(file, it, &requested, |base, it| it.core_reply.reply(&base))
 }
 
 fn ex_create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
@@ -346,7 +346,7 @@ fn ex_create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     if core.comp_mask != 0 || core.reserved != 0 {
         return Err(Errno(libc::EINVAL));
     }
-    let wanted = CqRequest {
+    let requested = CqRequest {
         user_handle: core.user_handle,
         cqe: core.cqe,
         comp_vector: core.comp_vector,
@@ -356,7 +356,7 @@ fn ex_create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         driver: request(&it.driver),
         driver_len: it.driver.len(),
     };
-    make_cq(file, it, &wanted, |base, it| {
+    make_cq(file, it, &requested, |base, it| {
         let response_length = length_of::<ExCreateCqResp>();
         it.core_reply.reply(&ExCreateCqResp {
             base,
@@ -369,11 +369,11 @@ fn ex_create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
 fn make_cq(
     file: &Arc<DeviceFile>,
     it: &WriteCommand,
-    wanted: &CqRequest,
+    requested: &CqRequest,
     reply: fn(CreateCqResp, &WriteCommand) -> Result<()>,
 ) -> Result<()> {
     let mut call = Call::new(file);
-    let cq = call.create_cq(wanted)?;
+    let cq = call.create_cq(requested)?;
     let driver = abi::Mlx5CreateCqResp {
         cqn: cq.cqn,
         reserved: 0,
@@ -425,7 +425,7 @@ fn create_srq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
 
 fn create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let core: CreateQp = it.core();
-    let wanted = QpRequest {
+    let requested = QpRequest {
         user_handle: core.user_handle,
         pd_handle: core.pd_handle,
         send_cq: core.send_cq_handle,
@@ -437,7 +437,7 @@ fn create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         event_fd: None,
         driver: request(&it.driver),
     };
-    make_qp(file, it, &wanted, |base, it| it.core_reply.reply(&base))
+    make_qp(file, it, &requested, |base, it| it.core_reply.reply(&base))
 }
 
 fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
@@ -447,7 +447,7 @@ fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     if core.comp_mask != 0 || core.create_flags & !QP_CREATE_FLAGS != 0 {
         return Err(Errno(EOPNOTSUPP));
     }
-    let wanted = QpRequest {
+    let requested = QpRequest {
         user_handle: core.user_handle,
         pd_handle: core.pd_handle,
         send_cq: core.send_cq_handle,
@@ -459,7 +459,7 @@ fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         event_fd: None,
         driver: request(&it.driver),
     };
-    make_qp(file, it, &wanted, |base, it| {
+    make_qp(file, it, &requested, |base, it| {
         let response_length = length_of::<ExCreateQpResp>();
         it.core_reply.reply(&ExCreateQpResp {
             base,
@@ -472,11 +472,11 @@ fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
 fn make_qp(
     file: &Arc<DeviceFile>,
     it: &WriteCommand,
-    wanted: &QpRequest,
+    requested: &QpRequest,
     reply: fn(CreateQpResp, &WriteCommand) -> Result<()>,
 ) -> Result<()> {
     let mut call = Call::new(file);
-    let qp = call.create_qp(wanted)?;
+    let qp = call.create_qp(requested)?;
     let base = CreateQpResp {
         qp_handle: qp.handle,
         qpn: qp.qpn,

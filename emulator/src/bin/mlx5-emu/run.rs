@@ -231,14 +231,14 @@ fn find_library() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::environment(format!("cannot find the path of mlx5-emu: {error}"))
     })?;
-    let here = program.parent().unwrap_or(Path::new("/"));
+    let directory = program.parent().unwrap_or(Path::new("/"));
     // In a build tree the newest library is in `deps`: `cargo test` builds it
     // there without a link beside the program.
     let places = [
-        here.join("deps"),
-        here.to_owned(),
-        here.join("../lib"),
-        here.join("../lib/mlx5-emu"),
+        directory.join("deps"),
+        directory.to_owned(),
+        directory.join("../lib"),
+        directory.join("../lib/mlx5-emu"),
     ];
     let found = places
         .iter()

@@ -80,13 +80,13 @@ impl Qp {
         let control = Control::parse(&first);
         if control.index != counter || control.qpn != self.qpn.0 {
             return Err(format!(
-                "its control segment says QP {:#x}, index {:#x}",
+                "its control segment has QP number {:#x}, index {:#x}",
                 control.qpn, control.index
             ));
         }
         if control.segments == 0 || control.wqebbs() > posted {
             return Err(format!(
-                "its control segment says {} segments, but {posted} WQEBBs are posted",
+                "its control segment has length {} segments, but {posted} WQEBBs are posted",
                 control.segments
             ));
         }

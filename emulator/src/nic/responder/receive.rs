@@ -41,11 +41,11 @@ impl Qp {
     }
 
     pub(super) fn is_for_this_port(&self, header: &Header) -> bool {
-        let here = PortAddress {
+        let this_port = PortAddress {
             device: self.device,
             port: self.attr.port,
         };
-        header.destination == here
+        header.destination == this_port
     }
 
     /// Raises `COMM_EST` for the first packet of a connection that arrives before RTS.

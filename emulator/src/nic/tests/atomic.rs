@@ -45,12 +45,18 @@ fn read_u64(memory: &Buffer, offset: usize) -> u64 {
     u64::from_ne_bytes(memory.get(offset, 8).try_into().unwrap())
 }
 
-/// Posts an atomic at A on B's word at `there`; the original value is placed at A's `here`.
-fn post(pair: &mut Pair, opcode: u8, there: usize, operands: Vec<u8>, here: usize) -> u16 {
+/// Posts an atomic at A on B's word at `remote_offset`; the original value is placed at A's `local_offset`.
+fn post(
+    pair: &mut Pair,
+    opcode: u8,
+    remote_offset: usize,
+    operands: Vec<u8>,
+    local_offset: usize,
+) -> u16 {
     let segments = [
-        pair.b.raddr_segment(there),
+        pair.b.raddr_segment(remote_offset),
         operands,
-        pair.a.data_segment(here, 8),
+        pair.a.data_segment(local_offset, 8),
     ];
     pair.a.post(opcode, SIGNALLED, &segments)
 }

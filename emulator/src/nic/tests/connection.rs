@@ -95,7 +95,7 @@ fn a_write_needs_no_receive_and_a_write_with_immediate_consumes_one() {
 #[test]
 fn a_read_of_many_packets_is_scattered_over_its_segments() {
     let mut pair = Pair::new();
-    let there = pair.b.fill(1000, 4500, 3);
+    let remote_data = pair.b.fill(1000, 4500, 3);
     let segments = [
         pair.b.raddr_segment(1000),
         pair.a.data_segment(0, 1500),
@@ -105,8 +105,8 @@ fn a_read_of_many_packets_is_scattered_over_its_segments() {
     pair.run_until_idle();
     let done = pair.a.cq.poll().unwrap();
     assert_eq!((done.wqe_opcode, done.bytes), (READ, 4500));
-    assert_eq!(pair.a.memory.get(0, 1500), there[..1500]);
-    assert_eq!(pair.a.memory.get(6000, 3000), there[1500..]);
+    assert_eq!(pair.a.memory.get(0, 1500), remote_data[..1500]);
+    assert_eq!(pair.a.memory.get(6000, 3000), remote_data[1500..]);
 }
 
 #[test]
@@ -367,14 +367,20 @@ fn a_read_longer_than_the_packet_window_and_its_successors_complete() {
         path_mtu: 1,
         ..attributes()
     });
-    let (mut there, here) = (Buffer::new(LONG), Buffer::new(LONG));
+    let (mut remote_data, local_data) = (Buffer::new(LONG), Buffer::new(LONG));
     let data: Vec<u8> = (0..LONG).map(|n| (n % 251) as u8).collect();
-    there.put(0, &data);
-    let rkey = pair.b.host.register_buffer(&there, LONG as u64, ALL_ACCESS);
-    let lkey = pair.a.host.register_buffer(&here, LONG as u64, ALL_ACCESS);
+    remote_data.put(0, &data);
+    let rkey = pair
+        .b
+        .host
+        .register_buffer(&remote_data, LONG as u64, ALL_ACCESS);
+    let lkey = pair
+        .a
+        .host
+        .register_buffer(&local_data, LONG as u64, ALL_ACCESS);
     let read = [
-        raddr_segment(there.at(), rkey),
-        data_segment(LONG as u32, lkey, here.at()),
+        raddr_segment(remote_data.at(), rkey),
+        data_segment(LONG as u32, lkey, local_data.at()),
     ];
     pair.a.post(READ, SIGNALLED, &read);
     let write = [pair.b.raddr_segment(0), inline_segment(b"after")];
@@ -382,6 +388,6 @@ fn a_read_longer_than_the_packet_window_and_its_successors_complete() {
     pair.a.post(READ, SIGNALLED, &read);
     pair.run_until_idle();
     assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 0), (OK, 1), (OK, 2)]);
-    assert_eq!(here.get(0, LONG), data);
+    assert_eq!(local_data.get(0, LONG), data);
     assert_eq!(pair.b.memory.get(0, 5), b"after");
 }

@@ -52,12 +52,12 @@ fn remote_writes_and_reads_without_permission_are_access_errors() {
         |pair| raddr_segment(pair.b.memory.at() - 1, pair.b.key),
         |pair| {
             let other = pair.b.host.nic.alloc_pd(pair.b.host.context).unwrap();
-            let mine = std::mem::replace(&mut pair.b.host.pd, other);
+            let own = std::mem::replace(&mut pair.b.host.pd, other);
             let key = pair
                 .b
                 .host
                 .register_buffer(&pair.b.memory, MEMORY_SIZE as u64, ALL_ACCESS);
-            pair.b.host.pd = mine;
+            pair.b.host.pd = own;
             raddr_segment(pair.b.memory.at(), key)
         },
     ];
@@ -193,21 +193,21 @@ fn a_reregistered_region_has_its_new_range_and_permissions_under_the_same_key() 
         access: ALL_ACCESS,
     };
     let keys = host.nic.reg_mr(&spec).unwrap();
-    let elsewhere = host.nic.alloc_pd(host.context).unwrap();
+    let other_pd = host.nic.alloc_pd(host.context).unwrap();
     let moved = MrSpec {
         start: spec.start + 50,
         hca_va: 0x7000_0000,
-        pd: elsewhere,
+        pd: other_pd,
         ..spec
     };
     let invalid = Err(crate::nic::spec::Errno(libc::EINVAL));
     assert_eq!(host.nic.rereg_mr(keys.handle + 77, &moved, true), invalid);
-    let nowhere = MrSpec {
+    let unmapped = MrSpec {
         start: 0x1000,
         ..moved
     };
     let fault = Err(crate::nic::spec::Errno(libc::EFAULT));
-    assert_eq!(host.nic.rereg_mr(keys.handle, &nowhere, true), fault);
+    assert_eq!(host.nic.rereg_mr(keys.handle, &unmapped, true), fault);
 
     // After a refused command the region is unchanged.
     let segments = [
@@ -222,7 +222,7 @@ fn a_reregistered_region_has_its_new_range_and_permissions_under_the_same_key() 
     host.nic.rereg_mr(keys.handle, &moved, true).unwrap();
     let busy = Err(crate::nic::spec::Errno(libc::EBUSY));
     assert_eq!(
-        host.nic.dealloc_pd(elsewhere),
+        host.nic.dealloc_pd(other_pd),
         busy,
         "the region is in this protection domain now"
     );
@@ -231,12 +231,12 @@ fn a_reregistered_region_has_its_new_range_and_permissions_under_the_same_key() 
         ..moved
     };
     host.nic.rereg_mr(keys.handle, &back, false).unwrap();
-    assert_eq!(host.nic.dealloc_pd(elsewhere), Ok(()));
-    let there = [
+    assert_eq!(host.nic.dealloc_pd(other_pd), Ok(()));
+    let segments = [
         raddr_segment(0x7000_0000, keys.rkey),
         pair.a.data_segment(0, 50),
     ];
-    pair.a.post(WRITE, SIGNALLED, &there);
+    pair.a.post(WRITE, SIGNALLED, &segments);
     pair.run_until_idle();
     assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 1)]);
     check_failure_at_a(pair, REMOTE_ACCESS, WRITE, &segments);

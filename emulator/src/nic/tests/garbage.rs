@@ -278,15 +278,15 @@ fn an_unmapped_region_fails_the_request_that_accesses_it() {
             ..attributes()
         });
         let key = unmapped_region(&mut pair, &mapping);
-        let there = raddr_segment(mapping.0, key);
+        let target = raddr_segment(mapping.0, key);
         let own = pair.a.data_segment(0, 8);
         let segments = match opcode {
             SEND => {
                 pair.b.qp.post_receive(&[data_segment(64, key, mapping.0)]);
                 vec![own]
             }
-            0x12 => vec![there, operands.clone(), own],
-            _ => vec![there, own],
+            0x12 => vec![target, operands.clone(), own],
+            _ => vec![target, own],
         };
         pair.a.post(opcode, SIGNALLED, &segments);
         pair.run_until_idle();

@@ -248,11 +248,11 @@ fn a_lost_read_response_is_requested_again_from_the_missing_packet() {
             Delivery::Deliver
         }
     });
-    let there = pair.b.fill(0, 6000, 2);
+    let remote_data = pair.b.fill(0, 6000, 2);
     let segments = [pair.b.raddr_segment(0), pair.a.data_segment(0, 6000)];
     pair.a.post(READ, SIGNALLED, &segments);
     pair.run_until_idle();
-    assert_eq!(pair.a.memory.get(0, 6000), there);
+    assert_eq!(pair.a.memory.get(0, 6000), remote_data);
     let requests: Vec<_> = pair
         .wire
         .sent
@@ -297,14 +297,14 @@ fn deliver_everything(deliveries: Vec<Delivery>, sizes: Vec<u16>) {
                 expected.push((false, slot, data));
             }
             _ => {
-                let there = pair.b.fill(slot, size as usize, n as u8 ^ 0x80);
+                let remote_data = pair.b.fill(slot, size as usize, n as u8 ^ 0x80);
                 let list = [
                     pair.b.raddr_segment(slot),
                     pair.a.data_segment(slot, size.max(1)),
                 ];
                 pair.a
                     .post(READ, SIGNALLED, &list[..if size == 0 { 1 } else { 2 }]);
-                expected.push((true, slot, there));
+                expected.push((true, slot, remote_data));
             }
         }
     }

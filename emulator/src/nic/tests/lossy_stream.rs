@@ -82,7 +82,7 @@ impl Stream {
         let mut posted = 0;
         let mut done = 0;
         let mut idle = 0;
-        let there = self.pair.b.fill(0, size as usize, 7);
+        let remote_data = self.pair.b.fill(0, size as usize, 7);
         while done < count {
             while posted < count && posted < done + MAX_UNACKED_PSNS {
                 let raddr_segment = self.pair.b.raddr_segment(0);
@@ -114,7 +114,7 @@ impl Stream {
             }
         }
         if opcode == READ {
-            assert_eq!(self.pair.a.memory.get(0, size as usize), there);
+            assert_eq!(self.pair.a.memory.get(0, size as usize), remote_data);
         }
         self.pair.assert_no_violations();
     }

@@ -31,8 +31,8 @@ fn completions_before_and_after_a_resize_are_polled_in_order() {
     let mut expected: Vec<_> = (0..7).map(|_| complete_one(&mut pair)).collect();
     resize(&mut pair, 32).unwrap();
     expected.extend((0..20).map(|_| complete_one(&mut pair)));
-    let seen: Vec<_> = pair.a.cq.poll_all().iter().map(|cqe| cqe.counter).collect();
-    assert_eq!(seen, expected);
+    let polled: Vec<_> = pair.a.cq.poll_all().iter().map(|cqe| cqe.counter).collect();
+    assert_eq!(polled, expected);
     assert_eq!(pair.a.host.events.take(), [], "no overrun");
 }
 

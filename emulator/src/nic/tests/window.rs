@@ -125,9 +125,9 @@ fn type_2_can_be_used_only_through_the_qp_that_bound_it() {
         peer.qp = peer.host.create_qp(spec);
     }
     assert!(a.qp.qpn != first[0] && b.qp.qpn != first[1]);
-    let (here, there) = (a.qp.qpn, b.qp.qpn);
-    modify_to_rts(&mut a.host.nic, here, there, attributes());
-    modify_to_rts(&mut b.host.nic, there, here, attributes());
+    let (local_qpn, remote_qpn) = (a.qp.qpn, b.qp.qpn);
+    modify_to_rts(&mut a.host.nic, local_qpn, remote_qpn, attributes());
+    modify_to_rts(&mut b.host.nic, remote_qpn, local_qpn, attributes());
     let at = it.bound_address();
     assert_eq!(it.write(it.two.rkey, at), REMOTE_ACCESS);
     assert_eq!(it.unbind(WindowType::Two), 0x05, "B's QP is in ERR");
@@ -311,8 +311,8 @@ fn a_bind_is_executed_in_order_and_only_once() {
             Delivery::Deliver
         }
     });
-    let there = a.raddr_segment(64);
-    b.post(WRITE, SIGNALLED, &[there, inline_segment(b"first")]);
+    let raddr = a.raddr_segment(64);
+    b.post(WRITE, SIGNALLED, &[raddr, inline_segment(b"first")]);
     b.qp.write_wqe_with(UMR, SIGNALLED, key, &segments);
     b.qp.write_wqe(SEND, SIGNALLED | SMALL_FENCE, &[inline_segment(b"key")]);
     b.qp.ring_doorbell(&mut b.host);

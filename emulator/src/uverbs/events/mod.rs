@@ -402,8 +402,8 @@ mod tests {
             bytes
         };
         assert_eq!(all(channel), 0xa_u64.to_ne_bytes());
-        let told = all(asynchronous);
-        let types: Vec<u32> = told
+        let records = all(asynchronous);
+        let types: Vec<u32> = records
             .chunks(size_of::<AsyncEventDesc>())
             .map(|record| {
                 let desc: AsyncEventDesc = super::super::abi::request(record);

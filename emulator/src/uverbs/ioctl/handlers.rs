@@ -95,7 +95,7 @@ pub(super) fn query_mr(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
 }
 
 pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
-    let wanted = CqRequest {
+    let requested = CqRequest {
         user_handle: it.u64(2),
         cqe: it.u32(1)?,
         comp_vector: it.u32(4)?,
@@ -106,7 +106,7 @@ pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
         driver_len: it.bytes(UHW_IN).len(),
     };
     let mut call = Call::new(file);
-    let cq = call.create_cq(&wanted)?;
+    let cq = call.create_cq(&requested)?;
     it.write_output(6, &cq.cqe)
         .and_then(|()| {
             it.write_output(
@@ -129,7 +129,7 @@ pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> 
     if !file.limits().has_srqs() {
         return Err(Errno(EPROTONOSUPPORT));
     }
-    let wanted = SrqRequest {
+    let requested = SrqRequest {
         user_handle: it.u64(4),
         pd_handle: it.handle(1)?,
         kind: it.u64(9),
@@ -140,7 +140,7 @@ pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> 
         driver: it.structure(UHW_IN),
     };
     let mut call = Call::new(file);
-    let srq = call.create_srq(&wanted)?;
+    let srq = call.create_srq(&requested)?;
     it.write_output(11, &srq.max_wr)
         .and_then(|()| it.write_output(12, &srq.max_sge))
         .and_then(|()| it.write_output(13, &srq.srqn))
@@ -170,7 +170,7 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     if flags & !(QP_CREATE_SQ_SIG_ALL | QP_CREATE_FLAGS) != 0 {
         return Err(Errno(EOPNOTSUPP));
     }
-    let wanted = QpRequest {
+    let requested = QpRequest {
         user_handle: it.u64(7),
         pd_handle: it.handle(2)?,
         send_cq: it.handle(4)?,
@@ -183,7 +183,7 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
         driver: it.structure(UHW_IN),
     };
     let mut call = Call::new(file);
-    let qp = call.create_qp(&wanted)?;
+    let qp = call.create_qp(&requested)?;
     it.write_output(13, &qp.cap)
         .and_then(|()| it.write_output(14, &qp.qpn))
         .and_then(|()| it.write_output(UHW_OUT, &qp.driver_reply()))

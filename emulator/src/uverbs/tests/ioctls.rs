@@ -106,10 +106,10 @@ fn attributes_are_checked_as_in_the_kernel() {
         Some(EINVAL),
         "the output buffer is too short"
     );
-    let nowhere = query()
+    let unmapped_output = query()
         .input(0, &1_u64.to_ne_bytes())
         .attribute(1, 48, 0x10);
-    assert_eq!(refused(nowhere), Some(EFAULT));
+    assert_eq!(refused(unmapped_output), Some(EFAULT));
 }
 
 #[test]

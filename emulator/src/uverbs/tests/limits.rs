@@ -224,14 +224,14 @@ fn commands_of_missing_features_are_not_supported() {
 }
 
 fn resize(app: &Application, cq_handle: u32, cqe: u32) -> Result<()> {
-    let wanted = ResizeCq {
+    let requested = ResizeCq {
         response: 0,
         cq_handle,
         cqe,
     };
     let mut driver = Mlx5ResizeCq::new_zeroed();
     (driver.buf_addr, driver.cqe_size) = (app.buffer(), 64);
-    let command = Command::write(write_command::RESIZE_CQ, wanted.as_bytes(), 8);
+    let command = Command::write(write_command::RESIZE_CQ, requested.as_bytes(), 8);
     let command = command.input(UHW_IN, driver.as_bytes());
     command.send(&app.file).map(drop)
 }

@@ -459,8 +459,8 @@ fn rereg_mr_changes_the_requested_attributes_and_keeps_the_keys() {
     );
     assert_eq!(errno(app.dealloc_pd(second)), Some(EBUSY));
 
-    let there = |it: &mut ReregMr| (it.start, it.hca_va, it.length) = (0x7010, 0x7010, 8);
-    assert_eq!(refused(1, &there), None);
+    let new_range = |it: &mut ReregMr| (it.start, it.hca_va, it.length) = (0x7010, 0x7010, 8);
+    assert_eq!(refused(1, &new_range), None);
     let spec = changed().1;
     assert_eq!((spec.start, spec.length, spec.hca_va), (0x7010, 8, 0x7010));
     assert!(
@@ -472,11 +472,11 @@ fn rereg_mr_changes_the_requested_attributes_and_keeps_the_keys() {
 #[test]
 fn an_object_whose_reply_cannot_be_written_is_destroyed() {
     let app = Application::new();
-    let nowhere = Command::new(object::DEVICE, method::DEVICE_INVOKE_WRITE)
+    let no_reply = Command::new(object::DEVICE, method::DEVICE_INVOKE_WRITE)
         .input(2, &u64::from(write_command::ALLOC_PD).to_ne_bytes())
         .input(0, &[0; 8])
         .attribute(1, 4, 0x10);
-    assert_eq!(errno(nowhere.send(&app.file)), Some(EFAULT));
+    assert_eq!(errno(no_reply.send(&app.file)), Some(EFAULT));
     let (first, second) = (app.pd(), app.pd());
     assert_eq!(second, first + 1, "the handle is reused");
 }

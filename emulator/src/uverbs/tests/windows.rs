@@ -71,12 +71,12 @@ fn invalid_window_attributes_are_refused() {
 }
 
 fn resize(app: &Application, cq_handle: u32, cqe: u32, driver: &Mlx5ResizeCq) -> Result<u32> {
-    let wanted = ResizeCq {
+    let requested = ResizeCq {
         response: 0,
         cq_handle,
         cqe,
     };
-    let command = Command::write(write_command::RESIZE_CQ, wanted.as_bytes(), 8);
+    let command = Command::write(write_command::RESIZE_CQ, requested.as_bytes(), 8);
     let response = command.input(UHW_IN, driver.as_bytes()).send(&app.file)?;
     let reply: ResizeCqResp = request(&response.output(1));
     Ok(reply.cqe)
@@ -122,17 +122,17 @@ fn cq_moderation_is_accepted_within_its_limits() {
     let app = Application::new();
     let cq = app.cq();
     let with = |change: fn(&mut ExModifyCq)| {
-        let mut wanted = ExModifyCq {
+        let mut requested = ExModifyCq {
             cq_handle: cq,
             attr_mask: 1,
             cq_count: 16,
             cq_period: 100,
             reserved: 0,
         };
-        change(&mut wanted);
+        change(&mut requested);
         let command = Command::new(object::DEVICE, method::DEVICE_INVOKE_WRITE)
             .input(2, &u64::from(write_command::EX_MODIFY_CQ).to_ne_bytes())
-            .input(0, wanted.as_bytes());
+            .input(0, requested.as_bytes());
         errno(command.send(&app.file))
     };
     assert_eq!(with(|_| ()), None);
