@@ -85,10 +85,10 @@ fn garbage_in_the_words_of_a_slot_is_corrected() {
     // The word `serving`: the peer seems to be busy.
     corruptor.word(slot + 8).store(7, Ordering::SeqCst);
     eventually("the busy flag is cleared", || {
-        let unheard = one.peer_is_busy(2);
+        let is_busy = one.peer_is_busy(2);
         wake_peers(&mut one);
         serve(&mut two);
-        !unheard
+        !is_busy
     });
     // `generation` and `sleep`: the peer seems to have exited, or to be awake.
     let generation = corruptor.word(slot).load(Ordering::SeqCst);

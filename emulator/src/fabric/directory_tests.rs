@@ -63,9 +63,9 @@ fn a_directory_of_another_user_is_reported_and_not_used() {
     }
     let scratch = Scratch::new("squatter");
     for number in 0..8 {
-        let squatted = parent(&scratch.0, number);
-        std::fs::create_dir(&squatted).unwrap();
-        std::os::unix::fs::chown(&squatted, Some(65534), None).unwrap();
+        let directory = parent(&scratch.0, number);
+        std::fs::create_dir(&directory).unwrap();
+        std::os::unix::fs::chown(&directory, Some(65534), None).unwrap();
     }
     let error = join(&scratch.0).unwrap_err().to_string();
     assert!(error.contains("belongs to user 65534"), "{error}");

@@ -27,12 +27,12 @@ impl Decisions {
         let count = &mut self.counts[kind as usize];
         *count += 1;
         let rule = &self.spec.rules[kind as usize];
-        let by_chance = rule.rate > 0.0 && {
+        let by_rate = rule.rate > 0.0 && {
             // 53 bits: the precision of an f64 between 0 and 1.
             let number = hash(self.spec.seed, kind as u64, *count) >> 11;
             (number as f64) < rule.rate * (1_u64 << 53) as f64
         };
-        by_chance || rule.at.contains(count)
+        by_rate || rule.at.contains(count)
     }
 
     /// Returns the duration of a fault of this kind.

@@ -95,37 +95,37 @@ impl Nic {
         let bytes = write.bytes;
         let mut control = [0; 16];
         control[..8].copy_from_slice(&bytes);
-        let rung = Control::parse(&control);
+        let control_segment = Control::parse(&control);
         let core = &mut self.core;
-        let Some(qp) = self.qps.get_mut(rung.qpn) else {
+        let Some(qp) = self.qps.get_mut(control_segment.qpn) else {
             return core.violation(format!(
                 "doorbell for QP {:#x}, which does not exist",
-                rung.qpn
+                control_segment.qpn
             ));
         };
         if qp.spec.register.page != write.page {
             return core.violation(format!(
                 "doorbell of QP {:#x} on page {} instead of {}",
-                rung.qpn, write.page.page, qp.spec.register.page.page
+                control_segment.qpn, write.page.page, qp.spec.register.page.page
             ));
         }
         if let Some(users) = self.pages.get_mut(&write.page)
-            && users.record_ring(write.offset, rung.qpn)
+            && users.record_ring(write.offset, control_segment.qpn)
         {
             core.violations.count_shared_register();
             core.note(|| {
                 format!(
                     "QP {:#x} rings a register that another QP rang last",
-                    rung.qpn
+                    control_segment.qpn
                 )
             });
         }
-        match qp.check_doorbell(&rung, bytes) {
+        match qp.check_doorbell(&control_segment, bytes) {
             Ok(producer) => qp.post_sends(core, producer),
             Err(text) => {
                 core.violation(format!(
                     "doorbell {bytes:02x?} of QP {:#x}: {text}",
-                    rung.qpn
+                    control_segment.qpn
                 ));
                 let first = memory::load_be32(qp.spec.sq_buf);
                 if first.is_err() || qp.posted_sends().is_err() {
@@ -149,20 +149,20 @@ impl Nic {
 impl Qp {
     /// Returns the new producer counter that a doorbell announces. Returns an error if
     /// the doorbell does not agree with the ring and the doorbell record.
-    fn check_doorbell(&self, rung: &Control, bytes: [u8; 8]) -> Result<u16, String> {
+    fn check_doorbell(&self, control_segment: &Control, bytes: [u8; 8]) -> Result<u16, String> {
         if self.spec.sq_wqebb_count == 0 {
             return Err("the QP has no send queue".into());
         }
         let mut ring = [0; 8];
-        let slot = u32::from(rung.index) & (self.spec.sq_wqebb_count - 1);
+        let slot = u32::from(control_segment.index) & (self.spec.sq_wqebb_count - 1);
         let at = self.spec.sq_buf + u64::from(slot) * WQEBB as u64;
         memory::read(at, &mut ring).map_err(|fault| fault.to_string())?;
         if ring != bytes {
             return Err(format!("the WQE at index {slot} begins with {ring:02x?}"));
         }
         let record = self.posted_sends().map_err(|fault| fault.to_string())?;
-        let producer = rung.index.wrapping_add(rung.wqebbs());
-        if rung.segments == 0 || record != producer {
+        let producer = control_segment.index.wrapping_add(control_segment.wqebbs());
+        if control_segment.segments == 0 || record != producer {
             return Err(format!(
                 "the WQE ends at {producer:#x}, but the doorbell record is {record:#x}"
             ));

@@ -163,11 +163,11 @@ mod tests {
                 let mut back = vec![0; length];
                 read(base + start, &mut back).unwrap();
                 assert_eq!(back, source[..length]);
-                let touched = start as usize..start as usize + length;
+                let written = start as usize..start as usize + length;
                 let outside = host
                     .iter()
                     .enumerate()
-                    .filter(|(n, _)| !touched.contains(n));
+                    .filter(|(n, _)| !written.contains(n));
                 assert!(outside.into_iter().all(|(_, byte)| *byte == 0xee));
             }
         }

@@ -183,7 +183,7 @@ pub struct QpSpec {
     pub sq_wqebb_count: u32,
     /// Address of the doorbell record pair {receive, send}.
     pub dbrec: u64,
-    /// The register on which this QP's sends are rung. The ioctl interface names
+    /// The register to which this QP's send doorbells are stored. The ioctl interface names
     /// only a page (`MLX5_QP_FLAG_UAR_PAGE_INDEX`), as the QP context of the
     /// hardware does. The offset is then that of the first register, and any
     /// register of the page is accepted.

@@ -29,8 +29,8 @@ impl Violations {
         self.recent.iter().map(String::as_str)
     }
 
-    /// Returns the number of doorbells on a register that another QP had rung
-    /// last. This is legal under a lock, and not counted as a violation.
+    /// Returns the number of doorbells on a register whose previous doorbell was another
+    /// QP's. This is legal under a lock, and not counted as a violation.
     #[must_use]
     pub fn shared_register_writes(&self) -> u64 {
         self.shared_register_writes

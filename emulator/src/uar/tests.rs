@@ -72,15 +72,15 @@ pub(crate) fn userfaultfd_or_skip(manner: FaultMode) -> Option<Userfaultfd> {
         .ok()
 }
 
-fn taken(bank: &UarPages) -> Vec<(u32, u16, u64)> {
+fn taken(pages: &UarPages) -> Vec<(u32, u16, u64)> {
     let mut found = Vec::new();
-    bank.scan(&mut |w| found.push((w.page.page, w.offset, u64::from_ne_bytes(w.bytes))));
+    pages.scan(&mut |w| found.push((w.page.page, w.offset, u64::from_ne_bytes(w.bytes))));
     found
 }
 
-fn readable(bank: &UarPages) -> bool {
+fn readable(pages: &UarPages) -> bool {
     let mut poll = libc::pollfd {
-        fd: bank.as_raw_fd(),
+        fd: pages.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
@@ -91,17 +91,17 @@ fn readable(bank: &UarPages) -> bool {
 #[test]
 fn every_doorbell_is_taken_once_and_other_words_are_unchanged() {
     let app = App::new(3);
-    let bank = UarPages::new(None);
-    bank.add_page(name(0), app.file.as_fd()).unwrap();
-    bank.add_page(name(2), app.file.as_fd()).unwrap();
-    bank.add_page(name(2), app.file.as_fd()).unwrap();
+    let pages = UarPages::new(None);
+    pages.add_page(name(0), app.file.as_fd()).unwrap();
+    pages.add_page(name(2), app.file.as_fd()).unwrap();
+    pages.add_page(name(2), app.file.as_fd()).unwrap();
     for offset in [0x20, 0x800, 0x900, 0xa00, 0xb00, 0xc00, 0xd00, 0xe00, 0xf00] {
         app.store(2, offset, 0x1000 + offset as u64);
     }
     app.store(2, 0x808, 9);
     app.store(1, 0x800, 9);
     app.store(0, 0x20, 7);
-    let found = taken(&bank);
+    let found = taken(&pages);
     assert_eq!(found[0], (0, 0x20, 7));
     let offsets: Vec<_> = found[1..].iter().map(|w| w.1).collect();
     assert_eq!(
@@ -113,22 +113,22 @@ fn every_doorbell_is_taken_once_and_other_words_are_unchanged() {
             .iter()
             .all(|w| w.0 == 2 && w.2 == 0x1000 + u64::from(w.1))
     );
-    assert_eq!(taken(&bank), []);
+    assert_eq!(taken(&pages), []);
 }
 
 #[test]
 fn doorbells_on_removed_pages_are_not_taken() {
     let app = App::new(2);
-    let bank = UarPages::new(None);
-    bank.add_page(name(0), app.file.as_fd()).unwrap();
-    bank.add_page(name(1), app.file.as_fd()).unwrap();
-    bank.remove_page(name(0));
+    let pages = UarPages::new(None);
+    pages.add_page(name(0), app.file.as_fd()).unwrap();
+    pages.add_page(name(1), app.file.as_fd()).unwrap();
+    pages.remove_page(name(0));
     app.store(0, 0x800, 1);
     app.store(1, 0x800, 2);
-    assert_eq!(taken(&bank), [(1, 0x800, 2)]);
-    bank.remove_context(ContextId(1));
+    assert_eq!(taken(&pages), [(1, 0x800, 2)]);
+    pages.remove_context(ContextId(1));
     app.store(1, 0x800, 3);
-    assert_eq!(taken(&bank), []);
+    assert_eq!(taken(&pages), []);
 }
 
 #[test]
@@ -141,12 +141,12 @@ fn protection_fails_without_userfaultfd_or_with_an_unknown_mapping() {
     let Some(faults) = userfaultfd_or_skip(FaultMode::Wait) else {
         return;
     };
-    let bank = UarPages::new(Some(faults));
-    bank.add_page(name(0), app.file.as_fd()).unwrap();
-    assert!(!bank.protect());
-    bank.add_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
-    assert!(bank.protect());
-    bank.unprotect();
+    let pages = UarPages::new(Some(faults));
+    pages.add_page(name(0), app.file.as_fd()).unwrap();
+    assert!(!pages.protect());
+    pages.add_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
+    assert!(pages.protect());
+    pages.unprotect();
 }
 
 #[test]
@@ -155,29 +155,29 @@ fn a_store_to_a_protected_page_waits_and_makes_the_descriptor_readable() {
         return;
     };
     let app = App::new(3);
-    let bank = UarPages::new(Some(faults));
+    let pages = UarPages::new(Some(faults));
     for page in 0..3 {
-        bank.add_page(name(page), app.file.as_fd()).unwrap();
+        pages.add_page(name(page), app.file.as_fd()).unwrap();
     }
-    bank.add_mapping(ContextId(1), 0, app.addr(0), 3 * PAGE_SIZE);
+    pages.add_mapping(ContextId(1), 0, app.addr(0), 3 * PAGE_SIZE);
     app.store(1, 0x800, 5);
-    assert!(bank.protect());
+    assert!(pages.protect());
     assert_eq!(
-        taken(&bank),
+        taken(&pages),
         [(1, 0x800, 5)],
         "a store before the protection is found"
     );
-    assert!(!readable(&bank));
+    assert!(!readable(&pages));
     std::thread::scope(|scope| {
         scope.spawn(|| app.store(2, 0xa00, 6));
-        while !readable(&bank) {
+        while !readable(&pages) {
             std::thread::yield_now();
         }
-        assert_eq!(taken(&bank), [], "the store waits");
-        bank.unprotect();
+        assert_eq!(taken(&pages), [], "the store waits");
+        pages.unprotect();
     });
-    assert_eq!(taken(&bank), [(2, 0xa00, 6)]);
-    assert!(!readable(&bank));
+    assert_eq!(taken(&pages), [(2, 0xa00, 6)]);
+    assert!(!readable(&pages));
 }
 
 #[test]
@@ -186,26 +186,26 @@ fn an_address_resolves_to_its_page_and_a_replayed_store_is_taken() {
         return;
     };
     let app = App::new(2);
-    let bank = UarPages::new(Some(faults));
-    bank.add_page(name(1), app.file.as_fd()).unwrap();
-    bank.add_mapping(ContextId(1), 1, app.addr(1), PAGE_SIZE);
-    let at = |offset| bank.resolve(app.addr(1) + offset);
+    let pages = UarPages::new(Some(faults));
+    pages.add_page(name(1), app.file.as_fd()).unwrap();
+    pages.add_mapping(ContextId(1), 1, app.addr(1), PAGE_SIZE);
+    let at = |offset| pages.resolve(app.addr(1) + offset);
     assert_eq!(at(0x808), Some((name(1), 0x808)));
-    assert_eq!(bank.resolve(app.addr(0) + 0x800), None);
+    assert_eq!(pages.resolve(app.addr(0) + 0x800), None);
     let mut write = UarWrite {
         page: name(1),
         offset: 0x900,
         bytes: 7_u64.to_ne_bytes(),
     };
-    bank.deposit(&write);
-    assert_eq!(taken(&bank), [(1, 0x900, 7)]);
+    pages.deposit(&write);
+    assert_eq!(taken(&pages), [(1, 0x900, 7)]);
     // A store with unknown bytes is still reported.
     write.bytes = [0; 8];
-    bank.deposit(&write);
-    assert_eq!(taken(&bank), [(1, 0x900, u64::MAX)]);
+    pages.deposit(&write);
+    assert_eq!(taken(&pages), [(1, 0x900, u64::MAX)]);
     write.offset = 0x908;
-    bank.deposit(&write);
-    assert_eq!(taken(&bank), []);
+    pages.deposit(&write);
+    assert_eq!(taken(&pages), []);
 }
 
 #[test]
@@ -214,22 +214,23 @@ fn a_mapping_that_is_gone_does_not_prevent_protecting_the_others() {
         return;
     };
     let (app, unmapped_app) = (App::new(1), App::new(1));
-    let bank = UarPages::new(Some(faults));
-    bank.add_page(name(0), app.file.as_fd()).unwrap();
-    bank.add_page(
-        UarPage {
-            context: ContextId(2),
-            page: 0,
-        },
-        unmapped_app.file.as_fd(),
-    )
-    .unwrap();
-    bank.add_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
-    bank.add_mapping(ContextId(2), 0, unmapped_app.addr(0), PAGE_SIZE);
+    let pages = UarPages::new(Some(faults));
+    pages.add_page(name(0), app.file.as_fd()).unwrap();
+    pages
+        .add_page(
+            UarPage {
+                context: ContextId(2),
+                page: 0,
+            },
+            unmapped_app.file.as_fd(),
+        )
+        .unwrap();
+    pages.add_mapping(ContextId(1), 0, app.addr(0), PAGE_SIZE);
+    pages.add_mapping(ContextId(2), 0, unmapped_app.addr(0), PAGE_SIZE);
     unmapped_app.unmap();
-    assert!(bank.protect());
-    bank.unprotect();
-    bank.remove_mapping(app.addr(0), PAGE_SIZE);
+    assert!(pages.protect());
+    pages.unprotect();
+    pages.remove_mapping(app.addr(0), PAGE_SIZE);
     app.store(0, 0x20, 1);
-    assert_eq!(taken(&bank), [(0, 0x20, 1)]);
+    assert_eq!(taken(&pages), [(0, 0x20, 1)]);
 }

@@ -115,8 +115,8 @@ impl Qp {
         let Some(request) = self.sq.requests.front_mut() else {
             return;
         };
-        let is_awaited = request.has_response_data() && request.atomic.is_some() == is_atomic;
-        if !is_awaited || request.unacked() != header.psn {
+        let is_expected = request.has_response_data() && request.atomic.is_some() == is_atomic;
+        if !is_expected || request.unacked() != header.psn {
             return;
         }
         let offset = request.progress * mtu;

@@ -254,8 +254,8 @@ impl Qp {
         let invalidates = request.operation == Some(Opcode::SendInvalidate);
         flags.set(PacketFlags::INVALIDATE, is_last && invalidates);
         flags.set(PacketFlags::SOLICITED, is_last && request.solicited);
-        let asks = is_last || number % ACK_INTERVAL == ACK_INTERVAL - 1;
-        flags.set(PacketFlags::ACK_REQUEST, asks && self.is_reliable());
+        let ack_request = is_last || number % ACK_INTERVAL == ACK_INTERVAL - 1;
+        flags.set(PacketFlags::ACK_REQUEST, ack_request && self.is_reliable());
         // A retransmitted read requests only the remaining data.
         let skip = if request.has_response_data() {
             number * self.mtu()

@@ -53,11 +53,11 @@ impl Qp {
             responder.message = Some(header.operation);
         }
         // Reads and atomics are acknowledged by their responses.
-        let is_answered = matches!(
+        let has_response = matches!(
             header.operation,
             Operation::ReadRequest | Operation::AtomicRequest
         );
-        if !is_answered && header.flags.contains(PacketFlags::ACK_REQUEST) {
+        if !has_response && header.flags.contains(PacketFlags::ACK_REQUEST) {
             self.queue_ack(core, header.psn);
         }
     }

@@ -81,11 +81,11 @@ impl Qp {
 
     /// Handles a packet that was executed before: its response was lost or is late.
     fn handle_duplicate(&mut self, core: &mut Core, header: &Header) {
-        let asks = header.flags.contains(PacketFlags::ACK_REQUEST);
+        let ack_request = header.flags.contains(PacketFlags::ACK_REQUEST);
         match header.operation {
             Operation::ReadRequest => self.replay_read(core, header),
             Operation::AtomicRequest => self.replay_atomic(core, header),
-            Operation::Send | Operation::Write if asks => {
+            Operation::Send | Operation::Write if ack_request => {
                 let executed = self.responder.executed();
                 self.queue_ack(core, executed);
             }

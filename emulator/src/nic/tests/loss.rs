@@ -231,8 +231,8 @@ fn a_psn_gap_is_naked_and_retransmitted_without_a_timeout() {
         "no timer has expired"
     );
     assert_eq!(pair.b.memory.get(0, 8000), sent);
-    let refusals = pair.wire.sent.iter().filter(|p| p.header.syndrome == 0x60);
-    assert_eq!(refusals.count(), 1);
+    let naks = pair.wire.sent.iter().filter(|p| p.header.syndrome == 0x60);
+    assert_eq!(naks.count(), 1);
 }
 
 #[test]

@@ -52,9 +52,9 @@ impl Call<'_> {
             return Err(Errno(EOPNOTSUPP));
         }
         // A kernel without ioctls does not know this request.
-        let asks_for_pages = request.lib_caps & LIB_CAP_DYN_UAR != 0;
+        let allocates_uar_pages = request.lib_caps & LIB_CAP_DYN_UAR != 0;
         let state = &mut *self.state;
-        let registers = if asks_for_pages && self.file.face() == Face::Ioctl {
+        let registers = if allocates_uar_pages && self.file.face() == Face::Ioctl {
             None
         } else {
             let (total, low_latency) = (request.total_num_bfregs, request.num_low_latency_bfregs);
