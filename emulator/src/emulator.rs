@@ -302,22 +302,22 @@ impl Emulator {
         DeviceIdentity::derive(&self.config.fabric, device)
     }
 
-    /// In stepped mode, takes the doorbells and does one unit of work. Returns
+    /// Takes the doorbells and does one unit of work, in stepped mode. Returns
     /// `false` if there was nothing to do, and always in threaded mode.
     pub fn step(&self) -> bool {
         self.with_stepper(|stepper, nic, port| stepper.step(nic, port, &self.uar))
             .unwrap_or(false)
     }
 
-    /// In stepped mode, steps until there is nothing to do. Returns the number
+    /// Steps until there is nothing to do, in stepped mode. Returns the number
     /// of steps.
     pub fn run_until_idle(&self) -> usize {
         self.with_stepper(|stepper, nic, port| stepper.run_until_idle(nic, port, &self.uar))
             .unwrap_or(0)
     }
 
-    /// In stepped mode, advances the clock by `by` and runs all work that
-    /// becomes due, in order.
+    /// Advances the clock by `by` in stepped mode, and runs all work that becomes
+    /// due, in order.
     pub fn advance(&self, by: Duration) {
         self.with_stepper(|stepper, nic, port| stepper.advance(nic, port, &self.uar, by));
     }

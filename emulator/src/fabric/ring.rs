@@ -50,6 +50,8 @@ pub(super) struct RingMemory<M> {
 unsafe impl<M: Send> Send for RingMemory<M> {}
 
 impl<M> RingMemory<M> {
+    /// Returns the memory of a ring.
+    ///
     /// # Safety
     /// `base` is page aligned, and [`RING_BYTES`] bytes from it stay mapped,
     /// readable and writable while `owner` lives.

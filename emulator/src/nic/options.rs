@@ -85,12 +85,13 @@ pub enum CompletionOutcome {
 
 /// Injects faults into a NIC. The NIC calls it wherever a fault may occur.
 pub trait FaultInjector {
-    /// Called when a message needs a receive. Returns whether it finds none.
+    /// Returns whether a message finds no receive. Called when it needs one.
     fn no_receive(&mut self) -> bool;
-    /// Called before a completion of a request or of a receive is written.
+    /// Returns the outcome of a completion that is about to be written, of a request or
+    /// of a receive.
     fn completion(&mut self, of_request: bool) -> CompletionOutcome;
-    /// Called when a valid command is about to create an object or to change the
-    /// state of a QP. Returns whether the device is out of memory.
+    /// Returns whether the device is out of memory for a valid command that creates an
+    /// object or changes the state of a QP.
     fn out_of_memory(&mut self) -> bool;
 }
 

@@ -362,7 +362,7 @@ fn no_store_is_lost_with_naps() {
     no_store_is_lost("stores-nap", Wake::Nap, 2_000);
 }
 
-/// CPU time that an idle NIC thread uses in a second, in percent.
+/// Returns the CPU time that an idle NIC thread uses in a second, in percent.
 fn idle_percent(test: &str, wake: Wake) -> Option<f64> {
     let fixture = Fixture::new(test, wake)?;
     let mut percent = 0.0;
@@ -469,8 +469,8 @@ fn the_nic_naps_while_a_page_has_no_known_mapping() {
     });
 }
 
-/// A paused NIC does not run, however it sleeps, and a doorbell rung meanwhile
-/// is served later.
+/// Checks that a paused NIC does not run in any wake mode, and that a doorbell that is
+/// stored meanwhile is processed later.
 fn check_that_a_paused_nic_does_not_run(test: &str, wake: Wake) {
     let Some(fixture) = Fixture::new(test, wake) else {
         return;

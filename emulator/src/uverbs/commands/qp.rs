@@ -84,7 +84,7 @@ struct DoorbellRegister {
 const INVALID_BFREG: u32 = 1 << 31;
 
 impl QpReply {
-    /// The driver's part of the reply.
+    /// Returns the driver's part of the reply.
     pub(in crate::uverbs) fn driver_reply(&self) -> Mlx5CreateQpResp {
         Mlx5CreateQpResp {
             bfreg_index: self.bfreg_index,
