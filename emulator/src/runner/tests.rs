@@ -120,7 +120,7 @@ fn join(base: &Path) -> Attachment {
 
 impl Fixture {
     /// Returns `None`, with a message, if the kernel does not support this mode.
-    fn new(test: &str, wake: Wake) -> Option<FixtureGuard> {
+    fn create(test: &str, wake: Wake) -> Option<FixtureGuard> {
         let faults = match wake {
             Wake::Nap => None,
             Wake::Auto | Wake::Uffd => Some(userfaultfd_or_skip(FaultMode::Wait)?),
@@ -201,7 +201,7 @@ impl Drop for StopAtEnd<'_> {
 
 /// Stores at random moments while the NIC thread repeatedly falls asleep.
 fn no_store_is_lost(test: &str, wake: Wake, stores: u64) {
-    let Some(fixture) = Fixture::new(test, wake) else {
+    let Some(fixture) = Fixture::create(test, wake) else {
         return;
     };
     std::thread::scope(|scope| {
@@ -248,7 +248,7 @@ fn no_store_is_lost_with_signals() {
 #[test]
 fn concurrent_stores_of_two_threads_are_all_served() {
     const STORES: u64 = 5_000;
-    let Some(fixture) = Fixture::new("two-threads", Wake::Signal) else {
+    let Some(fixture) = Fixture::create("two-threads", Wake::Signal) else {
         return;
     };
     let kicks = AtomicBool::new(true);
@@ -285,7 +285,7 @@ fn concurrent_stores_of_two_threads_are_all_served() {
 
 #[test]
 fn a_thread_that_blocks_every_signal_can_ring_doorbells() {
-    let Some(fixture) = Fixture::new("blocked", Wake::Signal) else {
+    let Some(fixture) = Fixture::create("blocked", Wake::Signal) else {
         return;
     };
     std::thread::scope(|scope| {
@@ -325,7 +325,7 @@ fn a_programs_own_handler_gets_the_other_faults() {
         // SAFETY: a descriptor of this test, and a number.
         unsafe { libc::ftruncate(file, 4096) };
     }
-    let Some(fixture) = Fixture::new("chained", Wake::Signal) else {
+    let Some(fixture) = Fixture::create("chained", Wake::Signal) else {
         return;
     };
     let app = App::new(1);
@@ -364,7 +364,7 @@ fn no_store_is_lost_with_naps() {
 
 /// Returns the CPU time that an idle NIC thread uses in a second, in percent.
 fn idle_percent(test: &str, wake: Wake) -> Option<f64> {
-    let fixture = Fixture::new(test, wake)?;
+    let fixture = Fixture::create(test, wake)?;
     let mut percent = 0.0;
     std::thread::scope(|scope| {
         let _stop = fixture.start(scope);
@@ -414,7 +414,7 @@ fn an_idle_nic_that_naps_uses_less_than_two_percent() {
 #[test]
 fn packets_and_kicks_wake_a_sleeping_nic() {
     for wake in [Wake::Signal, Wake::Uffd, Wake::Nap] {
-        let Some(fixture) = Fixture::new("packets", wake) else {
+        let Some(fixture) = Fixture::create("packets", wake) else {
             continue;
         };
         std::thread::scope(|scope| {
@@ -447,7 +447,7 @@ fn packets_and_kicks_wake_a_sleeping_nic() {
 
 #[test]
 fn the_nic_naps_while_a_page_has_no_known_mapping() {
-    let Some(fixture) = Fixture::new("unknown", Wake::Uffd) else {
+    let Some(fixture) = Fixture::create("unknown", Wake::Uffd) else {
         return;
     };
     let unknown = App::new(1);
@@ -472,7 +472,7 @@ fn the_nic_naps_while_a_page_has_no_known_mapping() {
 /// Checks that a paused NIC does not run in any wake mode, and that a doorbell that is
 /// stored meanwhile is processed later.
 fn check_that_a_paused_nic_does_not_run(test: &str, wake: Wake) {
-    let Some(fixture) = Fixture::new(test, wake) else {
+    let Some(fixture) = Fixture::create(test, wake) else {
         return;
     };
     std::thread::scope(|scope| {
