@@ -79,8 +79,30 @@ fn built() -> &'static Built {
             compile(name, "../../examples/c");
         }
         compile("dispatch", "tests/support");
+        let source = folder.join("hello").with_extension(&own);
+        std::fs::write(&source, program_of_the_manual()).expect("it can be written");
+        std::fs::rename(source, folder.join("hello.c")).expect("it can be renamed");
+        compile("hello", folder.to_str().expect("a path of UTF-8"));
         Built { folder }
     })
+}
+
+/// Returns the program in udapl(7), as a reader copies it from the page.
+fn program_of_the_manual() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("man/udapl.7");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let (_, examples) = page.split_once("\n.SH EXAMPLES\n").expect("a section");
+    let lines = examples
+        .lines()
+        .skip_while(|line| *line != ".EX")
+        .skip(1)
+        .take_while(|line| *line != ".EE");
+    lines
+        .map(|line| {
+            let line = line.replace("\\-", "-").replace("\\e", "\\");
+            line.replace("\\&", "") + "\n"
+        })
+        .collect()
 }
 
 /// A side on its way; ends within the limit.
@@ -201,6 +223,24 @@ fn shared_queue(under: &[&str], counts: [u32; 3]) {
             "{server}"
         );
     }
+}
+
+#[test]
+fn the_program_in_udapl_7_sends_its_message() {
+    let (fabric, qualifier) = (fabric(), qualifier());
+    let of_server = ["mlx5_0", &qualifier];
+    let of_client = ["mlx5_0", &qualifier, "127.0.0.1"];
+    let mut server = start(&fabric, &[], "hello", &of_server);
+    let mut output = BufReader::new(server.stdout.take().expect("a pipe"));
+    let mut told = String::new();
+    output.read_line(&mut told).expect("text");
+    let client = start(&fabric, &[], "hello", &of_client);
+    assert_eq!(end("client", client, String::new()).as_deref(), Ok(""));
+    output.read_to_string(&mut told).expect("text");
+    assert_eq!(
+        end("server", server, told).as_deref(),
+        Ok("listening\nreceived: hello, world\n")
+    );
 }
 
 #[test]
