@@ -2,8 +2,8 @@
 # Packages of another Debian release, unpacked into a directory; nothing is
 # installed. Sourced after setup.sh, never run.
 
-# debian_mirror: prints the URI from which this machine's apt takes Debian, or
-# fails. DEBIAN_MIRROR takes precedence; a system that is not Debian needs it.
+# debian_mirror: prints the URI of the Debian mirror of this machine's apt, or fails.
+# DEBIAN_MIRROR takes precedence; systems other than Debian need it.
 debian_mirror() {
     local codename
     if [ -n "${DEBIAN_MIRROR-}" ]; then
@@ -17,8 +17,8 @@ debian_mirror() {
         awk -v release="$codename" '$2 == release && $3 == "main" { print $1; exit }' | grep .
 }
 
-# other_apt DIR SUITE MIRROR: prepares an apt of its own in DIR, with that suite
-# only and no package installed. `apt_options` then makes apt-get use it.
+# other_apt DIR SUITE MIRROR: prepares a separate apt in DIR, with that suite only and
+# no package installed. apt-get uses it with the options in `apt_options`.
 other_apt() {
     local dir=$1 suite=$2 mirror=$3 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     [ -r $keyring ] || keyring=/etc/apt/trusted.gpg.d

@@ -15,7 +15,7 @@ fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 # os_release NAME: prints that entry of the system's description, or nothing.
 os_release() { (. /etc/os-release 2>/dev/null && printf '%s\n' "${!1-}"); }
 
-# need_rust: a current Rust is the one thing the user brings.
+# need_rust: checks for a current Rust, which the user has to install.
 need_rust() {
     command -v cargo >/dev/null 2>&1 || {
         # A fresh login shell may not have it on PATH yet.
@@ -113,7 +113,7 @@ need_parts() {
     fail "missing here: ${list%; }. This system has none of apt, dnf, zypper, pacman and apk: install them by hand."
 }
 
-# has_part CHECK: whether this system has what a line of PARTS asks for.
+# has_part CHECK: whether this system has what a line of PARTS names.
 has_part() {
     local what=${1#*:} module
     case $1 in
@@ -123,7 +123,7 @@ has_part() {
     modules:*)
         for module in ${what//,/ }; do pkg-config --exists "${module/>=/ >= }" 2>/dev/null || return 1; done ;;
     library:*)
-        # bindgen looks in LIBCLANG_PATH, in LLVM's own directories and where the loader looks.
+        # bindgen searches LIBCLANG_PATH, LLVM's own directories and the loader's path.
         compgen -G "${LIBCLANG_PATH:-/nonexistent}/$what*.so*" >/dev/null ||
             compgen -G "/usr/lib*/$what*.so*" >/dev/null || compgen -G "/usr/lib/*/$what*.so*" >/dev/null ||
             compgen -G "/usr/lib*/llvm*/lib*/$what*.so*" >/dev/null || { ldconfig -p 2>/dev/null | grep -q "$what"; } ;;
@@ -134,7 +134,7 @@ has_part() {
     esac
 }
 
-# want_packages PACKAGE…: as need_packages, for those that this system has; the others are named.
+# want_packages PACKAGE…: as need_packages, for packages that this system offers; names the others.
 want_packages() {
     command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1 || return 0
     local there=() package
@@ -145,7 +145,7 @@ want_packages() {
         elif update_package_lists >/dev/null 2>&1 && apt-cache show "$package" >/dev/null 2>&1; then
             there+=("$package")
         else
-            say "$package cannot be had here; what needs it is skipped"
+            say "$package is not available here; steps that need it are skipped"
         fi
     done
     [ "${#there[@]}" -eq 0 ] || need_packages "${there[@]}"
@@ -163,7 +163,7 @@ FURTHER_TEST_PACKAGES=(dapl2-utils libdapl2 python3-pyverbs mandoc)
 
 setup_log=${TMPDIR:-/tmp}/udapl-setup.$$.log
 
-# update_package_lists: makes apt know what there is, as root or with a sudo that does not ask.
+# update_package_lists: runs apt-get update, as root or with a sudo that needs no password.
 update_package_lists() {
     if [ "$(id -u)" -eq 0 ]; then apt-get update -qq; else sudo -n apt-get update -qq; fi
 }

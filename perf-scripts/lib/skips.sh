@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Tests that a lane leaves out, from one list for every way to run them.
+# Tests that a run leaves out, from one list for cargo test and nextest.
 # Sourced, never run.
 #
-# A list has one line for each: the test binary, a part of the names of the
-# tests (best a module, as "referee::"), and why they cannot apply there.
+# A list has one line for each: the test binary, a part of the test names (best a
+# module, such as "referee::"), and why the tests cannot apply.
 
 skip_binaries=() skip_patterns=() skip_reasons=()
 
-# read_skips FILE…: learns the lists.
+# read_skips FILE…: reads the lists.
 read_skips() {
     local binary pattern reason
     skip_binaries=() skip_patterns=() skip_reasons=()
@@ -18,7 +18,7 @@ read_skips() {
     done < <(cat "$@")
 }
 
-# skips_of BINARY: the options that make a test binary leave them out, in `skip_options`.
+# skips_of BINARY: puts the options that make a test binary skip them into `skip_options`.
 skips_of() {
     local i
     skip_options=()
@@ -28,7 +28,7 @@ skips_of() {
     done
 }
 
-# nextest_filter BINARY…: the tests of these that are not left out, for nextest's -E.
+# nextest_filter BINARY…: prints nextest's -E filter for the tests that are not left out.
 nextest_filter() {
     local i binary filter=
     for binary in "$@"; do filter+="${filter:+ | }binary(=$binary)"; done
@@ -39,7 +39,7 @@ nextest_filter() {
     printf '%s\n' "$filter"
 }
 
-# say_skips WHERE BINARY…: what is left out of these, and why.
+# say_skips WHERE BINARY…: prints what is left out of these, and why.
 say_skips() {
     local where=$1 i
     shift
@@ -51,7 +51,7 @@ say_skips() {
     done
 }
 
-# check_skips BINARY NAMES: each pattern of the binary must fit some test.
+# check_skips BINARY NAMES: fails if a pattern of the binary matches no test.
 check_skips() {
     local i stale=0
     for i in "${!skip_binaries[@]}"; do

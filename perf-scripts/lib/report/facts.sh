@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# What a report says of the host and the device. Sourced, never run.
+# Facts about the host and the device for a report. Sourced, never run.
 
-# driver_of DEVICE: the kernel's driver, as far as sysfs tells; rxe has none.
+# driver_of DEVICE: prints the kernel driver from sysfs; rxe has none.
 driver_of() {
     local link=/sys/class/infiniband/$1/device/driver
     if [ -e "$link" ]; then basename "$(readlink -f "$link")"; else printf '%s\n' "${1%%[0-9]*}"; fi
 }
 
-# show TITLE COMMAND…: its output under a title; a command that is not there is named.
+# show TITLE COMMAND…: prints its output under a title; names a command that is missing.
 show() {
     local title=$1
     shift
@@ -19,7 +19,7 @@ show() {
     timeout 30 "$@" 2>&1 || printf '(%s ended with status %d)\n' "$1" $?
 }
 
-# contents TITLE FILE…: what these files have, those that are there.
+# contents TITLE FILE…: prints the existing ones of these files.
 contents() {
     local title=$1 file
     shift
@@ -30,7 +30,7 @@ contents() {
     done
 }
 
-# rdma_core: the version of rdma-core that is installed.
+# rdma_core: prints the version of the installed rdma-core.
 rdma_core() {
     local version
     version=$(dpkg-query -W -f='${Version}' libibverbs1 2>/dev/null || rpm -q --qf '%{VERSION}-%{RELEASE}' rdma-core 2>/dev/null || true)
@@ -41,7 +41,7 @@ rdma_core() {
 # firmware DEVICE
 firmware() { cat "/sys/class/infiniband/$1/fw_ver" 2>/dev/null || printf 'unknown\n'; }
 
-# board DEVICE: what the vendor calls it.
+# board DEVICE: prints the vendor's name of the board.
 board() {
     cat "/sys/class/infiniband/$1/hca_type" "/sys/class/infiniband/$1/board_id" 2>/dev/null | tr '\n' ' '
 }
@@ -63,7 +63,7 @@ gather_facts() {
         /sys/kernel/mm/transparent_hugepage/enabled /sys/module/intel_idle/parameters/max_cstate \
         /sys/devices/system/cpu/cpuidle/current_driver /sys/devices/system/cpu/smt/active
     contents "governors" /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
-    # What a check of the machine finds, once there is one.
+    # The results of perf-scripts/check, if it exists.
     [ ! -x perf-scripts/check ] || show "perf-scripts/check" perf-scripts/check
     if [ "$device" = emu ]; then
         printf '\n== device\nthe emulated one: no hardware\n'

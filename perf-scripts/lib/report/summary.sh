@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# The page to begin with, and a report without names. Sourced, never run.
+# The summary page of a report, and removing names from it. Sourced, never run.
 # Uses the variables of perf-scripts/hardware-report.
 
-# versions: the rows of a table.
+# versions: prints the rows of a table.
 versions() {
     printf '| %s | %s |\n' \
         project "$(git describe --always --dirty --tags 2>/dev/null || printf 'unknown')" \
@@ -15,7 +15,7 @@ versions() {
         driver "$(driver_of "$device")" firmware "$(firmware "$device")" board "$(board "$device")"
 }
 
-# write_summary: Markdown, to standard output.
+# write_summary: prints Markdown.
 write_summary() {
     local at step file
     printf '# uDAPL on %s, port %s\n\n' "${device:?}" "${port:?}"
@@ -48,7 +48,7 @@ write_summary() {
         file=$report/logs/$step.log
         [ -s "$file" ] || continue
         printf '\n## %s\n\n```\n' "$step"
-        # A histogram for each size is in the log.
+        # The log has a histogram for each size.
         head -n 120 "$file"
         printf '```\n'
     done
@@ -56,7 +56,7 @@ write_summary() {
     (cd "$report" && find . -type f | sort | sed 's/^\.\//- /')
 }
 
-# make_anonymous DIR: takes names and addresses out of all its files.
+# make_anonymous DIR: removes names and addresses from all its files.
 make_anonymous() {
     local hex="[0-9a-fA-F]" host user=${SUDO_USER:-${USER:-root}} home=${HOME:-/root} rules
     host=$(uname -n)
@@ -73,7 +73,7 @@ make_anonymous() {
         -e "s#$(printf '%s' "$home" | sed 's/[][\.*^$#]/\\&/g')/#HOME/#g"
         -e "s/\\b$(printf '%s' "${host%%.*}" | sed 's/[][\.*^$/]/\\&/g')(\\.[A-Za-z0-9.-]+)?\\b/HOST/g"
     )
-    # A user's name that is a word of its own everywhere tells nothing.
+    # A user name that is a common word identifies nobody.
     [ "$user" = root ] || rules+=(-e "s/\\b$(printf '%s' "$user" | sed 's/[][\.*^$/]/\\&/g')\\b/USER/g")
     find "$1" -type f -exec sed -Ei "${rules[@]}" {} +
 }
