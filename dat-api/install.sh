@@ -17,13 +17,13 @@ Installs below the prefix:
   --prefix DIR    where programs will find it, for example /usr/local
   --destdir DIR   put the files below this folder instead, as packagers do;
                   dat.pc still names the prefix
-  --library FILE  install this build of libdat.so. Without it, cargo brings the
-                  release build up to date first (as root only if the target
-                  folder is root's own).
+  --library FILE  install this build of libdat.so. By default, cargo updates the
+                  release build first (as root only if root owns the target
+                  folder).
   --uninstall     remove what was installed, and the folders made for it
   --help          this text
 
-Exit status: 0 done, 1 usage, 2 it cannot be done here.
+Exit status: 0 done, 1 usage, 2 not possible here.
 TXT
 }
 
@@ -58,7 +58,7 @@ done
 absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s/%s' "$PWD" "$1" ;; esac; }
 prefix=$(absolute "$prefix")
 prefix=${prefix%/}
-[ -n "$prefix" ] || misuse "--prefix / would mix with the system's own files; /usr is meant?"
+[ -n "$prefix" ] || misuse "--prefix / would mix with the files of the system; use /usr"
 [ -z "$destdir" ] || destdir=$(absolute "$destdir")
 [ -z "$library" ] || library=$(absolute "$library")
 case $prefix in
@@ -72,7 +72,7 @@ version=1.2.0
 root=${destdir%/}$prefix
 manifest=$root/share/udapl/installed
 
-# need_writable: says early, and once, that files cannot be made below the root.
+# need_writable: fails early, and once, if files cannot be created below the root.
 need_writable() {
     local folder=$root below
     while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
@@ -94,7 +94,7 @@ remove_installed() {
         case /$path/ in */../* | *//*) fail "$manifest is damaged: line $((line + 1))" ;; esac
         case ${lines[line]} in
         "file "*) rm -f "$root/$path" ;;
-        # Folders that others use by now stay.
+        # Folders that contain other files are kept.
         "folder .") rmdir "$root" 2>/dev/null || true ;;
         "folder "*) rmdir "$root/$path" 2>/dev/null || true ;;
         *) fail "$manifest is damaged: line $((line + 1))" ;;
@@ -110,7 +110,7 @@ if [ "$uninstall" = yes ]; then
     exit 0
 fi
 
-# build: cargo knows whether the library is up to date.
+# build: cargo rebuilds the library if it is out of date.
 build() {
     library=$target/release/libdat.so
     PATH=$PATH:${HOME:-}/.cargo/bin
@@ -120,18 +120,18 @@ build() {
         say "installing $library as it is"
     fi
     [ -f "$library" ] ||
-        fail "$library is missing: build it first, by cargo build --release -p libdat"
+        fail "$library is missing: build it first with cargo build --release -p libdat"
 }
 
-# page_place FILE: where a manual page goes.
+# page_place FILE: prints where a manual page is installed.
 page_place() {
     local section=${1##*.}
     printf 'share/man/man%s/%s' "${section:0:1}" "${1##*/}"
 }
 
 installed=()
-# folder PATH: makes a folder below the root, or with "." the root, noting those
-# that are new.
+# folder PATH: creates a folder below the root, or with "." the root, and records new
+# folders.
 folder() {
     local path=$root/$1
     case $1 in
@@ -179,12 +179,12 @@ others=("$root"/{lib/libdat.so*,lib/libudapl.so.1,lib/pkgconfig/dat.pc,include/d
 for page in "$source"/man/*; do others+=("$root/$(page_place "$page")"); done
 for other in "${others[@]}"; do
     if [ -e "$other" ] || [ -L "$other" ]; then
-        fail "$other is there and not from this script: remove it, or choose another --prefix"
+        fail "$other exists and is not from this script: remove it, or choose another --prefix"
     fi
 done
 
-# The manifest comes first, so that it goes last; and it is written whatever
-# happens, so that an installation that failed can be removed too.
+# The manifest is installed first, so that it is removed last. It is always written, so
+# that a failed installation can be removed too.
 folder share/udapl
 installed+=("file share/udapl/installed")
 trap 'printf "%s\n" "${installed[@]}" >"$manifest"' EXIT
@@ -192,7 +192,7 @@ trap 'printf "%s\n" "${installed[@]}" >"$manifest"' EXIT
 put 644 "$library" "lib/libdat.so.$version"
 link lib/libdat.so.1 "libdat.so.$version"
 link lib/libdat.so libdat.so.1
-# The name for other registries, which may be a libdat.so.1 themselves.
+# The name for other registries, which may be called libdat.so.1 themselves.
 link lib/libudapl.so.1 "libdat.so.$version"
 for header in "$source"/include/dat/*.h; do
     put 644 "$header" "include/dat/${header##*/}"
@@ -208,5 +208,5 @@ say "installed uDAPL 1.2 below $root"
 if [ -z "$destdir" ]; then
     say "pkg-config finds it with PKG_CONFIG_PATH=$prefix/lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/lib,"
     say "man with MANPATH=$prefix/share/man: (the colon keeps the other pages);"
-    say "none is needed where the system looks anyway (/usr/local, after ldconfig)"
+    say "none of these is needed in directories that the system searches (/usr/local, after ldconfig)"
 fi

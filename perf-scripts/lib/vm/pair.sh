@@ -7,10 +7,10 @@
 # Exit statuses of a pair.
 SERVER_FAILED=21 CLIENT_FAILED=22 BOTH_FAILED=23 EVENT_MISSING=24
 
-# What is known of each side ("server", "client"): its directory, QEMU's process,
-# its state (off, booting, running, ended, cut), its exit status, the descriptors
-# of its outputs, what has been read of a line that has no end yet, the number of
-# lines read, and how many of them events have used.
+# The state of each side ("server", "client"): its directory, QEMU's process, its phase
+# (off, booting, running, ended, cut), its exit status, the descriptors of its outputs,
+# the beginning of an incomplete line, the number of lines read, and how many of them
+# events have used.
 declare -A side_dir side_pid side_state side_status side_fd side_partial side_lines side_used
 # All lines of both sides: [SIDE NUMBER].
 declare -A said
@@ -23,7 +23,7 @@ check_pattern() { # OPTION PATTERN
     [ $status -le 1 ] || bad_usage "$1: '$2' is no extended regular expression"
 }
 
-# An event is "WHEN ACTION". Checked here, so that a wrong one does not cost a boot.
+# An event is "WHEN ACTION". Checked before booting.
 check_event() { # WHEN ACTION
     [[ $1 =~ ^[0-9]{1,5}(\.[0-9]{1,3})?$ || $1 =~ ^(server|client):. ]] ||
         bad_usage "--at takes SECONDS, server:PATTERN or client:PATTERN, not '$1'"
@@ -75,7 +75,7 @@ is_over() {
 }
 other_side() { if [ "$1" = server ]; then echo client; else echo server; fi; }
 
-# end_pair: says how both ended, and exits.
+# end_pair: prints how both ended, and exits.
 end_pair() {
     local side status=0 code
     for side in server client; do
@@ -118,14 +118,14 @@ boot_side() {
     for stream in monitor go; do mkfifo "$dir/$stream.in" "$dir/$stream.out"; done
     qemu+=(-chardev "pipe,id=monitor,path=$dir/monitor" -mon "chardev=monitor,mode=readline")
     qemu+=(-chardev "pipe,id=go,path=$dir/go" -device "virtserialport,chardev=go,name=go")
-    # One datagram a frame, so each end may come and go. Relative, because the path of a
-    # socket must be short.
+    # One datagram per frame, so each end may stop and restart. A relative path, because
+    # the path of a socket must be short.
     qemu+=(-netdev "dgram,id=net0,local.type=unix,local.path=wire.$side,remote.type=unix,remote.path=wire.$(other_side "$side")")
     qemu+=(-device "virtio-net-pci,netdev=net0,mac=02:99:00:00:00:0$number,romfile=")
     (cd "$base" && exec timeout --kill-after=5 "$limit" "${qemu[@]}" -serial "file:$dir/console") \
         </dev/null >"$dir/qemu" 2>&1 &
     side_pid[$side]=$! side_dir[$side]=$dir side_state[$side]=booting side_status[$side]=''
-    # An event waits for no line of an earlier boot.
+    # Events ignore lines of an earlier boot.
     side_lines[$side]=${side_lines[$side]-0} side_used[$side]=${side_lines[$side]}
     for stream in stdout stderr; do
         exec {fd}<"$dir/$stream"
@@ -139,10 +139,10 @@ boot_side() {
     [ $is_ready = 0 ] || start_client
 }
 
-# monitor SIDE COMMAND: a command to its QEMU.
+# monitor SIDE COMMAND: sends a command to its QEMU.
 monitor() { printf '%s\n' "$2" >&"${side_fd[$1.monitor]}"; }
 
-# look_at SIDE: shows what it has printed, and finds out in which state it is.
+# look_at SIDE: shows its new output, and updates its state.
 look_at() {
     local side=$1 dir=${side_dir[$1]} alive=1
     case ${side_state[$side]} in ended | cut) return 0 ;; esac
@@ -153,7 +153,7 @@ look_at() {
     [ $alive -eq 1 ] || side_ended "$side"
 }
 
-# side_ended SIDE: its QEMU has ended, not by an event.
+# side_ended SIDE: handles a QEMU that has ended, not by an event.
 side_ended() {
     local side=$1 dir=${side_dir[$1]} code=0
     wait "${side_pid[$side]}" 2>/dev/null || code=$?
@@ -169,7 +169,7 @@ side_ended() {
             "$side" "$limit" >&2
         ended=124
     else
-        printf 'perf-scripts/vm: the VM of the %s ended by itself; above is the end of its console, or what QEMU said\n' \
+        printf 'perf-scripts/vm: the VM of the %s ended by itself; above is the end of its console, or QEMU'\''s messages\n' \
             "$side" >&2
         ended=125
     fi
@@ -188,7 +188,7 @@ close_side() {
     done
 }
 
-# end_sides: no VM stays.
+# end_sides: ends all VMs.
 end_sides() {
     local side
     for side in server client; do
@@ -199,7 +199,7 @@ end_sides() {
     wait
 }
 
-# read_lines SIDE STREAM: what has come since the last time.
+# read_lines SIDE STREAM: reads new lines.
 read_lines() {
     local key=$1.$2 part
     while IFS= read -r -u "${side_fd[$key]}" part; do
@@ -217,13 +217,13 @@ one_line() {
     if [ "$1" = server ] && [ -n "$ready" ] && [[ $3 =~ $ready ]]; then start_client; fi
 }
 
-# start_client: lets its command start, if it waits for the server; also one that is booted later.
+# start_client: starts its command, if it waits for the server; also after a later boot.
 start_client() {
     is_ready=1
     case ${side_state[client]-off} in booting | running) printf 'go\n' >&"${side_fd[client.go]}" ;; esac
 }
 
-# run_events: those whose time has come, in their order.
+# run_events: runs the events that are due, in their order.
 run_events() {
     local when action now
     while [ "$next" -lt ${#events[@]} ]; do
@@ -242,7 +242,7 @@ run_events() {
 }
 microseconds() { awk -v seconds="$1" 'BEGIN { printf "%d", seconds * 1000000 }'; }
 
-# was_said SIDE PATTERN: whether a line matches that no earlier event has used, nor lies before such a line.
+# was_said SIDE PATTERN: whether a line matches, after the lines that earlier events have used.
 was_said() {
     local line
     while [ "${side_used[$1]}" -lt "${side_lines[$1]}" ]; do
@@ -260,7 +260,7 @@ run_action() { # ACTION
     link-up) link=on; for side in server client; do set_link $side; done ;;
     cut:*)
         case ${side_state[$side]} in booting | running) ;; *) return 0 ;; esac
-        # QEMU ends at once; what runs in it sees nothing of that.
+        # QEMU ends at once, without a shutdown of the guest.
         monitor "$side" quit
         wait "${side_pid[$side]}" || true
         close_side "$side"

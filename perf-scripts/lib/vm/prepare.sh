@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# What the VM needs on this machine: programs, a kernel, an initramfs. The
+# Prepares what the VM needs on this machine: programs, a kernel, an initramfs. The
 # last two are kept in a cache outside the tree. Sourced, never run.
 
-# vm_fail LINE…: the VM is not to be had.
+# vm_fail LINE…: ends the script, because there can be no VM.
 vm_fail() { printf 'perf-scripts/vm: %s\n' "$@" >&2; exit 125; }
 
 vm_lib=$(dirname "${BASH_SOURCE[0]}")
@@ -11,12 +11,12 @@ vm_cache=${XDG_CACHE_HOME:-$HOME/.cache}/udapl-vm
 VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 xz-utils util-linux)
 VM_PROGRAMS=(qemu-system-x86_64 busybox cpio depmod ip rdma xz flock)
 
-# The modules, in sets: "base" is in every VM, the others where they are asked for. Within a set
-# they are loaded in this order; dependencies are found in modules.dep and come before.
-# rdma_rxe and siw need crc32_generic and crc32c_generic, which modules.dep does not tell: they
-# ask for an algorithm by its name. siw itself is built (siw.sh). ib_uverbs is loaded before rdma_cm, as
-# udev does it: a device that goes leaves them in the opposite order, and ib_uverbs waits for programs
-# that siw does not part from it, who would hear of it from rdma_cm only then.
+# The modules, in sets: "base" is in every VM, the others if requested. Within a set they are
+# loaded in this order, after their dependencies from modules.dep. rdma_rxe and siw also need
+# crc32_generic and crc32c_generic, which modules.dep does not list, because they request an
+# algorithm by name. siw itself is built (siw.sh). ib_uverbs is loaded before rdma_cm, as udev
+# does: a removed device detaches from them in the opposite order. Otherwise ib_uverbs would wait
+# for programs that are told of the removal by rdma_cm only afterwards.
 VM_SETS=(base rxe siw net)
 declare -A VM_MODULES=(
     [base]="virtio_pci virtio_console 9pnet_virtio 9p overlay ib_uverbs rdma_ucm dummy"
@@ -47,7 +47,7 @@ missing_programs() {
     for program in "${VM_PROGRAMS[@]}"; do
         command -v "$program" >/dev/null 2>&1 || printf ' %s' "$program"
     done
-    # A busybox with a dynamic loader cannot run in the initramfs.
+    # A dynamically linked busybox cannot run in the initramfs.
     if command -v busybox >/dev/null 2>&1 && LC_ALL=C grep -qa '/ld-linux-x86-64' "$(command -v busybox)"; then
         printf ' busybox(static)'
     fi
@@ -66,18 +66,18 @@ need_programs() {
 
 # --- the kernel ---------------------------------------------------------------
 
-# What a kernel's directory in the cache was made for; one made for something else is made anew.
+# The version of a kernel's directory in the cache; a directory of another version is remade.
 kernel_contents() {
     local set
     printf 'vmlinux, modules 2:'
     for set in "${VM_SETS[@]}"; do printf ' %s: %s;' "$set" "${VM_MODULES[$set]}"; done
     printf '\n'
 }
-# Directories with other modules have other names, so that two versions of this script can share
-# the cache.
+# Directories with other modules have other names, so two versions of this script can share the
+# cache.
 kernel_contents_id() { kernel_contents | sha256sum | cut -c1-8; }
 
-# find_kernel [KERNEL]: one that is in the cache is good enough, as it needs no network.
+# find_kernel [KERNEL]: finds one in the cache, which needs no network.
 find_kernel() {
     local dir
     while read -r dir; do
@@ -112,7 +112,7 @@ get_kernel() {
             update_package_lists >>"$log" 2>&1 || true
             mapfile -t packages < <(kernel_packages "$wanted")
         fi
-        # A mirror may list what it no longer has.
+        # A mirror may list packages that it no longer has.
         for package in "${packages[@]:0:4}"; do
             say "Getting the VM's kernel, $package (70 MB; kept in $vm_cache, not installed) …" >&2
             (cd "$tmp" && apt-get download -qq -o APT::Sandbox::User=root "$package") >>"$log" 2>&1 && break
@@ -166,13 +166,13 @@ unpack_modules() {
     done
 }
 
-# unpack_image VMLINUZ FILE: the kernel without its decompressor, which takes seconds in an
-# emulation and which QEMU can do without. The image as it is if it has no such part.
+# unpack_image VMLINUZ FILE: extracts the kernel without its decompressor, which QEMU does not
+# need and which takes seconds under emulation. Copies an image that has no such part.
 unpack_image() {
     local offset
     offset=$(LC_ALL=C grep -abo -m1 $'\xfd7zXZ' "$1" | head -n 1 | cut -d: -f1) || true
     if [ -n "$offset" ]; then
-        # xz complains about what follows the compressed part; the result decides.
+        # xz reports an error about the bytes after the compressed part; the result decides.
         tail -c +$((offset + 1)) "$1" | xz -dc --single-stream >"$2" 2>/dev/null || true
         [ "$(head -c 4 "$2" | tail -c 3)" = ELF ] && return 0
     fi
@@ -192,7 +192,7 @@ make_initramfs() {
             sha256sum | cut -c1-16
     )
     [ ! -e "$initramfs" ] || return 0
-    # Those of other versions of these files; a run that begins just now may still want a fresh one.
+    # Remove those of other versions; a run that starts at this moment may still need a new one.
     find "$kernel_dir" -name 'initramfs-*' -mmin +60 -delete
     tmp=$(mktemp -d "$vm_cache/new.XXXXXX")
     mkdir "$tmp/bin" "$tmp/modules"

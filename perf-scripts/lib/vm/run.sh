@@ -3,7 +3,7 @@
 # Takes its options (limit, cpus, mem, icount, devices, keep_env, shares) from there.
 # shellcheck disable=SC2154
 
-# The part of the environment that has a meaning in the VM; `--env` adds to it.
+# Environment variables that are passed to the VM; `--env` adds to them.
 passes() { # NAME
     case $1 in
     PATH | HOME | USER | LANG | LC_* | TERM | LD_LIBRARY_PATH) return 0 ;;
@@ -49,7 +49,7 @@ write_job() {
                 printf 'echo "%s is on %s: %s, %s."\n' "${on// /0, }0" "$name" "${ipv4%/*}" "${ipv6%/*}"
             done <"$dir/interfaces"
             printf 'echo "What is written is lost. exit or Ctrl-A X ends the VM."\n'
-            # Without ~/.bashrc, which may start dozens of programs: that takes a minute in here.
+            # Without ~/.bashrc, which may start dozens of programs: that takes a minute in the VM.
             printf "PS1='vm:\\w\\$ ' exec %q --norc -i\n" "$BASH"
         else
             printf 'exec --'
@@ -62,15 +62,15 @@ write_job() {
 # qemu_command DIR: sets `qemu`.
 qemu_command() {
     local dir=$1 name share
-    # TSC: the emulation passes the host's on, yet the kernel would not trust it and would read
-    # the slow HPET. Self-tests, protected text and AppArmor only take time here.
+    # TSC: the emulation passes on the host's TSC, but the kernel would not trust it and would
+    # read the slow HPET. Self-tests, protected text and AppArmor only cost time here.
     local append="console=ttyS0 loglevel=4 panic=-1 tsc=reliable cryptomgr.notests rodata=off apparmor=0"
     append+=" mitigations=off nokaslr random.trust_cpu=on audit=0"
-    # A busy machine runs the emulation late, of which the kernel would make a broken timer.
+    # On a busy machine the emulation is late, which the kernel would take for a broken timer.
     append+=" no_timer_check nowatchdog"
     qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot)
     qemu+=(-cpu "max,la57=off" -m "$mem" -kernel "$kernel_dir/vmlinux" -initrd "$dir/initramfs")
-    # Software emulation even where /dev/kvm exists: the same everywhere.
+    # Software emulation even if /dev/kvm exists, so that it is the same everywhere.
     if [ "$icount" = 1 ]; then
         qemu+=(-accel "tcg,thread=single" -smp 1 -icount "shift=0,sleep=off")
         append+=" tsc_early_khz=1000000" # what it is, so nothing is measured
@@ -81,31 +81,31 @@ qemu_command() {
     qemu+=(-fsdev "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap")
     qemu+=(-device "virtio-9p-pci,fsdev=root,mount_tag=root")
     for share in "${!shares[@]}"; do
-        # In QEMU's options a comma is written twice.
+        # QEMU's options need commas doubled.
         qemu+=(-fsdev "local,id=share$share,path=${shares[share]//,/,,},security_model=none,multidevs=remap")
         qemu+=(-device "virtio-9p-pci,fsdev=share$share,mount_tag=share$share")
     done
     qemu+=(-device virtio-serial-pci)
     for name in stdout stderr status; do
-        # Into files: QEMU has written what the guest wrote before the guest goes on, so nothing is lost.
+        # Into files: QEMU writes the guest's output before the guest continues, so nothing is lost.
         : >"$dir/$name"
         qemu+=(-chardev "file,id=$name,path=$dir/$name" -device "virtserialport,chardev=$name,name=$name")
     done
 }
 
-# make_vm DIR COMMAND…: what its VM needs into DIR, and its command line into `qemu`. From the
-# caller: what write_job takes.
+# make_vm DIR COMMAND…: puts the VM's files into DIR and its command line into `qemu`. From the
+# caller: the variables of write_job.
 make_vm() {
     local dir=$1
     shift
     mkdir -p "$dir/job"
     write_job "$dir/job" "$@"
-    # The kernel takes several archives, one after the other.
+    # The kernel accepts several archives in one file.
     { cat "$initramfs"; (cd "$dir" && find job | cpio -o -H newc --quiet); } >"$dir/initramfs"
     qemu_command "$dir"
 }
 
-# new_run COMMAND…: sets `dir`, which is gone when the script ends, and `qemu`.
+# new_run COMMAND…: sets `dir`, which is removed when the script ends, and `qemu`.
 new_run() {
     local interfaces host=vm waits=0
     dir=$(mktemp -d "${TMPDIR:-/tmp}/udapl-vm.XXXXXX")
@@ -115,7 +115,7 @@ new_run() {
     make_vm "$dir" "$@"
 }
 
-# console_end: the end of the console of the VM in `dir`, or what QEMU said.
+# console_end: prints the end of the console of the VM in `dir`, or QEMU's messages.
 console_end() {
     {
         grep -v ': terminating on signal' "$dir/qemu" | sed 's/^/qemu: /'
@@ -131,7 +131,7 @@ console_end() {
 run_vm() {
     local dir qemu pid code=0 status='' ended=''
     new_run "$@"
-    # `timeout` is what ends QEMU when its time is up, even if this script is killed before.
+    # `timeout` ends QEMU at its time limit, even if this script is killed before.
     timeout --kill-after=5 "$limit" "${qemu[@]}" -serial "file:$dir/console" </dev/null >"$dir/qemu" 2>&1 &
     pid=$!
     trap 'ended=130; kill $pid 2>/dev/null' INT
@@ -148,17 +148,17 @@ run_vm() {
     if ! grep -qx up "$dir/status"; then
         [ "$code" != 124 ] || printf 'perf-scripts/vm: the VM had not booted after %s s (--limit)\n' "$limit" >&2
         [ "$code" != 124 ] || exit 124
-        vm_fail "the VM did not boot; above is the end of its console, or what QEMU said" \
+        vm_fail "the VM did not boot; above is the end of its console, or QEMU's messages" \
             "More memory may help (--mem), or another kernel (--kernel), or a fresh cache: rm -r $vm_cache"
     fi
     if [ "$code" = 124 ]; then
         printf 'perf-scripts/vm: ended after %s s (--limit); above is the end of its console\n' "$limit" >&2
         exit 124
     fi
-    vm_fail "the VM ended before the command did; above is the end of its console, or what QEMU said"
+    vm_fail "the VM ended before the command did; above is the end of its console, or QEMU's messages"
 }
 
-# shell_vm: a shell on the VM's serial console, until it exits.
+# shell_vm: runs a shell on the VM's serial console, until it exits.
 shell_vm() {
     local dir qemu terminal
     [ -t 0 ] || { printf 'perf-scripts/vm: shell needs a terminal; use run for commands\n' >&2; exit 2; }

@@ -4,7 +4,7 @@
 # never run. Takes `kernel_dir` and `vm_cache` from there.
 # shellcheck disable=SC2154
 
-# need_siw: siw.ko of the kernel in `kernel_dir`, kept there with its other modules.
+# need_siw: builds siw.ko for the kernel in `kernel_dir` and keeps it with its other modules.
 need_siw() {
     local kernel version tmp log build
     [ ! -e "$kernel_dir/modules/siw.ko" ] || return 0
@@ -22,7 +22,7 @@ need_siw() {
     dpkg-deb --fsys-tarfile "$tmp"/linux-source-*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | xz -dc |
         tar -x -C "$tmp" --strip-components=4 --wildcards 'linux-source-*/drivers/infiniband/sw/siw' ||
         vm_fail "the source of siw is not in $(basename "$tmp"/linux-source-*.deb)"
-    # The headers name each other by the place where the package would be installed.
+    # The headers contain the paths at which the package would be installed.
     build=$tmp/root/usr/src/linux-headers-$kernel
     sed -i "s#/usr/src/#$tmp/root/usr/src/#" "$build/Makefile"
     make -C "$build" M="$tmp/siw" CONFIG_RDMA_SIW=m CC="$(siw_compiler)" modules >"$log" 2>&1 || {
@@ -43,14 +43,14 @@ siw_compiler() {
     if [ -n "$wanted" ] && command -v "$wanted" >/dev/null; then printf '%s' "$wanted"; else printf 'gcc'; fi
 }
 
-# siw_packages: prints the packages that build it. All are of the kernel's own version.
+# siw_packages: prints the packages that are needed to build it, all of the kernel's own version.
 siw_packages() {
     local number
     number=$(grep -oE '^[0-9]+\.[0-9]+' <<<"$kernel")
     printf '%s\n' "linux-headers-$kernel" "linux-headers-${kernel%-amd64}-common" "linux-kbuild-$number" "linux-source-$number"
 }
 
-# get_siw_packages: into $tmp, those that lie in the cache from there, the others by apt.
+# get_siw_packages: puts them into $tmp, from the cache or else by apt.
 get_siw_packages() {
     local package wanted=()
     for package in $(siw_packages); do
