@@ -3,14 +3,14 @@
  * dat/dat.h: the calls of DAT 1.2 that user and kernel programs have in
  * common. User programs include dat/udat.h, which has the rest.
  *
- * Every call answers a DAT_RETURN (dat/dat_error.h). The errors named with it
- * are those of its own; DAT_INTERNAL_ERROR may come from any. On an error the
- * results are undefined.
+ * Every call returns a DAT_RETURN (dat/dat_error.h). Its comment lists its own
+ * errors; any call can return DAT_INTERNAL_ERROR. On an error, output arguments
+ * are undefined.
  *
- * Threads may use different objects at once. Calls on one object must not
- * overlap, except: those that create on it; dat_ia_query; of an EVD all that
- * wait, dequeue, enable, disable and set or clear unwaitable; dat_cno_wait;
- * dat_ep_get_status; the queries of PZ, PSP, RSP and CR.
+ * Threads may use different objects at the same time. Calls on one object must
+ * not overlap, except: calls that create objects on it; dat_ia_query; calls on
+ * an EVD that wait, dequeue, enable, disable, or set or clear unwaitable;
+ * dat_cno_wait; dat_ep_get_status; the queries of PZ, PSP, RSP and CR.
  */
 #ifndef DAT_H
 #define DAT_H
@@ -36,9 +36,9 @@ extern "C" {
 /* Interface adapter */
 
 /*
- * Opens the adapter of that name. *async_evd_handle: null makes an EVD for asynchronous
- * errors, of at least async_evd_min_qlen events; an EVD is used as it is;
- * DAT_EVD_ASYNC_EXISTS makes none. The other arguments are the rest of the registry key.
+ * Opens an adapter. *async_evd_handle selects the EVD for asynchronous errors: null
+ * creates one of at least async_evd_min_qlen events; an EVD is used unchanged;
+ * DAT_EVD_ASYNC_EXISTS creates none. The other arguments are the rest of the registry key.
  * Errors: DAT_PROVIDER_NOT_FOUND, DAT_INVALID_PARAMETER, DAT_INVALID_HANDLE (the EVD),
  * DAT_INVALID_ADDRESS, DAT_INSUFFICIENT_RESOURCES.
  */
@@ -48,7 +48,7 @@ DAT_RETURN dat_ia_openv(const DAT_NAME_PTR provider, DAT_COUNT async_evd_min_qle
                         DAT_BOOLEAN thread_safety);
 
 /*
- * Tells the attributes that the masks name, of the adapter and of its provider, and the
+ * Returns the attributes of the adapter and of its provider that the masks select, and the
  * EVD for asynchronous errors. A pointer whose mask is 0 may be null.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER (an unknown bit, a null pointer).
  */
@@ -58,8 +58,8 @@ DAT_RETURN dat_ia_query(DAT_IA_HANDLE ia_handle, DAT_EVD_HANDLE *async_evd_handl
                         DAT_PROVIDER_ATTR *provider_attr);
 
 /*
- * Closes an adapter. Graceful: only if nothing made on it is left. Abrupt: what is left
- * goes first, and threads that wait on it return.
+ * Closes an adapter. Graceful: only if no object is left on it. Abrupt: destroys the
+ * objects that are left first, and ends waits on them.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (graceful).
  */
 DAT_RETURN dat_ia_close(DAT_IA_HANDLE ia_handle, DAT_CLOSE_FLAGS close_flags);
@@ -67,19 +67,19 @@ DAT_RETURN dat_ia_close(DAT_IA_HANDLE ia_handle, DAT_CLOSE_FLAGS close_flags);
 /* Any object */
 
 /*
- * Attaches 64 bits of the caller's to any object, in place of those before.
+ * Attaches 64 bits of the caller to any object, and replaces the previous value.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_set_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT context);
 
 /*
- * Tells them; 0 if there are none.
+ * Returns them; 0 if none were attached.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_get_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT *context);
 
 /*
- * Tells what a handle stands for.
+ * Returns the kind of an object.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_get_handle_type(DAT_HANDLE dat_handle, DAT_HANDLE_TYPE *handle_type);
@@ -87,35 +87,35 @@ DAT_RETURN dat_get_handle_type(DAT_HANDLE dat_handle, DAT_HANDLE_TYPE *handle_ty
 /* Event dispatcher; more in dat/udat.h */
 
 /*
- * Makes the queue hold at least so many events. None is lost.
+ * Changes the length of an EVD to at least evd_min_qlen events. None is lost.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (more are queued,
  * or a thread waits for more), DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_evd_resize(DAT_EVD_HANDLE evd_handle, DAT_COUNT evd_min_qlen);
 
 /*
- * Queues a software event. Only its pointer is carried.
- * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER (the EVD has no such stream, or it
- * is another event), DAT_QUEUE_FULL.
+ * Queues a software event, which carries one pointer.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER (the EVD has no such stream, or the
+ * event is not a software event), DAT_QUEUE_FULL.
  */
 DAT_RETURN dat_evd_post_se(DAT_EVD_HANDLE evd_handle, const DAT_EVENT *event);
 
 /*
- * Takes the first event, without waiting.
+ * Takes the first event without waiting.
  * Errors: DAT_QUEUE_EMPTY, DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE
  * (a thread waits on the EVD).
  */
 DAT_RETURN dat_evd_dequeue(DAT_EVD_HANDLE evd_handle, DAT_EVENT *event);
 
 /*
- * Tells what the mask names.
+ * Returns the members selected by the mask.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_evd_query(DAT_EVD_HANDLE evd_handle, DAT_EVD_PARAM_MASK evd_param_mask,
                          DAT_EVD_PARAM *evd_param);
 
 /*
- * Destroys an EVD that nothing feeds any more; queued events are lost.
+ * Destroys an EVD to which no object reports; queued events are lost.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (in use).
  */
 DAT_RETURN dat_evd_free(DAT_EVD_HANDLE evd_handle);
@@ -132,7 +132,7 @@ DAT_RETURN dat_psp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL conn_qual,
                           DAT_PSP_HANDLE *psp_handle);
 
 /*
- * Listens on a qualifier that nobody uses, and tells it.
+ * Listens on a free qualifier, and returns it.
  * Errors: as dat_psp_create; DAT_CONN_QUAL_UNAVAILABLE if there is none.
  */
 DAT_RETURN dat_psp_create_any(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL *conn_qual,
@@ -140,20 +140,20 @@ DAT_RETURN dat_psp_create_any(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL *conn_qual,
                               DAT_PSP_HANDLE *psp_handle);
 
 /*
- * Tells what the mask names.
+ * Returns the members selected by the mask.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_psp_query(DAT_PSP_HANDLE psp_handle, DAT_PSP_PARAM_MASK psp_param_mask,
                          DAT_PSP_PARAM *psp_param);
 
 /*
- * Listens no more. Requests that have come stay.
+ * Stops listening. Requests that have arrived can still be answered.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_psp_free(DAT_PSP_HANDLE psp_handle);
 
 /*
- * Reserves an Unconnected endpoint for the one request that this point takes.
+ * Listens for one request, with an Unconnected endpoint that is reserved for it.
  * Errors: as dat_psp_create; DAT_INVALID_STATE (of the endpoint).
  */
 DAT_RETURN dat_rsp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL conn_qual,
@@ -161,14 +161,14 @@ DAT_RETURN dat_rsp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL conn_qual,
                           DAT_RSP_HANDLE *rsp_handle);
 
 /*
- * Tells what the mask names.
+ * Returns the members selected by the mask.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_rsp_query(DAT_RSP_HANDLE rsp_handle, DAT_RSP_PARAM_MASK rsp_param_mask,
                          DAT_RSP_PARAM *rsp_param);
 
 /*
- * Gives up the reservation.
+ * Stops listening, and releases the endpoint.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_rsp_free(DAT_RSP_HANDLE rsp_handle);
@@ -176,40 +176,40 @@ DAT_RETURN dat_rsp_free(DAT_RSP_HANDLE rsp_handle);
 /* Connection request */
 
 /*
- * Tells who asks, with what private data, and the endpoint if the service point brought
- * one.
+ * Returns the address and the private data of the requester, and the endpoint if the
+ * service point supplied one.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_cr_query(DAT_CR_HANDLE cr_handle, DAT_CR_PARAM_MASK cr_param_mask,
                         DAT_CR_PARAM *cr_param);
 
 /*
- * Accepts a request on an Unconnected endpoint, or with a null one on that of the
- * request. The private data goes to the peer. The request is gone on success; an event
- * on the connect EVD tells how the connection came out.
+ * Accepts a request on an Unconnected endpoint; with a null endpoint, on that of the
+ * request. The private data is sent to the peer. On success the request is consumed, and
+ * an event on the connect EVD reports the outcome.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (of the
- * endpoint). They leave request and endpoint as they were.
+ * endpoint). The request and the endpoint are then unchanged.
  */
 DAT_RETURN dat_cr_accept(DAT_CR_HANDLE cr_handle, DAT_EP_HANDLE ep_handle,
                          DAT_COUNT private_data_size, const DAT_PVOID private_data);
 
 /*
- * Refuses a request; the peer gets DAT_CONNECTION_EVENT_PEER_REJECTED.
+ * Rejects a request; the peer gets DAT_CONNECTION_EVENT_PEER_REJECTED.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_cr_reject(DAT_CR_HANDLE cr_handle);
 
 /*
- * Passes a request on to another service point of the adapter.
- * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER (nobody listens there).
+ * Passes a request to another service point of the adapter.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER (no service point listens there).
  */
 DAT_RETURN dat_cr_handoff(DAT_CR_HANDLE cr_handle, DAT_CONN_QUAL handoff);
 
 /* Endpoint */
 
 /*
- * Makes an endpoint with receives of its own. A null PZ or EVD can be set later by
- * dat_ep_modify; a null EVD means no interest in those events. Null attributes take the
+ * Creates an endpoint with its own receive queue. A null PZ or EVD can be set later by
+ * dat_ep_modify; events for a null EVD are not delivered. Null attributes take the
  * defaults.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES,
  * DAT_MODEL_NOT_SUPPORTED.
@@ -221,8 +221,8 @@ DAT_RETURN dat_ep_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle,
                          const DAT_EP_ATTR *ep_attributes, DAT_EP_HANDLE *ep_handle);
 
 /*
- * Makes an endpoint that takes its receives from an SRQ, until it is freed. The
- * attributes may not be null.
+ * Creates an endpoint that takes its receives from an SRQ. The attributes must not be
+ * null.
  * Errors: as dat_ep_create.
  */
 DAT_RETURN dat_ep_create_with_srq(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle,
@@ -234,25 +234,25 @@ DAT_RETURN dat_ep_create_with_srq(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_hand
                                   DAT_EP_HANDLE *ep_handle);
 
 /*
- * Tells what the mask names. Remote address and qualifier mean something only from the
- * request to connect until Disconnected.
+ * Returns the members selected by the mask. Remote address and qualifier are valid from
+ * the connection request until Disconnected.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_ep_query(DAT_EP_HANDLE ep_handle, DAT_EP_PARAM_MASK ep_param_mask,
                         DAT_EP_PARAM *ep_param);
 
 /*
- * Changes what the mask names, or on an error nothing.
- * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER (cannot be changed, or not to that),
- * DAT_INVALID_STATE (not in this state).
+ * Changes the members selected by the mask, or on an error nothing.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER (a fixed member, or an invalid value),
+ * DAT_INVALID_STATE (not allowed in this state).
  */
 DAT_RETURN dat_ep_modify(DAT_EP_HANDLE ep_handle, DAT_EP_PARAM_MASK ep_param_mask,
                          const DAT_EP_PARAM *ep_param);
 
 /*
- * Asks the service point of that address and qualifier for a connection. An event on the
- * connect EVD tells how it came out, within timeout microseconds. The private data is
- * copied; it may have max_private_data_size bytes (a provider attribute).
+ * Connects to the service point at an address and a qualifier. An event on the connect
+ * EVD reports the outcome within timeout microseconds. The private data, at most
+ * max_private_data_size bytes (a provider attribute), is copied.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (not
  * Unconnected), DAT_INVALID_ADDRESS, DAT_MODEL_NOT_SUPPORTED,
  * DAT_INSUFFICIENT_RESOURCES.
@@ -263,7 +263,7 @@ DAT_RETURN dat_ep_connect(DAT_EP_HANDLE ep_handle, DAT_IA_ADDRESS_PTR remote_ia_
                           DAT_QOS quality_of_service, DAT_CONNECT_FLAGS connect_flags);
 
 /*
- * Connects to where ep_dup_handle, which is Connected, leads.
+ * Connects to the peer of ep_dup_handle, which is Connected.
  * Errors: as dat_ep_connect; DAT_INVALID_STATE for either endpoint.
  */
 DAT_RETURN dat_ep_dup_connect(DAT_EP_HANDLE ep_handle, DAT_EP_HANDLE ep_dup_handle,
@@ -271,15 +271,15 @@ DAT_RETURN dat_ep_dup_connect(DAT_EP_HANDLE ep_handle, DAT_EP_HANDLE ep_dup_hand
                               const DAT_PVOID private_data, DAT_QOS quality_of_service);
 
 /*
- * Ends a connection or an attempt. Graceful: requests that are outstanding run to their
- * end first. An event tells when it is done; in Disconnected nothing happens.
+ * Ends a connection or a connection attempt. Graceful: outstanding requests complete
+ * first. An event reports the end; the call has no effect on a Disconnected endpoint.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE.
  */
 DAT_RETURN dat_ep_disconnect(DAT_EP_HANDLE ep_handle, DAT_CLOSE_FLAGS close_flags);
 
 /*
- * Sends a message: the segments one after the other, or nothing if there are none. The
- * memory must be left alone until the completion.
+ * Posts a send: a message of all segments in their order. The memory must not be touched
+ * until the completion.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (neither
  * Connected nor Disconnected), DAT_PROTECTION_VIOLATION, DAT_PRIVILEGES_VIOLATION,
  * DAT_INSUFFICIENT_RESOURCES (too many are outstanding).
@@ -289,8 +289,8 @@ DAT_RETURN dat_ep_post_send(DAT_EP_HANDLE ep_handle, DAT_COUNT num_segments,
                             DAT_COMPLETION_FLAGS completion_flags);
 
 /*
- * Posts a buffer for a message, in any state. The segments are filled in their order; of
- * each message one buffer is used up.
+ * Posts a buffer for a message, in any state. Each message takes one buffer and fills its
+ * segments in their order.
  * Errors: as dat_ep_post_send; DAT_INVALID_STATE only if the endpoint has an SRQ.
  */
 DAT_RETURN dat_ep_post_recv(DAT_EP_HANDLE ep_handle, DAT_COUNT num_segments,
@@ -316,39 +316,39 @@ DAT_RETURN dat_ep_post_rdma_write(DAT_EP_HANDLE ep_handle, DAT_COUNT num_segment
                                   DAT_COMPLETION_FLAGS completion_flags);
 
 /*
- * Tells the state, and whether receives and requests are all done. Each pointer may be
- * null.
+ * Returns the state, and whether all receives and all requests have completed. Each
+ * pointer may be null.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_ep_get_status(DAT_EP_HANDLE ep_handle, DAT_EP_STATE *ep_state,
                              DAT_BOOLEAN *recv_idle, DAT_BOOLEAN *request_idle);
 
 /*
- * Counts the buffers that the endpoint has and has not completed, and the span of
- * messages that they belong to. Either pointer may be null; DAT_VALUE_UNKNOWN is an
- * answer.
+ * Returns how many receives of the endpoint are not completed, and the span of messages
+ * that they belong to. Either pointer may be null; either result may be
+ * DAT_VALUE_UNKNOWN.
  * Errors: DAT_INVALID_HANDLE, DAT_MODEL_NOT_SUPPORTED.
  */
 DAT_RETURN dat_ep_recv_query(DAT_EP_HANDLE ep_handle, DAT_COUNT *nbufs_allocated,
                              DAT_COUNT *bufs_alloc_span);
 
 /*
- * Sets both high watermarks of buffers that an endpoint has taken. Above the soft one
- * there is an asynchronous event, once; above the hard one the connection breaks.
- * DAT_WATERMARK_INFINITE turns one off.
+ * Sets both high watermarks of receives that an endpoint holds. Above the soft one an
+ * asynchronous event is reported once; above the hard one the connection breaks.
+ * DAT_WATERMARK_INFINITE disables a watermark.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_MODEL_NOT_SUPPORTED.
  */
 DAT_RETURN dat_ep_set_watermark(DAT_EP_HANDLE ep_handle, DAT_COUNT soft_high_watermark,
                                 DAT_COUNT hard_high_watermark);
 
 /*
- * Takes a Disconnected endpoint back to Unconnected.
+ * Changes a Disconnected endpoint to Unconnected.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE.
  */
 DAT_RETURN dat_ep_reset(DAT_EP_HANDLE ep_handle);
 
 /*
- * Destroys an endpoint, its connection with it.
+ * Destroys an endpoint and its connection.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (a service point or a request holds it).
  */
 DAT_RETURN dat_ep_free(DAT_EP_HANDLE ep_handle);
@@ -356,7 +356,7 @@ DAT_RETURN dat_ep_free(DAT_EP_HANDLE ep_handle);
 /* Shared receive queue */
 
 /*
- * Makes a queue of receives that endpoints share; it may be larger than asked.
+ * Creates a queue of receives that endpoints share; it may be larger than requested.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES,
  * DAT_MODEL_NOT_SUPPORTED.
  */
@@ -364,30 +364,30 @@ DAT_RETURN dat_srq_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE pz_handle,
                           DAT_SRQ_ATTR *srq_attr, DAT_SRQ_HANDLE *srq_handle);
 
 /*
- * Posts a buffer to it. The completion goes to the recv EVD of the endpoint that takes
- * it.
+ * Posts a buffer to an SRQ. The completion is reported on the receive EVD of the endpoint
+ * that takes it.
  * Errors: as dat_ep_post_recv.
  */
 DAT_RETURN dat_srq_post_recv(DAT_SRQ_HANDLE srq_handle, DAT_COUNT num_segments,
                              DAT_LMR_TRIPLET *local_iov, DAT_DTO_COOKIE user_cookie);
 
 /*
- * Tells what the mask names.
+ * Returns the members selected by the mask.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_srq_query(DAT_SRQ_HANDLE srq_handle, DAT_SRQ_PARAM_MASK srq_param_mask,
                          DAT_SRQ_PARAM *srq_param);
 
 /*
- * Makes room for so many buffers. None is lost.
+ * Changes the size of an SRQ to at least srq_max_recv_dto receives. None is lost.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (more are
  * outstanding, or the low watermark is higher), DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_srq_resize(DAT_SRQ_HANDLE srq_handle, DAT_COUNT srq_max_recv_dto);
 
 /*
- * Asks for one asynchronous event when fewer buffers than that are left, at once if that
- * is so already. Each call arms anew.
+ * Requests one asynchronous event when fewer receives than the watermark are left, at once
+ * if there are fewer already. Each call arms the watermark again.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER (more than the queue holds),
  * DAT_MODEL_NOT_SUPPORTED.
  */
@@ -402,41 +402,41 @@ DAT_RETURN dat_srq_free(DAT_SRQ_HANDLE srq_handle);
 /* Memory; more in dat/udat.h */
 
 /*
- * Makes a protection zone: an endpoint may use the memory of its zone.
+ * Creates a protection zone: an endpoint may use the memory of its zone.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_pz_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE *pz_handle);
 
 /*
- * Tells the adapter of a zone.
+ * Returns the adapter of a zone.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_pz_query(DAT_PZ_HANDLE pz_handle, DAT_PZ_PARAM_MASK pz_param_mask,
                         DAT_PZ_PARAM *pz_param);
 
 /*
- * Destroys a zone that nothing is in.
+ * Destroys a zone without objects.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (in use).
  */
 DAT_RETURN dat_pz_free(DAT_PZ_HANDLE pz_handle);
 
 /*
- * Tells what the mask names.
+ * Returns the members selected by the mask.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_lmr_query(DAT_LMR_HANDLE lmr_handle, DAT_LMR_PARAM_MASK lmr_param_mask,
                          DAT_LMR_PARAM *lmr_param);
 
 /*
- * Takes a registration back; the memory itself stays. Later use of its contexts fails,
- * the peer's too.
- * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (a window is bound to it).
+ * Deregisters memory; the memory itself is kept. Later use of its contexts fails, also by
+ * peers.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (an RMR is bound to it).
  */
 DAT_RETURN dat_lmr_free(DAT_LMR_HANDLE lmr_handle);
 
 /*
- * To be called between a local change and the peer's read of it, if the provider
- * attribute lmr_sync_req says so.
+ * Call it between a local change and the peer's read of it, if the provider attribute
+ * lmr_sync_req is DAT_TRUE.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_lmr_sync_rdma_read(DAT_IA_HANDLE ia_handle,
@@ -444,7 +444,8 @@ DAT_RETURN dat_lmr_sync_rdma_read(DAT_IA_HANDLE ia_handle,
                                   DAT_VLEN num_segments);
 
 /*
- * To be called between the peer's write and the local look at it, likewise.
+ * Call it between the peer's write and the local read of it, if the provider attribute
+ * lmr_sync_req is DAT_TRUE.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_lmr_sync_rdma_write(DAT_IA_HANDLE ia_handle,
@@ -452,22 +453,22 @@ DAT_RETURN dat_lmr_sync_rdma_write(DAT_IA_HANDLE ia_handle,
                                    DAT_VLEN num_segments);
 
 /*
- * Makes a window, bound to nothing.
+ * Creates an RMR (a memory window), unbound.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_rmr_create(DAT_PZ_HANDLE pz_handle, DAT_RMR_HANDLE *rmr_handle);
 
 /*
- * Tells what the mask names.
+ * Returns the members selected by the mask.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_rmr_query(DAT_RMR_HANDLE rmr_handle, DAT_RMR_PARAM_MASK rmr_param_mask,
                          DAT_RMR_PARAM *rmr_param);
 
 /*
- * Binds a window to part of an LMR, or with length 0 to nothing, as a request of the
- * endpoint; later requests wait for it. The new context is told at once and the old one
- * ends with the completion.
+ * Posts a request to the endpoint that binds an RMR to a part of an LMR, or with length 0
+ * unbinds it; later requests wait for it. The new context is returned at once; the old one
+ * becomes invalid with the completion.
  * Errors: as dat_ep_post_send, and DAT_MODEL_NOT_SUPPORTED.
  */
 DAT_RETURN dat_rmr_bind(DAT_RMR_HANDLE rmr_handle, const DAT_LMR_TRIPLET *lmr_triplet,
@@ -476,7 +477,7 @@ DAT_RETURN dat_rmr_bind(DAT_RMR_HANDLE rmr_handle, const DAT_LMR_TRIPLET *lmr_tr
                         DAT_RMR_CONTEXT *context);
 
 /*
- * Destroys a window, bound or not.
+ * Destroys an RMR, bound or not.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_rmr_free(DAT_RMR_HANDLE rmr_handle);
@@ -484,8 +485,8 @@ DAT_RETURN dat_rmr_free(DAT_RMR_HANDLE rmr_handle);
 /* Registry */
 
 /*
- * Copies registry entries to where the max_to_return pointers lead, and tells how many
- * there are to be had.
+ * Copies up to max_to_return registry entries into structures of the caller, and returns
+ * how many entries there are.
  * Errors: DAT_INVALID_PARAMETER, DAT_INTERNAL_ERROR.
  */
 DAT_RETURN dat_registry_list_providers(DAT_COUNT max_to_return,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * dat/dat_error.h: what every call answers.
+ * dat/dat_error.h: return codes.
  *
  * 32 bits: class (2), type (14), subtype (16). Success is 0. An error is
- * DAT_CLASS_ERROR | type | subtype; some providers leave the class out, so
- * compare the whole with DAT_SUCCESS, and DAT_GET_TYPE() with the types.
+ * DAT_CLASS_ERROR | type | subtype; some providers omit the class, so compare
+ * the whole code with DAT_SUCCESS, and DAT_GET_TYPE() with the types.
  */
 #ifndef DAT_ERROR_H
 #define DAT_ERROR_H
@@ -23,28 +23,28 @@ typedef DAT_UINT32 DAT_RETURN;
 #define DAT_GET_TYPE(status) ((DAT_UINT32)(status) & DAT_TYPE_MASK)
 #define DAT_GET_SUBTYPE(status) ((DAT_UINT32)(status) & DAT_SUBTYPE_MASK)
 
-/* What went wrong. */
+/* The type of an error. */
 typedef enum dat_return_type {
     DAT_SUCCESS = 0x00000000,
-    DAT_ABORT = 0x00010000, /* the object went away during the call */
-    DAT_CONN_QUAL_IN_USE = 0x00020000, /* somebody listens there already */
+    DAT_ABORT = 0x00010000, /* the object was destroyed during the call */
+    DAT_CONN_QUAL_IN_USE = 0x00020000, /* the qualifier is in use */
     DAT_INSUFFICIENT_RESOURCES = 0x00030000, /* memory, a queue or the device is exhausted */
-    DAT_INTERNAL_ERROR = 0x00040000, /* the provider is in trouble */
+    DAT_INTERNAL_ERROR = 0x00040000, /* an error in the provider */
     DAT_INVALID_HANDLE = 0x00050000, /* null, stale, or of another kind */
-    DAT_INVALID_PARAMETER = 0x00060000, /* the subtype tells which argument */
-    DAT_INVALID_STATE = 0x00070000, /* not in this state of the object */
-    DAT_LENGTH_ERROR = 0x00080000, /* RDMA: local and remote lengths do not fit */
-    DAT_MODEL_NOT_SUPPORTED = 0x00090000, /* optional, and not offered */
-    DAT_PROVIDER_NOT_FOUND = 0x000a0000, /* no registry entry fits */
+    DAT_INVALID_PARAMETER = 0x00060000, /* the subtype says which argument */
+    DAT_INVALID_STATE = 0x00070000, /* not allowed in this state of the object */
+    DAT_LENGTH_ERROR = 0x00080000, /* RDMA: local and remote lengths do not match */
+    DAT_MODEL_NOT_SUPPORTED = 0x00090000, /* an optional feature that is missing */
+    DAT_PROVIDER_NOT_FOUND = 0x000a0000, /* no matching registry entry */
     DAT_PRIVILEGES_VIOLATION = 0x000b0000, /* memory lacks the privilege */
     DAT_PROTECTION_VIOLATION = 0x000c0000, /* memory of another protection zone */
     DAT_QUEUE_EMPTY = 0x000d0000, /* no event */
     DAT_QUEUE_FULL = 0x000e0000, /* no room for the event */
-    DAT_TIMEOUT_EXPIRED = 0x000f0000, /* time is over */
+    DAT_TIMEOUT_EXPIRED = 0x000f0000, /* the timeout expired */
     DAT_PROVIDER_ALREADY_REGISTERED = 0x00100000,
     DAT_PROVIDER_IN_USE = 0x00110000, /* an adapter of it is open */
-    DAT_INVALID_ADDRESS = 0x00120000, /* no adapter can be there */
-    DAT_INTERRUPTED_CALL = 0x00130000, /* a signal came */
+    DAT_INVALID_ADDRESS = 0x00120000, /* not an address of an adapter */
+    DAT_INTERRUPTED_CALL = 0x00130000, /* the thread handled a signal */
     DAT_CONN_QUAL_UNAVAILABLE = 0x00140000, /* all qualifiers are taken */
     DAT_NOT_IMPLEMENTED = 0x0fff0000,
 } DAT_RETURN_TYPE;
@@ -183,8 +183,8 @@ extern "C" {
 #endif
 
 /*
- * Names the type and the subtype of a return code, as the enumerators above
- * are spelled. The strings are constants.
+ * Returns the names of the type and the subtype of a return code, as the
+ * enumerators above are spelled. The strings are constants.
  * Errors: DAT_INVALID_PARAMETER for a code of unknown type or subtype.
  */
 DAT_RETURN dat_strerror(DAT_RETURN value, const char **major_message,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * dat/dat_events.h: events and what they carry. A part of dat/dat.h; include
+ * dat/dat_events.h: events and their data. A part of dat/dat.h; include
  * that.
  */
 #ifndef DAT_EVENTS_H
@@ -8,7 +8,7 @@
 
 #include <dat/dat_types.h>
 
-/* What happened; the comment names the member of DAT_EVENT_DATA that counts. */
+/* The number of an event; the comment names its member of DAT_EVENT_DATA. */
 typedef enum dat_event_number {
     DAT_DTO_COMPLETION_EVENT = 0x00001,      /* dto_completion_event_data */
     DAT_RMR_BIND_COMPLETION_EVENT = 0x01001, /* rmr_completion_event_data */
@@ -18,7 +18,7 @@ typedef enum dat_event_number {
     DAT_CONNECTION_EVENT_ESTABLISHED = 0x04001,
     DAT_CONNECTION_EVENT_PEER_REJECTED = 0x04002,     /* the peer's program refused */
     DAT_CONNECTION_EVENT_NON_PEER_REJECTED = 0x04003, /* refused before it saw the request */
-    DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR = 0x04004, /* accepted, and came to nothing */
+    DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR = 0x04004, /* accepted, but not established */
     DAT_CONNECTION_EVENT_DISCONNECTED = 0x04005,
     DAT_CONNECTION_EVENT_BROKEN = 0x04006, /* lost by an error */
     DAT_CONNECTION_EVENT_TIMED_OUT = 0x04007,
@@ -33,23 +33,23 @@ typedef enum dat_event_number {
 
     DAT_SOFTWARE_EVENT = 0x10001, /* software_event_data */
 } DAT_EVENT_NUMBER;
-/* Another spelling that is in use. */
+/* Another spelling in use. */
 #define DAT_CONNECTION_COMPLETION_ERROR DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR
 
 /* How a transfer or a bind ended. */
 typedef enum dat_dto_completion_status {
     DAT_DTO_SUCCESS = 0,
-    DAT_DTO_ERR_FLUSHED = 1,            /* not done: the endpoint left Connected */
+    DAT_DTO_ERR_FLUSHED = 1,            /* not executed: no longer Connected */
     DAT_DTO_ERR_LOCAL_LENGTH = 2,       /* the message is longer than the buffer */
-    DAT_DTO_ERR_LOCAL_EP = 3,           /* the endpoint is not fit for it */
-    DAT_DTO_ERR_LOCAL_PROTECTION = 4,   /* a local segment may not be used so */
-    DAT_DTO_ERR_BAD_RESPONSE = 5,       /* the peer's answer makes no sense */
-    DAT_DTO_ERR_REMOTE_ACCESS = 6,      /* the peer's memory may not be used so */
-    DAT_DTO_ERR_REMOTE_RESPONDER = 7,   /* the peer could not do it */
-    DAT_DTO_ERR_TRANSPORT = 8,          /* the peer does not answer */
+    DAT_DTO_ERR_LOCAL_EP = 3,           /* the endpoint cannot execute it */
+    DAT_DTO_ERR_LOCAL_PROTECTION = 4,   /* no access to a local segment */
+    DAT_DTO_ERR_BAD_RESPONSE = 5,       /* invalid response of the peer */
+    DAT_DTO_ERR_REMOTE_ACCESS = 6,      /* no access to the peer's memory */
+    DAT_DTO_ERR_REMOTE_RESPONDER = 7,   /* the peer could not execute it */
+    DAT_DTO_ERR_TRANSPORT = 8,          /* the peer does not respond */
     DAT_DTO_ERR_RECEIVER_NOT_READY = 9, /* the peer has no buffer posted */
     DAT_DTO_ERR_PARTIAL_PACKET = 10,
-    DAT_RMR_OPERATION_FAILED = 11, /* the bind was refused */
+    DAT_RMR_OPERATION_FAILED = 11, /* the bind failed */
 } DAT_DTO_COMPLETION_STATUS;
 /* Names of earlier versions, and those of binds. */
 #define DAT_DTO_LENGTH_ERROR DAT_DTO_ERR_LOCAL_LENGTH
@@ -84,8 +84,8 @@ typedef struct dat_cr_arrival_event_data {
 } DAT_CR_ARRIVAL_EVENT_DATA;
 
 /*
- * Private data comes with Established on the side that connected, and lives
- * until its endpoint is freed or Unconnected again. Elsewhere the size is 0.
+ * Private data comes with Established on the side that connected, and is
+ * valid until its endpoint is freed or Unconnected again. Otherwise the size is 0.
  */
 typedef struct dat_connection_event_data {
     DAT_EP_HANDLE ep_handle;
@@ -94,7 +94,7 @@ typedef struct dat_connection_event_data {
 } DAT_CONNECTION_EVENT_DATA;
 
 typedef struct dat_asynch_error_event_data {
-    DAT_HANDLE dat_handle; /* the object that it is about */
+    DAT_HANDLE dat_handle; /* the object concerned */
     DAT_COUNT reason;      /* of the enumeration below for that kind of object */
 } DAT_ASYNCH_ERROR_EVENT_DATA;
 
@@ -106,7 +106,7 @@ typedef enum ia_async_error_reason {
 typedef enum ep_async_error_reason {
     DAT_EP_TRANSFER_TO_ERROR = 0,
     DAT_EP_OTHER_ERROR = 1,
-    DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT = 2, /* it holds more buffers than that */
+    DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT = 2, /* it holds more receives */
 } DAT_EP_ASYNC_ERROR_REASON;
 
 typedef enum ep_evd_error_reason {
@@ -117,7 +117,7 @@ typedef enum ep_evd_error_reason {
 typedef enum ep_srq_error_reason {
     DAT_SRQ_TRANSFER_TO_ERROR = 0,
     DAT_SRQ_OTHER_ERROR = 1,
-    DAT_SRQ_LOW_WATERMARK_EVENT = 2, /* it has fewer buffers than that */
+    DAT_SRQ_LOW_WATERMARK_EVENT = 2, /* it has fewer receives */
 } DAT_SRQ_ASYNC_ERROR_REASON;
 
 typedef enum lmr_async_error_reason {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * dat/dat_objects.h: attributes of objects, what the queries answer. A part of
- * dat/dat.h; include that. What only uDAPL has is in dat/udat.h.
+ * dat/dat_objects.h: attributes of objects, as the queries return them. A part of
+ * dat/dat.h; include that. Structures of uDAPL only are in dat/udat.h.
  */
 #ifndef DAT_OBJECTS_H
 #define DAT_OBJECTS_H
 
 #include <dat/dat_types.h>
 
-/* Structures of dat/udat.h that the calls of dat/dat.h name. */
+/* Structures of dat/udat.h that the calls of dat/dat.h use. */
 typedef struct dat_provider_attr DAT_PROVIDER_ATTR;
 typedef DAT_UINT64 DAT_PROVIDER_ATTR_MASK;
 typedef struct dat_evd_param DAT_EVD_PARAM;
 typedef struct dat_lmr_param DAT_LMR_PARAM;
 
-/* The key of a registry entry; all four parts count. */
+/* The key of a registry entry: all four members. */
 typedef struct dat_provider_info {
     char ia_name[DAT_NAME_MAX_LENGTH];
     DAT_UINT32 dapl_version_major;
@@ -22,14 +22,14 @@ typedef struct dat_provider_info {
     DAT_BOOLEAN is_thread_safe;
 } DAT_PROVIDER_INFO;
 
-/* Whose the list of segments is after a post, until the completion. */
+/* Who owns the list of segments between a post and its completion. */
 typedef enum dat_iov_ownership {
     DAT_IOV_CONSUMER = 0,       /* the caller's: it may be reused at once */
     DAT_IOV_PROVIDER_NOMOD = 1, /* the provider reads it */
     DAT_IOV_PROVIDER_MOD = 2,   /* the provider may change it */
 } DAT_IOV_OWNERSHIP;
 
-/* Whether a public service point makes endpoints for its requests. */
+/* Whether a public service point creates endpoints for its requests. */
 typedef enum dat_ep_creator_for_psp {
     DAT_PSP_CREATES_EP_NEVER = 0,
     DAT_PSP_CREATES_EP_IFASKED = 1,
@@ -45,7 +45,7 @@ typedef struct dat_ia_attr {
     DAT_UINT32 hardware_version_minor;
     DAT_UINT32 firmware_version_major;
     DAT_UINT32 firmware_version_minor;
-    DAT_IA_ADDRESS_PTR ia_address_ptr; /* lives as long as the IA is open */
+    DAT_IA_ADDRESS_PTR ia_address_ptr; /* valid while the IA is open */
     DAT_COUNT max_eps;
     DAT_COUNT max_dto_per_ep;
     DAT_COUNT max_rdma_read_per_ep_in;  /* reads of the peer in progress */
@@ -137,7 +137,7 @@ typedef struct dat_ep_attr {
     DAT_COUNT max_request_iov;  /* segments of a send */
     DAT_COUNT max_rdma_read_in;
     DAT_COUNT max_rdma_read_out;
-    DAT_COUNT srq_soft_hw; /* soft high watermark of buffers taken from the SRQ */
+    DAT_COUNT srq_soft_hw; /* soft high watermark of receives taken from the SRQ */
     DAT_COUNT max_rdma_read_iov;
     DAT_COUNT max_rdma_write_iov;
     DAT_COUNT ep_transport_specific_count;
@@ -211,8 +211,8 @@ typedef struct dat_srq_param {
     DAT_COUNT max_recv_dtos;
     DAT_COUNT max_recv_iov;
     DAT_COUNT low_watermark;
-    DAT_COUNT available_dto_count;   /* buffers that an endpoint may take */
-    DAT_COUNT outstanding_dto_count; /* buffers posted and not yet reaped */
+    DAT_COUNT available_dto_count;   /* receives that endpoints can take */
+    DAT_COUNT outstanding_dto_count; /* receives posted and not yet completed */
 } DAT_SRQ_PARAM;
 
 typedef enum dat_srq_param_mask {
@@ -229,7 +229,7 @@ typedef enum dat_srq_param_mask {
 
 /* RMR */
 
-/* While nothing is bound only the two handles have a meaning. */
+/* While the RMR is unbound, only the two handles are valid. */
 typedef struct dat_rmr_param {
     DAT_IA_HANDLE ia_handle;
     DAT_PZ_HANDLE pz_handle;
@@ -313,13 +313,13 @@ typedef enum dat_rsp_param_mask {
     DAT_RSP_FIELD_ALL = 0xf,
 } DAT_RSP_PARAM_MASK;
 
-/* The private data lives until the request is accepted, rejected or handed off. */
+/* The private data is valid until the request is accepted, rejected or handed off. */
 typedef struct dat_cr_param {
     DAT_IA_ADDRESS_PTR remote_ia_address_ptr;
     DAT_PORT_QUAL remote_port_qual;
     DAT_COUNT private_data_size; /* bytes */
     DAT_PVOID private_data;
-    DAT_EP_HANDLE local_ep_handle; /* null unless the service point brought one */
+    DAT_EP_HANDLE local_ep_handle; /* null unless the service point supplied one */
 } DAT_CR_PARAM;
 
 typedef enum dat_cr_param_mask {

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 
 /*
- * Direction of a parameter. They stand for nothing, and these headers do not
+ * Direction of a parameter. These macros are empty, and these headers do not
  * use them; programs written for DAT may.
  */
 #ifndef IN
@@ -36,14 +36,14 @@ typedef int DAT_COUNT;
 /* A physical address. */
 typedef DAT_UINT64 DAT_PADDR;
 
-/* The address of an adapter is a socket address; its family tells which. */
+/* The address of an adapter is a socket address of any family. */
 typedef struct sockaddr DAT_SOCK_ADDR;
 typedef struct sockaddr_in6 DAT_SOCK_ADDR6;
 #define DAT_AF_INET AF_INET
 #define DAT_AF_INET6 AF_INET6
 
-/* Bytes: buffers so aligned are never slower than others. A provider may be
- * content with less, see optimal_buffer_alignment in its attributes. */
+/* Alignment of buffers for the best speed, in bytes. See also the provider
+ * attribute optimal_buffer_alignment. */
 #define DAT_OPTIMAL_ALIGNMENT 256
 
 /*

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * dat/dat_redirection.h: calling a provider without the library in between.
+ * dat/dat_redirection.h: calling a provider without the registry.
  *
  * The first word of every object leads to the table of its provider
  * (dat/udat_redirection.h, which is the header to include). A macro here does
- * what the call of its name does, short of looking at the handle: a null or
- * stale one is the caller's fault. The first argument is evaluated twice.
+ * what the call of its name does, but does not check the handle, which must be
+ * valid. The first argument is evaluated twice.
  */
 #ifndef DAT_REDIRECTION_H
 #define DAT_REDIRECTION_H

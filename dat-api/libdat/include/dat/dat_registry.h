@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * dat/dat_registry.h: what a provider and the registry tell each other.
+ * dat/dat_registry.h: the interface between providers and the registry.
  * Programs that use DAT do not need it.
  */
 #ifndef DAT_REGISTRY_H
@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /*
- * Adds an entry. The table must stay until it is removed; the key is copied.
+ * Adds an entry. The table must stay valid until it is removed; the key is copied.
  * Errors: DAT_INVALID_PARAMETER, DAT_PROVIDER_ALREADY_REGISTERED,
  * DAT_INSUFFICIENT_RESOURCES.
  */
@@ -23,7 +23,7 @@ DAT_RETURN dat_registry_add_provider(DAT_PROVIDER *provider,
 
 /*
  * Removes an entry.
- * Errors: DAT_INVALID_PARAMETER (there is no such entry, too), DAT_PROVIDER_IN_USE (an
+ * Errors: DAT_INVALID_PARAMETER (also if there is no such entry), DAT_PROVIDER_IN_USE (an
  * adapter is open).
  */
 DAT_RETURN dat_registry_remove_provider(DAT_PROVIDER *provider,

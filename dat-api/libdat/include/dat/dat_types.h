@@ -22,30 +22,30 @@ typedef enum dat_boolean {
     DAT_TRUE = 1,
 } DAT_BOOLEAN;
 
-/* 64 bits of the caller's, attached to an object or to a request. */
+/* 64 bits of the caller, attached to an object or a request. */
 typedef union dat_context {
     DAT_PVOID as_ptr;
     DAT_UINT64 as_64;
     DAT_UVERYLONG as_index;
 } DAT_CONTEXT;
 
-/* What a completion brings back of its request, bit for bit. */
+/* The 64 bits of a request that its completion returns unchanged. */
 typedef DAT_CONTEXT DAT_DTO_COOKIE;
 typedef DAT_CONTEXT DAT_RMR_COOKIE;
 
-/* Microseconds. 0 does not wait, DAT_TIMEOUT_INFINITE waits for ever. */
+/* Microseconds. 0 does not wait, DAT_TIMEOUT_INFINITE waits without a limit. */
 typedef DAT_UINT32 DAT_TIMEOUT;
 #define DAT_TIMEOUT_INFINITE ((DAT_TIMEOUT)0xffffffff)
 
 /*
- * Handles. Opaque; a handle of an object that is gone must not be used, and is
- * DAT_INVALID_HANDLE if it is.
+ * Handles are opaque. A handle of a freed object must not be used; calls refuse
+ * it with DAT_INVALID_HANDLE.
  */
 typedef DAT_PVOID DAT_HANDLE;
 typedef DAT_HANDLE DAT_IA_HANDLE;  /* interface adapter, opened */
 typedef DAT_HANDLE DAT_PZ_HANDLE;  /* protection zone */
 typedef DAT_HANDLE DAT_LMR_HANDLE; /* local memory region */
-typedef DAT_HANDLE DAT_RMR_HANDLE; /* remote memory region: a window */
+typedef DAT_HANDLE DAT_RMR_HANDLE; /* remote memory region: a memory window */
 typedef DAT_HANDLE DAT_EVD_HANDLE; /* event dispatcher: a queue of events */
 typedef DAT_HANDLE DAT_CNO_HANDLE; /* consumer notification object */
 typedef DAT_HANDLE DAT_EP_HANDLE;  /* endpoint */
@@ -70,8 +70,8 @@ typedef enum dat_handle_type {
 } DAT_HANDLE_TYPE;
 
 typedef DAT_SOCK_ADDR *DAT_IA_ADDRESS_PTR;
-typedef DAT_UINT64 DAT_CONN_QUAL; /* what a service point listens on */
-typedef DAT_UINT64 DAT_PORT_QUAL; /* the end of a connection, likewise */
+typedef DAT_UINT64 DAT_CONN_QUAL; /* the number that a service point listens on */
+typedef DAT_UINT64 DAT_PORT_QUAL; /* the same for an end of a connection */
 
 /* How a request completes; or, as an attribute of an EP, how all of one kind do. */
 typedef enum dat_completion_flags {
@@ -82,7 +82,7 @@ typedef enum dat_completion_flags {
     DAT_COMPLETION_BARRIER_FENCE_FLAG = 0x08,  /* starts after all earlier RDMA reads */
     DAT_COMPLETION_EVD_THRESHOLD_FLAG = 0x10,  /* the waiter's threshold decides */
 } DAT_COMPLETION_FLAGS;
-/* Other spellings that are in use. */
+/* Other spellings in use. */
 #define DAT_COMPLETION_SOLICITED_WAIT DAT_COMPLETION_SOLICITED_WAIT_FLAG
 #define DAT_COMPLETION_EVD_THRESHOLD DAT_COMPLETION_EVD_THRESHOLD_FLAG
 
@@ -96,10 +96,10 @@ typedef enum dat_qos {
 
 typedef enum dat_connect_flags {
     DAT_CONNECT_DEFAULT_FLAG = 0x00,
-    DAT_CONNECT_MULTIPATH_FLAG = 0x01, /* over several paths, or not at all */
+    DAT_CONNECT_MULTIPATH_FLAG = 0x01, /* over several paths, or fail */
 } DAT_CONNECT_FLAGS;
 
-/* Abrupt breaks off what is there; graceful lets it finish, or refuses. */
+/* Abrupt ends what is in progress; graceful lets it finish, or refuses. */
 typedef enum dat_close_flags {
     DAT_CLOSE_ABRUPT_FLAG = 0,
     DAT_CLOSE_GRACEFUL_FLAG = 1,
@@ -117,14 +117,14 @@ typedef enum dat_evd_flags {
     DAT_EVD_DEFAULT_FLAG = 0x1f0, /* all but software */
 } DAT_EVD_FLAGS;
 
-/* Who makes the endpoint for an arriving request. */
+/* Who creates the endpoint for an arriving request. */
 typedef enum dat_psp_flags {
     DAT_PSP_CONSUMER_FLAG = 0x00,
     DAT_PSP_PROVIDER_FLAG = 0x01,
 } DAT_PSP_FLAGS;
 
-/* The state of an EVD: ENABLED or DISABLED, WAITABLE or UNWAITABLE, and
- * one CONFIG, or-ed. */
+/* The state of an EVD: ENABLED or DISABLED, WAITABLE or UNWAITABLE, and one
+ * CONFIG, combined by OR. */
 typedef enum dat_evd_state {
     DAT_EVD_STATE_ENABLED = 0x01,    /* events trigger its CNO */
     DAT_EVD_STATE_DISABLED = 0x02,   /* they do not */
@@ -135,16 +135,16 @@ typedef enum dat_evd_state {
     DAT_EVD_STATE_CONFIG_THRESHOLD = 0x30,
 } DAT_EVD_STATE;
 
-/* Memory: who may do what with a region, what a segment names. */
+/* Memory: privileges of regions, and segments. */
 
-typedef DAT_UINT32 DAT_LMR_CONTEXT; /* names a region in a local segment */
-typedef DAT_UINT32 DAT_RMR_CONTEXT; /* names it to the peer */
+typedef DAT_UINT32 DAT_LMR_CONTEXT; /* identifies a region in a local segment */
+typedef DAT_UINT32 DAT_RMR_CONTEXT; /* identifies it to the peer */
 typedef DAT_UINT64 DAT_VLEN;        /* bytes */
 typedef DAT_UINT64 DAT_VADDR;       /* a virtual address */
 
 typedef enum dat_mem_type {
     DAT_MEM_TYPE_VIRTUAL = 0,        /* the caller's memory */
-    DAT_MEM_TYPE_LMR = 1,            /* that of another LMR */
+    DAT_MEM_TYPE_LMR = 1,            /* the memory of another LMR */
     DAT_MEM_TYPE_SHARED_VIRTUAL = 2, /* memory that processes share */
 } DAT_MEM_TYPE;
 
@@ -160,7 +160,7 @@ typedef enum dat_mem_priv_flags {
 #define DAT_MEM_PRIV_READ_FLAG (DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_REMOTE_READ_FLAG)
 #define DAT_MEM_PRIV_WRITE_FLAG (DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG)
 
-/* A local segment: part of an LMR. One of length 0 stands for nothing. */
+/* A local segment: a part of an LMR. Segments of length 0 are skipped. */
 typedef struct dat_lmr_triplet {
     DAT_LMR_CONTEXT lmr_context;
     DAT_UINT32 pad;
@@ -187,15 +187,15 @@ typedef enum dat_ep_state {
     DAT_EP_STATE_UNCONFIGURED_UNCONNECTED = 1,
     DAT_EP_STATE_RESERVED = 2, /* belongs to a reserved service point */
     DAT_EP_STATE_UNCONFIGURED_RESERVED = 3,
-    DAT_EP_STATE_PASSIVE_CONNECTION_PENDING = 4, /* its request has come */
+    DAT_EP_STATE_PASSIVE_CONNECTION_PENDING = 4, /* its request has arrived */
     DAT_EP_STATE_UNCONFIGURED_PASSIVE = 5,
     DAT_EP_STATE_ACTIVE_CONNECTION_PENDING = 6,    /* dat_ep_connect was called */
-    DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING = 7, /* made by the provider for a request */
+    DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING = 7, /* created by the provider for a request */
     DAT_EP_STATE_UNCONFIGURED_TENTATIVE = 8,
     DAT_EP_STATE_CONNECTED = 9,
     DAT_EP_STATE_DISCONNECT_PENDING = 10,
     DAT_EP_STATE_DISCONNECTED = 11,
-    DAT_EP_STATE_COMPLETION_PENDING = 12, /* accepted, not yet up */
+    DAT_EP_STATE_COMPLETION_PENDING = 12, /* accepted, not yet established */
 } DAT_EP_STATE;
 #define DAT_EP_STATE_ERROR DAT_EP_STATE_DISCONNECTED
 
@@ -204,10 +204,10 @@ typedef enum dat_srq_state {
     DAT_SRQ_STATE_ERROR = 1,
 } DAT_SRQ_STATE;
 
-/* Counts with a meaning of their own. */
+/* Special values of counts. */
 #define DAT_WATERMARK_INFINITE ((DAT_COUNT)-1) /* no high watermark */
 #define DAT_HW_DEFAULT DAT_WATERMARK_INFINITE
 #define DAT_SRQ_LW_DEFAULT 0                   /* no low watermark */
-#define DAT_VALUE_UNKNOWN ((DAT_COUNT)-2)      /* not to be had cheaply */
+#define DAT_VALUE_UNKNOWN ((DAT_COUNT)-2)      /* not known to the provider */
 
 #endif

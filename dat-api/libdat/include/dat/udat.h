@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * dat/udat.h: uDAPL 1.2, the Direct Access Transport API of user programs.
- * This is the header to include; dat/dat.h, which it brings, has the calls
- * that need no operating system.
+ * This is the header to include. It includes dat/dat.h, which has the calls
+ * that user and kernel programs have in common.
  */
 #ifndef UDAT_H
 #define UDAT_H
@@ -11,14 +11,14 @@
 #include <dat/udat_config.h>
 #include <dat/udat_vendor_specific.h>
 
-/* For *async_evd_handle of dat_ia_open: make no EVD, another IA has it. */
+/* For *async_evd_handle of dat_ia_open: create no EVD, because another IA has one. */
 #define DAT_EVD_ASYNC_EXISTS ((DAT_EVD_HANDLE)0x1)
-/* What comes back then if that EVD has no handle here. */
+/* Returned in *async_evd_handle in that case. */
 #define DAT_EVD_OUT_OF_SCOPE ((DAT_EVD_HANDLE)0x2)
 
 /* Notification */
 
-/* Called when a CNO triggers: with the EVD, or a null one when the CNO goes. */
+/* Called with the EVD when a CNO triggers, or with a null EVD when the CNO ends. */
 typedef void (*DAT_AGENT_FUNC)(DAT_PVOID instance_data, DAT_EVD_HANDLE evd_handle);
 
 typedef struct dat_os_wait_proxy_agent {
@@ -46,7 +46,7 @@ typedef enum dat_cno_param_mask {
 
 struct dat_evd_param {
     DAT_IA_HANDLE ia_handle;
-    DAT_COUNT evd_qlen; /* the events that it has room for */
+    DAT_COUNT evd_qlen; /* events that it holds */
     DAT_EVD_STATE evd_state;
     DAT_CNO_HANDLE cno_handle;
     DAT_EVD_FLAGS evd_flags;
@@ -54,7 +54,7 @@ struct dat_evd_param {
 
 /* Memory */
 
-/* Names shared memory: processes that register under equal bytes share it. */
+/* Identifies shared memory: processes that register it use the same bytes. */
 #define DAT_LMR_COOKIE_SIZE 40
 typedef char (*DAT_LMR_COOKIE)[DAT_LMR_COOKIE_SIZE];
 
@@ -63,7 +63,7 @@ typedef struct dat_shared_memory {
     DAT_LMR_COOKIE shared_memory_id;
 } DAT_SHARED_MEMORY;
 
-/* What to register; DAT_MEM_TYPE tells which member counts. */
+/* What to register; DAT_MEM_TYPE selects the member. */
 typedef union dat_region_description {
     DAT_PVOID for_va;
     DAT_LMR_HANDLE for_lmr_handle;
@@ -108,7 +108,7 @@ struct dat_provider_attr {
     DAT_EP_CREATOR_FOR_PSP ep_creator;
     DAT_PZ_SUPPORT pz_support;
     DAT_UINT32 optimal_buffer_alignment; /* bytes */
-    /* Which two streams one EVD may carry. The index is: software, CR, DTO,
+    /* Which pairs of streams one EVD may carry. The indices are: software, CR, DTO,
      * connection, RMR bind, asynchronous. */
 #ifdef __cplusplus /* where a const member would forbid a variable of this type */
     DAT_BOOLEAN evd_stream_merging_supported[6][6];
@@ -163,7 +163,7 @@ extern "C" {
 /* Event dispatcher */
 
 /*
- * Makes a queue of at least evd_min_qlen events, for the streams of the flags. The CNO
+ * Creates a queue of at least evd_min_qlen events, for the streams of the flags. The CNO
  * may be null.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
@@ -172,41 +172,41 @@ DAT_RETURN dat_evd_create(DAT_IA_HANDLE ia_handle, DAT_COUNT evd_min_qlen,
                           DAT_EVD_HANDLE *evd_handle);
 
 /*
- * Waits until threshold events are queued, takes the first, and tells how many are left.
- * One thread at a time; meanwhile the CNO is not triggered.
- * Errors: DAT_TIMEOUT_EXPIRED and DAT_INTERRUPTED_CALL (nothing is taken, *nmore is
- * told), DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (another thread
- * waits, or the EVD is unwaitable), DAT_ABORT (it went away).
+ * Waits until threshold events are queued, takes the first, and sets *nmore to the number
+ * of events left. One thread at a time; the CNO is not triggered during the call.
+ * Errors: DAT_TIMEOUT_EXPIRED and DAT_INTERRUPTED_CALL (no event is taken, *nmore is set),
+ * DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (another thread waits, or
+ * the EVD is unwaitable), DAT_ABORT (the EVD was destroyed).
  */
 DAT_RETURN dat_evd_wait(DAT_EVD_HANDLE evd_handle, DAT_TIMEOUT timeout,
                         DAT_COUNT threshold, DAT_EVENT *event, DAT_COUNT *nmore);
 
 /*
- * Lets an EVD trigger another CNO, or none.
+ * Assigns an EVD to another CNO, or to none.
  * Errors: DAT_INVALID_HANDLE, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_evd_modify_cno(DAT_EVD_HANDLE evd_handle, DAT_CNO_HANDLE cno_handle);
 
 /*
- * Lets events trigger the CNO.
+ * Enables the trigger of the CNO.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_evd_enable(DAT_EVD_HANDLE evd_handle);
 
 /*
- * Lets them not. Waiters are not concerned.
+ * Disables the trigger of the CNO. Waiting threads are not affected.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_evd_disable(DAT_EVD_HANDLE evd_handle);
 
 /*
- * Ends the wait of a thread, and lets all later ones fail with DAT_INVALID_STATE.
+ * Ends the wait of a thread; all later waits fail with DAT_INVALID_STATE.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_evd_set_unwaitable(DAT_EVD_HANDLE evd_handle);
 
 /*
- * Lets threads wait again.
+ * Allows waiting again.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_evd_clear_unwaitable(DAT_EVD_HANDLE evd_handle);
@@ -214,7 +214,7 @@ DAT_RETURN dat_evd_clear_unwaitable(DAT_EVD_HANDLE evd_handle);
 /* Notification object */
 
 /*
- * Makes an object that the EVDs of an adapter trigger. The agent may be
+ * Creates a CNO, which the EVDs of an adapter can trigger. The agent may be
  * DAT_OS_WAIT_PROXY_AGENT_NULL.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
@@ -222,30 +222,31 @@ DAT_RETURN dat_cno_create(DAT_IA_HANDLE ia_handle, DAT_OS_WAIT_PROXY_AGENT agent
                           DAT_CNO_HANDLE *cno_handle);
 
 /*
- * Sets another agent. It is called once, on a thread of the library; this arms it again.
+ * Sets the agent, which is called once, on a thread of the library. Setting it again arms
+ * it again.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_cno_modify_agent(DAT_CNO_HANDLE cno_handle, DAT_OS_WAIT_PROXY_AGENT agent);
 
 /*
- * Tells what the mask names.
+ * Returns the members selected by the mask.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_cno_query(DAT_CNO_HANDLE cno_handle, DAT_CNO_PARAM_MASK cno_param_mask,
                          DAT_CNO_PARAM *cno_param);
 
 /*
- * Waits until an EVD triggers, and names it as a hint: others may have events too. Any
- * number of threads may wait. Null, with success: the adapter is being closed, or the
- * last EVD of the CNO was freed.
- * Errors: DAT_QUEUE_EMPTY (time is over), DAT_INTERRUPTED_CALL, DAT_INVALID_HANDLE,
- * DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES; with them the EVD is null.
+ * Waits until an EVD triggers the CNO, and returns it as a hint: other EVDs may have
+ * events too. Any number of threads may wait. A null EVD with success means that the
+ * adapter is being closed, or that the last EVD of the CNO was freed.
+ * Errors: DAT_QUEUE_EMPTY (timeout), DAT_INTERRUPTED_CALL, DAT_INVALID_HANDLE,
+ * DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES. On error the EVD is null.
  */
 DAT_RETURN dat_cno_wait(DAT_CNO_HANDLE cno_handle, DAT_TIMEOUT timeout,
                         DAT_EVD_HANDLE *evd_handle);
 
 /*
- * Destroys a CNO that no EVD and no thread uses.
+ * Destroys a CNO without EVDs and waiting threads.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (in use).
  */
 DAT_RETURN dat_cno_free(DAT_CNO_HANDLE cno_handle);
@@ -253,11 +254,11 @@ DAT_RETURN dat_cno_free(DAT_CNO_HANDLE cno_handle);
 /* Memory */
 
 /*
- * Registers memory. rmr_context is for the peer, and 0 without a remote privilege. What
- * is registered may begin lower and be longer than asked, by pages. Each result but the
+ * Registers memory. rmr_context is for the peer, and 0 without a remote privilege. More
+ * memory may be registered than requested, up to whole pages. Every output pointer but the
  * handle may be null.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (shared memory
- * that is not), DAT_MODEL_NOT_SUPPORTED, DAT_INSUFFICIENT_RESOURCES.
+ * that is not shared), DAT_MODEL_NOT_SUPPORTED, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE mem_type,
                           DAT_REGION_DESCRIPTION region_description, DAT_VLEN length,

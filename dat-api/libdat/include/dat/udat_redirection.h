@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * dat/udat_redirection.h: the table of a provider, and calling through it
- * what only uDAPL has; see dat/dat_redirection.h.
+ * dat/udat_redirection.h: the table of a provider, and macros for calls of
+ * uDAPL only; see dat/dat_redirection.h.
  */
 #ifndef UDAT_REDIRECTION_H
 #define UDAT_REDIRECTION_H
