@@ -19,7 +19,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Connects its endpoints: those that ask to those that accept. */
+/* Connects its endpoints: one half requests, the other half accepts. */
 static void *run(void *unused)
 {
     DAT_EVD_HANDLE events, transfers;

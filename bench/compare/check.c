@@ -20,7 +20,7 @@ void fail(int status, const char *format, ...)
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fputc('\n', stderr);
-    /* No destructors: a library in trouble may wait in them for ever. */
+    /* No destructors: a library may hang in them after an error. */
     _exit(status);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Ends the program with a reason, and sees to it that it ends at all. */
+/* Ending the program with a reason, and a watchdog. */
 #ifndef COMPARE_CHECK_H
 #define COMPARE_CHECK_H
 
@@ -7,7 +7,7 @@
 
 enum { STATUS_USAGE = 1, STATUS_ENVIRONMENT = 2, STATUS_FAILED = 3 };
 
-/* Says why, printf-like, and ends the program. */
+/* Prints the reason, printf-like, and ends the program. */
 void fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 
 /* Ends the program unless the call succeeded. */
@@ -20,8 +20,8 @@ static inline void must_succeed(DAT_RETURN answer, const char *call)
 }
 
 /*
- * Ends the program if it is not called again within so many seconds, if not 0;
- * it then says what it was doing. So polling and waiting need no clock of their own.
+ * Ends the program and prints what it was doing, unless it is called again within
+ * the given seconds (0: no limit). So polling and waiting need no timeouts.
  */
 void watchdog(const char *doing, unsigned seconds);
 

@@ -34,12 +34,12 @@ static void usage(FILE *to, const char *program)
             "\n"
             "  -a ADDRESS   where A finds B, IPv4 or IPv6 (default: the adapter's own address)\n"
             "  -q NUMBER    connection qualifier to listen on (default 18600)\n"
-            "  -r ROUNDS    rounds of each test after one to warm up (default 5, at most %d)\n"
+            "  -r ROUNDS    rounds of each test after one warm-up round (default 5, at most %d)\n"
             "  -n COUNT     messages, writes or calls in a round (default 2000; even, at least %d)\n"
             "  -c COUNT     connections in a round (default 50)\n"
             "  -t TEST,…    only these tests\n"
-            "  -l SECONDS   longest time of one test (default 120); 0: no limit\n"
-            "  -m           for machines: name, median, least, greatest; separated by tabs\n"
+            "  -l SECONDS   time limit of one test (default 120); 0: no limit\n"
+            "  -m           print name, median, least, greatest separated by tabs\n"
             "\n"
             "Tests:\n",
             program, MOST_ROUNDS, WINDOW);
@@ -57,7 +57,7 @@ static unsigned long number_of(const char *word, const char *option, unsigned lo
     errno = 0;
     value = strtoul(word, &end, 10);
     if (errno != 0 || end == word || *end != '\0' || *word == '-' || value < least || value > most)
-        fail(STATUS_USAGE, "%s %s: a number from %lu to %lu is needed", option, word, least, most);
+        fail(STATUS_USAGE, "invalid value %s %s: expected a number from %lu to %lu", option, word, least, most);
     return value;
 }
 
@@ -74,10 +74,10 @@ static DAT_IA_ADDRESS_PTR address_of(const char *word)
         v6.sin6_family = AF_INET6;
         return (DAT_IA_ADDRESS_PTR)(void *)&v6;
     }
-    fail(STATUS_USAGE, "-a %s: an IPv4 or IPv6 address in digits is needed", word);
+    fail(STATUS_USAGE, "invalid address -a %s: expected a numeric IPv4 or IPv6 address", word);
 }
 
-/* Whether the next name of a list is this one; the list goes on after its comma. */
+/* Whether the next name of a comma-separated list is this one. */
 static int is_next(const char *list, const char *name)
 {
     size_t length = strcspn(list, ",");
@@ -108,7 +108,7 @@ static void check_list(const char *list)
         while (test < tests_count && !is_next(list, tests[test].name))
             test++;
         if (test == tests_count)
-            fail(STATUS_USAGE, "-t %.*s: no such test; -h lists them", (int)strcspn(list, ","),
+            fail(STATUS_USAGE, "unknown test -t %.*s; see -h", (int)strcspn(list, ","),
                  list);
     }
 }
@@ -131,14 +131,14 @@ static struct options parse(int argc, char **argv)
         }
         if (word[0] != '-') {
             if (options.adapter != NULL)
-                fail(STATUS_USAGE, "two adapters: %s and %s; -h explains", options.adapter, word);
+                fail(STATUS_USAGE, "two adapters given: %s and %s; see -h", options.adapter, word);
             options.adapter = word;
             continue;
         }
         if (strlen(word) != 2 || strchr("aqrnctl", word[1]) == NULL)
-            fail(STATUS_USAGE, "unknown option %s; -h explains", word);
+            fail(STATUS_USAGE, "unknown option %s; see -h", word);
         if (++at == argc)
-            fail(STATUS_USAGE, "%s needs a value; -h explains", word);
+            fail(STATUS_USAGE, "%s needs a value; see -h", word);
         value = argv[at];
         switch (word[1]) {
         case 'a': options.address = address_of(value); break;
@@ -151,9 +151,9 @@ static struct options parse(int argc, char **argv)
         }
     }
     if (options.adapter == NULL)
-        fail(STATUS_USAGE, "which adapter? -h explains");
+        fail(STATUS_USAGE, "no adapter given; see -h");
     if (options.count % 2 != 0)
-        fail(STATUS_USAGE, "-n %lu: an even number is needed", options.count);
+        fail(STATUS_USAGE, "invalid value -n %lu: expected an even number", options.count);
     check_list(options.only);
     return options;
 }
@@ -168,7 +168,7 @@ static int by_size(const void *left, const void *right)
 static void measure(struct pair *pair, const struct test *test, const struct options *options)
 {
     unsigned long count = test->connects ? options->connections : options->count;
-    double times[MOST_ROUNDS + 1]; /* the first warms up */
+    double times[MOST_ROUNDS + 1]; /* the first is for warm-up */
     unsigned round, half = options->rounds / 2;
 
     watchdog(test->name, options->seconds);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Both libraries get the same numbers; none relies on a default. */
+/* Both libraries get the same numbers, and no defaults. */
 static const DAT_EP_ATTR attributes = {
     .service_type = DAT_SERVICE_TYPE_RC,
     .max_message_size = SLOT,
@@ -122,7 +122,7 @@ static void take_flushed(const struct end *end, unsigned receives)
     DAT_EVENT event;
     DAT_COUNT more;
 
-    /* OFED's library calls some of them events of its extensions, so they are only counted. */
+    /* OFED's library reports some of them as events of its extensions, so they are only counted. */
     for (; receives > 0; receives--)
         must(dat_evd_wait(end->receives, DAT_TIMEOUT_INFINITE, 1, &event, &more));
 }

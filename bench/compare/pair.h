@@ -28,22 +28,23 @@ struct pair {
     DAT_EVD_HANDLE async, arrivals;
     DAT_PZ_HANDLE pz;
     DAT_PSP_HANDLE psp;
-    DAT_IA_ADDRESS_PTR address; /* where A finds B */
+    DAT_IA_ADDRESS_PTR address; /* the address of B */
     DAT_CONN_QUAL qualifier;
     struct end a, b;
 };
 
-/* Opens the adapter and makes all but the endpoints. A null address: the adapter's own. */
+/* Opens the adapter and creates all objects but the endpoints. A null address is the
+ * adapter's own. */
 void pair_open(struct pair *pair, const char *adapter, DAT_IA_ADDRESS_PTR address,
                DAT_CONN_QUAL qualifier);
 void pair_close(struct pair *pair);
 
-/* Makes both endpoints and connects A to B. */
+/* Creates both endpoints and connects A to B. */
 void pair_connect(struct pair *pair);
 /*
- * A disconnects; ends when both are told, and frees both endpoints. Before that
- * it takes the flushed completions of so many receives of each end, all that are
- * posted: OFED's library must not see one after its endpoint is gone.
+ * Disconnects A, waits for the events of both ends, and frees both endpoints. Before
+ * that it takes the flushed completions of all posted receives of each end: OFED's
+ * library must not see one after its endpoint was freed.
  */
 void pair_disconnect(struct pair *pair, unsigned receives);
 

@@ -22,7 +22,7 @@ void post_all_receives(struct end *end)
         post_receive(end, (end->next + slot) % RECEIVES);
 }
 
-/* Messages carry their number, so that nothing stale passes for new. */
+/* Messages carry their number, so that an old message is not taken for a new one. */
 static void number(unsigned char *slot, unsigned long value) { memcpy(slot, &value, sizeof value); }
 
 static void check_number(const unsigned char *slot, unsigned long value)
@@ -33,7 +33,7 @@ static void check_number(const unsigned char *slot, unsigned long value)
 
 /* --- ping-pong ----------------------------------------------------------- */
 
-/* One end's turn: reads what came, and gives its receive back. */
+/* One end's turn: reads the message and posts its receive again. */
 static void received_number(struct end *end, unsigned slot, unsigned long value)
 {
     check_number(receive_slot(end, slot), value);
@@ -42,14 +42,14 @@ static void received_number(struct end *end, unsigned slot, unsigned long value)
 
 static void send_number(struct end *end, unsigned long value, DAT_UINT32 bytes)
 {
-    /* The last send has completed long ago, as its answer has come. */
+    /* The last send has completed, because its answer has arrived. */
     if (value > 0)
         take_request(end);
     number(send_slot(end, 0), value);
     post_send(end, 0, bytes);
 }
 
-/* Both ends in one thread. Counted in messages, so what is told is half a round trip. */
+/* Both ends in one thread. Counted in messages, so the result is half a round trip. */
 static uint64_t pingpong_polling(struct pair *pair, DAT_UINT32 bytes, unsigned long count)
 {
     unsigned long at;
@@ -97,7 +97,7 @@ static uint64_t pingpong_waiting(struct pair *pair, DAT_UINT32 bytes, unsigned l
     if (pthread_create(&thread, NULL, echo, &echoing) != 0)
         fail(STATUS_ENVIRONMENT, "no thread");
     for (at = 0; at < echoing.count; at++) {
-        /* The first round trip waits for the thread to come up. */
+        /* The first round trip includes the start of the thread. */
         if (at == 1)
             start = now();
         send_number(&pair->a, at, bytes);
@@ -150,14 +150,14 @@ static uint64_t write_window(struct pair *pair, DAT_UINT32 bytes, unsigned long 
 
 enum call { POST_RECEIVE, POST_SEND, TAKE_RECEIVE, TAKE_REQUEST };
 
-/* Full queues of each kind of call in turn, of which the time of one kind is told. */
+/* Fills the queues with each kind of call in turn; measures one kind. */
 static uint64_t calls(struct pair *pair, DAT_UINT32 bytes, unsigned long count, enum call told)
 {
     uint64_t times[TAKE_REQUEST + 1] = { 0 }, start, end;
     unsigned long done;
     unsigned slot, batch;
 
-    /* The receives that every test starts with are used up first. */
+    /* First use up the receives that every test starts with. */
     for (done = 0; done < RECEIVES; done++) {
         post_send(&pair->a, 0, bytes);
         take_request(&pair->a);
@@ -175,7 +175,7 @@ static uint64_t calls(struct pair *pair, DAT_UINT32 bytes, unsigned long count, 
             post_send(&pair->a, slot, bytes);
         end = now();
         times[POST_SEND] += end - start;
-        /* Time for what the kernel has put off, so that only taking is measured below. */
+        /* Lets the kernel finish deferred work, so that only dequeuing is measured below. */
         nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
         start = now();
         for (slot = 0; slot < batch; slot++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What is measured. */
+/* The measured operations. */
 #ifndef COMPARE_TESTS_H
 #define COMPARE_TESTS_H
 
@@ -9,13 +9,13 @@ struct test {
     const char *name;
     const char *what;
     /*
-     * Does `count` of it, an even number of at least WINDOW, on a connected
-     * pair whose receives are posted, and leaves it so. Answers the
-     * nanoseconds of all.
+     * Runs `count` operations, an even number of at least WINDOW, on a connected
+     * pair whose receives are posted, and posts them again. Returns the total
+     * time in nanoseconds.
      */
     uint64_t (*run)(struct pair *pair, DAT_UINT32 bytes, unsigned long count);
     DAT_UINT32 bytes;
-    int connects; /* makes its connections itself, and is counted in them */
+    int connects; /* creates its own connections, and counts them */
 };
 
 void post_all_receives(struct end *end);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Single requests and their completions. Inline, so that what is measured is
- * the library. Every completion is checked: status, cookie, length of receives.
+ * Single requests and their completions. Inline, so that only the library is
+ * measured. Every completion is checked: status, cookie, length of receives.
  */
 #ifndef COMPARE_TRANSFER_H
 #define COMPARE_TRANSFER_H
@@ -56,7 +56,7 @@ static inline void dequeue(DAT_EVD_HANDLE evd, DAT_EVENT *event)
             must_refuse(answer, "dat_evd_dequeue");
 }
 
-/* Takes the completion of a request; answers its slot. */
+/* Takes the completion of a request; returns its slot. */
 static inline unsigned take_request(const struct end *end)
 {
     DAT_EVENT event;
@@ -78,7 +78,7 @@ static inline unsigned received(struct end *end, const DAT_EVENT *event, DAT_UIN
     return slot;
 }
 
-/* Takes the next message by polling; answers its slot. */
+/* Takes the next message by polling; returns its slot. */
 static inline unsigned take_receive(struct end *end, DAT_UINT32 bytes)
 {
     DAT_EVENT event;
@@ -87,7 +87,7 @@ static inline unsigned take_receive(struct end *end, DAT_UINT32 bytes)
     return received(end, &event, bytes);
 }
 
-/* Takes the next message by waiting; answers its slot. */
+/* Takes the next message by waiting; returns its slot. */
 static inline unsigned wait_receive(struct end *end, DAT_UINT32 bytes)
 {
     DAT_EVENT event;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What uDAPL 1.2 and 2.0 spell differently. With COMPARE_DAT2 the program is
+ * Names that differ between uDAPL 1.2 and 2.0. With COMPARE_DAT2 the program is
  * compiled for 2.0, else for 1.2; everything else in it is the same source.
  */
 #ifndef COMPARE_VERSIONS_H
@@ -42,7 +42,7 @@ static inline DAT_RMR_TRIPLET remote_segment(DAT_RMR_CONTEXT context, const void
     return segment;
 }
 
-/* Registers memory for all uses; 2.0 asks for a kind of address too. */
+/* Registers memory for all uses; 2.0 also needs an address type. */
 static inline DAT_RETURN register_memory(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, void *at,
                                          DAT_VLEN bytes, DAT_LMR_HANDLE *lmr,
                                          DAT_LMR_CONTEXT *context, DAT_RMR_CONTEXT *remote)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the examples share: options, checking answers, waiting, connecting. */
+/* Shared by the examples: options, error checks, waiting, connecting. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a cache line. Buffers that two sides write begin with one each, so
- * that neither takes the line away from the other. */
+/* Bytes of a cache line. Buffers of the two sides begin at separate cache lines,
+ * so that the sides do not write to the same line. */
 #define LINE 64
 
 /* Exit statuses: 0 is good. */
@@ -20,7 +20,7 @@ enum { USAGE = 1, ENVIRONMENT = 2, FAILED = 3 };
 
 #define FAIL(...) (fprintf(stderr, "error: " __VA_ARGS__), fputc('\n', stderr), exit(FAILED))
 
-/* What can be done about an error; null if nothing is known. */
+/* A remedy for an error; null if none is known. */
 static inline const char *next_step(DAT_RETURN answer)
 {
     switch (DAT_GET_TYPE(answer)) {
@@ -41,7 +41,7 @@ static inline const char *next_step(DAT_RETURN answer)
     }
 }
 
-/* Ends the program unless a call succeeded, and says why and what to do. */
+/* Ends the program if a call failed, and prints the error and a remedy. */
 static inline void must(DAT_RETURN answer, const char *call)
 {
     const char *type = "", *subtype = "", *step;
@@ -60,8 +60,8 @@ struct options {
     DAT_CONN_QUAL port;    /* -p: connection qualifier */
     unsigned long count;   /* -n: messages */
     unsigned long size;    /* -s: bytes of a message */
-    unsigned long clients; /* -c: of a server */
-    const char *host;      /* where the server is */
+    unsigned long clients; /* -c: clients that a server serves */
+    const char *host;      /* the server's host */
 };
 
 /* A number from least to most. */
@@ -79,8 +79,8 @@ static inline unsigned long long number(const char *text, unsigned long long lea
     return value;
 }
 
-/* Reads the options into what has the defaults. `letters` are those that the
- * program knows, as getopt has them; `about` its help; only some take a host. */
+/* Reads the options into `options`, which has the defaults. `letters` are the
+ * program's options in getopt's format, `about` is its help text. */
 static inline void parse(int argc, char **argv, const char *letters, const char *about,
                          int takes_host, struct options *options)
 {
@@ -95,7 +95,7 @@ static inline void parse(int argc, char **argv, const char *letters, const char 
         case 's': options->size = number(optarg, 8, 1 << 20); break;
         case 'c': options->clients = number(optarg, 1, 512); break;
         case 'h': printf("%s", about); exit(0);
-        default: fprintf(stderr, "see --help\n"); exit(USAGE); /* getopt has said what */
+        default: fprintf(stderr, "see --help\n"); exit(USAGE); /* getopt has printed the error */
         }
     }
     if (takes_host && optind < argc)
@@ -106,7 +106,7 @@ static inline void parse(int argc, char **argv, const char *letters, const char 
     }
 }
 
-/* The next event; a signal on the way does not matter. */
+/* Waits for the next event; signals do not end the wait. */
 static inline void wait_for_event(DAT_EVD_HANDLE evd, DAT_EVENT *event)
 {
     DAT_COUNT more;
@@ -118,7 +118,7 @@ static inline void wait_for_event(DAT_EVD_HANDLE evd, DAT_EVENT *event)
     must(answer, "dat_evd_wait");
 }
 
-/* Waits for an event, and that it is the one. */
+/* Waits for the next event, which has to be the expected one. */
 static inline void expect(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected, DAT_EVENT *event)
 {
     wait_for_event(evd, event);
@@ -126,7 +126,7 @@ static inline void expect(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected, DAT_EVE
         FAIL("event 0x%x instead of 0x%x", (unsigned)event->event_number, (unsigned)expected);
 }
 
-/* Memory that requests may name, zeroed, from a cache line on. */
+/* Registered memory, zeroed and aligned to a cache line. */
 struct memory {
     unsigned char *bytes;
     DAT_LMR_HANDLE lmr;
@@ -157,7 +157,7 @@ static inline void memory_free(struct memory *memory)
     free(memory->bytes);
 }
 
-/* A part of it, for a post. */
+/* A part of the memory, as a segment of a post. */
 static inline DAT_LMR_TRIPLET part(const struct memory *memory, size_t at, size_t bytes)
 {
     DAT_LMR_TRIPLET segment;
@@ -169,9 +169,9 @@ static inline DAT_LMR_TRIPLET part(const struct memory *memory, size_t at, size_
     return segment;
 }
 
-/* Attributes with what every example wants. Of the completion flags, the one
- * of thresholds lets an EVD take completions together with other events on
- * every provider; on this one the default does, too. */
+/* Attributes for all examples. With the threshold flag, an EVD may carry
+ * completions together with other events on every provider; on this one the
+ * default flag allows that, too. */
 static inline DAT_EP_ATTR attributes(DAT_COUNT receives, DAT_COUNT requests)
 {
     DAT_EP_ATTR attr;
@@ -187,7 +187,7 @@ static inline DAT_EP_ATTR attributes(DAT_COUNT receives, DAT_COUNT requests)
     return attr;
 }
 
-/* Connects, or says why not. The event has the private data of the server. */
+/* Connects, or prints why not. The event has the private data of the server. */
 static inline void connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const struct options *to,
                               DAT_COUNT bytes, void *private_data, DAT_EVENT *event)
 {
@@ -218,7 +218,7 @@ static inline void connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const struct
              "connect alike (DAT_CM)", to->host);
         break;
     default:
-        FAIL("the connection came to nothing: event 0x%x", (unsigned)event->event_number);
+        FAIL("the connection was not established: event 0x%x", (unsigned)event->event_number);
     }
 }
 

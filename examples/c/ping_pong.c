@@ -5,13 +5,13 @@
  *
  * Worth copying:
  * - A receive is posted before the peer can send to it: before connecting, and
- *   before the message that the peer answers. That is all the flow control that
- *   a ping-pong needs.
- * - The memory of a send belongs to the device until its completion. That the
- *   answer has come says only that the peer has the message, so both events are
- *   waited for.
- * - Each buffer has cache lines of its own.
- * - Nothing is allocated between the first ping and the last.
+ *   before the message that the peer answers. A ping-pong needs no other flow
+ *   control.
+ * - The memory of a send belongs to the device until its completion. The answer
+ *   only shows that the peer has the message, so the program waits for both
+ *   events.
+ * - Each buffer has separate cache lines.
+ * - Nothing is allocated between the first and the last ping.
  */
 #include "common.h"
 #include <time.h>
@@ -19,12 +19,12 @@
 static const char about[] =
     "usage: ping_pong [-d ADAPTER] [-p QUALIFIER] [-s BYTES] [-n COUNT] [HOST]\n"
     "\n"
-    "Sends messages to and fro, and measures the round trips. Without HOST it is the\n"
-    "server, which answers one client; with HOST it is the client. DAT_WAIT=poll\n"
-    "keeps the processors busy, and the times short.\n"
+    "Sends messages back and forth, and measures the round trips. Without HOST it is\n"
+    "the server of one client; with HOST it is the client. DAT_WAIT=poll gives the\n"
+    "shortest times and keeps two processors busy.\n"
     "\n"
     "  -d ADAPTER    DEVICE, DEVICE-PORT, or an entry of dat.conf (default mlx5_0)\n"
-    "  -p QUALIFIER  what the server listens on; 1024 to 65535 is a port (default 18515)\n"
+    "  -p QUALIFIER  the qualifier of the server; 1024 to 65535 is a port (default 18515)\n"
     "  -s BYTES      of a message, 8 to 1048576, the same on both sides (default 64)\n"
     "  -n COUNT      round trips (default 1000)\n"
     "  -h, --help    this text\n"
@@ -35,8 +35,8 @@ enum { RECEIVE, SEND };
 
 static DAT_EP_HANDLE ep;
 static DAT_EVD_HANDLE transfers;
-static struct memory memory; /* the received message, and behind it the one to be sent */
-static size_t size, out;     /* bytes of a message; where the latter begins */
+static struct memory memory; /* the received message, then the one to send */
+static size_t size, out;     /* bytes of a message; offset of the message to send */
 static int sending;          /* a send has no completion yet */
 
 static void receive(void)
@@ -58,7 +58,7 @@ static void send_message(void)
     sending = 1;
 }
 
-/* Waits for a message, and until the last send is done. 0 if the peer has left. */
+/* Waits for a message, and for the last send. Returns 0 if the peer has left. */
 static int message(void)
 {
     DAT_EVENT event;
@@ -67,8 +67,8 @@ static int message(void)
 
     while (!here || sending) {
         expect(transfers, DAT_DTO_COMPLETION_EVENT, &event);
-        /* Also of the last answer: that the peer has it may be known here only
-         * after its leaving is. */
+        /* This can also be the send of the last answer, whose completion may
+         * come after the peer has left. */
         if (dto->status == DAT_DTO_ERR_FLUSHED)
             return 0;
         if (dto->status != DAT_DTO_SUCCESS)
@@ -120,7 +120,7 @@ static void ping(unsigned long count)
         memcpy(&answer, memory.bytes, sizeof answer);
         if (answer != question)
             FAIL("message %lu came back as %llu", at, (unsigned long long)answer);
-        /* The answer has been read: its place is free for the next one. */
+        /* The answer has been read: its buffer is free for the next one. */
         receive();
     }
     qsort(times, count, sizeof *times, compare);
@@ -129,14 +129,14 @@ static void ping(unsigned long count)
     free(times);
 }
 
-/* Answers until the client leaves; how often. */
+/* Answers until the client leaves. Returns the number of answers. */
 static unsigned long pong(void)
 {
     unsigned long answered;
 
     for (answered = 0; message(); answered++) {
         memcpy(memory.bytes + out, memory.bytes, size);
-        /* Before the answer, after which the next ping may come. */
+        /* Before the answer, because the next ping may follow it. */
         receive();
         send_message();
     }
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
     must(dat_pz_create(ia, &pz), "dat_pz_create");
     memory = memory_of(ia, pz, 2 * out,
                        DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-    /* Of their own: between the two kinds of event there is no order. */
+    /* Separate EVDs: there is no order between the two kinds of events. */
     must(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &transfers), "dat_evd_create");
     must(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG,
                         &connections),

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A ring in the consumer's memory that the producer writes by RDMA, and that
- * the consumer polls: the shortest way from memory to memory, with neither a
- * receive nor an event.
+ * A ring in the consumer's memory that the producer writes by RDMA and the
+ * consumer polls: the shortest path from memory to memory, without receives or
+ * events.
  *
- * Why the consumer may look at memory: a slot is one cache line, and its last
- * word is the number of the message. On a reliable connection writes arrive in
- * the order of posting, and the devices that this library drives place the
- * bytes of one write in ascending order; a line that is written whole comes as
- * a whole. So when the last word is new, the rest is too. The look at it is an
- * acquire load: what is read afterwards is not older. (DAT itself promises
- * nothing before a completion; where that is not enough, send a message behind
- * the write.)
+ * Why the consumer may poll memory: a slot is one cache line, and its last word
+ * is the number of the message. On a reliable connection writes arrive in the
+ * order of posting, and the devices that this library drives place the bytes of
+ * one write in ascending order. So when the last word is new, the rest is new
+ * too. The word is read by an acquire load, so later reads are not older. (DAT
+ * itself guarantees nothing before a completion; if that is not enough, send a
+ * message after the write.)
  *
  * Worth copying:
- * - Credits flow back the same way: the consumer writes how many slots it has
- *   emptied into the producer's memory, and one such write at a time is enough,
- *   for the number is a sum.
- * - The producer asks for one completion every SIGNALLED writes. It says that
- *   all before it are done, too, so their memory may be used again.
- * - The words that the two sides write have cache lines of their own.
- * - Nothing is allocated, and nobody sleeps, between first and last message.
+ * - Credits return in the same way: the consumer writes the number of slots that
+ *   it has emptied into the producer's memory. One such write at a time is
+ *   enough, because the number is a total.
+ * - The producer requests one completion every SIGNALLED writes. It shows that all
+ *   earlier writes have completed, so their memory may be used again.
+ * - The words that the two sides write are in separate cache lines.
+ * - Nothing is allocated, and no thread sleeps, between the first and the last
+ *   message.
  */
 #include "common.h"
 #include <sched.h>
@@ -30,37 +30,37 @@ static const char about[] =
     "usage: rdma_ring [-d ADAPTER] [-p QUALIFIER] [-n MESSAGES] [HOST]\n"
     "\n"
     "Writes messages into a ring in the peer's memory, which the peer polls. Without\n"
-    "HOST it is the consumer, of one producer; with HOST it is the producer. Both\n"
-    "keep a processor busy.\n"
+    "HOST it is the consumer of one producer; with HOST it is the producer. Each\n"
+    "keeps one processor busy.\n"
     "\n"
     "  -d ADAPTER    DEVICE, DEVICE-PORT, or an entry of dat.conf (default mlx5_0)\n"
-    "  -p QUALIFIER  what the consumer listens on; 1024 to 65535 is a port (default 18515)\n"
-    "  -n MESSAGES   that the producer writes (default 10000)\n"
+    "  -p QUALIFIER  the qualifier of the consumer; 1024 to 65535 is a port (default 18515)\n"
+    "  -n MESSAGES   number of messages (default 10000)\n"
     "  -h, --help    this text\n"
     "\n"
     "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed.\n";
 
 enum {
     SLOTS = 64,
-    SIGNALLED = SLOTS / 4, /* one write in so many has a completion, one credit write */
-    WORDS = LINE / 8 - 1,  /* of text in a slot; behind them the number */
-    PATIENCE = 1000,       /* looks in vain before others get the processor */
+    SIGNALLED = SLOTS / 4, /* one write in this many has a completion and causes a credit write */
+    WORDS = LINE / 8 - 1,  /* words of text in a slot, before the number */
+    PATIENCE = 1000,       /* polls without success before the thread yields */
 };
 
 struct slot {
     uint64_t text[WORDS];
-    uint64_t number; /* from 1: an empty ring is full of zeroes */
+    uint64_t number; /* from 1: an empty ring is zeroed */
 };
 
-/* What both sides register. The producer fills slots here before it writes them
- * over; the consumer's slots are the ring. */
+/* The registered memory of a side. The producer prepares messages in its slots and
+ * writes them to the consumer's, which are the ring. */
 struct side {
     struct slot slots[SLOTS];
     uint64_t emptied;
     unsigned char rest_of_line[LINE - 8];
 };
 
-/* Memory of the one side, told to the other in private data. */
+/* Describes memory of one side to the other in private data. */
 struct offer {
     uint64_t address, length, context;
 };
@@ -97,7 +97,7 @@ static void write_over(void *from, size_t bytes, const struct offer *to, size_t 
     must(dat_ep_post_rdma_write(ep, 1, &local, cookie, &remote, flags), "dat_ep_post_rdma_write");
 }
 
-/* Takes the completion of a write, if there is one; its cookie. */
+/* Takes the completion of a write, if there is one, and returns its cookie. */
 static int completion(uint64_t *number)
 {
     DAT_EVENT event;
@@ -113,8 +113,8 @@ static int completion(uint64_t *number)
     return 1;
 }
 
-/* Nothing to be seen. Every so often others get the processor, in case it is
- * they who are waited for; and a connection that is over ends the wait. */
+/* Called after a poll without success. Now and then yields the processor, in case
+ * the peer needs it, and checks whether the connection has ended. */
 static void in_vain(void)
 {
     DAT_EVENT event;
@@ -126,7 +126,7 @@ static void in_vain(void)
         FAIL("the peer has left: event 0x%x", (unsigned)event.event_number);
 }
 
-/* What message `number` says. */
+/* The text of message `number`. */
 static uint64_t text(uint64_t number)
 {
     return number * UINT64_C(0x9e3779b97f4a7c15);
@@ -134,7 +134,7 @@ static uint64_t text(uint64_t number)
 
 static void produce(const struct offer *ring, uint64_t count)
 {
-    /* Writes that are done, and slots that the consumer has emptied. */
+    /* Completed writes, and slots that the consumer has emptied. */
     uint64_t done = 0, emptied = 0, sent, number;
     struct timespec begun, ended;
     int word;
@@ -144,9 +144,9 @@ static void produce(const struct offer *ring, uint64_t count)
         struct slot *slot = &side->slots[sent % SLOTS];
         DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_SUPPRESS_FLAG;
 
-        /* The slot is the device's until its last write is done; there it is
-         * the consumer's until he has emptied it. At the end all are waited
-         * for: the connection is still needed for the last credits. */
+        /* The device owns the local slot until its last write has completed, and
+         * the consumer owns the remote slot until it is empty. At the end, wait
+         * for all: the last credits still need the connection. */
         while (sent == count ? done < count || emptied < count
                              : sent - done >= SLOTS || sent - emptied >= SLOTS) {
             if (completion(&number)) {
@@ -172,13 +172,13 @@ static void produce(const struct offer *ring, uint64_t count)
 
 static void consume(const struct offer *credits, uint64_t count)
 {
-    /* Slots that the producer knows to be empty; a write that tells him of more
-     * is on its way. */
+    /* `told`: empty slots that the producer knows of. `telling`: a write of more
+     * credits is in progress. */
     uint64_t told = 0, taken, number;
     int telling = 0, word;
 
-    /* The producer leaves when the last sum has come. That this is known here,
-     * too, is not waited for: its leaving may be heard of before. */
+    /* The producer leaves when it has the last total. Do not wait for the completion
+     * of that write: the disconnect may be reported first. */
     for (taken = 0; told < count;) {
         const struct slot *slot = &side->slots[taken % SLOTS];
 
@@ -229,7 +229,7 @@ int main(int argc, char **argv)
          "dat_ep_create");
 
     if (options.host != NULL) {
-        /* Where credits are to be written, and how much will come. */
+        /* Where to write credits, and the number of messages. */
         struct request request = { offer_of(&side->emptied, sizeof side->emptied), options.count };
         const DAT_CONNECTION_EVENT_DATA *told = &event.event_data.connect_event_data;
         struct offer ring;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Sends numbered messages to srq_server, as many at a time as that allows.
+ * Sends numbered messages to srq_server, as many at a time as the server allows.
  *
  * Worth copying:
- * - A send that is done says that the message lies in a buffer of the server,
+ * - The completion of a send shows that the message is in a buffer of the server,
  *   not that the server has used it. So the server tells how many it has
- *   consumed, and the client stays within the window: no send ever waits for a
- *   receive that is not there.
- * - Each message on the way has memory of its own, used again only when its
- *   send is done.
+ *   consumed, and the client stays within the window: no send waits for a missing
+ *   receive.
+ * - Each message in flight has separate memory, which is used again only after the
+ *   completion of its send.
  */
 #include "common.h"
 
@@ -18,17 +18,16 @@ static const char about[] =
     "Sends numbered messages to srq_server at HOST (default 127.0.0.1).\n"
     "\n"
     "  -d ADAPTER    DEVICE, DEVICE-PORT, or an entry of dat.conf (default mlx5_0)\n"
-    "  -p QUALIFIER  what the server listens on (default 18515)\n"
-    "  -n MESSAGES   how many (default 1000)\n"
+    "  -p QUALIFIER  the qualifier of the server (default 18515)\n"
+    "  -n MESSAGES   number of messages (default 1000)\n"
     "  -h, --help    this text\n"
     "\n"
     "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed.\n";
 
-/* GRANTS: receives for grants of the server, which has one under way while one
- * may lie here unread. MOST: messages on the way; the server says how many it
- * wants. */
+/* GRANTS: receives for grants of the server, which sends one while the previous
+ * one may be unread. MOST: most messages in flight; the server sets the window. */
 enum { GRANTS = 2, MOST = 64 };
-/* In cookies: a grant, not a message. */
+/* Set in the cookies of grants. */
 static const uint64_t GRANT = UINT64_C(1) << 63;
 
 static DAT_EP_HANDLE ep;
@@ -57,7 +56,7 @@ static void send_next(void)
     sent++;
 }
 
-/* Takes one: a send is done, or the server has consumed more. */
+/* Takes one completion: of a send, or of a grant. */
 static void take(void)
 {
     DAT_EVENT event;
@@ -73,7 +72,7 @@ static void take(void)
         uint64_t grant = dto->user_cookie.as_64 ^ GRANT;
 
         memcpy(&consumed, memory.bytes + grant * LINE, 8);
-        receive(grant); /* before more is sent: then comes the next grant */
+        receive(grant); /* before more is sent, which causes the next grant */
     } else {
         done++;
     }
@@ -104,11 +103,11 @@ int main(int argc, char **argv)
     for (grant = 0; grant < GRANTS; grant++)
         receive(grant);
 
-    /* The server is told how much will come, and tells the window. */
+    /* Announces the number of messages to the server, which returns the window. */
     connect_to(ep, connections, &options, sizeof count, &count, &event);
     told = &event.event_data.connect_event_data;
     if (told->private_data_size < 8)
-        FAIL("the server is no srq_server: it tells no window");
+        FAIL("the server is not srq_server: its private data has no window");
     memcpy(&window, told->private_data, 8);
     if (window < 1 || window > MOST)
         window = window < 1 ? 1 : MOST;

@@ -3,24 +3,24 @@
  * A server for many clients, whose endpoints take their receives from one
  * shared receive queue.
  *
- * The queue has a low watermark. A second thread waits for its event, posts
- * the buffers again that the first one is done with, and arms the watermark
- * anew. The first thread takes all other events: requests, connections,
+ * The queue has a low watermark. A second thread waits for its event, posts the
+ * buffers again that the first thread has released, and sets the watermark
+ * again. The first thread takes all other events: requests, connections,
  * messages.
  *
  * Worth copying:
- * - Credits. A client may have WINDOW messages on the way that the server has
- *   not consumed, and the server tells each how many it has. Before it does,
+ * - Credits. A client may send WINDOW messages that the server has not consumed,
+ *   and the server tells each client how many it has consumed. Before it does,
  *   the queue must have a buffer for every message that all clients may send
- *   then. The watermark is that number, so the second thread usually has
- *   posted them; if that thread is late, the first one posts them. So no
- *   message ever finds the queue empty: on RoCE its sender would wait, on
- *   iWARP the connection would end.
- * - A message says by its endpoint's context whose it is, by its cookie in
- *   which buffer.
- * - An endpoint is kept until the last of its buffers is back.
- * - What goes wrong with one client ends that client, not the server.
- * - Nothing is allocated while messages come.
+ *   then. The watermark is that number, so the second thread has usually posted
+ *   them; if that thread is late, the first one posts them. So the queue is
+ *   never empty when a message arrives: on RoCE its sender would wait, on iWARP
+ *   the connection would end.
+ * - The context of its endpoint identifies the client of a message, its cookie
+ *   the buffer.
+ * - An endpoint is kept until its last buffer has been returned.
+ * - An error of one client ends that client, not the server.
+ * - Nothing is allocated while messages arrive.
  */
 #include "common.h"
 #include <pthread.h>
@@ -29,36 +29,36 @@
 static const char about[] =
     "usage: srq_server [-d ADAPTER] [-p QUALIFIER] [-c CLIENTS]\n"
     "\n"
-    "Takes numbered messages of many clients, which are srq_client, from one shared\n"
-    "receive queue. It ends when so many clients as asked for have come and gone.\n"
-    "One that dies is reported and counts; the others are served on.\n"
+    "Receives numbered messages of many srq_client programs with one shared receive\n"
+    "queue. It ends after the given number of clients. A client that dies is\n"
+    "reported and counts; the others continue to be served.\n"
     "\n"
     "  -d ADAPTER    DEVICE, DEVICE-PORT, or an entry of dat.conf (default mlx5_0)\n"
-    "  -p QUALIFIER  what to listen on; 1024 to 65535 is a port (default 18515)\n"
-    "  -c CLIENTS    to be served, 1 to 512 (default 1)\n"
+    "  -p QUALIFIER  the qualifier to listen on; 1024 to 65535 is a port (default 18515)\n"
+    "  -c CLIENTS    number of clients to serve, 1 to 512 (default 1)\n"
     "  -h, --help    this text\n"
     "\n"
     "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed,\n"
     "or a client did.\n";
 
-/* Messages of one client on the way, at most (clients are told); bytes of a
- * buffer. */
+/* Most messages that one client may have in flight, which the server tells it;
+ * bytes of a buffer. */
 enum { WINDOW = 8, BYTES = 256 };
-/* In cookies: a grant, not a message. */
+/* Set in the cookies of grants. */
 static const uint64_t GRANT = UINT64_C(1) << 63;
 
 struct client {
-    DAT_EP_HANDLE ep;     /* null: nobody has this place */
-    unsigned long number; /* in the order of their requests */
+    DAT_EP_HANDLE ep;     /* null: this slot is free */
+    unsigned long number; /* in the order of the requests */
     int up, gone;
-    int failed;         /* and that was said */
-    int granting;       /* a grant has no completion yet */
+    int failed;         /* which has been reported */
+    int granting;       /* a grant has not completed */
     uint64_t announced; /* messages that it will send */
     uint64_t consumed;
-    uint64_t granted; /* how many of them it has been told of */
+    uint64_t granted; /* what the client has been told of `consumed` */
 };
 
-/* Says what is wrong with one client. */
+/* Prints an error of one client. */
 #define REPORT(client, ...)                                                                        \
     (fprintf(stderr, "client %lu: ", (client)->number), fprintf(stderr, __VA_ARGS__),              \
      fputc('\n', stderr))
@@ -66,11 +66,11 @@ struct client {
 static DAT_SRQ_HANDLE srq;
 static DAT_EVD_HANDLE async_evd = DAT_HANDLE_NULL;
 static DAT_COUNT low;
-static struct memory buffers, grants; /* of grants a cache line for each client */
+static struct memory buffers, grants; /* grants: a cache line for each client */
 
-/* Both threads use what follows, and the queue: buffers that may be posted
- * again, how many are posted or hold a message that was not seen yet, and how
- * often some were posted again. */
+/* The lock protects the following variables and the queue, which both threads
+ * use: buffers to be posted again; how many buffers are posted or hold a message
+ * that was not read yet; and the number of refills. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *done_with;
 static size_t done_count, posted;
@@ -85,7 +85,7 @@ static void post(uint64_t buffer)
     posted++;
 }
 
-/* Posts what can be posted again. The caller has the lock. */
+/* Posts the released buffers again. The caller holds the lock. */
 static void refill(void)
 {
     refills += done_count > 0;
@@ -93,8 +93,8 @@ static void refill(void)
         post(done_with[--done_count]);
 }
 
-/* Sees to it that there is a buffer for every message that the clients may
- * send when all have been told of everything. */
+/* Ensures that there is a buffer for every message that the clients may send
+ * after all grants. */
 static void be_enough(void)
 {
     pthread_mutex_lock(&lock);
@@ -115,17 +115,17 @@ static void *refiller(void *unused)
         answer = dat_evd_wait(async_evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
         if (DAT_GET_TYPE(answer) == DAT_INTERRUPTED_CALL)
             continue;
-        /* Made unwaitable: nothing more to do. */
+        /* The EVD was made unwaitable: the server ends. */
         if (DAT_GET_TYPE(answer) == DAT_INVALID_STATE)
             return NULL;
         must(answer, "dat_evd_wait for asynchronous events");
-        /* A client's fault; its connection tells the other thread. */
+        /* An error of one client; the other thread gets its connection event. */
         if (event.event_number == DAT_ASYNC_ERROR_EP_BROKEN)
             continue;
         if (told->dat_handle != srq || told->reason != DAT_SRQ_LOW_WATERMARK_EVENT)
             FAIL("unexpected asynchronous event 0x%x", (unsigned)event.event_number);
-        /* The buffers leave the queue before their messages are seen here:
-         * there may be nothing to post yet. Then the event comes once more. */
+        /* Buffers leave the queue before the program reads their messages, so
+         * there may be none to post yet. The event then comes again. */
         sched_yield();
         pthread_mutex_lock(&lock);
         refill();
@@ -134,8 +134,8 @@ static void *refiller(void *unused)
     }
 }
 
-/* Tells the client how much was consumed, once that is half a window more than
- * it knows, or all. One grant at a time: its memory is the device's meanwhile,
+/* Tells the client how many messages were consumed, after each half window and at
+ * the end. One grant at a time: the device owns its memory until the completion,
  * and the client has receives for two. */
 static void grant(struct client *client, size_t place)
 {
@@ -151,7 +151,7 @@ static void grant(struct client *client, size_t place)
     be_enough();
     memcpy(grants.bytes + place * LINE, &client->consumed, 8);
     answer = dat_ep_post_send(client->ep, 1, &message, cookie, DAT_COMPLETION_DEFAULT_FLAG);
-    /* It is leaving, and the event that says so is on its way. */
+    /* The client is leaving; its connection event will follow. */
     if (DAT_GET_TYPE(answer) == DAT_INVALID_STATE)
         return;
     must(answer, "dat_ep_post_send");
@@ -159,7 +159,7 @@ static void grant(struct client *client, size_t place)
     client->granting = 1;
 }
 
-/* What a message carries is not what was agreed: no more of this client. */
+/* A message is not as agreed: ends this client. */
 static void give_up(struct client *client, DAT_VLEN bytes, uint64_t text)
 {
     if (!client->failed)
@@ -171,14 +171,14 @@ static void give_up(struct client *client, DAT_VLEN bytes, uint64_t text)
         must(dat_ep_disconnect(client->ep, DAT_CLOSE_ABRUPT_FLAG), "dat_ep_disconnect");
 }
 
-/* A message has come, or a grant is done. How many messages. */
+/* Handles a message, or the completion of a grant. Returns the number of messages. */
 static unsigned long transfer(struct client *client, const DAT_DTO_COMPLETION_EVENT_DATA *dto)
 {
     uint64_t buffer = dto->user_cookie.as_64, text;
     int good = 0;
 
-    /* One that fails does so with the connection, which has an event of its
-     * own; the last one usually does, as the client that has it leaves. */
+    /* A transfer fails together with the connection, which has its own event; the
+     * last grant usually fails, because the client leaves when it has it. */
     if (buffer == GRANT) {
         client->granting = 0;
         return 0;
@@ -197,8 +197,8 @@ static unsigned long transfer(struct client *client, const DAT_DTO_COMPLETION_EV
     return good;
 }
 
-/* Says no, or makes an endpoint and says yes. Whether somebody has the place
- * then, of which there may be none. */
+/* Rejects a request, or creates an endpoint and accepts it. Returns whether the
+ * slot, which may be null, is in use then. */
 static int admit(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE events, DAT_CR_HANDLE cr,
                  struct client *client, size_t place, unsigned long number)
 {
@@ -220,11 +220,11 @@ static int admit(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE events, DAT_
     must(dat_ep_create_with_srq(ia, pz, events, events, events, srq, &attr, &client->ep),
          "dat_ep_create_with_srq");
     must(dat_set_consumer_context(client->ep, context), "dat_set_consumer_context");
-    be_enough(); /* the window is a grant, too */
+    be_enough(); /* the window is the first grant */
     answer = dat_cr_accept(cr, client->ep, sizeof window, &window);
     if (answer == DAT_SUCCESS)
         return 1;
-    /* A client that is gone is told by an event; some providers say so here. */
+    /* A client that has left causes an event; some providers return an error here. */
     REPORT(client, "cannot be accepted (0x%x)", (unsigned)answer);
     dat_cr_reject(cr);
     must(dat_ep_free(client->ep), "dat_ep_free");
@@ -305,7 +305,7 @@ int main(int argc, char **argv)
                    (unsigned long long)client->announced);
             fflush(stdout);
             break;
-        default: /* it is over */
+        default: /* the connection has ended */
             client->gone = 1;
             if (!client->up)
                 REPORT(client, "has given up before it was connected");
@@ -313,7 +313,7 @@ int main(int argc, char **argv)
         grant(client, context.as_64);
         if (!client->gone)
             continue;
-        /* Until all that it has left is here. */
+        /* Keep the endpoint until all its messages have been taken. */
         must(dat_ep_recv_query(client->ep, &held, NULL), "dat_ep_recv_query");
         if (held != 0 || client->granting)
             continue;
