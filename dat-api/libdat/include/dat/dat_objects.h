@@ -22,7 +22,7 @@ typedef struct dat_provider_info {
     DAT_BOOLEAN is_thread_safe;
 } DAT_PROVIDER_INFO;
 
-/* Who owns the list of segments between a post and its completion. */
+/* The owner of the list of segments between a post and its completion. */
 typedef enum dat_iov_ownership {
     DAT_IOV_CONSUMER = 0,       /* the caller's: it may be reused at once */
     DAT_IOV_PROVIDER_NOMOD = 1, /* the provider reads it */

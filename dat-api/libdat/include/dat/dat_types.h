@@ -117,7 +117,7 @@ typedef enum dat_evd_flags {
     DAT_EVD_DEFAULT_FLAG = 0x1f0, /* all but software */
 } DAT_EVD_FLAGS;
 
-/* Who creates the endpoint for an arriving request. */
+/* Whether the consumer or the provider creates the endpoint of a request. */
 typedef enum dat_psp_flags {
     DAT_PSP_CONSUMER_FLAG = 0x00,
     DAT_PSP_PROVIDER_FLAG = 0x01,
