@@ -73,7 +73,7 @@ make_anonymous() {
         -e "s#$(printf '%s' "$home" | sed 's/[][\.*^$#]/\\&/g')/#HOME/#g"
         -e "s/\\b$(printf '%s' "${host%%.*}" | sed 's/[][\.*^$/]/\\&/g')(\\.[A-Za-z0-9.-]+)?\\b/HOST/g"
     )
-    # A user name that is a common word identifies nobody.
+    # A user name that is a common word identifies no user.
     [ "$user" = root ] || rules+=(-e "s/\\b$(printf '%s' "$user" | sed 's/[][\.*^$/]/\\&/g')\\b/USER/g")
     find "$1" -type f -exec sed -Ei "${rules[@]}" {} +
 }

@@ -254,9 +254,8 @@ DAT_RETURN dat_cno_free(DAT_CNO_HANDLE cno_handle);
 /* Memory */
 
 /*
- * Registers memory. rmr_context is for the peer, and 0 without a remote privilege. More
- * memory may be registered than requested, up to whole pages. Every output pointer but the
- * handle may be null.
+ * Registers memory. rmr_context is for the peer, and 0 without a remote privilege. Other
+ * providers may register more memory than requested. Every output pointer may be null.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (shared memory
  * that is not shared), DAT_MODEL_NOT_SUPPORTED, DAT_INSUFFICIENT_RESOURCES.
  */
