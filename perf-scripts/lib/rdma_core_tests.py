@@ -1,10 +1,10 @@
-"""Runs tests of rdma-core's Python suite and tells how each ended.
+"""Runs tests of rdma-core's Python suite and compares the results.
 
 usage: rdma_core_tests.py TESTS EXPECTED VERSION FACE LINK [MODULE...] -- [options of the suite]
 
-TESTS is the folder with the package `tests`, VERSION that of rdma-core. One line for each test that ended
-otherwise than EXPECTED says, and a last line with the counts. Exit status 0
-only if all ended as expected.
+TESTS is the folder with the package `tests`, VERSION that of rdma-core. Prints
+one line for each test whose result differs from EXPECTED, and a last line with
+the counts. Exit status 0 only if all results are as expected.
 """
 
 import fnmatch
@@ -35,7 +35,7 @@ def holds(where, version, places):
 
 
 class Outcomes(unittest.TestResult):
-    """Remembers how each test ended, and why."""
+    """Records the result of each test, and the reason."""
 
     def __init__(self):
         super().__init__()
