@@ -58,7 +58,7 @@ done
 absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s/%s' "$PWD" "$1" ;; esac; }
 prefix=$(absolute "$prefix")
 prefix=${prefix%/}
-[ -n "$prefix" ] || misuse "--prefix / would mix with the system's own files; use /usr"
+[ -n "$prefix" ] || misuse "--prefix / would mix with the system's own files; use --prefix /usr if /usr is meant"
 [ -z "$destdir" ] || destdir=$(absolute "$destdir")
 [ -z "$library" ] || library=$(absolute "$library")
 case $prefix in
