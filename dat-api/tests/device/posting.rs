@@ -161,15 +161,17 @@ fn posts_that_take_two_lmrs_by_turns_use_the_right_one() {
             assert_eq!(to.read(LEN, LEN), bytes);
             write(a, &[from.local(0, LEN)], round, &to.remote(2 * LEN, LEN)).expect("room");
             assert_eq!(success(&pair.evds[0]), (round, LEN as u64));
-            assert_eq!(to.read(2 * LEN, LEN), bytes);
             read(a, &[from.local(3 * LEN, LEN)], round, &to.remote(LEN, LEN)).expect("room");
             assert_eq!(success(&pair.evds[0]), (round, LEN as u64));
             assert_eq!(from.read(3 * LEN, LEN), bytes);
+            // On iWARP a write is done when TCP has it, but comes before a later read.
+            assert_eq!(to.read(2 * LEN, LEN), bytes);
         }
         // A segment of the one that was used last is refused once that is freed.
         let freed = other.local(0, LEN);
-        send(a, &[freed], 6).expect("room");
+        // In this order: iWARP has no RNR.
         recv(b, &[freed], 6).expect("room");
+        send(a, &[freed], 6).expect("room");
         assert_eq!(success(&pair.evds[1]), (6, LEN as u64));
         assert_eq!(success(&pair.evds[0]), (6, LEN as u64));
         Lmr::free(other.lmr.handle()).expect("nothing is bound to it");
