@@ -1,41 +1,44 @@
-//! What comes back: one [`Completion`] per reported request.
+//! Completions: one [`Completion`] per reported request.
 
 use core::fmt;
 
 pub use mlx5_rings::status::Status;
 
-/// One finished request, good or bad.
+/// One completed request, successful or failed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// The cookie of the request.
+    /// The `wr_id` of the request.
     pub cookie: u64,
-    /// The context of the endpoint, as its options gave it.
+    /// The context of the endpoint ([`crate::EndpointOptions::context`]).
     pub context: u64,
     /// Bytes received or read; 0 for sends and writes and when `status` is an error.
     pub byte_len: u32,
-    /// A receive: immediate data in host byte order, if `flags` has `WITH_IMM`,
-    /// else 0. A request of the send queue: the note that it was posted with,
-    /// however it went.
+    /// For a receive: the immediate data in host byte order if `flags` has
+    /// `WITH_IMM`, else 0. For a request of the send queue: the `wr_data` that it
+    /// was posted with, whether it succeeded or failed.
     pub imm: u32,
-    /// The local queue pair.
+    /// The number of the local queue pair.
     pub qpn: u32,
-    /// How it went.
+    /// Success, or the kind of error.
     pub status: Status,
-    /// The device's own code for an error, for its maker's support; 0 if none.
+    /// The vendor's own code for an error, for the vendor's support; 0 if there is
+    /// none.
     pub vendor_syndrome: u8,
-    /// What it was. After an error only the side is sure: [`CompletionOp::Recv`]
-    /// for a receive, what the device still knows of the request for a send.
+    /// The kind of request. After an error only the queue is certain:
+    /// [`CompletionOp::Recv`] for a receive; for a send, the operation that the
+    /// device still reports.
     pub op: CompletionOp,
-    /// More about it.
+    /// Further properties.
     pub flags: CompletionFlags,
 }
 
 const _: () = assert!(size_of::<Completion>() == 32);
 
 impl Completion {
-    /// The same, put together anew where a function that is not inlined has
-    /// left it in memory: then one that did not come so can stay in registers.
+    /// Returns a copy assembled field by field, for a value that an outlined
+    /// function has left in memory. Values from the fast path can then stay in
+    /// registers.
     #[inline(always)]
     pub(crate) fn rebuilt(&self) -> Self {
         let Self {
@@ -63,17 +66,17 @@ impl Completion {
     }
 }
 
-/// What several completions have in common, in words: then each is written by
-/// four stores.
+/// The fields that several completions have in common, packed into words, so that
+/// each completion is written by four stores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pattern {
-    /// The queue pair, the status, and what follows it.
+    /// The last word: the queue pair's number, the status, and the fields after it.
     tail: u64,
 }
 
 impl Pattern {
-    /// All but the cookie, the context, the length and the immediate data of a
-    /// completion.
+    /// Returns the common fields: all except `wr_id`, context, length and immediate
+    /// data.
     #[inline(always)]
     pub(crate) fn of(completion: Completion) -> Self {
         // SAFETY: four words without padding, as asserted above.
@@ -81,7 +84,7 @@ impl Pattern {
         Self { tail }
     }
 
-    /// A completion like it.
+    /// Returns a completion with these common fields.
     #[inline(always)]
     pub(crate) fn completion(
         self,
@@ -108,7 +111,7 @@ const _: () = {
 };
 
 bitflags::bitflags! {
-    /// What else is known about a completion.
+    /// Further properties of a completion.
     #[repr(transparent)]
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CompletionFlags: u8 {
@@ -119,7 +122,7 @@ bitflags::bitflags! {
     }
 }
 
-/// The kind of request that finished.
+/// The kind of request that completed.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompletionOp {
@@ -130,13 +133,13 @@ pub enum CompletionOp {
     Write,
     /// A read from the peer's memory.
     Read,
-    /// A receive that took a message.
+    /// A receive that was completed by a message.
     Recv,
-    /// A receive that was completed by the peer's write with immediate data.
+    /// A receive that was completed by an RDMA write with immediate data.
     RecvWriteImm,
-    /// A marker ([`crate::SendOp::Nop`]): all sends before it are done.
+    /// A marker ([`crate::SendOp::Nop`]): all sends before it have completed.
     Nop,
-    /// A change of a memory window: bound or unbound.
+    /// A bind or unbind of a memory window.
     Bind,
 }
 
@@ -144,7 +147,7 @@ impl fmt::Display for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} on QP 0x{:06x}, cookie 0x{:x}: ",
+            "{:?} on QP 0x{:06x}, wr_id 0x{:x}: ",
             self.op, self.qpn, self.cookie
         )?;
         if self.status.is_success() {
@@ -170,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_its_cause_and_next_step() {
+    fn an_error_displays_its_cause_and_remedy() {
         let bad = Completion {
             status: Status::RetryExceeded,
             ..Completion::default()

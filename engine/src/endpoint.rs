@@ -1,4 +1,4 @@
-//! Endpoints: reliable connections, as the application sees them.
+//! Endpoints: reliable-connected queue pairs.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -20,10 +20,10 @@ pub use handle::EndpointHandle;
 use handle::State;
 pub use options::{EndpointOptions, InlineShape, Posters};
 
-/// A reliable connection and the right to post to it.
+/// A reliable-connected queue pair, and the right to post to it.
 ///
-/// Its completions appear in the completion queues that it was created with.
-/// They may be polled by other threads; see [`crate::CompletionQueue`].
+/// Its completions are reported to the completion queues that it was created with.
+/// Other threads may poll these; see [`crate::CompletionQueue`].
 pub struct Endpoint {
     path: ManuallyDrop<path::QueuePair>,
     handle: ManuallyDrop<EndpointHandle>,
@@ -34,13 +34,14 @@ impl Endpoint {
     /// Posts one receive.
     ///
     /// # Errors
-    /// [`PostError`]; nothing is posted then. `NotReady` before [`Self::init`]
-    /// (or [`Self::open_receives`]), and if the receives come from a shared queue.
+    /// [`PostError`]; nothing is posted then. `NotReady` before [`Self::init`] (or
+    /// [`Self::open_receives`]), and if the endpoint takes its receives from a
+    /// shared receive queue.
     ///
     /// # Safety
-    /// The memory of the segments is writable and left alone until the receive
-    /// completes, or until the endpoint is reset or dropped and its completion
-    /// queue has been polled (or settled, or dropped) after that.
+    /// The memory of the segments is writable, and not used otherwise until the
+    /// receive completes, or until the endpoint was reset or dropped and its
+    /// completion queue was polled (or settled, or dropped) after that.
     #[inline]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
@@ -50,7 +51,7 @@ impl Endpoint {
     /// Posts several receives with one doorbell.
     ///
     /// # Errors
-    /// [`ListError`]; the receives before the bad one are posted.
+    /// [`ListError`]; the receives before the invalid one are posted.
     ///
     /// # Safety
     /// As for [`Self::post_recv`], for every request.
@@ -67,18 +68,18 @@ impl Endpoint {
     /// (or [`Self::open_sends`]).
     ///
     /// # Safety
-    /// Inline: the memory of the segments is readable now. Otherwise it is left
-    /// alone (for a read: writable and unused) until the request completes, or
-    /// until the endpoint is reset or dropped and its completion queue has been
-    /// polled (or settled, or dropped) after that.
+    /// With inline data, the memory of the segments is readable during the call.
+    /// Otherwise it is not written (for a read: writable and not used) until the
+    /// request completes, or until the endpoint was reset or dropped and its
+    /// completion queue was polled (or settled, or dropped) after that.
     #[inline]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.path.post_send(request) }
     }
 
-    /// [`Self::post_send`] of a request whose completion carries `note` in its
-    /// `imm`: what the poller is to know of the request besides the cookie.
+    /// Posts a request as [`Self::post_send`] does. The `imm` field of its
+    /// completion carries `note`: 32 bits for the polling thread besides `wr_id`.
     ///
     /// # Errors
     /// As for [`Self::post_send`].
@@ -95,20 +96,20 @@ impl Endpoint {
         unsafe { self.path.post_send_noted(request, note) }
     }
 
-    /// Posts a bind, or an unbind, of a memory window. Answers the key that peers
-    /// name the window by once that is done; the key before is good until then.
-    /// What is posted behind it starts only when it is done.
+    /// Posts a bind or an unbind of a memory window. Returns the window's new rkey.
+    /// Peers use it once the bind has completed; the old rkey is valid until then.
+    /// Requests that are posted later start after the bind has completed.
     ///
     /// A bind that the device refuses completes as [`crate::Status::MwBind`] and
-    /// ends the connection; one that is not carried out leaves the window as it
-    /// was, but for the key that [`MemoryWindow::rkey`] tells.
+    /// breaks the connection. A bind that is flushed leaves the window unchanged,
+    /// except that [`MemoryWindow::rkey`] returns the new rkey.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// The region stays registered until another bind or unbind of the window
-    /// was posted, or the window is gone.
+    /// The region stays registered until another bind or unbind of the window was
+    /// posted, or the window was dropped.
     pub unsafe fn post_bind(
         &mut self,
         window: &mut MemoryWindow,
@@ -126,7 +127,7 @@ impl Endpoint {
                 return Err(PostError::WindowTooLong);
             }
         }
-        // No bytes are nothing to open.
+        // A bind of 0 bytes opens nothing: it is an unbind.
         let request = BindRequest {
             target: request.target.filter(|target| target.length != 0),
             ..*request
@@ -150,7 +151,7 @@ impl Endpoint {
     /// Posts several requests to the send queue with one doorbell.
     ///
     /// # Errors
-    /// [`ListError`]; the requests before the bad one are posted.
+    /// [`ListError`]; the requests before the invalid one are posted.
     ///
     /// # Safety
     /// As for [`Self::post_send`], for every request.
@@ -160,13 +161,14 @@ impl Endpoint {
         unsafe { self.path.post_send_list(requests) }
     }
 
-    /// Its queue pair's number, 24 bits.
+    /// Returns the queue pair's number, 24 bits.
     #[must_use]
     pub fn qpn(&self) -> u32 {
         self.handle.qpn()
     }
 
-    /// What the peer needs to connect to it through a port.
+    /// Returns the address that the peer needs to connect to this endpoint through
+    /// a port.
     ///
     /// # Errors
     /// The port is missing or not active, or on RoCE has no usable GID.
@@ -174,37 +176,38 @@ impl Endpoint {
         self.handle.local_address(port)
     }
 
-    /// Lets receives be posted, before the peer is known.
+    /// Moves the endpoint to INIT, where receives can be posted before the peer is
+    /// known.
     ///
     /// # Errors
-    /// The endpoint is past that state, or the port does not exist.
+    /// The endpoint is not in RESET, or the port does not exist.
     pub fn init(&mut self, options: &ConnectOptions) -> Result<(), ControlError> {
         self.handle.init(options)?;
         self.open_receives();
         Ok(())
     }
 
-    /// Connects to the endpoint at `peer`, which must connect to this one.
-    /// Includes [`Self::init`] if that was not called.
+    /// Connects to the endpoint at `peer`, which must connect to this one. Calls
+    /// [`Self::init`] first if the endpoint is in RESET.
     ///
     /// # Errors
-    /// The port is not active, the peer cannot be addressed, or the endpoint
-    /// was connected before and not reset since.
+    /// The port is not active, the peer is unreachable, or the endpoint was
+    /// connected before and not reset since.
     pub fn connect(
         &mut self,
         peer: &EndpointAddress,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
         let connected = self.handle.connect(peer, options);
-        // As far as it came.
+        // Receives can be posted even if only INIT was reached.
         self.open_receives();
         self.open_sends();
         connected
     }
 
-    /// Ends the connection, or the attempt at one, from any state: everything
-    /// posted completes, most of it as [`crate::Status::WrFlush`], and so does
-    /// what is posted from now on.
+    /// Moves the endpoint from any state to the error state, which ends the
+    /// connection. Everything posted completes, most of it as
+    /// [`crate::Status::WrFlush`], and so does everything posted afterwards.
     ///
     /// # Errors
     /// The device failed.
@@ -215,10 +218,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Lets receives be posted, if the endpoint has left RESET: for the posting
-    /// thread, after another has moved the endpoint through its
-    /// [`EndpointHandle`]. Answers whether it is so; until then posts fail with
-    /// [`PostError::NotReady`].
+    /// Allows receives to be posted if the endpoint has left RESET. The posting
+    /// thread calls this after another thread has moved the endpoint through its
+    /// [`EndpointHandle`]. Returns whether receives can be posted; until then posts
+    /// fail with [`PostError::NotReady`].
     pub fn open_receives(&mut self) -> bool {
         let takes = self.handle.lock().state.takes_receives();
         if takes {
@@ -227,8 +230,9 @@ impl Endpoint {
         takes
     }
 
-    /// Lets sends be posted, if the endpoint is connected, or in ERR, where
-    /// they are flushed. As [`Self::open_receives`].
+    /// Allows sends to be posted if the endpoint is in RTS, or in ERR, where they
+    /// are flushed. Returns whether sends can be posted. See
+    /// [`Self::open_receives`].
     pub fn open_sends(&mut self) -> bool {
         let takes = self.handle.lock().state.takes_sends();
         if takes {
@@ -237,46 +241,46 @@ impl Endpoint {
         takes
     }
 
-    /// Whether every send that was posted has been retired by a completion that
-    /// was polled. A send that is not signalled counts as outstanding until a
-    /// later one is.
+    /// Returns whether every posted send was retired by a polled completion. An
+    /// unsignalled send is outstanding until a later send completes with a CQE.
     #[inline]
     #[must_use]
     pub fn sends_idle(&self) -> bool {
         self.path.sends_idle()
     }
 
-    /// Receives of its own queue that were posted and whose completions were
-    /// not polled; 0 with a shared queue.
+    /// Returns the number of receives in the endpoint's own queue that were posted
+    /// and whose completions were not polled; 0 with a shared receive queue.
     #[inline]
     #[must_use]
     pub fn recvs_outstanding(&self) -> u32 {
         self.path.recvs_outstanding()
     }
 
-    /// What moves it through its states, and looks at it, while another thread
-    /// posts.
+    /// Returns a handle that moves the endpoint through its states and inspects it
+    /// while another thread posts.
     #[must_use]
     pub fn handle(&self) -> EndpointHandle {
         EndpointHandle::clone(&self.handle)
     }
 
-    /// Back to the state after creation. Everything posted is forgotten, and
-    /// completions that were not polled yet will not be seen. On the direct path
-    /// they hold their places in the completion queues until these are polled:
-    /// do that before it connects again, or the queues may overrun.
+    /// Moves the endpoint back to RESET, the state after creation. Everything
+    /// posted is discarded, and completions that were not polled yet are not
+    /// reported. On the direct path these stale CQEs occupy entries of the
+    /// completion queues until the queues are polled. Poll the queues before the
+    /// endpoint connects again, or they may overrun.
     ///
     /// # Errors
-    /// The device failed; or it speaks iWARP ([`VerbsQp::may_be_reset`]), and
-    /// another endpoint is to be made in place of this one.
+    /// The device failed; or the device is iWARP ([`VerbsQp::may_be_reset`]), where
+    /// another endpoint has to be created instead.
     pub fn reset(&mut self) -> Result<(), ControlError> {
         let mut inner = self.handle.lock();
         if !self.handle.verbs().may_be_reset() {
-            // SAFETY: refused.
+            // SAFETY: this device refuses the change of state.
             return unsafe { self.handle.verbs().to_reset() };
         }
         self.path.before_reset();
-        // SAFETY: the rings begin anew below; nothing is posted meanwhile.
+        // SAFETY: the rings are rebuilt below, and nothing is posted before.
         unsafe { self.handle.verbs().to_reset() }?;
         inner.state = State::Reset;
         self.path.reset();
@@ -284,7 +288,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The state that the device reports.
+    /// Returns the state that the device reports.
     ///
     /// # Errors
     /// The device failed.
@@ -292,47 +296,47 @@ impl Endpoint {
         self.handle.state()
     }
 
-    /// Takes no more than so many sends, and receives of its own queue, at a
-    /// time, where the queues would hold more; until [`Self::reset`]. Where more
-    /// are outstanding already, as many as that: call it before posting, or to
+    /// Limits the outstanding sends, and the outstanding receives of the endpoint's
+    /// own queue, to less than the queues hold, until [`Self::reset`]. If more are
+    /// outstanding now, the limit is their number. Call this before posting, or to
     /// raise the limit.
     pub fn limit(&mut self, sends: u32, receives: u32) {
         self.path.limit(sends, receives);
     }
 
-    /// How many sends may be outstanding.
+    /// Returns how many sends may be outstanding.
     #[must_use]
     pub fn send_capacity(&self) -> u32 {
         self.path.send_capacity()
     }
 
-    /// How many receives may be outstanding; 0 if they come from a shared queue.
+    /// Returns how many receives may be outstanding; 0 with a shared receive queue.
     #[must_use]
     pub fn recv_capacity(&self) -> u32 {
         self.path.recv_capacity()
     }
 
-    /// How many bytes one inline send may have.
+    /// Returns the most bytes of an inline send.
     #[must_use]
     pub fn max_inline(&self) -> u32 {
         self.max_inline
     }
 
-    /// The verbs object, for matching asynchronous events.
+    /// Returns the libibverbs queue pair, for matching asynchronous events.
     #[must_use]
     pub fn verbs(&self) -> &VerbsQp {
         self.handle.verbs()
     }
 
-    /// Where its send ring lies: for tests and measurements that play the device.
-    /// `None` on the verbs path.
+    /// Returns the location of the send ring, for tests and benchmarks that
+    /// simulate the device. `None` on the verbs path.
     #[must_use]
     pub fn send_layout(&self) -> Option<SendLayout> {
         self.verbs().send_layout()
     }
 
-    /// Where its receive ring lies, if it has one: for tests and measurements
-    /// that play the device. `None` on the verbs path.
+    /// Returns the location of the receive ring, if there is one, for tests and
+    /// benchmarks that simulate the device. `None` on the verbs path.
     #[must_use]
     pub fn recv_layout(&self) -> Option<RecvLayout> {
         self.verbs().recv_layout()
@@ -341,36 +345,38 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // Moves that are under way end first, and none begins after.
+        // Under the lock: changes of state in progress end first, and none begins
+        // later.
         let mut inner = self.handle.lock();
         let flushed = core::mem::replace(&mut inner.state, State::Gone) == State::Error;
         let connects = inner.may_be_connecting;
         inner.watch = None;
         self.path.before_reset();
-        // In ERR nothing is begun any more, and if this is the last that knows
-        // the queue pair it is destroyed below, which ends the rest: as good as
-        // RESET where no completion is looked for by its number, and much
-        // cheaper with Soft-RoCE.
+        // A device in ERR starts no request. If this is the last handle, the queue
+        // pair is destroyed below, which ends the requests in progress. Destroying
+        // from ERR is as safe as RESET where completions are not found by QP
+        // number, and much faster with Soft-RoCE.
         let destroyed = flushed && self.handle.is_the_last() && self.path.may_go_from_error();
         let reset = match destroyed {
             true => self.handle.verbs().require_here(),
-            // SAFETY: the rings go below.
+            // SAFETY: the rings are dropped below.
             false => unsafe { self.handle.verbs().end() },
         };
         match reset {
-            // The parent goes on using the queues; this copy of the handle must
-            // not touch them.
+            // After a fork the queues belong to the parent, so this copy of the
+            // handle must not destroy them.
             Err(error) if error.kind() == ControlErrorKind::Forked => {
                 drop(inner);
-                // SAFETY: not used again: this is the value's own drop.
+                // SAFETY: the field is not used again: this is the value's own
+                // drop.
                 unsafe { ManuallyDrop::drop(&mut self.handle) };
                 return;
             }
-            Err(error) => tracing::error!("dropping an endpoint: {error}"),
+            Err(error) => tracing::error!("cannot drop an endpoint cleanly: {error}"),
             Ok(()) => {}
         }
         drop(inner);
-        // SAFETY: not used again: this is the value's own drop.
+        // SAFETY: the field is not used again: this is the value's own drop.
         let handle = unsafe {
             ManuallyDrop::drop(&mut self.path);
             ManuallyDrop::take(&mut self.handle)
@@ -382,14 +388,14 @@ impl Drop for Endpoint {
     }
 }
 
-/// Destroys a queue pair on a thread of its own: of one that the kernel is to
-/// connect, on iWARP, that waits until the kernel gives up.
+/// Destroys a queue pair on a separate thread. On iWARP, destroying a queue pair
+/// that the kernel is about to connect blocks until the kernel gives up.
 #[cold]
 fn destroy_aside(handle: EndpointHandle) {
     let blocked = SignalsBlocked::new();
     let thread = thread::Builder::new().name("engine-end".into());
     if let Err(error) = thread.spawn(move || drop(handle)) {
-        tracing::warn!("no thread to destroy a queue pair on: {error}");
+        tracing::warn!("cannot start a thread to destroy a queue pair: {error}");
     }
     drop(blocked);
 }

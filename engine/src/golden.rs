@@ -1,4 +1,4 @@
-//! WQE segments against the encoders that `mlx5dv.h` itself defines.
+//! WQE segments compared with those of the encoders in `mlx5dv.h`.
 
 use std::ptr::NonNull;
 
@@ -14,7 +14,7 @@ use mlx5_rings::wire::{
     CtrlFlags, CtrlSegment, DataSegment, MkeyAccess, WindowChange, WindowRange, WqeOpcode,
 };
 
-/// The 16 bytes of a segment, as two words of memory.
+/// Returns the 16 bytes of a segment as two words.
 fn words<T>(segment: &T) -> [u64; 2] {
     assert_eq!(size_of::<T>(), 16);
     // SAFETY: 16 initialised bytes without padding, of any alignment.
@@ -26,7 +26,7 @@ fn words<T>(segment: &T) -> [u64; 2] {
 }
 
 #[test]
-fn a_control_segment_has_the_bytes_of_mlx5dv() {
+fn a_control_segment_equals_that_of_mlx5dv() {
     let opcodes = [
         WqeOpcode::Nop,
         WqeOpcode::Send,
@@ -64,10 +64,10 @@ fn a_control_segment_has_the_bytes_of_mlx5dv() {
 }
 
 #[repr(align(64))]
-struct Memory(#[allow(dead_code, reason = "read by address")] [u8; 1024]);
+struct Memory(#[allow(dead_code, reason = "accessed by address")] [u8; 1024]);
 
 #[test]
-fn a_marker_is_the_nop_that_mlx5dv_encodes_whatever_its_flags() {
+fn a_marker_equals_the_nop_of_mlx5dv_with_any_flags() {
     const QPN: u32 = 0x12_3456;
     for (asked, expected) in [
         (SendFlags::empty(), CtrlFlags::CQ_UPDATE),
@@ -77,9 +77,10 @@ fn a_marker_is_the_nop_that_mlx5dv_encodes_whatever_its_flags() {
             CtrlFlags::CQ_UPDATE | CtrlFlags::FENCE,
         ),
     ] {
-        // Four WQEBBs, the doorbell records, and two halves of a register.
+        // Four WQEBBs, the doorbell records, and both halves of a doorbell
+        // register.
         let memory = NonNull::from(Box::leak(Box::new(Memory([0xa5; 1024])))).cast::<u8>();
-        // SAFETY: offsets inside the memory.
+        // SAFETY: the offsets are inside the memory.
         let (dbrec, reg) = unsafe { (memory.add(256 + 4), memory.add(512)) };
         let layout = SendLayout {
             buf: memory,
@@ -100,9 +101,9 @@ fn a_marker_is_the_nop_that_mlx5dv_encodes_whatever_its_flags() {
             blue_flame: true,
             serialised: false,
         };
-        // SAFETY: the memory is never freed, and nobody else uses it.
+        // SAFETY: the memory is never freed, and has no other user.
         let consumer = unsafe { SendConsumer::new(&layout) }.expect("a layout");
-        // SAFETY: the consumer outlives the producer, and stays.
+        // SAFETY: the consumer outlives the producer, and does not move.
         let mut producer = unsafe { SendProducer::new(&layout, policy, &consumer) };
         producer.open();
         let segment = Segment::default();
@@ -113,10 +114,11 @@ fn a_marker_is_the_nop_that_mlx5dv_encodes_whatever_its_flags() {
                 flags: asked,
                 segments,
             };
-            // SAFETY: a marker names no memory.
+            // SAFETY: a marker refers to no memory.
             unsafe { producer.post(&marker) }.expect("room");
             let mut theirs = mlx5_wqe_ctrl_seg::default();
-            // SAFETY: a whole segment to write to; the encoder reads nothing.
+            // SAFETY: the pointer is to a whole segment, which the encoder only
+            // writes.
             unsafe {
                 mlx5dv_set_ctrl_seg(
                     &raw mut theirs,
@@ -142,7 +144,7 @@ fn a_marker_is_the_nop_that_mlx5dv_encodes_whatever_its_flags() {
                 0xa5a5_a5a5_a5a5_a5a5,
                 "a control segment alone"
             );
-            // A doorbell of eight bytes, in whichever half is next.
+            // An 8-byte doorbell, in the half that is used next.
             assert!([at(512), at(768)].contains(&theirs[0]), "{asked:?}");
             // SAFETY: no device reads the ring.
             let retired = unsafe { consumer.retire(counter) };
@@ -152,7 +154,7 @@ fn a_marker_is_the_nop_that_mlx5dv_encodes_whatever_its_flags() {
 }
 
 #[test]
-fn a_data_segment_has_the_bytes_of_mlx5dv() {
+fn a_data_segment_equals_that_of_mlx5dv() {
     for (addr, length, lkey) in [
         (0, 1, 0),
         (0x1122_3344_5566_7788, 0x7fff_ffff, 0xdead_beef),
@@ -165,17 +167,16 @@ fn a_data_segment_has_the_bytes_of_mlx5dv() {
             addr: 0,
         };
         let address = usize::try_from(addr).expect("64 bits");
-        // SAFETY: a whole segment to write to; the address is only encoded.
+        // SAFETY: the pointer is to a whole segment; the address is only encoded.
         unsafe { mlx5dv_set_data_seg(&raw mut theirs, length, lkey, address) };
         assert_eq!(ours.to_words(), words(&theirs), "{addr:#x}");
     }
 }
 
-/// The fields of the header's structs, filled in by hand: no encoder of
-/// `mlx5dv.h` makes these segments. That libmlx5 fills them in alike is what
-/// the referee's tests see to.
+/// `mlx5dv.h` has no encoder for these segments, so the test fills in the header's
+/// structs. The reference tests check that libmlx5 fills them in likewise.
 #[test]
-fn the_segments_of_a_bind_are_those_of_the_header() {
+fn the_segments_of_a_bind_match_the_structs_of_the_header() {
     use dv_sys::mlx5dv::{mlx5_wqe_mkey_context_seg, mlx5_wqe_umr_ctrl_seg, mlx5_wqe_umr_klm_seg};
     assert_eq!(u32::from(WqeOpcode::Umr as u8), MLX5_OPCODE_UMR);
     assert_eq!(
@@ -200,7 +201,7 @@ fn the_segments_of_a_bind_are_those_of_the_header() {
             Some(_) => 1 << 29 | 1 << 13 | 1 | 1 << 6 | 0xf << 18,
             None => 1 << 29 | 1 << 13,
         };
-        // SAFETY: integers, for which zero is valid.
+        // SAFETY: all fields are integers, for which zero is valid.
         let (mut control, mut context, mut klm): (
             mlx5_wqe_umr_ctrl_seg,
             mlx5_wqe_mkey_context_seg,
@@ -226,8 +227,8 @@ fn the_segments_of_a_bind_are_those_of_the_header() {
         }
         let mut expected = [[0; 2]; 11];
         let mut at = expected.as_mut_ptr().cast::<u8>();
-        // SAFETY: 48, 64 and 16 bytes of the 176 that there are; the structs
-        // have no padding.
+        // SAFETY: the structs have 48, 64 and 16 bytes, without padding; the array
+        // has 176.
         unsafe {
             at.cast::<mlx5_wqe_umr_ctrl_seg>().write_unaligned(control);
             at = at.add(48);

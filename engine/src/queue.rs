@@ -1,4 +1,4 @@
-//! Completion queues, as the application sees them.
+//! Completion queues.
 
 use core::fmt;
 use core::ops::Deref;
@@ -15,31 +15,33 @@ use mlx5_rings::layout::CompletionLayout;
 /// How to create a [`CompletionQueue`].
 #[derive(Clone, Copy, Default)]
 pub struct CqOptions<'a> {
-    /// Completions that it holds, at least. Make it as deep as all the queues
-    /// that report to it together: a completion queue that overflows is dead.
+    /// The least number of completions that the queue holds. It must be at least
+    /// the sum of the depths of all queues that report to it: a completion queue
+    /// that overruns is lost.
     pub depth: u32,
-    /// Size of its entries, on the direct path.
+    /// The size of its CQEs, on the direct path.
     pub cqe_size: CqeSize,
-    /// Where its events go, for those who wait.
+    /// The channel on which its events arrive, for callers that wait.
     pub channel: Option<&'a CompletionChannel>,
-    /// Which interrupt raises the events, below the device's number of vectors.
+    /// The interrupt vector of the events, below the device's number of vectors.
     pub vector: u32,
 }
 
 /// A completion queue and the right to poll it.
 ///
-/// Polling takes `&mut self`: one thread at a time. What may be done while
-/// another thread polls, such as creating an endpoint that reports here, takes a
-/// [`CompletionQueueHandle`], to which this dereferences.
+/// Polling takes `&mut self`: one thread at a time. Operations that are allowed
+/// while another thread polls, such as creating an endpoint that reports to this
+/// queue, take a [`CompletionQueueHandle`], to which this type dereferences.
 pub struct CompletionQueue {
     path: path::Poller,
     handle: CompletionQueueHandle,
-    /// Of [`VerbsCq::event_count`], how many [`Self::take_events`] has reported.
+    /// How many of [`VerbsCq::event_count`] events [`Self::take_events`] has
+    /// reported.
     events_taken: u32,
 }
 
-/// A completion queue without the right to poll it. Clones are handles to the
-/// same queue.
+/// A completion queue without the right to poll it. Clones are handles to the same
+/// queue.
 #[derive(Clone)]
 pub struct CompletionQueueHandle {
     pub(crate) verbs: VerbsCq,
@@ -50,7 +52,7 @@ impl Device {
     /// Creates a completion queue.
     ///
     /// # Errors
-    /// A depth of 0 or beyond the device's limit, or no memory for it.
+    /// The depth is 0 or exceeds the device's limit, or there is no memory.
     pub fn create_cq(&self, options: &CqOptions<'_>) -> Result<CompletionQueue, ControlError> {
         let CqOptions {
             depth,
@@ -62,13 +64,13 @@ impl Device {
         let path = match verbs.layout() {
             Some(layout) => {
                 // SAFETY: the layout is that of a queue that was just created,
-                // which lives as long as the owner; its ring was handed to us
-                // alone, and endpoints are made with this poller's mailbox only.
+                // which lives as long as the owner; its ring is used by this poller
+                // only, and endpoints are created with this poller's mailbox only.
                 let poller = unsafe { direct::Poller::new(&layout, Arc::new(verbs.clone())) };
                 path::Poller::Direct(poller.map_err(|error| {
                     ControlError::new(
                         ControlErrorKind::Unsupported,
-                        "drive a completion queue directly",
+                        "use a completion queue on the direct path",
                         error.to_string(),
                     )
                 })?)
@@ -88,11 +90,11 @@ impl Device {
 }
 
 impl CompletionQueueHandle {
-    /// Whether polling may still write to the memory of a request that has
-    /// completed: an mlx5 leaves short payloads in the completion, and whoever
-    /// polls it copies them to where they belong. Memory that completed requests
-    /// name may be given back once this was false, or the queue was polled empty.
-    /// For any thread; may be true though nothing is there.
+    /// Returns whether polling may still write to the memory of a completed
+    /// request. An mlx5 device leaves short payloads in the CQE, and the poll
+    /// copies them to their buffer. Memory of completed requests may be freed once
+    /// this returned `false` or a poll found the queue empty. May be called from
+    /// any thread; may return `true` although the queue is empty.
     #[must_use]
     pub fn may_hold_payload(&self) -> bool {
         self.verbs.is_mlx5() && self.path.may_hold_any()
@@ -100,16 +102,15 @@ impl CompletionQueueHandle {
 }
 
 impl CompletionQueue {
-    /// The next completion, if there is one.
+    /// Returns the next completion, if there is one.
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         self.path.poll()
     }
 
-    /// The next CQE, if the device has written it, for a caller that has more to
-    /// know before it is consumed. Always `None` on the verbs path
-    /// ([`Self::can_peek`]). Does not notice endpoints that are gone: a caller
-    /// that never polls has to call [`Self::settle`] for that.
+    /// Returns the next CQE without consuming it, if the device has written one.
+    /// Always `None` on the verbs path ([`Self::can_peek`]). Does not detach
+    /// dropped endpoints: a caller that never polls has to call [`Self::settle`].
     #[inline(always)]
     pub fn peek(&mut self) -> Option<CqeRef<'_>> {
         match &mut self.path {
@@ -118,22 +119,22 @@ impl CompletionQueue {
         }
     }
 
-    /// Whether [`Self::peek`] returns CQEs: on the direct path.
+    /// Returns whether [`Self::peek`] returns CQEs, which is so on the direct path.
     #[inline(always)]
     #[must_use]
     pub fn can_peek(&self) -> bool {
         matches!(self.path, path::Poller::Direct(_))
     }
 
-    /// Returns when the next completion arrived, without taking it: for callers
+    /// Returns when the next completion arrived, without consuming it, for callers
     /// that merge several queues of one device.
     #[must_use]
     pub fn arrival(&self) -> Arrival {
         self.path.arrival()
     }
 
-    /// Whether [`Self::peek`] would return a CQE now. Cheaper: only the owner bit
-    /// is read.
+    /// Returns whether [`Self::peek`] would return a CQE now. Reads the owner bit
+    /// only.
     #[inline(always)]
     #[must_use]
     pub fn has_cqe(&self) -> bool {
@@ -143,10 +144,11 @@ impl CompletionQueue {
         }
     }
 
-    /// [`Self::peek`] without another look at the owner bit.
+    /// Returns the next CQE as [`Self::peek`] does, without reading the owner bit
+    /// again.
     ///
     /// # Safety
-    /// [`Self::has_cqe`] was true, and nothing was polled or consumed since.
+    /// [`Self::has_cqe`] returned `true`, and nothing was polled or consumed since.
     #[inline(always)]
     pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
         match &mut self.path {
@@ -157,33 +159,34 @@ impl CompletionQueue {
         }
     }
 
-    /// Fills `out` from the start with completions, as far as there are any.
-    /// Returns how many.
+    /// Fills `out` from the start with the completions that are there. Returns how
+    /// many.
     #[inline]
     pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
         self.path.poll_batch(out)
     }
 
-    /// Asks for one event on the channel at the next completion, or at the next
-    /// that is solicited or an error. Completions that came before count too,
-    /// so poll once more after arming, and wait only if there is nothing.
+    /// Arms the queue: the next completion, or the next one that is solicited or an
+    /// error, raises one event on the channel. Completions may arrive before the
+    /// arm takes effect, so poll once more after arming, and sleep only if that
+    /// poll finds nothing.
     ///
     /// # Errors
-    /// On the verbs path: the device failed, or belongs to a parent of this
-    /// process. Then there will be no event.
+    /// On the verbs path: the device failed, or belongs to the parent of this
+    /// process. No event follows.
     pub fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
         if let Some(channel) = self.handle.verbs.channel() {
             channel.expect_one_more();
         }
         self.path
             .arm(solicited_only, self.handle.verbs.event_count())
-            .map_err(|errno| ControlError::verbs("ask a completion queue for an event", errno))
+            .map_err(|errno| ControlError::verbs("arm a completion queue", errno))
     }
 
-    /// Takes the events off the channel without blocking, for all queues that
-    /// share it, and returns how many there were for this one since the last
-    /// call. 0 if it has no channel. As many are taken as queues were armed; if
-    /// there are more, the channel stays readable.
+    /// Takes events off the channel without blocking, for all queues that share the
+    /// channel. Returns how many were for this queue since the last call; 0 without
+    /// a channel. Takes at most one event per armed queue; if more are queued, the
+    /// channel stays readable.
     ///
     /// # Errors
     /// The device failed.
@@ -194,8 +197,8 @@ impl CompletionQueue {
         Ok(self.taken_events())
     }
 
-    /// The same, of events that [`Self::take_events`] of another queue on the
-    /// channel has taken: without a system call.
+    /// Returns the number of events for this queue that [`Self::take_events`] of
+    /// another queue has taken off their channel. Makes no system call.
     pub fn taken_events(&mut self) -> u32 {
         let count = self.handle.verbs.event_count();
         let new = count.wrapping_sub(self.events_taken);
@@ -203,22 +206,22 @@ impl CompletionQueue {
         new
     }
 
-    /// Takes note of endpoints that were created and dropped. Polling does it
-    /// by itself when it finds nothing; a queue that is not polled keeps the
-    /// verbs objects, and the numbers, of endpoints that were dropped until
-    /// this is called, or until it is dropped itself. On the verbs path there
-    /// is nothing to be done.
+    /// Attaches new endpoints and detaches dropped ones. Polling does so whenever
+    /// it finds no CQE. A queue that is not polled keeps the queue pairs of dropped
+    /// endpoints, and their QP numbers, until this is called or the queue is
+    /// dropped. Does nothing on the verbs path.
     pub fn settle(&mut self) {
         self.path.settle();
     }
 
-    /// Completions that polling had to skip.
+    /// Returns how many completions polling has skipped.
     #[must_use]
     pub fn counters(&self) -> PollerCounters {
         self.path.counters()
     }
 
-    /// What creating endpoints takes; for use while another thread polls.
+    /// Returns the handle for creating endpoints, for use while another thread
+    /// polls.
     #[must_use]
     pub fn handle(&self) -> &CompletionQueueHandle {
         &self.handle
@@ -234,32 +237,33 @@ impl Deref for CompletionQueue {
 }
 
 impl CompletionQueueHandle {
-    /// Its number on the device.
+    /// Returns the queue's number (CQN).
     #[must_use]
     pub fn cqn(&self) -> u32 {
         self.verbs.cqn()
     }
 
-    /// How many completions it holds.
+    /// Returns how many completions the queue holds.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.verbs.capacity()
     }
 
-    /// Whether its completions tell which of them the peer wanted to be told of
-    /// ([`crate::CompletionFlags::SOLICITED`]). On the verbs path they do not;
+    /// Returns whether completions report that the peer solicited an event
+    /// ([`crate::CompletionFlags::SOLICITED`]). They do not on the verbs path;
     /// [`CompletionQueue::arm`] with `solicited_only` works nevertheless.
     #[must_use]
     pub fn tells_solicited(&self) -> bool {
         matches!(self.path, path::CqSide::Direct(_))
     }
 
-    /// Gives the queue at least `depth` entries; completions that are in it stay.
-    /// The queue may be polled meanwhile by another thread, which then waits.
+    /// Grows the queue to at least `depth` entries; its completions stay. A thread
+    /// that polls meanwhile waits.
     ///
     /// # Errors
-    /// `Unsupported` if it is polled directly, or the device resizes none
-    /// ([`Device::resizes_cqs`]); no memory. Nothing has changed then.
+    /// `Unsupported` on the direct path, or if the device resizes no completion
+    /// queue ([`Device::resizes_cqs`]); or there is no memory. The queue is then
+    /// unchanged.
     pub fn resize(&self, depth: u32) -> Result<(), ControlError> {
         self.verbs.require_here()?;
         match &self.path {
@@ -270,20 +274,20 @@ impl CompletionQueueHandle {
         }
     }
 
-    /// The channel that its events go to.
+    /// Returns the channel on which the queue's events arrive.
     #[must_use]
     pub fn channel(&self) -> Option<&CompletionChannel> {
         self.verbs.channel()
     }
 
-    /// The verbs object, for matching asynchronous events.
+    /// Returns the libibverbs completion queue, for matching asynchronous events.
     #[must_use]
     pub fn verbs(&self) -> &VerbsCq {
         &self.verbs
     }
 
-    /// Where its ring lies: for tests and measurements that play the device.
-    /// `None` on the verbs path.
+    /// Returns the location of the ring, for tests and benchmarks that simulate the
+    /// device. `None` on the verbs path.
     #[must_use]
     pub fn layout(&self) -> Option<CompletionLayout> {
         self.verbs.layout()

@@ -1,8 +1,7 @@
-//! What an application asks for: receive and send requests, binds of memory
-//! windows, and how a post fails.
+//! Requests: receives, sends, binds of memory windows; and why a post fails.
 //!
-//! Plain values. They live only for the duration of the call that posts them;
-//! the memory that their segments name must live until the request completes.
+//! All are plain values that need to live only during the call that posts them. The
+//! memory of their segments must live until the request completes.
 
 pub use mlx5_rings::request::{
     ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
@@ -10,13 +9,13 @@ pub use mlx5_rings::request::{
 
 use crate::control::WindowTarget;
 
-/// A request for the send queue that changes a memory window.
+/// A request of the send queue that binds or unbinds a memory window.
 #[derive(Clone, Copy)]
 pub struct BindRequest<'a> {
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub cookie: u64,
-    /// `SIGNALED` and `FENCE`; others mean nothing here.
+    /// `SIGNALED` and `FENCE`; other flags are ignored.
     pub flags: SendFlags,
-    /// What the window opens from then on; nothing, if `None`.
+    /// The memory that the window opens from then on; `None` unbinds the window.
     pub target: Option<WindowTarget<'a>>,
 }

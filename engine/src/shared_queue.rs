@@ -1,4 +1,4 @@
-//! Shared receive queues, as the application sees them.
+//! Shared receive queues.
 
 use core::fmt;
 use core::ops::Deref;
@@ -13,24 +13,24 @@ use mlx5_rings::layout::SharedRecvLayout;
 /// How to create a [`SharedReceiveQueue`].
 #[derive(Clone, Copy, Debug)]
 pub struct SrqOptions {
-    /// Receives that may be outstanding, at least. Where it can grow later
-    /// [`SharedReceiveQueue::resize`] tells.
+    /// The least number of receives that may be outstanding.
+    /// [`SharedReceiveQueue::resize`] describes where it can grow later.
     pub depth: u32,
-    /// Segments of one receive, at most.
+    /// The most segments of one receive.
     pub max_segments: u32,
 }
 
 /// A queue of receives for many endpoints, and the right to post to it.
 ///
-/// What may be done while another thread posts takes a
-/// [`SharedReceiveQueueHandle`], to which this dereferences.
+/// Operations that are allowed while another thread posts take a
+/// [`SharedReceiveQueueHandle`], to which this type dereferences.
 pub struct SharedReceiveQueue {
     path: path::SharedReceives,
     handle: SharedReceiveQueueHandle,
 }
 
-/// A shared receive queue without the right to post to it. Clones are handles
-/// to the same queue.
+/// A shared receive queue without the right to post to it. Clones are handles to
+/// the same queue.
 #[derive(Clone)]
 pub struct SharedReceiveQueueHandle {
     pub(crate) verbs: VerbsSrq,
@@ -41,20 +41,20 @@ impl ProtectionDomain {
     /// Creates a shared receive queue.
     ///
     /// # Errors
-    /// A depth or a number of segments of 0 or beyond the device's limits, or
-    /// no memory for it.
+    /// The depth or the number of segments is 0 or exceeds the device's limits, or
+    /// there is no memory.
     pub fn create_srq(&self, options: &SrqOptions) -> Result<SharedReceiveQueue, ControlError> {
         let verbs = VerbsSrq::create(self, options.depth, options.max_segments)?;
         let path = match verbs.layout() {
             Some(layout) => {
                 let owner = Arc::new(verbs.clone());
                 // SAFETY: the layout is that of a queue that was just created,
-                // which lives as long as the owner, and is used by nobody else.
+                // which lives as long as the owner and has no other user.
                 let receives = unsafe { direct::SharedReceives::new(&layout, owner) };
                 path::SharedReceives::Direct(receives.map_err(|error| {
                     ControlError::new(
                         ControlErrorKind::Unsupported,
-                        "drive a shared receive queue directly",
+                        "use a shared receive queue on the direct path",
                         error.to_string(),
                     )
                 })?)
@@ -80,8 +80,8 @@ impl SharedReceiveQueue {
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// The memory of the segments is writable and left alone until the receive
-    /// completes, or the queue and all its endpoints are gone.
+    /// The memory of the segments is writable, and not used otherwise until the
+    /// receive completes, or until the queue and all its endpoints were dropped.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
@@ -101,7 +101,7 @@ impl SharedReceiveQueue {
     /// Posts several receives with one doorbell.
     ///
     /// # Errors
-    /// [`ListError`]; the receives before the bad one are posted.
+    /// [`ListError`]; the receives before the invalid one are posted.
     ///
     /// # Safety
     /// As for [`Self::post`], for every request.
@@ -111,16 +111,18 @@ impl SharedReceiveQueue {
         unsafe { self.path.post_list(requests) }
     }
 
-    /// Makes room for `depth` receives, if there is less: what is outstanding
-    /// stays. Never makes it less.
+    /// Grows the queue to at least `depth` receives. Outstanding receives stay.
+    /// Never shrinks the queue.
     ///
     /// # Errors
-    /// The device cannot resize (mlx5), or not so far. Then nothing has changed.
+    /// The device cannot resize its queues (mlx5), or `depth` exceeds its limit.
+    /// The queue is then unchanged.
     pub fn resize(&mut self, depth: u32) -> Result<(), ControlError> {
         if depth <= self.capacity() {
             return Ok(());
         }
-        // Refused on the direct path: there the device is mlx5, which cannot.
+        // Fails on the direct path, since mlx5 devices do not resize shared receive
+        // queues.
         self.handle.verbs.resize(depth)?;
         match &mut self.path {
             path::SharedReceives::Verbs(receives) => receives.grow(depth),
@@ -129,19 +131,20 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// What creating endpoints takes; for use while another thread posts.
+    /// Returns the handle for creating endpoints, for use while another thread
+    /// posts.
     #[must_use]
     pub fn handle(&self) -> &SharedReceiveQueueHandle {
         &self.handle
     }
 
-    /// How many receives may be outstanding.
+    /// Returns how many receives may be outstanding.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.path.capacity()
     }
 
-    /// How many segments one receive may have.
+    /// Returns the most segments of one receive.
     #[must_use]
     pub fn max_segments(&self) -> usize {
         self.path.max_segments()
@@ -157,36 +160,38 @@ impl Deref for SharedReceiveQueue {
 }
 
 impl SharedReceiveQueueHandle {
-    /// Its number on the device.
+    /// Returns the queue's number (SRQN).
     #[must_use]
     pub fn srqn(&self) -> u32 {
         self.verbs.srqn()
     }
 
-    /// Asks for one asynchronous event when fewer than `limit` receives are
-    /// left; 0 asks for none.
+    /// Arms the queue's limit: one asynchronous event is raised when fewer than
+    /// `limit` receives are left. 0 disarms.
     ///
     /// # Errors
-    /// A limit above the depth.
+    /// The limit exceeds the depth.
     pub fn set_limit(&self, limit: u32) -> Result<(), ControlError> {
         self.verbs.set_limit(limit)
     }
 
-    /// Receives that were posted and whose completions were not polled yet. For
-    /// any thread; exact when nobody posts or polls meanwhile.
+    /// Returns the number of receives that were posted and whose completions were
+    /// not polled yet. May be called from any thread; exact while no thread posts
+    /// or polls.
     #[must_use]
     pub fn outstanding(&self) -> u32 {
         self.path.outstanding()
     }
 
-    /// The verbs object, for matching asynchronous events.
+    /// Returns the libibverbs shared receive queue, for matching asynchronous
+    /// events.
     #[must_use]
     pub fn verbs(&self) -> &VerbsSrq {
         &self.verbs
     }
 
-    /// Where its ring lies: for tests and measurements that play the device.
-    /// `None` on the verbs path.
+    /// Returns the location of the ring, for tests and benchmarks that simulate the
+    /// device. `None` on the verbs path.
     #[must_use]
     pub fn layout(&self) -> Option<SharedRecvLayout> {
         self.verbs.layout()

@@ -1,4 +1,4 @@
-//! Making an endpoint, on the path that the device is driven on.
+//! Creating endpoints on the data path of the device.
 
 use core::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -13,11 +13,10 @@ use mlx5_rings::layout::SendLayout;
 use mlx5_rings::send::DoorbellPolicy;
 
 impl ProtectionDomain {
-    /// Returns the most inline bytes, `most` at most, that an endpoint of this
-    /// shape gets. Creates endpoints to find out, and drops them.
-    ///
+    /// Returns how many inline bytes, at most `most`, an endpoint of this shape
+    /// gets. Creates endpoints to find out, and drops them.
     /// # Errors
-    /// An endpoint of this shape cannot be had without inline bytes either.
+    /// An endpoint of this shape cannot be created even without inline data.
     pub fn probe_inline(&self, shape: &InlineShape, most: u32) -> Result<u32, ControlError> {
         let cq = self.device().create_cq(&CqOptions {
             depth: 1,
@@ -34,11 +33,11 @@ impl ProtectionDomain {
         Ok(endpoint.max_inline().min(most))
     }
 
-    /// Creates an endpoint, not connected.
+    /// Creates an endpoint in RESET.
     ///
     /// # Errors
-    /// Arguments beyond the device's limits, parts of different devices, or a
-    /// device that has no more.
+    /// An argument exceeds the device's limits, the parts belong to different
+    /// devices, or the device has no queue pairs left.
     pub fn create_endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint, ControlError> {
         let switches = Switches::from_environment();
         let spec = QpSpec {
@@ -112,16 +111,16 @@ fn direct_path(
         context: options.context,
         owner: Arc::clone(verbs) as direct::Owner,
     };
-    // SAFETY: the layouts are those of a queue pair that was just created,
-    // which lives, and keeps its number, as long as the owner; its rings
-    // are used by nobody else. The register is its own, or shared with
-    // others of ours, serialised unless the application promised otherwise.
+    // SAFETY: the layouts are those of a queue pair that was just created, which
+    // lives, and keeps its number, as long as the owner; its rings have no other
+    // user. The doorbell register is its own, or shared with other queue pairs of
+    // the engine and locked unless the application promised one posting thread.
     unsafe { direct::QueuePair::new(parts) }
         .map(path::QueuePair::Direct)
         .map_err(|error| {
             ControlError::new(
                 ControlErrorKind::Unsupported,
-                "drive a queue pair directly",
+                "use a queue pair on the direct path",
                 error.to_string(),
             )
         })
@@ -157,16 +156,17 @@ fn verbs_path(
                 CREATE,
                 "a completion queue serves no more than 2^20 endpoints",
             )
-            .with_remedy("let some report to another completion queue")
+            .with_remedy("create some of the endpoints on another completion queue")
         })
 }
 
-/// Creating the queue pair has refused parts of different devices before.
+/// Returns the error for parts on different data paths. Parts of different devices
+/// were refused when the queue pair was created.
 fn mixed() -> ControlError {
     ControlError::new(
         ControlErrorKind::Invalid,
         CREATE,
-        "its parts are driven on different paths",
+        "its parts are on different data paths",
     )
 }
 

@@ -1,10 +1,10 @@
-//! Moving an endpoint through its states, apart from posting to it.
+//! Moving an endpoint through its states while another thread posts.
 //!
-//! A connection manager runs on a thread of its own and must bring a queue pair
-//! to RTS, or to ERR, while the application's thread posts receives. So what
-//! moves a queue pair takes `&self` here and is serialised by a lock that no
-//! post touches, and what admits posts stays with the one who posts
-//! ([`super::Endpoint::open_receives`], [`super::Endpoint::open_sends`]).
+//! A connection manager runs on a thread of its own. It moves a queue pair to RTS
+//! or to ERR while the application's thread posts receives. So changes of state
+//! take `&self` here, under a lock that posts do not take. Allowing posts stays
+//! with the posting thread ([`super::Endpoint::open_receives`],
+//! [`super::Endpoint::open_sends`]).
 
 use core::fmt;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::error::{ControlError, ControlErrorKind};
 use crate::path::Watch;
 use crate::sync::{Mutex, MutexGuard};
 
-/// As far as we moved it. The device may have gone to the error state since.
+/// The state that the engine has moved the queue pair to. The device may have moved
+/// it to the error state since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Reset,
@@ -29,12 +30,12 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Whether the device takes receives, be it to flush them.
+    /// Returns whether receives can be posted, if only to be flushed.
     pub(super) fn takes_receives(self) -> bool {
         !matches!(self, Self::Reset | Self::Gone)
     }
 
-    /// Whether the device takes sends, be it to flush them.
+    /// Returns whether sends can be posted, if only to be flushed.
     pub(super) fn takes_sends(self) -> bool {
         matches!(self, Self::ReadyToSend | Self::Error)
     }
@@ -43,25 +44,24 @@ impl State {
 /// An endpoint without the right to post to it. Clones are handles to the same
 /// endpoint, for any thread.
 ///
-/// The endpoint's number stays taken until its handles are gone too. Once the
-/// endpoint is dropped they refuse to move it.
+/// The queue pair's number stays allocated until the handles are dropped too. After
+/// the endpoint was dropped, operations on its handles fail.
 #[derive(Clone)]
 pub struct EndpointHandle(Arc<Shared>);
 
 struct Shared {
     verbs: Arc<VerbsQp>,
-    /// Held while the queue pair is moved, so that one move ends before the
-    /// next begins.
+    /// Held during a change of state, so that changes happen one after the other.
     inner: Mutex<Inner>,
 }
 
-/// What changes when the queue pair is moved.
+/// The part that a change of state modifies.
 pub(super) struct Inner {
     pub(super) state: State,
-    /// None when the endpoint is gone: the rings are not kept for a handle.
+    /// `None` after the endpoint was dropped: handles do not keep the rings.
     pub(super) watch: Option<Watch>,
-    /// Since it was told to a connection manager ([`EndpointHandle::asks_to_connect`]), on
-    /// iWARP, it has not been connected: the kernel may be about to.
+    /// The kernel may be about to connect the queue pair: on iWARP, from
+    /// [`EndpointHandle::asks_to_connect`] until it is connected.
     pub(super) may_be_connecting: bool,
 }
 
@@ -81,12 +81,12 @@ impl EndpointHandle {
         self.0.inner.lock()
     }
 
-    /// Whether there is no other handle to the endpoint.
+    /// Returns whether there is no other handle to the endpoint.
     pub(super) fn is_the_last(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// The lock, if there is still an endpoint to move.
+    /// Takes the lock, or fails if the endpoint was dropped.
     fn lock_for(&self, operation: &'static str) -> Result<MutexGuard<'_, Inner>, ControlError> {
         let inner = self.lock();
         if inner.state == State::Gone {
@@ -99,13 +99,13 @@ impl EndpointHandle {
         Ok(inner)
     }
 
-    /// Its queue pair's number, 24 bits.
+    /// Returns the queue pair's number, 24 bits.
     #[must_use]
     pub fn qpn(&self) -> u32 {
         self.0.verbs.qpn()
     }
 
-    /// The verbs object, for matching asynchronous events.
+    /// Returns the libibverbs queue pair, for matching asynchronous events.
     #[must_use]
     pub fn verbs(&self) -> &VerbsQp {
         &self.0.verbs
@@ -119,37 +119,40 @@ impl EndpointHandle {
         self.0.verbs.state()
     }
 
-    /// Whether it has no peer yet: an attempt to connect it that has failed left
-    /// it as it was, and it may be connected without being reset.
+    /// Returns whether the endpoint has no peer yet. A failed attempt to connect
+    /// left it unchanged, so it may be connected without a reset.
     #[must_use]
     pub fn awaits_peer(&self) -> bool {
         matches!(self.lock().state, State::Reset | State::Init)
     }
 
-    /// Whether it can be reset and connected again: [`VerbsQp::may_be_reset`].
+    /// Returns whether the endpoint can be reset and connected again:
+    /// [`VerbsQp::may_be_reset`].
     #[must_use]
     pub fn may_be_reset(&self) -> bool {
         self.0.verbs.may_be_reset()
     }
 
-    /// A connection manager is about to ask for a connection of it. Answers
-    /// whether it greets the peer: for [`crate::cm::ConnectionSink::greets`].
+    /// Records that a connection manager is about to request a connection for the
+    /// endpoint. Returns whether the endpoint greets its peer: for
+    /// [`crate::cm::ConnectionSink::greets`].
     #[must_use]
     pub fn asks_to_connect(&self) -> bool {
         self.lock().may_be_connecting = !self.may_be_reset();
         self.0.verbs.greets()
     }
 
-    /// What its requester's greeting comes to, if one has to come: for
-    /// [`crate::cm::ConnectionSink::greeting`].
+    /// Returns where the requester's greeting arrives, if the endpoint expects one:
+    /// for [`crate::cm::ConnectionSink::greeting`].
     ///
     /// # Errors
-    /// The device registers no more memory.
+    /// The device cannot register more memory.
     pub fn greeting(&self) -> Result<Option<Arc<Greeting>>, ControlError> {
         Ok(self.0.verbs.greeting()?.map(Arc::new))
     }
 
-    /// What the peer needs to connect to it through a port.
+    /// Returns the address that the peer needs to connect to this endpoint through
+    /// a port.
     ///
     /// # Errors
     /// The port is missing or not active, or on RoCE has no usable GID.
@@ -157,24 +160,24 @@ impl EndpointHandle {
         self.0.verbs.local_address(port)
     }
 
-    /// RESET to INIT, before the peer is known. The posting thread may then
-    /// [`super::Endpoint::open_receives`].
+    /// Moves the endpoint from RESET to INIT, before the peer is known. The posting
+    /// thread may then call [`super::Endpoint::open_receives`].
     ///
     /// # Errors
-    /// The endpoint is past that state or gone, or the port does not exist.
+    /// The endpoint is not in RESET or was dropped, or the port does not exist.
     pub fn init(&self, options: &ConnectOptions) -> Result<(), ControlError> {
         let mut inner = self.lock_for("initialise an endpoint")?;
         self.init_locked(&mut inner, options)
     }
 
-    /// Connects to the endpoint at `peer`, which must connect to this one:
-    /// [`Self::init`] if that was not called, then [`Self::ready_to_receive`]
-    /// and [`Self::ready_to_send`]. The posting thread may then
+    /// Connects to the endpoint at `peer`, which must connect to this one: calls
+    /// [`Self::init`] if the endpoint is in RESET, then [`Self::ready_to_receive`]
+    /// and [`Self::ready_to_send`]. The posting thread may then call
     /// [`super::Endpoint::open_sends`].
     ///
     /// # Errors
-    /// The port is not active, the peer cannot be addressed, or the endpoint
-    /// was connected before and not reset since, or is gone.
+    /// The port is not active, the peer is unreachable, the endpoint was connected
+    /// before and not reset since, or it was dropped.
     pub fn connect(
         &self,
         peer: &EndpointAddress,
@@ -188,13 +191,13 @@ impl EndpointHandle {
         self.send_locked(&mut inner, options)
     }
 
-    /// As [`Self::connect`], by whatever way a connection manager told. On iWARP
-    /// ([`Route::Iwarp`]) the kernel moves the queue pair: one that accepts may
-    /// send once [`crate::cm::ConnectionEvent::Established`] was told, and one
-    /// that was connected is not connected again.
+    /// Connects as [`Self::connect`] does, along a route from a connection manager.
+    /// On iWARP ([`Route::Iwarp`]) the kernel moves the queue pair: the accepting
+    /// side may send after [`crate::cm::ConnectionEvent::Established`], and an
+    /// endpoint that was connected cannot be connected again.
     ///
     /// # Errors
-    /// As for [`Self::connect`], or the way is through another port than
+    /// As for [`Self::connect`], or the route is through another port than
     /// [`ConnectOptions::port`].
     pub fn connect_by(&self, route: &Route, options: &ConnectOptions) -> Result<(), ControlError> {
         if let Route::Address(peer) = route {
@@ -216,8 +219,8 @@ impl EndpointHandle {
         Ok(())
     }
 
-    /// INIT to RTR: messages of `peer` are taken. The half of
-    /// [`Self::connect`] that a passive side does before it answers.
+    /// Moves the endpoint from INIT to RTR, where it accepts messages of `peer`. A
+    /// passive side calls this before it answers the request.
     ///
     /// # Errors
     /// As for [`Self::connect`], or the endpoint is not in INIT.
@@ -230,7 +233,7 @@ impl EndpointHandle {
         self.receive_locked(&mut inner, peer, options)
     }
 
-    /// RTR to RTS: messages may be sent.
+    /// Moves the endpoint from RTR to RTS, where messages may be sent.
     ///
     /// # Errors
     /// As for [`Self::connect`], or the endpoint is not in RTR.
@@ -239,20 +242,20 @@ impl EndpointHandle {
         self.send_locked(&mut inner, options)
     }
 
-    /// Ends the connection, or the attempt at one, from any state: everything
-    /// posted completes, most of it as [`crate::Status::WrFlush`], and so does
-    /// what is posted from now on.
+    /// Moves the endpoint from any state to the error state, which ends the
+    /// connection. Everything posted completes, most of it as
+    /// [`crate::Status::WrFlush`], and so does everything posted afterwards.
     ///
     /// # Errors
-    /// The device failed, or the endpoint is gone.
+    /// The device failed, or the endpoint was dropped.
     pub fn to_error(&self) -> Result<(), ControlError> {
         let mut inner = self.lock_for("end the connection of an endpoint")?;
         if inner.state == State::Error {
             return Ok(());
         }
         if inner.state == State::Reset {
-            // Linux knows no way from RESET to ERR but through INIT. Which
-            // port and rights does not matter: nothing will come.
+            // Linux reaches ERR from RESET only through INIT. Port and access
+            // rights do not matter, since nothing arrives.
             self.0.verbs.to_init(1, Access::empty())?;
             inner.state = State::Init;
         }
@@ -267,21 +270,22 @@ impl EndpointHandle {
         Ok(())
     }
 
-    /// Whether every send that was posted has been retired by a completion that
-    /// was polled. A send that is not signalled counts as outstanding until a
-    /// later one is. True if the endpoint is gone.
+    /// Returns whether every posted send was retired by a polled completion. An
+    /// unsignalled send is outstanding until a later send completes with a CQE.
+    /// `true` if the endpoint was dropped.
     ///
-    /// Exact when nobody posts or polls meanwhile. Looks at every block of the
-    /// ring; the posting thread asks [`super::Endpoint::sends_idle`].
+    /// Exact while no thread posts or polls. Looks at every WQEBB of the ring; the
+    /// posting thread calls [`super::Endpoint::sends_idle`] instead.
     #[must_use]
     pub fn sends_idle(&self) -> bool {
         self.lock().watch.as_ref().is_none_or(Watch::sends_idle)
     }
 
-    /// Receives of its own queue that were posted and whose completions were
-    /// not polled; 0 with a shared queue, and if the endpoint is gone.
+    /// Returns the number of receives in the endpoint's own queue that were posted
+    /// and whose completions were not polled; 0 with a shared receive queue, and
+    /// after the endpoint was dropped.
     ///
-    /// Exact when nobody posts or polls meanwhile.
+    /// Exact while no thread posts or polls.
     #[must_use]
     pub fn recvs_outstanding(&self) -> u32 {
         self.lock()
@@ -290,16 +294,19 @@ impl EndpointHandle {
             .map_or(0, Watch::recvs_outstanding)
     }
 
-    /// On iWARP: the kernel has moved the queue pair, or does so as the request
-    /// is accepted.
+    /// Records, on iWARP, that the kernel has moved the queue pair, or moves it
+    /// when the request is accepted.
     fn follow_kernel(&self, inner: &mut Inner, route: &IwarpRoute) -> Result<(), ControlError> {
         if inner.state != State::Init {
             return Err(ControlError::new(
                 ControlErrorKind::Invalid,
                 "connect an endpoint",
-                format!("QP {:#x} had a connection, or was ended", self.qpn()),
+                format!(
+                    "QP {:#x} was connected before, or is in the error state",
+                    self.qpn()
+                ),
             )
-            .with_remedy("on iWARP create another endpoint for the next connection"));
+            .with_remedy("on iWARP, create another endpoint for each connection"));
         }
         if let Some(place) = route.greet() {
             self.0.verbs.greet(place)?;

@@ -1,55 +1,56 @@
-//! What an endpoint is asked to be, by its options and by the environment.
+//! Options of an endpoint, and the environment variables that change them.
 
 use crate::environment;
 use crate::queue::CompletionQueueHandle;
 use crate::shared_queue::SharedReceiveQueueHandle;
 
-/// How to create an [`crate::Endpoint`]; begin with [`EndpointOptions::new`].
+/// The options of a new [`crate::Endpoint`]; start with [`EndpointOptions::new`].
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointOptions<'a> {
-    /// Where sends complete.
+    /// The completion queue of its sends.
     pub send_cq: &'a CompletionQueueHandle,
-    /// Where receives complete; may be the same.
+    /// The completion queue of its receives; may be the same.
     pub recv_cq: &'a CompletionQueueHandle,
-    /// Where receives come from, instead of a queue of its own.
+    /// The shared receive queue that its receives come from, instead of a queue of
+    /// its own.
     pub srq: Option<&'a SharedReceiveQueueHandle>,
-    /// Sends that may be outstanding, at least.
+    /// The least number of sends that may be outstanding.
     pub send_depth: u32,
-    /// Receives that may be outstanding, at least; not used with `srq`.
+    /// The least number of receives that may be outstanding; ignored with `srq`.
     pub recv_depth: u32,
-    /// Segments of one send, at most.
+    /// The most segments of one send.
     pub send_segments: u32,
-    /// Segments of one receive, at most; not used with `srq`.
+    /// The most segments of one receive; ignored with `srq`.
     pub recv_segments: u32,
-    /// Bytes of one inline send, at most.
+    /// The most bytes of one inline send.
     pub inline_bytes: u32,
-    /// Fewer inline bytes will do: the endpoint gets as many as the device takes,
-    /// which [`crate::Endpoint::max_inline`] tells. Otherwise too many are refused.
+    /// Accept fewer inline bytes: the endpoint gets as many as the device grants,
+    /// and [`crate::Endpoint::max_inline`] returns their number. Otherwise creation
+    /// fails if the device grants fewer.
     pub inline_or_fewer: bool,
-    /// What every completion of the endpoint carries as its `context`, of sends
-    /// and receives, good and bad: where the application finds its own part of it.
+    /// The `context` of every completion of the endpoint: sends and receives,
+    /// successful and failed. The application finds its own data by it.
     pub context: u64,
-    /// Ask for a doorbell register of its own: single sends then go to the
-    /// device whole (BlueFlame), and no lock is taken. Devices have some
-    /// hundreds; when there is none left, a shared one is taken. Means nothing
-    /// on the verbs path.
+    /// Allocate a doorbell register for this endpoint alone. Single sends are then
+    /// copied whole to the device (BlueFlame), without a lock. Devices have some
+    /// hundreds of registers; when none is left, the endpoint gets a shared one.
+    /// Ignored on the verbs path.
     pub exclusive_register: bool,
-    /// Whether a lock is taken for a doorbell register that endpoints share.
-    /// Means nothing on the verbs path.
+    /// Whether posts lock a doorbell register that endpoints share. Ignored on the
+    /// verbs path.
     pub posters: Posters,
-    /// The device may leave short received messages in their completions, from
-    /// where polling moves them to their buffers: one access of the bus less.
-    /// Not for endpoints whose completions are not polled as they come. They may
-    /// not on the verbs path.
+    /// Let the device leave short received messages in their CQEs. Polling copies
+    /// them to their buffers, which saves one access of the bus. Not for endpoints
+    /// whose completions are not polled as they arrive. Ignored on the verbs path.
     pub payload_in_completion: bool,
-    /// Memory windows may be bound through the endpoint. On the direct path its
-    /// ring is up to four times as large for that.
+    /// Allow memory windows to be bound through the endpoint. On the direct path
+    /// the send ring is then up to four times as large.
     pub windows: bool,
 }
 
 impl<'a> EndpointOptions<'a> {
-    /// 128 sends and 128 receives of one segment each, no inline data, context 0,
-    /// a shared register.
+    /// Returns the defaults: 128 sends and 128 receives of one segment each, no
+    /// inline data, context 0, a shared doorbell register.
     #[must_use]
     pub fn new(send_cq: &'a CompletionQueueHandle, recv_cq: &'a CompletionQueueHandle) -> Self {
         Self {
@@ -71,15 +72,15 @@ impl<'a> EndpointOptions<'a> {
     }
 }
 
-/// What of an endpoint its inline size may depend on, for
+/// The properties of an endpoint that its inline size may depend on, for
 /// [`crate::ProtectionDomain::probe_inline`].
 #[derive(Clone, Copy, Debug)]
 pub struct InlineShape {
-    /// As [`EndpointOptions::send_depth`].
+    /// See [`EndpointOptions::send_depth`].
     pub send_depth: u32,
-    /// As [`EndpointOptions::recv_depth`].
+    /// See [`EndpointOptions::recv_depth`].
     pub recv_depth: u32,
-    /// As [`EndpointOptions::send_segments`].
+    /// See [`EndpointOptions::send_segments`].
     pub send_segments: u32,
 }
 
@@ -90,18 +91,18 @@ pub struct Posters {
 }
 
 impl Posters {
-    /// Any of them, at any time.
+    /// Any threads, at any time.
     pub const ANY: Self = Self {
         one_at_a_time: false,
     };
 
-    /// One thread at a time: then no lock is taken for a shared register.
+    /// One thread at a time, so that posts do not lock a shared doorbell register.
     /// libmlx5's `MLX5_SINGLE_THREADED=1` promises the same for a whole process.
     ///
     /// # Safety
-    /// No two threads post sends to endpoints of one device at the same time,
-    /// where one of the endpoints is made with this: their requests would mix in
-    /// the register, and name memory of neither.
+    /// No two threads post sends to endpoints of one device at the same time if one
+    /// of these endpoints was created with this value. Otherwise their WQEs mix in
+    /// the register, and the device accesses memory that neither names.
     #[must_use]
     pub const unsafe fn one_at_a_time() -> Self {
         Self {
@@ -110,7 +111,7 @@ impl Posters {
     }
 }
 
-/// What the environment asks of new endpoints.
+/// Environment variables that change new endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Switches {
     /// `DAT_DEBUG_NO_BF`: never copy a WQE to the register.
@@ -163,9 +164,6 @@ mod tests {
             single_threaded: true,
         };
         assert_eq!(with(Some("1")), on);
-        assert!(
-            !with(Some("yes")).single_threaded,
-            "libmlx5 wants exactly 1"
-        );
+        assert!(!with(Some("yes")).single_threaded, "libmlx5 accepts only 1");
     }
 }
