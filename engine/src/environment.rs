@@ -13,7 +13,7 @@
 use std::env;
 use std::ffi::OsString;
 
-/// Whether the process runs with more rights than its caller.
+/// Returns whether the process runs with more rights than its caller.
 #[must_use]
 pub fn is_secure() -> bool {
     // SAFETY: takes a number and reads what the kernel gave the process.
@@ -33,7 +33,10 @@ pub fn variable(name: &str) -> Option<OsString> {
 /// Returns one of libmlx5's own switches, as libmlx5 sees it.
 #[must_use]
 pub fn driver_switch(name: &str) -> Option<OsString> {
-    debug_assert!(name.starts_with("MLX5_"), "{name} is not libmlx5's");
+    debug_assert!(
+        name.starts_with("MLX5_"),
+        "{name} is not a variable of libmlx5"
+    );
     env::var_os(name)
 }
 
@@ -41,8 +44,7 @@ pub fn driver_switch(name: &str) -> Option<OsString> {
 mod tests {
     use super::*;
 
-    /// What changes in a process with `AT_SECURE` is tested with a program that
-    /// has it (`secure.rs` of libdat's tests).
+    /// `secure.rs` of libdat's tests covers a process with `AT_SECURE`.
     #[test]
     fn an_ordinary_process_reads_its_environment() {
         assert!(!is_secure());

@@ -1,13 +1,12 @@
-//! Why a control operation failed: what was tried, the cause, and what to do.
+//! Errors of the control path: the operation, the cause, and the remedy.
 //!
-//! Only the control path uses this type. Posting and polling answer with
-//! small `Copy` values.
+//! Posting and polling return small `Copy` values instead.
 
 use std::borrow::Cow;
 use std::{fmt, io};
 
-/// A failed control operation. Shown as one line with the cause and, where
-/// something can be done about it, a second line with the remedy.
+/// A failed operation of the control path. `Display` prints the operation and the
+/// cause on one line and, if a remedy is known, the remedy on a second line.
 #[derive(Clone, Debug)]
 pub struct ControlError {
     kind: ControlErrorKind,
@@ -17,11 +16,11 @@ pub struct ControlError {
     remedy: Cow<'static, str>,
 }
 
-/// What sort of failure a [`ControlError`] is, for code that has to react.
+/// The kind of a [`ControlError`], for code that has to react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ControlErrorKind {
-    /// This host has no RDMA device, or libibverbs cannot see one.
+    /// This host has no RDMA device, or libibverbs does not find one.
     NoDevice,
     /// There are devices, but none of the given name.
     UnknownDevice,
@@ -29,11 +28,12 @@ pub enum ControlErrorKind {
     Permission,
     /// The limit on locked memory (`RLIMIT_MEMLOCK`) is too low.
     LockedMemory,
-    /// Memory or objects of the device are used up.
+    /// The device has no memory or no objects left.
     OutOfResources,
     /// An argument is zero or beyond a limit of the device.
     Limit,
-    /// An argument is wrong in another way, or an object is in the wrong state.
+    /// An argument is invalid for another reason, or an object is in the wrong
+    /// state.
     Invalid,
     /// The port is not active.
     PortDown,
@@ -43,16 +43,16 @@ pub enum ControlErrorKind {
     Unreachable,
     /// The device or its driver lacks the function.
     Unsupported,
-    /// The device went away, or failed.
+    /// The device was removed, or failed.
     DeviceLost,
-    /// The object belongs to a process of which this one is a fork.
+    /// The object belongs to the parent of this forked process.
     Forked,
-    /// Anything else; see the error number.
+    /// Any other failure; see the error number.
     Other,
 }
 
 impl ControlError {
-    /// An error found here, without a call into libibverbs.
+    /// Returns an error that the engine detected without a call into libibverbs.
     pub(crate) fn new(
         kind: ControlErrorKind,
         operation: impl Into<Cow<'static, str>>,
@@ -67,7 +67,8 @@ impl ControlError {
         }
     }
 
-    /// An error number that libibverbs returned, with what it usually means.
+    /// Returns the error for an error number of libibverbs, with its usual meaning
+    /// and remedy.
     pub(crate) fn verbs(operation: impl Into<Cow<'static, str>>, errno: i32) -> Self {
         let (kind, remedy) = usual_meaning(errno);
         Self {
@@ -79,7 +80,7 @@ impl ControlError {
         }
     }
 
-    /// The error that the calling thread's `errno` tells.
+    /// Returns the error for the calling thread's `errno`.
     pub(crate) fn last(operation: impl Into<Cow<'static, str>>) -> Self {
         Self::verbs(operation, last_errno())
     }
@@ -90,7 +91,7 @@ impl ControlError {
         self
     }
 
-    /// Replaces the text of the cause; an error number is still shown after it.
+    /// Replaces the text of the cause. An error number is still displayed after it.
     #[must_use]
     pub(crate) fn with_cause(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
         self.cause = cause.into();
@@ -104,13 +105,13 @@ impl ControlError {
         self
     }
 
-    /// What sort of failure it is.
+    /// Returns the kind of the failure.
     #[must_use]
     pub fn kind(&self) -> ControlErrorKind {
         self.kind
     }
 
-    /// What was tried, as words that follow "cannot".
+    /// Returns the operation that failed, as words that follow "cannot".
     #[must_use]
     pub fn operation(&self) -> &str {
         &self.operation
@@ -122,7 +123,7 @@ impl ControlError {
         self.errno
     }
 
-    /// What can be done about it; empty if nothing is known.
+    /// Returns the remedy; empty if none is known.
     #[must_use]
     pub fn remedy(&self) -> &str {
         &self.remedy
@@ -148,14 +149,15 @@ impl fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
-/// Forgets the calling thread's `errno`: before calls that may fail without
-/// setting it, as those of libibverbs do that read a file which has ended.
+/// Sets the calling thread's `errno` to 0. Some calls fail without setting `errno`;
+/// libibverbs does so after reading a file to its end.
 pub(crate) fn clear_errno() {
-    // SAFETY: the C library's place for it, of this thread.
+    // SAFETY: the C library returns the address of this thread's `errno`.
     unsafe { *libc::__errno_location() = 0 };
 }
 
-/// The calling thread's `errno`; `EIO` if a call failed without setting it.
+/// Returns the calling thread's `errno`, or `EIO` if a call failed without setting
+/// it.
 pub(crate) fn last_errno() -> i32 {
     match io::Error::last_os_error().raw_os_error() {
         Some(0) | None => libc::EIO,
@@ -173,7 +175,7 @@ fn usual_meaning(errno: i32) -> (ControlErrorKind, &'static str) {
         ),
         libc::ENOMEM => (
             Kind::OutOfResources,
-            "close unused objects, or ask for smaller ones",
+            "close unused objects, or create smaller ones",
         ),
         libc::ENOSPC | libc::EMFILE | libc::ENFILE => (
             Kind::OutOfResources,
@@ -182,7 +184,7 @@ fn usual_meaning(errno: i32) -> (ControlErrorKind, &'static str) {
         libc::EINVAL => (Kind::Invalid, ""),
         libc::EBUSY => (
             Kind::Invalid,
-            "another object still uses it: drop that one first",
+            "another object still uses it: drop the other object first",
         ),
         libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOTTY => (
             Kind::Unsupported,
@@ -190,7 +192,7 @@ fn usual_meaning(errno: i32) -> (ControlErrorKind, &'static str) {
         ),
         libc::ENODEV | libc::EIO => (
             Kind::DeviceLost,
-            "the device was removed or has failed: look at the kernel log (dmesg), then open it again",
+            "the device was removed or has failed: see the kernel log (dmesg), then open the device again",
         ),
         _ => (Kind::Other, ""),
     }
@@ -201,8 +203,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_fails_without_a_number_does_not_answer_the_one_before() {
-        // SAFETY: no such descriptor, which is an error.
+    fn a_call_that_fails_without_errno_does_not_report_an_older_errno() {
+        // SAFETY: -1 is no descriptor, so the call fails.
         assert_eq!(unsafe { libc::close(-1) }, -1);
         assert_eq!(last_errno(), libc::EBADF);
         clear_errno();
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_operation_cause_number_and_remedy_on_two_lines() {
+    fn operation_cause_number_and_remedy_are_displayed_on_two_lines() {
         let error = ControlError::verbs("open mlx5_0", libc::EACCES);
         let text = error.to_string();
         let (first, second) = text.split_once('\n').expect("two lines");

@@ -1,5 +1,5 @@
-//! Threads: what the library's own ones keep to (no signals, and no CPU that is
-//! kept for others), and the cancellation of the program's (pthreads(7)).
+//! Threads of this library, which block all signals and stay off isolated CPUs; and
+//! cancellation of the program's threads (pthreads(7)).
 
 use core::cell::RefCell;
 use core::ffi::{CStr, c_int, c_void};
@@ -9,12 +9,12 @@ use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{fs, io};
 
-/// Blocks every signal in the calling thread, and so in the threads it
-/// starts; dropping it restores the mask.
+/// Blocks every signal in the calling thread, and in the threads that it starts.
+/// Dropping this value restores the signal mask.
 pub struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
-    /// Blocks them, from now until it is dropped.
+    /// Blocks all signals until the value is dropped.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it has an effect")]
     pub fn new() -> Self {
@@ -47,22 +47,23 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of glibc.
 const CANCEL_DISABLE: c_int = 1;
 
-/// Holds off the cancellation of the calling thread (pthread_cancel(3)) until it
-/// is dropped. No system call.
+/// Disables cancellation of the calling thread (pthread_cancel(3)) until it is
+/// dropped. Makes no system call.
 ///
 /// A thread is cancelled inside glibc's blocking calls (`read`, `write`,
-/// `nanosleep` and so on), where its stack is unwound. Rust functions with
-/// destructors do not survive that: the process would abort. So whatever calls
-/// such a function on a thread of the program holds cancellation off.
+/// `nanosleep` and so on), where its stack is unwound. If a Rust function with
+/// destructors is on that stack, the process aborts. Code that calls such functions
+/// on a thread of the program therefore disables cancellation.
 #[derive(Debug)]
 pub struct CancellationHeld {
     before: c_int,
-    /// The state belongs to a thread.
+    /// The cancellation state belongs to a thread, so the value must not move to
+    /// another.
     _here: PhantomData<*const ()>,
 }
 
 impl CancellationHeld {
-    /// Holds it off from now on.
+    /// Disables cancellation.
     #[must_use]
     #[inline]
     pub fn new() -> Self {
@@ -72,8 +73,8 @@ impl CancellationHeld {
         }
     }
 
-    /// Holds cancellation off and returns the state before, for [`Self::end`]: for
-    /// functions that hold nothing that is to be dropped.
+    /// Disables cancellation and returns the previous state, for [`Self::end`]. For
+    /// functions that hold nothing with a destructor.
     #[inline]
     pub fn begin() -> c_int {
         let mut before = 0;
@@ -81,7 +82,7 @@ impl CancellationHeld {
         before
     }
 
-    /// Sets the state that [`Self::begin`] has returned.
+    /// Restores the state that [`Self::begin`] returned.
     #[inline]
     pub fn end(before: c_int) {
         let mut held = 0;
@@ -102,52 +103,53 @@ impl Drop for CancellationHeld {
     }
 }
 
-/// What a [`CallingThread`] does.
+/// The work of a [`CallingThread`].
 pub trait Calls: Send {
-    /// Prepares the next call. `false` ends the thread. Cancellation is held off.
+    /// Prepares the next call. Returning `false` ends the thread. Cancellation is
+    /// disabled.
     fn prepare(&mut self) -> bool;
 
-    /// Makes the call that was prepared, with cancellation let in. The thread may
-    /// end in there (pthread_exit(3), pthread_cancel(3)): then its stack is
-    /// unwound, so this function and what it calls hold nothing that is to be
-    /// dropped, and they do not panic.
+    /// Makes the prepared call, with cancellation enabled. The call may end the
+    /// thread (pthread_exit(3), pthread_cancel(3)), which unwinds its stack. So
+    /// this function and everything it calls hold nothing with a destructor, and do
+    /// not panic.
     fn call(&self);
 }
 
-/// A thread that calls functions of the program, which may end it.
+/// A thread that calls functions of the program, which may end the thread.
 ///
-/// Rust's own threads end the process then: a function that catches panics does
-/// not survive that its stack is unwound by anything else. Between the start of
-/// this thread and such a function there is none, and nothing to be dropped. All
-/// that the thread has is in `WORK`, which is dropped when the thread ends, in
-/// whatever way.
+/// On a thread of `std` this would abort the process: `catch_unwind` does not
+/// survive a forced unwind. This thread has no such function below the call, and no
+/// value with a destructor on its stack. Its state is in `WORK`, which is dropped
+/// in whatever way the thread ends.
 #[derive(Debug)]
 pub struct CallingThread(libc::pthread_t);
 
 thread_local! {
-    /// What the thread does, from its start to its end.
+    /// The work of the thread, from its start to its end.
     static WORK: RefCell<Option<Box<dyn Calls>>> = const { RefCell::new(None) };
 }
 
 impl CallingThread {
-    /// Starts a thread. `work` is dropped by the thread as it ends.
+    /// Starts a thread. The thread drops `work` as it ends.
     ///
     /// # Errors
-    /// There is no memory, or no further thread is allowed.
+    /// There is no memory, or the limit of threads is reached.
     pub fn start(name: &CStr, work: impl Calls + 'static) -> io::Result<Self> {
-        /// As Rust's own threads have.
+        /// The default of `std`.
         const STACK: usize = 2 << 20;
         type Main = extern "C" fn(*mut c_void) -> *mut c_void;
         type Unwinds = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-        // SAFETY: only glibc calls it, which unwinds it as C allows; for calling
-        // the two conventions are one.
+        // SAFETY: only glibc calls the function, and unwinds it as C allows; for a
+        // call the two ABIs are the same.
         let main = unsafe { core::mem::transmute::<Unwinds, Main>(main) };
         let work: Box<Box<dyn Calls>> = Box::new(Box::new(work));
         let work = Box::into_raw(work);
         let mut thread: libc::pthread_t = 0;
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-        // SAFETY: attributes that the first call fills and the last empties; a
-        // place for the thread; a pointer that `main` turns into the box again.
+        // SAFETY: the first call initialises the attributes and the last destroys
+        // them; the thread is written to a local variable; `main` turns the pointer
+        // back into the box.
         let failed = unsafe {
             match libc::pthread_attr_init(attributes.as_mut_ptr()) {
                 0 => {
@@ -165,17 +167,18 @@ impl CallingThread {
             }
         };
         if failed != 0 {
-            // SAFETY: no thread has got it.
+            // SAFETY: the thread was not created, so the box has one owner.
             drop(unsafe { Box::from_raw(work) });
             return Err(io::Error::from_raw_os_error(failed));
         }
-        // A thread without its name does as well.
-        // SAFETY: the thread has not been joined, and a C string.
+        // A failure only leaves the thread without a name. SAFETY: the thread has
+        // not been joined, and the name is a C string.
         unsafe { libc::pthread_setname_np(thread, name.as_ptr()) };
         Ok(Self(thread))
     }
 
-    /// Waits for its end, unless this is it.
+    /// Waits until the thread has ended. Returns at once if called on the thread
+    /// itself.
     pub fn join(self) {
         let this = ManuallyDrop::new(self);
         if this.is_here() {
@@ -183,49 +186,51 @@ impl CallingThread {
             return;
         }
         let _held = CancellationHeld::new();
-        // SAFETY: joined once; it was not detached.
+        // SAFETY: the thread is joined once, and was not detached.
         unsafe { libc::pthread_join(this.0, ptr::null_mut()) };
     }
 
     fn is_here(&self) -> bool {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         let here = unsafe { libc::pthread_self() };
-        // SAFETY: two threads, neither of them joined.
+        // SAFETY: neither thread has been joined.
         unsafe { libc::pthread_equal(here, self.0) != 0 }
     }
 }
 
 impl Drop for CallingThread {
-    /// The thread goes on, and takes its traces with it.
+    /// Detaches the thread, which goes on.
     fn drop(&mut self) {
-        // SAFETY: it was neither joined nor detached.
+        // SAFETY: the thread was neither joined nor detached.
         unsafe { libc::pthread_detach(self.0) };
     }
 }
 
-/// The thread. Nothing in here is to be dropped, and it catches nothing: see
-/// [`CallingThread`].
+/// The thread's main function. It has no value with a destructor on its stack and
+/// catches no panic: see [`CallingThread`].
 extern "C-unwind" fn main(work: *mut c_void) -> *mut c_void {
     let callers = CancellationHeld::begin();
     adopt(work);
     while let Some(work) = prepared() {
         CancellationHeld::end(callers);
-        // SAFETY: it stays in `WORK` until the thread ends, and only this thread
-        // uses it.
+        // SAFETY: the box stays in `WORK` until the thread ends, and only this
+        // thread uses it.
         unsafe { (*work).call() };
         CancellationHeld::begin();
     }
     ptr::null_mut()
 }
 
-/// Takes over what [`CallingThread::start`] has passed.
+/// Takes ownership of the work that [`CallingThread::start`] has passed.
 fn adopt(work: *mut c_void) {
-    // SAFETY: from `Box::into_raw` there, and passed to this thread alone.
+    // SAFETY: the pointer comes from `Box::into_raw` in `start`, and only this
+    // thread has it.
     let work = unsafe { Box::from_raw(work.cast::<Box<dyn Calls>>()) };
     WORK.set(Some(*work));
 }
 
-/// The work, with its next call prepared; nothing if there is none.
+/// Returns the work with its next call prepared, or `None` if there is no further
+/// call.
 fn prepared() -> Option<*const dyn Calls> {
     let prepare = || {
         WORK.with_borrow_mut(|work| {
@@ -234,34 +239,34 @@ fn prepared() -> Option<*const dyn Calls> {
                 .then_some(ptr::from_ref::<dyn Calls>(&**work))
         })
     };
-    // Its words have gone to the standard error output.
+    // The panic message was printed on the standard error output.
     catch_unwind(AssertUnwindSafe(prepare)).unwrap_or_else(|_| {
         tracing::error!("a thread of the library panicked");
         None
     })
 }
 
-/// Lets the calling thread run on every CPU that is not isolated. A wish: what
-/// the system does not grant stays as it was.
+/// Sets the calling thread's affinity to every CPU that is not isolated. Best
+/// effort: where the system refuses, the affinity stays as it was.
 pub fn leave_pinned_cpus() {
     let isolated = fs::read_to_string("/sys/devices/system/cpu/isolated").unwrap_or_default();
     // SAFETY: a set of CPUs is plain memory, for which zero is valid.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
     let most = 8 * size_of_val(&set);
     for cpu in 0..most {
-        // SAFETY: the CPU is within the set.
+        // SAFETY: the CPU number is within the set.
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
     for cpu in cpus(&isolated).filter(|&cpu| cpu < most) {
         // SAFETY: as above.
         unsafe { libc::CPU_CLR(cpu, &mut set) };
     }
-    // SAFETY: the set lives through the call, and its size is told. The kernel
-    // keeps those CPUs that there are and that the process may use.
+    // SAFETY: the set lives through the call, and its size is passed. The kernel
+    // ignores the CPUs that do not exist or that the process may not use.
     let _ = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
 }
 
-/// The CPUs of a list such as `2-5,7`.
+/// Returns the CPUs of a list such as `2-5,7`.
 fn cpus(list: &str) -> impl Iterator<Item = usize> {
     list.trim().split(',').flat_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -289,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn cancellation_is_held_off_and_let_in_again() {
+    fn cancellation_is_disabled_and_enabled_again() {
         let state = || {
             let state = CancellationHeld::begin();
             CancellationHeld::end(state);
@@ -305,7 +310,7 @@ mod tests {
         assert_eq!(state(), 0);
     }
 
-    /// Counts calls, and the end.
+    /// Counts calls, and the drop.
     struct Counting {
         left: u32,
         calls: Arc<AtomicU32>,
@@ -322,7 +327,7 @@ mod tests {
         fn call(&self) {
             self.calls.fetch_add(1, Ordering::Relaxed);
             if self.exits {
-                // SAFETY: nothing on this stack is to be dropped.
+                // SAFETY: nothing on this stack has a destructor.
                 unsafe { pthread_exit(ptr::null_mut()) };
             }
         }
@@ -339,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calling_thread_ends_as_it_says_or_by_what_it_calls() {
+    fn a_calling_thread_ends_by_its_own_decision_or_inside_its_call() {
         for (exits, expected) in [(false, 2), (true, 1)] {
             let (calls, is_over) = (
                 Arc::new(AtomicU32::new(0)),

@@ -1,13 +1,13 @@
-//! Locks, and how threads wait for each other.
+//! Locks and waiting between threads.
 //!
-//! - [`Mutex`], [`RwLock`] and [`Condvar`] are `std`'s without poisoning: the
-//!   locks of the control path.
-//! - [`SpinLock`] is for a few instructions at a time, on the data path of
-//!   threadsafe adapters.
-//! - [`Backoff`] is the loop that waits for another thread to finish something
-//!   short: [`SpinLock`]'s, and every other.
+//! - [`Mutex`], [`RwLock`] and [`Condvar`] are those of `std` without poisoning:
+//!   the locks of the control path.
+//! - [`SpinLock`] protects a few instructions on the data path of threadsafe
+//!   adapters.
+//! - [`Backoff`] is the loop that waits until another thread has finished a short
+//!   operation; [`SpinLock`] uses it too.
 //!
-//! The last two are those of the rings.
+//! The last two are re-exported from [`mlx5_rings`].
 
 mod poisonless;
 

@@ -1,12 +1,12 @@
 //! `std`'s locks without poisoning.
 //!
-//! A panic in this library ends the call in which it happens, no more: what a
-//! lock guards is put in order before anything that can panic, so the next
-//! caller may go on with it.
+//! A panic in this library ends only the call in which it happens. Code under a
+//! lock makes the guarded data consistent before anything that can panic, so the
+//! next caller may use the data.
 //!
-//! Built on `std` and not on parking_lot: there a contended lock goes through a
-//! table that all locks of the process share, and a child of fork(2) may find
-//! that table locked for ever.
+//! The locks are built on `std` and not on parking_lot, whose contended locks use a
+//! table that all locks of the process share. A child of fork(2) may find that
+//! table locked for ever.
 
 use std::sync::{
     Condvar as StdCondvar, Mutex as StdMutex, MutexGuard, PoisonError, RwLock as StdRwLock,
@@ -44,7 +44,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Returns the value, which nothing else can reach.
+    /// Returns the value; `&mut self` shows that no other thread uses it.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,7 +78,7 @@ impl<T> RwLock<T> {
 pub struct Condvar(StdCondvar);
 
 impl Condvar {
-    /// Returns one that no thread waits on.
+    /// Returns a condition variable that no thread waits on.
     pub const fn new() -> Self {
         Self(StdCondvar::new())
     }
