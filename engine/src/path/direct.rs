@@ -1,19 +1,20 @@
-//! The direct path: requests and completions by our own hands.
+//! The direct path: the engine writes WQEs and reads CQEs itself.
 //!
 //! [`Poller`] polls a completion queue, [`QueuePair`] posts to a queue pair,
-//! [`SharedReceives`] to a shared receive queue. They meet in the
-//! record (`record.rs`): what polling must know of a queue pair.
+//! [`SharedReceives`] posts to a shared receive queue. They share the record of
+//! each queue pair (`record.rs`), which has what polling needs of it.
 //!
-//! **Threads.** Posting needs `&mut` of the poster, polling `&mut` of the
-//! poller; they may be different threads and share only atomics. Queue pairs
-//! come and go through the [`Mailbox`] of each completion queue, which the
-//! poller empties when it meets a completion that it cannot place, or none.
+//! **Threads.** Posting needs `&mut` of the poster, polling `&mut` of the poller.
+//! They may run on different threads and share only atomics. Queue pairs are
+//! attached and detached through the [`Mailbox`] of each completion queue. The
+//! poller processes its commands when it finds no CQE, or a CQE of an unknown queue
+//! pair.
 //!
-//! **A number comes back.** A queue pair that goes (destroyed or reset) marks
-//! its record, so that polling no longer finds it, and mails the end of what it
-//! can have written. The poller crosses those completions out and gives their
-//! shared receives back; only then does it let go of the record, and with the
-//! last record goes the verbs object and its number.
+//! **Reuse of QP numbers.** A queue pair that is destroyed or reset marks its
+//! record, so that polling no longer finds it, and sends a command with the end of
+//! the CQEs that it can have written. The poller invalidates those stale CQEs and
+//! releases their shared receives. Only then does it drop the record; the last
+//! reference to the record destroys the queue pair and frees its number.
 
 mod cqe_ref;
 mod decode;
@@ -38,5 +39,5 @@ pub use watch::Watch;
 
 use std::sync::Arc;
 
-/// What a ring's memory belongs to; dropping the last one destroys it.
+/// The owner of a ring's memory. Dropping the last reference destroys the queue.
 pub type Owner = Arc<dyn Send + Sync>;

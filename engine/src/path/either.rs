@@ -1,5 +1,5 @@
-//! One of the two paths. The direct one is asked for first, and its methods
-//! are inlined here; those of the other are called.
+//! The enum of the two data paths. Methods of the direct path are inlined here;
+//! those of the verbs path are called.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::control::{Access, MemoryWindow, WindowTarget};
 use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
 use mlx5_rings::wire::{MkeyAccess, WindowChange, WindowRange};
 
-/// Calls the same method of either.
+/// Calls the same method of either path.
 macro_rules! each {
     ($path:expr, $name:ident => $call:expr) => {
         match $path {
@@ -19,7 +19,7 @@ macro_rules! each {
     };
 }
 
-/// A queue pair, for the one who posts to it.
+/// The posting side of a queue pair.
 #[derive(Debug)]
 pub(crate) enum QueuePair {
     Direct(direct::QueuePair),
@@ -89,8 +89,8 @@ impl QueuePair {
         each!(self, path => unsafe { path.post_send_list(requests) })
     }
 
-    /// Posts a bind or an unbind of a window that goes with it; answers the
-    /// window's new key.
+    /// Posts a bind or an unbind of a window, which is of the same path. Returns
+    /// the window's new rkey.
     ///
     /// # Safety
     /// As for [`crate::Endpoint::post_bind`].
@@ -107,8 +107,8 @@ impl QueuePair {
                     key: window.next_key(),
                     range: request.target.map(range),
                 };
-                // SAFETY: the window and its key are what `window` says, the memory is
-                // that of a region, and the rest is passed on to the caller.
+                // SAFETY: the window and its key are those of `window`, the memory
+                // is that of a region, and the rest is required of the caller.
                 unsafe { path.post_change(request.cookie, &change, request.flags, note) }?;
                 Ok(change.key)
             }
@@ -125,8 +125,8 @@ impl QueuePair {
         each!(self, path => path.open_sends());
     }
 
-    /// The queue pair will be put to RESET, by its last user or for
-    /// [`Self::reset`].
+    /// Prepares for a move to RESET, which the last user of the queue pair or
+    /// [`Self::reset`] makes next.
     pub(crate) fn before_reset(&mut self) {
         match self {
             Self::Direct(_) => {}
@@ -134,8 +134,9 @@ impl QueuePair {
         }
     }
 
-    /// Whether it may be destroyed in ERR: completions that are left then are
-    /// told from others, and hold nothing that a library would throw away.
+    /// Returns whether the queue pair may be destroyed from ERR: its leftover
+    /// completions are distinguished from others, and hold nothing that a library
+    /// would discard.
     pub(crate) fn may_go_from_error(&self) -> bool {
         match self {
             Self::Direct(_) => false,
@@ -143,7 +144,7 @@ impl QueuePair {
         }
     }
 
-    /// The queue pair is in RESET.
+    /// Resets the rings, after the queue pair was moved to RESET.
     pub(crate) fn reset(&mut self) {
         each!(self, path => path.reset());
     }
@@ -178,7 +179,7 @@ impl QueuePair {
     }
 }
 
-/// A target in the words of the ring.
+/// Returns a target as the ring's type.
 fn range(target: WindowTarget<'_>) -> WindowRange {
     let mut access = MkeyAccess::empty();
     let asks = |right| target.access.contains(right);
@@ -192,7 +193,8 @@ fn range(target: WindowTarget<'_>) -> WindowRange {
     }
 }
 
-/// What any thread may ask of a queue pair, until it is reset.
+/// Reads the state of a queue pair's rings from any thread, until the queue pair is
+/// reset.
 #[derive(Clone, Debug)]
 pub(crate) enum Watch {
     Direct(direct::Watch),
@@ -208,7 +210,7 @@ impl Watch {
         each!(self, path => path.recvs_outstanding())
     }
 
-    /// Who calls this moves the queue pair to ERR after it.
+    /// Announces that the caller is about to move the queue pair to ERR.
     pub(crate) fn will_fail(&self) {
         match self {
             Self::Direct(_) => {}
@@ -216,7 +218,7 @@ impl Watch {
         }
     }
 
-    /// The queue pair is in ERR.
+    /// Reports that the queue pair is in ERR.
     pub(crate) fn has_failed(&self) {
         match self {
             Self::Direct(_) => {}
@@ -254,10 +256,10 @@ impl Poller {
         each!(self, path => path.poll_batch(out))
     }
 
-    /// Asks for an event; `events_read` is how many came so far.
+    /// Arms the queue; `events_read` is the number of events read so far.
     ///
     /// # Errors
-    /// The error number of the device.
+    /// The device's error number.
     pub(crate) fn arm(&mut self, solicited_only: bool, events_read: u32) -> Result<(), i32> {
         match self {
             Self::Direct(path) => {
@@ -268,7 +270,7 @@ impl Poller {
         }
     }
 
-    /// Queue pairs leave at once on the verbs path.
+    /// Attaches and detaches queue pairs. On the verbs path this happens at once.
     pub(crate) fn settle(&mut self) {
         match self {
             Self::Direct(path) => path.settle(),
@@ -280,7 +282,7 @@ impl Poller {
         each!(self, path => path.counters())
     }
 
-    /// For those who create queue pairs.
+    /// Returns the part that creating queue pairs needs.
     pub(crate) fn side(&self) -> CqSide {
         match self {
             Self::Direct(path) => CqSide::Direct(Arc::clone(path.mailbox())),
@@ -289,7 +291,7 @@ impl Poller {
     }
 }
 
-/// A completion queue, for those who create queue pairs.
+/// A completion queue, as creating queue pairs needs it.
 #[derive(Clone, Debug)]
 pub(crate) enum CqSide {
     Direct(Arc<direct::Mailbox>),
@@ -297,7 +299,8 @@ pub(crate) enum CqSide {
 }
 
 impl CqSide {
-    /// Whether completions may be there; on the verbs path nobody can tell.
+    /// Returns whether there may be unpolled completions; on the verbs path this
+    /// cannot be known.
     pub(crate) fn may_hold_any(&self) -> bool {
         match self {
             Self::Direct(mailbox) => mailbox.holds_any(),
@@ -347,7 +350,7 @@ impl SharedReceives {
         each!(self, path => path.max_segments())
     }
 
-    /// For those who create queue pairs.
+    /// Returns the part that creating queue pairs needs.
     pub(crate) fn side(&self) -> SrqSide {
         match self {
             Self::Direct(path) => SrqSide::Direct(path.handle()),
@@ -356,7 +359,7 @@ impl SharedReceives {
     }
 }
 
-/// A shared receive queue, for those who create queue pairs.
+/// A shared receive queue, as creating queue pairs needs it.
 #[derive(Clone, Debug)]
 pub(crate) enum SrqSide {
     Direct(direct::SharedReceivesHandle),

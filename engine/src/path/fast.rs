@@ -1,15 +1,16 @@
 //! Posts that are compiled for one data path.
 //!
-//! [`Endpoint::post_recv`] serves both paths, so it saves the registers that
-//! either needs. A caller that knows the path when it is compiled, and posts
-//! often enough to care, is generic over [`FastPath`] instead.
+//! [`Endpoint::post_recv`] serves both data paths, so it saves the registers that
+//! either path needs. A caller that knows the path at compile time, and posts
+//! often, is generic over [`FastPath`] instead.
 //!
-//! Each function tries: it posts if the queue has room and takes the request as
-//! it is. Otherwise nothing is posted and the caller uses the function that serves
-//! both paths, which reports the reason.
+//! Each function posts if the queue has room and the request takes no slow path.
+//! Otherwise nothing is posted; the caller then uses the function for both paths,
+//! which reports the reason.
 //!
-//! A queue's path is asked once ([`FastPath::is_path_of`]) and promised in each
-//! post: asking costs up to five instructions of a post's eighty.
+//! The caller checks once which path a queue is on ([`FastPath::is_path_of`]) and
+//! promises it in each post: checking costs up to five of a post's eighty
+//! instructions.
 
 use core::hint::unreachable_unchecked;
 
@@ -18,7 +19,7 @@ use crate::endpoint::Endpoint;
 use crate::request::{RecvRequest, SendRequest};
 use crate::shared_queue::SharedReceiveQueue;
 
-/// A data path, known when its caller is compiled: [`Direct`] or [`Verbs`].
+/// A data path that is known at compile time: [`Direct`] or [`Verbs`].
 pub trait FastPath: Sealed {
     /// Returns whether an endpoint is on this path. Its path never changes.
     fn is_path_of(endpoint: &Endpoint) -> bool;
@@ -35,7 +36,8 @@ pub trait FastPath: Sealed {
     /// As for [`Endpoint::post_send_noted`]; and the endpoint is on this path.
     unsafe fn try_post_send(endpoint: &mut Endpoint, request: &SendRequest<'_>, note: u32) -> bool;
 
-    /// Returns whether a shared queue is on this path. Its path never changes.
+    /// Returns whether a shared receive queue is on this path. Its path never
+    /// changes.
     fn is_path_of_shared(queue: &SharedReceiveQueue) -> bool;
 
     /// Posts as [`SharedReceiveQueue::post`] does. Returns whether it is posted.
@@ -45,7 +47,7 @@ pub trait FastPath: Sealed {
     unsafe fn try_post_shared(queue: &mut SharedReceiveQueue, request: &RecvRequest<'_>) -> bool;
 }
 
-/// Keeps [`FastPath`] to the types of this module.
+/// Restricts [`FastPath`] to the types of this module.
 pub trait Sealed {}
 
 /// The direct path.
@@ -56,7 +58,7 @@ pub enum Direct {}
 #[derive(Debug)]
 pub enum Verbs {}
 
-/// Implements [`FastPath`] by the methods of the queues of one path.
+/// Implements [`FastPath`] with the methods of one path's queues.
 macro_rules! fast_path {
     ($path:ident) => {
         impl Sealed for $path {}

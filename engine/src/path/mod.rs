@@ -1,9 +1,9 @@
-//! Ways to the device. [`direct`] drives the rings itself, [`verbs`] leaves
-//! them to libibverbs; which it is, a device tells when it is opened.
+//! The data paths. [`direct`] reads and writes the rings itself; [`verbs`] uses
+//! libibverbs. A device's path is chosen when the device is opened.
 //!
-//! What endpoints and queues hold is one of the two (`either.rs`), told apart
-//! by a comparison: on the direct path it is the only cost of there being
-//! another. Posts that are compiled for one path are in [`fast`].
+//! Endpoints and queues hold an enum of the two (`either.rs`). On the direct path
+//! the comparison of its discriminant is the only cost of having two paths. Posts
+//! that are compiled for one path are in [`fast`].
 
 mod arrival;
 pub mod direct;
@@ -14,13 +14,12 @@ pub mod verbs;
 pub use arrival::Arrival;
 pub(crate) use either::{CqSide, Poller, QueuePair, SharedReceives, SrqSide, Watch};
 
-/// What polling has met besides completions.
+/// CQEs that polling has skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PollerCounters {
-    /// Completions of nobody that is known, or of no kind that a request of
-    /// ours can have. They were skipped.
+    /// CQEs of unknown queue pairs, or with an opcode that no request of the engine
+    /// has.
     pub unknown: u64,
-    /// Completions of queue pairs that were destroyed or reset. They were
-    /// skipped.
+    /// CQEs of queue pairs that were destroyed or reset.
     pub stale: u64,
 }

@@ -1,34 +1,35 @@
-//! The verbs path: requests and completions through libibverbs, for devices
-//! whose rings are not known here.
+//! The verbs path: requests and completions through libibverbs, for devices whose
+//! rings the engine does not know.
 //!
-//! To the application it is the direct path: the same calls, the same answers.
-//! Beneath, a request goes to `ibv_post_send`, `ibv_post_recv` or
-//! `ibv_post_srq_recv`, and comes back by `ibv_poll_cq`.
+//! It has the same calls and results as the direct path. A request is posted with
+//! `ibv_post_send`, `ibv_post_recv` or `ibv_post_srq_recv`, and its completion is
+//! read with `ibv_poll_cq`.
 //!
-//! **What a request carries.** Its `wr_id` is a tag (`tag.rs`) of ours: a name of
-//! the queue pair (as it is between two resets) or of the shared queue, and the
-//! request's place. The cookie, the note and what it was wait in a *shadow* of
-//! the queue (`sends.rs`, `receives.rs`, `shared.rs`), since a failed completion
-//! tells nothing but the tag. The shadow also counts: a post that the queue has
-//! no room for is refused before libibverbs is asked.
+//! **Tags.** The `wr_id` that libibverbs gets is a tag (`tag.rs`): the name of the
+//! queue pair (between two resets) or of the shared receive queue, and the index of
+//! the request. The request's own `wr_id`, its `wr_data` and its operation are kept
+//! in a *shadow* of the queue (`sends.rs`, `receives.rs`, `shared.rs`), since a
+//! failed completion has no valid field except the tag. The shadow also counts: a
+//! post to a full queue is refused before libibverbs is called.
 //!
-//! **Threads.** As on the direct path: posting needs `&mut` of the poster,
-//! polling `&mut` of the poller, and the two share atomics. But a completion
-//! queue also has a lock, because a queue pair that goes must take its
-//! completions out of it (`cq.rs`); the poller takes it once a poll. Nobody else
-//! does but who creates, resets or drops an endpoint.
+//! **Threads.** As on the direct path, posting needs `&mut` of the poster, polling
+//! `&mut` of the poller, and the two share atomics. A completion queue also has a
+//! lock, because a queue pair that is dropped must take its completions out of the
+//! queue (`cq.rs`). The poller takes the lock once per poll. Other threads take it
+//! only when an endpoint is created, reset or dropped.
 //!
-//! **A queue pair that goes** leaves nothing behind when it is dropped.
-//! Names are not soon used again, so that even a completion that a device
-//! brings out of turn is not taken for another's.
+//! **Dropped queue pairs** leave no completions behind. Names are not reused soon,
+//! so that even a completion that a device delivers too late is not attributed to
+//! another queue pair.
 //!
-//! **Binds of windows** go by `ibv_bind_mw`, which posts to the same queue
+//! **Binds** of memory windows are posted by `ibv_bind_mw`, to the same queue
 //! (`bind.rs`).
 //!
-//! **What there is no verb for.** [`crate::SendOp::Nop`] is carried by a write
-//! of no bytes: it needs the peer, whose queue pair must allow writes
+//! **Operations without a verb.** [`crate::SendOp::Nop`] is posted as an RDMA write
+//! of 0 bytes. It needs a connected peer, whose queue pair must allow writes
 //! ([`crate::Access::REMOTE_WRITE`] in its [`crate::ConnectOptions`]; no memory
-//! need). `CompletionFlags::SOLICITED` is never set: completions do not tell.
+//! region is needed). `CompletionFlags::SOLICITED` is never set, since
+//! `ibv_poll_cq` does not report it.
 
 mod bind;
 mod chain;
@@ -54,17 +55,17 @@ mod tests;
 
 use device::Libibverbs;
 
-/// A queue pair, for the one who posts to it.
+/// The posting side of a queue pair.
 pub type QueuePair = queue_pair::QueuePair<Libibverbs>;
-/// What a [`QueuePair`] is made of.
+/// The parts of a [`QueuePair`].
 pub type QueuePairParts = queue_pair::QueuePairParts<Libibverbs>;
 /// The polling side of a completion queue.
 pub type Poller = cq::Poller<Libibverbs>;
-/// What creating queue pairs that report to a completion queue takes.
+/// A completion queue, as creating queue pairs needs it.
 pub type Completions = cq::Completions<Libibverbs>;
 /// The posting side of a shared receive queue.
 pub type SharedReceives = shared::SharedReceives<Libibverbs>;
-/// What a queue pair needs to take its receives from a shared queue.
+/// A shared receive queue, as creating queue pairs needs it.
 pub type SharedReceivesHandle = shared::SharedReceivesHandle<Libibverbs>;
-/// What any thread may ask of a queue pair.
+/// Reads the state of a queue pair from any thread.
 pub type Watch = watch::Watch<Libibverbs>;

@@ -1,4 +1,4 @@
-//! One look at a CQE: what the fast path can say of it, and consuming it.
+//! A reference to the next CQE: what the fast path decodes of it, and consuming it.
 
 use super::decode;
 use super::record::Record;
@@ -8,37 +8,38 @@ use mlx5_rings::complete::{CompletionRing, Slot};
 use mlx5_rings::send::Retired;
 use mlx5_rings::wire::{CqeOpcode, OwnOp, RequestQpn};
 
-/// What the fast path can decode a CQE as.
+/// The kinds of CQEs that the fast path distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CqeKind {
-    /// A receive that went well, without immediate data.
+    /// A successful receive without immediate data.
     Recv,
-    /// A request that went well.
+    /// A successful request of the send queue.
     Request,
-    /// Something else, that only the slow path decodes: an error, immediate data,
+    /// Any other CQE, which only the slow path decodes: an error, immediate data,
     /// payload in the CQE.
     Other,
 }
 
-/// The next CQE of a completion queue. The device has written it, and nothing
-/// is consumed until [`Self::consume`]: dropping this leaves the CQE where it
-/// is.
+/// The next CQE of a completion queue, which the device has written. Nothing is
+/// consumed before [`Self::consume`]: dropping this value leaves the CQE in the
+/// queue.
 ///
-/// All that is known comes from the CQE's last eight bytes and from one look-up
-/// of its queue pair. Inlined, it is a handful of registers.
+/// It is made from the last eight bytes of the CQE and one lookup of its queue
+/// pair. Inlined, it is a few registers.
 pub struct CqeRef<'a> {
     pub(super) ring: &'a mut CompletionRing,
     pub(super) table: View<'a>,
     pub(super) slot: Slot,
-    /// The last byte, with an owner bit of 0.
+    /// The last byte, with the owner bit cleared.
     pub(super) own_op: OwnOp,
     pub(super) whose: RequestQpn,
-    /// The queue pair. `None` if the slow path has to find it.
+    /// The record of the queue pair; `None` if only the slow path can find it.
     pub(super) record: Option<&'a Record>,
 }
 
 impl<'a> CqeRef<'a> {
-    /// Looks at the CQE in `slot`, which is the next of `ring` and written.
+    /// Reads the CQE in `slot`, which is the next one of `ring` and has been
+    /// written.
     #[inline(always)]
     pub(super) fn new(
         ring: &'a mut CompletionRing,
@@ -57,16 +58,16 @@ impl<'a> CqeRef<'a> {
         }
     }
 
-    /// The context of the endpoint, as its options gave it. `None` if only the
-    /// slow path can find the endpoint.
+    /// Returns the context of the endpoint, or `None` if only the slow path can
+    /// find the endpoint.
     #[inline(always)]
     #[must_use]
     pub fn context(&self) -> Option<u64> {
         Some(self.record?.context)
     }
 
-    /// What it is: the first thing to branch on. LLVM then compiles each kind on
-    /// its own, and keeps no operation in a register to ask for it again.
+    /// Returns the kind of the CQE. Callers branch on it first: LLVM then compiles
+    /// each kind separately, and does not keep the operation in a register.
     #[inline(always)]
     #[must_use]
     pub fn kind(&self) -> CqeKind {
@@ -79,24 +80,25 @@ impl<'a> CqeRef<'a> {
         }
     }
 
-    /// The operation of a request; `None` for one that is no request of ours.
+    /// Returns the operation of a request; `None` if no request of the engine has
+    /// that opcode.
     #[inline(always)]
     #[must_use]
     pub fn request_op(&self) -> Option<CompletionOp> {
         decode::requester_op(self.whose.request_opcode())
     }
 
-    /// Whether at least `entries` CQEs behind this one are written.
+    /// Returns whether at least `entries` CQEs after this one have been written.
     #[inline(always)]
     #[must_use]
     pub fn has_behind(&self, entries: u32) -> bool {
         self.ring.has_behind(entries)
     }
 
-    /// Consumes the CQE on the fast path: decodes it, gives its receive or
-    /// request back to the poster and the CQE to the device. `None`: nothing is
-    /// consumed, and [`crate::CompletionQueue::poll`] takes the slow path. Calls
-    /// nothing out of line.
+    /// Consumes the CQE on the fast path: decodes it, releases its receive or
+    /// request to the producer, and gives the CQE back to the device. Returns
+    /// `None`, with nothing consumed, if [`crate::CompletionQueue::poll`] has to
+    /// take the slow path. Makes no outlined call.
     #[inline(always)]
     #[must_use]
     pub fn consume(self) -> Option<Completion> {
@@ -117,8 +119,8 @@ impl<'a> CqeRef<'a> {
         }
     }
 
-    /// [`Self::consume`] of a [`CqeKind::Recv`]: its `wr_id`, and how many bytes
-    /// it got. `None` also if it is none.
+    /// Consumes a CQE of [`CqeKind::Recv`] as [`Self::consume`] does. Returns its
+    /// `wr_id` and its length in bytes; `None` also for any other kind.
     #[inline(always)]
     #[must_use]
     pub fn consume_recv(self) -> Option<(u64, u32)> {
@@ -132,17 +134,17 @@ impl<'a> CqeRef<'a> {
         Some((wr_id, byte_len))
     }
 
-    /// [`Self::consume`] of a [`CqeKind::Request`] of ours
-    /// ([`Self::request_op`]): its `wr_id`, and the note that it was posted with.
-    /// `None` also if it is none.
+    /// Consumes a CQE of [`CqeKind::Request`] with a known operation
+    /// ([`Self::request_op`]), as [`Self::consume`] does. Returns the `wr_id` and
+    /// the `wr_data` of the request; `None` also for any other kind.
     #[inline(always)]
     #[must_use]
     pub fn consume_request(self) -> Option<(u64, u32)> {
         let (CqeKind::Request, Some(record)) = (self.kind(), self.record) else {
             return None;
         };
-        // SAFETY: the completion names the request, and this queue has all
-        // completions of its ring.
+        // SAFETY: the completion names the request, and all completions of its ring
+        // are in this queue.
         let Retired { cookie, note } = unsafe { record.sends.retire(self.slot.wqe_counter()) };
         self.give_back();
         Some((cookie, note))
@@ -151,8 +153,8 @@ impl<'a> CqeRef<'a> {
     /// Gives the CQE back to the device.
     #[inline(always)]
     fn give_back(self) {
-        // SAFETY: the entry is written, or there were no `CqeRef`; what was needed of
-        // it is read.
+        // SAFETY: the entry has been written, since there is a `CqeRef`, and
+        // everything needed of it has been read.
         unsafe { self.ring.advance() };
         self.ring.publish();
     }

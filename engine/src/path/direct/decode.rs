@@ -1,10 +1,9 @@
-//! The decoder: from a CQE and the record of its queue pair to a
-//! [`Completion`].
+//! The decoder: makes a [`Completion`] of a CQE and the record of its queue pair.
 //!
-//! [`received`] and [`request`] say what a completion of a receive, and of a
-//! request of the send queue, looks like. The fast path (`cqe_ref.rs`), the runs
-//! of a batch (`run.rs`) and the slow path ([`decode`]) all use them. The slow
-//! path adds what is rare: errors, immediate data, payload in the CQE.
+//! [`received`] and [`request`] make the completion of a receive and of a request
+//! of the send queue. The fast path (`cqe_ref.rs`), the runs of a batch (`run.rs`)
+//! and the slow path ([`decode`]) use them. The slow path adds the rare cases:
+//! errors, immediate data, payload in the CQE.
 
 use super::record::Record;
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
@@ -13,7 +12,8 @@ use mlx5_rings::scatter::{Units, scatter};
 use mlx5_rings::send::Retired;
 use mlx5_rings::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
 
-/// What a request of the send queue was, by the opcode of its WQE.
+/// Returns the operation of a request of the send queue, from the opcode of its
+/// WQE.
 #[inline(always)]
 pub(super) fn requester_op(opcode: u8) -> Option<CompletionOp> {
     Some(match WqeOpcode::from_bits(opcode)? {
@@ -25,7 +25,7 @@ pub(super) fn requester_op(opcode: u8) -> Option<CompletionOp> {
     })
 }
 
-/// The completion of a receive that took a message without immediate data.
+/// Returns the completion of a receive without immediate data.
 #[inline(always)]
 pub(super) fn received(
     record: &Record,
@@ -47,7 +47,7 @@ pub(super) fn received(
     }
 }
 
-/// The completion of a request of the send queue that was carried out.
+/// Returns the completion of a successful request of the send queue.
 #[inline(always)]
 pub(super) fn request(
     record: &Record,
@@ -69,7 +69,8 @@ pub(super) fn request(
     }
 }
 
-/// The bytes that a request has read: only CQEs of reads have a length.
+/// Returns the number of bytes that a request has read: only CQEs of reads have a
+/// length.
 #[inline(always)]
 pub(super) fn read_length(slot: Slot, op: CompletionOp) -> u32 {
     if op == CompletionOp::Read {
@@ -81,19 +82,19 @@ pub(super) fn read_length(slot: Slot, op: CompletionOp) -> u32 {
 
 #[inline(always)]
 pub(super) fn solicited(own_op: OwnOp) -> CompletionFlags {
-    // Both are bit 1.
+    // Both flags are bit 1.
     const _: () = assert!(OwnOp::SOLICITED == CompletionFlags::SOLICITED.bits());
     CompletionFlags::from_bits_retain(own_op.0 & OwnOp::SOLICITED)
 }
 
-/// The slow path: any completion of a queue pair. Gives its receive or request
-/// back to the poster. `None` if the CQE cannot be a completion of the queue
-/// pair: an opcode that no request of ours leads to, or a receive on a queue
-/// pair that has none.
+/// Decodes any CQE of a queue pair: the slow path. Releases its receive or request
+/// to the producer. Returns `None` if the CQE cannot be a completion of this queue
+/// pair: the opcode is of no request of the engine, or it is a receive and the
+/// queue pair has no receives.
 ///
 /// # Safety
-/// The CQE is the next one of `ring` and written, `slot` and `tail` are its own,
-/// and the caller goes past it.
+/// The CQE is the next one of `ring` and has been written, `slot` and `tail` are
+/// those of the CQE, and the caller advances past it.
 pub(super) unsafe fn decode(
     ring: &CompletionRing,
     slot: Slot,
@@ -126,18 +127,18 @@ pub(super) unsafe fn decode(
     }
 }
 
-/// What a failed request of the send queue was.
+/// Returns the operation of a failed request of the send queue.
 fn failed_op(tail: CqeTail, record: &Record) -> CompletionOp {
     let opcode = match tail.request_opcode() {
-        // A flushed request may not say what it was, and 0 is also a marker;
-        // the WQE is still there.
+        // A flush error may have opcode 0, which is also that of a marker. The WQE
+        // still has the opcode.
         0 => record.sends.opcode(tail.wqe_counter()),
         opcode => opcode,
     };
     requester_op(opcode).unwrap_or(CompletionOp::Send)
 }
 
-/// The completion with the cause that the error CQE gives.
+/// Adds the status of an error CQE to a completion.
 fn failed(slot: Slot, completion: Completion) -> Completion {
     let cqe = slot.copy();
     Completion {
@@ -147,7 +148,8 @@ fn failed(slot: Slot, completion: Completion) -> Completion {
     }
 }
 
-/// A request of the send queue, which may have its payload in the CQE.
+/// Decodes the CQE of a request of the send queue, which may have its payload in
+/// the CQE.
 ///
 /// # Safety
 /// As for [`decode`].
@@ -163,7 +165,8 @@ unsafe fn requester(
         InlineScatter::None => Status::Success,
         format => match record.sends.read_units(tail.wqe_counter(), byte_len) {
             Some(units) => place(ring, format, byte_len, &units, record),
-            // What libmlx5 makes of a payload for a request that takes none.
+            // libmlx5 reports the same for a payload in the CQE of a request that
+            // takes none.
             None => Status::RemoteInvalidRequest,
         },
     };
@@ -173,7 +176,8 @@ unsafe fn requester(
     Some(with_status(completion, status))
 }
 
-/// A receive, which may have immediate data, and its payload in the CQE.
+/// Decodes the CQE of a receive, which may have immediate data, and its payload in
+/// the CQE.
 ///
 /// # Safety
 /// As for [`decode`].
@@ -209,7 +213,7 @@ unsafe fn responder(
     Some(with_status(completion, status))
 }
 
-/// The completion with the outcome of copying its payload.
+/// Adds the result of copying its payload to a completion.
 fn with_status(completion: Completion, status: Status) -> Completion {
     let byte_len = if status.is_success() {
         completion.byte_len
@@ -223,7 +227,7 @@ fn with_status(completion: Completion, status: Status) -> Completion {
     }
 }
 
-/// Copies a payload that came in the next CQE to where it belongs.
+/// Copies the payload in the next CQE to the memory of its request.
 fn place(
     ring: &CompletionRing,
     format: InlineScatter,
@@ -234,14 +238,13 @@ fn place(
     let Some(payload) = ring.payload(format) else {
         return Status::General;
     };
-    // A reset on another thread may have let new requests into the ring while
-    // the segments were read; then they are not this completion's.
+    // A reset on another thread may have let new requests into the ring while the
+    // segments were read. The segments then belong to another request.
     if !record.was_live_until_now() {
         return Status::WrFlush;
     }
-    // SAFETY: the segments are those of an outstanding request, and whoever
-    // posted it promised that their memory stays until it completes, which it
-    // does not before this returns.
+    // SAFETY: the segments are those of an outstanding request. Its poster promised
+    // that their memory stays valid until it completes, which is after this call.
     if unsafe { scatter(&payload, length, units) } {
         Status::Success
     } else {

@@ -1,5 +1,5 @@
-//! How queue pairs come to and leave a completion queue that another thread
-//! may be polling.
+//! Commands to the poller of a completion queue: attach and detach queue pairs
+//! while another thread polls.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use super::record::Record;
 use crate::sync::{Mutex, MutexGuard};
 use mlx5_rings::complete::Entries;
 
-/// A letter to the poller.
+/// A command to the poller.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// A queue pair reports here from now on.
+    /// The queue pair reports to this completion queue from now on.
     Attach(Arc<Record>),
-    /// A queue pair is gone (its record is retired, and the device writes no
-    /// more for it); what it can have written lies before `end` (24 bits).
+    /// The queue pair is destroyed or reset: its record is retired, and the device
+    /// writes no more CQEs for it. Its CQEs lie before `end` (24 bits).
     Detach { record: Arc<Record>, end: u32 },
 }
 
 #[derive(Debug, Default)]
 struct Letters {
     changes: Vec<Change>,
-    /// The poller is gone: nobody will look at the entries again.
+    /// The poller was dropped: no CQE will be read any more.
     closed: bool,
 }
 
-/// The part of a completion queue that everybody may touch.
+/// The part of a completion queue that every thread may use.
 pub struct Mailbox {
     waiting: AtomicBool,
     letters: Mutex<Letters>,
     entries: Entries,
-    /// Last: the entries go before the memory they lie in.
+    /// Last field: the ring is dropped before its memory.
     _owner: Owner,
 }
 
@@ -65,13 +65,14 @@ impl Mailbox {
         }
     }
 
-    /// Makes `record` known to the poller, before its first completion.
+    /// Queues the command that makes `record` known to the poller, before its first
+    /// completion.
     pub(super) fn attach(&self, record: &Arc<Record>) {
         self.send(Change::Attach(Arc::clone(record)));
     }
 
-    /// Takes `record` away from the poller. It is retired, and its queue pair
-    /// is in RESET.
+    /// Queues the command that removes `record` from the poller. The record is
+    /// retired, and its queue pair is in RESET.
     pub(super) fn detach(&self, record: &Arc<Record>) {
         let end = self.entries.written_end();
         self.send(Change::Detach {
@@ -80,25 +81,25 @@ impl Mailbox {
         });
     }
 
-    /// Whether there are completions that were not polled.
+    /// Returns whether there are CQEs that were not polled.
     pub(crate) fn holds_any(&self) -> bool {
         self.entries.holds_any()
     }
 
-    /// Whether there are letters.
+    /// Returns whether commands are queued.
     #[inline(always)]
     pub(super) fn has_letters(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// All letters, oldest first.
+    /// Takes all commands, oldest first.
     pub(super) fn take(&self) -> Vec<Change> {
         let mut letters = self.letters();
         self.waiting.store(false, Ordering::Relaxed);
         core::mem::take(&mut letters.changes)
     }
 
-    /// No more letters are wanted.
+    /// Closes the queue: later commands are discarded. Returns the queued ones.
     pub(super) fn close(&self) -> Vec<Change> {
         self.letters().closed = true;
         self.take()

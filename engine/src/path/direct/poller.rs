@@ -1,9 +1,9 @@
 //! Polling a completion queue.
 //!
-//! [`Poller::peek`] is the only look at the next CQE. The fast path consumes
-//! it in line ([`CqeRef::consume`]): a receive without immediate data, a request
-//! that went well. Everything else, from immediate data to errors and CQEs of
-//! queue pairs that are gone, takes the slow path, one function out of line.
+//! [`Poller::peek`] is the only function that looks at the next CQE. The fast path
+//! consumes the CQE inline ([`CqeRef::consume`]): a receive without immediate data,
+//! or a successful request. Everything else, such as immediate data, errors and
+//! stale CQEs, takes the slow path, one outlined function.
 
 use std::sync::Arc;
 
@@ -35,30 +35,31 @@ impl core::fmt::Debug for Poller {
     }
 }
 
-/// What the slow path made of one CQE.
+/// The result of the slow path for one CQE.
 enum Slow {
     /// A completion to report.
     Report(Completion),
-    /// Nothing to report; go on with the next.
+    /// Nothing to report: the CQE is skipped.
     Skip,
-    /// The place of the entry's queue pair has changed; look again.
+    /// The table has changed: the same CQE is looked up again.
     Again,
-    /// Not written yet, after all.
+    /// The CQE has not been written.
     Empty,
 }
 
 impl Poller {
-    /// The completion queue that lies where `layout` says and belongs to `owner`.
+    /// Creates the poller of the completion queue at `layout`, which belongs to
+    /// `owner`.
     ///
     /// # Errors
-    /// If the layout contradicts itself.
+    /// The layout is inconsistent.
     ///
     /// # Safety
-    /// The memory and the register page of the layout are valid as long as
-    /// `owner` lives, nobody else polls the queue, and every queue pair that
-    /// reports to it is made with this poller's [`Mailbox`].
+    /// The memory and the register page of the layout are valid as long as `owner`
+    /// lives, nothing else polls the queue, and every queue pair that reports to it
+    /// is created with this poller's [`Mailbox`].
     pub unsafe fn new(layout: &CompletionLayout, owner: Owner) -> Result<Self, LayoutError> {
-        // SAFETY: passed on to the caller; the mailbox keeps the owner.
+        // SAFETY: required of the caller; the mailbox keeps the owner.
         let ring = unsafe { CompletionRing::new(layout) }?;
         let mailbox = Arc::new(Mailbox::new(ring.entries(), owner));
         Ok(Self {
@@ -69,20 +70,20 @@ impl Poller {
         })
     }
 
-    /// For creating queue pairs that report here.
+    /// Returns the mailbox, for creating queue pairs that report to this queue.
     pub fn mailbox(&self) -> &Arc<Mailbox> {
         &self.mailbox
     }
 
-    /// What polling has met so far.
+    /// Returns how many CQEs polling has skipped.
     pub fn counters(&self) -> PollerCounters {
         self.counters
     }
 
-    /// The next CQE, if the device has written it: the owner bit, the barrier,
-    /// and one look-up of the queue pair. Reads no letters, so a thread that
-    /// polls in this way alone has to call [`Self::settle`] when queue pairs
-    /// have gone.
+    /// Returns the next CQE if the device has written it: reads the owner bit, a
+    /// barrier, one lookup of the queue pair. Processes no commands, so a thread
+    /// that polls only in this way calls [`Self::settle`] after queue pairs were
+    /// dropped.
     #[inline(always)]
     pub fn peek(&mut self) -> Option<CqeRef<'_>> {
         let (slot, own_op) = self.ring.peek()?;
@@ -90,16 +91,16 @@ impl Poller {
         Some(CqeRef::new(&mut self.ring, table, slot, own_op))
     }
 
-    /// Whether [`Self::peek`] would return a CQE: only its owner bit is read.
+    /// Returns whether [`Self::peek`] would return a CQE. Reads its owner bit only.
     #[inline(always)]
     pub fn has_cqe(&self) -> bool {
         self.ring.peek().is_some()
     }
 
-    /// [`Self::peek`] without the look at the owner bit.
+    /// Returns the next CQE as [`Self::peek`] does, without reading the owner bit.
     ///
     /// # Safety
-    /// [`Self::has_cqe`] was true, and nothing was consumed since.
+    /// [`Self::has_cqe`] returned `true`, and nothing was consumed since.
     #[inline(always)]
     pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
         let slot = self.ring.next_slot();
@@ -107,7 +108,7 @@ impl Poller {
         CqeRef::new(&mut self.ring, self.table.view(), slot, own_op)
     }
 
-    /// The next completion, if there is one.
+    /// Returns the next completion, if there is one.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<Completion> {
         if let Some(cqe) = self.peek() {
@@ -117,14 +118,14 @@ impl Poller {
         } else if !self.mailbox.has_letters() {
             return None;
         }
-        // In a place of its own, so that the completion of the fast path need
-        // not lie in memory.
+        // A separate variable, so that the completion of the fast path can stay in
+        // registers.
         let mut found = Completion::default();
         self.poll_slow(&mut found).then_some(found)
     }
 
-    /// Returns when the next entry was written, without taking it. An entry of a
-    /// queue pair that is gone counts until it is polled.
+    /// Returns when the next CQE was written, without consuming it. A stale CQE
+    /// counts until it is polled.
     pub fn arrival(&self) -> Arrival {
         let Some((slot, _)) = self.ring.peek() else {
             return Arrival::Empty;
@@ -136,7 +137,7 @@ impl Poller {
         }
     }
 
-    /// Fills `out` with completions as far as there are any. Returns how many.
+    /// Fills `out` with the completions that are there. Returns how many.
     #[inline]
     pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
         let mut filled = 0;
@@ -159,9 +160,8 @@ impl Poller {
         filled
     }
 
-    /// The slow path: the next completion, whatever it takes to find it.
-    /// Returns whether there is one. Gives the CQEs that it goes past back to the
-    /// device, and reads letters.
+    /// Finds the next completion on the slow path. Returns whether there is one.
+    /// Gives the CQEs that it passes back to the device, and processes commands.
     #[cold]
     #[inline(never)]
     fn poll_slow(&mut self, found: &mut Completion) -> bool {
@@ -172,14 +172,14 @@ impl Poller {
             };
             match self.consume_slow(slot, slot.tail()) {
                 Slow::Report(completion) => {
-                    // SAFETY: it was looked at, and is decoded.
+                    // SAFETY: the entry was written, and has been decoded.
                     unsafe { self.ring.advance() };
                     self.ring.publish();
                     *found = completion;
                     return true;
                 }
                 Slow::Skip => {
-                    // SAFETY: it was looked at, and is not reported.
+                    // SAFETY: the entry was written, and is not reported.
                     unsafe { self.ring.advance() };
                     self.ring.publish();
                 }
@@ -203,19 +203,21 @@ impl Poller {
         }
         match self.table.search(tail.qpn()) {
             Some(record) if record.is(tail.qpn()) => {
-                // SAFETY: the next CQE, which is written; `poll_slow` goes past it.
+                // SAFETY: the next CQE, which has been written; `poll_slow`
+                // advances past it.
                 if let Some(completion) = unsafe { decode(&self.ring, slot, tail, record) } {
                     return Slow::Report(completion);
                 }
                 self.counters.unknown += 1;
             }
-            // It is going, or was never here; or its letter has not been read.
+            // The queue pair is being detached, is unknown, or its attach command
+            // was not processed.
             _ if self.mailbox.has_letters() => {
                 self.read_letters();
                 return Slow::Again;
             }
-            // Its letter is being written. The number has not been given to
-            // another yet: the record, which is here, holds it.
+            // The detach command is being queued by another thread. The QP number
+            // has not been reused: the record, which the table has, keeps it.
             Some(record) => {
                 // SAFETY: as above.
                 unsafe { record.give_back(tail) };
@@ -226,16 +228,17 @@ impl Poller {
         Slow::Skip
     }
 
-    /// Crosses out the completions before `end` of a queue pair that is gone.
+    /// Invalidates the stale CQEs of a queue pair before `end`, and releases their
+    /// receives.
     fn bury(&mut self, record: &Record, end: u32) {
         self.ring.bury(record.qpn(), end, |tail| {
-            // SAFETY: a completion of this queue, which is crossed out and so never
+            // SAFETY: a completion of this queue, which is invalidated and so never
             // consumed.
             unsafe { record.give_back(tail) };
         });
     }
 
-    /// Learns of queue pairs that came and went.
+    /// Processes the queued commands: attaches and detaches queue pairs.
     fn read_letters(&mut self) {
         for change in self.mailbox.take() {
             match change {
@@ -248,16 +251,16 @@ impl Poller {
         }
     }
 
-    /// Learns of queue pairs that came and went now rather than at the next
-    /// poll that finds nothing. A queue pair that was destroyed keeps its
-    /// number, and its memory, until its completion queues have done this.
+    /// Processes the queued commands now, instead of at the next poll that finds no
+    /// CQE. A destroyed queue pair keeps its number and its memory until all its
+    /// completion queues have done this.
     pub fn settle(&mut self) {
         if self.mailbox.has_letters() {
             self.read_letters();
         }
     }
 
-    /// Asks for one event; see [`CompletionRing::arm`].
+    /// Arms the queue; see [`CompletionRing::arm`].
     pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
         self.ring.arm(solicited_only, events_read);
     }
@@ -265,7 +268,8 @@ impl Poller {
 
 impl Drop for Poller {
     fn drop(&mut self) {
-        // Records in unread letters go now, and with them what they hold.
+        // Records in unprocessed commands are dropped here, with everything they
+        // keep alive.
         for change in self.mailbox.close() {
             match change {
                 Change::Attach(_) => {}

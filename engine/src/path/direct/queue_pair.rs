@@ -1,4 +1,4 @@
-//! A queue pair, for the one who posts to it.
+//! The posting side of a queue pair.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use mlx5_rings::receive::{RecvConsumer, RecvProducer};
 use mlx5_rings::send::{DoorbellPolicy, SendConsumer, SendProducer};
 use mlx5_rings::wire::WindowChange;
 
-/// What a queue pair is made of.
+/// The parts of a queue pair.
 #[derive(Clone)]
 pub struct QueuePairParts {
     /// Its send queue.
     pub send: SendLayout,
-    /// How it may ring.
+    /// How its send queue writes doorbells.
     pub doorbell: DoorbellPolicy,
     /// Its own receive queue, if it has one.
     pub recv: Option<RecvLayout>,
-    /// The shared receive queue, if it takes from one.
+    /// The shared receive queue that its receives come from, if any.
     pub shared: Option<SharedReceivesHandle>,
-    /// The completion queue of its sends.
+    /// The mailbox of the completion queue of its sends.
     pub send_mailbox: Arc<Mailbox>,
-    /// The completion queue of its receives.
+    /// The mailbox of the completion queue of its receives.
     pub recv_mailbox: Arc<Mailbox>,
-    /// What its completions carry as theirs.
+    /// The context of its completions.
     pub context: u64,
-    /// What the memory and the number belong to.
+    /// The owner of the rings' memory and of the QP number.
     pub owner: Owner,
 }
 
-// SAFETY: the layouts are addresses of DMA memory, bound to no thread.
+// SAFETY: the layouts are addresses of DMA memory, which any thread may use.
 unsafe impl Send for QueuePairParts {}
 
 /// The posting side of a queue pair.
 pub struct QueuePair {
     sends: SendProducer,
-    /// Closed for ever if it has no queue of its own.
+    /// Never opened if the queue pair has no receive queue of its own.
     receives: RecvProducer,
     record: Arc<Record>,
     parts: QueuePairParts,
@@ -53,15 +53,15 @@ impl core::fmt::Debug for QueuePair {
 }
 
 impl QueuePair {
-    /// A queue pair in RESET, attached to its completion queues.
+    /// Creates a queue pair in RESET, attached to its completion queues.
     ///
     /// # Errors
-    /// If a layout contradicts itself.
+    /// A layout is inconsistent.
     ///
     /// # Safety
     /// The memory of the layouts is valid as long as `parts.owner` lives, and
-    /// nobody else posts to the queues or polls their completions. The queue
-    /// pair's number does not come back while `parts.owner` lives.
+    /// nothing else posts to the queues or polls their completions. The QP number
+    /// is not reused while `parts.owner` lives.
     pub unsafe fn new(parts: QueuePairParts) -> Result<Self, LayoutError> {
         // SAFETY: passed on to the caller.
         let (sends, receives, record) = unsafe { rings(&parts) }?;
@@ -106,30 +106,30 @@ impl QueuePair {
         self.record.retire();
     }
 
-    /// The queue pair's number.
+    /// Returns the queue pair's number.
     pub fn qpn(&self) -> u32 {
         self.parts.send.qpn
     }
 
-    /// The queue pair has reached INIT: receives may be posted.
+    /// Allows receives to be posted. The queue pair has reached INIT.
     pub fn open_receives(&mut self) {
         if self.has_own_receives() {
             self.receives.open();
         }
     }
 
-    /// The queue pair has reached RTS: sends may be posted.
+    /// Allows sends to be posted. The queue pair has reached RTS.
     pub fn open_sends(&mut self) {
         self.sends.open();
     }
 
-    /// The queue pair is in RESET again: everything posted is forgotten, its
-    /// completions that were not polled will not be seen, and nothing may be
-    /// posted until it is opened again.
+    /// Resets the rings after the queue pair was moved to RESET. Everything posted
+    /// is discarded, completions that were not polled are not reported, and nothing
+    /// can be posted until the queues are opened again.
     pub fn reset(&mut self) {
-        // SAFETY: the promises given to `new` hold for the same parts.
+        // SAFETY: the promises made to `new` hold for the same parts.
         let Ok((sends, receives, record)) = (unsafe { rings(&self.parts) }) else {
-            unreachable!("the same layouts were good before");
+            unreachable!("`new` has accepted the same layouts");
         };
         self.detach();
         self.sends = sends;
@@ -138,8 +138,8 @@ impl QueuePair {
         self.attach();
     }
 
-    /// Takes no more than so many at a time, or as many as are outstanding, until
-    /// [`Self::reset`].
+    /// Limits the outstanding sends and receives until [`Self::reset`], but not
+    /// below the number that is outstanding.
     pub fn limit(&mut self, sends: u32, receives: u32) {
         self.sends.limit(sends);
         if self.has_own_receives() {
@@ -147,22 +147,23 @@ impl QueuePair {
         }
     }
 
-    /// The most sends that may be outstanding.
+    /// Returns the most sends that may be outstanding.
     pub fn send_capacity(&self) -> u32 {
         self.sends.capacity()
     }
 
-    /// The most receives of its own queue that may be outstanding.
+    /// Returns the most receives of its own queue that may be outstanding.
     pub fn recv_capacity(&self) -> u32 {
         self.receives.capacity()
     }
 
-    /// Whether every send that was posted has been retired by a completion.
+    /// Returns whether every posted send was retired by a completion.
     pub fn sends_idle(&self) -> bool {
         self.sends.is_idle()
     }
 
-    /// Receives of its own queue that were posted and not retired.
+    /// Returns the number of receives in its own queue that were posted and not
+    /// retired.
     pub fn recvs_outstanding(&self) -> u32 {
         if self.has_own_receives() {
             self.receives.outstanding()
@@ -171,7 +172,7 @@ impl QueuePair {
         }
     }
 
-    /// The same for other threads, until the next [`Self::reset`].
+    /// Returns the same state for other threads, until the next [`Self::reset`].
     pub fn watch(&self) -> Watch {
         Watch(Arc::clone(&self.record))
     }
@@ -179,21 +180,21 @@ impl QueuePair {
     /// Posts one receive.
     ///
     /// # Errors
-    /// [`PostError`]; nothing is posted then. `NotReady` also if the receives
-    /// of this queue pair come from a shared queue.
+    /// [`PostError`]; nothing is posted then. `NotReady` also if the queue pair
+    /// takes its receives from a shared receive queue.
     ///
     /// # Safety
-    /// The memory of the segments is writable and left alone until the receive
-    /// completes, or until the queue pair is reset or gone and its completion
-    /// queue has been polled after that.
+    /// The memory of the segments is writable, and not used otherwise until the
+    /// receive completes, or until the queue pair was reset or dropped and its
+    /// completion queue was polled after that.
     #[inline]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.receives.post(request) }
     }
 
-    /// [`Self::post_recv`] as far as it goes without a call out of line. Returns
-    /// whether the receive is posted.
+    /// Posts as [`Self::post_recv`] does, on the fast path only. Returns `false`,
+    /// with nothing posted, where an outlined call would be needed.
     ///
     /// # Safety
     /// As for [`Self::post_recv`].
@@ -203,8 +204,8 @@ impl QueuePair {
         unsafe { self.receives.try_post(request) }
     }
 
-    /// [`Self::post_send_noted`] as far as it goes without a call out of line.
-    /// Returns whether the request is posted.
+    /// Posts as [`Self::post_send_noted`] does, on the fast path only. Returns
+    /// `false`, with nothing posted, where an outlined call would be needed.
     ///
     /// # Safety
     /// As for [`Self::post_send_noted`].
@@ -217,7 +218,7 @@ impl QueuePair {
     /// Posts several receives with one doorbell.
     ///
     /// # Errors
-    /// [`ListError`]; the receives before the bad one are posted.
+    /// [`ListError`]; the receives before the invalid one are posted.
     ///
     /// # Safety
     /// As for [`Self::post_recv`], for every request.
@@ -233,10 +234,10 @@ impl QueuePair {
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// Inline: the memory of the segments is readable now. Otherwise it is left
-    /// alone (for a read: writable and unused) until the request completes, or
-    /// until the queue pair is reset or gone and its completion queue has been
-    /// polled after that.
+    /// With inline data, the memory of the segments is readable during the call.
+    /// Otherwise it is not written (for a read: writable and not used) until the
+    /// request completes, or until the queue pair was reset or dropped and its
+    /// completion queue was polled after that.
     #[cfg(test)]
     #[inline]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
@@ -244,13 +245,13 @@ impl QueuePair {
         unsafe { self.sends.post(request) }
     }
 
-    /// [`Self::post_send`] of a request whose completion carries `note`.
+    /// Posts one request, whose completion carries `note`.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::post_send_list`] with one request.
     ///
     /// # Safety
-    /// As there.
+    /// The memory of the segments is as for [`Self::post_send_list`].
     #[inline]
     pub unsafe fn post_send_noted(
         &mut self,
@@ -261,7 +262,7 @@ impl QueuePair {
         unsafe { self.sends.post_noted(request, note) }
     }
 
-    /// Posts the change of a window.
+    /// Posts a change of a memory window: a bind or an unbind.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
@@ -282,10 +283,13 @@ impl QueuePair {
     /// Posts several requests with one doorbell.
     ///
     /// # Errors
-    /// [`ListError`]; the requests before the bad one are posted.
+    /// [`ListError`]; the requests before the invalid one are posted.
     ///
     /// # Safety
-    /// As for [`Self::post_send`], for every request.
+    /// The memory of the segments of every request is readable during the call if
+    /// it is inline. Otherwise it is not written (for a read: writable and not
+    /// used) until the request completes, or until the queue pair was reset or
+    /// dropped and its completion queue was polled after that.
     #[inline]
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         // SAFETY: passed on to the caller.
@@ -294,20 +298,21 @@ impl QueuePair {
 }
 
 impl Drop for QueuePair {
-    /// The queue pair must be in RESET, so that the device writes no more.
+    /// Detaches the queue pair. It must be in RESET, so that the device writes no
+    /// more CQEs.
     fn drop(&mut self) {
         self.detach();
     }
 }
 
-/// Fresh rings over the same memory, and a record for them.
+/// Creates new rings over the same memory, and a record for them.
 ///
 /// # Safety
 /// As for [`QueuePair::new`].
 unsafe fn rings(
     parts: &QueuePairParts,
 ) -> Result<(SendProducer, RecvProducer, Arc<Record>), LayoutError> {
-    // SAFETY: passed on to the caller; the record keeps the owner.
+    // SAFETY: required of the caller; the record keeps the owner.
     let sends = unsafe { SendConsumer::new(&parts.send) }?;
     let receives = match (&parts.shared, &parts.recv) {
         (Some(shared), _) => Receives::Shared(Arc::clone(&shared.0)),
@@ -323,14 +328,15 @@ unsafe fn rings(
         sends,
         owner,
     ));
-    // SAFETY: the consumer is in the record, which neither moves nor goes
+    // SAFETY: the consumer is in the record, which does not move and is not dropped
     // before the queue pair that will hold both.
     let sends = unsafe { SendProducer::new(&parts.send, parts.doorbell, &record.sends) };
     let receives = match (&record.receives, &parts.recv) {
         // SAFETY: as above.
         (Receives::Own(own), Some(layout)) => unsafe { RecvProducer::new(layout, own) },
-        // SAFETY: `has_own_receives` comes before opening it and before asking what is
-        // outstanding; posts publish only what they have written, which is nothing.
+        // SAFETY: `has_own_receives` is checked before the producer is opened and
+        // before its outstanding receives are counted; a post publishes only what
+        // it has written, which is nothing.
         _ => unsafe { RecvProducer::none() },
     };
     Ok((sends, receives, record))

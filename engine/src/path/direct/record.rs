@@ -1,4 +1,4 @@
-//! What polling must know of a queue pair.
+//! The record of a queue pair: what polling needs of it.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -11,31 +11,31 @@ use mlx5_rings::scatter::Units;
 use mlx5_rings::send::SendConsumer;
 use mlx5_rings::wire::CqeTail;
 
-/// Not a queue pair number: those have 24 bits.
+/// A value that is no QP number, since those have 24 bits.
 const NOBODY: u32 = u32::MAX;
 
-/// Where the receives of a queue pair come from.
+/// The queue that the receives of a queue pair come from.
 #[derive(Debug)]
 pub(super) enum Receives {
-    /// It can only send.
+    /// None: the queue pair only sends.
     None,
-    /// Its own queue.
+    /// The queue pair's own receive queue.
     Own(RecvConsumer),
-    /// A shared one.
+    /// A shared receive queue.
     Shared(Arc<SharedState>),
 }
 
 impl Receives {
-    /// Takes the receive that a completion names off its queue, which gives it
-    /// back to the poster. Returns its `wr_id`; `None` if there is no queue.
+    /// Takes the receive that a completion names off its queue, which releases it
+    /// to the producer. Returns its `wr_id`; `None` if there is no queue.
     ///
-    /// The queue's own count of what came back (`retired`, `returned`) is the
-    /// only count of completed receives: how many are outstanding follows from
-    /// it and the doorbell record.
+    /// The queue's own counter (`retired`, `returned`) is the only count of
+    /// completed receives. The number of outstanding ones follows from this counter
+    /// and the doorbell record.
     ///
     /// # Safety
-    /// The caller polls the queue that the completion is in, has read it, and calls
-    /// this once for it.
+    /// The caller polls the completion queue that has the completion, has read the
+    /// completion, and calls this once for it.
     pub(super) unsafe fn take(&self, wqe_counter: u16) -> Option<u64> {
         // SAFETY: passed on to the caller.
         if let Some(wr_id) = unsafe { self.take_fast(wqe_counter) } {
@@ -45,15 +45,15 @@ impl Receives {
             return None;
         };
         let wr_id = shared.ring.cookie(wqe_counter);
-        // SAFETY: passed on to the caller; queues whose completions several threads
-        // poll have allowed that (`SharedState::add_poller`).
+        // SAFETY: required of the caller; a queue whose completions several threads
+        // poll has enabled that (`SharedState::add_poller`).
         unsafe { shared.ring.free(wqe_counter) };
         Some(wr_id)
     }
 
-    /// [`Self::take`] on the fast path: `None`, and nothing is taken, also if a
-    /// shared receive came back out of order, or the shared queue has several
-    /// pollers. Calls nothing out of line.
+    /// Does what [`Self::take`] does, on the fast path. Returns `None`, with
+    /// nothing taken, also if a shared receive completed out of order, or if the
+    /// shared receive queue has several pollers. Makes no outlined call.
     ///
     /// # Safety
     /// As for [`Self::take`].
@@ -72,8 +72,8 @@ impl Receives {
         }
     }
 
-    /// Collects the segments that `length` bytes go to, of the receive that a
-    /// completion names. `None` if there is no queue.
+    /// Collects the segments that the first `length` bytes of a receive are copied
+    /// to. `None` if there is no queue.
     pub(super) fn units(&self, wqe_counter: u16, length: u32, units: &mut Units) -> Option<()> {
         match self {
             Self::Own(ring) => ring.units(wqe_counter, length, units),
@@ -84,20 +84,20 @@ impl Receives {
     }
 }
 
-/// Shared by the poster and the pollers of the send and the receive queue. The
-/// completing half of each ring is used by that queue's poller only.
+/// State that the poster shares with the pollers of the send and the receive queue.
+/// The consumer of each ring is used by that queue's poller only.
 #[repr(C)]
 pub(super) struct Record {
-    /// The number while the queue pair lives, else [`NOBODY`]: polling compares
-    /// it, so one store takes the queue pair out of every table.
+    /// The QP number while the queue pair lives, else [`NOBODY`]. Polling compares
+    /// it, so one store removes the queue pair from every table.
     live_qpn: AtomicU32,
     qpn: u32,
-    /// What every completion of the queue pair carries: beside `live_qpn`, whose
-    /// cache line polling has just read.
+    /// The context of every completion of the queue pair. It lies beside
+    /// `live_qpn`, in a cache line that polling has just read.
     pub(super) context: u64,
     pub(super) receives: Receives,
     pub(super) sends: SendConsumer,
-    /// Last: the rings go before the memory they lie in.
+    /// Last field: the rings are dropped before their memory.
     _owner: Owner,
 }
 
@@ -127,7 +127,7 @@ impl Record {
         }
     }
 
-    /// A record that is never any queue pair's.
+    /// Returns a record that never matches a QP number.
     pub(super) fn nobody() -> Self {
         Self {
             live_qpn: AtomicU32::new(NOBODY),
@@ -139,13 +139,13 @@ impl Record {
         }
     }
 
-    /// Whether this is the living queue pair `qpn`.
+    /// Returns whether this is the record of the live queue pair `qpn`.
     #[inline(always)]
     pub(super) fn is(&self, qpn: u32) -> bool {
         self.live_qpn.load(Ordering::Relaxed) == qpn
     }
 
-    /// Whether its receives come from that shared queue.
+    /// Returns whether the receives come from that shared receive queue.
     #[inline(always)]
     pub(super) fn takes_from(&self, shared: &SharedState) -> bool {
         match &self.receives {
@@ -154,30 +154,31 @@ impl Record {
         }
     }
 
-    /// The number, also after [`Self::retire`].
+    /// Returns the QP number, also after [`Self::retire`].
     pub(super) fn qpn(&self) -> u32 {
         self.qpn
     }
 
-    /// Takes the queue pair out of every table.
+    /// Removes the queue pair from every table, by invalidating its number.
     pub(super) fn retire(&self) {
         self.live_qpn.store(NOBODY, Ordering::Relaxed);
-        // Before anything new is written to the rings: see `was_live_until_now`.
+        // Orders this store before any later store to the rings: see
+        // `was_live_until_now`.
         fence(Ordering::SeqCst);
     }
 
-    /// Whether what was read from the rings before this call was still this
-    /// queue pair's.
+    /// Returns whether everything that was read from the rings before this call
+    /// belonged to this queue pair.
     pub(super) fn was_live_until_now(&self) -> bool {
         fence(Ordering::Acquire);
         self.is(self.qpn)
     }
 
-    /// A completion of this queue pair will not be reported: a shared receive
-    /// that it took goes back.
+    /// Releases the shared receive of a completion that will not be reported, if it
+    /// has one.
     ///
     /// # Safety
-    /// As for [`Receives::take`], instead of which this is called.
+    /// As for [`Receives::take`], in whose place this is called.
     pub(super) unsafe fn give_back(&self, tail: CqeTail) {
         if let (true, Receives::Shared(shared)) =
             (tail.own_op().opcode().is_responder(), &self.receives)

@@ -1,17 +1,16 @@
-//! Batches: CQEs of one kind that follow each other, consumed by one short
-//! loop, a run.
+//! Batches: consecutive CQEs of one kind (a *run*) are consumed by one short loop.
 //!
-//! `poll_batch` uses the look ([`CqeRef`]) and the decoder of `poll`, and is
-//! still a loop of its own, because of what LLVM cannot do to a loop around
-//! [`CqeRef::consume`]. Each look ends with a barrier, and so does giving a CQE
-//! back: an `asm!` that clobbers memory. Behind it LLVM has to load again all
-//! that it knew of the ring, the table and the queue pair. Each turn would find
-//! the queue pair, tell own from shared receives, store the consumer index, and
-//! assemble the completion's constant fields. A run hoists that by hand, into
-//! locals that no barrier touches: what the CQEs have in common is looked up
-//! once, their constant fields are one word ([`Pattern`]), and receives,
-//! requests and CQEs are given back once, at its end. In `tests/counts.txt` a
-//! receive costs 40.9 instructions in a batch, and 53 alone.
+//! `poll_batch` uses [`CqeRef`] and the decoder as `poll` does, but has a loop of
+//! its own, because LLVM cannot optimise a loop around [`CqeRef::consume`]. Every
+//! peek ends with a barrier, and so does giving a CQE back: an `asm!` that clobbers
+//! memory. After it, LLVM has to load again everything it knew of the ring, the
+//! table and the queue pair. Each iteration would look up the queue pair,
+//! distinguish own from shared receives, store the consumer index, and assemble the
+//! completion's constant fields. A run hoists this by hand into locals that no
+//! barrier invalidates. What the CQEs have in common is looked up once, their
+//! constant fields are packed once ([`Pattern`]), and receives, requests and CQEs
+//! are released once, at the end of the run. In `tests/counts.txt` a receive costs
+//! 40.9 instructions in a batch, and 53 alone.
 
 use super::cqe_ref::{CqeKind, CqeRef};
 use super::decode;
@@ -24,10 +23,10 @@ use mlx5_rings::shared::Returns;
 use mlx5_rings::wire::RequestQpn;
 
 impl CqeRef<'_> {
-    /// Fills `out` with the completions of this CQE and of those like it that
-    /// follow, and goes past them. Returns how many; 0 if the CQE is left to
-    /// the slow path or to [`Self::consume`]. They are given back to the device
-    /// when the caller publishes the ring's consumer index.
+    /// Fills `out` with the completions of this CQE and of the following CQEs of
+    /// the same kind, and advances past them. Returns how many; 0 if the CQE is
+    /// left to the slow path or to [`Self::consume`]. The CQEs are given back to
+    /// the device when the caller publishes the ring's consumer index.
     #[inline(always)]
     pub(super) fn consume_run(self, out: &mut [Completion]) -> usize {
         let Some(record) = self.record else {
@@ -38,14 +37,14 @@ impl CqeRef<'_> {
             (CqeKind::Recv, Receives::Shared(shared)) => self.shared_run(record, shared, out),
             (CqeKind::Recv, Receives::None) | (CqeKind::Other, _) => 0,
             (CqeKind::Request, _) => match self.request_op() {
-                // Their CQEs have a length each.
+                // Each CQE has a length of its own.
                 Some(CompletionOp::Read) | None => 0,
                 Some(op) => self.request_run(record, op, out),
             },
         }
     }
 
-    /// Receives of one queue pair's own queue.
+    /// Consumes receives of one queue pair's own receive queue.
     #[inline(always)]
     fn own_run(self, record: &Record, ring: &RecvConsumer, out: &mut [Completion]) -> usize {
         let Self { whose, own_op, .. } = self;
@@ -65,21 +64,22 @@ impl CqeRef<'_> {
             };
             let wr_id = cookies.at(tail.wqe_counter());
             *place = pattern.completion(wr_id, context, slot.byte_count(), 0);
-            // SAFETY: both of one snapshot.
+            // SAFETY: both values are of one snapshot.
             unsafe { next.advance(&wrap) };
             taken += 1;
         }
         if !is_still(record, whose) {
             return 0;
         }
-        // SAFETY: as many completions of this queue were read.
+        // SAFETY: that many completions of this queue were read.
         unsafe { ring.retire(taken as u32) };
-        // SAFETY: from the snapshot, past as many entries that are written.
+        // SAFETY: the cursor is of the snapshot, and has passed that many written
+        // entries.
         unsafe { entries.advance_to(next, taken) };
         taken
     }
 
-    /// Requests of one queue pair that were of one operation.
+    /// Consumes requests of one queue pair with the same operation.
     #[inline(always)]
     fn request_run(self, record: &Record, op: CompletionOp, out: &mut [Completion]) -> usize {
         const UNKNOWN: Retired = Retired { cookie: 0, note: 0 };
@@ -99,7 +99,7 @@ impl CqeRef<'_> {
             let request = requests.at(slot.wqe_counter());
             *place = pattern.completion(request.cookie(), context, 0, request.note());
             last = Some(request);
-            // SAFETY: both of one snapshot.
+            // SAFETY: both values are of one snapshot.
             unsafe { next.advance(&wrap) };
             taken += 1;
         }
@@ -110,13 +110,14 @@ impl CqeRef<'_> {
             // SAFETY: a request of this ring, whose completion was read.
             unsafe { record.sends.retire_up_to(last) };
         }
-        // SAFETY: from the snapshot, past as many entries that are written.
+        // SAFETY: the cursor is of the snapshot, and has passed that many written
+        // entries.
         unsafe { entries.advance_to(next, taken) };
         taken
     }
 
-    /// Receives of one shared queue, of any queue pairs: those are looked up one
-    /// by one, so that many cost no more than few.
+    /// Consumes receives of one shared receive queue, of any of its queue pairs.
+    /// These are looked up one by one, so the cost does not depend on their number.
     #[inline(always)]
     fn shared_run(self, first: &Record, shared: &SharedState, out: &mut [Completion]) -> usize {
         let Self { own_op, table, .. } = self;
@@ -137,30 +138,32 @@ impl CqeRef<'_> {
                 if !record.takes_from(shared) {
                     break;
                 }
-                // SAFETY: a completion of a receive of this queue, which was read.
+                // SAFETY: the completion of a receive of this queue, which was
+                // read.
                 let wr_id = unsafe { returns.take(slot.wqe_counter()) };
                 let pattern = Pattern::of(Completion { qpn, ..common });
                 *place = pattern.completion(wr_id, record.context, slot.byte_count(), 0);
-                // SAFETY: both of one snapshot.
+                // SAFETY: both values are of one snapshot.
                 unsafe { next.advance(&wrap) };
                 taken += 1;
             }
             taken
         };
-        // SAFETY: queues whose completions several threads poll have allowed that
+        // SAFETY: a queue whose completions several threads poll has enabled that
         // (`SharedState::add_poller`).
         let taken = unsafe { shared.ring.return_alone(take) }.unwrap_or(0);
-        // SAFETY: from the snapshot, past as many entries that are written.
+        // SAFETY: the cursor is of the snapshot, and has passed that many written
+        // entries.
         unsafe { entries.advance_to(next, taken) };
         taken
     }
 }
 
-/// Whether all that a run has seen is of the record: another thread may have
-/// reset the queue pair meanwhile, and completions of its next life have come
-/// under the same number. It has retired the record before any of them could
-/// come, so the record tells, now that they have been seen; and nothing of the
-/// run has been given back.
+/// Returns whether all CQEs of a run belong to the record. Another thread may have
+/// reset the queue pair during the run, after which new completions have the same
+/// QP number. The reset retires the record before any of these can arrive, so
+/// checking the record after the CQEs were read is sufficient. Nothing of the run
+/// has been released yet.
 #[inline(always)]
 fn is_still(record: &Record, whose: RequestQpn) -> bool {
     record.is(whose.qpn())
@@ -177,10 +180,10 @@ mod tests {
     use mlx5_rings::layout::{CompletionLayout, RecvLayout};
     use mlx5_rings::send::SendConsumer;
 
-    /// A run during which the queue pair was reset gives nothing back, and
-    /// leaves its entries to a closer look.
+    /// A run during which the queue pair is reset releases nothing, and leaves its
+    /// CQEs to the slow path.
     #[test]
-    fn a_run_whose_queue_pair_is_gone_at_its_end_has_taken_nothing() {
+    fn a_run_whose_queue_pair_was_reset_consumes_nothing() {
         const QPN: u32 = 9;
         let memory = Arc::new(Memory::new(1024, 0));
         let entry = |at: usize| {
@@ -201,7 +204,7 @@ mod tests {
             stride: 16,
             dbrec: memory.at(520).cast(),
         };
-        // SAFETY: the memory outlives all that is made here.
+        // SAFETY: the memory outlives all objects of this test.
         let ring = unsafe { RecvConsumer::new(&queue) }.unwrap();
         // SAFETY: as above.
         let mut entries = unsafe { CompletionRing::new(&cq) }.unwrap();
@@ -226,6 +229,6 @@ mod tests {
         record.retire();
         assert_eq!(cqe.consume_run(&mut out), 0);
         let after = (ring.outstanding(), entries.consumed(), entries.snapshot());
-        assert_eq!(after, before, "nothing is given back");
+        assert_eq!(after, before, "nothing is released");
     }
 }

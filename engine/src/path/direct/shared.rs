@@ -1,4 +1,4 @@
-//! Shared receives: one queue of receives for many queue pairs.
+//! Shared receive queues: one queue of receives for many queue pairs.
 
 use std::sync::{Arc, Weak};
 
@@ -9,12 +9,12 @@ use mlx5_rings::PostReceives;
 use mlx5_rings::layout::{LayoutError, SharedRecvLayout};
 use mlx5_rings::shared::{SharedRecvConsumer, SharedRecvProducer};
 
-/// What the pollers need.
+/// State that the poster shares with the pollers.
 pub(super) struct SharedState {
     pub(super) ring: SharedRecvConsumer,
-    /// The completion queue that has all completions so far, if one has.
+    /// The mailbox of the only completion queue that has completions so far.
     first_poller: Mutex<Option<Weak<Mailbox>>>,
-    /// Last: the ring goes before the memory it lies in.
+    /// Last field: the ring is dropped before its memory.
     _owner: Owner,
 }
 
@@ -27,7 +27,7 @@ impl core::fmt::Debug for SharedState {
 }
 
 impl SharedState {
-    /// Completions will appear in the queue of `mailbox` as well.
+    /// Records that completions also appear in the completion queue of `mailbox`.
     pub(super) fn add_poller(&self, mailbox: &Arc<Mailbox>) {
         let mut first = self.first_poller.lock();
         match &*first {
@@ -39,58 +39,58 @@ impl SharedState {
 }
 
 impl SharedReceivesHandle {
-    /// Receives that were posted and have not been given back by a completion.
-    /// Exact when nobody posts or polls meanwhile.
+    /// Returns the number of receives that were posted and not released by a
+    /// completion. Exact while no thread posts or polls.
     pub fn outstanding(&self) -> u32 {
         self.0.ring.outstanding()
     }
 }
 
-/// The poster's side of a shared receive queue.
+/// The posting side of a shared receive queue.
 #[derive(Debug)]
 pub struct SharedReceives {
     producer: SharedRecvProducer,
     state: Arc<SharedState>,
 }
 
-/// What a queue pair needs to take its receives from a shared queue.
+/// A shared receive queue, as creating queue pairs needs it.
 #[derive(Clone, Debug)]
 pub struct SharedReceivesHandle(pub(super) Arc<SharedState>);
 
 impl SharedReceives {
-    /// The queue that lies where `layout` says and belongs to `owner`.
+    /// Creates the poster of the queue at `layout`, which belongs to `owner`.
     ///
     /// # Errors
-    /// If the layout contradicts itself.
+    /// The layout is inconsistent.
     ///
     /// # Safety
-    /// The memory of the layout is valid as long as `owner` lives, and nobody
-    /// else posts to the queue or polls its completions.
+    /// The memory of the layout is valid as long as `owner` lives, and nothing else
+    /// posts to the queue or polls its completions.
     pub unsafe fn new(layout: &SharedRecvLayout, owner: Owner) -> Result<Self, LayoutError> {
-        // SAFETY: passed on to the caller; the state keeps the owner.
+        // SAFETY: required of the caller; the state keeps the owner.
         let ring = unsafe { SharedRecvConsumer::new(layout) }?;
         let state = Arc::new(SharedState {
             ring,
             first_poller: Mutex::new(None),
             _owner: owner,
         });
-        // SAFETY: the consumer is in the state, which neither moves nor goes
-        // before this value, which holds both.
+        // SAFETY: the consumer is in the state, which does not move and is not
+        // dropped before this value, which holds both.
         let producer = unsafe { SharedRecvProducer::new(layout, &state.ring) };
         Ok(Self { producer, state })
     }
 
-    /// For creating queue pairs on it.
+    /// Returns a handle for creating queue pairs on the queue.
     pub fn handle(&self) -> SharedReceivesHandle {
         SharedReceivesHandle(Arc::clone(&self.state))
     }
 
-    /// The most receives that may be outstanding.
+    /// Returns the most receives that may be outstanding.
     pub fn capacity(&self) -> u32 {
         self.producer.capacity()
     }
 
-    /// The most segments of one receive.
+    /// Returns the most segments of one receive.
     pub fn max_segments(&self) -> usize {
         self.producer.max_segments()
     }
@@ -101,16 +101,16 @@ impl SharedReceives {
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// The memory of the segments is writable and left alone until the receive
-    /// completes.
+    /// The memory of the segments is writable, and not used otherwise until the
+    /// receive completes.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.producer.post(request) }
     }
 
-    /// [`Self::post`] as far as it goes without a call out of line. Returns
-    /// whether the receive is posted.
+    /// Posts as [`Self::post`] does, on the fast path only. Returns `false`, with
+    /// nothing posted, where an outlined call would be needed.
     ///
     /// # Safety
     /// As for [`Self::post`].
@@ -123,7 +123,7 @@ impl SharedReceives {
     /// Posts several receives with one doorbell.
     ///
     /// # Errors
-    /// [`ListError`]; the receives before the bad one are posted.
+    /// [`ListError`]; the receives before the invalid one are posted.
     ///
     /// # Safety
     /// As for [`Self::post`], for every request.

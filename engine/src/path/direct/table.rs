@@ -1,12 +1,12 @@
-//! From queue pair number to record, for one completion queue.
+//! The table of a completion queue from QP number to record.
 //!
-//! Open addressing by the low bits of the number. A device hands numbers out
-//! nearly in sequence, so a table with as many places as queue pairs has hardly
-//! a collision; when there is one, the table grows, within reason. A look-up
-//! that hits is one load and one comparison, for one queue pair or ten
-//! thousand; hence no cache of the last one, which would cost the many what it
-//! saves the few. The rare queue pair that is not where it belongs is found by
-//! a search, out of line.
+//! Open addressing by the low bits of the number. A device allocates QP numbers
+//! nearly in sequence, so a table with as many places as queue pairs has few
+//! collisions; at a collision the table grows, within a limit. A lookup that hits
+//! is one load and one comparison, for one queue pair or ten thousand. So there is
+//! no cache of the last queue pair: it would slow programs with many queue pairs.
+//! The rare queue pair that is not in its first place is found by a search in an
+//! outlined function.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ const MAX_SPARSENESS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Table {
-    /// As many as a power of two. Free places hold `nobody`, so that a look-up
-    /// has one comparison to make.
+    /// A power of two of places. Free places hold `nobody`, so that a lookup needs
+    /// one comparison only.
     places: Box<[Arc<Record>]>,
     mask: usize,
     nobody: Arc<Record>,
     used: usize,
 }
 
-/// What a look-up takes.
+/// The part of the table that a lookup reads.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     places: &'a [Arc<Record>],
@@ -33,10 +33,10 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The living queue pair `qpn`, if it is where it belongs.
+    /// Returns the live queue pair `qpn`, if it is in its first place.
     #[inline(always)]
     pub(super) fn find(self, qpn: u32) -> Option<&'a Record> {
-        // SAFETY: `mask` is the number of places less one.
+        // SAFETY: `mask` is the number of places minus one.
         let record = unsafe { self.places.get_unchecked(qpn as usize & self.mask) };
         if record.is(qpn) { Some(record) } else { None }
     }
@@ -53,7 +53,7 @@ impl Table {
         }
     }
 
-    /// The look-up alone, for registers.
+    /// Returns the part for lookups, which fits in registers.
     #[inline(always)]
     pub(super) fn view(&self) -> View<'_> {
         View {
@@ -62,14 +62,14 @@ impl Table {
         }
     }
 
-    /// The queue pair `qpn`, living or not, wherever it is.
+    /// Returns the queue pair `qpn`, live or retired, in any place.
     pub(super) fn search(&self, qpn: u32) -> Option<&Arc<Record>> {
         self.chain(qpn)
             .map(|at| &self.places[at])
             .find(|record| record.qpn() == qpn)
     }
 
-    /// Adds a queue pair. There is none of its number in the table.
+    /// Adds a queue pair. The table has none with its number.
     pub(super) fn insert(&mut self, record: Arc<Record>) {
         self.used += 1;
         if 2 * self.used > self.places.len() {
@@ -82,7 +82,7 @@ impl Table {
         self.put(record);
     }
 
-    /// Takes a record out, if it is there.
+    /// Removes a record, if it is in the table.
     pub(super) fn remove(&mut self, record: &Arc<Record>) {
         let found = self
             .chain(record.qpn())
@@ -90,7 +90,8 @@ impl Table {
         let Some(mut hole) = found else { return };
         self.places[hole] = Arc::clone(&self.nobody);
         self.used -= 1;
-        // Whoever stood behind it for want of a better place moves up.
+        // Records that were displaced past the freed place move back towards their
+        // first place.
         let mut at = hole;
         loop {
             at = (at + 1) & self.mask;
@@ -105,7 +106,7 @@ impl Table {
         }
     }
 
-    /// How many queue pairs there are.
+    /// Returns the number of queue pairs.
     pub(super) fn len(&self) -> usize {
         self.used
     }
@@ -114,15 +115,15 @@ impl Table {
         Arc::ptr_eq(&self.places[at], &self.nobody)
     }
 
-    /// The places where `qpn` can be, up to the first that is free.
+    /// Returns the places where `qpn` can be, up to the first free one.
     fn chain(&self, qpn: u32) -> impl Iterator<Item = usize> {
         (0..self.places.len())
             .map(move |ahead| (qpn as usize).wrapping_add(ahead) & self.mask)
             .take_while(|&at| !self.is_free(at))
     }
 
-    /// Into the first free place from home on. There is one: the table is kept
-    /// at most half full.
+    /// Stores the record in the first free place of its chain. There is one: the
+    /// table is at most half full.
     fn put(&mut self, record: Arc<Record>) {
         let home = record.qpn() as usize & self.mask;
         let at = home + self.chain(record.qpn()).count();

@@ -1,4 +1,4 @@
-//! The whole direct path over plain memory: the tests play the device.
+//! The whole direct path over plain memory: the tests simulate the device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ use mlx5_rings::layout::{
 };
 use mlx5_rings::send::DoorbellPolicy;
 
-/// Counts the owners that are alive.
+/// Counts the owners that have not been dropped.
 struct Alive(
     Arc<AtomicUsize>,
-    #[allow(dead_code, reason = "kept, not read")] Vec<Arc<Memory>>,
+    #[allow(dead_code, reason = "keeps the memory alive")] Vec<Arc<Memory>>,
 );
 
 impl Drop for Alive {
@@ -33,7 +33,7 @@ fn owner(alive: &Arc<AtomicUsize>, memory: &[&Arc<Memory>]) -> Owner {
     ))
 }
 
-/// A completion queue, and the device that writes into it.
+/// A completion queue, and the simulated device that writes its CQEs.
 struct Cq {
     device: Device,
     poller: Poller,
@@ -47,11 +47,11 @@ struct Device {
     produced: u32,
 }
 
-/// What the device writes.
+/// The fields of a CQE that the device writes.
 #[derive(Clone, Copy)]
 struct Entry {
     opcode: u8,
-    /// Scatter format and solicited bits.
+    /// The scatter format and the solicited bit.
     form: u8,
     request: u8,
     qpn: u32,
@@ -140,7 +140,7 @@ impl Cq {
 }
 
 impl Device {
-    /// `payload` goes into the entry, as the format says.
+    /// Writes the next CQE; `payload` is placed in it as the scatter format says.
     fn write(&mut self, entry: Entry, payload: &[u8]) {
         let at = (self.produced & (self.size - 1)) as usize * self.stride + self.stride - 64;
         let owner = u8::from(self.produced & self.size != 0);
@@ -163,7 +163,7 @@ impl Device {
         self.produced = self.produced.wrapping_add(1);
     }
 
-    /// Entries that the poller has not given back.
+    /// Returns the number of CQEs that the poller has not released.
     fn in_use(&self) -> u32 {
         self.produced.wrapping_sub(self.records.be32(0)) & 0xff_ffff
     }
@@ -203,7 +203,7 @@ impl Srq {
     }
 
     fn post(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
-        // SAFETY: the tests keep the memory of the segments.
+        // SAFETY: the tests keep the memory of the segments alive.
         unsafe { self.receives.post(&RecvRequest { cookie, segments }) }
     }
 }
@@ -218,7 +218,8 @@ fn qp(qpn: u32, send: &Cq, recv: &Cq, srq: Option<&Srq>) -> Qp {
     qp_on(qpn, send.poller.mailbox(), recv.poller.mailbox(), srq)
 }
 
-/// Eight sends of one WQEBB and four receives of three segments.
+/// Creates a queue pair with eight sends of one WQEBB and four receives of three
+/// segments.
 fn qp_on(qpn: u32, send: &Arc<Mailbox>, recv: &Arc<Mailbox>, srq: Option<&Srq>) -> Qp {
     let ring = Arc::new(Memory::new(8 * 64 + 4 * 64, 0));
     let records = Arc::new(Memory::new(64, 0));
@@ -275,7 +276,7 @@ impl Qp {
             flags: SendFlags::SIGNALED,
             segments,
         };
-        // SAFETY: the tests keep the memory of the segments.
+        // SAFETY: the tests keep the memory of the segments alive.
         unsafe { self.pair.post_send(&request) }
     }
 
@@ -289,7 +290,7 @@ impl Qp {
     }
 }
 
-/// What the queue pairs of these tests have their completions carry.
+/// Returns the context that completions of a test's queue pair carry.
 fn context(qpn: u32) -> u64 {
     0xc0de_0000_0000_0000 | u64::from(qpn)
 }
@@ -310,9 +311,9 @@ mod payload;
 mod peek;
 mod runs;
 
-/// On each lap, until the entry is taken. An error tells no time.
+/// On every lap, until the CQE is consumed. An error CQE has no time stamp.
 #[test]
-fn the_next_entry_tells_when_it_arrived() {
+fn the_next_cqe_reports_its_arrival() {
     for stride in [64, 128] {
         let mut cq = Cq::new(4, stride);
         for lap in 0..5 {
@@ -335,7 +336,7 @@ fn the_next_entry_tells_when_it_arrived() {
                 assert_eq!(cq.poller.arrival(), Arrival::Empty, "lap {lap}");
                 cq.write(entry);
                 assert_eq!(cq.poller.arrival(), expected, "lap {lap}");
-                assert_eq!(cq.poller.arrival(), expected, "it is still there");
+                assert_eq!(cq.poller.arrival(), expected, "nothing was consumed");
                 assert_eq!(cq.poll(), None, "of no queue pair");
             }
         }

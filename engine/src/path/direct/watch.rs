@@ -1,21 +1,22 @@
-//! What any thread may ask of a queue pair's rings.
+//! Reading the state of a queue pair's rings from any thread.
 
 use std::sync::Arc;
 
 use super::record::{Receives, Record};
 
-/// Looks at the rings of a queue pair, until it is reset, with relaxed loads of
-/// what posting and polling store anyway. Exact when neither happens meanwhile.
+/// Reads the rings of a queue pair until it is reset, with relaxed loads of words
+/// that posting and polling store anyway. Exact while neither happens.
 #[derive(Clone, Debug)]
 pub struct Watch(pub(super) Arc<Record>);
 
 impl Watch {
-    /// Whether every send that was posted has been retired.
+    /// Returns whether every posted send was retired.
     pub fn sends_idle(&self) -> bool {
         self.0.sends.is_idle()
     }
 
-    /// Receives of its own queue that were posted and not retired.
+    /// Returns the number of receives in its own queue that were posted and not
+    /// retired.
     pub fn recvs_outstanding(&self) -> u32 {
         match &self.0.receives {
             Receives::Own(ring) => ring.outstanding(),

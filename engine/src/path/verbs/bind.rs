@@ -1,10 +1,10 @@
 //! Posting binds of memory windows through libibverbs.
 //!
-//! `ibv_bind_mw` posts to the same send queue as `ibv_post_send`, and counts
-//! the window's key on as the direct path does. What it is for cannot always be
-//! said to it: unbinding takes a region, too (rxe's library looks at it), and a
-//! window that was never bound has none. There is nothing to unbind then; a
-//! write of no bytes completes in its stead.
+//! `ibv_bind_mw` posts to the same send queue as `ibv_post_send`, and increments
+//! the window's key as the direct path does. It cannot express every unbind: it
+//! needs a region even for an unbind (rxe's library reads it), and a window that
+//! was never bound has none. Such an unbind has no effect, so a write of 0 bytes is
+//! posted in its place.
 
 use dv_sys::verbs::{ibv_access_flags, ibv_mw_bind, ibv_send_flags};
 
@@ -18,14 +18,14 @@ use crate::control::{Access, MemoryWindow};
 use crate::request::{BindRequest, PostError, SendFlags, SendOp, SendRequest};
 
 impl<D: Device> QueuePair<D> {
-    /// Posts a bind or an unbind; answers the window's new key.
+    /// Posts a bind or an unbind. Returns the window's new rkey.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// Window and region are of this queue pair's domain. The region, and the
-    /// one that the window was bound to last, are registered.
+    /// Window and region are of this queue pair's protection domain. The region,
+    /// and the region that the window was bound to last, are registered.
     #[inline(never)]
     pub unsafe fn post_bind(
         &mut self,
@@ -57,6 +57,8 @@ impl<D: Device> QueuePair<D> {
         })
     }
 
+    /// Passes the bind to libibverbs.
+    ///
     /// # Safety
     /// As for [`Self::post_bind`].
     unsafe fn give(
@@ -81,7 +83,7 @@ impl<D: Device> QueuePair<D> {
                         segments: &[],
                     };
                     let mut work = [send_work(&nothing, tag)];
-                    // SAFETY: it names no memory.
+                    // SAFETY: the request refers to no memory.
                     unsafe { queue.post_send(link(&mut work)) }?;
                     return Ok(window.rkey());
                 }
@@ -97,11 +99,11 @@ impl<D: Device> QueuePair<D> {
             bind.bind_info.length = target.length;
             bind.bind_info.mw_access_flags = rights(target.access);
         }
-        // SAFETY: the window is alive, and so is the region, by the caller's
-        // promise.
+        // SAFETY: the window is alive, and so is the region, as the caller
+        // promised.
         unsafe { queue.bind(window.as_ptr(), &mut bind) }
             .map_err(|error| Refused { taken: 0, error })?;
-        // The library counts from the same key, and the same way.
+        // The library computes the new key from the same key in the same way.
         Ok(window.next_key())
     }
 }

@@ -1,4 +1,4 @@
-//! From requests to the work requests of libibverbs.
+//! Conversion of requests to work requests of libibverbs.
 
 use core::marker::PhantomData;
 use core::mem::offset_of;
@@ -11,10 +11,10 @@ use dv_sys::verbs::{
 use crate::completion::CompletionOp;
 use crate::request::{PostError, Segment, SendFlags, SendOp, SendRequest};
 
-/// Requests given to libibverbs at a time, at most.
+/// The most requests passed to libibverbs in one call.
 pub(super) const CHUNK: usize = 8;
 
-// A segment is passed on as it is.
+// A [`Segment`] has the layout of an `ibv_sge`, and is passed without conversion.
 const _: () = {
     assert!(size_of::<Segment>() == size_of::<ibv_sge>());
     assert!(align_of::<Segment>() == align_of::<ibv_sge>());
@@ -23,18 +23,18 @@ const _: () = {
     assert!(offset_of!(Segment, lkey) == offset_of!(ibv_sge, lkey));
 };
 
-/// What a queue takes of one request.
+/// The limits of one request of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) segments: u32,
-    /// Of an RDMA read. Means nothing for receives.
+    /// The most segments of an RDMA read; unused for receives.
     pub(super) read_segments: u32,
-    /// Means nothing for receives.
+    /// The most inline bytes; unused for receives.
     pub(super) inline_bytes: u32,
 }
 
 impl Bounds {
-    /// Refuses more segments than there is room for.
+    /// Refuses more segments than the queue takes.
     #[inline(always)]
     pub(super) fn check_count(self, segments: &[Segment]) -> Result<(), PostError> {
         if segments.len() > self.segments as usize {
@@ -50,8 +50,8 @@ impl Bounds {
         check_lengths(segments)
     }
 
-    /// Refuses a request of the send queue that is too large, by the rules of
-    /// the direct path. Answers its length.
+    /// Refuses a request of the send queue that is too large, by the rules of the
+    /// direct path. Returns its length in bytes.
     #[inline(always)]
     pub(super) fn check_send(self, request: &SendRequest<'_>) -> Result<u32, PostError> {
         self.check_count(request.segments)?;
@@ -78,7 +78,7 @@ impl Bounds {
     }
 }
 
-/// Refuses segments of a receive that are longer than any message.
+/// Refuses receive segments that are longer than any message.
 #[inline(always)]
 pub(super) fn check_lengths(segments: &[Segment]) -> Result<(), PostError> {
     if segments.iter().any(|segment| segment.length >> 31 != 0) {
@@ -87,13 +87,13 @@ pub(super) fn check_lengths(segments: &[Segment]) -> Result<(), PostError> {
     Ok(())
 }
 
-/// A read has nothing to copy.
+/// Returns whether the payload is copied into the work request. A read has none.
 #[inline(always)]
 fn is_inline(request: &SendRequest<'_>) -> bool {
     request.flags.contains(SendFlags::INLINE) && !matches!(request.op, SendOp::Read { .. })
 }
 
-/// What the completion of a request calls it.
+/// Returns the operation that the completion of a request reports.
 #[inline(always)]
 pub(super) fn op_of(op: SendOp) -> CompletionOp {
     match op {
@@ -104,7 +104,7 @@ pub(super) fn op_of(op: SendOp) -> CompletionOp {
     }
 }
 
-/// A work request, not linked yet. It points to the segments.
+/// Makes a work request that is not linked yet. It points to the segments.
 #[inline(always)]
 pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
     // SAFETY: integers, pointers and unions of them, for which zero is valid.
@@ -131,8 +131,8 @@ pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
             0,
             Some((remote_addr, rkey)),
         ),
-        // No verb does nothing; a write of no bytes touches nothing, and its
-        // key is not looked at.
+        // Verbs have no NOP. A write of 0 bytes accesses no memory, and its rkey is
+        // not checked.
         SendOp::Nop => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, 0, Some((0, 0))),
     };
     work.wr_id = tag;
@@ -177,7 +177,7 @@ fn flags(request: &SendRequest<'_>) -> u32 {
     flags
 }
 
-/// A work request, not linked yet. It points to the segments.
+/// Makes a work request that is not linked yet. It points to the segments.
 #[inline(always)]
 pub(super) fn recv_work(segments: &[Segment], tag: u64) -> ibv_recv_wr {
     let (sg_list, num_sge) = gather(segments);
@@ -189,14 +189,15 @@ pub(super) fn recv_work(segments: &[Segment], tag: u64) -> ibv_recv_wr {
     }
 }
 
-/// Their number was checked, and libibverbs only reads them.
+/// Returns the list of segments for libibverbs, which only reads it. Their number
+/// was checked.
 #[inline]
 fn gather(segments: &[Segment]) -> (*mut ibv_sge, i32) {
     let first = segments.as_ptr().cast_mut().cast();
     (first, segments.len() as i32)
 }
 
-/// A work request that another may follow.
+/// A work request with a link to the next one.
 pub(super) trait Link {
     fn set_next(&mut self, next: *mut Self);
 }
@@ -215,8 +216,9 @@ impl Link for ibv_recv_wr {
     }
 }
 
-/// Linked work requests. Only the pointer may be used, by which they were
-/// linked: a reference to one of them would cut the links off.
+/// Linked work requests. They may be accessed only through the pointer by which
+/// they were linked: a reference to one of them would invalidate the links (Rust's
+/// aliasing rules).
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a, T> {
     first: *mut T,
@@ -225,13 +227,13 @@ pub struct Chain<'a, T> {
 }
 
 impl<T> Chain<'_, T> {
-    /// The first.
+    /// Returns the first work request.
     #[inline]
     pub fn first(&self) -> *mut T {
         self.first
     }
 
-    /// How many there are.
+    /// Returns the number of work requests.
     #[inline]
     pub fn count(&self) -> usize {
         self.count
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_have_their_own_number_of_segments() {
+    fn reads_have_a_segment_limit_of_their_own() {
         let bounds = Bounds {
             read_segments: 1,
             ..BOUNDS
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_has_its_verb() {
+    fn every_operation_maps_to_its_verb() {
         let (remote_addr, rkey, imm) = (0x1234_5678_9abc, 77, 0x0102_0304);
         let rows = [
             (SendOp::Send, 2, None, None),
@@ -348,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_is_a_signalled_write_of_nothing() {
+    fn a_marker_is_a_signalled_write_of_0_bytes() {
         let all = SendFlags::INLINE | SendFlags::SOLICITED;
         let work = send_work(&request(SendOp::Nop, all, &[segment(5)]), 1);
         assert_eq!((work.opcode, work.num_sge, work.send_flags), (0, 0, 2));
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_those_of_verbs_and_reads_are_never_inline() {
+    fn flags_map_to_those_of_verbs_and_reads_are_never_inline() {
         let all = SendFlags::all();
         assert_eq!(flags(&request(SendOp::Send, all, &[])), 1 | 2 | 4 | 8);
         let read = SendOp::Read {
@@ -369,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused_as_on_the_direct_path() {
+    fn too_large_requests_are_refused_as_on_the_direct_path() {
         let send = |flags, segments: &[Segment]| {
             BOUNDS.check_send(&request(SendOp::Send, flags, segments))
         };
@@ -386,11 +388,11 @@ mod tests {
         assert_eq!(BOUNDS.check_recv(&huge), Err(PostError::MessageTooLong));
         let sum = [segment((1 << 31) - 1), segment(1)];
         assert_eq!(send(none, &sum), Err(PostError::MessageTooLong));
-        assert_eq!(BOUNDS.check_recv(&sum), Ok(()), "each for itself");
+        assert_eq!(BOUNDS.check_recv(&sum), Ok(()), "each segment fits");
     }
 
     #[test]
-    fn a_chain_goes_on_to_its_end() {
+    fn a_chain_links_all_its_requests() {
         let mut chain: [ibv_recv_wr; 3] = [1, 2, 3].map(|tag| recv_work(&[], tag));
         let chain = link(&mut chain);
         assert_eq!(chain.count(), 3);

@@ -1,11 +1,11 @@
-//! A completion queue: polling it, and taking the completions of one queue pair
-//! out of it.
+//! A completion queue of the verbs path: polling it, and removing the completions
+//! of one queue pair.
 //!
-//! A queue pair that goes leaves completions behind, and the device may give
-//! its number to another at once. They are taken out of the queue there and
-//! then, those of others are *staged*, in order, and the poller takes what is
-//! staged first. So who polls never meets a completion of a queue pair that is
-//! gone.
+//! A queue pair that is dropped leaves completions behind, and the device may reuse
+//! its number at once. Dropping it therefore takes its completions out of the
+//! queue. The completions of other queue pairs are *staged* in order, and the
+//! poller takes staged completions first. So polling never finds a completion of a
+//! dropped queue pair.
 
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -25,31 +25,32 @@ use crate::control::{UNTOLD, forks};
 use crate::path::PollerCounters;
 use crate::sync::{SpinGuard, SpinLock};
 
-/// What creating queue pairs that report to a completion queue takes. Clones
-/// are handles to the same queue.
+/// A completion queue, as creating queue pairs needs it. Clones are handles to the
+/// same queue.
 pub struct Completions<D: Device>(Arc<Queue<D>>);
 
 struct Queue<D: Device> {
     calls: D::Completions,
     state: SpinLock<State<D>>,
-    /// An event was asked for, and [`CompletionCalls::ring`] has raised none since.
+    /// The queue was armed, and [`CompletionCalls::ring`] has raised no event
+    /// since.
     armed: AtomicBool,
 }
 
-/// What the poller shares with those who create and drop queue pairs.
+/// State that the poller shares with threads that create and drop queue pairs.
 pub(super) struct State<D: Device> {
     /// Completions that were taken from the device, oldest first.
     pub(super) staged: VecDeque<Work>,
     pub(super) early: Early,
     pub(super) table: Table<D>,
-    /// Shared queues whose receives are reported here.
+    /// Shared receive queues whose receives complete here.
     shared: Vec<Weak<SharedState<D>>>,
     counters: PollerCounters,
-    /// The poller is gone: what is found is reported to nobody.
+    /// The poller was dropped: completions are discarded.
     closed: bool,
 }
 
-/// A completion as the device tells it.
+/// A completion in the device's format.
 type Entry<D> = <<D as Device>::Completions as CompletionCalls>::Entry;
 
 /// The polling side of a completion queue.
@@ -58,8 +59,8 @@ pub struct Poller<D: Device> {
     forks: u32,
 }
 
-/// Whose completions are to be forgotten: those under a name, and those of
-/// shared receives under a number.
+/// Which completions are discarded: those under a name, and those of shared
+/// receives under a QP number.
 struct Whose<'a, D: Device> {
     name: Name,
     record: &'a Record<D>,
@@ -87,15 +88,15 @@ impl<D: Device> Completions<D> {
         self.0.state.lock()
     }
 
-    /// Calls `change` while no thread polls the queue. Not for a child of a fork:
-    /// a thread of the parent may hold the lock for ever there.
+    /// Calls `change` while no thread polls the queue. Not for a child of a fork: a
+    /// thread of the parent may hold the lock there for ever.
     pub(crate) fn while_not_polled<R>(&self, change: impl FnOnce() -> R) -> R {
         let _state = self.lock();
         change()
     }
 
-    /// Makes a queue pair known, before its first completion. `None` if there
-    /// are too many.
+    /// Makes a queue pair known, before its first completion. Returns `None` if
+    /// there are too many.
     pub(super) fn attach(&self, record: &Arc<Record<D>>) -> Option<Name> {
         let mut state = self.lock();
         if let Receives::Shared(shared) = &record.receives {
@@ -104,21 +105,22 @@ impl<D: Device> Completions<D> {
         state.table.insert(Arc::clone(record))
     }
 
-    /// Takes the completions of a queue pair that are there now out of the
-    /// queue, and gives shared receives back.
+    /// Removes the present completions of a queue pair from the queue, and releases
+    /// their shared receives.
     pub(super) fn forget(&self, name: Name, record: &Record<D>) {
         self.lock().forget(&self.0.calls, &Whose { name, record });
     }
 
-    /// [`Self::forget`], of a queue pair that completes no more, which goes on
-    /// as `next`.
+    /// Does [`Self::forget`] for a queue pair that completes no more requests, and
+    /// replaces its record by `next`. Returns the new name.
     pub(super) fn renew(&self, name: Name, record: &Record<D>, next: &Arc<Record<D>>) -> Name {
         let mut state = self.lock();
         state.forget(&self.0.calls, &Whose { name, record });
         state.table.replace(name, Arc::clone(next))
     }
 
-    /// [`Self::forget`], of a queue pair that is gone.
+    /// Does [`Self::forget`] for a queue pair that is being dropped, and removes
+    /// its record.
     pub(super) fn detach(&self, name: Name, record: &Record<D>) {
         let mut state = self.lock();
         state.forget(&self.0.calls, &Whose { name, record });
@@ -126,10 +128,10 @@ impl<D: Device> Completions<D> {
         state.early.forget(name);
     }
 
-    /// See [`End::flush`]. The device raises no event for what is flushed here.
-    /// A thread that has armed the queue polls it before it sleeps: if that poll
-    /// had the lock first, `armed` is seen here; if not, the poll finds what is
-    /// staged.
+    /// Flushes as [`End::flush`] describes. The device raises no event for these
+    /// completions. A thread that armed the queue polls it before it sleeps. If
+    /// that poll took the lock first, `armed` is seen here; otherwise the poll
+    /// finds the staged completions.
     pub(super) fn flush(&self, end: &End<D>, record: &Record<D>) {
         let flushed = self.lock().flush(&self.0.calls, end, record);
         if flushed && self.0.armed.swap(false, Ordering::Relaxed) {
@@ -139,7 +141,7 @@ impl<D: Device> Completions<D> {
 }
 
 impl<D: Device> Poller<D> {
-    /// The poller of a queue.
+    /// Creates the poller of a queue.
     pub fn new(calls: D::Completions) -> Self {
         let state = State {
             staged: VecDeque::new(),
@@ -159,17 +161,17 @@ impl<D: Device> Poller<D> {
         }
     }
 
-    /// For creating queue pairs that report here.
+    /// Returns the handle for creating queue pairs that report to this queue.
     pub fn completions(&self) -> &Completions<D> {
         &self.completions
     }
 
-    /// What polling has met so far.
+    /// Returns how many completions polling has skipped.
     pub fn counters(&self) -> PollerCounters {
         self.completions.lock().counters
     }
 
-    /// The next completion, if there is one.
+    /// Returns the next completion, if there is one.
     #[inline(never)]
     pub fn poll(&mut self) -> Option<Completion> {
         if self.forks != forks() {
@@ -190,7 +192,7 @@ impl<D: Device> Poller<D> {
         state.next_from(entry, &queue.calls)
     }
 
-    /// Fills `out` with completions as far as there are any. Answers how many.
+    /// Fills `out` with the completions that are there. Returns how many.
     #[inline(never)]
     pub fn poll_batch(&mut self, out: &mut [Completion]) -> usize {
         if self.forks != forks() {
@@ -215,7 +217,7 @@ impl<D: Device> Poller<D> {
                     filled += 1;
                 }
             }
-            // Fewer than asked for: that was all there is.
+            // Fewer than asked for, so the queue is empty.
             if found < most {
                 break;
             }
@@ -223,10 +225,10 @@ impl<D: Device> Poller<D> {
         filled
     }
 
-    /// Asks for an event at the next completion.
+    /// Arms the queue: the next completion raises an event.
     ///
     /// # Errors
-    /// The error number of the device.
+    /// The device's error number.
     pub fn arm(&mut self, solicited_only: bool) -> Result<(), i32> {
         if self.forks != forks() {
             return Err(libc::EPERM);
@@ -239,7 +241,7 @@ impl<D: Device> Poller<D> {
 
 impl<D: Device> Drop for Poller<D> {
     fn drop(&mut self) {
-        // In a child of a fork, another thread of the parent may have the lock.
+        // In a child of a fork, a thread of the parent may hold the lock.
         if self.forks != forks() {
             return;
         }
@@ -263,7 +265,7 @@ impl<D: Device> fmt::Debug for Poller<D> {
 }
 
 impl<D: Device> State<D> {
-    /// Receives of a shared queue will be reported here.
+    /// Records that receives of a shared receive queue complete here.
     fn meet(&mut self, shared: &Arc<SharedState<D>>) {
         self.shared.retain(|known| known.strong_count() > 0);
         let same = |known: &Weak<_>| core::ptr::eq(known.as_ptr(), Arc::as_ptr(shared));
@@ -272,7 +274,8 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// The next completion, beginning with one that was taken from the device.
+    /// Returns the next completion, starting with `work`, which was taken from the
+    /// device.
     #[cold]
     #[inline(never)]
     fn next_from(&mut self, entry: &Entry<D>, calls: &D::Completions) -> Option<Completion> {
@@ -280,7 +283,7 @@ impl<D: Device> State<D> {
         self.complete(&work).or_else(|| self.next(calls))
     }
 
-    /// The next completion, wherever it is.
+    /// Returns the next completion, staged or from the device.
     #[cold]
     #[inline(never)]
     fn next(&mut self, calls: &D::Completions) -> Option<Completion> {
@@ -299,7 +302,7 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// The first of the staged completions that is to be reported.
+    /// Returns the first staged completion that is to be reported.
     fn next_staged(&mut self) -> Option<Completion> {
         while let Some(work) = self.staged.pop_front() {
             let completion = self.complete(&work);
@@ -310,8 +313,8 @@ impl<D: Device> State<D> {
         None
     }
 
-    /// What the application sees of a completion. `None`, counted, if it is of
-    /// nobody.
+    /// Converts a completion to what the application gets. `None`, counted, if its
+    /// queue pair is unknown.
     #[inline(never)]
     fn complete(&mut self, work: &Work) -> Option<Completion> {
         match self.in_turn(work) {
@@ -337,7 +340,7 @@ impl<D: Device> State<D> {
             return Some(received(cookie, work, record));
         }
         if record.quirks.any() && !record.sends.is_next(tag.slot) {
-            // `in_turn` decides.
+            // `in_turn` reports it when its turn comes.
             return None;
         }
         let sent = record.sends.retire(tag.slot)?;
@@ -365,8 +368,8 @@ impl<D: Device> State<D> {
         Some(received(cookie, &work, record))
     }
 
-    /// A completion that nobody is to hear of. The device broke its word, but a
-    /// shared receive is not lost with it.
+    /// Handles a completion that is not to be reported. The device violated its
+    /// specification, but a shared receive is still released.
     #[cold]
     #[inline(never)]
     fn unknown(&mut self, work: &Work) {
@@ -382,7 +385,7 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// Frees the place of a shared receive. Answers whether it was one.
+    /// Releases the shared receive of a completion. Returns whether it was one.
     fn give_back(&mut self, work: &Work) -> bool {
         let Some(Tag {
             side: Side::Shared,
@@ -399,12 +402,13 @@ impl<D: Device> State<D> {
             .is_some_and(|shared| shared.take(slot).is_some())
     }
 
-    /// Takes out what there is of one queue pair, and stages the rest.
+    /// Removes the completions of one queue pair, and stages the rest.
     fn forget(&mut self, calls: &D::Completions, whose: &Whose<'_, D>) {
         let mut staged = core::mem::take(&mut self.staged);
         staged.retain(|work| !self.is_forgotten(work, whose));
         let mut batch = [Work::default(); BATCH];
-        // Others go on completing; what is meant was there at the beginning.
+        // Other queue pairs go on completing. The loop is bounded by the
+        // completions that can have been there at its start.
         let mut left = calls.capacity() as usize + 1;
         while left > 0 {
             let found = calls.poll(&mut batch);
@@ -421,7 +425,8 @@ impl<D: Device> State<D> {
         self.staged = staged;
     }
 
-    /// Whether a completion is not to be reported. Then what it held is free.
+    /// Returns whether a completion is to be discarded. Its request is then
+    /// released.
     fn is_forgotten(&mut self, work: &Work, whose: &Whose<'_, D>) -> bool {
         let forgotten = self.closed || whose.is_of(work);
         if forgotten {
@@ -446,7 +451,7 @@ impl<D: Device> Whose<'_, D> {
     }
 }
 
-/// A completion, but for what its kind adds.
+/// Returns the fields that all kinds of completions have.
 #[inline(always)]
 pub(super) fn common<D: Device>(work: &Work, record: &Record<D>) -> Completion {
     if !work.status.is_success() {

@@ -1,5 +1,5 @@
-//! What the verbs path asks of libibverbs, as traits, so that its tests can
-//! play the device; and libibverbs itself.
+//! The calls of libibverbs that the verbs path makes, as traits, so that tests can
+//! simulate the device; and their implementation by libibverbs.
 
 use core::mem::MaybeUninit;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::error::last_errno;
 use crate::request::PostError;
 use crate::thread::CancellationHeld;
 
-/// Completions taken from a queue at a time, at most.
+/// The most completions taken from a queue in one call.
 pub(super) const BATCH: usize = 16;
 
-/// The objects of one kind of device.
+/// The types of one kind of device.
 pub trait Device: 'static {
     /// A handle to a queue pair.
     type Queue: QueueCalls + Clone;
@@ -31,15 +31,15 @@ pub trait Device: 'static {
     type Shared: SharedCalls;
 }
 
-/// What is asked of a queue pair.
+/// The calls on a queue pair.
 pub trait QueueCalls: Send + Sync {
-    /// Its number.
+    /// Returns the queue pair's number.
     fn qpn(&self) -> u32;
 
     /// Posts a chain of sends.
     ///
     /// # Safety
-    /// What the chain points to is as `ibv_post_send` wants it.
+    /// The chain points to work requests that are valid for `ibv_post_send`.
     unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused>;
 
     /// Posts a chain of receives.
@@ -54,49 +54,51 @@ pub trait QueueCalls: Send + Sync {
     /// As for the posts of chains.
     ///
     /// # Safety
-    /// Window and region are alive, and of the queue pair's domain.
+    /// Window and region are alive, and of the queue pair's protection domain.
     unsafe fn bind(&self, window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError>;
 
-    /// Has the device flush what is posted: to ERR, though it may be there.
+    /// Lets the device flush what is posted, by a move to ERR even if it is there
+    /// already.
     fn flush(&self);
 
-    /// What it does otherwise than others.
+    /// Returns the device's quirks.
     fn quirks(&self) -> Quirks {
         Quirks::None
     }
 }
 
-/// What is asked of a completion queue.
+/// The calls on a completion queue.
 pub trait CompletionCalls: Send + Sync {
-    /// A completion as the device tells it.
+    /// A completion in the device's format.
     type Entry;
 
-    /// Completions that it holds.
+    /// Returns how many completions the queue holds.
     fn capacity(&self) -> u32;
 
-    /// Takes up to [`BATCH`] completions. Answers how many.
+    /// Takes up to [`BATCH`] completions. Returns how many.
     fn poll(&self, out: &mut [Work]) -> usize;
 
-    /// Takes one completion, if there is one, to `place`.
+    /// Takes one completion, if there is one, into `place`.
     fn poll_one<'a>(&self, place: &'a mut MaybeUninit<Self::Entry>) -> Option<&'a Self::Entry>;
 
-    /// What an entry tells.
+    /// Converts an entry.
     fn read(entry: &Self::Entry) -> Work;
 
-    /// Whether it tells that all went well.
+    /// Returns whether an entry is successful.
     fn is_good(entry: &Self::Entry) -> bool;
 
-    /// Asks for an event.
+    /// Arms the queue.
     ///
     /// # Errors
     /// The error number.
     fn arm(&self, solicited_only: bool) -> Result<(), i32>;
 
-    /// Raises the event that was asked for: a completion was made in the library.
+    /// Raises the event that the queue was armed for, after the engine made a
+    /// completion itself.
     fn ring(&self);
 }
 
-/// What is asked of a shared receive queue.
+/// The calls on a shared receive queue.
 pub trait SharedCalls: Send + Sync {
     /// Posts a chain of receives.
     ///
@@ -104,41 +106,41 @@ pub trait SharedCalls: Send + Sync {
     /// As for [`QueueCalls::post_send`].
     unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused>;
 
-    /// What it does otherwise than others.
+    /// Returns the device's quirks.
     fn quirks(&self) -> Quirks {
         Quirks::None
     }
 }
 
-/// A chain was posted in part.
+/// The result of a chain that was posted in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// How many of it are posted.
+    /// How many requests of the chain are posted.
     pub taken: usize,
-    /// Why the next is not.
+    /// Why the next request is not posted.
     pub error: PostError,
 }
 
-/// A completion as libibverbs tells it.
+/// A completion as libibverbs reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// The `wr_id`.
+    /// The `wr_id` of the work request.
     pub tag: u64,
     /// The local queue pair.
     pub qpn: u32,
-    /// Bytes, if it went well.
+    /// The length in bytes, if successful.
     pub length: u32,
-    /// The peer's immediate data, in host byte order, if there are any.
+    /// The peer's immediate data in host byte order, if there is any.
     pub imm: Option<u32>,
-    /// How it went.
+    /// Success, or the kind of error.
     pub status: Status,
-    /// The device's own code for an error.
+    /// The vendor's own code for an error.
     pub vendor: u8,
-    /// A receive that a write of the peer completed.
+    /// A receive that was completed by an RDMA write of the peer.
     pub by_write: bool,
 }
 
-/// The real one.
+/// The device that libibverbs drives.
 pub struct Libibverbs;
 
 impl Device for Libibverbs {
@@ -157,10 +159,10 @@ impl QueueCalls for Arc<VerbsQp> {
         let first = chain.first();
         let mut bad = first;
         let _held = self.posts_by_write().then(CancellationHeld::new);
-        // SAFETY: the queue pair is alive, and the chain is the caller's promise.
+        // SAFETY: the queue pair is alive, and the caller promises the chain.
         let errno = unsafe { inline::ibv_post_send(self.as_ptr(), first, &raw mut bad) };
         if errno != 0 {
-            // SAFETY: the requests of the chain are there until this returns.
+            // SAFETY: the requests of the chain live until this function returns.
             return unsafe { judge_send(errno, &chain, bad, self.quirks()) };
         }
         Ok(())
@@ -181,7 +183,7 @@ impl QueueCalls for Arc<VerbsQp> {
 
     unsafe fn bind(&self, window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError> {
         let _held = self.posts_by_write().then(CancellationHeld::new);
-        // SAFETY: the queue pair is alive, and the rest the caller's promise.
+        // SAFETY: the queue pair is alive; the rest is required of the caller.
         match unsafe { inline::ibv_bind_mw(self.as_ptr(), window, bind) } {
             0 => Ok(()),
             -1 => Err(kind(last_errno())),
@@ -191,14 +193,15 @@ impl QueueCalls for Arc<VerbsQp> {
 
     #[cold]
     fn flush(&self) {
-        // On the thread that takes the first completion with an error.
+        // This runs on the application's thread, at its first failed completion.
         let _held = CancellationHeld::new();
         // SAFETY: integers and a union of byte arrays, for which zero is valid.
         let mut attr: ibv_qp_attr = unsafe { core::mem::zeroed() };
         attr.qp_state = ibv_qp_state::IBV_QPS_ERR;
         let mask = ibv_qp_attr_mask::IBV_QP_STATE.0.cast_signed();
-        // SAFETY: the queue pair is alive, and the attributes for the call. It
-        // is refused for one that was reset meanwhile, which has nothing to flush.
+        // SAFETY: the queue pair is alive, and the attributes live through the
+        // call. The call fails for a queue pair that was reset meanwhile, which has
+        // nothing to flush.
         unsafe { verbs::ibv_modify_qp(self.as_ptr(), &raw mut attr, mask) };
     }
 }
@@ -208,7 +211,7 @@ impl SharedCalls for VerbsSrq {
     unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
         let first = chain.first();
         let mut bad = first;
-        // SAFETY: the queue is alive, and the chain is the caller's promise.
+        // SAFETY: the queue is alive, and the caller promises the chain.
         let errno = unsafe { inline::ibv_post_srq_recv(self.as_ptr(), first, &raw mut bad) };
         judge(errno, &chain, bad)
     }
@@ -218,8 +221,8 @@ impl SharedCalls for VerbsSrq {
     }
 }
 
-/// What the answer to a post means. `bad` is the first of the chain that was
-/// not posted; some libraries clear it where they have not looked at the chain.
+/// Converts the result of a post. `bad` is the first request of the chain that was
+/// not posted; some libraries clear `bad` if they did not look at the chain.
 #[inline(always)]
 fn judge<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(), Refused> {
     if errno == 0 {
@@ -228,10 +231,10 @@ fn judge<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(), Refus
     Err(refused(errno, chain, bad))
 }
 
-/// As [`judge`], of a refusal of sends.
+/// Converts a refusal of sends as [`judge`] does.
 ///
 /// # Safety
-/// `bad` is null, or one of the chain, which can be read.
+/// `bad` is null, or points to a request of the chain.
 #[cold]
 #[inline(never)]
 unsafe fn judge_send(
@@ -240,13 +243,13 @@ unsafe fn judge_send(
     bad: *const ibv_send_wr,
     quirks: Quirks,
 ) -> Result<(), Refused> {
-    // They are in siw's queue, and will be flushed: the doorbell has found it
-    // in another state than RTS.
+    // The requests are in siw's queue, and will be flushed: the doorbell call found
+    // the queue in a state other than RTS.
     if quirks.any() && bad.is_null() {
         return Ok(());
     }
     let mut refused = refused(errno, chain, bad);
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     let opcode = unsafe { bad.as_ref() }.map(|bad| bad.opcode);
     if matches!(
         opcode,
@@ -270,12 +273,12 @@ fn refused<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Refused {
     }
 }
 
-/// What a post is refused for.
+/// Returns the reason of a refused post.
 fn kind(errno: i32) -> PostError {
     match errno.abs() {
         libc::ENOMEM => PostError::QueueFull,
-        // Everything else that a post can be refused for was checked
-        // before: what is left is the state of the queue, or the device.
+        // All other reasons were checked before, so only the state of the queue or
+        // a failed device is left.
         _ => PostError::NotReady,
     }
 }
@@ -292,13 +295,13 @@ impl CompletionCalls for VerbsCq {
         let mut found = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
         let most = out.len().min(BATCH);
         let first = found.as_mut_ptr().cast();
-        // SAFETY: the queue is alive, and there is room for so many.
+        // SAFETY: the queue is alive, and there is room for `most` completions.
         let count = unsafe { inline::ibv_poll_cq(self.as_ptr(), most as i32, first) };
-        // A negative one is the failure of a queue that will tell nothing more;
-        // the device's events say so.
+        // A negative result is a failed queue, which reports no more completions;
+        // an asynchronous event reports the failure.
         let count = usize::try_from(count).unwrap_or(0).min(most);
         for (place, wc) in out.iter_mut().zip(&found[..count]) {
-            // SAFETY: the call has filled in so many.
+            // SAFETY: the call has filled in `count` completions.
             *place = unsafe { work_of(wc.assume_init_ref()) };
         }
         count
@@ -343,7 +346,7 @@ impl CompletionCalls for VerbsCq {
 #[inline(always)]
 fn work_of(wc: &ibv_wc) -> Work {
     if wc.status != ibv_wc_status::IBV_WC_SUCCESS {
-        // Of a failure only these are told.
+        // A failed completion has no other valid fields.
         return Work {
             tag: wc.wr_id,
             qpn: wc.qp_num,
@@ -357,7 +360,7 @@ fn work_of(wc: &ibv_wc) -> Work {
         tag: wc.wr_id,
         qpn: wc.qp_num,
         length: wc.byte_len,
-        // SAFETY: either member is four bytes that the device's library has set,
+        // SAFETY: both members are four bytes that the device's library has set,
         // and the flag says that they are immediate data.
         imm: has_imm.then(|| u32::from_be(unsafe { wc.imm_data_invalidated_rkey_union.imm_data })),
         status: Status::Success,
@@ -383,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn immediate_data_are_turned_round_and_only_there_if_told() {
+    fn immediate_data_is_converted_and_present_only_with_its_flag() {
         let mut good = wc();
         good.imm_data_invalidated_rkey_union.imm_data = 0x1234_5678_u32.to_be();
         good.byte_len = 9;
@@ -395,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failure_does_not_tell_is_not_believed() {
+    fn invalid_fields_of_a_failed_completion_are_ignored() {
         let mut bad = wc();
         bad.status = 9;
         bad.vendor_err = 0x1_88;
@@ -411,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_how_much_of_the_chain_was_taken() {
+    fn a_refusal_reports_how_many_requests_were_taken() {
         let mut requests: [ibv_recv_wr; 4] = core::array::from_fn(|_| recv_work(&[], 0));
         let chain = link(&mut requests);
         let at = |index: usize| chain.first().wrapping_add(index);

@@ -1,10 +1,11 @@
-//! Flushing what a device in ERR never looks at.
+//! Flushing requests that a device in ERR ignores.
 //!
-//! A device that flushes once has reported all that it will report when it has
-//! been moved to ERR: what is outstanding then, and is not among its
-//! completions, was posted too late. Its flush is staged here. A poster looks
-//! whether the queue pair fails after it has posted, and who moves it says so
-//! before ([`super::record::Record::fails`]): one of the two sees the other.
+//! Some devices flush their queues once. After the move to ERR they have reported
+//! everything that they will report. A request that is outstanding then, and is not
+//! among the device's completions, was posted too late: its flush completion is
+//! staged here. A poster checks after its post whether the queue pair is failing,
+//! and a thread that moves the queue pair to ERR announces this before
+//! ([`super::record::Record::fails`]). So one of the two sees the other.
 
 use std::collections::HashSet;
 
@@ -14,7 +15,7 @@ use super::record::Record;
 use super::tag::{Name, Side, Tag};
 use crate::completion::Status;
 
-/// Where one queue of a queue pair reports.
+/// Where one queue of a queue pair reports its completions.
 pub(super) struct End<D: Device> {
     pub(super) completions: Completions<D>,
     pub(super) name: Name,
@@ -32,15 +33,17 @@ impl<D: Device> Clone for End<D> {
 }
 
 impl<D: Device> End<D> {
-    /// Flushes what the device will not. It is in ERR. Every request is signalled
-    /// on such a device, so one without a completion was not carried out.
+    /// Flushes the requests that the device will not flush. The queue pair is in
+    /// ERR. On such a device every request is signalled, so a request without a
+    /// completion was not carried out.
     pub(super) fn flush(&self, record: &Record<D>) {
         self.completions.flush(self, record);
     }
 }
 
 impl<D: Device> State<D> {
-    /// See [`End::flush`]. Returns whether there was anything to flush.
+    /// Flushes as [`End::flush`] describes. Returns whether there was anything to
+    /// flush.
     pub(super) fn flush(
         &mut self,
         calls: &D::Completions,
@@ -77,10 +80,11 @@ impl<D: Device> State<D> {
         flushed
     }
 
-    /// Takes what the device has to tell.
+    /// Stages all completions that the device has.
     fn stage_all(&mut self, calls: &D::Completions) {
         let mut batch = [Work::default(); BATCH];
-        // Others go on completing; what is meant was there at the beginning.
+        // Other queue pairs go on completing. The loop is bounded by the
+        // completions that can have been there at its start.
         let mut left = calls.capacity() as usize + 1;
         while left > 0 {
             let found = calls.poll(&mut batch);

@@ -1,5 +1,6 @@
-//! Completions of a device that lets sends and writes overtake reads: they wait
-//! here until the reads before them are done.
+//! Reordering of completions on a device where sends and writes complete before
+//! earlier reads. Such completions are held here until the reads before them have
+//! completed.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::sends::Sent;
 use super::tag::{Name, Side, Tag};
 use crate::completion::{Completion, CompletionOp};
 
-/// Completions that came too early, in the order in which they came.
+/// Completions that arrived too early, in order of arrival.
 pub(super) struct Early(Vec<Work>);
 
 impl Early {
@@ -18,7 +19,7 @@ impl Early {
         Self(Vec::new())
     }
 
-    /// Those of one queue pair.
+    /// Removes and returns those of one queue pair.
     fn take(&mut self, name: Name) -> Vec<Work> {
         let (taken, left) = core::mem::take(&mut self.0)
             .into_iter()
@@ -27,29 +28,29 @@ impl Early {
         taken
     }
 
-    /// A queue pair is gone.
+    /// Discards those of a queue pair that was dropped or reset.
     pub(super) fn forget(&mut self, name: Name) {
         self.take(name);
     }
 
-    /// The tags of all.
+    /// Returns the tags of all held completions.
     pub(super) fn tags(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|work| work.tag)
     }
 }
 
-/// What becomes of a completion.
+/// What happens to a completion.
 pub(super) enum Turn {
-    /// It is not of a queue pair whose completions are put in order.
+    /// It is reported as usual: its queue pair needs no reordering.
     Usual,
-    /// Its turn has come.
+    /// It is reported now.
     Now(Completion),
-    /// It waits, or nobody asked for it.
+    /// It is held, or its request is not signalled.
     Silent,
 }
 
 impl<D: Device> State<D> {
-    /// Reports the completion of a send in its turn.
+    /// Reports the completion of a send once all earlier reads have completed.
     #[cold]
     #[inline(never)]
     pub(super) fn in_turn(&mut self, work: &Work) -> Turn {
@@ -57,7 +58,7 @@ impl<D: Device> State<D> {
             return Turn::Usual;
         };
         if !work.status.is_success() {
-            // It waits for reads that the device answers only in ERR.
+            // It waits for reads that the device flushes only in ERR.
             record.has_failed();
         }
         if record.sends.has_read_before(tag.slot) {
@@ -68,7 +69,7 @@ impl<D: Device> State<D> {
             return Turn::Usual;
         };
         if sent.op == CompletionOp::Read {
-            // They are looked at again, and may wait for the next read.
+            // They are looked at again, and may have to wait for the next read.
             for early in self.early.take(tag.name).into_iter().rev() {
                 self.staged.push_front(early);
             }
@@ -79,7 +80,8 @@ impl<D: Device> State<D> {
         }
     }
 
-    /// The queue pair of a send, and its tag, if its completions are unordered.
+    /// Returns the tag and the queue pair of a send, if its completions need
+    /// reordering.
     fn of_unordered(&self, work: &Work) -> Option<(Tag, Arc<Record<D>>)> {
         let tag = Tag::of_queue_pair(work.tag).filter(|tag| tag.side == Side::Send)?;
         let record = self.table.find(tag.name)?;

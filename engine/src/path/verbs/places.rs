@@ -1,8 +1,8 @@
-//! The places of a queue, which free-running counts walk through.
+//! The entries of a shadow, indexed by free-running counters.
 
 use mlx5_rings::RingSize;
 
-/// A power of two of places.
+/// A power of two of entries.
 #[derive(Debug)]
 pub(super) struct Places<T> {
     entries: Box<[T]>,
@@ -10,9 +10,9 @@ pub(super) struct Places<T> {
 }
 
 impl<T: Default> Places<T> {
-    /// As few as hold `capacity`, one at least.
+    /// Creates the fewest entries that hold `capacity` requests, at least one.
     pub(super) fn new(capacity: u32) -> Self {
-        // Depths are far below 2^31.
+        // Depths are far below 2^31, so the result does not overflow.
         let count = capacity.max(1).next_power_of_two();
         let size = RingSize::new(count).unwrap_or(RingSize::ONE);
         Self {
@@ -23,11 +23,11 @@ impl<T: Default> Places<T> {
 }
 
 impl<T> Places<T> {
-    /// The place of request number `count`.
+    /// Returns the entry of request number `count`.
     #[inline(always)]
     pub(super) fn at(&self, count: u32) -> &T {
         let index = self.size.index(count);
-        // SAFETY: the index is below the count of `size`, and so many were made.
+        // SAFETY: the index is below the number of entries, by the mask of `size`.
         unsafe { self.entries.get_unchecked(index) }
     }
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_requests_as_asked_for_have_a_place_each() {
+    fn every_request_of_the_capacity_has_an_entry_of_its_own() {
         for capacity in [0, 1, 2, 3, 5, 8] {
             let places = Places::<AtomicU32>::new(capacity);
             let start = u32::MAX - 2;

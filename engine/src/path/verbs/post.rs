@@ -1,5 +1,6 @@
-//! Posting to a queue pair: a request is checked, noted in the shadow of its
-//! queue, counted, and given to libibverbs; what is refused there is taken back.
+//! Posting to a queue pair: a request is checked, recorded in the shadow of its
+//! queue, counted, and passed to libibverbs. What libibverbs refuses is removed
+//! from the shadow.
 
 use core::slice;
 
@@ -20,12 +21,12 @@ impl<D: Device> QueuePair<D> {
     /// Posts one receive.
     ///
     /// # Errors
-    /// [`PostError`]; nothing is posted then. `NotReady` also if the receives
-    /// of this queue pair come from a shared queue.
+    /// [`PostError`]; nothing is posted then. `NotReady` also if the queue pair
+    /// takes its receives from a shared receive queue.
     ///
     /// # Safety
-    /// The memory of the segments is writable and left alone until the receive
-    /// completes, or until the queue pair is reset or gone.
+    /// The memory of the segments is writable, and not used otherwise until the
+    /// receive completes, or until the queue pair is reset or dropped.
     #[inline(never)]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
@@ -38,7 +39,7 @@ impl<D: Device> QueuePair<D> {
     /// Posts several receives.
     ///
     /// # Errors
-    /// [`ListError`]; the receives before the bad one are posted.
+    /// [`ListError`]; the receives before the invalid one are posted.
     ///
     /// # Safety
     /// As for [`Self::post_recv`], for every request.
@@ -56,22 +57,22 @@ impl<D: Device> QueuePair<D> {
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// Inline: the memory of the segments is readable now. Otherwise it is left
-    /// alone (for a read: writable and unused) until the request completes, or
-    /// until the queue pair is reset or gone.
+    /// With inline data, the memory of the segments is readable during the call.
+    /// Otherwise it is not written (for a read: writable and not used) until the
+    /// request completes, or until the queue pair is reset or dropped.
     #[cfg(test)]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.post_send_noted(request, 0) }
     }
 
-    /// [`Self::post_send`] of a request whose completion carries `note`.
+    /// Posts one request, whose completion carries `note`.
     ///
     /// # Errors
-    /// As there.
+    /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::post_send_list`] with one request.
     #[inline(never)]
     pub unsafe fn post_send_noted(
         &mut self,
@@ -88,10 +89,13 @@ impl<D: Device> QueuePair<D> {
     /// Posts several requests.
     ///
     /// # Errors
-    /// [`ListError`]; the requests before the bad one are posted.
+    /// [`ListError`]; the requests before the invalid one are posted.
     ///
     /// # Safety
-    /// As for [`Self::post_send`], for every request.
+    /// The memory of the segments of every request is readable during the call if
+    /// it is inline. Otherwise it is not written (for a read: writable and not
+    /// used) until the request completes, or until the queue pair is reset or
+    /// dropped.
     #[inline(never)]
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
@@ -100,8 +104,8 @@ impl<D: Device> QueuePair<D> {
         })
     }
 
-    /// [`Self::post_recv`], compiled into the caller. Returns whether the receive
-    /// is posted.
+    /// Posts as [`Self::post_recv`] does, compiled into the caller. Returns whether
+    /// the receive is posted.
     ///
     /// # Safety
     /// As for [`Self::post_recv`].
@@ -117,10 +121,10 @@ impl<D: Device> QueuePair<D> {
         unsafe { self.post_admitted_recv(request) }.is_ok()
     }
 
-    /// Posts a receive that has been checked, and that there is room for.
+    /// Posts a receive that was checked, and for which there is room.
     #[inline(always)]
     unsafe fn post_admitted_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // Looked up once: it does not change with what is stored below.
+        // Loaded once: the stores below do not change it, which LLVM cannot know.
         let record = &*self.record;
         let slot = self.receives.posted();
         let end = self.receives.take(1);
@@ -132,7 +136,7 @@ impl<D: Device> QueuePair<D> {
         }
         let segments = record.quirks.receive(request.segments);
         let mut work = recv_work(segments, self.recv_tags.tag(slot));
-        // SAFETY: the memory of the segments is the caller's promise.
+        // SAFETY: the caller promises the memory of the segments.
         if let Err(refused) = unsafe { record.queue.post_recv(link(slice::from_mut(&mut work))) } {
             return Err(withdraw(&mut self.receives, 1, &record.own.slots, refused).error);
         }
@@ -142,9 +146,9 @@ impl<D: Device> QueuePair<D> {
         Ok(())
     }
 
-    /// [`Self::post_send_noted`], compiled into the caller, where the operation
-    /// and the number of segments are constants. Returns whether the request is
-    /// posted.
+    /// Posts as [`Self::post_send_noted`] does, compiled into the caller, where the
+    /// operation and the number of segments are constants. Returns whether the
+    /// request is posted.
     ///
     /// # Safety
     /// As for [`Self::post_send_noted`].
@@ -160,7 +164,7 @@ impl<D: Device> QueuePair<D> {
         unsafe { self.post_admitted_send(request, note, length) }.is_ok()
     }
 
-    /// Posts a request that has been checked, and that there is room for.
+    /// Posts a request that was checked, and for which there is room.
     #[inline(always)]
     unsafe fn post_admitted_send(
         &mut self,
@@ -180,7 +184,7 @@ impl<D: Device> QueuePair<D> {
             self.flush_late(Side::Send);
             return Ok(());
         }
-        // SAFETY: the memory of the segments is the caller's promise.
+        // SAFETY: the caller promises the memory of the segments.
         if let Err(refused) = unsafe { record.queue.post_send(link(slice::from_mut(&mut work))) } {
             return Err(withdraw(&mut self.sends, 1, &record.sends.slots, refused).error);
         }
@@ -215,7 +219,7 @@ impl<D: Device> QueuePair<D> {
             self.flush_late(Side::Send);
             return end;
         }
-        // SAFETY: the memory of the segments is the caller's promise.
+        // SAFETY: the caller promises the memory of the segments.
         let answer = unsafe { self.record.queue.post_send(chain) }
             .map_err(|refused| withdraw(&mut self.sends, filled, slots, refused));
         if quirks.any() && self.record.is_failing() {
@@ -243,7 +247,7 @@ impl<D: Device> QueuePair<D> {
             self.flush_late(Side::Recv);
             return end;
         }
-        // SAFETY: the memory of the segments is the caller's promise.
+        // SAFETY: the caller promises the memory of the segments.
         let answer = unsafe { self.record.queue.post_recv(chain) }
             .map_err(|refused| withdraw(&mut self.receives, filled, slots, refused));
         if self.record.is_failing() {
@@ -252,22 +256,22 @@ impl<D: Device> QueuePair<D> {
         answer.and(end)
     }
 
-    /// Whether a request may be posted. Answers its length.
+    /// Checks that a request may be posted. Returns its length in bytes.
     #[inline]
     fn admit_send(&mut self, request: &SendRequest<'_>) -> Result<u32, PostError> {
         admit(&mut self.sends, &self.record.sends.slots, self.forks)?;
         self.send_bounds.check_send(request)
     }
 
-    /// Whether a receive may be posted. Without a queue of its own there is
-    /// never room.
+    /// Checks that a receive may be posted. There is never room without a receive
+    /// queue of its own.
     #[inline]
     fn admit_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         admit(&mut self.receives, &self.record.own.slots, self.forks)?;
         self.recv_bounds.check_recv(request.segments)
     }
 
-    /// Counts a request that is admitted. Answers its tag.
+    /// Records and counts a request that was checked. Returns its tag.
     fn note_send(&mut self, request: &SendRequest<'_>) -> Result<u64, PostError> {
         let length = self.admit_send(request)?;
         let slot = self.sends.posted();
@@ -276,7 +280,7 @@ impl<D: Device> QueuePair<D> {
         Ok(self.send_tags.tag(slot))
     }
 
-    /// Counts a receive that is admitted. Answers its tag.
+    /// Records and counts a receive that was checked. Returns its tag.
     fn note_recv(&mut self, request: &RecvRequest<'_>) -> Result<u64, PostError> {
         self.admit_recv(request)?;
         let slot = self.receives.posted();
@@ -286,14 +290,14 @@ impl<D: Device> QueuePair<D> {
     }
 }
 
-/// Whether there is room for one more request, here, where a queue that is kept
-/// full takes a look at what is retired for each.
+/// Returns whether there is room for one more request. Inlined: a queue that is
+/// kept full reads the retired count for every post.
 #[inline(always)]
 fn has_room(credits: &mut Credits, slots: &Slots) -> bool {
     !credits.exhausted() || credits.refresh(slots.retired())
 }
 
-/// Whether one more request may be posted.
+/// Checks that one more request may be posted.
 #[inline]
 pub(super) fn admit(credits: &mut Credits, slots: &Slots, made_at: u32) -> Result<(), PostError> {
     if made_at != forks() {
@@ -311,7 +315,7 @@ pub(super) fn admit(credits: &mut Credits, slots: &Slots, made_at: u32) -> Resul
     }
 }
 
-/// What the completion of a request must tell.
+/// Returns what the completion of a request must report.
 #[inline(always)]
 fn sent_as(request: &SendRequest<'_>, note: u32, length: u32) -> Sent {
     Sent {
@@ -323,8 +327,8 @@ fn sent_as(request: &SendRequest<'_>, note: u32, length: u32) -> Sent {
     }
 }
 
-/// Makes work requests of the first requests, until one is refused. Answers
-/// how many, and why no more.
+/// Makes work requests of the first requests, until one is refused. Returns how
+/// many were made, and the error of the next.
 fn fill<R, W>(
     requests: &[R],
     chain: &mut [W],
@@ -344,7 +348,8 @@ fn fill<R, W>(
     (filled, Ok(()))
 }
 
-/// Takes back what the device has not taken of the last `noted` requests.
+/// Removes those of the last `noted` requests from the shadow that the device has
+/// not taken.
 #[cold]
 #[inline(never)]
 pub(super) fn withdraw(
@@ -357,13 +362,14 @@ pub(super) fn withdraw(
     credits.give_back(noted.saturating_sub(taken) as u32);
     slots.set_posted(credits.posted());
     if slots.outstanding() == 0 {
-        // So libmlx5 says that it takes no sends in ERR unless it took some before.
+        // libmlx5 returns this error for sends in ERR, unless it has taken some
+        // before.
         error = PostError::NotReady;
     }
     Refused { taken, error }
 }
 
-/// Posts a list chunk by chunk.
+/// Posts a list in chunks of [`CHUNK`].
 #[inline]
 fn in_chunks<T>(
     requests: &[T],

@@ -1,4 +1,4 @@
-//! A queue pair, for the one who posts to it. How, is in `post.rs`.
+//! The posting side of a queue pair; the posts themselves are in `post.rs`.
 
 use core::fmt;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use super::watch::Watch;
 use crate::control::{QpGrant, forks};
 use mlx5_rings::Credits;
 
-/// What a queue pair is made of.
+/// The parts of a queue pair.
 pub struct QueuePairParts<D: Device> {
-    /// The device's.
+    /// The device's queue pair.
     pub queue: D::Queue,
-    /// What it has room for.
+    /// The granted depths and sizes.
     pub grant: QpGrant,
-    /// The shared receive queue, if it takes from one.
+    /// The shared receive queue that its receives come from, if any.
     pub shared: Option<SharedReceivesHandle<D>>,
     /// The completion queue of its sends.
     pub send: Completions<D>,
     /// The completion queue of its receives.
     pub recv: Completions<D>,
-    /// What its completions carry as theirs.
+    /// The context of its completions.
     pub context: u64,
 }
 
@@ -37,15 +37,15 @@ pub struct QueuePair<D: Device> {
     pub(super) record: Arc<Record<D>>,
     pub(super) sends: Credits,
     pub(super) receives: Credits,
-    /// Of its own receives.
+    /// The limits of receives in its own queue.
     pub(super) recv_bounds: Bounds,
     pub(super) send_bounds: Bounds,
     send_name: Name,
     recv_name: Name,
-    /// What its work requests carry, by the names.
+    /// The tags of its work requests, by the names.
     pub(super) send_tags: Series,
     pub(super) recv_tags: Series,
-    /// Whether there is room for binds.
+    /// Whether memory windows may be bound.
     pub(super) windows: bool,
     grant: QpGrant,
     shared: Option<SharedReceivesHandle<D>>,
@@ -63,7 +63,7 @@ impl<D: Device> fmt::Debug for QueuePair<D> {
 }
 
 impl<D: Device> QueuePair<D> {
-    /// A queue pair in RESET, attached to its completion queues. `None` if
+    /// Creates a queue pair in RESET, attached to its completion queues. `None` if
     /// these have too many already.
     pub fn new(parts: QueuePairParts<D>) -> Option<Self> {
         let QueuePairParts {
@@ -112,31 +112,31 @@ impl<D: Device> QueuePair<D> {
         })
     }
 
-    /// The queue pair's number.
+    /// Returns the queue pair's number.
     pub fn qpn(&self) -> u32 {
         self.record.qpn
     }
 
-    /// The queue pair has reached INIT: receives may be posted.
+    /// Allows receives to be posted. The queue pair has reached INIT.
     pub fn open_receives(&mut self) {
         if let Receives::Own = self.record.receives {
             self.receives.open(self.record.own.slots.retired());
         }
     }
 
-    /// The queue pair has reached RTS: sends may be posted.
+    /// Allows sends to be posted. The queue pair has reached RTS.
     pub fn open_sends(&mut self) {
         self.sends.open(self.record.sends.slots.retired());
     }
 
-    /// Whether its receives come from a shared queue.
+    /// Returns whether its receives come from a shared receive queue.
     pub fn has_shared_receives(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// The queue pair will be put to RESET. It may hold shared receives that
-    /// only completions name; in ERR they are flushed, and given back here,
-    /// before a library throws them away.
+    /// Prepares for a move to RESET. The queue pair may hold shared receives that
+    /// only completions name. In ERR they are flushed, and released here, before a
+    /// library discards them.
     pub fn before_reset(&mut self) {
         if self.shared.is_some() && self.forks == forks() {
             self.record.queue.flush();
@@ -144,9 +144,9 @@ impl<D: Device> QueuePair<D> {
         }
     }
 
-    /// The queue pair is in RESET again: everything posted is forgotten, its
-    /// completions that were not polled will not be seen, and nothing may be
-    /// posted until it is opened again.
+    /// Resets the shadows after the queue pair was moved to RESET. Everything
+    /// posted is discarded, completions that were not polled are not reported, and
+    /// nothing can be posted until the queues are opened again.
     pub fn reset(&mut self) {
         let queue = self.record.queue.clone();
         let next = record(
@@ -168,8 +168,8 @@ impl<D: Device> QueuePair<D> {
         self.record = next;
     }
 
-    /// Takes no more than so many at a time, until [`Self::reset`]. No more
-    /// must be outstanding.
+    /// Limits the outstanding sends and receives until [`Self::reset`]. No more
+    /// than that may be outstanding now.
     pub fn limit(&mut self, sends: u32, receives: u32) {
         let sends = self.record.sends.capacity().min(sends);
         self.sends.set_capacity(sends);
@@ -177,27 +177,28 @@ impl<D: Device> QueuePair<D> {
         self.receives.set_capacity(receives);
     }
 
-    /// The most sends that may be outstanding.
+    /// Returns the most sends that may be outstanding.
     pub fn send_capacity(&self) -> u32 {
         self.sends.capacity()
     }
 
-    /// The most receives of its own queue that may be outstanding.
+    /// Returns the most receives of its own queue that may be outstanding.
     pub fn recv_capacity(&self) -> u32 {
         self.receives.capacity()
     }
 
-    /// Whether every send that was posted has been retired by a completion.
+    /// Returns whether every posted send was retired by a completion.
     pub fn sends_idle(&self) -> bool {
         self.record.sends.slots.outstanding() == 0
     }
 
-    /// Receives of its own queue that were posted and not retired.
+    /// Returns the number of receives in its own queue that were posted and not
+    /// retired.
     pub fn recvs_outstanding(&self) -> u32 {
         self.watch().recvs_outstanding()
     }
 
-    /// Where a queue reports.
+    /// Returns where a queue reports its completions.
     fn end(&self, side: Side) -> End<D> {
         let (completions, name) = match side {
             Side::Send => (&self.send, self.send_name),
@@ -210,7 +211,7 @@ impl<D: Device> QueuePair<D> {
         }
     }
 
-    /// Has the requests that were just posted to a queue pair that fails flushed.
+    /// Flushes the requests that were just posted to a failing queue pair.
     #[cold]
     #[inline(never)]
     pub(super) fn flush_late(&self, side: Side) {
@@ -220,7 +221,7 @@ impl<D: Device> QueuePair<D> {
         }
     }
 
-    /// The same for other threads, until the next [`Self::reset`].
+    /// Returns the same state for other threads, until the next [`Self::reset`].
     pub fn watch(&self) -> Watch<D> {
         let ends = || [self.end(Side::Send), self.end(Side::Recv)];
         Watch {
@@ -231,8 +232,8 @@ impl<D: Device> QueuePair<D> {
 }
 
 impl<D: Device> Drop for QueuePair<D> {
-    /// The queue pair must be in RESET, so that it completes nothing more; or in
-    /// ERR and about to be destroyed, if its receives are its own.
+    /// Detaches the queue pair. It must be in RESET, so that it completes nothing
+    /// more; or in ERR and about to be destroyed, if it has its own receive queue.
     fn drop(&mut self) {
         self.send.detach(self.send_name, &self.record);
         if !self.recv.is(&self.send) {
@@ -241,7 +242,7 @@ impl<D: Device> Drop for QueuePair<D> {
     }
 }
 
-/// A record of a queue pair on which nothing is posted.
+/// Creates the record of a queue pair to which nothing is posted.
 fn record<D: Device>(
     queue: D::Queue,
     context: u64,
@@ -266,7 +267,7 @@ fn record<D: Device>(
     ))
 }
 
-/// Closed. Without a queue of its own there is never room.
+/// Returns closed credits. Without a receive queue of its own there is never room.
 fn recv_credits<D: Device>(record: &Record<D>) -> Credits {
     Credits::new(record.own.capacity(), 0)
 }

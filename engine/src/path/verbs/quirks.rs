@@ -1,36 +1,37 @@
-//! What a device does otherwise than verbs have it, and what is done about it.
+//! Workarounds for devices that deviate from the verbs specification.
 //!
-//! All that is known of is siw, Linux's iWARP device in software
+//! The only such device is siw, Linux's software iWARP device
 //! (drivers/infiniband/sw/siw; in rdma-core providers/siw/siw.c):
 //!
-//! * In ERR it flushes what its queues hold at that moment, and never looks at
-//!   them again (`siw_qp_modify`; `siw_post_send` with a queue that is mapped).
-//!   The rest is flushed here (`flush.rs`), and the completion queue's event is
-//!   raised here too (`control/bell.rs`). Every request is signalled, so that one
-//!   without a completion is known not to have been carried out.
-//! * A send or a write is done when TCP has it, a read when the answer has come:
-//!   completions overtake those of reads (`siw_qp_sq_process`). They are put in
-//!   order here (`order.rs`).
-//! * A fence on a read is an error (`siw_activate_tx_from_sq`); reads are
-//!   answered in order anyway.
-//! * A read of no segments takes the segment that its place in the queue had
-//!   before, and a receive of none is refused (`push_recv_wqe`). Each gets one of
-//!   no bytes.
-//! * An empty segment before others of a send or a write stops the kernel:
-//!   `siw_check_sgl_tx` looks up no memory for it, and `siw_tx_hdt` reads through
-//!   the null pointer (siw_qp_tx.c, from Linux 5.3, where siw begins, to 6.16 at
-//!   least). Such requests are posted without their empty segments. Inline bytes are
-//!   copied by the library, and receives pass empty segments over: both stay as they
-//!   are.
-//! * A single segment of up to 32 bytes that lies in two pages is copied wrong where
-//!   the kernel's own thread sends it, because the socket had no room before
-//!   (`siw_try_1seg`, in the same versions). Of two segments it copies none; so such a
-//!   segment is posted as two. The answer to a read is always sent by that thread: a
-//!   read of up to 32 bytes from two pages brings wrong bytes, and nothing at this end
-//!   can help.
-//! * A read of no bytes that waits at the peer is answered with the length of the
-//!   request before it (`siw_activate_tx` leaves `sge[0]` as it was), which ends the
-//!   connection. Nothing at this end can help; alone, such a read is answered well.
+//! - In ERR it flushes what its queues hold at that moment, and never reads them
+//!   again (`siw_qp_modify`; `siw_post_send` with a mapped queue). The engine
+//!   flushes later requests (`flush.rs`), and raises the completion queue's event
+//!   (`control/bell.rs`). Every request is signalled, so that a request without a
+//!   completion is known not to have been carried out.
+//! - A send or a write completes when TCP has accepted it, a read when its response
+//!   has arrived. So completions overtake those of reads (`siw_qp_sq_process`). The
+//!   engine reorders them (`order.rs`).
+//! - A fence on a read is an error (`siw_activate_tx_from_sq`). It is left out,
+//!   since reads are answered in order anyway.
+//! - A read without segments takes the segment that the queue entry had before, and
+//!   a receive without segments is refused (`push_recv_wqe`). Each gets one segment
+//!   of 0 bytes.
+//! - An empty segment before other segments of a send or a write crashes the
+//!   kernel: `siw_check_sgl_tx` looks up no memory for it, and `siw_tx_hdt` reads
+//!   through the null pointer (siw_qp_tx.c, from Linux 5.3, where siw begins, to
+//!   6.16 at least). Such requests are posted without their empty segments. Inline
+//!   bytes are copied by the library, and receives skip empty segments, so both are
+//!   posted unchanged.
+//! - A single segment of up to 32 bytes that lies in two pages is copied wrongly
+//!   when the kernel's own thread sends it, because the socket had no room before
+//!   (`siw_try_1seg`, in the same versions). The kernel does not copy requests of
+//!   two segments, so such a segment is posted as two. The response to a read is
+//!   always sent by that thread: a read of up to 32 bytes from two pages returns
+//!   wrong bytes, and this end cannot prevent it.
+//! - A read of 0 bytes that has to wait at the peer is answered with the length of
+//!   the request before it (`siw_activate_tx` leaves `sge[0]` as it was), which ends
+//!   the connection. This end cannot prevent it; a read that does not wait is
+//!   answered correctly.
 
 use core::mem::MaybeUninit;
 
@@ -39,39 +40,39 @@ use dv_sys::verbs::{ibv_send_flags, ibv_send_wr, ibv_wr_opcode};
 pub use crate::control::Quirks;
 use crate::request::Segment;
 
-/// A segment of no bytes.
+/// A segment of 0 bytes.
 static EMPTY: [Segment; 1] = [Segment {
     addr: 0,
     length: 0,
     lkey: 0,
 }];
 
-/// Segments that siw takes in one request (`SIW_MAX_SGE` in rdma-core's
+/// The most segments of one siw request (`SIW_MAX_SGE` in rdma-core's
 /// kernel-headers/rdma/siw-abi.h).
 const SIW_SEGMENTS: usize = 6;
 
-/// Bytes of a message, at most, that siw copies beside the header
+/// The longest message that siw copies next to the header, in bytes
 /// (`MAX_HDR_INLINE` in siw_qp_tx.c).
 const COPIED: u32 = 32;
-/// The least size of a page. The kernel's may be larger: then two segments do no
-/// harm where one would do.
+/// The smallest page size. The kernel's pages may be larger: two segments are then
+/// posted where one would do, which is harmless.
 const PAGE: u64 = 4096;
 
-/// Place for the segments of one request that the device gets, where these are not
-/// all of them. Must live until the request is posted.
+/// Storage for rearranged segments of one request. Must live until the request is
+/// posted.
 pub(super) type Room = [MaybeUninit<Segment>; SIW_SEGMENTS];
 
-/// A [`Room`] with nothing in it.
+/// An uninitialised [`Room`].
 pub(super) const ROOM: Room = [const { MaybeUninit::uninit() }; SIW_SEGMENTS];
 
 impl Quirks {
-    /// Whether there are any.
+    /// Returns whether the device has any quirks.
     #[inline(always)]
     pub(super) fn any(self) -> bool {
         self != Self::None
     }
 
-    /// The segments of a receive as the device takes them.
+    /// Returns the segments of a receive in a form that the device accepts.
     #[inline(always)]
     pub(super) fn receive(self, segments: &[Segment]) -> &[Segment] {
         match self {
@@ -80,8 +81,8 @@ impl Quirks {
         }
     }
 
-    /// Makes a request of the send queue, of these segments, what the device takes.
-    /// It may point into `room` afterwards.
+    /// Changes a request of the send queue with these segments to one that the
+    /// device accepts. It may point into `room` afterwards.
     #[inline(always)]
     pub(super) fn send(self, work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
         if self.any() {
@@ -104,11 +105,11 @@ fn mend(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
     }
 }
 
-/// Gives a send or a write segments that the kernel takes: those with bytes, and two
-/// for a short one in two pages.
+/// Rearranges the segments of a send or a write: leaves out empty ones, and splits
+/// a short one that lies in two pages.
 fn rearrange(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
     let is_inline = work.send_flags & ibv_send_flags::IBV_SEND_INLINE.0 != 0;
-    // A marker has no segments, whatever is asked for.
+    // A marker has no segments, whatever the request says.
     if is_inline || work.num_sge == 0 {
         return;
     }
@@ -120,20 +121,21 @@ fn rearrange(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
     };
     match parts {
         Some(parts) => fill(work, &parts, room),
-        // One segment stands before no other. More than there is room for the device
-        // refuses.
+        // A single segment precedes no other. More segments than `room` holds are
+        // left to the device, which refuses them.
         None if segments.len() > 1 && count <= room.len() => fill(work, with_bytes(), room),
         None => (),
     }
 }
 
-/// The parts of a segment in two pages, if the kernel would copy it.
+/// Returns both parts of a segment that lies in two pages, if the kernel would copy
+/// it.
 fn in_two_pages(segment: &Segment) -> Option<[Segment; 2]> {
     let left = PAGE - segment.addr % PAGE;
     if segment.length > COPIED || u64::from(segment.length) <= left {
         return None;
     }
-    // Below 32.
+    // At most 32.
     let left = left as u32;
     let first = Segment {
         length: left,
@@ -166,16 +168,16 @@ mod tests {
     use crate::path::verbs::chain::send_work;
     use crate::request::{SendFlags, SendOp, SendRequest};
 
-    /// The lengths of the segments of what `work` posts.
+    /// Returns the lengths of the segments that `work` posts.
     fn lengths(work: &ibv_send_wr) -> Vec<u32> {
         let count = usize::try_from(work.num_sge).expect("a count");
-        // SAFETY: the list of a request whose segments and room are alive.
+        // SAFETY: the list is that of a request whose segments and room are alive.
         let segments = unsafe { core::slice::from_raw_parts(work.sg_list, count) };
         segments.iter().map(|segment| segment.length).collect()
     }
 
     #[test]
-    fn siw_gets_no_empty_segment_beside_others() {
+    fn requests_to_siw_have_no_empty_segment_beside_others() {
         let (remote_addr, rkey) = (1, 2);
         let ops = [SendOp::Send, SendOp::Write { remote_addr, rkey }];
         let rows: [(&[u32], &[u32]); 6] = [
@@ -219,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn siw_gets_a_short_segment_in_two_pages_as_two() {
-        // Address, length, the lengths posted.
+    fn a_short_segment_in_two_pages_is_posted_to_siw_as_two() {
+        // Address, length, expected lengths.
         let rows: [(u64, u32, &[u32]); 7] = [
             (0x1ff0, 17, &[16, 1]),
             (0x1fff, 2, &[1, 1]),
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_keeps_its_address_and_key() {
+    fn remaining_segments_keep_their_address_and_key() {
         let segment = |length| Segment {
             addr: 0x2000 + u64::from(length),
             length,
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn siw_gets_requests_that_it_takes_and_others_what_was_asked() {
+    fn requests_are_changed_for_siw_and_for_no_other_device() {
         let read = SendRequest {
             cookie: 0,
             op: SendOp::Read {
@@ -320,7 +322,7 @@ mod tests {
             ..read
         };
         assert_eq!(made(Quirks::None, &write), (1, 0));
-        assert_eq!(made(Quirks::Siw, &write), (3, 0), "signalled, too");
+        assert_eq!(made(Quirks::Siw, &write), (3, 0), "also signalled");
         assert_eq!(Quirks::Siw.receive(&[]).len(), 1);
         assert!(Quirks::None.receive(&[]).is_empty());
     }

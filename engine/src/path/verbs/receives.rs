@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::places::Places;
 use super::slots::Slots;
 
-/// The poster writes cookies, the poller reads them.
+/// The `wr_id`s of outstanding receives: written by the poster, read by the poller.
 #[derive(Debug)]
 pub(super) struct RecvShadow {
     pub(super) slots: Slots,
@@ -14,7 +14,7 @@ pub(super) struct RecvShadow {
 }
 
 impl RecvShadow {
-    /// Room for `capacity` receives; there may be none.
+    /// Creates a shadow for `capacity` receives, which may be 0.
     pub(super) fn new(capacity: u32) -> Self {
         Self {
             slots: Slots::default(),
@@ -27,14 +27,15 @@ impl RecvShadow {
         self.capacity
     }
 
-    /// Notes the cookie of receive `slot`: for the poster, before it is counted.
+    /// Records the `wr_id` of receive `slot`. Called by the poster, before it
+    /// counts the receive.
     #[inline]
     pub(super) fn note(&self, slot: u32, cookie: u64) {
         self.cookies.at(slot).store(cookie, Ordering::Relaxed);
     }
 
-    /// Retires receive `slot`: for the poller. Its cookie, or `None` if it is
-    /// not outstanding.
+    /// Retires receive `slot`. Called by the poller. Returns its `wr_id`, or `None`
+    /// if it is not outstanding.
     #[inline]
     pub(super) fn retire(&self, slot: u32) -> Option<u64> {
         if !self.slots.has(slot) {
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn receives_come_back_once_and_in_order() {
+    fn receives_are_retired_once_and_in_order() {
         let shadow = RecvShadow::new(3);
         for (slot, cookie) in (0..3).zip([70, 71, 72]) {
             shadow.note(slot, cookie);

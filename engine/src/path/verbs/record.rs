@@ -1,4 +1,4 @@
-//! What polling must know of a queue pair, between two resets.
+//! The record of a queue pair between two resets: what polling needs of it.
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::Arc;
@@ -9,36 +9,37 @@ use super::receives::RecvShadow;
 use super::sends::SendShadow;
 use super::shared::SharedState;
 
-/// Where the receives of a queue pair come from.
+/// The queue that the receives of a queue pair come from.
 pub(super) enum Receives<D: Device> {
-    /// It can only send.
+    /// None: the queue pair only sends.
     None,
-    /// Its own queue: [`Record::own`].
+    /// The queue pair's own receive queue: [`Record::own`].
     Own,
-    /// A shared one.
+    /// A shared receive queue.
     Shared(Arc<SharedState<D>>),
 }
 
-/// Shared by the poster and the pollers of the send and the receive queue.
+/// State that the poster shares with the pollers of the send and the receive queue.
 pub(super) struct Record<D: Device> {
     pub(super) qpn: u32,
     pub(super) quirks: Quirks,
-    /// What every completion of the queue pair carries.
+    /// The context of every completion of the queue pair.
     pub(super) context: u64,
     pub(super) sends: SendShadow,
     pub(super) receives: Receives<D>,
-    /// The receives of its own queue. Without one there is never any.
+    /// The receives of its own queue; always empty without one.
     pub(super) own: RecvShadow,
-    /// It is in ERR, or on its way there.
+    /// The queue pair is in ERR, or is being moved there.
     failing: AtomicBool,
     pub(super) queue: D::Queue,
 }
 
-/// Soft-RoCE learns of receives by looking into memory, and in ERR it looks
-/// once. So a receive that comes later waits for ever, unless the queue pair is
-/// moved to ERR again. Who moves it first tells ([`Record::fails`]), and who
-/// posts a receive looks afterwards ([`Record::is_failing`]): one of the two
-/// sees the other. siw does not look again even so (`flush.rs`).
+/// Late receives in ERR. Soft-RoCE finds receives by reading the queue's memory,
+/// and reads it once in ERR. A receive that is posted later completes only if the
+/// queue pair is moved to ERR again. The thread that moves the queue pair to ERR
+/// announces it first ([`Record::fails`]), and a poster checks after its post
+/// ([`Record::is_failing`]), so one of the two sees the other. siw does not read
+/// its queues again even then (`flush.rs`).
 impl<D: Device> Record<D> {
     pub(super) fn new(
         queue: D::Queue,
@@ -59,26 +60,27 @@ impl<D: Device> Record<D> {
         }
     }
 
-    /// Who calls this moves the queue pair to ERR after it. Answers whether
-    /// that was known before.
+    /// Announces that the caller is about to move the queue pair to ERR. Returns
+    /// whether this was announced before.
     pub(super) fn fails(&self) -> bool {
         let known = self.failing.swap(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         known
     }
 
-    /// A completion says that the queue pair has gone to ERR by itself.
+    /// Handles a completion that shows that the queue pair has gone to ERR by
+    /// itself.
     #[cold]
     #[inline(never)]
     pub(super) fn has_failed(&self) {
-        // siw stays in RTS after some failures.
+        // After some failures siw stays in RTS.
         let flushes = matches!(self.receives, Receives::Own) || self.quirks.any();
         if !self.fails() && flushes {
             self.queue.flush();
         }
     }
 
-    /// Whether a request that was just posted may have come too late.
+    /// Returns whether a request that was just posted may have come too late.
     #[inline(always)]
     pub(super) fn is_failing(&self) -> bool {
         fence(Ordering::SeqCst);

@@ -1,8 +1,7 @@
 //! The shadow of a send queue.
 //!
-//! Requests complete in order, and one that is reported retires those before
-//! it that were not to be: so the place of an unsignalled request comes back
-//! with the next completion, as on the direct path.
+//! Requests complete in order, and the completion of a request also retires the
+//! unsignalled requests before it, as on the direct path.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -10,19 +9,19 @@ use super::places::Places;
 use super::slots::Slots;
 use crate::completion::CompletionOp;
 
-/// What a completion must tell of a request.
+/// What the completion of a request reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) cookie: u64,
     pub(super) note: u32,
     pub(super) op: CompletionOp,
-    /// The bytes of a read; of others, anything.
+    /// The length of a read in bytes; unused for other operations.
     pub(super) length: u32,
-    /// It is to be reported though it goes well.
+    /// A successful completion is reported.
     pub(super) signalled: bool,
 }
 
-/// Beside the operation.
+/// The flag stored in the byte of the operation.
 const SIGNALLED: u8 = 1 << 7;
 
 #[derive(Debug, Default)]
@@ -33,7 +32,7 @@ struct Entry {
     op: AtomicU8,
 }
 
-/// See the head of the file. The poster writes entries, the poller reads them.
+/// The entries of a send queue: written by the poster, read by the poller.
 #[derive(Debug)]
 pub(super) struct SendShadow {
     pub(super) slots: Slots,
@@ -42,7 +41,7 @@ pub(super) struct SendShadow {
 }
 
 impl SendShadow {
-    /// Room for `capacity` requests.
+    /// Creates a shadow for `capacity` requests.
     pub(super) fn new(capacity: u32) -> Self {
         Self {
             slots: Slots::default(),
@@ -55,7 +54,7 @@ impl SendShadow {
         self.capacity
     }
 
-    /// Notes what request `slot` is: for the poster, before it is counted.
+    /// Records request `slot`. Called by the poster, before it counts the request.
     #[inline]
     pub(super) fn note(&self, slot: u32, sent: Sent) {
         let entry = self.entries.at(slot);
@@ -66,8 +65,8 @@ impl SendShadow {
         entry.op.store(sent.op as u8 | signalled, Ordering::Relaxed);
     }
 
-    /// Retires request `slot` and those before it: for the poller. `None` if it
-    /// is not outstanding.
+    /// Retires request `slot` and those before it. Called by the poller. `None` if
+    /// the request is not outstanding.
     #[inline]
     pub(super) fn retire(&self, slot: u32) -> Option<Sent> {
         if !self.slots.has(slot) {
@@ -86,8 +85,8 @@ impl SendShadow {
         Some(sent)
     }
 
-    /// Whether a read that was posted before request `slot` is outstanding: for
-    /// the poller.
+    /// Returns whether a read that was posted before request `slot` is outstanding.
+    /// Called by the poller.
     pub(super) fn has_read_before(&self, slot: u32) -> bool {
         self.slots
             .waiting()
@@ -95,9 +94,9 @@ impl SendShadow {
             .any(|before| self.op(before).0 == CompletionOp::Read)
     }
 
-    /// Whether request `slot` is the oldest outstanding one, is to be reported, and
-    /// is not a read: its completion waits for nothing, and nothing waits for it.
-    /// For the poller.
+    /// Returns whether request `slot` is the oldest outstanding one, is signalled,
+    /// and is not a read. Its completion then waits for no other, and no other
+    /// waits for it. Called by the poller.
     #[inline]
     pub(super) fn is_next(&self, slot: u32) -> bool {
         if !self.slots.is_oldest(slot) {
@@ -114,10 +113,10 @@ impl SendShadow {
     }
 }
 
-/// The operation that was stored as a byte.
+/// Returns the operation that was stored as a byte.
 #[inline]
 fn op_of(byte: u8) -> CompletionOp {
-    // Read from a table, not chosen: it is once per completion.
+    // A table instead of a `match`: this runs once per completion.
     const OPS: [CompletionOp; 8] = {
         let mut ops = [CompletionOp::Send; 8];
         ops[CompletionOp::Write as usize] = CompletionOp::Write;
@@ -158,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_come_back_as_they_were_noted_and_retire_those_before_them(
+        fn requests_are_retired_as_recorded_together_with_those_before_them(
             capacity in 1..40u32, start in prop_oneof![Just(0), Just(u32::MAX - 5), any::<u32>()],
             steps in prop::collection::vec((any::<bool>(), 0..8usize, any::<u64>()), 0..MOST_STEPS),
         ) {

@@ -1,8 +1,8 @@
-//! Shared receives: the shadow of a queue of receives for many queue pairs.
+//! Shared receive queues: the shadow of a queue of receives for many queue pairs.
 //!
-//! A place is free, or holds the cookie of a receive that the device has. Free
-//! places lie with the poster; those that pollers return are handed over all
-//! at once, under a lock that is hardly ever waited for.
+//! An entry is free, or holds the `wr_id` of a receive that the device has. The
+//! poster keeps a list of free entries. Pollers return entries to a second list,
+//! which the poster takes as a whole, under a lock that is rarely contended.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,41 +17,42 @@ use crate::control::forks;
 use crate::request::{ListError, PostError, RecvRequest};
 use crate::sync::{Mutex, MutexGuard};
 
-/// What pollers and queue pairs need.
+/// State that the poster shares with pollers and queue pairs.
 pub(super) struct SharedState<D: Device> {
     pub(super) name: Name,
     queue: D::Shared,
     places: Box<[Place]>,
-    /// What it has grown by; each at least as much as there was before.
+    /// The entries added by growing; each chunk is at least as large as all before
+    /// it.
     more: [OnceLock<Box<[Place]>>; 32],
-    /// Places that came back and that the poster has not fetched. Never grows
-    /// beyond the room that it was made with.
+    /// Entries that were released and that the poster has not taken yet. Never
+    /// grows beyond the capacity that it was created with.
     returned: Mutex<Vec<u32>>,
-    /// Receives that were ever posted.
+    /// The number of receives posted since creation.
     posted: AtomicU32,
-    /// Receives that ever came back.
+    /// The number of receives released since creation.
     back: AtomicU32,
 }
 
 #[derive(Debug, Default)]
 struct Place {
     cookie: AtomicU64,
-    /// The device has it.
+    /// The device has the receive.
     taken: AtomicBool,
 }
 
 impl<D: Device> SharedState<D> {
-    /// The cookie of a receive that is done, whose place is free again. `None`,
-    /// with nothing done, if the device does not have it.
+    /// Releases the entry of a completed receive and returns its `wr_id`. Returns
+    /// `None`, with nothing done, if the device does not have that receive.
     #[inline]
     pub(super) fn take(&self, slot: u32) -> Option<u64> {
         let place = self.place(slot)?;
-        // Acquire: the cookie that the poster wrote.
+        // Acquire: reads the `wr_id` that the poster wrote.
         if !place.taken.swap(false, Ordering::Acquire) {
             return None;
         }
         let cookie = place.cookie.load(Ordering::Relaxed);
-        // Counts and places are the pollers' by this lock.
+        // The lock also orders the counters and entries between pollers.
         self.returned().push(slot);
         self.back.fetch_add(1, Ordering::Relaxed);
         Some(cookie)
@@ -79,7 +80,7 @@ impl<D: Device> SharedState<D> {
         None
     }
 
-    /// How many places there are.
+    /// Returns the number of entries.
     fn room(&self) -> usize {
         let more = self.more.iter().map_while(OnceLock::get);
         self.places.len() + more.map(|chunk| chunk.len()).sum::<usize>()
@@ -93,14 +94,14 @@ impl<D: Device> SharedState<D> {
 /// The posting side of a shared receive queue.
 pub struct SharedReceives<D: Device> {
     state: Arc<SharedState<D>>,
-    /// Places for the next posts.
+    /// Entries for the next posts.
     free: Vec<u32>,
     capacity: u32,
     bounds: Bounds,
     forks: u32,
 }
 
-/// What a queue pair needs to take its receives from a shared queue.
+/// A shared receive queue, as creating queue pairs needs it.
 pub struct SharedReceivesHandle<D: Device>(pub(super) Arc<SharedState<D>>);
 
 impl<D: Device> Clone for SharedReceivesHandle<D> {
@@ -118,8 +119,8 @@ impl<D: Device> fmt::Debug for SharedReceivesHandle<D> {
 }
 
 impl<D: Device> SharedReceivesHandle<D> {
-    /// Receives that were posted and have not been given back by a completion.
-    /// Exact when nobody posts or polls meanwhile.
+    /// Returns the number of receives that were posted and not released by a
+    /// completion. Exact while no thread posts or polls.
     pub fn outstanding(&self) -> u32 {
         let back = self.0.back.load(Ordering::Relaxed);
         self.0.posted.load(Ordering::Relaxed).wrapping_sub(back)
@@ -127,9 +128,10 @@ impl<D: Device> SharedReceivesHandle<D> {
 }
 
 impl<D: Device> SharedReceives<D> {
-    /// A queue that holds `capacity` receives of `segments` segments.
+    /// Creates the poster of a queue that holds `capacity` receives of `segments`
+    /// segments.
     pub fn new(queue: D::Shared, capacity: u32, segments: u32) -> Self {
-        /// Names are not used again for as long as it takes to make 2^30 queues.
+        /// Names repeat after 2^30 queues.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let state = Arc::new(SharedState {
             name: Name::new(NEXT.fetch_add(1, Ordering::Relaxed)),
@@ -153,18 +155,18 @@ impl<D: Device> SharedReceives<D> {
         }
     }
 
-    /// For creating queue pairs on it.
+    /// Returns a handle for creating queue pairs on the queue.
     pub fn handle(&self) -> SharedReceivesHandle<D> {
         SharedReceivesHandle(Arc::clone(&self.state))
     }
 
-    /// The most receives that may be outstanding.
+    /// Returns the most receives that may be outstanding.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// The device has room for `capacity` receives from now on, more than
-    /// before. Nothing that is outstanding is touched.
+    /// Adds entries, after the device's queue was grown to `capacity` receives.
+    /// Outstanding receives are not touched.
     pub fn grow(&mut self, capacity: u32) {
         let before = self.capacity;
         let room = self.state.room();
@@ -172,11 +174,12 @@ impl<D: Device> SharedReceives<D> {
         if wanted > room {
             let chunk = self.state.more.iter().find(|chunk| chunk.get().is_none());
             let Some(chunk) = chunk else {
-                // Each was at least as large as all before it: 2^32 places.
+                // Each chunk was at least as large as all before it: there are 2^32
+                // entries.
                 return;
             };
             let count = (wanted - room).max(room);
-            // Whoever is told of one of these places sees them.
+            // The poster and the pollers learn an entry's number after this store.
             chunk.get_or_init(|| (0..count).map(|_| Place::default()).collect());
         }
         let mut returned = self.state.returned();
@@ -185,12 +188,12 @@ impl<D: Device> SharedReceives<D> {
         drop(returned);
         self.free
             .reserve_exact(wanted - self.free.len().min(wanted));
-        // Last, so that they are taken last.
+        // At the front of the list, so that they are used last.
         self.free.splice(0..0, (before..capacity).rev());
         self.capacity = capacity;
     }
 
-    /// The most segments of one receive.
+    /// Returns the most segments of one receive.
     pub fn max_segments(&self) -> usize {
         self.bounds.segments as usize
     }
@@ -201,16 +204,16 @@ impl<D: Device> SharedReceives<D> {
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// The memory of the segments is writable and left alone until the receive
-    /// completes.
+    /// The memory of the segments is writable, and not used otherwise until the
+    /// receive completes.
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.post_chunk::<1>(core::slice::from_ref(request)) }
             .map_err(|refused| refused.error)
     }
 
-    /// [`Self::post`], compiled into the caller. Returns whether the receive is
-    /// posted.
+    /// Posts as [`Self::post`] does, compiled into the caller. Returns whether the
+    /// receive is posted.
     ///
     /// # Safety
     /// As for [`Self::post`].
@@ -223,7 +226,7 @@ impl<D: Device> SharedReceives<D> {
     /// Posts several receives.
     ///
     /// # Errors
-    /// [`ListError`]; the receives before the bad one are posted.
+    /// [`ListError`]; the receives before the invalid one are posted.
     ///
     /// # Safety
     /// As for [`Self::post`], for every request.
@@ -273,14 +276,14 @@ impl<D: Device> SharedReceives<D> {
             return end;
         }
         let chain = link(&mut chain[..filled]);
-        // SAFETY: the memory of the segments is the caller's promise.
+        // SAFETY: the caller promises the memory of the segments.
         let answer = unsafe { self.state.queue.post(chain) };
         let taken = answer.map_or_else(|refused| refused.taken.min(filled), |()| filled);
         self.withdraw(&slots[taken..filled]);
         answer.and(end)
     }
 
-    /// A place for a receive, which is as good as posted.
+    /// Takes a free entry and fills it as if the receive were posted.
     #[inline]
     fn place(&mut self, request: &RecvRequest<'_>) -> Result<u32, PostError> {
         if self.forks != forks() {
@@ -295,13 +298,13 @@ impl<D: Device> SharedReceives<D> {
         self.free.pop();
         let place = self.state.place(slot).ok_or(PostError::QueueFull)?;
         place.cookie.store(request.cookie, Ordering::Relaxed);
-        // Release: the cookie is there.
+        // Release: publishes the `wr_id`.
         place.taken.store(true, Ordering::Release);
         self.state.posted.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
     }
 
-    /// Takes back what was not posted after all.
+    /// Frees the entries of receives that were not posted.
     fn withdraw(&mut self, slots: &[u32]) {
         for &slot in slots {
             if let Some(place) = self.state.place(slot) {

@@ -1,12 +1,11 @@
-//! What poster and poller of one queue share: two free-running counts.
+//! The two free-running counters that poster and poller of a queue share.
 //!
-//! Requests have the numbers `retired..posted`. The poster counts a request
-//! before the device is told of it, so a completion is always of one that is
-//! counted.
+//! The requests `retired..posted` are outstanding. The poster counts a request
+//! before it is passed to the device, so every completion is of a counted request.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Counts of a queue whose requests complete in order.
+/// The counters of a queue whose requests complete in order.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     posted: AtomicU32,
@@ -14,62 +13,64 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The requests before `end` are posted, or about to be: for the poster.
+    /// Stores the posted counter: the requests before `end` are posted, or are
+    /// being posted. Called by the poster.
     #[inline]
     pub(super) fn set_posted(&self, end: u32) {
-        // Release: what was noted of them is written.
+        // Release: publishes what was recorded of the requests.
         self.posted.store(end, Ordering::Release);
     }
 
-    /// How many were ever retired.
+    /// Returns the retired counter.
     #[inline]
     pub(super) fn retired(&self) -> u32 {
-        // Acquire: the poller has read what was noted of them.
+        // Acquire: the poller has read what was recorded of the retired requests.
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Posted and not retired. Exact when nobody posts or polls meanwhile.
+    /// Returns the number of requests that are posted and not retired. Exact while
+    /// no thread posts or polls.
     pub(super) fn outstanding(&self) -> u32 {
         let retired = self.retired.load(Ordering::Relaxed);
         self.posted.load(Ordering::Relaxed).wrapping_sub(retired)
     }
 
-    /// The requests that are posted and not retired. Exact as
-    /// [`Self::outstanding`].
+    /// Returns the numbers of the requests that are posted and not retired. Exact
+    /// while no thread posts or polls.
     pub(super) fn waiting(&self) -> impl Iterator<Item = u32> + use<> {
         let retired = self.retired.load(Ordering::Relaxed);
-        // Acquire: what was noted of them is there to be read.
+        // Acquire: what was recorded of the requests can be read.
         let posted = self.posted.load(Ordering::Acquire);
         (0..posted.wrapping_sub(retired)).map(move |at| retired.wrapping_add(at))
     }
 
-    /// Whether request `slot` is outstanding: for the poller.
+    /// Returns whether request `slot` is outstanding. Called by the poller.
     #[inline]
     pub(super) fn has(&self, slot: u32) -> bool {
         let retired = self.retired.load(Ordering::Relaxed);
-        // Acquire: what was noted of the request is there to be read.
+        // Acquire: what was recorded of the request can be read.
         let posted = self.posted.load(Ordering::Acquire);
         slot.wrapping_sub(retired) < posted.wrapping_sub(retired)
     }
 
-    /// Whether request `slot` is outstanding, and all before it are retired: for
-    /// the poller.
+    /// Returns whether request `slot` is outstanding and all before it are retired.
+    /// Called by the poller.
     #[inline]
     pub(super) fn is_oldest(&self, slot: u32) -> bool {
         self.has(slot) && slot == self.retired.load(Ordering::Relaxed)
     }
 
-    /// Retires request `slot`, which is outstanding, and all before it.
+    /// Retires the outstanding request `slot` and all before it.
     #[inline]
     pub(super) fn retire(&self, slot: u32) {
-        // Release: what was noted of them has been read.
+        // Release: what was recorded of them has been read.
         self.retired.store(slot.wrapping_add(1), Ordering::Release);
     }
 }
 
 #[cfg(test)]
 impl Slots {
-    /// As if so many requests had come and gone.
+    /// Returns counters as after `count` requests were posted and retired.
     pub(super) fn starting_at(count: u32) -> Self {
         Self {
             posted: AtomicU32::new(count),

@@ -1,6 +1,6 @@
-//! From the name in a tag to the record of a queue pair, for one completion
-//! queue; and from the number, for shared receives, whose tag does not know
-//! which queue pair will take them.
+//! The table of a completion queue from the name in a tag to the record of a queue
+//! pair; and from the QP number, for shared receives, whose tag does not name a
+//! queue pair.
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::{HashMap, VecDeque};
@@ -10,15 +10,15 @@ use super::device::Device;
 use super::record::{Receives, Record};
 use super::tag::Name;
 
-/// A name is an index of a place, and how often the place was used before.
+/// A name is the index of an entry, and the number of earlier uses of that entry.
 const INDEX_BITS: u32 = 20;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
 pub(super) struct Table<D: Device> {
     places: Vec<Place<D>>,
-    /// Free places, the longest free first, so that names are not soon used again.
+    /// Free entries, the longest free first, so that names are not reused soon.
     free: VecDeque<u32>,
-    /// The index of those that take shared receives.
+    /// The indices of the queue pairs with shared receives, by QP number.
     numbers: HashMap<u32, u32, BuildHasherDefault<NumberHasher>>,
 }
 
@@ -36,7 +36,7 @@ impl<D: Device> Table<D> {
         }
     }
 
-    /// Adds a queue pair, none of whose number is there. `None` if there are
+    /// Adds a queue pair, whose number is not in the table. `None` if there are
     /// more than 2^20.
     pub(super) fn insert(&mut self, record: Arc<Record<D>>) -> Option<Name> {
         let index = match self.free.pop_front() {
@@ -61,7 +61,7 @@ impl<D: Device> Table<D> {
         Some(place.name)
     }
 
-    /// The queue pair of that name, if it is there.
+    /// Returns the queue pair with that name, if there is one.
     #[inline]
     pub(super) fn find(&self, name: Name) -> Option<&Arc<Record<D>>> {
         let place = self.places.get((name.get() & INDEX_MASK) as usize)?;
@@ -71,14 +71,15 @@ impl<D: Device> Table<D> {
         place.record.as_ref()
     }
 
-    /// The queue pair of that number, if it is there and takes shared receives.
+    /// Returns the queue pair with that number, if there is one and it uses shared
+    /// receives.
     #[inline]
     pub(super) fn find_number(&self, qpn: u32) -> Option<&Arc<Record<D>>> {
         let index = *self.numbers.get(&qpn)?;
         self.places.get(index as usize)?.record.as_ref()
     }
 
-    /// The same queue pair, with another record and under another name.
+    /// Replaces the record of a queue pair. Returns its new name.
     pub(super) fn replace(&mut self, name: Name, record: Arc<Record<D>>) -> Name {
         let place = &mut self.places[(name.get() & INDEX_MASK) as usize];
         place.name = successor(place.name);
@@ -86,7 +87,7 @@ impl<D: Device> Table<D> {
         place.name
     }
 
-    /// Takes a queue pair out.
+    /// Removes a queue pair.
     pub(super) fn remove(&mut self, name: Name) {
         let index = name.get() & INDEX_MASK;
         let place = &mut self.places[index as usize];
@@ -100,18 +101,18 @@ impl<D: Device> Table<D> {
         }
     }
 
-    /// How many queue pairs there are.
+    /// Returns the number of queue pairs.
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 }
 
-/// The next name of the same place.
+/// Returns the next name of the same entry.
 fn successor(name: Name) -> Name {
     Name::new(name.get().wrapping_add(1 << INDEX_BITS))
 }
 
-/// For queue pair numbers, which a device hands out nearly in sequence.
+/// A hasher for QP numbers, which a device allocates nearly in sequence.
 #[derive(Default)]
 pub(super) struct NumberHasher(u64);
 
@@ -128,7 +129,7 @@ impl Hasher for NumberHasher {
 
     #[inline]
     fn write_u32(&mut self, number: u32) {
-        // The multiplier is 2^64 by the golden ratio: all bits move up.
+        // The multiplier is 2^64 divided by the golden ratio: it moves all bits up.
         self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

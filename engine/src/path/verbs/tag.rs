@@ -1,11 +1,11 @@
-//! What a work request carries as its `wr_id`.
+//! The tag of a request: the `wr_id` that libibverbs gets.
 //!
 //! ```text
 //!  63 62 | 61            32 | 31           0
 //!  side  | name             | slot
 //! ```
 
-/// Which queue a request was posted to.
+/// The queue that a request was posted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// The send queue of a queue pair.
@@ -16,16 +16,16 @@ pub(super) enum Side {
     Shared,
 }
 
-/// The name of a queue pair between two resets, at one completion queue; or
-/// that of a shared queue. 30 bits.
+/// The name of a queue pair between two resets, at one completion queue; or the
+/// name of a shared receive queue. 30 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Name(u32);
 
-/// The bits of a name.
+/// The number of bits of a name.
 const NAME_BITS: u32 = 30;
 
 impl Name {
-    /// The lowest 30 bits of a number.
+    /// Returns the name with the lowest 30 bits of a number.
     pub(super) const fn new(number: u32) -> Self {
         Self(number & ((1 << NAME_BITS) - 1))
     }
@@ -35,13 +35,13 @@ impl Name {
     }
 }
 
-/// See the head of the file.
+/// A tag in its parts; the layout is at the top of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) side: Side,
     pub(super) name: Name,
-    /// Of a send or a receive, the count of those posted before it; of a shared
-    /// receive, its place.
+    /// For a send or a receive, the number of those posted before it; for a shared
+    /// receive, its index.
     pub(super) slot: u32,
 }
 
@@ -56,7 +56,7 @@ impl Tag {
         side << 62 | (self.name.0 as u64) << 32 | self.slot as u64
     }
 
-    /// `None` if it is no tag of ours.
+    /// Returns the parts of a tag; `None` if the bits are no tag of the engine.
     #[inline]
     pub(super) const fn from_bits(bits: u64) -> Option<Self> {
         let side = match bits >> 62 {
@@ -74,7 +74,7 @@ impl Tag {
 }
 
 impl Tag {
-    /// [`Self::from_bits`] of a tag that names a queue pair; `None` of others.
+    /// Returns the parts of a tag that names a queue pair; `None` for any other.
     #[inline(always)]
     pub(super) const fn of_queue_pair(bits: u64) -> Option<Self> {
         if bits >> 63 != 0 {
@@ -92,7 +92,7 @@ impl Tag {
     }
 }
 
-/// The tags of one queue, which differ in their slots only.
+/// The tags of one queue, which differ only in their slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Series(u64);
 
@@ -106,7 +106,7 @@ impl Series {
         Self(first.to_bits())
     }
 
-    /// The bits of one of them.
+    /// Returns the tag of a slot.
     #[inline(always)]
     pub(super) const fn tag(self, slot: u32) -> u64 {
         self.0 | slot as u64
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tags_survive_the_device(side in 0..3u8, name in any::<u32>(), slot in any::<u32>()) {
+        fn tags_are_decoded_as_they_were_encoded(side in 0..3u8, name in any::<u32>(), slot in any::<u32>()) {
             let side = [Side::Send, Side::Recv, Side::Shared][usize::from(side)];
             let tag = Tag { side, name: Name::new(name), slot };
             prop_assert_eq!(Tag::from_bits(tag.to_bits()), Some(tag));

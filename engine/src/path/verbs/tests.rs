@@ -1,4 +1,4 @@
-//! The whole verbs path without libibverbs: the tests play the device.
+//! The whole verbs path without libibverbs: the tests simulate the device.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ mod polling;
 mod posting;
 mod quirks;
 
-/// The device of these tests.
+/// The simulated device of these tests.
 struct Fake;
 
 impl Device for Fake {
@@ -33,18 +33,19 @@ impl Device for Fake {
     type Shared = Arc<FakeSrq>;
 }
 
-/// Takes work requests, as many as it is let.
+/// A queue of the simulated device, which takes as many work requests as the test
+/// allows.
 #[derive(Default)]
 struct FakeQueue {
     qpn: u32,
     quirks: Quirks,
     sends: Mutex<VecDeque<u64>>,
-    /// The lengths of the segments of each send that it was given.
+    /// The lengths of the segments of each send that was posted to it.
     lengths: Mutex<Vec<Vec<u32>>>,
     recvs: Mutex<VecDeque<u64>>,
-    /// How often it was told to flush.
+    /// How often it was asked to flush.
     flushes: AtomicU32,
-    /// From the next chain on it takes so many, and no more.
+    /// The number of requests that it takes, from the next chain on.
     patience: Patience,
 }
 
@@ -57,7 +58,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// How many of a chain are taken.
+    /// Returns how many requests of a chain are taken.
     fn take(&self, count: usize) -> usize {
         let left = self.0.load(Ordering::Relaxed);
         let taken = left.min(count);
@@ -74,10 +75,10 @@ impl Patience {
     }
 }
 
-/// What following the links of a chain finds.
+/// Returns what `look` reports for each request of a chain.
 fn follow<T, P>(chain: Chain<'_, T>, look: impl Fn(&T) -> (P, *mut T)) -> Vec<P> {
     let (mut at, mut found) = (chain.first().cast_const(), Vec::new());
-    // SAFETY: the links of a chain that is being posted.
+    // SAFETY: the links are those of a chain that is being posted.
     while let Some(work) = unsafe { at.as_ref() } {
         let (one, next) = look(work);
         found.push(one);
@@ -87,10 +88,10 @@ fn follow<T, P>(chain: Chain<'_, T>, look: impl Fn(&T) -> (P, *mut T)) -> Vec<P>
     found
 }
 
-/// The lengths of the segments of a send.
+/// Returns the lengths of the segments of a send.
 fn lengths_of(work: &ibv_send_wr) -> Vec<u32> {
     let count = usize::try_from(work.num_sge).expect("a count");
-    // SAFETY: the list of a request that is being posted.
+    // SAFETY: the index is in the list of a request that is being posted.
     let at = |index| unsafe { (*work.sg_list.add(index)).length };
     (0..count).map(at).collect()
 }
@@ -137,7 +138,7 @@ impl QueueCalls for Arc<FakeQueue> {
 }
 
 impl FakeQueue {
-    /// The oldest send, or receive.
+    /// Returns the tag of the oldest send, or receive.
     fn next(&self, receive: bool) -> Option<u64> {
         let queue = if receive { &self.recvs } else { &self.sends };
         queue.lock().unwrap().pop_front()
@@ -209,7 +210,7 @@ impl CompletionCalls for Arc<FakeCq> {
     }
 }
 
-/// A completion queue, and the device that fills it.
+/// A completion queue, and the simulated device that fills it.
 struct Cq {
     device: Arc<FakeCq>,
     poller: Poller<Fake>,
@@ -242,7 +243,7 @@ impl Cq {
     }
 }
 
-/// Receives for several queue pairs.
+/// A shared receive queue for several queue pairs.
 struct Srq {
     device: Arc<FakeSrq>,
     receives: SharedReceives<Fake>,
@@ -257,7 +258,7 @@ impl Srq {
 
     fn post(&mut self, cookie: u64) -> Result<(), PostError> {
         let segments = &[];
-        // SAFETY: no segments.
+        // SAFETY: there are no segments.
         unsafe { self.receives.post(&RecvRequest { cookie, segments }) }
     }
 
@@ -271,7 +272,7 @@ impl Srq {
     }
 }
 
-/// A queue pair of 4 sends and 4 receives of 2 segments.
+/// A queue pair with 4 sends and 4 receives of 2 segments.
 struct Qp {
     device: Arc<FakeQueue>,
     pair: QueuePair<Fake>,
@@ -315,7 +316,7 @@ fn qp(qpn: u32, send: &Cq, recv: &Cq, srq: Option<&Srq>) -> Qp {
     qp
 }
 
-/// What the completions of these queue pairs carry.
+/// Returns the context that completions of a test's queue pair carry.
 fn context(qpn: u32) -> u64 {
     0xc0de_0000_0000_0000 | u64::from(qpn)
 }
@@ -343,7 +344,7 @@ impl Qp {
             flags,
             segments: &[SEGMENT],
         };
-        // SAFETY: the device of these tests looks at no memory.
+        // SAFETY: the simulated device accesses no memory.
         unsafe { self.pair.post_send_noted(&request, note) }
     }
 
@@ -353,7 +354,7 @@ impl Qp {
         unsafe { self.pair.post_recv(&RecvRequest { cookie, segments }) }
     }
 
-    /// The device completes the oldest send, or receive.
+    /// Completes the oldest send, or receive, with a completion.
     fn complete(&self, cq: &Cq, receive: bool) {
         cq.write(Work {
             tag: self.device.next(receive).expect("a posted request"),
@@ -362,7 +363,7 @@ impl Qp {
         });
     }
 
-    /// The device completes a send without a report.
+    /// Carries out the oldest send without a completion.
     fn pass(&self) {
         self.device.next(false).expect("a posted request");
     }

@@ -1,4 +1,4 @@
-//! What any thread may ask of a queue pair.
+//! Reading the state of a queue pair from any thread.
 
 use core::fmt;
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use super::device::Device;
 use super::flush::End;
 use super::record::Record;
 
-/// Looks at the shadows of a queue pair, until it is reset, with relaxed loads
-/// of what posting and polling store anyway. Exact when neither happens
-/// meanwhile.
+/// Reads the shadows of a queue pair until it is reset, with relaxed loads of words
+/// that posting and polling store anyway. Exact while neither happens.
 pub struct Watch<D: Device> {
     pub(super) record: Arc<Record<D>>,
-    /// Where it reports, if not all is flushed by the device.
+    /// Where its queues report, if the device does not flush everything itself.
     pub(super) ends: Option<[End<D>; 2]>,
 }
 
 impl<D: Device> Watch<D> {
-    /// Whether every send that was posted has been retired.
+    /// Returns whether every posted send was retired.
     pub fn sends_idle(&self) -> bool {
         self.record.sends.slots.outstanding() == 0
     }
 
-    /// Receives of its own queue that were posted and not retired.
+    /// Returns the number of receives in its own queue that were posted and not
+    /// retired.
     pub fn recvs_outstanding(&self) -> u32 {
         self.record.own.slots.outstanding()
     }
 
-    /// The queue pair will be moved to ERR after this: what is posted from now
-    /// on is to be flushed.
+    /// Announces that the queue pair is about to be moved to ERR: requests that are
+    /// posted from now on are to be flushed.
     pub fn will_fail(&self) {
         self.record.fails();
     }
 
-    /// The queue pair is in ERR: what its device does not flush is.
+    /// Flushes what the device does not flush. The queue pair is in ERR.
     pub fn has_failed(&self) {
         for end in self.ends.iter().flatten() {
             end.flush(&self.record);

@@ -1,10 +1,10 @@
-//! What polling answers, for every kind of completion.
+//! The results of polling, for every kind of completion.
 
 use super::*;
 use crate::path::PollerCounters;
 
 #[test]
-fn sends_and_receives_come_back_with_their_cookies() {
+fn sends_and_receives_complete_with_their_wr_ids() {
     for stride in [64, 128] {
         let mut cq = Cq::new(16, stride);
         let mut pair = qp(0x10, &cq, &cq, None);
@@ -36,7 +36,7 @@ fn sends_and_receives_come_back_with_their_cookies() {
 }
 
 #[test]
-fn every_kind_of_completion_says_what_it_was() {
+fn every_kind_of_completion_reports_its_operation() {
     let mut cq = Cq::new(32, 64);
     let mut pair = qp(7, &cq, &cq, None);
     let (remote_addr, rkey) = (1, 2);
@@ -129,7 +129,8 @@ fn every_syndrome_becomes_its_status_on_both_sides() {
     }
 }
 
-/// Singly and in a batch, good and bad, with payload in the entry and without.
+/// One by one and in a batch, successful and failed, with payload in the CQE and
+/// without.
 #[test]
 fn a_completion_reports_the_receive_that_it_names() {
     let target = Memory::new(4 * 64, 0);
@@ -175,12 +176,12 @@ fn a_completion_reports_the_receive_that_it_names() {
         assert_eq!(out[1].status, Status::WrFlush);
         assert_eq!(target.bytes(3 * 64, 6), b"there\0");
         target.write(3 * 64, &[0; 5]);
-        // Each has given one place back.
+        // Each completion has released one receive.
         post(&mut pair, 20);
     }
 }
 
-/// The device's word is not believed beyond the ring.
+/// Counters from the device are masked to the ring.
 #[test]
 fn a_counter_of_no_posted_receive_stays_inside_the_ring() {
     let mut cq = Cq::new(32, 64);
@@ -212,7 +213,7 @@ fn a_batch_stops_when_it_is_full_or_nothing_is_left() {
 }
 
 #[test]
-fn unsignalled_sends_come_back_with_the_next_that_is_reported() {
+fn unsignalled_sends_are_retired_by_the_next_signalled_send() {
     let mut cq = Cq::new(8, 64);
     let mut pair = qp(7, &cq, &cq, None);
     for cookie in 0..8 {
@@ -228,7 +229,7 @@ fn unsignalled_sends_come_back_with_the_next_that_is_reported() {
 }
 
 #[test]
-fn completions_for_nobody_and_of_no_kind_are_skipped_and_counted() {
+fn cqes_of_unknown_queue_pairs_and_opcodes_are_skipped_and_counted() {
     let mut cq = Cq::new(32, 64);
     let mut pair = qp(7, &cq, &cq, None);
     pair.send(1).unwrap();
@@ -288,7 +289,7 @@ fn queue_pairs_with_colliding_numbers_are_all_found() {
             );
         }
     }
-    // Every other one goes; the rest are still found.
+    // Every other queue pair is dropped; the rest are still found.
     let mut index = 0;
     pairs.retain(|_| {
         index += 1;
@@ -304,7 +305,7 @@ fn queue_pairs_with_colliding_numbers_are_all_found() {
 }
 
 #[test]
-fn shared_receives_go_round() {
+fn shared_receives_are_reused_after_their_completions() {
     let mut cq = Cq::new(8, 64);
     let mut srq = Srq::new();
     let _a = qp(1, &cq, &cq, Some(&srq));
@@ -333,7 +334,7 @@ fn shared_receives_go_round() {
     srq.post(13, &[]).unwrap();
     srq.post(14, &[]).unwrap();
     assert_eq!(srq.post(15, &[]), Err(PostError::QueueFull));
-    // WQE 1 came back first, but WQE 0 is the neighbour of the last.
+    // WQE 1 was released first, but WQE 0 follows the last WQE of the ring.
     assert_eq!(srq.ring.bytes(3 * 64 + 2, 2), [0, 0]);
     assert_eq!(srq.ring.bytes(2, 2), [0, 1]);
 }

@@ -1,10 +1,11 @@
-//! Queue pairs, pollers and shared queues that go while others stay.
+//! Queue pairs, pollers and shared receive queues that are dropped while others
+//! stay.
 
 use super::*;
 use crate::path::PollerCounters;
 
 #[test]
-fn a_destroyed_queue_pair_leaves_nothing_for_the_next_of_its_number() {
+fn a_destroyed_queue_pair_leaves_no_completions_for_its_successor() {
     let mut cq = Cq::new(32, 64);
     let mut srq = Srq::new();
     let old = qp(5, &cq, &cq, Some(&srq));
@@ -20,9 +21,9 @@ fn a_destroyed_queue_pair_leaves_nothing_for_the_next_of_its_number() {
     drop(old);
     assert!(
         !Qp::is_gone(&alive),
-        "the number stays taken until the poller has cleaned up"
+        "the QP number stays allocated until the poller has removed the stale CQEs"
     );
-    // The same number again, before the queue was polled even once.
+    // The same QP number again, before the queue was polled.
     let mut new = qp(5, &cq, &cq, Some(&srq));
     new.send(50).unwrap();
     cq.write(done(5, 0));
@@ -51,7 +52,7 @@ fn a_destroyed_queue_pair_leaves_nothing_for_the_next_of_its_number() {
 }
 
 #[test]
-fn a_queue_pair_that_goes_while_nothing_arrives_is_let_go_by_an_empty_poll() {
+fn an_empty_poll_releases_a_dropped_queue_pair() {
     let (mut send_cq, mut recv_cq) = (Cq::new(8, 64), Cq::new(8, 64));
     let pair = qp(5, &send_cq, &recv_cq, None);
     let alive = Arc::clone(&pair.alive);
@@ -63,7 +64,7 @@ fn a_queue_pair_that_goes_while_nothing_arrives_is_let_go_by_an_empty_poll() {
 }
 
 #[test]
-fn a_poller_that_goes_lets_its_queue_pairs_go() {
+fn dropping_a_poller_releases_its_queue_pairs() {
     let cq = Cq::new(8, 64);
     let (kept, dropped) = (qp(5, &cq, &cq, None), qp(6, &cq, &cq, None));
     let alive = [Arc::clone(&kept.alive), Arc::clone(&dropped.alive)];
@@ -88,7 +89,7 @@ fn the_memory_of_a_shared_queue_lives_as_long_as_its_users() {
 }
 
 #[test]
-fn a_reset_forgets_what_was_posted_and_what_was_not_polled() {
+fn a_reset_discards_posted_requests_and_unpolled_completions() {
     let mut cq = Cq::new(32, 64);
     let mut pair = qp(5, &cq, &cq, None);
     for cookie in 0..8 {
@@ -126,7 +127,7 @@ fn a_reset_forgets_what_was_posted_and_what_was_not_polled() {
 }
 
 #[test]
-fn a_stale_completion_met_before_its_letter_gives_the_shared_receive_back() {
+fn a_stale_cqe_found_before_its_detach_command_releases_the_shared_receive() {
     let mut cq = Cq::new(8, 64);
     let mut srq = Srq::new();
     let old = qp(5, &cq, &cq, Some(&srq));
@@ -135,7 +136,8 @@ fn a_stale_completion_met_before_its_letter_gives_the_shared_receive_back() {
     }
     cq.poller.settle();
     cq.write(received(5, 0, 1));
-    // As if the other thread stopped between marking the record and mailing.
+    // As if the other thread stopped between retiring the record and queueing the
+    // command.
     old.pair.retire_without_letter();
     assert_eq!(cq.poll(), None);
     assert_eq!(
@@ -171,15 +173,15 @@ fn two_completion_queues_may_return_receives_of_one_shared_queue() {
     }
 }
 
-/// Queue pairs come and go on one thread, which is also the device, while
-/// another polls; the number is recycled at once. Every completion is reported
-/// once, with its cookie and in order, or counted as stale.
+/// One thread creates and drops queue pairs, and writes CQEs as the device; another
+/// polls. QP numbers are reused at once. Every completion is reported once, with
+/// its `wr_id` and in order, or counted as stale.
 #[test]
 #[cfg_attr(
     miri,
-    ignore = "the device of this test writes plain memory under the poller's eyes"
+    ignore = "the simulated device writes memory while the poller reads it"
 )]
-fn numbers_are_recycled_while_another_thread_polls() {
+fn qp_numbers_are_reused_while_another_thread_polls() {
     const QPN: u32 = 0x42;
     const ROUNDS: u64 = 20_000;
     let Cq {

@@ -1,9 +1,9 @@
-//! Payload that arrives inside the completion.
+//! Payload in the CQE.
 
 use super::*;
 
 #[test]
-fn small_messages_are_copied_to_where_the_receive_wanted_them() {
+fn small_messages_are_copied_to_the_segments_of_the_receive() {
     for (stride, form, size) in [(64, 4u8, 32usize), (128, 4, 32), (128, 8, 64)] {
         let mut cq = Cq::new(8, stride);
         let mut srq = Srq::new();
@@ -81,7 +81,7 @@ fn a_64_byte_payload_in_a_64_byte_entry_is_refused() {
     let mut pair = qp(1, &cq, &cq, None);
     pair.recv(1, &[]).unwrap();
     pair.send(2).unwrap();
-    // There is no first half: it would be the entry before.
+    // There is no first half: it would be the CQE before.
     cq.write(done(1, 0));
     cq.write_with(
         Entry {

@@ -1,10 +1,10 @@
-//! A look at the next CQE says what polling will, and consumes nothing.
+//! Peeking reports what polling will, and consumes nothing.
 
 use super::*;
 use crate::path::direct::CqeKind;
 
-/// Entries of every kind, with what the fast path makes of them, for queue pair
-/// 7: the n-th is of the n-th request on its side.
+/// Returns CQEs of every kind for queue pair 7, with the kind that the fast path
+/// decodes: the n-th entry is of the n-th request on its side.
 fn kinds() -> [(Entry, CqeKind); 8] {
     let entry = |opcode, form, request| Entry {
         opcode,
@@ -37,7 +37,7 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
     let target = Memory::new(64, 0);
     let (mut looked, mut polled) = (Cq::new(4, 64), Cq::new(4, 64));
     let mut pairs = [&looked, &polled].map(|cq| qp(7, cq, cq, None));
-    // The first poll reads the letter that makes the queue pair known.
+    // The first poll processes the command that attaches the queue pair.
     assert_eq!((looked.poll(), polled.poll()), (None, None));
     let (mut sends, mut receives) = (0, 0);
     for (round, (mut entry, kind)) in kinds().into_iter().enumerate() {
@@ -68,8 +68,8 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
         let cqe = looked.poller.peek().unwrap();
         assert_eq!((cqe.context(), cqe.kind()), (Some(context(7)), kind));
         assert!(!cqe.has_behind(1));
-        assert_eq!(looked.device.in_use(), 1, "a look consumes nothing");
-        // SAFETY: there is a CQE, as was just seen.
+        assert_eq!(looked.device.in_use(), 1, "peeking consumes nothing");
+        // SAFETY: `peek` has just returned this CQE.
         let consumed = unsafe { looked.poller.peek_unchecked() }.consume();
         if kind == CqeKind::Other {
             assert_eq!((consumed, looked.device.in_use()), (None, 1));
@@ -83,7 +83,7 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
 }
 
 #[test]
-fn a_cqe_of_a_queue_pair_that_is_gone_is_left_to_the_slow_path() {
+fn a_stale_cqe_is_left_to_the_slow_path() {
     let mut cq = Cq::new(4, 64);
     let mut pair = qp(7, &cq, &cq, None);
     pair.recv(1, &[]).unwrap();
@@ -99,11 +99,11 @@ fn a_cqe_of_a_queue_pair_that_is_gone_is_left_to_the_slow_path() {
 }
 
 #[test]
-fn a_look_sees_how_many_cqes_are_behind() {
+fn a_cqe_ref_reports_how_many_cqes_follow() {
     let mut cq = Cq::new(4, 64);
     let mut pair = qp(7, &cq, &cq, None);
     assert_eq!(cq.poll(), None);
-    // Around the end of the ring, and more than once around it.
+    // Across the end of the ring, and more than one lap.
     for round in 0..6u16 {
         for at in 0..3 {
             pair.recv(u64::from(at), &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Batches tell what single polls tell, whatever follows what.
+//! Batches report what single polls report, for any sequence of CQEs.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Three queue pairs with queues of their own, two on one shared queue, one on
-/// another, all of one completion queue.
+/// Three queue pairs with their own receive queues, two on one shared receive queue
+/// and one on another, all on one completion queue.
 struct World {
     cq: Cq,
     pairs: Vec<Qp>,
@@ -17,9 +17,9 @@ struct World {
     /// Posted sends and receives of each queue pair.
     sends: [u64; 6],
     receives: [u64; 6],
-    /// Shared receives that complete when the entries written so far are polled.
+    /// Shared receives that complete when the CQEs written so far are polled.
     coming_back: Vec<(usize, u16)>,
-    /// Completions that the entries written so far make.
+    /// The number of completions in the CQEs written so far.
     written: usize,
     cookie: u64,
 }
@@ -58,7 +58,7 @@ impl World {
         self.cookie
     }
 
-    /// Posts a request and completes it: `kind` of queue pair `at`.
+    /// Posts a request and completes it: of kind `kind`, on queue pair `at`.
     fn complete(&mut self, at: usize, kind: u8) {
         let (cookie, qpn) = (self.cookie(), 0x100 + at as u32);
         let remote = (7, 8);
@@ -92,7 +92,7 @@ impl World {
                 flags: SendFlags::SIGNALED,
                 segments: &[],
             };
-            // SAFETY: no memory is named.
+            // SAFETY: the request refers to no memory.
             unsafe { self.pairs[at].pair.post_send_noted(&request, note) }.unwrap();
             entry.counter = self.sends[at] as u16;
             self.sends[at] += 1;
@@ -114,7 +114,7 @@ impl World {
         self.written += 1;
     }
 
-    /// Takes all that is there: one by one, or up to `batch` at a time.
+    /// Polls everything: one by one, or up to `batch` at a time.
     fn take(&mut self, batch: usize) -> Vec<Completion> {
         let mut all = Vec::new();
         if batch == 0 {
@@ -143,8 +143,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 128 }))]
 
     #[test]
-    fn batches_tell_what_single_polls_tell(
-        // Few kinds often, so that there are runs.
+    fn batches_report_what_single_polls_report(
+        // A few kinds are frequent, so that there are runs.
         rounds in prop::collection::vec(
             (prop::collection::vec((0usize..6, 0u8..9, 1usize..6), 1..6), 1usize..20), 1..12),
         wide in any::<bool>(),
@@ -154,7 +154,7 @@ proptest! {
         for (events, batch) in rounds {
             for (at, kind, times) in events {
                 for _ in 0..times {
-                    // As many as a send queue has room for.
+                    // At most as many as a send queue holds.
                     if single.written < 8 {
                         single.complete(at, kind);
                         batched.complete(at, kind);
@@ -189,8 +189,8 @@ fn a_long_run_is_taken_across_the_end_of_the_ring() {
 }
 
 #[test]
-fn a_run_is_not_continued_with_completions_of_the_next_life() {
-    // A queue of its own starts anew, a shared one goes on.
+fn a_run_ends_before_completions_after_a_reset() {
+    // An own receive queue starts again at 0, a shared one continues.
     for (srq, counter) in [(false, 0), (true, 1)] {
         let mut cq = Cq::new(32, 64);
         let mut srq = srq.then(Srq::new);
@@ -213,7 +213,7 @@ fn a_run_is_not_continued_with_completions_of_the_next_life() {
 }
 
 #[test]
-fn shared_receives_of_several_pollers_come_in_batches_too() {
+fn shared_receives_of_several_pollers_are_polled_in_batches() {
     let (mut cq, mut other) = (Cq::new(8, 64), Cq::new(8, 64));
     let mut srq = Srq::new();
     let _near = qp(1, &cq, &cq, Some(&srq));

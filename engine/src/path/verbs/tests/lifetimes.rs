@@ -1,4 +1,5 @@
-//! Queue pairs, pollers and shared queues that go while others stay.
+//! Queue pairs, pollers and shared receive queues that are dropped while others
+//! stay.
 
 use std::collections::HashSet;
 
@@ -13,7 +14,7 @@ fn taken(srq: &Srq, cq: &Cq, qpn: u32) {
 }
 
 #[test]
-fn a_reset_forgets_its_own_completions_and_keeps_those_of_others_in_order() {
+fn a_reset_discards_its_completions_and_keeps_those_of_others_in_order() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(8);
     let mut a = qp(5, &cq, &cq, Some(&srq));
@@ -31,9 +32,13 @@ fn a_reset_forgets_its_own_completions_and_keeps_those_of_others_in_order() {
     }
     a.pair.before_reset();
     a.pair.reset();
-    assert_eq!(srq.outstanding(), 3, "what only completions held is back");
+    assert_eq!(
+        srq.outstanding(),
+        3,
+        "receives in discarded completions are released"
+    );
     assert_eq!(a.send(1), Err(PostError::NotReady));
-    // What comes now, comes behind.
+    // Later completions follow.
     b.send(203).unwrap();
     b.complete(&cq, false);
     assert_eq!(cq.cookies(), [200, 1, 201, 3, 202, 5, 203]);
@@ -45,7 +50,7 @@ fn a_reset_forgets_its_own_completions_and_keeps_those_of_others_in_order() {
 }
 
 #[test]
-fn what_is_staged_is_forgotten_too() {
+fn staged_completions_are_discarded_too() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(4);
     let (mut a, mut b) = (qp(5, &cq, &cq, Some(&srq)), qp(6, &cq, &cq, None));
@@ -55,7 +60,7 @@ fn what_is_staged_is_forgotten_too() {
     a.complete(&cq, false);
     b.send(3).unwrap();
     b.complete(&cq, false);
-    // It stages those of the other, which then goes itself.
+    // It stages those of the other queue pair, which is dropped next.
     b.pair.reset();
     a.pair.reset();
     assert_eq!(cq.cookies(), []);
@@ -63,7 +68,7 @@ fn what_is_staged_is_forgotten_too() {
 }
 
 #[test]
-fn only_shared_receives_are_worth_a_flush_before_a_reset() {
+fn only_queue_pairs_with_shared_receives_are_flushed_before_a_reset() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(4);
     let mut own = qp(5, &cq, &cq, None);
@@ -78,7 +83,7 @@ fn only_shared_receives_are_worth_a_flush_before_a_reset() {
 }
 
 #[test]
-fn a_late_completion_of_a_former_life_is_nobodys() {
+fn a_late_completion_from_before_a_reset_is_skipped() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     pair.send(1).unwrap();
@@ -106,7 +111,7 @@ fn a_late_completion_of_a_former_life_is_nobodys() {
 }
 
 #[test]
-fn the_next_of_a_number_has_nothing_of_the_last() {
+fn a_reused_qp_number_has_no_completions_of_its_predecessor() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(4);
     let old = qp(5, &cq, &cq, Some(&srq));
@@ -124,11 +129,11 @@ fn the_next_of_a_number_has_nothing_of_the_last() {
 }
 
 #[test]
-fn names_are_not_used_again_for_a_long_time() {
+fn names_are_not_reused_soon() {
     let cq = Cq::new();
     let mut seen = HashSet::new();
     let _others = [qp(1, &cq, &cq, None), qp(2, &cq, &cq, None)];
-    // The same place each time: it has a name of its own 2^10 times.
+    // The same entry each time: it has 2^10 names.
     let lives = if cfg!(miri) { 5 } else { 250 };
     for _ in 0..lives {
         let mut pair = qp(5, &cq, &cq, None);
@@ -142,7 +147,7 @@ fn names_are_not_used_again_for_a_long_time() {
 }
 
 #[test]
-fn two_completion_queues_are_both_cleaned() {
+fn completions_are_removed_from_both_completion_queues() {
     let (mut send_cq, mut recv_cq) = (Cq::new(), Cq::new());
     let mut pair = qp(5, &send_cq, &recv_cq, None);
     let mut other = qp(6, &recv_cq, &send_cq, None);
@@ -163,7 +168,7 @@ fn two_completion_queues_are_both_cleaned() {
 }
 
 #[test]
-fn a_poller_that_is_gone_leaves_no_shared_receive_behind() {
+fn a_dropped_poller_releases_its_shared_receives() {
     let cq = Cq::new();
     let mut srq = Srq::new(4);
     let (a, b) = (qp(5, &cq, &cq, Some(&srq)), qp(6, &cq, &cq, Some(&srq)));
@@ -172,7 +177,7 @@ fn a_poller_that_is_gone_leaves_no_shared_receive_behind() {
     }
     taken(&srq, &cq, 5);
     taken(&srq, &cq, 6);
-    // Staged for the poller, which then goes.
+    // Staged for the poller, which is dropped next.
     drop(a);
     assert_eq!(srq.outstanding(), 3);
     let device = Arc::clone(&cq.device);
@@ -184,11 +189,11 @@ fn a_poller_that_is_gone_leaves_no_shared_receive_behind() {
         ..Work::default()
     });
     drop(b);
-    assert_eq!(srq.outstanding(), 1, "the one that was never taken");
+    assert_eq!(srq.outstanding(), 1, "the receive that no message took");
 }
 
 #[test]
-fn a_queue_pair_keeps_what_it_needs_of_a_shared_queue() {
+fn a_queue_pair_keeps_its_shared_receive_queue_alive() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(4);
     let pair = qp(5, &cq, &cq, Some(&srq));

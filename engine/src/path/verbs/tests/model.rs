@@ -1,11 +1,11 @@
-//! Whatever happens in whatever order: the living get all of theirs, once and
-//! in order, and nothing else; and no place is lost.
+//! A model test: in any order of operations every live queue pair gets all of its
+//! completions, once and in order, and no others; and no entry of a queue is lost.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Under Miri making a step takes long, and taking it longer.
+/// Generating a step takes long under Miri, and executing it longer.
 const MOST_STEPS: usize = if cfg!(miri) { 30 } else { 300 };
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A queue pair, and what was posted to it and not completed.
+/// A queue pair, and the requests that were posted to it and have not completed.
 struct Modelled {
     qp: Qp,
     sends: VecDeque<(u64, bool)>,
@@ -42,7 +42,8 @@ struct Modelled {
     life: u64,
 }
 
-/// Everything, with what polling has to answer: (life, cookie, status).
+/// All objects, and the results that polling must return: (incarnation, `wr_id`,
+/// status).
 struct World {
     cq: Cq,
     srq: Srq,
@@ -71,7 +72,7 @@ impl World {
         world
     }
 
-    /// The numbers are always the same four; two share receives.
+    /// The QP numbers are always the same four; two of them use shared receives.
     fn make(&mut self, at: usize) -> Modelled {
         let shares = at.is_multiple_of(2);
         self.lives += 1;
@@ -143,7 +144,7 @@ impl World {
             }
             Step::Replace { pair } => {
                 self.forget(pair);
-                // The number is free before it is given away again.
+                // The QP number is free before it is reused.
                 self.pairs[pair].qp.pair.before_reset();
                 let old =
                     std::mem::replace(&mut self.pairs[pair].qp, qp(99, &self.cq, &self.cq, None));
@@ -154,7 +155,7 @@ impl World {
         Ok(())
     }
 
-    /// The device completes something, if there is something.
+    /// Completes a request on the device, if one is posted.
     fn complete(&mut self, pair: usize, send: bool, fail: bool) {
         let status = match fail {
             true => Status::WrFlush,
@@ -206,7 +207,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn the_living_get_all_of_theirs_and_nothing_else(
+    fn live_queue_pairs_get_all_of_their_completions_and_no_others(
         steps in prop::collection::vec(step(), 0..MOST_STEPS),
     ) {
         let mut world = World::new();
@@ -216,7 +217,7 @@ proptest! {
         world.poll(1000)?;
         prop_assert_eq!(world.cq.counters(), [0, 0]);
         prop_assert_eq!(world.srq.outstanding() as usize, world.shared.len());
-        // Every place is there: the queues can be filled to the brim.
+        // Every entry is free: the queues can be filled completely.
         for _ in world.shared.len()..6 {
             let cookie = world.cookie();
             prop_assert!(world.srq.post(cookie).is_ok());

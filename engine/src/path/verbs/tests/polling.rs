@@ -1,10 +1,10 @@
-//! What polling answers.
+//! The results of polling.
 
 use super::*;
 use crate::completion::CompletionFlags;
 
 #[test]
-fn every_operation_comes_back_as_what_it_was() {
+fn every_completion_reports_the_posted_operation() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     let (remote_addr, rkey) = (1, 2);
@@ -24,7 +24,7 @@ fn every_operation_comes_back_as_what_it_was() {
         let note = 0x8000_0007;
         pair.post(70, op, SendFlags::SIGNALED, note).unwrap();
         pair.complete(&cq, false);
-        // The length of a read is known here; not all libraries tell it.
+        // The shadow has the length of a read; not all libraries report it.
         let byte_len = if expected == CompletionOp::Read { 9 } else { 0 };
         let expected = Completion {
             byte_len,
@@ -38,7 +38,7 @@ fn every_operation_comes_back_as_what_it_was() {
 }
 
 #[test]
-fn receives_tell_their_length_and_immediate_data() {
+fn receives_report_their_length_and_immediate_data() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     for (imm, by_write, op) in [
@@ -70,7 +70,7 @@ fn receives_tell_their_length_and_immediate_data() {
 }
 
 #[test]
-fn failures_are_told_with_what_failed_though_the_device_does_not_know() {
+fn failures_report_the_operation_although_the_device_does_not() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     let read = SendOp::Read {
@@ -103,7 +103,7 @@ fn failures_are_told_with_what_failed_though_the_device_does_not_know() {
 }
 
 #[test]
-fn batches_are_filled_over_the_bounds_of_what_the_device_gives_at_a_time() {
+fn batches_span_several_polls_of_the_device() {
     let mut cq = Cq::new();
     let mut pairs: Vec<Qp> = (0..10).map(|qpn| qp(qpn, &cq, &cq, None)).collect();
     for (at, pair) in (0..).zip(&mut pairs) {
@@ -122,7 +122,7 @@ fn batches_are_filled_over_the_bounds_of_what_the_device_gives_at_a_time() {
 }
 
 #[test]
-fn completions_of_nobody_are_counted_and_skipped() {
+fn completions_of_unknown_queue_pairs_are_counted_and_skipped() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(2);
     let mut pair = qp(5, &cq, &cq, None);
@@ -137,18 +137,19 @@ fn completions_of_nobody_are_counted_and_skipped() {
     };
     cq.write(work(u64::MAX));
     cq.write(work(tag + 1));
-    // A receive of the shared queue, on a queue pair that takes none of them.
+    // A receive of the shared receive queue, on a queue pair that does not use that
+    // queue.
     cq.write(work(srq.next()));
     cq.write(work(tag));
     assert_eq!(cq.poll(), Some(good(9, CompletionOp::Send, 5)));
     cq.write(work(tag));
     assert_eq!(cq.poll(), None);
     assert_eq!(cq.counters(), [3, 1]);
-    assert_eq!(srq.outstanding(), 0, "its place is free again");
+    assert_eq!(srq.outstanding(), 0, "its entry is free again");
 }
 
 #[test]
-fn an_arm_reaches_the_device_as_it_was_asked() {
+fn arming_passes_solicited_only_to_the_device() {
     let mut cq = Cq::new();
     cq.poller.arm(false).unwrap();
     cq.poller.arm(true).unwrap();
@@ -156,7 +157,7 @@ fn an_arm_reaches_the_device_as_it_was_asked() {
 }
 
 #[test]
-fn a_failure_has_late_receives_flushed_once_and_then_each() {
+fn after_a_failure_late_receives_are_flushed() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     for cookie in 0..2 {
@@ -171,21 +172,25 @@ fn a_failure_has_late_receives_flushed_once_and_then_each() {
     pair.recv(10).unwrap();
     assert_eq!(pair.device.flushes(), 0);
     assert_eq!(cq.cookies(), [0, 1]);
-    assert_eq!(pair.device.flushes(), 1, "what came before it was seen");
+    assert_eq!(
+        pair.device.flushes(),
+        1,
+        "receives before the failure was noticed"
+    );
     pair.recv(11).unwrap();
     pair.recv(12).unwrap();
-    assert_eq!(pair.device.flushes(), 3, "and what came after");
+    assert_eq!(pair.device.flushes(), 3, "and receives after it");
     pair.pair.reset();
     pair.open();
     pair.recv(13).unwrap();
-    assert_eq!(pair.device.flushes(), 3, "a new life");
+    assert_eq!(pair.device.flushes(), 3, "after a reset");
     pair.pair.watch().will_fail();
     pair.recv(14).unwrap();
     assert_eq!(pair.device.flushes(), 4);
 }
 
 #[test]
-fn a_failure_on_shared_receives_moves_nothing() {
+fn a_failure_with_shared_receives_flushes_nothing() {
     let mut cq = Cq::new();
     let srq = Srq::new(2);
     let mut pair = qp(5, &cq, &cq, Some(&srq));

@@ -1,4 +1,4 @@
-//! What posting admits, and what becomes of a refusal.
+//! Which posts are refused, and what happens to refused requests.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn recvs(cookies: &[u64]) -> Vec<RecvRequest<'static>> {
 }
 
 #[test]
-fn queues_are_closed_at_first_and_take_what_was_granted() {
+fn queues_refuse_posts_until_opened_and_take_what_was_granted() {
     let mut cq = Cq::new();
     let mut pair = closed(5, &cq, &cq, None);
     assert_eq!(pair.send(1), Err(PostError::NotReady));
@@ -48,7 +48,7 @@ fn queues_are_closed_at_first_and_take_what_was_granted() {
 }
 
 #[test]
-fn unsignalled_sends_come_back_with_the_next_that_is_reported() {
+fn unsignalled_sends_are_retired_by_the_next_signalled_send() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     for cookie in 0..3 {
@@ -88,7 +88,7 @@ fn a_limit_holds_until_the_next_reset() {
 }
 
 #[test]
-fn what_is_not_posted_takes_no_place() {
+fn refused_requests_take_no_room() {
     let cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     let long = Segment {
@@ -102,7 +102,7 @@ fn what_is_not_posted_takes_no_place() {
         segments: &[long],
     };
     for _ in 0..10 {
-        // SAFETY: refused.
+        // SAFETY: the post is refused.
         let answer = unsafe { pair.pair.post_send(&request) };
         assert_eq!(answer, Err(PostError::InlineTooLong));
     }
@@ -112,18 +112,18 @@ fn what_is_not_posted_takes_no_place() {
         cookie: 0,
         segments: &segments,
     };
-    // SAFETY: refused.
+    // SAFETY: the post is refused.
     let answer = unsafe { pair.pair.post_recv(&request) };
     assert_eq!(answer, Err(PostError::TooManySegments));
     assert_eq!(pair.pair.recvs_outstanding(), 0);
 }
 
 #[test]
-fn lists_go_in_chunks_and_stop_at_the_bad_one() {
+fn lists_are_posted_in_chunks_up_to_the_invalid_request() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     let list = sends(&[1, 2, 3, 4, 5, 6]);
-    // SAFETY: no segments.
+    // SAFETY: there are no segments.
     let answer = unsafe { pair.pair.post_send_list(&list) };
     let full = |posted| {
         Err(ListError {
@@ -145,12 +145,12 @@ fn lists_go_in_chunks_and_stop_at_the_bad_one() {
 }
 
 #[test]
-fn what_the_device_refuses_of_a_chain_can_be_posted_again() {
+fn requests_that_the_device_refuses_can_be_posted_again() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     pair.device.patience.0.store(1, Ordering::Relaxed);
     let list = sends(&[1, 2, 3]);
-    // SAFETY: no segments.
+    // SAFETY: there are no segments.
     let answer = unsafe { pair.pair.post_send_list(&list) };
     let partly = Err(ListError {
         posted: 1,
@@ -176,7 +176,7 @@ fn what_the_device_refuses_of_a_chain_can_be_posted_again() {
 }
 
 #[test]
-fn a_device_that_takes_nothing_at_all_is_not_ready() {
+fn a_device_that_refuses_every_request_is_not_ready() {
     let cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
     pair.device.patience.0.store(0, Ordering::Relaxed);
@@ -186,13 +186,13 @@ fn a_device_that_takes_nothing_at_all_is_not_ready() {
 }
 
 #[test]
-fn shared_receives_that_are_refused_lose_no_place() {
+fn refused_shared_receives_take_no_room() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(3);
     let pair = qp(5, &cq, &cq, Some(&srq));
     srq.device.patience.0.store(1, Ordering::Relaxed);
     let list = recvs(&[1, 2, 3]);
-    // SAFETY: no segments.
+    // SAFETY: there are no segments.
     let answer = unsafe { srq.receives.post_list(&list) };
     let error = PostError::QueueFull;
     assert_eq!(answer, Err(ListError { posted: 1, error }));
@@ -213,7 +213,7 @@ fn shared_receives_that_are_refused_lose_no_place() {
 }
 
 #[test]
-fn a_shared_queue_grows_under_what_is_outstanding() {
+fn a_shared_queue_grows_while_receives_are_outstanding() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(3);
     let _pair = qp(5, &cq, &cq, Some(&srq));
@@ -247,7 +247,7 @@ fn a_queue_pair_on_a_shared_queue_has_no_receives_of_its_own() {
     let mut pair = qp(5, &cq, &cq, Some(&srq));
     assert_eq!(pair.recv(1), Err(PostError::NotReady));
     let list = recvs(&[1]);
-    // SAFETY: refused.
+    // SAFETY: the post is refused.
     let answer = unsafe { pair.pair.post_recv_list(&list) };
     let error = PostError::NotReady;
     assert_eq!(answer, Err(ListError { posted: 0, error }));

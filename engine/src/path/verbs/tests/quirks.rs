@@ -1,4 +1,5 @@
-//! A device that flushes once and lets sends overtake reads, as siw.
+//! A device that flushes once and completes sends before earlier reads, as siw
+//! does.
 
 use super::*;
 use crate::path::verbs::quirks::Quirks;
@@ -19,14 +20,14 @@ const READ: SendOp = SendOp::Read {
     rkey: 2,
 };
 
-/// What polling answers: cookies and whether they went well.
+/// Returns what polling reports: the `wr_id`s, and whether the requests succeeded.
 fn told(cq: &mut Cq) -> Vec<(u64, bool)> {
     std::iter::from_fn(|| cq.poll())
         .map(|one| (one.cookie, one.status.is_success()))
         .collect()
 }
 
-/// The device completes the send with this index among those that are posted.
+/// Completes the posted send with this index, before earlier ones.
 fn overtake(qp: &Qp, cq: &Cq, index: usize, status: Status) {
     let tag = qp.device.sends.lock().unwrap().remove(index);
     cq.write(Work {
@@ -71,7 +72,7 @@ fn a_batch_is_in_order_too() {
 }
 
 #[test]
-fn a_read_that_nobody_wants_to_hear_of_is_not_reported() {
+fn an_unsignalled_read_is_not_reported() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
     qp.post(1, READ, SendFlags::empty(), 0).unwrap();
@@ -80,14 +81,14 @@ fn a_read_that_nobody_wants_to_hear_of_is_not_reported() {
     assert_eq!(told(&mut cq), []);
     overtake(&qp, &cq, 0, Status::Success);
     assert_eq!(told(&mut cq), [(2, true)]);
-    // But its failure is.
+    // Its failure is reported.
     qp.post(3, READ, SendFlags::empty(), 0).unwrap();
     overtake(&qp, &cq, 0, Status::WrFlush);
     assert_eq!(told(&mut cq), [(3, false)]);
 }
 
 #[test]
-fn a_send_that_nobody_wants_to_hear_of_is_reported_if_it_fails() {
+fn an_unsignalled_send_is_reported_if_it_fails() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
     let quiet = |qp: &mut Qp, cookie| qp.post(cookie, SendOp::Send, SendFlags::empty(), 0);
@@ -95,8 +96,8 @@ fn a_send_that_nobody_wants_to_hear_of_is_reported_if_it_fails() {
     overtake(&qp, &cq, 0, Status::Success);
     assert_eq!(told(&mut cq), []);
     assert!(qp.pair.sends_idle());
-    // The device carries out one more. The next comes just after it has flushed its
-    // queues by itself, and is lost there.
+    // The device carries out one more. The next is posted just after the device has
+    // flushed its queues by itself, and is lost there.
     quiet(&mut qp, 2).unwrap();
     quiet(&mut qp, 3).unwrap();
     overtake(&qp, &cq, 0, Status::Success);
@@ -107,7 +108,7 @@ fn a_send_that_nobody_wants_to_hear_of_is_reported_if_it_fails() {
 }
 
 #[test]
-fn a_failure_behind_a_read_has_the_read_flushed() {
+fn a_failure_after_a_read_flushes_the_read() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
     qp.post(1, READ, SendFlags::SIGNALED, 0).unwrap();
@@ -120,7 +121,7 @@ fn a_failure_behind_a_read_has_the_read_flushed() {
 }
 
 #[test]
-fn what_the_device_has_not_flushed_is_flushed_once() {
+fn requests_that_the_device_has_not_flushed_are_flushed_once() {
     let (mut sends, mut recvs) = (Cq::new(), Cq::new());
     let mut qp = siw(&sends, &recvs);
     qp.send(1).unwrap();
@@ -129,7 +130,7 @@ fn what_the_device_has_not_flushed_is_flushed_once() {
     qp.recv(4).unwrap();
     qp.recv(5).unwrap();
     qp.pair.watch().will_fail();
-    // The device flushes one of each, the rest came too late.
+    // The device flushes one of each queue; the rest were posted too late.
     overtake(&qp, &sends, 0, Status::WrFlush);
     recvs.write(Work {
         tag: qp.device.next(true).unwrap(),
@@ -140,11 +141,11 @@ fn what_the_device_has_not_flushed_is_flushed_once() {
     for _ in 0..2 {
         qp.pair.watch().has_failed();
     }
-    // Also the request that was not to be reported unless it fails: the device would
-    // have completed it if it had carried it out.
+    // Includes the unsignalled request: the device would have completed it if it
+    // had carried it out.
     assert_eq!(told(&mut sends), [(1, false), (2, false), (3, false)]);
     assert_eq!(told(&mut recvs), [(4, false), (5, false)]);
-    // Later ones never get to the device, also those that nobody wants to hear of.
+    // Later requests never reach the device, signalled or not.
     let before = qp.device.sends.lock().unwrap().len();
     let received = qp.device.recvs.lock().unwrap().len();
     qp.post(6, SendOp::Send, SendFlags::empty(), 0).unwrap();
@@ -159,7 +160,7 @@ fn what_the_device_has_not_flushed_is_flushed_once() {
 }
 
 #[test]
-fn lists_that_come_too_late_are_flushed() {
+fn lists_that_are_posted_too_late_are_flushed() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
     qp.pair.watch().will_fail();
@@ -170,7 +171,7 @@ fn lists_that_come_too_late_are_flushed() {
         flags: SendFlags::SIGNALED,
         segments: &segments,
     };
-    // SAFETY: the device of these tests looks at no memory.
+    // SAFETY: the simulated device accesses no memory.
     unsafe { qp.pair.post_send_list(&[send(1), send(2)]) }.unwrap();
     let recv = |cookie| RecvRequest {
         cookie,
@@ -183,18 +184,19 @@ fn lists_that_come_too_late_are_flushed() {
 }
 
 #[test]
-fn what_is_flushed_here_raises_the_event_that_was_asked_for() {
+fn a_flush_by_the_engine_raises_the_armed_event() {
     let (mut sends, mut recvs) = (Cq::new(), Cq::new());
     let mut qp = siw(&sends, &recvs);
     let rings = |cq: &Cq| cq.device.rings.load(Ordering::Relaxed);
     qp.recv(1).unwrap();
     sends.poller.arm(false).unwrap();
     recvs.poller.arm(false).unwrap();
-    // Nothing is outstanding on one queue, a receive that came too late on the other.
+    // Nothing is outstanding on one queue; a receive was posted too late to the
+    // other.
     qp.pair.watch().will_fail();
     qp.pair.watch().has_failed();
     assert_eq!((rings(&sends), rings(&recvs)), (0, 1));
-    // There is one event for each arm.
+    // Each arm raises one event.
     qp.recv(2).unwrap();
     assert_eq!(rings(&recvs), 1);
     recvs.poller.arm(true).unwrap();
@@ -203,7 +205,7 @@ fn what_is_flushed_here_raises_the_event_that_was_asked_for() {
     assert_eq!((rings(&sends), rings(&recvs)), (1, 2));
     assert_eq!(told(&mut recvs), [(1, false), (2, false), (3, false)]);
     assert_eq!(told(&mut sends), [(4, false)]);
-    // What the device flushes, it tells of.
+    // The device raises the event for what it flushes itself.
     let mut other = Cq::new();
     let mut plain = super::qp(6, &other, &other, None);
     other.poller.arm(false).unwrap();
@@ -213,7 +215,7 @@ fn what_is_flushed_here_raises_the_event_that_was_asked_for() {
 }
 
 #[test]
-fn a_request_and_a_list_get_to_the_device_without_their_empty_segments() {
+fn requests_and_lists_reach_the_device_without_empty_segments() {
     let cq = Cq::new();
     let mut qp = siw(&cq, &cq);
     let empty = Segment {
@@ -231,7 +233,7 @@ fn a_request_and_a_list_get_to_the_device_without_their_empty_segments() {
         remote_addr: 1,
         rkey: 2,
     };
-    // SAFETY: the device of these tests looks at no memory but the lists.
+    // SAFETY: the simulated device reads the lists of segments only.
     unsafe {
         qp.pair.post_send_noted(&send(1, SendOp::Send), 0).unwrap();
         let list = [send(2, write), send(3, SendOp::Send)];
