@@ -297,7 +297,7 @@ mod tests {
                 limits: Some(limits()),
                 ports: Vec::new(),
                 path: dat_engine::DataPath::Verbs {
-                    reason: "it is no mlx5 device".into(),
+                    reason: "it is not an mlx5 device".into(),
                 },
             },
             inline: inline.map(Ok),

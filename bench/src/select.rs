@@ -179,7 +179,7 @@ mod tests {
 
     fn verbs() -> DataPath {
         DataPath::Verbs {
-            reason: "it is no mlx5 device".into(),
+            reason: "it is not an mlx5 device".into(),
         }
     }
 

@@ -32,12 +32,12 @@ fn emu_is_started_by_dat_bench_itself() {
 fn every_interface_goes_over_libibverbs_if_asked() {
     for operation in ["send", "write", "read"] {
         let words = format!("lat --loopback --path verbs -o {operation} -s 64 -n 500");
-        let ended = run(emulated("verbs", &words)).expect(0, &["verbs path (it was asked for)"]);
+        let ended = run(emulated("verbs", &words)).expect(0, &["verbs path (it was requested)"]);
         check_row(&ended, 64, 500);
     }
     let words = "lat --loopback --path verbs --api engine,rust -n 300";
     run(emulated("verbs", words)).expect(0, &["verbs path", "rust"]);
-    run(bench("devices -d emu --path verbs")).expect(0, &["mlx5_0", "verbs (it was asked for)"]);
+    run(bench("devices -d emu --path verbs")).expect(0, &["mlx5_0", "verbs (it was requested)"]);
 }
 
 #[test]

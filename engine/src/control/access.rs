@@ -1,33 +1,34 @@
-//! What may be done with registered memory, and through an endpoint.
+//! Access rights of registered memory and of a connection's peer.
 
 use crate::error::{ControlError, ControlErrorKind};
 use dv_sys::verbs::ibv_access_flags;
 
 bitflags::bitflags! {
-    /// Rights on a memory region or of a connection's peer. Local reading is
-    /// always allowed. The bits are those of `enum ibv_access_flags`.
+    /// Access rights of a memory region, or of a connection's peer. Local read
+    /// access is always granted. The bits are those of `enum ibv_access_flags`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
-        /// The local device may write: receives, and what reads bring.
+        /// The local device may write: received messages, and the data of RDMA
+        /// reads.
         const LOCAL_WRITE = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
-        /// Peers may write.
+        /// Peers may write (RDMA write).
         const REMOTE_WRITE = ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
-        /// Peers may read.
+        /// Peers may read (RDMA read).
         const REMOTE_READ = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
-        /// Peers may do atomic operations.
+        /// Peers may use atomic operations.
         const REMOTE_ATOMIC = ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0;
-        /// Memory windows may be bound to it.
+        /// Memory windows may be bound to the region.
         const WINDOW_BIND = ibv_access_flags::IBV_ACCESS_MW_BIND.0;
-        /// The device may reorder its writes; ignored where it cannot.
+        /// The device may reorder its writes; ignored by devices that cannot.
         const RELAXED_ORDERING = ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0;
     }
 }
 
 impl Access {
-    /// The rights that the peer of a connection needs for writes and reads.
+    /// The rights that the peer of a connection needs for RDMA writes and reads.
     pub const REMOTE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_READ);
 
-    /// Refuses what the verbs forbid, in words instead of `EINVAL`.
+    /// Refuses combinations that verbs forbid, with a message in place of `EINVAL`.
     pub(super) fn check(self, operation: &'static str) -> Result<(), ControlError> {
         if self.intersects(Self::REMOTE_WRITE | Self::REMOTE_ATOMIC)
             && !self.contains(Self::LOCAL_WRITE)
@@ -35,7 +36,7 @@ impl Access {
             return Err(ControlError::new(
                 ControlErrorKind::Invalid,
                 operation,
-                "remote write or atomic access was asked for without local write access",
+                "remote write and atomic access require local write access",
             )
             .with_remedy("add LOCAL_WRITE"));
         }
@@ -44,7 +45,7 @@ impl Access {
 }
 
 impl Default for Access {
-    /// Local write, remote write and remote read.
+    /// Returns local write, remote write and remote read.
     fn default() -> Self {
         Self::LOCAL_WRITE | Self::REMOTE
     }

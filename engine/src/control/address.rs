@@ -1,32 +1,32 @@
-//! What two endpoints must know of each other, and agree on, to connect.
+//! The address of an endpoint, and the options of a connection.
 
 use super::access::Access;
 use super::limits::Bounded;
 use super::port::LinkLayer;
 use crate::error::ControlError;
 
-/// What a peer must know to connect to an endpoint.
+/// The address of an endpoint: what its peer needs to connect to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointAddress {
     /// QP number, 24 bits.
     pub qpn: u32,
-    /// First packet sequence number that it sends, 24 bits.
+    /// The first packet sequence number that the endpoint sends, 24 bits.
     pub psn: u32,
-    /// Its port's LID; 0 on Ethernet.
+    /// The LID of its port; 0 on Ethernet.
     pub lid: u16,
-    /// Its port's GID.
+    /// The GID of its port.
     pub gid: [u8; 16],
-    /// Index of that GID in its own table.
+    /// The index of that GID in the port's own table.
     pub gid_index: u8,
-    /// MTU that its port uses, as a code of `enum ibv_mtu`.
+    /// The MTU of its port, as a code of `enum ibv_mtu`.
     pub mtu: u8,
-    /// Its port's link layer.
+    /// The link layer of its port.
     pub link: LinkLayer,
 }
 
 impl EndpointAddress {
-    /// The number alone, for a connection manager that finds the way itself
-    /// (`rdma_cm`): it reads nothing else.
+    /// Returns an address with a QP number only, for a connection manager that
+    /// finds the route itself (`rdma_cm`).
     #[must_use]
     pub fn of_number(qpn: u32) -> Self {
         Self {
@@ -41,29 +41,31 @@ impl EndpointAddress {
     }
 }
 
-/// How a connection behaves.
+/// The options of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectOptions {
     /// The local port.
     pub port: u8,
-    /// Index of the local GID; `None` lets [`super::GidChoice`] choose.
+    /// The index of the local GID; `None` lets [`super::GidChoice`] choose.
     pub gid_index: Option<u8>,
-    /// How long to wait for an acknowledgement: 4.096 µs · 2^timeout; 0 is
-    /// for ever. At most 31.
+    /// The ACK timeout: 4.096 µs · 2^timeout; 0 is infinite. At most 31.
     pub timeout: u8,
-    /// How often to repeat without an acknowledgement, at most 7; on devices
-    /// other than mlx5, of which some take 7 for "for ever", at most 6.
+    /// The number of retries after an ACK timeout: at most 7; at most 6 on devices
+    /// other than mlx5, since some of them take 7 as infinite.
     pub retry: u8,
-    /// How often to repeat when the peer has no receive; 7 is for ever.
+    /// The number of retries after an RNR NAK (the peer has no receive posted); 7
+    /// is infinite.
     pub rnr_retry: u8,
-    /// How long the peer is to wait when we have no receive, as the code of
-    /// the InfiniBand specification (12 is 0.64 ms; 0 is 655 ms). At most 31.
+    /// The delay that the peer has to wait after an RNR NAK of this side, as the
+    /// code of the InfiniBand specification (12 is 0.64 ms; 0 is 655 ms). At most
+    /// 31.
     pub min_rnr_timer: u8,
-    /// Reads of ours in flight; lowered to the device's limit.
+    /// The most RDMA reads of this side in flight; reduced to the device's limit.
     pub reads_issued: u8,
-    /// Reads of the peer served at a time; lowered to the device's limit.
+    /// The most RDMA reads of the peer served at a time; reduced to the device's
+    /// limit.
     pub reads_served: u8,
-    /// What the peer may do with our memory.
+    /// What the peer may do with local memory.
     pub access: Access,
     /// Service level, at most 15.
     pub sl: u8,
@@ -93,7 +95,8 @@ impl Default for ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Refuses what does not fit its field, before the device says `EINVAL`.
+    /// Refuses values that do not fit their field, with a message in place of
+    /// `EINVAL`.
     pub(super) fn check(&self, operation: &'static str) -> Result<(), ControlError> {
         let fields = [
             ("the timeout", self.timeout, 31),

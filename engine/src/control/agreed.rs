@@ -1,4 +1,4 @@
-//! What a connection was set to, as the device tells.
+//! The settings of a connected queue pair, as the device reports them.
 
 use super::connect::empty;
 use super::qp::VerbsQp;
@@ -9,28 +9,28 @@ use dv_sys::verbs::{self, ibv_qp_attr_mask as Mask, ibv_qp_init_attr};
 /// [`super::ConnectOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Number of the peer's queue pair.
+    /// The number of the peer's queue pair.
     pub peer_qpn: u32,
-    /// Path MTU, as a code of `enum ibv_mtu`.
+    /// The path MTU, as a code of `enum ibv_mtu`.
     pub mtu: u8,
-    /// How long to wait for an acknowledgement.
+    /// The ACK timeout.
     pub timeout: u8,
-    /// How often to repeat without an acknowledgement.
+    /// The number of retries after an ACK timeout.
     pub retry: u8,
-    /// How often to repeat when the peer has no receive.
+    /// The number of retries after an RNR NAK.
     pub rnr_retry: u8,
-    /// How long the peer is to wait when we have no receive.
+    /// The delay that the peer has to wait after an RNR NAK of this side.
     pub min_rnr_timer: u8,
-    /// Reads of ours in flight.
+    /// The most RDMA reads of this side in flight.
     pub reads_issued: u8,
-    /// Reads of the peer served at a time.
+    /// The most RDMA reads of the peer served at a time.
     pub reads_served: u8,
-    /// Index of our GID.
+    /// The index of the local GID.
     pub gid_index: u8,
 }
 
 impl VerbsQp {
-    /// Asks the device what the connection was set to.
+    /// Returns the settings of the connection, as the device reports them.
     ///
     /// # Errors
     /// The device failed.

@@ -1,10 +1,10 @@
-//! Events of a completion channel that the library raises itself.
+//! Events of a completion channel that the engine raises itself.
 //!
-//! The kernel raises an event for a completion of the device. A completion that
-//! the verbs path makes (`path/verbs/flush.rs`) raises none, and a thread that
-//! sleeps on the channel would miss it. On devices where that happens a channel
-//! has a bell: one `epoll` descriptor that is readable when the kernel's events
-//! are there, or when the bell was rung (an `eventfd`).
+//! The kernel raises an event for a completion of the device. A completion that the
+//! verbs path makes (`path/verbs/flush.rs`) raises none, and a thread that sleeps
+//! on the channel would miss it. On devices where that happens, a channel has a
+//! bell: one `epoll` descriptor that is readable when the kernel has events, or
+//! when the bell was rung (an `eventfd`).
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -14,12 +14,12 @@ use libc::{c_int, epoll_event};
 use crate::error::{ControlError, last_errno};
 use crate::thread::CancellationHeld;
 
-/// See the head of the file.
+/// A bell, as described at the top of this file.
 #[derive(Debug)]
 pub(crate) struct Bell {
     rung: OwnedFd,
-    /// `rung` is readable: the read that would find nothing is a system call. Set
-    /// after it has become so, and cleared before it is read.
+    /// `rung` is readable. Saves the system call of a read that would find nothing.
+    /// Set after `rung` became readable, and cleared before it is read.
     is_rung: AtomicBool,
     both: OwnedFd,
 }
@@ -27,11 +27,11 @@ pub(crate) struct Bell {
 const OPERATION: &str = "create a completion channel";
 
 impl Bell {
-    /// Creates a bell beside the channel with the descriptor `events`, which
-    /// must not be closed before the bell is dropped.
+    /// Creates a bell for the channel with the descriptor `events`, which must not
+    /// be closed before the bell is dropped.
     ///
     /// # Errors
-    /// Out of file descriptors: a bell takes two.
+    /// The process has too few file descriptors left; a bell takes two.
     pub(super) fn new(events: RawFd) -> Result<Self, ControlError> {
         // SAFETY: takes integers.
         let rung = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
@@ -53,7 +53,7 @@ impl Bell {
             u64: 0,
         };
         let (set, add) = (self.both.as_raw_fd(), libc::EPOLL_CTL_ADD);
-        // SAFETY: two descriptors and an event that is read.
+        // SAFETY: two descriptors, and an event that is only read.
         match unsafe { libc::epoll_ctl(set, add, fd, &raw mut event) } {
             0 => Ok(()),
             _ => Err(ControlError::last(OPERATION)),
@@ -71,8 +71,8 @@ impl Bell {
         let _held = CancellationHeld::new();
         let one = 1u64;
         loop {
-            // SAFETY: eight readable bytes. The counter cannot overflow: it is
-            // below 2^64 - 1 after as many calls.
+            // SAFETY: eight readable bytes. The counter cannot overflow: that would
+            // take 2^64 - 1 calls.
             let written = unsafe { libc::write(self.rung.as_raw_fd(), (&raw const one).cast(), 8) };
             if written >= 0 || last_errno() != libc::EINTR {
                 break;
@@ -81,9 +81,9 @@ impl Bell {
         self.is_rung.store(true, Ordering::Release);
     }
 
-    /// Returns whether the bell was rung since the last call. Does not block. A call
-    /// that comes while the bell is being rung may miss it; the descriptor stays
-    /// readable then, and the next call does not.
+    /// Returns whether the bell was rung since the last call. Does not block. A
+    /// call during a ring may miss it; the descriptor then stays readable, and the
+    /// next call finds it.
     #[inline]
     pub(super) fn take(&self) -> bool {
         self.is_rung.load(Ordering::Relaxed) && self.take_rung()
@@ -105,7 +105,7 @@ fn owned(fd: c_int) -> Result<OwnedFd, ControlError> {
     if fd < 0 {
         return Err(ControlError::last(OPERATION));
     }
-    // SAFETY: just created, and not owned by anything else.
+    // SAFETY: the descriptor was just created, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_readable_for_events_of_the_kernel_and_when_it_was_rung() {
+    fn a_bell_is_readable_for_events_of_the_kernel_and_when_rung() {
         let (events, raise) = UnixStream::pair().expect("a channel");
         let bell = Bell::new(events.as_raw_fd()).expect("descriptors");
         assert!(!is_readable(&bell) && !bell.take());
@@ -142,7 +142,7 @@ mod tests {
         assert!(!is_readable(&bell));
     }
 
-    /// Also one that was left there: a sleep is told of what is new.
+    /// Also if an earlier ring was not taken: a new ring ends a sleep.
     #[test]
     fn each_ring_wakes_a_sleeper() {
         let (events, _raise) = UnixStream::pair().expect("a channel");

@@ -1,4 +1,4 @@
-//! Memory that is allocated for messages and registered at once.
+//! Buffers: memory that is allocated and registered together.
 
 use super::access::Access;
 use super::domain::ProtectionDomain;
@@ -8,14 +8,14 @@ use crate::request::Segment;
 use core::ptr::NonNull;
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
-/// Page-aligned, zeroed memory of its own mapping, and its registration.
+/// Page-aligned, zeroed memory in its own mapping, and its registration.
 ///
-/// The device may write to it at any time, so it is never seen as a slice;
-/// use pointers, or [`RegisteredBuffer::write`] and [`RegisteredBuffer::read`]
-/// where nothing is outstanding. A child after fork does not inherit the
-/// mapping.
+/// The device may write to the memory at any time, so it is never borrowed as a
+/// slice. Use pointers, or [`RegisteredBuffer::write`] and
+/// [`RegisteredBuffer::read`] while no request uses it. A forked child does not
+/// inherit the mapping.
 pub struct RegisteredBuffer {
-    // Before the mapping: deregistered first.
+    // Declared before the mapping, so that it is deregistered first.
     region: MemoryRegion,
     memory: MmapRaw,
 }
@@ -27,38 +27,38 @@ impl RegisteredBuffer {
         access: Access,
     ) -> Result<Self, ControlError> {
         let memory = map(length)?;
-        // SAFETY: the mapping is ours alone, and it is unmapped after the
-        // region is deregistered (field order); no reference to it is made.
+        // SAFETY: the mapping has no other user, and is unmapped after the region
+        // is deregistered (field order); no reference to it is made.
         let region = unsafe { domain.register(memory.as_mut_ptr(), length, access)? };
         Ok(Self { region, memory })
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     #[must_use]
     pub fn as_ptr(&self) -> NonNull<u8> {
         NonNull::new(self.memory.as_mut_ptr()).expect("mmap does not return null")
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.region.len()
     }
 
-    /// Never: a buffer of no bytes cannot be allocated.
+    /// Returns `false`: a buffer of 0 bytes cannot be allocated.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.region.is_empty()
     }
 
-    /// Its registration.
+    /// Returns the memory region.
     #[must_use]
     pub fn region(&self) -> &MemoryRegion {
         &self.region
     }
 
-    /// `length` bytes from `offset` as a segment of a request; `None` if they
-    /// are not all inside.
+    /// Returns `length` bytes from `offset` as a segment of a request; `None` if
+    /// they are not all inside the buffer.
     #[must_use]
     pub fn segment(&self, offset: usize, length: u32) -> Option<Segment> {
         let inside = offset.checked_add(length as usize)? <= self.len();
@@ -69,17 +69,18 @@ impl RegisteredBuffer {
         })
     }
 
-    /// Copies `bytes` to `offset`; `false`, and nothing copied, if they do not fit.
+    /// Copies `bytes` to `offset`. Returns `false`, with nothing copied, if they do
+    /// not fit.
     ///
     /// # Safety
-    /// No request is outstanding, here or at a peer, by which a device may
-    /// access these bytes.
+    /// No request, here or of a peer, that accesses these bytes is outstanding.
     #[must_use]
     pub unsafe fn write(&self, offset: usize, bytes: &[u8]) -> bool {
         let inside = self.contains(offset, bytes.len());
         if inside {
-            // SAFETY: inside the mapping, which no Rust reference covers, so
-            // the ranges do not overlap; no device accesses it (the caller).
+            // SAFETY: inside the mapping, to which no Rust reference exists, so the
+            // ranges do not overlap; the caller promises that no device accesses
+            // it.
             unsafe {
                 self.at(offset)
                     .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
@@ -88,11 +89,11 @@ impl RegisteredBuffer {
         inside
     }
 
-    /// Fills `bytes` from `offset`; `false`, and nothing copied, if it does
-    /// not have as many.
+    /// Fills `bytes` from `offset`. Returns `false`, with nothing copied, if the
+    /// buffer has fewer.
     ///
     /// # Safety
-    /// As [`RegisteredBuffer::write`].
+    /// As for [`RegisteredBuffer::write`].
     #[must_use]
     pub unsafe fn read(&self, offset: usize, bytes: &mut [u8]) -> bool {
         let inside = self.contains(offset, bytes.len());
@@ -117,8 +118,8 @@ impl RegisteredBuffer {
     }
 }
 
-/// A private anonymous mapping with its pages present, so that the first use
-/// of none of them faults.
+/// Creates a private anonymous mapping with all its pages present, so that no
+/// access causes a page fault.
 fn map(length: usize) -> Result<MmapRaw, ControlError> {
     const OPERATION: &str = "allocate a buffer";
     if length == 0 {
@@ -134,9 +135,9 @@ fn map(length: usize) -> Result<MmapRaw, ControlError> {
         .populate()
         .map_anon()
         .map_err(|_| failed())?;
-    // A child after fork cannot use the device's objects, and kernels before
-    // 5.12 would copy pinned pages on the parent's next write, away from the
-    // device.
+    // A forked child cannot use the device's objects. Kernels before 5.12 would
+    // copy pinned pages on the parent's next write, so that the device and the
+    // parent used different pages.
     memory.advise(Advice::DontFork).map_err(|_| failed())?;
     Ok(memory.into())
 }

@@ -1,4 +1,5 @@
-//! Completion channels: descriptors that tell when an armed CQ has something.
+//! Completion channels: descriptors that are readable when an armed CQ has raised
+//! an event.
 
 use super::bell::Bell;
 use super::context::{self, Context, forks};
@@ -12,22 +13,24 @@ use dv_sys::verbs::{self, ibv_comp_channel};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// A channel; several CQs may use it. Clones are handles to the same one.
+/// A completion channel, which several CQs may share. Clones are handles to the
+/// same channel.
 ///
-/// Its descriptor never blocks: wait with poll, then [`CompletionChannel::drain`].
+/// Its descriptor never blocks: wait with `poll`, then call
+/// [`CompletionChannel::drain`].
 #[derive(Clone)]
 pub struct CompletionChannel {
     pub(super) raw: Arc<RawChannel>,
 }
 
-/// Of so many calls of [`CompletionChannel::drain`], one takes all events.
+/// One of this many calls of [`CompletionChannel::drain`] takes all events.
 const ALL_EVERY: u32 = 1 << 10;
 
 impl Device {
     /// Creates a completion channel.
     ///
     /// # Errors
-    /// Out of file descriptors.
+    /// The process has no file descriptors left.
     pub fn create_channel(&self) -> Result<CompletionChannel, ControlError> {
         const OPERATION: &str = "create a completion channel";
         self.context.require_here(OPERATION)?;
@@ -36,7 +39,7 @@ impl Device {
         let raw = NonNull::new(raw).ok_or_else(|| ControlError::last(OPERATION))?;
         // SAFETY: just created; libibverbs does not change the descriptor.
         let fd = unsafe { (*raw.as_ptr()).fd };
-        // From here the drop of `raw` destroys it.
+        // From here on, dropping `raw` destroys the channel.
         let mut raw = RawChannel {
             raw,
             fd,
@@ -55,18 +58,19 @@ impl Device {
 }
 
 impl CompletionChannel {
-    /// The descriptor, readable when an armed CQ has a completion.
+    /// Returns the descriptor, which is readable when an armed CQ has raised an
+    /// event.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         if let Some(bell) = &self.raw.bell {
             return bell.fd();
         }
-        // SAFETY: the descriptor is open until the channel is destroyed, which
+        // SAFETY: the descriptor stays open until the channel is destroyed, which
         // the borrow of `self` prevents.
         unsafe { BorrowedFd::borrow_raw(self.raw.fd) }
     }
 
-    /// A CQ of this channel is being armed: it will send one event at most.
+    /// Counts an arm of a CQ on this channel: it raises at most one event.
     pub(crate) fn expect_one_more(&self) {
         self.raw.armed.fetch_add(1, Ordering::Relaxed);
     }
@@ -79,9 +83,9 @@ impl CompletionChannel {
     /// Takes events off the descriptor without blocking, counts each at its CQ
     /// ([`super::VerbsCq::event_count`]) and acknowledges it. Returns how many.
     ///
-    /// As many as CQs were armed since the last call, and at least one if there
-    /// is one: the read that would find nothing more is a system call. If more
-    /// are left, the descriptor stays readable; but now and then all are taken.
+    /// Takes at most one event per arm since the last call, but tries at least one:
+    /// the read that finds the channel empty is a system call. If more events are
+    /// left, the descriptor stays readable; one of many calls takes all events.
     ///
     /// # Errors
     /// The device failed.
@@ -91,14 +95,14 @@ impl CompletionChannel {
             self.raw.context.require_here(OPERATION)?;
         }
         let armed = self.raw.armed.swap(0, Ordering::Relaxed);
-        // A device that fires again for an arm that was repeated leaves one over.
+        // A device that raises two events for a repeated arm leaves one over.
         let most = match self.raw.drains.fetch_add(1, Ordering::Relaxed) % ALL_EVERY {
             0 => usize::MAX,
             _ => armed.max(1) as usize,
         };
         let mut taken = 0;
         if let Some(bell) = &self.raw.bell {
-            // Counted at its CQ when it was rung.
+            // The CQ counted it when the bell was rung.
             taken += usize::from(bell.take());
         }
         let most = most.saturating_add(taken);
@@ -116,10 +120,10 @@ impl CompletionChannel {
                     errno => return Err(ControlError::verbs(OPERATION, errno)),
                 }
             }
-            // SAFETY: every CQ on a channel of ours was created with a
+            // SAFETY: every CQ on a channel of the engine was created with a
             // `CqShared` as its context (`VerbsCq::create`), which lives until
-            // ibv_destroy_cq has returned; and that waits for the
-            // acknowledgement below.
+            // ibv_destroy_cq has returned; that call waits for the acknowledgement
+            // below.
             let shared = unsafe { &*shared.cast_const().cast::<CqShared>() };
             shared.events.fetch_add(1, Ordering::Release);
             // SAFETY: the CQ is alive for the same reason.
@@ -140,14 +144,15 @@ impl AsFd for CompletionChannel {
 pub(super) struct RawChannel {
     raw: NonNull<ibv_comp_channel>,
     fd: i32,
-    /// Watches `fd`, and is dropped after the channel is destroyed: a closed
-    /// descriptor is watched no more.
+    /// Dropped after the channel is destroyed: closing the channel's descriptor
+    /// unregisters it from the bell.
     bell: Option<Bell>,
-    /// When it was created: a fork must not take the parent's events.
+    /// The fork count at creation: a forked child must not take the parent's
+    /// events.
     forks: u32,
-    /// Arms since the last [`CompletionChannel::drain`].
+    /// The number of arms since the last [`CompletionChannel::drain`].
     armed: AtomicU32,
-    /// Calls of that.
+    /// The number of calls of [`CompletionChannel::drain`].
     drains: AtomicU32,
     context: Arc<Context>,
 }
@@ -172,8 +177,8 @@ impl Drop for RawChannel {
         if !self.context.here() {
             return;
         }
-        // SAFETY: created by `create_channel`; its CQs held an `Arc` of this
-        // and are gone.
+        // SAFETY: created by `create_channel`; its CQs held an `Arc` of this and
+        // were destroyed.
         let errno = unsafe { verbs::ibv_destroy_comp_channel(self.raw.as_ptr()) };
         if errno != 0 {
             tracing::error!(errno, "ibv_destroy_comp_channel failed");

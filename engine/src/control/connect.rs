@@ -1,4 +1,4 @@
-//! Moving a QP through its states: RESET, INIT, RTR, RTS, and back.
+//! The states of a QP: RESET, INIT, RTR, RTS, ERR, and the moves between them.
 
 use super::access::Access;
 use super::address::{ConnectOptions, EndpointAddress};
@@ -16,36 +16,36 @@ use std::fmt;
 pub(super) const TO_RTR: &str = "bring a queue pair to RTR";
 const TO_RTS: &str = "bring a queue pair to RTS";
 
-/// The peer of a connection, however it came to be known.
+/// The peer of a connection, from an address or from rdma_cm.
 pub(super) struct Partner {
     pub(super) qpn: u32,
-    /// Its first packet sequence number.
+    /// The peer's first packet sequence number.
     pub(super) psn: u32,
-    /// Code of `enum ibv_mtu`.
+    /// The path MTU, as a code of `enum ibv_mtu`.
     pub(super) mtu: u32,
     pub(super) way: ibv_ah_attr,
-    /// Another key than that of INIT.
+    /// A P_Key index other than that of INIT.
     pub(super) pkey_index: Option<u16>,
 }
 
-/// State of a QP (`enum ibv_qp_state`).
+/// The state of a QP (`enum ibv_qp_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QpState {
-    /// As created.
+    /// RESET: after creation.
     Reset,
-    /// Receives may be posted.
+    /// INIT: receives may be posted.
     Init,
-    /// Connected, receives only.
+    /// RTR: connected, receives only.
     ReadyToReceive,
-    /// Connected.
+    /// RTS: connected.
     ReadyToSend,
-    /// The send queue stands still on request.
+    /// SQD: the send queue is stopped on request.
     SendDrained,
-    /// The send queue stands still after an error.
+    /// SQE: the send queue is stopped after an error.
     SendError,
-    /// Everything posted is flushed.
+    /// ERR: everything posted is flushed.
     Error,
-    /// Another number.
+    /// A state that the engine does not know.
     Other(u32),
 }
 
@@ -65,8 +65,9 @@ impl fmt::Display for QpState {
 }
 
 impl VerbsQp {
-    /// What the peer needs to connect to this QP through a port. On iWARP only
-    /// the number counts, and only for rdma_cm: there are no GIDs and no LIDs.
+    /// Returns the address that the peer needs to connect to this QP through a
+    /// port. On iWARP only the QP number is valid, and only for rdma_cm: there are
+    /// no GIDs and no LIDs.
     ///
     /// # Errors
     /// The port is missing or not active, or on RoCE has no usable GID.
@@ -74,17 +75,17 @@ impl VerbsQp {
         self.local_address_at(port, None)
     }
 
-    /// [`VerbsQp::local_address`] with a GID of the caller's choice, which
-    /// [`ConnectOptions::gid_index`] must then name too.
+    /// Returns the address as [`VerbsQp::local_address`] does, with the given GID.
+    /// [`ConnectOptions::gid_index`] must then be the same.
     ///
     /// # Errors
-    /// As there, or the GID table has no such entry.
+    /// As for [`VerbsQp::local_address`], or the GID table has no such entry.
     pub fn local_address_at(
         &self,
         port: u8,
         gid_index: Option<u8>,
     ) -> Result<EndpointAddress, ControlError> {
-        const OPERATION: &str = "tell the address of a queue pair";
+        const OPERATION: &str = "get the address of a queue pair";
         let port = self.port(port, gid_index, OPERATION)?;
         let (gid, gid_index) = match self.context().is_iwarp() {
             true => no_gid(gid_index)?,
@@ -101,7 +102,7 @@ impl VerbsQp {
         })
     }
 
-    /// RESET to INIT: receives may be posted.
+    /// Moves the QP from RESET to INIT: receives may be posted.
     ///
     /// # Errors
     /// The QP is in another state, or the port does not exist.
@@ -122,11 +123,11 @@ impl VerbsQp {
         )
     }
 
-    /// INIT to RTR: messages of `peer` are taken.
+    /// Moves the QP from INIT to RTR: it accepts messages of `peer`.
     ///
     /// # Errors
-    /// The QP is in another state, the port is not active, or the peer cannot
-    /// be addressed; or the device speaks iWARP, where rdma_cm alone connects.
+    /// The QP is in another state, the port is not active, or the peer is
+    /// unreachable; or the device is iWARP, where only rdma_cm connects.
     pub fn to_rtr(
         &self,
         peer: &EndpointAddress,
@@ -134,8 +135,8 @@ impl VerbsQp {
     ) -> Result<(), ControlError> {
         options.check(TO_RTR)?;
         self.require_addresses(TO_RTR)?;
-        // As it was when the own address was told, just now; what has changed
-        // since is found out if the device refuses.
+        // The port as it was when the own address was queried, just before. If it
+        // has changed since, the device refuses the move.
         let known = self.context().known_port(options.port);
         let port = match known {
             Some(port) if port.require_active(TO_RTR).is_ok() => port,
@@ -152,17 +153,18 @@ impl VerbsQp {
             .map_err(|error| self.explain_way(error, options.port, Gid(peer.gid)))
     }
 
-    /// RTR to RTS: messages may be sent.
+    /// Moves the QP from RTR to RTS: messages may be sent.
     ///
     /// # Errors
-    /// The QP is in another state, or an option is out of range; or the device
-    /// speaks iWARP, where rdma_cm alone connects.
+    /// The QP is in another state, or an option is out of range; or the device is
+    /// iWARP, where only rdma_cm connects.
     pub fn to_rts(&self, options: &ConnectOptions) -> Result<(), ControlError> {
         self.require_addresses(TO_RTS)?;
         self.enter_rts(self.psn.load(Ordering::Relaxed), options.timeout, options)
     }
 
-    /// INIT to RTR, once it is known who the peer is. The options are good.
+    /// Moves the QP from INIT to RTR with a known peer. The options have been
+    /// checked.
     pub(super) fn enter_rtr(
         &self,
         partner: &Partner,
@@ -192,8 +194,8 @@ impl VerbsQp {
         self.modify(TO_RTR, &mut attr, mask, Some(QpState::Init))
     }
 
-    /// RTR to RTS, with the first packet number and the time to wait for an
-    /// answer (units: `IBV_QP_TIMEOUT`).
+    /// Moves the QP from RTR to RTS with its first packet sequence number and the
+    /// ACK timeout (units of `IBV_QP_TIMEOUT`).
     pub(super) fn enter_rts(
         &self,
         psn: u32,
@@ -219,8 +221,8 @@ impl VerbsQp {
         self.modify(TO_RTS, &mut attr, mask, Some(QpState::ReadyToReceive))
     }
 
-    /// The retries of a connection. Soft-RoCE takes 7 of these for "for ever",
-    /// as it is with RNR retries, and would never notice that a peer is gone.
+    /// Returns the retry count of a connection. Soft-RoCE takes 7 as infinite, as
+    /// for RNR retries, and would never notice that a peer has disappeared.
     fn retries(&self, options: &ConnectOptions) -> u8 {
         match self.domain.device().is_mlx5() {
             true => options.retry,
@@ -228,7 +230,7 @@ impl VerbsQp {
         }
     }
 
-    /// Any state to ERR: what is posted completes as flushed.
+    /// Moves the QP from any state to ERR: everything posted completes as flushed.
     ///
     /// # Errors
     /// The device failed.
@@ -243,25 +245,25 @@ impl VerbsQp {
         )
     }
 
-    /// Any state to RESET: what is posted is forgotten without completing,
-    /// and libmlx5 clears both doorbell records. The next connection begins
-    /// at another packet sequence number.
+    /// Moves the QP from any state to RESET: everything posted is discarded without
+    /// a completion, and libmlx5 clears both doorbell records. The next connection
+    /// starts with another packet sequence number.
     ///
     /// # Errors
-    /// The device failed, or speaks iWARP: a queue pair that was connected there
-    /// has had its one connection ([`Self::may_be_reset`]).
+    /// The device failed; or the device is iWARP, where a queue pair has one
+    /// connection in its lifetime ([`Self::may_be_reset`]).
     ///
     /// # Safety
-    /// No endpoint drives the queue pair, or that endpoint begins its rings anew:
-    /// the device counts from 0 again, and would take old requests for new ones.
+    /// No endpoint uses the queue pair, or that endpoint rebuilds its rings: the
+    /// device counts from 0 again, and would take old requests for new ones.
     pub unsafe fn to_reset(&self) -> Result<(), ControlError> {
         if !self.may_be_reset() {
             return Err(ControlError::new(
                 ControlErrorKind::Unsupported,
                 "bring a queue pair to RESET",
-                "an iWARP queue pair has one connection in its life",
+                "an iWARP queue pair has only one connection in its lifetime",
             )
-            .with_remedy("create another endpoint in its place"));
+            .with_remedy("create another endpoint instead"));
         }
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RESET;
@@ -271,29 +273,29 @@ impl VerbsQp {
             Mask::IBV_QP_STATE,
             None,
         )?;
-        // Any number but the present one.
+        // Any number except the present one.
         let step = 1 + random_psn() % 0xff_ffff;
         let next = (self.psn.load(Ordering::Relaxed) + step) & 0xff_ffff;
         self.psn.store(next, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Whether the QP can come back from ERR. iWARP drivers do not let it:
-    /// siw stays in ERR and says that all is well (Linux,
-    /// `siw_qp_modify` in drivers/infiniband/sw/siw/siw_qp.c).
+    /// Returns whether the QP can leave ERR. iWARP drivers do not allow that: siw
+    /// stays in ERR and reports success (Linux, `siw_qp_modify` in
+    /// drivers/infiniband/sw/siw/siw_qp.c).
     #[must_use]
     pub fn may_be_reset(&self) -> bool {
         !self.context().is_iwarp()
     }
 
-    /// Ends what the QP does, before it is destroyed: nothing that is posted
-    /// completes after this.
+    /// Stops the QP before it is destroyed: nothing that is posted completes after
+    /// this.
     ///
     /// # Errors
     /// The device failed.
     ///
     /// # Safety
-    /// As [`Self::to_reset`].
+    /// As for [`Self::to_reset`].
     pub(crate) unsafe fn end(&self) -> Result<(), ControlError> {
         match self.may_be_reset() {
             // SAFETY: passed on to the caller.
@@ -302,7 +304,7 @@ impl VerbsQp {
         }
     }
 
-    /// The state that the device reports. siw reports none (RESET).
+    /// Returns the state that the device reports. siw always reports RESET.
     ///
     /// # Errors
     /// The device failed.
@@ -327,7 +329,7 @@ impl VerbsQp {
         }
     }
 
-    /// Refuses where no address connects a QP.
+    /// Fails for iWARP, where a QP cannot be connected by address.
     fn require_addresses(&self, operation: &'static str) -> Result<(), ControlError> {
         if !self.context().is_iwarp() {
             return Ok(());
@@ -335,7 +337,7 @@ impl VerbsQp {
         Err(ControlError::new(
             ControlErrorKind::Unsupported,
             operation,
-            "an iWARP queue pair is connected over TCP, by the kernel's connection manager alone",
+            "an iWARP queue pair can be connected only by the kernel's connection manager, over TCP",
         )
         .with_remedy("connect with rdma_cm (ManagerKind::Rdma)"))
     }
@@ -352,7 +354,8 @@ impl VerbsQp {
         Ok(port)
     }
 
-    /// `from` is the state that it must be in, if any.
+    /// Modifies the QP. `from` is the state that the operation requires, if it
+    /// requires one.
     pub(super) fn modify(
         &self,
         operation: &'static str,
@@ -377,22 +380,25 @@ impl VerbsQp {
                 }),
             (libc::EINVAL, Ok(state)) => error
                 .with_cause(format!("QP {:#x} is in the state {state}", self.qpn()))
-                .with_remedy("the order is RESET, INIT, RTR, RTS; reset it to begin again"),
+                .with_remedy(
+                    "the order is RESET, INIT, RTR, RTS; reset the queue pair to start again",
+                ),
             _ => error,
         })
     }
 }
 
-/// The GID of an iWARP port, and its index: none, unless one is asked for.
+/// Returns the GID of an iWARP port and its index: both 0. Fails if the caller
+/// requests a GID.
 fn no_gid(index: Option<u8>) -> Result<(Gid, u8), ControlError> {
     match index {
         None => Ok((Gid::default(), 0)),
         Some(index) => Err(ControlError::new(
             ControlErrorKind::NoGid,
             "choose a GID",
-            format!("GID {index} was asked for, and an iWARP device has no GIDs"),
+            format!("GID {index} was requested, but an iWARP device has no GIDs"),
         )
-        .with_remedy("leave the GID out: rdma_cm finds the way by IP addresses")),
+        .with_remedy("leave the GID out: rdma_cm finds the route by IP address")),
     }
 }
 
@@ -414,11 +420,12 @@ fn state_of(state: ibv_qp_state::Type) -> QpState {
     }
 }
 
-/// A number that the previous connection of a QP of the same number is
-/// unlikely to have used, so that its late packets are refused.
+/// Returns a random packet sequence number. It most likely differs from that of an
+/// earlier connection with the same QP number, so that late packets of that
+/// connection are refused.
 pub(super) fn random_psn() -> u32 {
     use std::hash::{BuildHasher, RandomState};
-    // The keys of the hasher are random per process and differ per call.
+    // The hasher's keys are random per process and differ per call.
     let hash = RandomState::new().hash_one(std::time::Instant::now());
     u32::try_from(hash & 0xff_ffff).unwrap_or(0)
 }
@@ -428,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gid_is_none_on_iwarp_unless_it_is_asked_for() {
+    fn an_iwarp_device_has_no_gid_and_refuses_a_requested_one() {
         assert_eq!(no_gid(None).expect("none"), (Gid::default(), 0));
         let error = no_gid(Some(3)).expect_err("there is no table");
         assert_eq!(error.kind(), ControlErrorKind::NoGid);

@@ -1,4 +1,4 @@
-//! An open device (`ibv_context`), shared by everything made of it.
+//! An open device (`ibv_context`), shared by all objects that are created from it.
 
 use super::cq_resize::Resizes;
 use super::inline;
@@ -11,8 +11,8 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::verbs::{self, ibv_context, ibv_node_type};
 
-/// Of how many forks this process is the child, since the library was loaded. A
-/// load, where asking for the process is a system call: for checks per message.
+/// Returns how many forks separate this process from the one that loaded the
+/// library. A load, where `getpid` is a system call: for checks per message.
 #[inline(always)]
 pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
@@ -20,54 +20,54 @@ pub(crate) fn forks() -> u32 {
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Called as the library is loaded: a fork may come on one thread while another
-/// opens the first device.
-// SAFETY: the section is for pointers to functions like this one.
+/// Run when the library is loaded, because a fork on one thread may happen while
+/// another thread opens the first device.
+// SAFETY: the section holds pointers to functions of this type.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static COUNT_FORKS: extern "C" fn() = count_forks;
 
-/// Has [`forks`] count.
+/// Registers the handler that counts for [`forks`].
 extern "C" fn count_forks() {
     extern "C" fn forked() {
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
-    // SAFETY: the handler does one atomic addition. It fails for want of memory
-    // only; then a child is not told, and must know itself that the device is
-    // its parent's.
+    // SAFETY: the handler makes one atomic addition. Registration fails only
+    // without memory; then a child does not detect the fork, and the application
+    // must not use the parent's device.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
 }
 
-/// Closed when the last object of the device is gone.
+/// An open device, closed when its last object is dropped.
 pub(super) struct Context {
     raw: NonNull<ibv_context>,
-    /// The process that opened it, and [`forks`] then: see [`Context::here`].
+    /// The process that opened the device, and [`forks`] at that time: see
+    /// [`Context::here`].
     process: u32,
     forks: u32,
-    /// Ports as they were when last asked for. Empty again after an event that
-    /// says that one has changed.
+    /// The ports as last queried. Emptied by an event that reports a change.
     ports: Mutex<Vec<PortInfo>>,
-    /// The largest inline sizes as far as they were found out.
+    /// The largest inline sizes found so far.
     pub(super) inline_found: inline::Found,
     pub(super) resizes_cqs: Resizes,
-    /// `MLX5_SHUT_UP_BF`: see [`super::export`].
+    /// `MLX5_SHUT_UP_BF` is not set: see [`super::export`].
     pub(super) blue_flame: bool,
-    /// See [`super::siw_offset`].
+    /// The reserved offset of siw: see [`super::siw_offset`].
     reserved: Option<ReservedOffset>,
 }
 
-// SAFETY: libibverbs lets any thread use a context and its objects, several at
-// a time; what its calls share they lock themselves. The pointer is only
-// passed to such calls, and fields that never change after opening are read.
+// SAFETY: libibverbs allows any threads to use a context and its objects at the
+// same time, and locks what the calls share. The pointer is only passed to such
+// calls, and only fields that never change after opening are read.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Takes over an open context.
+    /// Takes ownership of an open context.
     ///
     /// # Safety
-    /// `raw` comes from `ibv_open_device` and is closed by nobody else.
+    /// `raw` comes from `ibv_open_device` and has no other owner.
     pub(super) unsafe fn from_raw(raw: NonNull<ibv_context>) -> Self {
         Self {
             raw,
@@ -81,8 +81,9 @@ impl Context {
         }
     }
 
-    /// Keeps queues of siw from a place that its library takes for an error
-    /// ([`super::siw_offset`]). Comes before the first queue.
+    /// Keeps siw from placing queues at an offset that its library takes for an
+    /// error ([`super::siw_offset`]). Must be called before the first queue is
+    /// created.
     pub(super) fn reserve_siw_offset(&mut self) {
         self.reserved = ReservedOffset::reserve(self);
     }
@@ -91,27 +92,27 @@ impl Context {
         self.raw.as_ptr()
     }
 
-    /// Whether this process may use the context. A child after fork shares the
-    /// kernel's objects with its parent, whose queues it must not touch, nor
-    /// destroy by dropping its copies of the handles.
+    /// Returns whether this process may use the context. A forked child shares the
+    /// kernel's objects with its parent: it must not use the parent's queues, nor
+    /// destroy them by dropping its copies of the handles.
     pub(super) fn here(&self) -> bool {
         self.forks == forks()
     }
 
-    /// A port as it was when last asked for.
+    /// Returns a port as last queried.
     pub(super) fn known_port(&self, number: u8) -> Option<PortInfo> {
         let known = self.ports.lock();
         known.iter().find(|port| port.number == number).cloned()
     }
 
-    /// Keeps what a port is now.
+    /// Caches a port.
     pub(super) fn remember_port(&self, port: &PortInfo) {
         let mut known = self.ports.lock();
         known.retain(|old| old.number != port.number);
         known.push(port.clone());
     }
 
-    /// Ports have changed.
+    /// Empties the cache of ports.
     pub(super) fn forget_ports(&self) {
         self.ports.lock().clear();
     }
@@ -131,23 +132,23 @@ impl Context {
         .with_remedy("open the device again in this process"))
     }
 
-    /// Whether the device speaks iWARP: see [`super::Transport`].
+    /// Returns whether the device is iWARP: see [`super::Transport`].
     pub(super) fn is_iwarp(&self) -> bool {
-        // SAFETY: the context is open, so its device is there; libibverbs does
-        // not change the node type of a device.
+        // SAFETY: the context is open, so its device exists; libibverbs does not
+        // change the node type of a device.
         let node = unsafe { (*(*self.raw.as_ptr()).device).node_type };
         node == ibv_node_type::IBV_NODE_RNIC
     }
 
-    /// Completion vectors of the device.
+    /// Returns the number of completion vectors.
     pub(super) fn vectors(&self) -> u32 {
-        // SAFETY: the context is open, and libibverbs writes the field only
-        // while it opens.
+        // SAFETY: the context is open, and libibverbs writes the field only while
+        // it opens the device.
         let vectors = unsafe { (*self.raw.as_ptr()).num_comp_vectors };
         u32::try_from(vectors).unwrap_or(0)
     }
 
-    /// The descriptor that asynchronous events arrive on.
+    /// Returns the descriptor of the asynchronous events.
     pub(super) fn async_fd(&self) -> i32 {
         // SAFETY: as in `vectors`.
         unsafe { (*self.raw.as_ptr()).async_fd }
@@ -163,8 +164,8 @@ impl Drop for Context {
             // SAFETY: the context is open, and of this process.
             unsafe { reserved.release() };
         }
-        // SAFETY: nobody else closes it (`from_raw`), and every object made of
-        // it held an `Arc` of this and is destroyed.
+        // SAFETY: the context has one owner (`from_raw`), and every object created
+        // from it held an `Arc` of this and was destroyed.
         let failed = unsafe { verbs::ibv_close_device(self.raw.as_ptr()) } != 0;
         if failed {
             tracing::error!("ibv_close_device failed");
@@ -172,15 +173,16 @@ impl Drop for Context {
     }
 }
 
-/// libmlx5's switch against BlueFlame. It reads it at opening too; on shared
-/// registers `mlx5dv_init_obj` reports BlueFlame nevertheless.
+/// Returns whether libmlx5's switch against BlueFlame is set. libmlx5 also reads it
+/// when the device is opened; for shared registers `mlx5dv_init_obj` reports
+/// BlueFlame nevertheless.
 fn asked_to_shut_up_blue_flame() -> bool {
     environment::driver_switch("MLX5_SHUT_UP_BF").is_some_and(|value| value != "0")
 }
 
-/// Sets `O_NONBLOCK`: the library waits by poll, never inside a read.
+/// Sets `O_NONBLOCK`: the library waits with `poll`, never inside a read.
 pub(super) fn set_nonblocking(fd: i32, operation: &'static str) -> Result<(), ControlError> {
-    // SAFETY: fcntl with these commands touches no memory of ours.
+    // SAFETY: fcntl with these commands accesses no memory of the program.
     let ok = unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) == 0
@@ -197,16 +199,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_is_told_though_no_device_was_ever_opened() {
+    fn a_child_detects_the_fork_although_no_device_was_opened() {
         let before = forks();
-        // SAFETY: the child loads a word and ends.
+        // SAFETY: the child only loads a word and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(forks() == before + 1)) };
         }
         let mut status = 0;
-        // SAFETY: a child of this process, and a place for its status.
+        // SAFETY: waits for a child of this process; the status is writable.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1);
         assert_eq!(forks(), before);

@@ -15,31 +15,31 @@ use dv_sys::verbs::{self, ibv_cq, ibv_cq_init_attr_ex};
 use mlx5_rings::layout::CompletionLayout;
 use std::sync::Arc;
 
-/// Size of a CQE. Means something on the direct path only.
+/// The size of a CQE. Ignored on the verbs path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CqeSize {
-    /// What libmlx5 takes: 64 bytes, unless `MLX5_CQE_SIZE` says otherwise.
+    /// libmlx5's default: 64 bytes, unless `MLX5_CQE_SIZE` sets another size.
     #[default]
     Default,
     /// 64 bytes.
     B64,
-    /// 128 bytes: room for 64 bytes of payload in the CQE.
+    /// 128 bytes: with room for 64 bytes of payload in the CQE.
     B128,
 }
 
-/// A CQ of a device. On the direct path its ring is left to us: libmlx5 does
-/// not look at it any more. Clones are handles to the same CQ; it is destroyed with the last
-/// of them and of the queues that complete on it.
+/// An `ibv_cq`. On the direct path the engine owns its ring, and libmlx5 does not
+/// access it. Clones are handles to the same CQ; it is destroyed with the last
+/// handle and the last queue that completes on it.
 #[derive(Clone)]
 pub struct VerbsCq(pub(super) Arc<RawCq>);
 
 impl VerbsCq {
-    /// Creates a CQ of at least `depth` entries. `vector` chooses the
-    /// interrupt (below [`super::Limits::vectors`]).
+    /// Creates a CQ of at least `depth` entries. `vector` is the interrupt vector
+    /// (below [`super::Limits::vectors`]).
     ///
     /// # Errors
-    /// Arguments beyond the limits, or a device that has no more CQs or
-    /// whose rings are not as its library says.
+    /// An argument exceeds its limit, the device has no CQs left, or its ring does
+    /// not match the library's description.
     pub fn create(
         device: &Device,
         depth: u32,
@@ -62,8 +62,8 @@ impl VerbsCq {
         });
         let channel_raw = channel.map_or(ptr::null_mut(), |channel| channel.raw.as_ptr());
         let context = Arc::as_ptr(&shared).cast_mut().cast();
-        // SAFETY: device and channel are alive; `context` outlives the CQ: see
-        // the drop of RawCq.
+        // SAFETY: device and channel are alive; `context` outlives the CQ: see the
+        // drop of RawCq.
         let raw = unsafe {
             match device.is_direct() {
                 true => create(device, depth, cqe_size, channel_raw, vector, context),
@@ -74,11 +74,11 @@ impl VerbsCq {
             let error = ControlError::last(OPERATION);
             return Err(LockedMemory::current().explain(error, u64::from(depth) * 64));
         };
-        // From here the drop of `cq` destroys it.
+        // From here on, dropping `cq` destroys the CQ.
         let mut cq = RawCq {
             raw,
             layout: None,
-            // SAFETY: the CQ was just created, and no other thread knows it.
+            // SAFETY: the CQ was just created, and no other thread uses it.
             capacity: AtomicU32::new(u32::try_from(unsafe { raw.as_ref() }.cqe).unwrap_or(0)),
             shared,
             channel: channel.cloned(),
@@ -87,7 +87,8 @@ impl VerbsCq {
             solicits: device.tells_solicited(),
         };
         if device.is_direct() {
-            // SAFETY: a live CQ of an mlx5 device: others are not direct.
+            // SAFETY: a live CQ of an mlx5 device, since only mlx5 devices are on
+            // the direct path.
             let layout = unsafe { export::completion_layout(raw)? };
             cq.capacity = AtomicU32::new(layout.cqe_count - 1);
             cq.layout = Some(layout);
@@ -97,14 +98,14 @@ impl VerbsCq {
         Ok(cq)
     }
 
-    /// Where its ring lies; `None` on the verbs path.
+    /// Returns the location of the ring; `None` on the verbs path.
     #[must_use]
     pub fn layout(&self) -> Option<CompletionLayout> {
         self.0.layout
     }
 
-    /// Its CQ number. On the verbs path, where that is not told, the number
-    /// that the kernel knows it by, for reports.
+    /// Returns the CQ number. On the verbs path the device's number is unknown;
+    /// this is the kernel's handle, for messages.
     #[must_use]
     pub fn cqn(&self) -> u32 {
         match self.0.layout {
@@ -114,31 +115,32 @@ impl VerbsCq {
         }
     }
 
-    /// How many completions it holds.
+    /// Returns how many completions the CQ holds.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.0.capacity.load(Ordering::Acquire)
     }
 
-    /// Its name in asynchronous events.
+    /// Returns its id in asynchronous events.
     #[must_use]
     pub fn id(&self) -> ObjectId {
         self.0.shared.id
     }
 
-    /// Whether it wakes for solicited receives alone: [`Device::tells_solicited`].
+    /// Returns whether it can wake for solicited receives only:
+    /// [`Device::tells_solicited`].
     pub(crate) fn solicits(&self) -> bool {
         self.0.solicits
     }
 
-    /// Whether libmlx5 is the library of its device, whatever the path.
+    /// Returns whether libmlx5 is the library of its device, on either path.
     pub(crate) fn is_mlx5(&self) -> bool {
         self.0.mlx5
     }
 
     /// Raises an event on the channel, as the kernel does for a completion of the
-    /// device. Does nothing without a channel, and on devices whose completions
-    /// all come from the kernel.
+    /// device. Does nothing without a channel, and on devices whose completions all
+    /// come from the kernel.
     #[cold]
     pub(crate) fn ring(&self) {
         let Some(bell) = self.channel().and_then(CompletionChannel::bell) else {
@@ -148,14 +150,14 @@ impl VerbsCq {
         bell.ring();
     }
 
-    /// The channel that it was created with.
+    /// Returns the channel that the CQ was created with.
     #[must_use]
     pub fn channel(&self) -> Option<&CompletionChannel> {
         self.0.channel.as_ref()
     }
 
-    /// How many completion events were read for it since it was created,
-    /// modulo 2^32. The arm doorbell carries the lowest two bits.
+    /// Returns the number of completion events that were read for the CQ since its
+    /// creation, modulo 2^32. The arm doorbell has the lowest two bits of it.
     #[must_use]
     pub fn event_count(&self) -> u32 {
         self.0.shared.events.load(Ordering::Acquire)
@@ -192,6 +194,8 @@ fn check(device: &Device, depth: u32, vector: u32) -> Result<(), ControlError> {
     .check(OPERATION)
 }
 
+/// Creates an extended CQ.
+///
 /// # Safety
 /// The device is open, the channel null or alive, and `context` points to a
 /// [`CqShared`] that outlives the CQ.
@@ -223,7 +227,7 @@ unsafe fn create(
     // SAFETY: the arguments are alive for the call; see the caller.
     unsafe {
         let cq = mlx5dv_create_cq(device.context.as_ptr(), &raw mut attr, &raw mut mlx5);
-        // Every extended CQ begins with the plain one (`ibv_cq_ex_to_cq`).
+        // An `ibv_cq_ex` begins with the `ibv_cq` (`ibv_cq_ex_to_cq`).
         if cq.is_null() {
             ptr::null_mut()
         } else {
@@ -232,10 +236,10 @@ unsafe fn create(
     }
 }
 
-/// [`create`] on the verbs path: nothing that only some devices understand.
-///
+/// Creates a CQ on the verbs path, without attributes that only some devices
+/// support.
 /// # Safety
-/// As there.
+/// As for [`create`].
 unsafe fn create_plain(
     device: &Device,
     depth: u32,
@@ -243,7 +247,7 @@ unsafe fn create_plain(
     vector: u32,
     context: *mut core::ffi::c_void,
 ) -> *mut ibv_cq {
-    // Both are within limits that are of this type themselves.
+    // Both values are within limits that have this type.
     let signed = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
     // SAFETY: the arguments are alive for the call; see the caller.
     unsafe {
@@ -257,10 +261,10 @@ unsafe fn create_plain(
     }
 }
 
-/// What libibverbs keeps a pointer to, as the context of a CQ.
+/// The context of a CQ in libibverbs, to which libibverbs keeps a pointer.
 pub(super) struct CqShared {
     pub(super) id: ObjectId,
-    /// Completion events read; see [`VerbsCq::event_count`].
+    /// The number of completion events read; see [`VerbsCq::event_count`].
     pub(super) events: AtomicU32,
 }
 
@@ -278,8 +282,8 @@ pub(super) struct RawCq {
     solicits: bool,
 }
 
-// SAFETY: libibverbs lets any thread use a CQ, several at a time. The layout
-// is plain values; who touches the ring is for `ring` to decide.
+// SAFETY: libibverbs allows any threads to use a CQ at the same time. The layout is
+// plain values; `ring` decides which thread accesses the ring.
 unsafe impl Send for RawCq {}
 // SAFETY: as above.
 unsafe impl Sync for RawCq {}
@@ -287,14 +291,14 @@ unsafe impl Sync for RawCq {}
 impl Drop for RawCq {
     fn drop(&mut self) {
         let errno = match self.context.here() {
-            // SAFETY: created by `create`; queues on it held an `Arc` of this
-            // and are gone. It waits for events that were read, each of which
-            // its reader acknowledges at once.
+            // SAFETY: created by `create`; queues on it held an `Arc` of this and
+            // were destroyed. The call waits for events that were read and not
+            // acknowledged; every reader acknowledges at once.
             true => unsafe { verbs::ibv_destroy_cq(self.raw.as_ptr()) },
             false => libc::EPERM,
         };
         if errno != 0 {
-            // The CQ lives on, so its context must too.
+            // The CQ was not destroyed, so its context must stay valid.
             core::mem::forget(Arc::clone(&self.shared));
             if self.context.here() {
                 tracing::error!(errno, "ibv_destroy_cq failed");

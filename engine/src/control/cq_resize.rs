@@ -1,8 +1,8 @@
-//! Resizing completion queues, which only some devices can do.
+//! Resizing completion queues, which only some devices support.
 //!
-//! A queue that is polled directly is never resized: libmlx5 copies the
-//! completions to the new ring from its own consumer index, which direct polling
-//! does not move (`mlx5_cq_resize_copy_cqes` in rdma-core's providers/mlx5/cq.c).
+//! A queue on the direct path is never resized: libmlx5 copies the completions to
+//! the new ring from its own consumer index, which the engine's polling does not
+//! advance (`mlx5_cq_resize_copy_cqes` in rdma-core's providers/mlx5/cq.c).
 
 use core::sync::atomic::Ordering;
 
@@ -15,38 +15,39 @@ use crate::sync::Mutex;
 
 const OPERATION: &str = "resize a completion queue";
 
-/// Entries of the completion queue that is created to find out whether the
-/// device resizes any, and what it is then resized to. libmlx5 rounds both up,
-/// to different sizes: otherwise the kernel would not be asked.
+/// The depth of the completion queue that is created to find out whether the device
+/// resizes CQs, and the depth it is then resized to. libmlx5 rounds both up, to
+/// different sizes; with equal sizes it would not call the kernel.
 const TRIAL: (u32, u32) = (1, 30);
 
-/// Whether the device resizes completion queues, once that was found out.
+/// Whether the device resizes completion queues, once known.
 #[derive(Default)]
 pub(super) struct Resizes(Mutex<Option<bool>>);
 
 impl VerbsCq {
-    /// Gives the CQ at least `depth` entries. Completions that are in it stay.
-    /// No other thread polls it meanwhile.
+    /// Grows the CQ to at least `depth` entries. Its completions stay. No other
+    /// thread may poll it meanwhile.
     ///
     /// # Errors
-    /// `Unsupported` on the direct path, and if the device resizes none; no
-    /// memory; more completions in it than `depth`. Nothing has changed then.
+    /// `Unsupported` on the direct path, and if the device does not resize CQs;
+    /// there is no memory; or the CQ holds more completions than `depth`. The CQ is
+    /// then unchanged.
     pub(crate) fn resize(&self, depth: u32) -> Result<(), ControlError> {
         self.require_here()?;
         if self.layout().is_some() {
             return Err(ControlError::new(
                 ControlErrorKind::Unsupported,
                 OPERATION,
-                "it is polled directly, and libmlx5 would lose completions",
+                "it is on the direct path, where libmlx5 would lose completions",
             )
-            .with_remedy("create it with the largest depth that it will need"));
+            .with_remedy("create the queue with the largest depth that it will need"));
         }
         let entries = i32::try_from(depth).unwrap_or(i32::MAX);
         // SAFETY: the CQ is alive.
         match unsafe { verbs::ibv_resize_cq(self.as_ptr(), entries) } {
             0 => {
-                // SAFETY: the CQ is alive, and the field changes by resizing
-                // only, which one thread does at a time: see the caller.
+                // SAFETY: the CQ is alive, and only resizing changes the field,
+                // which one thread does at a time: see the caller.
                 let granted = unsafe { (*self.as_ptr()).cqe };
                 let granted = u32::try_from(granted).unwrap_or(depth);
                 self.0.capacity.store(granted, Ordering::Release);
@@ -60,7 +61,7 @@ impl VerbsCq {
 }
 
 impl VerbsCq {
-    /// Refuses in a fork of the process that opened the device.
+    /// Fails in a forked child of the process that opened the device.
     pub(crate) fn require_here(&self) -> Result<(), ControlError> {
         self.0.context.require_here(OPERATION)
     }
@@ -68,8 +69,8 @@ impl VerbsCq {
 
 impl Device {
     /// Returns whether its completion queues can be resized
-    /// ([`crate::CompletionQueueHandle::resize`]). No verb tells, so the first call
-    /// on the verbs path resizes a small completion queue.
+    /// ([`crate::CompletionQueueHandle::resize`]). No verb reports this, so the
+    /// first call on the verbs path resizes a small completion queue.
     #[must_use]
     pub fn resizes_cqs(&self) -> bool {
         if self.is_direct() {
@@ -82,7 +83,7 @@ impl Device {
             let tried = VerbsCq::create(self, small, CqeSize::Default, None, 0)
                 .and_then(|cq| cq.resize(large));
             if let Err(error) = &tried {
-                tracing::debug!("the device resizes no completion queues: {error}");
+                tracing::debug!("the device does not resize completion queues: {error}");
             }
             tried.is_ok()
         })

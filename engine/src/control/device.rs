@@ -18,18 +18,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, fs};
 
-/// How the engine drives a device, or would.
+/// The data path of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataPath {
-    /// By writing to its mlx5 rings.
+    /// Direct: the engine writes to its mlx5 rings.
     Direct,
     /// Through libibverbs, for the given reason.
     Verbs {
-        /// Why not directly.
+        /// Why the direct path is not used.
         reason: String,
     },
-    /// Not at all: it could not be opened, or not driven as was asked. In the
-    /// first case only `name` and `guid` of its [`DeviceInfo`] are known.
+    /// None: the device could not be opened, or the requested path is not possible.
+    /// In the first case only `name` and `guid` of its [`DeviceInfo`] are known.
     Unusable {
         /// The error, with its remedy.
         reason: String,
@@ -46,40 +46,42 @@ impl fmt::Display for DataPath {
     }
 }
 
-/// What a device is.
+/// The description of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Name, as in `mlx5_0`.
+    /// The name, such as `mlx5_0`.
     pub name: String,
     /// Node GUID, in host byte order.
     pub guid: u64,
-    /// PCI vendor.
+    /// The PCI vendor.
     pub vendor_id: u32,
     /// The vendor's number for the model.
     pub part_id: u32,
     /// Firmware version.
     pub firmware: String,
-    /// What carries its connections; by the link of its first port.
+    /// The transport of its connections, determined by the link layer of its first
+    /// port.
     pub transport: Transport,
-    /// What it can do at most; `None` if it could not be opened.
+    /// Its limits; `None` if it could not be opened.
     pub limits: Option<Limits>,
-    /// Ports, in order of their numbers.
+    /// The ports, in order of their numbers.
     pub ports: Vec<PortInfo>,
-    /// How it is driven, or, of a device that is only described, would be.
+    /// Its data path; for a device that is not open, the path it would be opened
+    /// on.
     pub path: DataPath,
 }
 
-/// Describes every RDMA device that libibverbs sees, as [`Device::open`] would
-/// drive it; empty if there is none.
+/// Describes every RDMA device that libibverbs finds, with the data path that
+/// [`Device::open`] would select; empty if there is none.
 ///
 /// # Errors
-/// libibverbs could not list devices, or `DAT_PATH` means nothing.
+/// libibverbs could not list devices, or the value of `DAT_PATH` is invalid.
 pub fn devices() -> Result<Vec<DeviceInfo>, ControlError> {
     devices_with(PathRequest::from_environment()?)
 }
 
-/// Describes every RDMA device that libibverbs sees, as [`Device::open_with`]
-/// would drive it; empty if there is none.
+/// Describes every RDMA device that libibverbs finds, with the data path that
+/// [`Device::open_with`] would select; empty if there is none.
 ///
 /// # Errors
 /// libibverbs could not list devices.
@@ -91,7 +93,7 @@ pub fn devices_with(request: PathRequest) -> Result<Vec<DeviceInfo>, ControlErro
         .collect())
 }
 
-/// An open device. Clones are handles to the same one.
+/// An open device. Clones are handles to the same device.
 #[derive(Clone)]
 pub struct Device {
     pub(super) context: Arc<Context>,
@@ -101,21 +103,21 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the device of the given name, and drives it as the variable
-    /// `DAT_PATH` says: see [`PathRequest::from_environment`].
+    /// Opens the device of the given name on the data path that the variable
+    /// `DAT_PATH` selects: see [`PathRequest::from_environment`].
     ///
     /// # Errors
-    /// As for [`Self::open_with`], or `DAT_PATH` means nothing.
+    /// As for [`Self::open_with`], or the value of `DAT_PATH` is invalid.
     pub fn open(name: &str) -> Result<Self, ControlError> {
         Self::open_with(name, PathRequest::from_environment()?)
     }
 
-    /// Opens the device of the given name; all that is made of it is driven as
-    /// [`DeviceInfo::path`] then says.
+    /// Opens the device of the given name. All objects of the device are on the
+    /// data path in [`DeviceInfo::path`].
     ///
     /// # Errors
-    /// No such device, no permission, or a failure of the driver; or the device
-    /// cannot be driven as asked.
+    /// There is no such device, the process lacks the permission, the driver
+    /// failed, or the requested data path is not possible.
     pub fn open_with(name: &str, request: PathRequest) -> Result<Self, ControlError> {
         LockedMemory::current().warn_if_low();
         let list = DeviceList::new()?;
@@ -141,19 +143,20 @@ impl Device {
         })
     }
 
-    /// What the device was when it was opened. Ports change: see [`Device::port`].
+    /// Returns the description of the device when it was opened. Ports may change:
+    /// see [`Device::port`].
     #[must_use]
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// What it can do at most.
+    /// Returns the limits of the device.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The present state of a port; ports count from 1.
+    /// Returns the present state of a port; ports count from 1.
     ///
     /// # Errors
     /// There is no such port.
@@ -161,28 +164,29 @@ impl Device {
         PortInfo::query(&self.context, number)
     }
 
-    /// Whether receives of a shared queue are checked against the domain of that
-    /// queue, so that its endpoints may be of other domains. Known of mlx5;
-    /// Soft-RoCE checks against the domain of the endpoint.
+    /// Returns whether receives of a shared receive queue are checked against the
+    /// protection domain of that queue, so that its endpoints may be in other
+    /// domains. This is known of mlx5; Soft-RoCE checks against the domain of the
+    /// endpoint.
     #[must_use]
     pub fn srq_domain_may_differ(&self) -> bool {
         self.mlx5
     }
 
-    /// Whether a completion queue can wake for solicited receives alone. siw's
+    /// Returns whether a completion queue can wake for solicited receives only. siw
     /// never wakes for a receive then (Linux, `siw_rqe_complete` in
-    /// drivers/infiniband/sw/siw/siw_qp.c), so there every completion wakes.
+    /// drivers/infiniband/sw/siw/siw_qp.c), so on siw every completion wakes.
     #[must_use]
     pub fn tells_solicited(&self) -> bool {
         Quirks::of(self.info.vendor_id) == Quirks::None
     }
 
-    /// Whether what is made of it has rings for us, or is left to libibverbs.
+    /// Returns whether the device is on the direct path.
     pub(super) fn is_direct(&self) -> bool {
         self.info.path == DataPath::Direct
     }
 
-    /// Whether libmlx5 is its library, whatever the path.
+    /// Returns whether libmlx5 is its library, on either path.
     pub(super) fn is_mlx5(&self) -> bool {
         self.mlx5
     }
@@ -199,7 +203,7 @@ fn name_of(device: &ibv_device) -> String {
 }
 
 fn guid_of(device: &ibv_device) -> u64 {
-    // SAFETY: the device is alive by its borrow; the call only reads it.
+    // SAFETY: the borrow keeps the device alive; the call only reads it.
     let guid = unsafe { verbs::ibv_get_device_guid(pointer(device)) };
     u64::from_be(guid)
 }
@@ -208,7 +212,7 @@ fn pointer(device: &ibv_device) -> *mut ibv_device {
     core::ptr::from_ref(device).cast_mut()
 }
 
-/// Text in a fixed array of C, which a terminator may end.
+/// Returns the text in a fixed C array, up to its terminator if it has one.
 fn text(field: &[core::ffi::c_char]) -> String {
     // `char` is signed on x86-64 and unsigned on aarch64.
     let bytes: Vec<u8> = field.iter().flat_map(|c| c.to_ne_bytes()).collect();
@@ -219,10 +223,10 @@ fn text(field: &[core::ffi::c_char]) -> String {
 }
 
 fn open(device: &ibv_device) -> Result<Context, ControlError> {
-    // SAFETY: the device is alive by its borrow.
+    // SAFETY: the borrow keeps the device alive.
     let raw = unsafe { verbs::ibv_open_device(pointer(device)) };
     match NonNull::new(raw) {
-        // SAFETY: just opened, and closed nowhere else.
+        // SAFETY: just opened, and has no other owner.
         Some(raw) => Ok(unsafe { Context::from_raw(raw) }),
         None => Err(open_failed(&name_of(device), last_errno())),
     }
@@ -245,8 +249,8 @@ fn open_failed(name: &str, errno: i32) -> ControlError {
 fn query(context: &Context, name: &str) -> Result<ibv_device_attr_ex, ControlError> {
     // SAFETY: the struct holds integers and byte arrays, for which zero is valid.
     let mut attr: ibv_device_attr_ex = unsafe { core::mem::zeroed() };
-    // SAFETY: the context is open; `attr` is as large as the header that the
-    // shim was compiled with says.
+    // SAFETY: the context is open; the size of `attr` is that of the header that
+    // the shim was compiled with.
     let errno = unsafe {
         dv_sys::inline::ibv_query_device_ex(context.as_ptr(), core::ptr::null(), &raw mut attr)
     };
@@ -314,26 +318,26 @@ fn describe(device: &ibv_device, request: PathRequest) -> DeviceInfo {
     })
 }
 
-/// How to drive a device that can be opened.
+/// Selects the data path for a device that can be opened.
 fn data_path(device: &ibv_device, request: PathRequest) -> DataPath {
     match (request, obstacle(device)) {
         (PathRequest::Verbs, _) => DataPath::Verbs {
-            reason: "it was asked for".to_owned(),
+            reason: "it was requested".to_owned(),
         },
         (_, None) => DataPath::Direct,
         (PathRequest::Auto, Some(reason)) => DataPath::Verbs { reason },
         (PathRequest::Direct, Some(reason)) => DataPath::Unusable {
-            reason: format!("the direct path was asked for, but {reason}"),
+            reason: format!("the direct path was requested, but {reason}"),
         },
     }
 }
 
-/// What keeps us from a device's rings.
+/// Returns the reason why the direct path is not possible.
 fn obstacle(device: &ibv_device) -> Option<String> {
     if !is_mlx5(device) {
-        return Some("it is no mlx5 device".to_owned());
+        return Some("it is not an mlx5 device".to_owned());
     }
-    // Either adds a signature to the WQEs of its queues, which moves the segments.
+    // Each adds a signature to the WQEs of its queues, which moves the segments.
     ["MLX5_QP_SIGNATURE", "MLX5_SRQ_SIGNATURE"]
         .into_iter()
         .find(|switch| environment::driver_switch(switch).is_some())
@@ -341,7 +345,7 @@ fn obstacle(device: &ibv_device) -> Option<String> {
 }
 
 fn is_mlx5(device: &ibv_device) -> bool {
-    // SAFETY: the device is alive by its borrow; the call only reads it.
+    // SAFETY: the borrow keeps the device alive; the call only reads it.
     unsafe { dv_sys::mlx5dv::mlx5dv_is_supported(pointer(device)) }
 }
 
@@ -351,7 +355,7 @@ fn not_as_asked(name: &str, reason: String) -> ControlError {
         format!("open {name}"),
         reason,
     )
-    .with_remedy("ask for the path auto or verbs (DAT_PATH)")
+    .with_remedy("select the data path auto or verbs (DAT_PATH)")
 }
 
 fn not_found(name: &str, list: &DeviceList) -> ControlError {
@@ -364,10 +368,11 @@ fn not_found(name: &str, list: &DeviceList) -> ControlError {
         format!("open {name}"),
         "there is no RDMA device of that name",
     )
-    .with_remedy(format!("there are: {}", names.join(", ")))
+    .with_remedy(format!("available devices: {}", names.join(", ")))
 }
 
-/// Tells a host without RDMA hardware from one without the software for it.
+/// Returns the error for a host without devices: it distinguishes missing hardware
+/// from missing drivers.
 fn no_device(name: &str, class: &Path) -> ControlError {
     let known: Vec<String> = fs::read_dir(class)
         .into_iter()
@@ -399,7 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_name_is_an_error_that_says_what_there_is() {
+    fn an_unknown_name_is_an_error_that_lists_the_devices() {
         let error = Device::open("no_such_device").expect_err("no such device");
         let expected = match devices().expect("a list").is_empty() {
             true => ControlErrorKind::NoDevice,
@@ -410,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_hardware_and_missing_user_drivers_are_told_apart() {
+    fn missing_hardware_and_missing_user_drivers_are_distinguished() {
         let folder = std::env::temp_dir().join(format!("rdma-class-{}", std::process::id()));
         let hardware = no_device("mlx5_0", &folder);
         assert!(
@@ -435,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_device_file_and_missing_rights_have_their_own_remedies() {
+    fn a_missing_device_file_and_a_missing_permission_have_different_remedies() {
         let missing = open_failed("mlx5_0", libc::ENOENT);
         assert!(missing.remedy().contains("ib_uverbs"), "{missing}");
         let denied = open_failed("mlx5_0", libc::EACCES);

@@ -1,4 +1,4 @@
-//! The devices that libibverbs sees.
+//! The list of devices that libibverbs finds.
 
 use core::ptr::NonNull;
 
@@ -7,18 +7,19 @@ use dv_sys::verbs::{self, ibv_device};
 use crate::descriptors;
 use crate::error::{ControlError, last_errno};
 
-/// The list that libibverbs allocates; devices are valid while it lives.
+/// The list that libibverbs allocates; its devices are valid while it lives.
 pub(super) struct DeviceList {
     list: Option<NonNull<*mut ibv_device>>,
     length: usize,
 }
 
 impl DeviceList {
-    /// libibverbs passes over what it cannot read, and loads its drivers once
-    /// for a process: drivers for which it had no descriptors would never be
-    /// loaded. So it is not asked before there are some.
+    /// Lists the devices. libibverbs skips files that it cannot open, and loads its
+    /// drivers once per process: drivers for which it had no file descriptors would
+    /// never be loaded. So this first checks that there are some.
     pub(super) fn new() -> Result<Self, ControlError> {
-        /// The directory of drivers, a file in it, and two to spare.
+        /// The descriptors for the directory of drivers and a file in it, and two
+        /// to spare.
         const TO_LOOK: usize = 4;
         if let Some(lack) = descriptors::lack(TO_LOOK) {
             let errno = lack.raw_os_error().unwrap_or(libc::EMFILE);
@@ -29,7 +30,7 @@ impl DeviceList {
         let list = NonNull::new(unsafe { verbs::ibv_get_device_list(&raw mut length) });
         if list.is_none() {
             match last_errno() {
-                // What it says of a kernel without RDMA.
+                // The errors of a kernel without RDMA.
                 libc::ENOSYS | libc::ENOENT | libc::ENODEV => length = 0,
                 errno => return Err(ControlError::verbs("list RDMA devices", errno)),
             }
@@ -44,8 +45,8 @@ impl DeviceList {
         let list = self.list;
         (0..self.length).filter_map(move |index| {
             let list = list?;
-            // SAFETY: the array has `length` entries, which libibverbs keeps
-            // unchanged until the list is freed, so as long as `self` lives.
+            // SAFETY: the array has `length` entries, which libibverbs does not
+            // change until the list is freed, when `self` is dropped.
             unsafe { list.add(index).read().as_ref() }
         })
     }
@@ -54,7 +55,7 @@ impl DeviceList {
 impl Drop for DeviceList {
     fn drop(&mut self) {
         if let Some(list) = self.list {
-            // SAFETY: it comes from ibv_get_device_list and is freed once.
+            // SAFETY: the list comes from ibv_get_device_list and is freed once.
             unsafe { verbs::ibv_free_device_list(list.as_ptr()) };
         }
     }

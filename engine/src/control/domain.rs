@@ -10,8 +10,8 @@ use core::ptr::NonNull;
 use dv_sys::verbs::{self, ibv_pd};
 use std::sync::Arc;
 
-/// Memory and queues of one domain may be used together. Clones are handles
-/// to the same domain.
+/// A protection domain: memory and queues of one domain may be used together.
+/// Clones are handles to the same domain.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(super) device: Device,
@@ -22,7 +22,7 @@ impl Device {
     /// Allocates a protection domain.
     ///
     /// # Errors
-    /// The device has no more.
+    /// The device has no protection domains left.
     pub fn alloc_pd(&self) -> Result<ProtectionDomain, ControlError> {
         const OPERATION: &str = "allocate a protection domain";
         self.context.require_here(OPERATION)?;
@@ -41,7 +41,7 @@ impl Device {
 }
 
 impl ProtectionDomain {
-    /// The device it belongs to.
+    /// Returns the device of the domain.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
@@ -50,27 +50,28 @@ impl ProtectionDomain {
     /// Registers `length` bytes at `addr` with the device.
     ///
     /// # Errors
-    /// No memory there, too much of it, or the limit on locked memory.
+    /// There is no memory at `addr`, `length` exceeds the device's limit, or the
+    /// limit on locked memory is reached.
     ///
     /// # Safety
-    /// Until the region is dropped the memory stays mapped, and the device
-    /// (and, as far as `access` goes, any peer that knows the key) may read
-    /// and write it at any time: no Rust reference may exist to bytes that
-    /// are written, and nothing else may be allocated there.
+    /// Until the region is dropped, the memory stays mapped, and the device (and
+    /// any peer with the rkey, as far as `access` allows) may read and write it at
+    /// any time. No Rust reference may exist to bytes that are written, and nothing
+    /// else may be allocated there.
     pub unsafe fn register(
         &self,
         addr: *mut u8,
         length: usize,
         access: Access,
     ) -> Result<MemoryRegion, ControlError> {
-        // SAFETY: the caller's promise is the callee's.
+        // SAFETY: the callee requires the same of its caller.
         unsafe { MemoryRegion::register(self, addr, length, access) }
     }
 
     /// Allocates `length` bytes of zeroed, page-aligned memory and registers them.
     ///
     /// # Errors
-    /// As [`ProtectionDomain::register`], or out of memory.
+    /// As for [`ProtectionDomain::register`], or there is no memory.
     pub fn allocate(
         &self,
         length: usize,
@@ -86,7 +87,7 @@ pub(super) struct RawDomain {
     pub(super) context: Arc<Context>,
 }
 
-// SAFETY: libibverbs lets any thread use a domain, several at a time.
+// SAFETY: libibverbs allows any threads to use a domain at the same time.
 unsafe impl Send for RawDomain {}
 // SAFETY: as above.
 unsafe impl Sync for RawDomain {}
@@ -102,8 +103,8 @@ impl Drop for RawDomain {
         if !self.context.here() {
             return;
         }
-        // SAFETY: allocated by `alloc_pd`, and what was made in the domain
-        // held an `Arc` of this and is gone.
+        // SAFETY: allocated by `alloc_pd`; everything created in the domain held an
+        // `Arc` of this and was destroyed.
         let errno = unsafe { verbs::ibv_dealloc_pd(self.raw.as_ptr()) };
         if errno != 0 {
             tracing::error!(errno, "ibv_dealloc_pd failed");

@@ -10,19 +10,19 @@ use dv_sys::event::{self, ibv_async_event};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Something that happened outside of the queues.
+/// An asynchronous event of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// What.
+    /// The kind of the event.
     pub kind: AsyncEventKind,
-    /// To what.
+    /// The object of the event.
     pub source: AsyncSource,
 }
 
-/// What an [`AsyncEvent`] happened to.
+/// The object of an [`AsyncEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncSource {
-    /// A QP, by its id; with the number that it has.
+    /// A QP, by its id and its QP number.
     Qp(ObjectId, u32),
     /// A CQ.
     Cq(ObjectId),
@@ -30,17 +30,17 @@ pub enum AsyncSource {
     Srq(ObjectId),
     /// A port, by its number.
     Port(u8),
-    /// The whole device, or something that the engine did not make.
+    /// The whole device, or an object that the engine did not create.
     Device,
 }
 
-/// What sort an [`AsyncEvent`] is (`enum ibv_event_type`).
+/// The kind of an [`AsyncEvent`] (`enum ibv_event_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AsyncEventKind {
-    /// A CQ overran or broke: its QPs do not work any more.
+    /// A CQ overran or failed: its QPs do not work any more.
     CqError,
-    /// A QP broke.
+    /// A QP failed.
     QpFatal,
     /// A QP refused a request of its peer.
     QpRequestError,
@@ -50,13 +50,13 @@ pub enum AsyncEventKind {
     Established,
     /// The send queue has drained.
     SendDrained,
-    /// The last receive that a QP in error took from its SRQ is done.
+    /// The last receive that a QP in ERR took from its SRQ has completed.
     LastReceive,
-    /// An SRQ broke.
+    /// An SRQ failed.
     SrqError,
-    /// An SRQ has fewer receives left than the limit that was set.
+    /// An SRQ has fewer receives left than its limit.
     SrqLimit,
-    /// The device broke: nothing works any more.
+    /// The device failed: nothing works any more.
     DeviceFatal,
     /// A port became active.
     PortActive,
@@ -69,14 +69,14 @@ pub enum AsyncEventKind {
 }
 
 impl Device {
-    /// The descriptor that is readable when there are events.
+    /// Returns the descriptor that is readable when there are events.
     #[must_use]
     pub fn async_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: open until the context is closed, which the borrow prevents.
         unsafe { BorrowedFd::borrow_raw(self.context.async_fd()) }
     }
 
-    /// The events that are there now. Never blocks: wait on
+    /// Returns the events that are there now. Never blocks: wait on
     /// [`Device::async_fd`]. Each event is acknowledged when it is returned.
     #[must_use]
     pub fn async_events(&self) -> AsyncEvents {
@@ -86,7 +86,7 @@ impl Device {
     }
 }
 
-/// Iterator over the events of a device that are there now.
+/// An iterator over the present events of a device.
 pub struct AsyncEvents {
     context: Arc<Context>,
 }
@@ -112,8 +112,8 @@ impl Iterator for AsyncEvents {
                     errno => return Some(Err(ControlError::verbs(OPERATION, errno))),
                 }
             }
-            // SAFETY: filled in by the successful call. Its objects are alive
-            // until the acknowledgement: destroying one waits for that.
+            // SAFETY: the successful call has filled it in. Its objects live until
+            // the acknowledgement, for which destroying an object waits.
             let event = unsafe {
                 let event = describe(raw.assume_init_ref());
                 event::ibv_ack_async_event(raw.as_mut_ptr());
@@ -128,13 +128,16 @@ impl Iterator for AsyncEvents {
     }
 }
 
+/// Converts an event.
+///
 /// # Safety
 /// The event was read, and not yet acknowledged.
 unsafe fn describe(raw: &ibv_async_event) -> AsyncEvent {
     let kind = kind_of(raw.event_type);
     let element = raw.element;
-    // SAFETY: the type tells which member of the union holds, and the object
-    // is alive (the caller). Its context is what our `create` functions set.
+    // SAFETY: the type tells which member of the union is valid, and the caller
+    // promises that the object is alive. Its context is what the `create` functions
+    // of this module set.
     let source = unsafe {
         match raw.event_type {
             event::IBV_EVENT_QP_FATAL

@@ -1,9 +1,9 @@
-//! The single crossing from verbs to rings: `mlx5dv_init_obj` tells where
-//! libmlx5 put the rings of an object, and [`mlx5_rings::layout`] says it on.
+//! The only crossing from verbs to rings: `mlx5dv_init_obj` reports where libmlx5
+//! put the rings of an object, and [`mlx5_rings::layout`] values pass that on.
 //!
-//! What the rings rely on (powers of two, present pointers) is checked here
-//! once. Asking for a CQ also makes libmlx5 leave it alone from then on, so
-//! that destroying a QP does not move our CQEs (`MLX5_CQ_FLAGS_DV_OWNED`).
+//! What the rings rely on (powers of two, non-null pointers) is checked here once.
+//! Querying a CQ also makes libmlx5 stop using it, so that destroying a QP does not
+//! move CQEs (`MLX5_CQ_FLAGS_DV_OWNED`).
 
 use super::context::Context;
 use crate::error::{ControlError, ControlErrorKind};
@@ -25,6 +25,8 @@ pub(super) struct QueueLayouts {
     pub(super) recv: Option<RecvLayout>,
 }
 
+/// Returns the layout of a CQ.
+///
 /// # Safety
 /// `cq` is alive and of a device that `mlx5dv_is_supported`.
 pub(super) unsafe fn completion_layout(
@@ -35,7 +37,8 @@ pub(super) unsafe fn completion_layout(
     let (mut out, mut object): (mlx5dv_cq, mlx5dv_obj) = unsafe { core::mem::zeroed() };
     object.cq.in_ = cq.as_ptr();
     object.cq.out = &raw mut out;
-    // SAFETY: the CQ is alive (the caller), and `out` for the call.
+    // SAFETY: the caller promises that the CQ is alive; `out` lives through the
+    // call.
     unsafe { init(&mut object, MLX5DV_OBJ_CQ.into(), WHAT)? };
     let check = Check(WHAT);
     check.that(matches!(out.cqe_size, 64 | 128), "CQE size", out.cqe_size)?;
@@ -49,6 +52,8 @@ pub(super) unsafe fn completion_layout(
     })
 }
 
+/// Returns the layout of an SRQ.
+///
 /// # Safety
 /// `srq` is alive and of a device that `mlx5dv_is_supported`.
 pub(super) unsafe fn shared_recv_layout(
@@ -60,7 +65,8 @@ pub(super) unsafe fn shared_recv_layout(
     out.comp_mask = u64::from(MLX5DV_SRQ_MASK_SRQN);
     object.srq.in_ = srq.as_ptr();
     object.srq.out = &raw mut out;
-    // SAFETY: the SRQ is alive (the caller), and `out` for the call.
+    // SAFETY: the caller promises that the SRQ is alive; `out` lives through the
+    // call.
     unsafe { init(&mut object, MLX5DV_OBJ_SRQ.into(), WHAT)? };
     let check = Check(WHAT);
     check.that(out.stride >= 32, "stride", out.stride)?;
@@ -76,8 +82,9 @@ pub(super) unsafe fn shared_recv_layout(
     })
 }
 
-/// `granted` is what creation answered; `exclusive` whether the register is
-/// the QP's alone, `windows` whether it was created for binding windows.
+/// Returns the layouts of a QP. `granted` is the result of its creation;
+/// `exclusive` tells whether no other QP uses its doorbell register, `windows`
+/// whether it was created for binding memory windows.
 ///
 /// # Safety
 /// `qp` is alive and of a device that `mlx5dv_is_supported`.
@@ -93,7 +100,8 @@ pub(super) unsafe fn queue_layouts(
     let (mut out, mut object): (mlx5dv_qp, mlx5dv_obj) = unsafe { core::mem::zeroed() };
     object.qp.in_ = qp.as_ptr();
     object.qp.out = &raw mut out;
-    // SAFETY: the QP is alive (the caller), and `out` for the call.
+    // SAFETY: the caller promises that the QP is alive; `out` lives through the
+    // call.
     unsafe { init(&mut object, MLX5DV_OBJ_QP.into(), WHAT)? };
     let check = Check(WHAT);
     check.that(out.sq.stride == 64, "send queue stride", out.sq.stride)?;
@@ -131,10 +139,12 @@ pub(super) unsafe fn queue_layouts(
     Ok(QueueLayouts { send, recv })
 }
 
+/// Calls `mlx5dv_init_obj`.
+///
 /// # Safety
 /// The pointers in `object` that `kind` selects are valid.
 unsafe fn init(object: &mut mlx5dv_obj, kind: u64, what: &str) -> Result<(), ControlError> {
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     match unsafe { mlx5dv_init_obj(object, kind) } {
         0 => Ok(()),
         errno => Err(ControlError::verbs(
@@ -144,8 +154,8 @@ unsafe fn init(object: &mut mlx5dv_obj, kind: u64, what: &str) -> Result<(), Con
     }
 }
 
-/// Refuses what the rings cannot work with. It would be a libmlx5 of another
-/// make than its header says.
+/// Refuses layouts that the rings cannot use. They can come only from a libmlx5
+/// that does not match its header.
 struct Check(&'static str);
 
 impl Check {

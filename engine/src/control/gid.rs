@@ -1,4 +1,4 @@
-//! GIDs, and which one to connect with.
+//! GIDs, and the choice of the GID for connections.
 
 use super::context::Context;
 use super::port::LinkLayer;
@@ -12,19 +12,19 @@ use std::net::Ipv6Addr;
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// Whether all bits are zero: an unused entry.
+    /// Returns whether all bits are zero, as in an unused entry.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.0 == [0; 16]
     }
 
-    /// Whether it is of use only on one link (`fe80::/10`).
+    /// Returns whether the address is link-local (`fe80::/10`).
     #[must_use]
     pub fn is_link_local(self) -> bool {
         Ipv6Addr::from(self.0).is_unicast_link_local()
     }
 
-    /// The subnet prefix: the upper 64 bits.
+    /// Returns the subnet prefix: the upper 64 bits.
     #[must_use]
     pub fn subnet_prefix(self) -> [u8; 8] {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
@@ -53,12 +53,12 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// The protocol that an entry of the GID table stands for.
+/// The protocol of a GID table entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidKind {
     /// InfiniBand.
     InfiniBand,
-    /// RoCE version 1: stays on one Ethernet segment.
+    /// RoCE version 1: not routable, limited to one Ethernet segment.
     RoceV1,
     /// RoCE version 2: over UDP and IP.
     RoceV2,
@@ -85,19 +85,19 @@ pub struct GidEntry {
     pub kind: GidKind,
 }
 
-/// The GID that connections of a port use, and why this one.
+/// The GID for connections of a port, and the reason for the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GidChoice {
     /// The entry.
     pub entry: GidEntry,
-    /// Why it was chosen, as a phrase.
+    /// The reason for the choice, as a phrase.
     pub reason: &'static str,
 }
 
 impl GidChoice {
-    /// Chooses among the entries of a port: on InfiniBand the first one (the
-    /// port's own); on RoCE version 2 before 1, and routable before link-local.
-    /// Among equals the lowest index.
+    /// Chooses among the entries of a port. On InfiniBand: the first one, which is
+    /// the port's own. On RoCE: version 2 before version 1, and routable before
+    /// link-local. Among equals: the lowest index.
     ///
     /// # Errors
     /// The table has no entry for the link layer.
@@ -122,7 +122,7 @@ const REASONS: [&str; 4] = [
     "RoCE v1 (no RoCE v2 entry)",
 ];
 
-/// The place in [`REASONS`]; lower is better.
+/// Returns the index in [`REASONS`]; lower is better.
 fn rank(link: LinkLayer, entry: &GidEntry) -> Option<usize> {
     match (link, entry.kind) {
         (LinkLayer::InfiniBand, GidKind::InfiniBand) => Some(0),
@@ -157,8 +157,8 @@ pub(super) fn read_table(
     length: usize,
     link: LinkLayer,
 ) -> Vec<GidEntry> {
-    // Tables are long (1024 entries with Soft-RoCE) and nearly empty, and this
-    // is done for every connection.
+    // Tables are long (1024 entries with Soft-RoCE) and mostly unused, and are read
+    // for every connection.
     if let Some(entries) = read_at_once(context, port) {
         return entries;
     }
@@ -169,7 +169,7 @@ pub(super) fn read_table(
         .collect()
 }
 
-/// Whether an entry of the table is what it was.
+/// Returns whether an entry of the table is unchanged.
 pub(super) fn is_still(context: &Context, port: u8, link: LinkLayer, entry: &GidEntry) -> bool {
     read(context, port, entry.index, link).as_ref() == Some(entry)
 }
@@ -182,11 +182,11 @@ const UNUSED: ibv_gid_entry = ibv_gid_entry {
     ndev_ifindex: 0,
 };
 
-/// The used entries in one call to the kernel. `None` if it knows no such call,
-/// or there are very many.
+/// Reads the used entries with one system call. `None` if the kernel does not have
+/// that call, or if there are very many entries.
 fn read_at_once(context: &Context, port: u8) -> Option<Vec<GidEntry>> {
     let mut table = [UNUSED; 128];
-    // SAFETY: the context is open, and so many entries are writable.
+    // SAFETY: the context is open, and that many entries are writable.
     let found = unsafe {
         dv_sys::inline::ibv_query_gid_table(
             context.as_ptr(),
@@ -202,8 +202,8 @@ fn read_at_once(context: &Context, port: u8) -> Option<Vec<GidEntry>> {
     Some(of_port.filter_map(used).collect())
 }
 
-/// An entry as libibverbs tells it, if there is a GID in it, within the indices
-/// that an address vector has room for.
+/// Converts an entry of libibverbs, if it has a GID and its index fits in an
+/// address vector.
 fn used(entry: &ibv_gid_entry) -> Option<GidEntry> {
     let gid = Gid::from_verbs(entry.gid);
     let index = u8::try_from(entry.gid_index).ok()?;
@@ -232,7 +232,7 @@ fn read(context: &Context, port: u8, index: u8, link: LinkLayer) -> Option<GidEn
         )
     } != 0;
     let (gid, kind) = if failed {
-        // An unused entry, or a kernel that does not tell types.
+        // An unused entry, or a kernel that does not report types.
         (read_untyped(context, port, index)?, untyped_kind(link))
     } else {
         (Gid::from_verbs(entry.gid), kind_of(&entry))
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn roce_prefers_version_2_and_routable_and_says_so() {
+    fn roce_prefers_version_2_and_routable_addresses() {
         let table = [
             entry(0, GidKind::RoceV1, "fe80::1"),
             entry(1, GidKind::RoceV2, "fe80::1"),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_taken_over_as_they_are_told_and_empty_ones_are_not() {
+    fn used_entries_are_converted_and_empty_ones_skipped() {
         let told = |index, gid_type, first| ibv_gid_entry {
             gid: ibv_gid {
                 raw: [first, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9],

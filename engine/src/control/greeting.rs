@@ -1,17 +1,17 @@
-//! The first word over an iWARP connection.
+//! The greeting: the first message on an iWARP connection of siw.
 //!
-//! MPA has the side that accepts stay silent until the other has sent: what it
-//! sends may overtake the requester's kernel, which takes it for a part of the
-//! answer and ends the connection. The enhanced setup (RFC 6581) sends a first
-//! frame for that. Of Linux's drivers irdma asks for it always
-//! (`irdma_build_mpa_v2` in drivers/infiniband/hw/irdma/cm.c), cxgb4 by default
-//! (`peer2peer` in drivers/infiniband/hw/cxgb4/cm.c), and siw never
-//! (`peer_to_peer` in drivers/infiniband/sw/siw/siw_main.c).
+//! MPA requires the accepting side to stay silent until the other side has sent. A
+//! message that it sends earlier may overtake the requester's kernel, which takes
+//! the message for a part of the answer and ends the connection. The enhanced setup
+//! (RFC 6581) sends a first frame for that. Among Linux's drivers, irdma always
+//! requests it (`irdma_build_mpa_v2` in drivers/infiniband/hw/irdma/cm.c), cxgb4
+//! does by default (`peer2peer` in drivers/infiniband/hw/cxgb4/cm.c), and siw never
+//! does (`peer_to_peer` in drivers/infiniband/sw/siw/siw_main.c).
 //!
-//! So on siw the accepting side of two of ours registers a word, says in its
-//! answer where that is, and tells [`crate::cm::ConnectionEvent::Established`]
-//! when the requester has written to it. The peer can write to nothing else by
-//! that key.
+//! So on siw, between two endpoints of this engine, the accepting side registers a
+//! word and puts its address into the answer. It reports
+//! [`crate::cm::ConnectionEvent::Established`] when the requester has written to
+//! the word. The key gives the peer access to nothing else.
 
 use super::access::Access;
 use super::buffer::RegisteredBuffer;
@@ -32,17 +32,17 @@ enum Word {
     Played(core::sync::atomic::AtomicBool),
 }
 
-/// Where it is.
+/// The address and key of a [`Greeting`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GreetingPlace {
     pub(crate) address: u64,
     pub(crate) key: u32,
 }
 
-/// What is written.
+/// The value that is written.
 const WORD: u32 = 0x6865_6c6f;
-/// A work request that nobody hears of: no tag of the verbs path
-/// (`path/verbs/tag.rs`).
+/// The `wr_id` of the greeting's work request, which is not a tag of the verbs path
+/// (`path/verbs/tag.rs`), so that its completion is not reported.
 pub(crate) const UNTOLD: u64 = 3 << 62 | WORD as u64;
 
 impl Greeting {
@@ -53,7 +53,7 @@ impl Greeting {
         Ok(Self(Word::Registered(word)))
     }
 
-    /// One that comes when the test says so: [`Self::come`].
+    /// Returns a greeting that arrives when the test calls [`Self::come`].
     #[cfg(test)]
     pub(crate) fn played() -> Self {
         Self(Word::Played(false.into()))
@@ -66,7 +66,7 @@ impl Greeting {
         }
     }
 
-    /// Where the requester is to write.
+    /// Returns where the requester has to write.
     pub(crate) fn place(&self) -> GreetingPlace {
         match &self.0 {
             Word::Registered(word) => GreetingPlace {
@@ -78,11 +78,11 @@ impl Greeting {
         }
     }
 
-    /// Whether the requester has written.
+    /// Returns whether the requester has written.
     pub(crate) fn has_come(&self) -> bool {
         match &self.0 {
-            // SAFETY: the mapping is aligned and lives; the device may write it at
-            // any time, so no reference is made.
+            // SAFETY: the mapping is aligned and alive; the device may write to it
+            // at any time, so no reference is made.
             Word::Registered(word) => unsafe { word.as_ptr().cast::<u32>().read_volatile() != 0 },
             #[cfg(test)]
             Word::Played(come) => come.load(core::sync::atomic::Ordering::Acquire),
@@ -97,13 +97,13 @@ impl fmt::Debug for Greeting {
 }
 
 impl VerbsQp {
-    /// Whether the requester of its connections greets: its device does not
+    /// Returns whether the requester greets: its device does not send a first frame
     /// itself.
     pub(crate) fn greets(&self) -> bool {
         self.quirks() == Quirks::Siw
     }
 
-    /// A word for the requester of its connection, if such a device's greets.
+    /// Returns a word for the greeting of the requester, if its device needs one.
     pub(crate) fn greeting(&self) -> Result<Option<Greeting>, ControlError> {
         match self.greets() {
             true => Greeting::new(&self.domain).map(Some),
@@ -111,8 +111,8 @@ impl VerbsQp {
         }
     }
 
-    /// Writes to the peer's word. Nothing else is posted meanwhile: the queue has
-    /// a place for it beyond those that it grants.
+    /// Writes to the peer's word. Nothing else is posted meanwhile: the send queue
+    /// has one entry for it beyond the granted depth.
     pub(crate) fn greet(&self, place: GreetingPlace) -> Result<(), ControlError> {
         let word = WORD;
         let mut segment = ibv_sge {
@@ -134,7 +134,7 @@ impl VerbsQp {
             },
         };
         let mut bad = core::ptr::null_mut();
-        // SAFETY: the queue pair is alive; the word is copied in the call.
+        // SAFETY: the queue pair is alive; the call copies the word.
         match unsafe { inline::ibv_post_send(self.as_ptr(), &raw mut work, &raw mut bad) } {
             0 => Ok(()),
             errno => {

@@ -1,11 +1,11 @@
-//! Names for verbs objects that are never used twice.
+//! Ids of verbs objects, which are never reused.
 
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Names one object for the life of the process. QP numbers and addresses
-/// come back soon after an object is gone; these do not, so a late event
-/// cannot be taken for one of the successor.
+/// The id of one object for the lifetime of the process. QP numbers and addresses
+/// are reused soon after an object is destroyed; ids are not, so a late event
+/// cannot be attributed to a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectId(NonZeroUsize);
 
@@ -16,8 +16,8 @@ impl ObjectId {
         Self(NonZeroUsize::new(id).expect("a process does not create 2^64 objects"))
     }
 
-    /// As the context pointer that libibverbs keeps with an object. It is
-    /// never dereferenced.
+    /// Returns the id as the context pointer of an object in libibverbs. The
+    /// pointer is never dereferenced.
     pub(super) fn to_context(self) -> *mut core::ffi::c_void {
         core::ptr::without_provenance_mut(self.0.get())
     }

@@ -1,22 +1,22 @@
-//! How many inline bytes a queue pair gets.
+//! Finding the inline size of a queue pair.
 //!
-//! No verb tells how many bytes a device takes inline. A driver refuses to
-//! create a queue pair with too many, mostly by `EINVAL`; some grant fewer
-//! instead. So where a size is refused, smaller ones are tried on queue pairs
-//! that are destroyed at once, and the device remembers what was found.
+//! No verb reports how many inline bytes a device supports. A driver refuses to
+//! create a queue pair with too many, usually with `EINVAL`; some drivers grant
+//! fewer instead. So after a refusal, smaller sizes are tried on queue pairs that
+//! are destroyed at once, and the result is cached per device.
 
 use crate::error::{ControlError, ControlErrorKind};
 use crate::sync::Mutex;
 
-/// What a queue pair is asked for.
+/// The inline bytes that a caller asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     pub(super) bytes: u32,
-    /// Fewer bytes will do, down to none.
+    /// Accept fewer bytes, down to 0.
     pub(super) or_fewer: bool,
 }
 
-/// All of a queue pair's specification that its inline size may depend on.
+/// The properties of a queue pair that its inline size may depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) send_depth: u32,
@@ -27,12 +27,12 @@ pub(super) struct Shape {
     pub(super) windows: bool,
 }
 
-/// The largest inline sizes that were found for shapes of queue pairs.
+/// The cache: the largest inline sizes found, by shape of the queue pair.
 #[derive(Default)]
 pub(super) struct Found(Mutex<Vec<(Shape, u32)>>);
 
 impl Found {
-    /// Shapes remembered, at most: programs have few.
+    /// The most cached shapes: programs use few.
     const MOST: usize = 16;
 
     fn of(&self, shape: Shape) -> Option<u32> {
@@ -51,13 +51,13 @@ impl Found {
     }
 }
 
-/// Creates a queue pair with the inline bytes of `wish`. `attempt` creates one
-/// with a number of inline bytes, and returns it with the number granted.
+/// Creates a queue pair with the inline bytes of `wish`. `attempt` creates one with
+/// a number of inline bytes, and returns it with the granted number.
 ///
 /// # Errors
-/// The error of `attempt` if the queue pair cannot be had without inline bytes
-/// either. If it can, but not with those of `wish`, which are all needed, an
-/// error that names the most that the device takes.
+/// The error of `attempt`, if the queue pair cannot be created without inline bytes
+/// either. Otherwise, if all bytes of `wish` are required, an error that names the
+/// most that the device supports.
 pub(super) fn create<T>(
     wish: Wish,
     shape: Shape,
@@ -82,7 +82,8 @@ pub(super) fn create<T>(
                 discard(made);
                 Ok(granted)
             };
-            // If it is refused without inline bytes, these are not the cause.
+            // If it is refused without inline bytes, the inline size is not the
+            // cause.
             let Ok(least) = granted(0) else {
                 return Err(error);
             };
@@ -97,7 +98,7 @@ pub(super) fn create<T>(
     }
 }
 
-/// Finds the largest size below `refused` that is granted; 0 is.
+/// Finds the largest granted size below `refused`; 0 is granted.
 fn search(
     least: u32,
     mut refused: u32,
@@ -120,7 +121,7 @@ fn search(
     Ok(largest)
 }
 
-/// Whether a driver may mean the inline size by an error.
+/// Returns whether a driver may report a refused inline size by this error.
 fn may_be_the_size(error: &ControlError) -> bool {
     matches!(
         error.errno(),
@@ -138,13 +139,13 @@ fn refusal(asked: u32, largest: u32, shape: Shape) -> ControlError {
         ControlErrorKind::Limit,
         super::qp::CREATE,
         format!(
-            "{asked} inline bytes are asked for, and the device takes at most {largest} bytes \
+            "{asked} inline bytes are requested, but the device supports at most {largest} bytes \
              inline (send depth {send_depth}, segments {send_segments})"
         ),
     )
     .with_remedy(match largest {
-        0 => "ask for no inline bytes".to_owned(),
-        _ => format!("ask for {largest} inline bytes or fewer"),
+        0 => "request no inline bytes".to_owned(),
+        _ => format!("request {largest} inline bytes or fewer"),
     })
 }
 
@@ -162,7 +163,7 @@ mod tests {
         windows: false,
     };
 
-    /// A device that refuses more than so many bytes, by an error number.
+    /// A device that refuses more than `most` bytes with an error number.
     struct Fake {
         most: u32,
         errno: i32,
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_grants_at_once_takes_one_attempt() {
+    fn a_granted_size_takes_one_attempt() {
         let device = Fake::new(236);
         assert_eq!(device.create(64, true).unwrap(), 64);
         assert_eq!(device.create(236, false).unwrap(), 236);
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_for_fewer_gets_the_largest_size_and_the_device_remembers_it() {
+    fn or_fewer_gets_the_largest_size_and_caches_it() {
         for most in [0, 1, 16, 63, 64, 101, 235] {
             let device = Fake::new(most);
             assert_eq!(device.create(236, true).unwrap(), most, "{most}");
@@ -229,20 +230,20 @@ mod tests {
         assert_eq!(error.kind(), ControlErrorKind::Limit);
         assert_eq!(
             error.to_string(),
-            "cannot create a queue pair: 236 inline bytes are asked for, and the device takes at \
-             most 64 bytes inline (send depth 128, segments 1)\nask for 64 inline bytes or fewer"
+            "cannot create a queue pair: 236 inline bytes are requested, but the device supports at \
+             most 64 bytes inline (send depth 128, segments 1)\nrequest 64 inline bytes or fewer"
         );
-        assert_eq!(device.alive.get(), 0, "none is left behind");
+        assert_eq!(device.alive.get(), 0, "no queue pair is left");
         let nothing = Fake::new(0).create(1, false).unwrap_err().to_string();
         assert!(nothing.contains("at most 0 bytes inline"), "{nothing}");
-        assert!(nothing.ends_with("ask for no inline bytes"), "{nothing}");
+        assert!(nothing.ends_with("request no inline bytes"), "{nothing}");
     }
 
     #[test]
-    fn a_driver_may_refuse_much_and_grant_fewer_of_less() {
+    fn a_driver_may_refuse_large_sizes_and_reduce_smaller_ones() {
         for most in [0, 10, 63, 64, 100] {
             let attempt = |bytes: u32| match bytes {
-                // As libmlx5 rounds before the kernel sees the size.
+                // libmlx5 rounds in this way before the kernel gets the size.
                 0..=127 => Ok((bytes.min(most), bytes.min(most))),
                 _ => Err(ControlError::verbs("create", libc::EINVAL)),
             };
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_grants_fewer_is_as_one_that_refuses() {
+    fn a_driver_that_grants_fewer_is_treated_as_one_that_refuses() {
         let grants = |bytes: u32| Ok(((), bytes.min(32)));
         let wish = |or_fewer| Wish {
             bytes: 64,
@@ -276,8 +277,8 @@ mod tests {
     }
 
     #[test]
-    fn another_cause_is_told_as_it_is() {
-        // Nothing is granted, with or without inline bytes.
+    fn other_errors_are_returned_unchanged() {
+        // The device grants no queue pair, with or without inline bytes.
         let attempt = |_| Err::<((), u32), _>(ControlError::verbs("create", libc::ENOMEM));
         for or_fewer in [true, false] {
             let wish = Wish {
@@ -287,7 +288,7 @@ mod tests {
             let error = create(wish, SHAPE, &Found::default(), attempt, drop).unwrap_err();
             assert_eq!(error.errno(), Some(libc::ENOMEM));
         }
-        // An error that no driver has for a size is not looked into.
+        // An error that no driver returns for an inline size causes no search.
         let device = Fake {
             errno: libc::EPERM,
             ..Fake::new(0)
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_shapes_are_remembered() {
+    fn the_number_of_cached_shapes_is_limited() {
         let found = Found::default();
         for send_depth in 0..100 {
             let shape = Shape {

@@ -1,13 +1,13 @@
-//! What a device can do at most.
+//! The limits of a device.
 
 use super::transport::Transport;
 use crate::error::{ControlError, ControlErrorKind};
 use dv_sys::verbs::{ibv_atomic_cap, ibv_device_attr, ibv_device_cap_flags};
 
-/// Upper limits of a device, as `ibv_query_device_ex` tells them.
+/// The limits of a device, as `ibv_query_device_ex` reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// QPs.
+    /// Queue pairs.
     pub qps: u32,
     /// Outstanding requests of a send or receive queue (`max_qp_wr`).
     pub queue_depth: u32,
@@ -15,11 +15,11 @@ pub struct Limits {
     pub segments: u32,
     /// Segments of one RDMA read (`max_sge_rd`).
     pub read_segments: u32,
-    /// CQs.
+    /// Completion queues.
     pub cqs: u32,
     /// Entries of a CQ (`max_cqe`).
     pub cq_depth: u32,
-    /// Completion vectors; a CQ's vector is below.
+    /// Completion vectors; the vector of a CQ is below this number.
     pub vectors: u32,
     /// Shared receive queues.
     pub srqs: u32,
@@ -39,7 +39,7 @@ pub struct Limits {
     pub reads_served: u8,
     /// RDMA reads and atomics that a QP has in flight (`max_qp_init_rd_atom`).
     pub reads_issued: u8,
-    /// Whether it has atomic operations, as `atomic_cap` says.
+    /// Whether the device has atomic operations (`atomic_cap`).
     pub atomics: bool,
 }
 
@@ -47,7 +47,7 @@ const WINDOWS: u32 = ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW.0;
 
 impl Limits {
     pub(super) fn new(attr: &ibv_device_attr, vectors: u32, transport: Transport) -> Self {
-        // The verbs use signed numbers for counts; a negative one means none.
+        // Verbs use signed counts; a negative count means 0.
         let count = |n: i32| u32::try_from(n).unwrap_or(0);
         let small = |n: i32| u8::try_from(n.clamp(0, 255)).unwrap_or(u8::MAX);
         Self {
@@ -63,7 +63,7 @@ impl Limits {
             srq_segments: srq_segments(attr),
             regions: count(attr.max_mr),
             region_size: attr.max_mr_size,
-            // Some tell a number though they have none.
+            // Some drivers report a number although they have no memory windows.
             windows: if attr.device_cap_flags & WINDOWS != 0 {
                 count(attr.max_mw)
             } else {
@@ -77,8 +77,8 @@ impl Limits {
     }
 }
 
-/// Returns the segments of a receive in a shared queue. qedr of Linux 6.1 has
-/// such queues and leaves `max_srq_sge` 0 (`qedr_set_device_attr`).
+/// Returns the most segments of a receive in a shared receive queue. qedr of Linux
+/// 6.1 has such queues but leaves `max_srq_sge` 0 (`qedr_set_device_attr`).
 fn srq_segments(attr: &ibv_device_attr) -> u32 {
     let count = |n: i32| u32::try_from(n).unwrap_or(0);
     match (count(attr.max_srq), count(attr.max_srq_sge)) {
@@ -88,9 +88,9 @@ fn srq_segments(attr: &ibv_device_attr) -> u32 {
     }
 }
 
-/// Returns the segments of an RDMA read. Drivers that set no `max_sge_rd` leave
-/// it 0: then a read takes as many segments as other requests, but on iWARP,
-/// whose protocol names one place for what is read, one (RFC 5040, 4.4).
+/// Returns the most segments of an RDMA read. Some drivers leave `max_sge_rd` 0: a
+/// read then takes as many segments as other requests, but one on iWARP, whose
+/// protocol has one sink buffer per read (RFC 5040, 4.4).
 fn read_segments(attr: &ibv_device_attr, transport: Transport) -> u32 {
     let segments = u32::try_from(attr.max_sge).unwrap_or(0);
     match (u32::try_from(attr.max_sge_rd).unwrap_or(0), transport) {
@@ -100,8 +100,8 @@ fn read_segments(attr: &ibv_device_attr, transport: Transport) -> u32 {
     }
 }
 
-/// A number from the application that must be at least `least` and at most
-/// `most`, a limit of the device or of a field that `limit` names.
+/// A number from the application that must be between `least` and `most`, a limit
+/// of the device or of a field that `limit` names.
 pub(super) struct Bounded {
     pub(super) what: &'static str,
     pub(super) value: u32,
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_have_their_own_number_of_segments() {
+    fn reads_have_a_segment_limit_of_their_own() {
         // SAFETY: integers and byte arrays, for which zero is valid.
         let mut attr: ibv_device_attr = unsafe { core::mem::zeroed() };
         for (max_sge, max_sge_rd, transport, expected) in [
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_queues_take_segments_though_the_driver_forgets_to_say_so() {
+    fn shared_queues_have_a_segment_limit_although_the_driver_reports_none() {
         // SAFETY: as above.
         let mut attr: ibv_device_attr = unsafe { core::mem::zeroed() };
         attr.max_sge = 4;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_atomics_are_there_if_the_device_says_so() {
+    fn windows_and_atomics_follow_the_device_s_flags() {
         // SAFETY: as above.
         let mut attr: ibv_device_attr = unsafe { core::mem::zeroed() };
         attr.max_mw = 100;

@@ -1,12 +1,12 @@
-//! The way to a peer as the kernel's connection manager found it.
+//! The route to a peer as the kernel's connection manager found it.
 //!
-//! Who exchanges addresses himself computes the attributes of his queue pair
-//! ([`super::route`]). With rdma_cm the kernel knows them: it resolved the
-//! peer's IP address, chose the GID, and agreed with the peer on packet
-//! sequence numbers. [`ManagedRoute`] has what it says as plain values.
+//! An application that exchanges addresses itself computes the attributes of its
+//! queue pair ([`super::route`]). With rdma_cm the kernel knows them: it resolved
+//! the peer's IP address, chose the GID, and agreed with the peer on packet
+//! sequence numbers. [`ManagedRoute`] has these attributes as plain values.
 //!
-//! On iWARP there is nothing to say: accepting, and the peer's acceptance, move
-//! the queue pair to RTS in the kernel (`iw_cm`). [`Route::Iwarp`] stands for that.
+//! On iWARP there are no attributes: accepting, or the peer's acceptance, moves the
+//! queue pair to RTS in the kernel (`iw_cm`). [`Route::Iwarp`] stands for that.
 
 use super::address::{ConnectOptions, EndpointAddress};
 use super::connect::{Partner, TO_RTR};
@@ -16,27 +16,27 @@ use super::qp::VerbsQp;
 use crate::error::{ControlError, ControlErrorKind};
 use dv_sys::verbs::{ibv_ah_attr, ibv_global_route, ibv_qp_attr};
 
-/// How to reach the endpoint of a peer.
+/// The route to the endpoint of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// By the address that the peer told.
+    /// By an address that the peer has sent.
     Address(EndpointAddress),
-    /// As the kernel's connection manager says.
+    /// By the attributes of the kernel's connection manager.
     Managed(Box<ManagedRoute>),
-    /// Over the TCP connection that the kernel has: iWARP. The kernel moves the
-    /// queue pair to RTS itself, as the connection is made.
+    /// Over the kernel's TCP connection: iWARP. The kernel itself moves the queue
+    /// pair to RTS when the connection is established.
     Iwarp(IwarpRoute),
 }
 
-/// What is to be done for an iWARP connection that the kernel has made.
+/// The remaining steps of an iWARP connection that the kernel has established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IwarpRoute {
-    /// What the peer waits for before it sends.
+    /// The greeting that the peer waits for before it sends.
     greet: Option<GreetingPlace>,
 }
 
 impl IwarpRoute {
-    /// To a peer that waits for a greeting, or does not.
+    /// Returns the route to a peer that waits for a greeting, or does not.
     pub(crate) fn new(greet: Option<GreetingPlace>) -> Self {
         Self { greet }
     }
@@ -46,25 +46,25 @@ impl IwarpRoute {
     }
 }
 
-/// What the kernel's connection manager says of a connection. Good for this
-/// connection only.
+/// The attributes of a connection from the kernel's connection manager. Valid for
+/// this connection only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagedRoute {
     port: u8,
     pkey_index: u16,
     peer_qpn: u32,
-    /// First packet sequence number of the peer.
+    /// The peer's first packet sequence number.
     peer_psn: u32,
-    /// Our own first one.
+    /// The local first packet sequence number.
     psn: u32,
-    /// Code of `enum ibv_mtu`.
+    /// The path MTU, as a code of `enum ibv_mtu`.
     mtu: u32,
-    /// How long to wait for an acknowledgement, as in [`ConnectOptions`].
+    /// The ACK timeout, as in [`ConnectOptions`].
     timeout: u8,
     vector: Vector,
 }
 
-/// `ibv_ah_attr` without its port.
+/// An `ibv_ah_attr` without its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Vector {
     gid: Gid,
@@ -80,8 +80,9 @@ struct Vector {
 }
 
 impl ManagedRoute {
-    /// From the partition, of INIT, and the attributes that `rdma_init_qp_attr`
-    /// gives for RTR and RTS. An alternate path is left out: nobody migrates.
+    /// Makes a route from the P_Key index of INIT and the attributes that
+    /// `rdma_init_qp_attr` returns for RTR and RTS. An alternate path is left out,
+    /// since the engine does not migrate.
     pub(crate) fn from_attributes(pkey_index: u16, rtr: &ibv_qp_attr, rts: &ibv_qp_attr) -> Self {
         let ah = &rtr.ah_attr;
         Self {
@@ -107,25 +108,25 @@ impl ManagedRoute {
         }
     }
 
-    /// The number of the peer's queue pair.
+    /// Returns the number of the peer's queue pair.
     #[must_use]
     pub fn peer_qpn(&self) -> u32 {
         self.peer_qpn
     }
 
-    /// Our port.
+    /// Returns the local port.
     #[must_use]
     pub fn port(&self) -> u8 {
         self.port
     }
 
-    /// How long to wait for an acknowledgement: 4.096 µs · 2^timeout.
+    /// Returns the ACK timeout: 4.096 µs · 2^timeout.
     #[must_use]
     pub fn timeout(&self) -> u8 {
         self.timeout
     }
 
-    /// One that leads nowhere.
+    /// Returns a route to no peer.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
         let none = super::connect::empty();
@@ -153,9 +154,9 @@ impl ManagedRoute {
 }
 
 impl VerbsQp {
-    /// INIT to RTR by what the kernel's connection manager says. Of the
-    /// options count the port, which must be the route's, the RNR timer (the
-    /// kernel's is the longest there is) and the reads served.
+    /// Moves the QP from INIT to RTR along a route of the kernel's connection
+    /// manager. Of the options, the port (which must be the route's), the RNR timer
+    /// (the kernel's is the longest possible) and the reads served are used.
     ///
     /// # Errors
     /// The QP is in another state, or the route goes through another port.
@@ -170,7 +171,7 @@ impl VerbsQp {
                 ControlErrorKind::Invalid,
                 TO_RTR,
                 format!(
-                    "the way to the peer is through port {}, the endpoint is on port {}",
+                    "the route to the peer is through port {}, but the endpoint is on port {}",
                     route.port, options.port
                 ),
             )
@@ -181,15 +182,15 @@ impl VerbsQp {
             psn: route.peer_psn,
             mtu: route.mtu,
             way: route.ah(),
-            // INIT was entered with the first key, before the peer was known.
+            // INIT was entered with the first P_Key, before the peer was known.
             pkey_index: (route.pkey_index != 0).then_some(route.pkey_index),
         };
         self.enter_rtr(&partner, options)
             .map_err(|error| self.explain_way(error, route.port, route.vector.gid))
     }
 
-    /// RTR to RTS by what the kernel's connection manager says. Of the options
-    /// count the retries and the reads issued.
+    /// Moves the QP from RTR to RTS along a route of the kernel's connection
+    /// manager. Of the options, the retries and the reads issued are used.
     ///
     /// # Errors
     /// The QP is in another state, or an option is out of range.

@@ -1,7 +1,7 @@
-//! The limit on locked memory, the usual reason why registration fails.
+//! The limit on locked memory, the usual reason for a failed registration.
 //!
-//! The kernel counts pinned pages against `RLIMIT_MEMLOCK` unless the process
-//! has `CAP_IPC_LOCK` (`ib_umem_get`), and answers `ENOMEM` beyond it.
+//! The kernel counts pinned pages against `RLIMIT_MEMLOCK` unless the process has
+//! `CAP_IPC_LOCK` (`ib_umem_get`), and returns `ENOMEM` beyond it.
 
 use crate::error::{ControlError, ControlErrorKind};
 use std::fmt;
@@ -9,23 +9,23 @@ use std::fmt;
 /// How much memory this process may lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockedMemory {
-    /// `RLIMIT_MEMLOCK` (soft) in bytes; `None` if unlimited or not applied
-    /// to this process (`CAP_IPC_LOCK`).
+    /// `RLIMIT_MEMLOCK` (soft) in bytes; `None` if unlimited, or if it does not
+    /// apply to this process (`CAP_IPC_LOCK`).
     pub limit: Option<u64>,
 }
 
-/// Below this a data path of useful size does not fit: warn early.
+/// A limit below this, in bytes, is too low for a data path of useful size.
 const COMFORTABLE: u64 = 64 << 20;
 
 impl LockedMemory {
-    /// What holds for this process now.
+    /// Returns the present limit of this process.
     #[must_use]
     pub fn current() -> Self {
         let mut limit = libc::rlimit {
             rlim_cur: 0,
             rlim_max: 0,
         };
-        // SAFETY: getrlimit writes the struct that it is given.
+        // SAFETY: getrlimit only writes the struct.
         let failed = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } != 0;
         let unlimited = failed || limit.rlim_cur == libc::RLIM_INFINITY;
         Self {
@@ -33,19 +33,20 @@ impl LockedMemory {
         }
     }
 
-    /// Says early that the limit is low. It is no error: whether memory gets
-    /// pinned at all is up to the device's driver.
+    /// Warns early that the limit is low. This is not an error: the device's driver
+    /// decides whether memory is pinned.
     pub(super) fn warn_if_low(self) {
         if self.limit.is_some_and(|limit| limit < COMFORTABLE) {
             tracing::warn!("{self}: registering memory may fail. {REMEDY}");
         }
     }
 
-    /// Names the limit as the cause of an `ENOMEM`, if it can be it.
+    /// Names the limit as the cause of an `ENOMEM` if that is plausible.
     pub(super) fn explain(self, error: ControlError, needed: u64) -> ControlError {
         match self.limit {
-            // What is locked already counts too and is not known here: so the
-            // limit is blamed when it is low, or when this request comes near it.
+            // The memory that is locked already counts too, but is unknown here. So
+            // the limit is named when it is low, or when this request comes near
+            // it.
             Some(limit)
                 if error.errno() == Some(libc::ENOMEM)
                     && (limit < COMFORTABLE || needed > limit / 2) =>
@@ -90,7 +91,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Whether this process has `CAP_IPC_LOCK`.
+/// Returns whether this process has `CAP_IPC_LOCK`.
 fn may_exceed_limits() -> bool {
     const CAP_IPC_LOCK: u32 = 14;
     std::fs::read_to_string("/proc/self/status")

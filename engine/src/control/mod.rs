@@ -1,10 +1,11 @@
-//! The control path: devices, domains, memory and queues, through libibverbs.
+//! The control path: devices, protection domains, memory and queues, through
+//! libibverbs.
 //!
-//! Each verbs object has one file and one owner type that destroys it. An
-//! object keeps what it was made of alive, so the order in which handles are
-//! dropped does not matter. Nothing here runs per message: at the end,
-//! `export` hands the place of the rings to `mlx5_rings` as plain values;
-//! objects of a device on the verbs path have none, and hand out themselves.
+//! Each verbs object has one file and one owner type that destroys it. An object
+//! keeps the objects that it was created from alive, so the order in which handles
+//! are dropped does not matter. Nothing here runs per message. On the direct path,
+//! `export` passes the location of the rings to `mlx5_rings` as plain values; on
+//! the verbs path the queues themselves are passed to `path/verbs`.
 
 mod access;
 mod address;

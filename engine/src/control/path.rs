@@ -1,4 +1,4 @@
-//! Which way to a device is asked for.
+//! The requested data path of a device.
 
 use crate::environment;
 use crate::error::{ControlError, ControlErrorKind};
@@ -7,25 +7,25 @@ use std::fmt;
 /// The variable that [`PathRequest::from_environment`] reads.
 const VARIABLE: &str = "DAT_PATH";
 
-/// How a device is to be driven.
+/// The requested data path of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathRequest {
-    /// Directly where that can be, else through libibverbs.
+    /// Direct where possible, else through libibverbs.
     #[default]
     Auto,
-    /// By writing to its rings.
+    /// Direct: the engine writes to the device's rings.
     Direct,
     /// Through libibverbs.
     Verbs,
 }
 
 impl PathRequest {
-    /// What the variable `DAT_PATH` asks for: `auto`, `direct` or `verbs`.
-    /// `auto` if it is not set or empty, or the process may not be told by its
-    /// environment ([`environment::variable`]).
+    /// Returns the path that the variable `DAT_PATH` names: `auto`, `direct` or
+    /// `verbs`. `auto` if the variable is not set or empty, or if the process
+    /// ignores its environment ([`environment::variable`]).
     ///
     /// # Errors
-    /// It has another value.
+    /// The variable has another value.
     pub fn from_environment() -> Result<Self, ControlError> {
         match environment::variable(VARIABLE) {
             None => Ok(Self::Auto),
@@ -40,8 +40,8 @@ impl PathRequest {
             "verbs" => Ok(Self::Verbs),
             other => Err(ControlError::new(
                 ControlErrorKind::Invalid,
-                "choose the path to the device",
-                format!("{VARIABLE} is \"{other}\", which means nothing"),
+                "select the data path of the device",
+                format!("{VARIABLE} is \"{other}\", which is not a data path"),
             )
             .with_remedy(format!("set {VARIABLE} to auto, direct or verbs"))),
         }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_understood_and_nothing_is_auto() {
+    fn every_name_is_accepted_and_an_empty_value_is_auto() {
         for request in [PathRequest::Auto, PathRequest::Direct, PathRequest::Verbs] {
             assert_eq!(PathRequest::read(&request.to_string()).unwrap(), request);
         }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn another_value_is_refused_with_those_there_are() {
+    fn another_value_is_refused_with_the_accepted_ones() {
         let error = PathRequest::read("Verbs").unwrap_err();
         assert_eq!(error.kind(), ControlErrorKind::Invalid);
         assert!(error.to_string().contains("\"Verbs\""), "{error}");

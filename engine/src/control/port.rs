@@ -7,12 +7,13 @@ use dv_sys::inline::{IBV_LINK_LAYER_ETHERNET, dv_query_port};
 use dv_sys::verbs::{ibv_mtu, ibv_port_attr, ibv_port_state};
 use std::fmt;
 
-/// What a port's packets look like on the wire.
+/// The link layer of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
-    /// InfiniBand: addressed by LID.
+    /// InfiniBand: peers are addressed by LID.
     InfiniBand,
-    /// Ethernet: addressed by GID (RoCE), or by IP address and TCP port (iWARP).
+    /// Ethernet: peers are addressed by GID (RoCE), or by IP address and TCP port
+    /// (iWARP).
     Ethernet,
 }
 
@@ -36,7 +37,7 @@ pub enum PortState {
     Armed,
     /// In use.
     Active,
-    /// Another number, or a transient state.
+    /// A transient state, or one that the engine does not know.
     Other(u32),
 }
 
@@ -57,19 +58,19 @@ impl fmt::Display for PortState {
 pub struct Mtu(u8);
 
 impl Mtu {
-    /// From the code of `enum ibv_mtu`.
+    /// Returns the MTU for a code of `enum ibv_mtu`.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         (1..=5).contains(&code).then_some(Self(code))
     }
 
-    /// The code of `enum ibv_mtu`.
+    /// Returns the code of `enum ibv_mtu`.
     #[must_use]
     pub fn code(self) -> u8 {
         self.0
     }
 
-    /// Payload bytes of a full packet.
+    /// Returns the payload of a full packet in bytes.
     #[must_use]
     pub fn bytes(self) -> u32 {
         128 << self.0
@@ -107,7 +108,7 @@ pub struct PortInfo {
 impl PortInfo {
     pub(super) fn query(context: &Context, number: u8) -> Result<Self, ControlError> {
         let attr = query(context, number)?;
-        // What iWARP drivers put into the table is a hardware address.
+        // iWARP drivers put a hardware address into the table.
         let gids = if context.is_iwarp() {
             Vec::new()
         } else {
@@ -119,10 +120,10 @@ impl PortInfo {
         Ok(port)
     }
 
-    /// [`Self::query`] for a connection from the GID at `index`, or the one that
-    /// the engine chooses: the others are taken over from when they were last
-    /// read, as long as this one is still what it was. Reading all of them is
-    /// most of what a connection costs.
+    /// Queries the port as [`Self::query`] does, for a connection from the GID at
+    /// `index`, or from the GID that the engine chooses. The other GIDs are those
+    /// of the last full query, as long as this one is unchanged. Reading all GIDs
+    /// takes most of the time of a connection.
     pub(super) fn query_for(
         context: &Context,
         number: u8,
@@ -159,7 +160,7 @@ impl PortInfo {
         }
     }
 
-    /// The GID that connections use, and why.
+    /// Returns the GID for connections, and the reason for the choice.
     ///
     /// # Errors
     /// See [`GidChoice::choose`].
@@ -167,7 +168,7 @@ impl PortInfo {
         GidChoice::choose(self.link, &self.gids)
     }
 
-    /// Refuses a port that cannot carry a connection now.
+    /// Fails unless the port is active.
     pub(super) fn require_active(&self, operation: &'static str) -> Result<(), ControlError> {
         if self.state == PortState::Active {
             return Ok(());
@@ -177,7 +178,7 @@ impl PortInfo {
                 "bring the network interface up (ip link set NAME up) and check cable and peer"
             }
             (LinkLayer::InfiniBand, PortState::Initializing | PortState::Armed) => {
-                "the link is there but no subnet manager activates it: start opensm on one node"
+                "the link is up but no subnet manager activates it: start opensm on one node"
             }
             (LinkLayer::InfiniBand, _) => "check the cable and the switch port (see ibstat)",
         };
@@ -193,8 +194,8 @@ impl PortInfo {
 fn query(context: &Context, number: u8) -> Result<ibv_port_attr, ControlError> {
     // SAFETY: the struct holds integers only, for which zero is valid.
     let mut attr: ibv_port_attr = unsafe { core::mem::zeroed() };
-    // SAFETY: the context is open; `attr` is as large as the header that the
-    // shim was compiled with says.
+    // SAFETY: the context is open; the size of `attr` is that of the header that
+    // the shim was compiled with.
     let errno = unsafe { dv_query_port(context.as_ptr(), number, &raw mut attr) };
     match errno {
         0 => Ok(attr),
@@ -206,7 +207,8 @@ fn query(context: &Context, number: u8) -> Result<ibv_port_attr, ControlError> {
 }
 
 fn link_of(attr: &ibv_port_attr) -> LinkLayer {
-    // Drivers older than RoCE leave the field 0 ("unspecified"): InfiniBand.
+    // Drivers older than RoCE leave the field 0 ("unspecified"), which means
+    // InfiniBand.
     match u32::from(attr.link_layer) {
         IBV_LINK_LAYER_ETHERNET => LinkLayer::Ethernet,
         _ => LinkLayer::InfiniBand,
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn mtu_codes_are_the_verbs_codes() {
+    fn mtu_codes_are_those_of_verbs() {
         assert_eq!(Mtu::from_code(1).map(Mtu::bytes), Some(256));
         assert_eq!(Mtu::from_code(5).map(Mtu::bytes), Some(4096));
         assert_eq!(Mtu::from_code(0), None);

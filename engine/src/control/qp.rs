@@ -1,5 +1,5 @@
-//! Queue pairs: creation and destruction. [`super::connect`] moves them
-//! through their states.
+//! Queue pairs: creation and destruction. [`super::connect`] moves them through
+//! their states.
 
 use super::connect::random_psn;
 use super::context::Context;
@@ -29,18 +29,20 @@ use dv_sys::verbs::{
 use mlx5_rings::layout::{LONGEST_INLINE, RecvLayout, SendLayout};
 use std::sync::Arc;
 
-/// What a QP is to have.
+/// The specification of a new QP.
 #[derive(Clone, Copy)]
 pub struct QpSpec<'a> {
-    /// Where sends complete.
+    /// The completion queue of its sends.
     pub send_cq: &'a VerbsCq,
-    /// Where receives complete.
+    /// The completion queue of its receives.
     pub recv_cq: &'a VerbsCq,
-    /// Where receives come from, instead of a receive queue of its own.
+    /// The shared receive queue of its receives, instead of a receive queue of its
+    /// own.
     pub srq: Option<&'a VerbsSrq>,
-    /// The most sends outstanding, at least 1.
+    /// The least number of sends that may be outstanding, at least 1.
     pub send_depth: u32,
-    /// The most receives outstanding; 0 for none, or with an SRQ.
+    /// The least number of receives that may be outstanding; 0 for none, or with an
+    /// SRQ.
     pub recv_depth: u32,
     /// The most segments of a send.
     pub send_segments: u32,
@@ -48,21 +50,21 @@ pub struct QpSpec<'a> {
     pub recv_segments: u32,
     /// The most bytes of an inline send.
     pub inline_bytes: u32,
-    /// Fewer inline bytes will do: as many as the device takes.
+    /// Accept fewer inline bytes: as many as the device grants.
     pub inline_or_fewer: bool,
-    /// Ask for a doorbell register that no other QP uses. If the device has
-    /// none left a shared one is taken: [`mlx5_rings::layout::RegisterLayout`]
-    /// tells. Means nothing on the verbs path.
+    /// Allocate a doorbell register that no other QP uses. If the device has none
+    /// left, the QP gets a shared one, which [`mlx5_rings::layout::RegisterLayout`]
+    /// reports. Ignored on the verbs path.
     pub exclusive_register: bool,
-    /// The device may leave short messages in their completions. It may not on
-    /// the verbs path.
+    /// Let the device leave short messages in their CQEs. Ignored on the verbs
+    /// path.
     pub payload_in_completion: bool,
-    /// Make room for binding memory windows. Their requests are long: the ring
-    /// is up to four times as large. Other devices than mlx5 need no more room.
+    /// Make room for binding memory windows. Their WQEs are long: the ring is up to
+    /// four times as large. Devices other than mlx5 need no additional room.
     pub windows: bool,
 }
 
-/// What a QP has, at least what its specification asks for.
+/// The granted properties of a QP, each at least as specified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpGrant {
     /// The most sends outstanding.
@@ -81,7 +83,7 @@ pub struct QpGrant {
     pub windows: bool,
 }
 
-/// A reliable-connected QP. On the direct path its rings are ours. Destroyed
+/// An `ibv_qp` of type RC. On the direct path the engine owns its rings. Destroyed
 /// when dropped.
 pub struct VerbsQp {
     raw: NonNull<ibv_qp>,
@@ -91,30 +93,30 @@ pub struct VerbsQp {
     layouts: Option<QueueLayouts>,
     /// See [`Self::posts_by_write`].
     posts_by_write: bool,
-    /// First packet sequence number that it sends in its next connection.
+    /// The first packet sequence number of its next connection.
     pub(super) psn: AtomicU32,
     pub(super) domain: ProtectionDomain,
-    // What it uses, dropped after it.
+    // Objects that the QP uses, so dropped after it.
     _register: Option<ExclusiveRegister>,
     _send_cq: VerbsCq,
     _recv_cq: VerbsCq,
     _srq: Option<VerbsSrq>,
 }
 
-// SAFETY: libibverbs lets any thread use a QP. The layouts are plain values;
-// who touches the rings is for `ring` to decide.
+// SAFETY: libibverbs allows any threads to use a QP. The layouts are plain values;
+// `ring` decides which thread accesses the rings.
 unsafe impl Send for VerbsQp {}
-// SAFETY: as above: libibverbs and the kernel serialise modify and query.
+// SAFETY: as above; libibverbs and the kernel serialise modify and query.
 unsafe impl Sync for VerbsQp {}
 
 pub(super) const CREATE: &str = "create a queue pair";
 
 impl VerbsQp {
-    /// Creates a QP, in the state RESET.
+    /// Creates a QP in RESET.
     ///
     /// # Errors
-    /// Arguments beyond the limits, parts of another device, or a device that
-    /// has no more QPs or whose rings are not as its library says.
+    /// An argument exceeds its limit, an object belongs to another device, the
+    /// device has no QPs left, or its rings do not match the library's description.
     pub fn create(domain: &ProtectionDomain, spec: &QpSpec<'_>) -> Result<Self, ControlError> {
         let direct = domain.device().is_direct();
         domain.raw.context.require_here(CREATE)?;
@@ -125,7 +127,7 @@ impl VerbsQp {
             (direct && spec.exclusive_register).then(|| ExclusiveRegister::allocate(domain));
         let register = register.and_then(|allocated| {
             allocated
-                .inspect_err(|error| tracing::warn!("{error}; taking a shared register"))
+                .inspect_err(|error| tracing::warn!("{error}; using a shared doorbell register"))
                 .ok()
         });
         let id = ObjectId::next();
@@ -134,15 +136,15 @@ impl VerbsQp {
                 inline_bytes,
                 ..*spec
             };
-            // SAFETY: what the specification borrows is alive and, checked above,
-            // of the same device.
+            // SAFETY: everything that the specification borrows is alive and, as
+            // checked above, of the same device.
             let (raw, mut granted) = unsafe { create_any(domain, &spec, register.as_ref(), id)? };
             if direct {
                 granted.max_inline_data = granted.max_inline_data.min(LONGEST_INLINE);
             }
             Ok(((raw, granted), granted.max_inline_data))
         };
-        // SAFETY: created by `attempt`, and used by nothing.
+        // SAFETY: created by `attempt`, and not used.
         let discard = |(raw, _)| unsafe { destroy(raw) };
         let wish = Wish {
             bytes: spec.inline_bytes,
@@ -150,7 +152,7 @@ impl VerbsQp {
         };
         let found = &domain.raw.context.inline_found;
         let (raw, granted) = inline::create(wish, shape(spec), found, attempt, discard)?;
-        // From here the drop of `qp` destroys it.
+        // From here on, dropping `qp` destroys the QP.
         let exclusive = register.is_some();
         let mut qp = Self {
             raw,
@@ -180,7 +182,8 @@ impl VerbsQp {
             _srq: spec.srq.cloned(),
         };
         if direct {
-            // SAFETY: a live QP of an mlx5 device: others are not direct.
+            // SAFETY: a live QP of an mlx5 device, since only mlx5 devices are on
+            // the direct path.
             let layouts = unsafe {
                 export::queue_layouts(raw, &granted, exclusive, spec.windows, qp.context())?
             };
@@ -190,45 +193,46 @@ impl VerbsQp {
         Ok(qp)
     }
 
-    /// Whether `ibv_post_send` may call `write`, which is a cancellation point
-    /// (pthreads(7)): Soft-RoCE and siw ring their doorbell so.
+    /// Returns whether `ibv_post_send` may call `write`, which is a cancellation
+    /// point (pthreads(7)). Soft-RoCE and siw do so to ring their doorbell.
     #[inline]
     pub(crate) fn posts_by_write(&self) -> bool {
         self.posts_by_write
     }
 
-    /// What its device does otherwise than others.
+    /// Returns the quirks of the device.
     #[inline]
     pub(crate) fn quirks(&self) -> Quirks {
         Quirks::of(self.domain.device().info().vendor_id)
     }
 
-    /// QP number, 24 bits.
+    /// Returns the QP number, 24 bits.
     #[must_use]
     pub fn qpn(&self) -> u32 {
         // SAFETY: the QP is alive, and its number does not change.
         unsafe { (*self.as_ptr()).qp_num }
     }
 
-    /// Its name in asynchronous events.
+    /// Returns its id in asynchronous events.
     #[must_use]
     pub fn id(&self) -> ObjectId {
         self.id
     }
 
-    /// What it has.
+    /// Returns the granted properties.
     #[must_use]
     pub fn grant(&self) -> QpGrant {
         self.grant
     }
 
-    /// Where its send ring lies; `None` on the verbs path.
+    /// Returns the location of the send ring; `None` on the verbs path.
     #[must_use]
     pub fn send_layout(&self) -> Option<SendLayout> {
         Some(self.layouts.as_ref()?.send)
     }
 
-    /// Where its receive ring lies; `None` if it has none, and on the verbs path.
+    /// Returns the location of the receive ring; `None` without one, and on the
+    /// verbs path.
     #[must_use]
     pub fn recv_layout(&self) -> Option<RecvLayout> {
         self.layouts.as_ref()?.recv
@@ -242,7 +246,7 @@ impl VerbsQp {
         self.raw.as_ptr()
     }
 
-    /// Refuses in a fork of the process that opened the device.
+    /// Fails in a forked child of the process that opened the device.
     pub(crate) fn require_here(&self) -> Result<(), ControlError> {
         self.context().require_here("destroy a queue pair")
     }
@@ -258,16 +262,18 @@ impl Drop for VerbsQp {
         if !self.context().here() {
             return;
         }
-        // SAFETY: created by `create`. It waits for events that were read,
-        // each of which its reader acknowledges at once.
+        // SAFETY: created by `create`. The call waits for events that were read and
+        // not acknowledged; every reader acknowledges at once.
         unsafe { destroy(self.raw) };
     }
 }
 
+/// Destroys a QP.
+///
 /// # Safety
 /// The queue pair is alive, and used no more.
 unsafe fn destroy(raw: NonNull<ibv_qp>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     let errno = unsafe { verbs::ibv_destroy_qp(raw.as_ptr()) };
     if errno != 0 {
         tracing::error!(errno, "ibv_destroy_qp failed");
@@ -352,8 +358,9 @@ fn same_device(domain: &ProtectionDomain, spec: &QpSpec<'_>) -> Result<(), Contr
     .with_remedy("create them all from one Device or its clones"))
 }
 
-/// What we post ourselves, but for binding windows. Without the flags libmlx5
-/// makes room for the largest WQE of any operation, four times the ring.
+/// The operations that the engine posts, except binding windows. Without these
+/// flags libmlx5 makes room for the largest WQE of any operation: four times the
+/// ring.
 const SEND_OPS: SendOps = SendOps(
     SendOps::IBV_QP_EX_WITH_SEND.0
         | SendOps::IBV_QP_EX_WITH_SEND_WITH_IMM.0
@@ -362,7 +369,7 @@ const SEND_OPS: SendOps = SendOps(
         | SendOps::IBV_QP_EX_WITH_RDMA_READ.0,
 );
 
-/// Creates a queue pair in the way of its device and path.
+/// Creates a queue pair for the device and its data path.
 ///
 /// # Safety
 /// All that the arguments name is alive and of the same device.
@@ -373,13 +380,13 @@ unsafe fn create_any(
     id: ObjectId,
 ) -> Result<(NonNull<ibv_qp>, ibv_qp_cap), ControlError> {
     let device = domain.device();
-    // Polling the verbs path takes completions of endpoints that are gone, too.
-    // It must not place payloads in memory that may be gone with them.
+    // On the verbs path, polling also takes completions of dropped endpoints. The
+    // library must not copy their payload to memory that may have been freed.
     let spec = QpSpec {
         payload_in_completion: spec.payload_in_completion && device.is_direct(),
         ..*spec
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     unsafe {
         match device.is_mlx5() {
             true => create(domain, &spec, register, id),
@@ -388,6 +395,8 @@ unsafe fn create_any(
     }
 }
 
+/// Creates an extended QP.
+///
 /// # Safety
 /// All that the arguments name is alive and of the same device.
 unsafe fn create(
@@ -412,14 +421,14 @@ unsafe fn create(
     }
     let context = domain.raw.context.as_ptr();
     let qp = if spec.payload_in_completion {
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller.
         unsafe { ibv_create_qp_ex(context, &raw mut attr) }
     } else {
         // SAFETY: integers and pointers, for which zero is valid.
         let mut mlx5: mlx5dv_qp_init_attr = unsafe { core::mem::zeroed() };
         mlx5.comp_mask = u64::from(MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS);
         mlx5.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE;
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller.
         unsafe { mlx5dv_create_qp(context, &raw mut attr, &raw mut mlx5) }
     };
     match NonNull::new(qp) {
@@ -428,10 +437,10 @@ unsafe fn create(
     }
 }
 
-/// [`create`] on the verbs path: nothing that only some devices understand.
-///
+/// Creates a QP on the verbs path, without attributes that only some devices
+/// support.
 /// # Safety
-/// As there.
+/// As for [`create`].
 unsafe fn create_plain(
     domain: &ProtectionDomain,
     spec: &QpSpec<'_>,
@@ -444,13 +453,13 @@ unsafe fn create_plain(
     attr.recv_cq = spec.recv_cq.as_ptr();
     attr.srq = spec.srq.map_or(ptr::null_mut(), VerbsSrq::as_ptr);
     attr.cap = capacities(spec);
-    // A place for the greeting, beyond what is granted.
+    // One more entry for the greeting, beyond the granted depth.
     let (asked, most) = (attr.cap.max_send_wr, domain.device().limits().queue_depth);
     let greets = Quirks::of(domain.device().info().vendor_id) == Quirks::Siw;
     let spare = u32::from(greets && asked < most);
     attr.cap.max_send_wr += spare;
     attr.qp_type = ibv_qp_type::IBV_QPT_RC;
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     let qp = unsafe { verbs::ibv_create_qp(domain.raw.as_ptr(), &raw mut attr) };
     attr.cap.max_send_wr -= spare;
     match NonNull::new(qp) {
@@ -464,7 +473,7 @@ fn capacities(spec: &QpSpec<'_>) -> ibv_qp_cap {
     ibv_qp_cap {
         max_send_wr: spec.send_depth,
         max_recv_wr: if own_recv { spec.recv_depth } else { 0 },
-        // In rings there is room for one anyway.
+        // WQEs of the rings have room for one in any case.
         max_send_sge: spec.send_segments.max(1),
         max_recv_sge: if own_recv {
             spec.recv_segments.max(1)
@@ -477,8 +486,8 @@ fn capacities(spec: &QpSpec<'_>) -> ibv_qp_cap {
 
 fn explain(error: ControlError, spec: &QpSpec<'_>) -> ControlError {
     match error.errno() {
-        // Each number is within its own limit, but a WQE, or the ring, of all
-        // of them together is not (libmlx5: max_sq_desc_sz, max_send_wqebb).
+        // Each number is within its own limit, but a WQE or the ring that all of
+        // them need is not (libmlx5: max_sq_desc_sz, max_send_wqebb).
         Some(libc::EINVAL) => error
             .with_cause(format!(
                 "{} sends of {} segments and {} inline bytes, {} receives of {} segments",
@@ -488,7 +497,7 @@ fn explain(error: ControlError, spec: &QpSpec<'_>) -> ControlError {
                 spec.recv_depth,
                 spec.recv_segments,
             ))
-            .with_remedy("together that is more than the device has: ask for fewer of one of them"),
+            .with_remedy("together these exceed what the device supports: reduce one of them"),
         _ => {
             let sends = u64::from(spec.send_depth) * 64;
             let receives = u64::from(spec.recv_depth) * 16;

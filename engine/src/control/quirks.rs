@@ -1,22 +1,22 @@
-//! Devices that do otherwise than verbs have it. What is done about that is for
-//! the verbs path.
+//! Devices that deviate from the verbs specification. The workarounds are in
+//! `path/verbs/quirks.rs`.
 
-/// The vendor's number that siw gives (`SIW_VENDOR_ID` in Linux,
+/// The vendor id that siw reports (`SIW_VENDOR_ID` in Linux,
 /// drivers/infiniband/sw/siw/siw.h).
 const SIW: u32 = 0x62_6d74;
 
-/// What a device does otherwise than others.
+/// The kinds of devices with quirks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quirks {
-    /// It keeps to what verbs say.
+    /// The device follows the verbs specification.
     #[default]
     None,
-    /// It is siw, Linux's iWARP device in software.
+    /// siw, Linux's software iWARP device.
     Siw,
 }
 
 impl Quirks {
-    /// Those of a vendor's devices.
+    /// Returns the quirks of a vendor's devices.
     pub(crate) fn of(vendor: u32) -> Self {
         match vendor {
             SIW => Self::Siw,
@@ -24,8 +24,8 @@ impl Quirks {
         }
     }
 
-    /// Whether completions are made in the library, so that completion channels
-    /// need a [`super::bell::Bell`].
+    /// Returns whether the engine makes completions itself, so that completion
+    /// channels need a [`super::bell::Bell`].
     pub(super) fn has_bell(self) -> bool {
         self == Self::Siw
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn siw_is_known_by_its_vendor() {
+    fn siw_is_recognised_by_its_vendor_id() {
         assert_eq!(Quirks::of(0x62_6d74), Quirks::Siw);
         assert_eq!(Quirks::of(0x15b3), Quirks::None);
         assert!(Quirks::Siw.has_bell() && !Quirks::None.has_bell());

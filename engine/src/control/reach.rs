@@ -1,4 +1,4 @@
-//! Why a peer cannot be reached, when the kernel finds no way to its GID.
+//! Errors for unreachable peers, when the kernel finds no route to a GID.
 
 use super::gid::Gid;
 use super::port::PortInfo;
@@ -6,8 +6,8 @@ use super::qp::VerbsQp;
 use crate::error::{ControlError, ControlErrorKind};
 
 impl VerbsQp {
-    /// Adds the cause and the remedy to an error of the move to RTR that says that
-    /// the peer cannot be reached. Other errors stay as they are.
+    /// Adds cause and remedy to an error of the move to RTR that reports an
+    /// unreachable peer. Other errors stay unchanged.
     pub(super) fn explain_way(&self, error: ControlError, port: u8, peer: Gid) -> ControlError {
         explain(error, peer, |operation| {
             PortInfo::query_for(self.context(), port, None)?.require_active(operation)
@@ -15,7 +15,8 @@ impl VerbsQp {
     }
 }
 
-/// [`VerbsQp::explain_way`], where `look` tells why the port cannot be used.
+/// Does [`VerbsQp::explain_way`]; `look` returns the error of a port that cannot be
+/// used.
 fn explain(
     error: ControlError,
     peer: Gid,
@@ -24,7 +25,7 @@ fn explain(
     let Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) = error.errno() else {
         return error;
     };
-    // A link that is down is the likelier cause, and the better report.
+    // A link that is down is the likelier cause, and the more helpful message.
     match look(super::connect::TO_RTR) {
         Err(down) if down.kind() == ControlErrorKind::PortDown => down,
         _ => error
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_without_a_route_is_unreachable() {
+    fn a_peer_without_a_route_is_reported_as_unreachable() {
         for errno in [libc::ETIMEDOUT, libc::EHOSTUNREACH, libc::ENETUNREACH] {
             let error = explain(refused(errno), PEER, |_| Ok(()));
             assert_eq!(error.kind(), ControlErrorKind::Unreachable, "{errno}");
@@ -63,7 +64,7 @@ mod tests {
         let error = explain(refused(libc::ETIMEDOUT), PEER, down);
         assert_eq!(error.kind(), ControlErrorKind::PortDown);
         assert_eq!(error.operation(), TO_RTR);
-        // A port that cannot be looked at explains nothing.
+        // A port that cannot be queried explains nothing.
         let lost = port(ControlErrorKind::DeviceLost);
         let error = explain(refused(libc::ETIMEDOUT), PEER, lost);
         assert_eq!(error.kind(), ControlErrorKind::Unreachable);

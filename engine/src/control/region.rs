@@ -1,4 +1,4 @@
-//! Memory regions: memory that a device may use.
+//! Memory regions: memory that is registered with a device.
 
 use super::access::Access;
 use super::domain::{ProtectionDomain, RawDomain};
@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use dv_sys::verbs::{self, ibv_mr};
 use std::sync::Arc;
 
-/// A registered range of memory, deregistered when dropped.
+/// A memory region, deregistered when dropped.
 pub struct MemoryRegion {
     raw: NonNull<ibv_mr>,
     addr: *mut u8,
@@ -19,15 +19,17 @@ pub struct MemoryRegion {
     domain: Arc<RawDomain>,
 }
 
-// SAFETY: libibverbs lets any thread deregister; the address is only handed
-// out, never dereferenced here.
+// SAFETY: libibverbs allows any thread to deregister; the address is only returned,
+// never dereferenced here.
 unsafe impl Send for MemoryRegion {}
-// SAFETY: as above; a shared region gives out plain numbers.
+// SAFETY: as above; a shared region returns plain numbers only.
 unsafe impl Sync for MemoryRegion {}
 
 const OPERATION: &str = "register memory";
 
 impl MemoryRegion {
+    /// Registers memory.
+    ///
     /// # Safety
     /// As [`ProtectionDomain::register`].
     pub(super) unsafe fn register(
@@ -42,8 +44,8 @@ impl MemoryRegion {
         check_length(length, domain.device().limits().region_size)?;
         // The bits fit: they are those of the C enum.
         let bits = access.bits().cast_signed();
-        // SAFETY: the domain is alive. Whether memory is mapped there is
-        // checked by the kernel; that it stays so is the caller's promise.
+        // SAFETY: the domain is alive. The kernel checks that the memory is mapped;
+        // the caller promises that it stays mapped.
         let raw =
             unsafe { dv_sys::inline::dv_reg_mr(domain.raw.as_ptr(), addr.cast(), length, bits) };
         let Some(raw) = NonNull::new(raw) else {
@@ -62,7 +64,7 @@ impl MemoryRegion {
         })
     }
 
-    /// The verbs object, as long as this lives.
+    /// Returns the `ibv_mr`, which is valid as long as this lives.
     pub(crate) fn raw(&self) -> NonNull<ibv_mr> {
         self.raw
     }
@@ -71,31 +73,31 @@ impl MemoryRegion {
         &self.domain
     }
 
-    /// The key for segments of local requests.
+    /// Returns the local key (lkey), for segments of local requests.
     #[must_use]
     pub fn lkey(&self) -> u32 {
         self.lkey
     }
 
-    /// The key for peers.
+    /// Returns the remote key (rkey), for peers.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         self.rkey
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     #[must_use]
     pub fn addr(&self) -> *mut u8 {
         self.addr
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Never: a region of no bytes cannot be registered.
+    /// Returns `false`: a region of 0 bytes cannot be registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
@@ -103,31 +105,32 @@ impl MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Deregisters it, unless a memory window is bound to it as far as the
-    /// device knows: then it comes back, registered.
+    /// Deregisters the region, unless the device reports that a memory window is
+    /// bound to it: the region is then returned, still registered.
     ///
     /// # Errors
     /// The region, if a window is bound to it.
     pub fn deregister(self) -> Result<(), Self> {
         let region = ManuallyDrop::new(self);
         match region.end() {
-            // What kernels answer for that: mlx5 the first, rxe the second.
-            // Nothing else is wrong with a region that is registered.
+            // The errors for a bound window: mlx5 returns the first, rxe the
+            // second. A registered region has no other reason to fail.
             libc::EBUSY | libc::EINVAL => Err(ManuallyDrop::into_inner(region)),
             _ => {
-                // SAFETY: the last use; what is left of the region is this.
+                // SAFETY: the last use of the region; only this field is left to
+                // drop.
                 unsafe { core::ptr::drop_in_place((&raw const region.domain).cast_mut()) };
                 Ok(())
             }
         }
     }
 
-    /// Answers an error number, or 0.
+    /// Deregisters the region. Returns an error number, or 0.
     fn end(&self) -> i32 {
         if !self.domain.context.here() {
             return 0;
         }
-        // SAFETY: registered by `register`; who calls this deregisters it once.
+        // SAFETY: registered by `register`; the callers deregister it once.
         let errno = unsafe { verbs::ibv_dereg_mr(self.raw.as_ptr()) };
         if errno != 0 {
             tracing::warn!(errno, "ibv_dereg_mr failed");
@@ -153,7 +156,7 @@ fn check_length(length: usize, most: u64) -> Result<(), ControlError> {
     if length > most {
         let cause = format!("{length} bytes are above the device's limit max_mr_size = {most}");
         return Err(ControlError::new(ControlErrorKind::Limit, OPERATION, cause)
-            .with_remedy("register it in parts"));
+            .with_remedy("register the memory in parts"));
     }
     Ok(())
 }
@@ -165,9 +168,7 @@ fn explain(error: ControlError, addr: *mut u8, length: usize) -> ControlError {
             .with_cause(format!(
                 "not all of the {length} bytes at {addr:p} are mapped"
             ))
-            .with_remedy(
-                "map the memory, writable if LOCAL_WRITE is asked for, before registering",
-            ),
+            .with_remedy("map the memory before registering it, writable for LOCAL_WRITE"),
         _ => LockedMemory::current().explain(error, length as u64),
     }
 }
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_bytes_and_too_many_bytes_are_refused() {
+    fn zero_bytes_and_too_many_bytes_are_refused() {
         assert_eq!(
             check_length(0, 100).unwrap_err().kind(),
             ControlErrorKind::Limit

@@ -1,7 +1,7 @@
-//! A doorbell register that one QP has to itself.
+//! A doorbell register that only one QP uses.
 //!
-//! libmlx5 shares registers between QPs, behind a lock of its own. A thread
-//! domain gets one alone; QPs are put in it through a parent domain.
+//! libmlx5 shares doorbell registers between QPs, behind a lock of its own. A
+//! thread domain gets one alone; a QP is created in it through a parent domain.
 
 use super::domain::{ProtectionDomain, RawDomain};
 use crate::error::ControlError;
@@ -47,7 +47,7 @@ impl ExclusiveRegister {
         })
     }
 
-    /// The domain to create the QP in.
+    /// Returns the parent domain, in which the QP is created.
     pub(super) fn parent(&self) -> *mut ibv_pd {
         self.parent.raw.as_ptr()
     }
@@ -63,7 +63,7 @@ impl Drop for ThreadDomain {
         if !self.domain.context.here() {
             return;
         }
-        // SAFETY: allocated above; the parent domain that used it is gone.
+        // SAFETY: allocated above; the parent domain that used it was deallocated.
         let errno = unsafe { inline::ibv_dealloc_td(self.raw.as_ptr()) };
         if errno != 0 {
             tracing::error!(errno, "ibv_dealloc_td failed");
@@ -81,7 +81,7 @@ impl Drop for ParentDomain {
         if !self.domain.context.here() {
             return;
         }
-        // SAFETY: allocated above; the QP in it is gone.
+        // SAFETY: allocated above; the QP in it was destroyed.
         let errno = unsafe { verbs::ibv_dealloc_pd(self.raw.as_ptr()) };
         if errno != 0 {
             tracing::error!(errno, "ibv_dealloc_pd of a parent domain failed");

@@ -1,4 +1,4 @@
-//! The way to a peer: by LID on one InfiniBand subnet, by GID otherwise.
+//! The route to a peer: by LID within one InfiniBand subnet, by GID otherwise.
 
 use super::address::{ConnectOptions, EndpointAddress};
 use super::gid::Gid;
@@ -6,12 +6,12 @@ use super::port::{LinkLayer, Mtu, PortInfo};
 use crate::error::{ControlError, ControlErrorKind};
 use dv_sys::verbs::{ibv_ah_attr, ibv_global_route};
 
-/// The GID to send from, and its index.
+/// Returns the GID to send from, and its index.
 pub(super) fn local_gid(port: &PortInfo, index: Option<u8>) -> Result<(Gid, u8), ControlError> {
     let Some(index) = index else {
         return match (port.gid(), port.link) {
             (Ok(choice), _) => Ok((choice.entry.gid, choice.entry.index)),
-            // A LID is enough.
+            // A LID is sufficient.
             (Err(_), LinkLayer::InfiniBand) => Ok((Gid::default(), 0)),
             (Err(error), LinkLayer::Ethernet) => Err(error),
         };
@@ -23,11 +23,11 @@ pub(super) fn local_gid(port: &PortInfo, index: Option<u8>) -> Result<(Gid, u8),
             "choose a GID",
             format!("the GID table of port {} has no entry {index}", port.number),
         )
-        .with_remedy("see the table with `ibv_devinfo -v`, or let the index be chosen")),
+        .with_remedy("list the table with `ibv_devinfo -v`, or leave the index out")),
     }
 }
 
-/// The smaller of both ports' MTUs.
+/// Returns the smaller of both ports' MTUs.
 pub(super) fn path_mtu(port: &PortInfo, peer: &EndpointAddress) -> Result<Mtu, ControlError> {
     match Mtu::from_code(peer.mtu) {
         Some(mtu) => Ok(mtu.min(port.active_mtu)),
@@ -38,7 +38,7 @@ pub(super) fn path_mtu(port: &PortInfo, peer: &EndpointAddress) -> Result<Mtu, C
     }
 }
 
-/// The address vector of a connection.
+/// Returns the address vector of a connection.
 pub(super) fn route(
     port: &PortInfo,
     peer: &EndpointAddress,
@@ -46,7 +46,7 @@ pub(super) fn route(
 ) -> Result<ibv_ah_attr, ControlError> {
     if peer.link != port.link {
         return Err(peer_is_wrong(format!(
-            "it is on {}, we are on {}",
+            "its link layer is {}, but the local one is {}",
             peer.link, port.link
         )));
     }
@@ -59,7 +59,7 @@ pub(super) fn route(
     let peer_gid = Gid(peer.gid);
     let routed = match port.link {
         LinkLayer::Ethernet => true,
-        // On one subnet the LID is enough; a router needs the GID.
+        // Within one subnet the LID is sufficient; a router needs the GID.
         LinkLayer::InfiniBand => {
             !peer_gid.is_zero() && !gid.is_zero() && peer_gid.subnet_prefix() != gid.subnet_prefix()
         }
@@ -89,7 +89,7 @@ pub(super) fn route(
 
 fn peer_is_wrong(cause: String) -> ControlError {
     ControlError::new(ControlErrorKind::Invalid, "address the peer", cause)
-        .with_remedy("check that the peer's address arrived whole, and that both use one fabric")
+        .with_remedy("check that the peer's address was received completely, and that both sides are on one fabric")
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn ethernet_always_uses_the_gid_at_the_index_asked_for() {
+    fn ethernet_always_uses_the_gid_at_the_requested_index() {
         let entry = |index| GidEntry {
             index,
             gid: gid(1),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_cannot_be_right_is_refused() {
+    fn an_invalid_peer_address_is_refused() {
         let port = port(LinkLayer::InfiniBand, vec![ib_entry(0)]);
         let good = peer(LinkLayer::InfiniBand);
         let options = ConnectOptions::default();

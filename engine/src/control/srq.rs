@@ -14,8 +14,8 @@ use dv_sys::verbs::{self, ibv_srq, ibv_srq_attr, ibv_srq_attr_mask, ibv_srq_init
 use mlx5_rings::layout::SharedRecvLayout;
 use std::sync::Arc;
 
-/// An SRQ. On the direct path its ring is ours to post to. Clones are handles to the same one;
-/// it is destroyed with the last of them and of the QPs that take from it.
+/// An `ibv_srq`. On the direct path the engine owns its ring. Clones are handles to
+/// the same SRQ; it is destroyed with the last handle and the last QP that uses it.
 #[derive(Clone)]
 pub struct VerbsSrq(Arc<RawSrq>);
 
@@ -24,8 +24,8 @@ impl VerbsSrq {
     /// `max_segments` segments each.
     ///
     /// # Errors
-    /// Arguments beyond the limits, or a device that has no more SRQs or
-    /// whose rings are not as its library says.
+    /// An argument exceeds its limit, the device has no SRQs left, or its ring does
+    /// not match the library's description.
     pub fn create(
         domain: &ProtectionDomain,
         depth: u32,
@@ -35,8 +35,8 @@ impl VerbsSrq {
         check(domain, depth, max_segments)?;
         let id = ObjectId::next();
         let mut attr = MaybeUninit::<ibv_srq_init_attr>::zeroed();
-        // Field by field, so that the padding at the end stays zero: libibverbs
-        // 44 copies it into the `comp_mask` of the extended struct
+        // Written field by field, so that the padding at the end stays zero:
+        // libibverbs 44 copies it into the `comp_mask` of the extended struct
         // (`ibv_cmd_create_srq`).
         let fields = attr.as_mut_ptr();
         // SAFETY: inside `attr`; plain integers and a pointer.
@@ -51,12 +51,12 @@ impl VerbsSrq {
             let needed = u64::from(depth) * u64::from(max_segments + 1) * 16;
             return Err(LockedMemory::current().explain(ControlError::last(CREATE), needed));
         };
-        // From here the drop of `srq` destroys it.
+        // From here on, dropping `srq` destroys the SRQ.
         let mut srq = RawSrq {
             raw,
             id,
             layout: None,
-            // SAFETY: as above; the call has set both to what it granted.
+            // SAFETY: as above; the call has stored the granted values.
             capacity: unsafe { (*fields).attr.max_wr },
             // SAFETY: as above.
             max_segments: unsafe { (*fields).attr.max_sge },
@@ -64,7 +64,8 @@ impl VerbsSrq {
             domain: Arc::clone(&domain.raw),
         };
         if domain.device().is_direct() {
-            // SAFETY: a live SRQ of an mlx5 device: others are not direct.
+            // SAFETY: a live SRQ of an mlx5 device, since only mlx5 devices are on
+            // the direct path.
             srq.layout = Some(unsafe { export::shared_recv_layout(raw)? });
         }
         let srq = Self(Arc::new(srq));
@@ -76,19 +77,20 @@ impl VerbsSrq {
         Ok(srq)
     }
 
-    /// What its device does otherwise than others.
+    /// Returns the quirks of the device.
     pub(crate) fn quirks(&self) -> Quirks {
         self.0.quirks
     }
 
-    /// Where its ring lies, as it was after creation; `None` on the verbs path.
+    /// Returns the location of the ring as it was after creation; `None` on the
+    /// verbs path.
     #[must_use]
     pub fn layout(&self) -> Option<SharedRecvLayout> {
         self.0.layout
     }
 
-    /// Its SRQ number. On the verbs path, where that is not told, the number
-    /// that the kernel knows it by, for reports.
+    /// Returns the SRQ number. On the verbs path the device's number is unknown;
+    /// this is the kernel's handle, for messages.
     #[must_use]
     pub fn srqn(&self) -> u32 {
         match self.0.layout {
@@ -98,29 +100,29 @@ impl VerbsSrq {
         }
     }
 
-    /// Receives that may be outstanding, as the device granted them.
+    /// Returns how many receives may be outstanding, as granted by the device.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.0.capacity
     }
 
-    /// Its name in asynchronous events.
+    /// Returns its id in asynchronous events.
     #[must_use]
     pub fn id(&self) -> ObjectId {
         self.0.id
     }
 
-    /// The most segments of one receive, as the device granted them.
+    /// Returns the most segments of one receive, as granted by the device.
     #[must_use]
     pub fn max_segments(&self) -> u32 {
         self.0.max_segments
     }
 
-    /// Asks for one [`super::AsyncEventKind::SrqLimit`] when fewer than
-    /// `limit` receives are left; 0 asks for none.
+    /// Arms the limit: one [`super::AsyncEventKind::SrqLimit`] is raised when fewer
+    /// than `limit` receives are left. 0 disarms.
     ///
     /// # Errors
-    /// A limit above the depth.
+    /// The limit exceeds the depth.
     pub fn set_limit(&self, limit: u32) -> Result<(), ControlError> {
         self.modify(
             "set the limit of a shared receive queue",
@@ -139,7 +141,7 @@ impl VerbsSrq {
         })
     }
 
-    /// The limit that is armed; 0 if none is, or if its event was sent.
+    /// Returns the armed limit; 0 if none is armed, or if its event was raised.
     ///
     /// # Errors
     /// The device failed.
@@ -160,10 +162,10 @@ impl VerbsSrq {
         }
     }
 
-    /// Asks the device for room for `depth` receives.
+    /// Grows the queue to `depth` receives.
     ///
     /// # Errors
-    /// Always on mlx5, which cannot resize: the text says what to do instead.
+    /// Always on mlx5, which cannot resize: the message names the remedy.
     pub fn resize(&self, depth: u32) -> Result<(), ControlError> {
         self.modify(
             "resize a shared receive queue",
@@ -177,8 +179,8 @@ impl VerbsSrq {
         .map_err(|error| match error.errno() {
             Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => error
                 .with_kind(ControlErrorKind::Unsupported)
-                .with_cause("this device cannot resize one")
-                .with_remedy("create it with the largest depth that it will need"),
+                .with_cause("this device cannot resize shared receive queues")
+                .with_remedy("create the queue with the largest depth that it will need"),
             _ => error,
         })
     }
@@ -219,7 +221,7 @@ fn check(domain: &ProtectionDomain, depth: u32, max_segments: u32) -> Result<(),
             CREATE,
             "the device has no shared receive queues (max_srq = 0)",
         )
-        .with_remedy("give each endpoint receives of its own"));
+        .with_remedy("create endpoints with receive queues of their own"));
     }
     Bounded {
         what: "its depth",
@@ -250,8 +252,8 @@ struct RawSrq {
     domain: Arc<RawDomain>,
 }
 
-// SAFETY: libibverbs lets any thread use an SRQ, several at a time. The layout
-// is plain values; who touches the ring is for `ring` to decide.
+// SAFETY: libibverbs allows any threads to use an SRQ at the same time. The layout
+// is plain values; `ring` decides which thread accesses the ring.
 unsafe impl Send for RawSrq {}
 // SAFETY: as above.
 unsafe impl Sync for RawSrq {}
@@ -261,9 +263,9 @@ impl Drop for RawSrq {
         if !self.domain.context.here() {
             return;
         }
-        // SAFETY: created by `create`; QPs on it held an `Arc` of this and are
-        // gone. It waits for events that were read, each of which its reader
-        // acknowledges at once.
+        // SAFETY: created by `create`; QPs on it held an `Arc` of this and were
+        // destroyed. The call waits for events that were read and not acknowledged;
+        // every reader acknowledges at once.
         let errno = unsafe { verbs::ibv_destroy_srq(self.raw.as_ptr()) };
         if errno != 0 {
             tracing::error!(errno, "ibv_destroy_srq failed");

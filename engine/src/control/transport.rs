@@ -1,4 +1,4 @@
-//! The transport of a device: what carries its reliable connections.
+//! The transport of a device's reliable connections.
 
 use super::port::{LinkLayer, PortInfo};
 use dv_sys::verbs::{ibv_device, ibv_node_type};
@@ -11,15 +11,15 @@ pub enum Transport {
     InfiniBand,
     /// InfiniBand's transport on Ethernet links.
     Roce,
-    /// RDMA over TCP. There are no GIDs and no address handles; only the
+    /// RDMA over TCP. There are no GIDs and no address handles; only the kernel's
     /// connection manager connects a queue pair.
     Iwarp,
-    /// None of these, as Amazon's EFA: no reliable connections.
+    /// Another transport, without reliable connections, such as Amazon's EFA.
     Other,
 }
 
 impl Transport {
-    /// Returns the transport of a device with these ports: the first decides.
+    /// Returns the transport of a device with these ports; the first port decides.
     pub(super) fn of(device: &ibv_device, ports: &[PortInfo]) -> Self {
         let link = ports
             .first()
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_channel_adapters_are_told_apart_by_their_link() {
+    fn only_channel_adapters_are_distinguished_by_their_link() {
         use LinkLayer::{Ethernet, InfiniBand};
         for (node, link, expected) in [
             (

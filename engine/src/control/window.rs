@@ -1,10 +1,10 @@
-//! Memory windows: keys that a queue pair opens for a part of a region, and
-//! closes again, without a command to the kernel.
+//! Memory windows: rkeys that a queue pair opens for a part of a region, and closes
+//! again, without a call to the kernel.
 //!
-//! They are of type 1 (InfiniBand 10.6.7.2.2): a window belongs to its
-//! protection domain, may be bound through any queue pair of it, also while it
-//! is bound, and is unbound by a bind of nothing. Each bind gives it another
-//! key, known at once.
+//! The windows are of type 1 (InfiniBand 10.6.7.2.2). A window belongs to a
+//! protection domain, may be bound through any queue pair of that domain, also
+//! while it is bound, and is unbound by a bind of 0 bytes. Each bind gives the
+//! window another rkey, which is known at once.
 
 use super::access::Access;
 use super::context::Context;
@@ -16,38 +16,39 @@ use dv_sys::inline::{ibv_alloc_mw, ibv_dealloc_mw};
 use dv_sys::verbs::{self, ibv_mr, ibv_mw, ibv_mw_type};
 use std::sync::Arc;
 
-/// A memory window. Deallocated, and closed, when dropped.
+/// A memory window. Unbound and deallocated when dropped.
 pub struct MemoryWindow {
     raw: NonNull<ibv_mw>,
-    /// As it was bound last.
+    /// The rkey of the last bind.
     key: u32,
-    /// The region that it was bound to last; kept by who bound it.
+    /// The region of the last bind. The caller of that bind keeps it registered.
     region: Option<NonNull<ibv_mr>>,
     domain: Arc<RawDomain>,
 }
 
-// SAFETY: libibverbs lets any thread use a window; that of the region's pointer
-// is made with the same promise.
+// SAFETY: libibverbs allows any thread to use a window; the region's pointer is
+// used under the same promise.
 unsafe impl Send for MemoryWindow {}
-// SAFETY: as above; a shared window gives out plain numbers.
+// SAFETY: as above; a shared window returns plain numbers only.
 unsafe impl Sync for MemoryWindow {}
 
-/// What a window is to open.
+/// The memory that a bind opens to peers.
 #[derive(Clone, Copy)]
 pub struct WindowTarget<'a> {
-    /// Of it, registered with [`Access::WINDOW_BIND`].
+    /// The region, registered with [`Access::WINDOW_BIND`].
     pub region: &'a MemoryRegion,
-    /// First byte.
+    /// The address of the first byte.
     pub addr: u64,
-    /// Bytes, 1 to 2^31.
+    /// The length in bytes, 1 to 2^31.
     pub length: u64,
-    /// What peers may do: of [`Access::REMOTE`]. Writing needs a region with
-    /// [`Access::LOCAL_WRITE`].
+    /// What peers may do: a subset of [`Access::REMOTE`]. Remote write needs a
+    /// region with [`Access::LOCAL_WRITE`].
     pub access: Access,
 }
 
-/// Whether the driver has windows. Some tell a number though they have no verb
-/// for them (bnxt_re and erdma of Linux 6.1): the only way to know is to try.
+/// Returns whether the driver has memory windows. Some drivers report a number but
+/// have no verb for them (bnxt_re and erdma of Linux 6.1), so the only way to know
+/// is to allocate one.
 pub(super) fn can_be_allocated(context: &Context) -> bool {
     // SAFETY: the context is open.
     let domain = unsafe { verbs::ibv_alloc_pd(context.as_ptr()) };
@@ -64,16 +65,16 @@ pub(super) fn can_be_allocated(context: &Context) -> bool {
             false
         }
     };
-    // SAFETY: nothing is left in it.
+    // SAFETY: the domain is empty.
     unsafe { verbs::ibv_dealloc_pd(domain.as_ptr()) };
     !lacks
 }
 
 impl ProtectionDomain {
-    /// Allocates a memory window, which opens nothing.
+    /// Allocates a memory window, which is not bound.
     ///
     /// # Errors
-    /// The device has none, or no more.
+    /// The device has no memory windows, or none left.
     pub fn alloc_window(&self) -> Result<MemoryWindow, ControlError> {
         const OPERATION: &str = "allocate a memory window";
         self.raw.context.require_here(OPERATION)?;
@@ -98,18 +99,18 @@ impl ProtectionDomain {
 }
 
 impl MemoryWindow {
-    /// What peers name it by, as it was bound last.
+    /// Returns the rkey of the last bind, by which peers access the window.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         self.key
     }
 
-    /// The key that the next bind gives it: only the lowest byte counts on.
+    /// Returns the rkey of the next bind: its lowest byte is incremented.
     pub(crate) fn next_key(&self) -> u32 {
         (self.key & !0xff) | (self.key.wrapping_add(1) & 0xff)
     }
 
-    /// A bind under that key was posted.
+    /// Records that a bind with that key was posted.
     pub(crate) fn bound(&mut self, key: u32, region: Option<&MemoryRegion>) {
         self.key = key;
         self.region = region.map(MemoryRegion::raw);
@@ -119,12 +120,13 @@ impl MemoryWindow {
         self.raw.as_ptr()
     }
 
-    /// The region that it was bound to last, if it was not unbound since.
+    /// Returns the region of the last bind, unless the window was unbound since.
     pub(crate) fn region(&self) -> Option<NonNull<ibv_mr>> {
         self.region
     }
 
-    /// Whether a region, and a queue pair, may be used with it.
+    /// Returns whether the window is of this domain, so that its regions and queue
+    /// pairs may be used.
     pub(crate) fn is_of(&self, domain: &ProtectionDomain) -> bool {
         Arc::ptr_eq(&self.domain, &domain.raw)
     }
@@ -148,7 +150,7 @@ impl Drop for MemoryWindow {
         if !self.domain.context.here() {
             return;
         }
-        // SAFETY: allocated by `alloc_window`, and used no more.
+        // SAFETY: allocated by `alloc_window`, and not used any more.
         let errno = unsafe { ibv_dealloc_mw(self.raw.as_ptr()) };
         if errno != 0 {
             tracing::error!(errno, "ibv_dealloc_mw failed");
