@@ -1,4 +1,4 @@
-//! Where a waiting thread sleeps, and how others wake it.
+//! The descriptor on which a waiting thread sleeps, and how other threads wake it.
 
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -13,24 +13,24 @@ use super::word::SleepWord;
 use super::{SignalGuard, monotonic_nanos, raw};
 use crate::error::{ControlError, last_errno};
 
-/// A place to sleep for one thread at a time, and its alarm clock: a descriptor
-/// (`eventfd`) that wakers write to, but only if somebody sleeps.
+/// A place to sleep for one thread at a time. Wakers write to its `eventfd`, but
+/// only if a thread sleeps.
 ///
-/// What is slept on stays the same from sleep to sleep, so the kernel is told
-/// once (`epoll`): a sleep on two descriptors costs no more than a `poll` of one.
+/// The descriptors stay the same from sleep to sleep, so they are registered once
+/// (`epoll`): a sleep on two descriptors costs no more than a `poll` of one.
 #[derive(Debug)]
 pub struct Blocker {
     word: SleepWord,
     alarm: OwnedFd,
-    /// Watches the alarm, and the channel once there is one.
+    /// The epoll descriptor of the alarm and, once there is one, of the channel.
     watch: OwnedFd,
-    /// The channel that is watched, or [`NONE`].
+    /// The registered channel, or [`NONE`].
     channel: AtomicI32,
 }
 
-/// A sleep that [`Blocker::prepare`] has prepared, as plain data.
+/// A prepared sleep ([`Blocker::prepare`]) as plain data.
 ///
-/// It is `epoll_pwait2` of [`Self::descriptor`] with room for
+/// The sleep is `epoll_pwait2` on [`Self::descriptor`] with room for
 /// [`Sleep::EVENTS`] events.
 #[derive(Clone, Copy)]
 pub struct Sleep {
@@ -48,28 +48,28 @@ pub struct Slept {
 }
 
 impl Sleep {
-    /// How many events a sleep tells of at most.
+    /// The most events that a sleep returns.
     pub const EVENTS: usize = 2;
 
-    /// The epoll descriptor to sleep on.
+    /// Returns the epoll descriptor to sleep on.
     #[must_use]
     pub fn descriptor(&self) -> c_int {
         self.watch
     }
 
-    /// The time that the sleep takes at most; without end if there is none.
+    /// Returns the timeout of the sleep, if it has one.
     #[must_use]
     pub fn timeout(&self) -> Option<&libc::timespec> {
         self.timeout.as_ref()
     }
 
-    /// The signals to hold back during the sleep.
+    /// Returns the signal mask of the sleep.
     #[must_use]
     pub fn mask(&self) -> &sigset_t {
         &self.mask
     }
 
-    /// Sleeps. No cancellation point.
+    /// Sleeps. Not a cancellation point.
     #[must_use]
     pub fn sleep(&self) -> Slept {
         let mut events = [epoll_event { events: 0, u64: 0 }; Self::EVENTS];
@@ -77,7 +77,7 @@ impl Sleep {
             None => raw::epoll(self.watch, &mut events, true, Some(&self.mask)),
             Some(timeout) => {
                 let found = raw::epoll_for(self.watch, &mut events, timeout, &self.mask);
-                // A container may forbid what it does not know.
+                // A container may forbid system calls that it does not know.
                 match found < 0 && matches!(last_errno(), libc::ENOSYS | libc::EPERM) {
                     true => self.sleep_by_poll(&mut events, timeout),
                     false => found,
@@ -87,8 +87,8 @@ impl Sleep {
         Slept::new(found, last_errno(), events)
     }
 
-    /// The same without `epoll_pwait2`: one system call to sleep, one to know why
-    /// it ended.
+    /// Sleeps without `epoll_pwait2`: one system call to sleep, one to learn why
+    /// the sleep ended.
     fn sleep_by_poll(
         &self,
         events: &mut [epoll_event; Self::EVENTS],
@@ -100,7 +100,7 @@ impl Sleep {
         }
     }
 
-    /// A sleep as on a kernel before 5.11. Answers what came.
+    /// Sleeps as on a kernel before 5.11. Returns the number of events.
     #[cfg(test)]
     pub(super) fn old_sleep_for_test(&self) -> Result<usize, i32> {
         let mut events = [epoll_event { events: 0, u64: 0 }; Self::EVENTS];
@@ -111,8 +111,8 @@ impl Sleep {
 }
 
 impl Slept {
-    /// What `epoll_pwait2` returned, `errno` after it, and the events that it
-    /// wrote.
+    /// Makes the result from what `epoll_pwait2` returned, `errno` after it, and
+    /// the events that it wrote.
     #[must_use]
     pub fn new(found: c_int, errno: c_int, events: [epoll_event; Sleep::EVENTS]) -> Self {
         Self {
@@ -137,15 +137,15 @@ impl core::fmt::Debug for Slept {
 
 /// No descriptor.
 const NONE: c_int = -1;
-/// What an event of [`Blocker::watch`] says came.
+/// The name of the alarm in the events of [`Blocker::watch`].
 const ALARM: u64 = 0;
 const CHANNEL: u64 = 1;
 
 impl Blocker {
-    /// Creates one.
+    /// Creates a blocker.
     ///
     /// # Errors
-    /// Out of file descriptors: it takes two.
+    /// The process has too few file descriptors left; a blocker takes two.
     pub fn new() -> Result<Self, ControlError> {
         const OPERATION: &str = "create a wake descriptor";
         // SAFETY: takes integers.
@@ -168,7 +168,7 @@ impl Blocker {
         Ok(blocker)
     }
 
-    /// Has a descriptor watched.
+    /// Registers a descriptor.
     fn add(&self, fd: c_int, name: u64, how: c_int) -> Result<(), ControlError> {
         let mut event = epoll_event {
             events: how.cast_unsigned(),
@@ -188,15 +188,16 @@ impl Blocker {
         }
     }
 
-    /// Has the channel watched, the first time that there is one: for what comes
-    /// new, which saves the kernel a second look at what has just been told.
+    /// Registers the channel, the first time that there is one. Edge-triggered:
+    /// only new events count, which saves the kernel a second look at an event that
+    /// it has just reported.
     #[cold]
     #[inline(never)]
     fn watch_channel(&self, channel: c_int) -> Result<(), ControlError> {
         let before = self.channel.swap(channel, Ordering::Relaxed);
         if before != NONE {
-            // SAFETY: descriptors; the event is not read. It may be closed,
-            // which ended the watch too.
+            // SAFETY: descriptors; the event is not read. The old channel may be
+            // closed, which has unregistered it.
             unsafe {
                 libc::epoll_ctl(
                     self.watch.as_raw_fd(),
@@ -213,18 +214,18 @@ impl Blocker {
             .inspect_err(|_| self.channel.store(NONE, Ordering::Relaxed))
     }
 
-    /// What the channel has told of is told anew by the next sleep: for who could
-    /// not take it. A device that is gone says so once, and everybody who comes
-    /// later is to hear of it.
+    /// Makes the next sleep report the channel's events again, for a caller that
+    /// could not take them. A device that is gone raises one event only, and every
+    /// later waiter must learn about it.
     #[cold]
     pub fn watch_anew(&self) {
-        // Nothing is added, so nothing fails.
+        // Cannot fail, since nothing is registered.
         let _ = self.watch_channel(NONE);
     }
 
-    /// Wakes the thread that sleeps here, or is about to, if there is one. To be
-    /// called after what it waits for was made visible to its poll. Any thread;
-    /// without a sleeper a fence and a load.
+    /// Wakes the thread that sleeps here or is about to, if there is one. Call this
+    /// after the change that its poll looks for. May be called from any thread;
+    /// without a sleeper it costs a fence and a load.
     #[inline]
     pub fn wake(&self) {
         if self.word.take() {
@@ -235,32 +236,32 @@ impl Blocker {
     #[cold]
     #[inline(never)]
     fn ring(&self) {
-        // Full it cannot be: only one write follows each announcement.
+        // The counter cannot overflow: at most one write follows each announcement.
         while raw::write(self.alarm.as_raw_fd(), 1) < 0 && last_errno() == libc::EINTR {}
     }
 
-    /// "I am going to sleep": from here on [`Self::wake`] rings. Poll once more
-    /// after this, then [`Self::block`].
+    /// Announces a sleep: from now on [`Self::wake`] writes a token. Poll once more
+    /// after this call, then [`Self::block`].
     pub fn announce(&self) {
         self.word.announce();
     }
 
-    /// "I am not, after all": takes [`Self::announce`] back.
+    /// Takes [`Self::announce`] back.
     pub fn retract(&self) {
         if self.word.retract() {
-            // A waker has rung; or will in a moment, and the next sleep is
-            // short, once.
+            // A waker has written its token, or is about to; in the second case the
+            // next sleep ends early, once.
             self.silence();
         }
     }
 
-    /// Sleeps until the alarm rings, `channel` has something that no sleep here
-    /// has told of before (or its other end is gone), `timeout` is over
-    /// (`None`: never), or a signal that the caller's mask lets in was handled.
-    /// Takes [`Self::announce`] back.
+    /// Sleeps until a waker writes its token, `channel` has an event that no
+    /// earlier sleep here has reported (or its other end is closed), `timeout` has
+    /// passed (`None`: never), or a signal that the caller's mask allows was
+    /// handled. Takes [`Self::announce`] back.
     ///
-    /// A channel stays open as long as the blocker sleeps on it: what is watched
-    /// is known by the number of its descriptor.
+    /// The channel must stay open while the blocker sleeps on it: a channel is
+    /// identified by the number of its descriptor.
     ///
     /// # Errors
     /// The system failed.
@@ -274,8 +275,8 @@ impl Blocker {
         self.woken(&sleep.sleep())
     }
 
-    /// The part of [`Self::block`] before the sleep, for callers that sleep by
-    /// themselves. What follows is [`Self::woken`] or [`Self::abandon`].
+    /// Does the part of [`Self::block`] before the sleep, for callers that sleep
+    /// themselves. [`Self::woken`] or [`Self::abandon`] must follow.
     ///
     /// # Errors
     /// The system failed. [`Self::announce`] is taken back.
@@ -299,7 +300,8 @@ impl Blocker {
         })
     }
 
-    /// The part of [`Self::block`] after the sleep. Takes [`Self::announce`] back.
+    /// Does the part of [`Self::block`] after the sleep. Takes [`Self::announce`]
+    /// back.
     ///
     /// # Errors
     /// The system failed.
@@ -310,12 +312,12 @@ impl Blocker {
             Err(_) => match slept.errno {
                 libc::EINTR => (Ok(BlockResult::Signal), 0),
                 errno => {
-                    let error = ControlError::verbs("sleep until there is an event", errno);
+                    let error = ControlError::verbs("sleep until an event", errno);
                     (Err(error), 0)
                 }
             },
         };
-        // It may have been rung for this sleep, or late, for one before.
+        // The token may be for this sleep or, if late, for an earlier one.
         let mut events = slept.events.iter().take(came);
         let rung = events.any(|event| event.u64 == ALARM);
         if self.word.retract() || rung {
@@ -324,9 +326,9 @@ impl Blocker {
         result
     }
 
-    /// Takes [`Self::announce`] back after a sleep whose end the sleeper has not
-    /// seen, since its thread is ending: the next sleep here is told of
-    /// everything that may have ended this one.
+    /// Takes [`Self::announce`] back after a sleep whose result is unknown because
+    /// its thread is ending. The next sleep here reports everything that may have
+    /// ended this one.
     #[cold]
     pub fn abandon(&self) {
         self.word.retract();
@@ -334,7 +336,7 @@ impl Blocker {
         self.watch_anew();
     }
 
-    /// The two halves of [`Self::wake`], for a waker that is slow.
+    /// Does the first half of [`Self::wake`], to simulate a slow waker.
     #[cfg(test)]
     pub(super) fn is_taken_for_test(&self) -> bool {
         self.word.take()
@@ -345,27 +347,28 @@ impl Blocker {
         self.ring();
     }
 
-    /// Forgets that the alarm rang.
+    /// Takes the token, if there is one.
     fn silence(&self) {
-        // It does not block: EFD_NONBLOCK.
+        // Does not block: EFD_NONBLOCK.
         raw::read(self.alarm.as_raw_fd());
     }
 }
 
-/// A new descriptor, which is nobody else's.
+/// Takes ownership of a new descriptor.
 fn owned(fd: c_int, operation: &'static str) -> Result<OwnedFd, ControlError> {
     if fd < 0 {
         return Err(ControlError::last(operation));
     }
-    // SAFETY: just created, and nobody else's.
+    // SAFETY: the descriptor was just created, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether the host has more than one processor: asked once. A thread's own mask
-/// does not count; what is waited for may run where this thread may not.
+/// Returns whether the host has more than one processor; asks the system once. The
+/// thread's affinity does not matter, since the event may be produced on other
+/// processors.
 fn has_several_processors() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
-    // SAFETY: takes a number. An error (-1) counts as several.
+    // SAFETY: takes an integer. An error (-1) counts as several.
     *ANSWER.get_or_init(|| unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) } != 1)
 }
 

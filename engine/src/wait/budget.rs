@@ -1,53 +1,54 @@
-//! How long to spin: what was learned from the waits before.
+//! The spin budget: how long to spin, learned from earlier waits.
 //!
-//! The rule is that of Linux for a halted guest processor (`haltpoll`): if the
-//! event came later than the budget but no later than the cap, a longer spin
-//! would have caught it, so grow; if it came after the cap, no spin that is
-//! allowed would have, so shrink. What came within the budget changes nothing.
+//! The rule is that of Linux for a halted guest processor (`haltpoll`). If the
+//! event arrived after the budget but within the cap, a longer spin would have
+//! caught it, so the budget grows. If it arrived after the cap, no permitted spin
+//! would have caught it, so the budget shrinks. An event within the budget changes
+//! nothing.
 //!
-//! One case has no such lesson: the spin itself keeps away what brings the
-//! event (it takes the processor of the peer, or of the device's thread). Then
-//! the event comes just after the thread has gone to sleep, however long it spun
-//! before. Three such misses with no hit between them end spinning for a number
-//! of waits that doubles each time. On one processor a spin gives it to others
-//! before each look; there it takes more misses, since the scheduler lets others
-//! run only when this thread has had its share.
+//! The rule fails in one case: the spin itself delays the event, because it takes
+//! the processor of the peer or of the device's thread. The event then arrives just
+//! after the thread has gone to sleep, however long it spun before. Three such near
+//! misses without a hit between them stop spinning for a number of waits, which
+//! doubles each time. On a single processor a spin yields before each poll; there
+//! more misses are needed, since the scheduler lets others run only after this
+//! thread has used its share.
 
 use core::time::Duration;
 
 use super::WaitPolicy;
 
-/// A learned time to spin. Pure: times are arguments, in nanoseconds.
+/// A learned spin time. A pure type: times are arguments, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpinBudget {
     nanos: u64,
-    /// Spins in a row that missed an event by so little that they may have kept
-    /// it away.
+    /// Consecutive spins that missed an event by so little that they may have
+    /// delayed it.
     near_misses: u32,
-    /// Waits to come that are not to spin.
+    /// The number of coming waits that do not spin.
     rest: u32,
-    /// How long the next rest is.
+    /// The length of the next rest, in waits.
     next_rest: u32,
 }
 
-/// What growing begins at, and a budget that knows nothing: about the price of
-/// being woken on a processor that has gone to sleep.
+/// The first budget, in nanoseconds, and the first one that growing gives: about
+/// the cost of a wake-up on an idle processor.
 const START: u64 = 50_000;
-/// A shrinking budget ends here: it would be over before the second poll.
+/// The smallest budget, in nanoseconds; a smaller one ends before the second poll.
 const LEAST: u64 = 1_000;
-/// An event that comes so soon after the spin has ended is a near miss: about
-/// what a thread needs to get the processor and do its part.
+/// An event within this time after the end of the spin is a near miss: about the
+/// time that a thread needs to get the processor and to produce the event. In
+/// nanoseconds.
 const NEAR: u64 = 50_000;
-/// So many near misses are no chance: growing twice takes the budget from its
-/// beginning to the default cap.
+/// So many near misses are not a coincidence. Growing the budget as often takes it
+/// from its start to the default cap.
 const NEAR_MISSES: u32 = 3;
-/// So many where each spin gave others the only processor, and the event came
-/// no later after it than a spin may last. One thread is ahead
-/// of another by some milliseconds at most (in Linux half a scheduling latency for
-/// who wakes from a sleep, and a slice if the other is new), which so many spins
-/// of the default cap use up.
+/// So many near misses stop spins that yield the only processor, with events no
+/// later after the spin than a spin may last. One thread is ahead of another by
+/// some milliseconds at most (in Linux half a scheduling latency after a sleep, and
+/// a slice for a new thread), which that many spins of the default cap use up.
 const VAIN_TURNS: u32 = 64;
-/// The first rest, in waits, and the longest.
+/// The lengths of the first and of the longest rest, in waits.
 const RESTS: (u32, u32) = (64, 1 << 14);
 
 impl Default for SpinBudget {
@@ -62,13 +63,13 @@ impl Default for SpinBudget {
 }
 
 impl SpinBudget {
-    /// A budget that has learned nothing yet.
+    /// Returns a budget that has learned nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Nanoseconds to spin under a policy; `u64::MAX` is without end.
+    /// Returns the nanoseconds to spin under a policy; `u64::MAX` is without end.
     #[must_use]
     pub fn nanos(&self, policy: WaitPolicy) -> u64 {
         match policy {
@@ -81,9 +82,9 @@ impl SpinBudget {
         }
     }
 
-    /// Learns from a wait that ended after `waited` nanoseconds, whether by an
-    /// event or in vain: a wait in vain that was shorter than the cap teaches
-    /// nothing.
+    /// Learns from a wait that ended after `waited` nanoseconds, by an event or, if
+    /// `was_in_vain`, without one. A wait without an event that was shorter than
+    /// the cap teaches nothing.
     pub fn learn(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
         let WaitPolicy::Adaptive {
             min,
@@ -97,8 +98,8 @@ impl SpinBudget {
         self.learn_from(now, (min, max), waited, was_in_vain, near, NEAR_MISSES);
     }
 
-    /// [`Self::learn`] from a wait whose spin, if there was one, gave the only
-    /// processor to others.
+    /// Learns as [`Self::learn`] does from a wait whose spin, if any, yielded the
+    /// only processor.
     pub fn learn_turns(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
         let WaitPolicy::Adaptive {
             min,
@@ -112,7 +113,7 @@ impl SpinBudget {
         self.learn_from(now, (min, max), waited, was_in_vain, near, VAIN_TURNS);
     }
 
-    /// Whether the length of the next wait teaches anything.
+    /// Returns whether the duration of the next wait matters.
     #[must_use]
     pub fn is_learning(&self, policy: WaitPolicy) -> bool {
         matches!(policy, WaitPolicy::Adaptive { max: Some(_), .. }) && self.rest <= 1
@@ -137,26 +138,26 @@ impl SpinBudget {
         }
     }
 
-    /// A spin was ended by what was waited for: it does not keep it away.
+    /// Records that a spin hit: spinning does not delay its event.
     pub fn hit(&mut self) {
         self.near_misses = 0;
         self.next_rest = RESTS.0;
     }
 
-    /// Whether a wait was longer than any spin may be.
+    /// Returns whether a wait was longer than any spin may be.
     pub fn is_beyond(&self, policy: WaitPolicy, waited: u64) -> bool {
         matches!(policy, WaitPolicy::Adaptive { max: Some(max), .. } if waited > nanos(max))
     }
 
-    /// What was waited for came, but a thread that had been let run in between
-    /// kept the processor beyond the cap; it would not have kept it from a
-    /// thread that is woken.
+    /// Records that the event arrived, but a thread that ran after a yield kept the
+    /// processor beyond the cap. It would not have kept the processor from a thread
+    /// that is woken.
     pub fn overran(&mut self) {
         self.nanos = 0;
         self.begin_rest();
     }
 
-    /// Whether the next wait is not to spin, as far as it may choose.
+    /// Returns whether the next wait rests, if the policy allows that.
     fn is_to_rest(&mut self, near: bool, misses: u32) -> bool {
         if self.rest > 0 {
             self.rest -= 1;
@@ -199,7 +200,7 @@ mod tests {
         }
     }
 
-    /// The budgets after waits of those lengths.
+    /// Returns the budgets after waits of these lengths.
     fn after(policy: WaitPolicy, waits: &[u64]) -> Vec<u64> {
         let mut budget = SpinBudget::new();
         waits
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn it_starts_at_fifty_microseconds_and_doubles_up_to_the_cap() {
+    fn the_budget_starts_at_50_microseconds_and_doubles_up_to_the_cap() {
         assert_eq!(SpinBudget::new().nanos(DEFAULT), 50_000);
         let waits = [50_001, 100_001, 200_000, 200_000];
         assert_eq!(after(DEFAULT, &waits), [100_000, 200_000, 200_000, 200_000]);
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_and_none_of_it_applies_to_poll_block_and_no_end() {
+    fn bounds_hold_and_poll_block_and_endless_spins_ignore_the_budget() {
         let narrow = adaptive(30_000, 60_000);
         assert_eq!(
             after(narrow, &[55_000, 60_001, 60_001]),
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_wait_in_vain_teaches_nothing_and_a_long_one_shrinks() {
+    fn a_short_wait_without_event_changes_nothing_and_a_long_one_shrinks() {
         let mut budget = SpinBudget::new();
         budget.learn(DEFAULT, 199_000, true);
         assert_eq!(budget, SpinBudget::new());
@@ -260,8 +261,8 @@ mod tests {
         assert_eq!(budget.nanos(DEFAULT), 25_000);
     }
 
-    /// Waits on a processor that the spin itself keeps from the peer: the event
-    /// comes 20 µs after the spin has ended. Answers how many of them spun.
+    /// Makes waits on a processor that the spin takes from the peer: the event
+    /// arrives 20 µs after the end of the spin. Returns how many of them spun.
     fn keeping_the_peer_away(budget: &mut SpinBudget, waits: usize) -> usize {
         let spins = |_: &usize| {
             let spun = budget.nanos(DEFAULT);
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spin_that_keeps_its_event_away_is_given_up_for_longer_each_time() {
+    fn a_spin_that_delays_its_event_rests_for_longer_each_time() {
         let mut budget = SpinBudget::new();
         assert_eq!(keeping_the_peer_away(&mut budget, 3 + 64), 3);
         assert_eq!(keeping_the_peer_away(&mut budget, 3 + 128), 3);
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hit_makes_near_misses_a_chance() {
+    fn a_hit_resets_the_near_misses() {
         let mut budget = SpinBudget::new();
         for _ in 0..100 {
             for _ in 0..2 {
@@ -290,13 +291,13 @@ mod tests {
                 budget.learn(DEFAULT, spun + 1, false);
             }
             budget.hit();
-            // As from a wait that was long.
+            // As after a long wait.
             budget.learn(DEFAULT, 300_000, false);
         }
     }
 
     #[test]
-    fn after_a_rest_it_spins_again_where_that_helps() {
+    fn after_a_rest_spinning_resumes_where_it_hits() {
         let mut budget = SpinBudget::new();
         keeping_the_peer_away(&mut budget, 3 + 63);
         assert_eq!(budget.nanos(DEFAULT), 0);
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_least_spin_that_is_asked_for_stays_whatever_it_keeps_away() {
+    fn a_minimum_spin_of_the_policy_is_kept_although_it_delays_events() {
         let policy = adaptive(30_000, 200_000);
         let waits = [80_000, 150_000, 210_000, 230_000, 60_000, 60_000];
         assert!(after(policy, &waits).iter().all(|&spin| spin >= 30_000));
@@ -313,7 +314,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_stays_within_its_bounds_whatever_happens(
+        fn the_budget_stays_within_its_bounds(
             min in 0u64..1_000_000,
             span in 0u64..1_000_000,
             waits in prop::collection::vec((any::<u64>(), 0u32..64, any::<bool>()), 0..50),

@@ -1,32 +1,34 @@
-//! When a wait ends at the latest.
+//! The deadline of a wait.
 
 use core::time::Duration;
 
-/// A point in time that is not known until the wait begins, then absolute.
+/// A point in time, which may be relative to the start of the wait until the wait
+/// fixes it.
 ///
-/// [`Deadline::from_micros`] reads no clock, so a wait whose first poll hits
-/// need not either; the wait fixes the point when it has to look.
+/// [`Deadline::from_micros`] reads no clock, so a wait whose first poll hits reads
+/// none either; the wait fixes the point when it first needs the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline(Kind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// One poll.
+    /// One poll only.
     Now,
-    /// So many nanoseconds after the wait has begun.
+    /// That many nanoseconds after the wait has begun.
     After(u64),
-    /// At that reading of [`monotonic_nanos`].
+    /// When [`monotonic_nanos`] returns that value.
     At(u64),
     Never,
 }
 
 impl Deadline {
-    /// One poll and no more.
+    /// One poll only.
     pub const NOW: Self = Self(Kind::Now);
-    /// As long as it takes.
+    /// No deadline.
     pub const NEVER: Self = Self(Kind::Never);
 
-    /// So many microseconds after the wait has begun; 0 is [`Self::NOW`].
+    /// Returns the deadline that many microseconds after the wait has begun; 0 is
+    /// [`Self::NOW`].
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         match micros {
@@ -35,7 +37,7 @@ impl Deadline {
         }
     }
 
-    /// So long after the wait has begun; 0 is [`Self::NOW`].
+    /// Returns the deadline that long after the wait has begun; 0 is [`Self::NOW`].
     #[must_use]
     pub fn after(duration: Duration) -> Self {
         match u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX) {
@@ -44,27 +46,28 @@ impl Deadline {
         }
     }
 
-    /// Whether there is no time at all, whatever the clock says.
+    /// Returns whether this is [`Self::NOW`].
     #[must_use]
     pub const fn is_now(&self) -> bool {
         matches!(self.0, Kind::Now)
     }
 
-    /// Whether there is no end, whatever the clock says.
+    /// Returns whether this is [`Self::NEVER`].
     #[must_use]
     pub const fn is_never(&self) -> bool {
         matches!(self.0, Kind::Never)
     }
 
-    /// Fixes the point, if it is not yet: the wait began at `now`, nanoseconds
-    /// of the monotonic clock.
+    /// Fixes a relative deadline: the wait began at `now`, in nanoseconds of the
+    /// monotonic clock.
     pub const fn start(&mut self, now: u64) {
         if let Kind::After(nanos) = self.0 {
             self.0 = Kind::At(now.saturating_add(nanos));
         }
     }
 
-    /// Whether it has passed at `now`. One that was not started has not.
+    /// Returns whether the deadline has passed at `now`. A relative deadline that
+    /// was not fixed has not passed.
     #[must_use]
     pub const fn has_passed(&self, now: u64) -> bool {
         match self.0 {
@@ -74,7 +77,7 @@ impl Deadline {
         }
     }
 
-    /// How much time is left at `now`; `None` without end.
+    /// Returns the time left at `now`; `None` without a deadline.
     #[must_use]
     pub const fn left(&self, now: u64) -> Option<Duration> {
         match self.0 {
@@ -86,16 +89,16 @@ impl Deadline {
     }
 }
 
-/// Nanoseconds of the clock that nobody sets (`CLOCK_MONOTONIC`): some twenty
-/// nanoseconds and no system call, where the kernel has a vDSO.
+/// Returns the nanoseconds of `CLOCK_MONOTONIC`, which no program can set. Takes
+/// about 20 ns, without a system call where the kernel has a vDSO.
 #[must_use]
 pub fn monotonic_nanos() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the result is writable. The call cannot fail: every Linux has
-    // this clock.
+    // SAFETY: the result is writable. The call cannot fail: every Linux has this
+    // clock.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
@@ -105,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_counted_from_the_start_and_absolute_after_it() {
+    fn a_relative_deadline_is_fixed_at_the_start_and_then_absolute() {
         let mut deadline = Deadline::from_micros(5);
         assert!(!deadline.is_now() && !deadline.has_passed(u64::MAX));
         deadline.start(1000);
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_now_all_is_never_and_much_does_not_overflow() {
+    fn zero_is_now_and_large_times_do_not_overflow() {
         for mut none in [Deadline::from_micros(0), Deadline::after(Duration::ZERO)] {
             none.start(7);
             assert!(none.is_now() && none.has_passed(0));

@@ -1,13 +1,13 @@
-//! Waiting for something that polling can see: spin, then sleep.
+//! Waiting for a source that can be polled: spin, then sleep.
 //!
-//! [`wait`] polls a [`Source`]; spins within a budget that learns how long
-//! waits take ([`SpinBudget`]); then asks the device for an event, polls once
-//! more, and blocks until the event, a [`Blocker::wake`], a signal or the
-//! [`Deadline`]. A wait whose first poll hits costs that poll and nothing else:
-//! no clock, no system call.
+//! [`wait`] polls a [`Source`]; spins within a budget that is learned from earlier
+//! waits ([`SpinBudget`]); then asks the device for an event, polls once more, and
+//! sleeps until the event, a [`Blocker::wake`], a signal or the [`Deadline`]. A
+//! wait whose first poll hits costs only that poll: it reads no clock and makes no
+//! system call.
 //!
-//! The order of the steps is what makes it right, and a model checker goes
-//! through all interleavings of it (`tests/loom.rs`): see [`protocol`].
+//! The order of the steps is what prevents lost wake-ups: see [`protocol`].
+//! `tests/loom.rs` checks all interleavings of the steps with a model checker.
 
 mod blocker;
 mod budget;
@@ -35,13 +35,12 @@ pub use stepped::{NextStep, SteppedWait};
 
 use crate::error::ControlError;
 
-/// Waits until `source` is ready, `deadline` has passed, or a signal was
-/// handled.
+/// Waits until `source` is ready, `deadline` has passed, or a signal was handled.
 ///
-/// The first poll comes before everything else; with [`Deadline::NOW`] it is
-/// the only one. A deadline that is counted from the wait begins when the first
-/// poll has missed, and is absolute from then on, so the same value may be
-/// given to a next wait. One thread at a time waits at a `blocker`.
+/// The first poll comes first; with [`Deadline::NOW`] it is the only step. A
+/// deadline that is relative to the wait starts when the first poll has missed, and
+/// is absolute from then on, so the same value may be passed to a next wait. Only
+/// one thread at a time may wait at a `blocker`.
 ///
 /// # Errors
 /// The source's channel or the system failed.
@@ -57,11 +56,11 @@ pub fn wait(
     protocol::run(source, blocker, budget, policy, deadline, counters)
 }
 
-/// [`wait`] for who has just polled, and missed: that was the first poll. The
-/// deadline is not [`Deadline::NOW`].
+/// Waits as [`wait`] does, for a caller whose own poll has just missed; that was
+/// the first poll. The deadline is not [`Deadline::NOW`].
 ///
 /// # Errors
-/// As there.
+/// As for [`wait`].
 #[inline]
 pub fn wait_on(
     source: &mut impl Source,

@@ -1,28 +1,28 @@
-//! How to wait, as a value and as text.
+//! The wait policy, as a value and as text.
 
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-/// Whether a wait spins, blocks, or does one after the other.
+/// Whether a wait spins, blocks, or spins and then blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Spin until it is there: least latency, one core.
+    /// Spin until the event: least latency, occupies one core.
     Poll,
-    /// Block at once: no core, the price of a wake-up each time.
+    /// Block at once: occupies no core, costs a wake-up each time.
     Block,
-    /// Spin for a while that is learned from how long waits take, then block.
+    /// Spin for a time that is learned from earlier waits, then block.
     Adaptive {
-        /// Spin at least so long.
+        /// The least time to spin.
         min: Duration,
-        /// Spin at most so long; `None` lets a spin never end.
+        /// The most time to spin; `None` allows an endless spin.
         max: Option<Duration>,
     },
 }
 
 impl WaitPolicy {
-    /// The cap of the default policy: where spinning has cost a few times what
-    /// a wake-up does, as for a halted guest processor in Linux.
+    /// The cap of the default policy. Such a spin costs a few times as much as a
+    /// wake-up, as Linux has it for a halted guest processor.
     pub const DEFAULT_MAX: Duration = Duration::from_micros(200);
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for WaitPolicy {
     }
 }
 
-/// A text that is no [`WaitPolicy`], and what would be.
+/// The error for a text that is not a [`WaitPolicy`]; it lists the accepted texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitPolicyError {
     text: String,
@@ -62,9 +62,8 @@ impl fmt::Display for WaitPolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "\"{}\" is no way to wait: {}; say poll (spin on one core), block (sleep at once), \
-             adaptive (spin a while, then sleep) or adaptive:MIN_US:MAX_US with the least and \
-             the most microseconds to spin, inf for no end, such as adaptive:0:200",
+            "invalid wait policy \"{}\": {}; expected poll, block, adaptive or \
+             adaptive:MIN_US:MAX_US (MAX_US may be inf), such as adaptive:0:200",
             self.text, self.cause
         )
     }
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_become_policies_and_policies_texts() {
+    fn policies_are_parsed_and_displayed() {
         for (text, policy, back) in [
             ("poll", WaitPolicy::Poll, "poll"),
             ("block", WaitPolicy::Block, "block"),
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_refused_with_the_cause_and_the_choices() {
+    fn invalid_policies_are_refused_with_the_cause_and_the_choices() {
         for (text, cause) in [
             ("", "empty"),
             ("spin", "\"spin\" is not known"),

@@ -6,14 +6,14 @@
 //!      │  signals)           │    └───────────────────────────── spurious ──┘
 //! ```
 //!
-//! Two kinds of events can come. The device's: a completion that comes after
-//! the arm raises an event, which the block sees; one that came before it is
-//! seen by the poll after the arm. And those of other threads, which bring
-//! something and then look for a sleeper ([`super::Blocker::wake`]): announced
-//! before the poll, the sleeper is seen, or the poll sees what was brought. So
-//! both the announcement and the arm come before the last poll.
+//! Two kinds of events end a sleep. An event of the device: a completion after the
+//! arm raises an event, which ends the sleep; a completion before the arm is found
+//! by the poll after it. An event of another thread, which changes the source and
+//! then checks for a sleeper ([`super::Blocker::wake`]): either it sees the
+//! announcement, or the poll after the announcement sees its change. So both the
+//! announcement and the arm come before the last poll.
 //!
-//! This file is also compiled into the model (`tests/loom.rs`), which plays the
+//! This file is also compiled into the model (`tests/loom.rs`), which simulates the
 //! device and the other threads.
 
 use core::time::Duration;
@@ -21,31 +21,32 @@ use std::os::fd::BorrowedFd;
 
 use super::{ControlError, Deadline, SpinBudget, WaitPolicy};
 
-/// What is waited for.
+/// What a wait waits for.
 pub trait Source {
-    /// Whether the waiter may return. This is the poll: cheap, and repeated.
+    /// Polls: returns whether the waiter may return. Cheap, since it is called
+    /// repeatedly.
     fn ready(&mut self) -> bool;
 
-    /// Asks the device for an event at the next completion. Completions that
-    /// are there already may or may not count.
+    /// Asks the device for an event at the next completion. Present completions may
+    /// or may not raise one.
     fn arm(&mut self);
 
-    /// Takes the device's events off the channel, without blocking. Answers how
-    /// many there were. What is left there wakes nobody again: what it told of
-    /// is for the poll that follows to see.
+    /// Takes the device's events off the channel without blocking. Returns how
+    /// many. Events that are left in the channel wake no later sleep: the poll that
+    /// follows must find what they were raised for.
     ///
     /// # Errors
     /// The device failed.
     fn take_events(&mut self) -> Result<u32, ControlError>;
 
-    /// Where the device's events come, if there is a device. The descriptor
-    /// belongs to this source alone: events of others, taken here, are lost to
-    /// whoever waits for them.
+    /// Returns the channel of the device's events, if there is a device. The
+    /// channel must belong to this source alone: an event taken here is lost to any
+    /// other waiter.
     fn channel(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Whether polling can make [`Self::ready`] true at all. If only an event of
-    /// the device can (of a solicited completion, say), there is no use in
-    /// spinning, and the wait blocks under every policy.
+    /// Returns whether polling can make [`Self::ready`] true. If only an event of
+    /// the device can (for example of a solicited completion), spinning is useless,
+    /// and the wait blocks under every policy.
     #[inline]
     fn spin_counts(&self) -> bool {
         true
@@ -57,91 +58,90 @@ pub trait Source {
 pub enum WaitOutcome {
     /// The source is ready.
     Ready,
-    /// The deadline has passed; the source was polled after it had.
+    /// The deadline has passed, and the source was polled after that.
     TimedOut,
-    /// A handler of a signal has run, and the source was not ready after it.
+    /// A signal handler has run, and the source was not ready after it.
     Interrupted,
 }
 
-/// What waits have cost.
+/// Statistics of waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitCounters {
-    /// Waits that had to spin: the first poll had missed.
+    /// Waits that had to spin, because the first poll missed.
     pub spins: u64,
-    /// Of those, the ones that a poll ended before the thread blocked.
+    /// Spins that ended by a hit before the thread blocked.
     pub hits: u64,
     /// How often the thread was put to sleep.
     pub blocks: u64,
-    /// How often it was woken and nothing was ready.
+    /// How often the thread was woken with nothing ready.
     pub spurious: u64,
 }
 
-/// What ended a sleep.
+/// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockResult {
-    /// An event of the device, a waker, or a token that one of them left.
+    /// By an event of the device, a waker, or a token that a waker left.
     Woken,
-    /// Nothing, for as long as was asked.
+    /// By the timeout.
     TimedOut,
-    /// A handler of a signal has run.
+    /// By a signal handler.
     Signal,
 }
 
-/// What a wait needs of the system: [`super::Blocker`], or a model of it.
+/// The system's functions that a wait uses: [`super::Blocker`], or a model of it.
 pub trait Platform {
-    /// Keeps signals from being handled unnoticed while it lives.
+    /// Blocks signals while it lives.
     type Guard;
 
-    /// Nanoseconds of a clock that only goes forward.
+    /// Returns the time of a monotonic clock in nanoseconds.
     fn now(&self) -> u64;
-    /// Whether anybody else can run while this thread spins.
+    /// Returns whether other threads can run while this thread spins.
     fn others_run(&self) -> bool;
-    /// Lets others run, if any wants to.
+    /// Yields the processor to other threads.
     fn give_way(&self);
-    /// Holds signals back.
+    /// Blocks signals.
     fn guard(&self) -> Self::Guard;
-    /// Lets signals that came since be handled now. Answers whether any was.
+    /// Lets pending signals be handled now. Returns whether a handler has run.
     fn interrupted(&self, guard: &Self::Guard) -> bool;
-    /// Tells wakers that there will be a sleeper.
+    /// Announces a sleeper to wakers.
     fn announce(&self);
-    /// Sleeps until woken, until the channel has something new, or for `timeout`.
-    /// Ends the announcement.
+    /// Sleeps until a wake-up, a new event on the channel, or `timeout`. Takes the
+    /// announcement back.
     ///
     /// # Errors
-    /// The system failed.
+    /// The system call failed.
     fn block(
         &self,
         channel: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
         guard: &Self::Guard,
     ) -> Result<BlockResult, ControlError>;
-    /// Tells wakers that there will be no sleeper after all.
+    /// Takes the announcement back without a sleep.
     fn retract(&self);
 }
 
-/// Polls between two looks at the clock. A look costs as much as a few polls
-/// (some 20 ns), so it is made rarely; and a poll costs a few nanoseconds, or a
-/// few hundred in a bad case, so a budget or deadline is not overrun by more
-/// than some microseconds.
+/// The number of polls between two readings of the clock. A reading costs as much
+/// as a few polls (about 20 ns). A poll costs a few nanoseconds, or some hundred in
+/// a bad case, so a budget or deadline is overrun by a few microseconds at most.
 const POLLS_PER_LOOK: u32 = 32;
-/// Polls before signals are held back, which costs two system calls: what comes
-/// within the first hundred nanoseconds or so is had without.
+/// The number of polls before signals are blocked, which costs two system calls: an
+/// event within about the first hundred nanoseconds avoids them.
 const POLLS_UNGUARDED: u32 = POLLS_PER_LOOK;
-/// Turns given to others on the only processor before signals are held back.
-/// The first brings what is waited for, if it comes from another thread here
-/// that the scheduler lets run.
+/// The number of yields on a single processor before signals are blocked. The first
+/// yield suffices if another thread of this host produces the event and the
+/// scheduler lets it run.
 const TURNS: u32 = 2;
-/// Nanoseconds of spinning between two looks for signals, each a system call of
-/// some hundred: they take a part in a hundred of the spin.
+/// Nanoseconds of spinning between two checks for signals. A check is a system call
+/// of some hundred nanoseconds, so checks take about 1 % of the spin.
 const SIGNAL_INTERVAL: u64 = 20_000;
 
 /// Nanoseconds of spinning between two pauses ([`Step::Pause`]).
 const PAUSE_INTERVAL: u64 = 10_000_000;
 
-/// [`super::wait`] on any platform.
+/// [`super::wait`] for any platform.
 ///
 /// # Errors
-/// As there.
+/// As for [`super::wait`].
 #[inline]
 pub fn run<S: Source, P: Platform>(
     source: &mut S,
@@ -160,10 +160,11 @@ pub fn run<S: Source, P: Platform>(
     run_on(source, platform, budget, policy, deadline, counters)
 }
 
-/// [`run`] after a first poll that missed, with a deadline that is not now.
+/// Continues [`run`] after a first poll that missed. The deadline is not
+/// [`Deadline::NOW`].
 ///
 /// # Errors
-/// As there.
+/// As for [`super::wait`].
 #[inline(never)]
 pub fn run_on<S: Source, P: Platform>(
     source: &mut S,
@@ -189,7 +190,7 @@ pub fn run_on<S: Source, P: Platform>(
     }
 }
 
-/// What [`Wait::begin`] has come to.
+/// The result of [`Wait::begin`].
 pub enum Begun<G> {
     /// The wait is over.
     Over(WaitOutcome),
@@ -197,24 +198,22 @@ pub enum Begun<G> {
     Waits(Wait<G>),
 }
 
-/// What the caller of [`Wait::go_on`] does next.
+/// What the caller of [`Wait::go_on`] has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: the wait is over.
     Over(WaitOutcome),
-    /// Sleeps on the source's channel for so long (`None`: without end), as
-    /// [`Platform::block`] does, and passes the result to [`Wait::go_on`].
+    /// Sleep on the source's channel for this long (`None`: without end), as
+    /// [`Platform::block`] does, and pass the result to [`Wait::go_on`].
     Sleep(Option<Duration>),
-    /// Whatever it has to do now and then during a long spin; then it calls
-    /// [`Wait::go_on`] again.
+    /// Do periodic work during a long spin, then call [`Wait::go_on`] again.
     Pause,
 }
 
-/// A wait that has begun, in steps: [`run_on`] for callers that sleep by
-/// themselves. Between two steps the wait borrows nothing and its source stays
-/// untouched.
+/// A wait in steps: [`run_on`] for callers that sleep themselves. Between two steps
+/// the wait borrows nothing and does not use its source.
 ///
-/// A wait that was told to sleep has announced a sleeper
+/// A wait that has returned [`Step::Sleep`] has announced a sleeper
 /// ([`Platform::announce`]). A caller that drops the wait then must take the
 /// announcement back ([`Platform::retract`]).
 #[derive(Debug)]
@@ -222,19 +221,19 @@ pub struct Wait<G> {
     policy: WaitPolicy,
     deadline: Deadline,
     start: u64,
-    /// Nanoseconds that the spin may take.
+    /// The nanoseconds that the spin may take.
     allowed: u64,
     is_learning: bool,
-    /// The spin gives the processor to others before each poll.
+    /// The spin yields the processor before each poll.
     gives_way: bool,
     phase: Phase,
-    /// Keeps signals from being handled unnoticed.
+    /// Blocks signals.
     guard: G,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Polls. The times are those of the last look for signals and the last
+    /// Spins. The times are those of the last check for signals and of the last
     /// pause.
     Spin { looked: u64, paused: u64 },
     /// Is about to announce the first sleep.
@@ -244,8 +243,8 @@ enum Phase {
 }
 
 impl<G> Wait<G> {
-    /// Begins a wait whose first poll has missed, with a deadline that is not
-    /// now. A short spin is part of it.
+    /// Begins a wait whose first poll has missed. Includes a short spin. The
+    /// deadline is not [`Deadline::NOW`].
     #[inline(never)]
     pub fn begin<S: Source, P: Platform<Guard = G>>(
         source: &mut S,
@@ -259,7 +258,7 @@ impl<G> Wait<G> {
             true => budget.nanos(policy),
             false => 0,
         };
-        // A look at the clock is left out where nobody wants to know.
+        // The clock is read only if the budget learns from this wait.
         let is_learning = budget.is_learning(policy);
         let start = match deadline.is_never() && allowed == 0 && !is_learning {
             true => 0,
@@ -269,11 +268,11 @@ impl<G> Wait<G> {
         if deadline.has_passed(start) {
             return Begun::Over(WaitOutcome::TimedOut);
         }
-        // Without an end is how it was asked for; less is a bet that what is waited
-        // for goes on meanwhile, which the only processor must be given away for. The
-        // scheduler may not take it before this thread has had its share: a thread
-        // that sleeps instead is ahead of its peer for ever, and never gets a turn
-        // for nothing.
+        // An endless spin is done as requested. A limited spin expects the event to
+        // be produced meanwhile, which on a single processor requires yielding it.
+        // The scheduler may not switch before this thread has used its share. A
+        // thread that sleeps instead is always ahead of its peer in the schedule,
+        // and never yields in vain.
         let gives_way = allowed < u64::MAX && !platform.others_run();
         if allowed > 0 {
             counters.spins += 1;
@@ -301,16 +300,17 @@ impl<G> Wait<G> {
         })
     }
 
-    /// What holds signals back, for the sleep.
+    /// Returns the guard that blocks signals, for the sleep.
     pub fn guard(&self) -> &G {
         &self.guard
     }
 
-    /// Goes on until the caller has to do something. `woken` is how the sleep
-    /// ended that the step before this one asked for.
+    /// Continues until the caller has to do something. `woken` is the result of the
+    /// sleep that the previous step requested.
     ///
     /// # Errors
-    /// The source's channel failed. The wait is over, and no sleeper announced.
+    /// The source's channel failed. The wait is over, and its announcement was
+    /// taken back.
     #[inline]
     pub fn go_on<S: Source, P: Platform<Guard = G>>(
         &mut self,
@@ -354,7 +354,7 @@ impl<G> Wait<G> {
         Ok(step)
     }
 
-    /// Learns from a wait that did not end in the spin.
+    /// Updates the budget after a wait that did not end in the spin.
     fn learn<P: Platform<Guard = G>>(
         &self,
         platform: &P,
@@ -371,11 +371,10 @@ impl<G> Wait<G> {
         }
     }
 
-    /// Polls until something ends the wait, the budget is spent, or it is time
-    /// for a pause.
+    /// Polls until the wait ends, the budget is spent, or a pause is due.
     ///
-    /// There is no delay between polls: it would add half its length to the
-    /// time that every completion takes to be seen.
+    /// There is no delay between polls: on average it would delay every completion
+    /// by half its length.
     fn spin<S: Source, P: Platform<Guard = G>>(
         &self,
         source: &mut S,
@@ -468,13 +467,14 @@ impl<G> Wait<G> {
 /// How a spin ended.
 enum Spun {
     Over(WaitOutcome),
-    /// With the times of the last look for signals and of this pause.
+    /// A pause is due. The times are those of the last check for signals and of
+    /// this pause.
     Pause(u64, u64),
     /// The budget is spent.
     Spent,
 }
 
-/// The first polls of a spin, with no look at the clock.
+/// Makes the first polls of a spin, without reading the clock.
 fn spin_briefly<S: Source, P: Platform>(source: &mut S, platform: &P, gives_way: bool) -> bool {
     match gives_way {
         true => (0..TURNS).any(|_| {
@@ -485,7 +485,7 @@ fn spin_briefly<S: Source, P: Platform>(source: &mut S, platform: &P, gives_way:
     }
 }
 
-/// Learns from a spin that hit.
+/// Updates the budget after a spin that hit.
 fn hit<P: Platform>(
     platform: &P,
     budget: &mut SpinBudget,
@@ -493,14 +493,15 @@ fn hit<P: Platform>(
     gives_way: bool,
     start: u64,
 ) {
-    // Somebody who was let run may have made the spin longer than any may be.
+    // A thread that ran after a yield may have made the spin longer than any spin
+    // may be.
     match gives_way && budget.is_beyond(policy, platform.now() - start) {
         true => budget.overran(),
         false => budget.hit(),
     }
 }
 
-/// What came at the last moment is not held back.
+/// Polls once more before a wait ends without a hit.
 fn last_look<S: Source>(source: &mut S, otherwise: WaitOutcome) -> WaitOutcome {
     match source.ready() {
         true => WaitOutcome::Ready,

@@ -1,16 +1,17 @@
 //! System calls that are not cancellation points.
 //!
 //! A thread that is cancelled (pthread_cancel(3)) ends inside glibc's `read`,
-//! `write`, `ppoll` and `epoll_wait`: its stack is unwound there, which Rust
-//! functions with destructors do not survive. glibc's `syscall` is not a
-//! cancellation point, so waiting, waking, posting and dequeuing use these.
+//! `write`, `ppoll` or `epoll_wait`. Its stack is unwound from there, and the
+//! process aborts if a Rust function with destructors is on it. glibc's `syscall`
+//! is not a cancellation point, so waiting, waking, posting and dequeuing use the
+//! functions of this module.
 
 use core::ptr;
 
 use libc::{c_int, c_long, epoll_event, sigset_t, timespec};
 
-/// Bytes of the kernel's set of signals: `_NSIG` (64) bits. Those of `sigset_t`
-/// begin with them.
+/// The size of the kernel's signal set in bytes: `_NSIG` (64) bits. A `sigset_t`
+/// begins with them.
 const MASK_BYTES: c_long = 8;
 
 /// Adds `number` to an eventfd. Returns -1 with `errno` set on failure.
@@ -26,15 +27,16 @@ pub(super) fn write(fd: c_int, number: u64) -> c_long {
     }
 }
 
-/// Takes the number of an eventfd. Returns -1 with `errno` set on failure.
+/// Reads and resets the counter of an eventfd. Returns -1 with `errno` set on
+/// failure.
 pub(super) fn read(fd: c_int) -> c_long {
     let mut number = 0u64;
     // SAFETY: eight writable bytes.
     unsafe { libc::syscall(libc::SYS_read, c_long::from(fd), &raw mut number, 8_usize) }
 }
 
-/// `epoll_pwait` without end (`None`) or without waiting. A null mask leaves the
-/// caller's.
+/// Calls `epoll_pwait` without a timeout (`None`) or without waiting. A null mask
+/// keeps the thread's mask.
 pub(super) fn epoll(
     fd: c_int,
     events: &mut [epoll_event],
@@ -54,11 +56,11 @@ pub(super) fn epoll(
             MASK_BYTES,
         )
     };
-    // No more than there is room for, or -1.
+    // At most the number of events that there is room for, or -1.
     found as c_int
 }
 
-/// `epoll_pwait2`, which Linux has since 5.11.
+/// Calls `epoll_pwait2`, which Linux has since 5.11.
 pub(super) fn epoll_for(
     fd: c_int,
     events: &mut [epoll_event],
@@ -81,14 +83,14 @@ pub(super) fn epoll_for(
     found as c_int
 }
 
-/// `ppoll` for one descriptor to be readable, or for none.
+/// Calls `ppoll` for one descriptor to be readable, or for none.
 pub(super) fn poll(fd: Option<c_int>, timeout: &timespec, mask: &sigset_t) -> c_int {
     let mut watched = libc::pollfd {
         fd: fd.unwrap_or(-1),
         events: libc::POLLIN,
         revents: 0,
     };
-    // The kernel writes what is left of it.
+    // The kernel writes the remaining time.
     let mut timeout = *timeout;
     // SAFETY: one descriptor to write to, a timeout to write to, and a mask that
     // is read.

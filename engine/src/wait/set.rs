@@ -1,4 +1,4 @@
-//! Several channels as one descriptor.
+//! Several channels as one file descriptor.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -7,36 +7,36 @@ use libc::{c_int, epoll_event};
 use super::raw;
 use crate::error::{ControlError, last_errno};
 
-/// A set of channels, readable while one of them is: what [`super::Blocker`]
-/// sleeps on where a wait is for the events of several queues (`epoll`, which
-/// may be nested).
+/// A set of channels (an `epoll` descriptor), readable while one of them is.
+/// [`super::Blocker`] sleeps on it where a wait is for events of several queues.
 ///
-/// Any thread may add and remove, also while others sleep on the set. Who sleeps
-/// on it is told of an event of a channel that comes while it sleeps, even if
-/// earlier ones have been left there.
+/// Any thread may add and remove channels, also while other threads sleep on the
+/// set. An event of a channel that arrives during a sleep ends the sleep, even if
+/// earlier events were left in the channel.
 #[derive(Debug)]
 pub struct ChannelSet(OwnedFd);
 
 impl ChannelSet {
-    /// An empty one.
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// Out of file descriptors: it takes one.
+    /// The process has no file descriptor left; the set takes one.
     pub fn new() -> Result<Self, ControlError> {
         // SAFETY: takes an integer.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
-            return Err(ControlError::last("make a set of channels"));
+            return Err(ControlError::last("create a set of channels"));
         }
-        // SAFETY: just created, and nobody else's.
+        // SAFETY: the descriptor was just created, and has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Adds a channel, which [`Self::readable`] calls by this name. One that is
-    /// there already only gets the name.
+    /// Adds a channel under a name, which [`Self::readable`] returns. If the
+    /// channel is in the set already, only its name is changed.
     ///
     /// # Errors
-    /// The system refuses: out of memory, or of watches for this user.
+    /// The system refuses: it has no memory, or no `epoll` watches left for this
+    /// user.
     pub fn add(&self, channel: BorrowedFd<'_>, name: u64) -> Result<(), ControlError> {
         if self.control(libc::EPOLL_CTL_ADD, channel, name)
             || (last_errno() == libc::EEXIST && self.control(libc::EPOLL_CTL_MOD, channel, name))
@@ -46,7 +46,7 @@ impl ChannelSet {
         Err(ControlError::last("watch a channel"))
     }
 
-    /// Removes a channel, if it is there.
+    /// Removes a channel, if it is in the set.
     pub fn remove(&self, channel: BorrowedFd<'_>) {
         self.control(libc::EPOLL_CTL_DEL, channel, 0);
     }
@@ -56,7 +56,7 @@ impl ChannelSet {
             events: libc::EPOLLIN.cast_unsigned(),
             u64: name,
         };
-        // SAFETY: two descriptors and an event that is read.
+        // SAFETY: two descriptors, and an event that is only read.
         unsafe {
             libc::epoll_ctl(
                 self.0.as_raw_fd(),
@@ -67,11 +67,11 @@ impl ChannelSet {
         }
     }
 
-    /// The names of channels that are readable now, as many as `events` has room
-    /// for. Does not block.
+    /// Returns the names of channels that are readable now, at most as many as
+    /// `events` has room for. Does not block.
     pub fn readable<'a>(&self, events: &'a mut [ChannelEvent]) -> impl Iterator<Item = u64> + 'a {
         let found = match events.len() {
-            // The call wants room for one at least.
+            // The call requires room for at least one event.
             0 => 0,
             _ => raw::epoll(self.0.as_raw_fd(), ChannelEvent::inner(events), false, None),
         };
@@ -86,7 +86,7 @@ impl AsFd for ChannelSet {
     }
 }
 
-/// Room for what [`ChannelSet::readable`] finds.
+/// Room for one event that [`ChannelSet::readable`] returns.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct ChannelEvent(epoll_event);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn it_names_the_channels_that_have_something() {
+    fn a_set_returns_the_names_of_readable_channels() {
         let set = ChannelSet::new().expect("a set");
         let pairs = [(); 3].map(|()| UnixStream::pair().expect("a channel"));
         for ((channel, _), name) in pairs.iter().zip(5..) {
@@ -137,10 +137,10 @@ mod tests {
             (&pairs[at].1).write_all(&[1]).expect("an event");
         }
         assert_eq!(names(&set), [5, 7]);
-        assert_eq!(names(&set), [5, 7], "as long as it is there");
+        assert_eq!(names(&set), [5, 7], "until the event is taken");
         (&pairs[0].0).read_exact(&mut [0]).expect("the event");
         assert_eq!(names(&set), [7]);
-        set.add(pairs[2].0.as_fd(), 9).expect("named anew");
+        set.add(pairs[2].0.as_fd(), 9).expect("renamed");
         assert_eq!(names(&set), [9]);
         set.remove(pairs[2].0.as_fd());
         set.remove(pairs[2].0.as_fd());
@@ -148,9 +148,9 @@ mod tests {
         assert_eq!(set.readable(&mut []).count(), 0);
     }
 
-    /// What nobody has taken wakes once; what comes new wakes again.
+    /// An event that is left in its channel wakes once; a later event wakes again.
     #[test]
-    fn who_sleeps_on_it_is_told_of_each_event() {
+    fn every_event_wakes_a_sleeper_once() {
         let set = ChannelSet::new().expect("a set");
         let (channel, raise) = UnixStream::pair().expect("a channel");
         set.add(channel.as_fd(), 1).expect("added");
@@ -167,9 +167,13 @@ mod tests {
         for _ in 0..3 {
             (&raise).write_all(&[1]).expect("an event");
             assert_eq!(sleep(), BlockResult::Woken);
-            assert_eq!(sleep(), BlockResult::TimedOut, "told already");
+            assert_eq!(
+                sleep(),
+                BlockResult::TimedOut,
+                "this event has woken it already"
+            );
         }
-        // A channel that comes to the set while somebody sleeps counts too.
+        // So does an event of a channel that is added during the sleep.
         let (late, raise_late) = UnixStream::pair().expect("a channel");
         std::thread::scope(|scope| {
             scope.spawn(|| {

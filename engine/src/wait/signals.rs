@@ -1,10 +1,11 @@
-//! Signals during a wait: none is handled unnoticed.
+//! Signals during a wait: a handled signal ends the wait.
 //!
-//! A signal that is handled between the last look for it and the sleep would be
-//! slept over. So the thread holds all signals back from the first look to the
-//! end of the wait; only inside `ppoll(2)`, which restores the caller's mask and
-//! sleeps in one step, are they let in. Whether one counts is for the kernel to
-//! say: an ignored one does not end a `ppoll`, a handled one does.
+//! A signal that is handled between the last check for it and the sleep would go
+//! unnoticed until the sleep ends. So the thread blocks all signals from the first
+//! check to the end of the wait. Only inside `ppoll(2)`, which restores the
+//! caller's mask and sleeps in one step, are they unblocked. The kernel decides
+//! which signals count: an ignored signal does not end a `ppoll`, a handled one
+//! does.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -16,7 +17,8 @@ use libc::{c_int, sigset_t};
 
 use super::raw;
 
-/// What the thread's own instructions raise: held back, they would kill.
+/// Signals that the thread's own instructions raise. If they were blocked, they
+/// would kill the process.
 const FAULTS: [c_int; 6] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -26,22 +28,22 @@ const FAULTS: [c_int; 6] = [
     libc::SIGSYS,
 ];
 
-/// Holds back all signals of the calling thread, but for faults, until it is
-/// dropped. Two system calls.
+/// Blocks all signals of the calling thread, except faults, until it is dropped.
+/// Makes two system calls.
 pub struct SignalGuard {
     caller: sigset_t,
-    /// A mask belongs to a thread.
+    /// A signal mask belongs to a thread, so the guard must not move to another.
     _here: PhantomData<*const ()>,
 }
 
 impl SignalGuard {
-    /// Begins.
+    /// Blocks the signals.
     #[must_use]
     pub fn new() -> Self {
         static HELD_BACK: LazyLock<sigset_t> = LazyLock::new(all_but_faults);
         let mut caller = MaybeUninit::<sigset_t>::uninit();
-        // SAFETY: two sets, the first of them written. It cannot fail: SIG_SETMASK
-        // is a known action.
+        // SAFETY: two sets, of which the first is written. The call cannot fail:
+        // SIG_SETMASK is a known action.
         unsafe {
             libc::pthread_sigmask(
                 libc::SIG_SETMASK,
@@ -50,14 +52,14 @@ impl SignalGuard {
             )
         };
         Self {
-            // SAFETY: written by the call.
+            // SAFETY: the call has initialised the set.
             caller: unsafe { caller.assume_init() },
             _here: PhantomData,
         }
     }
 
-    /// Lets signals that came since be handled now, as far as the caller's own
-    /// mask lets them. Answers whether a handler has run. One system call.
+    /// Lets pending signals be handled now, as far as the caller's own mask allows.
+    /// Returns whether a handler has run. Makes one system call.
     #[must_use]
     pub fn interrupted(&self) -> bool {
         let no_time = libc::timespec {
@@ -67,7 +69,7 @@ impl SignalGuard {
         raw::poll(None, &no_time, self.caller()) < 0
     }
 
-    /// The mask that the caller had.
+    /// Returns the caller's mask.
     pub(super) fn caller(&self) -> &sigset_t {
         &self.caller
     }
@@ -75,7 +77,7 @@ impl SignalGuard {
 
 fn all_but_faults() -> sigset_t {
     let mut all = MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: a set to write to, and then one that is written.
+    // SAFETY: the first call initialises the set, the second reads it.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         for fault in FAULTS {
@@ -93,7 +95,7 @@ impl Default for SignalGuard {
 
 impl Drop for SignalGuard {
     fn drop(&mut self) {
-        // Signals that are still held back are handled before this returns.
+        // Signals that are still pending are handled before the call returns.
         // SAFETY: the set was written by `new`.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, self.caller(), ptr::null_mut()) };
     }

@@ -1,29 +1,28 @@
-//! A wait in steps, for callers that sleep by themselves.
+//! A wait in steps, for callers that sleep themselves.
 
 use super::protocol::{self, Begun, Source, Step, WaitCounters, WaitOutcome};
 use super::{Blocker, ControlError, Deadline, SignalGuard, Sleep, Slept, SpinBudget, WaitPolicy};
 
-/// [`super::wait_on`] in steps: the caller sleeps between them, outside of this
-/// library, and may drop the wait instead of going on.
+/// [`super::wait_on`] in steps: the caller sleeps between steps, outside of this
+/// library, and may drop the wait instead of continuing it.
 ///
-/// All steps of a wait are made with the same blocker, and no other wait at that
-/// blocker meanwhile. A wait that is dropped while it sleeps must be
-/// [abandoned](Self::abandon) first. Signals of the thread are held back from the
-/// first step to the drop.
+/// All steps of a wait use the same blocker, which no other wait uses meanwhile. A
+/// wait that is dropped during its sleep must be [abandoned](Self::abandon) first.
+/// The thread's signals are blocked from the first step to the drop.
 #[derive(Debug)]
 pub struct SteppedWait {
     wait: protocol::Wait<SignalGuard>,
     is_asleep: bool,
 }
 
-/// What the caller of [`SteppedWait::go_on`] does next.
+/// What the caller of [`SteppedWait::go_on`] has to do next.
 #[derive(Clone, Copy, Debug)]
 pub enum NextStep {
     /// Nothing: the wait is over.
     Over(WaitOutcome),
-    /// Sleeps, and passes on how the sleep ended.
+    /// Sleep, and pass on how the sleep ended.
     Sleep(Sleep),
-    /// Whatever it has to do now and then during a long spin.
+    /// Do periodic work during a long spin.
     Pause,
 }
 
@@ -32,7 +31,7 @@ impl SteppedWait {
     /// [`Deadline::NOW`].
     ///
     /// # Errors
-    /// The wait is over: the outcome.
+    /// The wait is over: the error is its outcome.
     #[inline]
     pub fn begin(
         source: &mut impl Source,
@@ -51,8 +50,8 @@ impl SteppedWait {
         }
     }
 
-    /// Goes on until the wait is over, or the caller has something to do. `slept`
-    /// is how the sleep ended that the step before this one asked for.
+    /// Continues until the wait is over or the caller has to do something. `slept`
+    /// is the result of the sleep that the previous step requested.
     ///
     /// # Errors
     /// The source's channel or the system failed. The wait is over.
@@ -83,7 +82,7 @@ impl SteppedWait {
         }
     }
 
-    /// Leaves the blocker as a wait that is over does.
+    /// Leaves the blocker in the state that a finished wait leaves it in.
     pub fn abandon(&mut self, blocker: &Blocker) {
         if core::mem::take(&mut self.is_asleep) {
             blocker.abandon();

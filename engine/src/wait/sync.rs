@@ -1,3 +1,3 @@
-//! The atomics of [`super::word`], which the model checker replaces by its own.
+//! The atomics of [`super::word`], which the loom model replaces.
 
 pub(super) use core::sync::atomic::{AtomicU32, Ordering, fence};

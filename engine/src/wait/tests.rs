@@ -1,5 +1,4 @@
-//! Waits step by step on a platform that plays along, and with real threads
-//! and signals.
+//! Waits step by step on a simulated platform, and with real threads and signals.
 
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
@@ -11,7 +10,7 @@ mod one_processor;
 mod real;
 mod scripted;
 
-/// A policy that spins for so many nanoseconds exactly.
+/// Returns a policy that spins for exactly `nanos` nanoseconds.
 fn spin_for(nanos: u64) -> WaitPolicy {
     WaitPolicy::Adaptive {
         min: Duration::from_nanos(nanos),

@@ -1,20 +1,22 @@
-//! The announced sleep: one word between a sleeper and those who may wake it.
+//! The announced sleep: one word that the sleeper shares with threads that may wake
+//! it.
 //!
-//! The sleeper announces itself and then looks once more for what it waits for;
-//! a waker brings it and then looks for a sleeper. With a full fence between
-//! the two steps of each, at least one sees the other, so no wake-up is lost;
-//! and a waker that sees nobody need not make a system call.
+//! The sleeper announces itself and then checks its source once more. A waker
+//! changes the source and then checks for a sleeper. A full fence between the two
+//! steps of each thread ensures that at least one sees the other, so no wake-up is
+//! lost. A waker that finds no sleeper makes no system call.
 //!
-//! This file is also compiled into the model (`tests/loom.rs`), with other atomics.
+//! This file is also compiled into the model (`tests/loom.rs`), with the atomics of
+//! loom.
 
 use super::sync::{AtomicU32, Ordering, fence};
 
-/// Nobody sleeps, or is about to.
+/// No thread sleeps or is about to.
 const AWAKE: u32 = 0;
-/// Somebody does; the first waker turns it to `AWAKE`.
+/// A thread sleeps or is about to. The first waker resets this to `AWAKE`.
 const ASLEEP: u32 = 1;
 
-/// Whether there is a sleeper to be woken.
+/// The word: whether there is a sleeper to be woken.
 #[derive(Debug)]
 pub(super) struct SleepWord(AtomicU32);
 
@@ -23,22 +25,23 @@ impl SleepWord {
         Self(AtomicU32::new(AWAKE))
     }
 
-    /// "I am going to sleep." What is looked at after this call was brought
-    /// before the waker looked for a sleeper, or the waker has seen one.
+    /// Announces a sleep. Everything that the caller reads after this call includes
+    /// what a waker stored before it checked for a sleeper, or else that waker has
+    /// seen the announcement.
     pub(super) fn announce(&self) {
-        // An exchange, as is every write of the word: each sees the one before.
+        // A swap, as every write of the word, so that each reads the one before.
         self.0.swap(ASLEEP, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// "I am awake." Answers whether a waker was told to wake this sleeper, and
-    /// so has left, or is about to leave, a token.
+    /// Takes the announcement back. Returns whether a waker has already seen it,
+    /// and so has written, or is about to write, a token.
     pub(super) fn retract(&self) -> bool {
         self.0.swap(AWAKE, Ordering::Relaxed) == AWAKE
     }
 
-    /// Whether the caller, who has brought something, must wake a sleeper. Only
-    /// one of several is told so.
+    /// Returns whether the calling waker must wake a sleeper. Of several wakers
+    /// only one gets `true`.
     pub(super) fn take(&self) -> bool {
         fence(Ordering::SeqCst);
         let (relaxed, word) = (Ordering::Relaxed, &self.0);

@@ -1,10 +1,10 @@
-//! Spins that give the only processor away.
+//! Spins that yield the only processor.
 
 use super::scripted::{Fake, GiveWay, Guard, Poll, Script, Step, is, ran};
 use super::*;
 
 #[test]
-fn on_one_processor_a_spin_gives_way_before_each_look() {
+fn on_one_processor_a_spin_yields_before_each_poll() {
     let script = Script {
         alone: true,
         polls_left: Some(2),
@@ -22,7 +22,7 @@ fn turns(steps: &[Step]) -> usize {
 }
 
 #[test]
-fn on_one_processor_turns_are_given_as_long_as_a_spin_is_allowed() {
+fn on_one_processor_a_spin_yields_for_its_whole_budget() {
     let script = Script {
         alone: true,
         turn_time: 400,
@@ -32,7 +32,7 @@ fn on_one_processor_turns_are_given_as_long_as_a_spin_is_allowed() {
     let spun = ran(script, spin_for(4_000), Deadline::NEVER);
     is(&spun, WaitOutcome::Ready);
     assert_eq!((turns(&spun.steps), spun.counters.blocks), (10, 1));
-    // The first of them hold no signals back.
+    // The first of them block no signals.
     let begin = [
         Poll(1),
         GiveWay,
@@ -47,7 +47,7 @@ fn on_one_processor_turns_are_given_as_long_as_a_spin_is_allowed() {
 }
 
 #[test]
-fn on_one_processor_a_spin_without_end_gives_no_turns() {
+fn on_one_processor_an_endless_spin_does_not_yield() {
     let script = Script {
         alone: true,
         polls_left: Some(500),
@@ -59,7 +59,7 @@ fn on_one_processor_a_spin_without_end_gives_no_turns() {
 }
 
 #[test]
-fn a_signal_ends_a_spin_of_turns_too() {
+fn a_signal_ends_a_yielding_spin_too() {
     let script = Script {
         alone: true,
         turn_time: 1_000,
@@ -68,12 +68,12 @@ fn a_signal_ends_a_spin_of_turns_too() {
     };
     let ran = ran(script, spin_for(100_000), Deadline::NEVER);
     is(&ran, WaitOutcome::Interrupted);
-    // Looked for every 20 µs.
+    // Signals are checked every 20 µs.
     assert_eq!(ran.fake.0.borrow().now, 40_000);
 }
 
 #[test]
-fn who_keeps_the_only_processor_too_long_is_not_given_way_again_soon() {
+fn after_a_yield_that_took_too_long_the_budget_rests() {
     let script = Script {
         alone: true,
         turn_time: 4_000_000,
@@ -89,7 +89,7 @@ fn who_keeps_the_only_processor_too_long_is_not_given_way_again_soon() {
 }
 
 #[test]
-fn turns_that_bring_nothing_are_given_up_for_a_while() {
+fn yields_without_an_event_stop_for_a_while() {
     let mut budget = SpinBudget::new();
     let mut wait = || {
         let fake = Fake::new(Script {
@@ -119,7 +119,7 @@ fn turns_that_bring_nothing_are_given_up_for_a_while() {
     }
     let resting: Vec<_> = (0..63).map(|_| wait()).collect();
     assert_eq!(resting, [(0, 0); 63]);
-    // The last of the rest is timed, to know what comes then.
+    // The last wait of the rest is timed, to decide what follows.
     assert_eq!(wait(), (0, 2));
     assert_eq!(wait().0, 125);
 }

@@ -1,4 +1,4 @@
-//! The system's part: signals, the wake descriptor, and threads.
+//! The parts that use the system: signals, the wake descriptor, and threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use super::*;
 
-/// Ready when more was brought than taken; woken through the blocker alone.
+/// A source that is ready when more messages were sent than received; only the
+/// blocker wakes it.
 struct Mail {
     brought: Arc<AtomicU64>,
     taken: u64,
@@ -58,7 +59,7 @@ fn wait_for(
 }
 
 #[test]
-fn nothing_is_lost_between_a_thread_that_brings_and_one_that_waits() {
+fn no_wake_up_is_lost_between_two_threads() {
     const ROUNDS: u64 = 20_000;
     for policy in [WaitPolicy::Block, spin_for(2_000), WaitPolicy::default()] {
         let blocker = Blocker::new().expect("a descriptor");
@@ -67,7 +68,7 @@ fn nothing_is_lost_between_a_thread_that_brings_and_one_that_waits() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 0..ROUNDS {
-                    // Sometimes at once, sometimes when the other is asleep.
+                    // Sometimes at once, sometimes when the other thread sleeps.
                     while round % 3 != 0 && answered.load(Ordering::Relaxed) < round {
                         thread::yield_now();
                     }
@@ -109,7 +110,7 @@ fn a_wake_without_a_sleeper_leaves_no_token() {
 }
 
 #[test]
-fn an_announcement_is_answered_once_and_a_late_token_is_one_short_sleep() {
+fn an_announcement_is_woken_once_and_a_late_token_shortens_one_sleep() {
     let blocker = Blocker::new().expect("a descriptor");
     let guard = SignalGuard::new();
     let block = |millis| {
@@ -124,12 +125,12 @@ fn an_announcement_is_answered_once_and_a_late_token_is_one_short_sleep() {
     blocker.announce();
     blocker.wake();
     blocker.retract();
-    assert_eq!(block(1), BlockResult::TimedOut, "and this one");
+    assert_eq!(block(1), BlockResult::TimedOut, "this token is gone too");
     blocker.announce();
     blocker.retract();
     blocker.wake();
-    assert_eq!(block(1), BlockResult::TimedOut, "nobody was there");
-    // A waker that was slow to ring finds the sleep over.
+    assert_eq!(block(1), BlockResult::TimedOut, "there was no sleeper");
+    // A waker that writes its token late finds the sleep over.
     blocker.announce();
     assert!(blocker.is_taken_for_test());
     blocker.retract();
@@ -139,7 +140,7 @@ fn an_announcement_is_answered_once_and_a_late_token_is_one_short_sleep() {
 }
 
 #[test]
-fn a_channel_wakes_too_and_a_closed_one_does_not_hang() {
+fn a_channel_wakes_and_a_closed_one_does_not_hang() {
     let blocker = Blocker::new().expect("a descriptor");
     let guard = SignalGuard::new();
     let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -158,7 +159,7 @@ fn a_channel_wakes_too_and_a_closed_one_does_not_hang() {
 }
 
 #[test]
-fn a_kernel_without_epoll_pwait2_sleeps_and_wakes_too() {
+fn sleep_and_wake_work_without_epoll_pwait2() {
     let _turn = counted();
     let blocker = Blocker::new().expect("a descriptor");
     let guard = SignalGuard::new();
@@ -190,7 +191,7 @@ fn a_deadline_is_kept_by_every_policy() {
     }
 }
 
-/// Signal handlers are the process's: these tests take turns.
+/// Signal handlers belong to the process, so these tests run one at a time.
 static SIGNALS: Mutex<()> = Mutex::new(());
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
@@ -198,12 +199,12 @@ extern "C" fn count(_signal: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// SIGUSR1 is counted, from 0.
+/// Installs a handler that counts SIGUSR1 from 0.
 fn counted() -> MutexGuard<'static, ()> {
     let turn = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
     let handler: extern "C" fn(libc::c_int) = count;
-    // SAFETY: the handler touches an atomic only. SA_RESTART, which a wait must
-    // not fall for, is what `signal` sets.
+    // SAFETY: the handler accesses an atomic only. `signal` sets SA_RESTART, which
+    // must not restart a wait.
     let before = unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) };
     assert_ne!(before, libc::SIG_ERR);
     HANDLED.store(0, Ordering::Relaxed);
@@ -215,10 +216,10 @@ fn raise(signal: libc::c_int) {
     unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
 }
 
-/// Whether this thread holds a signal back.
+/// Returns whether this thread blocks a signal.
 fn is_held_back(signal: libc::c_int) -> bool {
     let mut mask = core::mem::MaybeUninit::uninit();
-    // SAFETY: only asks for the mask, which it writes.
+    // SAFETY: the call only reads the mask, into a local variable.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, core::ptr::null(), mask.as_mut_ptr());
         libc::sigismember(mask.as_ptr(), signal) == 1
@@ -226,7 +227,7 @@ fn is_held_back(signal: libc::c_int) -> bool {
 }
 
 #[test]
-fn a_guard_holds_signals_back_lets_them_in_when_asked_and_gives_the_mask_back() {
+fn a_guard_blocks_signals_lets_them_in_on_request_and_restores_the_mask() {
     let _turn = counted();
     {
         let guard = SignalGuard::new();
@@ -236,9 +237,9 @@ fn a_guard_holds_signals_back_lets_them_in_when_asked_and_gives_the_mask_back() 
         assert_eq!(HANDLED.load(Ordering::Relaxed), 0);
         assert!(guard.interrupted());
         assert_eq!(HANDLED.load(Ordering::Relaxed), 1);
-        assert!(!guard.interrupted(), "it is handled once");
-        assert!(is_held_back(libc::SIGUSR1), "held back again");
-        // Ignored, by default: no handler, no interruption.
+        assert!(!guard.interrupted(), "handled once only");
+        assert!(is_held_back(libc::SIGUSR1), "blocked again");
+        // Ignored by default: no handler runs, so there is no interruption.
         raise(libc::SIGURG);
         raise(libc::SIGCHLD);
         assert!(!guard.interrupted());
@@ -247,13 +248,13 @@ fn a_guard_holds_signals_back_lets_them_in_when_asked_and_gives_the_mask_back() 
     assert_eq!(
         HANDLED.load(Ordering::Relaxed),
         2,
-        "handled at the latest now"
+        "handled when the guard is dropped"
     );
     assert!(!is_held_back(libc::SIGUSR1));
 }
 
 #[test]
-fn what_the_caller_holds_back_stays_back() {
+fn signals_that_the_caller_blocks_stay_blocked() {
     let _turn = counted();
     let outer = SignalGuard::new();
     {
@@ -270,7 +271,7 @@ fn what_the_caller_holds_back_stays_back() {
 }
 
 #[test]
-fn a_signal_that_came_before_the_sleep_is_not_slept_over() {
+fn a_signal_before_the_sleep_ends_the_sleep() {
     let _turn = counted();
     let blocker = Blocker::new().expect("a descriptor");
     let guard = SignalGuard::new();
@@ -288,12 +289,12 @@ fn a_signal_ends_a_wait_that_spins_and_one_that_sleeps() {
         let blocker = Blocker::new().expect("a descriptor");
         let (mut mail, _) = mail();
         let over = AtomicBool::new(false);
-        // SAFETY: just this thread's name.
+        // SAFETY: returns this thread's id.
         let waiter = unsafe { libc::pthread_self() };
         thread::scope(|scope| {
             scope.spawn(|| {
                 thread::sleep(Duration::from_millis(5));
-                // Again, should the first have come before the wait.
+                // Repeated, in case the first came before the wait.
                 while !over.load(Ordering::Relaxed) {
                     // SAFETY: the thread waits for this one to end.
                     unsafe { libc::pthread_kill(waiter, libc::SIGUSR1) };

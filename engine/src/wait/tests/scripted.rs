@@ -1,4 +1,5 @@
-//! Every step and its order, on a platform without threads or time of its own.
+//! Every step of a wait and their order, on a simulated platform without threads
+//! and with a simulated clock.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,7 +7,7 @@ use std::rc::Rc;
 
 use super::*;
 
-/// What was done, in order; polls in a row are one.
+/// The recorded steps, in order; consecutive polls are one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Poll(u32),
@@ -26,21 +27,21 @@ pub(super) use Step::{Announce, Arm, Block, GiveWay, Guard, Look, Poll, Retract,
 #[derive(Default)]
 pub(super) struct Script {
     pub(super) steps: Vec<Step>,
-    /// How many polls until one hits; `None`: never.
+    /// How many polls miss before one hits; `None`: all miss.
     pub(super) polls_left: Option<u32>,
     pub(super) now: u64,
     pub(super) clock_reads: u32,
-    /// Nanoseconds that a poll takes.
+    /// The duration of a poll in nanoseconds.
     pub(super) poll_time: u64,
-    /// Results of the sleeps to come, how long each takes, and whether the
-    /// source is ready after it.
+    /// For each sleep to come: its result, its duration, and whether the source is
+    /// ready after it.
     pub(super) sleeps: VecDeque<(BlockResult, u64, bool)>,
-    /// When a signal comes.
+    /// When a signal arrives.
     pub(super) signal_at: Option<u64>,
     pub(super) no_spin: bool,
-    /// There is one processor.
+    /// The host has one processor.
     pub(super) alone: bool,
-    /// How long others keep it when they are let.
+    /// How long other threads keep the processor after a yield.
     pub(super) turn_time: u64,
     pub(super) take_fails: bool,
 }
@@ -207,7 +208,7 @@ const POLICIES: [WaitPolicy; 3] = [
 ];
 
 #[test]
-fn a_first_poll_that_hits_is_all_there_is() {
+fn a_first_poll_that_hits_is_the_only_step() {
     for policy in POLICIES {
         for deadline in [Deadline::NOW, Deadline::from_micros(1), Deadline::NEVER] {
             let script = Script {
@@ -224,7 +225,7 @@ fn a_first_poll_that_hits_is_all_there_is() {
 }
 
 #[test]
-fn no_time_is_one_poll_and_no_look_at_the_clock() {
+fn a_wait_of_no_time_polls_once_and_reads_no_clock() {
     for policy in POLICIES {
         let ran = ran(Script::default(), policy, Deadline::from_micros(0));
         is(&ran, WaitOutcome::TimedOut);
@@ -234,7 +235,7 @@ fn no_time_is_one_poll_and_no_look_at_the_clock() {
 }
 
 #[test]
-fn a_deadline_that_passed_before_is_one_poll() {
+fn a_deadline_in_the_past_allows_one_poll() {
     let mut deadline = Deadline::from_micros(1);
     deadline.start(0);
     let script = Script {
@@ -247,7 +248,7 @@ fn a_deadline_that_passed_before_is_one_poll() {
 }
 
 #[test]
-fn the_first_polls_of_a_spin_hold_no_signals_back() {
+fn the_first_polls_of_a_spin_block_no_signals() {
     let script = Script {
         polls_left: Some(20),
         ..Script::default()
@@ -266,8 +267,8 @@ fn the_first_polls_of_a_spin_hold_no_signals_back() {
 }
 
 #[test]
-fn a_spin_looks_at_the_clock_rarely_and_for_signals_more_rarely() {
-    // 100 µs of polls of 10 ns.
+fn a_spin_reads_the_clock_rarely_and_checks_signals_more_rarely() {
+    // 100 µs of polls of 10 ns each.
     let script = Script {
         polls_left: Some(10_000),
         poll_time: 10,
@@ -309,7 +310,7 @@ fn a_spin_ends_at_the_deadline_with_a_poll_after_it() {
 }
 
 #[test]
-fn a_signal_ends_a_spin_unless_something_came() {
+fn a_signal_ends_a_spin_unless_the_source_is_ready() {
     let script = Script {
         poll_time: 10,
         signal_at: Some(30_000),
@@ -320,11 +321,11 @@ fn a_signal_ends_a_spin_unless_something_came() {
     let looks = ran.steps.iter().filter(|&&step| step == Look).count();
     assert_eq!(looks, 2);
     assert_eq!(ran.steps.last(), Some(&Unguard));
-    assert_eq!(ran.budget, SpinBudget::new(), "it teaches nothing");
+    assert_eq!(ran.budget, SpinBudget::new(), "the budget is unchanged");
 }
 
 #[test]
-fn a_sleep_is_announced_armed_polled_and_then_slept() {
+fn a_sleep_follows_announcement_arm_and_poll() {
     let script = Script {
         sleeps: [(BlockResult::Woken, 70_000, true)].into(),
         ..Script::default()
@@ -353,7 +354,7 @@ fn a_sleep_is_announced_armed_polled_and_then_slept() {
 }
 
 #[test]
-fn what_the_poll_after_the_arm_finds_is_not_slept_over() {
+fn a_hit_of_the_poll_after_the_arm_prevents_the_sleep() {
     let script = Script {
         polls_left: Some(1),
         ..Script::default()
@@ -366,7 +367,7 @@ fn what_the_poll_after_the_arm_finds_is_not_slept_over() {
 }
 
 #[test]
-fn a_spin_that_was_too_short_goes_to_sleep_and_learns() {
+fn a_spin_that_was_too_short_sleeps_and_grows_the_budget() {
     let policy = WaitPolicy::default();
     for (sleep, learned) in [(70_000, 100_000), (400_000, 25_000)] {
         let script = Script {
@@ -392,7 +393,7 @@ fn a_spin_that_was_too_short_goes_to_sleep_and_learns() {
 }
 
 #[test]
-fn wake_ups_for_nothing_are_counted_and_the_deadline_stays() {
+fn spurious_wake_ups_are_counted_and_keep_the_deadline() {
     let script = Script {
         now: 500,
         sleeps: [
@@ -416,13 +417,13 @@ fn wake_ups_for_nothing_are_counted_and_the_deadline_stays() {
         [Block(Some(10_000)), Block(Some(6_000)), Block(Some(1_000))]
     );
     let arms = ran.steps.iter().filter(|&&step| step == Arm).count();
-    assert_eq!(arms, 3, "each sleep has its own");
+    assert_eq!(arms, 3, "one per sleep");
     assert_eq!((ran.counters.blocks, ran.counters.spurious), (3, 2));
     assert_eq!(ran.counters.spins, 0);
 }
 
 #[test]
-fn what_comes_with_the_time_out_or_a_signal_is_ready() {
+fn an_event_together_with_a_time_out_or_signal_is_ready() {
     for result in [BlockResult::TimedOut, BlockResult::Signal] {
         for ready in [false, true] {
             let script = Script {
@@ -444,7 +445,7 @@ fn what_comes_with_the_time_out_or_a_signal_is_ready() {
 }
 
 #[test]
-fn a_source_that_only_an_event_makes_ready_is_not_spun_for() {
+fn a_source_that_only_an_event_makes_ready_does_not_spin() {
     for policy in [WaitPolicy::Poll, WaitPolicy::default(), spin_for(1_000)] {
         let script = Script {
             no_spin: true,
@@ -459,7 +460,7 @@ fn a_source_that_only_an_event_makes_ready_is_not_spun_for() {
 }
 
 #[test]
-fn who_sleeps_at_once_and_without_end_looks_at_no_clock() {
+fn a_wait_that_blocks_without_deadline_reads_no_clock() {
     let script = Script {
         sleeps: [
             (BlockResult::Woken, 10, false),
