@@ -1,22 +1,22 @@
-//! The way to a sink: shut once, and nothing passes after that.
+//! The gate in front of a sink: once it is closed, no callback is made.
 
 use crate::sync::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Between the service thread, which calls the sink, and a handle, which may
-/// shut it out at any time.
+/// Stands between the service thread, which calls the sink, and a handle, which may
+/// close the gate at any time.
 pub(super) struct Gate<S: ?Sized> {
     state: Mutex<State<S>>,
     idle: Condvar,
 }
 
 struct State<S: ?Sized> {
-    /// `None` once the gate is shut.
+    /// `None` once the gate is closed.
     sink: Option<Arc<S>>,
     /// A call is in progress.
     busy: bool,
-    /// Threads that wait for its end.
+    /// The number of threads that wait for the end of the call.
     waiting: u32,
 }
 
@@ -33,9 +33,9 @@ impl<S: ?Sized> Gate<S> {
         }
     }
 
-    /// Calls the sink, unless the gate is shut; shuts it afterwards if this is
-    /// the last call. Only the service thread calls. `None` if the gate was
-    /// shut, or the sink panicked.
+    /// Calls the sink, unless the gate is closed; closes the gate afterwards if
+    /// this is the `last` call. Only the service thread calls this. Returns `None`
+    /// if the gate was closed, or if the sink panicked.
     pub(super) fn call<R>(&self, last: bool, call: impl FnOnce(&S) -> R) -> Option<R> {
         let sink = {
             let mut state = self.state.lock();
@@ -53,12 +53,12 @@ impl<S: ?Sized> Gate<S> {
             state.busy = false;
             state.waiting
         };
-        // A system call, which hardly ever wakes anybody.
+        // `notify_all` is a system call, and rarely wakes a thread.
         if waiting > 0 {
             self.idle.notify_all();
         }
-        // Here, not under the lock: it may be the last one, and its drop is
-        // the application's code. That may panic as well.
+        // Not under the lock: this may be the last reference, and dropping the sink
+        // runs the application's code, which may panic.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(sink)));
         if result.is_err() || dropped.is_err() {
             tracing::error!("a sink of the connection manager panicked");
@@ -66,13 +66,14 @@ impl<S: ?Sized> Gate<S> {
         result.ok()
     }
 
-    /// Whether nothing passes any more.
+    /// Returns whether the gate is closed.
     pub(super) fn is_shut(&self) -> bool {
         self.state.lock().sink.is_none()
     }
 
-    /// Shuts the gate, and waits for a call in progress unless
-    /// `on_service_thread`, where it is the caller's own. Whether it was open.
+    /// Closes the gate, and waits for a call in progress unless
+    /// `on_service_thread`, where that call is the caller's own. Returns whether
+    /// the gate was open.
     pub(super) fn shut(&self, on_service_thread: bool) -> bool {
         let mut state = self.state.lock();
         let sink = state.sink.take();

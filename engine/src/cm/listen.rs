@@ -1,4 +1,4 @@
-//! Which addresses of this host a listener listens on.
+//! The addresses of this host that a listener listens on.
 
 use super::CmError;
 use super::local::require_one_host;
@@ -6,14 +6,14 @@ use core::fmt;
 use core::str::FromStr;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
-/// The addresses of this host that a listener listens on. Requests that come
-/// to another address are refused by the kernel.
+/// The addresses of this host that a listener listens on. The kernel refuses
+/// requests to other addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ListenOn {
     /// All addresses.
     #[default]
     All,
-    /// `127.0.0.1` and `::1`: only programs of this host reach it. By rdma_cm
+    /// `127.0.0.1` and `::1`: only programs of this host can connect. With rdma_cm
     /// only `127.0.0.1`, which most kernels refuse.
     Loopback,
     /// One address.
@@ -21,8 +21,8 @@ pub enum ListenOn {
 }
 
 impl ListenOn {
-    /// The address by which peers reach the listener, unless it is any of this
-    /// host's.
+    /// Returns the address by which peers reach the listener; `None` if they can
+    /// use any address of this host.
     #[must_use]
     pub fn address(self) -> Option<IpAddr> {
         match self {
@@ -51,7 +51,7 @@ impl ListenOn {
                     "cannot listen on {address}: {error}"
                 )))
             }
-            // A lack of descriptors says nothing about the address.
+            // Too few descriptors is not a failure of the address.
             _ => Ok(()),
         }
     }
@@ -67,7 +67,7 @@ impl fmt::Display for ListenOn {
     }
 }
 
-/// A text that names no addresses to listen on.
+/// The error for a text that is not a [`ListenOn`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid listen address \"{0}\": expected all, loopback or one IP address of this host")]
 pub struct InvalidListenOn(String);
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_comes_back_as_it_was_written() {
+    fn every_value_is_displayed_as_it_was_parsed() {
         for text in ["all", "loopback", "127.0.0.2", "192.0.2.9", "2001:db8::7"] {
             let parsed: ListenOn = text.parse().unwrap();
             assert_eq!(parsed.to_string(), text);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_address_of_a_host_is_refused_with_what_is_accepted() {
+    fn texts_that_are_not_one_host_address_are_refused_with_the_accepted_values() {
         let none = [
             "",
             "eth0",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_another_host_is_told() {
+    fn an_address_of_another_host_is_refused() {
         for here in [
             ListenOn::All,
             ListenOn::Loopback,

@@ -1,4 +1,4 @@
-//! The address of this host that others are to connect to.
+//! The address of this host that peers connect to.
 
 use super::{CmError, rdma};
 use std::collections::BTreeSet;
@@ -6,8 +6,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
 
-/// The best address to publish for a device: of its own network interface, or
-/// else the one that the host uses towards others, or else loopback.
+/// Returns the best address to publish for a device: that of its own network
+/// interface, else the source address of the host's route to others, else loopback.
 pub(super) fn address_for(device: &str) -> IpAddr {
     let interfaces = interfaces_of(device);
     let all = if_addrs::get_if_addrs().unwrap_or_default();
@@ -18,13 +18,13 @@ pub(super) fn address_for(device: &str) -> IpAddr {
         .unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
-/// The best address of a port's own network interfaces, by which the kernel's
-/// connection manager knows it: of the interface itself before its VLANs. Of an
-/// iWARP port, whose interface only the manager knows, the best of its addresses.
+/// Returns the best address of a port's own network interfaces, by which rdma_cm
+/// identifies the port. An interface is preferred to its VLANs. For an iWARP port,
+/// whose interface only rdma_cm knows, returns the best of the port's addresses.
 #[must_use]
 pub fn own_address(device: &str, port: u8) -> Option<IpAddr> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
-    // The table may have a thousand entries, of which the first will do.
+    // The table may have a thousand entries, of which the first suffices.
     let of_interface = interfaces_of_port(device, port).find_map(|name| {
         let own = all.iter().filter(|one| one.name == name);
         best(own.map(if_addrs::Interface::ip))
@@ -32,20 +32,20 @@ pub fn own_address(device: &str, port: u8) -> Option<IpAddr> {
     of_interface.or_else(|| best(rdma::own_addresses(device, port).into_iter()))
 }
 
-/// The device and port that an address of this host belongs to, in the eyes of
-/// rdma_cm; nothing if there is none, or no rdma_cm.
+/// Returns the device and port that rdma_cm binds an address of this host to;
+/// `None` if there is no such device, or no rdma_cm.
 #[must_use]
 pub fn device_at(address: IpAddr) -> Option<(String, u8)> {
     rdma::device_at(address)
 }
 
-/// Why rdma_cm has no address for a port, in words.
+/// Returns the reason why rdma_cm has no address for a port.
 #[must_use]
 pub fn why_no_address(device: &str, port: u8) -> String {
     rdma::no_address(device, port)
 }
 
-/// The best address of a network interface.
+/// Returns the best address of a network interface.
 #[must_use]
 pub fn interface_address(name: &str) -> Option<IpAddr> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
@@ -53,29 +53,32 @@ pub fn interface_address(name: &str) -> Option<IpAddr> {
     best(own.map(if_addrs::Interface::ip))
 }
 
-/// Whether an interface of this host has the address.
+/// Returns whether an interface of this host has the address.
 pub(super) fn is_ours(address: IpAddr) -> bool {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     all.iter().any(|one| one.ip() == address)
 }
 
-/// Refuses addresses that cannot be those of one host.
+/// Fails for addresses that are not those of one host.
 pub(super) fn require_one_host(address: IpAddr) -> Result<(), CmError> {
     let ip = address.to_canonical();
     let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     if ip.is_unspecified() || ip.is_multicast() || broadcast {
-        return Err(CmError::Address(format!("{ip} is not one host's address")));
+        return Err(CmError::Address(format!(
+            "{ip} is not the address of a single host"
+        )));
     }
     Ok(())
 }
 
-/// IPv4 before IPv6: every host of a cluster has it, and it needs no scope.
+/// Returns the best address: IPv4 before IPv6, since most clusters have it and it
+/// needs no scope.
 fn best(addresses: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
     let usable = addresses.filter(|&address| is_usable(address));
     usable.min_by_key(IpAddr::is_ipv6)
 }
 
-/// Whether other hosts may reach an address, without a scope.
+/// Returns whether other hosts can reach the address without a scope.
 pub(super) fn is_usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
@@ -83,8 +86,9 @@ pub(super) fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// The source address of the route to others. Asks the routing table with a
-/// socket that never sends: the targets are addresses for documentation.
+/// Returns the source address of the route to other hosts. Asks the routing table
+/// with a UDP socket that sends nothing: its targets are addresses reserved for
+/// documentation.
 fn towards_others() -> Option<IpAddr> {
     let targets: [(IpAddr, IpAddr); 2] = [
         (
@@ -103,26 +107,27 @@ fn towards_others() -> Option<IpAddr> {
     }))
 }
 
-/// The network interfaces of an RDMA device, by name.
+/// Returns the names of the network interfaces of an RDMA device.
 fn interfaces_of(device: &str) -> BTreeSet<String> {
     if device.is_empty() || device.contains('/') || device.starts_with('.') {
         return BTreeSet::new();
     }
     let root = Path::new("/sys/class/infiniband").join(device);
-    // What the kernel says of the first GID knows of bonds; the device's own
-    // list names their members, which have no address.
+    // The entry of the first GID names the bond if there is one; the device's own
+    // list names the bond's members, which have no address.
     let of_gid = fs::read_to_string(root.join("ports/1/gid_attrs/ndevs/0"));
     names_in(&root.join("device/net"))
         .chain(of_gid.ok().map(|name| name.trim().to_owned()))
         .collect()
 }
 
-/// The network interfaces of a port: of its GIDs, in their order, and those
-/// of IPoIB, which have no GID of their own.
+/// Returns the network interfaces of a port: those of its GIDs, in GID order, and
+/// those of IPoIB, which have no GID of their own.
 fn interfaces_of_port(device: &str, port: u8) -> impl Iterator<Item = String> + use<> {
     let plain = !device.is_empty() && !device.contains('/') && !device.starts_with('.');
     let class = Path::new("/sys/class/infiniband");
-    // A name that leaves the folder has nothing in it.
+    // A device name with a path separator would leave the folder; such a device
+    // does not exist.
     let root = class.join(if plain { device } else { "\0" });
     let table = root.join(format!("ports/{port}/gid_attrs/ndevs"));
     let mut indices: Vec<u16> = names_in(&table)
@@ -152,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ipv4_comes_first_and_what_no_other_host_reaches_is_left_out() {
+    fn ipv4_is_preferred_and_unreachable_addresses_are_left_out() {
         let parse = |text: &str| text.parse::<IpAddr>().expect("an address");
         let all = [
             "127.0.0.1",
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_leave_the_directory_are_no_devices() {
+    fn names_that_leave_the_directory_are_not_devices() {
         for name in ["", "..", ".", "../net/lo", "/etc"] {
             assert!(interfaces_of(name).is_empty(), "{name}");
         }

@@ -11,15 +11,15 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A connection manager with one service thread. Clones are handles to the
-/// same one, and its listeners, requests and connections keep it too; with the
-/// last of all these the thread ends. Dropping that last one waits for the
-/// thread, and so for a callback in progress, except inside a callback.
+/// A connection manager with one service thread. Clones are handles to the same
+/// manager, and its listeners, requests and connections keep it alive too. The
+/// thread ends when the last of all these is dropped. Dropping the last one waits
+/// for the thread, and so for a callback in progress, except inside a callback.
 ///
-/// In a child after fork every call is refused as [`CmError::Forked`], and
-/// dropping handles does nothing. A child that lives on without `exec` also
-/// holds the parent's sockets: peers notice the parent's sudden death only
-/// when the child ends too. An orderly disconnect they notice at once.
+/// In a forked child every call fails with [`CmError::Forked`], and dropping
+/// handles does nothing. A child that runs on without `exec` also holds copies of
+/// the parent's sockets: if the parent dies, peers notice that only when the child
+/// ends too. They notice an orderly disconnect at once.
 #[derive(Clone)]
 pub struct Manager {
     service: ServiceOf,
@@ -35,7 +35,7 @@ impl Manager {
     /// Starts a manager and its thread, which blocks all signals.
     ///
     /// # Errors
-    /// [`CmError::Resources`]: no descriptors or no thread to be had.
+    /// [`CmError::Resources`]: there are no descriptors or no threads left.
     /// [`CmError::Missing`]: the kernel has no connection manager.
     pub fn start(kind: ManagerKind, options: ManagerOptions) -> Result<Self, CmError> {
         let service = match kind {
@@ -45,7 +45,7 @@ impl Manager {
         Ok(Self { service })
     }
 
-    /// What it exchanges messages by.
+    /// Returns how the manager exchanges messages.
     #[must_use]
     pub fn kind(&self) -> ManagerKind {
         match self.service {
@@ -54,7 +54,7 @@ impl Manager {
         }
     }
 
-    /// Most bytes of private data that a request or an answer carries between
+    /// Returns the most bytes of private data in a request or an answer between
     /// endpoints of a device with this transport.
     #[must_use]
     pub fn max_private_data(&self, transport: Transport) -> usize {
@@ -64,7 +64,7 @@ impl Manager {
         }
     }
 
-    /// Refuses a device whose connections it cannot make.
+    /// Fails for a device whose connections the manager cannot establish.
     fn require_served(&self, local: &Local) -> Result<(), CmError> {
         match (&self.service, local.transport) {
             (ServiceOf::Socket(_), Transport::Iwarp) => Err(CmError::OnlyRdma {
@@ -74,20 +74,21 @@ impl Manager {
         }
     }
 
-    /// Listens for requests for a qualifier, of which every value is allowed.
-    /// See [`super::port_of`] for which may be listened for together over TCP.
-    /// By rdma_cm those up to 65535 are ports of its own, others share the
-    /// ports from 33534 on, and who shares one gets requests for all of them.
-    /// On iWARP all addresses ([`super::ListenOn::All`]) are those that the port
-    /// has now.
+    /// Listens for requests to a connection qualifier; every value is allowed.
+    /// [`super::port_of`] tells which qualifiers can be listened for together over
+    /// TCP. With rdma_cm, values up to 65535 are ports in its own port space. All
+    /// others share the ports from 33534 on, and a listener on a shared port gets
+    /// the requests for all its qualifiers. On iWARP, all addresses
+    /// ([`super::ListenOn::All`]) means those that the port has at the time of the
+    /// call.
     ///
     /// # Errors
-    /// [`CmError::InUse`] if anybody on this host listens on the qualifier or
-    /// on its port; [`CmError::Address`] if this host does not have the address
-    /// [`Local::listen_on`]; [`CmError::Privileged`], by rdma_cm;
+    /// [`CmError::InUse`] if a listener on this host has the qualifier or its port;
+    /// [`CmError::Address`] if this host does not have the address
+    /// [`Local::listen_on`]; [`CmError::Privileged`] with rdma_cm;
     /// [`CmError::OnlyRdma`] over TCP; [`CmError::NotServed`] if an iWARP port has
-    /// no address; [`CmError::Resources`],
-    /// [`CmError::Unavailable`], [`CmError::Forked`].
+    /// no address; [`CmError::Resources`], [`CmError::Unavailable`],
+    /// [`CmError::Forked`].
     pub fn listen(
         &self,
         local: &Local,
@@ -97,10 +98,11 @@ impl Manager {
         self.listen_on(local, Some(qualifier), sink)
     }
 
-    /// Listens on a qualifier that nobody on this host uses, and tells it.
+    /// Listens on a qualifier that no listener on this host uses;
+    /// [`Listener::qualifier`] returns it.
     ///
     /// # Errors
-    /// As [`Manager::listen`].
+    /// As for [`Manager::listen`].
     pub fn listen_any(
         &self,
         local: &Local,
@@ -132,15 +134,15 @@ impl Manager {
         Ok(Listener { inner })
     }
 
-    /// Requests a connection with whoever listens at `to`. Never blocks: the
-    /// outcome is told to the sink, possibly before this returns.
+    /// Requests a connection to the listener at `to`. Never blocks: the sink gets
+    /// the outcome as an event, possibly before this call returns.
     ///
     /// # Errors
     /// [`CmError::TooLong`] if `private_data` exceeds
-    /// [`Manager::max_private_data`]; [`CmError::Address`] if the host's
-    /// cannot be one host's address; [`CmError::OnlyRdma`] over TCP;
-    /// [`CmError::Resources`], [`CmError::Unavailable`],
-    /// [`CmError::Forked`]. The sink then hears nothing.
+    /// [`Manager::max_private_data`]; [`CmError::Address`] if the target is not the
+    /// address of a single host; [`CmError::OnlyRdma`] over TCP;
+    /// [`CmError::Resources`], [`CmError::Unavailable`], [`CmError::Forked`]. The
+    /// sink then gets no event.
     pub fn connect(
         &self,
         local: &Local,
@@ -164,9 +166,9 @@ impl Manager {
         Ok(Connection { inner })
     }
 
-    /// Has a sink told when a device goes, until the answer is dropped. By
-    /// rdma_cm only; this also finds out whether rdma_cm serves the port at
-    /// that address. Over TCP nothing is watched.
+    /// Reports the removal of a device to a sink, until the returned watch is
+    /// dropped. With rdma_cm only; also checks that rdma_cm serves the port at that
+    /// address. Over TCP nothing is watched.
     ///
     /// # Errors
     /// [`CmError::NotServed`]; [`CmError::OnlyRdma`] over TCP; [`CmError::Resources`],
@@ -184,10 +186,10 @@ impl Manager {
         Ok(DeviceWatch { _inner: inner })
     }
 
-    /// The address to publish for a device, by which other hosts reach this
-    /// manager: [`ManagerOptions::publish`] if given, else that of the
-    /// device's network interface, else the one the host uses towards others,
-    /// else loopback. The port is 0, since qualifiers say it.
+    /// Returns the address to publish for a device, by which other hosts reach this
+    /// manager: [`ManagerOptions::publish`] if given, else that of the device's
+    /// network interface, else the source address of the host's route to others,
+    /// else loopback. Its port is 0, since the qualifier determines the port.
     #[must_use]
     pub fn local_address(&self, device: &str) -> SocketAddr {
         let address = match &self.service {
@@ -198,15 +200,16 @@ impl Manager {
     }
 }
 
-/// Tells whether a device goes, until dropped. Dropping waits for a callback
-/// of its sink in progress, except inside a callback.
+/// Reports the removal of a device until dropped. Dropping waits for a callback of
+/// its sink in progress, except inside a callback.
 pub struct DeviceWatch {
     _inner: Option<rdma::DeviceWatch>,
 }
 
-/// Listens until dropped; no request is delivered after that. Requests that
-/// were delivered before stay answerable. Dropping waits for a callback of its
-/// sink in progress, except inside a callback: do not hold what that waits for.
+/// A listener. It listens until it is dropped; no request is delivered after that.
+/// Requests that were delivered before can still be answered. Dropping waits for a
+/// callback of its sink in progress, except inside a callback: do not hold a lock
+/// that the callback takes.
 pub struct Listener {
     inner: ListenerOf,
 }
@@ -217,7 +220,7 @@ enum ListenerOf {
 }
 
 impl Listener {
-    /// What it listens for.
+    /// Returns the qualifier that it listens for.
     #[must_use]
     pub fn qualifier(&self) -> u64 {
         match &self.inner {
@@ -227,7 +230,7 @@ impl Listener {
     }
 }
 
-/// Somebody who wants to connect. Dropped without an answer, he is told
+/// A connection request. If it is dropped without an answer, the requester gets
 /// [`super::ConnectionEvent::NonPeerRejected`].
 pub struct Request {
     details: Details,
@@ -239,7 +242,7 @@ pub(super) enum RequestOf {
     Rdma(rdma::Request),
 }
 
-/// What a request says.
+/// The contents of a request.
 pub(super) struct Details {
     pub(super) qualifier: u64,
     pub(super) requester: SocketAddr,
@@ -252,45 +255,47 @@ impl Request {
         Self { details, inner }
     }
 
-    /// What the requester passed to [`Manager::connect`].
+    /// Returns the private data that the requester passed to [`Manager::connect`].
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         &self.details.private_data
     }
 
-    /// The requester's address.
+    /// Returns the requester's address.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.details.requester
     }
 
-    /// The qualifier that was listened for, or that it was handed off to.
+    /// Returns the qualifier of the listener, or the one that the request was
+    /// handed off to.
     #[must_use]
     pub fn qualifier(&self) -> u64 {
         self.details.qualifier
     }
 
-    /// It is for whoever listens on this qualifier, now: the requester does not
-    /// hear of that.
+    /// Hands the request off to the listener on another qualifier. The requester
+    /// does not notice.
     pub fn hand_off(&mut self, qualifier: u64) {
         self.details.qualifier = qualifier;
     }
 
-    /// The port that the requester connects from: a number that no other
-    /// connection from his address has at the same time. Nobody listens on it.
+    /// Returns the port that the requester connects from. No other connection from
+    /// the requester's address has the same port at the same time. No listener uses
+    /// it.
     #[must_use]
     pub fn remote_port(&self) -> u64 {
         self.peer().port().into()
     }
 
-    /// The requester's endpoint.
+    /// Returns the parameters of the requester's endpoint.
     #[must_use]
     pub fn parameters(&self) -> &Peer {
         &self.details.peer
     }
 
-    /// Whether the requester still waits, as far as is known. One that gives
-    /// up after this makes the accepted connection fail instead.
+    /// Returns whether the requester is known to still wait. If the requester gives
+    /// up after this call, the accepted connection fails.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         match &self.inner {
@@ -299,16 +304,17 @@ impl Request {
         }
     }
 
-    /// Accepts. The caller has moved his queue pair to RTR and RTS, since the
-    /// requester may send as soon as he knows. The sink is told
+    /// Accepts the request. The caller has moved its queue pair to RTR and RTS
+    /// before, since the requester may send at once. The sink gets
     /// [`super::ConnectionEvent::Established`], or
-    /// [`super::ConnectionEvent::AcceptFailed`], also if the requester had
-    /// given up before this call.
+    /// [`super::ConnectionEvent::AcceptFailed`], also if the requester gave up
+    /// before this call.
     ///
     /// # Errors
     /// [`CmError::TooLong`] if `private_data` exceeds
     /// [`Manager::max_private_data`]; [`CmError::Unavailable`];
-    /// [`CmError::Forked`]. The requester is then refused as by nobody.
+    /// [`CmError::Forked`]. The requester then gets
+    /// [`super::ConnectionEvent::NonPeerRejected`].
     pub fn accept(
         self,
         endpoint: Parameters,
@@ -326,7 +332,8 @@ impl Request {
         Ok(Connection { inner })
     }
 
-    /// Refuses: the requester is told [`super::ConnectionEvent::PeerRejected`].
+    /// Rejects the request: the requester gets
+    /// [`super::ConnectionEvent::PeerRejected`].
     pub fn reject(self) {
         match self.inner {
             RequestOf::Socket(request) => request.reject(),
@@ -335,8 +342,7 @@ impl Request {
     }
 }
 
-/// A connection, from its first step to its last. Dropping it is
-/// [`Connection::abort`].
+/// A connection, from the request to its end. Dropping it is [`Connection::abort`].
 pub struct Connection {
     inner: ConnectionOf,
 }
@@ -347,9 +353,9 @@ enum ConnectionOf {
 }
 
 impl Connection {
-    /// The port that it goes out from, which the peer knows as
-    /// [`Request::remote_port`]; nothing if it was accepted, or before rdma_cm
-    /// has found the way.
+    /// Returns the local port of the connection, which the peer knows as
+    /// [`Request::remote_port`]. `None` if the connection was accepted here, or
+    /// before rdma_cm has found the route.
     #[must_use]
     pub fn local_port(&self) -> Option<u16> {
         match &self.inner {
@@ -358,10 +364,11 @@ impl Connection {
         }
     }
 
-    /// A message has come from the requester whose own word, that he is ready,
-    /// may still be on its way, or lost: he is. By rdma_cm this has the kernel
-    /// go on, and the sink be told [`super::ConnectionEvent::Established`]; over
-    /// TCP nothing is lost, and nothing is done.
+    /// Reports that a message from the requester has arrived, which shows that the
+    /// requester is ready. The requester's own "ready" may still be on its way, or
+    /// lost. With rdma_cm the kernel then proceeds, and the sink gets
+    /// [`super::ConnectionEvent::Established`]. Over TCP nothing is lost, and this
+    /// does nothing.
     pub fn heard(&self) {
         match &self.inner {
             ConnectionOf::Socket(_) => (),
@@ -369,11 +376,11 @@ impl Connection {
         }
     }
 
-    /// Disconnects in order: tells the peer, and the sink gets
+    /// Disconnects in order: notifies the peer. The sink gets
     /// [`super::ConnectionEvent::Disconnected`] when the peer has answered, or
-    /// after [`ManagerOptions::disconnect_timeout`]. A request that the peer
-    /// has not answered yet is given up at once, with the same event. After a
-    /// terminal event, or the second time, this does nothing.
+    /// after [`ManagerOptions::disconnect_timeout`]. A request that the peer has
+    /// not answered yet is given up at once, with the same event. After a terminal
+    /// event, or a second time, this does nothing.
     pub fn disconnect(&self) {
         match &self.inner {
             ConnectionOf::Socket(connection) => connection.disconnect(),
@@ -381,10 +388,10 @@ impl Connection {
         }
     }
 
-    /// Forgets the connection: no event any more once this has returned. The
-    /// peer is told as by [`Connection::disconnect`]. Waits for a callback of
-    /// this connection's sink in progress, except inside a callback: do not
-    /// hold a lock that the sink takes.
+    /// Ends the connection without further events: no callback is made after this
+    /// call has returned. The peer is notified as by [`Connection::disconnect`].
+    /// Waits for a callback of this connection's sink in progress, except inside a
+    /// callback: do not hold a lock that the sink takes.
     pub fn abort(&self) {
         match &self.inner {
             ConnectionOf::Socket(connection) => connection.abort(),
@@ -392,10 +399,10 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::abort`], after a failure: a peer to whom the connection
-    /// is established gets [`super::ConnectionEvent::Broken`] by the socket
-    /// manager. By `rdma_cm`, whose messages know no reason, it gets
-    /// [`super::ConnectionEvent::Disconnected`].
+    /// Ends the connection as [`Connection::abort`] does, after a failure. With the
+    /// socket manager, a peer for which the connection is established gets
+    /// [`super::ConnectionEvent::Broken`]. With `rdma_cm`, whose messages carry no
+    /// reason, it gets [`super::ConnectionEvent::Disconnected`].
     pub fn fail(&self) {
         match &self.inner {
             ConnectionOf::Socket(connection) => connection.fail(),

@@ -1,8 +1,9 @@
-//! The connection manager: how two endpoints find each other and agree.
+//! The connection manager: establishes and ends connections between endpoints.
 //!
-//! It carries what the two sides must know of each other ([`Parameters`],
-//! [`Peer`]) and the application's private data, and tells a sink what happens.
-//! It touches no queue pair: the sink moves its own when it is told.
+//! It exchanges the parameters of both endpoints ([`Parameters`], [`Peer`]) and the
+//! application's private data, and reports events to a sink ([`ConnectionSink`]).
+//! It does not change queue pairs: the sink moves its own queue pair when it gets
+//! the event.
 //!
 //! ```text
 //!  active side                                     passive side
@@ -10,15 +11,15 @@
 //!                                                    queue pair to RTR, RTS
 //!  Accepted ◄─────────── accept ─────────────────── Request::accept
 //!   queue pair to RTR, RTS
-//!   sink answers Ok ──── ready ───────────────────► Established
+//!   sink returns Ok ──── ready ───────────────────► Established
 //!  disconnect ────────── goodbye ─────────────────► Disconnected
 //!  Disconnected ◄─────── its answer ───────────────
 //!  fail ──────────────── failed (`socket` only) ──► Broken
 //! ```
 //!
-//! The types here say nothing of the transport of these messages. `socket`
-//! uses TCP, and so works wherever verbs do; `rdma` has the kernel carry them,
-//! as other programs of RDMA do, and find the way as well.
+//! These types are the same for both transports of the messages. `socket` uses TCP,
+//! and works with every InfiniBand and RoCE device. `rdma` uses the kernel's
+//! connection manager, as other RDMA programs do, which also finds the route.
 
 mod error;
 mod gate;
@@ -41,6 +42,6 @@ pub use types::{
     Parameters, Peer, Target,
 };
 
-/// Most bytes of private data that a request or an answer carries over TCP:
-/// see [`Manager::max_private_data`].
+/// The most bytes of private data in a request or an answer over TCP: see
+/// [`Manager::max_private_data`].
 pub const MAX_PRIVATE_DATA: usize = 512;

@@ -1,24 +1,24 @@
-//! Which port a qualifier means.
+//! The TCP port of a connection qualifier.
 
-/// Least qualifier that is a port itself. Below are the privileged ports,
-/// which most processes may not listen on.
+/// The least qualifier that is a port itself. Smaller ones would be privileged
+/// ports, which most processes may not listen on.
 const FIRST_PORT: u64 = 1024;
-/// Where the other qualifiers go: below Linux' default range of ephemeral
-/// ports (32768 to 60999). In that range any outgoing connection on the host
-/// can hold a port, and a listener would fail now and then for no reason.
+/// The first port of the other qualifiers: below Linux' default range of ephemeral
+/// ports (32768 to 60999), in which any outgoing connection of the host can occupy
+/// a port, so that a listener would fail now and then.
 const BASE: u64 = 20_011;
-/// How many ports they share: a prime, so that qualifiers with a regular
-/// distance spread.
+/// The number of ports that they share: a prime, so that qualifiers at regular
+/// distances are spread.
 const SPREAD: u64 = 12_743;
 
-/// The port that a qualifier is listened for on. Values from 1024 to 65535 are
-/// the port itself; all others share 12743 ports from 20011 on.
+/// Returns the port that a qualifier is listened for on. Values from 1024 to 65535
+/// are the port itself; all others share 12743 ports from 20011 on.
 ///
-/// Qualifiers that map to one port cannot be listened for at the same time on
-/// one host: the second is [`super::CmError::InUse`]. A request for one never
-/// reaches the listener of the other. Of the ports themselves, those that the
-/// system gives to outgoing connections (from 32768 on, by default) may be
-/// taken now and then by any of these, or for a minute after.
+/// Qualifiers that map to one port cannot be listened for at the same time on one
+/// host: the second listener fails with [`super::CmError::InUse`]. A request for
+/// one never reaches the listener of the other. Ports from 32768 on (by default)
+/// are also assigned to outgoing connections, so a listener on such a port may fail
+/// while one uses it, and for a minute after.
 #[must_use]
 pub fn port_of(qualifier: u64) -> u16 {
     match u16::try_from(qualifier) {
@@ -32,14 +32,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unprivileged_ports_are_themselves() {
+    fn qualifiers_from_1024_to_65535_are_ports() {
         for port in [1024_u16, 1025, 20_011, 32_768, 65_535] {
             assert_eq!(port_of(port.into()), port);
         }
     }
 
     #[test]
-    fn all_others_map_below_the_ephemeral_ports() {
+    fn other_qualifiers_map_below_the_ephemeral_ports() {
         let edge = [0, 1, 80, 1023, 0x1_0000, 1 << 32, u64::MAX, u64::MAX - 1];
         let many = (0..40_000_u64).map(|n| 0x1_0000 + n * 0x1_0001);
         for qualifier in edge.into_iter().chain(many) {

@@ -1,4 +1,4 @@
-//! Commands to a service thread, and how it starts and ends.
+//! The command queue of a service thread, and the start and end of the thread.
 
 use super::CmError;
 use crate::control::forks;
@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, ThreadId};
 
-/// Says that there are commands.
+/// The event that wakes the thread for commands.
 pub(super) const WAKE: Token = Token(0);
 
-/// Where handles put what they want of the thread.
+/// The command queue: handles put commands in, the service thread takes them out.
 pub(super) struct Post<C> {
-    /// When it was started: there is no thread in forks.
+    /// The fork count at its start: a forked child has no service thread.
     forks: u32,
     waker: Waker,
     next_token: AtomicUsize,
@@ -24,14 +24,14 @@ pub(super) struct Post<C> {
 
 struct Queue<C> {
     commands: Vec<C>,
-    /// The thread was told to look, and has not yet.
+    /// The thread was woken, and has not taken the commands yet.
     told: bool,
-    /// Nobody takes commands any more.
+    /// The thread has ended, and takes no more commands.
     ended: bool,
 }
 
 impl<C> Post<C> {
-    /// Wakes whoever waits with `poll`.
+    /// Creates a queue that wakes the thread that waits with `poll`.
     pub(super) fn new(poll: &Poll) -> Result<Self, CmError> {
         Ok(Self {
             forks: forks(),
@@ -46,13 +46,13 @@ impl<C> Post<C> {
         })
     }
 
-    /// Whether this is the process that started the manager.
+    /// Returns whether this is the process that started the manager.
     pub(super) fn here(&self) -> bool {
         self.forks == forks()
     }
 
-    /// Refuses in a fork. Before any lock: another thread of the parent may
-    /// have held it at the fork.
+    /// Fails in a forked child. Called before any lock is taken: a thread of the
+    /// parent may have held the lock at the fork.
     pub(super) fn require_here(&self) -> Result<(), CmError> {
         if self.here() {
             Ok(())
@@ -65,15 +65,16 @@ impl<C> Post<C> {
         self.thread.get() == Some(&thread::current().id())
     }
 
-    /// A name that is never used again.
+    /// Returns a token that was never used before.
     pub(super) fn token(&self) -> Token {
         Token(self.next_token.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Hands a command to the thread; not in a fork.
+    /// Queues a command and wakes the thread; does nothing in a forked child.
     pub(super) fn command(&self, command: C) -> Result<(), CmError> {
         let first = self.put(command, true)?;
-        // The thread itself looks before it sleeps.
+        // The service thread takes commands before it sleeps, so it need not be
+        // woken.
         if first
             && !self.on_service_thread()
             && let Err(error) = self.waker.wake()
@@ -83,12 +84,12 @@ impl<C> Post<C> {
         Ok(())
     }
 
-    /// Hands over a command that has time until something wakes the thread.
+    /// Queues a command that can wait until another event wakes the thread.
     pub(super) fn command_in_time(&self, command: C) -> Result<(), CmError> {
         self.put(command, false).map(drop)
     }
 
-    /// Whether somebody is to tell the thread, who is then the caller.
+    /// Queues a command. Returns whether the caller has to wake the thread.
     fn put(&self, command: C, tell: bool) -> Result<bool, CmError> {
         let mut queue = self.queue.lock();
         if queue.ended {
@@ -100,28 +101,28 @@ impl<C> Post<C> {
         Ok(first)
     }
 
-    /// All commands, oldest first.
+    /// Takes all commands, oldest first.
     pub(super) fn take_commands(&self) -> Vec<C> {
         let mut queue = self.queue.lock();
         queue.told = false;
         core::mem::take(&mut queue.commands)
     }
 
-    /// The thread that takes the commands.
+    /// Records the thread that takes the commands.
     pub(super) fn serve(&self, thread: &JoinHandle<()>) {
         let _ = self.thread.set(thread.thread().id());
     }
 
-    /// Ends the thread by a command, when its last handle goes.
+    /// Ends the thread with a command, when its last handle is dropped.
     pub(super) fn end(&self, thread: JoinHandle<()>, stop: C) {
         if !self.here() {
-            // There is no such thread to detach from.
+            // A forked child has no such thread to detach.
             core::mem::forget(thread);
             return;
         }
         let _ = self.command(stop);
-        // So that none of our code runs any more, even if it is unloaded next.
-        // The thread cannot wait for itself; it ends after the callback.
+        // Joined, so that no code of this library runs any more, even if it is
+        // unloaded next. The thread cannot join itself; it ends after the callback.
         if !self.on_service_thread() {
             let _ = thread.join();
         }
@@ -133,8 +134,8 @@ pub(super) fn spawn(
     keep_affinity: bool,
     run: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, CmError> {
-    // The thread is born with all signals blocked: no handler of the
-    // application ever runs on it.
+    // The thread starts with all signals blocked, so that no signal handler of the
+    // application runs on it.
     let blocked = SignalsBlocked::new();
     let thread = thread::Builder::new()
         .name("engine-cm".into())
@@ -149,7 +150,7 @@ pub(super) fn spawn(
     Ok(thread)
 }
 
-/// Marks the end of the thread, however it came.
+/// Marks the end of the thread when dropped, also after a panic.
 pub(super) struct End<'a, C>(pub(super) &'a Post<C>);
 
 impl<C> Drop for End<'_, C> {

@@ -1,4 +1,4 @@
-//! What the application's side of the connection manager sees.
+//! The types of the application's side of the connection manager.
 
 use super::ListenOn;
 use super::manager::Request;
@@ -8,13 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a manager exchanges what two endpoints must know.
+/// How a manager exchanges messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagerKind {
-    /// By messages over TCP; works wherever verbs do.
+    /// By messages over TCP; works with every InfiniBand and RoCE device.
     Socket,
-    /// By the kernel's connection manager; needs a port with an IP address of
-    /// its own, and `/dev/infiniband/rdma_cm`.
+    /// By the kernel's connection manager; needs a port with an IP address of its
+    /// own, and `/dev/infiniband/rdma_cm`.
     Rdma,
 }
 
@@ -27,17 +27,16 @@ impl fmt::Display for ManagerKind {
     }
 }
 
-/// Whose a listener or a connection is. Over TCP only `listen_on` and the
-/// transport count; the kernel's connection manager takes no connection through another port.
+/// The local port of a listener or a connection. Over TCP only `listen_on` and the
+/// transport are used; with rdma_cm a connection through another port is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Local {
-    /// Name of the device.
+    /// The name of the device.
     pub device: String,
-    /// What carries its connections. Over TCP nothing is known of
-    /// [`Transport::Iwarp`] devices, which are refused as
-    /// [`super::CmError::OnlyRdma`].
+    /// The transport of the device. Over TCP, [`Transport::Iwarp`] devices are
+    /// refused with [`super::CmError::OnlyRdma`].
     pub transport: Transport,
-    /// Number of its port, from 1.
+    /// The number of the device's port, from 1.
     pub port: u8,
     /// The address of the port's network interface.
     pub address: IpAddr,
@@ -45,49 +44,49 @@ pub struct Local {
     pub listen_on: ListenOn,
 }
 
-/// Whom to connect to, and how long to try.
+/// The peer to connect to, and how long to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The host's address; its port is ignored.
     pub host: SocketAddr,
-    /// What is listened for there.
+    /// The connection qualifier of the listener.
     pub qualifier: u64,
-    /// Runs until the peer has accepted or refused. Without one the peer may
-    /// take for ever to answer, and the system decides when its host counts as
-    /// unreachable.
+    /// The time until the peer must have accepted or rejected. Without a timeout
+    /// the peer may take any time to answer, and the system decides when a host
+    /// counts as unreachable.
     pub timeout: Option<Duration>,
 }
 
-/// What is told of the peer's endpoint.
+/// The parameters of the peer's endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// How to reach it: see [`crate::EndpointHandle::connect_by`].
+    /// The route to it: see [`crate::EndpointHandle::connect_by`].
     pub route: Route,
-    /// RDMA reads of ours that it serves at a time.
+    /// The most RDMA reads of this side that it serves at a time.
     pub reads_served: u8,
-    /// RDMA reads that it would like to have in flight.
+    /// The most RDMA reads that it wants to have in flight.
     pub reads_asked: u8,
 }
 
-/// What one side tells the other of its endpoint.
+/// The parameters of one side's endpoint, which the other side gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Where the endpoint is.
+    /// The address of the endpoint.
     pub address: EndpointAddress,
-    /// RDMA reads of the peer that it serves at a time.
+    /// The most RDMA reads of the peer that it serves at a time.
     pub reads_served: u8,
-    /// RDMA reads that it would like to have in flight.
+    /// The most RDMA reads that it wants to have in flight.
     pub reads_asked: u8,
 }
 
-/// How a manager behaves.
+/// The options of a manager.
 #[derive(Clone, Debug)]
 pub struct ManagerOptions {
-    /// The address that [`super::Manager::local_address`] answers; `None`
-    /// finds one per device.
+    /// The address that [`super::Manager::local_address`] returns; `None` finds one
+    /// per device.
     pub publish: Option<IpAddr>,
-    /// How long somebody who connects may take to say what he wants.
-    /// 10 seconds by default.
+    /// How long an incoming connection may take to send its request. 10 seconds by
+    /// default.
     pub request_timeout: Duration,
     /// How long a requester may take, once its request is accepted, to report
     /// that it is ready; the accepting side then gets
@@ -95,15 +94,15 @@ pub struct ManagerOptions {
     pub accept_timeout: Duration,
     /// How long a disconnect waits for the peer's answer. 2 seconds by default.
     pub disconnect_timeout: Duration,
-    /// How long a connection may be idle before the system asks whether the
-    /// peer's host is still there; a host that does not answer for long is
-    /// then taken for [`ConnectionEvent::Broken`]. `None`, the default, never
-    /// asks: a host that pauses is not dead, and the queue pair itself notices
+    /// How long a connection may be idle before the system probes whether the
+    /// peer's host is still there. If the host does not answer, the connection ends
+    /// with [`ConnectionEvent::Broken`]. `None`, the default, disables probing: a
+    /// host that pauses is not dead, and the queue pair itself notices a dead peer
     /// when it sends.
     pub keepalive: Option<Duration>,
-    /// Whether the service thread stays on the CPUs of the thread that starts
-    /// the manager. By default it may run on any CPU that is not isolated,
-    /// so that it does not share one with a thread that polls.
+    /// Keep the service thread on the CPUs of the thread that starts the manager.
+    /// By default it may run on every CPU that is not isolated, so that it does not
+    /// compete with a polling thread.
     pub keep_affinity: bool,
 }
 
@@ -120,87 +119,90 @@ impl Default for ManagerOptions {
     }
 }
 
-/// Who is told of requests for a qualifier.
+/// Receives the requests of a listener.
 pub trait ListenSink: Send + Sync {
-    /// Somebody wants to connect. Called on the service thread, one request at
-    /// a time per listener; must not block long. The request may be answered
-    /// later and on any thread; dropped, it is refused as by nobody
-    /// ([`ConnectionEvent::NonPeerRejected`] there).
+    /// Called for each request, on the service thread, one at a time per listener;
+    /// must not block for long. The request may be answered later and on any
+    /// thread. If it is dropped, the requester gets
+    /// [`ConnectionEvent::NonPeerRejected`].
     fn request(&self, request: Request);
 }
 
-/// Who is told of a device.
+/// Receives the removal of a device.
 pub trait DeviceSink: Send + Sync {
-    /// The device is gone, or about to be: its connections are broken, and the
-    /// system may wait until it is closed. Called once, on the service thread;
-    /// must not block long.
+    /// Called once, on the service thread, when the device was removed or is about
+    /// to be; must not block for long. Its connections are broken, and the system
+    /// may wait until the device is closed.
     fn removed(&self);
 }
 
-/// Who is told of a connection.
+/// Receives the events of a connection.
 pub trait ConnectionSink: Send + Sync {
-    /// Something happened. Called on the service thread, one event at a time
-    /// per connection and in order; must not block long. The first event may
-    /// come before the call that made the connection has returned.
+    /// Called for each event, on the service thread, one at a time per connection
+    /// and in order; must not block for long. The first event may come before the
+    /// call that created the connection has returned.
     ///
-    /// The result counts for [`ConnectionEvent::Accepted`] only.
+    /// The result is used for [`ConnectionEvent::Accepted`] only.
     ///
     /// # Errors
-    /// The endpoint could not be brought to take part in the connection: the
-    /// peer gets [`ConnectionEvent::AcceptFailed`], and this side no further event.
+    /// The endpoint could not be moved to RTS: the peer gets
+    /// [`ConnectionEvent::AcceptFailed`], and this side no further event.
     #[expect(
         clippy::result_unit_err,
-        reason = "the sink knows why; nobody else asks"
+        reason = "the reason is known to the sink, and no caller needs it"
     )]
     fn event(&self, event: ConnectionEvent) -> Result<(), ()>;
 
-    /// Whether the endpoint that asks for a connection greets the peer: see
-    /// [`crate::EndpointHandle::asks_to_connect`]. Asked before the request is sent.
+    /// Returns whether the requesting endpoint greets its peer: see
+    /// [`crate::EndpointHandle::asks_to_connect`]. Called before the request is
+    /// sent.
     fn greets(&self) -> bool {
         false
     }
 
-    /// What the requester's greeting comes to, before which nothing may be sent:
-    /// see [`crate::EndpointHandle::greeting`]. Asked before the acceptance is sent.
+    /// Returns where the requester's greeting arrives, before which nothing may be
+    /// sent: see [`crate::EndpointHandle::greeting`]. Called before the acceptance
+    /// is sent.
     fn greeting(&self) -> Option<Arc<Greeting>> {
         None
     }
 }
 
-/// What happened to a connection. After a terminal event, none follows.
+/// An event of a connection. No event follows a terminal one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionEvent {
-    /// Active side: the peer accepted. The sink moves its queue pair to RTS
-    /// and answers `Ok`, on which the peer is told that it is ready.
+    /// Active side: the peer accepted. The sink moves its queue pair to RTS and
+    /// returns `Ok`; the peer is then notified that this side is ready.
     Accepted {
-        /// The peer's endpoint.
+        /// The parameters of the peer's endpoint.
         peer: Peer,
-        /// What the peer passed to [`Request::accept`].
+        /// The private data that the peer passed to [`Request::accept`].
         private_data: Vec<u8>,
     },
-    /// Active side, terminal: the peer's application refused.
+    /// Active side, terminal: the peer's application rejected the request.
     PeerRejected,
-    /// Active side, terminal: refused, but not by the application: nobody
-    /// listens on the qualifier, or the request was dropped, or whoever
-    /// listens there does not speak this protocol.
+    /// Active side, terminal: rejected, but not by the application. No listener has
+    /// the qualifier, the request was dropped, or the listener uses another
+    /// protocol.
     NonPeerRejected,
-    /// Active side, terminal: no way to the peer's host.
+    /// Active side, terminal: there is no route to the peer's host.
     Unreachable,
-    /// Active side, terminal: no answer within the time given.
+    /// Active side, terminal: no answer within the timeout.
     TimedOut,
     /// Passive side: the requester is ready.
     Established,
-    /// Passive side, terminal: the requester gave up, died, failed to become
-    /// ready, or did not report it within [`ManagerOptions::accept_timeout`].
+    /// Passive side, terminal: the requester gave up, died, could not become ready,
+    /// or did not report it within [`ManagerOptions::accept_timeout`].
     AcceptFailed,
-    /// Terminal: the peer disconnected in order, or this side's disconnect is done.
+    /// Terminal: the peer disconnected in order, or this side's disconnect has
+    /// completed.
     Disconnected,
-    /// Terminal: the peer vanished without a goodbye.
+    /// Terminal: the peer disappeared without a disconnect.
     Broken,
 }
 
 impl ConnectionEvent {
-    /// Whether no event follows this one.
+    /// Returns whether no event follows this one.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         !matches!(self, Self::Accepted { .. } | Self::Established)

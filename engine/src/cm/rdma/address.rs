@@ -1,7 +1,7 @@
-//! Whose the addresses of this host are, in the eyes of the kernel's connection
-//! manager: binding an id to an address tells the device behind it. iWARP
-//! devices say nowhere else which network interface is theirs: they have no
-//! GIDs, and siw has no parent device.
+//! The device of an address, as the kernel's connection manager knows it: binding
+//! an id to an address returns the device behind the address. For iWARP devices
+//! there is no other way to find their network interface: they have no GIDs, and
+//! siw has no parent device.
 
 use super::id::{Channel, Id};
 use crate::cm::local::is_usable;
@@ -12,12 +12,13 @@ use std::sync::Arc;
 /// An address, and the device and port that it belongs to, if any.
 type Owned = (IpAddr, Option<(String, u8)>);
 
-/// The addresses of a device's port, of those that other hosts may reach.
+/// Returns the addresses of a device's port that other hosts may reach.
 pub(super) fn addresses_of(channel: &Arc<Channel>, device: &str, port: u8) -> Vec<IpAddr> {
     of_port(owners(channel), device, port)
 }
 
-/// [`addresses_of`] without a manager. None if the kernel has no rdma_cm.
+/// Does [`addresses_of`] without a manager. Returns none if the kernel has no
+/// rdma_cm.
 pub(in crate::cm) fn own_addresses(device: &str, port: u8) -> Vec<IpAddr> {
     match Channel::open() {
         Ok(channel) => addresses_of(&channel, device, port),
@@ -25,7 +26,8 @@ pub(in crate::cm) fn own_addresses(device: &str, port: u8) -> Vec<IpAddr> {
     }
 }
 
-/// Why a port has no address: in words, with the devices that have them.
+/// Returns why a port has no address, with the devices that have the host's
+/// addresses.
 pub(in crate::cm) fn no_address(device: &str, port: u8) -> String {
     let owners = Channel::open().map(|channel| owners(&channel));
     explain(device, port, &owners.unwrap_or_default())
@@ -68,13 +70,13 @@ fn owners(channel: &Arc<Channel>) -> Vec<Owned> {
         .collect()
 }
 
-/// [`owner`] without a manager.
+/// Does [`owner`] without a manager.
 pub(in crate::cm) fn device_at(address: IpAddr) -> Option<(String, u8)> {
     owner(&Channel::open().ok()?, address)
 }
 
 fn owner(channel: &Arc<Channel>, address: IpAddr) -> Option<(String, u8)> {
-    // No event comes to an id that is only bound, but that its device goes.
+    // An id that is only bound gets no event except the removal of its device.
     let id = Id::create(channel, Token(0)).ok()?;
     id.bind((address, 0).into()).ok()?;
     id.device()
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_addresses_of_the_port_are_its_own() {
+    fn addresses_of_other_ports_are_left_out() {
         let owned = |address: &str, owner: Option<(&str, u8)>| {
             let owner = owner.map(|(name, port)| (name.to_owned(), port));
             (address.parse().expect("an address"), owner)
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_an_address_is_told_who_has_them() {
+    fn a_port_without_an_address_is_reported_with_the_owners_of_the_others() {
         let none = explain("siw0", 1, &[]);
         assert!(none.starts_with("siw0 port 1 has no IP address"), "{none}");
         let owner = Some(("rxe0".to_owned(), 1));

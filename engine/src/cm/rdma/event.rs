@@ -1,57 +1,60 @@
-//! What the kernel tells, as values.
+//! Events of rdma_cm, as values.
 
 use dv_sys::rdmacm::rdma_cm_event_type as number;
 
-/// Something that happened to an id.
+/// An event of an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     AddressResolved,
     RouteResolved,
-    /// Somebody wants to connect; the id is a listener's.
+    /// A connection request; the id is a listener's.
     Requested(Said),
     /// The peer accepted.
     Accepted(Said),
     Rejected {
-        /// The reason of the InfiniBand specification; on iWARP a negative error
-        /// number.
+        /// The reason, as in the InfiniBand specification; on iWARP a negative
+        /// error number.
         reason: i32,
         private_data: Vec<u8>,
     },
-    /// The connection is there. The requester of an iWARP connection gets this
-    /// in place of [`Event::Accepted`]: its queue pair is in RTS.
+    /// The connection is established. The requester of an iWARP connection gets
+    /// this in place of [`Event::Accepted`]: its queue pair is in RTS.
     Established(Said),
     Disconnected,
-    /// It will not be a connection, or is none any more: negative error numbers.
+    /// The connection could not be established, or has ended; a negative error
+    /// number.
     Failed(i32),
     DeviceRemoved,
-    /// Says nothing about the connection: the number.
+    /// An event that does not concern the connection: its number.
     Other(u32),
 }
 
-/// What a peer says of his endpoint.
+/// The parameters of the peer's endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
-    /// RDMA reads of ours that he serves at a time.
+    /// The most RDMA reads of this side that it serves at a time.
     pub(super) reads_served: u8,
-    /// RDMA reads that he would like to have in flight.
+    /// The most RDMA reads that it wants to have in flight.
     pub(super) reads_asked: u8,
     pub(super) private_data: Vec<u8>,
 }
 
-/// Rejected: by the application, or by a kernel whose application is gone.
+/// The reason of a rejection by the application, or by a kernel whose application
+/// has ended.
 pub(super) const CONSUMER_DEFINED: i32 = 28;
 
-/// Whether the application may have rejected for that reason. On iWARP an error
-/// number stands for all of them.
+/// Returns whether the application may have rejected for that reason. On iWARP one
+/// error number stands for all reasons.
 pub(super) fn is_consumers(reason: i32) -> bool {
     reason == CONSUMER_DEFINED || reason < 0
 }
 
-/// Rejected: the peer's kernel remembers the last connection of this queue pair.
+/// The reason of a rejection because the peer's kernel still remembers the last
+/// connection of this queue pair.
 pub(super) const STALE_CONNECTION: i32 = 10;
 
 impl Event {
-    /// From the fields of `rdma_cm_event`.
+    /// Makes an event of the fields of `rdma_cm_event`.
     pub(super) fn new(event: number::Type, status: i32, said: Said) -> Self {
         match event {
             number::RDMA_CM_EVENT_ADDR_RESOLVED => Self::AddressResolved,
@@ -69,11 +72,10 @@ impl Event {
             | number::RDMA_CM_EVENT_CONNECT_ERROR
             | number::RDMA_CM_EVENT_UNREACHABLE => Self::Failed(status),
             number::RDMA_CM_EVENT_DEVICE_REMOVAL => Self::DeviceRemoved,
-            // Of an interface that changed its hardware address, as a bond
-            // does when a member fails: a hint to reconnect for better
-            // performance, for the bond's device goes on. TIMEWAIT_EXIT says
-            // that a queue pair may be used again. Others are of multicast, or
-            // of a later kernel.
+            // The address change of an interface, for example when a member of a
+            // bond fails, is only a hint to reconnect for better performance, since
+            // the bond's device stays. TIMEWAIT_EXIT says that a queue pair may be
+            // used again. Other events are of multicast, or of a later kernel.
             other => Self::Other(other),
         }
     }
@@ -84,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_has_a_meaning_and_unknown_ones_are_kept() {
+    fn every_event_number_is_converted_and_unknown_ones_are_kept() {
         let said = Said {
             reads_served: 3,
             reads_asked: 4,

@@ -1,4 +1,4 @@
-//! What the application holds: each tells the service thread what it wants.
+//! The handles of the application; each sends commands to the service thread.
 
 use super::address::{addresses_of, no_address};
 use super::id::{Channel, Id, Offer, RESOLVE};
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// Requests that may wait to be taken; the kernel lowers it to its limit.
+/// The most requests that wait to be delivered; the kernel reduces it to its limit.
 const BACKLOG: i32 = 4096;
-/// How many ports of the kernel's choice are tried, of which one must be free on
+/// How many ports of the kernel's choice are tried; one of them must be free on
 /// every address.
 const TRIES: u32 = 16;
 
@@ -33,7 +33,7 @@ pub(in crate::cm) struct Listener {
 }
 
 impl Listener {
-    /// For a qualifier of the kernel's choice if none is given.
+    /// Listens on a qualifier, or on one of the kernel's choice if none is given.
     pub(in crate::cm) fn new(
         service: &Arc<Service>,
         local: &Local,
@@ -58,7 +58,7 @@ impl Listener {
             ids: Mutex::new(ids),
             gate: Gate::new(sink),
         });
-        // Known to the thread before the first request can come.
+        // The thread knows the listener before the first request can arrive.
         let command = Command::Listen(token, Arc::clone(&listening));
         shared.post.command(command)?;
         let listener = Self {
@@ -89,21 +89,21 @@ impl Drop for Listener {
             return;
         }
         let ids = core::mem::take(&mut *self.listening.ids.lock());
-        // Here and now, so that the qualifier can be listened for again.
+        // Destroyed here, so that the qualifier can be listened for at once.
         drop(ids);
         self.listening.gate.shut(post.on_service_thread());
         let _ = post.command(Command::Unlisten(self.token));
     }
 }
 
-/// An id on a port of all addresses, or of one.
+/// Creates an id that is bound to a port of all addresses, or of one.
 fn bound(channel: &Arc<Channel>, token: Token, on: Option<IpAddr>, port: u16) -> io::Result<Id> {
     let id = Id::create(channel, token)?;
     if let Some(address) = on {
         id.bind((address, port).into())?;
         return Ok(id);
     }
-    // Of both families at once; a host without IPv6 has no such address.
+    // One id for both families; a host without IPv6 has no such address.
     id.serve_both_families()?;
     match id.bind((Ipv6Addr::UNSPECIFIED, port).into()) {
         Ok(()) => Ok(id),
@@ -116,11 +116,11 @@ fn bound(channel: &Arc<Channel>, token: Token, on: Option<IpAddr>, port: u16) ->
     }
 }
 
-/// Ids on a port of each address of a device's port. An iWARP device listens on
-/// no address of another: siw takes requests to the addresses of its interface
-/// only, and none from this host unless it listens on the address itself; nor
-/// does the kernel know an IPv4 address that is written as one of IPv6
-/// (Linux, `siw_create_listen` and `rdma_translate_ip`).
+/// Creates ids on a port of each address of a device's port. An iWARP device does
+/// not listen on another device's addresses: siw accepts only requests to the
+/// addresses of its interface, and requests from this host only if it listens on
+/// the address itself. The kernel also does not recognise an IPv4 address in IPv6
+/// form (Linux, `siw_create_listen` and `rdma_translate_ip`).
 fn on_each_address(
     channel: &Arc<Channel>,
     token: Token,
@@ -150,7 +150,7 @@ fn on_each_address(
     }
 }
 
-/// Whether the port is somebody's on that address.
+/// Returns whether the error means that the port is in use on that address.
 fn is_taken(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -158,12 +158,12 @@ fn is_taken(error: &io::Error) -> bool {
     )
 }
 
-/// Why nobody can listen on a port.
+/// Returns the error for a port that cannot be listened on.
 fn refused(error: io::Error, on: Option<IpAddr>, port: u16) -> CmError {
     match (error.raw_os_error(), on) {
         (Some(libc::EADDRINUSE), _) | (Some(libc::EADDRNOTAVAIL), None) => CmError::InUse,
         (Some(libc::EACCES), _) => CmError::Privileged { port },
-        // Somebody listens on all addresses.
+        // Another listener has the port on all addresses.
         (Some(libc::EADDRNOTAVAIL), Some(address)) if local::is_ours(address) => CmError::InUse,
         (
             Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL | libc::ENODEV),
@@ -177,18 +177,19 @@ pub(in crate::cm) struct Request {
     service: Arc<Service>,
     token: Token,
     alive: Arc<AtomicBool>,
-    /// Dropped when it is answered: the service thread is to destroy it.
+    /// Taken when the request is answered: the service thread has to destroy the
+    /// id.
     id: Option<Arc<Id>>,
     answering: Answering,
 }
 
-/// What an answer to a request must know of it.
+/// What an answer needs to know of its request.
 #[derive(Clone, Copy)]
 pub(super) struct Answering {
-    /// What the requester serves and asks for.
+    /// The RDMA reads that the requester serves, and those that it wants in flight.
     pub(super) reads: (u8, u8),
     pub(super) transport: Transport,
-    /// The requester greets.
+    /// Whether the requester greets.
     pub(super) greets: bool,
 }
 
@@ -234,7 +235,7 @@ impl Request {
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let offer = Offer {
             qpn: endpoint.address.qpn,
-            // No more than the requester has asked for, and has.
+            // At most what the requester asks for and has.
             reads_served: endpoint.reads_served.min(asked),
             reads_asked: endpoint.reads_asked.min(served),
             private_data: payload::reply(
@@ -277,9 +278,9 @@ pub(in crate::cm) struct Connection {
     service: Arc<Service>,
     token: Token,
     gate: Arc<ConnectionGate>,
-    /// Of one that was requested here; 0 until it is known.
+    /// The local port of a connection that was requested here; 0 until it is known.
     port: Arc<AtomicU16>,
-    /// Of one that was accepted here. The service thread's.
+    /// The id of a connection that was accepted here; owned by the service thread.
     id: Weak<Id>,
 }
 
@@ -296,7 +297,7 @@ impl Connection {
         shared.post.require_here()?;
         fits(private_data, local.transport)?;
         local::require_one_host(target.host.ip())?;
-        // A deadline beyond the clock's end is none.
+        // A deadline that the clock cannot represent is none.
         let deadline = target.timeout.and_then(|it| Instant::now().checked_add(it));
         let offer = Offer {
             qpn: endpoint.address.qpn,
@@ -316,13 +317,14 @@ impl Connection {
             deadline,
         };
         let command = Command::Connect(token, connecting);
-        // The first event wakes the thread, and comes within the kernel's own
-        // time; a shorter one the thread has to watch.
+        // The first event wakes the thread, within the kernel's own timeouts; the
+        // thread watches a shorter timeout itself.
         match target.timeout {
             Some(timeout) if timeout <= RESOLVE => shared.post.command(command)?,
             _ => shared.post.command_in_time(command)?,
         }
-        // After it, so that the event finds somebody whom it concerns.
+        // After the command, so that the thread knows the session when its event
+        // arrives.
         if let Err(error) = way.resolve() {
             shared.post.command(Command::Unresolved(token, error))?;
         }
@@ -344,8 +346,8 @@ impl Connection {
             && let Some(id) = self.id.upgrade()
             && let Err(error) = id.notify_established()
         {
-            // It knows already, or the requester has gone.
-            tracing::debug!(%error, "a message came before the requester's word");
+            // The kernel knows already, or the requester has gone.
+            tracing::debug!(%error, "cannot report a message that arrived before the connection was established");
         }
     }
 
@@ -358,7 +360,7 @@ impl Connection {
 
     pub(in crate::cm) fn abort(&self) {
         let post = &self.service.shared.post;
-        // A shut gate says that the thread knows the end already.
+        // If the gate is closed, the thread has ended the connection already.
         if post.here() && self.gate.shut(post.on_service_thread()) {
             let _ = post.command(Command::Abort(self.token));
         }
@@ -371,7 +373,7 @@ impl Drop for Connection {
     }
 }
 
-/// An id that does nothing but belong to a device.
+/// An id that exists only to get the removal of its device.
 pub(in crate::cm) struct DeviceWatch {
     service: Arc<Service>,
     token: Token,
@@ -413,8 +415,10 @@ impl DeviceWatch {
         } = local;
         id.bind((*address, 0).into()).map_err(|error| {
             let cause = match error.raw_os_error() {
-                Some(libc::EADDRNOTAVAIL) => "no network interface of this host has it".to_owned(),
-                Some(libc::ENODEV) => "no RDMA device is behind its network interface".to_owned(),
+                Some(libc::EADDRNOTAVAIL) => {
+                    "no network interface of this host has this address".to_owned()
+                }
+                Some(libc::ENODEV) => "there is no RDMA device on its network interface".to_owned(),
                 Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
                     return CmError::Resources(error);
                 }
@@ -427,11 +431,11 @@ impl DeviceWatch {
         match id.device() {
             Some((found, number)) if found == *device && number == *port => Ok(()),
             Some((found, number)) => Err(CmError::NotServed(format!(
-                "to rdma_cm the address {address} is that of {found} port {number}, \
+                "rdma_cm assigns the address {address} to {found} port {number}, \
                  not of {device} port {port}"
             ))),
             None => Err(CmError::NotServed(format!(
-                "to rdma_cm the address {address} is that of no device"
+                "rdma_cm assigns the address {address} to no device"
             ))),
         }
     }

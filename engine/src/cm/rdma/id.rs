@@ -1,5 +1,5 @@
-//! librdmacm: the channel that events come on, and ids. Nothing else of the
-//! connection manager calls it.
+//! librdmacm: the event channel and the ids. No other module of the connection
+//! manager calls it.
 
 use super::event::{Event, Said};
 use crate::cm::CmError;
@@ -18,42 +18,44 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the kernel looks for the way to a host. Longer than its own
-/// timeouts for neighbours.
+/// How long the kernel tries to find the route to a host: longer than its own
+/// timeouts for neighbour discovery.
 pub(super) const RESOLVE: Duration = Duration::from_secs(4);
 
-/// Where events come from. Closed with the last of its ids.
+/// The event channel, closed with the last of its ids.
 pub(super) struct Channel {
     raw: NonNull<rdma_event_channel>,
     forks: u32,
 }
 
-// SAFETY: librdmacm lets any thread use a channel; the pointer is only passed
+// SAFETY: librdmacm allows any thread to use a channel; the pointer is only passed
 // to it, and `fd` never changes.
 unsafe impl Send for Channel {}
 // SAFETY: as above.
 unsafe impl Sync for Channel {}
 
-/// An event, and whose it is.
+/// An event and the id that it belongs to.
 pub(super) struct Told {
-    /// The token of the id, or of the listener.
+    /// The token of the id or, for a request, of the listener.
     pub(super) token: Token,
     pub(super) event: Event,
-    /// A request's own id. Dropped, it is refused as by nobody.
+    /// The new id of a request. Dropping it rejects the request.
     pub(super) new: Option<Id>,
 }
 
 impl Channel {
+    /// Opens a channel.
+    ///
     /// # Errors
     /// `Missing` if the kernel has no rdma_cm; `Resources`.
     pub(super) fn open() -> Result<Arc<Self>, CmError> {
-        // librdmacm would print its own complaint.
+        // Checked first, since librdmacm would print a message.
         if !Path::new("/sys/class/misc/rdma_cm").exists()
             && !Path::new("/dev/infiniband/rdma_cm").exists()
         {
             return Err(CmError::Missing(io::Error::from_raw_os_error(libc::ENOENT)));
         }
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         let raw = unsafe { rdmacm::rdma_create_event_channel() };
         let Some(raw) = NonNull::new(raw) else {
             let error = io::Error::last_os_error();
@@ -75,8 +77,8 @@ impl Channel {
         unsafe { (*self.raw.as_ptr()).fd }
     }
 
-    /// The next event, if there is one. Only the service thread calls: what
-    /// the event points to is read before anybody may free it.
+    /// Returns the next event, if there is one. Called by the service thread only:
+    /// the data that the event points to is read before another thread may free it.
     pub(super) fn take(self: &Arc<Self>) -> io::Result<Option<Told>> {
         let mut event = ptr::null_mut();
         // SAFETY: the channel is open; the result is written.
@@ -87,20 +89,22 @@ impl Channel {
                 _ => Err(error),
             };
         }
-        // SAFETY: the event is ours until it is acknowledged, and so long its
-        // ids are not freed.
+        // SAFETY: the event is owned by this thread until it is acknowledged, and
+        // its ids are not freed before that.
         let told = unsafe { self.read(event) };
-        // SAFETY: taken above, and acknowledged once. Before anything else is
-        // done: `rdma_destroy_id` waits for it.
+        // SAFETY: taken above, and acknowledged once. Acknowledged before anything
+        // else: `rdma_destroy_id` waits for it.
         unsafe { rdmacm::rdma_ack_cm_event(event) };
         Ok(Some(told))
     }
 
+    /// Converts an event.
+    ///
     /// # Safety
     /// `event` is one of this channel that was not acknowledged.
     unsafe fn read(self: &Arc<Self>, event: *const rdma_cm_event) -> Told {
-        // SAFETY: the caller's; an event points to its ids, and the private
-        // data lies in it. All members of the union begin with a pointer and a
+        // SAFETY: required of the caller; an event points to its ids, and contains
+        // the private data. All members of the union begin with a pointer and a
         // length, and reliable connections have `conn`.
         let (event, id, listener, conn) = unsafe {
             (
@@ -118,8 +122,8 @@ impl Channel {
             },
         };
         let said = Said {
-            // In the kernel's view: what we may have in flight, and what we
-            // are to serve.
+            // The fields are from the local point of view: the reads that this side
+            // may have in flight, and those that it has to serve.
             reads_served: conn.initiator_depth,
             reads_asked: conn.responder_resources,
             private_data,
@@ -142,35 +146,37 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // Of a fork's copy the kernel closes the descriptor at its end.
+        // The kernel closes a forked child's copy of the descriptor when the child
+        // ends.
         if self.forks == forks() {
-            // SAFETY: open, and no id is left: each has an `Arc`.
+            // SAFETY: the channel is open, and no id is left: each has an `Arc`.
             unsafe { rdmacm::rdma_destroy_event_channel(self.raw.as_ptr()) };
         }
     }
 }
 
-/// A connection, a listener, or somebody bound to an address; destroyed on drop.
+/// A connection, a listener, or an id that is only bound to an address; destroyed
+/// on drop.
 pub(super) struct Id {
-    /// Locked for each call: librdmacm writes some of an id's fields.
+    /// Locked for each call, since librdmacm writes some fields of an id.
     raw: Mutex<NonNull<rdma_cm_id>>,
     channel: Arc<Channel>,
 }
 
-// SAFETY: librdmacm lets any thread use an id; the lock lets one at a time.
+// SAFETY: librdmacm allows any thread to use an id; the lock admits one at a time.
 unsafe impl Send for Id {}
 // SAFETY: as above.
 unsafe impl Sync for Id {}
 
-/// What an endpoint says of itself to its peer.
+/// The parameters of an endpoint that are sent to its peer.
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
     pub(super) qpn: u32,
     pub(super) reads_served: u8,
     pub(super) reads_asked: u8,
-    /// As it is to travel.
+    /// The private data as it is sent.
     pub(super) private_data: Vec<u8>,
-    /// Of an acceptance: what the requester has to write to first.
+    /// For an acceptance: where the requester has to write before this side sends.
     pub(super) greeting: Option<Arc<Greeting>>,
 }
 
@@ -182,7 +188,7 @@ impl Offer {
             responder_resources: self.reads_served,
             initiator_depth: self.reads_asked,
             flow_control: 0,
-            // Told to the peer; our own are set by `to_rts_by`.
+            // Sent to the peer; the local values are set by `to_rts_by`.
             retry_count: 7,
             rnr_retry_count: 7,
             srq: 0,
@@ -192,10 +198,11 @@ impl Offer {
 }
 
 impl Id {
-    /// Of reliable connections, whose events bear the token.
+    /// Creates an id for reliable connections, whose events have the token.
     pub(super) fn create(channel: &Arc<Channel>, token: Token) -> io::Result<Self> {
         let mut raw = ptr::null_mut();
-        // SAFETY: the channel is open; the context is a number that only we read.
+        // SAFETY: the channel is open; the context is a number that only this
+        // module reads.
         done(unsafe {
             rdmacm::rdma_create_id(
                 channel.raw.as_ptr(),
@@ -220,36 +227,38 @@ impl Id {
         done(call(raw.as_ptr()))
     }
 
-    /// Renames a request's id, which has its listener's token. On the service
-    /// thread, which reads it.
+    /// Changes the token of a request's id, which had its listener's token. Called
+    /// on the service thread, which reads the token.
     pub(super) fn set_token(&self, token: Token) {
         let raw = self.raw.lock();
-        // SAFETY: the id lives, and the thread that reads the field is this.
+        // SAFETY: the id lives, and only this thread reads the field.
         unsafe { (*raw.as_ptr()).context = context_of(token) };
     }
 
-    /// Lets an IPv6 address be one of IPv4 too.
+    /// Lets an IPv6 id serve IPv4 addresses too.
     pub(super) fn serve_both_families(&self) -> io::Result<()> {
         let no: c_int = 0;
         // SAFETY: the option is an `int`.
         unsafe { self.set(rdmacm::RDMA_OPTION_ID_AFONLY, no) }
     }
 
-    /// Says how long the queue pairs of both sides wait for an acknowledgement,
-    /// in the code of [`crate::ConnectOptions`]. On RoCE the kernels also take
-    /// it for how long packets live, and so remember a connection for as long:
-    /// by themselves they would do both for two seconds.
+    /// Sets the ACK timeout of both queue pairs, in the code of
+    /// [`crate::ConnectOptions`]. On RoCE the kernels also take it as the lifetime
+    /// of packets, and so remember a closed connection for as long. Without it both
+    /// times are two seconds.
     pub(super) fn set_ack_timeout(&self, timeout: u8) -> io::Result<()> {
         // SAFETY: the option is a `uint8_t`.
         unsafe { self.set(rdmacm::RDMA_OPTION_ID_ACK_TIMEOUT, timeout) }
     }
 
+    /// Sets an option of the id.
+    ///
     /// # Safety
-    /// The option is of this type.
+    /// The option has the type `T`.
     unsafe fn set<T>(&self, option: c_int, mut value: T) -> io::Result<()> {
         self.call(|raw| {
-            // SAFETY: the id lives, and the value through the call; its type
-            // is the caller's promise.
+            // SAFETY: the id lives, and the value lives through the call; the
+            // caller promises its type.
             unsafe {
                 rdmacm::rdma_set_option(
                     raw,
@@ -264,7 +273,7 @@ impl Id {
 
     pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let address = SockAddr::from(address);
-        // SAFETY: the id lives, and the address through the call, which only
+        // SAFETY: the id lives, and the address lives through the call, which only
         // reads it.
         self.call(|raw| unsafe { rdmacm::rdma_bind_addr(raw, address.as_ptr().cast_mut().cast()) })
     }
@@ -274,14 +283,14 @@ impl Id {
         self.call(|raw| unsafe { rdmacm::rdma_listen(raw, backlog) })
     }
 
-    /// The port that it is bound to.
+    /// Returns the port that the id is bound to.
     pub(super) fn port(&self) -> u16 {
         let raw = self.raw.lock();
         // SAFETY: the id lives.
         u16::from_be(unsafe { rdmacm::rdma_get_src_port(raw.as_ptr()) })
     }
 
-    /// Finds the device towards an address, as an event.
+    /// Finds the device for an address; the result is an event.
     pub(super) fn resolve_address(
         &self,
         from: Option<SocketAddr>,
@@ -289,7 +298,7 @@ impl Id {
     ) -> io::Result<()> {
         let (from, to) = (from.map(SockAddr::from), SockAddr::from(to));
         let from = from.as_ref().map_or(ptr::null(), SockAddr::as_ptr);
-        // SAFETY: the id lives, and the addresses through the call, which only
+        // SAFETY: the id lives, and the addresses live through the call, which only
         // reads them.
         self.call(|raw| unsafe {
             rdmacm::rdma_resolve_addr(
@@ -301,7 +310,7 @@ impl Id {
         })
     }
 
-    /// Finds the way there, as an event. The address is resolved.
+    /// Finds the route to the address, which was resolved; the result is an event.
     pub(super) fn resolve_route(&self) -> io::Result<()> {
         // SAFETY: the id lives and has a device.
         self.call(|raw| unsafe { rdmacm::rdma_resolve_route(raw, milliseconds(RESOLVE)) })
@@ -309,7 +318,8 @@ impl Id {
 
     pub(super) fn connect(&self, offer: &Offer) -> io::Result<()> {
         let mut param = offer.as_param();
-        // SAFETY: the id lives and has a device; the private data through the call.
+        // SAFETY: the id lives and has a device; the private data lives through the
+        // call.
         self.call(|raw| unsafe { rdmacm::rdma_connect(raw, &raw mut param) })
     }
 
@@ -324,8 +334,8 @@ impl Id {
         self.call(|raw| unsafe { rdmacm::rdma_establish(raw) })
     }
 
-    /// Tells the kernel that the requester is ready, whatever became of his word:
-    /// a message of his has arrived.
+    /// Tells the kernel that the requester is ready, since a message of the
+    /// requester has arrived. The requester's own "ready" may be lost.
     pub(super) fn notify_established(&self) -> io::Result<()> {
         // SAFETY: the id lives.
         self.call(|raw| unsafe {
@@ -344,8 +354,8 @@ impl Id {
         self.call(|raw| unsafe { rdmacm::rdma_disconnect(raw) })
     }
 
-    /// What the queue pair is to be set to. Fails unless a connection is being
-    /// made or is there.
+    /// Returns the attributes for the queue pair. Fails unless a connection is
+    /// being established or is established.
     pub(super) fn route(&self) -> io::Result<Route> {
         let of = |state| {
             // SAFETY: integers and a union of byte arrays, for which zero is valid.
@@ -353,7 +363,7 @@ impl Id {
             attr.qp_state = state;
             let mut mask = 0;
             self.call(|raw| {
-                // SAFETY: the id lives, and both results are written.
+                // SAFETY: the id lives, and the call writes both results.
                 unsafe { rdmacm::rdma_init_qp_attr(raw, &raw mut attr, &raw mut mask) }
             })?;
             Ok::<_, io::Error>(attr)
@@ -363,8 +373,8 @@ impl Id {
             return Ok(Route::Iwarp(IwarpRoute::default()));
         }
         let rts = of(ibv_qp_state::IBV_QPS_RTS)?;
-        // Which partition: of InfiniBand only, whose routes have a LID. A port
-        // of RoCE has one partition.
+        // The partition matters on InfiniBand only, whose routes have a LID. A RoCE
+        // port has one partition.
         let pkey_index = match rtr.ah_attr.dlid {
             0 => 0,
             _ => of(ibv_qp_state::IBV_QPS_INIT)?.pkey_index,
@@ -373,10 +383,10 @@ impl Id {
         Ok(Route::Managed(Box::new(route)))
     }
 
-    /// Whether the device that it is bound to, if it is, speaks iWARP.
+    /// Returns whether the id is bound to an iWARP device.
     pub(super) fn is_iwarp(&self) -> bool {
         let raw = self.raw.lock();
-        // SAFETY: the id lives, and librdmacm keeps the device open while it is
+        // SAFETY: the id lives, and librdmacm keeps the device open while the id is
         // bound to it.
         unsafe {
             let verbs = (*raw.as_ptr()).verbs;
@@ -384,13 +394,14 @@ impl Id {
         }
     }
 
-    /// Whether a connection is being made or is there, as far as the kernel
-    /// knows. It tells no event of a request that was not answered.
+    /// Returns whether the kernel knows a connection that is being established or
+    /// is established. There is no event for the end of a request that was not
+    /// answered.
     pub(super) fn is_alive(&self) -> bool {
         self.route().is_ok()
     }
 
-    /// The device and port that it is bound to, if it is.
+    /// Returns the device and port that the id is bound to, if any.
     pub(super) fn device(&self) -> Option<(String, u8)> {
         let raw = self.raw.lock();
         // SAFETY: the id lives.
@@ -400,16 +411,16 @@ impl Id {
         }
         // SAFETY: librdmacm keeps the device open while an id is bound to it.
         let name = unsafe { ibv_get_device_name((*verbs).device) };
-        // SAFETY: a string of the device's, or null.
+        // SAFETY: a string of the device, or null.
         let name = unsafe { (!name.is_null()).then(|| CStr::from_ptr(name)) }?;
         Some((name.to_string_lossy().into_owned(), port))
     }
 
-    /// The address of the peer.
+    /// Returns the address of the peer.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         let raw = self.raw.lock();
-        // SAFETY: the id lives; every bit pattern of the union is valid as
-        // each of its members.
+        // SAFETY: the id lives; every bit pattern of the union is valid for each of
+        // its members.
         let (family, v4, v6) = unsafe {
             let address = &(*raw.as_ptr()).route.addr.dst_addr_union;
             (
@@ -444,11 +455,11 @@ impl Drop for Id {
             return;
         }
         let raw = *self.raw.get_mut();
-        // SAFETY: ours, and destroyed once. Waits for an event that the
-        // service thread is just reading.
+        // SAFETY: owned by this value, and destroyed once. The call waits for an
+        // event that the service thread is reading.
         if unsafe { rdmacm::rdma_destroy_id(raw.as_ptr()) } != 0 {
             let error = io::Error::last_os_error();
-            tracing::error!(%error, "an id of rdma_cm cannot be destroyed");
+            tracing::error!(%error, "cannot destroy an rdma_cm id");
         }
     }
 }
@@ -470,7 +481,7 @@ fn done(result: c_int) -> io::Result<()> {
 }
 
 fn set_nonblocking(fd: RawFd) -> io::Result<()> {
-    // SAFETY: fcntl with these commands touches no memory of ours.
+    // SAFETY: fcntl with these commands accesses no memory of the program.
     let ok = unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) == 0

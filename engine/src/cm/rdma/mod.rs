@@ -1,33 +1,33 @@
-//! The connection manager by rdma_cm: the kernel carries the messages, finds
-//! the way to the peer, and says what the queue pairs are to be set to.
+//! The connection manager over rdma_cm: the kernel carries the messages, finds the
+//! route to the peer, and determines the attributes of the queue pairs.
 //!
-//! Ids are made without a queue pair; ours, of our own device context, is
-//! named by its number and moved by whoever owns it
+//! Ids are created without a queue pair. The queue pair is of the engine's own
+//! device context; messages have its number, and its owner moves it
 //! ([`crate::EndpointHandle::connect_by`]).
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
-//! | `address` | whose the addresses of this host are |
+//! | `address` | the devices that the host's addresses belong to |
 //! | `payload` | private data, which the kernel pads |
-//! | `port` | which port a qualifier means |
-//! | `event` | what the kernel tells, as values |
+//! | `port` | the port of a connection qualifier |
+//! | `event` | events of rdma_cm, as values |
 //! | `id` | librdmacm: channel and ids |
-//! | `session` | one connection's states; touches no id |
-//! | `wire` | a session's id |
-//! | `handle` | what the application holds |
-//! | `service` | what handles and the thread share; start and end |
+//! | `session` | the states of one connection; calls no librdmacm |
+//! | `wire` | the id of a session |
+//! | `handle` | the handles of the application |
+//! | `service` | state shared by handles and the thread; start and end |
 //! | `run` | the thread: events, commands, deadlines |
 //!
 //! On iWARP connecting and accepting move the queue pairs in the kernel, and a
 //! queue pair has one connection ([`crate::Route::Iwarp`]).
 //!
-//! What differs from the manager over TCP:
+//! Differences from the manager over TCP:
 //!
-//! * A process that dies is a disconnect: the kernel says goodbye for it.
-//! * Private data is short, and its length may be lost (`payload`).
-//! * Qualifiers that share a port cannot be told apart (`port`).
-//! * A connection may have to wait until the kernel of the other side has
-//!   forgotten the last one of the same queue pair (`session`).
+//! - The end of a process is a disconnect: the kernel sends the message for it.
+//! - Private data is short, and its length may be lost (`payload`).
+//! - Qualifiers that share a port cannot be distinguished (`port`).
+//! - A connection may have to wait until the peer's kernel has forgotten the last
+//!   connection of the same queue pair (`session`).
 
 mod address;
 mod event;

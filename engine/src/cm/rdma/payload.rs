@@ -1,19 +1,19 @@
-//! Private data, which rdma_cm pads with zeroes: 56 bytes arrive with every
-//! request, 196 with every acceptance, 148 with every refusal.
+//! Private data over rdma_cm, which pads it with zeroes: 56 bytes arrive with every
+//! request, 196 with every acceptance, 148 with every rejection.
 //!
-//! The data itself begins at byte 0, as other programs send and expect it. So
-//! that two of ours know the length, the last 4 bytes of what travels are a
-//! trailer: 3 bytes of magic, and the length. Data that leaves no room for it
-//! (53 to 55 bytes of a request), or of other programs, arrives padded.
+//! The data begins at byte 0, as other programs send and expect it. The last 4
+//! bytes of the message are a trailer for peers that use this engine: 3 bytes of
+//! magic, and the length. Data that leaves no room for the trailer (53 to 55 bytes
+//! of a request), or that another program sent, is delivered with its padding.
 //!
-//! On iWARP nothing is padded, and the kernels carry more ([`iwarp`]).
+//! On iWARP nothing is padded, and the kernels carry more data ([`iwarp`]).
 
 use crate::control::{GreetingPlace, IwarpRoute, Route, Transport};
 
-/// Most bytes that every message of InfiniBand and RoCE carries.
+/// The most bytes that every message carries on InfiniBand and RoCE.
 const MAX_PRIVATE_DATA: usize = 56;
 
-/// Most bytes that every message carries on a transport.
+/// Returns the most bytes that every message carries on a transport.
 pub(in crate::cm) fn max_private_data(transport: Transport) -> usize {
     match transport {
         Transport::Iwarp => iwarp::MAX_PRIVATE_DATA,
@@ -21,7 +21,7 @@ pub(in crate::cm) fn max_private_data(transport: Transport) -> usize {
     }
 }
 
-/// The bytes of a request, whose requester greets or does not.
+/// Returns the bytes of a request; `greets` tells whether the requester greets.
 pub(super) fn request(data: &[u8], transport: Transport, greets: bool) -> Vec<u8> {
     match transport {
         Transport::Iwarp => iwarp::request(data, greets),
@@ -29,7 +29,8 @@ pub(super) fn request(data: &[u8], transport: Transport, greets: bool) -> Vec<u8
     }
 }
 
-/// The bytes of an acceptance, whose peer waits for a greeting or does not.
+/// Returns the bytes of an acceptance; `greet` is where the peer has to write, if
+/// it has to.
 pub(super) fn reply(data: &[u8], transport: Transport, greet: Option<GreetingPlace>) -> Vec<u8> {
     match transport {
         Transport::Iwarp => iwarp::reply(data, greet),
@@ -37,8 +38,7 @@ pub(super) fn reply(data: &[u8], transport: Transport, greet: Option<GreetingPla
     }
 }
 
-/// What was sent with a request that came by this way, and whether its
-/// requester greets.
+/// Returns the data that was sent with a request, and whether its requester greets.
 pub(super) fn of_request(bytes: Vec<u8>, route: &Route) -> (Vec<u8>, bool) {
     match route {
         Route::Iwarp(_) => iwarp::of_request(bytes),
@@ -46,7 +46,8 @@ pub(super) fn of_request(bytes: Vec<u8>, route: &Route) -> (Vec<u8>, bool) {
     }
 }
 
-/// What was sent with an acceptance, and the way as it is then.
+/// Returns the data that was sent with an acceptance, and the route with the
+/// greeting in it.
 pub(super) fn of_reply(bytes: Vec<u8>, route: Route) -> (Vec<u8>, Route) {
     match route {
         Route::Iwarp(_) => {
@@ -58,23 +59,22 @@ pub(super) fn of_reply(bytes: Vec<u8>, route: Route) -> (Vec<u8>, Route) {
 }
 
 mod iwarp {
-    //! Behind the data of a request whose requester greets ([`Greeting`]) are 3
-    //! bytes of magic and a 1; behind that of an answer to it the place of the
-    //! word as 8 and 4 bytes, most significant first, the magic, and a 2. What
-    //! has no such end is data.
+    //! A request of a requester that greets ([`Greeting`]) has, after its data, 3
+    //! bytes of magic and a 1. An answer to it has the address and the key of the
+    //! word as 8 and 4 big-endian bytes, the magic, and a 2. Without such an end
+    //! everything is data.
     //!
     //! [`Greeting`]: crate::control::Greeting
     //!
     //! MPA (RFC 5044) has room for 512 bytes, of which the enhanced connection
-    //! setup (RFC 6581) takes 4. Linux's interface to user space counts the
-    //! bytes in 8 bits (`struct rdma_ucm_conn_param`), and siw counts those 4
-    //! with them in 8 bits, too (`siw_send_mpareqrep` in
-    //! drivers/infiniband/sw/siw/siw_cm.c): 251 are left. 16 of them are kept
-    //! for a trailer.
+    //! setup (RFC 6581) takes 4. Linux's user interface counts the bytes in 8 bits
+    //! (`struct rdma_ucm_conn_param`), and siw includes those 4 bytes in an 8-bit
+    //! count (`siw_send_mpareqrep` in drivers/infiniband/sw/siw/siw_cm.c): 251 are
+    //! left. 16 of them are reserved for the trailer.
 
     use crate::control::GreetingPlace;
 
-    /// Most bytes that every message carries.
+    /// The most bytes that every message carries.
     pub(super) const MAX_PRIVATE_DATA: usize = 255 - 4 - 16;
 
     const GREETS: [u8; 4] = [0xda, 0x7a, 0x2e, 1];
@@ -120,19 +120,19 @@ mod iwarp {
         (bytes, Some(place))
     }
 }
-/// What a request carries.
+/// The size of the private data of a request, in bytes.
 const REQUEST: usize = 56;
-/// What an acceptance carries.
+/// The size of the private data of an acceptance, in bytes.
 const REPLY: usize = 196;
 
 const MAGIC: [u8; 3] = [0xda, 0x7a, 0x1e];
 const TRAILER: usize = MAGIC.len() + 1;
 
-/// What the application's refusal carries: the DAT provider of OFED takes a
-/// refusal whose first 4 bytes are zero for that of the system.
+/// The private data of a rejection by the application. OFED's DAT provider takes a
+/// rejection whose first 4 bytes are zero for one by the system.
 pub(super) const REFUSAL: [u8; 4] = [1, 2, 1, 0];
 
-/// The bytes to send with a message that has room for `room`.
+/// Returns the bytes to send with a message that has `room` bytes.
 fn wrap(data: &[u8], room: usize) -> Vec<u8> {
     let mut bytes = data.to_vec();
     if let (Some(end), Ok(length)) = (room.checked_sub(TRAILER), u8::try_from(data.len()))
@@ -145,7 +145,7 @@ fn wrap(data: &[u8], room: usize) -> Vec<u8> {
     bytes
 }
 
-/// What was sent, of what arrived.
+/// Returns the data that was sent, from the bytes that arrived.
 fn unwrap(mut bytes: Vec<u8>) -> Vec<u8> {
     if let Some(end) = bytes.len().checked_sub(TRAILER)
         && let (padded, [magic @ .., length]) = bytes.split_at(end)
@@ -157,14 +157,14 @@ fn unwrap(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes.truncate(length);
         return bytes;
     }
-    // Beyond what everybody sends there is nothing but padding, unless a
-    // program says more in its answers than ours can.
+    // Bytes beyond the smallest size of all messages are padding, unless another
+    // program sends more in its answers than this engine can.
     let last = bytes.iter().rposition(|&byte| byte != 0);
     bytes.truncate(last.map_or(0, |last| last + 1).max(MAX_PRIVATE_DATA));
     bytes
 }
 
-/// Whether a refusal with these bytes was the application's.
+/// Returns whether a rejection with these bytes was made by the application.
 pub(super) fn is_applications(refusal: &[u8]) -> bool {
     refusal
         .first_chunk::<4>()
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As the kernel delivers it.
+    /// Returns the bytes as the kernel delivers them.
     fn padded(mut bytes: Vec<u8>, room: usize) -> Vec<u8> {
         assert!(bytes.len() <= room);
         bytes.resize(room, 0);
@@ -184,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn every_length_that_leaves_room_comes_back() {
+    fn every_length_that_leaves_room_for_the_trailer_is_restored() {
         for room in [REQUEST, REPLY] {
             for length in 0..=MAX_PRIVATE_DATA {
-                // Zeroes at the end are data like any other.
+                // Zeroes at the end are part of the data.
                 for byte in [0, 7] {
                     let sent = vec![byte; length];
                     let came = unwrap(padded(wrap(&sent, room), room));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_travels_by_iwarp_is_what_was_given() {
+    fn iwarp_delivers_the_data_as_it_was_sent() {
         let iwarp = Transport::Iwarp;
         let way = |greet| Route::Iwarp(IwarpRoute::new(greet));
         let place = GreetingPlace {
@@ -223,13 +223,13 @@ mod tests {
                 assert_eq!(of_reply(sent, way(None)), (data.clone(), way(greet)));
             }
         }
-        // Of other programs.
+        // Messages of other programs.
         let short = [0xda, 0x7a, 0x2e, 2].to_vec();
         assert_eq!(of_reply(short.clone(), way(None)), (short, way(None)));
     }
 
     #[test]
-    fn what_others_send_is_delivered_padded() {
+    fn data_of_other_programs_is_delivered_padded() {
         assert_eq!(
             unwrap(padded(b"hello".to_vec(), REQUEST)),
             padded(b"hello".to_vec(), 56)
@@ -238,14 +238,14 @@ mod tests {
             unwrap(padded(b"hello".to_vec(), REPLY)),
             padded(b"hello".to_vec(), 56)
         );
-        // More than ours can say, as other programs may in an answer.
+        // More data than this engine can send, as other programs may in an answer.
         assert_eq!(unwrap(padded(vec![9; 100], REPLY)), vec![9; 100]);
         assert_eq!(unwrap(Vec::new()), Vec::<u8>::new());
         assert_eq!(unwrap(vec![1, 2, 3]), [1, 2, 3]);
     }
 
     #[test]
-    fn a_trailer_that_cannot_be_true_is_data() {
+    fn an_inconsistent_trailer_is_data() {
         let with = |length, middle| {
             let mut bytes = vec![0; REQUEST - TRAILER];
             bytes[10] = middle;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bytes_of_a_refusal_tell_whose_it_is() {
+    fn the_first_bytes_of_a_rejection_show_its_origin() {
         assert!(is_applications(&padded(REFUSAL.to_vec(), 148)));
         assert!(!is_applications(&[0; 148]));
         assert!(!is_applications(&[]));
@@ -268,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_data_is_at_the_beginning_whatever_it_is(data in prop::collection::vec(any::<u8>(), 0..=56)) {
+        fn the_data_begins_at_byte_0(data in prop::collection::vec(any::<u8>(), 0..=56)) {
             for room in [REQUEST, REPLY] {
                 let bytes = wrap(&data, room);
                 prop_assert!(bytes.len() <= room);
@@ -279,7 +279,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..=255)) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..=255)) {
             let length = bytes.len();
             prop_assert!(unwrap(bytes).len() <= length);
         }

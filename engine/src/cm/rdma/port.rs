@@ -1,15 +1,15 @@
-//! Which port a qualifier means.
+//! The rdma_cm port of a connection qualifier.
 
-/// How many ports the qualifiers beyond 16 bits share, and where they begin:
-/// the numbers that the DAT provider of OFED uses, so that both meet.
+/// The number and the first of the ports that qualifiers beyond 16 bits share:
+/// those of OFED's DAT provider, so that both can connect.
 const SPREAD: u64 = 32_001;
 const BASE: u64 = 33_534;
 
-/// The port that a qualifier is listened for on, in rdma_cm's own space of
-/// ports: values from 1 to 65535 are the port itself.
+/// Returns the port that a qualifier is listened for on, in rdma_cm's own port
+/// space: values from 1 to 65535 are the port itself.
 pub(super) fn port_of(qualifier: u64) -> u16 {
     match u16::try_from(qualifier) {
-        // To the kernel 0 means any.
+        // To the kernel, port 0 means any port.
         Ok(port) if port != 0 => port,
         _ => u16::try_from(BASE + qualifier % SPREAD).unwrap_or(u16::MAX),
     }
@@ -20,14 +20,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_bits_are_the_port_itself() {
+    fn qualifiers_of_16_bits_are_the_port() {
         for port in [1_u16, 80, 1024, 45_248, 65_535] {
             assert_eq!(port_of(port.into()), port);
         }
     }
 
     #[test]
-    fn others_go_where_ofed_looks_for_them() {
+    fn other_qualifiers_map_to_the_ports_of_ofed() {
         assert_eq!(port_of(0), 33_534);
         assert_eq!(port_of(0x1_0000), 33_534 + 1534);
         assert_eq!(port_of(32_001 * 1_000_003), 33_534);

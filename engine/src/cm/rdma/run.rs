@@ -19,12 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Says that the channel has events. No token of an id: those are counted up.
+/// The token of the channel's events. Not a token of an id, since those are counted
+/// up.
 pub(super) const EVENTS: Token = Token(usize::MAX);
-/// How much later than ours the peer's kernel may forget a connection.
+/// How much later than this side the peer's kernel may forget a connection.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// Serves until told to stop.
+/// Runs the thread until a stop command.
 pub(super) fn run(shared: &Shared, poll: Poll) {
     let runner = Runner {
         shared,
@@ -42,26 +43,26 @@ struct Runner<'a> {
     listeners: HashMap<Token, Arc<Listening>>,
     watches: HashMap<Token, Arc<Gate<dyn DeviceSink>>>,
     sessions: HashMap<Token, Entry>,
-    /// Of sessions, earliest first.
+    /// The sessions' deadlines, earliest first.
     deadlines: BTreeSet<(Instant, Token)>,
-    /// Queue pairs that the kernel of a requester remembers, and how long.
+    /// Queue pairs that the kernel of a requester remembers, and until when.
     resting: HashMap<Remembered, Instant>,
 }
 
 struct Entry {
     session: Session<Line>,
-    /// Its deadline in `deadlines`.
+    /// The session's entry in `deadlines`.
     armed: Option<Instant>,
-    /// Of a request: what its requester's kernel will remember.
+    /// For a request: what its requester's kernel will remember.
     passive: Option<Passive>,
 }
 
 struct Passive {
     local: Arc<Listening>,
     requester: IpAddr,
-    /// Of our queue pair, once there is one.
+    /// The number of the local queue pair, once known.
     qpn: Option<u32>,
-    /// How long kernels remember a connection on this way, if they do.
+    /// How long kernels remember a connection on this route, if they do.
     memory: Option<Duration>,
 }
 
@@ -97,21 +98,21 @@ impl Runner<'_> {
             };
             let told = ready.and_then(|ready| match ready {
                 true => self.shared.channel.take(),
-                // A command woke us, or a deadline.
+                // A command or a deadline woke the thread.
                 false => Ok(None),
             });
             match told {
                 Ok(None) => (),
                 Ok(Some(told)) => {
-                    // What it is about may have been announced meanwhile.
+                    // A queued command may announce the id of the event.
                     if self.obey() {
                         return;
                     }
                     self.dispatch(told);
                 }
                 Err(error) => {
-                    // Somebody closed descriptors that are not his: nothing can
-                    // be served any more.
+                    // The program has closed descriptors of this library: nothing
+                    // can be served any more.
                     tracing::error!(%error, "the connection manager cannot take events");
                     for entry in self.sessions.values_mut() {
                         entry.session.fail();
@@ -122,7 +123,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Does what the handles want, until they want nothing. Whether to stop.
+    /// Executes commands until there are none. Returns whether to stop.
     fn obey(&mut self) -> bool {
         loop {
             let commands = self.shared.post.take_commands();
@@ -184,8 +185,8 @@ impl Runner<'_> {
                 self.with(token, |session| session.disconnect(deadline));
             }
             Command::Abort(token) => self.with(token, Session::abort),
-            // Handles are gone, so all that is left are connections that
-            // nobody has asked for anything.
+            // All handles were dropped, so only connections without a request are
+            // left.
             Command::Stop => (),
         }
     }
@@ -204,13 +205,13 @@ impl Runner<'_> {
                 }
             }
             (Event::DeviceRemoved, _) if self.listeners.contains_key(&token) => {
-                tracing::warn!("a device is gone, and a listener on its address with it");
+                tracing::warn!("a device was removed; the listener on its address has ended");
             }
             (event, _) => self.with(token, |session| session.handle(event, Instant::now)),
         }
     }
 
-    /// Asks the application about a request.
+    /// Passes a request to the application.
     fn welcome(&mut self, listening: &Arc<Listening>, id: Id, said: Said) {
         let Local { device, port, .. } = &listening.local;
         let found = id.device();
@@ -269,7 +270,7 @@ impl Runner<'_> {
             peer,
             private_data,
         };
-        // A request that nobody takes refuses itself when it is dropped.
+        // If no sink takes the request, dropping it rejects it.
         let request = crate::cm::Request::new(details, RequestOf::Rdma(request));
         let _ = listening.gate.call(false, |sink| sink.request(request));
     }
@@ -291,7 +292,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Brings the books in line with a session that was changed.
+    /// Updates the thread's tables after a session has changed.
     fn settle(&mut self, token: Token, fate: Fate) {
         let Some(entry) = self.sessions.get_mut(&token) else {
             return;
@@ -309,14 +310,14 @@ impl Runner<'_> {
         }
         if over && let Some(entry) = self.sessions.remove(&token) {
             self.rest(&entry);
-            // And with it its id, unless a request asks about it just now.
+            // This drops its id too, unless a request is using it just now.
             if entry.session.is_in_the_making() {
                 entry.session.wire.end();
             }
         }
     }
 
-    /// Remembers what the requester's kernel will remember.
+    /// Records what the requester's kernel will remember.
     fn rest(&mut self, entry: &Entry) {
         let (true, Some(passive)) = (entry.session.is_remembered(), &entry.passive) else {
             return;
@@ -329,7 +330,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Does what is due. How long nothing else is; `None` is for ever.
+    /// Handles everything that is due. Returns the time until the next deadline;
+    /// `None` if there is none.
     fn expire(&mut self) -> Option<Duration> {
         self.deadlines.first()?;
         let now = Instant::now();
@@ -343,9 +345,10 @@ impl Runner<'_> {
     }
 }
 
-/// How long kernels remember a connection (TIMEWAIT): as long as it takes for
-/// its packets to be acknowledged or lost, which they count in 1.05 ms. Those of
-/// iWARP connections are TCP's, and a queue pair has but one connection.
+/// Returns how long kernels remember a connection (TIMEWAIT): until its packets
+/// must have been acknowledged or lost, which they count in units of 1.05 ms. The
+/// packets of iWARP connections are TCP's, and an iWARP queue pair has only one
+/// connection.
 fn memory(route: &Route) -> Option<Duration> {
     let Route::Managed(route) = route else {
         return None;

@@ -1,4 +1,4 @@
-//! What handles and the service thread share, and how the thread starts and ends.
+//! State shared by handles and the service thread; start and end of the thread.
 
 use super::id::{Channel, Id, Offer};
 use super::run;
@@ -15,55 +15,55 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Keeps the thread: all handles have one, the thread itself only a `Weak`.
+/// Keeps the thread running: every handle has one, the thread itself only a `Weak`.
 pub(in crate::cm) struct Service {
     pub(super) shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Also the thread's.
+/// The state that the thread shares with the handles.
 pub(super) struct Shared {
     pub(super) options: ManagerOptions,
     pub(super) post: Post<Command>,
     pub(super) channel: Arc<Channel>,
-    /// For the requests that the thread makes.
+    /// For the requests that the thread creates.
     service: OnceLock<Weak<Service>>,
 }
 
-/// What handles want of the thread.
+/// A command of a handle to the service thread.
 pub(super) enum Command {
-    /// Take the requests of a listener.
+    /// Deliver the requests of a listener.
     Listen(Token, Arc<Listening>),
     Unlisten(Token),
-    /// Tell whether a device goes.
+    /// Report the removal of a device.
     Watch(Token, Arc<Gate<dyn DeviceSink>>),
     Unwatch(Token),
-    /// Make a connection. The address is being resolved.
+    /// Establish a connection, whose address is being resolved.
     Connect(Token, Connecting),
-    /// The address could not even be asked about.
+    /// The address could not even be submitted for resolution.
     Unresolved(Token, io::Error),
-    /// The kernel could not even ask the peer.
+    /// The kernel could not even send the request.
     Unconnected(Token, io::Error),
-    /// Answer a request: accept.
+    /// Accept a request.
     Accept(Token, Arc<ConnectionGate>, Offer),
-    /// Answer a request: refuse; `true` as the application.
+    /// Reject a request; `true` if the application has rejected it.
     Reject(Token, bool),
     Disconnect(Token),
-    /// The gate is shut: say goodbye and forget.
+    /// Disconnect and drop the session; its gate is closed.
     Abort(Token),
     Stop,
 }
 
-/// A listener, as its handle and the thread know it.
+/// A listener, shared by its handle and the thread.
 pub(super) struct Listening {
     pub(super) qualifier: u64,
     pub(super) local: Local,
-    /// None once the handle destroyed them, which frees the port at once.
+    /// Empty once the handle has destroyed them, which frees the port at once.
     pub(super) ids: Mutex<Vec<Id>>,
     pub(super) gate: Gate<dyn ListenSink>,
 }
 
-/// A connection to be made.
+/// A connection to be established.
 pub(super) struct Connecting {
     pub(super) line: Active,
     pub(super) gate: Arc<ConnectionGate>,
@@ -101,14 +101,15 @@ impl Service {
     }
 }
 
-/// Has a poll tell of events as long as there are any. (`mio` itself would tell
-/// once, and after each event one would have to ask for another in vain.)
+/// Registers the channel so that a poll reports events as long as there are any
+/// (level-triggered). `mio` registers edge-triggered, which would need one failing
+/// read after each event.
 fn watch(poll: &Poll, channel: &Channel) -> io::Result<()> {
     let mut event = libc::epoll_event {
         events: libc::EPOLLIN.cast_unsigned(),
         u64: run::EVENTS.0 as u64,
     };
-    // SAFETY: two open descriptors, and an event that is read.
+    // SAFETY: two open descriptors, and an event that is only read.
     match unsafe {
         libc::epoll_ctl(
             poll.as_raw_fd(),
@@ -131,7 +132,7 @@ impl Drop for Service {
 }
 
 impl Shared {
-    /// What keeps the thread, unless it ends.
+    /// Returns what keeps the thread running, unless it is ending.
     pub(super) fn service(&self) -> Option<Arc<Service>> {
         self.service.get().and_then(Weak::upgrade)
     }

@@ -1,5 +1,5 @@
-//! One connection: its states, and what each event does to it. Knows no id,
-//! no clock and no thread: these are the caller's.
+//! One connection: its states, and the effect of each event. Has no id, no clock
+//! and no thread: the caller provides these.
 
 use super::event::{Event, STALE_CONNECTION, Said, is_consumers};
 use super::id::Offer;
@@ -14,17 +14,18 @@ use std::time::{Duration, Instant};
 
 pub(super) type ConnectionGate = Gate<dyn ConnectionSink>;
 
-/// First pause before a request that came too early is repeated, and the longest.
+/// The first pause before a request that came too early is repeated, and the
+/// longest pause.
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(320);
-/// First pause before a greeting is looked for again, and the longest.
+/// The first pause before a greeting is checked again, and the longest pause.
 const LOOK: Duration = Duration::from_micros(20);
 const LONGEST_LOOK: Duration = Duration::from_millis(2);
-/// How long a request without a timeout is repeated: several times longer than
-/// any kernel remembers a connection.
+/// How long a request without a timeout is repeated: several times longer than any
+/// kernel remembers a connection.
 const STALE_FOR: Duration = Duration::from_secs(8);
 
-/// Whether a session goes on.
+/// Whether a session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Fate {
@@ -34,53 +35,55 @@ pub(super) enum Fate {
 
 use Fate::{GoesOn, Over};
 
-/// What a session asks of the kernel. The answers come as events.
+/// The calls that a session makes to rdma_cm. Results are events.
 pub(super) trait Wire {
     fn resolve_address(&mut self) -> io::Result<()>;
-    /// Also checks that the address was found on the right device.
+    /// Finds the route. Also checks that the address was resolved to the right
+    /// device.
     fn resolve_route(&mut self) -> io::Result<()>;
     fn connect(&mut self) -> io::Result<()>;
-    /// Begins anew, as if nothing had been asked.
+    /// Starts again with a new id.
     fn renew(&mut self) -> io::Result<()>;
     fn route(&mut self) -> io::Result<Route>;
     fn establish(&mut self) -> io::Result<()>;
     fn accept(&mut self, offer: &Offer) -> io::Result<()>;
-    /// As the application, or as nobody.
+    /// Rejects the request: for the application, or because there was no answer.
     fn reject(&mut self, as_the_application: bool) -> io::Result<()>;
     fn disconnect(&mut self) -> io::Result<()>;
 }
 
-/// When an acceptance is sent, and how long its requester has then.
+/// When an acceptance is sent, and how long the requester then has.
 pub(super) struct AnswerTimes {
     pub(super) now: Instant,
-    /// The requester must not get the acceptance before this time.
+    /// The acceptance must not reach the requester before this time.
     pub(super) not_before: Option<Instant>,
-    /// From the acceptance to the requester's report that it is ready.
+    /// The time from the acceptance to the requester's report that it is ready.
     pub(super) timeout: Duration,
 }
 
 enum State {
-    /// Active: the device towards the peer is looked for.
+    /// Active: resolves the address.
     Resolving,
-    /// Active: the way is looked for.
+    /// Active: finds the route.
     Routing,
-    /// Active: the answer is awaited.
+    /// Active: waits for the answer.
     Requested,
-    /// Active: the peer's kernel is to forget the last connection first.
+    /// Active: waits until the peer's kernel has forgotten the last connection.
     Paused,
-    /// Passive: the application is asked. The flag is the request's.
+    /// Passive: waits for the application's answer. The flag is shared with the
+    /// request.
     Pending(Arc<AtomicBool>),
-    /// Passive: accepted, but the requester's kernel is to forget the last
-    /// connection first.
+    /// Passive: accepted, but waits until the requester's kernel has forgotten the
+    /// last connection.
     Held(Offer),
-    /// Passive: accepted; the requester's word is awaited.
+    /// Passive: accepted; waits for the requester to be ready.
     Accepted,
-    /// Passive, iWARP: connected, but the requester has to write first.
+    /// Passive, iWARP: connected, but waits for the requester's greeting.
     Silent(Arc<Greeting>),
-    /// Either: connected.
+    /// Either side: connected.
     Up,
-    /// Either: goodbye is said, or will be when the requester is ready; the
-    /// answer is awaited.
+    /// Either side: a disconnect was sent, or will be when the requester is ready;
+    /// waits for the answer.
     Closing,
 }
 
@@ -89,42 +92,43 @@ pub(super) struct Session<W> {
     state: State,
     /// `None` until a request is accepted.
     gate: Option<Arc<ConnectionGate>>,
-    /// When patience ends.
+    /// When the session gives up.
     deadline: Option<Instant>,
-    /// From an acceptance to the requester's report that it is ready.
+    /// The time from an acceptance to the requester's report that it is ready.
     accept_timeout: Duration,
-    /// When a pause ends.
+    /// The end of the pause.
     pause: Option<Instant>,
-    /// The next pause.
+    /// The length of the next pause.
     step: Duration,
-    /// What the requester has to write to, until the kernel has connected.
+    /// The greeting that is expected, until the kernel has connected.
     greeting: Option<Arc<Greeting>>,
-    /// The next pause before it is looked at.
+    /// The next pause before the greeting is checked.
     look: Duration,
-    /// When the peer's kernel first said that it remembers.
+    /// When the peer's kernel first reported that it remembers the queue pair.
     stale: Option<Instant>,
-    /// Whether the kernels will remember it.
+    /// Whether the kernels will remember the connection.
     remembered: bool,
 }
 
 impl<W: Wire> Session<W> {
-    /// Of the active side. Whoever makes it has the address resolved.
+    /// Creates a session of the active side. The caller has started to resolve the
+    /// address.
     pub(super) fn active(wire: W, gate: Arc<ConnectionGate>, deadline: Option<Instant>) -> Self {
         let mut session = Self::new(wire, State::Resolving, deadline);
         session.gate = Some(gate);
         session
     }
 
-    /// The address could not even be asked about.
+    /// Handles an address that could not even be submitted for resolution.
     pub(super) fn unresolved(&mut self, error: &io::Error) -> Fate {
-        tracing::debug!(%error, "no way to the peer");
+        tracing::debug!(%error, "no route to the peer");
         self.over(ConnectionEvent::Unreachable)
     }
 
-    /// The kernel could not even ask the peer.
+    /// Handles a request that the kernel could not even send.
     pub(super) fn unconnected(&mut self, error: &io::Error) -> Fate {
         match (&self.state, error.raw_os_error()) {
-            // iWARP: TCP has asked, and nobody listens, or no more.
+            // iWARP: TCP reached the host, where there is no listener (any more).
             (State::Requested, Some(libc::ECONNREFUSED | libc::ECONNRESET)) => {
                 self.over(ConnectionEvent::NonPeerRejected)
             }
@@ -133,12 +137,12 @@ impl<W: Wire> Session<W> {
         }
     }
 
-    /// Whether it has ended while the kernel was to connect it.
+    /// Returns whether it has ended while the kernel was connecting it.
     pub(super) fn is_in_the_making(&self) -> bool {
         matches!(self.state, State::Requested | State::Accepted)
     }
 
-    /// Of the passive side.
+    /// Creates a session of the passive side.
     pub(super) fn passive(wire: W, alive: Arc<AtomicBool>) -> Self {
         Self::new(wire, State::Pending(alive), None)
     }
@@ -159,12 +163,12 @@ impl<W: Wire> Session<W> {
         }
     }
 
-    /// When [`Session::expire`] is to be called.
+    /// Returns when [`Session::expire`] has to be called.
     pub(super) fn due(&self) -> Option<Instant> {
         self.deadline.into_iter().chain(self.pause).min()
     }
 
-    /// Whether the kernels will remember it for a while.
+    /// Returns whether the kernels will remember the connection for a while.
     pub(super) fn is_remembered(&self) -> bool {
         self.remembered
     }
@@ -175,11 +179,11 @@ impl<W: Wire> Session<W> {
         self.or_unreachable(done)
     }
 
-    /// Something happened to the id.
+    /// Handles an event of the id.
     pub(super) fn handle(&mut self, event: Event, clock: impl FnOnce() -> Instant) -> Fate {
         match (&self.state, event) {
             (_, Event::Other(number)) => {
-                tracing::debug!(number, "an event of rdma_cm that changes nothing");
+                tracing::debug!(number, "ignored an event of rdma_cm");
                 GoesOn
             }
             (State::Resolving, Event::AddressResolved) => {
@@ -202,7 +206,8 @@ impl<W: Wire> Session<W> {
                     private_data,
                 },
             ) => self.rejected(reason, &private_data, clock()),
-            // iWARP: TCP's connection was there, and ended without an answer.
+            // iWARP: the TCP connection was established, and ended without an
+            // answer.
             (State::Requested, Event::Failed(error)) if error == -libc::EINVAL => {
                 self.over(ConnectionEvent::NonPeerRejected)
             }
@@ -222,17 +227,17 @@ impl<W: Wire> Session<W> {
                 self.handle(Event::Disconnected, clock)
             }
             (State::Up, Event::Disconnected) => {
-                // Answers.
+                // Sends the answer.
                 let _ = self.wire.disconnect();
                 self.over(ConnectionEvent::Disconnected)
             }
-            // The peer took its acceptance back, or could not become ready.
+            // The peer withdrew its acceptance, or could not become ready.
             (State::Up, Event::Rejected { .. }) => self.over(ConnectionEvent::Disconnected),
             (State::Up, Event::Failed(_) | Event::DeviceRemoved) => {
                 let _ = self.wire.disconnect();
                 self.over(ConnectionEvent::Broken)
             }
-            // The disconnect waited for it.
+            // The disconnect has waited for this.
             (State::Closing, Event::Established(_)) => {
                 let _ = self.wire.disconnect();
                 GoesOn
@@ -249,13 +254,13 @@ impl<W: Wire> Session<W> {
                 | Event::DeviceRemoved,
             ) => self.ended(),
             (_, event) => {
-                tracing::debug!(?event, "an event of rdma_cm that was not awaited");
+                tracing::debug!(?event, "unexpected event of rdma_cm");
                 GoesOn
             }
         }
     }
 
-    /// The deadline or a pause is over.
+    /// Handles the end of the deadline or of a pause.
     pub(super) fn expire(&mut self, now: Instant) -> Fate {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline = None;
@@ -263,7 +268,7 @@ impl<W: Wire> Session<W> {
                 State::Resolving | State::Routing | State::Requested | State::Paused => {
                     return self.over(ConnectionEvent::TimedOut);
                 }
-                // The kernel refuses the requester when the id goes.
+                // The kernel rejects the requester when the id is destroyed.
                 State::Accepted | State::Silent(_) => {
                     return self.over(ConnectionEvent::AcceptFailed);
                 }
@@ -286,7 +291,7 @@ impl<W: Wire> Session<W> {
         GoesOn
     }
 
-    /// The application accepts the request.
+    /// Accepts the request for the application.
     pub(super) fn accept(
         &mut self,
         gate: Arc<ConnectionGate>,
@@ -319,17 +324,18 @@ impl<W: Wire> Session<W> {
         }
     }
 
-    /// The request is refused, as by the application or as by nobody.
+    /// Rejects the request, for the application or because there was no answer.
     pub(super) fn reject(&mut self, as_the_application: bool) -> Fate {
-        // Whoever gave up need not be told.
+        // A requester that has given up need not be notified.
         let _ = self.wire.reject(as_the_application);
         Over
     }
 
-    /// The application disconnects; it waits for the answer until `deadline`.
+    /// Disconnects for the application; waits for the answer until `deadline`.
     pub(super) fn disconnect(&mut self, deadline: Option<Instant>) -> Fate {
         match self.state {
-            // The kernel tells the peer, if it knows of us, when the id goes.
+            // When the id is destroyed, the kernel notifies the peer if the peer
+            // knows of the request.
             State::Resolving | State::Routing | State::Requested | State::Paused => {
                 self.over(ConnectionEvent::Disconnected)
             }
@@ -337,14 +343,14 @@ impl<W: Wire> Session<W> {
                 let _ = self.wire.reject(false);
                 self.over(ConnectionEvent::Disconnected)
             }
-            // No goodbye is possible before the requester is ready.
+            // A disconnect is not possible before the requester is ready.
             State::Accepted => {
                 self.state = State::Closing;
                 self.deadline = deadline;
                 GoesOn
             }
             State::Up | State::Silent(_) => {
-                // If it fails, the peer's goodbye is on its way to us.
+                // If the call fails, the peer's disconnect is on its way.
                 let _ = self.wire.disconnect();
                 self.state = State::Closing;
                 self.deadline = deadline;
@@ -354,7 +360,7 @@ impl<W: Wire> Session<W> {
         }
     }
 
-    /// The application forgets the connection; its gate is shut.
+    /// Ends the connection without events; its gate is closed.
     pub(super) fn abort(&mut self) -> Fate {
         if matches!(self.state, State::Up | State::Silent(_)) {
             let _ = self.wire.disconnect();
@@ -362,7 +368,7 @@ impl<W: Wire> Session<W> {
         Over
     }
 
-    /// Nothing can be served any more.
+    /// Fails the session: nothing can be served any more.
     pub(super) fn fail(&mut self) {
         let _ = match self.state {
             State::Up => self.over(ConnectionEvent::Broken),
@@ -373,7 +379,7 @@ impl<W: Wire> Session<W> {
         };
     }
 
-    /// Passive: looks for the requester's greeting, if it has to come first.
+    /// Passive: starts to wait for the requester's greeting, if one is expected.
     fn listen_up(&mut self, now: Instant) -> Fate {
         match &self.state {
             State::Silent(greeting) if !greeting.has_come() => {
@@ -385,15 +391,15 @@ impl<W: Wire> Session<W> {
         GoesOn
     }
 
-    /// Passive: the requester is ready.
+    /// Passive: reports that the requester is ready.
     fn up(&mut self) {
         (self.deadline, self.pause) = (None, None);
         self.state = State::Up;
         self.tell(ConnectionEvent::Established);
     }
 
-    /// Active: the sink makes its endpoint ready, and `establish` tells the peer;
-    /// or the connection fails.
+    /// Active: the sink makes its endpoint ready, and `establish` notifies the
+    /// peer; or the connection fails.
     fn accepted(&mut self, said: Said, establish: impl FnOnce(&mut W) -> io::Result<()>) -> Fate {
         let Some(gate) = self.gate.clone() else {
             return Over;
@@ -402,8 +408,8 @@ impl<W: Wire> Session<W> {
         let route = match self.wire.route() {
             Ok(route) => route,
             Err(error) => {
-                // Taken back meanwhile.
-                tracing::debug!(%error, "an acceptance came to nothing");
+                // The connection was ended meanwhile.
+                tracing::debug!(%error, "an acceptance was no longer valid");
                 return self.over(ConnectionEvent::NonPeerRejected);
             }
         };
@@ -427,7 +433,7 @@ impl<W: Wire> Session<W> {
                     self.over(ConnectionEvent::Broken)
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "an acceptance was taken back");
+                    tracing::debug!(%error, "an acceptance was withdrawn");
                     self.over(ConnectionEvent::Disconnected)
                 }
             },
@@ -439,12 +445,12 @@ impl<W: Wire> Session<W> {
         }
     }
 
-    /// Active: the request was refused, by whomever.
+    /// Active: handles a rejection by the application or the system.
     fn rejected(&mut self, reason: i32, private_data: &[u8], now: Instant) -> Fate {
         if reason == STALE_CONNECTION {
             let since = *self.stale.get_or_insert(now);
             if self.deadline.is_none() && now.duration_since(since) >= STALE_FOR {
-                tracing::warn!("refused: the peer's kernel does not forget the last connection");
+                tracing::warn!("rejected: the peer's kernel still remembers the last connection");
                 return self.over(ConnectionEvent::NonPeerRejected);
             }
             self.state = State::Paused;
@@ -453,7 +459,7 @@ impl<W: Wire> Session<W> {
             let done = self.wire.renew();
             return self.or_unreachable(done);
         }
-        tracing::debug!(reason, "refused");
+        tracing::debug!(reason, "rejected");
         self.over(
             if is_consumers(reason) && payload::is_applications(private_data) {
                 ConnectionEvent::PeerRejected
@@ -463,7 +469,7 @@ impl<W: Wire> Session<W> {
         )
     }
 
-    /// Passive, or closing: it came to nothing.
+    /// Passive, or closing: handles an end before the connection was established.
     fn ended(&mut self) -> Fate {
         match &self.state {
             State::Pending(alive) => {
@@ -482,7 +488,7 @@ impl<W: Wire> Session<W> {
         }
     }
 
-    /// Tells a terminal event.
+    /// Reports a terminal event.
     fn over(&mut self, event: ConnectionEvent) -> Fate {
         self.tell(event);
         Over

@@ -1,4 +1,4 @@
-//! A session's id, and what it needs to make another one.
+//! The id of a session, and what is needed to create another id for it.
 
 use super::id::{Id, Offer};
 use super::payload;
@@ -13,20 +13,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Of the active side.
+/// The active side of a session.
 pub(super) struct Active {
     shared: Arc<Shared>,
-    /// Also of [`Way`].
+    /// Shared with [`Way`].
     id: Arc<Id>,
     token: Token,
     local: Local,
     to: SocketAddr,
     offer: Offer,
-    /// That it goes out from; 0 until the way is known.
+    /// The local port; 0 until the route is known.
     port: Arc<AtomicU16>,
 }
 
-/// What it takes to ask where an address is.
+/// What is needed to resolve an address.
 pub(super) struct Way {
     id: Arc<Id>,
     from: IpAddr,
@@ -34,10 +34,10 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// The answer comes as an event.
+    /// Starts to resolve the address; the result is an event.
     pub(super) fn resolve(&self) -> io::Result<()> {
-        // As the managers do that exchange addresses. A kernel that does not
-        // know the option has its own opinion.
+        // The same timeout as with managers that exchange addresses. A kernel
+        // without this option uses its own timeout.
         let _ = self.id.set_ack_timeout(ConnectOptions::default().timeout);
         let from = SocketAddr::new(self.from, 0);
         let from = (from.is_ipv4() == self.to.is_ipv4()).then_some(from);
@@ -79,10 +79,10 @@ impl Active {
     }
 }
 
-/// A session's id.
+/// The id of a session.
 pub(super) enum Line {
     Active(Active),
-    /// Also the request's, which asks whether it lives.
+    /// Shared with the request, which checks whether the requester still waits.
     Passive(Arc<Id>),
 }
 
@@ -102,10 +102,10 @@ impl Line {
     }
 }
 
-/// Does on a thread of its own what may wait in the kernel.
+/// Runs work that may block in the kernel on a separate thread.
 pub(super) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     match post::spawn(false, work) {
-        // Nobody waits for it.
+        // The thread is detached.
         Ok(_detached) => Ok(()),
         Err(CmError::Resources(error)) => Err(error),
         Err(_) => Err(io::ErrorKind::Other.into()),
@@ -113,9 +113,10 @@ pub(super) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 impl Line {
-    /// Destroys the id of a connection that may still be in the making. On iWARP
-    /// that waits until it is made or has failed, which siw gives 10 seconds
-    /// (Linux, `destroy_cm_id` in drivers/infiniband/core/iwcm.c).
+    /// Destroys the id of a connection that may still be in progress. On iWARP the
+    /// kernel blocks until the connection is established or has failed, for up to
+    /// 10 seconds with siw (Linux, `destroy_cm_id` in
+    /// drivers/infiniband/core/iwcm.c).
     pub(super) fn end(self) {
         if self.id().is_iwarp() {
             let _ = aside(move || drop(self));
@@ -136,7 +137,7 @@ impl Wire for Line {
             Some((device, port)) if (&*device, port) == wanted => active.id.resolve_route(),
             found => {
                 tracing::warn!(to = %active.to, ?wanted, ?found,
-                    "the way to a peer is not through the device that is to be used");
+                    "the route to a peer is not through the device of the endpoint");
                 Err(io::Error::from_raw_os_error(libc::EHOSTUNREACH))
             }
         }
@@ -147,7 +148,8 @@ impl Wire for Line {
         if !active.id.is_iwarp() {
             return active.id.connect(&active.offer);
         }
-        // It may wait for TCP's answer: siw does (Linux, `siw_connect`).
+        // The call may block until TCP has an answer: siw does (Linux,
+        // `siw_connect`).
         let (id, offer, token) = (Arc::clone(&active.id), active.offer.clone(), active.token);
         let shared = Arc::clone(&active.shared);
         aside(move || {

@@ -1,73 +1,75 @@
-//! The messages, as bytes.
+//! The messages of the TCP manager as bytes.
 //!
 //! A frame is a header of eight bytes and a body; numbers are big-endian:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
 //! | 0..4 | magic `dCM\x17` |
 //! | 4 | version of everything after the header |
 //! | 5 | kind |
 //! | 6..8 | length of the body |
 //!
-//! Header and [`Reject`](Kind::Reject) stay as they are in every version, so
-//! that versions can refuse each other in words. Of the parameters a reader
-//! takes what it knows and passes over what a later minor change appended.
+//! The header and [`Reject`](Kind::Reject) are the same in every version, so that
+//! one version can refuse another with a reason. A reader takes the parameters that
+//! it knows and skips those that a later minor change appended.
 
 use crate::cm::{MAX_PRIVATE_DATA, Parameters};
 use crate::control::{EndpointAddress, LinkLayer};
 
 const MAGIC: [u8; 4] = *b"dCM\x17";
-/// Of the protocol that this file speaks.
+/// The protocol version of this file.
 pub(super) const VERSION: u8 = 1;
 const HEADER: usize = 8;
-/// Bytes of the parameters that this version knows.
+/// The size of the parameters of this version, in bytes.
 const PARAMETERS: usize = 31;
-/// Longest body: larger than any of this version, and what a reader may have to store.
+/// The longest body in bytes: longer than any of this version, and the most that a
+/// reader has to store.
 const MAX_BODY: usize = 1024;
-/// Longest frame.
+/// The longest frame in bytes.
 pub(super) const MAX_FRAME: usize = HEADER + MAX_BODY;
 
 const _: () = assert!(8 + 2 + PARAMETERS + 2 + MAX_PRIVATE_DATA <= MAX_BODY);
 
-/// What a frame says.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// Active: connect me.
+    /// From the active side: requests a connection.
     Request {
         qualifier: u64,
         parameters: Parameters,
         private_data: Vec<u8>,
     },
-    /// Passive: agreed.
+    /// From the passive side: accepts the request.
     Accept {
         parameters: Parameters,
         private_data: Vec<u8>,
     },
-    /// Passive: refused.
+    /// From the passive side: rejects the request.
     Reject(Reason),
-    /// Active: the connection is made.
+    /// From the active side: its endpoint is ready.
     Ready,
-    /// Active: it cannot be made, though agreed. Either: it has failed.
+    /// From the active side: its endpoint cannot be made ready, although the
+    /// request was accepted. From either side: the connection has failed.
     Failed,
-    /// Either: I disconnect, or give up.
+    /// From either side: disconnects, or gives up.
     Goodbye,
-    /// The answer to a goodbye.
+    /// The answer to a [`Frame::Goodbye`].
     Farewell,
 }
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// The application does not want it.
+    /// By the application.
     Application,
-    /// Nobody listens, or nobody answers.
+    /// No listener, or no answer to the request.
     Nobody,
-    /// The request is of a version that the sender, which speaks this one,
-    /// does not understand.
+    /// The request's version is unknown to the sender of the rejection, whose
+    /// version this is.
     Version(u8),
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
     #[error("not this protocol")]
@@ -82,10 +84,11 @@ pub(super) enum Malformed {
     Contents,
 }
 
-/// Takes the first frame off `bytes`: the frame and its length, or `None` if
-/// there are too few bytes to tell.
+/// Takes the first frame off `bytes`. Returns the frame and its length, or `None`
+/// if there are too few bytes.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
-    // Junk is told from the first byte that differs, not awaited to the eighth.
+    // Other protocols are recognised by the first differing byte, without waiting
+    // for a whole header.
     let known = bytes.len().min(MAGIC.len());
     if bytes[..known] != MAGIC[..known] {
         return Err(Malformed::Magic);
@@ -152,7 +155,8 @@ fn decode(kind: u8, version: u8, mut body: Reader<'_>) -> Result<Frame, Malforme
             None => return Err(Malformed::Kind(kind)),
         },
     };
-    // Nothing may follow, so that what one side says more is not lost in silence.
+    // Nothing may follow, so that an unknown addition is an error rather than
+    // ignored.
     if body.0.is_empty() {
         Ok(frame)
     } else {
@@ -160,7 +164,7 @@ fn decode(kind: u8, version: u8, mut body: Reader<'_>) -> Result<Frame, Malforme
     }
 }
 
-/// The bytes of a body not read yet.
+/// The unread bytes of a body.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -174,7 +178,7 @@ impl<'a> Reader<'a> {
         self.array().map(|[byte]| byte)
     }
 
-    /// Bytes that follow their length.
+    /// Reads bytes that follow their length.
     fn counted(&mut self) -> Result<&'a [u8], Malformed> {
         let length = u16::from_be_bytes(self.array()?).into();
         let (bytes, rest) = self.0.split_at_checked(length).ok_or(Malformed::Contents)?;
@@ -215,7 +219,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// 24 bits in four bytes.
+    /// Reads 24 bits from four bytes.
     fn number24(&mut self) -> Result<u32, Malformed> {
         match u32::from_be_bytes(self.array()?) {
             number @ 0..=0xff_ffff => Ok(number),
@@ -224,7 +228,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A request as bytes. `private_data` is not longer than [`MAX_PRIVATE_DATA`].
+/// Returns a request as bytes. `private_data` is at most [`MAX_PRIVATE_DATA`] bytes
+/// long.
 pub(super) fn request(qualifier: u64, parameters: &Parameters, private_data: &[u8]) -> Vec<u8> {
     frame(Kind::Request, |body| {
         body.extend(qualifier.to_be_bytes());
@@ -233,7 +238,7 @@ pub(super) fn request(qualifier: u64, parameters: &Parameters, private_data: &[u
     })
 }
 
-/// An acceptance as bytes. `private_data` as in [`request`].
+/// Returns an acceptance as bytes. `private_data` is as in [`request`].
 pub(super) fn accept(parameters: &Parameters, private_data: &[u8]) -> Vec<u8> {
     frame(Kind::Accept, |body| {
         put_parameters(body, parameters);
@@ -241,7 +246,7 @@ pub(super) fn accept(parameters: &Parameters, private_data: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A refusal as bytes. Its header says which version is spoken here.
+/// Returns a rejection as bytes. Its header has the version of this side.
 pub(super) fn reject(reason: Reason) -> Vec<u8> {
     let code = match reason {
         Reason::Application => 1,
@@ -251,22 +256,22 @@ pub(super) fn reject(reason: Reason) -> Vec<u8> {
     frame(Kind::Reject, |body| body.push(code))
 }
 
-/// [`Frame::Ready`] as bytes.
+/// Returns [`Frame::Ready`] as bytes.
 pub(super) fn ready() -> Vec<u8> {
     frame(Kind::Ready, |_| ())
 }
 
-/// [`Frame::Failed`] as bytes.
+/// Returns [`Frame::Failed`] as bytes.
 pub(super) fn failed() -> Vec<u8> {
     frame(Kind::Failed, |_| ())
 }
 
-/// [`Frame::Goodbye`] as bytes.
+/// Returns [`Frame::Goodbye`] as bytes.
 pub(super) fn goodbye() -> Vec<u8> {
     frame(Kind::Goodbye, |_| ())
 }
 
-/// [`Frame::Farewell`] as bytes.
+/// Returns [`Frame::Farewell`] as bytes.
 pub(super) fn farewell() -> Vec<u8> {
     frame(Kind::Farewell, |_| ())
 }
@@ -341,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_request_comes_back_as_it_was(
+        fn a_request_is_parsed_as_it_was_written(
             qualifier: u64,
             parameters in parameters(),
             private_data in private_data(),
@@ -357,7 +362,7 @@ mod tests {
         }
 
         #[test]
-        fn an_acceptance_comes_back_as_it_was(
+        fn an_acceptance_is_parsed_as_it_was_written(
             parameters in parameters(),
             private_data in private_data(),
         ) {
@@ -370,7 +375,7 @@ mod tests {
         }
 
         #[test]
-        fn junk_after_a_good_header_never_panics_nor_reaches_further_than_said(
+        fn junk_after_a_valid_header_never_panics_nor_reads_beyond_its_length(
             version in 0..3_u8,
             kind: u8,
             length: u16,
@@ -401,7 +406,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_at_all_never_panics(
+        fn arbitrary_bytes_never_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..2048),
         ) {
             let _ = parse(&bytes);
@@ -409,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_comes_back_as_it_was() {
+    fn every_message_without_body_is_parsed_as_it_was_written() {
         let words = [
             (ready(), Frame::Ready),
             (failed(), Frame::Failed),
@@ -431,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_as_early_as_it_shows() {
+    fn errors_are_reported_at_the_first_wrong_byte() {
         assert_eq!(parse(b"G"), Err(Malformed::Magic));
         assert_eq!(parse(b"dCMx"), Err(Malformed::Magic));
         let mut bytes = ready();
@@ -450,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_the_version_is_understood_in_every_version() {
+    fn a_rejection_of_the_version_is_parsed_in_every_version() {
         let mut bytes = reject(Reason::Version(VERSION));
         bytes[4] = VERSION + 1;
         let frame = Frame::Reject(Reason::Version(VERSION + 1));
@@ -458,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_a_later_side_appended_are_passed_over() {
+    fn appended_parameters_of_a_later_version_are_skipped() {
         let parameters = Parameters {
             address: EndpointAddress {
                 qpn: 1,

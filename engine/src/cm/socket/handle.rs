@@ -1,4 +1,4 @@
-//! What the application holds: each tells the service thread what it wants.
+//! The handles of the application; each sends commands to the service thread.
 
 use super::frame;
 use super::open;
@@ -23,7 +23,7 @@ pub(in crate::cm) struct Listener {
 }
 
 impl Listener {
-    /// For a qualifier of the system's choice if none is given.
+    /// Listens on a qualifier, or on one of the system's choice if none is given.
     pub(in crate::cm) fn new(
         service: &Arc<Service>,
         on: ListenOn,
@@ -65,8 +65,9 @@ impl Drop for Listener {
             return;
         }
         let mut sockets = core::mem::take(&mut *self.listening.sockets.lock());
-        // Here and now, so that the qualifier can be listened for again; and
-        // also for copies of the descriptor in forks.
+        // Closed here, so that the qualifier can be listened for at once; shut
+        // down, so that this also holds for copies of the descriptor in forked
+        // children.
         for mut socket in sockets.drain(..) {
             let _ = SockRef::from(&socket).shutdown(Shutdown::Both);
             shared.deregister(&mut socket);
@@ -143,7 +144,7 @@ pub(in crate::cm) struct Connection {
     service: Arc<Service>,
     token: Token,
     gate: Arc<ConnectionGate>,
-    /// Of one that was requested here.
+    /// The local port of a connection that was requested here.
     port: Option<u16>,
 }
 
@@ -158,7 +159,7 @@ impl Connection {
         let shared = &service.shared;
         shared.post.require_here()?;
         fits(private_data)?;
-        // A deadline beyond the clock's end is none.
+        // A deadline that the clock cannot represent is none.
         let deadline = target.timeout.and_then(|it| Instant::now().checked_add(it));
         let mut to = target.host;
         to.set_port(crate::cm::port_of(target.qualifier));
@@ -206,7 +207,7 @@ impl Connection {
 
     fn forget(&self, how: Command) {
         let shared = &self.service.shared;
-        // A shut gate says that the thread knows the end already.
+        // If the gate is closed, the thread has ended the connection already.
         if shared.post.here() && self.gate.shut(shared.post.on_service_thread()) {
             let _ = shared.post.command(how);
         }

@@ -1,19 +1,19 @@
 //! The connection manager over TCP.
 //!
-//! One stream per connection, which stays open for its life, so that the
-//! system tells at once when the peer's process dies. Handles open sockets on
-//! the caller's thread, where errors can be returned, and pass them to the
-//! service thread as commands; from then on only that thread touches them.
+//! There is one stream per connection, open for the connection's lifetime, so that
+//! the system reports at once when the peer's process dies. Handles open sockets on
+//! the caller's thread, where errors can be returned, and pass them to the service
+//! thread as commands. From then on only that thread uses them.
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
-//! | `frame` | messages as bytes |
-//! | `open` | sockets, and what their errors mean |
-//! | `handle` | what the application holds |
-//! | `service` | what handles and the thread share; start and end |
+//! | `frame` | the messages as bytes |
+//! | `open` | sockets, and the meaning of their errors |
+//! | `handle` | the handles of the application |
+//! | `service` | state shared by handles and the thread; start and end |
 //! | `run` | the thread: events, commands, deadlines |
-//! | `session` | one connection's states |
-//! | `silent` | connections that have not sent their request: how many, and which goes |
+//! | `session` | the states of one connection |
+//! | `silent` | connections that have not sent their request: how many, and which is dropped |
 
 mod frame;
 mod handle;

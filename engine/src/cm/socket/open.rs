@@ -1,4 +1,4 @@
-//! Opening sockets, and what their errors mean.
+//! Opening sockets, and the meaning of their errors.
 
 use crate::cm::{CmError, ConnectionEvent, ListenOn, ManagerOptions, local, port_of};
 use mio::net::{TcpListener, TcpStream};
@@ -6,13 +6,14 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Connections that may wait to be taken; the system lowers it to its limit.
+/// The most connections that wait to be accepted; the system reduces it to its
+/// limit.
 const BACKLOG: i32 = 4096;
-/// How often a port of the system's choice is asked for anew.
+/// How many ports of the system's choice are tried.
 const ATTEMPTS: usize = 16;
 
-/// Listening sockets for a qualifier, or for one of the system's choice: one
-/// of each address.
+/// Opens listening sockets for a qualifier, or for one of the system's choice: one
+/// socket per address.
 pub(super) fn listener(
     on: ListenOn,
     qualifier: Option<u64>,
@@ -26,7 +27,7 @@ pub(super) fn listener(
             Ok((listeners, port)) if port_of(port.into()) == port => {
                 return Ok((listeners, port.into()));
             }
-            // The port is free on one address only.
+            // The port is free on one of the addresses only.
             Ok(_) | Err(CmError::InUse) => (),
             Err(error) => return Err(error),
         }
@@ -37,7 +38,7 @@ pub(super) fn listener(
 fn listener_at(on: ListenOn, port: u16) -> Result<(Vec<TcpListener>, u16), CmError> {
     let bound = match on {
         ListenOn::One(address) => one(address, port),
-        // Of both families at once; a host without IPv6 has no such socket.
+        // One socket for both families; a host without IPv6 has no such socket.
         ListenOn::All => match one(Ipv6Addr::UNSPECIFIED.into(), port) {
             Err(error) if missing_family(&error) => one(Ipv4Addr::UNSPECIFIED.into(), port),
             other => other,
@@ -59,7 +60,7 @@ fn one(address: IpAddr, port: u16) -> io::Result<(Vec<TcpListener>, u16)> {
     Ok((vec![listener], port))
 }
 
-/// On both loopback addresses, or on the one that there is.
+/// Opens sockets on both loopback addresses, or on the one that the host has.
 fn on_loopback(port: u16) -> io::Result<(Vec<TcpListener>, u16)> {
     let (mut listeners, port) = match one(Ipv4Addr::LOCALHOST.into(), port) {
         Err(error) if missing_family(&error) => return one(Ipv6Addr::LOCALHOST.into(), port),
@@ -86,14 +87,14 @@ fn bound(address: SocketAddr) -> io::Result<(TcpListener, u16)> {
         socket.set_only_v6(false)?;
     }
     socket.bind(&address.into())?;
-    // Two sockets that reuse addresses may bind together; only one may listen.
+    // Two sockets that reuse addresses may bind to one port; only one of them may
+    // listen.
     socket.listen(BACKLOG)?;
     let port = socket.local_addr()?.as_socket().map_or(0, |it| it.port());
     Ok((TcpListener::from_std(socket.into()), port))
 }
 
-/// Begins to connect. `Err` in the result's inner part is an event: the
-/// network's answer came at once.
+/// Starts to connect. An inner `Err` is an event: the network answered at once.
 pub(super) fn stream(
     options: &ManagerOptions,
     to: SocketAddr,
@@ -101,9 +102,9 @@ pub(super) fn stream(
     local::require_one_host(to.ip())?;
     let ip = to.ip().to_canonical();
     let socket = socket(to).map_err(|error| match error.raw_os_error() {
-        Some(libc::EAFNOSUPPORT) => {
-            CmError::Address(format!("this host does not have the family of {ip}"))
-        }
+        Some(libc::EAFNOSUPPORT) => CmError::Address(format!(
+            "this host does not support the address family of {ip}"
+        )),
         _ => CmError::Resources(error),
     })?;
     socket.set_tcp_nodelay(true).map_err(CmError::Resources)?;
@@ -115,7 +116,7 @@ pub(super) fn stream(
             Some(libc::EINVAL | libc::EAFNOSUPPORT) => {
                 return Err(CmError::Address(format!("cannot connect to {to}: {error}")));
             }
-            // Out of local ports.
+            // No local ports are left.
             Some(libc::EADDRNOTAVAIL | libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
                 return Err(CmError::Resources(error));
             }
@@ -125,20 +126,20 @@ pub(super) fn stream(
     Ok(Ok(TcpStream::from_std(socket.into())))
 }
 
-/// What it means for an attempt to connect that the stream failed.
+/// Returns the event for a failed attempt to connect.
 pub(super) fn outcome(error: &io::Error) -> ConnectionEvent {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED) => {
             ConnectionEvent::NonPeerRejected
         }
-        // No route, no host, a firewall, or the system's own timeout.
+        // No route, no such host, a firewall, or the system's own timeout.
         _ => ConnectionEvent::Unreachable,
     }
 }
 
-/// Options of a stream that a listener took.
+/// Sets the options of a stream that a listener has accepted.
 pub(super) fn taken(stream: &TcpStream, options: &ManagerOptions) {
-    // Without it messages are late, not lost.
+    // Without this option messages are delayed, not lost.
     let _ = stream.set_nodelay(true);
     keep_alive(&socket2::SockRef::from(stream), options);
 }
@@ -151,9 +152,9 @@ fn keep_alive(socket: &Socket, options: &ManagerOptions) {
     }
 }
 
-/// A socket that does not block. Addresses are reused on both sides: a
-/// connection that has ended, or that goes out from the port by chance, does
-/// not keep a listener from it.
+/// Creates a non-blocking socket. Addresses are reused on both sides: a connection
+/// that has ended, or that uses the port as its local port by chance, does not keep
+/// a listener from the port.
 fn socket(family_of: SocketAddr) -> io::Result<Socket> {
     let domain = Domain::for_address(family_of);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_says_of_an_attempt_is_told_apart() {
+    fn errors_of_the_system_map_to_events() {
         let of = |errno| outcome(&io::Error::from_raw_os_error(errno));
         for errno in [libc::ECONNREFUSED, libc::ECONNRESET] {
             assert_eq!(of(errno), ConnectionEvent::NonPeerRejected, "{errno}");
@@ -200,7 +201,7 @@ mod tests {
             }
         };
         for fd in [listener.as_raw_fd(), stream.as_raw_fd(), taken.as_raw_fd()] {
-            // SAFETY: asks for flags of descriptors that are open.
+            // SAFETY: reads the flags of open descriptors.
             let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
             assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
         }

@@ -16,12 +16,12 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connections taken from one listener before others have their turn.
+/// The most connections accepted from one listener before others are served.
 const TURN: usize = 64;
-/// How long to wait when the system has no descriptor for a connection.
+/// How long to wait when no descriptor is left for a connection.
 const STARVED: Duration = Duration::from_millis(100);
 
-/// Serves until told to stop.
+/// Runs the thread until a stop command.
 pub(super) fn run(shared: &Shared, poll: Poll) {
     let runner = Runner {
         shared,
@@ -43,27 +43,27 @@ struct Runner<'a> {
     shared: &'a Shared,
     listeners: HashMap<Token, Arc<Listening>>,
     sessions: HashMap<Token, Entry>,
-    /// Of sessions, earliest first.
+    /// The sessions' deadlines, earliest first.
     deadlines: BTreeSet<(Instant, Token)>,
-    /// Sessions without a request.
+    /// Sessions that have not sent a request.
     silent: Silent,
-    /// A listener waits until a silent session has had its time.
+    /// Listeners wait until a silent session has had its time.
     held_back: bool,
-    /// The descriptor in reserve was given up for a connection.
+    /// The reserve descriptor was closed for a connection.
     lent: bool,
-    /// Listeners that may have more, and when to look.
+    /// Listeners that may have more connections, and when to look.
     again: Vec<(Instant, Token)>,
-    /// Where streams are read to.
+    /// The buffer that streams are read into.
     scratch: Vec<u8>,
-    /// Said that the system has no descriptors.
+    /// The lack of descriptors was logged.
     starved: bool,
-    /// Said that too many have not requested anything.
+    /// The flood of silent connections was logged.
     crowded: bool,
 }
 
 struct Entry {
     session: Session,
-    /// Its deadline in `deadlines`.
+    /// The session's entry in `deadlines`.
     armed: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ impl Runner<'_> {
             if let Err(error) = poll.poll(&mut events, self.patience())
                 && error.kind() != io::ErrorKind::Interrupted
             {
-                // Somebody closed descriptors that are not his: nothing can
+                // The program has closed descriptors of this library: nothing can
                 // be served any more.
                 tracing::error!(%error, "the connection manager cannot wait for events");
                 for entry in self.sessions.values_mut() {
@@ -98,7 +98,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Does what the handles want, until they want nothing. Whether to stop.
+    /// Executes commands until there are none. Returns whether to stop.
     fn obey(&mut self) -> bool {
         loop {
             let commands = self.shared.post.take_commands();
@@ -136,22 +136,22 @@ impl Runner<'_> {
                     }
                     Command::Abort(token) => self.with(token, Session::abort),
                     Command::Fail(token) => self.with(token, Session::fail),
-                    // Handles are gone, so all that is left are connections
-                    // that nobody has asked for anything.
+                    // All handles were dropped, so only connections without a
+                    // request are left.
                     Command::Stop => return true,
                 }
             }
         }
     }
 
-    /// How long nothing needs doing; `None` is for ever.
+    /// Returns the time until the next deadline; `None` if there is none.
     fn patience(&self) -> Option<Duration> {
         let deadline = self.deadlines.first().map(|&(at, _)| at);
         let next = self.again.iter().map(|&(at, _)| at).chain(deadline).min();
         next.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Takes connections from a listener.
+    /// Accepts connections from a listener.
     fn take(&mut self, token: Token) {
         let Some(listening) = self.listeners.get(&token).map(Arc::clone) else {
             return;
@@ -173,11 +173,11 @@ impl Runner<'_> {
                     self.welcome(stream, peer, &listening);
                 }
                 Err(error) => match error.raw_os_error() {
-                    // Also when the handle has closed them.
+                    // Also if the handle has closed the sockets.
                     Some(libc::EAGAIN) => return,
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                        // The kernel takes a descriptor before it looks whether
-                        // a connection waits.
+                        // The kernel allocates a descriptor before it checks
+                        // whether a connection waits.
                         if !listening.has_waiting() {
                             return;
                         }
@@ -187,7 +187,7 @@ impl Runner<'_> {
                             return;
                         }
                     }
-                    // An error of one connection, which is gone.
+                    // The error of one connection, which is gone.
                     _ => (),
                 },
             }
@@ -210,16 +210,15 @@ impl Runner<'_> {
         self.admit(token, session);
     }
 
-    /// Puts a descriptor in reserve for the one that was given up, if there is
-    /// one.
+    /// Opens the reserve descriptor again, if it was closed and there is one.
     fn restore_reserve(&mut self) {
         if self.lent {
             self.lent = self.shared.keep_reserve().is_err();
         }
     }
 
-    /// Makes room for a connection without a request. `Err` says when there
-    /// may be some.
+    /// Makes room for a connection without a request. `Err` is the time to try
+    /// again.
     fn make_room(&mut self) -> Result<(), Instant> {
         loop {
             match self.silent.room(Instant::now()) {
@@ -230,14 +229,14 @@ impl Runner<'_> {
         }
     }
 
-    /// Drops a session without a request, unless its request has come.
+    /// Drops a session without a request, unless its request has arrived.
     fn dismiss(&mut self, token: Token) {
         self.drive(token);
         if !self.silent.contains(token) {
             return;
         }
         self.silent.stayed_silent();
-        // A flood of connections is not to fill the log as well.
+        // A flood of connections must not flood the log.
         if !self.crowded {
             self.crowded = true;
             tracing::warn!("too many connections without a request: the oldest are dropped");
@@ -245,9 +244,8 @@ impl Runner<'_> {
         self.settle(token, Fate::Over);
     }
 
-    /// Frees a descriptor for a connection that waits: the one in reserve, or
-    /// that of the oldest session without a request. `Err` says when to try
-    /// again.
+    /// Frees a descriptor for a waiting connection: the reserve, or that of the
+    /// oldest session without a request. `Err` is the time to try again.
     fn give_up_a_descriptor(&mut self, error: &io::Error) -> Result<(), Instant> {
         if self.shared.give_up_reserve() {
             self.lent = true;
@@ -276,7 +274,7 @@ impl Runner<'_> {
             armed: None,
         };
         self.sessions.insert(token, entry);
-        // Its first event may have passed before the session was known.
+        // Its first event may have come before the session was known.
         self.drive(token);
     }
 
@@ -299,7 +297,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Brings the books in line with a session that was changed.
+    /// Updates the thread's tables after a session has changed.
     fn settle(&mut self, token: Token, fate: Fate) {
         let Some(entry) = self.sessions.get_mut(&token) else {
             return;
@@ -317,7 +315,7 @@ impl Runner<'_> {
         }
         let spoke = over || !entry.session.is_silent();
         if spoke && self.silent.remove(token) && self.held_back {
-            // There is room for those that wait.
+            // There is room for waiting connections.
             self.held_back = false;
             let now = Instant::now();
             self.again.iter_mut().for_each(|(at, _)| *at = now);
@@ -330,7 +328,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Notes that a listener may have more; once, however often it is told.
+    /// Records that a listener may have more connections; only once per listener.
     fn later(&mut self, token: Token, at: Instant) {
         if self.again.iter().all(|&(_, known)| known != token) {
             self.again.push((at, token));
@@ -360,8 +358,8 @@ impl Runner<'_> {
     }
 }
 
-/// Takes a connection from one of the sockets, beginning with another one at
-/// each turn, so that all of them are served.
+/// Accepts a connection from one of the sockets. Starts with another socket at each
+/// turn, so that all of them are served.
 fn accept(sockets: &[TcpListener], turn: usize) -> io::Result<(TcpStream, SocketAddr)> {
     for number in 0..sockets.len() {
         match sockets[(turn + number) % sockets.len()].accept() {

@@ -1,4 +1,4 @@
-//! What handles and the service thread share, and how the thread starts and ends.
+//! State shared by handles and the service thread; start and end of the thread.
 
 use super::run;
 use super::session::{ConnectionGate, ListenGate};
@@ -12,54 +12,54 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Keeps the thread: all handles have one, the thread itself only a `Weak`.
+/// Keeps the thread running: every handle has one, the thread itself only a `Weak`.
 pub(in crate::cm) struct Service {
     pub(super) shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Also the thread's.
+/// The state that the thread shares with the handles.
 pub(super) struct Shared {
     pub(super) options: ManagerOptions,
     pub(super) post: Post<Command>,
     registry: Registry,
-    /// A descriptor, from the first listener on.
+    /// The reserve descriptor, from the first listener on.
     reserve: Mutex<Option<Registry>>,
-    /// For the requests that the thread makes.
+    /// For the requests that the thread creates.
     service: OnceLock<Weak<Service>>,
 }
 
-/// What handles want of the thread.
+/// A command of a handle to the service thread.
 pub(super) enum Command {
-    /// Take connections from a listener, whose socket is registered.
+    /// Accept connections from a listener, whose sockets are registered.
     Listen(Token, Arc<Listening>),
-    /// Its socket is closed.
+    /// The listener's sockets are closed.
     Unlisten(Token),
-    /// Pursue a connection that was begun.
+    /// Continue a connection that was started.
     Connect(Token, Connecting),
-    /// Answer a request: accept.
+    /// Accept a request.
     Accept(Token, Arc<ConnectionGate>, Vec<u8>),
-    /// Answer a request: refuse; `true` as the application.
+    /// Reject a request; `true` if the application has rejected it.
     Reject(Token, bool),
     Disconnect(Token),
-    /// The gate is shut: say goodbye and forget.
+    /// Send a goodbye and drop the session; its gate is closed.
     Abort(Token),
-    /// As that, since it has failed.
+    /// As `Abort`, after a failure of the connection.
     Fail(Token),
     Stop,
 }
 
-/// A listener, as its handle and the thread know it.
+/// A listener, shared by its handle and the thread.
 pub(super) struct Listening {
     pub(super) qualifier: u64,
-    /// One of each address. None once the handle closed them, which frees the
-    /// port at once.
+    /// One socket per address. Empty once the handle has closed them, which frees
+    /// the port at once.
     pub(super) sockets: Mutex<Vec<TcpListener>>,
     pub(super) gate: ListenGate,
 }
 
 impl Listening {
-    /// Whether a connection waits to be taken.
+    /// Returns whether a connection waits to be accepted.
     pub(super) fn has_waiting(&self) -> bool {
         let sockets = self.sockets.lock();
         let asked = sockets.iter().map(|socket| libc::pollfd {
@@ -69,18 +69,18 @@ impl Listening {
         });
         let mut asked: Vec<_> = asked.collect();
         let count = asked.len() as libc::nfds_t;
-        // SAFETY: so many structs, which are ours, and descriptors that are
-        // open as long as the lock is held. It does not wait.
+        // SAFETY: that many structs, owned by this function, with descriptors that
+        // are open as long as the lock is held. The call does not wait.
         unsafe { libc::poll(asked.as_mut_ptr(), count, 0) > 0 }
     }
 }
 
-/// A connection that was begun.
+/// A connection that was started.
 pub(super) struct Connecting {
-    /// Registered; or the event that ended the attempt at once.
+    /// The registered stream, or the event that ended the attempt at once.
     pub(super) stream: Result<TcpStream, crate::cm::ConnectionEvent>,
     pub(super) gate: Arc<ConnectionGate>,
-    /// To send when the stream is there.
+    /// The request to send when the stream is connected.
     pub(super) request: Vec<u8>,
     pub(super) deadline: Option<Instant>,
 }
@@ -124,8 +124,8 @@ impl Drop for Service {
 }
 
 impl Shared {
-    /// Has the thread woken for a socket. What comes before the thread knows
-    /// the token is lost, so it looks at the socket when it is told.
+    /// Registers a socket for the thread. Events before the thread knows the token
+    /// are lost, so the thread checks the socket when it gets the command.
     pub(super) fn register(
         &self,
         socket: &mut impl Source,
@@ -136,14 +136,14 @@ impl Shared {
         done.map_err(CmError::Resources)
     }
 
-    /// A copy of the descriptor in a fork would keep the set from noticing
-    /// that the socket is closed.
+    /// Removes a socket. Needed before it is closed: a copy of the descriptor in a
+    /// forked child would keep it registered.
     pub(super) fn deregister(&self, socket: &mut impl Source) {
         let _ = self.registry.deregister(socket);
     }
 
-    /// Keeps a descriptor for a connection that comes when there is no other
-    /// left; the registry's, since that can be copied.
+    /// Opens a reserve descriptor, for a connection that arrives when no other
+    /// descriptor is left: a copy of the registry's.
     pub(super) fn keep_reserve(&self) -> Result<(), CmError> {
         let mut reserve = self.reserve.lock();
         if reserve.is_none() {
@@ -152,12 +152,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Closes the descriptor in reserve. Returns `false` if there is none.
+    /// Closes the reserve descriptor. Returns `false` if there is none.
     pub(super) fn give_up_reserve(&self) -> bool {
         self.reserve.lock().take().is_some()
     }
 
-    /// What keeps the thread, unless it ends.
+    /// Returns what keeps the thread running, unless it is ending.
     pub(super) fn service(&self) -> &Weak<Service> {
         static NONE: Weak<Service> = Weak::new();
         self.service.get().unwrap_or(&NONE)

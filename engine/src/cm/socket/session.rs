@@ -1,4 +1,4 @@
-//! One connection: a stream, its state, and what each message does to it.
+//! One connection: a stream, its state, and the effect of each message on it.
 
 use super::frame::{self, Frame, Malformed, Reason};
 use super::handle::Request;
@@ -19,11 +19,11 @@ use std::time::Instant;
 pub(super) type ConnectionGate = Gate<dyn ConnectionSink>;
 pub(super) type ListenGate = Gate<dyn ListenSink>;
 
-/// More messages than a connection ever has in one direction. With
-/// [`frame::MAX_FRAME`] it bounds what a peer can make us read.
+/// More messages than a connection ever has in one direction. Together with
+/// [`frame::MAX_FRAME`] it limits how much is read from a peer.
 const MAX_FRAMES: u8 = 8;
 
-/// Whether a session goes on.
+/// Whether a session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Fate {
@@ -33,26 +33,27 @@ pub(super) enum Fate {
 
 use Fate::{GoesOn, Over};
 
-/// What a session needs of its surroundings.
+/// The context that a session runs in.
 pub(super) struct Surroundings<'a> {
     pub(super) service: &'a Weak<Service>,
     pub(super) token: Token,
 }
 
 enum State {
-    /// Active: the stream is not there yet; the request waits in the outbox.
+    /// Active: the stream is being connected; the request waits in the outbox.
     Connecting,
-    /// Active: the answer is awaited.
+    /// Active: waits for the answer.
     Requested,
-    /// Passive: the request is awaited.
+    /// Passive: waits for the request.
     Silent(Arc<Listening>),
-    /// Passive: the application is asked. The flag is the request's.
+    /// Passive: waits for the application's answer. The flag is shared with the
+    /// request.
     Pending(Arc<AtomicBool>),
-    /// Passive: accepted; the requester's word is awaited.
+    /// Passive: accepted; waits for the requester's `Ready`.
     Accepted,
-    /// Either: connected.
+    /// Either side: connected.
     Up,
-    /// Either: goodbye is said, its answer awaited.
+    /// Either side: goodbye was sent; waits for its answer.
     Closing,
 }
 
@@ -62,18 +63,19 @@ pub(super) struct Session {
     state: State,
     /// `None` until a request is accepted.
     gate: Option<Arc<ConnectionGate>>,
-    /// When [`Session::expire`] is to be called.
+    /// When [`Session::expire`] has to be called.
     pub(super) deadline: Option<Instant>,
-    /// Part of a message.
+    /// The received part of a message.
     inbox: Vec<u8>,
-    /// What the stream did not take yet.
+    /// Bytes that the stream has not taken yet.
     outbox: Vec<u8>,
-    /// Messages received.
+    /// The number of messages received.
     frames: u8,
 }
 
 impl Session {
-    /// Of the active side. An attempt that ended at once is told of.
+    /// Creates a session of the active side. If the attempt has failed already,
+    /// reports that and returns `None`.
     pub(super) fn active(connecting: Connecting) -> Option<Self> {
         let gate = connecting.gate;
         let stream = match connecting.stream {
@@ -95,7 +97,7 @@ impl Session {
         })
     }
 
-    /// Of the passive side.
+    /// Creates a session of the passive side.
     pub(super) fn passive(
         stream: TcpStream,
         peer: SocketAddr,
@@ -114,12 +116,12 @@ impl Session {
         }
     }
 
-    /// Whether its request has not come yet.
+    /// Returns whether its request has not arrived yet.
     pub(super) fn is_silent(&self) -> bool {
         matches!(self.state, State::Silent(_))
     }
 
-    /// Does all that the stream allows now.
+    /// Reads and writes everything that the stream allows now.
     pub(super) fn drive(&mut self, around: &Surroundings<'_>, scratch: &mut [u8]) -> Fate {
         if matches!(self.state, State::Connecting) {
             match self.connected() {
@@ -147,7 +149,7 @@ impl Session {
         }
     }
 
-    /// The deadline is over.
+    /// Handles the end of the deadline.
     pub(super) fn expire(&mut self) -> Fate {
         self.deadline = None;
         match self.state {
@@ -162,7 +164,7 @@ impl Session {
             }
             State::Accepted => {
                 tracing::debug!(peer = ?self.peer, "accepted, but not ready in time: dropped");
-                // One that becomes ready after all gets a disconnect.
+                // If the requester becomes ready later, it gets a disconnect.
                 self.send(&frame::goodbye());
                 self.over(ConnectionEvent::AcceptFailed)
             }
@@ -171,8 +173,8 @@ impl Session {
         }
     }
 
-    /// The application accepts the request. The requester has a bounded time
-    /// to report that it is ready.
+    /// Accepts the request for the application. The requester has a limited time to
+    /// report that it is ready.
     pub(super) fn accept(
         &mut self,
         gate: Arc<ConnectionGate>,
@@ -185,7 +187,7 @@ impl Session {
         self.send(answer);
     }
 
-    /// The request is refused, as by the application or as by nobody.
+    /// Rejects the request, for the application or because there was no answer.
     pub(super) fn reject(&mut self, as_the_application: bool) -> Fate {
         self.send(&frame::reject(if as_the_application {
             Reason::Application
@@ -195,7 +197,7 @@ impl Session {
         Over
     }
 
-    /// The application disconnects.
+    /// Disconnects for the application.
     pub(super) fn disconnect(&mut self, options: &ManagerOptions) -> Fate {
         match self.state {
             State::Connecting => self.over(ConnectionEvent::Disconnected),
@@ -213,7 +215,7 @@ impl Session {
         }
     }
 
-    /// The application forgets the connection; its gate is shut.
+    /// Ends the connection without events; its gate is closed.
     pub(super) fn abort(&mut self) -> Fate {
         if matches!(self.state, State::Requested | State::Accepted | State::Up) {
             self.send(&frame::goodbye());
@@ -221,7 +223,7 @@ impl Session {
         Over
     }
 
-    /// As [`Self::abort`], since the connection has failed.
+    /// Ends the connection as [`Self::abort`] does, after a failure.
     pub(super) fn fail(&mut self) -> Fate {
         if !matches!(self.state, State::Up) {
             return self.abort();
@@ -230,19 +232,20 @@ impl Session {
         Over
     }
 
-    /// Ends the stream, also for copies of its descriptor in forks.
+    /// Shuts the stream down, also for copies of its descriptor in forked children.
     pub(super) fn close(&mut self) {
-        // A stream that is gone already is as good.
+        // A stream that is closed already needs no shutdown.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Whether the stream is there; `Err` if it never will be.
+    /// Returns whether the stream is connected; `Err` if it cannot be.
     fn connected(&mut self) -> Result<bool, ConnectionEvent> {
         let error = match self.stream.take_error() {
             Ok(None) => match self.stream.peer_addr() {
                 Ok(peer) if self.stream.local_addr().is_ok_and(|own| own == peer) => {
-                    // Nobody listened on an ephemeral port, and the system gave
-                    // us just that one: the stream is connected with itself.
+                    // No listener had this ephemeral port, and the system assigned
+                    // the same port to this socket: the stream is connected to
+                    // itself.
                     return Err(ConnectionEvent::NonPeerRejected);
                 }
                 Ok(peer) => {
@@ -258,7 +261,7 @@ impl Session {
         Err(open::outcome(&error))
     }
 
-    /// Takes all whole messages out of the inbox.
+    /// Handles all complete messages in the inbox.
     fn digest(&mut self, around: &Surroundings<'_>) -> Fate {
         loop {
             match frame::parse(&self.inbox) {
@@ -343,13 +346,13 @@ impl Session {
             (State::Closing, Frame::Goodbye | Frame::Farewell | Frame::Failed) => {
                 self.over(ConnectionEvent::Disconnected)
             }
-            // It crossed with our goodbye.
+            // It crossed with the goodbye of this side.
             (State::Closing, Frame::Ready) => GoesOn,
             (_, frame) => self.unexpected(&frame),
         }
     }
 
-    /// Passive: asks the application.
+    /// Passive: passes the request to the application.
     fn requested(
         &mut self,
         listening: &Listening,
@@ -363,7 +366,7 @@ impl Session {
         let alive = Arc::new(AtomicBool::new(true));
         self.state = State::Pending(Arc::clone(&alive));
         let request = Request::new(service, around.token, alive);
-        // A request that nobody takes refuses itself when it is dropped.
+        // If no sink takes the request, dropping it rejects it.
         let request = crate::cm::Request::new(details, RequestOf::Socket(request));
         let _ = listening.gate.call(false, |sink| sink.request(request));
         GoesOn
@@ -394,7 +397,7 @@ impl Session {
                 tracing::warn!(peer = ?self.peer, "request refused: {what}");
                 self.send(&frame::reject(Reason::Version(frame::VERSION)));
             }
-            // Whoever knocks on ports need not fill the log.
+            // A port scan must not fill the log.
             (State::Silent(_), _) => tracing::debug!(peer = ?self.peer, "dropped: {what}"),
             _ => tracing::warn!(peer = ?self.peer, "connection ended: {what}"),
         }
@@ -406,7 +409,7 @@ impl Session {
         self.ended(None)
     }
 
-    /// The stream is at its end, or not worth reading on.
+    /// Handles the end of the stream, or a stream that is not read any further.
     pub(super) fn ended(&mut self, error: Option<&io::Error>) -> Fate {
         match &self.state {
             State::Connecting | State::Requested => {
@@ -423,7 +426,7 @@ impl Session {
         }
     }
 
-    /// Tells a terminal event.
+    /// Reports a terminal event.
     fn over(&mut self, event: ConnectionEvent) -> Fate {
         self.tell(event);
         Over
@@ -446,7 +449,8 @@ impl Session {
                 Ok(count) => drop(self.outbox.drain(..count)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-                // Reading tells how the stream ended, after what came before.
+                // Reading reports how the stream ended, after the remaining
+                // messages.
                 Err(_) => self.outbox.clear(),
             }
         }
@@ -477,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_connected_with_itself_is_nobody() {
+    fn a_stream_that_is_connected_to_itself_is_rejected() {
         let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let socket = socket.unwrap();

@@ -1,46 +1,46 @@
-//! Connections that have not sent their request: how many there may be, and
-//! which one goes when there are too many.
+//! Silent connections, which have not sent their request: how many are allowed, and
+//! which one is dropped when there are too many.
 //!
-//! Anything that reaches a listener can connect and say nothing. Each such
-//! connection takes one of the program's descriptors until its time is up, so
-//! there may be only few of them, and the oldest makes room for the next: it
-//! has had the most time to speak. Where a peer connects from does not matter,
-//! since a host can have many clients and a stranger many addresses.
+//! Anything that reaches a listener can connect and send nothing. Each such
+//! connection takes one of the program's descriptors until its time is up. So only
+//! few are allowed, and the oldest is dropped for the next one, since it has had
+//! the most time. The peer's address does not matter: one host can have many
+//! clients, and an attacker many addresses.
 //!
-//! A busy peer may also need a moment for its request. So when the places are
-//! used up for the first time, the listeners wait until the oldest connection
-//! has had [`GRACE`]. If that connection is still silent then, peers of that
-//! kind are about, and no listener waits again until half of the places are
-//! free.
+//! A busy peer may need a moment for its request. So when all places are taken for
+//! the first time, the listeners wait until the oldest connection has been silent
+//! for [`GRACE`]. If it is still silent then, this is a flood, and no listener
+//! waits again until half of the places are free.
 
 use mio::Token;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Most silent connections, however many descriptors a process may have.
+/// The most silent connections, for any limit of descriptors.
 const MOST: usize = 1024;
-/// They may take one descriptor of this many that the process may have.
+/// Silent connections may take one of this many descriptors.
 const SHARE: usize = 4;
-/// How long the first connection that has to go may have been silent.
+/// How long the first connection to be dropped must have been silent.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The silent connections of one manager.
 pub(super) struct Silent {
-    /// Tokens count up, so the first one is the oldest.
+    /// Tokens count up, so the first one is the oldest connection.
     since: BTreeMap<Token, Instant>,
     most: usize,
-    /// A connection had its grace, and had to go.
+    /// A connection was silent for the grace period and was dropped.
     flooded: bool,
 }
 
-/// Whether there is room for another one.
+/// Whether another silent connection is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// There is.
+    /// It is allowed.
     Free,
-    /// If this one goes, unless its request has come.
+    /// It is allowed if this one is dropped, unless the request of this one has
+    /// arrived.
     Instead(Token),
-    /// Not before this time, unless one speaks.
+    /// Not before this time, unless a silent connection sends its request.
     At(Instant),
 }
 
@@ -53,10 +53,10 @@ impl Silent {
         }
     }
 
-    /// Sets how many there may be: `limit` is the process's limit of
-    /// descriptors, and `newest` the last one that the kernel gave. It gives
-    /// the lowest that is free, so that at most `limit - newest` are free, of
-    /// which the program keeps half.
+    /// Sets how many silent connections are allowed: `limit` is the process's limit
+    /// of descriptors, and `newest` the descriptor that the kernel allocated last.
+    /// The kernel allocates the lowest free descriptor, so at most `limit - newest`
+    /// are free. Half of them are left to the program.
     pub(super) fn resize(&mut self, limit: usize, newest: usize) {
         let free = limit.saturating_sub(newest);
         self.most = MOST.min(limit / SHARE).min(free / 2).max(1);
@@ -66,7 +66,8 @@ impl Silent {
         self.since.insert(token, now);
     }
 
-    /// Removes one that spoke or ended. Returns whether it was silent.
+    /// Removes a connection that sent its request or ended. Returns whether it was
+    /// silent.
     pub(super) fn remove(&mut self, token: Token) -> bool {
         let was = self.since.remove(&token).is_some();
         if self.since.len() <= self.most / 2 {
@@ -79,7 +80,7 @@ impl Silent {
         self.since.contains_key(&token)
     }
 
-    /// Whether another one may come.
+    /// Returns whether another silent connection is allowed.
     pub(super) fn room(&self, now: Instant) -> Room {
         if self.since.len() < self.most {
             return Room::Free;
@@ -87,7 +88,8 @@ impl Silent {
         self.oldest(now)
     }
 
-    /// Whether the oldest one can go; [`Room::Free`] if there is none.
+    /// Returns whether the oldest silent connection can be dropped; [`Room::Free`]
+    /// if there is none.
     pub(super) fn oldest(&self, now: Instant) -> Room {
         match self.since.first_key_value() {
             Some((&oldest, &since)) => match since.checked_add(GRACE) {
@@ -98,7 +100,8 @@ impl Silent {
         }
     }
 
-    /// The oldest one stayed silent and goes: the next ones go at once.
+    /// Records that the oldest connection stayed silent and is dropped: the next
+    /// ones are dropped without grace.
     pub(super) fn stayed_silent(&mut self) {
         self.flooded = true;
     }
@@ -108,7 +111,7 @@ impl Silent {
 mod tests {
     use super::*;
 
-    /// With `most` places, the first `count` of them taken at `at`.
+    /// Returns `most` places, of which the first `count` were taken at time `at`.
     fn silent(most: usize, count: usize, at: Instant) -> Silent {
         let mut silent = Silent::new();
         silent.resize(4 * most, 0);
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_places_are_a_part_of_what_the_process_may_have_and_of_what_is_free() {
+    fn places_are_a_fraction_of_the_limit_and_of_the_free_descriptors() {
         let of = |limit, newest| {
             let mut silent = Silent::new();
             silent.resize(limit, newest);
@@ -129,23 +132,23 @@ mod tests {
         assert_eq!(of(1024, 20), 256);
         assert_eq!(of(20_000, 20), 1024);
         assert_eq!(of(usize::MAX, 20), 1024);
-        // Of 104 that may be free, the program keeps 52.
+        // At most 104 descriptors are free, of which 52 are left to the program.
         assert_eq!(of(1024, 920), 52);
         assert_eq!(of(1024, 1023), 1);
-        // The limit was lowered below what is open.
+        // The limit was lowered below the number of open descriptors.
         assert_eq!(of(64, 1000), 1);
         assert_eq!(of(0, 3), 1);
     }
 
-    /// `used` descriptors of `limit` are the program's; the rest is offered to
+    /// The program uses `used` of `limit` descriptors; the rest is available to
     /// silent connections only.
     #[test]
-    fn a_third_of_what_the_program_leaves_is_the_most_they_take() {
+    fn silent_connections_take_at_most_a_third_of_the_free_descriptors() {
         for (limit, used) in [(1024, 20), (1024, 600), (1024, 900), (1024, 1000), (64, 10)] {
             let (mut silent, now) = (Silent::new(), Instant::now());
             silent.stayed_silent();
             for number in 0..5000 {
-                // The lowest free one.
+                // The lowest free descriptor.
                 let newest = used + silent.since.len();
                 assert!(newest < limit, "{limit} {used}");
                 silent.insert(Token(number), now);
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_and_only_when_there_is_no_room() {
+    fn the_oldest_is_dropped_only_when_there_is_no_room() {
         let now = Instant::now();
         let mut silent = silent(4, 3, now);
         let later = now + GRACE;
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_has_to_go_gets_its_grace_and_the_next_ones_none() {
+    fn the_first_connection_to_be_dropped_gets_grace_and_later_ones_none() {
         let now = Instant::now();
         let mut silent = silent(4, 4, now);
         assert_eq!(silent.room(now), Room::At(now + GRACE));
@@ -195,7 +198,7 @@ mod tests {
             assert!(silent.contains(Token(token)));
             silent.remove(Token(token));
         }
-        // Half of the places were free: it begins anew.
+        // Half of the places were free, so the next one gets grace again.
         for token in 30..34 {
             silent.insert(Token(token), later);
         }

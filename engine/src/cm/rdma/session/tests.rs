@@ -1,4 +1,4 @@
-//! Sessions on a wire that does as it is told.
+//! Sessions on a simulated rdma_cm.
 
 use super::*;
 use crate::cm::rdma::event::{CONSUMER_DEFINED, Said};
@@ -8,11 +8,11 @@ use std::sync::Mutex;
 
 mod iwarp;
 
-/// Notes what is asked, and refuses what it is told to refuse.
+/// Records the calls, and fails those that the test selects.
 #[derive(Default)]
 struct Fake {
     asked: Vec<&'static str>,
-    /// A bit for each call, beginning with the lowest: whether it fails.
+    /// One bit per call, from the lowest: whether the call fails.
     fails: u64,
 }
 
@@ -111,7 +111,7 @@ fn active(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>) {
     (session, sink)
 }
 
-/// Until the answer is awaited.
+/// Returns an active session that waits for the answer.
 fn requested(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>, Instant) {
     let (mut session, sink) = active(deadline);
     let now = Instant::now();
@@ -121,7 +121,7 @@ fn requested(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>, Instant) {
 }
 
 #[test]
-fn an_active_side_goes_its_way_to_the_end() {
+fn an_active_side_connects_and_disconnects() {
     let (mut session, sink, now) = requested(None);
     let event = Event::Accepted(Said::default());
     assert_eq!(session.handle(event, || now), GoesOn);
@@ -145,7 +145,7 @@ fn an_active_side_goes_its_way_to_the_end() {
 }
 
 #[test]
-fn refusals_are_told_apart() {
+fn rejections_are_distinguished_by_their_origin() {
     let application = [payload::REFUSAL.to_vec(), vec![0; 144]].concat();
     let cases = [
         (
@@ -153,15 +153,15 @@ fn refusals_are_told_apart() {
             &application[..],
             ConnectionEvent::PeerRejected,
         ),
-        // A kernel whose program is gone.
+        // A kernel whose program has ended.
         (
             CONSUMER_DEFINED,
             &[0; 148],
             ConnectionEvent::NonPeerRejected,
         ),
-        // Nobody listens.
+        // There is no listener.
         (8, &application, ConnectionEvent::NonPeerRejected),
-        // The same three on iWARP.
+        // The same three cases on iWARP.
         (
             -libc::ECONNRESET,
             &application,
@@ -178,7 +178,7 @@ fn refusals_are_told_apart() {
 }
 
 #[test]
-fn who_is_remembered_asks_again_until_it_is_forgotten() {
+fn a_remembered_queue_pair_repeats_its_request_until_it_is_forgotten() {
     let (mut session, sink, mut now) = requested(None);
     let mut pauses = Vec::new();
     for _ in 0..6 {
@@ -205,7 +205,7 @@ fn who_is_remembered_asks_again_until_it_is_forgotten() {
 }
 
 #[test]
-fn who_is_never_forgotten_gives_up() {
+fn a_queue_pair_that_is_never_forgotten_gives_up() {
     let (mut session, sink, begun) = requested(None);
     let mut now = begun;
     while session.handle(rejected(STALE_CONNECTION, &[]), || now) == GoesOn {
@@ -218,7 +218,7 @@ fn who_is_never_forgotten_gives_up() {
     assert!(now - begun >= STALE_FOR);
     assert_eq!(sink.take(), [ConnectionEvent::NonPeerRejected]);
 
-    // With a timeout it is that which counts.
+    // With a timeout, the timeout decides.
     let begun = Instant::now();
     let deadline = begun + Duration::from_millis(50);
     let (mut session, sink, now) = requested(Some(deadline));
@@ -247,9 +247,9 @@ fn times(now: Instant, not_before: Option<Instant>) -> AnswerTimes {
 }
 
 #[test]
-fn a_requester_that_is_accepted_has_a_bounded_time_to_be_ready() {
+fn an_accepted_requester_has_limited_time_to_become_ready() {
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
-    // From the acceptance on, also from one that had to wait.
+    // The time starts at the acceptance, also for one that was delayed.
     for pause in [0, 500] {
         let (mut session, _) = pending();
         let answered = now + Duration::from_millis(pause);
@@ -261,7 +261,7 @@ fn a_requester_that_is_accepted_has_a_bounded_time_to_be_ready() {
         assert_eq!(session.expire(answered + TIMEOUT), Over);
         assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
     }
-    // Once it is ready, its silence is no failure.
+    // Once the requester is ready, its silence is not a failure.
     let (mut session, _) = pending();
     assert_eq!(
         session.accept(sink.gate(), offer(), &times(now, None)),
@@ -277,7 +277,7 @@ fn a_requester_that_is_accepted_has_a_bounded_time_to_be_ready() {
 }
 
 #[test]
-fn an_acceptance_waits_until_the_requester_has_forgotten() {
+fn an_acceptance_waits_until_the_requester_s_kernel_has_forgotten() {
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
     let (mut session, _) = pending();
     let until = now + Duration::from_millis(500);
@@ -298,7 +298,7 @@ fn an_acceptance_waits_until_the_requester_has_forgotten() {
 }
 
 #[test]
-fn an_acceptance_that_is_taken_back_says_goodbye_when_it_can() {
+fn an_acceptance_that_is_withdrawn_disconnects_when_possible() {
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
     let (mut session, _) = pending();
     assert_eq!(
@@ -318,7 +318,7 @@ fn an_acceptance_that_is_taken_back_says_goodbye_when_it_can() {
 }
 
 #[test]
-fn a_device_that_goes_ends_each_state_in_its_way() {
+fn a_removed_device_ends_every_state() {
     let now = Instant::now();
     let (mut session, sink, _) = requested(None);
     assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
@@ -346,7 +346,7 @@ fn a_device_that_goes_ends_each_state_in_its_way() {
         session.handle(Event::Established(Said::default()), || now),
         GoesOn
     );
-    // A hint, for instance that a bond changed its member.
+    // A hint, for example that a bond has changed its active member.
     assert_eq!(session.handle(Event::Other(14), || now), GoesOn);
     assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
     let seen = [ConnectionEvent::Established, ConnectionEvent::Broken];
@@ -394,8 +394,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever comes in whatever order: an application that was told of a
-    /// connection hears of exactly one end, and of nothing after it.
+    /// With any events in any order, an application with a connection gets exactly
+    /// one terminal event, and no event after it.
     #[test]
     fn every_order_of_events_ends_in_exactly_one_terminal_event(
         is_active in any::<bool>(),
@@ -410,7 +410,7 @@ proptest! {
         let mut now = begun;
         let after = |now: Instant, milliseconds| now + Duration::from_millis(milliseconds);
         let wire = Fake { fails, ..Fake::default() };
-        // Whether the application has a connection to hear of.
+        // Whether the application has a connection that gets events.
         let mut told_of = is_active;
         let mut aborted = false;
         let mut session = if is_active {
@@ -430,7 +430,7 @@ proptest! {
                 Step::Unresolved if is_active => {
                     current.unresolved(&std::io::ErrorKind::NetworkUnreachable.into())
                 }
-                // A request is answered once, and only then is there a connection.
+                // A request is answered once, which creates the connection.
                 Step::Accept(pause) if !is_active && !told_of => {
                     told_of = true;
                     current.accept(Arc::clone(&gate), offer(), &times(now, pause.map(|it| after(now, it))))
@@ -448,7 +448,7 @@ proptest! {
                 session = None;
             }
         }
-        // Nothing lasts longer than a disconnect.
+        // The disconnect timeout is the longest time limit.
         if let Some(mut current) = session {
             let fate = if told_of {
                 match current.disconnect(Some(after(now, 2000))) {
@@ -471,7 +471,7 @@ proptest! {
         if ends > 0 {
             prop_assert!(seen.last().is_some_and(ConnectionEvent::is_terminal), "{:?}", seen);
         }
-        // At most an acceptance or an establishment, and an end.
+        // At most an acceptance or an establishment, and a terminal event.
         prop_assert!(seen.len() <= 2, "{:?}", seen);
     }
 }

@@ -1,9 +1,9 @@
-//! What differs with iWARP: the kernel connects, and a requester may have to greet.
+//! iWARP: the kernel connects the queue pairs, and a requester may have to greet.
 
 use super::*;
 
 #[test]
-fn the_requester_of_an_iwarp_connection_has_it_at_once() {
+fn the_requester_of_an_iwarp_connection_is_connected_without_establish() {
     let (mut session, sink, now) = requested(None);
     let event = Event::Established(Said::default());
     assert_eq!(session.handle(event, || now), GoesOn);
@@ -16,7 +16,8 @@ fn the_requester_of_an_iwarp_connection_has_it_at_once() {
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
 }
 
-/// Passive, connected by the kernel, and its requester has to greet.
+/// Returns a passive session that the kernel has connected, and whose requester has
+/// to greet.
 fn silent(now: Instant) -> (Session<Fake>, Arc<Sink>, Arc<Greeting>) {
     let (sink, greeting) = (Arc::new(Sink::default()), Arc::new(Greeting::played()));
     let (mut session, _) = pending();
@@ -33,7 +34,7 @@ fn silent(now: Instant) -> (Session<Fake>, Arc<Sink>, Arc<Greeting>) {
 }
 
 #[test]
-fn a_requester_that_has_to_greet_is_ready_when_it_has() {
+fn a_requester_that_has_to_greet_is_ready_after_its_greeting() {
     let mut now = Instant::now();
     let (mut session, sink, greeting) = silent(now);
     let mut pauses = Vec::new();
@@ -53,7 +54,7 @@ fn a_requester_that_has_to_greet_is_ready_when_it_has() {
 }
 
 #[test]
-fn a_requester_that_does_not_greet_in_time_has_failed() {
+fn a_requester_that_does_not_greet_in_time_fails() {
     let now = Instant::now();
     let (mut session, sink, _) = silent(now);
     assert_eq!(session.expire(now + TIMEOUT), Over);
@@ -61,7 +62,7 @@ fn a_requester_that_does_not_greet_in_time_has_failed() {
     let (mut session, sink, _) = silent(now);
     assert_eq!(session.handle(Event::Disconnected, || now), Over);
     assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
-    // Nor is it forgotten when this side goes.
+    // Its connection is also ended when this side disconnects.
     let (mut session, sink, _) = silent(now);
     assert_eq!(session.disconnect(Some(now + TIMEOUT)), GoesOn);
     assert_eq!(session.wire.asked, ["accept", "disconnect"]);
@@ -70,7 +71,7 @@ fn a_requester_that_does_not_greet_in_time_has_failed() {
 }
 
 #[test]
-fn a_greeting_and_a_goodbye_are_both_told() {
+fn a_greeting_and_a_disconnect_are_both_reported() {
     let now = Instant::now();
     let (mut session, sink, greeting) = silent(now);
     greeting.come();
@@ -80,7 +81,7 @@ fn a_greeting_and_a_goodbye_are_both_told() {
 }
 
 #[test]
-fn a_host_whose_tcp_refuses_has_nobody_who_listens() {
+fn a_refusal_by_tcp_means_that_there_is_no_listener() {
     for (errno, expected) in [
         (libc::ECONNREFUSED, ConnectionEvent::NonPeerRejected),
         (libc::ECONNRESET, ConnectionEvent::NonPeerRejected),
