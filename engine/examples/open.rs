@@ -1,5 +1,5 @@
-//! Opens a device, makes one of each object, connects two QPs with each other
-//! and prints where their rings lie: a first look at an unknown device.
+//! Opens a device, creates one object of each kind, connects two QPs with each
+//! other, and prints where their rings lie: a first look at an unknown device.
 //!
 //! `open [DEVICE]`; the first usable device without an argument.
 
@@ -29,7 +29,7 @@ fn first_usable() -> Result<String, ControlError> {
     let direct = devices
         .into_iter()
         .find(|device| device.path == DataPath::Direct);
-    // With none, opening the usual name tells why.
+    // Without a device, opening the usual name reports the reason.
     Ok(direct.map_or_else(|| "mlx5_0".to_owned(), |device| device.name))
 }
 
@@ -99,7 +99,7 @@ fn look_at(name: &str) -> Result<(), ControlError> {
         println!("as expected, {error}");
     }
     a.to_error()?;
-    // SAFETY: no endpoint drives it.
+    // SAFETY: no endpoint uses the QP.
     unsafe { a.to_reset() }?;
     println!("QP {:#x}: {}", a.qpn(), a.state()?);
     for event in device.async_events() {

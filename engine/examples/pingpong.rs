@@ -1,7 +1,8 @@
-//! A ping-pong between two endpoints of this process: the whole round of the
-//! engine. Open, register, create, connect, post, poll.
+//! A ping-pong between two endpoints of this process, with every step of the
+//! engine: open, register, create, connect, post, poll.
 //!
-//! `pingpong [DEVICE [ROUNDS]]`; the first mlx5 device and 1000 without.
+//! `pingpong [DEVICE [ROUNDS]]`; by default the first mlx5 device and 1000 round
+//! trips.
 
 use std::error::Error;
 use std::time::Instant;
@@ -15,8 +16,8 @@ use dat_engine::{
 const MESSAGE: &[u8] = b"sixteen bytes...";
 const PORT: u8 = 1;
 
-/// One end of the connection. Fields are dropped in order: the memory that
-/// requests name goes last.
+/// One end of the connection. Fields are dropped in order: the memory of the
+/// requests is dropped last.
 struct End {
     endpoint: Endpoint,
     cq: CompletionQueue,
@@ -43,14 +44,14 @@ impl End {
         })
     }
 
-    /// The receive is posted before the peer can send.
+    /// Posts a receive, before the peer can send.
     fn expect(&mut self) -> Result<(), Box<dyn Error>> {
         let segment = self.buffer.segment(2048, 2048).ok_or("buffer too small")?;
         let request = RecvRequest {
             cookie: 1,
             segments: &[segment],
         };
-        // SAFETY: the second half of the buffer is left alone until the
+        // SAFETY: the second half of the buffer is not used otherwise until the
         // receive completes, and outlives the endpoint.
         unsafe { self.endpoint.post_recv(&request) }?;
         Ok(())
@@ -71,7 +72,7 @@ impl End {
         Ok(())
     }
 
-    /// Polls until the completion with that cookie, which must be good.
+    /// Polls until the completion with that `wr_id`, which must be successful.
     fn wait(&mut self, cookie: u64) -> Result<u32, Box<dyn Error>> {
         loop {
             match self.cq.poll() {
@@ -79,7 +80,7 @@ impl End {
                     return Err(format!("{}: {}", done.status, done.status.hint()).into());
                 }
                 Some(done) if done.cookie == cookie => return Ok(done.byte_len),
-                // Another request's completion, or none yet.
+                // The completion of another request, or none yet.
                 Some(_) | None => std::hint::spin_loop(),
             }
         }
@@ -105,14 +106,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut ping = End::new(&device, &domain)?;
     let mut pong = End::new(&device, &domain)?;
     for end in [&ping, &pong] {
-        // SAFETY: nothing is posted yet, so the buffer is ours alone.
+        // SAFETY: nothing is posted yet, so the buffer has no other user.
         unsafe {
             let to = end.buffer.as_ptr().as_ptr();
             to.copy_from_nonoverlapping(MESSAGE.as_ptr(), MESSAGE.len());
         }
     }
 
-    // Between hosts the two addresses travel by some other way first.
+    // Between hosts, the addresses are exchanged by other means first.
     let options = ConnectOptions::default();
     let (here, there) = (
         ping.endpoint.local_address(PORT)?,

@@ -1,15 +1,15 @@
-//! All interleavings of a wait with those who end it: the device, and threads
-//! that bring something and wake. Only with `--cfg loom`:
+//! All interleavings of a wait with what ends it: the device, and threads that
+//! change the source and wake. Only with `--cfg loom`:
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg loom" cargo test -p dat-engine --test loom --release
 //! ```
 //!
 //! The protocol and the word are the engine's own sources, compiled with loom's
-//! atomics. Around them this file plays the system: descriptors that become
-//! readable, and a device that raises an event only for completions that come
-//! after the arm. A wake-up that is lost leaves the waiter asleep with nobody
-//! left to wake it, which loom reports as a deadlock.
+//! atomics. This file simulates the system around them: descriptors that become
+//! readable, and a device that raises an event only for completions after the arm.
+//! A lost wake-up leaves the waiter asleep with no thread to wake it, which loom
+//! reports as a deadlock.
 
 #![cfg(loom)]
 
@@ -35,23 +35,23 @@ mod sync {
 use protocol::{BlockResult, Platform, Source, WaitCounters, WaitOutcome};
 use word::SleepWord;
 
-/// What `ppoll` looks at: how much there is to read.
+/// The state of a descriptor for `ppoll`: how much there is to read.
 #[derive(Default)]
 struct Descriptors {
     alarm: u32,
     channel: u32,
 }
 
-/// Everything that the threads share.
+/// The state that the threads share.
 struct World {
     word: SleepWord,
     descriptors: Mutex<Descriptors>,
     readable: Condvar,
-    /// Completions that the device has written, and whether it was asked for an
-    /// event. The device does one thing at a time.
+    /// The completions that the device has written, and whether it is armed. The
+    /// device does one thing at a time.
     completions: AtomicU32,
     armed: Mutex<bool>,
-    /// What other threads have brought.
+    /// The messages of other threads.
     brought: AtomicU32,
 }
 
@@ -67,7 +67,7 @@ impl World {
         })
     }
 
-    /// The device completes a request.
+    /// Completes a request, as the device.
     fn complete(&self) {
         let mut armed = self.armed.lock().unwrap();
         self.completions.fetch_add(1, Ordering::Release);
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// A thread brings something: `Blocker::wake` comes after it.
+    /// Sends a message; `Blocker::wake` follows.
     fn bring(&self) {
         self.brought.fetch_add(1, Ordering::Relaxed);
         if self.word.take() {
@@ -93,7 +93,7 @@ impl World {
     }
 }
 
-/// As `Blocker`, on the world's descriptors.
+/// Does what `Blocker` does, on the simulated descriptors.
 impl Platform for World {
     type Guard = ();
 
@@ -143,7 +143,7 @@ impl Platform for World {
     }
 }
 
-/// Waits for a number of things, of whichever kind.
+/// A source that is ready after a number of completions and messages.
 struct Need {
     world: Arc<World>,
     all: u32,
@@ -169,7 +169,7 @@ impl Source for Need {
     }
 }
 
-/// Waits until there are `all`. Answers what it cost.
+/// Waits until there are `all`. Returns the statistics of the wait.
 fn wait_for(world: &Arc<World>, all: u32) -> WaitCounters {
     let mut source = Need {
         world: Arc::clone(world),
@@ -190,8 +190,8 @@ fn wait_for(world: &Arc<World>, all: u32) -> WaitCounters {
 
 /// All interleavings.
 const ALL: Option<usize> = None;
-/// Those in which a thread is preempted at most three times (where it has to
-/// wait it may be left more often): nearly all mistakes show with two.
+/// Interleavings in which a thread is preempted at most three times, besides its
+/// own blocking: nearly all mistakes appear with two.
 const MOST: Option<usize> = Some(3);
 
 fn model(preemptions: Option<usize>, check: impl Fn() + Sync + Send + 'static) {
@@ -206,7 +206,7 @@ fn in_thread(world: &Arc<World>, act: impl FnOnce(&World) + 'static) -> thread::
 }
 
 #[test]
-fn a_completion_is_not_slept_over() {
+fn a_completion_ends_the_sleep() {
     model(ALL, || {
         let world = World::new();
         let device = in_thread(&world, World::complete);
@@ -217,7 +217,7 @@ fn a_completion_is_not_slept_over() {
 }
 
 #[test]
-fn completions_that_come_one_by_one_are_not_slept_over() {
+fn completions_one_by_one_end_the_sleep() {
     model(ALL, || {
         let world = World::new();
         let device = in_thread(&world, |world| {
@@ -231,7 +231,7 @@ fn completions_that_come_one_by_one_are_not_slept_over() {
 }
 
 #[test]
-fn what_a_thread_brings_is_not_slept_over() {
+fn a_message_of_a_thread_ends_the_sleep() {
     model(ALL, || {
         let world = World::new();
         let other = in_thread(&world, World::bring);
@@ -242,7 +242,7 @@ fn what_a_thread_brings_is_not_slept_over() {
 }
 
 #[test]
-fn waits_one_after_the_other_are_all_ended_and_a_late_token_costs_one_sleep() {
+fn consecutive_waits_all_end_and_a_late_token_costs_one_sleep() {
     model(MOST, || {
         let world = World::new();
         let other = in_thread(&world, |world| {
@@ -253,12 +253,12 @@ fn waits_one_after_the_other_are_all_ended_and_a_late_token_costs_one_sleep() {
         let second = wait_for(&world, 2);
         assert!(first.spurious == 0 && second.spurious <= 1);
         other.join().unwrap();
-        assert!(!world.word.take(), "nobody sleeps any more");
+        assert!(!world.word.take(), "no thread sleeps any more");
     });
 }
 
 #[test]
-fn a_completion_and_an_abort_are_both_seen() {
+fn a_completion_and_an_abort_both_end_the_sleep() {
     model(MOST, || {
         let world = World::new();
         let device = in_thread(&world, World::complete);
@@ -270,7 +270,7 @@ fn a_completion_and_an_abort_are_both_seen() {
 }
 
 #[test]
-fn two_threads_that_wake_at_once_are_both_seen() {
+fn two_simultaneous_wakers_both_end_the_sleep() {
     model(MOST, || {
         let world = World::new();
         let others = [(); 2].map(|()| in_thread(&world, World::bring));

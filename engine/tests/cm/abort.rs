@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[test]
-fn who_aborts_hears_nothing_and_the_peer_hears_a_disconnect() {
+fn an_aborting_side_gets_no_event_and_its_peer_a_disconnect() {
     let host = Host::new();
     for from_active in [true, false] {
         let pair = host.connected();
@@ -31,9 +31,9 @@ fn who_aborts_hears_nothing_and_the_peer_hears_a_disconnect() {
 }
 
 #[test]
-fn who_fails_hears_nothing_and_the_peer_hears_of_the_failure() {
+fn a_failing_side_gets_no_event_and_its_peer_the_failure() {
     let host = Host::new();
-    // No message of rdma_cm tells why.
+    // Messages of rdma_cm carry no reason.
     let heard = match kind() {
         ManagerKind::Socket => ConnectionEvent::Broken,
         ManagerKind::Rdma => ConnectionEvent::Disconnected,
@@ -56,7 +56,7 @@ fn who_fails_hears_nothing_and_the_peer_hears_of_the_failure() {
         };
         here.fail();
         assert_eq!(hears.next(), heard);
-        // Both know.
+        // Both sides know the end already.
         there.fail();
         here.fail();
         quiet.assert_quiet();
@@ -64,11 +64,11 @@ fn who_fails_hears_nothing_and_the_peer_hears_of_the_failure() {
     }
 }
 
-/// The peer may disconnect at any time, and the side that is about to fail
-/// then gets that event first. So the service thread is held until both calls
-/// are made: no goodbye arrives between them, however busy the machine is.
+/// The peer may disconnect at any time, and the failing side then gets that event
+/// first. So the service thread is blocked until both calls are made: no goodbye
+/// arrives between them, however busy the machine is.
 #[test]
-fn a_failure_that_crosses_a_goodbye_ends_the_disconnect_as_its_answer_would() {
+fn a_failure_that_crosses_a_goodbye_completes_the_disconnect() {
     let host = Host::new();
     let pair = host.connected();
     let held = Held::new(&host.manager);
@@ -80,7 +80,7 @@ fn a_failure_that_crosses_a_goodbye_ends_the_disconnect_as_its_answer_would() {
 }
 
 #[test]
-fn a_request_whose_sender_aborted_is_dead() {
+fn a_request_of_an_aborted_requester_is_not_alive() {
     let host = Host::new();
     let (active, active_events) = host.connect();
     let request = host.requests.next();
@@ -91,7 +91,7 @@ fn a_request_whose_sender_aborted_is_dead() {
     active_events.assert_quiet();
 }
 
-/// Ends its own connection when a certain event comes.
+/// A sink that ends its own connection at a certain event.
 struct Suicide {
     connection: Mutex<Option<Connection>>,
     drops: bool,
@@ -120,7 +120,7 @@ fn a_sink_ends_its_own_connection() {
             seen: Mailbox::default(),
         });
         let (_active, active_events) = {
-            // The acceptance cannot come before the handle is in its place.
+            // The acceptance comes after the handle was stored.
             let made = host.manager.connect(
                 &local(),
                 target(own(), host.qualifier, None),
@@ -146,7 +146,7 @@ fn a_sink_ends_its_own_connection() {
     }
 }
 
-/// Takes its time.
+/// A sink whose callback takes long.
 struct Slow {
     begun: Mailbox<()>,
     done: AtomicBool,
@@ -178,7 +178,7 @@ fn abort_waits_for_a_callback_in_progress() {
     assert_eq!(active_events.next(), ConnectionEvent::Disconnected);
 }
 
-/// Panics, as applications may.
+/// A sink that panics, as applications may.
 struct Panics;
 
 impl ConnectionSink for Panics {
@@ -194,7 +194,7 @@ impl ListenSink for Panics {
 }
 
 #[test]
-fn a_sink_that_panics_harms_itself_only() {
+fn a_panicking_sink_harms_no_other_connection() {
     let host = Host::new();
     let made = host.manager.connect(
         &local(),
@@ -217,7 +217,7 @@ fn a_sink_that_panics_harms_itself_only() {
     drop(made);
 }
 
-/// Keeps the manager, and drops all it has when it is asked.
+/// A sink that keeps the manager, and drops everything it has in its callback.
 struct Last(
     Mutex<Option<(Manager, dat_engine::cm::Listener)>>,
     Mailbox<()>,
@@ -232,7 +232,7 @@ impl ListenSink for Last {
 }
 
 #[test]
-fn the_last_handle_may_go_in_a_callback() {
+fn the_last_handle_may_be_dropped_in_a_callback() {
     let last = Arc::new(Last(Mutex::new(None), Mailbox::default()));
     let manager = start();
     let (listener, qualifier) = manager.listen_any(&local(), last.clone()).unwrap();

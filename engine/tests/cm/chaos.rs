@@ -1,4 +1,4 @@
-//! Everybody does anything at any time; the promises hold nevertheless.
+//! Random operations at any time: the documented guarantees hold.
 
 use super::support::{Mailbox, local, own, parameters, start, target};
 use dat_engine::cm::{
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Sees that nothing follows a terminal event, nor an abort that returned,
-/// and that no two events come at a time.
+/// Records violations: an event after a terminal event or after an abort returned,
+/// and two events at once.
 #[derive(Default)]
 struct Strict {
     ended: AtomicUsize,
@@ -39,7 +39,7 @@ impl ConnectionSink for Strict {
     }
 }
 
-/// Numbers that look random (xorshift), the same every time.
+/// Pseudorandom numbers (xorshift), the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -127,7 +127,7 @@ impl Player {
         }
     }
 
-    /// Ends everything, and sees that it ends.
+    /// Ends everything, and checks that every connection ends.
     fn finish(&mut self) {
         while let Some(request) = self.queue.0.within(Duration::from_millis(100)) {
             drop(request);
@@ -146,7 +146,7 @@ impl Player {
 }
 
 #[test]
-fn every_connection_ends_once_whatever_happens() {
+fn every_connection_ends_exactly_once() {
     super::load::raise_descriptors(8000);
     let faults = Arc::new(Mailbox::default());
     let hosts: Vec<(Manager, Arc<Queue>, Listener, u64)> = (0..2)

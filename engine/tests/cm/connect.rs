@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
-fn parameters_and_private_data_of_every_length_arrive_whole_on_both_sides() {
+fn parameters_and_private_data_of_every_length_reach_both_sides() {
     let host = Host::new();
     let most = host.manager.max_private_data(local().transport);
     for length in (0..=most).rev().step_by(7).chain([1]) {
@@ -76,13 +76,13 @@ fn private_data_that_is_too_long_is_refused_on_both_sides() {
         .accept(parameters(2), &long, events.clone())
         .unwrap_err();
     assert!(matches!(error, CmError::TooLong { .. }), "{error}");
-    // The request went with the call, so its sender must hear something.
+    // The call has consumed the request, so the requester must get an event.
     assert_eq!(active.next(), ConnectionEvent::NonPeerRejected);
     events.assert_quiet();
 }
 
 #[test]
-fn the_application_refuses() {
+fn a_rejection_by_the_application_is_reported_as_such() {
     let host = Host::new();
     let (_connection, events) = host.connect();
     host.requests.next().reject();
@@ -91,7 +91,7 @@ fn the_application_refuses() {
 }
 
 #[test]
-fn a_request_that_is_dropped_is_refused_by_nobody() {
+fn a_dropped_request_is_a_non_peer_rejection() {
     let host = Host::new();
     let (_connection, events) = host.connect();
     drop(host.requests.next());
@@ -100,9 +100,10 @@ fn a_request_that_is_dropped_is_refused_by_nobody() {
 }
 
 #[test]
-fn where_nobody_listens_nobody_refuses() {
+fn a_port_without_listener_is_a_non_peer_rejection() {
     let manager = start();
-    // A port that is bound but not listened on is nobody else's meanwhile.
+    // A port that is bound, so that no other program can take it, but not listened
+    // on.
     let bound = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     bound.bind(&loopback().into()).unwrap();
     let port = bound.local_addr().unwrap().as_socket().unwrap().port();
@@ -112,8 +113,8 @@ fn where_nobody_listens_nobody_refuses() {
 }
 
 #[test]
-fn a_network_without_a_way_is_unreachable() {
-    // Link-local addresses exist on every link but loopback.
+fn a_network_without_a_route_is_unreachable() {
+    // Link-local addresses exist on every interface except loopback.
     let nowhere = SocketAddr::V6(std::net::SocketAddrV6::new(
         "fe80::1".parse().unwrap(),
         0,
@@ -130,7 +131,7 @@ fn a_network_without_a_way_is_unreachable() {
         sink,
     ) {
         Ok(_connection) => assert_eq!(events.next(), ConnectionEvent::Unreachable),
-        // A host without IPv6 says so.
+        // The error on a host without IPv6.
         Err(error) => assert!(matches!(error, CmError::Address(_)), "{error}"),
     }
 }
@@ -161,7 +162,7 @@ fn addresses_of_no_host_are_refused_at_once() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_times_out_and_the_request_knows() {
+fn a_missing_answer_times_out_and_ends_the_request() {
     let host = Host::new();
     let begun = Instant::now();
     let (_connection, events) = connect(
@@ -184,7 +185,7 @@ fn an_answer_that_does_not_come_times_out_and_the_request_knows() {
 }
 
 #[test]
-fn a_sink_that_cannot_follow_fails_the_acceptance() {
+fn a_sink_that_returns_an_error_fails_the_acceptance() {
     let host = Host::new();
     let refusing = Arc::new(Events {
         refuses: true,
@@ -213,7 +214,7 @@ fn a_sink_that_cannot_follow_fails_the_acceptance() {
 }
 
 #[test]
-fn two_managers_connect_as_one_does() {
+fn two_managers_connect_like_one() {
     let (host, other) = (Host::new(), start());
     let (_active, active_events) = connect(&other, host.qualifier, None);
     let passive_events = Arc::new(Events::default());
@@ -229,7 +230,7 @@ fn two_managers_connect_as_one_does() {
 }
 
 #[test]
-fn the_address_to_publish_is_one_that_others_can_connect_to() {
+fn the_published_address_is_reachable_from_other_hosts() {
     let found = start().local_address("mlx5_0");
     assert!(
         !found.ip().is_unspecified() && !found.ip().is_multicast(),

@@ -1,4 +1,4 @@
-//! Ends in order.
+//! Orderly disconnects.
 
 use super::support::{Events, Host, PATIENCE, connect, parameters};
 use dat_engine::cm::{ConnectionEvent, ManagerOptions};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 #[test]
-fn either_side_disconnects_and_both_hear_it_once() {
-    // By the peer's answer: a timeout would take longer than the test waits.
+fn a_disconnect_by_either_side_is_reported_once_on_both() {
+    // The peer's answer ends it: the timeout is longer than the test waits.
     let host = Host::with(ManagerOptions {
         disconnect_timeout: 10 * PATIENCE,
         ..ManagerOptions::default()
@@ -30,7 +30,7 @@ fn either_side_disconnects_and_both_hear_it_once() {
 }
 
 #[test]
-fn both_sides_at_once_hear_it_once_each() {
+fn simultaneous_disconnects_are_reported_once_on_each_side() {
     let (host, other) = (Host::new(), super::support::start());
     for _ in 0..100 {
         let (active, active_events) = connect(&other, host.qualifier, None);
@@ -59,7 +59,7 @@ fn both_sides_at_once_hear_it_once_each() {
 }
 
 #[test]
-fn a_request_that_is_given_up_ends_both_sides() {
+fn withdrawing_a_request_ends_both_sides() {
     let host = Host::new();
     let (active, active_events) = host.connect();
     let request = host.requests.next();
@@ -75,7 +75,7 @@ fn a_request_that_is_given_up_ends_both_sides() {
 }
 
 #[test]
-fn an_acceptance_that_is_taken_back_ends_both_sides() {
+fn withdrawing_an_acceptance_ends_both_sides() {
     let host = Host::new();
     for _ in 0..20 {
         let (_active, active_events) = host.connect();
@@ -88,7 +88,7 @@ fn an_acceptance_that_is_taken_back_ends_both_sides() {
         active_events.assert_accepted();
         assert_eq!(active_events.next(), ConnectionEvent::Disconnected);
         let mut last = passive_events.next();
-        // Whether the requester was faster than the disconnect is open.
+        // The requester may or may not have been faster than the disconnect.
         if last == ConnectionEvent::Established {
             last = passive_events.next();
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// As many descriptors as the test needs, if the system allows.
+/// Raises the descriptor limit to what the test needs, if the system allows.
 pub(crate) fn raise_descriptors(count: u64) {
     // SAFETY: integers only; the calls read and write the struct in place.
     unsafe {
@@ -25,8 +25,9 @@ pub(crate) fn raise_descriptors(count: u64) {
     }
 }
 
-/// More streams than may be without a request at a time. By rdma_cm not more
-/// than its queue of datagrams holds: what is lost is repeated after seconds.
+/// Returns more connections than may be without a request at a time. With rdma_cm
+/// not more than its queue of datagrams holds, since a lost datagram is repeated
+/// only after seconds.
 fn many() -> usize {
     match kind() {
         ManagerKind::Socket => 1200,
@@ -35,7 +36,7 @@ fn many() -> usize {
 }
 
 #[test]
-fn more_than_a_thousand_connections_live_at_a_time() {
+fn more_than_a_thousand_connections_are_established_at_a_time() {
     raise_descriptors(4000);
     let host = Host::new();
     let active: Vec<_> = (0..many()).map(|_| host.connect()).collect();
@@ -67,7 +68,7 @@ fn more_than_a_thousand_connections_live_at_a_time() {
     }
 }
 
-/// Accepts everything, and keeps what it accepted.
+/// A sink that accepts every request, and keeps the connections.
 #[derive(Default)]
 pub(crate) struct Accepting(Mutex<Vec<Connection>>);
 

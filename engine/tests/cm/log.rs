@@ -1,4 +1,4 @@
-//! What the library logs.
+//! The log of the library.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Mutex, OnceLock};
@@ -9,12 +9,12 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::support::PATIENCE;
 
-/// Keeps every warning and error of the process as one line.
+/// Records every warning and error of the process as one line.
 #[derive(Clone, Copy)]
 pub(crate) struct Log(&'static Mutex<Vec<String>>);
 
 impl Log {
-    /// The one of this process, from the first call on.
+    /// Returns the process's log; the first call installs it.
     pub(crate) fn get() -> Self {
         static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
         static SET: OnceLock<()> = OnceLock::new();

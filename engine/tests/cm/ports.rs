@@ -1,14 +1,14 @@
-//! Qualifiers, and who may listen.
+//! Qualifiers and their listeners.
 
 use super::support::{Events, Host, Requests, connect, local, parameters, start};
 use dat_engine::cm::ConnectionEvent;
 use std::sync::Arc;
 
 #[test]
-fn a_qualifier_of_64_bits_arrives_whole() {
+fn a_qualifier_of_64_bits_is_delivered_unchanged() {
     let manager = start();
     let requests = Arc::new(Requests::default());
-    // Beyond 16 bits, and different in every run.
+    // Longer than 16 bits, and different in every run.
     let qualifier = (u64::from(std::process::id()) << 32) + 77;
     let listener = manager
         .listen(&local(), qualifier, requests.clone())
@@ -22,7 +22,7 @@ fn a_qualifier_of_64_bits_arrives_whole() {
 }
 
 #[test]
-fn listeners_of_any_qualifier_get_different_ones() {
+fn listeners_on_any_qualifier_get_different_ones() {
     let manager = start();
     let listeners: Vec<_> = (0..20)
         .map(|_| {

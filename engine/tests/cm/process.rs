@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Tells a child process whom to connect to.
+/// The environment variable with the qualifier that a child process connects to.
 pub(crate) const QUALIFIER: &str = "CM_TEST_QUALIFIER";
 
-/// An ignored test as a process of its own.
+/// Returns the command that runs an ignored test as a separate process.
 pub(crate) fn program(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture"]);
@@ -38,7 +38,7 @@ fn peer() {
 }
 
 #[test]
-fn a_peer_that_is_killed_is_noticed_at_once() {
+fn a_killed_peer_is_reported_at_once() {
     let host = Host::new();
     let mut child = child("cm::process::peer", host.qualifier);
     let events = Arc::new(Events::default());
@@ -46,7 +46,7 @@ fn a_peer_that_is_killed_is_noticed_at_once() {
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
     assert_eq!(events.next(), ConnectionEvent::Established);
     child.kill().unwrap();
-    // The kernel says goodbye for its programs.
+    // The kernel sends a disconnect for programs that end.
     assert_eq!(
         events.next(),
         match kind() {
@@ -59,7 +59,7 @@ fn a_peer_that_is_killed_is_noticed_at_once() {
 }
 
 #[test]
-fn a_requester_that_is_killed_is_noticed_at_once() {
+fn a_killed_requester_is_reported_at_once() {
     let host = Host::new();
     let mut child = child("cm::process::peer", host.qualifier);
     let request = host.requests.next();
@@ -77,7 +77,7 @@ fn a_requester_that_is_killed_is_noticed_at_once() {
 }
 
 #[test]
-fn a_peer_that_pauses_is_not_dead() {
+fn a_paused_peer_stays_connected() {
     let host = Host::new();
     let mut child = child("cm::process::peer", host.qualifier);
     let events = Arc::new(Events::default());
@@ -85,7 +85,7 @@ fn a_peer_that_pauses_is_not_dead() {
     let connection = request.accept(parameters(2), b"", events.clone()).unwrap();
     assert_eq!(events.next(), ConnectionEvent::Established);
     let signal = |number| {
-        // SAFETY: a signal to a process of ours.
+        // SAFETY: a signal to a child process of this test.
         assert_eq!(unsafe { libc::kill(child.id().cast_signed(), number) }, 0);
     };
     signal(libc::SIGSTOP);
@@ -97,7 +97,7 @@ fn a_peer_that_pauses_is_not_dead() {
     child.wait().unwrap();
 }
 
-/// What the child of a fork tries; the number of what went wrong.
+/// Runs in the child of a fork. Returns the number of the step that failed.
 fn in_a_fork(host: &Host, pair: super::support::Pair) -> i32 {
     let sink = || Arc::new(Events::default());
     let to = super::support::own();
@@ -127,24 +127,24 @@ fn in_a_fork(host: &Host, pair: super::support::Pair) -> i32 {
     pair.active.disconnect();
     pair.passive.abort();
     drop(pair);
-    // A manager of its own works.
+    // A manager that the child starts works.
     let own = Host::new();
     drop(own.connected());
     0
 }
 
 #[test]
-fn a_fork_is_refused_and_harms_nobody() {
+fn calls_in_a_forked_child_fail_and_harm_no_connection() {
     let host = Host::new();
     let pair = host.connected();
     let (_waiting, waiting_events) = host.connect();
     let request = host.requests.next();
     host.requests.0.put(request);
-    // SAFETY: the child uses handles that do nothing in it, memory that only
-    // this thread uses, and leaves without running anything of the parent's.
+    // SAFETY: the child uses handles that do nothing there, and memory that only
+    // this thread uses; it exits without running destructors of the parent.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: kills the child if it hangs.
+        // SAFETY: ends the child if it hangs.
         unsafe { libc::alarm(20) };
         let run = std::panic::AssertUnwindSafe(|| {
             let code = in_a_fork(&host, pair);
@@ -152,12 +152,12 @@ fn a_fork_is_refused_and_harms_nobody() {
             code
         });
         let code = std::panic::catch_unwind(run).unwrap_or(99);
-        // SAFETY: ends the child here and now.
+        // SAFETY: ends the child at once.
         unsafe { libc::_exit(code) };
     }
     assert!(pid > 0);
     let mut status = 0;
-    // SAFETY: waits for the child just made.
+    // SAFETY: waits for the child created above.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     assert_eq!(
         (libc::WIFEXITED(status), libc::WEXITSTATUS(status)),
@@ -172,7 +172,7 @@ fn a_fork_is_refused_and_harms_nobody() {
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
 }
 
-/// A field of each service thread's status.
+/// Returns a field of each service thread's status.
 fn of_service_threads(field: &str) -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let status = tasks.filter_map(|task| {
@@ -187,9 +187,9 @@ fn of_service_threads(field: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_thread_takes_no_signals() {
+fn the_service_thread_blocks_all_signals() {
     let _manager = start();
-    // The name is set by the thread itself.
+    // The thread sets its name itself.
     let begun = Instant::now();
     let blocked = loop {
         if let Some(blocked) = of_service_threads("SigBlk:").pop() {
@@ -222,7 +222,11 @@ fn lonely() {
     let clone = host.manager.clone();
     drop(host);
     drop(clone);
-    assert_eq!(of_service_threads("Name:").len(), 1, "connections keep it");
+    assert_eq!(
+        of_service_threads("Name:").len(),
+        1,
+        "connections keep the thread"
+    );
     pair.passive.disconnect();
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
     drop(pair);
@@ -233,8 +237,8 @@ fn lonely() {
     }
 }
 
-/// The drop has joined the thread; the kernel lists a thread that has been
-/// joined for a moment longer.
+/// Dropping the last handle has joined the thread, but the kernel lists a joined
+/// thread for a moment longer.
 #[track_caller]
 fn service_threads_are_gone() {
     for _ in 0..1000 {

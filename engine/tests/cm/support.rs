@@ -1,4 +1,4 @@
-//! Sinks that remember, and connections ready-made.
+//! Fixtures: recording sinks, and established connections.
 
 use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenOn, ListenSink, Listener, Local, Manager,
@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that is going to happen.
+/// A timeout that is longer than any expected event takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Longer than anything takes on loopback that ought not to happen.
+/// How long to wait for an event that must not come, in which it would come on
+/// loopback.
 pub(crate) const QUIET: Duration = Duration::from_millis(50);
 
 /// A queue that another thread fills.
@@ -54,11 +55,11 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// Remembers what happens to a connection.
+/// Records the events of a connection.
 #[derive(Default)]
 pub(crate) struct Events {
     pub(crate) mailbox: Mailbox<ConnectionEvent>,
-    /// The answer to `Accepted` is `Err`.
+    /// Return an error for `Accepted`.
     pub(crate) refuses: bool,
 }
 
@@ -67,7 +68,7 @@ impl Events {
         self.mailbox.next()
     }
 
-    /// Nothing (more) happens.
+    /// Asserts that no further event comes.
     pub(crate) fn assert_quiet(&self) {
         assert_eq!(self.mailbox.within(QUIET), None);
     }
@@ -88,7 +89,7 @@ impl ConnectionSink for Events {
     }
 }
 
-/// Remembers requests.
+/// Records requests.
 #[derive(Default)]
 pub(crate) struct Requests(pub(crate) Mailbox<Request>);
 
@@ -108,8 +109,8 @@ impl ListenSink for Requests {
     }
 }
 
-/// `DAT_TEST_CM=rdma_cm` has the tests use the kernel's connection manager,
-/// on the device `DAT_TEST_DEVICE`.
+/// Returns the kind of manager to test: rdma_cm with `DAT_TEST_CM=rdma_cm`, on the
+/// device `DAT_TEST_DEVICE`.
 pub(crate) fn kind() -> ManagerKind {
     match std::env::var("DAT_TEST_CM").as_deref() {
         Err(_) | Ok("" | "socket") => ManagerKind::Socket,
@@ -126,17 +127,17 @@ pub(crate) fn start_with(options: ManagerOptions) -> Manager {
     Manager::start(kind(), options).expect("a manager")
 }
 
-/// For streams of the tests' own.
+/// Returns the address for raw streams of the tests.
 pub(crate) fn loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// The address by which the tests reach themselves.
+/// Returns the address by which the tests connect to this host.
 pub(crate) fn own() -> SocketAddr {
     SocketAddr::new(local().address, 0)
 }
 
-/// Over TCP of no device, for it does not matter.
+/// Returns the local port; over TCP the device does not matter.
 pub(crate) fn local() -> Local {
     static LOCAL: OnceLock<Local> = OnceLock::new();
     LOCAL.get_or_init(find_local).clone()
@@ -170,7 +171,7 @@ pub(crate) fn target(host: SocketAddr, qualifier: u64, timeout: Option<Duration>
     }
 }
 
-/// The peer is told what the other side gave.
+/// Asserts that the peer's parameters are those that the other side gave.
 pub(crate) fn assert_told(peer: &Peer, given: &Parameters) {
     match &peer.route {
         Route::Address(address) => {
@@ -178,14 +179,14 @@ pub(crate) fn assert_told(peer: &Peer, given: &Parameters) {
             assert_eq!(peer.reads_served, given.reads_served);
             assert_eq!(peer.reads_asked, given.reads_asked);
         }
-        // What of the reads is told: see the tests of rdma_cm.
+        // The RDMA reads are checked in the tests of rdma_cm.
         Route::Managed(route) => assert_eq!(route.peer_qpn(), given.address.qpn),
-        // The kernel knows.
+        // The kernel connects the queue pairs itself.
         Route::Iwarp(_) => (),
     }
 }
 
-/// Parameters that differ in every field from those of another number.
+/// Returns parameters that differ in every field for different numbers.
 pub(crate) fn parameters(number: u8) -> Parameters {
     let address = EndpointAddress {
         qpn: qpn(number),
@@ -213,7 +214,8 @@ pub(crate) fn parameters(number: u8) -> Parameters {
     }
 }
 
-/// To the kernel a number that comes back is that of the same queue pair.
+/// Returns a new QP number: to the kernel, a repeated number is the same queue
+/// pair.
 fn qpn(number: u8) -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     match kind() {
@@ -225,7 +227,7 @@ fn qpn(number: u8) -> u32 {
     }
 }
 
-/// Somebody who listens.
+/// A manager with a listener.
 pub(crate) struct Host {
     pub(crate) manager: Manager,
     pub(crate) listener: Listener,
@@ -260,7 +262,7 @@ impl Host {
         }
     }
 
-    /// Where a raw stream finds it.
+    /// Returns the address for raw streams to the listener.
     pub(crate) fn raw_address(&self) -> SocketAddr {
         let mut address = loopback();
         address.set_port(u16::try_from(self.qualifier).expect("a port"));
@@ -272,7 +274,7 @@ impl Host {
         connect(&self.manager, self.qualifier, None)
     }
 
-    /// A connection with itself, made.
+    /// Returns an established connection with itself.
     pub(crate) fn connected(&self) -> Pair {
         let (active, active_events) = self.connect();
         let passive_events = Arc::new(Events::default());
@@ -310,8 +312,8 @@ pub(crate) fn connect(
     (connection, events)
 }
 
-/// Keeps a manager's service thread in a callback until dropped: meanwhile
-/// commands queue up and nothing is sent or received.
+/// Blocks a manager's service thread in a callback until dropped: meanwhile
+/// commands are queued, and nothing is sent or received.
 pub(crate) struct Held {
     gate: Arc<HoldingSink>,
     _listener: Listener,
@@ -349,7 +351,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Before the listener goes, which waits for the callback.
+        // Before the listener is dropped, which waits for the callback.
         self.gate.released.put(());
     }
 }

@@ -1,4 +1,4 @@
-//! The data paths are the engine's own, and it hands out no rings.
+//! The data paths are private, and the engine gives out no rings.
 
 use dat_engine::mmio::DmaCell;
 use dat_engine::path::direct::Poller;

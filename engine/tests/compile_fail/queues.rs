@@ -1,5 +1,5 @@
-//! A queue has one poster and one poller at a time, what it is posted must be
-//! promised, and what is seen of it is gone once it is polled.
+//! A queue has one poster and one poller at a time, posts are `unsafe`, and a
+//! reference to a CQE ends when the queue is polled.
 
 use dat_engine::control::VerbsQp;
 use dat_engine::{

@@ -1,4 +1,4 @@
-//! What travels, and where to.
+//! Private data, parameters and addresses over rdma_cm.
 
 use super::{ends, host};
 use crate::cm::support::{Events, Mailbox, QUIET, connect, local, own, parameters, start, target};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn private_data_of_every_length_that_leaves_room_for_it_comes_back_as_it_was() {
+fn private_data_of_every_length_with_room_for_the_trailer_is_delivered() {
     let host = host();
     for length in 0..=host.manager.max_private_data(local().transport) {
-        // Zeroes at the end are data like any other.
+        // Zeroes at the end are part of the data.
         let mut data = vec![length as u8 + 1; length];
         data.iter_mut().skip(length / 2).for_each(|byte| *byte = 0);
         let (events, sink) = (Arc::new(Events::default()), Arc::new(Events::default()));
@@ -39,7 +39,7 @@ fn private_data_of_every_length_that_leaves_room_for_it_comes_back_as_it_was() {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn each_side_hears_how_many_reads_it_may_have_in_flight() {
+fn each_side_gets_the_reads_that_it_may_have_in_flight() {
     let host = host();
     let with = |end: Parameters, reads_served, reads_asked| Parameters {
         reads_served,
@@ -60,7 +60,7 @@ fn each_side_hears_how_many_reads_it_may_have_in_flight() {
     let sink = Arc::new(Events::default());
     let _passive = request.accept(passive, b"", sink).unwrap();
     match events.next() {
-        // Of six that were asked for, the three that are served.
+        // Six were requested, three are served.
         ConnectionEvent::Accepted { peer, .. } => {
             assert_eq!((peer.reads_served, peer.reads_asked), (4, 3));
         }
@@ -100,7 +100,7 @@ fn ipv6_reaches_the_same_listener() {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn a_host_without_a_way_is_unreachable_and_a_silent_one_times_out() {
+fn a_host_without_a_route_is_unreachable_and_a_silent_one_times_out() {
     let host = host();
     let connect = |to: &str, timeout| {
         let events = Arc::new(Events::default());
@@ -111,12 +111,12 @@ fn a_host_without_a_way_is_unreachable_and_a_silent_one_times_out() {
         (made.unwrap(), events)
     };
     let begun = Instant::now();
-    // An address for documentation, which nothing routes. (Of the family of
-    // our own address, the kernel would take it for a neighbour.)
+    // A documentation address, to which there is no route. An address of the same
+    // family as the local one would be taken for a neighbour by the kernel.
     let (_connection, events) = connect("[2001:db8::9]:0", None);
     assert_eq!(events.next(), ConnectionEvent::Unreachable);
     assert!(begun.elapsed() < Duration::from_secs(6));
-    // On the own network, but nobody's.
+    // An unused address of the local network.
     let silent = match own().ip() {
         std::net::IpAddr::V4(ip) => {
             let [a, b, c, d] = ip.octets();
@@ -134,7 +134,7 @@ fn a_host_without_a_way_is_unreachable_and_a_silent_one_times_out() {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn who_is_of_another_device_or_port_neither_connects_nor_hears_of_requests() {
+fn other_devices_and_ports_neither_connect_nor_get_requests() {
     let host = host();
     let others = [
         Local {
@@ -160,13 +160,13 @@ fn who_is_of_another_device_or_port_neither_connects_nor_hears_of_requests() {
     assert!(host.requests.0.within(QUIET).is_none());
 }
 
-/// The requester's word is late: he is still busy with the answer. A message of
-/// his stands for it.
+/// The requester's "ready" is late, because its sink is still busy. One of its
+/// messages takes its place.
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn a_message_stands_for_the_word_of_the_requester() {
+fn a_message_establishes_the_connection_before_ready() {
     let host = host();
-    // A service thread of its own, which the sink keeps busy.
+    // A separate service thread, which the sink blocks.
     let other = start();
     let busy = Arc::new(Busy::default());
     let to = target(own(), host.qualifier, None);
@@ -179,7 +179,7 @@ fn a_message_stands_for_the_word_of_the_requester() {
     sink.assert_quiet();
     passive.heard();
     assert_eq!(sink.next(), ConnectionEvent::Established);
-    // His word comes after all, and says nothing new.
+    // The late `ready` causes no further event.
     busy.go.put(());
     sink.assert_quiet();
     passive.heard();
@@ -188,7 +188,7 @@ fn a_message_stands_for_the_word_of_the_requester() {
     assert_eq!(sink.next(), ConnectionEvent::Disconnected);
 }
 
-/// Takes its time with the answer.
+/// A sink whose answer takes long.
 #[derive(Default)]
 struct Busy {
     asked: Mailbox<()>,

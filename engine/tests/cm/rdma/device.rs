@@ -1,4 +1,4 @@
-//! Devices that are served, and devices that go.
+//! Devices that rdma_cm serves, and devices that are removed.
 
 use super::{Ends, ends, host};
 use crate::cm::support::{Events, Mailbox, PATIENCE, QUIET, local, own, parameters};
@@ -18,7 +18,7 @@ impl DeviceSink for Gone {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn what_is_not_served_is_refused_with_its_cause() {
+fn ports_that_rdma_cm_does_not_serve_are_refused_with_the_cause() {
     let manager = host().manager;
     let watch = |local: &Local| manager.watch_device(local, Arc::new(Gone::default()));
     drop(watch(&local()).expect("the device is served"));
@@ -49,7 +49,7 @@ fn run(command: &str) {
     assert!(status.unwrap().success(), "{command}");
 }
 
-/// Addresses put back, however the test ends.
+/// Restores the addresses, however the test ends.
 struct Restore(Vec<String>);
 
 impl Drop for Restore {
@@ -60,7 +60,7 @@ impl Drop for Restore {
 
 #[test]
 #[ignore = "needs an rdma_cm device, whose addresses it removes: see perf-scripts/vm"]
-fn an_address_that_goes_ends_nothing_but_lets_nothing_begin() {
+fn a_removed_address_ends_no_connection_but_prevents_new_ones() {
     let host = host();
     let all = if_addrs::get_if_addrs().unwrap();
     let ours = all.iter().find(|one| one.ip() == own().ip()).unwrap();
@@ -87,7 +87,7 @@ fn an_address_that_goes_ends_nothing_but_lets_nothing_begin() {
     assert_eq!(events.next(), ConnectionEvent::Unreachable);
     let error = host.manager.watch_device(&local(), gone).unwrap_err();
     assert!(matches!(error, CmError::NotServed(_)), "{error}");
-    // No goodbye arrives: each end has to disconnect, and waits for its own
+    // No disconnect arrives: each end has to disconnect, and waits for its own
     // timeout.
     for (end, events) in [
         (&ends.active, &ends.active_events),
@@ -103,11 +103,11 @@ fn an_address_that_goes_ends_nothing_but_lets_nothing_begin() {
     Ends::connect(&host, active, passive).disconnect(false);
 }
 
-/// Removes the device while it is in use. The kernel's `rdma link del` returns
-/// when nobody has it open any more, which for a program that has used rdma_cm
-/// is its end: librdmacm closes no device, and Soft-RoCE takes none away.
+/// Removes the device while it is in use. `rdma link del` returns when no process
+/// has the device open, which for a program that has used rdma_cm is its end:
+/// librdmacm closes no device, and Soft-RoCE does not detach an open one.
 #[test]
-#[ignore = "removes the device: alone, in a machine that is thrown away"]
+#[ignore = "removes the device: run alone, in a disposable machine"]
 fn device_goes() {
     let host = host();
     let gone = Arc::new(Gone::default());
@@ -120,8 +120,8 @@ fn device_goes() {
     let device = local().device;
     let mut remover = Command::new("rdma");
     let mut remover = remover.args(["link", "del", &device]).spawn().unwrap();
-    gone.0.within(PATIENCE).expect("the device's end is told");
-    // The end that is removed first may say goodbye to the other.
+    gone.0.within(PATIENCE).expect("the removal is reported");
+    // The end that is removed first may send a disconnect to the other.
     let seen = [ends.active_events.next(), ends.passive_events.next()];
     let (broken, goodbye) = (ConnectionEvent::Broken, ConnectionEvent::Disconnected);
     assert!(seen.contains(&broken), "{seen:?}");
@@ -142,9 +142,9 @@ fn device_goes() {
     assert!(matches!(error, CmError::NotServed(_)), "{error}");
     let (_connection, events) = host.connect();
     assert_eq!(events.next(), ConnectionEvent::Unreachable);
-    assert!(gone.0.within(QUIET).is_none(), "told twice");
+    assert!(gone.0.within(QUIET).is_none(), "reported twice");
     assert!(
         remover.try_wait().unwrap().is_none(),
-        "it waits for our end"
+        "it waits for the end of this process"
     );
 }

@@ -1,5 +1,5 @@
-//! The manager by rdma_cm: what only it promises. These tests need a device
-//! that the kernel's connection manager serves:
+//! The manager over rdma_cm: its own guarantees. These tests need a device that the
+//! kernel's connection manager serves:
 //!
 //! ```text
 //! DAT_TEST_CM=rdma_cm DAT_TEST_DEVICE=rxe0 cargo test -p dat-engine --test cm -- \
@@ -16,7 +16,7 @@ use super::support::{Events, Host, assert_told, kind, local, own, parameters, ta
 use dat_engine::cm::{Connection, ConnectionEvent, ManagerKind, Parameters};
 use std::sync::Arc;
 
-/// A host, if these tests are to run at all.
+/// Returns a host, if these tests are enabled.
 fn host() -> Host {
     require_rdma();
     Host::new()
@@ -39,7 +39,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Connects two endpoints of the tests' choice.
+    /// Connects two endpoints with the given parameters.
     fn connect(host: &Host, active_end: Parameters, passive_end: Parameters) -> Self {
         let (active_events, passive_events) = (Arc::new(Events::default()), Arc::default());
         let to = target(own(), host.qualifier, None);
@@ -71,7 +71,7 @@ impl Ends {
     }
 }
 
-/// Parameters of new endpoints.
+/// Returns parameters of new endpoints.
 fn ends() -> (Parameters, Parameters) {
     (parameters(1), parameters(2))
 }

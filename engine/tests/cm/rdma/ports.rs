@@ -1,11 +1,12 @@
-//! Qualifiers, and who may listen.
+//! Qualifiers and their listeners.
 
 use super::host;
 use crate::cm::support::{Requests, connect, local, start};
 use dat_engine::cm::{CmError, ConnectionEvent, ListenOn, Local, ManagerKind, ManagerOptions};
 use std::sync::Arc;
 
-/// Beyond 16 bits; those of one remainder share a port.
+/// Returns a qualifier longer than 16 bits; those with the same remainder share a
+/// port.
 fn qualifier(number: u64) -> u64 {
     let seed = u64::from(std::process::id()) % 30_000;
     32_001 * (1000 + number) + seed
@@ -13,7 +14,7 @@ fn qualifier(number: u64) -> u64 {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn who_comes_second_is_told_that_it_is_in_use() {
+fn the_second_listener_on_a_port_is_refused_as_in_use() {
     super::require_rdma();
     let (one, two) = (start(), start());
     let listen = |manager: &dat_engine::cm::Manager, qualifier| {
@@ -31,16 +32,16 @@ fn who_comes_second_is_told_that_it_is_in_use() {
         assert!(matches!(error, CmError::InUse), "{error}");
     }
     drop(listener);
-    // At once: the port is free when the drop has returned.
+    // The port is free as soon as the drop has returned.
     drop(listen(&two, qualifier(1)).unwrap());
-    // Also ports that are TCP's, for these are not.
+    // TCP's ports are another port space.
     let tcp = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     drop(listen(&two, tcp.local_addr().unwrap().port().into()).unwrap());
 }
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn the_port_is_all_that_travels_of_a_qualifier() {
+fn only_the_port_of_a_qualifier_is_transmitted() {
     let host = host();
     let requests = Arc::new(Requests::default());
     let listener = host
@@ -62,7 +63,7 @@ fn the_port_is_all_that_travels_of_a_qualifier() {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn one_address_to_listen_on_must_be_a_devices() {
+fn a_listen_address_must_belong_to_a_device() {
     super::require_rdma();
     let with = |address: std::net::IpAddr| {
         let options = ManagerOptions::default();

@@ -1,17 +1,17 @@
 //! Queue pairs that connect again at once: the kernels remember their last
-//! connection for a while, and refuse another one.
+//! connection for a while, and reject another one.
 
 use super::{Ends, ends, host};
 use crate::cm::support::parameters;
 use std::time::{Duration, Instant};
 
-/// Longer than the kernels are asked to remember, and shorter than they would
-/// unasked, or than a request that was lost takes to be repeated.
+/// Longer than the kernels are asked to remember, and shorter than their own
+/// default and than the repetition of a lost request.
 const SOON: Duration = Duration::from_millis(1500);
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn a_pair_that_connects_again_at_once_is_connected_when_the_kernels_have_forgotten() {
+fn two_queue_pairs_reconnect_when_the_kernels_have_forgotten_them() {
     let host = host();
     let (active, passive) = ends();
     for round in 0..6 {
@@ -23,7 +23,7 @@ fn a_pair_that_connects_again_at_once_is_connected_when_the_kernels_have_forgott
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn one_side_alone_may_come_again_at_once() {
+fn one_side_alone_may_reconnect_at_once() {
     let host = host();
     let (active, passive) = ends();
     Ends::connect(&host, active, passive).disconnect(true);

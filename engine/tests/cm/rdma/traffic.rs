@@ -57,13 +57,14 @@ impl End {
             cookie: 1,
             segments: &segments,
         };
-        // SAFETY: the buffer is dropped after the endpoint's requests are done.
+        // SAFETY: the buffer is dropped after the endpoint's requests have
+        // completed.
         unsafe { self.endpoint.post_recv(&request) }.expect("room for a receive");
     }
 
     fn send(&mut self, text: &[u8]) {
-        // SAFETY: the buffer is ours, longer than any text, and nobody writes
-        // to its first half.
+        // SAFETY: the buffer is longer than any text, and its first half has no
+        // other user.
         unsafe {
             let to = self.buffer.as_ptr().as_ptr();
             std::ptr::copy_nonoverlapping(text.as_ptr(), to, text.len());
@@ -99,25 +100,25 @@ impl End {
             (CompletionOp::Recv, Status::Success)
         );
         let length = completion.byte_len as usize;
-        // SAFETY: the message has arrived, and the next has no receive yet.
+        // SAFETY: the message has arrived, and no receive is posted for the next.
         unsafe { std::slice::from_raw_parts(self.buffer.as_ptr().as_ptr().add(2048), length) }
             .to_vec()
     }
 }
 
-/// Retries and reads that are not the defaults.
+/// Returns options with retries and reads that are not the defaults.
 fn options_of() -> ConnectOptions {
     ConnectOptions {
         retry: 5,
         rnr_retry: 6,
-        // Powers of two, to which Soft-RoCE rounds up.
+        // A power of two, since Soft-RoCE rounds up to one.
         reads_issued: 2,
         reads_served: 4,
         ..ConnectOptions::default()
     }
 }
 
-/// Moves its endpoint when it is told to.
+/// A sink that moves its endpoint at each event.
 struct Mover {
     handle: EndpointHandle,
     events: Mailbox<ConnectionEvent>,
@@ -189,21 +190,22 @@ fn device() -> Device {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn what_the_application_sets_and_what_the_kernel_finds_is_what_the_device_has() {
+fn the_device_has_the_application_s_and_the_kernel_s_settings() {
     let (host, device) = (host(), device());
     let (active, passive) = (End::new(&device), End::new(&device));
     let _bound = Bound::connect(&host, own().ip(), &active, &passive);
     for (end, peer) in [(&active, &passive), (&passive, &active)] {
         let agreed = end.endpoint.verbs().agreed().expect("the device tells");
         assert_eq!(agreed.peer_qpn, peer.endpoint.qpn());
-        // The kernel leaves it 0, which is the longest there is: 655 ms.
+        // The kernel leaves it 0, which is the longest delay: 655 ms.
         assert_eq!(agreed.min_rnr_timer, 12);
         assert_eq!((agreed.retry, agreed.rnr_retry), (5, 6));
         assert_eq!((agreed.reads_issued, agreed.reads_served), (2, 4));
         let port = device.port(1).expect("the port");
         assert_eq!(agreed.mtu, port.active_mtu.code());
-        // The kernel by itself would say 19, two seconds. To what it is told
-        // it adds the delay of the requester's device, for the other side.
+        // The kernel's own value would be 19 (two seconds). To the value that it
+        // was given it adds the delay of the requester's device, for the other
+        // side.
         let least = options_of().timeout;
         assert!((least..=least + 3).contains(&agreed.timeout), "{agreed:?}");
         // The entry of the address that was connected to.
@@ -244,7 +246,7 @@ fn messages_go_both_ways_over_ipv4_and_ipv6() {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn a_message_that_comes_before_its_receive_is_repeated_soon() {
+fn a_message_before_its_receive_is_repeated_soon() {
     let (host, device) = (host(), device());
     let (mut active, mut passive) = (End::new(&device), End::new(&device));
     let _bound = Bound::connect(&host, own().ip(), &active, &passive);
@@ -253,7 +255,7 @@ fn a_message_that_comes_before_its_receive_is_repeated_soon() {
     std::thread::sleep(Duration::from_millis(20));
     passive.receive();
     assert_eq!(passive.received(), b"early");
-    // Not after the 655 ms that the kernel would have the sender wait.
+    // Sooner than the 655 ms of the kernel's setting.
     assert!(
         begun.elapsed() < Duration::from_millis(400),
         "{:?}",
@@ -288,7 +290,7 @@ fn endpoints_that_are_reset_connect_again_at_once() {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn a_way_through_another_port_is_refused() {
+fn a_route_through_another_port_is_refused() {
     let (host, device) = (host(), device());
     let (active, passive) = (End::new(&device), End::new(&device));
     let mover = Mover::of(&active);

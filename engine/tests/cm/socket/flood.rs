@@ -1,5 +1,5 @@
-//! Peers that connect and say nothing, thousands of them, against a program
-//! that may have 1024 descriptors.
+//! Thousands of peers that connect and send nothing, against a program with 1024
+//! descriptors.
 
 use crate::cm::load::{Accepting, raise_descriptors};
 use crate::cm::process::{QUALIFIER, program};
@@ -14,15 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many descriptors the program under attack may have.
+/// The descriptor limit of the attacked program.
 const LIMIT: u64 = 1024;
-/// What precedes the qualifier in what it prints.
+/// The text before the qualifier in the program's output.
 const LISTENS: &str = "listens on ";
 
-/// Accepts every request, and opens files all the time, until its standard
-/// input ends.
+/// Accepts every request, and opens files continuously, until its standard input
+/// ends.
 #[test]
-#[ignore = "the other process of the tests below"]
+#[ignore = "run by the tests below as a separate process"]
 fn attacked() {
     if std::env::var_os(QUALIFIER).is_none() {
         return;
@@ -42,7 +42,7 @@ fn attacked() {
     std::thread::scope(|scope| {
         let opener = scope.spawn(|| {
             while !ends.load(Ordering::Acquire) {
-                File::open("/dev/null").expect("the program's own descriptors");
+                File::open("/dev/null").expect("a free descriptor");
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
@@ -52,10 +52,10 @@ fn attacked() {
     });
 }
 
-/// The program under attack.
+/// The attacked program.
 struct Target {
     child: Child,
-    /// Ends it when dropped.
+    /// Ends the program when dropped.
     stdin: Option<ChildStdin>,
     _stdout: BufReader<ChildStdout>,
     qualifier: u64,
@@ -72,7 +72,7 @@ impl Target {
         let qualifier = loop {
             line.clear();
             assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended");
-            // The harness may have printed before it on the same line.
+            // The test harness may have printed on the same line before.
             if let Some((_, number)) = line.split_once(LISTENS) {
                 break number.trim().parse().unwrap();
             }
@@ -91,7 +91,8 @@ impl Target {
         address
     }
 
-    /// A connection in silence. It leaves nothing behind when it is dropped.
+    /// Opens a silent connection. Dropping it resets the stream, so that no
+    /// TIME-WAIT remains.
     fn silent(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address()).unwrap();
         SockRef::from(&stream)
@@ -100,7 +101,7 @@ impl Target {
         stream
     }
 
-    /// Its files could be opened all the time.
+    /// Checks that the program could open files all the time.
     fn finish(mut self) {
         drop(self.stdin.take());
         assert!(self.child.wait().unwrap().success());
@@ -122,13 +123,13 @@ fn end(connection: &dat_engine::cm::Connection, events: &Events) {
     assert_eq!(events.next(), ConnectionEvent::Disconnected);
 }
 
-/// On a quiet machine no connection takes 0.2 s here, 0.1 s of which is what
-/// the first flood gets as grace. The bound allows for a machine that does
-/// much else; before there was a limit for silent connections it took 8.9 s.
+/// On an idle machine a connection takes less than 0.2 s here, of which 0.1 s is
+/// the grace at the first flood. The bound allows for a busy machine. Without the
+/// limit on silent connections it took 8.9 s.
 const BOUND: Duration = Duration::from_secs(4);
 
 #[test]
-fn thousands_in_silence_delay_nobody_and_leave_the_program_its_descriptors() {
+fn thousands_of_silent_connections_delay_no_request_and_leave_descriptors_to_the_program() {
     const ALL: usize = 5000;
     if kind() != ManagerKind::Socket {
         return;
@@ -149,7 +150,7 @@ fn thousands_in_silence_delay_nobody_and_leave_the_program_its_descriptors() {
     }
     println!("the slowest of the connections took {longest:?}");
     assert!(longest < BOUND, "{longest:?}");
-    // The oldest have gone, the newest are there.
+    // The oldest were dropped, the newest are still connected.
     for (stream, goes) in [(&silent[0], true), (&silent[ALL - 1], false)] {
         stream.set_nonblocking(!goes).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -159,9 +160,9 @@ fn thousands_in_silence_delay_nobody_and_leave_the_program_its_descriptors() {
     target.finish();
 }
 
-/// As programs do that look for ports.
+/// As port scanners do.
 #[test]
-fn thousands_that_come_and_go_at_once_do_no_harm() {
+fn thousands_of_short_connections_do_no_harm() {
     if kind() != ManagerKind::Socket {
         return;
     }

@@ -1,4 +1,4 @@
-//! Peers that speak something else, or not enough.
+//! Peers with another protocol, or with incomplete messages.
 
 use crate::cm::support::{
     Events, Host, PATIENCE, assert_told, connect, loopback, parameters, start,
@@ -19,7 +19,7 @@ fn word(kind: u8) -> Vec<u8> {
     [&MAGIC[..], &[1, kind, 0, 0]].concat()
 }
 
-/// A peer without a manager.
+/// A peer without a manager: a raw stream.
 pub(crate) struct Raw(pub(crate) TcpStream);
 
 impl Raw {
@@ -29,15 +29,15 @@ impl Raw {
         Self(stream)
     }
 
-    /// Has sent a good request.
+    /// Sends a valid request.
     pub(crate) fn requesting(host: &Host) -> Self {
         let mut raw = Self::new(host);
         raw.say(&request_for(host.qualifier));
         raw
     }
 
-    /// Once it is accepted. Leaves the acceptance unread, so that hanging up
-    /// resets the stream.
+    /// Sends `ready` once the request is accepted. Leaves the acceptance unread, so
+    /// that closing resets the stream.
     pub(crate) fn say_ready(&mut self) {
         self.await_answer();
         self.say(&word(READY));
@@ -47,12 +47,12 @@ impl Raw {
         assert_eq!(self.0.peek(&mut [0]).unwrap(), 1);
     }
 
-    /// The other side may have hung up already.
+    /// Sends bytes; the other side may have closed the stream already.
     fn say(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
 
-    /// All that comes until the other side hangs up.
+    /// Reads everything until the other side closes the stream.
     pub(crate) fn hear_all(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         let mut part = [0; 512];
@@ -69,7 +69,7 @@ impl Raw {
     }
 }
 
-/// The bytes that a manager sends to request a connection.
+/// Returns the bytes that a manager sends to request a connection.
 pub(crate) fn request_for(qualifier: u64) -> Vec<u8> {
     let listener = TcpListener::bind(loopback()).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -85,7 +85,7 @@ pub(crate) fn request_for(qualifier: u64) -> Vec<u8> {
 }
 
 #[test]
-fn another_version_is_refused_in_words() {
+fn another_version_is_rejected_with_the_reason() {
     let host = Host::new();
     let mut raw = Raw::new(&host);
     let mut request = request_for(host.qualifier);
@@ -96,7 +96,7 @@ fn another_version_is_refused_in_words() {
 }
 
 #[test]
-fn whoever_answers_in_another_language_is_nobody() {
+fn an_answer_in_another_protocol_is_a_non_peer_rejection() {
     let listener = TcpListener::bind(loopback()).unwrap();
     let port = listener.local_addr().unwrap().port();
     let manager = start();
@@ -126,7 +126,7 @@ fn whoever_answers_in_another_language_is_nobody() {
 }
 
 #[test]
-fn who_requests_too_slowly_is_dropped_and_keeps_nobody_waiting() {
+fn a_slow_request_is_dropped_and_delays_no_other() {
     let host = Host::with(ManagerOptions {
         request_timeout: Duration::from_millis(300),
         ..ManagerOptions::default()
@@ -148,7 +148,7 @@ fn who_requests_too_slowly_is_dropped_and_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_request_in_single_bytes_is_one_nevertheless() {
+fn a_request_in_single_bytes_is_accepted() {
     let host = Host::new();
     let mut raw = Raw::new(&host);
     raw.0.set_nodelay(true).unwrap();
@@ -159,12 +159,12 @@ fn a_request_in_single_bytes_is_one_nevertheless() {
 }
 
 #[test]
-fn too_many_who_do_not_speak_make_room_for_those_who_do() {
+fn silent_connections_are_dropped_for_requests() {
     crate::cm::load::raise_descriptors(4000);
     let host = Host::new();
     let mut crowd: Vec<_> = (0..1100).map(|_| Raw::new(&host)).collect();
     host.connected();
-    // The oldest had to go, without waiting for its timeout.
+    // The oldest connection was dropped before its timeout.
     let begun = Instant::now();
     assert!(crowd[0].hear_all().is_empty());
     assert!(begun.elapsed() < Duration::from_secs(5));
@@ -173,11 +173,11 @@ fn too_many_who_do_not_speak_make_room_for_those_who_do() {
 }
 
 #[test]
-fn junk_after_a_good_beginning_ends_only_that_connection() {
+fn junk_after_a_valid_start_ends_only_that_connection() {
     let host = Host::new();
     let bystander = host.connected();
 
-    // While the application thinks.
+    // While the application has not answered.
     let mut raw = Raw::requesting(&host);
     let request = host.requests.next();
     raw.say(b"junk");
@@ -187,7 +187,7 @@ fn junk_after_a_good_beginning_ends_only_that_connection() {
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
     assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
 
-    // After acceptance, and once connected.
+    // After the acceptance, and on an established connection.
     for (ready, end) in [
         (false, ConnectionEvent::AcceptFailed),
         (true, ConnectionEvent::Broken),
@@ -200,7 +200,7 @@ fn junk_after_a_good_beginning_ends_only_that_connection() {
             raw.say_ready();
             assert_eq!(events.next(), ConnectionEvent::Established);
         }
-        // A good word, but out of place.
+        // A valid message in the wrong state.
         raw.say(&request_for(host.qualifier));
         assert_eq!(events.next(), end);
         events.assert_quiet();
@@ -229,7 +229,7 @@ fn a_goodbye_is_answered() {
 }
 
 #[test]
-fn a_goodbye_and_all_that_follows_in_one_piece_is_a_disconnect() {
+fn a_goodbye_with_more_bytes_in_one_segment_is_a_disconnect() {
     let host = Host::new();
     let mut raw = Raw::requesting(&host);
     let events = Arc::new(Events::default());
@@ -270,8 +270,8 @@ fn any_junk_is_survived() {
         raw.say(&junk);
         if close {
             raw.0.shutdown(Shutdown::Write).unwrap();
-            // Whatever it was, it is answered or dropped, never left open;
-            // only a request that happens to be good is asked first.
+            // Any input is answered or dropped, never left open; only an input that
+            // happens to be a valid request reaches the application.
             if let Some(request) = host.requests.0.within(Duration::from_millis(1)) {
                 drop(request);
             }

@@ -1,4 +1,4 @@
-//! The manager over TCP: what only it promises.
+//! The manager over TCP: its own guarantees.
 
 mod flood;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Which port a qualifier means, and who else has it.
+//! The TCP port of a qualifier, and conflicts over it.
 
 use crate::cm::support::{
     Events, Host, Requests, connect, local, loopback, parameters, start, target,
@@ -8,14 +8,14 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::sync::Arc;
 
-/// Qualifiers beyond 16 bits whose port nobody listens on now.
+/// Returns qualifiers longer than 16 bits whose port is free now.
 fn free_qualifier() -> u64 {
     let seed = u64::from(std::process::id()) << 32;
     let free = |qualifier: &u64| TcpListener::bind(("0.0.0.0", port_of(*qualifier))).is_ok();
     (seed..).step_by(101).find(free).unwrap()
 }
 
-/// Another qualifier of the same port.
+/// Returns another qualifier with the same port.
 fn sibling(qualifier: u64) -> u64 {
     let same = |other: &u64| port_of(*other) == port_of(qualifier);
     (qualifier + 1..).find(same).unwrap()
@@ -38,7 +38,7 @@ fn a_request_for_another_qualifier_of_the_port_is_not_delivered() {
 }
 
 #[test]
-fn who_comes_second_is_told_that_it_is_in_use() {
+fn the_second_listener_on_a_port_is_refused_as_in_use() {
     let (one, two) = (start(), start());
     let qualifier = free_qualifier();
     let listener = one
@@ -56,14 +56,14 @@ fn who_comes_second_is_told_that_it_is_in_use() {
         assert!(matches!(error, CmError::InUse), "{error}");
     }
     drop(listener);
-    // At once: the port is free when the drop has returned.
+    // The port is free as soon as the drop has returned.
     let _again = two
         .listen(&local(), sibling(qualifier), Arc::new(Requests::default()))
         .unwrap();
 }
 
 #[test]
-fn a_port_of_any_other_program_is_in_use() {
+fn a_port_of_another_program_is_in_use() {
     let foreign = TcpListener::bind(loopback()).unwrap();
     let port = foreign.local_addr().unwrap().port();
     let error = start()
@@ -72,12 +72,12 @@ fn a_port_of_any_other_program_is_in_use() {
     assert!(matches!(error, CmError::InUse), "{error}");
 }
 
-/// Over an address that hardly anybody else uses: a port that a connection came
-/// from can be that of one of another program as well, and stay so for a minute
-/// after it was closed. On a host that tests much, that is every port of
-/// 127.0.0.1.
+/// Uses a loopback address that other programs rarely use. A local port of a
+/// connection can also be that of another program's connection, and stays occupied
+/// for a minute after it was closed; on a host with many tests that is every port
+/// of 127.0.0.1.
 #[test]
-fn connections_do_not_keep_anybody_from_listening_on_their_port() {
+fn connections_do_not_prevent_listening_on_their_port() {
     let here = match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
         Ok(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
         Err(_) => Ipv4Addr::LOCALHOST.into(),
@@ -109,17 +109,17 @@ fn connections_do_not_keep_anybody_from_listening_on_their_port() {
     } = host;
     drop(listener);
     let listen = |port| manager.listen(&local(), port, Arc::new(Requests::default()));
-    // The port that they came to, while they live and when they are gone.
+    // The listener's port, while the connections live and after they have ended.
     drop(listen(qualifier).unwrap());
-    // A port that they came from. Not each of them: one may still be somebody
-    // else's.
+    // A local port of the connections; any one, since some may be in use by other
+    // programs.
     assert!(from.into_iter().any(|port| listen(port).is_ok()));
     drop(alive);
     drop(listen(qualifier).unwrap());
 }
 
 #[test]
-fn one_address_to_listen_on_is_the_only_one() {
+fn a_listener_on_one_address_is_reached_by_that_address_only() {
     let only = "127.0.0.2".parse().unwrap();
     let host = Host::on(ListenOn::One(only), ManagerOptions::default());
     let (_connection, events) = host.connect();
@@ -134,7 +134,8 @@ fn one_address_to_listen_on_is_the_only_one() {
     assert!(matches!(error, CmError::Address(_)), "{error}");
 }
 
-/// What becomes of a request to this address, on which the host listens or not.
+/// Returns the result of a request to this address, on which the host listens or
+/// not.
 fn request_to(host: &Host, address: IpAddr, listens: bool) -> Result<ConnectionEvent, CmError> {
     let events = Arc::new(Events::default());
     let _connection = host.manager.connect(
@@ -151,12 +152,12 @@ fn request_to(host: &Host, address: IpAddr, listens: bool) -> Result<ConnectionE
 }
 
 #[test]
-fn loopback_means_both_addresses_of_it_and_no_other() {
+fn loopback_means_both_loopback_addresses_and_no_other() {
     let host = Host::on(ListenOn::Loopback, ManagerOptions::default());
     for address in ["127.0.0.1", "::1"] {
         match request_to(&host, address.parse().unwrap(), true) {
             Ok(event) => assert_eq!(event, ConnectionEvent::PeerRejected, "{address}"),
-            // A host without IPv6 says so.
+            // The error on a host without IPv6.
             Err(error) => assert!(address == "::1", "{error}"),
         }
     }
@@ -167,7 +168,7 @@ fn loopback_means_both_addresses_of_it_and_no_other() {
         let refused = request_to(&host, address, false).unwrap();
         assert_eq!(refused, ConnectionEvent::NonPeerRejected, "{address}");
     }
-    // The port of one address only is not enough.
+    // A port that is free on one of the addresses only is in use.
     let taken = (Ipv6Addr::LOCALHOST, 0);
     let Ok(foreign) = TcpListener::bind(taken) else {
         return;
@@ -184,7 +185,7 @@ fn loopback_means_both_addresses_of_it_and_no_other() {
 }
 
 #[test]
-fn a_drop_frees_both_addresses_of_loopback() {
+fn dropping_a_listener_frees_both_loopback_addresses() {
     let host = Host::on(ListenOn::Loopback, ManagerOptions::default());
     let port = port_of(host.qualifier);
     drop(host.listener);

@@ -1,5 +1,4 @@
-//! What a program does to its streams: forks that keep them open, and
-//! descriptors that are used up.
+//! Forked children that keep streams open, and processes without free descriptors.
 
 use crate::cm::process::{QUALIFIER, child};
 use crate::cm::support::{Events, Host, connect, local, parameters, target};
@@ -9,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn a_fork_that_lives_on_does_not_hold_up_an_orderly_end() {
+fn a_forked_child_does_not_delay_an_orderly_disconnect() {
     let host = Host::new();
     let pair = host.connected();
     let mut raw = super::hostile::Raw::requesting(&host);
     let request = host.requests.next();
-    // SAFETY: the child only sleeps, until it is killed.
+    // SAFETY: the child only sleeps until it is killed.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: touches nothing.
+        // SAFETY: the calls access no memory.
         unsafe {
             libc::alarm(30);
             loop {
@@ -29,7 +28,7 @@ fn a_fork_that_lives_on_does_not_hold_up_an_orderly_end() {
     assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
     request.reject();
-    // Also the stream itself ends, though the child has it open.
+    // The stream itself ends too, although the child has it open.
     assert!(!raw.hear_all().is_empty());
     let Host {
         manager,
@@ -41,7 +40,7 @@ fn a_fork_that_lives_on_does_not_hold_up_an_orderly_end() {
     let (_connection, events) = connect(&manager, qualifier, None);
     assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
     drop(manager.listen(&local(), qualifier, requests).unwrap());
-    // SAFETY: the child made above.
+    // SAFETY: a signal to the child created above.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         libc::waitpid(pid, std::ptr::null_mut(), 0);
@@ -49,7 +48,7 @@ fn a_fork_that_lives_on_does_not_hold_up_an_orderly_end() {
 }
 
 #[test]
-#[ignore = "the other process of the test below"]
+#[ignore = "run by the test below as a separate process"]
 fn starving() {
     if std::env::var_os(QUALIFIER).is_none() {
         return;
@@ -74,9 +73,9 @@ fn starving() {
         sink,
     );
     assert!(matches!(made, Err(CmError::Resources(_))), "{made:?}");
-    // The one in reserve is for the first that comes.
+    // The reserve descriptor is for the first connection.
     first.connect(&to).unwrap();
-    // It may take its time: nothing else waits for its descriptor.
+    // That connection may be slow: nothing else waits for its descriptor.
     std::thread::sleep(Duration::from_millis(300));
     (&first).write_all(&request).unwrap();
     let served = host.requests.next();
@@ -89,7 +88,7 @@ fn starving() {
 }
 
 #[test]
-fn who_comes_while_descriptors_are_short_is_served_later() {
+fn requests_without_free_descriptors_are_served_later() {
     let status = child("cm::socket::process::starving", 0).wait().unwrap();
     assert!(status.success());
 }

@@ -1,9 +1,9 @@
-//! Peers of earlier releases, played from what they were recorded to send, and
-//! peers of versions that this side does not understand.
+//! Peers of earlier releases, simulated with recorded messages, and peers of
+//! versions that this side does not know.
 //!
 //! Each file in `released` has the frames of one version of the protocol, as a
-//! release sent them: `record` below prints them. A file is never changed. What
-//! this side sends must be the same bytes as long as it speaks that version.
+//! release sent them; `record` below prints them. A file is never changed. This
+//! side must send the same bytes as long as it has that version.
 
 use super::hostile::Raw;
 use crate::cm::log::Log;
@@ -51,7 +51,7 @@ fn frame(line: &'static str) -> (&'static str, Vec<u8>) {
     (name, (0..digits.len()).step_by(2).map(byte).collect())
 }
 
-/// A stream of a peer that is played.
+/// The stream of a simulated peer.
 struct Played(TcpStream);
 
 impl Played {
@@ -82,7 +82,7 @@ impl Played {
 }
 
 #[test]
-fn a_requester_of_each_release_connects_and_is_refused_as_before() {
+fn requesters_of_every_release_connect_and_are_rejected_as_before() {
     for old in Recorded::all() {
         let host = Host::new();
         // It disconnects, or fails, or this side disconnects.
@@ -127,7 +127,7 @@ fn a_requester_of_each_release_connects_and_is_refused_as_before() {
             peer.hear(&old.get(name));
             peer.hear_end();
         }
-        // It cannot become ready, or gives up, after the acceptance.
+        // After the acceptance it fails to become ready, or gives up.
         for name in ["failed", "goodbye"] {
             let mut peer = Played::to(&host);
             peer.say(&old.request(host.qualifier));
@@ -141,7 +141,8 @@ fn a_requester_of_each_release_connects_and_is_refused_as_before() {
     }
 }
 
-/// A request of this side, and the stream of the peer that is to answer it.
+/// Returns a request of this side, and the stream of the peer that has to answer
+/// it.
 fn requesting(old: &Recorded) -> (Connection, Arc<Events>, Played) {
     let listener = TcpListener::bind(loopback()).unwrap();
     let qualifier = listener.local_addr().unwrap().port().into();
@@ -154,7 +155,7 @@ fn requesting(old: &Recorded) -> (Connection, Arc<Events>, Played) {
 }
 
 #[test]
-fn a_listener_of_each_release_accepts_and_refuses_as_before() {
+fn listeners_of_every_release_accept_and_reject_as_before() {
     for old in Recorded::all() {
         for last in ["goodbye", "failed", ""] {
             let (connection, events, mut peer) = requesting(&old);
@@ -199,9 +200,9 @@ fn a_listener_of_each_release_accepts_and_refuses_as_before() {
     }
 }
 
-/// Each side logs the cause: which version the peer speaks, and which this side.
+/// Each side logs the cause: the peer's version and its own.
 #[test]
-fn a_version_that_is_not_understood_is_refused_with_a_cause_on_both_sides() {
+fn an_unknown_version_is_rejected_with_the_cause_on_both_sides() {
     let log = Log::get();
     let old = Recorded::all().last().expect("a release");
     let host = Host::new();
@@ -210,14 +211,14 @@ fn a_version_that_is_not_understood_is_refused_with_a_cause_on_both_sides() {
         let mut peer = Played::to(&host);
         let mut request = old.request(host.qualifier);
         request[4] = version;
-        // Of a request of another version, only the header is known.
+        // Only the header of a request with another version is known.
         request.extend([0xaa; 100]);
         peer.say(&request);
         peer.hear(&old.get("reject-version"));
         drop(peer);
         log.await_line(&["request refused", &theirs, "127.0.0.1"]);
 
-        // As such a peer refuses, and as it would accept.
+        // The answers of such a peer: a rejection, and an acceptance.
         for (name, cause) in [
             ("reject-version", "request refused: the peer speaks"),
             ("accept", "connection ended"),

@@ -1,4 +1,4 @@
-//! Peers made of bare streams, and what TCP makes of addresses.
+//! Raw streams as peers, and TCP's forms of addresses.
 
 use crate::cm::support::{Events, Host, connect, local, loopback, parameters, start, target};
 use dat_engine::cm::{CmError, ConnectionEvent, ManagerOptions};
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_host_that_swallows_everything_times_out() {
-    // A queue of connections that is full: the system drops what comes next.
+fn a_host_that_drops_every_packet_times_out() {
+    // A full accept queue: the system drops further requests.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&loopback().into()).unwrap();
     socket.listen(0).unwrap();
@@ -29,7 +29,7 @@ fn a_host_that_swallows_everything_times_out() {
 }
 
 #[test]
-fn somebody_who_listens_but_never_speaks_times_out() {
+fn a_listener_that_never_answers_times_out() {
     let silent = TcpListener::bind(loopback()).unwrap();
     let port = silent.local_addr().unwrap().port();
     let manager = start();
@@ -38,7 +38,7 @@ fn somebody_who_listens_but_never_speaks_times_out() {
         assert_eq!(events.next(), ConnectionEvent::TimedOut);
         events.assert_quiet();
     }
-    // So long a time is none, and must not overflow.
+    // A timeout beyond the clock's range is none, and must not overflow.
     let (connection, events) = connect(&manager, port.into(), Some(Duration::MAX));
     events.assert_quiet();
     connection.disconnect();
@@ -73,7 +73,7 @@ fn ipv6_and_mapped_addresses_reach_the_same_listener() {
 }
 
 #[test]
-fn a_peer_that_does_not_answer_the_goodbye_is_not_awaited_long() {
+fn a_missing_answer_to_a_goodbye_times_out() {
     let host = Host::with(ManagerOptions {
         disconnect_timeout: Duration::from_millis(200),
         ..ManagerOptions::default()
@@ -92,12 +92,12 @@ fn a_peer_that_does_not_answer_the_goodbye_is_not_awaited_long() {
 }
 
 #[test]
-fn an_accepted_peer_that_falls_silent_fails_in_time_and_leaves_nothing() {
+fn an_accepted_peer_that_is_never_ready_fails_in_time() {
     let host = Host::with(ManagerOptions {
         accept_timeout: Duration::from_millis(200),
         ..ManagerOptions::default()
     });
-    // One that was in time stays, however long it says nothing.
+    // A connection that was established in time stays, however long it is idle.
     let pair = host.connected();
     let mut raw = super::hostile::Raw::requesting(&host);
     let events = Arc::new(Events::default());
@@ -109,7 +109,7 @@ fn an_accepted_peer_that_falls_silent_fails_in_time_and_leaves_nothing() {
     // The peer gets the acceptance, a goodbye, and the end of the stream.
     let heard = raw.hear_all();
     assert!(heard.ends_with(b"dCM\x17\x01\x06\0\0"), "{heard:02x?}");
-    // Its word comes too late.
+    // Its `ready` comes too late.
     connection.disconnect();
     events.assert_quiet();
     pair.active_events.assert_quiet();
